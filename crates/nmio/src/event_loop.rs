@@ -1,0 +1,139 @@
+//! The event loop: the paper's Figure 3.
+//!
+//! Receive a batch; handle each packet to completion; flush the TX ring when
+//! δt has passed or the batch ends; run timers; wait when there was nothing.
+//! A batch ends when the RX ring is empty: under load the ring is not, so
+//! that sends gather until δt, and system calls become rarer the busier the
+//! server is.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::frame::Frame;
+use crate::port::{Batch, MAX_BATCH, Port, Wait};
+use crate::time::{Clock, Instant};
+
+/// What a server does with frames and time. The paper's callbacks of
+/// `netmap_input_set_cb()`, joined in one trait so that they inline.
+pub trait Handler<P: Port> {
+    /// Handles one received frame to completion: what it causes to be sent
+    /// is in the TX ring when this returns.
+    fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant);
+
+    /// Runs what is due at `now`, and goes on with sends that an earlier full
+    /// ring has stopped. Called once a batch.
+    fn handle_timers(&mut self, port: &mut P, now: Instant);
+
+    /// When [`handle_timers`](Handler::handle_timers) must be called next,
+    /// at the latest; `None` when only a packet can cause work.
+    fn poll_timeout(&self) -> Option<Instant>;
+}
+
+/// The loop's constants.
+#[derive(Clone, Copy, Debug)]
+pub struct LoopConfig {
+    /// Most time between two flushes while packets keep coming (δt).
+    /// The paper's value, and the default, is 80 µs.
+    pub flush_interval: Duration,
+    /// Frames handled before the clock is read again: 1 to [`MAX_BATCH`],
+    /// 64 by default.
+    pub batch: usize,
+    /// What to do when there is nothing to do.
+    pub wait: Wait,
+    /// Packets still queued are flushed again after this time at the latest.
+    /// The paper's value, and the default, is 5 ms.
+    pub straggler: Duration,
+}
+
+impl Default for LoopConfig {
+    fn default() -> Self {
+        Self {
+            flush_interval: Duration::from_micros(80),
+            batch: 64,
+            wait: Wait::Block,
+            straggler: Duration::from_millis(5),
+        }
+    }
+}
+
+/// A blocked loop looks at its stop flag at least this often.
+const STOP_CHECK: Duration = Duration::from_millis(100);
+
+/// Serves until `stop` is set: the paper's `netmap_input()`.
+///
+/// # Errors
+/// When the port is gone.
+pub fn run<P: Port, H: Handler<P>>(
+    port: &mut P,
+    handler: &mut H,
+    clock: &impl Clock,
+    config: &LoopConfig,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    let mut turn = Turn::new(clock.now());
+    while !stop.load(Ordering::Relaxed) {
+        let now = clock.now();
+        if turn.pass(port, handler, config, now)? {
+            continue;
+        }
+        if config.wait != Wait::Spin {
+            let timeout = turn.timeout(handler.poll_timeout(), config, now);
+            if !timeout.is_zero() {
+                port.wait(config.wait, Some(timeout))?;
+            }
+        }
+    }
+    port.flush()?;
+    Ok(())
+}
+
+/// The loop's state between two passes; [`run`] without the clock, for
+/// callers that own time themselves (simulations, tests).
+#[derive(Debug)]
+pub struct Turn {
+    batch: Batch,
+    last_flush: Instant,
+    flushed: bool,
+}
+
+impl Turn {
+    /// Starts at `now`.
+    pub fn new(now: Instant) -> Self {
+        Self { batch: Batch::new(), last_flush: now, flushed: true }
+    }
+
+    /// One pass: steps 1 to 10 of Figure 3. `true` when more packets are
+    /// probably waiting.
+    ///
+    /// # Errors
+    /// When the port is gone.
+    #[inline]
+    pub fn pass<P: Port, H: Handler<P>>(
+        &mut self,
+        port: &mut P,
+        handler: &mut H,
+        config: &LoopConfig,
+        now: Instant,
+    ) -> io::Result<bool> {
+        let limit = config.batch.clamp(1, MAX_BATCH);
+        port.receive(&mut self.batch, limit)?;
+        let received = self.batch.len();
+        for frame in self.batch.drain(..) {
+            handler.handle_frame(port, frame, now);
+        }
+        handler.handle_timers(port, now);
+        let more = received == limit;
+        if !more || now.since(self.last_flush) >= config.flush_interval {
+            self.flushed = port.flush()?;
+            self.last_flush = now;
+        }
+        Ok(more)
+    }
+
+    /// How long a loop may sleep after a pass at `now`.
+    pub fn timeout(&self, due: Option<Instant>, config: &LoopConfig, now: Instant) -> Duration {
+        let most = if self.flushed { STOP_CHECK } else { config.straggler };
+        due.map_or(most, |due| due.since(now).min(most))
+    }
+}

@@ -1,0 +1,153 @@
+//! The [`Port`] trait: one RX/TX queue pair, owned by one thread.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+
+use crate::frame::{Frame, Pool, Resident};
+
+/// The most frames that one call of [`Port::receive`] gives.
+pub const MAX_BATCH: usize = 256;
+
+/// Frames received together, oldest first.
+pub type Batch = ArrayVec<Frame, MAX_BATCH>;
+
+/// What a port can do. The layers above adapt to it without knowing which
+/// port it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The largest IP packet, in bytes (the link's MTU).
+    pub mtu: usize,
+    /// Frames are sent from and received into the pool's memory by the
+    /// device itself.
+    pub zero_copy: bool,
+    /// A received TCP or UDP checksum field that holds only the sum of
+    /// the pseudo-header is accepted as right. Off by default: it lets about
+    /// one corrupted packet in 65,536 pass.
+    pub partial_checksums: bool,
+    /// The largest super-segment, in bytes, that the port cuts into frames
+    /// by itself; 0 when it cannot.
+    pub segmentation: usize,
+    /// Packets that may live in the port's memory for good.
+    pub resident_frames: u32,
+}
+
+/// Why a packet was not queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// The TX ring is full. Nothing is lost: the next ACK, timer or
+    /// completion tries again.
+    RingFull,
+    /// This resident packet is in the ring already; send another copy.
+    InFlight,
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RingFull => "the TX ring is full",
+            Self::InFlight => "the packet is in the TX ring already",
+        })
+    }
+}
+
+impl std::error::Error for SendError {}
+
+/// What a port has counted since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Frames received.
+    pub rx_frames: u64,
+    /// Bytes received, link headers included.
+    pub rx_bytes: u64,
+    /// Frames queued for sending.
+    pub tx_frames: u64,
+    /// Bytes queued for sending, link headers included.
+    pub tx_bytes: u64,
+    /// Frames that could not be queued because the TX ring was full.
+    pub tx_ring_full: u64,
+    /// Frames that arrived and were lost before the port could take them,
+    /// as far as the kernel tells.
+    pub rx_lost: u64,
+    /// Descriptors that the kernel gave or refused against the rules.
+    pub bad_descriptors: u64,
+    /// System calls made for sending.
+    pub tx_wakeups: u64,
+    /// System calls made for waiting.
+    pub waits: u64,
+}
+
+/// How a port waits when there is nothing to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// Sleep in the kernel until a packet comes or the timeout ends.
+    #[default]
+    Block,
+    /// Never wait: look at the ring again at once.
+    Spin,
+    /// Let the kernel poll the device inside the waiting call, where the
+    /// driver supports it.
+    BusyPoll,
+}
+
+/// One RX/TX queue pair, owned by one thread.
+///
+/// # Calling contract
+/// [`receive`](Port::receive) a batch, handle each frame to completion while
+/// calling [`send`](Port::send) and [`send_resident`](Port::send_resident) as
+/// often as you like, then [`flush`](Port::flush): what was sent is on its
+/// way only after that. Call [`wait`](Port::wait) only when `receive` gave
+/// nothing and everything is flushed. [`run`](crate::run) does all this.
+///
+/// In the paper's Table 1, `netmap_init()` is a port's constructor and
+/// `netmap_output()` is `send` (turnaround and memcopy) and `send_resident`
+/// (zero copy).
+pub trait Port {
+    /// What the port can do; constant over its life.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The port's memory, for scratch frames and residents.
+    fn pool(&self) -> &Pool;
+
+    /// Takes received frames, at most `limit`, into the empty `batch`, and
+    /// takes back what has been sent.
+    ///
+    /// # Errors
+    /// When the port is gone (interface removed): serving ends.
+    fn receive(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()>;
+
+    /// Queues a frame. On failure the frame is dropped, which returns it to
+    /// the pool.
+    ///
+    /// # Errors
+    /// [`SendError::RingFull`].
+    fn send(&mut self, frame: Frame) -> Result<(), SendError>;
+
+    /// Queues a resident packet in place.
+    ///
+    /// # Errors
+    /// [`SendError::RingFull`], [`SendError::InFlight`].
+    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError>;
+
+    /// Free slots in the TX ring: how many sends will succeed now. This is
+    /// all the back-pressure there is, as the ring is the only output queue.
+    fn room(&mut self) -> usize;
+
+    /// Hands queued frames to the kernel. `true` when all are on their way,
+    /// `false` when some are still queued and a later flush must go on.
+    ///
+    /// # Errors
+    /// When the port is gone.
+    fn flush(&mut self) -> io::Result<bool>;
+
+    /// Waits for a packet, at most `timeout` (without one: for ever).
+    ///
+    /// # Errors
+    /// When the port is gone. An interrupted wait is no error.
+    fn wait(&mut self, how: Wait, timeout: Option<Duration>) -> io::Result<()>;
+
+    /// What the port has counted.
+    fn counters(&self) -> PortCounters;
+}

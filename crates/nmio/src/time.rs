@@ -1,0 +1,102 @@
+//! Time: nanoseconds on a clock that never goes back, read once a batch.
+
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// A moment on the port's clock, in nanoseconds since the clock was made.
+///
+/// Protocol crates get it as an argument and never read a clock themselves,
+/// so that the same code runs on virtual time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The clock's origin.
+    pub const ZERO: Self = Self(0);
+    /// Later than any moment a clock shows.
+    pub const FAR: Self = Self(u64::MAX);
+
+    /// The moment `nanos` after the origin.
+    #[inline(always)]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// The moment `millis` after the origin.
+    #[inline(always)]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis * 1_000_000)
+    }
+
+    /// Nanoseconds since the origin.
+    #[inline(always)]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Microseconds since the origin.
+    #[inline(always)]
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1_000
+    }
+
+    /// Time since `earlier`; zero when that lies in the future.
+    #[inline(always)]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+    #[inline(always)]
+    fn add(self, d: Duration) -> Self {
+        Self(self.0.saturating_add(d.as_nanos() as u64))
+    }
+}
+
+impl Sub<Instant> for Instant {
+    type Output = Duration;
+    #[inline(always)]
+    fn sub(self, earlier: Self) -> Duration {
+        self.since(earlier)
+    }
+}
+
+/// Where `now` comes from.
+pub trait Clock {
+    /// The present moment.
+    fn now(&self) -> Instant;
+}
+
+/// The processor's time stamp counter, scaled to nanoseconds (by the `quanta`
+/// crate, which falls back to the system's monotonic clock where the counter
+/// is not invariant).
+#[derive(Debug, Clone)]
+pub struct TscClock {
+    clock: quanta::Clock,
+    origin: u64,
+}
+
+impl TscClock {
+    /// Calibrates the counter once a process (some milliseconds) and starts
+    /// at [`Instant::ZERO`].
+    pub fn new() -> Self {
+        let clock = quanta::Clock::new();
+        let origin = clock.raw();
+        Self { clock, origin }
+    }
+}
+
+impl Default for TscClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for TscClock {
+    #[inline(always)]
+    fn now(&self) -> Instant {
+        Instant(self.clock.delta_as_nanos(self.origin, self.clock.raw()))
+    }
+}
