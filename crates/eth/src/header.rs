@@ -81,13 +81,22 @@ impl Header {
         if src.is_group() || ethertype < LEAST_ETHERTYPE || ethertype == TPID_VLAN {
             return None;
         }
-        Some(Self { dst, src, vlan, ethertype })
+        Some(Self {
+            dst,
+            src,
+            vlan,
+            ethertype,
+        })
     }
 
     /// Bytes of this header: [`HEADER_LEN`] or [`TAGGED_HEADER_LEN`].
     #[inline(always)]
     pub const fn len(&self) -> usize {
-        if self.vlan.is_some() { TAGGED_HEADER_LEN } else { HEADER_LEN }
+        if self.vlan.is_some() {
+            TAGGED_HEADER_LEN
+        } else {
+            HEADER_LEN
+        }
     }
 
     /// Never: a header has bytes.
@@ -112,13 +121,21 @@ impl Link {
     /// The way back to where a frame came from.
     #[inline(always)]
     pub const fn back(header: &Header) -> Self {
-        Self { peer: header.src, own: header.dst, vlan: header.vlan }
+        Self {
+            peer: header.src,
+            own: header.dst,
+            vlan: header.vlan,
+        }
     }
 
     /// Bytes of the header that [`Link::write`] writes.
     #[inline(always)]
     pub const fn header_len(&self) -> usize {
-        if self.vlan.is_some() { TAGGED_HEADER_LEN } else { HEADER_LEN }
+        if self.vlan.is_some() {
+            TAGGED_HEADER_LEN
+        } else {
+            HEADER_LEN
+        }
     }
 
     /// Writes the header to the start of `frame` and returns its length.
@@ -128,15 +145,17 @@ impl Link {
     #[inline(always)]
     pub fn write(&self, frame: &mut [u8], ethertype: u16) -> usize {
         let Some(tci) = self.vlan else {
-            let header: &mut [u8; HEADER_LEN] =
-                frame.first_chunk_mut().expect("a frame holds an Ethernet header");
+            let header: &mut [u8; HEADER_LEN] = frame
+                .first_chunk_mut()
+                .expect("a frame holds an Ethernet header");
             header[..6].copy_from_slice(&self.peer.0);
             header[6..12].copy_from_slice(&self.own.0);
             header[12..].copy_from_slice(&ethertype.to_be_bytes());
             return HEADER_LEN;
         };
-        let header: &mut [u8; TAGGED_HEADER_LEN] =
-            frame.first_chunk_mut().expect("a frame holds a tagged Ethernet header");
+        let header: &mut [u8; TAGGED_HEADER_LEN] = frame
+            .first_chunk_mut()
+            .expect("a frame holds a tagged Ethernet header");
         header[..6].copy_from_slice(&self.peer.0);
         header[6..12].copy_from_slice(&self.own.0);
         header[12..14].copy_from_slice(&TPID_VLAN.to_be_bytes());
@@ -152,14 +171,25 @@ mod tests {
 
     #[test]
     fn a_tag_survives_the_way_back() {
-        let link = Link { peer: Mac([2; 6]), own: Mac([4; 6]), vlan: Some(0x2005) };
+        let link = Link {
+            peer: Mac([2; 6]),
+            own: Mac([4; 6]),
+            vlan: Some(0x2005),
+        };
         let mut frame = [0u8; 64];
         assert_eq!(link.write(&mut frame, ETHERTYPE_IPV6), TAGGED_HEADER_LEN);
         let header = Header::parse(&frame).unwrap();
         assert_eq!(header.vlan, Some(0x2005));
         assert_eq!(header.ethertype, ETHERTYPE_IPV6);
         assert_eq!(header.len(), TAGGED_HEADER_LEN);
-        assert_eq!(Link::back(&header), Link { peer: link.own, own: link.peer, vlan: link.vlan });
+        assert_eq!(
+            Link::back(&header),
+            Link {
+                peer: link.own,
+                own: link.peer,
+                vlan: link.vlan
+            }
+        );
     }
 
     #[test]

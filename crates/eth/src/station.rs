@@ -38,7 +38,10 @@ pub struct Station {
 impl Station {
     /// A station that answers for `addresses`.
     pub fn new(mac: Mac, addresses: &[IpAddr]) -> Self {
-        Self { mac, addresses: addresses.into() }
+        Self {
+            mac,
+            addresses: addresses.into(),
+        }
     }
 
     /// Its MAC address.
@@ -77,7 +80,11 @@ impl Station {
             target_hardware_addr: source_hardware_addr,
             target_protocol_addr: source_protocol_addr,
         };
-        let link = Link { peer: header.src, own: self.mac, vlan: header.vlan };
+        let link = Link {
+            peer: header.src,
+            own: self.mac,
+            vlan: header.vlan,
+        };
         let start = link.write(&mut frame, ETHERTYPE_ARP);
         frame.set_len(start + ARP_LEN);
         reply.emit(&mut ArpPacket::new_unchecked(&mut frame[start..]));
@@ -97,10 +104,21 @@ impl Station {
         let (dst, flags) = if asker.is_unspecified() {
             (ALL_NODES, NdiscNeighborFlags::OVERRIDE)
         } else {
-            (asker, NdiscNeighborFlags::SOLICITED | NdiscNeighborFlags::OVERRIDE)
+            (
+                asker,
+                NdiscNeighborFlags::SOLICITED | NdiscNeighborFlags::OVERRIDE,
+            )
         };
-        let peer = if asker.is_unspecified() { group_mac(ALL_NODES) } else { header.src };
-        let link = Link { peer, own: self.mac, vlan: header.vlan };
+        let peer = if asker.is_unspecified() {
+            group_mac(ALL_NODES)
+        } else {
+            header.src
+        };
+        let link = Link {
+            peer,
+            own: self.mac,
+            vlan: header.vlan,
+        };
         let len = link.header_len() + IPV6_HEADER_LEN + ADVERTISEMENT_LEN;
         if len > frame.capacity() {
             return None;
@@ -118,7 +136,11 @@ impl Station {
         let (src, dst) = (ip.src_addr(), ip.dst_addr());
         let icmp = Icmpv6Packet::new_checked(ip.payload()).ok()?;
         let repr = Icmpv6Repr::parse(&src, &dst, &icmp, &ChecksumCapabilities::default()).ok()?;
-        let Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit { target_addr, lladdr }) = repr else {
+        let Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit {
+            target_addr,
+            lladdr,
+        }) = repr
+        else {
             return None;
         };
         let malformed = target_addr.is_multicast()
@@ -163,7 +185,10 @@ impl Station {
     /// address and an unsolicited advertisement (RFC 4861, section 7.2.6) for
     /// each IPv6 one.
     pub fn announcements(&self) -> Vec<Vec<u8>> {
-        self.addresses.iter().map(|address| self.announcement(*address)).collect()
+        self.addresses
+            .iter()
+            .map(|address| self.announcement(*address))
+            .collect()
     }
 
     fn announcement(&self, address: IpAddr) -> Vec<u8> {
@@ -171,7 +196,11 @@ impl Station {
             IpAddr::V4(address) => self.gratuitous_arp(address),
             IpAddr::V6(address) => {
                 let mut frame = vec![0; HEADER_LEN + IPV6_HEADER_LEN + ADVERTISEMENT_LEN];
-                let link = Link { peer: group_mac(ALL_NODES), own: self.mac, vlan: None };
+                let link = Link {
+                    peer: group_mac(ALL_NODES),
+                    own: self.mac,
+                    vlan: None,
+                };
                 let flags = NdiscNeighborFlags::OVERRIDE;
                 self.write_advertisement(&mut frame, link, address, ALL_NODES, flags);
                 frame
@@ -181,7 +210,11 @@ impl Station {
 
     fn gratuitous_arp(&self, address: Ipv4Addr) -> Vec<u8> {
         let mut frame = vec![0; HEADER_LEN + ARP_LEN];
-        let link = Link { peer: Mac::BROADCAST, own: self.mac, vlan: None };
+        let link = Link {
+            peer: Mac::BROADCAST,
+            own: self.mac,
+            vlan: None,
+        };
         let start = link.write(&mut frame, ETHERTYPE_ARP);
         ArpRepr::EthernetIpv4 {
             operation: ArpOperation::Request,

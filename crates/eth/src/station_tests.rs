@@ -27,7 +27,12 @@ fn frame(bytes: &[u8]) -> Frame {
 
 fn arp_request(target: Ipv4Addr) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_LEN + ARP_LEN];
-    Link { peer: Mac::BROADCAST, own: PEER, vlan: None }.write(&mut bytes, ETHERTYPE_ARP);
+    Link {
+        peer: Mac::BROADCAST,
+        own: PEER,
+        vlan: None,
+    }
+    .write(&mut bytes, ETHERTYPE_ARP);
     ArpRepr::EthernetIpv4 {
         operation: ArpOperation::Request,
         source_hardware_addr: EthernetAddress(PEER.0),
@@ -41,13 +46,20 @@ fn arp_request(target: Ipv4Addr) -> Vec<u8> {
 
 fn solicitation(src: Ipv6Addr, target: Ipv6Addr, hop_limit: u8) -> Vec<u8> {
     let lladdr = (!src.is_unspecified()).then(|| RawHardwareAddress::from_bytes(&PEER.0));
-    let repr =
-        Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit { target_addr: target, lladdr });
+    let repr = Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit {
+        target_addr: target,
+        lladdr,
+    });
     let [.., a, b, c] = target.octets();
     let [h, l] = [0xff00 | u16::from(a), u16::from_be_bytes([b, c])];
     let dst = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, h, l);
     let mut bytes = vec![0; HEADER_LEN + IPV6_HEADER_LEN + repr.buffer_len()];
-    Link { peer: group_mac(dst), own: PEER, vlan: None }.write(&mut bytes, ETHERTYPE_IPV6);
+    Link {
+        peer: group_mac(dst),
+        own: PEER,
+        vlan: None,
+    }
+    .write(&mut bytes, ETHERTYPE_IPV6);
     let mut packet = Ipv6Packet::new_unchecked(&mut bytes[HEADER_LEN..]);
     Ipv6Repr {
         src_addr: src,
@@ -58,7 +70,12 @@ fn solicitation(src: Ipv6Addr, target: Ipv6Addr, hop_limit: u8) -> Vec<u8> {
     }
     .emit(&mut packet);
     let caps = ChecksumCapabilities::default();
-    repr.emit(&src, &dst, &mut Icmpv6Packet::new_unchecked(packet.payload_mut()), &caps);
+    repr.emit(
+        &src,
+        &dst,
+        &mut Icmpv6Packet::new_unchecked(packet.payload_mut()),
+        &caps,
+    );
     bytes
 }
 
@@ -94,7 +111,10 @@ fn a_solicitation_is_answered_to_the_asker() {
     let header = Header::parse(&reply).unwrap();
     assert_eq!((header.dst, header.src), (PEER, OURS));
     let ip = Ipv6Packet::new_checked(&reply[HEADER_LEN..]).unwrap();
-    assert_eq!((ip.src_addr(), ip.dst_addr(), ip.hop_limit()), (OUR_V6, PEER_V6, 255));
+    assert_eq!(
+        (ip.src_addr(), ip.dst_addr(), ip.hop_limit()),
+        (OUR_V6, PEER_V6, 255)
+    );
     let icmp = Icmpv6Packet::new_checked(ip.payload()).unwrap();
     let caps = ChecksumCapabilities::default();
     assert_eq!(
@@ -111,13 +131,21 @@ fn a_solicitation_is_answered_to_the_asker() {
 fn duplicate_address_detection_is_answered_to_all_nodes() {
     let reply = answer(&solicitation(Ipv6Addr::UNSPECIFIED, OUR_V6, 255)).unwrap();
     assert_eq!(Header::parse(&reply).unwrap().dst, group_mac(ALL_NODES));
-    assert_eq!(Ipv6Packet::new_checked(&reply[HEADER_LEN..]).unwrap().dst_addr(), ALL_NODES);
+    assert_eq!(
+        Ipv6Packet::new_checked(&reply[HEADER_LEN..])
+            .unwrap()
+            .dst_addr(),
+        ALL_NODES
+    );
 }
 
 #[test]
 fn a_solicitation_that_a_router_has_passed_on_is_refused() {
     assert!(answer(&solicitation(PEER_V6, OUR_V6, 254)).is_none());
-    assert!(answer(&solicitation(PEER_V6, PEER_V6, 255)).is_none(), "not our address");
+    assert!(
+        answer(&solicitation(PEER_V6, PEER_V6, 255)).is_none(),
+        "not our address"
+    );
 }
 
 #[test]
