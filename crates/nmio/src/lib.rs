@@ -1,9 +1,11 @@
 //! Packet I/O: ports, frames, the event loop and timers. No protocol.
+pub mod copies;
 pub mod event_loop;
 pub mod frame;
 pub mod port;
 pub mod time;
 
+pub use copies::Copies;
 pub use event_loop::{Handler, LoopConfig, Turn, run};
 pub use frame::{Frame, Pool, PoolLayout, Resident};
 pub use port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
