@@ -4,9 +4,11 @@ pub mod event_loop;
 pub mod frame;
 pub mod port;
 pub mod time;
+pub mod timer;
 
 pub use copies::Copies;
 pub use event_loop::{Handler, LoopConfig, Turn, run};
 pub use frame::{Frame, Pool, PoolLayout, Resident};
 pub use port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
 pub use time::{Clock, Instant, TscClock};
+pub use timer::TimerWheel;
