@@ -348,7 +348,7 @@ impl fmt::Debug for Frame {
         f.debug_struct("Frame")
             .field("index", &self.index)
             .field("len", &self.len)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

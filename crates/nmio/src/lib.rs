@@ -2,6 +2,7 @@
 pub mod event_loop;
 pub mod frame;
 pub mod port;
+pub mod sim;
 pub mod time;
 pub mod timer;
 
