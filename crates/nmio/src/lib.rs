@@ -1,6 +1,7 @@
 //! Packet I/O: ports, frames, the event loop and timers. No protocol.
 pub mod event_loop;
 pub mod frame;
+pub mod pcap;
 pub mod port;
 pub mod sim;
 pub mod time;
@@ -8,6 +9,7 @@ pub mod timer;
 
 pub use event_loop::{Handler, LoopConfig, Turn, run};
 pub use frame::{Frame, Pool, PoolLayout, Resident};
+pub use pcap::{Pcap, PcapError, PcapSummary};
 pub use port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
 pub use time::{Clock, Instant, TscClock};
 pub use timer::TimerWheel;
