@@ -2,13 +2,16 @@
 pub mod copies;
 pub mod event_loop;
 pub mod frame;
+pub mod pcap;
 pub mod port;
+pub mod sim;
 pub mod time;
 pub mod timer;
 
 pub use copies::Copies;
 pub use event_loop::{Handler, LoopConfig, Turn, run};
 pub use frame::{Frame, Pool, PoolLayout, Resident};
+pub use pcap::{Pcap, PcapError, PcapSummary};
 pub use port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
 pub use time::{Clock, Instant, TscClock};
 pub use timer::TimerWheel;
