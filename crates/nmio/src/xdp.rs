@@ -24,6 +24,7 @@ use crate::device::{DeviceError, MemoryPlan};
 use crate::frame::{Frame, Pool, Resident};
 use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
 use crate::sys;
+pub(crate) use rings::MAX_MTU;
 use rings::Rings;
 
 /// What a port is opened with.

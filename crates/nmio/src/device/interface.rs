@@ -12,7 +12,7 @@ use crate::port::Wait;
 use crate::sys::{self, Control};
 use crate::tap::{TapConfig, TapPort};
 use crate::xdp::steer::{self, Rules, Steering};
-use crate::xdp::{XdpConfig, XdpPort};
+use crate::xdp::{MAX_MTU, XdpConfig, XdpPort};
 
 /// What a program wants of an interface.
 #[derive(Clone, Debug)]
@@ -392,6 +392,14 @@ impl XdpReady {
             name: name.to_owned(),
         })?;
         let mtu = control.mtu(name).map_err(ask())?;
+        if mtu > MAX_MTU {
+            let interface = name.to_owned();
+            return Err(DeviceError::Mtu {
+                interface,
+                mtu,
+                largest: MAX_MTU,
+            });
+        }
         let mut lines = vec![(
             "interface",
             format!(

@@ -81,7 +81,7 @@ impl Rings {
     /// Registers the memory and binds the socket to its queue; zero-copy where
     /// the driver can, else copy.
     pub(super) fn open(config: &XdpConfig<'_>) -> Result<Self, DeviceError> {
-        let chunk = chunk_size(config)?;
+        let chunk = chunk_size(config.mtu);
         let MemoryPlan {
             resident_frames,
             scratch_frames,
@@ -339,21 +339,23 @@ fn ring_size(slots: u32) -> QueueSize {
     QueueSize::new(slots).expect("ring sizes are powers of two")
 }
 
+/// The largest MTU whose frames fit a chunk, in bytes.
+const fn largest_mtu(chunk: u32) -> usize {
+    // The kernel keeps this headroom for XDP programs in each chunk.
+    const HEADROOM: usize = 256;
+    chunk as usize - HEADROOM - LINK_HEADER
+}
+
+/// The largest MTU that can be served, in bytes.
+pub(crate) const MAX_MTU: usize = largest_mtu(LARGE_CHUNK);
+
 /// The smallest chunk that holds a whole frame.
-fn chunk_size(config: &XdpConfig<'_>) -> Result<u32, DeviceError> {
-    let largest = |chunk| {
-        // The kernel keeps a headroom for XDP programs in each chunk.
-        let headroom = UmemConfig::default().xdp_headroom();
-        (chunk - headroom) as usize - LINK_HEADER
-    };
-    [SMALL_CHUNK, LARGE_CHUNK]
-        .into_iter()
-        .find(|&chunk| config.mtu <= largest(chunk))
-        .ok_or_else(|| DeviceError::Mtu {
-            interface: config.interface.to_owned(),
-            mtu: config.mtu,
-            largest: largest(LARGE_CHUNK),
-        })
+fn chunk_size(mtu: usize) -> u32 {
+    if mtu <= largest_mtu(SMALL_CHUNK) {
+        SMALL_CHUNK
+    } else {
+        LARGE_CHUNK
+    }
 }
 
 type Queues = (TxQueue, RxQueue, FillQueue, CompQueue);
