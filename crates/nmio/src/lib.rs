@@ -1,5 +1,6 @@
 //! Packet I/O: ports, frames, the event loop and timers. No protocol.
 pub mod event_loop;
+pub mod fault;
 pub mod frame;
 pub mod pcap;
 pub mod port;
@@ -8,6 +9,7 @@ pub mod time;
 pub mod timer;
 
 pub use event_loop::{Handler, LoopConfig, Turn, run};
+pub use fault::{Fault, FaultConfig, FaultCounters, FaultError, FaultRates};
 pub use frame::{Frame, Pool, PoolLayout, Resident};
 pub use pcap::{Pcap, PcapError, PcapSummary};
 pub use port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
