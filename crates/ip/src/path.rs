@@ -72,9 +72,9 @@ impl Path {
     }
 
     /// Patches the headers of a packet that was prepared by
-    /// [`Path::write`] for an untagged link, the same IP version, protocol
-    /// and length: only MAC addresses, IP addresses and the IPv4 checksum are
-    /// touched.
+    /// [`Path::write`] for an untagged link, the same IP version and
+    /// protocol: only MAC addresses, IP addresses, the length and the IPv4
+    /// checksum are touched.
     ///
     /// # Panics
     /// When `packet` is shorter than the headers.
@@ -88,12 +88,14 @@ impl Path {
                 let header = &mut packet[eth::HEADER_LEN..][..IPV4_HEADER_LEN];
                 let total_len = (IPV4_HEADER_LEN + payload_len) as u16;
                 let checksum = self.ipv4_checksum(protocol, total_len);
+                header[2..4].copy_from_slice(&total_len.to_be_bytes());
                 header[10..12].copy_from_slice(&checksum.to_be_bytes());
                 header[12..16].copy_from_slice(&src.octets());
                 header[16..20].copy_from_slice(&dst.octets());
             }
             Addresses::V6 { src, dst } => {
                 let header = &mut packet[eth::HEADER_LEN..][..IPV6_HEADER_LEN];
+                header[4..6].copy_from_slice(&(payload_len as u16).to_be_bytes());
                 header[8..24].copy_from_slice(&src.octets());
                 header[24..40].copy_from_slice(&dst.octets());
             }

@@ -1,4 +1,5 @@
 //! Packet I/O: ports, frames, the event loop and timers. No protocol.
+pub mod copies;
 pub mod event_loop;
 pub mod fault;
 pub mod frame;
@@ -8,6 +9,7 @@ pub mod sim;
 pub mod time;
 pub mod timer;
 
+pub use copies::Copies;
 pub use event_loop::{Handler, LoopConfig, Turn, run};
 pub use fault::{Fault, FaultConfig, FaultCounters, FaultError, FaultRates};
 pub use frame::{Frame, Pool, PoolLayout, Resident};
