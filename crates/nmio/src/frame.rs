@@ -428,6 +428,10 @@ impl fmt::Debug for Resident {
 }
 
 #[cfg(test)]
+#[path = "frame_tests.rs"]
+mod model_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
