@@ -356,10 +356,17 @@ fn wrong_interfaces_are_refused_with_the_remedy() {
     run("ip address flush dev srv");
     let text = error("xdp:srv", &[]);
     assert!(text.contains("ip address add"), "{text}");
-    run("ip link set srv mtu 3600");
+    run("ip link set srv mtu 9000");
+    let text = error("xdp:srv,generic", &["10.9.0.9/24"]);
+    assert!(
+        text.contains("9000") && text.contains("ip link set srv mtu 3822"),
+        "{text}"
+    );
+    run("ip link set srv mtu 3800");
+    rig.client.run(|| run("ip link set cli mtu 3800"));
     let text = error("xdp:srv", &["10.9.0.9/24"]);
     assert!(
-        text.contains("3600") && text.contains("ip link set srv mtu"),
+        text.contains("3800") && text.contains("ip link set srv mtu 1500"),
         "{text}"
     );
     run("ip link set srv down");
