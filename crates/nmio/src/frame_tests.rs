@@ -239,7 +239,7 @@ impl World {
             owners[index] += 1;
             assert_eq!(self.places[index], Place::Hand);
             assert_eq!(frame[..], self.bytes[index][..frame.len()]);
-            assert_eq!(frame.as_ptr(), self.pool.data(frame.index).as_ptr());
+            assert_eq!(frame.as_ptr(), self.pool.0.data(frame.index).as_ptr());
         }
         for packet in &mut self.residents {
             let index = packet.frame.index as usize;
