@@ -241,12 +241,6 @@ impl Pool {
         true
     }
 
-    /// The start of frame `index`'s data, for the port that lends it on.
-    #[cfg(test)]
-    pub(crate) fn data(&self, index: u32) -> NonNull<u8> {
-        self.0.data(index)
-    }
-
     /// The bytes of a lent frame, for ports that copy out what was queued.
     #[inline]
     pub(crate) fn with_lent<R>(&self, index: u32, len: usize, f: impl FnOnce(&[u8]) -> R) -> R {

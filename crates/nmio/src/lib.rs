@@ -1,13 +1,17 @@
 //! Packet I/O: ports, frames, the event loop and timers. No protocol.
 pub mod copies;
+pub mod device;
 pub mod event_loop;
 pub mod fault;
 pub mod frame;
 pub mod pcap;
 pub mod port;
 pub mod sim;
+mod sys;
+pub mod tap;
 pub mod time;
 pub mod timer;
+pub mod xdp;
 
 pub use copies::Copies;
 pub use event_loop::{Handler, LoopConfig, Turn, run};
