@@ -2,3 +2,4 @@
 //! proves.
 
 mod opening;
+mod receiving;
