@@ -438,10 +438,13 @@ impl Port for XdpPort {
         // `poll` also wakes the sender, so what a flush has left behind goes
         // on here.
         let events = sys::poll(self.rings.fd(), libc::POLLIN, timeout)?;
-        if events & (libc::POLLERR | libc::POLLNVAL) != 0 {
-            self.check_alive()?;
+        // A removed interface is no event, only an error that waits to be asked
+        // for.
+        if events & libc::POLLIN == 0 {
+            self.check_alive()
+        } else {
+            Ok(())
         }
-        Ok(())
     }
 
     fn counters(&self) -> PortCounters {

@@ -108,6 +108,7 @@ impl Interface {
                 {
                     *accepted = *partial_checksums;
                 }
+                interface.set_device_line(config.device.to_string());
                 if *partial_checksums {
                     interface.add_line(
                         "checksums",
@@ -172,6 +173,11 @@ impl Interface {
 
     pub(super) fn add_line(&mut self, name: &'static str, value: String) {
         self.summary.push((name, value));
+    }
+
+    /// Says, before all else, what was made.
+    pub(super) fn set_device_line(&mut self, value: String) {
+        self.summary.insert(0, ("device", value));
     }
 
     /// The Ethernet address that the server has.
