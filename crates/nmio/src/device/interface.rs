@@ -427,7 +427,7 @@ impl XdpReady {
         } else {
             Vec::new()
         };
-        sys::probe_xdp_socket().map_err(|source| match source.raw_os_error() {
+        sys::xdp_socket().map_err(|source| match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => DeviceError::Rights {
                 what: "an AF_XDP socket",
                 source,
