@@ -121,8 +121,19 @@ pub(crate) fn poll(fd: BorrowedFd<'_>, events: i16, timeout: Option<Duration>) -
     }
 }
 
-/// Whether this process may go past the limit on locked memory, or the limit
-/// could be lifted; without either, a large UMEM is refused.
+/// Memory that can be used without ending other programs, in bytes, as far as
+/// the kernel tells.
+pub(crate) fn available_memory() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Lifts the limit on locked memory, where that is allowed: with the limit a
+/// large UMEM is refused.
 pub(crate) fn lift_memory_lock_limit() {
     let unlimited = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nmio::Wait;
-use nmio::device::{DeviceError, Interface, Transport};
+use nmio::device::{DeviceError, Interface, MemoryPlan, Transport};
 use rig::{Namespace, Rig, Server, ask, config, run, settle, socket, spawn};
 
 /// Both modes in which the kernel runs XDP.
@@ -56,7 +56,7 @@ fn shared_mode_answers_and_leaves_nothing() {
             "native"
         };
         assert!(line(&server.interface.summary(), "XDP mode").starts_with(mode));
-        assert_eq!(line(&server.port_summary, "data path"), "AF_XDP, copy");
+        assert!(line(&server.port_summary, "data path").starts_with("AF_XDP, copy ("));
         assert!(has_xdp());
         let counters = server.stop();
         assert_eq!(
@@ -408,6 +408,33 @@ fn device_auto_is_a_wire_to_this_host() {
         second.stop();
         server.stop();
         assert!(!run("ip -br link").contains("nmiotest"), "the pair is gone");
+    }
+}
+
+#[test]
+fn device_auto_does_without_ipv6_where_it_is_off() {
+    Namespace::unshare();
+    // Interfaces of the namespace take it over when they are made.
+    let switch = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
+    std::fs::write(switch, "1").unwrap();
+    let server = Server::start(&config("auto", &[], 1));
+    assert_eq!(server.interface.addresses().len(), 1);
+    assert!(line(&server.interface.summary(), "warning").contains("no IPv6"));
+    assert_eq!(ask(&socket("0.0.0.0:0"), "198.18.0.2:7", "hello"), "hello");
+    server.stop();
+}
+
+#[test]
+fn too_much_packet_memory_is_refused_and_not_tried() {
+    let _rig = Rig::new(1);
+    let interface = Interface::open(&config("xdp:srv", &[], 1)).unwrap_or_else(|e| panic!("{e}"));
+    for resident_frames in [1 << 30, u32::MAX] {
+        let memory = MemoryPlan {
+            resident_frames,
+            scratch_frames: 0,
+        };
+        let error = interface.queue(0).open(memory).err().unwrap();
+        assert!(matches!(error, DeviceError::Memory { .. }), "{error}");
     }
 }
 

@@ -596,3 +596,23 @@ fn random_mac() -> [u8; 6] {
     mac[0] = mac[0] & 0xfc | 0x02;
     mac
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_can_be_sent_to_their_threads() {
+        fn is_send<T: Send>() {}
+        is_send::<Interface>();
+        is_send::<QueueSource>();
+        is_send::<DeviceError>();
+    }
+
+    #[test]
+    fn made_up_addresses_are_local_and_unicast() {
+        for _ in 0..100 {
+            assert_eq!(random_mac()[0] & 0x03, 0x02);
+        }
+    }
+}
