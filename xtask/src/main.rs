@@ -1,11 +1,13 @@
 //! Developer commands: `cargo xtask COMMAND`. One file a command.
 
 mod demo;
+mod e2e;
 mod interrupt;
 mod netns;
 mod server;
 mod setup;
 mod shell;
+mod test;
 
 use std::process::ExitCode;
 
@@ -18,6 +20,12 @@ Usage: cargo xtask COMMAND
   demo [--once] [--host]         build, serve a sample site and zone, fetch from both
         --once                   end after the check, status 0 only if both were right
         --host                   put the client's end on this host, for a browser
+  test [--quick|--full] [FILTER] every check that CI runs
+  e2e [--quick|--full] [--list] [FILTER]
+                                 the end-to-end matrix alone, in network namespaces
+        --quick                  a sample that touches every pair of choices (default)
+        --full                   every combination
+        FILTER                   only scenarios or cases whose name contains this
 ";
 
 fn main() -> ExitCode {
@@ -52,6 +60,8 @@ fn dispatch(command: &str, args: &[String]) -> Result<()> {
             setup::run()
         }
         "demo" => demo::run(args),
+        "test" => test::run(args),
+        "e2e" => e2e::run(args),
         other => Err(Failure::new(format!("no such command: {other}\n\n{USAGE}"))),
     }
 }
