@@ -1,1 +1,34 @@
-//! Placeholder.
+//! Ethernet II, 802.1Q, ARP and neighbour discovery: the paper's `libeth`.
+//!
+//! A server only ever answers, so the way back is in the packet: the MAC
+//! addresses of a received frame are turned round, and a [`Link`] remembers
+//! them for what is sent later. There is no neighbour table to look up, to
+//! age or to poison. Being found is what remains: a [`Station`] answers ARP
+//! and neighbour solicitations for addresses that are the server's own, and
+//! announces them at start. (In shared mode the kernel owns the addresses and
+//! does this itself.)
+//!
+//! ```
+//! use eth::{ETHERTYPE_IPV4, Header, Link, Mac};
+//!
+//! let mut frame = [0u8; 60];
+//! frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, 1]); // to us
+//! frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 9]); // from a client
+//! frame[12..14].copy_from_slice(&ETHERTYPE_IPV4.to_be_bytes());
+//!
+//! let header = Header::parse(&frame).unwrap();
+//! let back = Link::back(&header);
+//! assert_eq!(back.write(&mut frame, ETHERTYPE_IPV4), 14);
+//! assert_eq!(Header::parse(&frame).unwrap().dst, Mac([2, 0, 0, 0, 0, 9]));
+//! ```
+//!
+//! Deliberately absent: neighbour resolution (nothing here speaks first),
+//! 802.3 length frames, stacked VLAN tags, spanning tree.
+
+mod header;
+mod station;
+
+pub use header::{
+    ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, HEADER_LEN, Header, Link, Mac, TAGGED_HEADER_LEN,
+};
+pub use station::Station;

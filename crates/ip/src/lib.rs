@@ -1,1 +1,48 @@
-//! Placeholder.
+//! What TCP and UDP share: IPv4 and IPv6 headers, checksums, ICMP, and the
+//! policy on fragments.
+//!
+//! [`Host::receive`] takes a frame apart once. What it gives back is a
+//! [`Packet`] whose headers have been checked, so that everything behind it
+//! can read without checking again; or a reply that only needs sending (ARP,
+//! neighbour discovery, echo); or a parsed ICMP error about something that we
+//! sent. All else is dropped and counted by its reason.
+//!
+//! ```
+//! use ip::Sum;
+//!
+//! // RFC 1071, section 3: 0001 f203 f4f5 f6f7 add up to ddf2.
+//! let sum = Sum::of(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
+//! assert_eq!(sum.fold(), 0xddf2);
+//! ```
+//!
+//! Deliberately absent, and counted where they arrive: fragments (answers
+//! never need them, and their reassembly is a way to be attacked), IPv4
+//! options and IPv6 extension headers (RFC 7126; replies would have to carry
+//! or strip them), forwarding, and multicast but for neighbour discovery.
+
+pub mod checksum;
+mod host;
+mod icmp;
+mod packet;
+mod path;
+
+pub use checksum::Sum;
+pub use host::{Counters, Host, Input};
+pub use icmp::{ErrorKind, IcmpError};
+pub use packet::{Addresses, Packet};
+pub use path::Path;
+
+/// Protocol number of TCP.
+pub const PROTOCOL_TCP: u8 = 6;
+/// Protocol number of UDP.
+pub const PROTOCOL_UDP: u8 = 17;
+/// Protocol number of ICMP.
+pub const PROTOCOL_ICMP: u8 = 1;
+/// Protocol number of ICMPv6.
+pub const PROTOCOL_ICMPV6: u8 = 58;
+/// Bytes of an IPv4 header without options.
+pub const IPV4_HEADER_LEN: usize = 20;
+/// Bytes of an IPv6 header without extensions.
+pub const IPV6_HEADER_LEN: usize = 40;
+/// TTL and hop limit of what we send (RFC 1700's recommended default).
+pub const HOP_LIMIT: u8 = 64;

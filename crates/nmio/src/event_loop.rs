@@ -100,7 +100,11 @@ pub struct Turn {
 impl Turn {
     /// Starts at `now`.
     pub fn new(now: Instant) -> Self {
-        Self { batch: Batch::new(), last_flush: now, flushed: true }
+        Self {
+            batch: Batch::new(),
+            last_flush: now,
+            flushed: true,
+        }
     }
 
     /// One pass: steps 1 to 10 of Figure 3. `true` when more packets are
@@ -133,7 +137,11 @@ impl Turn {
 
     /// How long a loop may sleep after a pass at `now`.
     pub fn timeout(&self, due: Option<Instant>, config: &LoopConfig, now: Instant) -> Duration {
-        let most = if self.flushed { STOP_CHECK } else { config.straggler };
+        let most = if self.flushed {
+            STOP_CHECK
+        } else {
+            config.straggler
+        };
         due.map_or(most, |due| due.since(now).min(most))
     }
 }

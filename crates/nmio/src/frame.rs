@@ -162,7 +162,11 @@ impl Pool {
         let index = shared.free[new_len as usize].get();
         shared.free_len.set(new_len);
         shared.state[index as usize].set(State::Held);
-        Frame { pool: self.clone(), index, len: 0 }
+        Frame {
+            pool: self.clone(),
+            index,
+            len: 0,
+        }
     }
 
     /// Takes a frame that will stay in the port's memory for good, filled
@@ -180,7 +184,9 @@ impl Pool {
         frame.set_len(packet.len());
         frame.copy_from_slice(packet);
         shared.state[frame.index as usize].set(State::Resident);
-        Some(Resident { frame: std::mem::ManuallyDrop::new(frame) })
+        Some(Resident {
+            frame: std::mem::ManuallyDrop::new(frame),
+        })
     }
 
     /// Residents that can still be made.
@@ -190,7 +196,10 @@ impl Pool {
 
     /// Frames that [`Pool::take`] can still give.
     pub fn available(&self) -> u32 {
-        self.0.free_len.get().saturating_sub(self.0.residents_left.get())
+        self.0
+            .free_len
+            .get()
+            .saturating_sub(self.0.residents_left.get())
     }
 
     /// Takes back a lent frame that `len` bytes were received into. `None`
@@ -203,7 +212,11 @@ impl Pool {
             return None;
         }
         state.set(State::Held);
-        Some(Frame { pool: self.clone(), index, len: len as u32 })
+        Some(Frame {
+            pool: self.clone(),
+            index,
+            len: len as u32,
+        })
     }
 
     /// Takes back a frame whose sending has ended: a scratch frame becomes
@@ -211,7 +224,9 @@ impl Pool {
     /// lent.
     #[inline(always)]
     pub(crate) fn complete(&self, index: u32) -> bool {
-        let Some(state) = self.0.state.get(index as usize) else { return false };
+        let Some(state) = self.0.state.get(index as usize) else {
+            return false;
+        };
         match state.get() {
             State::Lent => self.0.push_free(index),
             State::ResidentLent => state.set(State::Resident),
@@ -220,18 +235,15 @@ impl Pool {
         true
     }
 
-    /// The start of frame `index`'s data, for the port that lends it on.
-    #[cfg(test)]
-    pub(crate) fn data(&self, index: u32) -> NonNull<u8> {
-        self.0.data(index)
-    }
-
     /// The bytes of a lent frame, for ports that copy out what was queued.
     #[inline]
     pub(crate) fn with_lent<R>(&self, index: u32, len: usize, f: impl FnOnce(&[u8]) -> R) -> R {
         let shared = &*self.0;
         let state = shared.state[index as usize].get();
-        assert!(matches!(state, State::Lent | State::ResidentLent), "frame is not lent");
+        assert!(
+            matches!(state, State::Lent | State::ResidentLent),
+            "frame is not lent"
+        );
         assert!(len <= shared.layout.capacity);
         // SAFETY: the frame is lent, so no Frame or Resident gives access to
         // its bytes, and this is called only by ports whose memory no kernel
@@ -276,7 +288,10 @@ impl Frame {
     /// When `len` exceeds [`Frame::capacity`].
     #[inline(always)]
     pub fn set_len(&mut self, len: usize) {
-        assert!(len <= self.capacity(), "a packet of {len} bytes does not fit a frame");
+        assert!(
+            len <= self.capacity(),
+            "a packet of {len} bytes does not fit a frame"
+        );
         self.len = len as u32;
     }
 
@@ -324,7 +339,10 @@ impl DerefMut for Frame {
 
 impl fmt::Debug for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Frame").field("index", &self.index).field("len", &self.len).finish()
+        f.debug_struct("Frame")
+            .field("index", &self.index)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
     }
 }
 
@@ -410,6 +428,10 @@ impl fmt::Debug for Resident {
 }
 
 #[cfg(test)]
+#[path = "frame_tests.rs"]
+mod model_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -462,7 +484,10 @@ mod tests {
         let mut r = pool.make_resident(b"x").unwrap();
         let (index, _) = r.lend().unwrap();
         drop(r);
-        assert!(pool.make_resident(b"y").is_none(), "the kernel still reads it");
+        assert!(
+            pool.make_resident(b"y").is_none(),
+            "the kernel still reads it"
+        );
         assert!(pool.complete(index));
         assert!(pool.make_resident(b"y").is_some());
     }

@@ -1,1 +1,43 @@
-//! Placeholder.
+//! Pre-packetized UDP: the paper's `libudpip`.
+//!
+//! A [`Service`] gets each datagram for its port and answers it in the same
+//! pass, with an answer that was prepared when the content was loaded: a
+//! [`Tail`] whose checksum is known. Only the *head* of the answer differs
+//! from request to request (a DNS server's id and echoed question, say); it
+//! is written over the start of the received payload, and goes out in front
+//! of the tail in one of three ways:
+//!
+//! | way | what is sent | cost |
+//! |---|---|---|
+//! | [`Datagram::turn_round`] | the received frame itself; the tail is copied behind the head | no frame is taken |
+//! | [`Datagram::send_copy`] | a scratch frame with head and tail | one copy of everything |
+//! | [`Datagram::send_resident`] | a packet that lies ready in the port's memory; the head is patched in | no copy of the tail |
+//!
+//! A whole server is a [`Server`] around a `Service`:
+//!
+//! ```
+//! use nmio::{Instant, Port};
+//! use udpip::{Datagram, Service, Tail};
+//!
+//! /// Sends every datagram back.
+//! struct Echo;
+//!
+//! impl Service for Echo {
+//!     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
+//!         let len = datagram.payload().len();
+//!         datagram.turn_round(len, Tail::EMPTY, &[]);
+//!     }
+//! }
+//! ```
+//!
+//! Deliberately absent: sending without having received, UDP-Lite, IP
+//! fragments, datagrams larger than the link's MTU.
+
+mod datagram;
+mod server;
+
+pub use datagram::{AnswerCopies, Datagram, Tail};
+pub use server::{Counters, Server, Service, Udp};
+
+/// Bytes of a UDP header (RFC 768).
+pub const HEADER_LEN: usize = 8;

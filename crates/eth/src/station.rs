@@ -1,0 +1,233 @@
+//! Being found on the link: ARP (RFC 826) and neighbour discovery (RFC 4861)
+//! for addresses of the server's own. Off the hot path, so the wire formats
+//! are smoltcp's.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use nmio::Frame;
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{
+    ArpHardware, ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Icmpv6Packet, Icmpv6Repr,
+    IpProtocol, Ipv6Packet, Ipv6Repr, NdiscNeighborFlags, NdiscRepr, RawHardwareAddress,
+};
+
+use crate::header::{ETHERTYPE_ARP, ETHERTYPE_IPV6, HEADER_LEN, Header, Link, Mac};
+
+const ARP_LEN: usize = 28;
+const IPV6_HEADER_LEN: usize = 40;
+/// A neighbour advertisement with one link-layer address option.
+const ADVERTISEMENT_LEN: usize = 32;
+/// RFC 4861, 7.1.1: proves that no router has passed the message on.
+const NDP_HOP_LIMIT: u8 = 255;
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+/// Ethernet multicast address of an IPv6 group (RFC 2464, section 7).
+fn group_mac(group: Ipv6Addr) -> Mac {
+    let [.., a, b, c, d] = group.octets();
+    Mac([0x33, 0x33, a, b, c, d])
+}
+
+/// A host's presence on its link: one MAC address and the IP addresses that
+/// it answers for.
+#[derive(Clone, Debug)]
+pub struct Station {
+    mac: Mac,
+    addresses: Box<[IpAddr]>,
+}
+
+impl Station {
+    /// A station that answers for `addresses`.
+    pub fn new(mac: Mac, addresses: &[IpAddr]) -> Self {
+        Self {
+            mac,
+            addresses: addresses.into(),
+        }
+    }
+
+    /// Its MAC address.
+    pub fn mac(&self) -> Mac {
+        self.mac
+    }
+
+    /// The addresses that it answers for.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    /// Turns an ARP request for one of the station's addresses into the
+    /// reply, in place. `None` for everything else.
+    pub fn answer_arp(&self, mut frame: Frame, header: &Header) -> Option<Frame> {
+        let packet = ArpPacket::new_checked(frame.get(header.len()..)?).ok()?;
+        let ArpRepr::EthernetIpv4 {
+            operation: ArpOperation::Request,
+            source_hardware_addr,
+            source_protocol_addr,
+            target_protocol_addr,
+            ..
+        } = ArpRepr::parse(&packet).ok()?
+        else {
+            return None;
+        };
+        if packet.hardware_type() != ArpHardware::Ethernet
+            || !self.addresses.contains(&IpAddr::V4(target_protocol_addr))
+        {
+            return None;
+        }
+        let reply = ArpRepr::EthernetIpv4 {
+            operation: ArpOperation::Reply,
+            source_hardware_addr: EthernetAddress(self.mac.0),
+            source_protocol_addr: target_protocol_addr,
+            target_hardware_addr: source_hardware_addr,
+            target_protocol_addr: source_protocol_addr,
+        };
+        let link = Link {
+            peer: header.src,
+            own: self.mac,
+            vlan: header.vlan,
+        };
+        let start = link.write(&mut frame, ETHERTYPE_ARP);
+        frame.set_len(start + ARP_LEN);
+        reply.emit(&mut ArpPacket::new_unchecked(&mut frame[start..]));
+        Some(frame)
+    }
+
+    /// Turns a neighbour solicitation for one of the station's addresses into
+    /// the advertisement, in place (RFC 4861, section 7.2.4). `None` for
+    /// everything else, and for what section 7.1.1 wants discarded.
+    pub fn answer_solicitation(&self, mut frame: Frame, header: &Header) -> Option<Frame> {
+        let (asker, target) = Self::parse_solicitation(frame.get(header.len()..)?)?;
+        if !self.addresses.contains(&IpAddr::V6(target)) {
+            return None;
+        }
+        // An unspecified source is duplicate address detection: all nodes
+        // must hear that the address is taken, and nobody has solicited.
+        let (dst, flags) = if asker.is_unspecified() {
+            (ALL_NODES, NdiscNeighborFlags::OVERRIDE)
+        } else {
+            (
+                asker,
+                NdiscNeighborFlags::SOLICITED | NdiscNeighborFlags::OVERRIDE,
+            )
+        };
+        let peer = if asker.is_unspecified() {
+            group_mac(ALL_NODES)
+        } else {
+            header.src
+        };
+        let link = Link {
+            peer,
+            own: self.mac,
+            vlan: header.vlan,
+        };
+        let len = link.header_len() + IPV6_HEADER_LEN + ADVERTISEMENT_LEN;
+        if len > frame.capacity() {
+            return None;
+        }
+        frame.set_len(len);
+        self.write_advertisement(&mut frame, link, target, dst, flags);
+        Some(frame)
+    }
+
+    fn parse_solicitation(packet: &[u8]) -> Option<(Ipv6Addr, Ipv6Addr)> {
+        let ip = Ipv6Packet::new_checked(packet).ok()?;
+        if ip.next_header() != IpProtocol::Icmpv6 || ip.hop_limit() != NDP_HOP_LIMIT {
+            return None;
+        }
+        let (src, dst) = (ip.src_addr(), ip.dst_addr());
+        let icmp = Icmpv6Packet::new_checked(ip.payload()).ok()?;
+        let repr = Icmpv6Repr::parse(&src, &dst, &icmp, &ChecksumCapabilities::default()).ok()?;
+        let Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit {
+            target_addr,
+            lladdr,
+        }) = repr
+        else {
+            return None;
+        };
+        let malformed = target_addr.is_multicast()
+            || src.is_multicast()
+            || (src.is_unspecified() && lladdr.is_some());
+        (!malformed).then_some((src, target_addr))
+    }
+
+    fn write_advertisement(
+        &self,
+        frame: &mut [u8],
+        link: Link,
+        target: Ipv6Addr,
+        dst: Ipv6Addr,
+        flags: NdiscNeighborFlags,
+    ) {
+        let start = link.write(frame, ETHERTYPE_IPV6);
+        let advertisement = Icmpv6Repr::Ndisc(NdiscRepr::NeighborAdvert {
+            flags,
+            target_addr: target,
+            lladdr: Some(RawHardwareAddress::from_bytes(&self.mac.0)),
+        });
+        let ip = Ipv6Repr {
+            src_addr: target,
+            dst_addr: dst,
+            next_header: IpProtocol::Icmpv6,
+            payload_len: ADVERTISEMENT_LEN,
+            hop_limit: NDP_HOP_LIMIT,
+        };
+        let mut packet = Ipv6Packet::new_unchecked(&mut frame[start..]);
+        ip.emit(&mut packet);
+        advertisement.emit(
+            &target,
+            &dst,
+            &mut Icmpv6Packet::new_unchecked(packet.payload_mut()),
+            &ChecksumCapabilities::default(),
+        );
+    }
+
+    /// Whole frames that announce the station's addresses, to be sent once
+    /// at start: a gratuitous ARP (RFC 5227, section 2.3) for each IPv4
+    /// address and an unsolicited advertisement (RFC 4861, section 7.2.6) for
+    /// each IPv6 one.
+    pub fn announcements(&self) -> Vec<Vec<u8>> {
+        self.addresses
+            .iter()
+            .map(|address| self.announcement(*address))
+            .collect()
+    }
+
+    fn announcement(&self, address: IpAddr) -> Vec<u8> {
+        match address {
+            IpAddr::V4(address) => self.gratuitous_arp(address),
+            IpAddr::V6(address) => {
+                let mut frame = vec![0; HEADER_LEN + IPV6_HEADER_LEN + ADVERTISEMENT_LEN];
+                let link = Link {
+                    peer: group_mac(ALL_NODES),
+                    own: self.mac,
+                    vlan: None,
+                };
+                let flags = NdiscNeighborFlags::OVERRIDE;
+                self.write_advertisement(&mut frame, link, address, ALL_NODES, flags);
+                frame
+            }
+        }
+    }
+
+    fn gratuitous_arp(&self, address: Ipv4Addr) -> Vec<u8> {
+        let mut frame = vec![0; HEADER_LEN + ARP_LEN];
+        let link = Link {
+            peer: Mac::BROADCAST,
+            own: self.mac,
+            vlan: None,
+        };
+        let start = link.write(&mut frame, ETHERTYPE_ARP);
+        ArpRepr::EthernetIpv4 {
+            operation: ArpOperation::Request,
+            source_hardware_addr: EthernetAddress(self.mac.0),
+            source_protocol_addr: address,
+            target_hardware_addr: EthernetAddress([0; 6]),
+            target_protocol_addr: address,
+        }
+        .emit(&mut ArpPacket::new_unchecked(&mut frame[start..]));
+        frame
+    }
+}
+
+#[cfg(test)]
+#[path = "station_tests.rs"]
+mod tests;

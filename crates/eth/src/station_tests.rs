@@ -1,0 +1,171 @@
+use nmio::{Pool, PoolLayout};
+
+use super::*;
+
+const OURS: Mac = Mac([2, 0, 0, 0, 0, 1]);
+const PEER: Mac = Mac([2, 0, 0, 0, 0, 9]);
+const OUR_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const OUR_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+const PEER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9);
+
+fn station() -> Station {
+    Station::new(OURS, &[OUR_V4.into(), OUR_V6.into()])
+}
+
+fn frame(bytes: &[u8]) -> Frame {
+    let pool = Pool::on_heap(PoolLayout {
+        stride: 2048,
+        capacity: 2048,
+        io_frames: 1,
+        resident_frames: 0,
+    });
+    let mut frame = pool.take().unwrap();
+    frame.set_len(bytes.len());
+    frame.copy_from_slice(bytes);
+    frame
+}
+
+fn arp_request(target: Ipv4Addr) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_LEN + ARP_LEN];
+    Link {
+        peer: Mac::BROADCAST,
+        own: PEER,
+        vlan: None,
+    }
+    .write(&mut bytes, ETHERTYPE_ARP);
+    ArpRepr::EthernetIpv4 {
+        operation: ArpOperation::Request,
+        source_hardware_addr: EthernetAddress(PEER.0),
+        source_protocol_addr: Ipv4Addr::new(192, 0, 2, 9),
+        target_hardware_addr: EthernetAddress([0; 6]),
+        target_protocol_addr: target,
+    }
+    .emit(&mut ArpPacket::new_unchecked(&mut bytes[HEADER_LEN..]));
+    bytes
+}
+
+fn solicitation(src: Ipv6Addr, target: Ipv6Addr, hop_limit: u8) -> Vec<u8> {
+    let lladdr = (!src.is_unspecified()).then(|| RawHardwareAddress::from_bytes(&PEER.0));
+    let repr = Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit {
+        target_addr: target,
+        lladdr,
+    });
+    let [.., a, b, c] = target.octets();
+    let [h, l] = [0xff00 | u16::from(a), u16::from_be_bytes([b, c])];
+    let dst = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, h, l);
+    let mut bytes = vec![0; HEADER_LEN + IPV6_HEADER_LEN + repr.buffer_len()];
+    Link {
+        peer: group_mac(dst),
+        own: PEER,
+        vlan: None,
+    }
+    .write(&mut bytes, ETHERTYPE_IPV6);
+    let mut packet = Ipv6Packet::new_unchecked(&mut bytes[HEADER_LEN..]);
+    Ipv6Repr {
+        src_addr: src,
+        dst_addr: dst,
+        next_header: IpProtocol::Icmpv6,
+        payload_len: repr.buffer_len(),
+        hop_limit,
+    }
+    .emit(&mut packet);
+    let caps = ChecksumCapabilities::default();
+    repr.emit(
+        &src,
+        &dst,
+        &mut Icmpv6Packet::new_unchecked(packet.payload_mut()),
+        &caps,
+    );
+    bytes
+}
+
+fn answer(bytes: &[u8]) -> Option<Frame> {
+    let header = Header::parse(bytes)?;
+    match header.ethertype {
+        ETHERTYPE_ARP => station().answer_arp(frame(bytes), &header),
+        _ => station().answer_solicitation(frame(bytes), &header),
+    }
+}
+
+#[test]
+fn an_arp_request_is_answered_byte_for_byte() {
+    let reply = answer(&arp_request(OUR_V4)).unwrap();
+    #[rustfmt::skip]
+    let expected = [
+        2, 0, 0, 0, 0, 9,  2, 0, 0, 0, 0, 1,  8, 6,
+        0, 1,  8, 0,  6, 4,  0, 2,
+        2, 0, 0, 0, 0, 1,  192, 0, 2, 1,
+        2, 0, 0, 0, 0, 9,  192, 0, 2, 9,
+    ];
+    assert_eq!(&reply[..], &expected);
+}
+
+#[test]
+fn arp_for_somebody_else_is_left_alone() {
+    assert!(answer(&arp_request(Ipv4Addr::new(192, 0, 2, 2))).is_none());
+}
+
+#[test]
+fn a_solicitation_is_answered_to_the_asker() {
+    let reply = answer(&solicitation(PEER_V6, OUR_V6, 255)).unwrap();
+    let header = Header::parse(&reply).unwrap();
+    assert_eq!((header.dst, header.src), (PEER, OURS));
+    let ip = Ipv6Packet::new_checked(&reply[HEADER_LEN..]).unwrap();
+    assert_eq!(
+        (ip.src_addr(), ip.dst_addr(), ip.hop_limit()),
+        (OUR_V6, PEER_V6, 255)
+    );
+    let icmp = Icmpv6Packet::new_checked(ip.payload()).unwrap();
+    let caps = ChecksumCapabilities::default();
+    assert_eq!(
+        Icmpv6Repr::parse(&OUR_V6, &PEER_V6, &icmp, &caps).unwrap(),
+        Icmpv6Repr::Ndisc(NdiscRepr::NeighborAdvert {
+            flags: NdiscNeighborFlags::SOLICITED | NdiscNeighborFlags::OVERRIDE,
+            target_addr: OUR_V6,
+            lladdr: Some(RawHardwareAddress::from_bytes(&OURS.0)),
+        })
+    );
+}
+
+#[test]
+fn duplicate_address_detection_is_answered_to_all_nodes() {
+    let reply = answer(&solicitation(Ipv6Addr::UNSPECIFIED, OUR_V6, 255)).unwrap();
+    assert_eq!(Header::parse(&reply).unwrap().dst, group_mac(ALL_NODES));
+    assert_eq!(
+        Ipv6Packet::new_checked(&reply[HEADER_LEN..])
+            .unwrap()
+            .dst_addr(),
+        ALL_NODES
+    );
+}
+
+#[test]
+fn a_solicitation_that_a_router_has_passed_on_is_refused() {
+    assert!(answer(&solicitation(PEER_V6, OUR_V6, 254)).is_none());
+    assert!(
+        answer(&solicitation(PEER_V6, PEER_V6, 255)).is_none(),
+        "not our address"
+    );
+}
+
+#[test]
+fn cut_and_flipped_messages_never_panic() {
+    for whole in [arp_request(OUR_V4), solicitation(PEER_V6, OUR_V6, 255)] {
+        for len in 0..whole.len() {
+            assert!(answer(&whole[..len]).is_none(), "cut at {len}");
+        }
+        for bit in 0..whole.len() * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let _ = answer(&bytes);
+        }
+    }
+}
+
+#[test]
+fn every_address_is_announced() {
+    let frames = station().announcements();
+    assert_eq!(frames.len(), 2);
+    assert_eq!(Header::parse(&frames[0]).unwrap().dst, Mac::BROADCAST);
+    assert_eq!(Header::parse(&frames[1]).unwrap().dst, group_mac(ALL_NODES));
+}

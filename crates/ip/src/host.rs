@@ -1,0 +1,360 @@
+//! Taking a received frame apart, once.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use eth::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Header, Station};
+use nmio::Frame;
+
+use crate::checksum::Sum;
+use crate::icmp::{self, CHECKSUM_AT, ICMP_HEADER_LEN, IcmpError, NEIGHBOUR_SOLICITATION};
+use crate::packet::{Addresses, Packet};
+use crate::{
+    IPV4_HEADER_LEN, IPV6_HEADER_LEN, PROTOCOL_ICMP, PROTOCOL_ICMPV6, PROTOCOL_TCP, PROTOCOL_UDP,
+};
+
+/// More fragments, or an offset: part of a fragmented packet.
+const FRAGMENT_BITS: u16 = 0x3fff;
+/// Next header of an IPv6 fragment (RFC 8200, section 4.5).
+const NEXT_FRAGMENT: u8 = 44;
+
+/// What a received frame turns out to be.
+#[derive(Debug)]
+pub enum Input {
+    /// A TCP segment for us; its checksum is still to be checked.
+    Tcp(Packet),
+    /// A UDP datagram for us; its checksum is still to be checked.
+    Udp(Packet),
+    /// An answer below the transport (ARP, neighbour discovery, echo): send
+    /// it as it is.
+    Reply(Frame),
+    /// Somebody tells about a packet of ours.
+    Error(IcmpError),
+    /// Nothing for us. Counted.
+    Dropped,
+}
+
+/// Frames by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// TCP segments passed on.
+    pub tcp: u64,
+    /// UDP datagrams passed on.
+    pub udp: u64,
+    /// ARP requests and neighbour solicitations answered.
+    pub discovery_replies: u64,
+    /// Echo requests answered.
+    pub echo_replies: u64,
+    /// ICMP errors passed on.
+    pub icmp_errors: u64,
+    /// Dropped: no Ethernet II frame, or nothing that we speak.
+    pub unknown_ethertype: u64,
+    /// Dropped: an IP header that is cut, inconsistent or of another version.
+    pub malformed: u64,
+    /// Dropped: a wrong IPv4 header or ICMP checksum.
+    pub bad_checksum: u64,
+    /// Dropped: a fragment.
+    pub fragments: u64,
+    /// Dropped: IPv4 options or IPv6 extension headers.
+    pub options: u64,
+    /// Dropped: not to one of our addresses.
+    pub not_for_us: u64,
+    /// Dropped: from an address that no host can have.
+    pub bad_source: u64,
+    /// Dropped: a protocol or ICMP message that we do not answer.
+    pub unknown_protocol: u64,
+}
+
+impl Counters {
+    /// The drops, by reason, for whoever reports them.
+    pub fn drops(&self) -> [(&'static str, u64); 8] {
+        [
+            ("unknown ethertype", self.unknown_ethertype),
+            ("malformed IP header", self.malformed),
+            ("bad IP or ICMP checksum", self.bad_checksum),
+            ("fragment", self.fragments),
+            ("IP options", self.options),
+            ("not for us", self.not_for_us),
+            ("impossible source address", self.bad_source),
+            ("unknown protocol", self.unknown_protocol),
+        ]
+    }
+}
+
+/// Our end of the network layer: the addresses that we serve, and what is
+/// answered below the transport.
+#[derive(Debug)]
+pub struct Host {
+    station: Station,
+    own: bool,
+    partial_checksums: bool,
+    counters: Counters,
+}
+
+impl Host {
+    /// A host in **own** mode: the station's addresses belong to the server
+    /// alone, so it also answers ARP, neighbour discovery and echo.
+    pub fn own(station: Station) -> Self {
+        Self {
+            station,
+            own: true,
+            partial_checksums: false,
+            counters: Counters::default(),
+        }
+    }
+
+    /// A host in **shared** mode: the addresses are the kernel's too, which
+    /// answers everything below the transport itself.
+    pub fn shared(station: Station) -> Self {
+        Self {
+            own: false,
+            ..Self::own(station)
+        }
+    }
+
+    /// Accepts transport checksums that hold only the pseudo-header's sum
+    /// (see [`nmio::Capabilities::partial_checksums`]).
+    #[must_use]
+    pub fn with_partial_checksums(mut self, accept: bool) -> Self {
+        self.partial_checksums = accept;
+        self
+    }
+
+    /// Whether such checksums are accepted.
+    #[inline(always)]
+    pub fn partial_checksums(&self) -> bool {
+        self.partial_checksums
+    }
+
+    /// The addresses that are served.
+    pub fn station(&self) -> &Station {
+        &self.station
+    }
+
+    /// What has been received so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Takes a frame apart.
+    #[inline(always)]
+    pub fn receive(&mut self, frame: Frame) -> Input {
+        let Some(link) = Header::parse(&frame) else {
+            self.counters.unknown_ethertype += 1;
+            return Input::Dropped;
+        };
+        match link.ethertype {
+            ETHERTYPE_IPV4 => self.receive_ipv4(frame, link),
+            ETHERTYPE_IPV6 => self.receive_ipv6(frame, link),
+            _ => self.receive_other(frame, &link),
+        }
+    }
+
+    #[inline(always)]
+    fn receive_ipv4(&mut self, mut frame: Frame, link: Header) -> Input {
+        let start = link.len();
+        let Some(header) = frame[start..].first_chunk::<IPV4_HEADER_LEN>() else {
+            self.counters.malformed += 1;
+            return Input::Dropped;
+        };
+        let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        if header[0] != 0x45 {
+            let with_options = header[0] >> 4 == 4 && header[0] & 15 > 5;
+            let reason = if with_options {
+                &mut self.counters.options
+            } else {
+                &mut self.counters.malformed
+            };
+            *reason += 1;
+            return Input::Dropped;
+        }
+        if total_len < IPV4_HEADER_LEN || total_len > frame.len() - start {
+            self.counters.malformed += 1;
+            return Input::Dropped;
+        }
+        if !Sum::of(header).is_valid() {
+            self.counters.bad_checksum += 1;
+            return Input::Dropped;
+        }
+        if u16::from_be_bytes([header[6], header[7]]) & FRAGMENT_BITS != 0 {
+            self.counters.fragments += 1;
+            return Input::Dropped;
+        }
+        let protocol = header[9];
+        let traffic_class = header[1];
+        let src = Ipv4Addr::new(header[12], header[13], header[14], header[15]);
+        let dst = Ipv4Addr::new(header[16], header[17], header[18], header[19]);
+        if !self.station.addresses().contains(&IpAddr::V4(dst)) || link.dst.is_group() {
+            self.counters.not_for_us += 1;
+            return Input::Dropped;
+        }
+        if src.is_multicast() || src.is_broadcast() || src.is_unspecified() || src == dst {
+            self.counters.bad_source += 1;
+            return Input::Dropped;
+        }
+        frame.set_len(start + total_len);
+        let addresses = Addresses::V4 { src, dst };
+        let packet = Packet::new(
+            frame,
+            link,
+            addresses,
+            start + IPV4_HEADER_LEN,
+            traffic_class,
+        );
+        self.pass_on(packet, protocol, PROTOCOL_ICMP)
+    }
+
+    #[inline(always)]
+    fn receive_ipv6(&mut self, mut frame: Frame, link: Header) -> Input {
+        let start = link.len();
+        let Some(header) = frame[start..].first_chunk::<IPV6_HEADER_LEN>() else {
+            self.counters.malformed += 1;
+            return Input::Dropped;
+        };
+        let payload_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+        if header[0] >> 4 != 6 || payload_len > frame.len() - start - IPV6_HEADER_LEN {
+            self.counters.malformed += 1;
+            return Input::Dropped;
+        }
+        let next_header = header[6];
+        let traffic_class = header[0] << 4 | header[1] >> 4;
+        let address = |at: usize| {
+            Ipv6Addr::from(
+                *header[at..]
+                    .first_chunk::<16>()
+                    .expect("the header has 40 bytes"),
+            )
+        };
+        let (src, dst) = (address(8), address(24));
+        if dst.is_multicast() || link.dst.is_group() {
+            return self.receive_group(frame, &link, next_header);
+        }
+        if !self.station.addresses().contains(&IpAddr::V6(dst)) {
+            self.counters.not_for_us += 1;
+            return Input::Dropped;
+        }
+        if src.is_multicast() || src.is_unspecified() || src.is_loopback() || src == dst {
+            self.counters.bad_source += 1;
+            return Input::Dropped;
+        }
+        frame.set_len(start + IPV6_HEADER_LEN + payload_len);
+        let addresses = Addresses::V6 { src, dst };
+        let packet = Packet::new(
+            frame,
+            link,
+            addresses,
+            start + IPV6_HEADER_LEN,
+            traffic_class,
+        );
+        let is_solicitation = next_header == PROTOCOL_ICMPV6
+            && packet.payload().first() == Some(&NEIGHBOUR_SOLICITATION);
+        if is_solicitation {
+            return self.receive_solicitation(packet.into_frame(), &link);
+        }
+        self.pass_on(packet, next_header, PROTOCOL_ICMPV6)
+    }
+
+    #[inline(always)]
+    fn pass_on(&mut self, packet: Packet, protocol: u8, icmp: u8) -> Input {
+        match protocol {
+            PROTOCOL_TCP => {
+                self.counters.tcp += 1;
+                Input::Tcp(packet)
+            }
+            PROTOCOL_UDP => {
+                self.counters.udp += 1;
+                Input::Udp(packet)
+            }
+            _ if protocol == icmp => self.receive_icmp(packet, protocol),
+            _ => self.refuse_protocol(protocol),
+        }
+    }
+
+    #[cold]
+    fn refuse_protocol(&mut self, protocol: u8) -> Input {
+        match protocol {
+            NEXT_FRAGMENT => self.counters.fragments += 1,
+            // Hop-by-hop, routing, authentication, destination options.
+            0 | 43 | 51 | 60 => self.counters.options += 1,
+            _ => self.counters.unknown_protocol += 1,
+        }
+        Input::Dropped
+    }
+
+    #[cold]
+    fn receive_icmp(&mut self, mut packet: Packet, protocol: u8) -> Input {
+        if packet.payload().len() < ICMP_HEADER_LEN {
+            self.counters.malformed += 1;
+            return Input::Dropped;
+        }
+        let valid = if protocol == PROTOCOL_ICMPV6 {
+            packet.checksum_ok(protocol, CHECKSUM_AT, self.partial_checksums)
+        } else {
+            Sum::of(packet.payload()).is_valid()
+        };
+        if !valid {
+            self.counters.bad_checksum += 1;
+            return Input::Dropped;
+        }
+        if self.own && icmp::turn_echo_round(&mut packet, protocol) {
+            self.counters.echo_replies += 1;
+            return Input::Reply(packet.turn_round(protocol));
+        }
+        match icmp::parse_error(packet.payload(), protocol) {
+            Some(error) if self.station.addresses().contains(&error.addresses.src()) => {
+                self.counters.icmp_errors += 1;
+                Input::Error(error)
+            }
+            _ => {
+                self.counters.unknown_protocol += 1;
+                Input::Dropped
+            }
+        }
+    }
+
+    /// To a group: only neighbour discovery is for us.
+    #[cold]
+    fn receive_group(&mut self, frame: Frame, link: &Header, next_header: u8) -> Input {
+        if next_header == PROTOCOL_ICMPV6 {
+            return self.receive_solicitation(frame, link);
+        }
+        self.counters.not_for_us += 1;
+        Input::Dropped
+    }
+
+    #[cold]
+    fn receive_solicitation(&mut self, frame: Frame, link: &Header) -> Input {
+        let reply = if self.own {
+            self.station.answer_solicitation(frame, link)
+        } else {
+            None
+        };
+        self.discovery(reply)
+    }
+
+    #[cold]
+    fn receive_other(&mut self, frame: Frame, link: &Header) -> Input {
+        if link.ethertype != ETHERTYPE_ARP {
+            self.counters.unknown_ethertype += 1;
+            return Input::Dropped;
+        }
+        let reply = if self.own {
+            self.station.answer_arp(frame, link)
+        } else {
+            None
+        };
+        self.discovery(reply)
+    }
+
+    fn discovery(&mut self, reply: Option<Frame>) -> Input {
+        if let Some(frame) = reply {
+            self.counters.discovery_replies += 1;
+            return Input::Reply(frame);
+        }
+        self.counters.not_for_us += 1;
+        Input::Dropped
+    }
+}
+
+#[cfg(test)]
+#[path = "host_tests.rs"]
+mod tests;

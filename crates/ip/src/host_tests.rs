@@ -1,0 +1,241 @@
+use eth::{Link, Mac};
+use nmio::{Pool, PoolLayout};
+use proptest::prelude::*;
+
+use super::*;
+use crate::icmp::ErrorKind;
+use crate::path::Path;
+
+const OURS: Mac = Mac([2, 0, 0, 0, 0, 1]);
+const PEER: Mac = Mac([2, 0, 0, 0, 0, 9]);
+const V4: (Ipv4Addr, Ipv4Addr) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 9));
+const V6: (Ipv6Addr, Ipv6Addr) = (
+    Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1),
+    Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9),
+);
+
+fn host() -> Host {
+    Host::own(Station::new(OURS, &[V4.0.into(), V6.0.into()]))
+}
+
+/// From the peer to us.
+fn to_us(v6: bool) -> Path {
+    let addresses = if v6 {
+        Addresses::V6 {
+            src: V6.1,
+            dst: V6.0,
+        }
+    } else {
+        Addresses::V4 {
+            src: V4.1,
+            dst: V4.0,
+        }
+    };
+    Path {
+        link: Link {
+            peer: OURS,
+            own: PEER,
+            vlan: None,
+        },
+        addresses,
+    }
+}
+
+fn packet(path: Path, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; path.header_len() + payload.len()];
+    let start = path.write(&mut bytes, protocol, payload.len());
+    bytes[start..].copy_from_slice(payload);
+    bytes
+}
+
+fn frame(bytes: &[u8]) -> Frame {
+    let pool = Pool::on_heap(PoolLayout {
+        stride: 2048,
+        capacity: 2048,
+        io_frames: 1,
+        resident_frames: 0,
+    });
+    let mut frame = pool.take().unwrap();
+    frame.set_len(bytes.len());
+    frame.copy_from_slice(bytes);
+    frame
+}
+
+fn echo(v6: bool) -> Vec<u8> {
+    let path = to_us(v6);
+    let (kind, protocol) = if v6 {
+        (128, PROTOCOL_ICMPV6)
+    } else {
+        (8, PROTOCOL_ICMP)
+    };
+    let mut message = vec![kind, 0, 0, 0, 0x12, 0x34, 0, 1, b'p', b'i', b'n'];
+    let pseudo = if v6 {
+        path.addresses.pseudo_sum(protocol, message.len())
+    } else {
+        Sum::ZERO
+    };
+    let field = pseudo.add(Sum::of(&message)).finish();
+    message[2..4].copy_from_slice(&field.to_be_bytes());
+    packet(path, protocol, &message)
+}
+
+#[test]
+fn padding_is_cut_off() {
+    let mut bytes = packet(to_us(false), PROTOCOL_UDP, b"12345678");
+    bytes.resize(60, 0xee);
+    let Input::Udp(packet) = host().receive(frame(&bytes)) else {
+        panic!("not passed on")
+    };
+    assert_eq!(packet.payload(), b"12345678");
+}
+
+#[test]
+fn the_way_back_is_a_valid_packet() {
+    for v6 in [false, true] {
+        let bytes = packet(to_us(v6), PROTOCOL_TCP, b"segment");
+        let Input::Tcp(packet) = host().receive(frame(&bytes)) else {
+            panic!("not passed on")
+        };
+        let reply = packet.turn_round(PROTOCOL_TCP);
+        let peer = Host::own(Station::new(PEER, &[V4.1.into(), V6.1.into()])).receive(reply);
+        let Input::Tcp(packet) = peer else {
+            panic!("the peer refuses it: {peer:?}")
+        };
+        assert_eq!(packet.payload(), b"segment");
+    }
+}
+
+#[test]
+fn a_patched_packet_equals_a_written_one() {
+    for v6 in [false, true] {
+        let mut prepared = packet(to_us(v6), PROTOCOL_TCP, b"payload");
+        let other = Path {
+            addresses: to_us(v6).addresses.reversed(),
+            ..to_us(v6)
+        };
+        other.patch(&mut prepared, PROTOCOL_TCP, 7);
+        assert_eq!(prepared, packet(other, PROTOCOL_TCP, b"payload"));
+    }
+}
+
+#[test]
+fn echo_is_answered_in_own_mode_only() {
+    for v6 in [false, true] {
+        let Input::Reply(reply) = host().receive(frame(&echo(v6))) else {
+            panic!("no reply")
+        };
+        let mut expected = echo(v6);
+        let start = to_us(v6).header_len();
+        let mut peer = Host::own(Station::new(PEER, &[V4.1.into(), V6.1.into()]));
+        assert!(matches!(peer.receive(frame(&reply)), Input::Dropped));
+        assert_eq!(
+            peer.counters().unknown_protocol,
+            1,
+            "valid, and nothing to answer"
+        );
+        expected[start] = reply[start];
+        assert_eq!(reply[start + 4..], expected[start + 4..]);
+        let mut shared = Host::shared(host().station);
+        assert!(matches!(shared.receive(frame(&echo(v6))), Input::Dropped));
+    }
+}
+
+#[test]
+fn an_error_about_our_segment_is_parsed() {
+    let ours = to_us(false).addresses.reversed();
+    let about = Path {
+        addresses: ours,
+        ..to_us(false)
+    };
+    let segment = packet(about, PROTOCOL_TCP, &[0, 80, 0x30, 0x39, 1, 2, 3, 4]);
+    let mut message = vec![3, 4, 0, 0, 0, 0, 0x05, 0x14];
+    message.extend_from_slice(&segment[eth::HEADER_LEN..]);
+    let field = Sum::of(&message).finish();
+    message[2..4].copy_from_slice(&field.to_be_bytes());
+    let input = host().receive(frame(&packet(to_us(false), PROTOCOL_ICMP, &message)));
+    let Input::Error(error) = input else {
+        panic!("{input:?}")
+    };
+    assert_eq!(
+        error,
+        IcmpError {
+            kind: ErrorKind::TooBig { mtu: 1300 },
+            addresses: ours,
+            protocol: PROTOCOL_TCP,
+            src_port: 80,
+            dst_port: 12345,
+            sequence: 0x0102_0304,
+        }
+    );
+}
+
+/// One change to a good packet, and the counter that must count it.
+#[test]
+fn drops_are_counted_by_reason() {
+    type Case = (&'static str, fn(&mut Vec<u8>), fn(&Counters) -> u64);
+    let fix = |b: &mut Vec<u8>| {
+        b[24..26].fill(0);
+        let field = Sum::of(&b[14..34]).finish();
+        b[24..26].copy_from_slice(&field.to_be_bytes());
+    };
+    let cases: [Case; 9] = [
+        ("cut header", |b| b.truncate(30), |c| c.malformed),
+        (
+            "total length beyond the frame",
+            |b| b[17] = 200,
+            |c| c.malformed,
+        ),
+        ("version", |b| b[14] = 0x55, |c| c.malformed),
+        ("options", |b| b[14] = 0x46, |c| c.options),
+        ("checksum", |b| b[24] ^= 1, |c| c.bad_checksum),
+        ("fragment", |b| b[20] = 0x20, |c| c.fragments),
+        ("fragment offset", |b| b[21] = 1, |c| c.fragments),
+        ("not ours", |b| b[33] = 77, |c| c.not_for_us),
+        ("source", |b| b[26..30].fill(255), |c| c.bad_source),
+    ];
+    for (name, change, counter) in cases {
+        let mut bytes = packet(to_us(false), PROTOCOL_TCP, b"segment");
+        change(&mut bytes);
+        if bytes.len() > 34 && name != "checksum" {
+            fix(&mut bytes);
+        }
+        let mut host = host();
+        assert!(
+            matches!(host.receive(frame(&bytes)), Input::Dropped),
+            "{name}"
+        );
+        assert_eq!(counter(&host.counters), 1, "{name}: {:?}", host.counters);
+    }
+}
+
+#[test]
+fn ipv6_fragments_and_extensions_are_counted() {
+    for (next, counter) in [(44, (1, 0)), (0, (0, 1)), (60, (0, 1))] {
+        let mut host = host();
+        host.receive(frame(&packet(to_us(true), next, &[0; 16])));
+        assert_eq!((host.counters.fragments, host.counters.options), counter);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = host().receive(frame(&bytes));
+    }
+
+    #[test]
+    fn nearly_right_packets_are_survived(
+        v6: bool,
+        protocol: u8,
+        payload in prop::collection::vec(any::<u8>(), 0..120),
+        at: prop::sample::Index,
+        value: u8,
+        cut: prop::sample::Index,
+    ) {
+        let mut bytes = packet(to_us(v6), protocol, &payload);
+        let at = at.index(bytes.len());
+        bytes[at] = value;
+        bytes.truncate(cut.index(bytes.len() + 1));
+        let _ = host().receive(frame(&bytes));
+    }
+}

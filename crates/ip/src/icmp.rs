@@ -1,0 +1,165 @@
+//! ICMP (RFC 792) and ICMPv6 (RFC 4443): echo, and errors about our packets.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::checksum;
+use crate::packet::{Addresses, Packet};
+use crate::{
+    IPV4_HEADER_LEN, IPV6_HEADER_LEN, PROTOCOL_ICMP, PROTOCOL_ICMPV6, PROTOCOL_TCP, PROTOCOL_UDP,
+};
+
+const ECHO_REQUEST_V4: u8 = 8;
+const ECHO_REPLY_V4: u8 = 0;
+const UNREACHABLE_V4: u8 = 3;
+const FRAGMENTATION_NEEDED: u8 = 4;
+const TIME_EXCEEDED_V4: u8 = 11;
+const PARAMETER_PROBLEM_V4: u8 = 12;
+const UNREACHABLE_V6: u8 = 1;
+const TOO_BIG_V6: u8 = 2;
+const TIME_EXCEEDED_V6: u8 = 3;
+const PARAMETER_PROBLEM_V6: u8 = 4;
+const ECHO_REQUEST_V6: u8 = 128;
+const ECHO_REPLY_V6: u8 = 129;
+pub(crate) const NEIGHBOUR_SOLICITATION: u8 = 135;
+
+/// Type, code, checksum and the rest of the header.
+pub(crate) const ICMP_HEADER_LEN: usize = 8;
+/// Where the checksum field lies.
+pub(crate) const CHECKSUM_AT: usize = 2;
+
+/// What an ICMP error says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// A link on the way takes packets of at most `mtu` bytes (RFC 1191,
+    /// RFC 8201). 0 comes from routers older than RFC 1191.
+    TooBig {
+        /// Largest IP packet, in bytes.
+        mtu: u32,
+    },
+    /// The destination cannot be reached; the code as received.
+    Unreachable(u8),
+    /// The hop limit ran out on the way.
+    TimeExceeded,
+    /// Somebody did not understand a header.
+    ParameterProblem,
+}
+
+/// An ICMP error about a packet that claims to be ours. Anybody can send one:
+/// whoever acts on it checks `sequence` first (RFC 5927).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcmpError {
+    /// What it says.
+    pub kind: ErrorKind,
+    /// Of the packet that it is about: ours as the source.
+    pub addresses: Addresses,
+    /// TCP or UDP.
+    pub protocol: u8,
+    /// Our port.
+    pub src_port: u16,
+    /// The peer's port.
+    pub dst_port: u16,
+    /// The sequence number of a TCP segment; length and checksum of a UDP
+    /// datagram.
+    pub sequence: u32,
+}
+
+fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// Makes an echo request the reply, in place; `false` for other messages.
+pub(crate) fn turn_echo_round(packet: &mut Packet, protocol: u8) -> bool {
+    let (request, reply) = match protocol {
+        PROTOCOL_ICMPV6 => (ECHO_REQUEST_V6, ECHO_REPLY_V6),
+        _ => (ECHO_REQUEST_V4, ECHO_REPLY_V4),
+    };
+    let message = packet.payload_mut();
+    if message[0] != request || message[1] != 0 {
+        return false;
+    }
+    // Exchanging the addresses does not change ICMPv6's pseudo-header sum.
+    let field = u16::from_be_bytes([message[CHECKSUM_AT], message[CHECKSUM_AT + 1]]);
+    let (old, new) = (u16::from(request) << 8, u16::from(reply) << 8);
+    message[0] = reply;
+    let field = checksum::update(field, old, new);
+    message[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&field.to_be_bytes());
+    true
+}
+
+/// Reads an error message; `None` for other messages and for errors that are
+/// not about a TCP segment or UDP datagram.
+pub(crate) fn parse_error(message: &[u8], protocol: u8) -> Option<IcmpError> {
+    let (kind_byte, code) = (*message.first()?, *message.get(1)?);
+    let embedded = message.get(ICMP_HEADER_LEN..)?;
+    if protocol == PROTOCOL_ICMP {
+        let kind = match (kind_byte, code) {
+            (UNREACHABLE_V4, FRAGMENTATION_NEEDED) => ErrorKind::TooBig {
+                mtu: u32::from(be16(message, 6)?),
+            },
+            (UNREACHABLE_V4, code) => ErrorKind::Unreachable(code),
+            (TIME_EXCEEDED_V4, _) => ErrorKind::TimeExceeded,
+            (PARAMETER_PROBLEM_V4, _) => ErrorKind::ParameterProblem,
+            _ => return None,
+        };
+        // We send no options and no fragments.
+        if embedded.first()? != &0x45 || be16(embedded, 6)? & 0x3fff != 0 {
+            return None;
+        }
+        let addresses = Addresses::V4 {
+            src: Ipv4Addr::from_bits(be32(embedded, 12)?),
+            dst: Ipv4Addr::from_bits(be32(embedded, 16)?),
+        };
+        return parse_embedded(
+            kind,
+            addresses,
+            embedded[9],
+            embedded.get(IPV4_HEADER_LEN..)?,
+        );
+    }
+    let kind = match kind_byte {
+        TOO_BIG_V6 => ErrorKind::TooBig {
+            mtu: be32(message, 4)?,
+        },
+        UNREACHABLE_V6 => ErrorKind::Unreachable(code),
+        TIME_EXCEEDED_V6 => ErrorKind::TimeExceeded,
+        PARAMETER_PROBLEM_V6 => ErrorKind::ParameterProblem,
+        _ => return None,
+    };
+    if embedded.first()? >> 4 != 6 {
+        return None;
+    }
+    let address = |at: usize| Some(Ipv6Addr::from(*embedded.get(at..)?.first_chunk::<16>()?));
+    let addresses = Addresses::V6 {
+        src: address(8)?,
+        dst: address(24)?,
+    };
+    parse_embedded(
+        kind,
+        addresses,
+        embedded[6],
+        embedded.get(IPV6_HEADER_LEN..)?,
+    )
+}
+
+fn parse_embedded(
+    kind: ErrorKind,
+    addresses: Addresses,
+    protocol: u8,
+    transport: &[u8],
+) -> Option<IcmpError> {
+    if !matches!(protocol, PROTOCOL_TCP | PROTOCOL_UDP) {
+        return None;
+    }
+    Some(IcmpError {
+        kind,
+        addresses,
+        protocol,
+        src_port: be16(transport, 0)?,
+        dst_port: be16(transport, 2)?,
+        sequence: be32(transport, 4)?,
+    })
+}

@@ -1,0 +1,203 @@
+//! A received packet whose IP header has been checked.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use eth::Header;
+use nmio::Frame;
+
+use crate::checksum::Sum;
+use crate::path::Path;
+use crate::{IPV4_HEADER_LEN, IPV6_HEADER_LEN};
+
+/// Source and destination of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Addresses {
+    /// IPv4.
+    V4 {
+        /// Source.
+        src: Ipv4Addr,
+        /// Destination.
+        dst: Ipv4Addr,
+    },
+    /// IPv6.
+    V6 {
+        /// Source.
+        src: Ipv6Addr,
+        /// Destination.
+        dst: Ipv6Addr,
+    },
+}
+
+impl Addresses {
+    /// Source and destination exchanged.
+    #[inline(always)]
+    #[must_use]
+    pub const fn reversed(self) -> Self {
+        match self {
+            Self::V4 { src, dst } => Self::V4 { src: dst, dst: src },
+            Self::V6 { src, dst } => Self::V6 { src: dst, dst: src },
+        }
+    }
+
+    /// The source.
+    #[inline(always)]
+    pub const fn src(&self) -> IpAddr {
+        match self {
+            Self::V4 { src, .. } => IpAddr::V4(*src),
+            Self::V6 { src, .. } => IpAddr::V6(*src),
+        }
+    }
+
+    /// The destination.
+    #[inline(always)]
+    pub const fn dst(&self) -> IpAddr {
+        match self {
+            Self::V4 { dst, .. } => IpAddr::V4(*dst),
+            Self::V6 { dst, .. } => IpAddr::V6(*dst),
+        }
+    }
+
+    /// Bytes of the IP header between these addresses.
+    #[inline(always)]
+    pub const fn header_len(&self) -> usize {
+        match self {
+            Self::V4 { .. } => IPV4_HEADER_LEN,
+            Self::V6 { .. } => IPV6_HEADER_LEN,
+        }
+    }
+
+    /// The sum of both addresses: what they contribute to every checksum.
+    #[inline(always)]
+    pub fn sum(&self) -> Sum {
+        match self {
+            Self::V4 { src, dst } => Sum::ZERO.dword(src.to_bits()).dword(dst.to_bits()),
+            Self::V6 { src, dst } => Sum::of(&src.octets()).add(Sum::of(&dst.octets())),
+        }
+    }
+
+    /// The pseudo-header's sum for `len` bytes of `protocol` (RFC 9293,
+    /// section 3.1; RFC 8200, section 8.1).
+    #[inline(always)]
+    pub fn pseudo_sum(&self, protocol: u8, len: usize) -> Sum {
+        self.sum().word(u16::from(protocol)).dword(len as u32)
+    }
+}
+
+/// A received packet to one of our addresses: whole, without options, its
+/// header checked. The checksum of what it carries is not checked yet.
+///
+/// Its bytes are those of the IP payload, exactly: padding of the frame is cut
+/// off.
+#[derive(Debug)]
+pub struct Packet {
+    frame: Frame,
+    link: Header,
+    addresses: Addresses,
+    /// Where the IP payload starts, from the start of the frame.
+    start: u16,
+    /// Traffic class or type of service.
+    traffic_class: u8,
+}
+
+impl Packet {
+    /// `frame` must have been cut to the end of the IP packet, and `start`
+    /// lie inside it.
+    pub(crate) fn new(
+        frame: Frame,
+        link: Header,
+        addresses: Addresses,
+        start: usize,
+        traffic_class: u8,
+    ) -> Self {
+        debug_assert!(start <= frame.len());
+        Self {
+            frame,
+            link,
+            addresses,
+            start: start as u16,
+            traffic_class,
+        }
+    }
+
+    /// The whole frame again.
+    pub(crate) fn into_frame(self) -> Frame {
+        self.frame
+    }
+
+    /// Where it came from and went to.
+    #[inline(always)]
+    pub fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// The explicit congestion notification field (RFC 3168, section 5).
+    #[inline(always)]
+    pub fn ecn(&self) -> u8 {
+        self.traffic_class & 3
+    }
+
+    /// The way back to the sender.
+    #[inline(always)]
+    pub fn path_back(&self) -> Path {
+        Path {
+            link: eth::Link::back(&self.link),
+            addresses: self.addresses.reversed(),
+        }
+    }
+
+    /// The IP payload: the transport's header and data.
+    #[inline(always)]
+    pub fn payload(&self) -> &[u8] {
+        &self.frame[usize::from(self.start)..]
+    }
+
+    /// The IP payload, to be changed in place.
+    #[inline(always)]
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        &mut self.frame[usize::from(self.start)..]
+    }
+
+    /// The most bytes of IP payload that the frame has room for.
+    #[inline(always)]
+    pub fn payload_capacity(&self) -> usize {
+        self.frame.capacity() - usize::from(self.start)
+    }
+
+    /// Changes the length of the IP payload, for a reply that is longer or
+    /// shorter than the request.
+    ///
+    /// # Panics
+    /// When `len` exceeds [`Packet::payload_capacity`].
+    #[inline(always)]
+    pub fn set_payload_len(&mut self, len: usize) {
+        self.frame.set_len(usize::from(self.start) + len);
+    }
+
+    /// Whether the transport checksum is right. With `partial` a field that
+    /// holds only the pseudo-header's sum is right too: what a peer with
+    /// checksum offload sends over a link that needs none.
+    ///
+    /// `field_at` is the field's offset in the payload; the caller has
+    /// checked that the payload reaches behind it.
+    #[inline(always)]
+    pub fn checksum_ok(&self, protocol: u8, field_at: usize, partial: bool) -> bool {
+        let payload = self.payload();
+        let pseudo = self.addresses.pseudo_sum(protocol, payload.len());
+        if pseudo.add(Sum::of(payload)).is_valid() {
+            return true;
+        }
+        let field = u16::from_be_bytes([payload[field_at], payload[field_at + 1]]);
+        partial && field == pseudo.fold()
+    }
+
+    /// Turns the packet round: the frame becomes one to the sender, with
+    /// fresh link and IP headers. The payload, its checksum included, must be
+    /// the reply's already.
+    #[inline(always)]
+    pub fn turn_round(mut self, protocol: u8) -> Frame {
+        let payload_len = self.frame.len() - usize::from(self.start);
+        self.path_back()
+            .write(&mut self.frame, protocol, payload_len);
+        self.frame
+    }
+}

@@ -1,0 +1,117 @@
+//! The way to a peer: link and IP headers of what is sent to it.
+
+use eth::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, Link};
+
+use crate::checksum::Sum;
+use crate::packet::Addresses;
+use crate::{HOP_LIMIT, IPV4_HEADER_LEN, IPV6_HEADER_LEN};
+
+/// IPv4 version and header length without options.
+const VERSION_IHL: u8 = 0x45;
+/// IPv4's "don't fragment": what we send is never fragmented, so its
+/// identification may be 0 (RFC 6864, section 4).
+const DONT_FRAGMENT: u16 = 0x4000;
+
+/// Everything below the transport that a packet to one peer carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// The local link.
+    pub link: Link,
+    /// Ours as the source, the peer's as the destination.
+    pub addresses: Addresses,
+}
+
+impl Path {
+    /// Bytes of the link and IP headers.
+    #[inline(always)]
+    pub const fn header_len(&self) -> usize {
+        self.link.header_len() + self.addresses.header_len()
+    }
+
+    /// Writes link and IP headers for `payload_len` bytes of `protocol` to
+    /// the start of `packet`, and returns where the payload starts.
+    ///
+    /// # Panics
+    /// When `packet` is shorter than the headers.
+    #[inline(always)]
+    pub fn write(&self, packet: &mut [u8], protocol: u8, payload_len: usize) -> usize {
+        match self.addresses {
+            Addresses::V4 { src, dst } => {
+                let start = self.link.write(packet, ETHERTYPE_IPV4);
+                let header: &mut [u8; IPV4_HEADER_LEN] = packet[start..]
+                    .first_chunk_mut()
+                    .expect("a packet holds its IP header");
+                let total_len = (IPV4_HEADER_LEN + payload_len) as u16;
+                header[0] = VERSION_IHL;
+                header[1] = 0;
+                header[2..4].copy_from_slice(&total_len.to_be_bytes());
+                header[4..6].fill(0);
+                header[6..8].copy_from_slice(&DONT_FRAGMENT.to_be_bytes());
+                header[8] = HOP_LIMIT;
+                header[9] = protocol;
+                let checksum = self.ipv4_checksum(protocol, total_len);
+                header[10..12].copy_from_slice(&checksum.to_be_bytes());
+                header[12..16].copy_from_slice(&src.octets());
+                header[16..20].copy_from_slice(&dst.octets());
+                start + IPV4_HEADER_LEN
+            }
+            Addresses::V6 { src, dst } => {
+                let start = self.link.write(packet, ETHERTYPE_IPV6);
+                let header: &mut [u8; IPV6_HEADER_LEN] = packet[start..]
+                    .first_chunk_mut()
+                    .expect("a packet holds its IP header");
+                header[..4].copy_from_slice(&[0x60, 0, 0, 0]);
+                header[4..6].copy_from_slice(&(payload_len as u16).to_be_bytes());
+                header[6] = protocol;
+                header[7] = HOP_LIMIT;
+                header[8..24].copy_from_slice(&src.octets());
+                header[24..40].copy_from_slice(&dst.octets());
+                start + IPV6_HEADER_LEN
+            }
+        }
+    }
+
+    /// Patches the headers of a packet that was prepared by
+    /// [`Path::write`] for an untagged link, the same IP version and
+    /// protocol: only MAC addresses, IP addresses, the length and the IPv4
+    /// checksum are touched.
+    ///
+    /// # Panics
+    /// When `packet` is shorter than the headers.
+    #[inline(always)]
+    pub fn patch(&self, packet: &mut [u8], protocol: u8, payload_len: usize) {
+        debug_assert!(self.link.vlan.is_none(), "prepared packets carry no tag");
+        packet[..6].copy_from_slice(&self.link.peer.0);
+        packet[6..12].copy_from_slice(&self.link.own.0);
+        match self.addresses {
+            Addresses::V4 { src, dst } => {
+                let header = &mut packet[eth::HEADER_LEN..][..IPV4_HEADER_LEN];
+                let total_len = (IPV4_HEADER_LEN + payload_len) as u16;
+                let checksum = self.ipv4_checksum(protocol, total_len);
+                header[2..4].copy_from_slice(&total_len.to_be_bytes());
+                header[10..12].copy_from_slice(&checksum.to_be_bytes());
+                header[12..16].copy_from_slice(&src.octets());
+                header[16..20].copy_from_slice(&dst.octets());
+            }
+            Addresses::V6 { src, dst } => {
+                let header = &mut packet[eth::HEADER_LEN..][..IPV6_HEADER_LEN];
+                header[4..6].copy_from_slice(&(payload_len as u16).to_be_bytes());
+                header[8..24].copy_from_slice(&src.octets());
+                header[24..40].copy_from_slice(&dst.octets());
+            }
+        }
+    }
+
+    /// The sum of a header is that of its constants, its length and its
+    /// addresses; no byte of it has to be read.
+    #[inline(always)]
+    fn ipv4_checksum(&self, protocol: u8, total_len: u16) -> u16 {
+        Sum::ZERO
+            .word(u16::from(VERSION_IHL) << 8)
+            .word(total_len)
+            .word(DONT_FRAGMENT)
+            .word(u16::from(HOP_LIMIT) << 8 | u16::from(protocol))
+            .add(self.addresses.sum())
+            .finish()
+    }
+}

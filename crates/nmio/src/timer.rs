@@ -1,0 +1,272 @@
+//! Timers: a hierarchical timing wheel in which every operation is O(1).
+//!
+//! A server arms and disarms timers far more often than one expires: each
+//! ACK moves a retransmission timer. [`TimerWheel`] therefore keeps a timer
+//! an id (a connection's index, say) in arrays made once, and links them into
+//! the slots of a wheel:
+//!
+//! ```
+//! use std::time::Duration;
+//! use nmio::{Instant, TimerWheel};
+//!
+//! let start = Instant::ZERO;
+//! let mut wheel = TimerWheel::new(1000, start);
+//! wheel.schedule(7, start + Duration::from_millis(200));
+//! wheel.schedule(8, start + Duration::from_millis(1));
+//! wheel.cancel(8);
+//!
+//! assert_eq!(wheel.pop_expired(start + Duration::from_millis(199)), None);
+//! assert_eq!(wheel.pop_expired(start + Duration::from_millis(200)), Some(7));
+//! assert_eq!(wheel.pop_expired(start + Duration::from_millis(200)), None);
+//! ```
+//!
+//! # How it works
+//! A moment, counted in ticks, is read as a number of eight digits to the
+//! base 64. A timer lies at the level of the highest digit in which its
+//! deadline differs from the wheel's present moment, in the slot that this
+//! digit of the deadline names. Three things follow:
+//!
+//! - Where a timer lies is a function of its deadline and of the present, so
+//!   it need not be stored, and timers of one tick are always in one slot, in
+//!   the order in which they were scheduled.
+//! - All timers of a lower level are due before any of a higher one, and in a
+//!   level the lowest occupied slot is due first: two bit scans find the next
+//!   timer, or the next moment at which a slot must be spread over the levels
+//!   below. An idle wheel costs the same however far time jumps.
+//! - Eight levels hold every [`Instant`], so no overflow list is needed.
+
+use std::time::Duration;
+
+use crate::time::Instant;
+
+/// The wheel's resolution. Deadlines are rounded up to it, never down.
+pub const TICK: Duration = Duration::from_millis(1);
+
+const TICK_NANOS: u64 = TICK.as_nanos() as u64;
+/// Bits of a digit, so that a level's occupancy is one machine word.
+const SLOT_BITS: u32 = 6;
+const SLOTS: usize = 1 << SLOT_BITS;
+const LEVELS: usize = 8;
+
+// Every moment that an `Instant` can hold has a place.
+const _: () = assert!((u64::MAX / TICK_NANOS + 1) >> (SLOT_BITS * LEVELS as u32) == 0);
+
+/// One timer: the deadline in ticks plus one (0: not scheduled), and the next
+/// and the previous id of the slot's ring. A tuple, not a structure, because
+/// the standard library then takes zeroed pages for it untouched: a wheel for
+/// a million ids uses memory only for those that ever had a timer.
+type Entry = (u64, u32, u32);
+
+const _: () = assert!(size_of::<Entry>() == 16);
+
+/// At most one timer for each id below a capacity. See the module's text.
+///
+/// Nothing is allocated after [`TimerWheel::new`].
+#[derive(Debug)]
+pub struct TimerWheel {
+    /// The present in ticks: where the wheel stands. No timer lies before it.
+    elapsed: u64,
+    /// Bit `l` is set when level `l` has an occupied slot.
+    levels: u64,
+    /// Bit `s` of word `l` is set when slot `s` of level `l` has a timer.
+    occupied: [u64; LEVELS],
+    /// The oldest timer of each occupied slot.
+    heads: [[u32; SLOTS]; LEVELS],
+    entries: Vec<Entry>,
+}
+
+impl TimerWheel {
+    /// A wheel for the ids `0..capacity`, standing at `now`.
+    ///
+    /// Takes 16 bytes an id, touched when the id is first used, and 2 KiB.
+    pub fn new(capacity: u32, now: Instant) -> Self {
+        Self {
+            elapsed: now.as_nanos() / TICK_NANOS,
+            levels: 0,
+            occupied: [0; LEVELS],
+            heads: [[0; SLOTS]; LEVELS],
+            entries: vec![(0, 0, 0); capacity as usize],
+        }
+    }
+
+    /// Ids that have a place: `0..capacity`.
+    pub fn capacity(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// Sets `id`'s timer, in place of the one that it had.
+    ///
+    /// A deadline that has passed already expires at the next
+    /// [`pop_expired`](Self::pop_expired).
+    ///
+    /// # Panics
+    /// When `id` is not below the capacity.
+    #[inline]
+    pub fn schedule(&mut self, id: u32, at: Instant) {
+        self.cancel(id);
+        let deadline = at.as_nanos().div_ceil(TICK_NANOS).max(self.elapsed);
+        self.entries[id as usize].0 = deadline + 1;
+        self.link(id, deadline);
+    }
+
+    /// Takes `id`'s timer away. `false` when it had none.
+    ///
+    /// # Panics
+    /// When `id` is not below the capacity.
+    #[inline]
+    pub fn cancel(&mut self, id: u32) -> bool {
+        let (stored, next, prev) = self.entries[id as usize];
+        let Some(deadline) = stored.checked_sub(1) else {
+            return false;
+        };
+        let (level, slot) = self.place(deadline);
+        if next == id {
+            self.clear(level, slot);
+        } else {
+            self.entries[prev as usize].1 = next;
+            self.entries[next as usize].2 = prev;
+            if self.heads[level][slot] == id {
+                self.heads[level][slot] = next;
+            }
+        }
+        self.entries[id as usize].0 = 0;
+        true
+    }
+
+    /// The moment at which `id`'s timer expires, rounded up to the tick.
+    ///
+    /// # Panics
+    /// When `id` is not below the capacity.
+    pub fn deadline(&self, id: u32) -> Option<Instant> {
+        self.entries[id as usize].0.checked_sub(1).map(instant)
+    }
+
+    /// Takes one timer whose deadline, rounded up to the tick, is `now` or
+    /// earlier; the earliest first, and of one tick the one scheduled first.
+    /// Call it until it gives `None`.
+    ///
+    /// The cost of spreading a slot over the levels below it is paid here: at
+    /// most seven steps in a timer's life, two or three for those of a
+    /// server.
+    #[inline]
+    pub fn pop_expired(&mut self, now: Instant) -> Option<u32> {
+        let now = now.as_nanos() / TICK_NANOS;
+        while let Some((level, slot, start)) = self.first() {
+            if start > now {
+                break;
+            }
+            // Nothing lies before `start`, so the wheel may stand there.
+            self.elapsed = start;
+            if level == 0 {
+                let id = self.heads[0][slot];
+                self.cancel(id);
+                return Some(id);
+            }
+            self.spread(level, slot);
+        }
+        self.elapsed = self.elapsed.max(now);
+        None
+    }
+
+    /// When [`pop_expired`](Self::pop_expired) should be called next; `None`
+    /// when nothing is scheduled.
+    ///
+    /// It is never later than the next deadline rounded up to the tick, and
+    /// exact when that lies in the present turn of 64 ticks. Otherwise it is
+    /// the start of the timer's slot: less than 64 ticks early for deadlines
+    /// within 4 s, less than 4,096 ticks for those within 4 minutes. Whoever
+    /// sleeps by it wakes once a level (two or three times for a server's
+    /// timers) and finds nothing to pop before the last.
+    #[inline]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.first().map(|(_, _, start)| instant(start))
+    }
+
+    /// Whether no timer is scheduled.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.levels == 0
+    }
+
+    /// The level and slot of a deadline. See the module's text.
+    #[inline]
+    fn place(&self, deadline: u64) -> (usize, usize) {
+        debug_assert!(deadline >= self.elapsed);
+        let differing = (deadline ^ self.elapsed) | 1;
+        let level = differing.ilog2() / SLOT_BITS;
+        let slot = (deadline >> (level * SLOT_BITS)) as usize % SLOTS;
+        (level as usize, slot)
+    }
+
+    /// The first occupied slot in time, and the tick at which it begins.
+    #[inline]
+    fn first(&self) -> Option<(usize, usize, u64)> {
+        if self.levels == 0 {
+            return None;
+        }
+        let level = self.levels.trailing_zeros();
+        let slot = self.occupied[level as usize].trailing_zeros();
+        let shift = level * SLOT_BITS;
+        // The digits above are those of the present, the ones below are 0.
+        let above = self.elapsed >> (shift + SLOT_BITS) << (shift + SLOT_BITS);
+        Some((
+            level as usize,
+            slot as usize,
+            above | u64::from(slot) << shift,
+        ))
+    }
+
+    /// Puts `id` at the end of the ring of its slot.
+    #[inline]
+    fn link(&mut self, id: u32, deadline: u64) {
+        let (level, slot) = self.place(deadline);
+        let bit = 1 << slot;
+        if self.occupied[level] & bit == 0 {
+            self.occupied[level] |= bit;
+            self.levels |= 1 << level;
+            self.heads[level][slot] = id;
+            let entry = &mut self.entries[id as usize];
+            (entry.1, entry.2) = (id, id);
+            return;
+        }
+        let head = self.heads[level][slot];
+        let tail = std::mem::replace(&mut self.entries[head as usize].2, id);
+        self.entries[tail as usize].1 = id;
+        let entry = &mut self.entries[id as usize];
+        (entry.1, entry.2) = (head, tail);
+    }
+
+    /// Marks a slot empty.
+    #[inline]
+    fn clear(&mut self, level: usize, slot: usize) {
+        self.occupied[level] &= !(1 << slot);
+        if self.occupied[level] == 0 {
+            self.levels &= !(1 << level);
+        }
+    }
+
+    /// Moves the timers of a slot that has begun to the levels below.
+    fn spread(&mut self, level: usize, slot: usize) {
+        self.clear(level, slot);
+        let head = self.heads[level][slot];
+        let mut id = head;
+        loop {
+            let (stored, next, _) = self.entries[id as usize];
+            self.link(id, stored - 1);
+            if next == head {
+                break;
+            }
+            id = next;
+        }
+    }
+}
+
+/// The moment of a tick.
+#[inline]
+fn instant(tick: u64) -> Instant {
+    Instant::from_nanos(tick.saturating_mul(TICK_NANOS))
+}
+
+#[cfg(test)]
+#[path = "timer_tests.rs"]
+mod tests;

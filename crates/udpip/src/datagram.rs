@@ -1,0 +1,328 @@
+//! A received datagram and the three ways to answer it.
+
+use std::net::SocketAddr;
+
+use ip::{Addresses, PROTOCOL_UDP, Packet, Path, Sum};
+use nmio::{Copies, Frame, Port, Resident, SendError};
+
+use crate::HEADER_LEN;
+use crate::server::Counters;
+
+/// Where the checksum lies in the UDP header.
+const CHECKSUM_AT: usize = 6;
+
+/// The prepared part of an answer, with its checksum.
+#[derive(Clone, Copy, Debug)]
+pub struct Tail<'a> {
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// Their sum, as if they started at an even offset.
+    pub sum: Sum,
+}
+
+impl<'a> Tail<'a> {
+    /// No tail: the head is the whole answer.
+    pub const EMPTY: Tail<'static> = Tail {
+        bytes: &[],
+        sum: Sum::ZERO,
+    };
+
+    /// Sums up `bytes`; for a prepared answer this is done once, at load.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            sum: Sum::of(bytes),
+        }
+    }
+}
+
+/// The resident packets of one prepared answer (*pre-copy*), one set a family
+/// since their headers differ.
+#[derive(Debug, Default)]
+pub struct AnswerCopies {
+    v4: Copies,
+    v6: Copies,
+}
+
+impl AnswerCopies {
+    /// Packets made so far.
+    pub fn packets(&self) -> usize {
+        self.v4.len() + self.v6.len()
+    }
+
+    fn of(&mut self, addresses: &Addresses) -> &mut Copies {
+        match addresses {
+            Addresses::V4 { .. } => &mut self.v4,
+            Addresses::V6 { .. } => &mut self.v6,
+        }
+    }
+}
+
+/// A datagram for one of our ports, its checksum verified, with the port that
+/// it came in through. Answer it by one of the three ways, or drop it.
+#[derive(Debug)]
+pub struct Datagram<'p, P: Port> {
+    port: &'p mut P,
+    packet: Packet,
+    counters: &'p mut Counters,
+    src_port: u16,
+    dst_port: u16,
+}
+
+impl<'p, P: Port> Datagram<'p, P> {
+    pub(crate) fn new(port: &'p mut P, packet: Packet, counters: &'p mut Counters) -> Self {
+        let header = packet.payload();
+        let src_port = u16::from_be_bytes([header[0], header[1]]);
+        let dst_port = u16::from_be_bytes([header[2], header[3]]);
+        Self {
+            port,
+            packet,
+            counters,
+            src_port,
+            dst_port,
+        }
+    }
+
+    /// What was received.
+    #[inline(always)]
+    pub fn payload(&self) -> &[u8] {
+        &self.packet.payload()[HEADER_LEN..]
+    }
+
+    /// What was received, to write the answer's head over it.
+    #[inline(always)]
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        &mut self.packet.payload_mut()[HEADER_LEN..]
+    }
+
+    /// Who asks.
+    pub fn peer(&self) -> SocketAddr {
+        SocketAddr::new(self.packet.addresses().src(), self.src_port)
+    }
+
+    /// The address and port of ours that was asked.
+    pub fn local(&self) -> SocketAddr {
+        SocketAddr::new(self.packet.addresses().dst(), self.dst_port)
+    }
+
+    /// The most bytes of payload that an answer may have: what the link takes
+    /// in one packet.
+    #[inline(always)]
+    pub fn max_reply(&self) -> usize {
+        let ip_header = self.packet.addresses().header_len();
+        let link = self.port.capabilities().mtu.saturating_sub(ip_header);
+        link.min(self.packet.payload_capacity())
+            .saturating_sub(HEADER_LEN)
+    }
+
+    /// Lengthens the payload, for a head that is longer than what was
+    /// received; the new bytes are to be written by the caller.
+    ///
+    /// # Panics
+    /// When `len` exceeds [`Datagram::max_reply`].
+    pub fn extend_payload(&mut self, len: usize) {
+        assert!(len <= self.max_reply(), "{len} bytes do not fit one packet");
+        if len > self.payload().len() {
+            self.packet.set_payload_len(HEADER_LEN + len);
+        }
+    }
+
+    /// The answer's sizes, when it fits.
+    #[inline(always)]
+    fn fits(&mut self, head_len: usize, tail: usize, trail: usize) -> Option<usize> {
+        let len = head_len + tail + trail;
+        if head_len > self.payload().len() || len > self.max_reply() {
+            self.counters.too_long += 1;
+            return None;
+        }
+        Some(HEADER_LEN + len)
+    }
+
+    /// Answers in the received frame: the first `head_len` bytes of the
+    /// payload as they are now, then `tail`, then `trail`. `false`, counted,
+    /// when that is too long or the TX ring is full.
+    #[inline(always)]
+    pub fn turn_round(mut self, head_len: usize, tail: Tail<'_>, trail: &[u8]) -> bool {
+        let Some(udp_len) = self.fits(head_len, tail.bytes.len(), trail.len()) else {
+            return false;
+        };
+        self.packet.set_payload_len(udp_len);
+        let reversed = self.packet.addresses().reversed();
+        let (ports, udp) = ((self.dst_port, self.src_port), self.packet.payload_mut());
+        let (_, rest) = udp[HEADER_LEN..].split_at_mut(head_len);
+        rest[..tail.bytes.len()].copy_from_slice(tail.bytes);
+        rest[tail.bytes.len()..].copy_from_slice(trail);
+        let body = Body {
+            head_len,
+            tail,
+            trail,
+        };
+        body.write_header(udp, ports, &reversed);
+        let frame = self.packet.turn_round(PROTOCOL_UDP);
+        count(self.counters, self.port.send(frame))
+    }
+
+    /// Answers with a scratch frame; otherwise as [`Datagram::turn_round`].
+    #[inline(always)]
+    pub fn send_copy(mut self, head_len: usize, tail: Tail<'_>, trail: &[u8]) -> bool {
+        let Some(udp_len) = self.fits(head_len, tail.bytes.len(), trail.len()) else {
+            return false;
+        };
+        let Some(mut frame) = self.port.pool().take() else {
+            self.counters.ring_full += 1;
+            return false;
+        };
+        self.write_packet(
+            &mut frame,
+            udp_len,
+            &Body {
+                head_len,
+                tail,
+                trail,
+            },
+        );
+        count(self.counters, self.port.send(frame))
+    }
+
+    /// Answers with a resident packet of `copies`, which holds `tail` behind
+    /// a head of `head_len` bytes. The first use, and use while all copies
+    /// are in flight, makes another copy; a tagged link, or a port without
+    /// memory for more residents, takes [`Datagram::send_copy`]'s way
+    /// (counted).
+    ///
+    /// The same `copies` must always come with the same tail and head length.
+    #[inline(always)]
+    pub fn send_resident(
+        mut self,
+        head_len: usize,
+        copies: &mut AnswerCopies,
+        tail: Tail<'_>,
+        trail: &[u8],
+    ) -> bool {
+        let Some(udp_len) = self.fits(head_len, tail.bytes.len(), trail.len()) else {
+            return false;
+        };
+        let path = self.packet.path_back();
+        if path.link.vlan.is_some() {
+            return self.send_copy(head_len, tail, trail);
+        }
+        let body = Body {
+            head_len,
+            tail,
+            trail,
+        };
+        let copy = copies
+            .of(&path.addresses)
+            .free(|| self.make_resident(udp_len, &body));
+        let Some(resident) = copy else {
+            self.counters.residents_exhausted += 1;
+            return self.send_copy(head_len, tail, trail);
+        };
+        resident.set_len(path.header_len() + udp_len);
+        if let Some(packet) = resident.bytes_mut() {
+            path.patch(packet, PROTOCOL_UDP, udp_len);
+            let udp = &mut packet[path.header_len()..];
+            udp[HEADER_LEN..][..head_len].copy_from_slice(&self.payload()[..head_len]);
+            udp[HEADER_LEN + head_len + tail.bytes.len()..].copy_from_slice(trail);
+            body.write_header(udp, (self.dst_port, self.src_port), &path.addresses);
+        }
+        count(self.counters, self.port.send_resident(resident))
+    }
+
+    #[cold]
+    fn make_resident(&mut self, udp_len: usize, body: &Body<'_>) -> Option<Resident> {
+        let mut scratch = self.port.pool().take()?;
+        self.write_packet(&mut scratch, udp_len, body);
+        // A later answer may have a longer trail: the frame holds it, as
+        // every frame holds the largest packet of the link.
+        self.port.pool().make_resident(&scratch)
+    }
+
+    #[inline(always)]
+    fn write_packet(&mut self, frame: &mut Frame, udp_len: usize, body: &Body<'_>) {
+        let path: Path = self.packet.path_back();
+        frame.set_len(path.header_len() + udp_len);
+        let start = path.write(frame, PROTOCOL_UDP, udp_len);
+        let udp = &mut frame[start..];
+        let (head, rest) = udp[HEADER_LEN..].split_at_mut(body.head_len);
+        head.copy_from_slice(&self.payload()[..body.head_len]);
+        rest[..body.tail.bytes.len()].copy_from_slice(body.tail.bytes);
+        rest[body.tail.bytes.len()..].copy_from_slice(body.trail);
+        body.write_header(udp, (self.dst_port, self.src_port), &path.addresses);
+    }
+}
+
+/// The three parts of an answer.
+struct Body<'a> {
+    head_len: usize,
+    tail: Tail<'a>,
+    trail: &'a [u8],
+}
+
+impl Body<'_> {
+    /// Writes the UDP header over the start of `udp`, which holds the body
+    /// already. Only head and trail are summed; the tail's sum is known.
+    #[inline(always)]
+    fn write_header(&self, udp: &mut [u8], (src, dst): (u16, u16), addresses: &Addresses) {
+        let len = udp.len() as u16;
+        let trail_at = self.head_len + self.tail.bytes.len();
+        let sum = addresses
+            .pseudo_sum(PROTOCOL_UDP, udp.len())
+            .word(src)
+            .word(dst)
+            .word(len)
+            .add(Sum::of(&udp[HEADER_LEN..][..self.head_len]))
+            .add_at(self.tail.sum, self.head_len)
+            .add_at(Sum::of(self.trail), trail_at);
+        udp[0..2].copy_from_slice(&src.to_be_bytes());
+        udp[2..4].copy_from_slice(&dst.to_be_bytes());
+        udp[4..6].copy_from_slice(&len.to_be_bytes());
+        udp[CHECKSUM_AT..HEADER_LEN].copy_from_slice(&sum.finish_udp().to_be_bytes());
+    }
+}
+
+#[inline(always)]
+fn count(counters: &mut Counters, sent: Result<(), SendError>) -> bool {
+    match sent {
+        Ok(()) => counters.answered += 1,
+        Err(_) => counters.ring_full += 1,
+    }
+    sent.is_ok()
+}
+
+/// Whether a received datagram's length and checksum are right; cuts what
+/// lies behind its end.
+#[inline(always)]
+pub(crate) fn verify(packet: &mut Packet, partial: bool) -> Result<(), Malformed> {
+    let payload = packet.payload();
+    let Some(header) = payload.first_chunk::<HEADER_LEN>() else {
+        return Err(Malformed::Length);
+    };
+    let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    if len < HEADER_LEN || len > payload.len() {
+        return Err(Malformed::Length);
+    }
+    let checksum = u16::from_be_bytes([header[6], header[7]]);
+    packet.set_payload_len(len);
+    if checksum == 0 {
+        // "None" is allowed over IPv4 only (RFC 768; RFC 8200, section 8.1).
+        let allowed = matches!(packet.addresses(), Addresses::V4 { .. });
+        return if allowed {
+            Ok(())
+        } else {
+            Err(Malformed::Checksum)
+        };
+    }
+    if packet.checksum_ok(PROTOCOL_UDP, CHECKSUM_AT, partial) {
+        Ok(())
+    } else {
+        Err(Malformed::Checksum)
+    }
+}
+
+/// Why a datagram is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Malformed {
+    Length,
+    Checksum,
+}

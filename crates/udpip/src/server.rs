@@ -1,0 +1,159 @@
+//! Datagrams to services.
+
+use ip::{Host, Input, Packet};
+use nmio::{Frame, Handler, Instant, Port};
+
+use crate::datagram::{Datagram, Malformed, verify};
+
+/// What answers datagrams.
+pub trait Service {
+    /// Answers one datagram, or drops it. Called in the pass over the
+    /// received packet: whatever it does delays every other client.
+    fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, now: Instant);
+}
+
+/// Datagrams by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Datagrams given to the service.
+    pub received: u64,
+    /// Answers queued.
+    pub answered: u64,
+    /// Dropped: a length field that does not fit the packet.
+    pub malformed: u64,
+    /// Dropped: a wrong checksum, or none over IPv6.
+    pub bad_checksum: u64,
+    /// Dropped: to a port that is not served.
+    pub no_service: u64,
+    /// Dropped: from port 0, which nobody can answer.
+    pub bad_source: u64,
+    /// Not answered: the TX ring was full.
+    pub ring_full: u64,
+    /// Not answered: longer than the link takes.
+    pub too_long: u64,
+    /// Answered by a copy, because the port has no memory for another
+    /// resident packet.
+    pub residents_exhausted: u64,
+}
+
+impl Counters {
+    /// The drops, by reason, for whoever reports them.
+    pub fn drops(&self) -> [(&'static str, u64); 6] {
+        [
+            ("malformed UDP header", self.malformed),
+            ("bad UDP checksum", self.bad_checksum),
+            ("UDP port not served", self.no_service),
+            ("UDP source port 0", self.bad_source),
+            ("TX ring full", self.ring_full),
+            ("answer too long", self.too_long),
+        ]
+    }
+}
+
+/// The UDP layer: one port of ours.
+#[derive(Clone, Debug)]
+pub struct Udp {
+    port: u16,
+    counters: Counters,
+}
+
+impl Udp {
+    /// Serves `port`.
+    pub fn new(port: u16) -> Self {
+        Self {
+            port,
+            counters: Counters::default(),
+        }
+    }
+
+    /// What has been received and answered.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Checks one datagram and gives it to `service`. `partial` is
+    /// [`Host::partial_checksums`].
+    #[inline(always)]
+    pub fn handle<P: Port, S: Service>(
+        &mut self,
+        port: &mut P,
+        mut packet: Packet,
+        service: &mut S,
+        partial: bool,
+        now: Instant,
+    ) {
+        match verify(&mut packet, partial) {
+            Err(Malformed::Length) => self.counters.malformed += 1,
+            Err(Malformed::Checksum) => self.counters.bad_checksum += 1,
+            Ok(()) => {
+                let header = packet.payload();
+                let src_port = u16::from_be_bytes([header[0], header[1]]);
+                let dst_port = u16::from_be_bytes([header[2], header[3]]);
+                if dst_port != self.port {
+                    self.counters.no_service += 1;
+                } else if src_port == 0 {
+                    self.counters.bad_source += 1;
+                } else {
+                    self.counters.received += 1;
+                    service.on_datagram(Datagram::new(port, packet, &mut self.counters), now);
+                }
+            }
+        }
+    }
+}
+
+/// A server that speaks UDP only.
+#[derive(Debug)]
+pub struct Server<S> {
+    host: Host,
+    udp: Udp,
+    service: S,
+}
+
+impl<S: Service> Server<S> {
+    /// Serves `port` of `host` with `service`.
+    pub fn new(host: Host, port: u16, service: S) -> Self {
+        Self {
+            host,
+            udp: Udp::new(port),
+            service,
+        }
+    }
+
+    /// The network layer, for its counters.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The UDP layer, for its counters.
+    pub fn udp(&self) -> &Udp {
+        &self.udp
+    }
+
+    /// The service.
+    pub fn service(&self) -> &S {
+        &self.service
+    }
+}
+
+impl<P: Port, S: Service> Handler<P> for Server<S> {
+    #[inline(always)]
+    fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
+        match self.host.receive(frame) {
+            Input::Udp(packet) => {
+                let partial = self.host.partial_checksums();
+                self.udp
+                    .handle(port, packet, &mut self.service, partial, now);
+            }
+            // An answer that finds the ring full is lost, as on the wire.
+            Input::Reply(frame) => drop(port.send(frame)),
+            Input::Tcp(_) | Input::Error(_) | Input::Dropped => {}
+        }
+    }
+
+    fn handle_timers(&mut self, _port: &mut P, _now: Instant) {}
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
