@@ -18,6 +18,9 @@ const START_LIMIT: Duration = Duration::from_mins(1);
 /// A server has this long from SIGTERM to its end.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
+/// How often an ending server is looked at.
+const TICK: Duration = Duration::from_millis(5);
+
 /// A running server. Dropping it ends it.
 pub(crate) struct Server {
     child: Child,
@@ -107,14 +110,14 @@ impl Server {
                     self.output().trim_end()
                 )));
             }
-            std::thread::sleep(Duration::from_millis(5));
-            waited += Duration::from_millis(5);
+            std::thread::sleep(TICK);
+            waited += TICK;
         };
-        for reader in self.readers.drain(..) {
-            // A reader ends with the pipe; its panic would be a bug of ours.
-            reader
-                .join()
-                .map_err(|_| Failure::new("a reader of the server's output died"))?;
+        // Its last words are read in a moment, unless someone that it has left
+        // behind holds the pipes.
+        while waited < STOP_LIMIT && !self.readers.iter().all(JoinHandle::is_finished) {
+            std::thread::sleep(TICK);
+            waited += TICK;
         }
         let output = self.output();
         Ok((status, output))
