@@ -228,7 +228,7 @@ fn run_scenario(
     let killed = server.stop(Signal::KILL);
     checks.check("kill -9 leaves nothing attached", || {
         killed?;
-        rig.expect_no_xdp()
+        rig.expect_links(&before)
     });
     let again = start();
     checks.check("it starts again after kill -9", || {
