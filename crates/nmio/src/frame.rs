@@ -35,6 +35,9 @@ enum State {
     ResidentLent,
 }
 
+/// Where frame 0 of a pool in ordinary memory begins: at a cache line.
+const ALIGN: usize = 64;
+
 /// How a pool's memory is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLayout {
@@ -130,10 +133,13 @@ impl Pool {
     /// When `capacity` is larger than `stride`.
     pub fn on_heap(layout: PoolLayout) -> Self {
         let bytes = layout.stride * layout.frames() as usize;
-        let mut memory = vec![0u8; bytes.max(1)].into_boxed_slice();
-        let base = NonNull::from(&mut *memory).cast();
-        // SAFETY: the box holds `frames * stride` zeroed bytes, its contents
-        // do not move when the box does, and nobody else has it.
+        // A vector, not a boxed slice: to move a box is to claim that no
+        // other pointer into it is used.
+        let mut memory = vec![0u8; bytes + ALIGN];
+        let start = memory.as_ptr().align_offset(ALIGN).min(ALIGN);
+        let base = NonNull::from(&mut memory[start..]).cast();
+        // SAFETY: `frames * stride` zeroed bytes lie behind `base`, they do
+        // not move when the vector does, and nobody else has them.
         unsafe { Self::from_raw(base, layout, Box::new(memory)) }
     }
 

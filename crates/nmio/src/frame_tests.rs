@@ -286,7 +286,7 @@ proptest! {
     // Miri takes a thousand times as long, and finds what it is there to find
     // (accesses, not states) in few runs.
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 20 } else { 1000 },
+        cases: if cfg!(miri) { 3 } else { 1000 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -403,18 +403,12 @@ pub(crate) fn route_socket() -> io::Result<File> {
     })
 }
 
-/// Whether this process may open AF_XDP sockets.
-pub(crate) fn probe_xdp_socket() -> io::Result<()> {
+/// An `AF_XDP` socket without memory or queue: whether this process may have
+/// one.
+pub(crate) fn xdp_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers; a descriptor that is not negative is new and ours.
-    unsafe {
-        let socket = check(libc::socket(
-            libc::AF_XDP,
-            libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-            0,
-        ))?;
-        drop(OwnedFd::from_raw_fd(socket));
-    }
-    Ok(())
+    Ok(unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_XDP, kind, 0))?) })
 }
 
 /// Moves the calling thread into a new network namespace.

@@ -18,7 +18,8 @@ pub(crate) mod steer;
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::device::{DeviceError, MemoryPlan};
 use crate::frame::{Frame, Pool, Resident};
@@ -65,6 +66,28 @@ const SO_BUSY_POLL: i32 = 46;
 const SO_INCOMING_NAPI_ID: i32 = 56;
 const SO_PREFER_BUSY_POLL: i32 = 69;
 const SO_BUSY_POLL_BUDGET: i32 = 70;
+
+/// Waits for what a server that has just ended still holds: its queue for some
+/// 20 to 40 ms, its program until the kernel has taken its last handle away.
+struct Patience(Instant);
+
+impl Patience {
+    const MOST: Duration = Duration::from_millis(250);
+    const PAUSE: Duration = Duration::from_millis(5);
+
+    fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Sleeps a little; `false` when it has been long enough.
+    fn wait(&self) -> bool {
+        let more = self.0.elapsed() < Self::MOST;
+        if more {
+            thread::sleep(Self::PAUSE);
+        }
+        more
+    }
+}
 
 /// What has become of the wish to busy-poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -415,10 +438,13 @@ impl Port for XdpPort {
         // `poll` also wakes the sender, so what a flush has left behind goes
         // on here.
         let events = sys::poll(self.rings.fd(), libc::POLLIN, timeout)?;
-        if events & (libc::POLLERR | libc::POLLNVAL) != 0 {
-            self.check_alive()?;
+        // A removed interface is no event, only an error that waits to be asked
+        // for.
+        if events & libc::POLLIN == 0 {
+            self.check_alive()
+        } else {
+            Ok(())
         }
-        Ok(())
     }
 
     fn counters(&self) -> PortCounters {

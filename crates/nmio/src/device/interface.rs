@@ -108,6 +108,7 @@ impl Interface {
                 {
                     *accepted = *partial_checksums;
                 }
+                interface.set_device_line(config.device.to_string());
                 if *partial_checksums {
                     interface.add_line(
                         "checksums",
@@ -172,6 +173,11 @@ impl Interface {
 
     pub(super) fn add_line(&mut self, name: &'static str, value: String) {
         self.summary.push((name, value));
+    }
+
+    /// Says, before all else, what was made.
+    pub(super) fn set_device_line(&mut self, value: String) {
+        self.summary.insert(0, ("device", value));
     }
 
     /// The Ethernet address that the server has.
@@ -421,7 +427,7 @@ impl XdpReady {
         } else {
             Vec::new()
         };
-        sys::probe_xdp_socket().map_err(|source| match source.raw_os_error() {
+        sys::xdp_socket().map_err(|source| match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => DeviceError::Rights {
                 what: "an AF_XDP socket",
                 source,

@@ -16,8 +16,6 @@ use std::mem;
 use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use xsk_rs::config::{
@@ -25,7 +23,7 @@ use xsk_rs::config::{
 };
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue, Umem};
 
-use super::XdpConfig;
+use super::{Patience, XdpConfig};
 use crate::device::{DeviceError, MemoryPlan};
 use crate::frame::{Pool, PoolLayout};
 use crate::port::{Batch, MAX_BATCH};
@@ -50,9 +48,6 @@ const SMALL_CHUNK: u32 = 2048;
 const LARGE_CHUNK: u32 = 4096;
 /// Ethernet header and one 802.1Q tag: what a frame has beyond the MTU.
 const LINK_HEADER: usize = 18;
-/// A queue that another socket has just left is busy for some 20 to 40 ms.
-const BIND_PATIENCE: Duration = Duration::from_millis(250);
-const BIND_PAUSE: Duration = Duration::from_millis(5);
 
 const _: () = assert!(FILL_RING <= RX_RING, "the RX ring could overflow");
 const _: () = assert!(COMPLETION_RING >= TX_RING, "completions could be refused");
@@ -365,7 +360,7 @@ fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<Queues, DeviceError> {
         .interface
         .parse()
         .map_err(|_| DeviceError::unknown_interface(config.interface))?;
-    let begin = Instant::now();
+    let patience = Patience::begin();
     // Generic mode always copies.
     let mut zero_copy = !config.generic;
     loop {
@@ -390,7 +385,7 @@ fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<Queues, DeviceError> {
             Err(error) => os_error(error.source()),
         };
         match error.raw_os_error() {
-            Some(libc::EBUSY) if begin.elapsed() < BIND_PATIENCE => thread::sleep(BIND_PAUSE),
+            Some(libc::EBUSY) if patience.wait() => {}
             Some(libc::EOPNOTSUPP | libc::EINVAL) if zero_copy => zero_copy = false,
             _ => return Err(DeviceError::bind(config.interface, config.queue, error)),
         }

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel};
 
-use super::link;
+use super::{Patience, link};
 use crate::device::{DeviceError, Transport};
+use crate::sys;
 
 /// Queues of one interface that can be served; `MAX_QUEUES` of the program.
 pub(crate) const MAX_QUEUES: u32 = 256;
@@ -49,8 +50,16 @@ impl Steering {
         let object = load(rules)?;
         let program = object.progs().find(|program| program.name() == "steer");
         let program = program.expect("the object has this program");
-        let link = link::attach(program.as_fd(), index, generic)
-            .map_err(|error| DeviceError::attach(interface, rules.mtu, generic, error))?;
+        let patience = Patience::begin();
+        let link = loop {
+            match link::attach(program.as_fd(), index, generic) {
+                Ok(link) => break link,
+                Err(error) if sys::is_errno(&error, libc::EBUSY) && patience.wait() => {}
+                Err(error) => {
+                    return Err(DeviceError::attach(interface, rules.mtu, generic, error));
+                }
+            }
+        };
         let xsks = map(&object, "xsks").as_fd().try_clone_to_owned();
         let xsks = xsks.map_err(|source| DeviceError::Steering {
             step: "keep the map",
@@ -147,3 +156,7 @@ fn service_key(transport: Transport, port: u16) -> [u8; 4] {
     let port = port.to_be_bytes();
     [protocol[0], protocol[1], port[0], port[1]]
 }
+
+#[cfg(test)]
+#[path = "steer_tests.rs"]
+mod tests;
