@@ -5,6 +5,7 @@ mod bad_input;
 mod checks;
 mod dig;
 mod dns;
+mod echo;
 mod expected;
 mod http;
 mod matrix;
@@ -204,9 +205,12 @@ fn run_scenario(
     let start = || rig.start(scenario, seed, programs, content);
 
     let (server, place) = start()?;
-    rig.as_client(|| match scenario.program {
-        Program::Sandstorm { .. } => web::check(&place, content, checks),
-        Program::Namestorm { .. } => dns::check(&place, content, checks),
+    rig.as_client(|| {
+        echo::check(&place, checks);
+        match scenario.program {
+            Program::Sandstorm { .. } => web::check(&place, content, checks),
+            Program::Namestorm { .. } => dns::check(&place, content, checks),
+        }
     })?;
     if checks.failed() > 0 {
         checks.note(&server.output());
@@ -228,7 +232,7 @@ fn run_scenario(
     let killed = server.stop(Signal::KILL);
     checks.check("kill -9 leaves nothing attached", || {
         killed?;
-        rig.expect_no_xdp()
+        rig.expect_links(&before)
     });
     let again = start();
     checks.check("it starts again after kill -9", || {

@@ -18,11 +18,12 @@ const BUILD: &[&str] = &[
     "m4",
 ];
 
-/// What demo and tests run: `ip`, `curl`, `dig`, `ethtool`, `setpriv`.
+/// What demo and tests run: `ip`, `curl`, `dig`, `ping`, `ethtool`, `setpriv`.
 const RUN: &[&str] = &[
     "iproute2",
     "curl",
     "bind9-dnsutils",
+    "iputils-ping",
     "ethtool",
     "util-linux",
 ];

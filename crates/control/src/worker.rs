@@ -5,8 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use nmio::device::{AnyPort, QueueSource};
 use nmio::{
-    Fault, FaultConfig, FaultCounters, LoopConfig, Pcap, PcapSummary, PoolLayout, Port,
-    PortCounters, TscClock,
+    Fault, FaultConfig, FaultCounters, LoopConfig, Pcap, PcapSummary, Port, PortCounters, TscClock,
 };
 
 use crate::error::Error;
@@ -28,7 +27,6 @@ pub(crate) struct Worker<'a, P> {
 pub(crate) struct Ready {
     /// What the port really does.
     pub(crate) port: Vec<(&'static str, String)>,
-    pub(crate) frames: PoolLayout,
     pub(crate) prepared: Prepared,
     /// Whether the thread could give up its rights.
     pub(crate) unprivileged: bool,
@@ -121,7 +119,6 @@ impl<P: Program> Stage<'_, P> {
         };
         let go = ready(Ready {
             port: self.summary,
-            frames: *port.pool().layout(),
             prepared: self.program.prepared(&handler),
             unprivileged,
         });
