@@ -35,6 +35,9 @@ enum State {
     ResidentLent,
 }
 
+/// Where frame 0 of a pool in ordinary memory begins: at a cache line.
+const ALIGN: usize = 64;
+
 /// How a pool's memory is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLayout {
@@ -130,10 +133,13 @@ impl Pool {
     /// When `capacity` is larger than `stride`.
     pub fn on_heap(layout: PoolLayout) -> Self {
         let bytes = layout.stride * layout.frames() as usize;
-        let mut memory = vec![0u8; bytes.max(1)].into_boxed_slice();
-        let base = NonNull::from(&mut *memory).cast();
-        // SAFETY: the box holds `frames * stride` zeroed bytes, its contents
-        // do not move when the box does, and nobody else has it.
+        // A vector, not a boxed slice: to move a box is to claim that no
+        // other pointer into it is used.
+        let mut memory = vec![0u8; bytes + ALIGN];
+        let start = memory.as_ptr().align_offset(ALIGN).min(ALIGN);
+        let base = NonNull::from(&mut memory[start..]).cast();
+        // SAFETY: `frames * stride` zeroed bytes lie behind `base`, they do
+        // not move when the vector does, and nobody else has them.
         unsafe { Self::from_raw(base, layout, Box::new(memory)) }
     }
 
@@ -233,12 +239,6 @@ impl Pool {
             State::Free | State::Held | State::Resident => return false,
         }
         true
-    }
-
-    /// The start of frame `index`'s data, for the port that lends it on.
-    #[cfg(test)]
-    pub(crate) fn data(&self, index: u32) -> NonNull<u8> {
-        self.0.data(index)
     }
 
     /// The bytes of a lent frame, for ports that copy out what was queued.
@@ -432,6 +432,10 @@ impl fmt::Debug for Resident {
             .finish()
     }
 }
+
+#[cfg(test)]
+#[path = "frame_tests.rs"]
+mod model_tests;
 
 #[cfg(test)]
 mod tests {

@@ -212,7 +212,7 @@ fn the_farthest_moment_has_a_place() {
 
 #[test]
 fn sleeping_by_the_next_deadline_wakes_a_few_times_only() {
-    let day = Duration::from_secs(86_400);
+    let day = Duration::from_hours(24);
     let mut wheel = TimerWheel::new(1, millis(123));
     wheel.schedule(0, millis(123) + day);
     let mut wakes = 0;

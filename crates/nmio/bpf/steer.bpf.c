@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Which received packets go to the server's rings, and which to the kernel.
+ *
+ * shared   The addresses are the interface's own. Only unfragmented TCP and
+ *          UDP to (our address, a served port), and the ICMP errors that such
+ *          packets of ours caused, go to the ring of the queue they came by.
+ * own      The addresses are the server's alone. Every IP packet to them goes
+ *          to the ring, and so do ARP and neighbour solicitations that ask
+ *          for them.
+ *
+ * All else, all that cannot be parsed, and all that comes by a queue without
+ * a ring, passes to the kernel. One 802.1Q tag is looked through.
+ */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+
+/* The few words that this program needs of libbpf's <bpf/bpf_helpers.h>. */
+#define SEC(name) __attribute__((section(name), used))
+#define MAP_UINT(name, value) int (*name)[value]
+#define MAP_TYPE(name, value) typeof(value) *name
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define BE16(x) ((__be16)__builtin_bswap16(x))
+#define BE32(x) ((__be32)__builtin_bswap32(x))
+#else
+#define BE16(x) ((__be16)(x))
+#define BE32(x) ((__be32)(x))
+#endif
+#define NULL ((void *)0)
+#define true 1
+#define false 0
+typedef _Bool bool;
+
+static void *(*const bpf_map_lookup_elem)(void *map, const void *key) =
+	(void *)BPF_FUNC_map_lookup_elem;
+static long (*const bpf_redirect_map)(void *map, __u64 key, __u64 flags) =
+	(void *)BPF_FUNC_redirect_map;
+
+/* Bounds of the tables; nmio::xdp::steer has the same numbers. */
+#define MAX_QUEUES 256
+#define MAX_ADDRESSES 256
+#define MAX_SERVICES 256
+/* IPv6 extension headers that are looked through. */
+#define MAX_EXTENSIONS 4
+
+#define FRAGMENT_BITS 0x3fff /* more-fragments flag and offset, RFC 791 3.1 */
+
+/* An IPv6 address, or an IPv4 one as ::ffff:a.b.c.d. */
+struct address {
+	__be32 word[4];
+};
+
+struct service {
+	__u16 protocol; /* IPPROTO_TCP or IPPROTO_UDP */
+	__be16 port;
+};
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_XSKMAP);
+	MAP_UINT(max_entries, MAX_QUEUES);
+	MAP_UINT(key_size, 4);
+	MAP_UINT(value_size, 4);
+} xsks SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, MAX_ADDRESSES);
+	MAP_TYPE(key, struct address);
+	MAP_TYPE(value, __u32);
+} addresses SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, MAX_SERVICES);
+	MAP_TYPE(key, struct service);
+	MAP_TYPE(value, __u32);
+} services SEC(".maps");
+
+/* Set before the program is loaded: 1 for own mode, 0 for shared. */
+const volatile __u32 own = 0;
+
+struct vlan {
+	__be16 tag;
+	__be16 protocol;
+};
+
+struct ports {
+	__be16 source;
+	__be16 destination;
+};
+
+struct extension {
+	__u8 next;
+	__u8 length; /* in units of 8 bytes, the first not counted */
+};
+
+/* RFC 826, for IPv4 over Ethernet. */
+struct arp {
+	__be16 hardware;
+	__be16 protocol;
+	__u8 hardware_length;
+	__u8 protocol_length;
+	__be16 operation;
+	__u8 sender[10];
+	__u8 target_hardware[6];
+	__u8 target[4];
+};
+
+/* RFC 792 and RFC 4443 alike. */
+struct icmp {
+	__u8 type;
+	__u8 code;
+	__be16 checksum;
+	__be32 rest;
+};
+
+/* RFC 792, RFC 4443 4 and RFC 4861 4.3. */
+#define ICMP_UNREACHABLE 3
+#define ICMP_TIME_EXCEEDED 11
+#define ICMP_PARAMETER_PROBLEM 12
+#define ICMPV6_UNREACHABLE 1
+#define ICMPV6_PARAMETER_PROBLEM 4 /* the last error; 2 and 3 are others */
+#define ICMPV6_SOLICITATION 135
+
+struct solicitation {
+	struct icmp header;
+	struct in6_addr target;
+};
+
+static ALWAYS_INLINE bool is_ours(const struct address *address)
+{
+	return bpf_map_lookup_elem(&addresses, address) != NULL;
+}
+
+static ALWAYS_INLINE bool is_ours_v4(__be32 v4)
+{
+	struct address mapped = { { 0, 0, BE32(0xffff), v4 } };
+
+	return is_ours(&mapped);
+}
+
+static ALWAYS_INLINE bool is_ours_v6(const struct in6_addr *v6)
+{
+	struct address copy = { { v6->s6_addr32[0], v6->s6_addr32[1],
+				  v6->s6_addr32[2], v6->s6_addr32[3] } };
+
+	return is_ours(&copy);
+}
+
+static ALWAYS_INLINE bool is_served(__u8 protocol, __be16 port)
+{
+	struct service key = { protocol, port };
+
+	return (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP) &&
+	       bpf_map_lookup_elem(&services, &key) != NULL;
+}
+
+/* Past the extension headers that may stand before the transport's; NULL
+ * when the packet ends in them. A fragment header is where it stops. */
+static ALWAYS_INLINE void *skip_extensions(void *next, void *end, __u8 *protocol)
+{
+#pragma unroll
+	for (int i = 0; i < MAX_EXTENSIONS; i++) {
+		struct extension *extension = next;
+
+		if (*protocol != IPPROTO_HOPOPTS && *protocol != IPPROTO_ROUTING &&
+		    *protocol != IPPROTO_DSTOPTS)
+			return next;
+		if ((void *)(extension + 1) > end)
+			return NULL;
+		*protocol = extension->next;
+		next += ((__u32)extension->length + 1) * 8;
+	}
+	return next;
+}
+
+static ALWAYS_INLINE bool is_served_source(__u8 protocol, void *transport, void *end)
+{
+	struct ports *ports = transport;
+
+	return (void *)(ports + 1) <= end && is_served(protocol, ports->source);
+}
+
+/* Whether an ICMP error speaks of a packet that the server sent. */
+static ALWAYS_INLINE bool is_our_error_v4(void *transport, void *end)
+{
+	struct icmp *icmp = transport;
+	struct iphdr *sent = transport + sizeof(*icmp);
+
+	if ((void *)(sent + 1) > end)
+		return false;
+	if (icmp->type != ICMP_UNREACHABLE && icmp->type != ICMP_TIME_EXCEEDED &&
+	    icmp->type != ICMP_PARAMETER_PROBLEM)
+		return false;
+	return is_ours_v4(sent->saddr) &&
+	       is_served_source(sent->protocol, (void *)sent + sent->ihl * 4, end);
+}
+
+static ALWAYS_INLINE bool is_our_error_v6(void *transport, void *end)
+{
+	struct icmp *icmp = transport;
+	struct ipv6hdr *sent = transport + sizeof(*icmp);
+	__u8 protocol;
+	void *next;
+
+	if ((void *)(sent + 1) > end)
+		return false;
+	if (icmp->type < ICMPV6_UNREACHABLE || icmp->type > ICMPV6_PARAMETER_PROBLEM)
+		return false;
+	protocol = sent->nexthdr;
+	next = skip_extensions(sent + 1, end, &protocol);
+	return next && is_ours_v6(&sent->saddr) && is_served_source(protocol, next, end);
+}
+
+static ALWAYS_INLINE bool steers_v4(void *data, void *end)
+{
+	struct iphdr *ip = data;
+	struct ports *ports;
+
+	if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl < 5 ||
+	    !is_ours_v4(ip->daddr))
+		return false;
+	if (own)
+		return true;
+	if (ip->frag_off & BE16(FRAGMENT_BITS))
+		return false;
+	ports = data + ip->ihl * 4;
+	if (ip->protocol == IPPROTO_ICMP)
+		return is_our_error_v4(ports, end);
+	return (void *)(ports + 1) <= end && is_served(ip->protocol, ports->destination);
+}
+
+/* A neighbour solicitation for one of ours, sent to its solicited-node
+ * multicast group ff02::1:ffxx:xxxx (RFC 4861 4.3, RFC 4291 2.7.1). */
+static ALWAYS_INLINE bool is_solicitation(struct ipv6hdr *ip, void *end)
+{
+	struct solicitation *ns = (void *)(ip + 1);
+
+	return (void *)(ns + 1) <= end && ip->nexthdr == IPPROTO_ICMPV6 &&
+	       ip->daddr.s6_addr32[0] == BE32(0xff020000) && ip->daddr.s6_addr32[1] == 0 &&
+	       ip->daddr.s6_addr32[2] == BE32(1) && ip->daddr.s6_addr[12] == 0xff &&
+	       ns->header.type == ICMPV6_SOLICITATION && is_ours_v6(&ns->target);
+}
+
+static ALWAYS_INLINE bool steers_v6(void *data, void *end)
+{
+	struct ipv6hdr *ip = data;
+	struct ports *ports;
+	__u8 protocol;
+
+	if ((void *)(ip + 1) > end || ip->version != 6)
+		return false;
+	if (!is_ours_v6(&ip->daddr))
+		return own && is_solicitation(ip, end);
+	if (own)
+		return true;
+	protocol = ip->nexthdr;
+	ports = skip_extensions(ip + 1, end, &protocol);
+	if (!ports)
+		return false;
+	if (protocol == IPPROTO_ICMPV6)
+		return is_our_error_v6(ports, end);
+	return (void *)(ports + 1) <= end && is_served(protocol, ports->destination);
+}
+
+static ALWAYS_INLINE bool steers_arp(void *data, void *end)
+{
+	struct arp *arp = data;
+	__be32 target;
+
+	if (!own || (void *)(arp + 1) > end || arp->protocol != BE16(ETH_P_IP) ||
+	    arp->hardware_length != ETH_ALEN || arp->protocol_length != sizeof(target))
+		return false;
+	__builtin_memcpy(&target, arp->target, sizeof(target));
+	return is_ours_v4(target);
+}
+
+SEC("xdp")
+int steer(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+	struct ethhdr *eth = data;
+	__be16 protocol;
+	bool ours;
+
+	if ((void *)(eth + 1) > end)
+		return XDP_PASS;
+	protocol = eth->h_proto;
+	data = eth + 1;
+	if (protocol == BE16(ETH_P_8021Q)) {
+		struct vlan *vlan = data;
+
+		if ((void *)(vlan + 1) > end)
+			return XDP_PASS;
+		protocol = vlan->protocol;
+		data = vlan + 1;
+	}
+	if (protocol == BE16(ETH_P_IP))
+		ours = steers_v4(data, end);
+	else if (protocol == BE16(ETH_P_IPV6))
+		ours = steers_v6(data, end);
+	else if (protocol == BE16(ETH_P_ARP))
+		ours = steers_arp(data, end);
+	else
+		ours = false;
+	return ours ? bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS) : XDP_PASS;
+}
+
+const char license_name[] SEC("license") = "MIT";

@@ -1,0 +1,318 @@
+//! What can go wrong while an interface is made ready, in words for people.
+
+use std::io;
+use std::net::IpAddr;
+
+use thiserror::Error;
+
+use super::Transport;
+use crate::sys;
+
+/// Why an interface or one of its queues could not be opened. Each message
+/// names the thing, what is wrong with it, and what to do.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// No interface of that name in this network namespace.
+    #[error("there is no network interface {name:?}; there are: {existing}")]
+    UnknownInterface {
+        /// The name asked for.
+        name: String,
+        /// The names there are, joined by commas.
+        existing: String,
+    },
+    /// The interface is not up.
+    #[error("interface {name} is down; bring it up with: ip link set {name} up")]
+    InterfaceDown {
+        /// The interface.
+        name: String,
+    },
+    /// The interface carries no Ethernet frames.
+    #[error("interface {name} is not Ethernet; packets are served over Ethernet only")]
+    NotEthernet {
+        /// The interface.
+        name: String,
+    },
+    /// The kernel forbids it to this user.
+    #[error(
+        "no right to open {what} ({source}); run as root, or with the capabilities \
+         CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF"
+    )]
+    Rights {
+        /// What was to be opened.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The kernel was built without something.
+    #[error("this kernel has no {what} ({source}); device tap:NAME needs none")]
+    Kernel {
+        /// What it lacks.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// Frames of this size do not fit the packet memory.
+    #[error(
+        "interface {interface} has an MTU of {mtu} bytes and at most {largest} can be served; \
+         lower it with: ip link set {interface} mtu {largest}"
+    )]
+    Mtu {
+        /// The interface.
+        interface: String,
+        /// Its MTU, in bytes.
+        mtu: usize,
+        /// The largest MTU that works, in bytes.
+        largest: usize,
+    },
+    /// The driver refuses XDP at this MTU.
+    #[error(
+        "the driver of {interface} refuses XDP at an MTU of {mtu} bytes ({source}); lower it \
+         with: ip link set {interface} mtu 1500, or use xdp:{interface},generic"
+    )]
+    DriverMtu {
+        /// The interface.
+        interface: String,
+        /// Its MTU, in bytes.
+        mtu: usize,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// More queues asked for than the device has.
+    #[error(
+        "{asked} queues asked for, one for each worker, and {interface} has {has}; ask for \
+         fewer, or give it more with: ethtool -L {interface} combined {asked} (veth: rx {asked})"
+    )]
+    TooManyQueues {
+        /// The interface.
+        interface: String,
+        /// Queues asked for.
+        asked: u32,
+        /// Queues that the device has.
+        has: u32,
+    },
+    /// In own mode all of the device's queues must be served.
+    #[error(
+        "{interface} receives on {has} queues and {served} would be served, so packets to the \
+         server's own address would be lost; serve all with queues={has} or --workers {has}, or \
+         let it have fewer with: ethtool -L {interface} combined {served} (veth: rx {served})"
+    )]
+    UnservedQueues {
+        /// The interface.
+        interface: String,
+        /// Queues that the device has.
+        has: u32,
+        /// Queues that would be served.
+        served: u32,
+    },
+    /// Another `AF_XDP` socket has this queue.
+    #[error(
+        "queue {queue} of {interface} is taken by another AF_XDP program; stop that program or \
+         serve another interface"
+    )]
+    QueueBusy {
+        /// The interface.
+        interface: String,
+        /// The queue, counted from 0.
+        queue: u32,
+    },
+    /// Another XDP program is attached.
+    #[error(
+        "another XDP program is attached to {interface}; see it with: ip link show {interface}, \
+         and stop its owner"
+    )]
+    ProgramBusy {
+        /// The interface.
+        interface: String,
+    },
+    /// The driver cannot do native XDP.
+    #[error("the driver of {interface} has no native XDP ({source}); use xdp:{interface},generic")]
+    NoNativeXdp {
+        /// The interface.
+        interface: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// Some other refusal of the steering program.
+    #[error("the XDP program could not be attached to {interface}: {source}")]
+    Attach {
+        /// The interface.
+        interface: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The program or its maps could not be set up.
+    #[error("the XDP steering program failed to {step}: {source}")]
+    Steering {
+        /// The step that failed.
+        step: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The socket could not be bound.
+    #[error("an AF_XDP socket could not be bound to queue {queue} of {interface}: {source}")]
+    Bind {
+        /// The interface.
+        interface: String,
+        /// The queue, counted from 0.
+        queue: u32,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The kernel does not give the packet memory.
+    #[error(
+        "{} MiB of packet memory for one queue could not be had ({source}); serve less content, \
+         use --mode memcopy, or raise the limit with: ulimit -l unlimited", bytes >> 20
+    )]
+    Memory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The interface has no address to share.
+    #[error(
+        "interface {interface} has no address; give it one with: ip address add \
+         ADDRESS/PREFIX dev {interface}, or the server one of its own with --address"
+    )]
+    NoAddress {
+        /// The interface.
+        interface: String,
+    },
+    /// An address meant to be the server's own is the kernel's.
+    #[error(
+        "{address} is an address of {interface} already, and all traffic to it would be taken \
+         from the kernel; leave --address away to share it, or choose one that nobody has"
+    )]
+    AddressTaken {
+        /// The address.
+        address: IpAddr,
+        /// The interface that has it.
+        interface: String,
+    },
+    /// A kernel socket has the port.
+    #[error(
+        "{transport} port {port} on {address} is taken by another program; stop it or choose --port"
+    )]
+    PortTaken {
+        /// The transport.
+        transport: Transport,
+        /// The port.
+        port: u16,
+        /// The address.
+        address: IpAddr,
+    },
+    /// The port cannot be reserved.
+    #[error("{transport} port {port} on {address} cannot be reserved: {source}")]
+    Reserve {
+        /// The transport.
+        transport: Transport,
+        /// The port.
+        port: u16,
+        /// The address.
+        address: IpAddr,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The steering tables are bounded.
+    #[error("{count} {what} to serve, and at most {most} are possible")]
+    TooMany {
+        /// What there is too much of.
+        what: &'static str,
+        /// How many were asked for.
+        count: usize,
+        /// How many are possible.
+        most: usize,
+    },
+    /// The client's end of the wire needs an address beside the server's.
+    #[error(
+        "{address}/{prefix} leaves no address for this host's end of the wire; give a shorter \
+         prefix, such as {address}/{}", if address.is_ipv4() { 30 } else { 126 }
+    )]
+    NoRoomForClient {
+        /// The server's address.
+        address: IpAddr,
+        /// Its prefix length.
+        prefix: u8,
+    },
+    /// A tap device that existed before is not given addresses.
+    #[error(
+        "tap device {name} exists already, so the server's address cannot be guessed: say which \
+         with --address ADDRESS/PREFIX"
+    )]
+    TapNeedsAddress {
+        /// The device.
+        name: String,
+    },
+    /// A step of setting up a device failed.
+    #[error("cannot {step}: {source}")]
+    SetUp {
+        /// The step, as words after "cannot".
+        step: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// Neither of `auto`'s two ways works.
+    #[error("device auto is impossible here. A veth pair with AF_XDP: {xdp}. A tap device: {tap}")]
+    Auto {
+        /// Why the first way failed.
+        xdp: Box<DeviceError>,
+        /// Why the second way failed.
+        tap: Box<DeviceError>,
+    },
+}
+
+impl DeviceError {
+    /// The interface is missing; tells which there are.
+    pub(crate) fn unknown_interface(name: &str) -> Self {
+        let existing =
+            sys::interfaces().map_or_else(|e| e.to_string(), |(names, _)| names.join(", "));
+        Self::UnknownInterface {
+            name: name.to_owned(),
+            existing,
+        }
+    }
+
+    pub(crate) fn memory(bytes: u64, source: io::Error) -> Self {
+        Self::Memory { bytes, source }
+    }
+
+    pub(crate) fn bind(interface: &str, queue: u32, source: io::Error) -> Self {
+        let interface = interface.to_owned();
+        match source.raw_os_error() {
+            Some(libc::EBUSY) => Self::QueueBusy { interface, queue },
+            Some(libc::EPERM | libc::EACCES) => Self::Rights {
+                what: "an AF_XDP socket",
+                source,
+            },
+            _ => Self::Bind {
+                interface,
+                queue,
+                source,
+            },
+        }
+    }
+
+    pub(crate) fn attach(interface: &str, mtu: usize, generic: bool, source: io::Error) -> Self {
+        let interface = interface.to_owned();
+        match source.raw_os_error() {
+            Some(libc::EBUSY | libc::EEXIST) => Self::ProgramBusy { interface },
+            Some(libc::EPERM | libc::EACCES) => Self::Rights {
+                what: "an XDP program",
+                source,
+            },
+            Some(libc::ERANGE) => Self::DriverMtu {
+                interface,
+                mtu,
+                source,
+            },
+            Some(libc::EOPNOTSUPP) if !generic => Self::NoNativeXdp { interface, source },
+            _ => Self::Attach { interface, source },
+        }
+    }
+
+    pub(crate) fn set_up(step: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let step = step.into();
+        move |source| Self::SetUp { step, source }
+    }
+}

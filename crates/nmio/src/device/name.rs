@@ -1,0 +1,312 @@
+//! How devices and addresses are written on a command line.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// Where packets come from and go to: `auto`,
+/// `xdp:IFACE[,queues=N][,generic][,partial-checksums]` or `tap:NAME`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Device {
+    /// A wire of its own to this host: a veth pair with `AF_XDP`, or else a tap
+    /// device.
+    #[default]
+    Auto,
+    /// An interface, through `AF_XDP`.
+    Xdp {
+        /// Its name.
+        interface: String,
+        /// Queues to serve; `None`: as many as there are workers.
+        queues: Option<u32>,
+        /// XDP in the kernel's generic mode instead of the driver's.
+        generic: bool,
+        /// Take packets whose TCP or UDP checksum covers the pseudo-header
+        /// only, as a peer on veth with TX checksum offload sends them.
+        partial_checksums: bool,
+    },
+    /// A tap device, made if it does not exist.
+    Tap {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// Why a text is not a device. Each names the wrong word and what fits there.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ParseDeviceError {
+    /// The word before the colon.
+    #[error(
+        "{0:?} is no device; write auto, xdp:IFACE[,queues=N][,generic][,partial-checksums] or \
+         tap:NAME"
+    )]
+    Kind(String),
+    /// The interface's name.
+    #[error(
+        "{0:?} is no interface name: it has 1 to 15 characters and no space, slash, comma or colon"
+    )]
+    Name(String),
+    /// A word after the interface.
+    #[error("{0:?} is no option of an xdp device; there are queues=N, generic, partial-checksums")]
+    Option(String),
+    /// A number of queues.
+    #[error("{0:?} is no number of queues; write queues=1 to queues={MAX_QUEUES}")]
+    Queues(String),
+}
+
+const MAX_QUEUES: u32 = crate::xdp::steer::MAX_QUEUES;
+/// `IFNAMSIZ` less the closing zero.
+pub(super) const MAX_INTERFACE_NAME: usize = 15;
+
+impl FromStr for Device {
+    type Err = ParseDeviceError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        match text.split_once(':') {
+            Some(("tap", name)) => Ok(Self::Tap {
+                name: interface_name(name)?,
+            }),
+            Some(("xdp", rest)) => parse_xdp(rest),
+            _ => Err(ParseDeviceError::Kind(text.to_owned())),
+        }
+    }
+}
+
+fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
+    let mut words = text.split(',');
+    let interface = interface_name(words.next().unwrap_or_default())?;
+    let mut queues = None;
+    let mut generic = false;
+    let mut partial_checksums = false;
+    for word in words {
+        match word.split_once('=') {
+            Some(("queues", number)) => match number.parse() {
+                Ok(number @ 1..=MAX_QUEUES) => queues = Some(number),
+                _ => return Err(ParseDeviceError::Queues(number.to_owned())),
+            },
+            None if word == "generic" => generic = true,
+            None if word == "partial-checksums" => partial_checksums = true,
+            _ => return Err(ParseDeviceError::Option(word.to_owned())),
+        }
+    }
+    Ok(Device::Xdp {
+        interface,
+        queues,
+        generic,
+        partial_checksums,
+    })
+}
+
+fn interface_name(name: &str) -> Result<String, ParseDeviceError> {
+    let valid = (1..=MAX_INTERFACE_NAME).contains(&name.len())
+        && name != "."
+        && name != ".."
+        && !name.contains([' ', '\t', '\n', '\0', '/', ',', ':']);
+    if valid {
+        Ok(name.to_owned())
+    } else {
+        Err(ParseDeviceError::Name(name.to_owned()))
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Tap { name } => write!(f, "tap:{name}"),
+            Self::Xdp {
+                interface,
+                queues,
+                generic,
+                partial_checksums,
+            } => {
+                write!(f, "xdp:{interface}")?;
+                if let Some(queues) = queues {
+                    write!(f, ",queues={queues}")?;
+                }
+                if *generic {
+                    f.write_str(",generic")?;
+                }
+                if *partial_checksums {
+                    f.write_str(",partial-checksums")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// An address and the length of its network's prefix: `10.0.0.2/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AddressPrefix {
+    /// The address.
+    pub address: IpAddr,
+    /// Leading bits that all of its network share: 0 to 32 or 128.
+    pub prefix: u8,
+}
+
+/// Why a text is not an address with a prefix.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{0:?} is no address with a prefix length; write it like 192.0.2.10/24 or 2001:db8::10/64")]
+pub struct ParseAddressError(String);
+
+impl FromStr for AddressPrefix {
+    type Err = ParseAddressError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let (address, prefix) = text.split_once('/')?;
+            let address: IpAddr = address.parse().ok()?;
+            let prefix: u8 = prefix.parse().ok()?;
+            let unicast = !address.is_multicast() && !address.is_unspecified();
+            let most = if address.is_ipv4() { 32 } else { 128 };
+            (prefix <= most && unicast).then_some(Self { address, prefix })
+        };
+        parse().ok_or_else(|| ParseAddressError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for AddressPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+impl AddressPrefix {
+    /// Whether `other` lies in the same network.
+    pub fn contains(&self, other: IpAddr) -> bool {
+        match (self.address, other) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                let mask = u32::MAX
+                    .checked_shl(32 - u32::from(self.prefix))
+                    .unwrap_or(0);
+                (a.to_bits() ^ b.to_bits()) & mask == 0
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => {
+                let mask = u128::MAX
+                    .checked_shl(128 - u32::from(self.prefix))
+                    .unwrap_or(0);
+                (a.to_bits() ^ b.to_bits()) & mask == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn xdp(interface: &str) -> Device {
+        Device::Xdp {
+            interface: interface.into(),
+            queues: None,
+            generic: false,
+            partial_checksums: false,
+        }
+    }
+
+    #[test]
+    fn each_form_is_read() {
+        assert_eq!("auto".parse(), Ok(Device::Auto));
+        assert_eq!(
+            "tap:tap0".parse(),
+            Ok(Device::Tap {
+                name: "tap0".into()
+            })
+        );
+        assert_eq!("xdp:eth0".parse(), Ok(xdp("eth0")));
+        assert_eq!(
+            "xdp:eth0,partial-checksums,queues=4,generic".parse(),
+            Ok(Device::Xdp {
+                interface: "eth0".into(),
+                queues: Some(4),
+                generic: true,
+                partial_checksums: true,
+            })
+        );
+    }
+
+    #[test]
+    fn errors_name_the_wrong_word() {
+        use ParseDeviceError::{Kind, Name, Option, Queues};
+        let error = |text: &str| text.parse::<Device>().unwrap_err();
+        assert_eq!(error("eth0"), Kind("eth0".into()));
+        assert_eq!(error(""), Kind(String::new()));
+        assert_eq!(error("xdp:"), Name(String::new()));
+        assert_eq!(error("tap:a name"), Name("a name".into()));
+        assert_eq!(
+            error("xdp:sixteen-letters-"),
+            Name("sixteen-letters-".into())
+        );
+        assert_eq!(error("xdp:eth0,native"), Option("native".into()));
+        assert_eq!(error("xdp:eth0,queues"), Option("queues".into()));
+        assert_eq!(error("xdp:eth0,queues=0"), Queues("0".into()));
+        assert_eq!(error("xdp:eth0,queues=257"), Queues("257".into()));
+        let message = error("xdp:eth0,native").to_string();
+        assert!(
+            message.contains("\"native\"") && message.contains("generic"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn addresses_are_read_with_their_prefix() {
+        let parse = |text: &str| text.parse::<AddressPrefix>();
+        assert_eq!(parse("10.0.0.2/24").unwrap().to_string(), "10.0.0.2/24");
+        assert_eq!(parse("2001:db8::2/64").unwrap().prefix, 64);
+        for wrong in [
+            "10.0.0.2",
+            "10.0.0.2/33",
+            "::1/129",
+            "/24",
+            "10.0.0/8",
+            "224.0.0.1/4",
+            "::/0",
+        ] {
+            let message = parse(wrong).unwrap_err().to_string();
+            assert!(message.contains(wrong), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_tells_its_network() {
+        let net: AddressPrefix = "10.0.0.2/30".parse().unwrap();
+        assert!(net.contains("10.0.0.1".parse().unwrap()));
+        assert!(!net.contains("10.0.0.4".parse().unwrap()));
+        assert!(!net.contains("::1".parse().unwrap()));
+        let all: AddressPrefix = "10.0.0.2/0".parse().unwrap();
+        assert!(all.contains("192.0.2.1".parse().unwrap()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_parsing_panic(text in ".*") {
+            let _ = text.parse::<Device>();
+            let _ = text.parse::<AddressPrefix>();
+        }
+
+        #[test]
+        fn near_misses_do_not_panic(text in "(auto|xdp|tap)?:?[a-z0-9/.]{0,18}(,(queues=|generic|partial-checksums|=)[0-9]{0,12}){0,4}") {
+            let _ = text.parse::<Device>();
+        }
+
+        #[test]
+        fn what_is_shown_is_read_back(
+            interface in "[a-z][a-z0-9.-]{0,14}",
+            queues in proptest::option::of(1u32..=256),
+            generic: bool,
+            partial_checksums: bool,
+        ) {
+            let device = Device::Xdp { interface, queues, generic, partial_checksums };
+            prop_assert_eq!(device.to_string().parse(), Ok(device));
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The few requests of routing netlink that making a wire needs (RFC 3549).
+//!
+//! A message is a header, a fixed structure, and attributes, each with its
+//! length and kind before it and padded to 4 bytes; some attributes hold
+//! attributes. All numbers are in the machine's byte order.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::sys;
+
+// linux/netlink.h, linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h
+const NLM_F_REQUEST: u16 = 0x1;
+const NLM_F_ACK: u16 = 0x4;
+const NLM_F_CREATE_NEW: u16 = 0x400 | 0x200;
+const NLMSG_ERROR: u16 = 2;
+const RTM_NEWLINK: u16 = 16;
+const RTM_DELLINK: u16 = 17;
+const RTM_NEWADDR: u16 = 20;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_NET_NS_FD: u16 = 28;
+const IFLA_NUM_TX_QUEUES: u16 = 31;
+const IFLA_NUM_RX_QUEUES: u16 = 32;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const VETH_INFO_PEER: u16 = 1;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_BROADCAST: u16 = 4;
+const AF_INET: u8 = libc::AF_INET as u8;
+const AF_INET6: u8 = libc::AF_INET6 as u8;
+/// Use an IPv6 address at once, without asking whether others have it.
+const IFA_F_NODAD: u8 = 0x02;
+
+const HEADER: usize = 16;
+/// `struct ifinfomsg`: family, padding, type, index, flags, change.
+const INTERFACE_MESSAGE: usize = 16;
+
+struct Message(Vec<u8>);
+
+impl Message {
+    fn new(kind: u16, flags: u16) -> Self {
+        let mut bytes = vec![0; HEADER];
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_ACK | flags).to_ne_bytes());
+        Self(bytes)
+    }
+
+    fn fixed(mut self, bytes: &[u8]) -> Self {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    fn attribute(self, kind: u16, value: &[u8]) -> Self {
+        self.nest(kind, |message| message.fixed(value))
+    }
+
+    fn nest(mut self, kind: u16, content: impl FnOnce(Self) -> Self) -> Self {
+        let start = self.0.len();
+        self.0.extend_from_slice(&[0; 2]);
+        self.0.extend_from_slice(&kind.to_ne_bytes());
+        let mut message = content(self);
+        let len = (message.0.len() - start) as u16;
+        message.0[start..start + 2].copy_from_slice(&len.to_ne_bytes());
+        message.0.resize(message.0.len().next_multiple_of(4), 0);
+        message
+    }
+
+    /// Sends the request and waits for the kernel's answer.
+    fn request(mut self) -> io::Result<()> {
+        let len = self.0.len() as u32;
+        self.0[..4].copy_from_slice(&len.to_ne_bytes());
+        let mut socket: File = sys::route_socket()?;
+        socket.write_all(&self.0)?;
+        let mut answer = [0; 4096];
+        let len = socket.read(&mut answer)?;
+        let malformed = || io::Error::other("malformed netlink answer");
+        let answer = answer
+            .get(..len)
+            .filter(|a| a.len() >= HEADER + 4)
+            .ok_or_else(malformed)?;
+        if u16::from_ne_bytes([answer[4], answer[5]]) != NLMSG_ERROR {
+            return Err(malformed());
+        }
+        let code = i32::from_ne_bytes([answer[16], answer[17], answer[18], answer[19]]);
+        if code == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::from_raw_os_error(-code))
+        }
+    }
+}
+
+/// One end of a veth pair.
+fn end(message: Message, name: &str, queues: u32) -> Message {
+    message
+        .attribute(IFLA_IFNAME, &[name.as_bytes(), &[0]].concat())
+        .attribute(IFLA_NUM_TX_QUEUES, &queues.to_ne_bytes())
+        .attribute(IFLA_NUM_RX_QUEUES, &queues.to_ne_bytes())
+}
+
+/// Makes a veth pair: `name` in this network namespace, and its peer, `peer`,
+/// in `namespace`.
+pub(super) fn create_veth(
+    name: &str,
+    peer: &str,
+    queues: u32,
+    namespace: BorrowedFd<'_>,
+) -> io::Result<()> {
+    let message = Message::new(RTM_NEWLINK, NLM_F_CREATE_NEW).fixed(&[0; INTERFACE_MESSAGE]);
+    end(message, name, queues)
+        .nest(IFLA_LINKINFO, |info| {
+            info.attribute(IFLA_INFO_KIND, b"veth")
+                .nest(IFLA_INFO_DATA, |data| {
+                    data.nest(VETH_INFO_PEER, |message| {
+                        end(message.fixed(&[0; INTERFACE_MESSAGE]), peer, queues)
+                            .attribute(IFLA_NET_NS_FD, &namespace.as_raw_fd().to_ne_bytes())
+                    })
+                })
+        })
+        .request()
+}
+
+/// Removes interface number `index`.
+pub(super) fn delete_link(index: u32) -> io::Result<()> {
+    let mut fixed = [0; INTERFACE_MESSAGE];
+    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
+    Message::new(RTM_DELLINK, 0).fixed(&fixed).request()
+}
+
+/// Gives interface number `index` an address.
+pub(super) fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+    let (family, octets, flags) = match address {
+        IpAddr::V4(v4) => (AF_INET, v4.octets().to_vec(), 0),
+        IpAddr::V6(v6) => (AF_INET6, v6.octets().to_vec(), IFA_F_NODAD),
+    };
+    let mut fixed = [family, prefix, flags, 0, 0, 0, 0, 0];
+    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
+    let mut message = Message::new(RTM_NEWADDR, NLM_F_CREATE_NEW)
+        .fixed(&fixed)
+        .attribute(IFA_LOCAL, &octets)
+        .attribute(IFA_ADDRESS, &octets);
+    if let IpAddr::V4(v4) = address
+        && prefix < 31
+    {
+        let broadcast = v4.to_bits() | u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
+        message = message.attribute(IFA_BROADCAST, &broadcast.to_be_bytes());
+    }
+    message.request()
+}

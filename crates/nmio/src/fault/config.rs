@@ -1,0 +1,273 @@
+//! What faults to make, and the words that say so.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Frames that pass one that is held back, when no word says otherwise.
+const DEFAULT_HOLD: u32 = 3;
+
+/// How often each fault happens to a frame, from 0 (never) to 1 (always).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FaultRates {
+    /// The frame is lost.
+    pub drop: f64,
+    /// The frame comes twice.
+    pub duplicate: f64,
+    /// The frame is held back until [`FaultConfig::hold`] others have passed
+    /// it or there is a pause (received: an empty ring; sent: a flush).
+    pub reorder: f64,
+    /// One bit of the frame, link header included, is flipped.
+    pub corrupt: f64,
+}
+
+/// Faults in both directions.
+///
+/// As text, a list of `word=value` with commas between: `drop`, `duplicate`,
+/// `reorder` and `corrupt` set a rate in both directions, with `rx-` or `tx-`
+/// before them in one; `hold` and `seed` are whole numbers, 3 and 0 unless
+/// told. Later words win.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FaultConfig {
+    /// Faults of received frames.
+    pub received: FaultRates,
+    /// Faults of sent frames.
+    pub sent: FaultRates,
+    /// How many frames pass one that is held back, at least 1.
+    pub hold: u32,
+    /// The same seed makes the same faults.
+    pub seed: u64,
+}
+
+impl Default for FaultConfig {
+    fn default() -> Self {
+        Self {
+            received: FaultRates::default(),
+            sent: FaultRates::default(),
+            hold: DEFAULT_HOLD,
+            seed: 0,
+        }
+    }
+}
+
+/// Why a text is no [`FaultConfig`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FaultError {
+    /// A word that is none of ours.
+    #[error(
+        "unknown fault `{0}`; there are drop, duplicate, reorder and corrupt \
+         (with rx- or tx- before them for one direction), hold and seed"
+    )]
+    UnknownWord(String),
+    /// A word with no `=` after it.
+    #[error("fault `{0}` has no value; write {0}=VALUE")]
+    NoValue(String),
+    /// A rate that is no number from 0 to 1.
+    #[error("fault `{word}` is `{value}`; give a probability from 0 to 1, such as {word}=0.01")]
+    NoProbability {
+        /// Whose rate.
+        word: String,
+        /// What was given.
+        value: String,
+    },
+    /// A number that is none, or out of range.
+    #[error("fault `{word}` is `{value}`; give a whole number from {least}")]
+    NoNumber {
+        /// Whose number.
+        word: String,
+        /// What was given.
+        value: String,
+        /// The smallest that is allowed.
+        least: u32,
+    },
+}
+
+impl FaultRates {
+    /// The rate that a word names.
+    fn named(&mut self, word: &str) -> Option<&mut f64> {
+        match word {
+            "drop" => Some(&mut self.drop),
+            "duplicate" => Some(&mut self.duplicate),
+            "reorder" => Some(&mut self.reorder),
+            "corrupt" => Some(&mut self.corrupt),
+            _ => None,
+        }
+    }
+
+    fn words(&self) -> [(&'static str, f64); 4] {
+        [
+            ("drop", self.drop),
+            ("duplicate", self.duplicate),
+            ("reorder", self.reorder),
+            ("corrupt", self.corrupt),
+        ]
+    }
+}
+
+impl FaultConfig {
+    /// The one or two rates that a word names.
+    fn rates(&mut self, word: &str) -> impl Iterator<Item = &mut f64> {
+        let (received, sent) = match word.split_once('-') {
+            Some(("rx", rate)) => (self.received.named(rate), None),
+            Some(("tx", rate)) => (None, self.sent.named(rate)),
+            _ => (self.received.named(word), self.sent.named(word)),
+        };
+        received.into_iter().chain(sent)
+    }
+}
+
+impl FromStr for FaultConfig {
+    type Err = FaultError;
+
+    fn from_str(text: &str) -> Result<Self, FaultError> {
+        let mut config = Self::default();
+        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+            let (word, value) = part.split_once('=').unwrap_or((part, ""));
+            let (word, value) = (word.trim(), value.trim());
+            let number = |least| FaultError::NoNumber {
+                word: word.to_owned(),
+                value: value.to_owned(),
+                least,
+            };
+            let known = matches!(word, "seed" | "hold") || config.rates(word).next().is_some();
+            if !known {
+                return Err(FaultError::UnknownWord(word.to_owned()));
+            }
+            if value.is_empty() {
+                return Err(FaultError::NoValue(word.to_owned()));
+            }
+            match word {
+                "seed" => config.seed = value.parse().map_err(|_| number(0))?,
+                "hold" => {
+                    config.hold = value.parse().map_err(|_| number(1))?;
+                    if config.hold == 0 {
+                        return Err(number(1));
+                    }
+                }
+                _ => {
+                    let rate = value
+                        .parse::<f64>()
+                        .ok()
+                        .filter(|rate| (0.0..=1.0).contains(rate))
+                        .ok_or_else(|| FaultError::NoProbability {
+                            word: word.to_owned(),
+                            value: value.to_owned(),
+                        })?;
+                    config.rates(word).for_each(|named| *named = rate);
+                }
+            }
+        }
+        Ok(config)
+    }
+}
+
+impl fmt::Display for FaultConfig {
+    /// The words that make this configuration; the seed is always among
+    /// them, for the reader who wants the same run again.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for ((word, received), (_, sent)) in
+            self.received.words().into_iter().zip(self.sent.words())
+        {
+            // Bits: a rate is the same only if it reads the same.
+            if received.to_bits() == sent.to_bits() {
+                if received != 0.0 {
+                    write!(f, "{word}={received},")?;
+                }
+                continue;
+            }
+            if received != 0.0 {
+                write!(f, "rx-{word}={received},")?;
+            }
+            if sent != 0.0 {
+                write!(f, "tx-{word}={sent},")?;
+            }
+        }
+        if self.hold != DEFAULT_HOLD {
+            write!(f, "hold={},", self.hold)?;
+        }
+        write!(f, "seed={}", self.seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn error(text: &str) -> String {
+        text.parse::<FaultConfig>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn words_set_one_direction_or_both() {
+        let config: FaultConfig = "drop=0.5, tx-drop=0.25 ,rx-reorder=1,hold=7,seed=9"
+            .parse()
+            .unwrap();
+        let expected = FaultConfig {
+            received: FaultRates {
+                drop: 0.5,
+                reorder: 1.0,
+                ..FaultRates::default()
+            },
+            sent: FaultRates {
+                drop: 0.25,
+                ..FaultRates::default()
+            },
+            hold: 7,
+            seed: 9,
+        };
+        assert_eq!(config, expected);
+        assert_eq!("".parse(), Ok(FaultConfig::default()));
+    }
+
+    #[test]
+    fn an_error_names_the_word_and_what_to_write() {
+        assert!(error("drop=0.1,lose=1").starts_with("unknown fault `lose`; there are drop,"));
+        assert!(error("xx-drop=1").starts_with("unknown fault `xx-drop`"));
+        assert_eq!(error("seed"), "fault `seed` has no value; write seed=VALUE");
+        for value in ["1.5", "-0.1", "NaN", "many"] {
+            assert_eq!(
+                error(&format!("corrupt={value}")),
+                format!(
+                    "fault `corrupt` is `{value}`; \
+                     give a probability from 0 to 1, such as corrupt=0.01"
+                )
+            );
+        }
+        assert_eq!(
+            error("hold=0"),
+            "fault `hold` is `0`; give a whole number from 1"
+        );
+        assert_eq!(
+            error("seed=x"),
+            "fault `seed` is `x`; give a whole number from 0"
+        );
+    }
+
+    fn rates() -> impl Strategy<Value = FaultRates> {
+        let rate = || prop_oneof![Just(0.0), Just(1.0), 0.0..1.0];
+        (rate(), rate(), rate(), rate()).prop_map(|(drop, duplicate, reorder, corrupt)| {
+            FaultRates {
+                drop,
+                duplicate,
+                reorder,
+                corrupt,
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_can_be_read(
+            received in rates(), sent in rates(), hold in 1u32.., seed: u64,
+        ) {
+            let config = FaultConfig { received, sent, hold, seed };
+            prop_assert_eq!(config.to_string().parse(), Ok(config));
+        }
+
+        #[test]
+        fn no_text_panics(text in ".*") {
+            let _ = text.parse::<FaultConfig>();
+        }
+    }
+}

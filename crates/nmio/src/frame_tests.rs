@@ -1,0 +1,303 @@
+//! The pool against a model that knows of each frame only where it is and
+//! what it holds.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const LAYOUT: PoolLayout = PoolLayout {
+    stride: 64,
+    capacity: 40,
+    io_frames: 4,
+    resident_frames: 3,
+};
+const FRAMES: usize = 7;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Take,
+    /// The frame in the hand with this number (modulo how many there are) is
+    /// written over, to this length.
+    Write(usize, usize, u8),
+    DropFrame(usize),
+    LendFrame(usize),
+    /// Any index and length, as a faulty kernel might say.
+    Claim(u32, usize),
+    Complete(u32),
+    MakeResident(usize, u8),
+    Patch(usize, u8),
+    Shorten(usize, usize),
+    LendResident(usize),
+    DropResident(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let which = 0..FRAMES;
+    let index = 0..FRAMES as u32 + 2;
+    let len = 0..LAYOUT.capacity + 1;
+    prop_oneof![
+        4 => Just(Step::Take),
+        2 => (which.clone(), len.clone(), any::<u8>()).prop_map(|(i, n, b)| Step::Write(i, n, b)),
+        2 => which.clone().prop_map(Step::DropFrame),
+        3 => which.clone().prop_map(Step::LendFrame),
+        2 => (index.clone(), 0..LAYOUT.capacity + 3).prop_map(|(i, n)| Step::Claim(i, n)),
+        4 => index.prop_map(Step::Complete),
+        3 => (0..LAYOUT.capacity + 3, any::<u8>()).prop_map(|(n, b)| Step::MakeResident(n, b)),
+        2 => (which.clone(), any::<u8>()).prop_map(|(i, b)| Step::Patch(i, b)),
+        1 => (which.clone(), len).prop_map(|(i, n)| Step::Shorten(i, n)),
+        3 => which.clone().prop_map(Step::LendResident),
+        1 => which.prop_map(Step::DropResident),
+    ]
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    Free,
+    Hand,
+    Kernel,
+    Resident,
+    /// Resident, and in the kernel's hands.
+    ResidentKernel,
+}
+
+/// The pool, the values that it has given, and what ought to be true.
+struct World {
+    pool: Pool,
+    frames: Vec<Frame>,
+    residents: Vec<Resident>,
+    places: [Place; FRAMES],
+    /// All bytes of each frame that is not free.
+    bytes: [[u8; LAYOUT.capacity]; FRAMES],
+    free: u32,
+    residents_left: u32,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            pool: Pool::on_heap(LAYOUT),
+            frames: Vec::new(),
+            residents: Vec::new(),
+            places: [Place::Free; FRAMES],
+            bytes: [[0; LAYOUT.capacity]; FRAMES],
+            free: FRAMES as u32,
+            residents_left: LAYOUT.resident_frames,
+        }
+    }
+
+    fn run(&mut self, step: &Step) {
+        let frame = |i: usize| (!self.frames.is_empty()).then(|| i % self.frames.len());
+        let resident = |i: usize| (!self.residents.is_empty()).then(|| i % self.residents.len());
+        match *step {
+            Step::Take => self.take(),
+            Step::Write(i, len, byte) => {
+                if let Some(i) = frame(i) {
+                    let frame = &mut self.frames[i];
+                    frame.set_len(len);
+                    frame.fill(byte);
+                    self.bytes[frame.index as usize][..len].fill(byte);
+                }
+            }
+            Step::DropFrame(i) => {
+                if let Some(i) = frame(i) {
+                    let frame = self.frames.swap_remove(i);
+                    self.places[frame.index as usize] = Place::Free;
+                    self.free += 1;
+                }
+            }
+            Step::LendFrame(i) => {
+                if let Some(i) = frame(i) {
+                    let frame = self.frames.swap_remove(i);
+                    let index = frame.index;
+                    assert_eq!(frame.lend(), index);
+                    self.places[index as usize] = Place::Kernel;
+                }
+            }
+            Step::Claim(index, len) => self.claim(index, len),
+            Step::Complete(index) => self.complete(index),
+            Step::MakeResident(len, byte) => self.make_resident(len, byte),
+            Step::Patch(i, byte) => {
+                if let Some(i) = resident(i) {
+                    let packet = &mut self.residents[i];
+                    let index = packet.frame.index as usize;
+                    let lent = self.places[index] == Place::ResidentKernel;
+                    assert_eq!(packet.bytes_mut().is_none(), lent);
+                    if let Some(bytes) = packet.bytes_mut() {
+                        bytes.fill(byte);
+                        self.bytes[index][..bytes.len()].fill(byte);
+                    }
+                }
+            }
+            Step::Shorten(i, len) => {
+                if let Some(i) = resident(i) {
+                    let before = self.residents[i].frame.len;
+                    self.residents[i].set_len(len);
+                    if self.residents[i].in_flight() {
+                        assert_eq!(self.residents[i].frame.len, before);
+                    }
+                }
+            }
+            Step::LendResident(i) => {
+                if let Some(i) = resident(i) {
+                    let packet = &mut self.residents[i];
+                    let place = &mut self.places[packet.frame.index as usize];
+                    let expected = (*place == Place::Resident)
+                        .then_some((packet.frame.index, packet.frame.len as usize));
+                    assert_eq!(packet.lend(), expected);
+                    *place = Place::ResidentKernel;
+                }
+            }
+            Step::DropResident(i) => {
+                if let Some(i) = resident(i) {
+                    let packet = self.residents.swap_remove(i);
+                    let place = &mut self.places[packet.frame.index as usize];
+                    self.residents_left += 1;
+                    if *place == Place::ResidentKernel {
+                        *place = Place::Kernel;
+                    } else {
+                        *place = Place::Free;
+                        self.free += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self) {
+        let frame = self.pool.take();
+        assert_eq!(frame.is_some(), self.free > self.residents_left);
+        if let Some(mut frame) = frame {
+            assert_eq!(frame.len(), 0);
+            self.leaves_the_free(frame.index, Place::Hand);
+            // What the last user left is nobody's: write it over.
+            frame.set_len(LAYOUT.capacity);
+            frame.fill(0);
+            self.frames.push(frame);
+        }
+    }
+
+    fn make_resident(&mut self, len: usize, byte: u8) {
+        let packet = self.pool.make_resident(&vec![byte; len]);
+        let possible = self.residents_left > 0 && self.free > 0 && len <= LAYOUT.capacity;
+        assert_eq!(packet.is_some(), possible);
+        if let Some(mut packet) = packet {
+            self.leaves_the_free(packet.frame.index, Place::Resident);
+            self.residents_left -= 1;
+            assert_eq!(packet.bytes_mut().unwrap(), vec![byte; len]);
+            packet.set_len(LAYOUT.capacity);
+            packet.bytes_mut().unwrap()[len..].fill(0);
+            self.bytes[packet.frame.index as usize][..len].fill(byte);
+            self.residents.push(packet);
+        }
+    }
+
+    fn leaves_the_free(&mut self, index: u32, to: Place) {
+        let index = index as usize;
+        assert_eq!(self.places[index], Place::Free, "given twice");
+        self.places[index] = to;
+        self.bytes[index] = [0; LAYOUT.capacity];
+        self.free -= 1;
+    }
+
+    fn claim(&mut self, index: u32, len: usize) {
+        let frame = self.pool.claim(index, len);
+        let lent = self.places.get(index as usize) == Some(&Place::Kernel);
+        assert_eq!(frame.is_some(), lent && len <= LAYOUT.capacity);
+        if let Some(frame) = frame {
+            assert_eq!((frame.index, frame.len()), (index, len));
+            self.places[index as usize] = Place::Hand;
+            self.frames.push(frame);
+        }
+    }
+
+    fn complete(&mut self, index: u32) {
+        let place = self.places.get_mut(index as usize);
+        let completed = self.pool.complete(index);
+        match place {
+            Some(place @ Place::Kernel) => {
+                assert!(completed);
+                *place = Place::Free;
+                self.free += 1;
+            }
+            Some(place @ Place::ResidentKernel) => {
+                assert!(completed);
+                *place = Place::Resident;
+            }
+            _ => assert!(!completed),
+        }
+    }
+
+    /// Whether pool and model agree, and every frame is in one place.
+    fn check(&mut self) {
+        assert_eq!(self.pool.residents_left(), self.residents_left);
+        let available = self.free.saturating_sub(self.residents_left);
+        assert_eq!(self.pool.available(), available);
+
+        let mut owners = [0; FRAMES];
+        for frame in &self.frames {
+            let index = frame.index as usize;
+            owners[index] += 1;
+            assert_eq!(self.places[index], Place::Hand);
+            assert_eq!(frame[..], self.bytes[index][..frame.len()]);
+            assert_eq!(frame.as_ptr(), self.pool.0.data(frame.index).as_ptr());
+        }
+        for packet in &mut self.residents {
+            let index = packet.frame.index as usize;
+            owners[index] += 1;
+            let lent = self.places[index] == Place::ResidentKernel;
+            assert!(lent || self.places[index] == Place::Resident);
+            assert_eq!(packet.in_flight(), lent);
+            if let Some(bytes) = packet.bytes_mut() {
+                assert_eq!(*bytes, self.bytes[index][..bytes.len()]);
+            }
+        }
+        for (index, place) in self.places.iter().enumerate() {
+            let owned = !matches!(place, Place::Free | Place::Kernel);
+            assert_eq!(owners[index], u32::from(owned), "owners of frame {index}");
+            if matches!(place, Place::Kernel | Place::ResidentKernel) {
+                self.pool.with_lent(index as u32, LAYOUT.capacity, |bytes| {
+                    assert_eq!(bytes, self.bytes[index]);
+                });
+            }
+        }
+        let free = self.places.iter().filter(|&&p| p == Place::Free).count();
+        assert_eq!(free, self.free as usize);
+    }
+
+    /// Gives everything back; then the pool is as new.
+    fn end(mut self) {
+        self.frames.clear();
+        self.residents.clear();
+        for index in 0..FRAMES as u32 {
+            self.pool.complete(index);
+        }
+        assert_eq!(self.pool.available(), LAYOUT.io_frames);
+        assert_eq!(self.pool.residents_left(), LAYOUT.resident_frames);
+        let residents: Vec<_> = std::iter::from_fn(|| self.pool.make_resident(b"")).collect();
+        let frames: Vec<_> = std::iter::from_fn(|| self.pool.take()).collect();
+        let mut indices: Vec<_> = residents.iter().map(|r| r.frame.index).collect();
+        indices.extend(frames.iter().map(|f| f.index));
+        indices.sort_unstable();
+        assert!(indices.into_iter().eq(0..FRAMES as u32), "each frame once");
+    }
+}
+
+proptest! {
+    // Miri takes a thousand times as long, and finds what it is there to find
+    // (accesses, not states) in few runs.
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 3 } else { 1000 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn a_frame_is_never_in_two_places(steps in proptest::collection::vec(step(), 1..150)) {
+        let mut world = World::new();
+        for step in &steps {
+            world.run(step);
+            world.check();
+        }
+        world.end();
+    }
+}

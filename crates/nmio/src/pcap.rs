@@ -1,0 +1,297 @@
+//! A port that writes what passes to a file that Wireshark and tcpdump open.
+//!
+//! [`Pcap`] wraps any port. Frames are recorded as the layers above see them:
+//! received ones as they come out of the port, sent ones as they go in. Time
+//! stamps are the wall clock's, to the nanosecond.
+//!
+//! ```
+//! use nmio::{Pcap, Port, sim};
+//!
+//! let file = std::env::temp_dir().join(format!("nmio-doc-{}.pcap", std::process::id()));
+//! let (port, _peer, _clock) = sim::link(&sim::LinkConfig::default(), 0);
+//! let mut port = Pcap::new(port, Some(&file))?;
+//! let frame = port.pool().take().unwrap();
+//! port.send(frame).unwrap();
+//! assert_eq!(port.finish().unwrap().packets, 1);
+//! # std::fs::remove_file(file).unwrap();
+//! # Ok::<(), nmio::PcapError>(())
+//! ```
+//!
+//! The format is the classic one of libpcap with the magic number for
+//! nanoseconds (draft-ietf-opsawg-pcap).
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::frame::{Frame, Pool, Resident};
+use crate::port::{Batch, Capabilities, Port, PortCounters, SendError, Wait};
+
+/// Time stamps have nanoseconds.
+const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
+const VERSION_MAJOR: u16 = 2;
+const VERSION_MINOR: u16 = 4;
+/// Frames are recorded whole; this is the largest that readers accept.
+const SNAPLEN: u32 = 262_144;
+const LINKTYPE_ETHERNET: u32 = 1;
+
+/// A record's head: two halves of the time stamp, two lengths.
+const RECORD_HEADER: usize = 16;
+/// Bytes gathered for one write.
+const BUFFER: usize = 256 * 1024;
+/// A file does not grow beyond this: a capture that was forgotten does not
+/// fill the disk.
+pub const MAX_FILE_BYTES: u64 = 4 << 30;
+/// While traffic never pauses, the file is at most this far behind.
+const WRITE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Why a capture could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum PcapError {
+    /// The file cannot be created or written.
+    #[error("cannot write the capture file {}: {source}; give a path in a folder that exists and is writable", path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// What a capture has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PcapSummary {
+    /// The file.
+    pub path: PathBuf,
+    /// Frames recorded.
+    pub packets: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Why recording ended before serving did, for a person; `None` when it
+    /// did not.
+    pub stopped: Option<String>,
+}
+
+/// A port that records what passes; when recording is off, a branch a call.
+///
+/// A file that can no longer be written, or has reached [`MAX_FILE_BYTES`],
+/// ends the recording and never the serving; [`finish`](Pcap::finish) tells.
+#[derive(Debug)]
+pub struct Pcap<P> {
+    inner: P,
+    recorder: Option<Box<Recorder>>,
+}
+
+impl<P: Port> Pcap<P> {
+    /// Wraps a port; with a path, what passes is recorded in a new file
+    /// there (an old one is overwritten).
+    ///
+    /// # Errors
+    /// When the file cannot be created or its header not be written.
+    pub fn new(inner: P, path: Option<&Path>) -> Result<Self, PcapError> {
+        let recorder = path
+            .map(|path| {
+                Recorder::create(path).map_err(|source| PcapError::Create {
+                    path: path.to_owned(),
+                    source,
+                })
+            })
+            .transpose()?
+            .map(Box::new);
+        Ok(Self { inner, recorder })
+    }
+
+    /// The port inside.
+    pub fn inner(&self) -> &P {
+        &self.inner
+    }
+
+    /// The port inside, to be changed.
+    pub fn inner_mut(&mut self) -> &mut P {
+        &mut self.inner
+    }
+
+    /// Writes what is buffered and tells what was recorded; `None` when
+    /// recording is off. Recording goes on. Dropping the port writes the rest
+    /// too, but then nobody hears of an error.
+    pub fn finish(&mut self) -> Option<PcapSummary> {
+        let recorder = self.recorder.as_mut()?;
+        recorder.write_out();
+        Some(recorder.summary.clone())
+    }
+}
+
+impl<P: Port> Port for Pcap<P> {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    #[inline(always)]
+    fn pool(&self) -> &Pool {
+        self.inner.pool()
+    }
+
+    #[inline(always)]
+    fn receive(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()> {
+        self.inner.receive(batch, limit)?;
+        if let Some(recorder) = &mut self.recorder {
+            for frame in &*batch {
+                recorder.record(frame);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn send(&mut self, frame: Frame) -> Result<(), SendError> {
+        if let Some(recorder) = &mut self.recorder {
+            // What the ring refuses has not passed.
+            if self.inner.room() > 0 {
+                recorder.record(&frame);
+            }
+        }
+        self.inner.send(frame)
+    }
+
+    #[inline(always)]
+    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
+        if let Some(recorder) = &mut self.recorder
+            && self.inner.room() > 0
+            && let Some(bytes) = packet.bytes_mut()
+        {
+            recorder.record(bytes);
+        }
+        self.inner.send_resident(packet)
+    }
+
+    #[inline(always)]
+    fn room(&mut self) -> usize {
+        self.inner.room()
+    }
+
+    #[inline(always)]
+    fn flush(&mut self) -> io::Result<bool> {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.write_out_if_late();
+        }
+        self.inner.flush()
+    }
+
+    #[inline(always)]
+    fn wait(&mut self, how: Wait, timeout: Option<Duration>) -> io::Result<()> {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.write_out();
+        }
+        self.inner.wait(how, timeout)
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.inner.counters()
+    }
+}
+
+/// The file and what is known of it.
+#[derive(Debug)]
+struct Recorder {
+    /// `None` when recording has stopped.
+    file: Option<BufWriter<File>>,
+    written: std::time::Instant,
+    summary: PcapSummary,
+}
+
+impl Recorder {
+    fn create(path: &Path) -> io::Result<Self> {
+        let mut file = File::create(path)?;
+        let header = file_header();
+        file.write_all(&header)?;
+        Ok(Self {
+            file: Some(BufWriter::with_capacity(BUFFER, file)),
+            written: std::time::Instant::now(),
+            summary: PcapSummary {
+                path: path.to_owned(),
+                packets: 0,
+                bytes: header.len() as u64,
+                stopped: None,
+            },
+        })
+    }
+
+    /// Out of line, so that recording costs the fast path only its branch.
+    #[cold]
+    #[inline(never)]
+    fn record(&mut self, packet: &[u8]) {
+        let Some(file) = &mut self.file else { return };
+        let size = (RECORD_HEADER + packet.len()) as u64;
+        if self.summary.bytes + size > MAX_FILE_BYTES {
+            self.write_out();
+            self.stop(format!("it has reached {MAX_FILE_BYTES} bytes"));
+            return;
+        }
+        let header = record_header(SystemTime::now(), packet.len() as u32);
+        let result = file
+            .write_all(&header)
+            .and_then(|()| file.write_all(packet));
+        match result {
+            Ok(()) => {
+                self.summary.packets += 1;
+                self.summary.bytes += size;
+            }
+            Err(error) => self.stop(error.to_string()),
+        }
+    }
+
+    fn write_out(&mut self) {
+        let Some(file) = &mut self.file else { return };
+        if file.buffer().is_empty() {
+            return;
+        }
+        self.written = std::time::Instant::now();
+        if let Err(error) = file.flush() {
+            self.stop(error.to_string());
+        }
+    }
+
+    fn write_out_if_late(&mut self) {
+        let dirty = self.file.as_ref().is_some_and(|f| !f.buffer().is_empty());
+        if dirty && self.written.elapsed() >= WRITE_INTERVAL {
+            self.write_out();
+        }
+    }
+
+    fn stop(&mut self, why: String) {
+        if let Some(file) = self.file.take() {
+            // Not dropped as it is: that would try to write once more.
+            let _ = file.into_parts();
+        }
+        self.summary.stopped.get_or_insert(why);
+    }
+}
+
+/// The file's first 24 bytes, little-endian.
+fn file_header() -> [u8; 24] {
+    let mut header = [0; 24];
+    header[0..4].copy_from_slice(&MAGIC_NANOSECONDS.to_le_bytes());
+    header[4..6].copy_from_slice(&VERSION_MAJOR.to_le_bytes());
+    header[6..8].copy_from_slice(&VERSION_MINOR.to_le_bytes());
+    // 8..16: reserved, zero.
+    header[16..20].copy_from_slice(&SNAPLEN.to_le_bytes());
+    header[20..24].copy_from_slice(&LINKTYPE_ETHERNET.to_le_bytes());
+    header
+}
+
+/// What stands before each frame. The seconds are 32 bits wide, unsigned:
+/// they end in 2106.
+fn record_header(at: SystemTime, len: u32) -> [u8; RECORD_HEADER] {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut header = [0; RECORD_HEADER];
+    header[0..4].copy_from_slice(&(since.as_secs() as u32).to_le_bytes());
+    header[4..8].copy_from_slice(&since.subsec_nanos().to_le_bytes());
+    header[8..12].copy_from_slice(&len.to_le_bytes());
+    header[12..16].copy_from_slice(&len.to_le_bytes());
+    header
+}
+
+#[cfg(test)]
+#[path = "pcap_tests.rs"]
+mod tests;

@@ -1,0 +1,485 @@
+//! Ports without a kernel: a simulated link on virtual time, and a sink.
+//!
+//! [`link`] makes two ports joined by a wire, in one process. Time stands
+//! still until somebody moves the [`SimClock`]; delay, rate, queue, loss,
+//! reordering and duplication are set for each direction and drawn from a
+//! seed, so that a run can be repeated to the bit. [`run_until`] drives a
+//! [`Handler`] at each end and jumps from event to event: a minute of a slow
+//! link takes as long as its packets take to handle.
+//!
+//! ```
+//! use std::time::Duration;
+//! use nmio::sim::{self, LinkConfig, PathConfig, SimPort};
+//! use nmio::{Frame, Handler, Instant, LoopConfig, Port};
+//!
+//! /// Sends every frame back.
+//! struct Echo;
+//! impl Handler<SimPort> for Echo {
+//!     fn handle_frame(&mut self, port: &mut SimPort, frame: Frame, _now: Instant) {
+//!         port.send(frame).unwrap();
+//!     }
+//!     fn handle_timers(&mut self, _port: &mut SimPort, _now: Instant) {}
+//!     fn poll_timeout(&self) -> Option<Instant> {
+//!         None
+//!     }
+//! }
+//!
+//! /// Remembers when the answer came, and what it was.
+//! #[derive(Default)]
+//! struct Asker(Option<(Instant, Vec<u8>)>);
+//! impl Handler<SimPort> for Asker {
+//!     fn handle_frame(&mut self, _port: &mut SimPort, frame: Frame, now: Instant) {
+//!         self.0 = Some((now, frame.to_vec()));
+//!     }
+//!     fn handle_timers(&mut self, _port: &mut SimPort, _now: Instant) {}
+//!     fn poll_timeout(&self) -> Option<Instant> {
+//!         None
+//!     }
+//! }
+//!
+//! let slow = PathConfig { delay: Duration::from_millis(25), ..PathConfig::default() };
+//! let (mut client, mut server, clock) = sim::link(&LinkConfig::symmetric(slow), 42);
+//!
+//! let mut frame = client.pool().take().unwrap();
+//! frame.set_len(5);
+//! frame.copy_from_slice(b"hello");
+//! client.send(frame).unwrap();
+//! client.flush().unwrap();
+//!
+//! let mut asker = Asker::default();
+//! let answered = sim::run_until(
+//!     &clock,
+//!     (&mut client, &mut asker),
+//!     (&mut server, &mut Echo),
+//!     &LoopConfig::default(),
+//!     Instant::from_millis(1_000),
+//!     |asker, _| asker.0.is_some(),
+//! )
+//! .unwrap();
+//! assert!(answered);
+//! assert_eq!(asker.0.unwrap(), (Instant::from_millis(50), b"hello".to_vec()));
+//! ```
+
+mod path;
+mod sink;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::event_loop::{Handler, LoopConfig, Turn};
+use crate::frame::{Frame, Pool, PoolLayout, Resident};
+use crate::port::{Batch, Capabilities, Port, PortCounters, SendError, Wait};
+use crate::time::{Clock, Instant};
+
+use path::Path;
+pub use path::{PathConfig, PathCounters};
+pub use sink::Sink;
+
+/// Room for link headers beside the IP packet: Ethernet and one VLAN tag.
+const LINK_HEADERS: usize = 18;
+/// Frames start at multiples of a cache line.
+const FRAME_ALIGN: usize = 64;
+/// What one pass of both event loops takes on virtual time, at least; with
+/// it a handler that always has something due cannot hold time still.
+const PASS_TIME: Duration = Duration::from_micros(1);
+
+/// One end of a link: its memory and its rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndConfig {
+    /// The largest IP packet, in bytes.
+    pub mtu: usize,
+    /// Frames for receiving and for scratch. A frame that arrives when all
+    /// are in use is lost.
+    pub io_frames: u32,
+    /// Frames that may become resident packets.
+    pub resident_frames: u32,
+    /// Slots of the TX ring. A slot is taken from the send until the frame
+    /// has left at [`PathConfig::line_rate`].
+    pub tx_ring: usize,
+    /// Slots of the RX ring. A frame that arrives when all are full is lost.
+    pub rx_ring: usize,
+    /// Frames that one flush hands over, as a kernel bounds what one wakeup
+    /// sends; 0: all.
+    pub flush_budget: usize,
+    /// See [`Capabilities::partial_checksums`].
+    pub partial_checksums: bool,
+}
+
+impl Default for EndConfig {
+    fn default() -> Self {
+        Self {
+            mtu: 1500,
+            io_frames: 2048,
+            resident_frames: 1024,
+            tx_ring: 512,
+            rx_ring: 512,
+            flush_budget: 0,
+            partial_checksums: false,
+        }
+    }
+}
+
+impl EndConfig {
+    fn pool(&self) -> Pool {
+        Pool::on_heap(frame_layout(self.mtu, self.io_frames, self.resident_frames))
+    }
+}
+
+/// The layout of a pool for packets up to `mtu`.
+fn frame_layout(mtu: usize, io_frames: u32, resident_frames: u32) -> PoolLayout {
+    let capacity = mtu + LINK_HEADERS;
+    PoolLayout {
+        stride: capacity.next_multiple_of(FRAME_ALIGN),
+        capacity,
+        io_frames,
+        resident_frames,
+    }
+}
+
+/// A link: two ends, and a path in each direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinkConfig {
+    /// The first port.
+    pub a: EndConfig,
+    /// The second port.
+    pub b: EndConfig,
+    /// What frames from the first to the second meet.
+    pub a_to_b: PathConfig,
+    /// What frames from the second to the first meet.
+    pub b_to_a: PathConfig,
+}
+
+impl LinkConfig {
+    /// A link that is the same in both directions, with ordinary ends.
+    pub fn symmetric(path: PathConfig) -> Self {
+        Self {
+            a_to_b: path,
+            b_to_a: path,
+            ..Self::default()
+        }
+    }
+}
+
+/// Makes a link with a clock of its own, which shows [`Instant::ZERO`].
+///
+/// The same configuration, seed and calls give the same events.
+pub fn link(config: &LinkConfig, seed: u64) -> (SimPort, SimPort, SimClock) {
+    let clock = SimClock::new();
+    let (a, b) = link_on(&clock, config, seed);
+    (a, b, clock)
+}
+
+/// Makes a link on a clock that others use too: several queues, or several
+/// hosts.
+pub fn link_on(clock: &SimClock, config: &LinkConfig, seed: u64) -> (SimPort, SimPort) {
+    let mut seeds = fastrand::Rng::with_seed(seed);
+    let mut path =
+        |config: &PathConfig| Rc::new(RefCell::new(Path::new(config, seeds.fork(), clock.now())));
+    let a_to_b = path(&config.a_to_b);
+    let b_to_a = path(&config.b_to_a);
+    let mut paths = clock.0.paths.borrow_mut();
+    paths.push(Rc::clone(&a_to_b));
+    paths.push(Rc::clone(&b_to_a));
+    (
+        SimPort::new(&config.a, clock, &a_to_b, &b_to_a),
+        SimPort::new(&config.b, clock, &b_to_a, &a_to_b),
+    )
+}
+
+/// Virtual time: it moves when it is told to. All clones are one clock.
+#[derive(Clone, Debug, Default)]
+pub struct SimClock(Rc<ClockState>);
+
+#[derive(Debug, Default)]
+struct ClockState {
+    now: Cell<Instant>,
+    paths: RefCell<Vec<Rc<RefCell<Path>>>>,
+}
+
+impl SimClock {
+    /// A clock that shows [`Instant::ZERO`] and has no link yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Moves time on.
+    pub fn advance(&self, by: Duration) {
+        self.0.now.set(self.now() + by);
+    }
+
+    /// Moves time on to `at`; it never goes back.
+    pub fn advance_to(&self, at: Instant) {
+        self.0.now.set(self.now().max(at));
+    }
+
+    /// When something happens next on the clock's links: a frame arrives or
+    /// has left a TX ring. A moment that has passed means that a port has
+    /// something to take now; `None`, that all is still.
+    pub fn next_event(&self) -> Option<Instant> {
+        let paths = self.0.paths.borrow();
+        paths
+            .iter()
+            .filter_map(|path| {
+                let path = path.borrow();
+                earlier(path.next_completion(), path.next_arrival())
+            })
+            .min()
+    }
+}
+
+impl Clock for SimClock {
+    #[inline]
+    fn now(&self) -> Instant {
+        self.0.now.get()
+    }
+}
+
+fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// One end of a simulated link. Made by [`link`].
+///
+/// What a real port does with the kernel, this one does with its path: a
+/// frame that was sent is out of reach until it has left the TX ring, and
+/// comes back at the next [`receive`](Port::receive), [`send`](Port::send) or
+/// [`room`](Port::room) after that moment.
+///
+/// [`wait`](Port::wait) moves the clock: to the port's next event, or to the
+/// end of the timeout. So the ordinary event loop, [`run`](crate::run), works
+/// on virtual time, except with [`Wait::Spin`], in which nobody moves it.
+#[derive(Debug)]
+pub struct SimPort {
+    config: EndConfig,
+    pool: Pool,
+    clock: SimClock,
+    /// Sent but not flushed: index and length.
+    queued: VecDeque<(u32, usize)>,
+    outbound: Rc<RefCell<Path>>,
+    inbound: Rc<RefCell<Path>>,
+    counters: PortCounters,
+}
+
+impl SimPort {
+    fn new(
+        config: &EndConfig,
+        clock: &SimClock,
+        outbound: &Rc<RefCell<Path>>,
+        inbound: &Rc<RefCell<Path>>,
+    ) -> Self {
+        Self {
+            config: *config,
+            pool: config.pool(),
+            clock: clock.clone(),
+            queued: VecDeque::with_capacity(config.tx_ring),
+            outbound: Rc::clone(outbound),
+            inbound: Rc::clone(inbound),
+            counters: PortCounters::default(),
+        }
+    }
+
+    /// What has happened to the frames that this port sent.
+    pub fn path_counters(&self) -> PathCounters {
+        self.outbound.borrow().counters()
+    }
+
+    /// Changes what the frames meet that this port sends from now on.
+    pub fn set_path(&mut self, config: &PathConfig) {
+        self.outbound.borrow_mut().set_config(config);
+    }
+
+    /// Takes back the frames that have left the TX ring, and gives the slots
+    /// that are free.
+    fn reap(&mut self) -> usize {
+        let now = self.clock.now();
+        let mut outbound = self.outbound.borrow_mut();
+        while let Some(index) = outbound.pop_completed(now) {
+            if !self.pool.complete(index) {
+                self.counters.bad_descriptors += 1;
+            }
+        }
+        self.config
+            .tx_ring
+            .saturating_sub(self.queued.len() + outbound.in_ring())
+    }
+
+    /// Moves what has arrived into the RX ring.
+    fn fill(&mut self, now: Instant) {
+        let mut inbound = self.inbound.borrow_mut();
+        while let Some(bytes) = inbound.pop_arrived(now) {
+            let frame = if inbound.ring.len() < self.config.rx_ring
+                && bytes.len() <= self.pool.layout().capacity
+            {
+                self.pool.take()
+            } else {
+                None
+            };
+            if let Some(mut frame) = frame {
+                frame.set_len(bytes.len());
+                frame.copy_from_slice(&bytes);
+                inbound.ring.push_back(frame);
+            } else {
+                self.counters.rx_lost += 1;
+            }
+            inbound.recycle(bytes);
+        }
+    }
+}
+
+impl Port for SimPort {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            mtu: self.config.mtu,
+            zero_copy: false,
+            partial_checksums: self.config.partial_checksums,
+            segmentation: 0,
+            resident_frames: self.config.resident_frames,
+        }
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn receive(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()> {
+        self.reap();
+        self.fill(self.clock.now());
+        let mut inbound = self.inbound.borrow_mut();
+        while batch.len() < limit && !batch.is_full() {
+            let Some(frame) = inbound.ring.pop_front() else {
+                break;
+            };
+            self.counters.rx_frames += 1;
+            self.counters.rx_bytes += frame.len() as u64;
+            batch.push(frame);
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, frame: Frame) -> Result<(), SendError> {
+        if self.reap() == 0 {
+            self.counters.tx_ring_full += 1;
+            return Err(SendError::RingFull);
+        }
+        let len = frame.len();
+        self.counters.tx_frames += 1;
+        self.counters.tx_bytes += len as u64;
+        self.queued.push_back((frame.lend(), len));
+        Ok(())
+    }
+
+    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
+        let room = self.reap();
+        if packet.in_flight() {
+            return Err(SendError::InFlight);
+        }
+        if room == 0 {
+            self.counters.tx_ring_full += 1;
+            return Err(SendError::RingFull);
+        }
+        let (index, len) = packet.lend().ok_or(SendError::InFlight)?;
+        self.counters.tx_frames += 1;
+        self.counters.tx_bytes += len as u64;
+        self.queued.push_back((index, len));
+        Ok(())
+    }
+
+    fn room(&mut self) -> usize {
+        self.reap()
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        if self.queued.is_empty() {
+            return Ok(true);
+        }
+        self.counters.tx_wakeups += 1;
+        let budget = match self.config.flush_budget {
+            0 => self.queued.len(),
+            budget => budget.min(self.queued.len()),
+        };
+        let now = self.clock.now();
+        let mut outbound = self.outbound.borrow_mut();
+        for (index, len) in self.queued.drain(..budget) {
+            self.pool.with_lent(index, len, |bytes| {
+                outbound.transmit(now, index, bytes);
+            });
+        }
+        Ok(self.queued.is_empty())
+    }
+
+    fn wait(&mut self, _how: Wait, timeout: Option<Duration>) -> io::Result<()> {
+        self.counters.waits += 1;
+        let event = earlier(
+            self.inbound.borrow().next_arrival(),
+            self.outbound.borrow().next_completion(),
+        );
+        let end = timeout.map(|timeout| self.clock.now() + timeout);
+        if let Some(at) = earlier(event, end) {
+            self.clock.advance_to(at);
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.counters
+    }
+}
+
+/// Drives a handler at each end, on virtual time, until `done` says so
+/// (`true`) or the clock shows `deadline` (`false`). `done` is asked after
+/// each pass.
+///
+/// Both ends pass once, then time jumps to what happens next: an event of
+/// the clock's links, a handler's timer, the straggler flush, or 1 µs later
+/// when all of these are due already. The ports may be wrapped.
+///
+/// # Errors
+/// What a port's calls give; a [`SimPort`]'s never fail.
+pub fn run_until<PA, HA, PB, HB>(
+    clock: &SimClock,
+    a: (&mut PA, &mut HA),
+    b: (&mut PB, &mut HB),
+    config: &LoopConfig,
+    deadline: Instant,
+    mut done: impl FnMut(&HA, &HB) -> bool,
+) -> io::Result<bool>
+where
+    PA: Port,
+    HA: Handler<PA>,
+    PB: Port,
+    HB: Handler<PB>,
+{
+    let (port_a, handler_a) = a;
+    let (port_b, handler_b) = b;
+    let mut turn_a = Turn::new(clock.now());
+    let mut turn_b = Turn::new(clock.now());
+    loop {
+        let now = clock.now();
+        let more_a = turn_a.pass(port_a, handler_a, config, now)?;
+        let more_b = turn_b.pass(port_b, handler_b, config, now)?;
+        if done(handler_a, handler_b) {
+            return Ok(true);
+        }
+        if now >= deadline {
+            return Ok(false);
+        }
+        let mut next = now;
+        if !more_a && !more_b {
+            let sleep_a = turn_a.timeout(handler_a.poll_timeout(), config, now);
+            let sleep_b = turn_b.timeout(handler_b.poll_timeout(), config, now);
+            next = deadline.min(now + sleep_a.min(sleep_b));
+            next = clock.next_event().map_or(next, |event| next.min(event));
+        }
+        clock.advance_to(next.max(now + PASS_TIME));
+    }
+}
+
+#[cfg(test)]
+#[path = "sim_tests.rs"]
+mod tests;

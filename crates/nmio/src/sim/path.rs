@@ -1,0 +1,232 @@
+//! One direction of a simulated link.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use crate::frame::Frame;
+use crate::time::Instant;
+
+/// Wire buffers kept for the next frame.
+const MAX_SPARE: usize = 4096;
+
+/// What frames meet in one direction, in this order: the sender's line, a
+/// bottleneck with its queue, loss, delay, reordering, duplication.
+///
+/// Probabilities are from 0 (never) to 1 (always).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PathConfig {
+    /// Bits of frames per second at which the sender's TX ring empties; 0:
+    /// at once.
+    pub line_rate: u64,
+    /// Bits of frames per second of the narrowest link on the way; 0:
+    /// unlimited.
+    pub rate: u64,
+    /// Frames that may wait before that link, the one on it included; more
+    /// are lost (drop-tail). Without a rate nothing waits.
+    pub queue: usize,
+    /// One-way delay, beside the times at the two rates.
+    pub delay: Duration,
+    /// Probability that a frame is lost.
+    pub loss: f64,
+    /// Each frame whose number (from 1) is a multiple of this is lost; 0:
+    /// none.
+    pub lose_every: u64,
+    /// Probability that a frame is held up, and overtaken.
+    pub reorder: f64,
+    /// For how long it is held up.
+    pub reorder_delay: Duration,
+    /// Probability that a frame arrives twice.
+    pub duplicate: f64,
+}
+
+impl Default for PathConfig {
+    /// A perfect wire.
+    fn default() -> Self {
+        Self {
+            line_rate: 0,
+            rate: 0,
+            queue: 1000,
+            delay: Duration::ZERO,
+            loss: 0.0,
+            lose_every: 0,
+            reorder: 0.0,
+            reorder_delay: Duration::ZERO,
+            duplicate: 0.0,
+        }
+    }
+}
+
+/// What has happened in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathCounters {
+    /// Frames that left the sender.
+    pub sent: u64,
+    /// Of these, lost because the bottleneck's queue was full.
+    pub overflowed: u64,
+    /// Of these, lost by [`PathConfig::loss`] or [`PathConfig::lose_every`].
+    pub lost: u64,
+    /// Of these, held up by [`PathConfig::reorder`].
+    pub reordered: u64,
+    /// Of these, doubled by [`PathConfig::duplicate`].
+    pub duplicated: u64,
+}
+
+/// A direction's state. All times are known when a frame is flushed, so
+/// nothing has to run at the moments themselves.
+#[derive(Debug)]
+pub(super) struct Path {
+    config: PathConfig,
+    rng: fastrand::Rng,
+    counters: PathCounters,
+    /// When the sender's line can take the next frame.
+    line_free: Instant,
+    /// Frames in the sender's TX ring that were flushed: when each has left,
+    /// and its index. In order of time.
+    completions: VecDeque<(Instant, u32)>,
+    /// When each frame in the bottleneck's queue has left it, in order.
+    departures: VecDeque<Instant>,
+    /// Frames on the way, by time and order of sending.
+    arrivals: BTreeMap<(Instant, u64), Vec<u8>>,
+    sequence: u64,
+    spare: Vec<Vec<u8>>,
+    /// The receiver's RX ring.
+    pub(super) ring: VecDeque<Frame>,
+}
+
+impl Path {
+    pub(super) fn new(config: &PathConfig, rng: fastrand::Rng, now: Instant) -> Self {
+        Self {
+            config: *config,
+            rng,
+            counters: PathCounters::default(),
+            line_free: now,
+            completions: VecDeque::new(),
+            departures: VecDeque::new(),
+            arrivals: BTreeMap::new(),
+            sequence: 0,
+            spare: Vec::new(),
+            ring: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn counters(&self) -> PathCounters {
+        self.counters
+    }
+
+    pub(super) fn set_config(&mut self, config: &PathConfig) {
+        self.config = *config;
+    }
+
+    /// Sends `bytes`, which frame `index` holds, at `now` or when the line is
+    /// free.
+    pub(super) fn transmit(&mut self, now: Instant, index: u32, bytes: &[u8]) {
+        let left = self.line_free.max(now) + serialisation(bytes.len(), self.config.line_rate);
+        self.line_free = left;
+        self.completions.push_back((left, index));
+        self.counters.sent += 1;
+
+        let Some(departure) = self.queue(left, bytes.len()) else {
+            self.counters.overflowed += 1;
+            return;
+        };
+        // Every frame draws the same number of times, so that a change of
+        // one probability leaves the fate of others alone.
+        let lost = self.draw(self.config.loss);
+        let reordered = self.draw(self.config.reorder);
+        let duplicated = self.draw(self.config.duplicate);
+        let every = self.config.lose_every;
+        if lost || (every != 0 && self.counters.sent.is_multiple_of(every)) {
+            self.counters.lost += 1;
+            return;
+        }
+        let mut arrival = departure + self.config.delay;
+        if reordered {
+            self.counters.reordered += 1;
+            arrival = arrival + self.config.reorder_delay;
+        }
+        self.arrive(arrival, bytes);
+        if duplicated {
+            self.counters.duplicated += 1;
+            self.arrive(arrival, bytes);
+        }
+    }
+
+    /// When a frame that reaches the bottleneck at `at` has left it; `None`
+    /// when the queue is full.
+    fn queue(&mut self, at: Instant, len: usize) -> Option<Instant> {
+        if self.config.rate == 0 {
+            return Some(at);
+        }
+        while self.departures.front().is_some_and(|&left| left <= at) {
+            self.departures.pop_front();
+        }
+        if self.departures.len() >= self.config.queue {
+            return None;
+        }
+        let start = self.departures.back().map_or(at, |&left| left.max(at));
+        let departure = start + serialisation(len, self.config.rate);
+        self.departures.push_back(departure);
+        Some(departure)
+    }
+
+    fn draw(&mut self, probability: f64) -> bool {
+        self.rng.f64() < probability
+    }
+
+    fn arrive(&mut self, at: Instant, bytes: &[u8]) {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        self.sequence += 1;
+        self.arrivals.insert((at, self.sequence), buffer);
+    }
+
+    /// The next frame that has arrived by `now`.
+    pub(super) fn pop_arrived(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let entry = self.arrivals.first_entry()?;
+        (entry.key().0 <= now).then(|| entry.remove())
+    }
+
+    /// Takes back the buffer of a frame that has arrived.
+    pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
+        if self.spare.len() < MAX_SPARE {
+            self.spare.push(buffer);
+        }
+    }
+
+    /// The next frame that has left the TX ring by `now`.
+    pub(super) fn pop_completed(&mut self, now: Instant) -> Option<u32> {
+        let &(left, index) = self.completions.front()?;
+        if left > now {
+            return None;
+        }
+        self.completions.pop_front();
+        Some(index)
+    }
+
+    /// Flushed frames that are still in the TX ring.
+    pub(super) fn in_ring(&self) -> usize {
+        self.completions.len()
+    }
+
+    /// When the next frame has left the TX ring.
+    pub(super) fn next_completion(&self) -> Option<Instant> {
+        self.completions.front().map(|&(left, _)| left)
+    }
+
+    /// When the receiver has the next frame to take: the origin of time when
+    /// it has one already.
+    pub(super) fn next_arrival(&self) -> Option<Instant> {
+        if !self.ring.is_empty() {
+            return Some(Instant::ZERO);
+        }
+        self.arrivals.first_key_value().map(|(&(at, _), _)| at)
+    }
+}
+
+/// How long `bytes` take at `rate` bits per second, rounded down to the
+/// nanosecond.
+fn serialisation(bytes: usize, rate: u64) -> Duration {
+    let nanos = (bytes as u64 * 8 * 1_000_000_000).checked_div(rate);
+    Duration::from_nanos(nanos.unwrap_or(0))
+}

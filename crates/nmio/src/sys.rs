@@ -1,0 +1,449 @@
+//! System calls that the standard library has no words for, in safe clothes.
+#![allow(unsafe_code)]
+// C has one integer type where we have two.
+#![allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)]
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::ptr;
+use std::time::Duration;
+
+/// `SOL_XDP` options that libc's headers may lack (`linux/if_xdp.h`).
+pub(crate) const XDP_OPTIONS: i32 = 8;
+/// Bit of `XDP_OPTIONS`: the socket is in zero-copy mode.
+pub(crate) const XDP_OPTIONS_ZEROCOPY: i32 = 1;
+/// Packets that one wakeup may send in copy mode, 32 to the ring's size.
+pub(crate) const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
+
+fn check(result: i32) -> io::Result<i32> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// Whether `error` is the system's error number `errno`.
+pub(crate) fn is_errno(error: &io::Error, errno: i32) -> bool {
+    error.raw_os_error() == Some(errno)
+}
+
+/// Sets a socket option that is an `int`.
+pub(crate) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: u32) -> io::Result<()> {
+    // SAFETY: the pointer and the length are those of a live u32.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            mem::size_of::<u32>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+/// Reads a socket option that is an `int`.
+pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
+    let mut value = 0i32;
+    let mut len = mem::size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into the live i32.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(value)
+}
+
+/// Asks the kernel to go on sending what is in the TX ring of an AF_XDP
+/// socket; never blocks.
+pub(crate) fn kick_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: no buffer and no address are passed.
+    let sent = unsafe {
+        libc::sendto(
+            fd.as_raw_fd(),
+            ptr::null(),
+            0,
+            libc::MSG_DONTWAIT,
+            ptr::null(),
+            0,
+        )
+    };
+    check(sent as i32).map(drop)
+}
+
+/// Asks the kernel to go on receiving into an AF_XDP socket, inside this call
+/// where busy polling is active; never blocks.
+pub(crate) fn kick_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: no buffer and no address are passed.
+    let received = unsafe {
+        libc::recvfrom(
+            fd.as_raw_fd(),
+            ptr::null_mut(),
+            0,
+            libc::MSG_DONTWAIT,
+            ptr::null_mut(),
+            ptr::null_mut(),
+        )
+    };
+    check(received as i32).map(drop)
+}
+
+/// Waits for one of `events`, at most `timeout`; the events that came, 0 when
+/// none did or a signal interrupted.
+pub(crate) fn poll(fd: BorrowedFd<'_>, events: i16, timeout: Option<Duration>) -> io::Result<i16> {
+    let mut pollfd = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events,
+        revents: 0,
+    };
+    let timeout = timeout.map(|t| libc::timespec {
+        tv_sec: t.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: t.subsec_nanos().into(),
+    });
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: one live pollfd, a timeout that is null or lives, no signal mask.
+    let ready = unsafe { libc::ppoll(&raw mut pollfd, 1, timeout, ptr::null()) };
+    match check(ready) {
+        Ok(_) => Ok(pollfd.revents),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether this process may go past the limit on locked memory, or the limit
+/// could be lifted; without either, a large UMEM is refused.
+pub(crate) fn lift_memory_lock_limit() {
+    let unlimited = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: a live rlimit. Failure is seen where the memory is registered.
+    let _ = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const unlimited) };
+}
+
+/// The handle through which interfaces of the calling thread's network
+/// namespace are asked and changed.
+pub(crate) struct Control(UnixDatagram);
+
+/// RX queues of a device, as `ethtool -l` tells.
+#[repr(C)]
+#[derive(Default)]
+struct EthtoolChannels {
+    cmd: u32,
+    max_rx: u32,
+    max_tx: u32,
+    max_other: u32,
+    max_combined: u32,
+    rx: u32,
+    tx: u32,
+    other: u32,
+    combined: u32,
+}
+
+#[repr(C)]
+struct EthtoolValue {
+    cmd: u32,
+    data: u32,
+}
+
+const ETHTOOL_STXCSUM: u32 = 0x17;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+
+impl Control {
+    pub(crate) fn new() -> io::Result<Self> {
+        UnixDatagram::unbound().map(Self)
+    }
+
+    fn request(name: &str) -> io::Result<libc::ifreq> {
+        // SAFETY: an ifreq is plain data, for which all zeroes are valid.
+        let mut request: libc::ifreq = unsafe { mem::zeroed() };
+        // One byte stays zero: the name's end.
+        if name.len() >= request.ifr_name.len() || name.contains('\0') {
+            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        }
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        Ok(request)
+    }
+
+    fn ask(&self, name: &str, code: libc::c_ulong) -> io::Result<libc::ifreq> {
+        let mut request = Self::request(name)?;
+        // SAFETY: the codes passed here read and write one ifreq.
+        check(unsafe { libc::ioctl(self.0.as_raw_fd(), code, &raw mut request) })?;
+        Ok(request)
+    }
+
+    /// Interface flags (`IFF_UP` and so on).
+    pub(crate) fn flags(&self, name: &str) -> io::Result<i32> {
+        let answer = self.ask(name, libc::SIOCGIFFLAGS)?;
+        // SAFETY: this request fills the flags.
+        Ok(unsafe { answer.ifr_ifru.ifru_flags }.into())
+    }
+
+    /// Brings the interface up.
+    pub(crate) fn set_up(&self, name: &str) -> io::Result<()> {
+        let flags = self.flags(name)? | libc::IFF_UP;
+        let mut request = Self::request(name)?;
+        request.ifr_ifru.ifru_flags = flags as libc::c_short;
+        // SAFETY: this request reads one ifreq.
+        check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCSIFFLAGS, &raw mut request) })
+            .map(drop)
+    }
+
+    /// The largest IP packet, in bytes.
+    pub(crate) fn mtu(&self, name: &str) -> io::Result<usize> {
+        let answer = self.ask(name, libc::SIOCGIFMTU)?;
+        // SAFETY: this request fills the MTU.
+        Ok(unsafe { answer.ifr_ifru.ifru_mtu }.try_into().unwrap_or(0))
+    }
+
+    /// The Ethernet address; `None` when the interface is not Ethernet.
+    pub(crate) fn mac(&self, name: &str) -> io::Result<Option<[u8; 6]>> {
+        let answer = self.ask(name, libc::SIOCGIFHWADDR)?;
+        // SAFETY: this request fills the hardware address.
+        let address = unsafe { answer.ifr_ifru.ifru_hwaddr };
+        if address.sa_family != libc::ARPHRD_ETHER && address.sa_family != libc::ARPHRD_LOOPBACK {
+            return Ok(None);
+        }
+        let mut mac = [0; 6];
+        for (to, from) in mac.iter_mut().zip(address.sa_data) {
+            *to = from as u8;
+        }
+        Ok(Some(mac))
+    }
+
+    /// The interface's number in this namespace.
+    pub(crate) fn index(&self, name: &str) -> io::Result<u32> {
+        let answer = self.ask(name, libc::SIOCGIFINDEX)?;
+        // SAFETY: this request fills the index.
+        Ok(unsafe { answer.ifr_ifru.ifru_ifindex } as u32)
+    }
+
+    fn ethtool<T>(&self, name: &str, command: &mut T) -> io::Result<()> {
+        let mut request = Self::request(name)?;
+        request.ifr_ifru.ifru_data = ptr::from_mut(command).cast();
+        // SAFETY: the callers pass the structure that belongs to the command
+        // in its first word, and it lives through the call.
+        check(unsafe { libc::ioctl(self.0.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) })
+            .map(drop)
+    }
+
+    /// How many RX queues the device has now; `None` when its driver does not
+    /// tell.
+    pub(crate) fn rx_queues(&self, name: &str) -> Option<u32> {
+        let mut channels = EthtoolChannels {
+            cmd: ETHTOOL_GCHANNELS,
+            ..EthtoolChannels::default()
+        };
+        self.ethtool(name, &mut channels).ok()?;
+        Some(channels.rx + channels.combined)
+    }
+
+    /// Turns off the device's TX checksum offload, so that what it sends
+    /// carries whole checksums.
+    pub(crate) fn disable_tx_checksums(&self, name: &str) -> io::Result<()> {
+        self.ethtool(
+            name,
+            &mut EthtoolValue {
+                cmd: ETHTOOL_STXCSUM,
+                data: 0,
+            },
+        )
+    }
+}
+
+/// One address of one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InterfaceAddress {
+    pub(crate) interface: String,
+    pub(crate) address: IpAddr,
+    pub(crate) prefix: u8,
+}
+
+/// Names of all interfaces, and their IP addresses, in the calling thread's
+/// network namespace.
+pub(crate) fn interfaces() -> io::Result<(Vec<String>, Vec<InterfaceAddress>)> {
+    let mut list = ptr::null_mut();
+    // SAFETY: on success the kernel's list is stored, freed below.
+    check(unsafe { libc::getifaddrs(&raw mut list) })?;
+    let mut names: Vec<String> = Vec::new();
+    let mut addresses = Vec::new();
+    let mut next = list;
+    while !next.is_null() {
+        // SAFETY: a non-null member of the list, which is not freed yet; its
+        // name is a C string.
+        let (entry, name) = unsafe { (*next, CStr::from_ptr((*next).ifa_name)) };
+        next = entry.ifa_next;
+        let name = name.to_string_lossy();
+        // IPv4 addresses may carry a label, `eth0:1`.
+        let interface = name.split(':').next().unwrap_or_default().to_owned();
+        if let (Some(address), Some(mask)) =
+            (socket_ip(entry.ifa_addr), socket_ip(entry.ifa_netmask))
+        {
+            let prefix = match mask {
+                IpAddr::V4(mask) => mask.to_bits().leading_ones(),
+                IpAddr::V6(mask) => mask.to_bits().leading_ones(),
+            } as u8;
+            addresses.push(InterfaceAddress {
+                interface: interface.clone(),
+                address,
+                prefix,
+            });
+        }
+        if !names.contains(&interface) {
+            names.push(interface);
+        }
+    }
+    // SAFETY: the list came from getifaddrs and is freed once.
+    unsafe { libc::freeifaddrs(list) };
+    Ok((names, addresses))
+}
+
+fn socket_ip(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: getifaddrs gives null or a whole address of the family it names.
+    unsafe {
+        match i32::from((*address).sa_family) {
+            libc::AF_INET => {
+                let v4 = address.cast::<libc::sockaddr_in>().read_unaligned();
+                Some(Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes()).into())
+            }
+            libc::AF_INET6 => {
+                let v6 = address.cast::<libc::sockaddr_in6>().read_unaligned();
+                Some(Ipv6Addr::from(v6.sin6_addr.s6_addr).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A kernel socket bound to `address` that never listens: while it lives, no
+/// other program gets the port. `scope` is the interface's number.
+pub(crate) fn reserve_port(address: SocketAddr, tcp: bool, scope: u32) -> io::Result<OwnedFd> {
+    let kind = if tcp {
+        libc::SOCK_STREAM
+    } else {
+        libc::SOCK_DGRAM
+    } | libc::SOCK_CLOEXEC;
+    let family = if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
+    // SAFETY: no pointers; a descriptor that is not negative is new and ours.
+    let socket = unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, 0))?) };
+    match address {
+        SocketAddr::V4(v4) => {
+            let sockaddr = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(v4.ip().octets()),
+                },
+                sin_zero: [0; 8],
+            };
+            bind(socket.as_fd(), &sockaddr)?;
+        }
+        SocketAddr::V6(v6) => {
+            // An address whose uniqueness the kernel is still checking can be
+            // bound all the same.
+            set_option(socket.as_fd(), libc::SOL_IPV6, libc::IPV6_FREEBIND, 1)?;
+            let sockaddr = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr {
+                    s6_addr: v6.ip().octets(),
+                },
+                sin6_scope_id: scope,
+            };
+            bind(socket.as_fd(), &sockaddr)?;
+        }
+    }
+    Ok(socket)
+}
+
+fn bind<T>(socket: BorrowedFd<'_>, address: &T) -> io::Result<()> {
+    // SAFETY: the callers pass a live socket address of type T.
+    check(unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            ptr::from_ref(address).cast(),
+            mem::size_of::<T>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+/// A routing netlink socket: requests are written to it and answers read.
+pub(crate) fn route_socket() -> io::Result<File> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers; a descriptor that is not negative is new and ours.
+    Ok(unsafe {
+        File::from_raw_fd(check(libc::socket(
+            libc::AF_NETLINK,
+            kind,
+            libc::NETLINK_ROUTE,
+        ))?)
+    })
+}
+
+/// An `AF_XDP` socket without memory or queue: whether this process may have
+/// one.
+pub(crate) fn xdp_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers; a descriptor that is not negative is new and ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_XDP, kind, 0))?) })
+}
+
+/// Moves the calling thread into a new network namespace.
+pub(crate) fn unshare_network() -> io::Result<()> {
+    // SAFETY: concerns this thread's namespace only, no memory.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
+}
+
+/// Moves the calling thread into the network namespace `namespace`.
+pub(crate) fn enter_network(namespace: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: concerns this thread's namespace only, no memory.
+    check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
+}
+
+/// How a tap device is opened.
+#[derive(Clone, Copy)]
+pub(crate) struct TapFlags {
+    /// It has more queues than one.
+    pub(crate) multi_queue: bool,
+    /// It must not exist yet.
+    pub(crate) exclusive: bool,
+}
+
+/// Makes `tun`, an opened `/dev/net/tun`, one queue of the tap device `name`,
+/// which is created when it does not exist.
+pub(crate) fn attach_tap(tun: &File, name: &str, how: TapFlags) -> io::Result<()> {
+    let mut request = Control::request(name)?;
+    let mut flags = libc::IFF_TAP | libc::IFF_NO_PI;
+    if how.multi_queue {
+        flags |= libc::IFF_MULTI_QUEUE;
+    }
+    if how.exclusive {
+        flags |= libc::IFF_TUN_EXCL;
+    }
+    request.ifr_ifru.ifru_flags = flags as libc::c_short;
+    // SAFETY: this request reads and writes one ifreq.
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) }).map(drop)
+}

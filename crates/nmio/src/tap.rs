@@ -1,0 +1,192 @@
+//! The tap port: Ethernet frames through a file, one system call each.
+//!
+//! The portable fallback. It needs no XDP and works inside a user namespace.
+//! What is sent is on its way at once, so that a resident packet is never in
+//! flight, and `flush` has nothing to do.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::device::MemoryPlan;
+use crate::frame::{Frame, Pool, PoolLayout, Resident};
+use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
+use crate::sys;
+
+/// Frames for callers that keep some beside a batch.
+const RESERVE: u32 = 256;
+/// Ethernet header and one 802.1Q tag: what a frame has beyond the MTU.
+const LINK_HEADER: usize = 18;
+/// An Ethernet header: nothing shorter is a frame.
+const ETHERNET_HEADER: usize = 14;
+/// A tap device takes what is written at once, so there is always as much
+/// room as anyone asks for in one pass.
+const ROOM: usize = MAX_BATCH;
+/// Frames begin on cache lines.
+const CACHE_LINE: usize = 64;
+
+/// What a port is opened with.
+pub(crate) struct TapConfig {
+    pub(crate) name: String,
+    pub(crate) mtu: usize,
+    pub(crate) wait: Wait,
+    pub(crate) memory: MemoryPlan,
+}
+
+/// One queue of a tap device. Made by
+/// [`QueueSource::open`](crate::device::QueueSource::open).
+pub struct TapPort {
+    file: Arc<File>,
+    pool: Pool,
+    config: TapConfig,
+    counters: PortCounters,
+    /// Why sending failed for good; told by the next `flush`.
+    gone: Option<io::Error>,
+}
+
+impl TapPort {
+    /// Serves the queue behind `file`, which does not block.
+    pub(crate) fn new(file: Arc<File>, config: TapConfig) -> Self {
+        let capacity = config.mtu + LINK_HEADER;
+        let pool = Pool::on_heap(PoolLayout {
+            stride: capacity.next_multiple_of(CACHE_LINE),
+            capacity,
+            io_frames: MAX_BATCH as u32 + RESERVE + config.memory.scratch_frames,
+            resident_frames: config.memory.resident_frames,
+        });
+        Self {
+            file,
+            pool,
+            config,
+            counters: PortCounters::default(),
+            gone: None,
+        }
+    }
+
+    /// What the port really does, for people: pairs of a name and a value.
+    pub fn summary(&self) -> Vec<(&'static str, String)> {
+        let layout = self.pool.layout();
+        let mut lines = vec![
+            (
+                "data path",
+                format!("tap device {}, one system call a packet", self.config.name),
+            ),
+            (
+                "packet memory",
+                format!(
+                    "{} KiB: {} frames for receiving and sending, {} for resident packets",
+                    layout.stride * layout.frames() as usize / 1024,
+                    layout.io_frames,
+                    layout.resident_frames
+                ),
+            ),
+        ];
+        if self.config.wait == Wait::BusyPoll {
+            lines.push((
+                "busy polling",
+                "inert: a tap device has no queue to poll; waiting blocks instead".to_owned(),
+            ));
+        }
+        lines
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if bytes.len() < ETHERNET_HEADER {
+            self.counters.bad_descriptors += 1;
+            return;
+        }
+        self.counters.tx_wakeups += 1;
+        match (&*self.file).write(bytes) {
+            Ok(_) => {
+                self.counters.tx_frames += 1;
+                self.counters.tx_bytes += bytes.len() as u64;
+            }
+            Err(error) if is_gone(&error) => self.gone = Some(error),
+            // The device is down (EIO) or the kernel has no memory: the
+            // packet is lost, as on any wire.
+            Err(_) => self.counters.tx_ring_full += 1,
+        }
+    }
+}
+
+/// Whether the device was removed, as against being down for a while.
+fn is_gone(error: &io::Error) -> bool {
+    sys::is_errno(error, libc::EBADFD) || sys::is_errno(error, libc::ENODEV)
+}
+
+impl Port for TapPort {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            mtu: self.config.mtu,
+            zero_copy: false,
+            partial_checksums: false,
+            segmentation: 0,
+            resident_frames: self.config.memory.resident_frames,
+        }
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn receive(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()> {
+        let limit = limit.min(batch.remaining_capacity());
+        while batch.len() < limit {
+            let Some(mut frame) = self.pool.take() else {
+                break;
+            };
+            frame.set_len(frame.capacity());
+            match (&*self.file).read(&mut frame) {
+                Ok(len) if len >= ETHERNET_HEADER => {
+                    frame.set_len(len);
+                    self.counters.rx_frames += 1;
+                    self.counters.rx_bytes += len as u64;
+                    batch.push(frame);
+                }
+                Ok(_) => self.counters.bad_descriptors += 1,
+                Err(error) if is_gone(&error) => return Err(error),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Nothing there; or the device is down, and comes up again.
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, frame: Frame) -> Result<(), SendError> {
+        self.write(&frame);
+        Ok(())
+    }
+
+    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
+        let bytes = packet.bytes_mut().ok_or(SendError::InFlight)?;
+        self.write(bytes);
+        Ok(())
+    }
+
+    fn room(&mut self) -> usize {
+        ROOM
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        self.gone.take().map_or(Ok(true), Err)
+    }
+
+    fn wait(&mut self, how: Wait, timeout: Option<Duration>) -> io::Result<()> {
+        if how == Wait::Spin {
+            return Ok(());
+        }
+        self.counters.waits += 1;
+        let events = sys::poll(self.file.as_fd(), libc::POLLIN, timeout)?;
+        if events & (libc::POLLERR | libc::POLLNVAL) != 0 {
+            return Err(io::Error::from_raw_os_error(libc::EBADFD));
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.counters
+    }
+}

@@ -1,0 +1,458 @@
+//! The `AF_XDP` port: rings in memory that the kernel shares.
+//!
+//! The steering program (`bpf/steer.bpf.c`) gives the server's packets to
+//! the ring of the queue that they came by; [`XdpPort`] is that ring and the
+//! TX ring beside it. Where the driver can, the device itself reads and
+//! writes the frames (zero-copy); elsewhere the kernel copies them. Which of
+//! the two it is stands in [`XdpPort::summary`] and
+//! [`Capabilities::zero_copy`].
+//!
+//! Left out on purpose: packets in several buffers (`XDP_USE_SG`), so the MTU
+//! is limited to what one page holds; TX metadata (checksum and timestamp
+//! requests), as every packet's checksum is finished when it is built; a UMEM
+//! shared by several queues, as cores share nothing.
+
+mod link;
+mod rings;
+pub(crate) mod steer;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::device::{DeviceError, MemoryPlan};
+use crate::frame::{Frame, Pool, Resident};
+use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
+use crate::sys;
+pub(crate) use rings::MAX_MTU;
+use rings::Rings;
+
+/// What a port is opened with.
+pub(crate) struct XdpConfig<'a> {
+    pub(crate) interface: &'a str,
+    pub(crate) queue: u32,
+    pub(crate) mtu: usize,
+    pub(crate) generic: bool,
+    pub(crate) partial_checksums: bool,
+    pub(crate) wait: Wait,
+    pub(crate) memory: MemoryPlan,
+    /// The steering program's table of sockets.
+    pub(crate) xsks: BorrowedFd<'a>,
+}
+
+/// An Ethernet header: nothing shorter is a frame.
+const ETHERNET_HEADER: usize = 14;
+/// In copy mode one wakeup sends this many packets unless more were granted.
+const DEFAULT_BUDGET: u32 = 32;
+/// Wakeups in one flush. More than a whole ring needs at the default budget.
+const MAX_KICKS: u32 = rings::TX_RING / DEFAULT_BUDGET * 2;
+/// Memory that the kernel may use for packets on their way out, in bytes: a
+/// ring of packets, each of which it charges with a page at most.
+const SEND_BUFFER: u32 = rings::TX_RING * 4096;
+/// After this many empty looks at the RX ring a spinning port asks whether it
+/// still has an interface.
+const LOOKS_UNTIL_CHECK: u32 = 1 << 16;
+/// Packets that one busy-polling call handles at most.
+const BUSY_POLL_BUDGET: u32 = 64;
+/// Time that one busy-polling call may spin in the kernel, in µs.
+const BUSY_POLL_TIME: u32 = 20;
+/// The kernel tells the NAPI id with the first packet at the latest, so a
+/// port that has waited for this many packets in vain stops asking.
+const BUSY_POLL_QUESTIONS: u32 = 8;
+
+// linux/socket.h; libc has them not for every target.
+const SO_BUSY_POLL: i32 = 46;
+const SO_INCOMING_NAPI_ID: i32 = 56;
+const SO_PREFER_BUSY_POLL: i32 = 69;
+const SO_BUSY_POLL_BUDGET: i32 = 70;
+
+/// Waits for what a server that has just ended still holds: its queue for some
+/// 20 to 40 ms, its program until the kernel has taken its last handle away.
+struct Patience(Instant);
+
+impl Patience {
+    const MOST: Duration = Duration::from_millis(250);
+    const PAUSE: Duration = Duration::from_millis(5);
+
+    fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Sleeps a little; `false` when it has been long enough.
+    fn wait(&self) -> bool {
+        let more = self.0.elapsed() < Self::MOST;
+        if more {
+            thread::sleep(Self::PAUSE);
+        }
+        more
+    }
+}
+
+/// What has become of the wish to busy-poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusyPolling {
+    /// Nobody asked for it.
+    Off,
+    /// The kernel refused the socket options.
+    Refused,
+    /// The options are set, but the queue has no NAPI id, so that they do
+    /// nothing; waiting blocks in `poll`.
+    Inert,
+    /// Waiting drives the device's queue inside the call.
+    Active,
+}
+
+/// One queue of an interface, through `AF_XDP`. Made by
+/// [`QueueSource::open`](crate::device::QueueSource::open).
+pub struct XdpPort {
+    rings: Rings,
+    capabilities: Capabilities,
+    counters: PortCounters,
+    busy_polling: BusyPolling,
+    busy_poll_questions: u32,
+    /// Packets that one wakeup sends, in copy mode.
+    tx_budget: u32,
+    /// Whether something is staged, or in the TX ring and not taken.
+    unflushed: bool,
+    empty_looks: u32,
+}
+
+impl XdpPort {
+    pub(crate) fn open(config: &XdpConfig<'_>) -> Result<Self, DeviceError> {
+        let rings = Rings::open(config)?;
+        let fd = rings.fd();
+        // Older kernels send 32 packets a wakeup; `flush` then asks again.
+        let grown = sys::set_option(
+            fd,
+            libc::SOL_XDP,
+            sys::XDP_MAX_TX_SKB_BUDGET,
+            rings::TX_RING,
+        );
+        let tx_budget = if grown.is_ok() {
+            rings::TX_RING
+        } else {
+            DEFAULT_BUDGET
+        };
+        // Without it the socket's default lets some ninety packets be under
+        // way. The first needs CAP_NET_ADMIN, the second is capped.
+        if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
+            let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
+        }
+        let busy_polling = if config.wait == Wait::BusyPoll {
+            ask_for_busy_polling(fd)
+        } else {
+            BusyPolling::Off
+        };
+        let capabilities = Capabilities {
+            mtu: config.mtu,
+            zero_copy: rings.zero_copy(),
+            partial_checksums: config.partial_checksums,
+            segmentation: 0,
+            resident_frames: config.memory.resident_frames,
+        };
+        // From here on packets arrive.
+        steer::join(config.xsks, config.queue, fd).map_err(|source| DeviceError::Steering {
+            step: "give the queue its socket",
+            source,
+        })?;
+        Ok(Self {
+            rings,
+            capabilities,
+            counters: PortCounters::default(),
+            busy_polling,
+            busy_poll_questions: 0,
+            tx_budget,
+            unflushed: false,
+            empty_looks: 0,
+        })
+    }
+
+    /// What the port really does, for people: pairs of a name and a value.
+    pub fn summary(&self) -> Vec<(&'static str, String)> {
+        let copying = if self.rings.zero_copy() {
+            "zero-copy"
+        } else {
+            "copy"
+        };
+        let (io, resident) = (
+            self.rings.pool().layout().io_frames,
+            self.capabilities.resident_frames,
+        );
+        let mut lines = vec![
+            ("data path", format!("AF_XDP, {copying}")),
+            (
+                "rings",
+                format!(
+                    "RX {}, TX {}, fill {}",
+                    rings::RX_RING,
+                    rings::TX_RING,
+                    rings::FILL_RING
+                ),
+            ),
+            (
+                "packet memory",
+                format!(
+                    "{} KiB: {io} frames for receiving and sending, {resident} for resident packets",
+                    self.rings.memory() / 1024
+                ),
+            ),
+            (
+                "wakeups",
+                format!(
+                    "when the kernel asks; {} packets for each while sending",
+                    self.tx_budget
+                ),
+            ),
+        ];
+        let busy = match self.busy_polling {
+            BusyPolling::Off => return lines,
+            BusyPolling::Refused => "refused by the kernel; waiting blocks instead",
+            BusyPolling::Inert => {
+                "inert: the driver has given this queue no NAPI id; waiting blocks instead"
+            }
+            BusyPolling::Active => "active",
+        };
+        lines.push(("busy polling", busy.to_owned()));
+        lines
+    }
+
+    /// Whether waiting polls the device. It may become
+    /// [`Active`](BusyPolling::Active) with the first packets.
+    pub fn busy_polling(&self) -> BusyPolling {
+        self.busy_polling
+    }
+
+    /// Wakes the kernel until it has taken what is in the TX ring.
+    fn kick(&mut self) -> io::Result<bool> {
+        let mut untaken = rings::TX_RING + 1;
+        for _ in 0..MAX_KICKS {
+            if !self.rings.tx_needs_wakeup() {
+                return Ok(true);
+            }
+            self.counters.tx_wakeups += 1;
+            let Err(error) = sys::kick_tx(self.rings.fd()) else {
+                return Ok(true);
+            };
+            match error.raw_os_error() {
+                // The budget is spent, or the device or the completion ring
+                // is full.
+                Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => {}
+                // The interface is set down; it may come up again.
+                Some(libc::ENETDOWN) => return Ok(false),
+                _ => return Err(self.gone(error)),
+            }
+            let left = self.rings.untaken();
+            if left == 0 {
+                return Ok(true);
+            }
+            if left >= untaken {
+                return Ok(false);
+            }
+            untaken = left;
+            self.rings.reap();
+        }
+        Ok(false)
+    }
+
+    /// The error to serve no longer with.
+    fn gone(&self, error: io::Error) -> io::Error {
+        let cause = sys::option(self.rings.fd(), libc::SOL_SOCKET, libc::SO_ERROR);
+        match cause {
+            Ok(errno) if errno != 0 => io::Error::from_raw_os_error(errno),
+            _ => error,
+        }
+    }
+
+    fn check_alive(&self) -> io::Result<()> {
+        match sys::option(self.rings.fd(), libc::SOL_SOCKET, libc::SO_ERROR)? {
+            0 => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+
+    /// Makes room for one more send, or tells that there is none.
+    #[inline(always)]
+    fn make_room(&mut self) -> Result<(), SendError> {
+        if self.rings.room() > 0 {
+            return Ok(());
+        }
+        self.make_room_slowly()
+    }
+
+    #[cold]
+    fn make_room_slowly(&mut self) -> Result<(), SendError> {
+        self.rings.reap();
+        if self.rings.room() == 0 {
+            // A port that is gone shows it at the next flush.
+            let _ = self.flush();
+            self.rings.reap();
+        }
+        if self.rings.room() == 0 {
+            self.counters.tx_ring_full += 1;
+            return Err(SendError::RingFull);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn stage(&mut self, index: u32, len: usize) {
+        self.rings.stage(index, len);
+        self.unflushed = true;
+        self.counters.tx_frames += 1;
+        self.counters.tx_bytes += len as u64;
+    }
+
+    /// Looks again whether the kernel has told the queue's NAPI id: it may
+    /// do so only with the first packet.
+    fn look_for_napi(&mut self) {
+        if self.counters.rx_frames == 0 || self.busy_poll_questions == BUSY_POLL_QUESTIONS {
+            return;
+        }
+        self.busy_poll_questions += 1;
+        if has_napi_id(self.rings.fd()) {
+            self.busy_polling = BusyPolling::Active;
+        }
+    }
+}
+
+fn has_napi_id(fd: BorrowedFd<'_>) -> bool {
+    sys::option(fd, libc::SOL_SOCKET, SO_INCOMING_NAPI_ID).is_ok_and(|id| id != 0)
+}
+
+fn ask_for_busy_polling(fd: BorrowedFd<'_>) -> BusyPolling {
+    let asked = [
+        (SO_PREFER_BUSY_POLL, 1),
+        (SO_BUSY_POLL, BUSY_POLL_TIME),
+        (SO_BUSY_POLL_BUDGET, BUSY_POLL_BUDGET),
+    ]
+    .into_iter()
+    .try_for_each(|(name, value)| sys::set_option(fd, libc::SOL_SOCKET, name, value));
+    match asked {
+        Err(_) => BusyPolling::Refused,
+        Ok(()) if has_napi_id(fd) => BusyPolling::Active,
+        Ok(()) => BusyPolling::Inert,
+    }
+}
+
+impl Port for XdpPort {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn pool(&self) -> &Pool {
+        self.rings.pool()
+    }
+
+    #[inline]
+    fn receive(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()> {
+        self.rings.reap();
+        self.rings.receive(batch, limit.min(MAX_BATCH));
+        self.rings.refill();
+        if batch.is_empty() {
+            self.empty_looks += 1;
+            if self.empty_looks == LOOKS_UNTIL_CHECK {
+                self.empty_looks = 0;
+                self.check_alive()?;
+            }
+        } else {
+            self.counters.rx_frames += batch.len() as u64;
+            self.counters.rx_bytes += batch.iter().map(|frame| frame.len() as u64).sum::<u64>();
+        }
+        if self.rings.fill_needs_wakeup() {
+            self.counters.waits += 1;
+            // What fails here fails in `wait` or `flush` too, which tell.
+            let _ = sys::kick_rx(self.rings.fd());
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn send(&mut self, frame: Frame) -> Result<(), SendError> {
+        let len = frame.len();
+        if len < ETHERNET_HEADER {
+            // No packet; the kernel would refuse it and never complete it.
+            self.rings.note_bad();
+            return Ok(());
+        }
+        self.make_room()?;
+        self.stage(frame.lend(), len);
+        Ok(())
+    }
+
+    #[inline]
+    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
+        match packet.bytes_mut() {
+            None => return Err(SendError::InFlight),
+            Some(bytes) if bytes.len() < ETHERNET_HEADER => {
+                self.rings.note_bad();
+                return Ok(());
+            }
+            Some(_) => {}
+        }
+        self.make_room()?;
+        let (index, len) = packet.lend().ok_or(SendError::InFlight)?;
+        self.stage(index, len);
+        Ok(())
+    }
+
+    #[inline]
+    fn room(&mut self) -> usize {
+        if self.rings.room() < rings::TX_RING / 4 {
+            self.rings.reap();
+        }
+        self.rings.room() as usize
+    }
+
+    #[inline]
+    fn flush(&mut self) -> io::Result<bool> {
+        if !self.unflushed {
+            return Ok(true);
+        }
+        self.rings.submit();
+        let done = self.kick()?;
+        self.unflushed = !done;
+        Ok(done)
+    }
+
+    fn wait(&mut self, how: Wait, timeout: Option<Duration>) -> io::Result<()> {
+        if how == Wait::Spin {
+            return Ok(());
+        }
+        self.counters.waits += 1;
+        if how == Wait::BusyPoll {
+            if self.busy_polling == BusyPolling::Inert {
+                self.look_for_napi();
+            }
+            if self.busy_polling == BusyPolling::Active {
+                return match sys::kick_rx(self.rings.fd()) {
+                    Ok(()) => Ok(()),
+                    Err(error) => match error.raw_os_error() {
+                        Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => Ok(()),
+                        Some(libc::ENETDOWN) => self.check_alive(),
+                        _ => Err(self.gone(error)),
+                    },
+                };
+            }
+        }
+        // `poll` also wakes the sender, so what a flush has left behind goes
+        // on here.
+        let events = sys::poll(self.rings.fd(), libc::POLLIN, timeout)?;
+        // A removed interface is no event, only an error that waits to be asked
+        // for.
+        if events & libc::POLLIN == 0 {
+            self.check_alive()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn counters(&self) -> PortCounters {
+        let (lost, invalid) = self.rings.kernel_counts();
+        PortCounters {
+            rx_lost: lost,
+            bad_descriptors: self.rings.bad() + invalid,
+            ..self.counters
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The one call that attaches an XDP program so that it vanishes with its
+//! owner, and in the mode that was chosen.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use libbpf_rs::libbpf_sys;
+
+/// Attaches `program` to interface number `interface` as a BPF link
+/// (`BPF_LINK_CREATE`). The program stays there for as long as the returned
+/// descriptor is open in some process.
+pub(super) fn attach(
+    program: BorrowedFd<'_>,
+    interface: u32,
+    generic: bool,
+) -> io::Result<OwnedFd> {
+    // SAFETY: the options are plain data, for which all zeroes mean "none".
+    let mut options: libbpf_sys::bpf_link_create_opts = unsafe { mem::zeroed() };
+    options.sz = mem::size_of_val(&options) as _;
+    options.flags = if generic {
+        libbpf_sys::XDP_FLAGS_SKB_MODE
+    } else {
+        libbpf_sys::XDP_FLAGS_DRV_MODE
+    };
+    // SAFETY: a live program descriptor and live options of the size they
+    // tell. Interface numbers are positive.
+    let link = unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_raw_fd(),
+            interface.cast_signed(),
+            libbpf_sys::BPF_XDP,
+            &raw const options,
+        )
+    };
+    if link < 0 {
+        return Err(io::Error::from_raw_os_error(-link));
+    }
+    // SAFETY: the call has made this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(link) })
+}
+
+/// Writes one element of a map of 4-byte keys and values.
+pub(super) fn update(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
+    // SAFETY: the callers pass a map whose keys and values have 4 bytes each,
+    // which is what the pointers give.
+    let result = unsafe {
+        libbpf_sys::bpf_map_update_elem(
+            map.as_raw_fd(),
+            (&raw const key).cast(),
+            (&raw const value).cast(),
+            0,
+        )
+    };
+    if result < 0 {
+        Err(io::Error::from_raw_os_error(-result))
+    } else {
+        Ok(())
+    }
+}

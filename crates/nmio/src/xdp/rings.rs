@@ -1,0 +1,408 @@
+//! The four rings of one `AF_XDP` socket and the memory behind them.
+//!
+//! ```text
+//!   pool ── fill ring ──▶ kernel ── RX ring ──▶ Frame
+//!   Frame ── TX ring ──▶ kernel ── completion ring ──▶ pool
+//! ```
+//!
+//! Every descriptor that comes back is looked up in the pool's state table
+//! before it is believed. Descriptors move in batches, through arrays of fixed
+//! size.
+#![allow(unsafe_code)]
+
+use std::error::Error as _;
+use std::io;
+use std::mem;
+use std::num::NonZeroU32;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+
+use arrayvec::ArrayVec;
+use xsk_rs::config::{
+    BindFlags, FrameSize, Interface, LibxdpFlags, QueueSize, SocketConfig, UmemConfig, XdpFlags,
+};
+use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue, Umem};
+
+use super::{Patience, XdpConfig};
+use crate::device::{DeviceError, MemoryPlan};
+use crate::frame::{Pool, PoolLayout};
+use crate::port::{Batch, MAX_BATCH};
+use crate::sys;
+
+/// Slots of the RX ring. It holds all that the fill ring gave, so that the
+/// kernel never finds it full.
+pub(super) const RX_RING: u32 = 2048;
+/// Frames that wait for the kernel to receive into.
+pub(super) const FILL_RING: u32 = 2048;
+/// Frames that may be on their way out: queued, or not completed yet.
+pub(super) const TX_RING: u32 = 2048;
+/// Each frame on its way out has its place here.
+const COMPLETION_RING: u32 = TX_RING;
+/// Frames for callers that keep some beside a batch.
+const RESERVE: u32 = 256;
+/// Descriptors that go to or come from a ring in one move.
+const MOVE: usize = 64;
+/// A chunk of this size holds frames of the common MTU …
+const SMALL_CHUNK: u32 = 2048;
+/// … and one of this size (the kernel's largest, a page) larger ones.
+const LARGE_CHUNK: u32 = 4096;
+/// Ethernet header and one 802.1Q tag: what a frame has beyond the MTU.
+const LINK_HEADER: usize = 18;
+
+const _: () = assert!(FILL_RING <= RX_RING, "the RX ring could overflow");
+const _: () = assert!(COMPLETION_RING >= TX_RING, "completions could be refused");
+
+pub(super) struct Rings {
+    pool: Pool,
+    umem: Umem,
+    /// Each chunk's descriptor: an address that only `Umem::new` can forge.
+    chunks: Box<[FrameDesc]>,
+    chunk_shift: u32,
+    tx: TxQueue,
+    rx: RxQueue,
+    fill: FillQueue,
+    completion: CompQueue,
+    received: Box<[FrameDesc; MAX_BATCH]>,
+    staged: ArrayVec<FrameDesc, MOVE>,
+    /// Frames staged, in the TX ring, or sent and not completed.
+    in_flight: u32,
+    /// Frames that the fill ring lacks.
+    fill_owed: u32,
+    bad: u64,
+    zero_copy: bool,
+}
+
+impl Rings {
+    /// Registers the memory and binds the socket to its queue; zero-copy where
+    /// the driver can, else copy.
+    pub(super) fn open(config: &XdpConfig<'_>) -> Result<Self, DeviceError> {
+        let chunk = chunk_size(config.mtu);
+        let MemoryPlan {
+            resident_frames,
+            scratch_frames,
+        } = config.memory;
+        let io_frames = FILL_RING + TX_RING + MAX_BATCH as u32 + RESERVE + scratch_frames;
+        let frames = io_frames
+            .checked_add(resident_frames)
+            .and_then(NonZeroU32::new)
+            .ok_or_else(|| DeviceError::memory(u64::MAX, io::ErrorKind::OutOfMemory.into()))?;
+        let bytes = u64::from(frames.get()) * u64::from(chunk);
+        sys::lift_memory_lock_limit();
+        let umem_config = UmemConfig::builder()
+            .frame_size(FrameSize::new(chunk).expect("chunks are large enough"))
+            .fill_queue_size(ring_size(FILL_RING))
+            .comp_queue_size(ring_size(COMPLETION_RING))
+            .build()
+            .expect("chunks are powers of two with room for data");
+        let (umem, mut chunks) = Umem::new(umem_config, frames, false).map_err(|error| {
+            let source = os_error(error.source());
+            if sys::is_errno(&source, libc::EPERM) {
+                DeviceError::Rights {
+                    what: "an AF_XDP socket",
+                    source,
+                }
+            } else {
+                DeviceError::memory(bytes, source)
+            }
+        })?;
+        let layout = PoolLayout {
+            stride: chunk as usize,
+            capacity: umem_config.mtu() as usize,
+            io_frames,
+            resident_frames,
+        };
+        // SAFETY: the first chunk belongs to this UMEM, and the kernel has no
+        // chunk yet.
+        let base = unsafe { umem.data_mut(&mut chunks[0]) }
+            .contents_mut()
+            .as_mut_ptr();
+        let base = NonNull::new(base).expect("mapped memory has an address");
+        // SAFETY: chunk i's data starts at `base + i * chunk` (as its
+        // descriptor says, see `Umem::new`) and has `mtu()` bytes; the mapping
+        // is zeroed by the kernel, lives as long as the handle given here, and
+        // only the pool's owners touch frames that are not lent.
+        let pool = unsafe { Pool::from_raw(base, layout, Box::new(umem.clone())) };
+        let (tx, rx, fill, completion) = bind(config, &umem)?;
+        let mut rings = Self {
+            pool,
+            umem,
+            chunks: chunks.into_boxed_slice(),
+            chunk_shift: chunk.trailing_zeros(),
+            tx,
+            rx,
+            fill,
+            completion,
+            received: Box::new([FrameDesc::default(); MAX_BATCH]),
+            staged: ArrayVec::new(),
+            in_flight: 0,
+            fill_owed: FILL_RING,
+            bad: 0,
+            zero_copy: false,
+        };
+        let options = sys::option(rings.fd(), libc::SOL_XDP, sys::XDP_OPTIONS);
+        rings.zero_copy = options.is_ok_and(|bits| bits & sys::XDP_OPTIONS_ZEROCOPY != 0);
+        rings.refill();
+        Ok(rings)
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Whether the driver moves frames without a copy.
+    pub(super) fn zero_copy(&self) -> bool {
+        self.zero_copy
+    }
+
+    /// Descriptors that broke the rules.
+    pub(super) fn bad(&self) -> u64 {
+        self.bad
+    }
+
+    pub(super) fn note_bad(&mut self) {
+        self.bad += 1;
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the socket lives as long as its queues do.
+        unsafe { BorrowedFd::borrow_raw(self.rx.fd().as_raw_fd()) }
+    }
+
+    /// Frames lost and descriptors refused, in the kernel's own count: the
+    /// sum of (no frame to receive into, ring full, other drops), and of
+    /// invalid descriptors.
+    pub(super) fn kernel_counts(&self) -> (u64, u64) {
+        self.rx.fd().xdp_statistics().map_or((0, 0), |s| {
+            // In copy mode a packet that found no frame counts as dropped
+            // once, and not under `rx_fill_ring_empty_descs`, which counts
+            // look-ups.
+            (
+                s.rx_dropped() + s.rx_ring_full(),
+                s.rx_invalid_descs() + s.tx_invalid_descs(),
+            )
+        })
+    }
+
+    /// Moves received frames into the batch, at most `limit` (up to
+    /// [`MAX_BATCH`]).
+    #[inline(always)]
+    pub(super) fn receive(&mut self, batch: &mut Batch, limit: usize) {
+        let room = batch.remaining_capacity().min(limit);
+        // SAFETY: all frames of this queue are of this UMEM; the array's
+        // entries are overwritten before they are read.
+        let count = unsafe { self.rx.consume(&mut self.received[..room]) };
+        for desc in &self.received[..count] {
+            let index = (desc.addr() >> self.chunk_shift) as u32;
+            let whole = self.chunks.get(index as usize).map(FrameDesc::addr) == Some(desc.addr())
+                && !desc.has_more_frames();
+            let len = desc.lengths().data();
+            match self.pool.claim(index, len) {
+                Some(frame) if whole => batch.push(frame),
+                Some(frame) => {
+                    drop(frame);
+                    self.bad += 1;
+                }
+                None => {
+                    // Too long for a frame, or never given to the kernel; in
+                    // the first case it is ours again.
+                    drop(self.pool.claim(index, 0));
+                    self.bad += 1;
+                }
+            }
+        }
+        self.fill_owed += count as u32;
+    }
+
+    /// Fills the fill ring up again, as far as the pool has frames.
+    #[inline(always)]
+    pub(super) fn refill(&mut self) {
+        while self.fill_owed > 0 {
+            let mut descs = ArrayVec::<FrameDesc, MOVE>::new();
+            while descs.len() < (self.fill_owed as usize).min(MOVE) {
+                let Some(frame) = self.pool.take() else { break };
+                descs.push(self.chunks[frame.lend() as usize]);
+            }
+            if descs.is_empty() {
+                return;
+            }
+            // SAFETY: the frames are of this UMEM and lent, so nothing reads
+            // or writes them until the kernel gives them back.
+            if unsafe { self.fill.produce(&descs) } == 0 {
+                // More owed than the ring holds: the kernel has invented
+                // descriptors. The ring is full, which is all that matters.
+                self.bad += 1;
+                self.fill_owed = 0;
+                for desc in &descs {
+                    self.pool.complete((desc.addr() >> self.chunk_shift) as u32);
+                }
+                return;
+            }
+            self.fill_owed -= descs.len() as u32;
+        }
+    }
+
+    /// Whether the kernel must be told that the fill ring has frames again.
+    #[inline(always)]
+    pub(super) fn fill_needs_wakeup(&self) -> bool {
+        self.fill.needs_wakeup()
+    }
+
+    /// Whether the kernel must be told that the TX ring has frames.
+    #[inline(always)]
+    pub(super) fn tx_needs_wakeup(&self) -> bool {
+        self.tx.needs_wakeup()
+    }
+
+    /// Sends that still find a place.
+    #[inline(always)]
+    pub(super) fn room(&self) -> u32 {
+        TX_RING - self.in_flight
+    }
+
+    /// Puts lent frame `index` with `len` bytes in line for the TX ring. There
+    /// must be room.
+    #[inline(always)]
+    pub(super) fn stage(&mut self, index: u32, len: usize) {
+        debug_assert!(self.room() > 0);
+        let mut desc = self.chunks[index as usize];
+        // SAFETY: the chunk is of this UMEM. Its frame is lent, so no Frame
+        // or Resident gives access to it, and the kernel has not been told of
+        // it yet.
+        unsafe { self.umem.data_mut(&mut desc) }
+            .cursor()
+            .set_pos(len);
+        self.staged.push(desc);
+        self.in_flight += 1;
+        if self.staged.is_full() {
+            self.submit();
+        }
+    }
+
+    /// Puts what is staged into the TX ring.
+    #[inline(always)]
+    pub(super) fn submit(&mut self) {
+        if self.staged.is_empty() {
+            return;
+        }
+        // SAFETY: the frames are of this UMEM and lent, so nothing touches
+        // them until they are completed.
+        if unsafe { self.tx.produce(&self.staged) } == 0 {
+            // `in_flight` bounds what the ring holds, so it had the space
+            // unless the kernel broke its word.
+            self.bad += self.staged.len() as u64;
+            self.in_flight -= self.staged.len() as u32;
+            for desc in &self.staged {
+                self.pool.complete((desc.addr() >> self.chunk_shift) as u32);
+            }
+        }
+        self.staged.clear();
+    }
+
+    /// Frames in the TX ring that the kernel has not taken yet.
+    pub(super) fn untaken(&mut self) -> u32 {
+        TX_RING - self.tx.nb_free_exact()
+    }
+
+    /// Takes back what has been sent.
+    #[inline(always)]
+    pub(super) fn reap(&mut self) {
+        while self.in_flight > 0 {
+            let mut sent = [FrameDesc::default(); MOVE];
+            // SAFETY: all frames of this queue are of this UMEM; only entries
+            // that were written are read.
+            let count = unsafe { self.completion.consume(&mut sent) };
+            for desc in &sent[..count] {
+                if self.pool.complete((desc.addr() >> self.chunk_shift) as u32) {
+                    self.in_flight = self.in_flight.saturating_sub(1);
+                } else {
+                    self.bad += 1;
+                }
+            }
+            if count < MOVE {
+                return;
+            }
+        }
+    }
+
+    /// Bytes of the UMEM.
+    pub(super) fn memory(&self) -> usize {
+        self.chunks.len() << self.chunk_shift
+    }
+}
+
+fn ring_size(slots: u32) -> QueueSize {
+    QueueSize::new(slots).expect("ring sizes are powers of two")
+}
+
+/// The largest MTU whose frames fit a chunk, in bytes.
+const fn largest_mtu(chunk: u32) -> usize {
+    // The kernel keeps this headroom for XDP programs in each chunk.
+    const HEADROOM: usize = 256;
+    chunk as usize - HEADROOM - LINK_HEADER
+}
+
+/// The largest MTU that can be served, in bytes.
+pub(crate) const MAX_MTU: usize = largest_mtu(LARGE_CHUNK);
+
+/// The smallest chunk that holds a whole frame.
+fn chunk_size(mtu: usize) -> u32 {
+    if mtu <= largest_mtu(SMALL_CHUNK) {
+        SMALL_CHUNK
+    } else {
+        LARGE_CHUNK
+    }
+}
+
+type Queues = (TxQueue, RxQueue, FillQueue, CompQueue);
+
+fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<Queues, DeviceError> {
+    let interface: Interface = config
+        .interface
+        .parse()
+        .map_err(|_| DeviceError::unknown_interface(config.interface))?;
+    let patience = Patience::begin();
+    // Generic mode always copies.
+    let mut zero_copy = !config.generic;
+    loop {
+        let copying = if zero_copy {
+            BindFlags::XDP_ZEROCOPY
+        } else {
+            BindFlags::XDP_COPY
+        };
+        let socket_config = SocketConfig::builder()
+            .rx_queue_size(ring_size(RX_RING))
+            .tx_queue_size(ring_size(TX_RING))
+            // The steering program is ours; libxdp loads none.
+            .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
+            .xdp_flags(XdpFlags::empty())
+            .bind_flags(copying | BindFlags::XDP_USE_NEED_WAKEUP)
+            .build();
+        // SAFETY: the UMEM is bound to this one queue only, and no program is
+        // loaded by libxdp.
+        let error = match unsafe { Socket::new(socket_config, umem, &interface, config.queue) } {
+            Ok((tx, rx, Some((fill, completion)))) => return Ok((tx, rx, fill, completion)),
+            Ok((_, _, None)) => io::Error::other("libxdp gave no fill and completion ring"),
+            Err(error) => os_error(error.source()),
+        };
+        match error.raw_os_error() {
+            Some(libc::EBUSY) if patience.wait() => {}
+            Some(libc::EOPNOTSUPP | libc::EINVAL) if zero_copy => zero_copy = false,
+            _ => return Err(DeviceError::bind(config.interface, config.queue, error)),
+        }
+    }
+}
+
+fn os_error(source: Option<&(dyn std::error::Error + 'static)>) -> io::Error {
+    source
+        .and_then(|source| source.downcast_ref::<io::Error>())
+        .and_then(io::Error::raw_os_error)
+        .map_or_else(
+            || io::Error::other("no error number"),
+            io::Error::from_raw_os_error,
+        )
+}
+
+const _: () = assert!(
+    mem::size_of::<FrameDesc>() <= 32,
+    "the chunk table is read for each send"
+);

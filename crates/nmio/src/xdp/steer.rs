@@ -1,0 +1,162 @@
+//! Loads and attaches the steering program, `bpf/steer.bpf.c`.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel};
+
+use super::{Patience, link};
+use crate::device::{DeviceError, Transport};
+use crate::sys;
+
+/// Queues of one interface that can be served; `MAX_QUEUES` of the program.
+pub(crate) const MAX_QUEUES: u32 = 256;
+/// Addresses that can be served; `MAX_ADDRESSES` of the program.
+pub(crate) const MAX_ADDRESSES: usize = 256;
+/// Ports that can be served; `MAX_SERVICES` of the program.
+pub(crate) const MAX_SERVICES: usize = 256;
+
+static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
+
+/// Which packets are the server's.
+pub(crate) struct Rules<'a> {
+    /// The addresses are the server's alone: all packets to them are.
+    pub(crate) own: bool,
+    pub(crate) addresses: &'a [IpAddr],
+    pub(crate) services: &'a [(Transport, u16)],
+    /// The MTU, for the error that a driver may give.
+    pub(crate) mtu: usize,
+}
+
+/// The attached program; dropping it detaches, and so does the end of the
+/// process, however it comes about.
+pub(crate) struct Steering {
+    _link: OwnedFd,
+    xsks: Arc<OwnedFd>,
+}
+
+impl Steering {
+    /// Loads the program with `rules` and attaches it to an interface of the
+    /// calling thread's network namespace.
+    pub(crate) fn attach(
+        interface: &str,
+        index: u32,
+        generic: bool,
+        rules: &Rules<'_>,
+    ) -> Result<Self, DeviceError> {
+        let object = load(rules)?;
+        let program = object.progs().find(|program| program.name() == "steer");
+        let program = program.expect("the object has this program");
+        let patience = Patience::begin();
+        let link = loop {
+            match link::attach(program.as_fd(), index, generic) {
+                Ok(link) => break link,
+                Err(error) if sys::is_errno(&error, libc::EBUSY) && patience.wait() => {}
+                Err(error) => {
+                    return Err(DeviceError::attach(interface, rules.mtu, generic, error));
+                }
+            }
+        };
+        let xsks = map(&object, "xsks").as_fd().try_clone_to_owned();
+        let xsks = xsks.map_err(|source| DeviceError::Steering {
+            step: "keep the map",
+            source,
+        })?;
+        // The link holds the program, and the program its maps.
+        Ok(Self {
+            _link: link,
+            xsks: Arc::new(xsks),
+        })
+    }
+
+    /// The map that sockets [`join`].
+    pub(crate) fn xsks(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.xsks)
+    }
+}
+
+/// Makes `socket` the one that gets the packets of `queue`. The kernel takes
+/// it out of the map when it is closed.
+pub(crate) fn join(xsks: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+    link::update(xsks, queue, socket.as_raw_fd().cast_unsigned())
+}
+
+fn map<'a>(object: &'a Object, name: &str) -> libbpf_rs::Map<'a> {
+    object
+        .maps()
+        .find(|map| map.name() == name)
+        .expect("the object has this map")
+}
+
+/// What libbpf would print is for those who look for it.
+#[allow(clippy::needless_pass_by_value)] // the callback's type
+fn log(_: PrintLevel, message: String) {
+    tracing::debug!(target: "nmio::xdp", "libbpf: {}", message.trim_end());
+}
+
+fn load(rules: &Rules<'_>) -> Result<Object, DeviceError> {
+    let before = libbpf_rs::set_print(Some((PrintLevel::Warn, log)));
+    let loaded = open_and_load(rules);
+    libbpf_rs::set_print(before);
+    loaded.map_err(|error| {
+        let source = io::Error::other(error.to_string());
+        if error.kind() == ErrorKind::PermissionDenied {
+            DeviceError::Rights {
+                what: "an XDP program",
+                source,
+            }
+        } else {
+            DeviceError::Steering {
+                step: "load",
+                source,
+            }
+        }
+    })
+}
+
+fn open_and_load(rules: &Rules<'_>) -> libbpf_rs::Result<Object> {
+    let mut open = ObjectBuilder::default()
+        .name("steer")?
+        .open_memory(PROGRAM)?;
+    let constants = open
+        .maps_mut()
+        .find(|map| map.name().as_bytes().ends_with(b".rodata"));
+    let mut constants = constants.expect("the object has constants");
+    // Its only constant, `own`.
+    constants.set_initial_value(&u32::from(rules.own).to_ne_bytes())?;
+    let object = open.load()?;
+    let addresses = map(&object, "addresses");
+    for address in rules.addresses {
+        addresses.update(&address_key(*address), &PRESENT, MapFlags::ANY)?;
+    }
+    let services = map(&object, "services");
+    for &(transport, port) in rules.services {
+        services.update(&service_key(transport, port), &PRESENT, MapFlags::ANY)?;
+    }
+    Ok(object)
+}
+
+const PRESENT: [u8; 4] = 1u32.to_ne_bytes();
+
+/// `struct address`.
+fn address_key(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    }
+    .octets()
+}
+
+/// `struct service`.
+fn service_key(transport: Transport, port: u16) -> [u8; 4] {
+    let protocol = transport.protocol().to_ne_bytes();
+    let port = port.to_be_bytes();
+    [protocol[0], protocol[1], port[0], port[1]]
+}
+
+#[cfg(test)]
+#[path = "steer_tests.rs"]
+mod tests;

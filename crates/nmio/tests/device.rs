@@ -1,0 +1,598 @@
+//! Real packets over real devices, in network namespaces made here. Needs
+//! root, and the commands `ip` and `ethtool`.
+
+#[path = "device/rig.rs"]
+mod rig;
+
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nmio::Wait;
+use nmio::device::{DeviceError, Interface, Transport};
+use rig::{Namespace, Rig, Server, ask, config, run, settle, socket, spawn};
+
+/// Both modes in which the kernel runs XDP.
+const MODES: [&str; 2] = ["xdp:srv", "xdp:srv,generic"];
+
+fn has_xdp() -> bool {
+    run("ip link show srv").contains("xdp")
+}
+
+/// Waits until `condition` holds, some seconds at most.
+fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < Duration::from_secs(5), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn line<'a>(lines: &'a [(&'static str, String)], name: &str) -> &'a str {
+    lines
+        .iter()
+        .find(|(n, _)| *n == name)
+        .map_or_else(|| panic!("{name} in {lines:?}"), |l| &l.1)
+}
+
+#[test]
+fn shared_mode_answers_and_leaves_nothing() {
+    for device in MODES {
+        let rig = Rig::new(1);
+        let server = Server::start(&config(device, &[], 1));
+        assert!(!server.interface.is_own());
+        assert_eq!(server.interface.url_host(), "10.9.0.1");
+        let v4 = rig.client_socket("10.9.0.2:0");
+        assert_eq!(ask(&v4, "10.9.0.1:7", "hello"), "hello");
+        let v6 = rig.client_socket("[fd09::2]:0");
+        assert_eq!(
+            ask(&v6, "[fd09::1]:7", "hello over IPv6"),
+            "hello over IPv6"
+        );
+        let mode = if device.ends_with("generic") {
+            "generic"
+        } else {
+            "native"
+        };
+        assert!(line(&server.interface.summary(), "XDP mode").starts_with(mode));
+        assert_eq!(line(&server.port_summary, "data path"), "AF_XDP, copy");
+        assert!(has_xdp());
+        let counters = server.stop();
+        assert_eq!(
+            (counters[0].rx_frames, counters[0].tx_frames),
+            (2, 2),
+            "nothing else came"
+        );
+        assert_eq!((counters[0].rx_lost, counters[0].bad_descriptors), (0, 0));
+        assert!(!has_xdp(), "the program is gone");
+        assert!(UdpSocket::bind("10.9.0.1:7").is_ok(), "the port is free");
+    }
+}
+
+#[test]
+fn what_is_not_served_passes_to_the_kernel() {
+    for device in MODES {
+        let rig = Rig::new(1);
+        let server = Server::start(&config(device, &[], 1));
+        let kernel = socket("10.9.0.1:8");
+        let client = rig.client_socket("10.9.0.2:0");
+        client.send_to(b"for the kernel", "10.9.0.1:8").unwrap();
+        let mut payload = [0; 64];
+        let (len, _) = kernel.recv_from(&mut payload).expect("the kernel's packet");
+        assert_eq!(&payload[..len], b"for the kernel");
+        let error = rig
+            .client
+            .run(|| std::net::TcpStream::connect("10.9.0.1:7"))
+            .err()
+            .unwrap();
+        assert_eq!(
+            error.kind(),
+            std::io::ErrorKind::ConnectionRefused,
+            "the kernel's RST"
+        );
+        assert_eq!(server.stop()[0].rx_frames, 0);
+    }
+}
+
+#[test]
+fn own_mode_owns_its_address() {
+    for device in MODES {
+        let rig = Rig::new(1);
+        let server = Server::start(&config(device, &["10.9.0.9/24", "fd09::9/64"], 1));
+        assert!(server.interface.is_own());
+        let v4 = rig.client_socket("10.9.0.2:0");
+        // The client's kernel asks by ARP first, and the reflector answers.
+        assert_eq!(ask(&v4, "10.9.0.9:7", "hello"), "hello");
+        assert_eq!(ask(&v4, "10.9.0.9:9999", "any port"), "any port");
+        // The interface's own address is the kernel's alone.
+        let kernel = socket("10.9.0.1:7");
+        v4.send_to(b"kernel", "10.9.0.1:7").unwrap();
+        kernel.recv_from(&mut [0; 64]).expect("the kernel's packet");
+        // A solicitation for it comes to the ring, and one for another does not.
+        let before = server.seen(0);
+        let v6 = rig.client_socket("[fd09::2]:0");
+        v6.send_to(b"who has it?", "[fd09::9]:7").unwrap();
+        eventually("the solicitation arrives", || server.seen(0) > before);
+        server.stop();
+
+        let server = Server::start(&config(device, &["fd09::9/64"], 1));
+        v6.send_to(b"who has it?", "[fd09::a]:7").unwrap();
+        assert!(
+            v4.send_to(b"x", "10.9.0.7:7").is_ok(),
+            "an ARP request for nobody"
+        );
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(server.seen(0), 0);
+        let mac = server
+            .interface
+            .mac()
+            .map(|octet| format!("{octet:02x}"))
+            .join(":");
+        rig.client
+            .run(|| run(&format!("ip neigh replace fd09::9 lladdr {mac} dev cli")));
+        let v6 = rig.client_socket("[fd09::2]:0");
+        assert_eq!(ask(&v6, "[fd09::9]:7", "hello"), "hello");
+        server.stop();
+    }
+}
+
+#[test]
+fn fragments_go_where_they_can_be_handled() {
+    let rig = Rig::new(1);
+    let long = [0x61; 4000];
+    let client = rig.client_socket("10.9.0.2:0");
+    // Shared: the kernel gets them (and has no socket that would listen).
+    let server = Server::start(&config("xdp:srv", &[], 1));
+    client.send_to(&long, "10.9.0.1:7").unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(server.seen(0), 0);
+    server.stop();
+    // Own: the server decides.
+    let server = Server::start(&config("xdp:srv", &["10.9.0.9/24"], 1));
+    assert_eq!(ask(&client, "10.9.0.9:7", "short"), "short");
+    let before = server.seen(0);
+    client.send_to(&long, "10.9.0.9:7").unwrap();
+    eventually("three fragments arrive", || server.seen(0) == before + 3);
+    server.stop();
+}
+
+#[test]
+fn two_queues_serve_side_by_side() {
+    for device in MODES {
+        let rig = Rig::new(2);
+        let server = Server::start(&config(device, &[], 2));
+        assert_eq!(line(&server.interface.summary(), "queues"), "2 of 2");
+        for _ in 0..64 {
+            let client = rig.client_socket("10.9.0.2:0");
+            assert_eq!(ask(&client, "10.9.0.1:7", "hello"), "hello");
+        }
+        assert_eq!(server.seen(0) + server.seen(1), 64);
+        // In generic mode veth does not tell a packet's queue, so that all of
+        // two queues' packets come by the first.
+        let spread = server.seen(0) > 0 && server.seen(1) > 0;
+        assert_eq!(
+            spread,
+            device == "xdp:srv",
+            "{device}: {} of 64",
+            server.seen(0)
+        );
+        server.stop();
+    }
+}
+
+#[test]
+fn queues_that_nobody_serves_are_told() {
+    let rig = Rig::new(2);
+    let server = Server::start(&config("xdp:srv", &[], 1));
+    assert!(line(&server.interface.summary(), "warning").contains("ethtool -L srv"));
+    server.stop();
+    let error = Interface::open(&config("xdp:srv", &["10.9.0.9/24"], 1))
+        .err()
+        .unwrap();
+    assert!(
+        matches!(
+            error,
+            DeviceError::UnservedQueues {
+                has: 2,
+                served: 1,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let error = Interface::open(&config("xdp:srv,queues=3", &[], 1))
+        .err()
+        .unwrap();
+    assert!(
+        matches!(
+            error,
+            DeviceError::TooManyQueues {
+                asked: 3,
+                has: 2,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    drop(rig);
+}
+
+#[test]
+fn a_resident_packet_is_sent_again_and_again() {
+    for device in MODES {
+        let rig = Rig::new(1);
+        let server = Server::start(&config(device, &[], 1));
+        let client = rig.client_socket("10.9.0.2:0");
+        for _ in 0..10 {
+            assert_eq!(ask(&client, "10.9.0.1:7", "resident"), "resident");
+            let (len, _) = client.recv_from(&mut [0; 64]).expect("the second copy");
+            assert_eq!(len, "resident".len());
+        }
+        assert_eq!(server.stop()[0].tx_frames, 20);
+    }
+}
+
+#[test]
+fn a_burst_of_a_whole_ring_loses_nothing() {
+    const RING: usize = 2048;
+    for device in MODES {
+        let rig = Rig::new(1);
+        let server = Server::start(&config(device, &[], 1));
+        let client = rig.client_socket("10.9.0.2:0");
+        let burst = format!("burst {RING}");
+        for _ in 0..3 {
+            client.send_to(burst.as_bytes(), "10.9.0.1:7").unwrap();
+            for n in 0..RING {
+                client
+                    .recv_from(&mut [0; 64])
+                    .unwrap_or_else(|e| panic!("after {n}: {e}"));
+            }
+        }
+        assert_eq!(server.refused(), 0);
+        let counters = server.stop()[0];
+        assert_eq!(counters.tx_frames, 3 * RING as u64);
+        assert_eq!((counters.rx_lost, counters.bad_descriptors), (0, 0));
+    }
+}
+
+#[test]
+fn each_way_of_waiting_works_and_says_what_it_does() {
+    let rig = Rig::new(1);
+    let client = rig.client_socket("10.9.0.2:0");
+    for wait in [Wait::Block, Wait::Spin, Wait::BusyPoll] {
+        let mut config = config("xdp:srv", &[], 1);
+        config.wait = wait;
+        let server = Server::start(&config);
+        assert_eq!(ask(&client, "10.9.0.1:7", "hello"), "hello");
+        let told = server
+            .port_summary
+            .iter()
+            .any(|(name, _)| *name == "busy polling");
+        assert_eq!(told, wait == Wait::BusyPoll);
+        if told {
+            // veth's queues have no NAPI id.
+            assert!(line(&server.port_summary, "busy polling").starts_with("inert"));
+        }
+        server.stop();
+    }
+}
+
+#[test]
+fn a_taken_port_is_refused_and_a_reserved_one_too() {
+    let _rig = Rig::new(1);
+    for (transport, address) in [
+        (Transport::Udp, "10.9.0.1:7"),
+        (Transport::Udp, "0.0.0.0:7"),
+    ] {
+        let taken = UdpSocket::bind(address).unwrap();
+        let mut wanted = config("xdp:srv", &[], 1);
+        wanted.services = vec![(transport, 7)];
+        let error = Interface::open(&wanted).err().unwrap();
+        assert!(
+            matches!(error, DeviceError::PortTaken { port: 7, .. }),
+            "{error}"
+        );
+        assert!(
+            error.to_string().contains("UDP port 7 on 10.9.0.1"),
+            "{error}"
+        );
+        eventually("nothing is left attached", || !has_xdp());
+        drop(taken);
+        settle();
+    }
+    let mut wanted = config("xdp:srv", &[], 1);
+    wanted.services = vec![(Transport::Tcp, 80)];
+    let listener = std::net::TcpListener::bind("[::]:80").unwrap();
+    assert!(matches!(
+        Interface::open(&wanted),
+        Err(DeviceError::PortTaken { .. })
+    ));
+    drop(listener);
+    settle();
+    let interface = Interface::open(&wanted).unwrap_or_else(|error| panic!("{error}"));
+    assert!(
+        std::net::TcpListener::bind("10.9.0.1:80").is_err(),
+        "it is reserved"
+    );
+    assert!(std::net::TcpListener::bind("10.9.0.1:81").is_ok());
+    drop(interface);
+    settle();
+    eventually("free again", || {
+        std::net::TcpListener::bind("10.9.0.1:80").is_ok()
+    });
+}
+
+#[test]
+fn two_servers_do_not_share_an_interface() {
+    let _rig = Rig::new(1);
+    let first = Server::start(&config("xdp:srv", &[], 1));
+    let mut other = config("xdp:srv", &[], 1);
+    other.services = vec![(Transport::Udp, 53)];
+    let error = Interface::open(&other).err().unwrap();
+    assert!(matches!(error, DeviceError::ProgramBusy { .. }), "{error}");
+    first.stop();
+    // The queue stays busy for some milliseconds; opening it waits.
+    Server::start(&other).stop();
+}
+
+#[test]
+fn wrong_interfaces_are_refused_with_the_remedy() {
+    let rig = Rig::new(1);
+    let error = |device: &str, own: &[&str]| {
+        Interface::open(&config(device, own, 1))
+            .err()
+            .unwrap()
+            .to_string()
+    };
+    let text = error("xdp:nosuch", &[]);
+    assert!(
+        text.contains("\"nosuch\"") && text.contains("srv"),
+        "{text}"
+    );
+    let text = error("xdp:srv", &["10.9.0.1/24"]);
+    assert!(text.contains("10.9.0.1 is an address of srv"), "{text}");
+    run("ip link set lo mtu 1500");
+    let text = error("xdp:lo", &[]);
+    assert!(text.contains("xdp:lo,generic"), "{text}");
+    run("ip address flush dev srv");
+    let text = error("xdp:srv", &[]);
+    assert!(text.contains("ip address add"), "{text}");
+    run("ip link set srv mtu 9000");
+    let text = error("xdp:srv,generic", &["10.9.0.9/24"]);
+    assert!(
+        text.contains("9000") && text.contains("ip link set srv mtu 3822"),
+        "{text}"
+    );
+    run("ip link set srv mtu 3800");
+    rig.client.run(|| run("ip link set cli mtu 3800"));
+    let text = error("xdp:srv", &["10.9.0.9/24"]);
+    assert!(
+        text.contains("3800") && text.contains("ip link set srv mtu 1500"),
+        "{text}"
+    );
+    run("ip link set srv down");
+    let text = error("xdp:srv", &[]);
+    assert!(text.contains("ip link set srv up"), "{text}");
+    eventually("nothing is left attached", || !has_xdp());
+}
+
+#[test]
+fn a_larger_mtu_gets_larger_frames() {
+    let rig = Rig::new(1);
+    run("ip link set srv mtu 3000");
+    rig.client.run(|| run("ip link set cli mtu 3000"));
+    let server = Server::start(&config("xdp:srv", &[], 1));
+    assert_eq!(server.interface.mtu(), 3000);
+    let client = rig.client_socket("10.9.0.2:0");
+    let long = "x".repeat(1900);
+    assert_eq!(ask(&client, "10.9.0.1:7", &long), long);
+    server.stop();
+}
+
+#[test]
+fn device_auto_is_a_wire_to_this_host() {
+    Namespace::unshare();
+    for queues in [1, 2] {
+        let server = Server::start(&config("auto", &[], queues));
+        let summary = server.interface.summary();
+        assert!(line(&summary, "device").contains("veth"), "{summary:?}");
+        assert_eq!(server.interface.url_host(), "198.18.0.2");
+        let client = socket("0.0.0.0:0");
+        assert_eq!(ask(&client, "198.18.0.2:7", "hello"), "hello");
+        // A second one finds other names and networks.
+        let second = Server::start(&config("auto", &[], 1));
+        assert_eq!(second.interface.url_host(), "198.18.0.6");
+        assert_eq!(ask(&client, "198.18.0.6:7", "hello"), "hello");
+        assert!(run("ip -br link").contains("nmiotest1"));
+        second.stop();
+        server.stop();
+        assert!(!run("ip -br link").contains("nmiotest"), "the pair is gone");
+    }
+}
+
+#[test]
+fn device_auto_takes_the_address_it_is_given() {
+    Namespace::unshare();
+    let server = Server::start(&config("auto", &["10.8.0.1/29"], 1));
+    assert!(run("ip -br address show nmiotest0").contains("10.8.0.2/29"));
+    assert_eq!(ask(&socket("0.0.0.0:0"), "10.8.0.1:7", "hello"), "hello");
+    server.stop();
+    let error = Interface::open(&config("auto", &["10.8.0.1/32"], 1))
+        .err()
+        .unwrap();
+    assert!(
+        matches!(error, DeviceError::NoRoomForClient { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_tap_device_answers_and_vanishes() {
+    Namespace::unshare();
+    for queues in [1, 2] {
+        let server = Server::start(&config("tap:nmiotap", &["10.7.0.2/24"], queues));
+        assert!(server.interface.is_own());
+        assert_eq!(server.interface.queues(), queues);
+        let client = socket("0.0.0.0:0");
+        assert_eq!(ask(&client, "10.7.0.2:7", "hello"), "hello");
+        assert_eq!(ask(&client, "10.7.0.2:7", "resident"), "resident");
+        client.recv_from(&mut [0; 64]).expect("the second copy");
+        client.send_to(b"burst 200", "10.7.0.2:7").unwrap();
+        for _ in 0..200 {
+            client.recv_from(&mut [0; 64]).expect("the whole burst");
+        }
+        server.stop();
+        eventually("the device is gone", || {
+            !run("ip -br link").contains("nmiotap")
+        });
+    }
+}
+
+#[test]
+fn a_tap_device_that_exists_is_used_and_kept() {
+    Namespace::unshare();
+    run("ip tuntap add dev nmiotap mode tap");
+    let error = Interface::open(&config("tap:nmiotap", &[], 1))
+        .err()
+        .unwrap();
+    assert!(
+        matches!(error, DeviceError::TapNeedsAddress { .. }),
+        "{error}"
+    );
+    run("ip address add 10.7.0.1/24 dev nmiotap");
+    let server = Server::start(&config("tap:nmiotap", &["10.7.0.2/24"], 1));
+    assert_eq!(ask(&socket("0.0.0.0:0"), "10.7.0.2:7", "hello"), "hello");
+    server.stop();
+    assert!(run("ip -br link").contains("nmiotap"), "it was here before");
+}
+
+#[test]
+fn serving_ends_with_an_error_when_the_interface_is_removed() {
+    for wait in [Wait::Block, Wait::Spin] {
+        let _rig = Rig::new(1);
+        let mut wanted = config("xdp:srv", &[], 1);
+        wanted.wait = wait;
+        let server = Server::start(&wanted);
+        run("ip link delete srv");
+        let error = server.wait_for_end().unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::NetworkDown, "{error}");
+
+        let mut wanted = config("tap:nmiotap", &["10.7.0.2/24"], 1);
+        wanted.wait = wait;
+        let server = Server::start(&wanted);
+        run("ip link delete nmiotap");
+        server.wait_for_end().unwrap_err();
+    }
+}
+
+#[test]
+fn an_interface_that_is_down_for_a_while_serves_again() {
+    for device in MODES {
+        let rig = Rig::new(1);
+        let server = Server::start(&config(device, &[], 1));
+        let client = rig.client_socket("10.9.0.2:0");
+        assert_eq!(ask(&client, "10.9.0.1:7", "before"), "before");
+        run("ip link set srv down");
+        std::thread::sleep(Duration::from_millis(50));
+        run("ip link set srv up");
+        eventually("the carrier is back", || {
+            run("ip -br link show srv").contains("LOWER_UP")
+        });
+        assert_eq!(ask(&client, "10.9.0.1:7", "after"), "after");
+        server.stop();
+    }
+}
+
+/// The environment variable that makes `child_process` a server.
+const CHILD: &str = "NMIO_TEST_CHILD";
+
+/// What the tests below run as a process of its own; as a test by itself it
+/// sees that they would.
+#[test]
+fn child_process() {
+    let Ok(device) = std::env::var(CHILD) else {
+        return assert!(std::env::current_exe().is_ok());
+    };
+    let server = Server::start(&config(&device, &[], 1));
+    println!(
+        "serving on {} {:?}",
+        server.interface.url_host(),
+        server.interface.summary()
+    );
+    if !device.starts_with("xdp") {
+        let client = UdpSocket::bind("0.0.0.0:0").unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(2)))
+            .unwrap();
+        let to = format!("{}:7", server.interface.url_host());
+        assert_eq!(ask(&client, &to, "hello"), "hello");
+        println!("answered");
+    }
+    // Until it is killed, or its parent is gone.
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+}
+
+fn child(program: &str, arguments: &[&str], device: &str) -> (Child, BufReader<ChildStdout>) {
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .args(["--exact", "child_process", "--nocapture"])
+        .env(CHILD, device)
+        .stdin(Stdio::piped());
+    spawn(&mut command)
+}
+
+/// Reads a child's output up to a line that contains `word`.
+fn read_until(output: BufReader<ChildStdout>, word: &str) -> String {
+    let mut seen = String::new();
+    for line in output.lines() {
+        let line = line.unwrap();
+        seen.push_str(&line);
+        if line.contains(word) {
+            return seen;
+        }
+    }
+    panic!("the child ended: {seen}");
+}
+
+#[test]
+fn a_killed_server_leaves_nothing() {
+    let _rig = Rig::new(1);
+    let me = std::env::current_exe().unwrap();
+    for (device, word) in [
+        ("xdp:srv", "serving"),
+        ("xdp:srv,generic", "serving"),
+        ("auto", "answered"),
+        ("tap:nmiotap", "answered"),
+    ] {
+        let (mut server, output) = child(me.to_str().unwrap(), &[], device);
+        read_until(output, word);
+        let attached = || run("ip -details link");
+        let there = attached();
+        assert!(there.contains("xdp") || there.contains("nmiot"), "{there}");
+        server.kill().unwrap(); // SIGKILL
+        server.wait().unwrap();
+        eventually(device, || {
+            let left = attached();
+            !left.contains("xdp") && !left.contains("nmiot")
+        });
+    }
+    // And the queue serves the next one.
+    Server::start(&config("xdp:srv", &[], 1)).stop();
+}
+
+#[test]
+fn without_rights_auto_falls_back_to_tap_and_says_so() {
+    let me = std::env::current_exe().unwrap();
+    let arguments = ["--user", "--map-root-user", "--net", me.to_str().unwrap()];
+    let (mut server, output) = child("unshare", &arguments, "auto");
+    let said = read_until(output, "answered");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(said.contains("auto: a tap device"), "{said}");
+    assert!(
+        said.contains("why not AF_XDP") && said.contains("no right to open"),
+        "{said}"
+    );
+}

@@ -1,0 +1,363 @@
+//! Two network namespaces, a veth pair between them, and a reflector to serve
+//! on it.
+//!
+//! Namespaces and interfaces have no names outside the test's own threads, so
+//! that they vanish with it, however it ends.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nmio::device::{AnyPort, Device, Interface, InterfaceConfig, MemoryPlan, Transport};
+use nmio::{
+    Frame, Handler, Instant, LoopConfig, Port, PortCounters, Resident, SendError, TscClock, Wait,
+};
+
+/// The served port.
+pub(crate) const PORT: u16 = 7;
+
+/// A network namespace.
+pub(crate) struct Namespace(File);
+
+impl Namespace {
+    /// Moves the calling thread into a new one.
+    pub(crate) fn unshare() -> Self {
+        // SAFETY: concerns this thread's namespace only, no memory.
+        let result = unsafe { libc::unshare(libc::CLONE_NEWNET) };
+        assert_eq!(result, 0, "needs root: {}", io::Error::last_os_error());
+        Self::current()
+    }
+
+    /// The calling thread's.
+    pub(crate) fn current() -> Self {
+        Self(File::open("/proc/thread-self/ns/net").unwrap())
+    }
+
+    /// Does `work` in it, in a thread that ends with it.
+    pub(crate) fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                // SAFETY: concerns this thread's namespace only, no memory.
+                let result = unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) };
+                assert_eq!(result, 0, "{}", io::Error::last_os_error());
+                work()
+            });
+            worker.join().unwrap()
+        })
+    }
+}
+
+/// Runs a command in the calling thread's namespace.
+pub(crate) fn run(command: &str) -> String {
+    let output = output(command);
+    assert!(
+        output.status.success(),
+        "{command}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn output(command: &str) -> Output {
+    let mut words = command.split(' ');
+    let mut process = Command::new(words.next().unwrap());
+    process.args(words);
+    let _held = STARTING.lock();
+    process
+        .output()
+        .unwrap_or_else(|error| panic!("{command}: {error}"))
+}
+
+/// Held while a process is started, until it has surely closed its copies of
+/// our descriptors.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// Starts a process that will print something.
+pub(crate) fn spawn(command: &mut Command) -> (Child, BufReader<ChildStdout>) {
+    let _held = STARTING.lock();
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.fill_buf().unwrap();
+    (child, output)
+}
+
+/// Waits until what the calling thread has closed is closed: a process that
+/// another test is starting has a copy of all descriptors for a moment.
+pub(crate) fn settle() {
+    drop(STARTING.lock());
+}
+
+/// The wire: `srv` here, 10.9.0.1/24 and `fd09::1/64`; `cli` in the client's
+/// namespace, 10.9.0.2/24 and `fd09::2/64`.
+pub(crate) struct Rig {
+    pub(crate) client: Namespace,
+}
+
+impl Rig {
+    /// Moves the calling thread into the server's namespace.
+    pub(crate) fn new(queues: u32) -> Self {
+        let client = thread::spawn(Namespace::unshare).join().unwrap();
+        Namespace::unshare();
+        let queues = format!("numrxqueues {queues} numtxqueues {queues}");
+        run(&format!(
+            "ip link add srv {queues} type veth peer name cli {queues}"
+        ));
+        run(&format!(
+            "ip link set cli netns /proc/{}/fd/{}",
+            std::process::id(),
+            client.0.as_raw_fd()
+        ));
+        for (own, other) in [("srv", None), ("cli", Some(&client))] {
+            let host = if own == "srv" { 1 } else { 2 };
+            let set_up = || {
+                run(&format!("ip address add 10.9.0.{host}/24 dev {own}"));
+                run(&format!(
+                    "ip -6 address add fd09::{host}/64 dev {own} nodad"
+                ));
+                run("ip link set lo up");
+                run(&format!("ip link set {own} up"));
+                run(&format!("ethtool -K {own} tx off"));
+            };
+            match other {
+                Some(namespace) => namespace.run(set_up),
+                None => set_up(),
+            }
+        }
+        Self { client }
+    }
+
+    /// A socket of the client's.
+    pub(crate) fn client_socket(&self, address: &str) -> UdpSocket {
+        self.client.run(|| socket(address))
+    }
+}
+
+/// A socket of the calling thread's namespace, with room for a burst.
+pub(crate) fn socket(address: &str) -> UdpSocket {
+    let socket = UdpSocket::bind(address).unwrap_or_else(|error| panic!("{address}: {error}"));
+    socket
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .unwrap();
+    let size: i32 = 64 << 20;
+    // SAFETY: the pointer and the length are those of a live i32.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUFFORCE,
+            (&raw const size).cast(),
+            4,
+        )
+    };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    socket
+}
+
+/// An interface configuration for UDP on [`PORT`].
+pub(crate) fn config(device: &str, own: &[&str], queues: u32) -> InterfaceConfig {
+    InterfaceConfig {
+        device: device.parse::<Device>().unwrap(),
+        own_addresses: own.iter().map(|text| text.parse().unwrap()).collect(),
+        services: vec![(Transport::Udp, PORT)],
+        queues,
+        wait: Wait::Block,
+        program: "nmiotest",
+    }
+}
+
+/// Turns every UDP packet round, and ARP requests too.
+///
+/// A payload of `resident` is answered twice by a resident packet, and
+/// `burst N` by N packets at once.
+#[derive(Default)]
+pub(crate) struct Reflector {
+    resident: Option<Resident>,
+    /// Frames seen, for all queues of a server.
+    seen: Arc<AtomicU64>,
+    /// How many packets a burst could not queue.
+    refused: Arc<AtomicU64>,
+}
+
+const ETHERNET: usize = 14;
+
+impl Reflector {
+    fn turn_round(frame: &mut [u8]) -> Option<usize> {
+        let (dst, rest) = frame.split_at_mut(6);
+        dst.swap_with_slice(&mut rest[..6]);
+        let (at, addresses, len) = match (frame[12], frame[13]) {
+            (0x08, 0x06) if frame[21] == 1 => {
+                // The asked-for address becomes the sender's (RFC 826).
+                let me: [u8; 6] = frame[6..12].try_into().unwrap();
+                frame[21] = 2;
+                let (sender, target) = frame[22..42].split_at_mut(10);
+                sender.swap_with_slice(target);
+                sender[..6].copy_from_slice(&me);
+                return Some(42);
+            }
+            (0x08, 0x00) if frame[ETHERNET + 9] == 17 => (ETHERNET + 12, 4, ETHERNET + 20),
+            (0x86, 0xdd) if frame[ETHERNET + 6] == 17 => (ETHERNET + 8, 16, ETHERNET + 40),
+            _ => return None,
+        };
+        let (source, destination) = frame[at..at + 2 * addresses].split_at_mut(addresses);
+        source.swap_with_slice(destination);
+        let (source, destination) = frame[len..len + 4].split_at_mut(2);
+        source.swap_with_slice(destination);
+        Some(len + 8)
+    }
+}
+
+impl<P: Port> Handler<P> for Reflector {
+    fn handle_frame(&mut self, port: &mut P, mut frame: Frame, _: Instant) {
+        self.seen.fetch_add(1, Ordering::Relaxed);
+        let Some(payload) = Self::turn_round(&mut frame) else {
+            return;
+        };
+        let text = String::from_utf8_lossy(&frame[payload.min(frame.len())..]).into_owned();
+        if text == "resident" {
+            let packet = self.resident.get_or_insert_with(|| {
+                port.pool().make_resident(&frame).expect("a resident frame")
+            });
+            for _ in 0..2 {
+                while port.send_resident(packet) == Err(SendError::InFlight) {
+                    port.flush().unwrap();
+                    port.room();
+                    port.receive(&mut nmio::Batch::new(), 0).unwrap();
+                }
+            }
+        } else if let Some(number) = text.strip_prefix("burst ") {
+            let number: u64 = number.parse().unwrap();
+            for _ in 0..number {
+                let mut copy = port.pool().take().expect("a scratch frame");
+                copy.set_len(frame.len());
+                copy.copy_from_slice(&frame);
+                if port.send(copy).is_err() {
+                    self.refused.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        } else {
+            port.send(frame).unwrap();
+        }
+    }
+
+    fn handle_timers(&mut self, _: &mut P, _: Instant) {}
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// An interface with a reflector on each queue.
+pub(crate) struct Server {
+    pub(crate) interface: Interface,
+    pub(crate) port_summary: Vec<(&'static str, String)>,
+    seen: Vec<Arc<AtomicU64>>,
+    refused: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    workers: Vec<JoinHandle<io::Result<PortCounters>>>,
+}
+
+impl Server {
+    pub(crate) fn start(config: &InterfaceConfig) -> Self {
+        let interface = Interface::open(config).unwrap_or_else(|error| panic!("{error}"));
+        let stop = Arc::new(AtomicBool::new(false));
+        let refused = Arc::new(AtomicU64::new(0));
+        let mut server = Self {
+            port_summary: Vec::new(),
+            seen: Vec::new(),
+            refused: Arc::clone(&refused),
+            stop: Arc::clone(&stop),
+            workers: Vec::new(),
+            interface,
+        };
+        let (ready, opened) = std::sync::mpsc::channel();
+        for index in 0..server.interface.queues() {
+            let source = server.interface.queue(index);
+            let seen = Arc::new(AtomicU64::new(0));
+            server.seen.push(Arc::clone(&seen));
+            let (stop, refused, ready) = (Arc::clone(&stop), Arc::clone(&refused), ready.clone());
+            let wait = config.wait;
+            server.workers.push(thread::spawn(move || {
+                let memory = MemoryPlan {
+                    resident_frames: 4,
+                    scratch_frames: 0,
+                };
+                let port = source
+                    .open(memory)
+                    .unwrap_or_else(|error| panic!("{error}"));
+                ready.send(port.summary()).unwrap();
+                let reflector = Reflector {
+                    seen,
+                    refused,
+                    resident: None,
+                };
+                match port {
+                    AnyPort::Xdp(port) => reflect(port, reflector, wait, &stop),
+                    AnyPort::Tap(port) => reflect(port, reflector, wait, &stop),
+                }
+            }));
+            server.port_summary = opened.recv().expect("the queue opens");
+        }
+        server
+    }
+
+    /// Frames that queue `index` has received.
+    pub(crate) fn seen(&self, index: usize) -> u64 {
+        self.seen[index].load(Ordering::Relaxed)
+    }
+
+    /// Packets of bursts that found the ring full.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Ends serving; what each queue counted.
+    pub(crate) fn stop(self) -> Vec<PortCounters> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.wait_for_end().unwrap()
+    }
+
+    /// Waits until serving has ended by itself.
+    pub(crate) fn wait_for_end(mut self) -> io::Result<Vec<PortCounters>> {
+        let ends = self
+            .workers
+            .drain(..)
+            .map(|worker| worker.join().unwrap())
+            .collect();
+        drop(self);
+        settle();
+        ends
+    }
+}
+
+fn reflect<P: Port>(
+    mut port: P,
+    mut reflector: Reflector,
+    wait: Wait,
+    stop: &AtomicBool,
+) -> io::Result<PortCounters> {
+    let config = LoopConfig {
+        wait,
+        ..LoopConfig::default()
+    };
+    nmio::run(&mut port, &mut reflector, &TscClock::new(), &config, stop)?;
+    Ok(port.counters())
+}
+
+/// Sends `payload` and gives the answer; sends again after a lost one only if
+/// nothing came at all, as a first packet may wait for address resolution.
+pub(crate) fn ask(socket: &UdpSocket, to: &str, payload: &str) -> String {
+    let mut answer = [0; 2048];
+    socket.send_to(payload.as_bytes(), to).unwrap();
+    let (len, from) = socket
+        .recv_from(&mut answer)
+        .unwrap_or_else(|e| panic!("{to}: {e}"));
+    assert_eq!(from.to_string(), to);
+    String::from_utf8_lossy(&answer[..len]).into_owned()
+}

@@ -1,0 +1,239 @@
+//! The application's side: callbacks, and the handle that they get.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use crate::content::{ContentId, Contents};
+use crate::tcb::{Flags, Source, Tcb};
+use crate::writes::Writes;
+
+/// What a server does with its connections: the callbacks of the paper's
+/// Table 1 (`tcp_accept()`, `tcp_recv()`, `tcp_sent()`), joined in one trait
+/// so that they inline.
+///
+/// Callbacks only queue. What they wrote is sent when they return, in the
+/// same pass, as far as the windows and the TX ring allow.
+pub trait Application {
+    /// What the application remembers of one connection. It starts as the
+    /// default and is dropped when the connection has closed.
+    type State: Default;
+
+    /// A connection has been opened: the peer has proved its address by the
+    /// handshake's third segment. `false` refuses it with a reset (there is
+    /// no [`on_close`](Self::on_close) then).
+    fn on_accept(&mut self, conn: &mut Connection<'_, Self::State>) -> bool {
+        let _ = conn;
+        true
+    }
+
+    /// Data has arrived. `data` is all that was received in order and not
+    /// consumed yet, contiguous. Returns how many bytes are consumed, 0 to
+    /// `data.len()` (more is taken as all).
+    ///
+    /// What is not consumed stays in the connection's bounded receive buffer,
+    /// so that the peer's window shrinks, and is offered again: with more
+    /// behind it when more arrives, or as it is when the stream has room
+    /// again after a [`WriteError::Full`].
+    ///
+    /// Not called after [`Connection::close`] or [`Connection::abort`]; what
+    /// arrives then is acknowledged and discarded.
+    fn on_receive(&mut self, conn: &mut Connection<'_, Self::State>, data: &[u8]) -> usize;
+
+    /// Everything written so far has been acknowledged, or the stream has
+    /// room again after a [`WriteError::Full`].
+    fn on_sent(&mut self, conn: &mut Connection<'_, Self::State>) {
+        let _ = conn;
+    }
+
+    /// The peer has closed its side, and all that it sent before has been
+    /// offered. Closing ours too is the default.
+    fn on_half_close(&mut self, conn: &mut Connection<'_, Self::State>) {
+        conn.close();
+    }
+
+    /// The connection is over. Called once for each connection that
+    /// [`on_accept`](Self::on_accept) has accepted.
+    fn on_close(&mut self, state: &mut Self::State, reason: CloseReason) {
+        let _ = (state, reason);
+    }
+
+    /// Writes the bytes of a content's [slot](crate::Slot) for `stamp`, the
+    /// number that was given to [`Connection::write`].
+    ///
+    /// The same stamp must give the same bytes for as long as the connection
+    /// lasts, as a segment may be sent again. `slot` comes zeroed.
+    fn render(&mut self, stamp: u32, slot: &mut [u8]) {
+        let _ = (stamp, slot);
+    }
+}
+
+/// Why a connection is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CloseReason {
+    /// Both sides have closed, and all that was written has arrived.
+    Finished,
+    /// The peer has reset it.
+    Reset,
+    /// The peer has stopped answering.
+    TimedOut,
+    /// The application has aborted it.
+    Aborted,
+}
+
+/// Why nothing was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// The stream or the pool of write buffers has no room. Leave the data
+    /// that asks for it unconsumed: it is offered again when there is room.
+    #[error("the connection's stream is full; write again after on_sent")]
+    Full,
+    /// The connection was closed or aborted before.
+    #[error("the connection's sending side was closed before")]
+    Closed,
+    /// The content was removed.
+    #[error("the content has been removed; look it up again")]
+    NoSuchContent,
+    /// More bytes than one write takes.
+    #[error(
+        "{len} bytes are more than the {} of one write; write less, or add them as a content",
+        crate::MAX_WRITE_LEN
+    )]
+    TooLong {
+        /// Bytes asked for.
+        len: usize,
+    },
+}
+
+/// A connection, in the hands of a callback.
+pub struct Connection<'a, S> {
+    pub(crate) tcb: &'a mut Tcb,
+    pub(crate) state: &'a mut S,
+    pub(crate) contents: &'a mut Contents,
+    pub(crate) writes: &'a mut Writes,
+}
+
+impl<S> Connection<'_, S> {
+    /// The client's address and port.
+    pub fn peer(&self) -> SocketAddr {
+        SocketAddr::new(self.tcb.path.addresses.dst(), self.tcb.peer_port)
+    }
+
+    /// The address and port of ours that the client has connected to.
+    pub fn local(&self) -> SocketAddr {
+        SocketAddr::new(self.tcb.path.addresses.src(), self.tcb.own_port)
+    }
+
+    /// What the application remembers of this connection.
+    #[inline(always)]
+    pub fn state(&mut self) -> &mut S {
+        self.state
+    }
+
+    /// All contents.
+    #[inline(always)]
+    pub fn contents(&self) -> &Contents {
+        self.contents
+    }
+
+    /// Entries that the stream still has room for, 0 to
+    /// [`STREAM_ENTRIES`](crate::STREAM_ENTRIES). Each [`write`](Self::write)
+    /// takes one until it has been acknowledged; so does
+    /// [`write_bytes`](Self::write_bytes), except where it can join the one
+    /// before.
+    #[inline(always)]
+    pub fn room(&self) -> usize {
+        self.tcb.room()
+    }
+
+    /// Writes a content to the stream, the paper's `tcp_write()`. `stamp`
+    /// goes to [`Application::render`] if the content has a slot, and means
+    /// nothing otherwise.
+    ///
+    /// # Errors
+    /// [`WriteError::Full`], [`WriteError::Closed`],
+    /// [`WriteError::NoSuchContent`]; nothing is written then.
+    #[inline(always)]
+    pub fn write(&mut self, content: ContentId, stamp: u32) -> Result<(), WriteError> {
+        let tcb = &mut *self.tcb;
+        if tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
+            return Err(WriteError::Closed);
+        }
+        let Some((index, len)) = self.contents.lookup(content) else {
+            return Err(WriteError::NoSuchContent);
+        };
+        if len == 0 {
+            return Ok(());
+        }
+        if tcb.room() == 0 || !tcb.spans(len) {
+            tcb.flags.set(Flags::WANTS_ROOM);
+            return Err(WriteError::Full);
+        }
+        self.contents.acquire(index);
+        tcb.push(Source::content(index), stamp, len);
+        Ok(())
+    }
+
+    /// Writes bytes that are no content, at most
+    /// [`MAX_WRITE_LEN`](crate::MAX_WRITE_LEN) of them. They are copied to a
+    /// buffer from a bounded pool, and summed when they are sent.
+    ///
+    /// # Errors
+    /// [`WriteError::Full`], [`WriteError::Closed`],
+    /// [`WriteError::TooLong`]; nothing is written then.
+    pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        let tcb = &mut *self.tcb;
+        if tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
+            return Err(WriteError::Closed);
+        }
+        if bytes.len() > crate::MAX_WRITE_LEN {
+            return Err(WriteError::TooLong { len: bytes.len() });
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let len = bytes.len() as u32;
+        if let Some(buffer) = tcb.last_source().and_then(Source::buffer)
+            && tcb.spans(len)
+            && self.writes.append(buffer, bytes)
+        {
+            tcb.extend(len);
+            return Ok(());
+        }
+        let buffer = if tcb.room() == 0 || !tcb.spans(len) {
+            None
+        } else {
+            self.writes.store(bytes)
+        };
+        let Some(buffer) = buffer else {
+            tcb.flags.set(Flags::WANTS_ROOM);
+            return Err(WriteError::Full);
+        };
+        tcb.push(Source::write_buffer(buffer), 0, len);
+        Ok(())
+    }
+
+    /// Closes our side after all that is written: the paper's `tcp_close()`.
+    /// The peer may go on sending until it closes its side too; that is
+    /// acknowledged and discarded.
+    #[inline(always)]
+    pub fn close(&mut self) {
+        self.tcb.flags.set(Flags::CLOSE);
+    }
+
+    /// Ends the connection at once with a reset. What is not acknowledged is
+    /// lost.
+    #[cold]
+    pub fn abort(&mut self) {
+        self.tcb.flags.set(Flags::ABORT);
+    }
+}
+
+impl<S> fmt::Debug for Connection<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("peer", &self.peer())
+            .field("local", &self.local())
+            .field("room", &self.room())
+            .finish_non_exhaustive()
+    }
+}

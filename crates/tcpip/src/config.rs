@@ -1,0 +1,144 @@
+//! What can be set, and its limits.
+
+use std::time::Duration;
+
+use crate::content::Mode;
+
+/// How a [`Stack`](crate::Stack) serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Ports that connections are accepted on.
+    pub ports: Vec<u16>,
+    /// How prepared segments are sent. [`Mode::MemCopy`] by default.
+    pub mode: Mode,
+    /// Connections at a time, those in TIME-WAIT included: 1 to
+    /// [`MAX_CONNECTIONS`](Self::MAX_CONNECTIONS), 65,536 by default. A SYN
+    /// beyond is dropped. Takes about 250 bytes each, touched when they are
+    /// first used.
+    pub max_connections: u32,
+    /// Connections whose handshake is not complete, 4,096 by default. A SYN
+    /// beyond is dropped.
+    pub max_half_open: u32,
+    /// Connections in TIME-WAIT, 32,768 by default. Beyond it a connection is
+    /// forgotten at once when it has closed.
+    pub max_time_wait: u32,
+    /// Bytes of a receive buffer, and so the window that is told: 536 to
+    /// 65,535, 16,384 by default. An application gets no more than that in
+    /// one piece.
+    pub recv_buffer: usize,
+    /// Receive buffers, 4,096 by default. Only connections with data that is
+    /// out of order or not consumed need one; what would need one beyond is
+    /// dropped, and comes again.
+    pub max_recv_buffers: u32,
+    /// Buffers for [`write_bytes`](crate::Connection::write_bytes), 4,096 by
+    /// default: one for each stream entry that is no content. Beyond it a
+    /// write finds the stream full.
+    pub max_write_buffers: u32,
+    /// Bytes of memory that segments may take for clients whose maximum
+    /// segment size is not ours, 64 MiB by default. Beyond it they are served
+    /// by the general path, which sums the payload.
+    pub class_budget: usize,
+    /// Times that a SYN-ACK is sent again, 3 by default: after 1, 3 and 7
+    /// seconds; the connection is forgotten after 15.
+    pub syn_ack_retries: u8,
+    /// Times that data is sent again before the connection is given up, 10 by
+    /// default: after one to several minutes (RFC 9293, section 3.8.3: R2 is
+    /// at least 100 s).
+    pub retries: u8,
+    /// Times that a shut window is probed before the connection is given up,
+    /// 10 by default: a peer that keeps it shut for minutes holds memory for
+    /// nothing (RFC 6429).
+    pub probes: u8,
+    /// How long a closed connection is remembered. 2 MSL in RFC 9293, section
+    /// 3.4.2; 10 s by default, the time in which segments really get lost.
+    pub time_wait: Duration,
+    /// How long a connection that we have closed may stay half-closed, 30 s
+    /// by default.
+    pub fin_wait: Duration,
+    /// How long a connection may be silent before it is closed (with a FIN,
+    /// as by the application), 60 s by default.
+    pub idle_timeout: Duration,
+    /// Whether a segment to no connection is answered with a reset (RFC 9293,
+    /// section 3.10.7.1). On by default; off, such segments are dropped.
+    pub reset_unknown: bool,
+}
+
+impl Config {
+    /// The most connections: the table that finds them has twice as many
+    /// places.
+    pub const MAX_CONNECTIONS: u32 = 1 << 28;
+    /// The least receive buffer: one segment of the least default size.
+    pub const MIN_RECV_BUFFER: usize = 536;
+    /// The largest receive buffer: what the window field can tell.
+    pub const MAX_RECV_BUFFER: usize = 65_535;
+    /// A longer time is taken as this one: deadlines wrap.
+    pub const MAX_TIME: Duration = Duration::from_hours(7 * 24);
+
+    /// The defaults, on `ports`.
+    pub fn on_ports(ports: &[u16]) -> Self {
+        Self {
+            ports: ports.to_vec(),
+            ..Self::default()
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            ports: Vec::new(),
+            mode: Mode::default(),
+            max_connections: 65_536,
+            max_half_open: 4_096,
+            max_time_wait: 32_768,
+            recv_buffer: 16_384,
+            max_recv_buffers: 4_096,
+            max_write_buffers: 4_096,
+            class_budget: 64 << 20,
+            syn_ack_retries: 3,
+            retries: 10,
+            probes: 10,
+            time_wait: Duration::from_secs(10),
+            fin_wait: Duration::from_secs(30),
+            idle_timeout: Duration::from_mins(1),
+            reset_unknown: true,
+        }
+    }
+}
+
+/// The configuration, as the stack uses it.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) ports: Box<[u16]>,
+    pub(crate) mode: Mode,
+    pub(crate) max_connections: u32,
+    pub(crate) max_half_open: u32,
+    pub(crate) max_time_wait: u32,
+    pub(crate) syn_ack_retries: u8,
+    pub(crate) retries: u8,
+    pub(crate) probes: u8,
+    pub(crate) time_wait_ms: u32,
+    pub(crate) fin_wait_ms: u32,
+    pub(crate) idle_ms: u32,
+    pub(crate) reset_unknown: bool,
+}
+
+impl Settings {
+    pub(crate) fn new(config: &Config) -> Self {
+        let millis = |time: Duration| time.min(Config::MAX_TIME).as_millis().max(1) as u32;
+        Self {
+            ports: config.ports.clone().into(),
+            mode: config.mode,
+            max_connections: config.max_connections.clamp(1, Config::MAX_CONNECTIONS),
+            max_half_open: config.max_half_open,
+            max_time_wait: config.max_time_wait,
+            syn_ack_retries: config.syn_ack_retries,
+            retries: config.retries,
+            probes: config.probes,
+            time_wait_ms: millis(config.time_wait),
+            fin_wait_ms: millis(config.fin_wait),
+            idle_ms: millis(config.idle_timeout),
+            reset_unknown: config.reset_unknown,
+        }
+    }
+}

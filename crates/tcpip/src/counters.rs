@@ -1,0 +1,106 @@
+//! What has happened, counted.
+
+/// Segments and connections by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Segments received, dropped ones included.
+    pub segments_received: u64,
+    /// Segments sent, of all kinds.
+    pub segments_sent: u64,
+    /// Bytes of data sent, those sent again included.
+    pub bytes_sent: u64,
+    /// Segments with data sent in place: resident packets.
+    pub sent_resident: u64,
+    /// Prepared segments sent by copying.
+    pub sent_copied: u64,
+    /// Segments with data that were put together and summed when they were
+    /// sent: write buffers, ranges that are no whole segment, tagged links,
+    /// segment sizes without a class.
+    pub sent_assembled: u64,
+    /// Segments copied in pre-copy mode, because the port had no memory left
+    /// for one more resident packet.
+    pub resident_fallbacks: u64,
+    /// Control segments that were made of the received frame.
+    pub turned_round: u64,
+    /// Connections opened.
+    pub accepted: u64,
+    /// Connections that the application refused.
+    pub refused: u64,
+    /// Connections closed by both sides.
+    pub finished: u64,
+    /// Connections reset by the peer.
+    pub reset_by_peer: u64,
+    /// Connections given up: no answer, half-closed or shut for too long.
+    pub timed_out: u64,
+    /// Connections aborted by the application.
+    pub aborted: u64,
+    /// Connections closed because they were silent.
+    pub idle_closed: u64,
+    /// Connections forgotten without TIME-WAIT, because too many were in it.
+    pub time_wait_overflow: u64,
+    /// Handshakes that the peer did not complete.
+    pub handshakes_failed: u64,
+    /// Resets sent.
+    pub resets_sent: u64,
+    /// Challenge ACKs sent (RFC 5961).
+    pub challenge_acks: u64,
+    /// Segments with data or a FIN sent again.
+    pub retransmits: u64,
+    /// Expirations of the retransmission timer.
+    pub timeouts: u64,
+    /// Fast retransmits begun.
+    pub fast_retransmits: u64,
+    /// Probes of shut windows.
+    pub window_probes: u64,
+    /// Segments received out of order and kept.
+    pub out_of_order: u64,
+    /// Path MTU reductions that were believed (RFC 1191, RFC 8201).
+    pub path_mtu_reductions: u64,
+    /// Times that a connection had to wait for the TX ring or for a frame.
+    pub blocked: u64,
+    /// Dropped: a header that is cut or inconsistent.
+    pub malformed: u64,
+    /// Dropped: a wrong checksum.
+    pub bad_checksum: u64,
+    /// Dropped: to no connection, and not answered.
+    pub no_connection: u64,
+    /// Dropped: a SYN beyond the limit of half-open connections.
+    pub half_open_full: u64,
+    /// Dropped: a SYN beyond the limit of connections.
+    pub connections_full: u64,
+    /// Dropped: outside the window, or a duplicate.
+    pub out_of_window: u64,
+    /// Dropped: acknowledges what was never sent, or nothing.
+    pub bad_ack: u64,
+    /// Dropped: a reset or SYN that does not prove to be the peer's
+    /// (RFC 5961).
+    pub unproven: u64,
+    /// Dropped: needed a receive buffer when none was free, or one more gap
+    /// than a buffer keeps track of.
+    pub no_buffer: u64,
+    /// Dropped: an ICMP error that is not about something in flight, or that
+    /// a connection survives.
+    pub icmp_ignored: u64,
+    /// Dropped: a reply that the TX ring had no room for, and that nobody
+    /// waits for.
+    pub ring_full: u64,
+}
+
+impl Counters {
+    /// The drops, by reason, for whoever reports them.
+    pub fn drops(&self) -> [(&'static str, u64); 11] {
+        [
+            ("malformed TCP header", self.malformed),
+            ("bad TCP checksum", self.bad_checksum),
+            ("no connection", self.no_connection),
+            ("too many half-open connections", self.half_open_full),
+            ("too many connections", self.connections_full),
+            ("outside the window", self.out_of_window),
+            ("unacceptable ACK", self.bad_ack),
+            ("unproven reset or SYN", self.unproven),
+            ("no receive buffer", self.no_buffer),
+            ("ignored ICMP error", self.icmp_ignored),
+            ("TX ring full", self.ring_full),
+        ]
+    }
+}

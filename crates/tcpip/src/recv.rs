@@ -1,0 +1,197 @@
+//! Receive buffers: what has arrived and is not consumed, and what has
+//! arrived out of order.
+//!
+//! Most connections never need one, because a request comes in one segment
+//! and is consumed at once, out of the received frame. The others take one
+//! from a bounded pool for as long as they need it.
+
+use arrayvec::ArrayVec;
+
+/// Gaps between what was received out of order that a buffer keeps track of.
+/// What would need more is dropped, and comes again.
+pub const MAX_RANGES: usize = 4;
+
+/// One connection's buffer. Its bytes start at the first one that is not
+/// consumed.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    bytes: Box<[u8]>,
+    /// In order, not consumed: `bytes[..ready]`.
+    ready: usize,
+    /// Received beyond a gap: disjoint, ascending, not touching each other.
+    ranges: ArrayVec<(usize, usize), MAX_RANGES>,
+    /// Where the peer's FIN comes, when that is known.
+    fin: Option<usize>,
+}
+
+impl Buffer {
+    fn new(capacity: usize) -> Self {
+        Self {
+            bytes: vec![0; capacity].into_boxed_slice(),
+            ready: 0,
+            ranges: ArrayVec::new(),
+            fin: None,
+        }
+    }
+
+    fn clear(&mut self) {
+        self.ready = 0;
+        self.ranges.clear();
+        self.fin = None;
+    }
+
+    /// What is in order and not consumed.
+    #[inline(always)]
+    pub(crate) fn ready(&self) -> &[u8] {
+        &self.bytes[..self.ready]
+    }
+
+    /// Nothing is in it and nothing is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ready == 0 && self.ranges.is_empty() && self.fin.is_none()
+    }
+
+    /// Bytes that fit behind what is in order.
+    pub(crate) fn space(&self) -> usize {
+        self.bytes.len() - self.ready
+    }
+
+    /// Stores `data` that lies `ahead` bytes behind what is in order, and
+    /// what reaches beyond the buffer is cut off. Returns the bytes that have
+    /// come into order by it; `None` when there are too many gaps and nothing
+    /// was stored.
+    pub(crate) fn insert(&mut self, ahead: usize, data: &[u8]) -> Option<usize> {
+        let start = self.ready.saturating_add(ahead).min(self.bytes.len());
+        let len = data.len().min(self.bytes.len() - start);
+        let end = start + len;
+        // What it overlaps or touches becomes one range with it.
+        let from = self.ranges.partition_point(|range| range.1 < start);
+        let to = self.ranges.partition_point(|range| range.0 <= end);
+        let mut merged = (start, end);
+        for range in &self.ranges[from..to] {
+            merged = (merged.0.min(range.0), merged.1.max(range.1));
+        }
+        let in_order = merged.0 <= self.ready;
+        if !in_order && len > 0 && from == to && self.ranges.is_full() {
+            return None;
+        }
+        self.bytes[start..end].copy_from_slice(&data[..len]);
+        self.ranges.drain(from..to);
+        if in_order {
+            let before = self.ready;
+            self.ready = self.ready.max(merged.1);
+            return Some(self.ready - before);
+        }
+        if len > 0 || from < to {
+            self.ranges.insert(from, merged);
+        }
+        Some(0)
+    }
+
+    /// The peer's FIN comes `ahead` bytes behind what is in order. Ignored
+    /// where it contradicts what is known.
+    pub(crate) fn set_fin(&mut self, ahead: usize) {
+        let at = self.ready + ahead;
+        let last = self.ranges.last().map_or(self.ready, |range| range.1);
+        if at <= self.bytes.len() && at >= last && self.fin.is_none() {
+            self.fin = Some(at);
+        }
+    }
+
+    /// Takes the FIN if all before it has come.
+    pub(crate) fn take_fin(&mut self) -> bool {
+        let due = self.fin == Some(self.ready);
+        if due {
+            self.fin = None;
+        }
+        due
+    }
+
+    /// Bytes behind which nothing can come: the distance of the FIN from what
+    /// is in order.
+    pub(crate) fn fin_ahead(&self) -> Option<usize> {
+        self.fin.map(|at| at - self.ready)
+    }
+
+    /// The first `n` bytes are consumed.
+    pub(crate) fn consume(&mut self, n: usize) {
+        let n = n.min(self.ready);
+        if n == 0 {
+            return;
+        }
+        let last = self.ranges.last().map_or(self.ready, |range| range.1);
+        self.bytes.copy_within(n..last, 0);
+        self.ready -= n;
+        for range in &mut self.ranges {
+            *range = (range.0 - n, range.1 - n);
+        }
+        if let Some(fin) = &mut self.fin {
+            *fin -= n;
+        }
+    }
+}
+
+/// The bounded pool. A buffer is made when it is first needed and kept.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    list: Vec<Buffer>,
+    free: Vec<u32>,
+    most: usize,
+    capacity: usize,
+}
+
+impl Buffers {
+    /// At most `most` buffers of `capacity` bytes.
+    pub(crate) fn new(most: u32, capacity: usize) -> Self {
+        Self {
+            list: Vec::new(),
+            free: Vec::new(),
+            most: most as usize,
+            capacity,
+        }
+    }
+
+    /// Bytes of each buffer: the window of a connection that has none.
+    #[inline(always)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Takes an empty buffer; `None` when all are in use.
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        if let Some(index) = self.free.pop() {
+            return Some(index);
+        }
+        if self.list.len() == self.most {
+            return None;
+        }
+        self.list.push(Buffer::new(self.capacity));
+        Some(self.list.len() as u32 - 1)
+    }
+
+    /// Gives a buffer back.
+    pub(crate) fn release(&mut self, index: u32) {
+        self.list[index as usize].clear();
+        self.free.push(index);
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, index: u32) -> &Buffer {
+        &self.list[index as usize]
+    }
+
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Buffer {
+        &mut self.list[index as usize]
+    }
+
+    /// Buffers in use.
+    #[cfg(test)]
+    pub(crate) fn in_use(&self) -> usize {
+        self.list.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+#[path = "recv_tests.rs"]
+mod tests;

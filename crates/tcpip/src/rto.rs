@@ -1,0 +1,73 @@
+//! The retransmission timeout (RFC 6298).
+
+/// Before a round trip is measured (RFC 6298, 2.1), in milliseconds.
+pub const INITIAL_RTO_MS: u32 = 1_000;
+/// The same when the SYN-ACK had to be sent again (RFC 6298, 5.7).
+pub const INITIAL_RTO_AFTER_LOSS_MS: u32 = 3_000;
+/// The least timeout, in milliseconds. RFC 6298, 2.4 would have a second; all
+/// systems in use take less, because their clocks are finer than those which
+/// that rule was made for. This one is Linux's.
+pub const MIN_RTO_MS: u32 = 200;
+/// The most (RFC 6298, 2.5), in milliseconds.
+pub const MAX_RTO_MS: u32 = 60_000;
+
+/// The clock's granularity (G of RFC 6298), in microseconds: a timer's tick.
+const GRANULARITY: u32 = 1_000;
+/// A longer round trip is taken as this one, in microseconds.
+const MAX_RTT: u32 = 60_000_000;
+/// More doublings change nothing.
+const MAX_BACKOFF: u32 = 10;
+
+const _: () = assert!(INITIAL_RTO_MS << MAX_BACKOFF > MAX_RTO_MS);
+const _: () = assert!(MIN_RTO_MS << MAX_BACKOFF > MAX_RTO_MS);
+
+/// Smoothed round-trip time and its variation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Rtt {
+    /// In microseconds; 0 before the first measurement.
+    srtt: u32,
+    /// In microseconds.
+    rttvar: u32,
+}
+
+impl Rtt {
+    /// Nothing is measured yet.
+    pub(crate) const UNKNOWN: Self = Self { srtt: 0, rttvar: 0 };
+
+    /// Takes in one measurement, in microseconds (RFC 6298, 2.2 and 2.3).
+    #[inline(always)]
+    pub(crate) fn sample(&mut self, rtt: u32) {
+        let rtt = rtt.clamp(1, MAX_RTT);
+        if self.srtt == 0 {
+            self.srtt = rtt;
+            self.rttvar = rtt / 2;
+            return;
+        }
+        // Weights of 1/4 and 1/8: alpha and beta of the RFC.
+        let deviation = self.srtt.abs_diff(rtt);
+        self.rttvar = self.rttvar - self.rttvar / 4 + deviation / 4;
+        self.srtt = (self.srtt - self.srtt / 8 + rtt / 8).max(1);
+    }
+
+    /// The timeout in milliseconds, doubled `backoff` times; `after_loss`
+    /// when the SYN-ACK was sent again.
+    #[inline(always)]
+    pub(crate) fn timeout(self, backoff: u8, after_loss: bool) -> u32 {
+        let base = if self.srtt == 0 {
+            if after_loss {
+                INITIAL_RTO_AFTER_LOSS_MS
+            } else {
+                INITIAL_RTO_MS
+            }
+        } else {
+            let micros = self.srtt + (4 * self.rttvar).max(GRANULARITY);
+            micros.div_ceil(1000).max(MIN_RTO_MS)
+        };
+        let doubled = u64::from(base) << u32::from(backoff).min(MAX_BACKOFF);
+        doubled.min(u64::from(MAX_RTO_MS)) as u32
+    }
+}
+
+#[cfg(test)]
+#[path = "rto_tests.rs"]
+mod tests;

@@ -1,0 +1,495 @@
+//! The stack: one core's connections, from opening to forgetting.
+
+use ip::{ErrorKind, IcmpError, PROTOCOL_TCP};
+use nmio::{Capabilities, Instant, Port, TimerWheel};
+
+use crate::app::{Application, CloseReason, Connection};
+use crate::config::{Config, Settings};
+use crate::congestion::{CongestionControl, Reno};
+use crate::content::{Contents, NO_CLASS};
+use crate::counters::Counters;
+use crate::recv::Buffers;
+use crate::segments::Family;
+use crate::table::{Keys, Table};
+use crate::tcb::{Flags, Moment, NONE, Record, Source, State, Tcb};
+use crate::writes::Writes;
+
+/// The least maximum segment size that we send by, whatever a peer asks for:
+/// smaller ones only make us work (RFC 9293, section 3.7.1, leaves it open).
+pub const MIN_MSS: u16 = 88;
+/// The MSS of a peer that tells none (RFC 9293, section 3.7.1), IPv4.
+pub const DEFAULT_MSS_V4: u16 = 536;
+/// The same for IPv6.
+pub const DEFAULT_MSS_V6: u16 = 1220;
+/// Bytes of the largest link header: Ethernet with a tag.
+const LINK_HEADER: usize = eth::TAGGED_HEADER_LEN;
+
+/// All TCP connections of one port: a sans-I/O state machine but for the
+/// TX ring, which it fills itself.
+///
+/// # Calling contract
+/// Give it each segment that was received
+/// ([`handle_segment`](Self::handle_segment)) and, once a batch and at the
+/// latest at [`poll_timeout`](Self::poll_timeout), the time
+/// ([`handle_timers`](Self::handle_timers)). `now` must not go back from one
+/// call to the next. Always use it with the same port. A
+/// [`Server`](crate::Server) does all this.
+///
+/// `C` is the congestion control of every connection.
+pub struct Stack<A: Application, C = Reno> {
+    pub(crate) app: A,
+    /// Beside the TCBs: what the application remembers of each.
+    pub(crate) states: Vec<A::State>,
+    pub(crate) records: Vec<Record<C>>,
+    /// TCBs that were used and are free.
+    free: Vec<u32>,
+    pub(crate) table: Table,
+    pub(crate) keys: Keys,
+    pub(crate) wheel: TimerWheel,
+    pub(crate) contents: Contents,
+    pub(crate) writes: Writes,
+    pub(crate) buffers: Buffers,
+    pub(crate) settings: Settings,
+    pub(crate) counters: Counters,
+    pub(crate) own_mss: OwnMss,
+    pub(crate) half_open: u32,
+    pub(crate) time_waits: u32,
+    /// Those that the TX ring had no room for, first come first served.
+    first_blocked: u32,
+    last_blocked: u32,
+    /// When it was last called.
+    pub(crate) now: Instant,
+}
+
+/// Our own maximum segment sizes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnMss {
+    v4: u16,
+    v6: u16,
+}
+
+impl OwnMss {
+    fn new(mtu: usize) -> Self {
+        let of = |family: Family| {
+            let mss = mtu.saturating_sub(family.headers());
+            mss.clamp(usize::from(MIN_MSS), usize::from(u16::MAX)) as u16
+        };
+        Self {
+            v4: of(Family::V4),
+            v6: of(Family::V6),
+        }
+    }
+
+    pub(crate) fn of(self, family: Family) -> u16 {
+        match family {
+            Family::V4 => self.v4,
+            Family::V6 => self.v6,
+        }
+    }
+}
+
+impl<A: Application> Stack<A> {
+    /// A stack with Reno. `capabilities` are those of the port that it will
+    /// be used with; `secret` keys the hash of the connection table and the
+    /// initial sequence numbers, and must be random and unknown to others.
+    pub fn new(
+        config: &Config,
+        app: A,
+        capabilities: &Capabilities,
+        secret: [u64; 4],
+        now: Instant,
+    ) -> Self {
+        Self::with_congestion_control(config, app, capabilities, secret, now)
+    }
+}
+
+impl<A: Application, C: CongestionControl> Stack<A, C> {
+    /// A stack with the congestion control `C`; otherwise as
+    /// [`new`](Stack::new).
+    pub fn with_congestion_control(
+        config: &Config,
+        app: A,
+        capabilities: &Capabilities,
+        secret: [u64; 4],
+        now: Instant,
+    ) -> Self {
+        let settings = Settings::new(config);
+        let most = settings.max_connections;
+        let own_mss = OwnMss::new(capabilities.mtu);
+        let recv_buffer = config
+            .recv_buffer
+            .clamp(Config::MIN_RECV_BUFFER, Config::MAX_RECV_BUFFER);
+        Self {
+            app,
+            // Reserved, so that nothing moves or is allocated later; the
+            // memory is touched as the number of connections grows.
+            states: Vec::with_capacity(most as usize),
+            records: Vec::with_capacity(most as usize),
+            free: Vec::with_capacity(most as usize),
+            table: Table::new(most),
+            keys: Keys::new(secret),
+            wheel: TimerWheel::new(most, now),
+            contents: Contents::new(settings.mode, own_mss.v4, own_mss.v6, config.class_budget),
+            writes: Writes::new(config.max_write_buffers),
+            buffers: Buffers::new(config.max_recv_buffers, recv_buffer),
+            settings,
+            counters: Counters::default(),
+            own_mss,
+            half_open: 0,
+            time_waits: 0,
+            first_blocked: NONE,
+            last_blocked: NONE,
+            now,
+        }
+    }
+
+    /// The application.
+    pub fn app(&self) -> &A {
+        &self.app
+    }
+
+    /// The application, to be changed.
+    pub fn app_mut(&mut self) -> &mut A {
+        &mut self.app
+    }
+
+    /// All contents.
+    pub fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
+    /// All contents, to be loaded and removed.
+    pub fn contents_mut(&mut self) -> &mut Contents {
+        &mut self.contents
+    }
+
+    /// The application and all contents: for loading what the application
+    /// then refers to.
+    pub fn parts_mut(&mut self) -> (&mut A, &mut Contents) {
+        (&mut self.app, &mut self.contents)
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Connections now, half-open ones and those in TIME-WAIT included.
+    pub fn connections(&self) -> u32 {
+        self.table.len()
+    }
+
+    /// Whether connections are accepted on `port`.
+    #[inline]
+    pub fn serves(&self, port: u16) -> bool {
+        self.settings.ports.contains(&port)
+    }
+
+    /// When [`handle_timers`](Self::handle_timers) must be called next, at
+    /// the latest; `None` when only a segment can cause work.
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.first_blocked != NONE {
+            // As soon as the ring has room, and the port cannot tell when.
+            return Some(self.now);
+        }
+        self.wheel.next_deadline()
+    }
+
+    /// Runs what is due at `now`, and goes on with what the TX ring had no
+    /// room for.
+    #[inline]
+    pub fn handle_timers<P: Port>(&mut self, port: &mut P, now: Instant) {
+        self.now = now;
+        if self.first_blocked != NONE {
+            self.resume_blocked(port, Moment::new(now));
+        }
+        while let Some(id) = self.wheel.pop_expired(now) {
+            self.handle_expired(port, id, Moment::new(now));
+        }
+    }
+
+    /// Takes in what somebody says about a segment of ours. Only a smaller
+    /// path MTU changes anything (RFC 5927: a connection survives all other
+    /// errors), and only when it is about something in flight. What is to be
+    /// sent again because of it is sent by the next
+    /// [`handle_timers`](Self::handle_timers).
+    #[cold]
+    pub fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) {
+        self.now = now;
+        if !self.reduce_mss(error) {
+            self.counters.icmp_ignored += 1;
+        }
+    }
+
+    fn reduce_mss(&mut self, error: &IcmpError) -> bool {
+        let ErrorKind::TooBig { mtu } = error.kind else {
+            return false;
+        };
+        if error.protocol != PROTOCOL_TCP {
+            return false;
+        }
+        let addresses = error.addresses.reversed();
+        let (src_port, dst_port) = (error.dst_port, error.src_port);
+        let hash = self.keys.hash(&addresses, src_port, dst_port);
+        let found = self.table.find(hash, |id| {
+            let tcb = &self.records[id as usize].tcb;
+            tcb.is_of(&addresses, src_port, dst_port)
+        });
+        let Some(id) = found else {
+            return false;
+        };
+        let family = Family::of(&addresses);
+        // No path is narrower than what every host must take (RFC 1122,
+        // RFC 8200): below that it is an attempt to make us work.
+        let floor = match family {
+            Family::V4 => DEFAULT_MSS_V4,
+            Family::V6 => DEFAULT_MSS_V6,
+        };
+        let mss = (mtu as usize).saturating_sub(family.headers());
+        let mss = mss.clamp(usize::from(floor), usize::from(u16::MAX)) as u16;
+        let tcb = &mut self.records[id as usize].tcb;
+        let about = crate::wire::Seq(error.sequence).since(tcb.snd_una);
+        if !tcb.state.sends() || mss >= tcb.mss || about >= tcb.snd_max.since(tcb.snd_una) {
+            return false;
+        }
+        tcb.mss = mss;
+        let class = std::mem::replace(&mut tcb.class, NO_CLASS);
+        // What is in flight was too big: all of it goes again.
+        tcb.snd_nxt = tcb.snd_una;
+        tcb.flags.clear(Flags::TIMING);
+        self.contents.release_class(class);
+        self.records[id as usize].tcb.class = self.contents.acquire_class(family, mss);
+        self.block(id);
+        self.counters.path_mtu_reductions += 1;
+        true
+    }
+
+    /// A connection, in the hands of a callback.
+    #[inline(always)]
+    pub(crate) fn connection(&mut self, id: u32) -> (&mut A, Connection<'_, A::State>) {
+        let connection = Connection {
+            tcb: &mut self.records[id as usize].tcb,
+            state: &mut self.states[id as usize],
+            contents: &mut self.contents,
+            writes: &mut self.writes,
+        };
+        (&mut self.app, connection)
+    }
+
+    /// A free TCB, or `None` when all are in use.
+    pub(crate) fn take_tcb(&mut self) -> Option<u32> {
+        if let Some(id) = self.free.pop() {
+            return Some(id);
+        }
+        if self.records.len() >= self.settings.max_connections as usize {
+            return None;
+        }
+        self.records.push(Record {
+            tcb: Tcb::closed(),
+            congestion: C::new(u32::from(MIN_MSS)),
+        });
+        self.states.push(A::State::default());
+        Some(self.records.len() as u32 - 1)
+    }
+
+    /// The most bytes of data in a segment to this peer, if any segment fits
+    /// a frame of the port.
+    pub(crate) fn effective_mss(
+        &self,
+        family: Family,
+        told: Option<u16>,
+        frame_capacity: usize,
+    ) -> Option<u16> {
+        let default = match family {
+            Family::V4 => DEFAULT_MSS_V4,
+            Family::V6 => DEFAULT_MSS_V6,
+        };
+        let fits = frame_capacity.checked_sub(LINK_HEADER + family.headers())?;
+        let mss = told
+            .unwrap_or(default)
+            .max(MIN_MSS)
+            .min(self.own_mss.of(family));
+        (fits >= usize::from(MIN_MSS)).then(|| mss.min(fits.min(usize::from(u16::MAX)) as u16))
+    }
+
+    /// Sets what is due next to `after` milliseconds from now. Later than
+    /// before costs one store: the wheel's entry expires early and is set
+    /// again then.
+    #[inline(always)]
+    pub(crate) fn arm(&mut self, id: u32, now: Moment, after: u32) {
+        let tcb = &mut self.records[id as usize].tcb;
+        tcb.deadline = now.millis.wrapping_add(after);
+        if tcb.scheduled.wrapping_sub(tcb.deadline).cast_signed() > 0 {
+            self.schedule(id, now);
+        }
+    }
+
+    #[inline(never)]
+    pub(crate) fn schedule(&mut self, id: u32, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        tcb.scheduled = tcb.deadline;
+        self.wheel.schedule(id, now.instant(tcb.deadline));
+    }
+
+    /// The retransmission timeout of a connection, in milliseconds.
+    #[inline(always)]
+    pub(crate) fn rto(tcb: &Tcb) -> u32 {
+        tcb.rtt
+            .timeout(tcb.backoff, tcb.flags.has(Flags::SYN_AGAIN))
+    }
+
+    #[cold]
+    fn handle_expired<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        // The wheel has no entry now: `arm` need not look at it.
+        tcb.scheduled = now.millis;
+        if tcb.deadline.wrapping_sub(now.millis).cast_signed() <= 0 {
+            self.handle_deadline(port, id, now);
+        }
+        if self.records[id as usize].tcb.state != State::Closed {
+            self.schedule(id, now);
+        }
+    }
+
+    /// Ends a connection: tells the application, and forgets it.
+    #[cold]
+    pub(crate) fn close(&mut self, id: u32, reason: CloseReason) {
+        self.finish(id, reason);
+        self.forget(id);
+    }
+
+    /// The application's part of a connection ends here.
+    pub(crate) fn finish(&mut self, id: u32, reason: CloseReason) {
+        let counter = match reason {
+            CloseReason::Finished => &mut self.counters.finished,
+            CloseReason::Reset => &mut self.counters.reset_by_peer,
+            CloseReason::TimedOut => &mut self.counters.timed_out,
+            CloseReason::Aborted => &mut self.counters.aborted,
+        };
+        *counter += 1;
+        self.app.on_close(&mut self.states[id as usize], reason);
+        self.release_all(id);
+    }
+
+    /// Gives back all that a connection holds but its TCB.
+    pub(crate) fn release_all(&mut self, id: u32) {
+        while let Some(source) = self.records[id as usize].tcb.discard() {
+            self.release_source(source);
+        }
+        let tcb = &mut self.records[id as usize].tcb;
+        let buffer = std::mem::replace(&mut tcb.buffer, NONE);
+        if buffer != NONE {
+            self.buffers.release(buffer);
+        }
+        let class = std::mem::replace(&mut tcb.class, NO_CLASS);
+        self.contents.release_class(class);
+        self.states[id as usize] = A::State::default();
+    }
+
+    /// The stream no longer refers to `source`.
+    #[inline(always)]
+    pub(crate) fn release_source(&mut self, source: Source) {
+        match source.buffer() {
+            Some(buffer) => self.writes.release(buffer),
+            None => self.contents.release(source.index()),
+        }
+    }
+
+    /// Frees a TCB that holds nothing any more.
+    pub(crate) fn forget(&mut self, id: u32) {
+        let tcb = &mut self.records[id as usize].tcb;
+        match tcb.state {
+            State::SynReceived => self.half_open -= 1,
+            State::TimeWait => self.time_waits -= 1,
+            _ => {}
+        }
+        tcb.state = State::Closed;
+        let peer_first = tcb.path.addresses.reversed();
+        let hash = self.keys.hash(&peer_first, tcb.peer_port, tcb.own_port);
+        let known = self.table.remove(hash, id);
+        debug_assert!(known, "every TCB is in the table");
+        self.wheel.cancel(id);
+        self.free.push(id);
+    }
+
+    /// Puts a connection on the list of those that wait for the TX ring. A
+    /// TCB that is freed meanwhile stays there; nothing is to be sent then.
+    #[cold]
+    pub(crate) fn block(&mut self, id: u32) {
+        let tcb = &mut self.records[id as usize].tcb;
+        if tcb.flags.has(Flags::BLOCKED) {
+            return;
+        }
+        tcb.flags.set(Flags::BLOCKED);
+        tcb.next_blocked = NONE;
+        self.counters.blocked += 1;
+        if self.first_blocked == NONE {
+            self.first_blocked = id;
+        } else {
+            self.records[self.last_blocked as usize].tcb.next_blocked = id;
+        }
+        self.last_blocked = id;
+    }
+
+    #[cold]
+    fn resume_blocked<P: Port>(&mut self, port: &mut P, now: Moment) {
+        // Whoever blocks again comes behind this one, and has had its turn.
+        let last = self.last_blocked;
+        while self.first_blocked != NONE && port.room() > 0 {
+            let id = self.first_blocked;
+            let tcb = &mut self.records[id as usize].tcb;
+            self.first_blocked = tcb.next_blocked;
+            tcb.flags.clear(Flags::BLOCKED);
+            if tcb.state != State::Closed {
+                self.resume(port, id, now);
+            }
+            if id == last {
+                break;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl<A: Application, C: CongestionControl> Stack<A, C> {
+    /// Panics when a rule is broken that must hold between two calls.
+    pub(crate) fn check_invariants(&self) {
+        let live = |id: &u32| self.records[*id as usize].tcb.state != State::Closed;
+        let all = 0..self.records.len() as u32;
+        let alive = all.clone().filter(live).count();
+        assert_eq!(alive, self.table.len() as usize, "table and TCBs agree");
+        assert_eq!(alive + self.free.len(), self.records.len());
+        let of = |state: State| {
+            let states = self.records.iter().map(|record| record.tcb.state);
+            states.filter(|s| *s == state).count() as u32
+        };
+        assert_eq!(of(State::SynReceived), self.half_open);
+        assert_eq!(of(State::TimeWait), self.time_waits);
+        assert!(self.half_open <= self.settings.max_half_open);
+        let (mut buffers, mut writes) = (0, 0);
+        for id in all.filter(live) {
+            let tcb = &self.records[id as usize].tcb;
+            buffers += usize::from(tcb.buffer != NONE);
+            let own_writes = tcb.entries().iter().filter_map(|e| e.source.buffer());
+            writes += own_writes.count();
+            let una = tcb.snd_una;
+            let (nxt, max) = (tcb.snd_nxt.since(una), tcb.snd_max.since(una));
+            assert!(nxt <= max, "SND.NXT is not beyond what was sent");
+            if tcb.state != State::SynReceived {
+                let fin = u32::from(tcb.flags.has(Flags::CLOSE));
+                let acked_fin = una == tcb.snd_end + 1;
+                assert!(acked_fin || max <= tcb.snd_end.since(una) + fin);
+            }
+            assert!(tcb.rcv_adv.since(tcb.rcv_nxt) <= self.buffers.capacity() as u32);
+            let due = self.wheel.deadline(id).expect("every TCB has a timer");
+            assert!(due <= Moment::new(self.now).instant(tcb.deadline) || due <= self.now);
+            let hash = self
+                .keys
+                .hash(&tcb.path.addresses.reversed(), tcb.peer_port, tcb.own_port);
+            assert_eq!(self.table.find(hash, |found| found == id), Some(id));
+        }
+        assert_eq!(buffers, self.buffers.in_use());
+        assert_eq!(writes, self.writes.in_use());
+    }
+}

@@ -1,0 +1,160 @@
+//! From addresses and ports to a TCB: one keyed hash, one table.
+
+use std::hash::{BuildHasher, Hasher};
+
+use ahash::RandomState;
+use ip::Addresses;
+use siphasher::sip::SipHasher24;
+
+use crate::wire::Seq;
+
+/// Hashes connections with keys that no peer knows.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    table: RandomState,
+    sequence: (u64, u64),
+}
+
+impl Keys {
+    pub(crate) fn new(secret: [u64; 4]) -> Self {
+        let [a, b, c, d] = secret;
+        Self {
+            table: RandomState::with_seeds(a, b, c, d),
+            // Keys of their own: what one hash gives away must not help with
+            // the other.
+            sequence: (a ^ c.rotate_left(17), b ^ d.rotate_left(43)),
+        }
+    }
+
+    /// The hash of a connection; `addresses` with the peer first.
+    #[inline(always)]
+    pub(crate) fn hash(&self, addresses: &Addresses, src_port: u16, dst_port: u16) -> u32 {
+        let mut hasher = self.table.build_hasher();
+        Self::feed(&mut hasher, addresses, src_port, dst_port);
+        hasher.finish() as u32
+    }
+
+    #[inline(always)]
+    fn feed(hasher: &mut impl Hasher, addresses: &Addresses, src_port: u16, dst_port: u16) {
+        let ports = u64::from(src_port) << 16 | u64::from(dst_port);
+        match addresses {
+            Addresses::V4 { src, dst } => {
+                hasher.write_u64(u64::from(src.to_bits()) << 32 | u64::from(dst.to_bits()));
+                hasher.write_u64(ports);
+            }
+            Addresses::V6 { src, dst } => {
+                hasher.write_u128(src.to_bits());
+                hasher.write_u128(dst.to_bits());
+                hasher.write_u64(ports | 1 << 32);
+            }
+        }
+    }
+
+    /// The initial sequence number of a connection (RFC 9293, section 3.4.1;
+    /// RFC 6528): a clock that ticks every 4 µs, and a keyed function of the
+    /// connection.
+    pub(crate) fn initial_sequence(
+        &self,
+        addresses: &Addresses,
+        src_port: u16,
+        dst_port: u16,
+        now_micros: u32,
+    ) -> Seq {
+        let mut hasher = SipHasher24::new_with_keys(self.sequence.0, self.sequence.1);
+        Self::feed(&mut hasher, addresses, src_port, dst_port);
+        Seq(hasher.finish() as u32) + now_micros / 4
+    }
+}
+
+/// An open-addressed table of (hash, TCB), at most half full, with linear
+/// probing. Removing closes the gap, so that a table that has seen many
+/// connections is as good as a new one and is never rebuilt.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// Hash in the upper half, TCB in the lower; 0 is free.
+    places: Box<[(u32, u32)]>,
+    mask: usize,
+    len: u32,
+}
+
+/// TCBs are stored one higher, so that zeroed memory is an empty table.
+const FREE: u32 = 0;
+
+impl Table {
+    /// A table for `capacity` TCBs. Its memory is touched when it is used.
+    pub(crate) fn new(capacity: u32) -> Self {
+        let places = (capacity as usize * 2).next_power_of_two().max(2);
+        Self {
+            places: vec![(0, FREE); places].into_boxed_slice(),
+            mask: places - 1,
+            len: 0,
+        }
+    }
+
+    /// Connections in the table.
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Finds a TCB by its hash; `is_it` tells whether a candidate is the one.
+    #[inline(always)]
+    pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let mut at = hash as usize & self.mask;
+        loop {
+            let (place_hash, stored) = self.places[at];
+            if stored == FREE {
+                return None;
+            }
+            if place_hash == hash && is_it(stored - 1) {
+                return Some(stored - 1);
+            }
+            at = (at + 1) & self.mask;
+        }
+    }
+
+    /// Adds a TCB that is not in the table.
+    pub(crate) fn insert(&mut self, hash: u32, id: u32) {
+        // A free place ends every search.
+        assert!((self.len as usize) < self.mask, "the table is full");
+        let mut at = hash as usize & self.mask;
+        while self.places[at].1 != FREE {
+            at = (at + 1) & self.mask;
+        }
+        self.places[at] = (hash, id + 1);
+        self.len += 1;
+    }
+
+    /// Removes a TCB. `false` when it is not in the table.
+    pub(crate) fn remove(&mut self, hash: u32, id: u32) -> bool {
+        let mut gap = hash as usize & self.mask;
+        while self.places[gap] != (hash, id + 1) {
+            if self.places[gap].1 == FREE {
+                return false;
+            }
+            gap = (gap + 1) & self.mask;
+        }
+        // Close the gap with whatever would no longer be found behind it.
+        let mut at = gap;
+        loop {
+            at = (at + 1) & self.mask;
+            let (hash, stored) = self.places[at];
+            if stored == FREE {
+                break;
+            }
+            let home = hash as usize & self.mask;
+            let from_home = at.wrapping_sub(home) & self.mask;
+            let from_gap = at.wrapping_sub(gap) & self.mask;
+            if from_home >= from_gap {
+                self.places[gap] = (hash, stored);
+                gap = at;
+            }
+        }
+        self.places[gap] = (0, FREE);
+        self.len -= 1;
+        true
+    }
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

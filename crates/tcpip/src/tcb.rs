@@ -1,0 +1,495 @@
+//! The transmission control block: all that the stack knows of one
+//! connection, in three cache lines.
+
+use std::net::Ipv4Addr;
+
+use eth::{Link, Mac};
+use ip::{Addresses, PROTOCOL_TCP, Path, Sum};
+use nmio::Instant;
+
+use crate::content::NO_CLASS;
+use crate::rto::Rtt;
+use crate::wire::Seq;
+
+/// Entries of a connection's send stream: what can be written before
+/// something is acknowledged.
+pub const STREAM_ENTRIES: usize = 4;
+
+/// No receive buffer, no next TCB.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// The states of RFC 9293, section 3.3.2, that a server's connection can be
+/// in; CLOSED is a free TCB, and LISTEN needs none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Closed,
+    SynReceived,
+    Established,
+    CloseWait,
+    FinWait1,
+    FinWait2,
+    Closing,
+    LastAck,
+    TimeWait,
+}
+
+impl State {
+    /// The peer may still send data.
+    #[inline(always)]
+    pub(crate) const fn receives(self) -> bool {
+        matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
+    }
+
+    /// We may still send, or send again.
+    #[inline(always)]
+    pub(crate) const fn sends(self) -> bool {
+        matches!(
+            self,
+            Self::Established | Self::CloseWait | Self::FinWait1 | Self::Closing | Self::LastAck
+        )
+    }
+
+    /// Our FIN has been sent.
+    #[inline(always)]
+    pub(crate) const fn fin_sent(self) -> bool {
+        matches!(
+            self,
+            Self::FinWait1 | Self::FinWait2 | Self::Closing | Self::LastAck | Self::TimeWait
+        )
+    }
+}
+
+/// What else is the case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Flags(u16);
+
+impl Flags {
+    /// The application has closed: a FIN follows what is written.
+    pub(crate) const CLOSE: Self = Self(1);
+    /// The application has aborted.
+    pub(crate) const ABORT: Self = Self(1 << 1);
+    /// A write has failed for want of room: the application waits for it.
+    pub(crate) const WANTS_ROOM: Self = Self(1 << 2);
+    /// The peer's FIN has come in order, and the application is still to be
+    /// told.
+    pub(crate) const HALF_CLOSE: Self = Self(1 << 3);
+    /// Something must be acknowledged.
+    pub(crate) const ACK: Self = Self(1 << 4);
+    /// On the list of those that the TX ring had no room for.
+    pub(crate) const BLOCKED: Self = Self(1 << 5);
+    /// A segment is being timed: `rtt_seq` and `rtt_at` are valid.
+    pub(crate) const TIMING: Self = Self(1 << 6);
+    /// Fast recovery: up to `recover`.
+    pub(crate) const RECOVERY: Self = Self(1 << 7);
+    /// A retransmission timeout has sent us back: duplicate ACKs below
+    /// `recover` say nothing (RFC 6582, section 3.2, step 4).
+    pub(crate) const WENT_BACK: Self = Self(1 << 8);
+    /// The segment at `snd_una` is to be sent again.
+    pub(crate) const RETRANSMIT: Self = Self(1 << 9);
+    /// The peer's window is shut: the timer probes it.
+    pub(crate) const PERSIST: Self = Self(1 << 10);
+    /// The SYN-ACK was sent more than once.
+    pub(crate) const SYN_AGAIN: Self = Self(1 << 11);
+
+    #[inline(always)]
+    pub(crate) const fn has(self, bits: Self) -> bool {
+        self.0 & bits.0 != 0
+    }
+
+    #[inline(always)]
+    pub(crate) const fn set(&mut self, bits: Self) {
+        self.0 |= bits.0;
+    }
+
+    #[inline(always)]
+    pub(crate) const fn clear(&mut self, bits: Self) {
+        self.0 &= !bits.0;
+    }
+}
+
+impl std::ops::BitOr for Flags {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Where a stream entry's bytes are: a content, or a write buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Source(u32);
+
+impl Source {
+    const BUFFER: u32 = 1 << 31;
+
+    pub(crate) const fn content(index: u32) -> Self {
+        Self(index)
+    }
+
+    pub(crate) const fn write_buffer(index: u32) -> Self {
+        Self(index | Self::BUFFER)
+    }
+
+    /// The write buffer, if it is one.
+    #[inline(always)]
+    pub(crate) const fn buffer(self) -> Option<u32> {
+        if self.0 & Self::BUFFER == 0 {
+            None
+        } else {
+            Some(self.0 & !Self::BUFFER)
+        }
+    }
+
+    /// The content, where it is no buffer.
+    #[inline(always)]
+    pub(crate) const fn index(self) -> u32 {
+        self.0
+    }
+}
+
+const _: () = assert!(crate::content::MAX_CONTENTS < 1 << 31);
+
+/// One entry of the send stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Entry {
+    /// Of its first byte.
+    pub(crate) start: Seq,
+    pub(crate) source: Source,
+    /// For [`Application::render`](crate::Application::render).
+    pub(crate) stamp: u32,
+}
+
+/// A place in the send stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) source: Source,
+    pub(crate) stamp: u32,
+    /// From the source's start.
+    pub(crate) offset: u32,
+    /// Bytes from here to the entry's end.
+    pub(crate) left: u32,
+}
+
+/// A moment on the clocks that a TCB uses. Both wrap, so differences must be
+/// less than half their range: 35 minutes and 24 days.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// Microseconds, for round trips.
+    pub(crate) micros: u32,
+    /// Milliseconds, for deadlines.
+    pub(crate) millis: u32,
+    /// Milliseconds without wrapping, for the timer wheel.
+    whole_millis: u64,
+}
+
+impl Moment {
+    #[inline(always)]
+    pub(crate) const fn new(now: Instant) -> Self {
+        let micros = now.as_micros();
+        let whole_millis = micros / 1000;
+        Self {
+            micros: micros as u32,
+            millis: whole_millis as u32,
+            whole_millis,
+        }
+    }
+
+    /// The moment of a deadline in milliseconds; now when it has passed.
+    #[inline]
+    pub(crate) fn instant(self, deadline: u32) -> Instant {
+        let ahead = deadline.wrapping_sub(self.millis).cast_signed().max(0);
+        Instant::from_millis(self.whole_millis + u64::from(ahead.unsigned_abs()))
+    }
+}
+
+/// See the module's text. Fields are named as in RFC 9293, section 3.3.1.
+#[derive(Clone, Debug)]
+pub(crate) struct Tcb {
+    pub(crate) path: Path,
+    pub(crate) own_port: u16,
+    pub(crate) peer_port: u16,
+    /// What addresses, ports and protocol add to every checksum, folded.
+    pub(crate) sum: u16,
+    /// Most bytes of data in a segment.
+    pub(crate) mss: u16,
+    /// Of prepared segments, or [`NO_CLASS`].
+    pub(crate) class: u8,
+    pub(crate) state: State,
+    pub(crate) flags: Flags,
+    pub(crate) dup_acks: u8,
+    /// Timeouts since the peer has last acknowledged something.
+    pub(crate) retries: u8,
+    /// Doublings of the timeout (RFC 6298, 5.5), until a round trip is
+    /// measured again.
+    pub(crate) backoff: u8,
+    /// Entries of `stream` in use.
+    pub(crate) entries: u8,
+    /// When a challenge ACK was last sent: low bits of milliseconds.
+    pub(crate) challenged_at: u16,
+    pub(crate) snd_una: Seq,
+    /// Next to be sent; goes back to `snd_una` on a timeout.
+    pub(crate) snd_nxt: Seq,
+    /// Behind everything that was ever sent.
+    pub(crate) snd_max: Seq,
+    /// Behind everything that was written; a FIN comes here.
+    pub(crate) snd_end: Seq,
+    /// The peer's window, in bytes from `snd_una`.
+    pub(crate) snd_wnd: u32,
+    /// Segment that `snd_wnd` was taken from.
+    pub(crate) snd_wl1: Seq,
+    pub(crate) rcv_nxt: Seq,
+    /// Right edge of the window that we have told.
+    pub(crate) rcv_adv: Seq,
+    /// Where fast recovery ends.
+    pub(crate) recover: Seq,
+    pub(crate) rtt: Rtt,
+    /// An ACK of this ends the timing that began at `rtt_at`.
+    pub(crate) rtt_seq: Seq,
+    pub(crate) rtt_at: u32,
+    /// When something is due, in milliseconds. What, follows from the rest.
+    pub(crate) deadline: u32,
+    /// When the wheel's entry expires: not later than `deadline`.
+    pub(crate) scheduled: u32,
+    pub(crate) stream: [Entry; STREAM_ENTRIES],
+    /// Receive buffer, or [`NONE`].
+    pub(crate) buffer: u32,
+    /// Next in the list of blocked TCBs.
+    pub(crate) next_blocked: u32,
+}
+
+impl Tcb {
+    /// A free TCB.
+    pub(crate) const fn closed() -> Self {
+        Self {
+            path: Path {
+                link: Link {
+                    peer: Mac([0; 6]),
+                    own: Mac([0; 6]),
+                    vlan: None,
+                },
+                addresses: Addresses::V4 {
+                    src: Ipv4Addr::UNSPECIFIED,
+                    dst: Ipv4Addr::UNSPECIFIED,
+                },
+            },
+            own_port: 0,
+            peer_port: 0,
+            sum: 0,
+            mss: 0,
+            class: NO_CLASS,
+            state: State::Closed,
+            flags: Flags(0),
+            dup_acks: 0,
+            retries: 0,
+            backoff: 0,
+            entries: 0,
+            challenged_at: 0,
+            snd_una: Seq(0),
+            snd_nxt: Seq(0),
+            snd_max: Seq(0),
+            snd_end: Seq(0),
+            snd_wnd: 0,
+            snd_wl1: Seq(0),
+            rcv_nxt: Seq(0),
+            rcv_adv: Seq(0),
+            recover: Seq(0),
+            rtt: Rtt::UNKNOWN,
+            rtt_seq: Seq(0),
+            rtt_at: 0,
+            deadline: 0,
+            scheduled: 0,
+            stream: [Entry {
+                start: Seq(0),
+                source: Source(0),
+                stamp: 0,
+            }; STREAM_ENTRIES],
+            buffer: NONE,
+            next_blocked: NONE,
+        }
+    }
+
+    /// What a connection adds to every checksum.
+    pub(crate) fn connection_sum(path: &Path, own_port: u16, peer_port: u16) -> u16 {
+        Sum::ZERO
+            .add(path.addresses.sum())
+            .word(u16::from(PROTOCOL_TCP))
+            .word(own_port)
+            .word(peer_port)
+            .fold()
+    }
+
+    /// Whether this is the connection of a segment between `addresses`, the
+    /// peer's first.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, addresses: &Addresses, src_port: u16, dst_port: u16) -> bool {
+        if self.peer_port != src_port || self.own_port != dst_port {
+            return false;
+        }
+        match (&self.path.addresses, addresses) {
+            (
+                Addresses::V4 { src, dst },
+                Addresses::V4 {
+                    src: peer,
+                    dst: own,
+                },
+            ) => src == own && dst == peer,
+            (
+                Addresses::V6 { src, dst },
+                Addresses::V6 {
+                    src: peer,
+                    dst: own,
+                },
+            ) => src.to_bits() == own.to_bits() && dst.to_bits() == peer.to_bits(),
+            _ => false,
+        }
+    }
+
+    /// Bytes and FIN sent and not acknowledged, as far as we would send on
+    /// from `snd_nxt`.
+    #[inline(always)]
+    pub(crate) fn flight(&self) -> u32 {
+        self.snd_nxt.since(self.snd_una)
+    }
+
+    /// Behind the last thing to be sent: what was written, and the FIN if the
+    /// application has closed.
+    #[inline(always)]
+    pub(crate) fn limit(&self) -> Seq {
+        self.snd_end + u32::from(self.flags.has(Flags::CLOSE))
+    }
+
+    /// A segment has told all that has come, and `window`.
+    #[inline(always)]
+    pub(crate) fn has_told(&mut self, window: u16) {
+        self.rcv_adv = self.rcv_nxt + u32::from(window);
+        self.flags.clear(Flags::ACK);
+    }
+
+    /// Everything before `seq` has been sent, the FIN perhaps too.
+    #[inline(always)]
+    pub(crate) fn has_sent_to(&mut self, seq: Seq) {
+        self.snd_nxt = seq;
+        if seq.after(self.snd_max) {
+            self.snd_max = seq;
+        }
+        if seq == self.snd_end + 1 {
+            self.state = match self.state {
+                State::Established => State::FinWait1,
+                State::CloseWait => State::LastAck,
+                other => other,
+            };
+        }
+    }
+
+    /// Entries that the stream has room for.
+    #[inline(always)]
+    pub(crate) fn room(&self) -> usize {
+        STREAM_ENTRIES - usize::from(self.entries)
+    }
+
+    /// Whether distances in the stream still fit 32 bits when `len` more
+    /// bytes are written.
+    #[inline(always)]
+    pub(crate) fn spans(&self, len: u32) -> bool {
+        let first = if self.entries == 0 {
+            self.snd_end
+        } else {
+            self.stream[0].start
+        };
+        // One is for the FIN.
+        self.snd_end
+            .since(first)
+            .checked_add(len)
+            .is_some_and(|span| span < u32::MAX)
+    }
+
+    /// Appends an entry; there is room for it.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, source: Source, stamp: u32, len: u32) {
+        self.stream[usize::from(self.entries)] = Entry {
+            start: self.snd_end,
+            source,
+            stamp,
+        };
+        self.entries += 1;
+        self.snd_end = self.snd_end + len;
+    }
+
+    /// The last entry has become longer.
+    pub(crate) fn extend(&mut self, len: u32) {
+        self.snd_end = self.snd_end + len;
+    }
+
+    /// The source of the last entry.
+    pub(crate) fn last_source(&self) -> Option<Source> {
+        self.entries().last().map(|entry| entry.source)
+    }
+
+    /// The stream's entries, oldest first.
+    #[inline(always)]
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.stream[..usize::from(self.entries)]
+    }
+
+    /// Finds what lies at `seq` of the stream, which must not be before the
+    /// first entry nor behind the last.
+    #[inline(always)]
+    pub(crate) fn locate(&self, seq: Seq) -> Option<Place> {
+        let entries = self.entries();
+        let first = entries.first()?.start;
+        let at = seq.since(first);
+        let mut end = self.snd_end.since(first);
+        for entry in entries.iter().rev() {
+            let start = entry.start.since(first);
+            if start <= at {
+                return Some(Place {
+                    source: entry.source,
+                    stamp: entry.stamp,
+                    offset: at - start,
+                    left: end.checked_sub(at)?,
+                });
+            }
+            end = start;
+        }
+        None
+    }
+
+    /// Takes the first entry out of the stream if all of it is acknowledged.
+    #[inline(always)]
+    pub(crate) fn retire(&mut self) -> Option<Source> {
+        let entries = self.entries();
+        let first = entries.first()?;
+        let end = entries.get(1).map_or(self.snd_end, |next| next.start);
+        if self.snd_una.since(first.start) < end.since(first.start) {
+            return None;
+        }
+        Some(self.drop_first())
+    }
+
+    /// Takes the first entry out of the stream, acknowledged or not.
+    pub(crate) fn discard(&mut self) -> Option<Source> {
+        (self.entries > 0).then(|| self.drop_first())
+    }
+
+    #[inline(always)]
+    fn drop_first(&mut self) -> Source {
+        let source = self.stream[0].source;
+        self.stream.copy_within(1.., 0);
+        self.entries -= 1;
+        source
+    }
+}
+
+/// A TCB and its congestion control.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub(crate) struct Record<C> {
+    pub(crate) tcb: Tcb,
+    pub(crate) congestion: C,
+}
+
+// Three cache lines, with the congestion control of the paper.
+const _: () = assert!(size_of::<Record<crate::Reno>>() == 192);
+
+#[cfg(test)]
+#[path = "tcb_tests.rs"]
+mod tests;

@@ -1,0 +1,125 @@
+//! What happens when nothing arrives.
+
+use nmio::Port;
+
+use crate::app::{Application, CloseReason};
+use crate::congestion::{CongestionControl, Flight};
+use crate::output::send_control;
+use crate::stack::Stack;
+use crate::tcb::{Flags, Moment, Record, State};
+
+/// An application that found no write buffer is asked again after this time,
+/// in milliseconds, when no ACK is to come that would ask it.
+pub(crate) const ROOM_RETRY_MS: u32 = 20;
+
+impl<A: Application, C: CongestionControl> Stack<A, C> {
+    /// A connection's deadline has passed. What it was for follows from the
+    /// TCB, as only one thing can be due at a time.
+    pub(crate) fn handle_deadline<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let tcb = &self.records[id as usize].tcb;
+        match tcb.state {
+            State::Closed => {}
+            State::SynReceived => self.handle_handshake_timeout(port, id, now),
+            State::TimeWait => self.forget(id),
+            State::FinWait2 => self.close(id, CloseReason::TimedOut),
+            _ if tcb.flags.has(Flags::PERSIST) => self.handle_persist_timeout(port, id, now),
+            _ if tcb.snd_nxt != tcb.snd_una => self.handle_rto(port, id, now),
+            _ => self.handle_silence(id, now),
+        }
+        let tcb = &self.records[id as usize].tcb;
+        if tcb.state == State::Closed {
+            return;
+        }
+        if tcb.flags.has(Flags::ABORT) {
+            self.abort(port, id);
+        } else {
+            self.resume(port, id, now);
+        }
+    }
+
+    fn handle_handshake_timeout<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        if tcb.retries >= self.settings.syn_ack_retries {
+            self.counters.handshakes_failed += 1;
+            self.forget(id);
+            return;
+        }
+        tcb.retries += 1;
+        tcb.backoff += 1;
+        tcb.flags.set(Flags::SYN_AGAIN);
+        tcb.flags.clear(Flags::TIMING);
+        // The first timeout was for the first SYN-ACK; RFC 6298, 5.7, is
+        // about data.
+        let rto = tcb.rtt.timeout(tcb.backoff, false);
+        self.arm(id, now, rto);
+        let header = self.syn_ack_header(id);
+        let tcb = &mut self.records[id as usize].tcb;
+        if send_control(port, tcb, &header).is_ok() {
+            tcb.has_told(header.window);
+            self.counters.segments_sent += 1;
+        }
+    }
+
+    /// RFC 6298, 5.4 to 5.6, and RFC 5681, section 3.1.
+    fn handle_rto<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let Record { tcb, congestion } = &mut self.records[id as usize];
+        if tcb.snd_wnd == 0 {
+            // The peer has shut its window on what is in flight.
+            tcb.flags.set(Flags::PERSIST);
+            tcb.flags.clear(Flags::TIMING);
+            self.handle_persist_timeout(port, id, now);
+            return;
+        }
+        if tcb.retries >= self.settings.retries {
+            self.close(id, CloseReason::TimedOut);
+            return;
+        }
+        let flight = Flight {
+            in_flight: tcb.flight(),
+            mss: u32::from(tcb.mss),
+        };
+        congestion.on_timeout(tcb.retries > 0, flight);
+        tcb.retries += 1;
+        tcb.backoff = tcb.backoff.saturating_add(1);
+        tcb.dup_acks = 0;
+        tcb.recover = tcb.snd_max;
+        tcb.flags
+            .clear(Flags::TIMING | Flags::RECOVERY | Flags::RETRANSMIT);
+        tcb.flags.set(Flags::WENT_BACK);
+        // Nothing is queued: sending starts again behind the last ACK.
+        tcb.snd_nxt = tcb.snd_una;
+        self.counters.timeouts += 1;
+        let rto = Self::rto(&self.records[id as usize].tcb);
+        self.arm(id, now, rto);
+    }
+
+    fn handle_persist_timeout<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let tcb = &self.records[id as usize].tcb;
+        if tcb.retries >= self.settings.probes {
+            self.send_reset(port, id);
+            self.close(id, CloseReason::TimedOut);
+            return;
+        }
+        self.probe(port, id, now);
+    }
+
+    /// Nothing is in flight.
+    fn handle_silence(&mut self, id: u32, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        if tcb.flags.has(Flags::WANTS_ROOM) {
+            self.offer_again(id);
+            let still = self.records[id as usize].tcb.flags.has(Flags::WANTS_ROOM);
+            let idle = self.settings.idle_ms;
+            self.arm(id, now, if still { ROOM_RETRY_MS } else { idle });
+        } else if tcb.snd_nxt == tcb.limit() {
+            // Silent for too long. The application has not closed, or its FIN
+            // would be in flight.
+            tcb.flags.set(Flags::CLOSE);
+            self.counters.idle_closed += 1;
+            self.arm(id, now, self.settings.idle_ms);
+        } else {
+            // Held up by the ring all the time.
+            self.arm(id, now, self.settings.idle_ms);
+        }
+    }
+}
