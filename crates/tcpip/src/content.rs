@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use nmio::Pool;
+use nmio::{Pool, Resident};
 
-use crate::segments::{Class, Copies, Segments};
+use crate::segments::{Class, Segments};
 
 pub use crate::segments::Family;
 
@@ -125,12 +125,6 @@ impl Content {
     pub(crate) fn sum(&self, class: u8, segment: u32) -> Option<u16> {
         self.segments.get(usize::from(class))?.sum(segment)
     }
-
-    /// The resident packets of a segment; there is place for them.
-    #[inline(always)]
-    pub(crate) fn copies(&mut self, class: u8, segment: u32) -> &mut Copies {
-        self.segments[usize::from(class)].copies(segment)
-    }
 }
 
 /// All contents of one [`Stack`](crate::Stack), with their segments.
@@ -235,14 +229,15 @@ impl Contents {
             return 0;
         }
         let mss = u32::from(self.classes[usize::from(class)].mss);
-        let mut residents = 0;
+        let before = self.totals.residents;
         for segment in 0..len.div_ceil(mss) {
             self.sum(index, class, segment);
-            if self.mode == Mode::PreCopy && self.add_copy(index, class, segment, pool) {
-                residents += 1;
+            let segments = &mut self.list[index as usize].segments[usize::from(class)];
+            if segments.copies(segment).is_some_and(|c| c.is_empty()) {
+                self.resident(index, class, segment, pool);
             }
         }
-        residents
+        (self.totals.residents - before) as u32
     }
 
     /// Removes a content: nothing more can be written from it. Its memory is
@@ -283,12 +278,6 @@ impl Contents {
     #[inline(always)]
     pub(crate) fn get(&self, index: u32) -> &Content {
         &self.list[index as usize]
-    }
-
-    /// A content that a stream refers to.
-    #[inline(always)]
-    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Content {
-        &mut self.list[index as usize]
     }
 
     /// A stream refers to it.
@@ -457,26 +446,30 @@ impl Contents {
         content.segments[usize::from(class)].add_sum(&content.bytes, content.slot, mss, segment)
     }
 
-    /// Makes one more resident packet of a segment; `false` when the port has
-    /// no memory left for it.
-    #[cold]
-    pub(crate) fn add_copy(&mut self, index: u32, class: u8, segment: u32, pool: &Pool) -> bool {
-        if pool.residents_left() == 0 {
-            return false;
-        }
+    /// A resident packet of a segment that is not in flight, to be patched
+    /// and sent, and the content's slot. One more is made when there is none;
+    /// `None` when the port has no memory for it. There must be place for the
+    /// segment.
+    #[inline(always)]
+    pub(crate) fn resident(
+        &mut self,
+        index: u32,
+        class: u8,
+        segment: u32,
+        pool: &Pool,
+    ) -> Option<(&mut Resident, Option<Slot>)> {
         let class_of = &self.classes[usize::from(class)];
         let content = &mut self.list[index as usize];
-        let start = segment as usize * usize::from(class_of.mss);
-        let end = content.bytes.len().min(start + usize::from(class_of.mss));
-        class_of.write_packet(&mut self.workbench, &content.bytes[start..end]);
-        let Some(resident) = pool.make_resident(&self.workbench) else {
-            return false;
-        };
-        content.segments[usize::from(class)]
-            .copies(segment)
-            .add(resident);
-        self.totals.residents += 1;
-        true
+        let copies = content.segments[usize::from(class)].copies(segment)?;
+        let bytes = &content.bytes;
+        let (workbench, residents) = (&mut self.workbench, &mut self.totals.residents);
+        let resident = copies.free(|| {
+            let packet = class_of.write_packet(workbench, bytes, segment);
+            let resident = pool.make_resident(packet)?;
+            *residents += 1;
+            Some(resident)
+        })?;
+        Some((resident, content.slot))
     }
 }
 

@@ -13,6 +13,10 @@ mod server;
 mod stack;
 mod table;
 mod tcb;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod timers;
 mod wire;
 mod writes;

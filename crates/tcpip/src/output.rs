@@ -150,10 +150,8 @@ impl<A: Application> Sender<'_, A> {
             };
             if let Some(sum) = sum {
                 let sum = Sum::from_folded(sum);
-                if self.mode == Mode::PreCopy
-                    && tcb.path.link.vlan.is_none()
-                    && self.ensure_resident(port, index, tcb.class, segment)
-                {
+                // Prepared packets have no place for a tag.
+                if self.mode == Mode::PreCopy && tcb.path.link.vlan.is_none() {
                     return self.send_resident(port, tcb, out, segment, sum);
                 }
                 return self.send_copy(port, tcb, out, sum);
@@ -170,24 +168,6 @@ impl<A: Application> Sender<'_, A> {
             .then(|| self.contents.sum(index, class, segment))
     }
 
-    /// Whether a resident packet of the segment is free, after one more was
-    /// made if need be.
-    #[inline(always)]
-    fn ensure_resident<P: Port>(
-        &mut self,
-        port: &mut P,
-        index: u32,
-        class: u8,
-        segment: u32,
-    ) -> bool {
-        let copies = self.contents.get_mut(index).copies(class, segment);
-        if copies.has_free() || self.contents.add_copy(index, class, segment, port.pool()) {
-            return true;
-        }
-        self.counters.resident_fallbacks += 1;
-        false
-    }
-
     #[inline(always)]
     fn send_resident<P: Port>(
         &mut self,
@@ -197,11 +177,15 @@ impl<A: Application> Sender<'_, A> {
         segment: u32,
         sum: Sum,
     ) -> Result<(), NoRoom> {
-        let content = self.contents.get_mut(out.place.source.index());
-        let slot = content.slot;
+        let index = out.place.source.index();
+        let resident = self
+            .contents
+            .resident(index, tcb.class, segment, port.pool());
+        let Some((resident, slot)) = resident else {
+            self.counters.resident_fallbacks += 1;
+            return self.send_copy(port, tcb, out, sum);
+        };
         let len = out.len as usize;
-        let copies = content.copies(tcb.class, segment);
-        let resident = copies.take_turn().ok_or(NoRoom)?;
         let packet = resident.bytes_mut().ok_or(NoRoom)?;
         tcb.path.patch(packet, PROTOCOL_TCP, HEADER_LEN + len);
         let (header, payload) = packet[tcb.path.header_len()..].split_at_mut(HEADER_LEN);

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use eth::{Link, Mac};
 use ip::{Addresses, PROTOCOL_TCP, Path, Sum};
-use nmio::Resident;
+use nmio::Copies;
 
 use crate::content::{Mode, Slot};
 use crate::wire::HEADER_LEN;
@@ -84,51 +84,24 @@ impl Class {
         }
     }
 
-    /// Writes a whole packet, with blanks for what differs from connection to
-    /// connection.
-    pub(crate) fn write_packet(&self, packet: &mut Vec<u8>, payload: &[u8]) {
+    /// Writes a whole packet of one segment of `bytes` to `packet`, with
+    /// blanks for what differs from connection to connection.
+    #[cold]
+    pub(crate) fn write_packet<'a>(
+        &self,
+        packet: &'a mut Vec<u8>,
+        bytes: &[u8],
+        segment: u32,
+    ) -> &'a [u8] {
+        let start = segment as usize * usize::from(self.mss);
+        let end = bytes.len().min(start + usize::from(self.mss));
+        let payload = &bytes[start..end];
         let path = self.family.blank_path();
         packet.clear();
         packet.resize(path.header_len() + HEADER_LEN, 0);
         path.write(packet, PROTOCOL_TCP, HEADER_LEN + payload.len());
         packet.extend_from_slice(payload);
-    }
-}
-
-/// Resident packets of one segment, in the order in which they were last
-/// sent.
-#[derive(Debug, Default)]
-pub(crate) struct Copies {
-    copies: Vec<Resident>,
-    /// The one that was sent longest ago.
-    oldest: usize,
-}
-
-impl Copies {
-    /// Whether a packet is not in flight. The TX ring completes in order, so
-    /// when the oldest is in flight all are.
-    #[inline(always)]
-    pub(crate) fn has_free(&self) -> bool {
-        self.copies
-            .get(self.oldest)
-            .is_some_and(|oldest| !oldest.in_flight())
-    }
-
-    /// The packet that was sent longest ago; `None` when there is none at
-    /// all. It is taken as sent now.
-    #[inline(always)]
-    pub(crate) fn take_turn(&mut self) -> Option<&mut Resident> {
-        let turn = self.oldest;
-        self.oldest += 1;
-        if self.oldest >= self.copies.len() {
-            self.oldest = 0;
-        }
-        self.copies.get_mut(turn)
-    }
-
-    /// Adds a packet, as the next one to be sent.
-    pub(crate) fn add(&mut self, resident: Resident) {
-        self.copies.insert(self.oldest, resident);
+        packet
     }
 }
 
@@ -177,7 +150,7 @@ impl Segments {
     }
 
     pub(crate) fn residents(&self) -> u64 {
-        self.copies.iter().map(|c| c.copies.len() as u64).sum()
+        self.copies.iter().map(|copies| copies.len() as u64).sum()
     }
 
     #[inline(always)]
@@ -186,9 +159,10 @@ impl Segments {
         (sum != UNKNOWN).then_some(sum)
     }
 
+    /// The copies of one segment, in pre-copy mode.
     #[inline(always)]
-    pub(crate) fn copies(&mut self, segment: u32) -> &mut Copies {
-        &mut self.copies[segment as usize]
+    pub(crate) fn copies(&mut self, segment: u32) -> Option<&mut Copies> {
+        self.copies.get_mut(segment as usize)
     }
 
     /// Sums a segment of `bytes`, its slot taken as zeros.

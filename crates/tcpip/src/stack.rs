@@ -450,3 +450,46 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 }
+
+#[cfg(test)]
+impl<A: Application, C: CongestionControl> Stack<A, C> {
+    /// Panics when a rule is broken that must hold between two calls.
+    pub(crate) fn check_invariants(&self) {
+        let live = |id: &u32| self.records[*id as usize].tcb.state != State::Closed;
+        let all = 0..self.records.len() as u32;
+        let alive = all.clone().filter(live).count();
+        assert_eq!(alive, self.table.len() as usize, "table and TCBs agree");
+        assert_eq!(alive + self.free.len(), self.records.len());
+        let of = |state: State| {
+            let states = self.records.iter().map(|record| record.tcb.state);
+            states.filter(|s| *s == state).count() as u32
+        };
+        assert_eq!(of(State::SynReceived), self.half_open);
+        assert_eq!(of(State::TimeWait), self.time_waits);
+        assert!(self.half_open <= self.settings.max_half_open);
+        let (mut buffers, mut writes) = (0, 0);
+        for id in all.filter(live) {
+            let tcb = &self.records[id as usize].tcb;
+            buffers += usize::from(tcb.buffer != NONE);
+            let own_writes = tcb.entries().iter().filter_map(|e| e.source.buffer());
+            writes += own_writes.count();
+            let una = tcb.snd_una;
+            let (nxt, max) = (tcb.snd_nxt.since(una), tcb.snd_max.since(una));
+            assert!(nxt <= max, "SND.NXT is not beyond what was sent");
+            if tcb.state != State::SynReceived {
+                let fin = u32::from(tcb.flags.has(Flags::CLOSE));
+                let acked_fin = una == tcb.snd_end + 1;
+                assert!(acked_fin || max <= tcb.snd_end.since(una) + fin);
+            }
+            assert!(tcb.rcv_adv.since(tcb.rcv_nxt) <= self.buffers.capacity() as u32);
+            let due = self.wheel.deadline(id).expect("every TCB has a timer");
+            assert!(due <= Moment::new(self.now).instant(tcb.deadline) || due <= self.now);
+            let hash = self
+                .keys
+                .hash(&tcb.path.addresses.reversed(), tcb.peer_port, tcb.own_port);
+            assert_eq!(self.table.find(hash, |found| found == id), Some(id));
+        }
+        assert_eq!(buffers, self.buffers.in_use());
+        assert_eq!(writes, self.writes.in_use());
+    }
+}

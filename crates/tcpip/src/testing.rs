@@ -1,0 +1,595 @@
+//! A peer made of single segments, for tests that are tables of what goes in
+//! and what comes out.
+//!
+//! Sequence numbers are relative, as packet analysers show them: each side's
+//! SYN is 0, its first byte of data 1. Control bits are letters: S, F, R, P,
+//! A. Every segment that comes out is parsed by smoltcp, its checksums
+//! verified by smoltcp too.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use eth::{Link, Mac, Station};
+use ip::{Addresses, Host, IcmpError, Input, PROTOCOL_TCP, Path};
+use nmio::{
+    Batch, Capabilities, Frame, Instant, Pool, PoolLayout, Port, PortCounters, Resident, SendError,
+    Wait,
+};
+use smoltcp::wire::{
+    EthernetFrame, EthernetProtocol, IpAddress, Ipv4Packet, Ipv6Packet, TcpPacket,
+};
+
+use crate::wire::{Control, Header, Seq};
+use crate::{Application, CloseReason, Config, Connection, ContentId, Slot, Stack, WriteError};
+
+pub(crate) const OWN_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
+pub(crate) const PEER_MAC: Mac = Mac([2, 0, 0, 0, 0, 9]);
+pub(crate) const V4: (Ipv4Addr, Ipv4Addr) =
+    (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 9));
+pub(crate) const V6: (Ipv6Addr, Ipv6Addr) = (
+    Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1),
+    Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 9),
+);
+pub(crate) const OWN_PORT: u16 = 80;
+pub(crate) const PEER_PORT: u16 = 40_000;
+/// The peer's initial sequence number: the data of most tests crosses the
+/// point at which numbers wrap.
+const PEER_ISN: u32 = u32::MAX - 2;
+const SECRET: [u64; 4] = [1, 2, 3, 4];
+
+/// A port whose sends are kept for the test, with as much room as it says.
+pub(crate) struct Outbox {
+    pool: Pool,
+    pub(crate) room: usize,
+    pub(crate) sent: VecDeque<Vec<u8>>,
+    mtu: usize,
+}
+
+impl Outbox {
+    fn new(mtu: usize, resident_frames: u32) -> Self {
+        Self {
+            pool: Pool::on_heap(PoolLayout {
+                stride: 2048,
+                capacity: 2048,
+                io_frames: 64,
+                resident_frames,
+            }),
+            room: 1 << 16,
+            sent: VecDeque::new(),
+            mtu,
+        }
+    }
+
+    fn take_room(&mut self) -> Result<(), SendError> {
+        self.room = self.room.checked_sub(1).ok_or(SendError::RingFull)?;
+        Ok(())
+    }
+}
+
+impl Port for Outbox {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            mtu: self.mtu,
+            zero_copy: false,
+            partial_checksums: false,
+            segmentation: 0,
+            resident_frames: self.pool.layout().resident_frames,
+        }
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn receive(&mut self, _batch: &mut Batch, _limit: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn send(&mut self, frame: Frame) -> Result<(), SendError> {
+        self.take_room()?;
+        self.sent.push_back(frame.to_vec());
+        Ok(())
+    }
+
+    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
+        self.take_room()?;
+        let bytes = packet.bytes_mut().ok_or(SendError::InFlight)?.to_vec();
+        self.sent.push_back(bytes);
+        Ok(())
+    }
+
+    fn room(&mut self) -> usize {
+        self.room
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    fn wait(&mut self, _how: Wait, _timeout: Option<Duration>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn counters(&self) -> PortCounters {
+        PortCounters::default()
+    }
+}
+
+/// What the application of a test does on data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Habit {
+    /// Consumes all and says nothing.
+    Silent,
+    /// Consumes nothing.
+    Lazy,
+    /// Writes what it gets.
+    Echo,
+    /// A request is one byte, and answered with the content.
+    Serve,
+    /// Likewise, and closes after the first.
+    ServeOnce,
+    /// Aborts.
+    Abort,
+    /// Consumes two bytes at a time.
+    Sip,
+}
+
+/// Keeps a log of its callbacks.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) habit: Habit,
+    pub(crate) refuse: bool,
+    pub(crate) greeting: bool,
+    /// Whether the peer's FIN closes our side too.
+    pub(crate) close_back: bool,
+    pub(crate) content: Option<ContentId>,
+    pub(crate) log: String,
+    pub(crate) stamp: u32,
+}
+
+impl App {
+    fn note(&mut self, event: std::fmt::Arguments<'_>) {
+        if !self.log.is_empty() {
+            self.log.push(' ');
+        }
+        self.log.write_fmt(event).unwrap();
+    }
+
+    fn answer(
+        &mut self,
+        conn: &mut Connection<'_, u32>,
+        data: &[u8],
+    ) -> Result<usize, (usize, WriteError)> {
+        let mut done = 0;
+        for _ in data {
+            let content = self.content.expect("a content to serve");
+            conn.write(content, self.stamp).map_err(|e| (done, e))?;
+            self.stamp += 1;
+            done += 1;
+            if self.habit == Habit::ServeOnce {
+                conn.close();
+                break;
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl Application for App {
+    /// Bytes consumed.
+    type State = u32;
+
+    fn on_accept(&mut self, conn: &mut Connection<'_, u32>) -> bool {
+        assert_eq!(*conn.state(), 0, "a new connection has a new state");
+        if self.greeting {
+            conn.write_bytes(b"hello").unwrap();
+        }
+        self.note(format_args!("accept"));
+        !self.refuse
+    }
+
+    fn on_receive(&mut self, conn: &mut Connection<'_, u32>, data: &[u8]) -> usize {
+        self.note(format_args!("receive({})", data.len()));
+        let consumed = match self.habit {
+            Habit::Silent => data.len(),
+            Habit::Lazy => 0,
+            Habit::Echo => match conn.write_bytes(data) {
+                Ok(()) => data.len(),
+                Err(_) => 0,
+            },
+            Habit::Serve | Habit::ServeOnce => {
+                self.answer(conn, data).unwrap_or_else(|(done, _)| done)
+            }
+            Habit::Abort => {
+                conn.abort();
+                data.len()
+            }
+            Habit::Sip => 2.min(data.len()),
+        };
+        *conn.state() += consumed as u32;
+        consumed
+    }
+
+    fn on_sent(&mut self, _conn: &mut Connection<'_, u32>) {
+        self.note(format_args!("sent"));
+    }
+
+    fn on_half_close(&mut self, conn: &mut Connection<'_, u32>) {
+        self.note(format_args!("half-close"));
+        if self.close_back {
+            conn.close();
+        }
+    }
+
+    fn on_close(&mut self, _state: &mut u32, reason: CloseReason) {
+        self.note(format_args!("close({reason:?})"));
+    }
+
+    fn render(&mut self, stamp: u32, slot: &mut [u8]) {
+        let text = format!("{stamp:0width$}", width = slot.len());
+        slot.copy_from_slice(text.as_bytes());
+    }
+}
+
+/// A segment that came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Out {
+    pub(crate) seq: u32,
+    pub(crate) ack: u32,
+    pub(crate) control: String,
+    pub(crate) data: Vec<u8>,
+    pub(crate) window: u16,
+    pub(crate) mss: Option<u16>,
+    pub(crate) vlan: Option<u16>,
+}
+
+/// A stack, the port under it, and the peer.
+pub(crate) struct Rig {
+    pub(crate) port: Outbox,
+    pub(crate) host: Host,
+    pub(crate) stack: Stack<App>,
+    pub(crate) now: Instant,
+    pub(crate) path: Path,
+    pub(crate) peer_port: u16,
+    pub(crate) own_port: u16,
+    /// The window that the peer tells.
+    pub(crate) window: u16,
+    /// Our initial sequence number, once it is known.
+    pub(crate) iss: u32,
+    /// The peer's initial sequence number.
+    pub(crate) irs: u32,
+    frames: u32,
+}
+
+pub(crate) fn v4_path() -> Path {
+    Path {
+        link: Link {
+            peer: OWN_MAC,
+            own: PEER_MAC,
+            vlan: None,
+        },
+        addresses: Addresses::V4 {
+            src: V4.1,
+            dst: V4.0,
+        },
+    }
+}
+
+pub(crate) fn v6_path() -> Path {
+    Path {
+        addresses: Addresses::V6 {
+            src: V6.1,
+            dst: V6.0,
+        },
+        ..v4_path()
+    }
+}
+
+/// Test data without a period that fits any segment.
+pub(crate) fn noise(len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|i| (i * 7 + i / 251 + i / 65_521) as u8)
+        .collect()
+}
+
+impl Rig {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self::with_mtu(config, 1500)
+    }
+
+    pub(crate) fn with_mtu(config: &Config, mtu: usize) -> Self {
+        let addresses: [IpAddr; 2] = [V4.0.into(), V6.0.into()];
+        let port = Outbox::new(mtu, 64);
+        let app = App {
+            habit: Habit::Silent,
+            refuse: false,
+            greeting: false,
+            close_back: true,
+            content: None,
+            log: String::new(),
+            stamp: 0,
+        };
+        let now = Instant::from_millis(1_000_000);
+        let mut config = config.clone();
+        config.ports.push(OWN_PORT);
+        let stack = Stack::new(&config, app, &port.capabilities(), SECRET, now);
+        let frames = port.pool().available();
+        Self {
+            port,
+            host: Host::own(Station::new(OWN_MAC, &addresses)),
+            stack,
+            now,
+            path: v4_path(),
+            peer_port: PEER_PORT,
+            own_port: OWN_PORT,
+            window: 65_535,
+            iss: 0,
+            irs: PEER_ISN,
+            frames,
+        }
+    }
+
+    /// After the handshake, with the log empty.
+    pub(crate) fn established(config: &Config) -> Self {
+        let mut rig = Self::new(config);
+        rig.open(Some(1460));
+        rig
+    }
+
+    pub(crate) fn with_habit(habit: Habit) -> Self {
+        let mut rig = Self::established(&Config::default());
+        rig.app().habit = habit;
+        rig
+    }
+
+    /// A server of `content`.
+    pub(crate) fn serving(config: &Config, content: &[u8], slot: Option<Slot>) -> Self {
+        let mut rig = Self::established(config);
+        rig.load(content, slot);
+        rig
+    }
+
+    pub(crate) fn load(&mut self, content: &[u8], slot: Option<Slot>) {
+        let id = self
+            .stack
+            .contents_mut()
+            .add(Arc::from(content), slot)
+            .unwrap();
+        self.app().content = Some(id);
+        self.app().habit = Habit::Serve;
+    }
+
+    /// The three segments of a handshake.
+    pub(crate) fn open(&mut self, mss: Option<u16>) {
+        self.syn(mss);
+        let syn_ack = self.sent_one();
+        assert_eq!(syn_ack.control, "SA");
+        self.recv(1, 1, "A", b"");
+        self.app().log.clear();
+    }
+
+    pub(crate) fn app(&mut self) -> &mut App {
+        self.stack.app_mut()
+    }
+
+    pub(crate) fn take_log(&mut self) -> String {
+        std::mem::take(&mut self.app().log)
+    }
+
+    /// The peer's SYN.
+    pub(crate) fn syn(&mut self, mss: Option<u16>) {
+        self.send_raw(self.irs, 0, "S", b"", mss);
+    }
+
+    /// A segment of the peer's, in relative numbers.
+    pub(crate) fn recv(&mut self, seq: u32, ack: u32, control: &str, data: &[u8]) {
+        let seq = self.irs.wrapping_add(seq);
+        let ack = self.iss.wrapping_add(ack);
+        self.send_raw(seq, ack, control, data, None);
+    }
+
+    /// A segment of the peer's, in absolute numbers.
+    pub(crate) fn send_raw(
+        &mut self,
+        seq: u32,
+        ack: u32,
+        control: &str,
+        data: &[u8],
+        mss: Option<u16>,
+    ) {
+        let packet = self.packet(seq, ack, control, data, mss);
+        self.input(&packet);
+    }
+
+    /// A whole frame of the peer's.
+    pub(crate) fn packet(
+        &self,
+        seq: u32,
+        ack: u32,
+        control: &str,
+        data: &[u8],
+        mss: Option<u16>,
+    ) -> Vec<u8> {
+        let bits = control.chars().fold(0, |bits, letter| {
+            bits | match letter {
+                'F' => Control::FIN.0,
+                'S' => Control::SYN.0,
+                'R' => Control::RST.0,
+                'P' => Control::PSH.0,
+                'A' => Control::ACK.0,
+                other => panic!("{other} is no control bit"),
+            }
+        });
+        let header = Header {
+            seq: Seq(seq),
+            ack: Seq(ack),
+            control: Control(bits),
+            window: self.window,
+            mss,
+        };
+        let mut segment = vec![0; header.len()];
+        header.write(&mut segment, self.peer_port, self.own_port, 0);
+        segment.extend_from_slice(data);
+        let sum = self
+            .path
+            .addresses
+            .pseudo_sum(PROTOCOL_TCP, segment.len())
+            .add(ip::Sum::of(&segment));
+        segment[16..18].copy_from_slice(&sum.finish().to_be_bytes());
+        let mut packet = vec![0; self.path.header_len()];
+        self.path.write(&mut packet, PROTOCOL_TCP, segment.len());
+        packet.extend_from_slice(&segment);
+        packet
+    }
+
+    /// A frame arrives.
+    pub(crate) fn input(&mut self, packet: &[u8]) {
+        let mut frame = self.port.pool().take().expect("a free frame");
+        frame.set_len(packet.len());
+        frame.copy_from_slice(packet);
+        match self.host.receive(frame) {
+            Input::Tcp(packet) => {
+                self.stack
+                    .handle_segment(&mut self.port, packet, false, self.now);
+            }
+            other => panic!("not passed on to TCP: {other:?}"),
+        }
+        self.check();
+    }
+
+    pub(crate) fn icmp(&mut self, error: &IcmpError) {
+        self.stack.handle_icmp_error(error, self.now);
+        self.timers();
+    }
+
+    /// Time passes, and timers run as an event loop would run them.
+    pub(crate) fn pass_ms(&mut self, millis: u64) {
+        let end = self.now + Duration::from_millis(millis);
+        while let Some(due) = self.stack.poll_timeout().filter(|due| *due <= end) {
+            self.now = due.max(self.now + Duration::from_micros(100));
+            self.timers();
+        }
+        self.now = end;
+        self.timers();
+    }
+
+    pub(crate) fn timers(&mut self) {
+        self.stack.handle_timers(&mut self.port, self.now);
+        self.check();
+    }
+
+    /// What must always hold.
+    pub(crate) fn check(&self) {
+        self.stack.check_invariants();
+        assert_eq!(
+            self.port.pool().available(),
+            self.frames,
+            "a frame has leaked"
+        );
+    }
+
+    /// The next segment that came out.
+    pub(crate) fn sent_one(&mut self) -> Out {
+        let packet = self.port.sent.pop_front().expect("a segment was sent");
+        let out = self.parse(&packet);
+        if out.control.contains('S') {
+            self.iss = self.iss.wrapping_add(out.seq);
+            return Out { seq: 0, ..out };
+        }
+        out
+    }
+
+    /// The next segment that came out must be this one.
+    #[track_caller]
+    pub(crate) fn sent(&mut self, seq: u32, ack: u32, control: &str, data: &[u8]) -> Out {
+        let out = self.sent_one();
+        assert_eq!(
+            (out.seq, out.ack, out.control.as_str(), out.data.len()),
+            (seq, ack, control, data.len()),
+            "sequence number, acknowledgement, control bits, bytes of data"
+        );
+        assert!(out.data == data, "other data of the same length");
+        out
+    }
+
+    #[track_caller]
+    pub(crate) fn sent_nothing(&self) {
+        assert!(
+            self.port.sent.is_empty(),
+            "{} segments",
+            self.port.sent.len()
+        );
+    }
+
+    /// All that came out, in order.
+    pub(crate) fn sent_all(&mut self) -> Vec<Out> {
+        std::iter::from_fn(|| (!self.port.sent.is_empty()).then(|| self.sent_one())).collect()
+    }
+
+    fn parse(&self, packet: &[u8]) -> Out {
+        let tagged = packet[12..14] == [0x81, 0];
+        let vlan = tagged.then(|| u16::from_be_bytes([packet[14], packet[15]]));
+        let mut untagged = packet.to_vec();
+        if tagged {
+            untagged.drain(12..16);
+        }
+        let frame = EthernetFrame::new_checked(&untagged[..]).unwrap();
+        assert_eq!(frame.dst_addr().0, self.path.link.own.0);
+        assert_eq!(frame.src_addr().0, self.path.link.peer.0);
+        let (src, dst): (IpAddress, IpAddress);
+        let payload = match frame.ethertype() {
+            EthernetProtocol::Ipv4 => {
+                let packet = Ipv4Packet::new_checked(frame.payload()).unwrap();
+                assert!(packet.verify_checksum(), "a wrong IPv4 checksum");
+                assert_eq!(usize::from(packet.total_len()), frame.payload().len());
+                assert!(packet.dont_frag());
+                (src, dst) = (packet.src_addr().into(), packet.dst_addr().into());
+                packet.payload().to_vec()
+            }
+            EthernetProtocol::Ipv6 => {
+                let packet = Ipv6Packet::new_checked(frame.payload()).unwrap();
+                assert_eq!(packet.total_len(), frame.payload().len());
+                (src, dst) = (packet.src_addr().into(), packet.dst_addr().into());
+                packet.payload().to_vec()
+            }
+            other => panic!("sent {other:?}"),
+        };
+        let tcp = TcpPacket::new_checked(&payload[..]).unwrap();
+        assert!(tcp.verify_checksum(&src, &dst), "a wrong TCP checksum");
+        assert_eq!(IpAddr::from(src), self.path.addresses.dst());
+        assert_eq!(IpAddr::from(dst), self.path.addresses.src());
+        assert_eq!(tcp.src_port(), self.own_port);
+        assert_eq!(tcp.dst_port(), self.peer_port);
+        let mut control = String::new();
+        for (set, letter) in [
+            (tcp.syn(), 'S'),
+            (tcp.fin(), 'F'),
+            (tcp.rst(), 'R'),
+            (tcp.psh(), 'P'),
+            (tcp.ack(), 'A'),
+        ] {
+            if set {
+                control.push(letter);
+            }
+        }
+        let mss = crate::wire::max_segment_size(&payload[..usize::from(tcp.header_len())]);
+        let ack = tcp.ack_number().0 as u32;
+        Out {
+            seq: (tcp.seq_number().0 as u32).wrapping_sub(self.iss),
+            ack: if tcp.ack() {
+                ack.wrapping_sub(self.irs)
+            } else {
+                ack
+            },
+            control,
+            data: tcp.payload().to_vec(),
+            window: tcp.window_len(),
+            mss,
+            vlan,
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Tables of whole segments in and out, each named after the rule that it
+//! proves.
+
+mod closing;
+mod losing;
+mod opening;
+mod receiving;
+mod sending;
