@@ -4,8 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use control::{Listening, Prepared, Program, StartError, Tally, WorkerContext, report};
-use eth::{Mac, Station};
-use ip::Host;
 use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 use sandstorm::reply::Status;
@@ -79,18 +77,12 @@ impl Program for Sandstorm {
         port: &mut P,
         context: &WorkerContext,
     ) -> Result<Self::Handler<P>, StartError> {
-        let station = Station::new(Mac(context.mac), &context.addresses);
-        let host = if context.own {
-            Host::own(station)
-        } else {
-            Host::shared(station)
-        };
-        let host = host.with_partial_checksums(port.capabilities().partial_checksums);
+        let host = context.host(&port.capabilities());
         let config = Config {
             mode: self.mode,
             ..Config::on_ports(&[context.port])
         };
-        let secret = stack_secret(&context.secret);
+        let secret = context.secret_words();
         let site = Arc::clone(&self.site);
         let server = Server::new(site, host, &config, port, secret, Instant::ZERO)?;
         let packets = server.packets();
@@ -174,15 +166,6 @@ impl Program for Sandstorm {
     }
 }
 
-/// The stack's part of a worker's random bytes.
-fn stack_secret(bytes: &[u8; 32]) -> [u64; 4] {
-    let mut secret = [0; 4];
-    for (word, bytes) in secret.iter_mut().zip(bytes.chunks_exact(8)) {
-        *word = bytes.iter().fold(0, |word, b| word << 8 | u64::from(*b));
-    }
-    secret
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
@@ -258,22 +241,5 @@ mod tests {
         let path = folder.path().display();
         let expected = format!("1, 1.5 kB, from {path} (hidden ones left out: 1)");
         assert_eq!(lines[0], ("files", expected));
-    }
-
-    #[test]
-    fn secrets_use_every_byte() {
-        let mut bytes = [0; 32];
-        for (i, byte) in bytes.iter_mut().enumerate() {
-            *byte = i as u8;
-        }
-        assert_eq!(
-            stack_secret(&bytes),
-            [
-                0x0001_0203_0405_0607,
-                0x0809_0a0b_0c0d_0e0f,
-                0x1011_1213_1415_1617,
-                0x1819_1a1b_1c1d_1e1f
-            ]
-        );
     }
 }
