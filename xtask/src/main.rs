@@ -1,2 +1,76 @@
-//! Developer commands.
-fn main() {}
+//! Developer commands: `cargo xtask COMMAND`. One file a command.
+
+mod demo;
+mod e2e;
+mod interrupt;
+mod netns;
+mod server;
+mod setup;
+mod shell;
+mod test;
+
+use std::process::ExitCode;
+
+use shell::{Failure, Result};
+
+const USAGE: &str = "\
+Usage: cargo xtask COMMAND
+
+  setup                          install the Debian packages that are missing
+  demo [--once] [--host]         build, serve a sample site and zone, fetch from both
+        --once                   end after the check, status 0 only if both were right
+        --host                   put the client's end on this host, for a browser
+  test [--quick|--full] [FILTER] every check that CI runs
+  e2e [--quick|--full] [--list] [FILTER]
+                                 the end-to-end matrix alone, in network namespaces
+        --quick                  a sample that touches every pair of choices (default)
+        --full                   every combination
+        FILTER                   only scenarios or cases whose name contains this
+";
+
+fn main() -> ExitCode {
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    if args.is_empty()
+        || args
+            .iter()
+            .any(|a| a == "--help" || a == "-h" || a == "help")
+    {
+        print!("{USAGE}");
+        return if args.is_empty() {
+            ExitCode::from(2)
+        } else {
+            ExitCode::SUCCESS
+        };
+    }
+    let command = args.remove(0);
+    let outcome = interrupt::install().and_then(|()| dispatch(&command, &args));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask {command}: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: &str, args: &[String]) -> Result<()> {
+    match command {
+        "setup" => {
+            no_more_arguments(args)?;
+            setup::run()
+        }
+        "demo" => demo::run(args),
+        "test" => test::run(args),
+        "e2e" => e2e::run(args),
+        other => Err(Failure::new(format!("no such command: {other}\n\n{USAGE}"))),
+    }
+}
+
+fn no_more_arguments(args: &[String]) -> Result<()> {
+    match args.first() {
+        None => Ok(()),
+        Some(arg) => Err(Failure::new(format!(
+            "unexpected argument {arg}\n\n{USAGE}"
+        ))),
+    }
+}

@@ -1,1 +1,22 @@
-//! Placeholder.
+//! What every server on these libraries shares off the data path: the command
+//! line, logs, workers, signals, the start block and the summary.
+//!
+//! A server implements [`Program`] and flattens [`ServeArgs`] into its own
+//! command line; [`serve`] does the rest. Nothing here is called for a packet:
+//! a worker runs `nmio`'s loop over its own port and handler, generic over
+//! both, and meets this crate again only when it ends. `tokio` lives here and
+//! nowhere below.
+
+pub mod args;
+mod error;
+pub mod log;
+pub mod program;
+pub mod report;
+mod rights;
+mod run;
+mod worker;
+
+pub use args::ServeArgs;
+pub use error::Error;
+pub use program::{Listening, Prepared, Program, StartError, Tally, WorkerContext};
+pub use run::{run, serve};

@@ -33,14 +33,27 @@ fn group_mac(group: Ipv6Addr) -> Mac {
 pub struct Station {
     mac: Mac,
     addresses: Box<[IpAddr]>,
+    /// The same by version: each received packet is compared with them.
+    v4: Box<[Ipv4Addr]>,
+    v6: Box<[Ipv6Addr]>,
 }
 
 impl Station {
     /// A station that answers for `addresses`.
     pub fn new(mac: Mac, addresses: &[IpAddr]) -> Self {
+        let v4 = addresses.iter().filter_map(|address| match address {
+            IpAddr::V4(v4) => Some(*v4),
+            IpAddr::V6(_) => None,
+        });
+        let v6 = addresses.iter().filter_map(|address| match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(v6) => Some(*v6),
+        });
         Self {
             mac,
             addresses: addresses.into(),
+            v4: v4.collect(),
+            v6: v6.collect(),
         }
     }
 
@@ -52,6 +65,18 @@ impl Station {
     /// The addresses that it answers for.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
+    }
+
+    /// Whether `address` is one of them.
+    #[inline(always)]
+    pub fn serves_v4(&self, address: Ipv4Addr) -> bool {
+        self.v4.iter().any(|own| own.to_bits() == address.to_bits())
+    }
+
+    /// Whether `address` is one of them.
+    #[inline(always)]
+    pub fn serves_v6(&self, address: Ipv6Addr) -> bool {
+        self.v6.iter().any(|own| own.to_bits() == address.to_bits())
     }
 
     /// Turns an ARP request for one of the station's addresses into the
@@ -68,8 +93,7 @@ impl Station {
         else {
             return None;
         };
-        if packet.hardware_type() != ArpHardware::Ethernet
-            || !self.addresses.contains(&IpAddr::V4(target_protocol_addr))
+        if packet.hardware_type() != ArpHardware::Ethernet || !self.serves_v4(target_protocol_addr)
         {
             return None;
         }
@@ -96,7 +120,7 @@ impl Station {
     /// everything else, and for what section 7.1.1 wants discarded.
     pub fn answer_solicitation(&self, mut frame: Frame, header: &Header) -> Option<Frame> {
         let (asker, target) = Self::parse_solicitation(frame.get(header.len()..)?)?;
-        if !self.addresses.contains(&IpAddr::V6(target)) {
+        if !self.serves_v6(target) {
             return None;
         }
         // An unspecified source is duplicate address detection: all nodes

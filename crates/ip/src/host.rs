@@ -1,6 +1,6 @@
 //! Taking a received frame apart, once.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use eth::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Header, Station};
 use nmio::Frame;
@@ -183,7 +183,7 @@ impl Host {
         let traffic_class = header[1];
         let src = Ipv4Addr::new(header[12], header[13], header[14], header[15]);
         let dst = Ipv4Addr::new(header[16], header[17], header[18], header[19]);
-        if !self.station.addresses().contains(&IpAddr::V4(dst)) || link.dst.is_group() {
+        if !self.station.serves_v4(dst) || link.dst.is_group() {
             self.counters.not_for_us += 1;
             return Input::Dropped;
         }
@@ -228,7 +228,7 @@ impl Host {
         if dst.is_multicast() || link.dst.is_group() {
             return self.receive_group(frame, &link, next_header);
         }
-        if !self.station.addresses().contains(&IpAddr::V6(dst)) {
+        if !self.station.serves_v6(dst) {
             self.counters.not_for_us += 1;
             return Input::Dropped;
         }

@@ -121,8 +121,19 @@ pub(crate) fn poll(fd: BorrowedFd<'_>, events: i16, timeout: Option<Duration>) -
     }
 }
 
-/// Whether this process may go past the limit on locked memory, or the limit
-/// could be lifted; without either, a large UMEM is refused.
+/// Memory that can be used without ending other programs, in bytes, as far as
+/// the kernel tells.
+pub(crate) fn available_memory() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Lifts the limit on locked memory, where that is allowed: with the limit a
+/// large UMEM is refused.
 pub(crate) fn lift_memory_lock_limit() {
     let unlimited = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
@@ -403,18 +414,12 @@ pub(crate) fn route_socket() -> io::Result<File> {
     })
 }
 
-/// Whether this process may open AF_XDP sockets.
-pub(crate) fn probe_xdp_socket() -> io::Result<()> {
+/// An `AF_XDP` socket without memory or queue: whether this process may have
+/// one.
+pub(crate) fn xdp_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers; a descriptor that is not negative is new and ours.
-    unsafe {
-        let socket = check(libc::socket(
-            libc::AF_XDP,
-            libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-            0,
-        ))?;
-        drop(OwnedFd::from_raw_fd(socket));
-    }
-    Ok(())
+    Ok(unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_XDP, kind, 0))?) })
 }
 
 /// Moves the calling thread into a new network namespace.

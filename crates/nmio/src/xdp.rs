@@ -26,7 +26,7 @@ use crate::frame::{Frame, Pool, Resident};
 use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
 use crate::sys;
 pub(crate) use rings::MAX_MTU;
-use rings::Rings;
+use rings::{Copying, Rings};
 
 /// What a port is opened with.
 pub(crate) struct XdpConfig<'a> {
@@ -146,7 +146,7 @@ impl XdpPort {
         };
         let capabilities = Capabilities {
             mtu: config.mtu,
-            zero_copy: rings.zero_copy(),
+            zero_copy: matches!(rings.copying(), Copying::Never),
             partial_checksums: config.partial_checksums,
             segmentation: 0,
             resident_frames: config.memory.resident_frames,
@@ -170,10 +170,10 @@ impl XdpPort {
 
     /// What the port really does, for people: pairs of a name and a value.
     pub fn summary(&self) -> Vec<(&'static str, String)> {
-        let copying = if self.rings.zero_copy() {
-            "zero-copy"
-        } else {
-            "copy"
+        let copying = match self.rings.copying() {
+            Copying::Never => "zero-copy".to_owned(),
+            Copying::Generic => "copy (generic mode always copies)".to_owned(),
+            Copying::Refused(error) => format!("copy (the driver refuses zero-copy: {error})"),
         };
         let (io, resident) = (
             self.rings.pool().layout().io_frames,
@@ -376,7 +376,7 @@ impl Port for XdpPort {
             return Ok(());
         }
         self.make_room()?;
-        self.stage(frame.lend(), len);
+        self.stage(frame.lend(self.rings.pool()), len);
         Ok(())
     }
 
@@ -391,7 +391,7 @@ impl Port for XdpPort {
             Some(_) => {}
         }
         self.make_room()?;
-        let (index, len) = packet.lend().ok_or(SendError::InFlight)?;
+        let (index, len) = packet.lend(self.rings.pool()).ok_or(SendError::InFlight)?;
         self.stage(index, len);
         Ok(())
     }
@@ -438,10 +438,13 @@ impl Port for XdpPort {
         // `poll` also wakes the sender, so what a flush has left behind goes
         // on here.
         let events = sys::poll(self.rings.fd(), libc::POLLIN, timeout)?;
-        if events & (libc::POLLERR | libc::POLLNVAL) != 0 {
-            self.check_alive()?;
+        // A removed interface is no event, only an error that waits to be asked
+        // for.
+        if events & libc::POLLIN == 0 {
+            self.check_alive()
+        } else {
+            Ok(())
         }
-        Ok(())
     }
 
     fn counters(&self) -> PortCounters {

@@ -6,12 +6,13 @@ mod rig;
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
-use std::process::{Child, Command, Stdio};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nmio::Wait;
-use nmio::device::{DeviceError, Interface, Transport};
-use rig::{Namespace, Rig, Server, ask, config, run, socket};
+use nmio::device::{AnyPort, DeviceError, Interface, MemoryPlan, Transport};
+use nmio::{Port, Wait};
+use rig::{Namespace, Rig, Server, ask, config, run, settle, socket, spawn};
 
 /// Both modes in which the kernel runs XDP.
 const MODES: [&str; 2] = ["xdp:srv", "xdp:srv,generic"];
@@ -56,7 +57,7 @@ fn shared_mode_answers_and_leaves_nothing() {
             "native"
         };
         assert!(line(&server.interface.summary(), "XDP mode").starts_with(mode));
-        assert_eq!(line(&server.port_summary, "data path"), "AF_XDP, copy");
+        assert!(line(&server.port_summary, "data path").starts_with("AF_XDP, copy ("));
         assert!(has_xdp());
         let counters = server.stop();
         assert_eq!(
@@ -66,7 +67,7 @@ fn shared_mode_answers_and_leaves_nothing() {
         );
         assert_eq!((counters[0].rx_lost, counters[0].bad_descriptors), (0, 0));
         assert!(!has_xdp(), "the program is gone");
-        socket("10.9.0.1:7");
+        assert!(UdpSocket::bind("10.9.0.1:7").is_ok(), "the port is free");
     }
 }
 
@@ -234,6 +235,37 @@ fn a_resident_packet_is_sent_again_and_again() {
 }
 
 #[test]
+fn what_belongs_to_another_port_is_not_sent() {
+    let _rig = Rig::new(2);
+    for (device, own) in [("xdp:srv", "10.9.0.9/24"), ("tap:nmiotap", "10.7.0.2/24")] {
+        let interface = Interface::open(&config(device, &[own], 2)).unwrap();
+        let open = |queue| {
+            let memory = MemoryPlan {
+                resident_frames: 1,
+                scratch_frames: 0,
+            };
+            interface.queue(queue).open(memory).unwrap()
+        };
+        match (open(0), open(1)) {
+            (AnyPort::Xdp(mut port), AnyPort::Xdp(other)) => refuses_foreign(&mut port, &other),
+            (AnyPort::Tap(mut port), AnyPort::Tap(other)) => refuses_foreign(&mut port, &other),
+            _ => panic!("{device} gives two kinds of ports"),
+        }
+    }
+}
+
+/// Whether a packet of another port's pool is refused, either way to send it.
+fn refuses_foreign<P: Port>(port: &mut P, other: &P) {
+    let mut frame = other.pool().take().unwrap();
+    frame.set_len(60);
+    frame.fill(0xff);
+    let mut packet = other.pool().make_resident(&frame).unwrap();
+    catch_unwind(AssertUnwindSafe(|| port.send(frame))).unwrap_err();
+    catch_unwind(AssertUnwindSafe(|| port.send_resident(&mut packet))).unwrap_err();
+    assert_eq!(port.counters().tx_frames, 0);
+}
+
+#[test]
 fn a_burst_of_a_whole_ring_loses_nothing() {
     const RING: usize = 2048;
     for device in MODES {
@@ -297,8 +329,9 @@ fn a_taken_port_is_refused_and_a_reserved_one_too() {
             error.to_string().contains("UDP port 7 on 10.9.0.1"),
             "{error}"
         );
-        assert!(!has_xdp(), "nothing is left attached");
+        eventually("nothing is left attached", || !has_xdp());
         drop(taken);
+        settle();
     }
     let mut wanted = config("xdp:srv", &[], 1);
     wanted.services = vec![(Transport::Tcp, 80)];
@@ -308,6 +341,7 @@ fn a_taken_port_is_refused_and_a_reserved_one_too() {
         Err(DeviceError::PortTaken { .. })
     ));
     drop(listener);
+    settle();
     let interface = Interface::open(&wanted).unwrap_or_else(|error| panic!("{error}"));
     assert!(
         std::net::TcpListener::bind("10.9.0.1:80").is_err(),
@@ -315,10 +349,10 @@ fn a_taken_port_is_refused_and_a_reserved_one_too() {
     );
     assert!(std::net::TcpListener::bind("10.9.0.1:81").is_ok());
     drop(interface);
-    assert!(
-        std::net::TcpListener::bind("10.9.0.1:80").is_ok(),
-        "and free again"
-    );
+    settle();
+    eventually("free again", || {
+        std::net::TcpListener::bind("10.9.0.1:80").is_ok()
+    });
 }
 
 #[test]
@@ -372,8 +406,7 @@ fn wrong_interfaces_are_refused_with_the_remedy() {
     run("ip link set srv down");
     let text = error("xdp:srv", &[]);
     assert!(text.contains("ip link set srv up"), "{text}");
-    assert!(!has_xdp());
-    drop(rig);
+    eventually("nothing is left attached", || !has_xdp());
 }
 
 #[test]
@@ -411,6 +444,33 @@ fn device_auto_is_a_wire_to_this_host() {
 }
 
 #[test]
+fn device_auto_does_without_ipv6_where_it_is_off() {
+    Namespace::unshare();
+    // Interfaces of the namespace take it over when they are made.
+    let switch = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
+    std::fs::write(switch, "1").unwrap();
+    let server = Server::start(&config("auto", &[], 1));
+    assert_eq!(server.interface.addresses().len(), 1);
+    assert!(line(&server.interface.summary(), "warning").contains("no IPv6"));
+    assert_eq!(ask(&socket("0.0.0.0:0"), "198.18.0.2:7", "hello"), "hello");
+    server.stop();
+}
+
+#[test]
+fn too_much_packet_memory_is_refused_and_not_tried() {
+    let _rig = Rig::new(1);
+    let interface = Interface::open(&config("xdp:srv", &[], 1)).unwrap_or_else(|e| panic!("{e}"));
+    for resident_frames in [1 << 30, u32::MAX] {
+        let memory = MemoryPlan {
+            resident_frames,
+            scratch_frames: 0,
+        };
+        let error = interface.queue(0).open(memory).err().unwrap();
+        assert!(matches!(error, DeviceError::Memory { .. }), "{error}");
+    }
+}
+
+#[test]
 fn device_auto_takes_the_address_it_is_given() {
     Namespace::unshare();
     let server = Server::start(&config("auto", &["10.8.0.1/29"], 1));
@@ -442,10 +502,9 @@ fn a_tap_device_answers_and_vanishes() {
             client.recv_from(&mut [0; 64]).expect("the whole burst");
         }
         server.stop();
-        assert!(
-            !run("ip -br link").contains("nmiotap"),
-            "the device is gone"
-        );
+        eventually("the device is gone", || {
+            !run("ip -br link").contains("nmiotap")
+        });
     }
 }
 
@@ -465,6 +524,43 @@ fn a_tap_device_that_exists_is_used_and_kept() {
     assert_eq!(ask(&socket("0.0.0.0:0"), "10.7.0.2:7", "hello"), "hello");
     server.stop();
     assert!(run("ip -br link").contains("nmiotap"), "it was here before");
+}
+
+#[test]
+fn serving_ends_with_an_error_when_the_interface_is_removed() {
+    for wait in [Wait::Block, Wait::Spin] {
+        let _rig = Rig::new(1);
+        let mut wanted = config("xdp:srv", &[], 1);
+        wanted.wait = wait;
+        let server = Server::start(&wanted);
+        run("ip link delete srv");
+        let error = server.wait_for_end().unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::NetworkDown, "{error}");
+
+        let mut wanted = config("tap:nmiotap", &["10.7.0.2/24"], 1);
+        wanted.wait = wait;
+        let server = Server::start(&wanted);
+        run("ip link delete nmiotap");
+        server.wait_for_end().unwrap_err();
+    }
+}
+
+#[test]
+fn an_interface_that_is_down_for_a_while_serves_again() {
+    for device in MODES {
+        let rig = Rig::new(1);
+        let server = Server::start(&config(device, &[], 1));
+        let client = rig.client_socket("10.9.0.2:0");
+        assert_eq!(ask(&client, "10.9.0.1:7", "before"), "before");
+        run("ip link set srv down");
+        std::thread::sleep(Duration::from_millis(50));
+        run("ip link set srv up");
+        eventually("the carrier is back", || {
+            run("ip -br link show srv").contains("LOWER_UP")
+        });
+        assert_eq!(ask(&client, "10.9.0.1:7", "after"), "after");
+        server.stop();
+    }
 }
 
 /// The environment variable that makes `child_process` a server.
@@ -496,21 +592,20 @@ fn child_process() {
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }
 
-fn child(program: &str, arguments: &[&str], device: &str) -> Child {
-    Command::new(program)
+fn child(program: &str, arguments: &[&str], device: &str) -> (Child, BufReader<ChildStdout>) {
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .args(["--exact", "child_process", "--nocapture"])
         .env(CHILD, device)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
+        .stdin(Stdio::piped());
+    spawn(&mut command)
 }
 
-/// Reads the child's output up to a line that contains `word`.
-fn read_until(child: &mut Child, word: &str) -> String {
+/// Reads a child's output up to a line that contains `word`.
+fn read_until(output: BufReader<ChildStdout>, word: &str) -> String {
     let mut seen = String::new();
-    for line in BufReader::new(child.stdout.as_mut().unwrap()).lines() {
+    for line in output.lines() {
         let line = line.unwrap();
         seen.push_str(&line);
         if line.contains(word) {
@@ -530,8 +625,8 @@ fn a_killed_server_leaves_nothing() {
         ("auto", "answered"),
         ("tap:nmiotap", "answered"),
     ] {
-        let mut server = child(me.to_str().unwrap(), &[], device);
-        read_until(&mut server, word);
+        let (mut server, output) = child(me.to_str().unwrap(), &[], device);
+        read_until(output, word);
         let attached = || run("ip -details link");
         let there = attached();
         assert!(there.contains("xdp") || there.contains("nmiot"), "{there}");
@@ -550,8 +645,8 @@ fn a_killed_server_leaves_nothing() {
 fn without_rights_auto_falls_back_to_tap_and_says_so() {
     let me = std::env::current_exe().unwrap();
     let arguments = ["--user", "--map-root-user", "--net", me.to_str().unwrap()];
-    let mut server = child("unshare", &arguments, "auto");
-    let said = read_until(&mut server, "answered");
+    let (mut server, output) = child("unshare", &arguments, "auto");
+    let said = read_until(output, "answered");
     server.kill().unwrap();
     server.wait().unwrap();
     assert!(said.contains("auto: a tap device"), "{said}");

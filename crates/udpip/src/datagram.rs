@@ -115,6 +115,12 @@ impl<'p, P: Port> Datagram<'p, P> {
             .saturating_sub(HEADER_LEN)
     }
 
+    /// Resident packets that the port has memory for yet.
+    #[inline(always)]
+    pub fn residents_left(&self) -> u32 {
+        self.port.pool().residents_left()
+    }
+
     /// Lengthens the payload, for a head that is longer than what was
     /// received; the new bytes are to be written by the caller.
     ///

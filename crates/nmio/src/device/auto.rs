@@ -306,7 +306,7 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
         .run(|| open_server_end(&wanted))
         .map_err(DeviceError::set_up("enter the private network namespace"))??;
     let mut interface = Interface::from_xdp(ready, &wanted, config.wait);
-    interface.add_line("device", "auto: a veth pair with AF_XDP".into());
+    interface.set_device_line("auto: a veth pair with AF_XDP".into());
     let (name, value) = wire.line(&pair.name);
     interface.add_line(name, value);
     for (name, value) in lines {
@@ -338,7 +338,7 @@ fn open_auto_tap(config: &InterfaceConfig, wire: Addressing) -> Result<Interface
         match attach(&name, how) {
             Ok(first) => {
                 let mut interface = finish_tap(config, name, first, Some(wire))?;
-                interface.add_line("device", "auto: a tap device (slower than AF_XDP)".into());
+                interface.set_device_line("auto: a tap device (slower than AF_XDP)".into());
                 return Ok(interface);
             }
             Err(error) if sys::is_errno(&error, libc::EBUSY) => {}
@@ -373,7 +373,7 @@ pub(super) fn open_named_tap(
     } else {
         "made for the server"
     };
-    interface.add_line("device", format!("tap {name}, {made}"));
+    interface.set_device_line(format!("tap {name}, {made}"));
     Ok(interface)
 }
 

@@ -108,6 +108,7 @@ impl Interface {
                 {
                     *accepted = *partial_checksums;
                 }
+                interface.set_device_line(config.device.to_string());
                 if *partial_checksums {
                     interface.add_line(
                         "checksums",
@@ -172,6 +173,11 @@ impl Interface {
 
     pub(super) fn add_line(&mut self, name: &'static str, value: String) {
         self.summary.push((name, value));
+    }
+
+    /// Says, before all else, what was made.
+    pub(super) fn set_device_line(&mut self, value: String) {
+        self.summary.insert(0, ("device", value));
     }
 
     /// The Ethernet address that the server has.
@@ -421,7 +427,7 @@ impl XdpReady {
         } else {
             Vec::new()
         };
-        sys::probe_xdp_socket().map_err(|source| match source.raw_os_error() {
+        sys::xdp_socket().map_err(|source| match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => DeviceError::Rights {
                 what: "an AF_XDP socket",
                 source,
@@ -552,19 +558,22 @@ fn reserve_error(
     address: IpAddr,
     source: io::Error,
 ) -> DeviceError {
-    if sys::is_errno(&source, libc::EADDRINUSE) {
-        DeviceError::PortTaken {
+    match source.raw_os_error() {
+        Some(libc::EADDRINUSE) => DeviceError::PortTaken {
             transport,
             port,
             address,
-        }
-    } else {
-        DeviceError::Reserve {
+        },
+        Some(libc::EPERM | libc::EACCES) => DeviceError::Rights {
+            what: "a port below 1024",
+            source,
+        },
+        _ => DeviceError::Reserve {
             transport,
             port,
             address,
             source,
-        }
+        },
     }
 }
 
@@ -589,4 +598,24 @@ fn random_mac() -> [u8; 6] {
     fastrand::Rng::new().fill(&mut mac);
     mac[0] = mac[0] & 0xfc | 0x02;
     mac
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_can_be_sent_to_their_threads() {
+        fn is_send<T: Send>() {}
+        is_send::<Interface>();
+        is_send::<QueueSource>();
+        is_send::<DeviceError>();
+    }
+
+    #[test]
+    fn made_up_addresses_are_local_and_unicast() {
+        for _ in 0..100 {
+            assert_eq!(random_mac()[0] & 0x03, 0x02);
+        }
+    }
 }

@@ -52,6 +52,17 @@ const LINK_HEADER: usize = 18;
 const _: () = assert!(FILL_RING <= RX_RING, "the RX ring could overflow");
 const _: () = assert!(COMPLETION_RING >= TX_RING, "completions could be refused");
 
+/// Whether the kernel copies between frames and the device.
+#[derive(Debug)]
+pub(super) enum Copying {
+    /// It does not: zero-copy.
+    Never,
+    /// Generic mode always copies.
+    Generic,
+    /// The driver refuses zero-copy.
+    Refused(io::Error),
+}
+
 pub(super) struct Rings {
     pool: Pool,
     umem: Umem,
@@ -69,7 +80,7 @@ pub(super) struct Rings {
     /// Frames that the fill ring lacks.
     fill_owed: u32,
     bad: u64,
-    zero_copy: bool,
+    copying: Copying,
 }
 
 impl Rings {
@@ -87,6 +98,13 @@ impl Rings {
             .and_then(NonZeroU32::new)
             .ok_or_else(|| DeviceError::memory(u64::MAX, io::ErrorKind::OutOfMemory.into()))?;
         let bytes = u64::from(frames.get()) * u64::from(chunk);
+        // The kernel would rather end other programs than refuse.
+        if sys::available_memory().is_some_and(|available| bytes > available) {
+            return Err(DeviceError::memory(
+                bytes,
+                io::ErrorKind::OutOfMemory.into(),
+            ));
+        }
         sys::lift_memory_lock_limit();
         let umem_config = UmemConfig::builder()
             .frame_size(FrameSize::new(chunk).expect("chunks are large enough"))
@@ -122,7 +140,7 @@ impl Rings {
         // is zeroed by the kernel, lives as long as the handle given here, and
         // only the pool's owners touch frames that are not lent.
         let pool = unsafe { Pool::from_raw(base, layout, Box::new(umem.clone())) };
-        let (tx, rx, fill, completion) = bind(config, &umem)?;
+        let ((tx, rx, fill, completion), copying) = bind(config, &umem)?;
         let mut rings = Self {
             pool,
             umem,
@@ -137,10 +155,12 @@ impl Rings {
             in_flight: 0,
             fill_owed: FILL_RING,
             bad: 0,
-            zero_copy: false,
+            copying,
         };
         let options = sys::option(rings.fd(), libc::SOL_XDP, sys::XDP_OPTIONS);
-        rings.zero_copy = options.is_ok_and(|bits| bits & sys::XDP_OPTIONS_ZEROCOPY != 0);
+        if options.is_ok_and(|bits| bits & sys::XDP_OPTIONS_ZEROCOPY != 0) {
+            rings.copying = Copying::Never;
+        }
         rings.refill();
         Ok(rings)
     }
@@ -149,9 +169,9 @@ impl Rings {
         &self.pool
     }
 
-    /// Whether the driver moves frames without a copy.
-    pub(super) fn zero_copy(&self) -> bool {
-        self.zero_copy
+    /// Whether the kernel copies frames, and why.
+    pub(super) fn copying(&self) -> &Copying {
+        &self.copying
     }
 
     /// Descriptors that broke the rules.
@@ -220,7 +240,7 @@ impl Rings {
             let mut descs = ArrayVec::<FrameDesc, MOVE>::new();
             while descs.len() < (self.fill_owed as usize).min(MOVE) {
                 let Some(frame) = self.pool.take() else { break };
-                descs.push(self.chunks[frame.lend() as usize]);
+                descs.push(self.chunks[frame.lend(&self.pool) as usize]);
             }
             if descs.is_empty() {
                 return;
@@ -355,16 +375,20 @@ fn chunk_size(mtu: usize) -> u32 {
 
 type Queues = (TxQueue, RxQueue, FillQueue, CompQueue);
 
-fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<Queues, DeviceError> {
+fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<(Queues, Copying), DeviceError> {
     let interface: Interface = config
         .interface
         .parse()
         .map_err(|_| DeviceError::unknown_interface(config.interface))?;
     let patience = Patience::begin();
-    // Generic mode always copies.
-    let mut zero_copy = !config.generic;
+    let mut copying = if config.generic {
+        Copying::Generic
+    } else {
+        Copying::Never
+    };
     loop {
-        let copying = if zero_copy {
+        let zero_copy = matches!(copying, Copying::Never);
+        let flag = if zero_copy {
             BindFlags::XDP_ZEROCOPY
         } else {
             BindFlags::XDP_COPY
@@ -375,18 +399,20 @@ fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<Queues, DeviceError> {
             // The steering program is ours; libxdp loads none.
             .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
             .xdp_flags(XdpFlags::empty())
-            .bind_flags(copying | BindFlags::XDP_USE_NEED_WAKEUP)
+            .bind_flags(flag | BindFlags::XDP_USE_NEED_WAKEUP)
             .build();
         // SAFETY: the UMEM is bound to this one queue only, and no program is
         // loaded by libxdp.
         let error = match unsafe { Socket::new(socket_config, umem, &interface, config.queue) } {
-            Ok((tx, rx, Some((fill, completion)))) => return Ok((tx, rx, fill, completion)),
+            Ok((tx, rx, Some((fill, completion)))) => {
+                return Ok(((tx, rx, fill, completion), copying));
+            }
             Ok((_, _, None)) => io::Error::other("libxdp gave no fill and completion ring"),
             Err(error) => os_error(error.source()),
         };
         match error.raw_os_error() {
             Some(libc::EBUSY) if patience.wait() => {}
-            Some(libc::EOPNOTSUPP | libc::EINVAL) if zero_copy => zero_copy = false,
+            Some(libc::EOPNOTSUPP | libc::EINVAL) if zero_copy => copying = Copying::Refused(error),
             _ => return Err(DeviceError::bind(config.interface, config.queue, error)),
         }
     }

@@ -156,3 +156,7 @@ fn service_key(transport: Transport, port: u16) -> [u8; 4] {
     let port = port.to_be_bytes();
     [protocol[0], protocol[1], port[0], port[1]]
 }
+
+#[cfg(test)]
+#[path = "steer_tests.rs"]
+mod tests;

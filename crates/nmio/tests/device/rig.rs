@@ -6,12 +6,12 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufRead, BufReader};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
-use std::process::{Command, Output};
-use std::sync::Arc;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -68,10 +68,30 @@ pub(crate) fn run(command: &str) -> String {
 fn output(command: &str) -> Output {
     let mut words = command.split(' ');
     let mut process = Command::new(words.next().unwrap());
+    process.args(words);
+    let _held = STARTING.lock();
     process
-        .args(words)
         .output()
         .unwrap_or_else(|error| panic!("{command}: {error}"))
+}
+
+/// Held while a process is started, until it has surely closed its copies of
+/// our descriptors.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// Starts a process that will print something.
+pub(crate) fn spawn(command: &mut Command) -> (Child, BufReader<ChildStdout>) {
+    let _held = STARTING.lock();
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.fill_buf().unwrap();
+    (child, output)
+}
+
+/// Waits until what the calling thread has closed is closed: a process that
+/// another test is starting has a copy of all descriptors for a moment.
+pub(crate) fn settle() {
+    drop(STARTING.lock());
 }
 
 /// The wire: `srv` here, 10.9.0.1/24 and `fd09::1/64`; `cli` in the client's
@@ -240,7 +260,7 @@ pub(crate) struct Server {
     seen: Vec<Arc<AtomicU64>>,
     refused: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
-    workers: Vec<JoinHandle<PortCounters>>,
+    workers: Vec<JoinHandle<io::Result<PortCounters>>>,
 }
 
 impl Server {
@@ -298,12 +318,21 @@ impl Server {
     }
 
     /// Ends serving; what each queue counted.
-    pub(crate) fn stop(mut self) -> Vec<PortCounters> {
+    pub(crate) fn stop(self) -> Vec<PortCounters> {
         self.stop.store(true, Ordering::Relaxed);
-        self.workers
+        self.wait_for_end().unwrap()
+    }
+
+    /// Waits until serving has ended by itself.
+    pub(crate) fn wait_for_end(mut self) -> io::Result<Vec<PortCounters>> {
+        let ends = self
+            .workers
             .drain(..)
             .map(|worker| worker.join().unwrap())
-            .collect()
+            .collect();
+        drop(self);
+        settle();
+        ends
     }
 }
 
@@ -312,20 +341,13 @@ fn reflect<P: Port>(
     mut reflector: Reflector,
     wait: Wait,
     stop: &AtomicBool,
-) -> PortCounters {
-    let loop_config = LoopConfig {
+) -> io::Result<PortCounters> {
+    let config = LoopConfig {
         wait,
         ..LoopConfig::default()
     };
-    nmio::run(
-        &mut port,
-        &mut reflector,
-        &TscClock::new(),
-        &loop_config,
-        stop,
-    )
-    .unwrap();
-    port.counters()
+    nmio::run(&mut port, &mut reflector, &TscClock::new(), &config, stop)?;
+    Ok(port.counters())
 }
 
 /// Sends `payload` and gives the answer; sends again after a lost one only if

@@ -1,0 +1,210 @@
+//! The command line that all servers have in common.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum, value_parser};
+use nmio::device::{AddressPrefix, Device};
+use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
+
+/// Most workers of one process; more than any device here has queues.
+pub const MAX_WORKERS: u32 = 64;
+
+/// The options of `serve`, for `#[command(flatten)]`.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Network")]
+pub struct ServeArgs {
+    /// Where packets come from: `auto`,
+    /// `xdp:IFACE[,queues=N][,generic][,partial-checksums]`, or `tap:NAME`.
+    ///
+    /// `auto` makes a veth pair on this host, serves on one end and leaves
+    /// the other to the kernel. `partial-checksums` accepts what a peer with
+    /// TX checksum offload sends over veth; one corrupted packet in 65,536
+    /// then passes.
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub device: Device,
+
+    /// An address of the server's own, as IP/PREFIX; may repeat, IPv4 and
+    /// IPv6. Without it the interface's own addresses are shared with the
+    /// kernel.
+    #[arg(long = "address", value_name = "IP/PREFIX")]
+    pub addresses: Vec<AddressPrefix>,
+
+    /// The port to serve; the program's own (80 or 53) without it.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+
+    /// Workers, one queue and one thread each; as many as the device's
+    /// `queues`, or 1, without it.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_WORKERS)))]
+    pub workers: Option<u32>,
+
+    /// What a worker does when there is nothing to do.
+    #[arg(long, value_enum, default_value_t = WaitArg::Block)]
+    pub wait: WaitArg,
+
+    /// Most time between two flushes of the TX ring while packets keep
+    /// coming (δt of the paper), in microseconds.
+    #[arg(long = "flush-interval-us", value_name = "MICROSECONDS", default_value_t = 80,
+          value_parser = value_parser!(u32).range(0..=5_000))]
+    pub flush_interval_us: u32,
+
+    /// Frames handled before the clock is read again.
+    #[arg(long, value_name = "FRAMES", default_value_t = 64,
+          value_parser = value_parser!(u16).range(1..=MAX_BATCH as i64))]
+    pub batch: u16,
+
+    /// Write every frame that passes to FILE, for Wireshark; with several
+    /// workers to FILE.0, FILE.1 and so on. Slow.
+    #[arg(long, value_name = "FILE", help_heading = "Diagnosis")]
+    pub pcap: Option<PathBuf>,
+
+    /// What is logged to standard error.
+    #[arg(long, value_enum, value_name = "LEVEL", default_value_t = LogLevel::Warn,
+          help_heading = "Diagnosis")]
+    pub log: LogLevel,
+
+    /// For tests only: lose, double, reorder or corrupt frames at random, as
+    /// `WORD=VALUE,…` with `drop`, `duplicate`, `reorder`, `corrupt` (rates
+    /// from 0 to 1; for one direction with `rx-` or `tx-` in front), `hold`
+    /// and `seed`. Each worker adds its number to the seed.
+    #[arg(long, value_name = "drop=RATE,seed=N", help_heading = "Diagnosis")]
+    pub fault: Option<FaultConfig>,
+}
+
+impl ServeArgs {
+    /// The loop's constants as asked for.
+    pub fn loop_config(&self) -> LoopConfig {
+        LoopConfig {
+            flush_interval: Duration::from_micros(u64::from(self.flush_interval_us)),
+            batch: usize::from(self.batch),
+            wait: self.wait.into(),
+            ..LoopConfig::default()
+        }
+    }
+
+    /// How many workers run: `--workers`, or the device's `queues`, or 1.
+    /// `None` when both are given and disagree.
+    pub fn worker_count(&self) -> Option<u32> {
+        let queues = match &self.device {
+            Device::Xdp { queues, .. } => *queues,
+            Device::Auto | Device::Tap { .. } => None,
+        };
+        match (self.workers, queues) {
+            (Some(workers), Some(queues)) if workers != queues => None,
+            (Some(n), _) | (None, Some(n)) => Some(n),
+            (None, None) => Some(1),
+        }
+    }
+}
+
+/// `--wait`.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitArg {
+    /// Sleep in the kernel until a packet comes.
+    Block,
+    /// Look at the ring again at once: one whole core, the least delay.
+    Spin,
+    /// Let the kernel poll the device where its driver supports that.
+    BusyPoll,
+}
+
+impl From<WaitArg> for Wait {
+    fn from(arg: WaitArg) -> Self {
+        match arg {
+            WaitArg::Block => Self::Block,
+            WaitArg::Spin => Self::Spin,
+            WaitArg::BusyPoll => Self::BusyPoll,
+        }
+    }
+}
+
+/// `--log`.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What ends the program.
+    Error,
+    /// What should be looked at.
+    Warn,
+    /// What happens off the data path.
+    Info,
+    /// For whoever works on the program.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+
+    fn parse(line: &str) -> Result<ServeArgs, clap::Error> {
+        Cli::try_parse_from(std::iter::once("server").chain(line.split_whitespace()))
+            .map(|cli| cli.serve)
+    }
+
+    #[test]
+    fn the_defaults_are_the_papers() {
+        let args = parse("").unwrap();
+        let config = args.loop_config();
+        assert_eq!(config.flush_interval, Duration::from_micros(80));
+        assert_eq!(config.straggler, Duration::from_millis(5));
+        assert_eq!(config.wait, Wait::Block);
+        assert_eq!(args.worker_count(), Some(1));
+        assert_eq!(args.port, None);
+    }
+
+    #[test]
+    fn workers_and_queues_must_agree() {
+        assert_eq!(
+            parse("--device xdp:e0,queues=2").unwrap().worker_count(),
+            Some(2)
+        );
+        assert_eq!(
+            parse("--device xdp:e0 --workers 2").unwrap().worker_count(),
+            Some(2)
+        );
+        let args = parse("--device xdp:e0,queues=2 --workers 3").unwrap();
+        assert_eq!(args.worker_count(), None);
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused() {
+        for line in [
+            "--port 0",
+            "--port 65536",
+            "--workers 0",
+            "--workers 65",
+            "--batch 0",
+            "--batch 257",
+            "--wait never",
+            "--address 10.0.0.1/33",
+            "--device xdp",
+            "--fault drop=2",
+            "--fault drop",
+            "--fault lose=0.1",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn faults_are_a_rate_and_a_seed() {
+        let fault = parse("--fault drop=0.01,seed=7").unwrap().fault;
+        let fault = fault.unwrap();
+        assert_eq!(fault.seed, 7);
+        for rate in [fault.received.drop, fault.sent.drop] {
+            assert!((rate - 0.01).abs() < f64::EPSILON);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+use std::io;
+
+use nmio::PcapError;
+use nmio::device::DeviceError;
+
+use crate::program::StartError;
+
+/// Why a server did not start, or ended by itself. Each message says what is
+/// wrong, where, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// `--workers` and the device's `queues` disagree.
+    #[error(
+        "--workers and the device's queues=N differ: each worker has one queue, so give one of them"
+    )]
+    WorkersAndQueues,
+    /// The operating system refused something that every process may do.
+    #[error("{what}: {source}")]
+    System {
+        /// What was refused.
+        what: &'static str,
+        /// The system's word on it.
+        source: io::Error,
+    },
+    /// The device cannot be had as asked for.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The file for `--pcap` cannot be written.
+    #[error(transparent)]
+    Pcap(#[from] PcapError),
+    /// The program could not prepare a worker.
+    #[error("{0}")]
+    Start(StartError),
+    /// A port went away while it was served.
+    #[error("worker {worker}: the port is gone: {source} (was the interface removed or set down?)")]
+    PortGone {
+        /// Which worker served it.
+        worker: u32,
+        /// The system's word on it.
+        source: io::Error,
+    },
+    /// A worker panicked, which is a bug; its message was printed before.
+    #[error("worker {worker} has panicked, which is a bug: please report the message above")]
+    Panicked {
+        /// Which worker.
+        worker: u32,
+    },
+}

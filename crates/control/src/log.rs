@@ -1,0 +1,33 @@
+//! Logs, to standard error. The data path logs nothing.
+
+use std::io::{IsTerminal as _, stderr};
+
+use tracing::level_filters::LevelFilter;
+
+use crate::args::LogLevel;
+
+/// Sends logs from `level` on to standard error. Once a process; a second
+/// call changes nothing.
+pub fn init(level: LogLevel) {
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::from(level))
+        .with_writer(stderr)
+        .with_ansi(stderr().is_terminal())
+        .with_target(false)
+        .finish();
+    // An error means that someone was first, a test for instance.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> Self {
+        match level {
+            LogLevel::Off => Self::OFF,
+            LogLevel::Error => Self::ERROR,
+            LogLevel::Warn => Self::WARN,
+            LogLevel::Info => Self::INFO,
+            LogLevel::Debug => Self::DEBUG,
+            LogLevel::Trace => Self::TRACE,
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What a server tells its outside about itself.
+
+use std::error::Error;
+use std::net::IpAddr;
+
+use eth::{Mac, Station};
+use ip::Host;
+use nmio::device::{MemoryPlan, Transport};
+use nmio::{Capabilities, Handler, Port};
+
+/// Why a worker could not be prepared: a message for a person.
+pub type StartError = Box<dyn Error + Send + Sync>;
+
+/// A server, loaded and ready to be put on ports.
+///
+/// # Calling contract
+/// Each worker thread asks for [`memory`](Program::memory), opens its port
+/// with it, and makes its handler by [`handler`](Program::handler). When all
+/// are ready, [`loaded`](Program::loaded) and
+/// [`try_commands`](Program::try_commands) become part of the start block,
+/// and the workers begin to serve. When a worker has ended,
+/// [`tally`](Program::tally) collects what its handler has counted.
+pub trait Program: Sync {
+    /// The program's name, as in `sandstorm`. Worker threads are named after
+    /// it, so it should be at most 12 bytes long.
+    const NAME: &'static str;
+
+    /// The program's version.
+    const VERSION: &'static str;
+
+    /// The port that is served without `--port`.
+    const DEFAULT_PORT: u16;
+
+    /// What serves on one port.
+    type Handler<P: Port>: Handler<P>;
+
+    /// What is to be steered to the rings when `port` is served.
+    fn services(&self, port: u16) -> Vec<(Transport, u16)>;
+
+    /// How much packet memory one worker wants. Without an own answer:
+    /// frames for receiving and scratch only, no resident packets.
+    fn memory(&self, context: &WorkerContext) -> MemoryPlan {
+        let _ = context;
+        MemoryPlan::default()
+    }
+
+    /// Makes one worker's handler, with everything prepared in `port`'s
+    /// memory. Called on the worker's own thread.
+    ///
+    /// # Errors
+    /// When it cannot serve on this port; nothing is served then.
+    fn handler<P: Port>(
+        &self,
+        port: &mut P,
+        context: &WorkerContext,
+    ) -> Result<Self::Handler<P>, StartError>;
+
+    /// What a ready handler has prepared.
+    fn prepared<P: Port>(&self, handler: &Self::Handler<P>) -> Prepared {
+        let _ = handler;
+        Prepared::default()
+    }
+
+    /// Lines for the start block, label and value: what was loaded.
+    fn loaded(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// Commands to try, typed as they stand here; the first is the one that
+    /// scripts take.
+    fn try_commands(&self, at: &Listening) -> Vec<String> {
+        let _ = at;
+        Vec::new()
+    }
+
+    /// Adds what an ended worker's handler has counted.
+    fn tally<P: Port>(&self, handler: &Self::Handler<P>, tally: &mut Tally) {
+        let _ = (handler, tally);
+    }
+}
+
+/// What a worker knows about its place in the world.
+#[derive(Clone, Debug)]
+pub struct WorkerContext {
+    /// This worker's number, from 0.
+    pub index: u32,
+    /// How many workers there are.
+    pub workers: u32,
+    /// The interface's link-layer address.
+    pub mac: [u8; 6],
+    /// The addresses served.
+    pub addresses: Vec<IpAddr>,
+    /// Whether the addresses are the server's own, so that ARP, NDP and echo
+    /// are answered here; otherwise the interface's kernel answers them.
+    pub own: bool,
+    /// The largest IP packet, in bytes.
+    pub mtu: usize,
+    /// The port served.
+    pub port: u16,
+    /// Random bytes of this worker's own, from the system: the key for its
+    /// hashes and initial sequence numbers.
+    pub secret: [u8; 32],
+}
+
+impl WorkerContext {
+    /// The network layer for a port with these capabilities: it serves the
+    /// worker's addresses.
+    pub fn host(&self, capabilities: &Capabilities) -> Host {
+        let station = Station::new(Mac(self.mac), &self.addresses);
+        let host = if self.own {
+            Host::own(station)
+        } else {
+            Host::shared(station)
+        };
+        host.with_partial_checksums(capabilities.partial_checksums)
+    }
+
+    /// [`secret`](Self::secret) in words, as the TCP stack takes it.
+    pub fn secret_words(&self) -> [u64; 4] {
+        let mut words = [0; 4];
+        for (word, bytes) in words.iter_mut().zip(self.secret.chunks_exact(8)) {
+            *word = bytes.iter().fold(0, |word, b| word << 8 | u64::from(*b));
+        }
+        words
+    }
+}
+
+/// Packets that stand ready to be sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prepared {
+    /// How many.
+    pub packets: u64,
+    /// Their bytes, headers included.
+    pub bytes: u64,
+}
+
+/// Where a server can be reached.
+#[derive(Clone, Debug)]
+pub struct Listening {
+    /// Addresses, those that one would try first in front: IPv4, then global
+    /// IPv6, then link-local.
+    pub addresses: Vec<IpAddr>,
+    /// The port.
+    pub port: u16,
+}
+
+impl Listening {
+    pub(crate) fn new(mut addresses: Vec<IpAddr>, port: u16) -> Self {
+        addresses.sort_by_key(|address| match address {
+            IpAddr::V4(_) => 0,
+            IpAddr::V6(v6) if !v6.is_unicast_link_local() => 1,
+            IpAddr::V6(_) => 2,
+        });
+        Self { addresses, port }
+    }
+
+    /// The first address, and the port unless it is `default_port`, as they
+    /// stand in a URL.
+    pub fn authority(&self, default_port: u16) -> Option<String> {
+        let host = match self.addresses.first()? {
+            IpAddr::V4(v4) => v4.to_string(),
+            IpAddr::V6(v6) => format!("[{v6}]"),
+        };
+        Some(if self.port == default_port {
+            host
+        } else {
+            format!("{host}:{}", self.port)
+        })
+    }
+}
+
+/// What handlers have counted, summed up over the workers in the order in
+/// which the names first came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub(crate) events: Vec<(&'static str, u64)>,
+    pub(crate) drops: Vec<(&'static str, u64)>,
+}
+
+impl Tally {
+    /// Something that was done, such as `requests`; shown even when 0.
+    pub fn event(&mut self, name: &'static str, count: u64) {
+        add(&mut self.events, name, count);
+    }
+
+    /// Packets that were dropped for one reason; shown unless 0.
+    pub fn drop(&mut self, reason: &'static str, count: u64) {
+        add(&mut self.drops, reason, count);
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for &(name, count) in &other.events {
+            self.event(name, count);
+        }
+        for &(reason, count) in &other.drops {
+            self.drop(reason, count);
+        }
+    }
+}
+
+fn add(to: &mut Vec<(&'static str, u64)>, name: &'static str, count: u64) {
+    match to.iter_mut().find(|(known, _)| *known == name) {
+        Some((_, sum)) => *sum += count,
+        None => to.push((name, count)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_to_try_is_the_easiest_one() {
+        let addresses = ["fe80::1", "2001:db8::1", "192.0.2.1"].map(|a| a.parse().unwrap());
+        let at = Listening::new(addresses.to_vec(), 80);
+        assert_eq!(at.authority(80).unwrap(), "192.0.2.1");
+        let at = Listening::new(addresses[..2].to_vec(), 8080);
+        assert_eq!(at.authority(80).unwrap(), "[2001:db8::1]:8080");
+        assert_eq!(Listening::new(vec![], 80).authority(80), None);
+    }
+
+    #[test]
+    fn a_context_knows_its_host() {
+        let mut context = WorkerContext {
+            index: 0,
+            workers: 1,
+            mac: [2, 0, 0, 0, 0, 1],
+            addresses: vec!["192.0.2.1".parse().unwrap()],
+            own: true,
+            mtu: 1500,
+            port: 80,
+            secret: std::array::from_fn(|i| i as u8),
+        };
+        let mut capabilities = nmio::sim::Sink::new(1500, 64, 0).capabilities();
+        capabilities.partial_checksums = true;
+        let host = context.host(&capabilities);
+        assert_eq!(host.station().mac(), Mac(context.mac));
+        assert_eq!(host.station().addresses(), context.addresses);
+        assert!(host.partial_checksums());
+        context.own = false;
+        capabilities.partial_checksums = false;
+        assert!(!context.host(&capabilities).partial_checksums());
+        assert_eq!(
+            context.secret_words(),
+            [
+                0x0001_0203_0405_0607,
+                0x0809_0a0b_0c0d_0e0f,
+                0x1011_1213_1415_1617,
+                0x1819_1a1b_1c1d_1e1f
+            ]
+        );
+    }
+
+    #[test]
+    fn tallies_add_up_by_name() {
+        let mut sum = Tally::default();
+        for requests in [3, 4] {
+            let mut one = Tally::default();
+            one.event("requests", requests);
+            one.drop("bad checksum", 1);
+            sum.merge(&one);
+        }
+        assert_eq!(sum.events, [("requests", 7)]);
+        assert_eq!(sum.drops, [("bad checksum", 2)]);
+    }
+}

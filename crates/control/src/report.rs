@@ -1,0 +1,160 @@
+//! The start block and the summary: aligned `label: value` lines.
+
+use std::fmt;
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use nmio::PortCounters;
+
+use crate::program::Tally;
+
+/// A block of aligned lines.
+#[derive(Clone, Debug, Default)]
+pub struct Block(Vec<(String, String)>);
+
+impl Block {
+    /// Adds a line.
+    pub fn line(&mut self, label: impl Into<String>, value: impl Into<String>) {
+        self.0.push((label.into(), value.into()));
+    }
+
+    /// Writes the block to standard output; a closed output is no error.
+    pub fn print(&self) {
+        let mut out = io::stdout().lock();
+        let _ = write!(out, "{self}").and_then(|()| out.flush());
+    }
+}
+
+impl fmt::Display for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self
+            .0
+            .iter()
+            .map(|(label, _)| label.chars().count())
+            .max()
+            .unwrap_or(0)
+            + 2;
+        for (label, value) in &self.0 {
+            writeln!(f, "{:width$}{value}", format!("{label}:"))?;
+        }
+        Ok(())
+    }
+}
+
+/// A number with its thousands set apart, as in `1,234,567`.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A size in bytes, to three digits or so: `17 B`, `4.1 kB`, `30.0 MB`.
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if n < 1_000 {
+        return format!("{n} B");
+    }
+    let mut value = n as f64 / 1_000.0;
+    let mut unit = 0;
+    // 999.95 would be shown as 1000.0.
+    while value >= 999.95 && unit + 1 < UNITS.len() {
+        value /= 1_000.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// The summary of a server that has ended.
+pub(crate) fn summary(uptime: Duration, port: &PortCounters, tally: &Tally) -> Block {
+    let mut block = Block::default();
+    block.line("uptime", format!("{:.1} s", uptime.as_secs_f64()));
+    let frames = |n, size| format!("{} frames, {}", count(n), bytes(size));
+    block.line("received", frames(port.rx_frames, port.rx_bytes));
+    block.line("sent", frames(port.tx_frames, port.tx_bytes));
+    for &(name, n) in &tally.events {
+        block.line(name, count(n));
+    }
+    let port_drops = [
+        ("lost before the ring", port.rx_lost),
+        ("bad descriptor", port.bad_descriptors),
+        ("TX ring full", port.tx_ring_full),
+    ];
+    let drops: Vec<(&str, u64)> = tally
+        .drops
+        .iter()
+        .copied()
+        .chain(port_drops)
+        .filter(|&(_, n)| n > 0)
+        .collect();
+    let reasons: Vec<String> = drops
+        .iter()
+        .map(|&(reason, n)| format!("{reason} {}", count(n)))
+        .collect();
+    let all = count(drops.iter().map(|&(_, n)| n).sum());
+    let reasons = if reasons.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", reasons.join(", "))
+    };
+    block.line("dropped", all + &reasons);
+    block
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_for_people() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_000), "1,000");
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(1_000), "1.0 kB");
+        assert_eq!(bytes(999_960), "1.0 MB");
+        assert_eq!(bytes(30_000_000), "30.0 MB");
+        assert_eq!(bytes(u64::MAX), "18446.7 PB");
+    }
+
+    #[test]
+    fn values_stand_in_one_column() {
+        let mut block = Block::default();
+        block.line("sandstorm", "0.1.0");
+        block.line("try", "curl http://192.0.2.1/");
+        assert_eq!(
+            block.to_string(),
+            "sandstorm: 0.1.0\ntry:       curl http://192.0.2.1/\n"
+        );
+    }
+
+    #[test]
+    fn the_summary_names_each_reason() {
+        let port = PortCounters {
+            rx_frames: 12,
+            rx_bytes: 3_400,
+            tx_ring_full: 2,
+            ..Default::default()
+        };
+        let mut tally = Tally::default();
+        tally.event("requests", 5);
+        tally.drop("bad checksum", 1_000);
+        tally.drop("fragment", 0);
+        let text = summary(Duration::from_millis(1_500), &port, &tally).to_string();
+        assert_eq!(
+            text,
+            "uptime:   1.5 s\n\
+             received: 12 frames, 3.4 kB\n\
+             sent:     0 frames, 0 B\n\
+             requests: 5\n\
+             dropped:  1,002 (bad checksum 1,000, TX ring full 2)\n"
+        );
+    }
+}

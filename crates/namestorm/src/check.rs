@@ -1,0 +1,258 @@
+//! Whether the records of a zone make sense together.
+//!
+//! Errors are what leaves no right answer: without them the zone is not
+//! served. Warnings are what can be served but is hardly meant.
+
+use std::collections::HashMap;
+
+use crate::name::{self, Shown};
+use crate::report::Report;
+use crate::rtype::{self, A, AAAA, CNAME, DNAME, DS, MX, NS, NSEC, RRSIG, SOA, SRV};
+use crate::zone::{NameRef, Place, RrsetRef, Standing, Zone};
+
+/// Bytes of a message around an RRset: header, question type and class.
+const AROUND: usize = 12 + 4;
+/// Bytes of a record around its data: compressed owner, type, class, TTL,
+/// length.
+const RECORD: usize = 2 + 10;
+/// The largest message (RFC 1035, section 4.2.2).
+const MAX_MESSAGE: usize = 65_535;
+
+/// Checks a whole zone.
+pub(crate) fn check(zone: &Zone, report: &mut Report) {
+    check_apex(zone, report);
+    let mut targets = Targets::default();
+    for name in zone.names() {
+        check_types(name, report);
+        check_hidden(name, report);
+        for rrset in name.rrsets() {
+            check_rrset(name, rrset, report);
+            check_targets(name, rrset, &mut targets, report);
+        }
+    }
+}
+
+/// RFC 1035, section 5.2; RFC 2181, section 6.1.
+fn check_apex(zone: &Zone, report: &mut Report) {
+    let apex = zone.apex_name();
+    let start = Place { file: 0, line: 0 };
+    let shown = Shown(zone.apex());
+    match apex.and_then(|apex| apex.rrset(SOA)) {
+        None => report.error(
+            start,
+            format!("there is no SOA record for {shown}; is that the zone's name?"),
+        ),
+        Some(soa) => {
+            for place in soa.further_places() {
+                report.error(place, format!("{shown} has a second SOA record"));
+            }
+        }
+    }
+    if apex.and_then(|apex| apex.rrset(NS)).is_none() {
+        report.error(start, format!("there is no NS record for {shown}"));
+    }
+}
+
+/// Which types may be together at one name.
+fn check_types(name: NameRef<'_>, report: &mut Report) {
+    let shown = Shown(name.owner());
+    let wildcard = name::is_wildcard(name.owner());
+    if let Some(cname) = name.rrset(CNAME) {
+        // RFC 1034, section 3.6.2; RFC 4035, section 2.5.
+        let other = name
+            .rrsets()
+            .find(|set| ![CNAME, RRSIG, NSEC].contains(&set.rtype()));
+        if let Some(other) = other {
+            report.error(
+                cname.place().max(other.place()),
+                format!(
+                    "{shown} has a CNAME record, so it cannot have {} as well",
+                    rtype::show(other.rtype())
+                ),
+            );
+        }
+        only_one(name, cname, report);
+    }
+    if let Some(dname) = name.rrset(DNAME) {
+        // RFC 6672, section 2.4.
+        only_one(name, dname, report);
+    }
+    for set in name.rrsets() {
+        match set.rtype() {
+            SOA if !name.key().is_empty() => report.error(
+                set.place(),
+                format!("an SOA record belongs to the zone's name only, not to {shown}"),
+            ),
+            // RFC 4592, sections 4.2 and 4.4.
+            NS | DNAME if wildcard => report.error(
+                set.place(),
+                format!(
+                    "a wildcard cannot have {} records: {shown}",
+                    rtype::show(set.rtype())
+                ),
+            ),
+            _ => {}
+        }
+    }
+}
+
+/// RFC 2181, section 10.1; RFC 6672, section 2.4.
+fn only_one(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
+    for place in rrset.further_places() {
+        report.error(
+            place,
+            format!(
+                "{} has a second {} record; there can be one only",
+                Shown(name.owner()),
+                rtype::show(rrset.rtype())
+            ),
+        );
+    }
+}
+
+/// What will never be served.
+fn check_hidden(name: NameRef<'_>, report: &mut Report) {
+    let shown = Shown(name.owner());
+    match name.standing() {
+        Standing::Authoritative => {}
+        // RFC 6672, section 2.4.
+        Standing::BelowDname => {
+            for set in name.rrsets().take(1) {
+                report.error(set.place(), format!("{shown} lies below a DNAME record"));
+            }
+        }
+        Standing::BelowCut => {
+            for set in name.rrsets() {
+                if ![A, AAAA].contains(&set.rtype()) {
+                    hidden(shown, set, report);
+                }
+            }
+        }
+        Standing::Cut => {
+            for set in name.rrsets() {
+                if ![NS, DS, NSEC, RRSIG, A, AAAA].contains(&set.rtype()) {
+                    hidden(shown, set, report);
+                }
+            }
+        }
+    }
+}
+
+fn hidden(shown: Shown<'_>, set: RrsetRef<'_>, report: &mut Report) {
+    report.warning(
+        set.place(),
+        format!(
+            "the {} of {shown} belongs to a delegated zone and is not served",
+            rtype::show(set.rtype())
+        ),
+    );
+}
+
+fn check_rrset(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
+    let shown = Shown(name.owner());
+    if let Some((place, ttl)) = rrset.other_ttl()
+        // Signatures of different types have different TTLs.
+        && rrset.rtype() != RRSIG
+    {
+        report.warning(
+            place,
+            format!(
+                "the {} records of {shown} have different TTLs: {} s is taken, not {ttl} s \
+                 (RFC 2181, section 5.2)",
+                rtype::show(rrset.rtype()),
+                rrset.ttl()
+            ),
+        );
+    }
+    let records: usize = rrset.data().map(|data| RECORD + data.len()).sum();
+    if AROUND + name::MAX_NAME + records > MAX_MESSAGE {
+        report.error(
+            rrset.place(),
+            format!(
+                "the {} records of {shown} do not fit one message of {MAX_MESSAGE} bytes",
+                rtype::show(rrset.rtype())
+            ),
+        );
+    }
+}
+
+/// What is wrong with a target, remembered: many records share few targets.
+type Targets<'z> = HashMap<&'z [u8], Option<Fault>>;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Alias,
+    NoAddress,
+}
+
+/// RFC 2181, section 10.3; RFC 1912, section 2.8.
+fn check_targets<'z>(
+    name: NameRef<'z>,
+    rrset: RrsetRef<'z>,
+    targets: &mut Targets<'z>,
+    report: &mut Report,
+) {
+    let rtype = rrset.rtype();
+    if ![NS, MX, SRV].contains(&rtype) || name.standing() == Standing::BelowCut {
+        return;
+    }
+    for target in rrset.data().filter_map(|data| rtype::target(rtype, data)) {
+        let zone = name.zone();
+        let fault = *targets
+            .entry(target)
+            .or_insert_with(|| fault_of(zone, target));
+        let what = match fault {
+            None => continue,
+            Some(Fault::Alias) => "is an alias (CNAME), which it must not be",
+            // Elsewhere a missing address is no more than a dead reference.
+            Some(Fault::NoAddress) if rtype != NS => continue,
+            Some(Fault::NoAddress) => "has no address (A or AAAA) in this zone",
+        };
+        report.warning(
+            rrset.place(),
+            format!(
+                "{} {}: its target {} {what}",
+                Shown(name.owner()),
+                rtype::show(rtype),
+                Shown(target)
+            ),
+        );
+    }
+}
+
+fn fault_of(zone: &Zone, target: &[u8]) -> Option<Fault> {
+    if !name::is_within(target, zone.apex()) {
+        return None;
+    }
+    let mut key = Vec::new();
+    name::append_sort_key(&mut key, target, zone.apex());
+    if let Ok(found) = zone.find(&key) {
+        if found.rrset(CNAME).is_some() {
+            return Some(Fault::Alias);
+        }
+        let has_address = found.rrset(A).is_some() || found.rrset(AAAA).is_some();
+        return (!has_address).then_some(Fault::NoAddress);
+    }
+    // Below another cut the address is that zone's to know, unless it lies
+    // below the very cut that it serves; a wildcard may cover it.
+    let covered = ancestors(zone, target).any(|ancestor| {
+        matches!(ancestor.standing(), Standing::BelowCut) || name::is_wildcard(ancestor.owner())
+    });
+    (!covered).then_some(Fault::NoAddress)
+}
+
+/// Wildcards above `target` that exist.
+fn ancestors<'z>(zone: &'z Zone, target: &[u8]) -> impl Iterator<Item = NameRef<'z>> {
+    let mut key = Vec::new();
+    let starts: Vec<_> = name::label_starts(target).skip(1).collect();
+    starts.into_iter().filter_map(move |start| {
+        let parent = &target[start..];
+        if !name::is_within(parent, zone.apex()) {
+            return None;
+        }
+        key.clear();
+        name::append_sort_key(&mut key, parent, zone.apex());
+        key.extend(b"*\0");
+        zone.find(&key).ok()
+    })
+}

@@ -1,0 +1,159 @@
+//! EDNS, version 0 (RFC 6891): the OPT pseudo-record.
+
+use crate::query::{self, Malformed};
+use crate::rtype;
+
+/// The largest message without EDNS (RFC 1035, section 2.3.4).
+pub const MIN_UDP_MESSAGE: usize = 512;
+/// The largest message that we send or announce over UDP: what passes any
+/// path of the Internet without being fragmented (RFC 9715, section 3.2 and
+/// appendix A).
+pub const MAX_UDP_MESSAGE: usize = 1232;
+/// The version that we speak.
+pub(crate) const VERSION: u8 = 0;
+/// Bytes of an OPT record without options.
+pub(crate) const OPT_LEN: usize = 11;
+/// The DO bit in the flags of OPT (RFC 3225).
+const DNSSEC_OK: u16 = 0x8000;
+
+/// What a query's OPT record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Edns {
+    /// The largest message that the client takes over UDP, as it said.
+    pub udp_size: u16,
+    /// The version that it speaks.
+    pub version: u8,
+    /// It wants DNSSEC records.
+    pub dnssec_ok: bool,
+}
+
+impl Edns {
+    /// The largest message to send to this client over UDP.
+    #[inline(always)]
+    pub(crate) fn udp_limit(self) -> usize {
+        usize::from(self.udp_size).clamp(MIN_UDP_MESSAGE, MAX_UDP_MESSAGE)
+    }
+
+    /// The OPT record of the reply; `rcode` is the whole response code, whose
+    /// upper part is here.
+    #[inline(always)]
+    pub(crate) fn reply(self, rcode: u16) -> [u8; OPT_LEN] {
+        let [_, kind] = rtype::OPT.to_be_bytes();
+        let [size_high, size_low] = (MAX_UDP_MESSAGE as u16).to_be_bytes();
+        let flags = if self.dnssec_ok { DNSSEC_OK } else { 0 };
+        let [flags_high, flags_low] = flags.to_be_bytes();
+        let extended = (rcode >> 4) as u8;
+        [
+            0, 0, kind, size_high, size_low, extended, VERSION, flags_high, flags_low, 0, 0,
+        ]
+    }
+}
+
+/// Finds the OPT record among `count` additional records that start at `at`.
+/// Unknown options are skipped (RFC 6891, section 6.1.2), and so are other
+/// records, and whatever is behind them.
+///
+/// # Errors
+/// When the records are cut off, or there is a second OPT, or one whose owner
+/// is not the root (RFC 6891, section 6.1.1).
+#[inline]
+pub(crate) fn parse(message: &[u8], mut at: usize, count: u16) -> Result<Option<Edns>, Malformed> {
+    let mut found = None;
+    // Each record takes 11 bytes at least, so that a large count ends soon.
+    for _ in 0..count {
+        let owner_at = at;
+        at = query::skip_name(message, at)?;
+        let fixed: &[u8; 10] = message
+            .get(at..)
+            .and_then(|rest| rest.first_chunk())
+            .ok_or(Malformed)?;
+        let data_at = at + fixed.len();
+        let data_len = usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
+        let data = message.get(data_at..data_at + data_len).ok_or(Malformed)?;
+        if u16::from_be_bytes([fixed[0], fixed[1]]) == rtype::OPT {
+            if message[owner_at] != 0 || found.is_some() {
+                return Err(Malformed);
+            }
+            check_options(data)?;
+            found = Some(Edns {
+                udp_size: u16::from_be_bytes([fixed[2], fixed[3]]),
+                version: fixed[5],
+                dnssec_ok: u16::from_be_bytes([fixed[6], fixed[7]]) & DNSSEC_OK != 0,
+            });
+        }
+        at = data_at + data_len;
+    }
+    Ok(found)
+}
+
+/// Whether the options fill the data exactly.
+fn check_options(mut data: &[u8]) -> Result<(), Malformed> {
+    while !data.is_empty() {
+        let &[_, _, high, low] = data.first_chunk::<4>().ok_or(Malformed)?;
+        let len = usize::from(u16::from_be_bytes([high, low]));
+        data = data.get(4 + len..).ok_or(Malformed)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An OPT record with options.
+    fn opt(size: u16, version: u8, flags: u16, options: &[u8]) -> Vec<u8> {
+        let mut record = vec![0, 0, 41];
+        record.extend(size.to_be_bytes());
+        record.extend([0, version]);
+        record.extend(flags.to_be_bytes());
+        record.extend((options.len() as u16).to_be_bytes());
+        record.extend(options);
+        record
+    }
+
+    #[test]
+    fn sizes_are_bounded() {
+        for (size, limit) in [
+            (0, 512),
+            (511, 512),
+            (900, 900),
+            (1232, 1232),
+            (65535, 1232),
+        ] {
+            let edns = parse(&opt(size, 0, 0, &[]), 0, 1).unwrap().unwrap();
+            assert_eq!((edns.udp_size, edns.udp_limit()), (size, limit));
+        }
+    }
+
+    #[test]
+    fn options_are_skipped_and_the_do_bit_is_kept() {
+        let cookie = [0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
+        let edns = parse(&opt(1400, 0, 0xffff, &cookie), 0, 1)
+            .unwrap()
+            .unwrap();
+        assert!(edns.dnssec_ok);
+        // BADVERS is 16: 1 above the header's four bits.
+        assert_eq!(edns.reply(16), [0, 0, 41, 4, 208, 1, 0, 0x80, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_is_no_opt_is_refused() {
+        let good = opt(1232, 0, 0, &[]);
+        let twice = [good.clone(), good.clone()].concat();
+        assert_eq!(parse(&twice, 0, 2), Err(Malformed), "two");
+        assert!(parse(&twice, 0, 1).is_ok(), "what is behind does not count");
+        assert_eq!(parse(&good, 0, 2), Err(Malformed), "cut off");
+        assert_eq!(parse(&good[..10], 0, 1), Err(Malformed), "cut off");
+        let named = [&[1, b'a'], &good[..]].concat();
+        assert_eq!(parse(&named, 0, 1), Err(Malformed), "an owner");
+        for options in [&[0, 1, 0][..], &[0, 1, 0, 5, 1]] {
+            assert_eq!(parse(&opt(1232, 0, 0, options), 0, 1), Err(Malformed));
+        }
+        let tsig = [
+            &[1, b'k', 0, 0, 250, 0, 255, 0, 0, 0, 0, 0, 1, 9][..],
+            &good,
+        ]
+        .concat();
+        assert!(parse(&tsig, 0, 2).unwrap().is_some());
+    }
+}

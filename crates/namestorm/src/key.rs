@@ -1,0 +1,270 @@
+//! What the index is keyed by: a name in lower case, as it is in the packet
+//! (wire format) or as text (FQDN).
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::str::FromStr;
+
+use ahash::RandomState;
+
+use crate::name::{MAX_NAME, WILDCARD};
+
+/// The form of names in the index (section 2.3 of the paper).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// The wire format as it is in a query. A query whose name is compressed
+    /// takes a longer way.
+    #[default]
+    Wire,
+    /// The decompressed, fully qualified name as text: `www.example.org.`.
+    /// All queries take the same way, which is a little longer.
+    Fqdn,
+}
+
+impl FromStr for Form {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "wire" => Ok(Self::Wire),
+            "fqdn" => Ok(Self::Fqdn),
+            _ => Err(format!("'{text}' is no form of names: wire or fqdn")),
+        }
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Wire => "wire",
+            Self::Fqdn => "fqdn",
+        })
+    }
+}
+
+/// Stands for a dot inside a label of a name as text: a byte that nothing in
+/// lower case holds, so that different names have different texts.
+const INNER_DOT: u8 = b'D';
+
+/// A key of the index, made from a name.
+///
+/// In both forms the key of an ancestor is the end of the name's key, cut
+/// where the ancestor starts in the name's wire format.
+#[derive(Clone, Debug)]
+pub struct Key {
+    bytes: [u8; MAX_NAME + 1],
+    len: usize,
+}
+
+impl Key {
+    /// A key without a name yet.
+    pub const fn new() -> Self {
+        Self {
+            bytes: [0; MAX_NAME + 1],
+            len: 0,
+        }
+    }
+
+    /// Makes the key of `name`, which is uncompressed and at most 255 bytes.
+    #[inline(always)]
+    pub fn set(&mut self, form: Form, name: &[u8]) {
+        match form {
+            Form::Wire => {
+                self.len = name.len();
+                lower(name, &mut self.bytes[..name.len()]);
+            }
+            Form::Fqdn => self.set_text(name),
+        }
+    }
+
+    #[inline]
+    fn set_text(&mut self, name: &[u8]) {
+        // The text of a name is its wire format without the first length,
+        // and a dot in place of each other length.
+        let text = &name[1.min(name.len())..];
+        self.len = text.len();
+        let out = &mut self.bytes[..text.len()];
+        lower(text, out);
+        let mut at = 0;
+        while let Some(&len) = name.get(at) {
+            let end = at + usize::from(len);
+            for byte in &mut out[at..end] {
+                if *byte == b'.' {
+                    *byte = INNER_DOT;
+                }
+            }
+            if len == 0 {
+                break;
+            }
+            out[end] = b'.';
+            at = end + 1;
+        }
+    }
+
+    /// Makes the key of the wildcard right below the ancestor that starts at
+    /// `start` in the wire format of `of`'s name.
+    pub fn set_wildcard(&mut self, form: Form, of: &Self, start: usize) {
+        let prefix: &[u8] = match form {
+            Form::Wire => WILDCARD,
+            Form::Fqdn => b"*.",
+        };
+        let ancestor = of.suffix(start);
+        self.len = prefix.len() + ancestor.len();
+        let (front, rest) = self.bytes[..self.len].split_at_mut(prefix.len());
+        front.copy_from_slice(prefix);
+        rest.copy_from_slice(ancestor);
+    }
+
+    /// The key.
+    #[inline(always)]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// The key of the ancestor that starts at `start` in the wire format.
+    #[inline(always)]
+    pub fn suffix(&self, start: usize) -> &[u8] {
+        &self.bytes()[start..]
+    }
+}
+
+impl Default for Key {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Bytes of the name in wire format whose key has `key_len` bytes.
+#[inline(always)]
+pub(crate) const fn wire_len(form: Form, key_len: usize) -> usize {
+    match form {
+        Form::Wire => key_len,
+        Form::Fqdn => key_len + 1,
+    }
+}
+
+/// The keyed hash of a type and a name's key. Type 0 stands for the name
+/// itself.
+#[inline(always)]
+pub(crate) fn hash(state: &RandomState, qtype: u16, key: &[u8]) -> u64 {
+    let mut hasher = state.build_hasher();
+    hasher.write_u16(qtype);
+    hasher.write(key);
+    hasher.finish()
+}
+
+/// Copies `from` to `to`, of equal length, in lower case (RFC 4343): eight
+/// bytes at a time, the last eight once more where the length is odd.
+#[inline(always)]
+fn lower(from: &[u8], to: &mut [u8]) {
+    let (words, _) = from.as_chunks::<8>();
+    let (out, rest) = to.as_chunks_mut::<8>();
+    for (word, out) in words.iter().zip(out) {
+        *out = lower_word(*word);
+    }
+    if rest.is_empty() {
+        return;
+    }
+    if let (Some(word), Some(out)) = (from.last_chunk::<8>(), to.last_chunk_mut::<8>()) {
+        *out = lower_word(*word);
+    } else {
+        for (byte, out) in from.iter().zip(to) {
+            *out = byte.to_ascii_lowercase();
+        }
+    }
+}
+
+/// Eight bytes in lower case: bit 5 is set in each that is `A` to `Z`.
+#[inline(always)]
+const fn lower_word(word: [u8; 8]) -> [u8; 8] {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let word = u64::from_le_bytes(word);
+    let low_bits = word & !HIGH;
+    // A byte's high bit becomes set when it is at least the bound.
+    let from_a = low_bits + ONES * (0x80 - b'A' as u64);
+    let above_z = low_bits + ONES * (0x7f - b'Z' as u64);
+    let upper = (from_a ^ above_z) & !word & HIGH;
+    (word | upper >> 2).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::name;
+
+    fn key(form: Form, name: &[u8]) -> Key {
+        let mut key = Key::new();
+        key.set(form, name);
+        key
+    }
+
+    #[test]
+    fn names_have_keys_in_both_forms() {
+        let name = name::parse("WWW.Example.org").unwrap();
+        assert_eq!(
+            key(Form::Wire, &name).bytes(),
+            b"\x03www\x07example\x03org\x00"
+        );
+        assert_eq!(key(Form::Fqdn, &name).bytes(), b"www.example.org.");
+        assert_eq!(key(Form::Wire, &[0]).bytes(), [0]);
+        assert_eq!(key(Form::Fqdn, &[0]).bytes(), b"");
+        for form in [Form::Wire, Form::Fqdn] {
+            let (www, parent) = (key(form, &name), key(form, &name[4..]));
+            assert_eq!(www.suffix(4), parent.bytes());
+            let mut wildcard = Key::new();
+            wildcard.set_wildcard(form, &www, 4);
+            let expected = name::parse("*.example.org").unwrap();
+            assert_eq!(wildcard.bytes(), key(form, &expected).bytes());
+            assert_eq!(wire_len(form, www.bytes().len()), name.len());
+        }
+    }
+
+    #[test]
+    fn a_dot_inside_a_label_is_no_border() {
+        let (one, two) = (b"\x03a.b\x00", b"\x01a\x01b\x00");
+        assert_ne!(key(Form::Fqdn, one).bytes(), key(Form::Fqdn, two).bytes());
+        let upper = name::parse("aDb").unwrap();
+        assert_ne!(
+            key(Form::Fqdn, one).bytes(),
+            key(Form::Fqdn, &upper).bytes()
+        );
+    }
+
+    /// Names of any bytes.
+    fn names() -> impl Strategy<Value = Vec<u8>> {
+        let label = prop::collection::vec(any::<u8>(), 1..12);
+        prop::collection::vec(label, 0..8).prop_map(|labels| {
+            let mut name = Vec::new();
+            for label in labels {
+                name.push(label.len() as u8);
+                name.extend(label);
+            }
+            name.push(0);
+            name
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn lower_case_is_that_of_the_standard_library(bytes: Vec<u8>) {
+            let mut out = vec![0; bytes.len()];
+            lower(&bytes, &mut out);
+            prop_assert_eq!(out, bytes.to_ascii_lowercase());
+        }
+
+        #[test]
+        fn equal_keys_are_equal_names(a in names(), b in names()) {
+            for form in [Form::Wire, Form::Fqdn] {
+                let equal = key(form, &a).bytes() == key(form, &b).bytes();
+                prop_assert_eq!(equal, name::eq(&a, &b));
+                for start in name::label_starts(&a) {
+                    let (whole, part) = (key(form, &a), key(form, &a[start..]));
+                    prop_assert_eq!(whole.suffix(start), part.bytes());
+                }
+            }
+        }
+    }
+}

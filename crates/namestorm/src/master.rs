@@ -1,0 +1,343 @@
+//! The text of a master file (RFC 1035, section 5) as entries: one record or
+//! directive each, with the line at which it starts.
+//!
+//! The entries themselves are parsed by the `domain` crate. Cutting the text
+//! up first gives each record its line, lets the loader go on after an error
+//! to find the next one, and is the place for what that parser does not know:
+//! times with units, as every other name server takes them (`1h30m`).
+
+use std::borrow::Cow;
+
+/// One entry: the text of one or, inside parentheses, more lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry<'a> {
+    /// The line that it starts on, from 1.
+    pub line: u32,
+    /// Its text, without the newline at its end. Comments are still in it.
+    pub text: &'a str,
+}
+
+/// Why the text cannot be cut into entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unclosed {
+    /// A quoted string runs past the end of its line.
+    Quote {
+        /// The line of the opening quote.
+        line: u32,
+    },
+    /// A parenthesis is never closed.
+    Parenthesis {
+        /// The line of the entry that it belongs to.
+        line: u32,
+    },
+}
+
+/// Cuts `text` into its entries; blank lines and comments are left out.
+#[derive(Clone, Debug)]
+pub(crate) struct Entries<'a> {
+    rest: &'a str,
+    line: u32,
+}
+
+impl<'a> Entries<'a> {
+    /// Starts at the first line of `text`.
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self {
+            rest: text,
+            line: 1,
+        }
+    }
+
+    /// The end of the entry at the start of the rest: its bytes, and the
+    /// newlines inside it; whether it holds anything.
+    fn measure(&self) -> Result<(usize, u32, bool), (Unclosed, usize)> {
+        let bytes = self.rest.as_bytes();
+        let (mut at, mut newlines, mut depth) = (0, 0, 0u32);
+        let mut holds_something = false;
+        while let Some(&byte) = bytes.get(at) {
+            match byte {
+                b'\n' if depth == 0 => break,
+                b'\n' => newlines += 1,
+                b';' => {
+                    at = line_end(bytes, at);
+                    continue;
+                }
+                b'"' => {
+                    let Some(end) = quoted_end(bytes, at + 1) else {
+                        let line = self.line + newlines;
+                        return Err((Unclosed::Quote { line }, line_end(bytes, at)));
+                    };
+                    at = end;
+                    holds_something = true;
+                }
+                b'\\' => {
+                    holds_something = true;
+                    // What an escape hides is neither quote nor comment; a
+                    // newline cannot be hidden.
+                    if bytes.get(at + 1).is_some_and(|next| *next != b'\n') {
+                        at += 1;
+                    }
+                }
+                b'(' => depth += 1,
+                // One too many is for the parser to refuse.
+                b')' => {
+                    depth = depth.saturating_sub(1);
+                    holds_something = true;
+                }
+                b' ' | b'\t' | b'\r' => {}
+                _ => holds_something = true,
+            }
+            at += 1;
+        }
+        if depth > 0 {
+            return Err((Unclosed::Parenthesis { line: self.line }, bytes.len()));
+        }
+        Ok((at, newlines, holds_something))
+    }
+}
+
+/// Where the line that holds `at` ends: at its newline, or the text's end.
+fn line_end(bytes: &[u8], at: usize) -> usize {
+    let rest = &bytes[at..];
+    at + rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len())
+}
+
+/// Where the quote is that closes the string that starts at `at`.
+fn quoted_end(bytes: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        match bytes.get(at)? {
+            b'"' => return Some(at),
+            b'\n' => return None,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Entry<'a>, Unclosed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.rest.is_empty() {
+            let line = self.line;
+            let (end, found) = match self.measure() {
+                Ok((end, newlines, holds_something)) => {
+                    self.line += newlines;
+                    let text = &self.rest[..end];
+                    (end, holds_something.then_some(Ok(Entry { line, text })))
+                }
+                Err((unclosed, end)) => {
+                    let skipped = &self.rest.as_bytes()[..end];
+                    self.line += skipped.split(|byte| *byte == b'\n').count() as u32 - 1;
+                    (end, Some(Err(unclosed)))
+                }
+            };
+            self.rest = self.rest.get(end + 1..).unwrap_or_default();
+            self.line += 1;
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+}
+
+/// Where the tokens of an entry lie: unquoted runs between blanks,
+/// parentheses, quotes and comments.
+fn tokens(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            match bytes.get(at)? {
+                b' ' | b'\t' | b'\r' | b'\n' | b'(' | b')' => at += 1,
+                b';' => at = line_end(bytes, at),
+                b'"' => at = quoted_end(bytes, at + 1)? + 1,
+                _ => break,
+            }
+        }
+        let start = at;
+        while let Some(byte) = bytes.get(at) {
+            match byte {
+                b' ' | b'\t' | b'\r' | b'\n' | b'(' | b')' | b';' | b'"' => break,
+                b'\\' => at += 2,
+                _ => at += 1,
+            }
+        }
+        at = at.min(bytes.len());
+        Some(start..at)
+    })
+}
+
+/// Seconds of a time with units: one or more numbers, each with its unit
+/// (s, m, h, d, w). `None` when it is none, or does not fit 32 bits.
+fn seconds(token: &str) -> Option<u32> {
+    let mut total = 0u32;
+    let mut number = None;
+    for byte in token.bytes() {
+        if byte.is_ascii_digit() {
+            let digit = u32::from(byte - b'0');
+            let tens = number.unwrap_or(0u32).checked_mul(10)?;
+            number = Some(tens.checked_add(digit)?);
+            continue;
+        }
+        let unit = match byte.to_ascii_lowercase() {
+            b's' => 1,
+            b'm' => 60,
+            b'h' => 3_600,
+            b'd' => 86_400,
+            b'w' => 604_800,
+            _ => return None,
+        };
+        total = total.checked_add(number.take()?.checked_mul(unit)?)?;
+    }
+    // A plain number needs no rewriting, and "1h30" is no time.
+    (number.is_none() && !token.is_empty()).then_some(total)
+}
+
+/// What the fields in front of an entry's type say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Prepared<'a> {
+    /// The entry's text, its times without units.
+    pub text: Cow<'a, str>,
+    /// The entry sets or states a TTL.
+    pub has_ttl: bool,
+    /// It is a directive (`$…`), no record.
+    pub is_directive: bool,
+}
+
+/// Reads the fields in front of an entry's type, and rewrites times with
+/// units: the TTL, `$TTL`, and the times of an SOA record.
+pub(crate) fn prepare(text: &str) -> Prepared<'_> {
+    let is_directive = text.starts_with('$');
+    let is_ttl_directive = is_directive
+        && text
+            .get(..4)
+            .is_some_and(|t| t.eq_ignore_ascii_case("$TTL"));
+    let mut rewritten: Option<String> = None;
+    let mut has_ttl = is_ttl_directive;
+    let mut copied = 0;
+    // The owner, or the directive's own name, comes first unless the entry
+    // is indented.
+    let indented = text.starts_with([' ', '\t', '\r']);
+    let mut is_soa = false;
+    let mut type_seen = false;
+    for range in tokens(text).skip(usize::from(!indented)) {
+        if is_directive && !is_ttl_directive {
+            break;
+        }
+        let token = &text[range.clone()];
+        if type_seen && !is_soa {
+            break;
+        }
+        let is_number = token.bytes().all(|b| b.is_ascii_digit());
+        let time = seconds(token);
+        if !type_seen {
+            if is_number || time.is_some() {
+                has_ttl = true;
+            } else if !is_class(token) {
+                type_seen = true;
+                is_soa = token.eq_ignore_ascii_case("SOA");
+            }
+        }
+        if let Some(time) = time {
+            let out = rewritten.get_or_insert_default();
+            out.push_str(&text[copied..range.start]);
+            out.push_str(&time.to_string());
+            copied = range.end;
+        }
+    }
+    let text = match rewritten {
+        Some(mut out) => {
+            out.push_str(&text[copied..]);
+            Cow::Owned(out)
+        }
+        None => Cow::Borrowed(text),
+    };
+    Prepared {
+        text,
+        has_ttl,
+        is_directive,
+    }
+}
+
+fn is_class(token: &str) -> bool {
+    ["IN", "CH", "HS", "CS"]
+        .iter()
+        .any(|class| token.eq_ignore_ascii_case(class))
+        || token
+            .get(..5)
+            .is_some_and(|start| start.eq_ignore_ascii_case("CLASS"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn entries(text: &str) -> Vec<(u32, String)> {
+        Entries::new(text)
+            .map(|e| e.unwrap())
+            .map(|e| (e.line, e.text.to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn entries_have_their_lines() {
+        let text = "; comment (\n\na IN A 1 ; (\nb SOA (\n 1 ; )\n 2 )\n\nc TXT \"x;(\\\"\" \\; \n";
+        let found = entries(text);
+        let lines: Vec<_> = found.iter().map(|(line, _)| *line).collect();
+        assert_eq!(lines, [3, 4, 8]);
+        assert_eq!(found[1].1, "b SOA (\n 1 ; )\n 2 )");
+    }
+
+    #[test]
+    fn what_is_unclosed_is_found_at_its_line() {
+        let mut entries = Entries::new("a TXT \"x\nb A 1\nc SOA (\nd\n");
+        assert_eq!(entries.next(), Some(Err(Unclosed::Quote { line: 1 })));
+        assert_eq!(entries.next().unwrap().unwrap().line, 2);
+        assert_eq!(entries.next(), Some(Err(Unclosed::Parenthesis { line: 3 })));
+        assert_eq!(entries.next(), None);
+    }
+
+    #[test]
+    fn times_may_have_units() {
+        let prepared = |text| prepare(text).text.into_owned();
+        assert_eq!(prepared("$TTL 1h"), "$TTL 3600");
+        assert_eq!(prepared("$ttl 1h30m ; x"), "$ttl 5400 ; x");
+        assert_eq!(prepared("a 2d IN A 1.2.3.4"), "a 172800 IN A 1.2.3.4");
+        assert_eq!(prepared(" IN 1w A 1.2.3.4"), " IN 604800 A 1.2.3.4");
+        assert_eq!(
+            prepared("@ SOA a b (1 2h 15M ; 1h\n 4W 1D)"),
+            "@ SOA a b (1 7200 900 ; 1h\n 2419200 86400)"
+        );
+        for same in [
+            "1h IN A 1.2.3.4",
+            "a TXT 1h",
+            "a 300 IN A 1.2.3.4",
+            "$ORIGIN 1h",
+            "a 9999999999w A 1",
+            "a 1h30 A 1",
+        ] {
+            assert_eq!(prepared(same), same);
+        }
+    }
+
+    #[test]
+    fn a_stated_ttl_is_seen() {
+        let has_ttl = |text| prepare(text).has_ttl;
+        assert!(has_ttl("a 300 IN A 1") && has_ttl("a IN 1h A 1") && has_ttl("$TTL 5"));
+        assert!(!has_ttl("300 IN A 1") && !has_ttl(" TXT 300") && !has_ttl("a MX 10 b"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_fatal(text in "[ -~\n\t\\\\\"();$@ü]{0,200}") {
+            for entry in Entries::new(&text).flatten() {
+                prop_assert!(entry.line as usize <= text.lines().count().max(1));
+                prepare(entry.text);
+            }
+        }
+    }
+}

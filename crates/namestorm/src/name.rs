@@ -1,0 +1,226 @@
+//! Domain names in wire format (RFC 1035, section 3.1): what every table of
+//! this crate is keyed by.
+//!
+//! A name is a slice of labels, each behind its length, with the root's empty
+//! label at the end. Length bytes are at most 63 and lie below `A`, so that a
+//! whole name can be turned to lower case byte by byte.
+
+use std::fmt;
+
+/// Bytes of the longest name, the root label included (RFC 1035, 2.3.4).
+pub(crate) const MAX_NAME: usize = 255;
+/// Bytes of the longest label (RFC 1035, 2.3.4).
+pub(crate) const MAX_LABEL: usize = 63;
+/// Labels of the longest name, without the root.
+pub(crate) const MAX_LABELS: usize = 127;
+/// The root.
+pub(crate) const ROOT: &[u8] = &[0];
+/// A label `*` with its length.
+pub(crate) const WILDCARD: &[u8] = b"\x01*";
+
+/// Whether `bytes` are exactly one uncompressed name.
+pub(crate) fn is_name(bytes: &[u8]) -> bool {
+    prefix_len(bytes) == Some(bytes.len())
+}
+
+/// Bytes of the uncompressed name at the start of `bytes`; `None` when there
+/// is none.
+pub(crate) fn prefix_len(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        let len = usize::from(*bytes.get(at)?);
+        at += 1 + len;
+        if len > MAX_LABEL || at > MAX_NAME {
+            return None;
+        }
+        if len == 0 {
+            return Some(at);
+        }
+    }
+}
+
+/// Where each label of a name starts, the root left out.
+pub(crate) fn label_starts(name: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at;
+        let len = usize::from(*name.get(start)?);
+        at += 1 + len;
+        (len > 0).then_some(start)
+    })
+}
+
+/// The name without its first label; `None` for the root.
+pub(crate) fn parent(name: &[u8]) -> Option<&[u8]> {
+    let len = usize::from(*name.first()?);
+    if len == 0 { None } else { name.get(1 + len..) }
+}
+
+/// The labels of `name`, from the leftmost, the root left out.
+pub(crate) fn labels(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+    label_starts(name).map(move |at| &name[at + 1..][..usize::from(name[at])])
+}
+
+/// Whether two names are equal without regard to case (RFC 4343).
+pub(crate) fn eq(a: &[u8], b: &[u8]) -> bool {
+    a.eq_ignore_ascii_case(b)
+}
+
+/// Whether `name` is `apex` or lies below it.
+pub(crate) fn is_within(name: &[u8], apex: &[u8]) -> bool {
+    let Some(cut) = name.len().checked_sub(apex.len()) else {
+        return false;
+    };
+    let at_border = cut == 0 || apex == ROOT || label_starts(name).any(|start| start == cut);
+    at_border && eq(&name[cut..], apex)
+}
+
+/// Whether the first label is `*` (RFC 4592, section 2.1.1).
+pub(crate) fn is_wildcard(name: &[u8]) -> bool {
+    name.starts_with(WILDCARD)
+}
+
+/// Appends to `key` what sorts `name`, which lies within `apex`, in the
+/// canonical order of RFC 4034, section 6.1: the labels below the apex from
+/// right to left, in lower case, each ended by a zero byte. The key of a name
+/// is a prefix of the keys of all names below it; the apex has the empty key.
+///
+/// The bytes 0 and 1 inside a label are written as (1, 1) and (1, 2).
+pub(crate) fn append_sort_key(key: &mut Vec<u8>, name: &[u8], apex: &[u8]) {
+    let below = name.len() - apex.len();
+    let mut starts = [0u8; MAX_LABELS];
+    let mut count = 0;
+    for start in label_starts(name).take_while(|start| *start < below) {
+        starts[count] = start as u8;
+        count += 1;
+    }
+    for start in starts[..count]
+        .iter()
+        .rev()
+        .map(|start| usize::from(*start))
+    {
+        for byte in &name[start + 1..][..usize::from(name[start])] {
+            match byte {
+                0 => key.extend([1, 1]),
+                1 => key.extend([1, 2]),
+                _ => key.push(byte.to_ascii_lowercase()),
+            }
+        }
+        key.push(0);
+    }
+}
+
+/// Parses a name as a person writes it on a command line: with or without
+/// the dot at its end. `None` when it is no name.
+pub(crate) fn parse(text: &str) -> Option<Vec<u8>> {
+    use domain::base::Name;
+    use std::str::FromStr;
+    let name = Name::<Vec<u8>>::from_str(text).ok()?.into_octets();
+    is_name(&name).then_some(name)
+}
+
+/// Shows a name in presentation format, with the dot at its end.
+#[derive(Clone, Copy)]
+pub(crate) struct Shown<'a>(pub &'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == ROOT {
+            return f.write_str(".");
+        }
+        for label in labels(self.0) {
+            for &byte in label {
+                match byte {
+                    b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => {
+                        write!(f, "\\{}", char::from(byte))?;
+                    }
+                    0x21..=0x7e => write!(f, "{}", char::from(byte))?,
+                    _ => write!(f, "\\{byte:03}")?,
+                }
+            }
+            f.write_str(".")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Vec<u8> {
+        parse(text).unwrap()
+    }
+
+    #[test]
+    fn names_are_measured() {
+        assert_eq!(prefix_len(b"\x03www\x00rest"), Some(5));
+        assert_eq!(prefix_len(b"\x03www"), None, "no root label");
+        assert_eq!(prefix_len(b"\x40"), None, "a label of 64");
+        assert_eq!(prefix_len(b"\xc0\x0c"), None, "a pointer");
+        let longest = [[1, b'a'].repeat(MAX_LABELS), vec![0]].concat();
+        assert_eq!(longest.len(), MAX_NAME);
+        assert!(is_name(&longest));
+        assert_eq!(label_starts(&longest).count(), MAX_LABELS);
+        assert!(!is_name(&[&[1, b'a'][..], &longest].concat()));
+        assert!(parse("a..b").is_none());
+    }
+
+    #[test]
+    fn within_respects_label_borders() {
+        let apex = name("Example.org");
+        assert!(is_within(&name("example.ORG."), &apex));
+        assert!(is_within(&name("a.b.example.org"), &apex));
+        assert!(!is_within(&name("badexample.org"), &apex));
+        assert!(!is_within(&name("org"), &apex));
+        assert!(is_within(&apex, ROOT));
+        // The bytes of a label that look like the apex.
+        assert!(!is_within(
+            b"\x0cx\x07example\x03org\x00",
+            b"\x07example\x03org\x00"
+        ));
+    }
+
+    /// The example of RFC 4034, section 6.1.
+    #[test]
+    fn keys_sort_in_canonical_order() {
+        let apex = name("example");
+        let mut names = vec![apex.clone()];
+        for text in [
+            "a.example",
+            "yljkjljk.a.example",
+            "Z.a.example",
+            "zABC.a.EXAMPLE",
+            "z.example",
+            "\\001.z.example",
+            "*.z.example",
+            "\\200.z.example",
+        ] {
+            names.push(name(text));
+        }
+        let keys: Vec<_> = names
+            .iter()
+            .map(|name| {
+                let mut key = Vec::new();
+                append_sort_key(&mut key, name, &apex);
+                key
+            })
+            .collect();
+        assert!(keys.is_sorted(), "{keys:?}");
+        assert_eq!(keys[0], b"");
+        assert!(keys[2].starts_with(&keys[1]));
+    }
+
+    #[test]
+    fn names_are_shown_as_they_are_written() {
+        for text in [".", "www.example.org.", "a\\.b.c.", "\\000\\255.x."] {
+            assert_eq!(Shown(&name(text)).to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! From a query to its reply, whatever transport it came by.
+
+use std::sync::Arc;
+
+use udpip::Tail;
+
+use crate::answers::Answers;
+use crate::body::{self, Body};
+use crate::edns::{self, Edns, MIN_UDP_MESSAGE, OPT_LEN};
+use crate::index::At;
+use crate::key::Key;
+use crate::name;
+use crate::query::{AA, HEADER_LEN, Header, NameBuf, QR, Question, RD, TC, parse_question};
+use crate::rtype;
+use crate::tail::{QUESTION_AT, QUESTION_REST};
+
+/// The largest message over TCP (RFC 1035, section 4.2.2).
+pub const MAX_TCP_MESSAGE: usize = 65_535;
+/// Bytes of the longest head: header and question.
+pub(crate) const MAX_HEAD: usize = HEADER_LEN + name::MAX_NAME + QUESTION_REST;
+const CLASS_IN: u16 = 1;
+const CLASS_ANY: u16 = 255;
+/// One question, no answers, no authority: what a query's counts are, but for
+/// the additional section.
+const QUERY_COUNTS: [u16; 3] = [1, 0, 0];
+
+/// Response codes (RFC 1035, section 4.1.1; RFC 6891, section 9).
+pub mod rcode {
+    /// No error.
+    pub const NOERROR: u16 = 0;
+    /// The query cannot be read.
+    pub const FORMERR: u16 = 1;
+    /// The name does not exist.
+    pub const NXDOMAIN: u16 = 3;
+    /// This kind of query is not supported.
+    pub const NOTIMP: u16 = 4;
+    /// The server does not answer this.
+    pub const REFUSED: u16 = 5;
+    /// A substituted name is too long (RFC 6672).
+    pub const YXDOMAIN: u16 = 6;
+    /// This version of EDNS is not supported.
+    pub const BADVERS: u16 = 16;
+}
+
+/// Queries by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Messages taken in.
+    pub queries: u64,
+    /// Replies by response code, those of EDNS included: 0 to 16.
+    pub replies: [u64; 17],
+    /// Of them, with TC set.
+    pub truncated: u64,
+    /// Of them, put together from pieces: wildcards, referrals, what does not
+    /// exist.
+    pub assembled: u64,
+    /// Of the queries, those with EDNS.
+    pub edns: u64,
+    /// Dropped: shorter than a header.
+    pub too_short: u64,
+    /// Dropped: not a query but a response.
+    pub responses: u64,
+}
+
+impl Counters {
+    /// The drops, by reason, for whoever reports them.
+    pub fn drops(&self) -> [(&'static str, u64); 2] {
+        [
+            ("shorter than a DNS header", self.too_short),
+            ("a response, not a query", self.responses),
+        ]
+    }
+
+    /// The replies, by response code.
+    pub fn by_rcode(&self) -> [(&'static str, u64); 7] {
+        let count = |code: u16| self.replies[usize::from(code)];
+        [
+            ("NOERROR", count(rcode::NOERROR)),
+            ("FORMERR", count(rcode::FORMERR)),
+            ("NXDOMAIN", count(rcode::NXDOMAIN)),
+            ("NOTIMP", count(rcode::NOTIMP)),
+            ("REFUSED", count(rcode::REFUSED)),
+            ("YXDOMAIN", count(rcode::YXDOMAIN)),
+            ("BADVERS", count(rcode::BADVERS)),
+        ]
+    }
+}
+
+/// How a query came, and so how long its reply may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Over UDP, through a link that takes this many bytes.
+    Udp {
+        /// The most bytes of a reply.
+        link: usize,
+    },
+    /// Over TCP.
+    Tcp,
+}
+
+/// A reply: a head, and what follows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reply<'a> {
+    /// Bytes of the head: header and question.
+    pub head_len: usize,
+    /// The head, where it is not the start of the query any more.
+    pub rewritten: Option<&'a [u8]>,
+    /// What was prepared.
+    pub tail: Tail<'a>,
+    /// The OPT record, if any.
+    pub trail: &'a [u8],
+    /// What the tail is, when it is sent just as it was prepared: with the
+    /// same `prepared` comes the same tail behind the same length of head.
+    pub prepared: Option<At>,
+}
+
+impl Reply<'_> {
+    /// Bytes of the whole message.
+    pub fn len(&self) -> usize {
+        self.head_len + self.tail.bytes.len() + self.trail.len()
+    }
+
+    /// Never: a reply has a header.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+/// Answers queries. One belongs to each worker.
+#[derive(Debug)]
+pub struct Responder {
+    answers: Arc<Answers>,
+    counters: Counters,
+    key: Key,
+    wildcard: Key,
+    expanded: NameBuf,
+    head: [u8; MAX_HEAD],
+    opt: [u8; OPT_LEN],
+    /// Where tails are put together that are not sent as they were prepared.
+    scratch: Box<[u8]>,
+}
+
+/// What is known of a query when it is answered.
+#[derive(Clone, Copy)]
+struct Query {
+    flags: u16,
+    question: Question,
+    edns: Option<Edns>,
+    limit: usize,
+}
+
+impl Responder {
+    /// Answers from `answers`.
+    pub fn new(answers: Arc<Answers>) -> Self {
+        Self {
+            answers,
+            counters: Counters::default(),
+            key: Key::new(),
+            wildcard: Key::new(),
+            expanded: NameBuf::new(),
+            head: [0; MAX_HEAD],
+            opt: [0; OPT_LEN],
+            scratch: vec![0; MAX_TCP_MESSAGE].into_boxed_slice(),
+        }
+    }
+
+    /// What it answers from.
+    pub fn answers(&self) -> &Arc<Answers> {
+        &self.answers
+    }
+
+    /// What has been answered.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Answers one message. The head of the reply is written over its start,
+    /// unless the reply says otherwise. `None`, counted, when it gets no
+    /// reply.
+    #[inline(always)]
+    pub fn respond(&mut self, message: &mut [u8], transport: Transport) -> Option<Reply<'_>> {
+        let Self {
+            answers,
+            counters,
+            key,
+            wildcard,
+            expanded,
+            head,
+            opt,
+            scratch,
+        } = self;
+        counters.queries += 1;
+        let Some(header) = Header::parse(message) else {
+            counters.too_short += 1;
+            return None;
+        };
+        if header.is_response() {
+            counters.responses += 1;
+            return None;
+        }
+        let [qd, an, ns, additional] = header.counts;
+        let question = parse_question(message, answers.form(), key, expanded);
+        let question = match question {
+            Ok(question) if header.opcode_bits() == 0 && [qd, an, ns] == QUERY_COUNTS => question,
+            _ => return Some(refuse(message, header, counters)),
+        };
+        let edns = if additional == 0 {
+            Ok(None)
+        } else {
+            edns::parse(message, question.end, additional)
+        };
+        let limit = match (transport, &edns) {
+            (Transport::Tcp, _) => MAX_TCP_MESSAGE,
+            (Transport::Udp { link }, Ok(Some(edns))) => edns.udp_limit().min(link),
+            (Transport::Udp { link }, _) => MIN_UDP_MESSAGE.min(link),
+        };
+        let query = Query {
+            flags: header.flags,
+            question,
+            edns: edns.unwrap_or(None),
+            limit,
+        };
+        let body = match refusal(&query, edns.is_err()) {
+            Some(rcode) => Body::empty(rcode),
+            None => {
+                if let Some(answer) = answers.find(question.qtype, key.bytes()) {
+                    Body::prepared(&answer)
+                } else {
+                    let name = if question.is_compressed {
+                        expanded.bytes()
+                    } else {
+                        &message[QUESTION_AT..][..question.name_len]
+                    };
+                    counters.assembled += 1;
+                    let resolution = answers.resolve(question.qtype, name, key, wildcard);
+                    body::assemble(answers, resolution, name, scratch)
+                }
+            }
+        };
+        if let Some(edns) = &query.edns {
+            counters.edns += 1;
+            *opt = edns.reply(body.rcode);
+        }
+        let trail: &[u8] = if query.edns.is_some() { opt } else { &[] };
+        let (mut reply, fields) = fit(&query, &body, trail, counters);
+        if question.is_compressed {
+            head[..2].copy_from_slice(&message[..2]);
+            head[2..HEADER_LEN].copy_from_slice(&fields);
+            let (name, rest) = head[HEADER_LEN..].split_at_mut(question.name_len);
+            name.copy_from_slice(expanded.bytes());
+            rest[..2].copy_from_slice(&question.qtype.to_be_bytes());
+            rest[2..4].copy_from_slice(&question.qclass.to_be_bytes());
+            reply.rewritten = Some(&head[..reply.head_len]);
+        } else {
+            message[2..HEADER_LEN].copy_from_slice(&fields);
+        }
+        Some(reply)
+    }
+}
+
+/// The header's fields behind the id: flags and counts.
+type Fields = [u8; HEADER_LEN - 2];
+
+/// Whether a query is answered with a response code alone.
+#[inline(always)]
+fn refusal(query: &Query, malformed: bool) -> Option<u16> {
+    if malformed {
+        return Some(rcode::FORMERR);
+    }
+    if query.edns.is_some_and(|edns| edns.version != edns::VERSION) {
+        return Some(rcode::BADVERS);
+    }
+    let Question { qtype, qclass, .. } = query.question;
+    let is_ours = qclass == CLASS_IN || qclass == CLASS_ANY;
+    // Zones are not transferred (RFC 5936, section 2.2.1).
+    let is_transfer = qtype == rtype::AXFR || qtype == rtype::IXFR;
+    (!is_ours || is_transfer).then_some(rcode::REFUSED)
+}
+
+/// Chooses how much of `body` the reply has room for.
+#[inline(always)]
+fn fit<'a>(
+    query: &Query,
+    body: &Body<'a>,
+    trail: &'a [u8],
+    counters: &mut Counters,
+) -> (Reply<'a>, Fields) {
+    let head_len = HEADER_LEN + query.question.name_len + QUESTION_REST;
+    let room = query.limit.saturating_sub(head_len + trail.len());
+    let mut reply = Reply {
+        head_len,
+        rewritten: None,
+        tail: body.tail,
+        trail,
+        prepared: body.prepared,
+    };
+    let [a, b, c, d, e, f] = body.counts;
+    let mut counts = [[a, b], [c, d], [e, f]].map(u16::from_be_bytes);
+    let mut flags = QR | query.flags & RD | body.rcode & 15;
+    // An answer for all classes is nobody's authority (RFC 1034, 6.2.2).
+    if body.authoritative && query.question.qclass == CLASS_IN {
+        flags |= AA;
+    }
+    if body.tail.bytes.len() > room {
+        reply.prepared = None;
+        match body.required {
+            Some((tail, additional)) if tail.bytes.len() <= room => {
+                reply.tail = tail;
+                counts[2] = additional;
+            }
+            // Nothing is better than a part (RFC 2181, section 9).
+            _ => {
+                reply.tail = Tail::EMPTY;
+                counts = [0; 3];
+                flags |= TC;
+                counters.truncated += 1;
+            }
+        }
+    }
+    if !trail.is_empty() {
+        counts[2] += 1;
+    }
+    counters.replies[usize::from(body.rcode)] += 1;
+    let ([a, b], [[c, d], [e, f], [g, h]]) = (flags.to_be_bytes(), counts.map(u16::to_be_bytes));
+    (reply, [a, b, 0, 1, c, d, e, f, g, h])
+}
+
+/// Refuses a query that cannot be read, or not as a query: with a header
+/// alone, as nothing else of it can be believed.
+#[cold]
+fn refuse<'a>(message: &mut [u8], header: Header, counters: &mut Counters) -> Reply<'a> {
+    let rcode = if header.opcode_bits() == 0 {
+        rcode::FORMERR
+    } else {
+        rcode::NOTIMP
+    };
+    counters.replies[usize::from(rcode)] += 1;
+    let flags = QR | header.opcode_bits() | header.flags & RD | rcode;
+    message[2..4].copy_from_slice(&flags.to_be_bytes());
+    message[4..HEADER_LEN].fill(0);
+    Reply {
+        head_len: HEADER_LEN,
+        rewritten: None,
+        tail: Tail::EMPTY,
+        trail: &[],
+        prepared: None,
+    }
+}

@@ -1,0 +1,112 @@
+//! Record types: those that a server treats apart from the others.
+
+use crate::name;
+
+/// An IPv4 address.
+pub(crate) const A: u16 = 1;
+/// A name server.
+pub(crate) const NS: u16 = 2;
+/// An alias.
+pub(crate) const CNAME: u16 = 5;
+/// The start of a zone of authority.
+pub(crate) const SOA: u16 = 6;
+/// A pointer to a name.
+pub(crate) const PTR: u16 = 12;
+/// A mail exchange.
+pub(crate) const MX: u16 = 15;
+/// An IPv6 address.
+pub(crate) const AAAA: u16 = 28;
+/// A service (RFC 2782).
+pub(crate) const SRV: u16 = 33;
+/// An alias of a subtree (RFC 6672).
+pub(crate) const DNAME: u16 = 39;
+/// EDNS (RFC 6891); never in a zone.
+pub(crate) const OPT: u16 = 41;
+/// A delegation signer, at the parent's side of a cut (RFC 4035).
+pub(crate) const DS: u16 = 43;
+/// A signature (RFC 4034).
+pub(crate) const RRSIG: u16 = 46;
+/// Denial of existence (RFC 4034).
+pub(crate) const NSEC: u16 = 47;
+/// Service binding (RFC 9460).
+pub(crate) const SVCB: u16 = 64;
+/// Service binding of HTTPS (RFC 9460).
+pub(crate) const HTTPS: u16 = 65;
+/// Incremental transfer (RFC 1995).
+pub(crate) const IXFR: u16 = 251;
+/// Transfer of a whole zone (RFC 5936).
+pub(crate) const AXFR: u16 = 252;
+/// All types (RFC 8482).
+pub(crate) const ANY: u16 = 255;
+/// Types from here to [`LAST_META`] are for questions and metadata only
+/// (RFC 6895, section 3.1).
+pub(crate) const FIRST_META: u16 = 128;
+/// See [`FIRST_META`].
+pub(crate) const LAST_META: u16 = 255;
+
+/// How the data of a type begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Bytes in front of the first name.
+    pub fixed: usize,
+    /// Names that may be compressed, one behind the other. Only those of
+    /// RFC 1035's types (RFC 3597, section 4).
+    pub names: usize,
+}
+
+/// How the data of `rtype` begins.
+pub(crate) const fn layout(rtype: u16) -> Layout {
+    let (fixed, names) = match rtype {
+        // NS, MD, MF, CNAME, MB, MG, MR, PTR.
+        NS | 3 | 4 | CNAME | 7 | 8 | 9 | PTR => (0, 1),
+        // MINFO.
+        SOA | 14 => (0, 2),
+        MX => (2, 1),
+        _ => (0, 0),
+    };
+    Layout { fixed, names }
+}
+
+/// The name in a record's data whose addresses are sent along
+/// (RFC 1034, section 4.3.2, step 6; RFC 2782; RFC 9460, section 4.1).
+pub(crate) fn target(rtype: u16, data: &[u8]) -> Option<&[u8]> {
+    let start = match rtype {
+        NS => 0,
+        MX | SVCB | HTTPS => 2,
+        SRV => 6,
+        _ => return None,
+    };
+    let rest = data.get(start..)?;
+    let target = &rest[..name::prefix_len(rest)?];
+    (target != name::ROOT).then_some(target)
+}
+
+/// Whether a zone may hold records of this type.
+pub(crate) const fn is_data(rtype: u16) -> bool {
+    rtype != 0 && rtype != OPT && !(rtype >= FIRST_META && rtype <= LAST_META)
+}
+
+/// The mnemonic of a type, or `TYPEn` (RFC 3597, section 5).
+pub(crate) fn show(rtype: u16) -> String {
+    domain::base::iana::Rtype::from_int(rtype).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_found_where_they_lie() {
+        assert_eq!(target(MX, b"\0\x0a\x01m\0"), Some(&b"\x01m\0"[..]));
+        assert_eq!(target(SRV, b"\0\0\0\0\0\x35\0"), None, "no service");
+        assert_eq!(target(SRV, b"\0\0\0\0\0\x35\x01s\0"), Some(&b"\x01s\0"[..]));
+        assert_eq!(target(A, b"\x01m\0\0"), None);
+        assert_eq!(target(NS, b"\x05ab"), None, "cut data");
+    }
+
+    #[test]
+    fn metadata_is_no_data() {
+        assert!(is_data(A) && is_data(DS) && is_data(256) && is_data(65280));
+        assert!(!is_data(OPT) && !is_data(ANY) && !is_data(AXFR) && !is_data(0));
+    }
+}

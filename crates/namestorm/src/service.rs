@@ -1,0 +1,127 @@
+//! DNS over UDP: each reply leaves in one of the three ways.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+use nmio::{Instant, Port};
+use udpip::{AnswerCopies, Datagram, Service};
+
+use crate::answers::Answers;
+use crate::index::At;
+use crate::respond::{Counters, Responder, Transport};
+
+/// How replies over UDP are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// From packets that lie ready in the port's memory.
+    PreCopy,
+    /// By copying the answer to a frame of its own.
+    MemCopy,
+    /// In the frame that the query came in.
+    #[default]
+    Turnaround,
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "pre-copy" => Ok(Self::PreCopy),
+            "memcopy" => Ok(Self::MemCopy),
+            "turnaround" => Ok(Self::Turnaround),
+            _ => Err(format!(
+                "'{text}' is no mode: pre-copy, memcopy or turnaround"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PreCopy => "pre-copy",
+            Self::MemCopy => "memcopy",
+            Self::Turnaround => "turnaround",
+        })
+    }
+}
+
+/// The DNS service on UDP.
+#[derive(Debug)]
+pub struct Dns {
+    mode: Mode,
+    responder: Responder,
+    /// The resident packets of the answers that have any. As many as the
+    /// port has memory for.
+    copies: HashMap<At, AnswerCopies, RandomState>,
+}
+
+impl Dns {
+    /// Answers from `answers` in the given way.
+    pub fn new(answers: Arc<Answers>, mode: Mode) -> Self {
+        Self {
+            mode,
+            responder: Responder::new(answers),
+            // The keys are ours: nobody outside chooses them.
+            copies: HashMap::with_hasher(RandomState::with_seeds(1, 2, 3, 4)),
+        }
+    }
+
+    /// What it answers from.
+    pub fn answers(&self) -> &Arc<Answers> {
+        self.responder.answers()
+    }
+
+    /// The way replies are sent.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// What has been answered over UDP.
+    pub fn counters(&self) -> &Counters {
+        self.responder.counters()
+    }
+
+    /// Answers that have resident packets.
+    pub fn resident_answers(&self) -> usize {
+        self.copies.len()
+    }
+}
+
+impl Service for Dns {
+    #[inline(always)]
+    fn on_datagram<P: Port>(&mut self, mut datagram: Datagram<'_, P>, _now: Instant) {
+        let link = datagram.max_reply();
+        let transport = Transport::Udp { link };
+        let Some(reply) = self.responder.respond(datagram.payload_mut(), transport) else {
+            return;
+        };
+        if let Some(head) = reply.rewritten {
+            if head.len() > link {
+                return;
+            }
+            datagram.extend_payload(head.len());
+            datagram.payload_mut()[..head.len()].copy_from_slice(head);
+        }
+        let (head_len, tail, trail) = (reply.head_len, reply.tail, reply.trail);
+        // What became of it is counted below.
+        let _ = match (self.mode, reply.prepared) {
+            (Mode::Turnaround, _) => datagram.turn_round(head_len, tail, trail),
+            (Mode::PreCopy, Some(at)) => {
+                if let Some(copies) = self.copies.get_mut(&at) {
+                    datagram.send_resident(head_len, copies, tail, trail)
+                } else if datagram.residents_left() > 0 {
+                    let copies = self.copies.entry(at).or_default();
+                    datagram.send_resident(head_len, copies, tail, trail)
+                } else {
+                    datagram.send_copy(head_len, tail, trail)
+                }
+            }
+            (Mode::MemCopy | Mode::PreCopy, _) => datagram.send_copy(head_len, tail, trail),
+        };
+    }
+}

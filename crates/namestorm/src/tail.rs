@@ -1,0 +1,347 @@
+//! Writing a message behind its question: records with compressed names.
+
+use crate::name;
+use crate::rtype::layout;
+
+/// Where the question starts in a message.
+pub(crate) const QUESTION_AT: usize = 12;
+/// Bytes behind the name in a question: type and class.
+pub(crate) const QUESTION_REST: usize = 4;
+/// A pointer to the name of the question.
+pub(crate) const QNAME_POINTER: u16 = 0xc000 | QUESTION_AT as u16;
+/// The first offset that a pointer cannot hold (RFC 1035, section 4.1.4),
+/// less what a tail may be shifted by.
+const POINTER_LIMIT: usize = 0x4000 - name::MAX_NAME;
+/// The largest message.
+const MAX_MESSAGE: usize = 65_535;
+/// Names in a tail that later ones are compressed against. What is behind is
+/// compressed against the question and these only.
+const MAX_KNOWN: usize = 64;
+const CLASS_IN: u16 = 1;
+
+/// The message has become too long for DNS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLong;
+
+/// How the owner of a prepared record relates to the name that is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// It is the name that is asked.
+    Exact,
+    /// It is a name above the one that is asked: an apex or a cut.
+    Above,
+    /// It is a wildcard: what is asked is a name that the wildcard stands
+    /// for, or the wildcard itself.
+    Wildcard,
+}
+
+/// A position in a tail, to go back to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    len: usize,
+    known: usize,
+    known_bytes: usize,
+    fixups: usize,
+}
+
+/// The part of a message behind its question, being written.
+///
+/// Names are compressed against the question's name, which the tail is
+/// written for, and against each other. A tail whose base is not
+/// [`Base::Exact`] serves longer names too: its pointers are then all moved
+/// by as much as the name is longer, and [`TailWriter::fixups`] says where
+/// they are. Pointers to the question's whole name stay.
+#[derive(Debug)]
+pub(crate) struct TailWriter {
+    qname: Vec<u8>,
+    base: Base,
+    bytes: Vec<u8>,
+    fixups: Vec<u16>,
+    /// Names written before: where, and which part of `known_bytes` they are.
+    known: Vec<(u16, u32, u8)>,
+    known_bytes: Vec<u8>,
+}
+
+impl TailWriter {
+    /// A writer to be used again and again.
+    pub(crate) fn new() -> Self {
+        Self {
+            qname: Vec::new(),
+            base: Base::Exact,
+            bytes: Vec::new(),
+            fixups: Vec::new(),
+            known: Vec::new(),
+            known_bytes: Vec::new(),
+        }
+    }
+
+    /// Starts the tail behind a question for `qname`.
+    pub(crate) fn start(&mut self, qname: &[u8], base: Base) {
+        self.qname.clear();
+        self.qname.extend_from_slice(qname);
+        self.base = base;
+        self.bytes.clear();
+        self.fixups.clear();
+        self.known.clear();
+        self.known_bytes.clear();
+    }
+
+    /// What has been written.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Where in the tail pointers lie that move with the length of the
+    /// question's name; empty for [`Base::Exact`].
+    pub(crate) fn fixups(&self) -> &[u16] {
+        if self.base == Base::Exact {
+            &[]
+        } else {
+            &self.fixups
+        }
+    }
+
+    /// Bytes of the whole message so far.
+    pub(crate) fn message_len(&self) -> usize {
+        self.tail_at() + self.bytes.len()
+    }
+
+    /// The present position.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            len: self.bytes.len(),
+            known: self.known.len(),
+            known_bytes: self.known_bytes.len(),
+            fixups: self.fixups.len(),
+        }
+    }
+
+    /// Takes back everything behind `mark`.
+    pub(crate) fn rewind(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.len);
+        self.known.truncate(mark.known);
+        self.known_bytes.truncate(mark.known_bytes);
+        self.fixups.truncate(mark.fixups);
+    }
+
+    /// Writes one record; its data is uncompressed, as a zone holds it.
+    ///
+    /// # Errors
+    /// When the message gets too long; what was written of the record is to
+    /// be taken back.
+    pub(crate) fn record(
+        &mut self,
+        owner: &[u8],
+        rtype: u16,
+        ttl: u32,
+        data: &[u8],
+    ) -> Result<(), TooLong> {
+        self.owner(owner);
+        self.bytes.extend(rtype.to_be_bytes());
+        self.bytes.extend(CLASS_IN.to_be_bytes());
+        self.bytes.extend(ttl.to_be_bytes());
+        let len_at = self.bytes.len();
+        self.bytes.extend([0, 0]);
+        let layout = layout(rtype);
+        let (fixed, mut rest) = data.split_at(layout.fixed.min(data.len()));
+        self.bytes.extend_from_slice(fixed);
+        for _ in 0..layout.names {
+            let Some(len) = name::prefix_len(rest) else {
+                break;
+            };
+            let (target, behind) = rest.split_at(len);
+            self.name(target);
+            rest = behind;
+        }
+        self.bytes.extend_from_slice(rest);
+        let data_len = self.bytes.len() - len_at - 2;
+        if self.message_len() > MAX_MESSAGE {
+            return Err(TooLong);
+        }
+        self.bytes[len_at..len_at + 2].copy_from_slice(&(data_len as u16).to_be_bytes());
+        Ok(())
+    }
+
+    fn tail_at(&self) -> usize {
+        QUESTION_AT + self.qname.len() + QUESTION_REST
+    }
+
+    fn owner(&mut self, owner: &[u8]) {
+        if owner != name::ROOT && name::eq(owner, &self.qname) {
+            self.pointer(QUESTION_AT, self.base == Base::Above);
+        } else {
+            self.name(owner);
+        }
+    }
+
+    fn pointer(&mut self, to: usize, moves: bool) {
+        if moves {
+            self.fixups.push(self.bytes.len() as u16);
+        }
+        self.bytes.extend((0xc000 | to as u16).to_be_bytes());
+    }
+
+    /// Writes a name, as compressed as it can be.
+    fn name(&mut self, name: &[u8]) {
+        let at = self.bytes.len();
+        let mut start = 0;
+        let mut to = None;
+        while name[start] != 0 {
+            to = self.find(&name[start..]);
+            if to.is_some() {
+                break;
+            }
+            start += 1 + usize::from(name[start]);
+        }
+        self.bytes.extend_from_slice(&name[..start]);
+        match to {
+            Some(to) => self.pointer(to, true),
+            None => self.bytes.push(0),
+        }
+        if start > 0 && self.known.len() < MAX_KNOWN {
+            let from = self.known_bytes.len() as u32;
+            self.known_bytes.extend_from_slice(name);
+            self.known.push((at as u16, from, start as u8));
+        }
+    }
+
+    /// Where in the message `suffix` can be pointed to.
+    fn find(&self, suffix: &[u8]) -> Option<usize> {
+        if let Some(cut) = self.qname.len().checked_sub(suffix.len())
+            // What is asked need not be the wildcard.
+            && !(cut == 0 && self.base == Base::Wildcard)
+            && name::is_within(&self.qname, suffix)
+        {
+            return Some(QUESTION_AT + cut);
+        }
+        for &(at, from, literal) in &self.known {
+            let known = &self.known_bytes[from as usize..];
+            let known = &known[..name::prefix_len(known)?];
+            let Some(cut) = known.len().checked_sub(suffix.len()) else {
+                continue;
+            };
+            let to = self.tail_at() + usize::from(at) + cut;
+            // Behind its literal labels a known name is a pointer itself.
+            if cut < usize::from(literal) && to < POINTER_LIMIT && name::is_within(known, suffix) {
+                return Some(to);
+            }
+        }
+        None
+    }
+}
+
+impl Default for TailWriter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Moves the pointers of a copied tail for a question name that is `by`
+/// bytes longer than the one it was written for.
+///
+/// # Panics
+/// When a fixup does not lie in the tail.
+pub(crate) fn shift_pointers(tail: &mut [u8], fixups: impl Iterator<Item = usize>, by: usize) {
+    for at in fixups {
+        let pointer: &mut [u8; 2] = tail[at..]
+            .first_chunk_mut()
+            .expect("fixups lie in their tail");
+        *pointer = (u16::from_be_bytes(*pointer) + by as u16).to_be_bytes();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Vec<u8> {
+        name::parse(text).unwrap()
+    }
+
+    #[test]
+    fn names_are_compressed_against_question_and_each_other() {
+        let mut writer = TailWriter::new();
+        writer.start(&name("www.example.org"), Base::Exact);
+        writer
+            .record(&name("WWW.example.org"), 5, 60, &name("web.Example.org"))
+            .unwrap();
+        // Owner: the question; data: "web" and the question's "example.org".
+        let expected = b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x06\x03web\xc0\x10";
+        assert_eq!(writer.bytes(), expected);
+        let at = 12 + 17 + 4_u16;
+        writer
+            .record(&name("web.example.org"), 1, 60, &[1, 2, 3, 4])
+            .unwrap();
+        let owner = &writer.bytes()[expected.len()..][..2];
+        assert_eq!(owner, (0xc000 | (at + 12)).to_be_bytes());
+        assert!(writer.fixups().is_empty());
+    }
+
+    #[test]
+    fn what_must_move_is_noted() {
+        let mut writer = TailWriter::new();
+        writer.start(&name("*.w.org"), Base::Wildcard);
+        // The owner is whatever is asked; the same name as data is not.
+        writer
+            .record(&name("*.w.org"), 5, 60, &name("*.w.org"))
+            .unwrap();
+        assert_eq!(writer.bytes()[..2], QNAME_POINTER.to_be_bytes());
+        assert_eq!(writer.bytes()[12..], *b"\x01*\xc0\x0e");
+        assert_eq!(writer.fixups(), [14]);
+        let mut longer = writer.bytes().to_vec();
+        shift_pointers(&mut longer, [14].into_iter(), 3);
+        assert_eq!(longer[12..], *b"\x01*\xc0\x11");
+        writer.start(&name("w.org"), Base::Above);
+        writer.record(&name("w.org"), 1, 60, &[1; 4]).unwrap();
+        assert_eq!(writer.fixups(), [0]);
+    }
+
+    #[test]
+    fn rewinding_forgets() {
+        let mut writer = TailWriter::new();
+        writer.start(&name("a.org"), Base::Above);
+        let mark = writer.mark();
+        let before = writer.message_len();
+        writer
+            .record(&name("b.org"), 2, 60, &name("c.b.org"))
+            .unwrap();
+        writer.rewind(mark);
+        assert_eq!(writer.message_len(), before);
+        assert!(writer.fixups().is_empty());
+        writer.record(&name("b.org"), 1, 60, &[1; 4]).unwrap();
+        assert_eq!(writer.bytes()[..4], *b"\x01b\xc0\x0e");
+    }
+
+    #[test]
+    fn the_root_is_never_pointed_to() {
+        let mut writer = TailWriter::new();
+        writer.start(name::ROOT, Base::Above);
+        writer.record(name::ROOT, 2, 60, name::ROOT).unwrap();
+        assert_eq!(writer.bytes()[0], 0);
+        assert_eq!(writer.bytes().len(), 1 + 10 + 1);
+        assert!(writer.fixups().is_empty());
+    }
+
+    #[test]
+    fn no_pointer_reaches_beyond_fourteen_bits() {
+        let mut writer = TailWriter::new();
+        writer.start(&name("a.org"), Base::Exact);
+        for _ in 0..70 {
+            writer.record(&name("a.org"), 16, 60, &[0; 255]).unwrap();
+        }
+        let mark = writer.mark();
+        writer
+            .record(&name("a.org"), 2, 60, &name("far.net"))
+            .unwrap();
+        writer
+            .record(&name("a.org"), 2, 60, &name("far.net"))
+            .unwrap();
+        let ends = writer.bytes()[mark.len..].windows(9);
+        assert_eq!(ends.filter(|w| *w == name("far.net")).count(), 2);
+        let mut count = 0;
+        while writer.record(&name("a.org"), 16, 60, &[0; 255]).is_ok() {
+            count += 1;
+        }
+        assert!(count > 150 && count < 200, "{count}");
+    }
+}

@@ -1,0 +1,389 @@
+//! One zone, as its records: sorted, grouped into names and RRsets, and
+//! classified by what is authoritative here and what is not.
+//!
+//! This is the form between the master file and the prepared answers; it is
+//! dropped when the answers are made.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use crate::name;
+use crate::rtype;
+
+/// One record, in the bytes of its zone.
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    /// Where the owner starts, and its bytes.
+    owner: (u32, u8),
+    /// Where the sort key starts, and its bytes.
+    key: (u32, u16),
+    /// Where the data starts, and its bytes.
+    data: (u32, u16),
+    rtype: u16,
+    ttl: u32,
+    place: Place,
+}
+
+/// Where a record was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Which of the zone's files, from 0 (includes are files of their own).
+    pub file: u16,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+/// What a name is to the zone that holds its records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The zone's own data.
+    Authoritative,
+    /// The top of a delegated zone: only its DS records are ours.
+    Cut,
+    /// Below a cut: addresses there are glue, all else is not served.
+    BelowCut,
+    /// Below a DNAME: hidden by it.
+    BelowDname,
+}
+
+/// One name with records.
+#[derive(Clone, Debug)]
+struct Node {
+    /// Any record of the name.
+    record: u32,
+    rrsets: Range<u32>,
+    standing: Standing,
+}
+
+/// The records of one name and type.
+#[derive(Clone, Debug)]
+struct Set {
+    records: Range<u32>,
+    ttl: u32,
+}
+
+/// Records gathered for a zone that is not complete yet.
+#[derive(Debug)]
+pub(crate) struct Builder {
+    apex: Box<[u8]>,
+    bytes: Vec<u8>,
+    records: Vec<Stored>,
+}
+
+/// Why a record cannot be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Its owner does not lie within the zone.
+    OutOfZone,
+    /// The zone has more than 4 GiB of records.
+    TooMuch,
+}
+
+impl Builder {
+    /// An empty zone.
+    pub(crate) fn new(apex: &[u8]) -> Self {
+        Self {
+            apex: apex.into(),
+            bytes: Vec::new(),
+            records: Vec::new(),
+        }
+    }
+
+    /// The zone's name.
+    pub(crate) fn apex(&self) -> &[u8] {
+        &self.apex
+    }
+
+    /// Records taken so far.
+    pub(crate) fn record_count(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Takes a record: its owner and data in uncompressed wire format, which
+    /// the caller has checked.
+    ///
+    /// # Errors
+    /// [`Refused`] says why not.
+    pub(crate) fn push(
+        &mut self,
+        owner: &[u8],
+        rtype: u16,
+        ttl: u32,
+        data: &[u8],
+        place: Place,
+    ) -> Result<(), Refused> {
+        if !name::is_within(owner, &self.apex) {
+            return Err(Refused::OutOfZone);
+        }
+        // An owner, its key (twice as long at most) and the data.
+        let most = self.bytes.len() + 3 * name::MAX_NAME + data.len();
+        if u32::try_from(most).is_err() {
+            return Err(Refused::TooMuch);
+        }
+        let same_owner = self.records.last().filter(|last| {
+            let (at, len) = last.owner;
+            self.bytes[at as usize..][..usize::from(len)] == *owner
+        });
+        let (owner, key) = if let Some(last) = same_owner {
+            (last.owner, last.key)
+        } else {
+            let at = self.bytes.len();
+            self.bytes.extend_from_slice(owner);
+            let key_at = self.bytes.len();
+            name::append_sort_key(&mut self.bytes, owner, &self.apex);
+            let key_len = self.bytes.len() - key_at;
+            (
+                (at as u32, owner.len() as u8),
+                (key_at as u32, key_len as u16),
+            )
+        };
+        let data_at = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(data);
+        self.records.push(Stored {
+            owner,
+            key,
+            data: (data_at, data.len() as u16),
+            rtype,
+            ttl,
+            place,
+        });
+        Ok(())
+    }
+
+    /// Sorts and groups the records. Duplicates are given to `duplicate` and
+    /// dropped (RFC 2181, section 5); of different TTLs in an RRset the least
+    /// is taken (section 5.2).
+    pub(crate) fn finish(mut self, mut duplicate: impl FnMut(Place)) -> Zone {
+        let bytes = &self.bytes;
+        let key = |record: &Stored| &bytes[record.key.0 as usize..][..usize::from(record.key.1)];
+        let data = |record: &Stored| &bytes[record.data.0 as usize..][..usize::from(record.data.1)];
+        // Stable: the records of an RRset stay in the order of the file.
+        self.records
+            .sort_by(|a, b| key(a).cmp(key(b)).then(a.rtype.cmp(&b.rtype)));
+        let mut records: Vec<Stored> = Vec::with_capacity(self.records.len());
+        let (mut nodes, mut sets) = (Vec::new(), Vec::new());
+        let mut seen = HashSet::new();
+        for same_name in self.records.chunk_by(|a, b| key(a) == key(b)) {
+            let first_record = records.len() as u32;
+            let first_set = sets.len() as u32;
+            for same_type in same_name.chunk_by(|a, b| a.rtype == b.rtype) {
+                let start = records.len() as u32;
+                if let [one] = same_type {
+                    records.push(*one);
+                } else {
+                    seen.clear();
+                    for record in same_type {
+                        if seen.insert(data(record)) {
+                            records.push(*record);
+                        } else {
+                            duplicate(record.place);
+                        }
+                    }
+                }
+                sets.push(Set {
+                    records: start..records.len() as u32,
+                    ttl: same_type.iter().map(|r| r.ttl).min().unwrap_or(0),
+                });
+            }
+            nodes.push(Node {
+                record: first_record,
+                rrsets: first_set..sets.len() as u32,
+                standing: Standing::Authoritative,
+            });
+        }
+        drop(seen);
+        let mut zone = Zone {
+            apex: self.apex,
+            bytes: self.bytes,
+            records,
+            nodes,
+            sets,
+        };
+        zone.classify();
+        zone
+    }
+}
+
+/// A zone: its names in canonical order, each with its RRsets.
+#[derive(Debug)]
+pub struct Zone {
+    apex: Box<[u8]>,
+    bytes: Vec<u8>,
+    records: Vec<Stored>,
+    nodes: Vec<Node>,
+    sets: Vec<Set>,
+}
+
+impl Zone {
+    /// The zone's name, in wire format.
+    pub fn apex(&self) -> &[u8] {
+        &self.apex
+    }
+
+    /// Records, duplicates left out.
+    pub fn record_count(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The names that hold records, in canonical order.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = NameRef<'_>> {
+        (0..self.nodes.len()).map(|index| NameRef { zone: self, index })
+    }
+
+    /// The apex, when it holds records.
+    pub fn apex_name(&self) -> Option<NameRef<'_>> {
+        self.find(&[]).ok()
+    }
+
+    /// The name with this sort key.
+    ///
+    /// # Errors
+    /// When there is none: where it would stand.
+    pub fn find(&self, key: &[u8]) -> Result<NameRef<'_>, usize> {
+        self.nodes
+            .binary_search_by(|node| self.key_of(node).cmp(key))
+            .map(|index| NameRef { zone: self, index })
+    }
+
+    /// Whether a name exists with this sort key or below it.
+    pub fn exists(&self, key: &[u8]) -> bool {
+        match self.find(key) {
+            Ok(_) => true,
+            Err(at) => self
+                .nodes
+                .get(at)
+                .is_some_and(|node| self.key_of(node).starts_with(key)),
+        }
+    }
+
+    fn key_of(&self, node: &Node) -> &[u8] {
+        let (at, len) = self.records[node.record as usize].key;
+        &self.bytes[at as usize..][..usize::from(len)]
+    }
+
+    /// Finds the standing of every name, in one pass over the sorted names.
+    fn classify(&mut self) {
+        let mut hiding: Option<(Vec<u8>, Standing)> = None;
+        for index in 0..self.nodes.len() {
+            let name = NameRef { zone: self, index };
+            let key = name.key();
+            let below = match &hiding {
+                Some((top, standing)) if key.starts_with(top) => Some(*standing),
+                _ => None,
+            };
+            let standing = if let Some(standing) = below {
+                standing
+            } else if !key.is_empty() && name.rrset(rtype::NS).is_some() {
+                hiding = Some((key.to_vec(), Standing::BelowCut));
+                Standing::Cut
+            } else {
+                if name.rrset(rtype::DNAME).is_some() {
+                    hiding = Some((key.to_vec(), Standing::BelowDname));
+                }
+                Standing::Authoritative
+            };
+            self.nodes[index].standing = standing;
+        }
+    }
+}
+
+/// A name of a zone that holds records.
+#[derive(Clone, Copy, Debug)]
+pub struct NameRef<'z> {
+    zone: &'z Zone,
+    index: usize,
+}
+
+impl<'z> NameRef<'z> {
+    fn node(self) -> &'z Node {
+        &self.zone.nodes[self.index]
+    }
+
+    /// The zone that it belongs to.
+    pub fn zone(self) -> &'z Zone {
+        self.zone
+    }
+
+    /// The name in wire format, in the case of the file.
+    pub fn owner(self) -> &'z [u8] {
+        let (at, len) = self.zone.records[self.node().record as usize].owner;
+        &self.zone.bytes[at as usize..][..usize::from(len)]
+    }
+
+    /// Its sort key, see [`name::append_sort_key`].
+    pub fn key(self) -> &'z [u8] {
+        self.zone.key_of(self.node())
+    }
+
+    /// What it is to its zone.
+    pub fn standing(self) -> Standing {
+        self.node().standing
+    }
+
+    /// Its RRsets, by type.
+    pub fn rrsets(self) -> impl ExactSizeIterator<Item = RrsetRef<'z>> {
+        let Range { start, end } = self.node().rrsets;
+        (start as usize..end as usize).map(move |index| RrsetRef {
+            zone: self.zone,
+            index,
+        })
+    }
+
+    /// The RRset of one type.
+    pub fn rrset(self, rtype: u16) -> Option<RrsetRef<'z>> {
+        self.rrsets().find(|set| set.rtype() == rtype)
+    }
+}
+
+/// The records of one name and type (RFC 2181, section 5).
+#[derive(Clone, Copy, Debug)]
+pub struct RrsetRef<'z> {
+    zone: &'z Zone,
+    index: usize,
+}
+
+impl<'z> RrsetRef<'z> {
+    fn set(self) -> &'z Set {
+        &self.zone.sets[self.index]
+    }
+
+    fn stored(self) -> &'z [Stored] {
+        let Range { start, end } = self.set().records;
+        &self.zone.records[start as usize..end as usize]
+    }
+
+    /// The type of its records.
+    pub fn rtype(self) -> u16 {
+        self.stored()[0].rtype
+    }
+
+    /// The TTL of all its records, in seconds.
+    pub fn ttl(self) -> u32 {
+        self.set().ttl
+    }
+
+    /// The data of its records, uncompressed, in the order of the file.
+    pub fn data(self) -> impl ExactSizeIterator<Item = &'z [u8]> {
+        let zone = self.zone;
+        self.stored()
+            .iter()
+            .map(move |r| &zone.bytes[r.data.0 as usize..][..usize::from(r.data.1)])
+    }
+
+    /// Where its first record was written.
+    pub fn place(self) -> Place {
+        self.stored()[0].place
+    }
+
+    /// The first record whose TTL is not the RRset's.
+    pub fn other_ttl(self) -> Option<(Place, u32)> {
+        let ttl = self.ttl();
+        let other = self.stored().iter().find(|record| record.ttl != ttl);
+        other.map(|record| (record.place, record.ttl))
+    }
+
+    /// Where the records behind the first were written.
+    pub fn further_places(self) -> impl Iterator<Item = Place> {
+        self.stored()[1..].iter().map(|record| record.place)
+    }
+}

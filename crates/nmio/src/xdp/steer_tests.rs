@@ -1,0 +1,473 @@
+//! The steering program, run by the kernel on packets written here
+//! (`BPF_PROG_TEST_RUN`): which go to the ring, and which pass. Needs root.
+
+use std::os::fd::OwnedFd;
+
+use libbpf_rs::ProgramInput;
+use proptest::prelude::*;
+
+use super::*;
+
+const OURS: [u8; 4] = [192, 0, 2, 1];
+const PEER: [u8; 4] = [192, 0, 2, 9];
+const OURS_V6: [u8; 16] = [
+    0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xab, 0xcd, 0xef,
+];
+const PEER_V6: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
+/// The solicited-node group of `OURS_V6`.
+const GROUP: [u8; 16] = [
+    0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0xab, 0xcd, 0xef,
+];
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+
+/// The program with rules loaded, and a socket on queue 0, by which all
+/// test packets come.
+struct Program {
+    object: Object,
+    #[allow(dead_code)] // open is what it is for
+    socket: OwnedFd,
+}
+
+impl Program {
+    fn load(own: bool) -> Self {
+        let rules = Rules {
+            own,
+            addresses: &[OURS.into(), OURS_V6.into()],
+            services: &[(Transport::Tcp, 80), (Transport::Udp, 53)],
+            mtu: 1500,
+        };
+        let object = load(&rules).unwrap_or_else(|error| panic!("needs root: {error}"));
+        let socket = sys::xdp_socket().unwrap();
+        join(map(&object, "xsks").as_fd(), 0, socket.as_fd()).unwrap();
+        Self { object, socket }
+    }
+
+    /// Whether the packet goes to the ring.
+    fn steers(&self, packet: &[u8]) -> bool {
+        const XDP_PASS: u32 = 2;
+        const XDP_REDIRECT: u32 = 4;
+        let program = self.object.progs_mut().next().unwrap();
+        let input = ProgramInput {
+            data_in: Some(packet),
+            ..ProgramInput::default()
+        };
+        match program.test_run(input).unwrap().return_value {
+            XDP_PASS => false,
+            XDP_REDIRECT => true,
+            other => panic!("verdict {other} on {packet:02x?}"),
+        }
+    }
+}
+
+fn ethernet(protocol: u16, payload: &[u8]) -> Vec<u8> {
+    [&[2; 12], &protocol.to_be_bytes()[..], payload].concat()
+}
+
+fn v4_with(dst: [u8; 4], protocol: u8, fragment: u16, options: usize, payload: &[u8]) -> Vec<u8> {
+    let mut header = vec![0; 20 + options];
+    header[0] = 0x40 | (5 + options / 4) as u8;
+    header[6..8].copy_from_slice(&fragment.to_be_bytes());
+    header[8] = 64;
+    header[9] = protocol;
+    header[12..16].copy_from_slice(&PEER);
+    header[16..20].copy_from_slice(&dst);
+    header.extend_from_slice(payload);
+    header
+}
+
+fn v4(dst: [u8; 4], protocol: u8, payload: &[u8]) -> Vec<u8> {
+    v4_with(dst, protocol, 0, 0, payload)
+}
+
+fn v6(dst: [u8; 16], next: u8, payload: &[u8]) -> Vec<u8> {
+    let mut header = vec![0; 40];
+    header[0] = 0x60;
+    header[6] = next;
+    header[7] = 255;
+    header[8..24].copy_from_slice(&PEER_V6);
+    header[24..40].copy_from_slice(&dst);
+    header.extend_from_slice(payload);
+    header
+}
+
+/// The start of a TCP or UDP header.
+fn ports(source: u16, destination: u16) -> Vec<u8> {
+    [
+        source.to_be_bytes(),
+        destination.to_be_bytes(),
+        [0; 2],
+        [0; 2],
+    ]
+    .concat()
+}
+
+/// A packet that went from `src` to the peer, as an ICMP error quotes it.
+fn quoted_v4(src: [u8; 4], protocol: u8, source: u16) -> Vec<u8> {
+    let mut packet = v4_with(PEER, protocol, 0, 4, &ports(source, 40_000));
+    packet[12..16].copy_from_slice(&src);
+    packet
+}
+
+fn quoted_v6(src: [u8; 16], protocol: u8, source: u16) -> Vec<u8> {
+    let mut packet = v6(PEER_V6, protocol, &ports(source, 40_000));
+    packet[8..24].copy_from_slice(&src);
+    packet
+}
+
+fn icmp(kind: u8, rest: &[u8]) -> Vec<u8> {
+    [&[kind, 0, 0, 0, 0, 0, 0, 0][..], rest].concat()
+}
+
+fn arp(target: [u8; 4]) -> Vec<u8> {
+    let header = [0, 1, 8, 0, 6, 4, 0, 1];
+    ethernet(
+        0x806,
+        &[&header[..], &[2; 6], &PEER, &[0; 6], &target].concat(),
+    )
+}
+
+fn ip4(packet: &[u8]) -> Vec<u8> {
+    ethernet(0x800, packet)
+}
+
+fn ip6(packet: &[u8]) -> Vec<u8> {
+    ethernet(0x86dd, packet)
+}
+
+fn tagged(protocol: u16, tag_protocol: u16, packet: &[u8]) -> Vec<u8> {
+    let tag = [&[0, 5][..], &protocol.to_be_bytes()].concat();
+    ethernet(tag_protocol, &[&tag[..], packet].concat())
+}
+
+/// An extension header of `units` times 8 bytes.
+fn extension(next: u8, units: u8) -> Vec<u8> {
+    let mut header = vec![0; usize::from(units) * 8];
+    header[0] = next;
+    header[1] = units - 1;
+    header
+}
+
+fn check(own: bool, table: &[(&str, bool, Vec<u8>)]) {
+    let program = Program::load(own);
+    for (what, steered, packet) in table {
+        assert_eq!(program.steers(packet), *steered, "own: {own}, {what}");
+    }
+}
+
+#[test]
+fn shared_mode_takes_the_served_ports_and_their_errors() {
+    let served = v4(OURS, TCP, &ports(40_000, 80));
+    check(
+        false,
+        &[
+            ("TCP 80", true, ip4(&served)),
+            ("UDP 53", true, ip4(&v4(OURS, UDP, &ports(1, 53)))),
+            ("UDP 80", false, ip4(&v4(OURS, UDP, &ports(1, 80)))),
+            (
+                "TCP from port 80",
+                false,
+                ip4(&v4(OURS, TCP, &ports(80, 1))),
+            ),
+            ("another address", false, ip4(&v4(PEER, TCP, &ports(1, 80)))),
+            (
+                "IP options",
+                true,
+                ip4(&v4_with(OURS, TCP, 0, 40, &ports(1, 80))),
+            ),
+            (
+                "a header shorter than one",
+                false,
+                ip4(&[&[0x44], &served[1..]].concat()),
+            ),
+            (
+                "version 6 in an IPv4 frame",
+                false,
+                ip4(&[&[0x65], &served[1..]].concat()),
+            ),
+            (
+                "may not be fragmented",
+                true,
+                ip4(&v4_with(OURS, TCP, 0x4000, 0, &ports(1, 80))),
+            ),
+            (
+                "a first fragment",
+                false,
+                ip4(&v4_with(OURS, TCP, 0x2000, 0, &ports(1, 80))),
+            ),
+            (
+                "a later fragment",
+                false,
+                ip4(&v4_with(OURS, TCP, 0x0010, 0, &ports(1, 80))),
+            ),
+            ("echo", false, ip4(&v4(OURS, ICMP, &icmp(8, &[0; 40])))),
+            (
+                "our error",
+                true,
+                ip4(&v4(OURS, ICMP, &icmp(3, &quoted_v4(OURS, TCP, 80)))),
+            ),
+            (
+                "our time",
+                true,
+                ip4(&v4(OURS, ICMP, &icmp(11, &quoted_v4(OURS, UDP, 53)))),
+            ),
+            (
+                "a redirect",
+                false,
+                ip4(&v4(OURS, ICMP, &icmp(5, &quoted_v4(OURS, TCP, 80)))),
+            ),
+            (
+                "an ssh's error",
+                false,
+                ip4(&v4(OURS, ICMP, &icmp(3, &quoted_v4(OURS, TCP, 22)))),
+            ),
+            (
+                "a peer's error",
+                false,
+                ip4(&v4(OURS, ICMP, &icmp(3, &quoted_v4(PEER, TCP, 80)))),
+            ),
+            ("VLAN", true, tagged(0x800, 0x8100, &served)),
+            (
+                "VLAN of another protocol",
+                false,
+                tagged(0x806, 0x8100, &served),
+            ),
+            ("service VLAN", false, tagged(0x800, 0x88a8, &served)),
+            ("two tags", false, tagged(0x8100, 0x8100, &served)),
+            ("ARP", false, arp(OURS)),
+            (
+                "solicitation",
+                false,
+                ip6(&v6(GROUP, ICMPV6, &icmp(135, &OURS_V6))),
+            ),
+            ("no IP", false, ethernet(0x88cc, &[0; 100])),
+            ("an empty frame", false, ethernet(0x800, &[])),
+        ],
+    );
+}
+
+#[test]
+fn shared_mode_takes_the_same_of_ipv6() {
+    let served_v6 = v6(OURS_V6, UDP, &ports(40_000, 53));
+    let too_deep = [
+        extension(60, 1),
+        extension(60, 1),
+        extension(60, 1),
+        extension(60, 1),
+    ];
+    check(
+        false,
+        &[
+            ("IPv6", true, ip6(&served_v6)),
+            ("IPv6 VLAN", true, tagged(0x86dd, 0x8100, &served_v6)),
+            (
+                "IPv6, another port",
+                false,
+                ip6(&v6(OURS_V6, UDP, &ports(1, 54))),
+            ),
+            (
+                "IPv6, another address",
+                false,
+                ip6(&v6(PEER_V6, UDP, &ports(1, 53))),
+            ),
+            (
+                "IPv6 extensions",
+                true,
+                ip6(&v6(
+                    OURS_V6,
+                    0,
+                    &[extension(60, 1), extension(UDP, 3), ports(1, 53)].concat(),
+                )),
+            ),
+            (
+                "more IPv6 extensions than are looked through",
+                false,
+                ip6(&v6(
+                    OURS_V6,
+                    60,
+                    &[too_deep.concat(), ports(1, 53)].concat(),
+                )),
+            ),
+            (
+                "IPv6 fragment",
+                false,
+                ip6(&v6(
+                    OURS_V6,
+                    44,
+                    &[extension(UDP, 1), ports(1, 53)].concat(),
+                )),
+            ),
+            (
+                "IPv6 echo",
+                false,
+                ip6(&v6(OURS_V6, ICMPV6, &icmp(128, &[0; 60]))),
+            ),
+            (
+                "IPv6 too big",
+                true,
+                ip6(&v6(OURS_V6, ICMPV6, &icmp(2, &quoted_v6(OURS_V6, TCP, 80)))),
+            ),
+            (
+                "IPv6 too big, not ours",
+                false,
+                ip6(&v6(OURS_V6, ICMPV6, &icmp(2, &quoted_v6(OURS_V6, TCP, 81)))),
+            ),
+            (
+                "IPv6 echo that quotes",
+                false,
+                ip6(&v6(
+                    OURS_V6,
+                    ICMPV6,
+                    &icmp(128, &quoted_v6(OURS_V6, TCP, 80)),
+                )),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn own_mode_takes_all_that_is_for_its_addresses() {
+    let other = [
+        0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xaa, 0xcd, 0xef,
+    ];
+    let mut wrong_group = GROUP;
+    wrong_group[12] = 0xfe;
+    check(
+        true,
+        &[
+            ("any port", true, ip4(&v4(OURS, TCP, &ports(1, 9999)))),
+            ("another address", false, ip4(&v4(PEER, TCP, &ports(1, 80)))),
+            ("echo", true, ip4(&v4(OURS, ICMP, &icmp(8, &[0; 4])))),
+            ("a fragment", true, ip4(&v4_with(OURS, TCP, 0x0010, 0, &[]))),
+            ("VLAN", true, tagged(0x800, 0x8100, &v4(OURS, TCP, &[]))),
+            ("IPv6", true, ip6(&v6(OURS_V6, TCP, &ports(1, 9999)))),
+            (
+                "IPv6 fragment",
+                true,
+                ip6(&v6(OURS_V6, 44, &extension(UDP, 1))),
+            ),
+            (
+                "IPv6, another address",
+                false,
+                ip6(&v6(PEER_V6, TCP, &ports(1, 80))),
+            ),
+            ("ARP", true, arp(OURS)),
+            (
+                "ARP on a VLAN",
+                true,
+                tagged(0x806, 0x8100, &arp(OURS)[14..]),
+            ),
+            ("ARP for another", false, arp(PEER)),
+            (
+                "solicitation",
+                true,
+                ip6(&v6(GROUP, ICMPV6, &icmp(135, &OURS_V6))),
+            ),
+            (
+                "unicast solicitation",
+                true,
+                ip6(&v6(OURS_V6, ICMPV6, &icmp(135, &OURS_V6))),
+            ),
+            (
+                "solicitation for another",
+                false,
+                ip6(&v6(GROUP, ICMPV6, &icmp(135, &other))),
+            ),
+            (
+                "no solicitation",
+                false,
+                ip6(&v6(GROUP, ICMPV6, &icmp(136, &OURS_V6))),
+            ),
+            (
+                "another group",
+                false,
+                ip6(&v6(wrong_group, ICMPV6, &icmp(135, &OURS_V6))),
+            ),
+            ("broadcast", false, ip4(&v4([255; 4], UDP, &ports(68, 67)))),
+        ],
+    );
+}
+
+#[test]
+fn without_a_socket_on_the_queue_all_passes() {
+    let program = Program::load(true);
+    let packet = ip4(&v4(OURS, TCP, &ports(1, 80)));
+    assert!(program.steers(&packet));
+    // The kernel takes a closed socket out of the map.
+    let Program { object, socket } = program;
+    drop(socket);
+    let other = sys::xdp_socket().unwrap();
+    assert!(
+        !Program {
+            object,
+            socket: other
+        }
+        .steers(&packet)
+    );
+}
+
+#[test]
+fn a_packet_cut_short_passes() {
+    let program = Program::load(false);
+    // Each with the length up to which it must have its headers.
+    for (packet, needed) in [
+        (ip4(&v4(OURS, TCP, &ports(1, 80))), 14 + 20 + 4),
+        (
+            ip6(&v6(OURS_V6, 0, &[extension(TCP, 2), ports(1, 80)].concat())),
+            14 + 40 + 16 + 4,
+        ),
+        (
+            ip4(&v4(OURS, ICMP, &icmp(3, &quoted_v4(OURS, TCP, 80)))),
+            14 + 20 + 8 + 24 + 4,
+        ),
+    ] {
+        for len in 14..=packet.len() {
+            assert_eq!(
+                program.steers(&packet[..len]),
+                len >= needed,
+                "{len} of {packet:02x?}"
+            );
+        }
+    }
+}
+
+/// A packet that looks real up to some byte.
+fn damaged() -> impl Strategy<Value = Vec<u8>> {
+    let real = prop::sample::select(vec![
+        ip4(&v4(OURS, TCP, &ports(1, 80))),
+        ip4(&v4(OURS, ICMP, &icmp(3, &quoted_v4(OURS, TCP, 80)))),
+        ip6(&v6(
+            OURS_V6,
+            0,
+            &[extension(60, 2), extension(TCP, 1), ports(1, 80)].concat(),
+        )),
+        ip6(&v6(OURS_V6, ICMPV6, &icmp(2, &quoted_v6(OURS_V6, TCP, 80)))),
+        arp(OURS),
+        tagged(0x800, 0x8100, &v4(OURS, UDP, &ports(1, 53))),
+    ]);
+    let damage = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
+    (real, damage, any::<prop::sample::Index>()).prop_map(|(mut packet, damage, end)| {
+        for (place, byte) in damage {
+            let place = place.index(packet.len());
+            packet[place] = byte;
+        }
+        // The kernel runs no program on less than an Ethernet header.
+        packet.truncate(14 + end.index(packet.len() - 13));
+        packet
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_verdict_is_always_ring_or_pass(packets in prop::collection::vec(damaged(), 64)) {
+        for own in [false, true] {
+            let program = Program::load(own);
+            for packet in &packets {
+                program.steers(packet);
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! `xtask e2e`: both servers, as built for release, against ordinary clients
+//! (curl, dig, sockets of the kernel) in network namespaces.
+
+mod bad_input;
+mod checks;
+mod dig;
+mod dns;
+mod echo;
+mod expected;
+mod http;
+mod matrix;
+mod rig;
+mod web;
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Instant;
+
+use rustix::process::Signal;
+
+use crate::shell::{self, Context as _, Failure, Result, Scratch};
+use crate::{interrupt, setup};
+use checks::Checks;
+use matrix::{Program, Scenario};
+use rig::Rig;
+
+/// Losses are drawn from seeds that count up from here, one a scenario, so
+/// that a run can be repeated.
+const FIRST_SEED: u64 = 1_000;
+
+/// What the command line asks for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) full: bool,
+    /// Only what contains this.
+    pub(crate) filter: String,
+    list: bool,
+    /// Set-up and build are done: we were run again, as root.
+    built: bool,
+    /// Where the two programs lie, instead of the release build's folder.
+    programs: Option<PathBuf>,
+}
+
+/// Runs the command; an error when any check failed.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let mut options = Options::default();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--quick" => options.full = false,
+            "--full" => options.full = true,
+            "--list" => options.list = true,
+            "--built" => options.built = true,
+            "--programs" => options.programs = args.next().map(PathBuf::from),
+            _ if arg.starts_with('-') => {
+                return Err(Failure::new(format!("unexpected argument {arg}")));
+            }
+            _ => options.filter.clone_from(arg),
+        }
+    }
+    if options.list {
+        for scenario in scenarios(&options) {
+            println!("{scenario}");
+        }
+        return Ok(());
+    }
+    if !options.built && options.programs.is_none() {
+        setup::run()?;
+        build()?;
+    }
+    let checks = run_built(&options)?;
+    println!("{checks}");
+    if checks.failed() == 0 {
+        Ok(())
+    } else {
+        Err(Failure::new("not everything is right"))
+    }
+}
+
+/// Runs this command, already built, as a process of its own, as root; passes
+/// its output on, and returns how many checks passed and failed.
+pub(crate) fn run_apart(options: &Options) -> Result<(u32, u32)> {
+    let exe = std::env::current_exe().context("finding this program's own file")?;
+    let mut command = shell::as_root(exe)?;
+    command
+        .args(["e2e", "--built"])
+        .args(options.full.then_some("--full"));
+    if !options.filter.is_empty() {
+        command.arg(&options.filter);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().context(shell::shown(&command))?;
+    let mut counts = None;
+    for line in child
+        .stdout
+        .take()
+        .into_iter()
+        .flat_map(|pipe| BufReader::new(pipe).lines())
+    {
+        let line = line.context("reading what the end-to-end tests say")?;
+        match checks::counts(&line) {
+            Some(last) => counts = Some(last),
+            None => println!("{line}"),
+        }
+    }
+    child.wait().context("waiting for the end-to-end tests")?;
+    counts.ok_or_else(|| Failure::new("the end-to-end tests did not come to their end"))
+}
+
+/// Builds the two programs as users do.
+pub(crate) fn build() -> Result<()> {
+    shell::run(shell::cargo().args(["build", "--release", "-p", "sandstorm", "-p", "namestorm"]))
+}
+
+fn scenarios(options: &Options) -> Vec<Scenario> {
+    let mut scenarios = if options.full {
+        matrix::full()
+    } else {
+        matrix::sample()
+    };
+    scenarios.retain(|scenario| scenario.to_string().contains(&options.filter));
+    scenarios
+}
+
+/// Runs the scenarios and the bad input, with what is built. As root.
+pub(crate) fn run_built(options: &Options) -> Result<Checks> {
+    let programs = match &options.programs {
+        Some(folder) => folder.clone(),
+        None => shell::target_folder()?.join("release"),
+    };
+    let scratch = Scratch::create("e2e")?;
+    let content = Content::prepare(&scratch)?;
+    let mut all = Checks::default();
+    for (scenario, seed) in scenarios(options).into_iter().zip(FIRST_SEED..) {
+        interrupt::check()?;
+        let start = Instant::now();
+        let mut checks = Checks::default();
+        let seed = scenario.loss.then_some(seed);
+        if let Err(failure) = run_scenario(&scenario, seed, &programs, &content, &mut checks) {
+            interrupt::check()?;
+            checks.fail("the scenario itself", &failure.to_string());
+        }
+        checks.print(&scenario.to_string(), seed, start.elapsed());
+        all.add(checks);
+    }
+    if "bad input".contains(&options.filter) {
+        let start = Instant::now();
+        let mut checks = Checks::default();
+        bad_input::run(&programs, &content, &mut checks)?;
+        checks.print("bad input", None, start.elapsed());
+        all.add(checks);
+    }
+    Ok(all)
+}
+
+/// What the servers serve.
+pub(crate) struct Content {
+    /// Scratch space of the run.
+    pub(crate) folder: PathBuf,
+    /// A site: the sample's pages and the sized bodies.
+    pub(crate) site: PathBuf,
+    /// The folder of the sample zones.
+    pub(crate) zones: PathBuf,
+}
+
+impl Content {
+    fn prepare(scratch: &Scratch) -> Result<Self> {
+        let sample = shell::repository().join("xtask/sample");
+        let site = scratch.path().join("site");
+        web::make_site(&sample.join("site"), &site)?;
+        let content = Self {
+            folder: scratch.path().to_path_buf(),
+            site,
+            zones: sample.join("zones"),
+        };
+        let secret = content.folder.join(web::SECRET_FILE);
+        std::fs::write(&secret, web::SECRET)
+            .context(format_args!("writing {}", secret.display()))?;
+        Ok(content)
+    }
+
+    /// The value for `--zone` of each sample zone: one with its origin in the
+    /// file, one with its origin on the command line.
+    pub(crate) fn zone_arguments(&self) -> [String; 2] {
+        [
+            self.zones.join("storm.test.zone").display().to_string(),
+            format!(
+                "2.0.192.in-addr.arpa={}",
+                self.zones.join("2.0.192.in-addr.arpa.zone").display()
+            ),
+        ]
+    }
+}
+
+fn run_scenario(
+    scenario: &Scenario,
+    seed: Option<u64>,
+    programs: &Path,
+    content: &Content,
+    checks: &mut Checks,
+) -> Result<()> {
+    let rig = Rig::build(scenario)?;
+    let before = rig.links()?;
+    let start = || rig.start(scenario, seed, programs, content);
+
+    let (server, place) = start()?;
+    rig.as_client(|| {
+        echo::check(&place, checks);
+        match scenario.program {
+            Program::Sandstorm { .. } => web::check(&place, content, checks),
+            Program::Namestorm { .. } => dns::check(&place, content, checks),
+        }
+    })?;
+    if checks.failed() > 0 {
+        checks.note(&server.output());
+    }
+    let stopped = server.stop(Signal::TERM);
+    checks.check("SIGTERM ends it with status 0 and a summary", || {
+        let (status, output) = stopped?;
+        if !status.success() || !output.contains("uptime:") {
+            return Err(Failure::new(format!("{status}:\n{output}")));
+        }
+        Ok(())
+    });
+    checks.check("nothing is left after SIGTERM", || {
+        rig.expect_links(&before)
+    });
+
+    // A killed one leaves nothing that the next one trips over.
+    let (server, _) = start()?;
+    let killed = server.stop(Signal::KILL);
+    checks.check("kill -9 leaves nothing attached", || {
+        killed?;
+        rig.expect_links(&before)
+    });
+    let again = start();
+    checks.check("it starts again after kill -9", || {
+        let (server, _) = again?;
+        let (status, output) = server.stop(Signal::INT)?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(Failure::new(format!("{status}:\n{output}")))
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! Ctrl-C and SIGTERM as a flag, so that guards clean up on the way out.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::shell::{Context as _, Failure, Result};
+
+static SEEN: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+pub(crate) fn install() -> Result<()> {
+    let flag = SEEN.get_or_init(Arc::default);
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(flag)).context("watching for Ctrl-C")?;
+    }
+    Ok(())
+}
+
+pub(crate) fn seen() -> bool {
+    SEEN.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
+}
+
+/// An error once Ctrl-C was pressed.
+pub(crate) fn check() -> Result<()> {
+    if seen() {
+        Err(Failure::interrupted())
+    } else {
+        Ok(())
+    }
+}
+
+/// How often a wait looks at what it waits for.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Looks until `found` gives something, `limit` has passed (`None`), or
+/// Ctrl-C was pressed (an error).
+pub(crate) fn wait_for<T>(
+    limit: Duration,
+    mut found: impl FnMut() -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    let end = Instant::now() + limit;
+    loop {
+        if let Some(value) = found()? {
+            return Ok(Some(value));
+        }
+        check()?;
+        if Instant::now() >= end {
+            return Ok(None);
+        }
+        std::thread::sleep(TICK);
+    }
+}

@@ -1,0 +1,223 @@
+//! `xtask test`: every check that CI runs.
+
+use std::fmt::Write as _;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::e2e::{self, Options};
+use crate::shell::{self, Context as _, Failure, Result};
+use crate::{interrupt, setup};
+
+/// Of a failing step this much of the end is shown.
+const SHOWN_LINES: usize = 200;
+
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let mut options = Options::default();
+    for arg in args {
+        match arg.as_str() {
+            "--quick" => options.full = false,
+            "--full" => options.full = true,
+            _ if arg.starts_with('-') => {
+                return Err(Failure::new(format!("unexpected argument {arg}")));
+            }
+            _ => options.filter.clone_from(arg),
+        }
+    }
+    setup::run()?;
+    setup::require_components()?;
+    let mut tests = Tests::default();
+    if options.filter.is_empty() {
+        tests.step("format", || cargo(&["fmt", "--all", "--check"]));
+        tests.step("clippy", || {
+            cargo(&[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ])
+        });
+        tests.step("documentation", || {
+            let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
+            doc.env("RUSTDOCFLAGS", "-D warnings");
+            doc
+        });
+    }
+    tests.step("unit, property and simulation tests", || {
+        let mut test = cargo(&["test", "--workspace", "--no-fail-fast"]);
+        if !options.filter.is_empty() {
+            test.arg(&options.filter);
+        }
+        run_as_root(&mut test);
+        test
+    });
+    tests.step("release build", || {
+        cargo(&["build", "--release", "-p", "sandstorm", "-p", "namestorm"])
+    });
+    if options.filter.is_empty() {
+        let xtask = std::env::current_exe().context("finding this program's own file")?;
+        tests.step("demo", || {
+            let mut demo = Command::new(xtask);
+            demo.args(["demo", "--built", "--once"]);
+            demo
+        });
+    }
+    tests.end_to_end(&options)?;
+    tests.finish()
+}
+
+fn cargo(args: &[&str]) -> Command {
+    let mut command = shell::cargo();
+    command.args(args);
+    command
+}
+
+/// Has cargo run test programs through sudo where we are not root: those that
+/// make network namespaces need it.
+fn run_as_root(test: &mut Command) {
+    if !shell::is_root() {
+        for target in ["X86_64_UNKNOWN_LINUX_GNU", "AARCH64_UNKNOWN_LINUX_GNU"] {
+            test.env(format!("CARGO_TARGET_{target}_RUNNER"), "sudo -E");
+        }
+    }
+}
+
+/// What has passed and failed so far.
+#[derive(Default)]
+struct Tests {
+    passed: u32,
+    failed: u32,
+    summary: String,
+}
+
+impl Tests {
+    /// Runs a command as one step. Its output is shown if it fails.
+    fn step(&mut self, name: &str, command: impl FnOnce() -> Command) {
+        if interrupt::seen() {
+            return;
+        }
+        println!("==== {name}");
+        let start = Instant::now();
+        let mut command = command();
+        match shell::output(&mut command) {
+            Ok(output) => {
+                let stdout = String::from_utf8_lossy(&output.stdout);
+                let counts = Counts::of(&stdout);
+                // A step that runs no tests is one itself.
+                let itself = u32::from(counts == Counts::default());
+                self.passed += counts.passed;
+                self.failed += counts.failed;
+                if output.status.success() {
+                    self.passed += itself;
+                } else {
+                    self.failed += u32::from(counts.failed == 0);
+                    println!("$ {}", shell::shown(&command));
+                    println!("{}", end_of(&stdout));
+                    println!("{}", end_of(&String::from_utf8_lossy(&output.stderr)));
+                }
+                self.close(name, output.status.success(), start.elapsed());
+            }
+            Err(failure) => {
+                println!("{failure}");
+                self.failed += 1;
+                self.close(name, false, start.elapsed());
+            }
+        }
+    }
+
+    fn end_to_end(&mut self, options: &Options) -> Result<()> {
+        interrupt::check()?;
+        println!("==== end to end");
+        let start = Instant::now();
+        let (passed, failed) = e2e::run_apart(options)?;
+        self.passed += passed;
+        self.failed += failed;
+        self.close("end to end", failed == 0, start.elapsed());
+        Ok(())
+    }
+
+    fn close(&mut self, name: &str, well: bool, took: Duration) {
+        let word = if well { "ok  " } else { "FAIL" };
+        let line = format!("{word} {name}: {:.1} s", took.as_secs_f64());
+        println!("{line}");
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.summary, "{line}");
+    }
+
+    fn finish(self) -> Result<()> {
+        interrupt::check()?;
+        println!(
+            "\n{}{} passed, {} failed",
+            self.summary, self.passed, self.failed
+        );
+        if self.failed == 0 {
+            return Ok(());
+        }
+        // Everything is said; only the status is left.
+        std::process::exit(1);
+    }
+}
+
+/// Tests as counted in what `cargo test` prints.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    passed: u32,
+    failed: u32,
+}
+
+impl Counts {
+    fn of(output: &str) -> Self {
+        let mut counts = Self::default();
+        for line in output
+            .lines()
+            .filter(|line| line.starts_with("test result: "))
+        {
+            let words: Vec<&str> = line.split([' ', ';']).collect();
+            for pair in words.windows(2) {
+                let number = pair[0].parse().unwrap_or(0);
+                match pair[1] {
+                    "passed" => counts.passed += number,
+                    "failed" => counts.failed += number,
+                    _ => {}
+                }
+            }
+        }
+        counts
+    }
+}
+
+fn end_of(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_cargo_test_are_added_up() {
+        let output = "running 3 tests\n\
+            test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s\n\
+            test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s\n";
+        assert_eq!(
+            Counts::of(output),
+            Counts {
+                passed: 4,
+                failed: 2
+            }
+        );
+        assert_eq!(Counts::of("   Compiling nmio\n"), Counts::default());
+    }
+
+    #[test]
+    fn of_long_output_the_end_is_shown() {
+        let text = (0..500)
+            .map(|i| i.to_string())
+            .collect::<Vec<_>>()
+            .join("\n");
+        let shown = end_of(&text);
+        assert!(shown.starts_with("300\n") && shown.ends_with("\n499"));
+    }
+}
