@@ -58,7 +58,7 @@ mod tests {
         let mut copies = Copies::default();
         let send = |copies: &mut Copies| {
             let copy = copies.free(|| pool.make_resident(b"packet"))?;
-            copy.lend().map(|(index, _)| index)
+            copy.lend(&pool).map(|(index, _)| index)
         };
         let first = [send(&mut copies), send(&mut copies), send(&mut copies)];
         assert_eq!(copies.len(), 3);
