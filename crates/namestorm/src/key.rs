@@ -1,6 +1,7 @@
 //! What the index is keyed by: a name in lower case, as it is in the packet
 //! (wire format) or as text (FQDN).
 
+use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::str::FromStr;
 
@@ -29,6 +30,15 @@ impl FromStr for Form {
             "fqdn" => Ok(Self::Fqdn),
             _ => Err(format!("'{text}' is no form of names: wire or fqdn")),
         }
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Wire => "wire",
+            Self::Fqdn => "fqdn",
+        })
     }
 }
 

@@ -37,12 +37,15 @@ mod load;
 mod lookup;
 mod master;
 mod name;
+mod program;
 mod query;
 mod report;
 mod respond;
 mod rtype;
+mod server;
 mod service;
 mod tail;
+mod tcp;
 mod zone;
 mod zones;
 
@@ -51,9 +54,12 @@ pub use compile::compile;
 pub use edns::{MAX_UDP_MESSAGE, MIN_UDP_MESSAGE};
 pub use key::{Form, Key};
 pub use load::{Loaded, ZoneSpec, load, load_text};
+pub use program::{LoadError, MAX_RESIDENT_PACKETS, Namestorm, check};
 pub use report::{Finding, Report, Severity};
 pub use respond::{Counters, MAX_TCP_MESSAGE, Reply, Responder, Transport, rcode};
+pub use server::Server;
 pub use service::{Dns, Mode};
+pub use tcp::{DnsOverTcp, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_TCP_QUERY};
 pub use zone::Zone;
 pub use zones::Zones;
 

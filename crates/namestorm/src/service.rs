@@ -71,6 +71,11 @@ impl Dns {
         }
     }
 
+    /// What it answers from.
+    pub fn answers(&self) -> &Arc<Answers> {
+        self.responder.answers()
+    }
+
     /// The way replies are sent.
     pub fn mode(&self) -> Mode {
         self.mode

@@ -10,6 +10,6 @@ mod site;
 
 pub use load::{Limits, LoadError};
 pub use request::{HEAD_LIMIT, MAX_FIELDS};
-pub use server::Server;
+pub use server::{Packets, Server, packets};
 pub use session::{Answer, Session, Step};
 pub use site::{Builder, MAX_FILE_LEN, ReplyId, Site, Totals};

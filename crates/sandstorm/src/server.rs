@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ip::Host;
 use nmio::{Frame, Handler, Instant, Port};
 use tcpip::{
-    Application, CongestionControl, Connection, ContentError, ContentId, Contents, Family, Reno,
-    Slot, Stack, WriteError,
+    Application, CongestionControl, Connection, ContentError, ContentId, Contents, Family, MIN_MSS,
+    Reno, Slot, Stack, WriteError,
 };
 
 use crate::date::{SLOT_LEN, SlotWriter, Stamp};
@@ -155,6 +155,7 @@ pub type WallClock = fn() -> SystemTime;
 /// that the present second ends which `Date` shows.
 pub struct Server<C = Reno> {
     inner: tcpip::Server<Web, C>,
+    packets: Packets,
     wall_clock: WallClock,
     second_ends: Instant,
 }
@@ -183,7 +184,9 @@ impl<C: CongestionControl> Server<C> {
         let mut stack = Stack::with_congestion_control(config, web, &capabilities, secret, now);
         let (web, contents) = stack.parts_mut();
         web.add_contents(contents)?;
-        let families = families(host.station().addresses());
+        let addresses = host.station().addresses();
+        let packets = packets(&web.site, addresses, capabilities.mtu);
+        let families = families(addresses);
         let mut order: Vec<usize> = (0..web.prepared.len()).collect();
         order.sort_by_key(|index| web.site.replies()[*index].bytes().len());
         for index in order {
@@ -193,6 +196,7 @@ impl<C: CongestionControl> Server<C> {
         }
         Ok(Self {
             inner: tcpip::Server::new(host, stack),
+            packets,
             wall_clock: SystemTime::now,
             second_ends: now,
         })
@@ -204,6 +208,11 @@ impl<C> Server<C> {
     #[must_use]
     pub fn with_wall_clock(self, wall_clock: WallClock) -> Self {
         Self { wall_clock, ..self }
+    }
+
+    /// What stands ready.
+    pub fn packets(&self) -> Packets {
+        self.packets
     }
 
     /// The network layer.
@@ -271,18 +280,34 @@ fn families(addresses: &[IpAddr]) -> Vec<Family> {
         .collect()
 }
 
-/// Packets that all replies of `site` make for clients that can come to
-/// `addresses`, over links of `mtu` bytes: as many resident packets are
-/// needed to serve everything in place.
-pub fn packets(site: &Site, addresses: &[IpAddr], mtu: usize) -> u64 {
-    let of_family = |family| {
-        let headers = match family {
-            Family::V4 => 40,
-            Family::V6 => 60,
-        };
-        let mss = mtu.saturating_sub(headers).max(usize::from(tcpip::MIN_MSS));
-        let of = |reply: &Reply| reply.bytes().len().div_ceil(mss) as u64;
-        site.replies().iter().map(of).sum::<u64>()
-    };
-    families(addresses).into_iter().map(of_family).sum()
+/// Packets that stand ready.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packets {
+    /// How many.
+    pub count: u64,
+    /// Their bytes, headers included.
+    pub bytes: u64,
 }
+
+/// The packets that all replies of `site` make for clients that can come to
+/// `addresses`, over links of `mtu` bytes. As many resident packets are needed
+/// to serve everything in place.
+pub fn packets(site: &Site, addresses: &[IpAddr], mtu: usize) -> Packets {
+    let mut packets = Packets::default();
+    for family in families(addresses) {
+        let ip_header = match family {
+            Family::V4 => ip::IPV4_HEADER_LEN,
+            Family::V6 => ip::IPV6_HEADER_LEN,
+        };
+        let headers = ip_header + TCP_HEADER_LEN;
+        let mss = mtu.saturating_sub(headers).max(MIN_MSS.into());
+        let of = |reply: &Reply| reply.bytes().len().div_ceil(mss) as u64;
+        let count: u64 = site.replies().iter().map(of).sum();
+        packets.count += count;
+        packets.bytes += site.totals().reply_bytes + count * (eth::HEADER_LEN + headers) as u64;
+    }
+    packets
+}
+
+/// Of a segment with data; it has no options.
+const TCP_HEADER_LEN: usize = 20;

@@ -594,11 +594,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         tcb.snd_wl1 = segment.seq;
         tcb.snd_wnd = u32::from(segment.window);
+        if tcb.snd_wnd >= 2 * u32::from(tcb.mss) {
+            tcb.flags.set(Flags::WIDE);
+        }
         if tcb.flags.has(Flags::PERSIST) && segment.window > 0 {
             // What was sent beyond the window has most likely been dropped.
-            tcb.flags.clear(Flags::PERSIST);
-            tcb.retries = 0;
-            tcb.backoff = 0;
             tcb.snd_nxt = tcb.snd_una;
         }
     }

@@ -238,6 +238,31 @@ fn a_window_smaller_than_a_segment_is_used_when_nothing_is_in_flight() {
 }
 
 #[test]
+fn a_part_for_a_peer_whose_window_was_wide_waits_for_the_timer() {
+    let content = noise(6000);
+    let mut rig = Rig::serving(&Config::default(), &content, None);
+    rig.window = 1000;
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "A", b"");
+    rig.pass_ms(199);
+    rig.sent_nothing();
+    rig.pass_ms(1);
+    rig.sent(1, 2, "A", &content[..1000]);
+    rig.window = 65_535;
+    rig.recv(2, 1001, "A", b"");
+    rig.sent(1001, 2, "A", &content[1000..1460]);
+    rig.sent(1461, 2, "A", &content[1460..2920]);
+}
+
+#[test]
+fn a_small_window_is_enough_for_a_small_rest() {
+    let mut rig = Rig::serving(&Config::default(), b"content", None);
+    rig.window = 10;
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "PA", b"content");
+}
+
+#[test]
 fn after_a_part_the_segments_are_whole_again() {
     let content = noise(6000);
     let mut rig = Rig::new(&Config::default());

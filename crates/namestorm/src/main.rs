@@ -1,0 +1,74 @@
+//! The command line of namestorm.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use control::ServeArgs;
+use namestorm::{Form, Mode, Namestorm, ZoneSpec};
+
+/// An authoritative DNS server that answers from prepared packets, with a
+/// network stack of its own.
+#[derive(Parser)]
+#[command(name = "namestorm", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve zones until SIGINT or SIGTERM.
+    Serve(Box<Serve>),
+    /// Check zones and say how much is in them; status 1 when one is not
+    /// fit to be served.
+    Check {
+        /// The master files. Without ORIGIN a file's first $ORIGIN or its
+        /// name decides.
+        #[arg(required = true, value_name = "[ORIGIN=]FILE")]
+        zones: Vec<ZoneSpec>,
+    },
+}
+
+#[derive(Parser)]
+struct Serve {
+    /// A master file, and the zone's name if it is not the file's first
+    /// $ORIGIN or the file's own name; may repeat.
+    #[arg(long = "zone", required = true, num_args = 1.., value_name = "[ORIGIN=]FILE")]
+    zones: Vec<ZoneSpec>,
+
+    /// The form of names in the index: `wire`, as queries have them, or
+    /// `fqdn`, as text.
+    #[arg(long, default_value_t, value_name = "wire|fqdn")]
+    hash: Form,
+
+    /// How replies over UDP are sent: `pre-copy` from packets that lie ready,
+    /// `memcopy` by copying, `turnaround` in the query's own frame.
+    #[arg(long, default_value_t, value_name = "pre-copy|memcopy|turnaround")]
+    mode: Mode,
+
+    #[command(flatten)]
+    network: ServeArgs,
+}
+
+fn main() -> ExitCode {
+    // Lines about loading: it may take seconds.
+    let mut say = |line: String| eprintln!("{line}");
+    match Cli::parse().command {
+        Command::Serve(serve) => control::serve(&serve.network, || {
+            Namestorm::load(&serve.zones, serve.hash, serve.mode, &mut say)
+        }),
+        Command::Check { zones } => {
+            let mut status = ExitCode::SUCCESS;
+            for zone in &zones {
+                match namestorm::check(zone, &mut say) {
+                    Ok(line) => println!("{line}"),
+                    Err(error) => {
+                        eprintln!("namestorm: {error}");
+                        status = ExitCode::FAILURE;
+                    }
+                }
+            }
+            status
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What `control` puts on ports: the zones prepared, and what to say of them.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use control::report::{bytes, count};
+use control::{Listening, Prepared, Program, StartError, Tally, WorkerContext};
+use eth::{Mac, Station};
+use ip::Host;
+use nmio::Port;
+use nmio::device::{MemoryPlan, Transport};
+
+use crate::answers::Answers;
+use crate::compile::compile;
+use crate::key::Form;
+use crate::load::{ZoneSpec, load};
+use crate::name;
+use crate::rtype;
+use crate::server::Server;
+use crate::service::Mode;
+use crate::zone::Zone;
+use crate::zones::Zones;
+
+/// The most resident packets of one worker, in pre-copy mode: 32 to 64 MiB of
+/// packet memory. What is beyond is sent by copying.
+pub const MAX_RESIDENT_PACKETS: u32 = 16_384;
+/// Resident packets that are wanted for one answer: one in the ring and one
+/// to send, for IPv4 and IPv6.
+const COPIES: usize = 4;
+
+/// Why the zones cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// Files cannot be read, or what they hold makes no zone.
+    #[error("the zones are not served:\n{0}")]
+    Zones(String),
+    /// Two files hold the same zone.
+    #[error("{file} holds the zone {zone}, which an earlier file holds already; give it once")]
+    Twice {
+        /// The zone's name.
+        zone: String,
+        /// The second file.
+        file: String,
+    },
+    /// The answers do not fit the index.
+    #[error("the answers take more than 32 GiB; serve fewer zones")]
+    TooLarge,
+}
+
+/// What the zones of one command line have become.
+#[derive(Debug)]
+pub struct Namestorm {
+    answers: Arc<Answers>,
+    mode: Mode,
+    /// A name and type to try.
+    example: String,
+    took: Duration,
+}
+
+impl Namestorm {
+    /// Reads the zones of `specs` and prepares their answers. `say` is given
+    /// lines about how far it has come, and the warnings.
+    ///
+    /// # Errors
+    /// All that is wrong with any of the zones.
+    pub fn load(
+        specs: &[ZoneSpec],
+        form: Form,
+        mode: Mode,
+        say: &mut dyn FnMut(String),
+    ) -> Result<Self, LoadError> {
+        let start = Instant::now();
+        let zones = read(specs, say)?;
+        let mut progress = |names| say(format!("{} names prepared", count(names as u64)));
+        let answers =
+            compile(&zones, form, random_seed(), &mut progress).map_err(|_| LoadError::TooLarge)?;
+        Ok(Self {
+            answers: Arc::new(answers),
+            mode,
+            example: zones.iter().next().map(example).unwrap_or_default(),
+            took: start.elapsed(),
+        })
+    }
+}
+
+fn read(specs: &[ZoneSpec], say: &mut dyn FnMut(String)) -> Result<Zones, LoadError> {
+    let (mut zones, mut errors) = (Vec::new(), Vec::new());
+    for spec in specs {
+        let mut progress = |records| {
+            say(format!("{spec}: {} records read", count(records as u64)));
+        };
+        match load(spec, &mut progress) {
+            Ok(loaded) => {
+                zones.push(loaded.zone);
+                if !loaded.report.findings().is_empty() {
+                    say(loaded.report.to_string());
+                }
+            }
+            Err(report) => errors.push(report.to_string()),
+        }
+    }
+    if !errors.is_empty() {
+        return Err(LoadError::Zones(errors.join("\n")));
+    }
+    let apexes: Vec<_> = zones
+        .iter()
+        .map(|zone| name::Shown(zone.apex()).to_string())
+        .collect();
+    Zones::new(zones).map_err(|index| LoadError::Twice {
+        zone: apexes[index].clone(),
+        file: specs[index].file.display().to_string(),
+    })
+}
+
+/// Reads one zone and prepares its answers, as `namestorm check` does: gives
+/// the warnings, and a line that says how much is in it.
+///
+/// # Errors
+/// All that is wrong with it.
+pub fn check(spec: &ZoneSpec, say: &mut dyn FnMut(String)) -> Result<String, LoadError> {
+    let zones = read(std::slice::from_ref(spec), say)?;
+    let answers =
+        compile(&zones, Form::Wire, random_seed(), &mut |_| {}).map_err(|_| LoadError::TooLarge)?;
+    let apex = zones.iter().next().map_or(name::ROOT, Zone::apex);
+    let size = answers.size();
+    Ok(format!(
+        "{}: {} names, {} records, {} packets, {} bytes",
+        name::Shown(apex),
+        count(size.names as u64),
+        count(size.records as u64),
+        count(size.answers as u64),
+        count(size.memory as u64),
+    ))
+}
+
+/// A name and type of `zone` that one would try first.
+fn example(zone: &Zone) -> String {
+    let www = zone.find(b"www\0").ok();
+    match www.filter(|www| www.rrset(rtype::A).is_some()) {
+        Some(www) => format!("{} A", name::Shown(www.owner())),
+        None => format!("{} SOA", name::Shown(zone.apex())),
+    }
+}
+
+/// Random numbers of the system's, by way of the standard library's hash
+/// tables.
+fn random_seed() -> [u64; 4] {
+    std::array::from_fn(|_| RandomState::new().build_hasher().finish())
+}
+
+impl Program for Namestorm {
+    const NAME: &'static str = "namestorm";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const DEFAULT_PORT: u16 = 53;
+
+    type Handler<P: Port> = Server;
+
+    fn services(&self, port: u16) -> Vec<(Transport, u16)> {
+        vec![(Transport::Udp, port), (Transport::Tcp, port)]
+    }
+
+    fn memory(&self, _context: &WorkerContext) -> MemoryPlan {
+        let wanted = match self.mode {
+            Mode::PreCopy => COPIES * self.answers.size().answers,
+            Mode::MemCopy | Mode::Turnaround => 0,
+        };
+        MemoryPlan {
+            resident_frames: wanted.min(MAX_RESIDENT_PACKETS as usize) as u32,
+            scratch_frames: 0,
+        }
+    }
+
+    fn handler<P: Port>(
+        &self,
+        port: &mut P,
+        context: &WorkerContext,
+    ) -> Result<Server, StartError> {
+        let station = Station::new(Mac(context.mac), &context.addresses);
+        let host = if context.own {
+            Host::own(station)
+        } else {
+            Host::shared(station)
+        };
+        let capabilities = port.capabilities();
+        let host = host.with_partial_checksums(capabilities.partial_checksums);
+        let (words, _) = context.secret.as_chunks::<8>();
+        let secret = std::array::from_fn(|at| u64::from_ne_bytes(words[at]));
+        let mut server = Server::new(
+            host,
+            context.port,
+            &self.answers,
+            self.mode,
+            &capabilities,
+            secret,
+        );
+        server.tells = context.index == 0;
+        Ok(server)
+    }
+
+    fn prepared<P: Port>(&self, server: &Server) -> Prepared {
+        if !server.tells {
+            return Prepared::default();
+        }
+        Prepared {
+            packets: self.answers.size().answers as u64,
+            bytes: self.answers.size().memory as u64,
+        }
+    }
+
+    fn loaded(&self) -> Vec<(&'static str, String)> {
+        let size = self.answers.size();
+        let n = |number: usize| count(number as u64);
+        let per_name = size.memory / size.names.max(1);
+        vec![
+            ("zones", n(size.zones)),
+            ("names", n(size.names)),
+            ("records", n(size.records)),
+            (
+                "loaded",
+                format!(
+                    "in {:.2} s, {}, {per_name} B a name",
+                    self.took.as_secs_f64(),
+                    bytes(size.memory as u64)
+                ),
+            ),
+            (
+                "hash, mode",
+                format!("{}, {}", self.answers.form(), self.mode),
+            ),
+        ]
+    }
+
+    fn try_commands(&self, at: &Listening) -> Vec<String> {
+        let Some(address) = at.addresses.first() else {
+            return Vec::new();
+        };
+        let port = if at.port == Self::DEFAULT_PORT {
+            String::new()
+        } else {
+            format!(" -p {}", at.port)
+        };
+        vec![format!("dig @{address}{port} {}", self.example)]
+    }
+
+    fn tally<P: Port>(&self, server: &Server, tally: &mut Tally) {
+        let (udp, tcp) = (server.dns().counters(), server.tcp().app().counters());
+        tally.event("queries over UDP", udp.queries);
+        tally.event("queries over TCP", tcp.queries);
+        tally.event("queries with EDNS", udp.edns + tcp.edns);
+        for ((code, over_udp), (_, over_tcp)) in udp.by_rcode().into_iter().zip(tcp.by_rcode()) {
+            tally.event(code, over_udp + over_tcp);
+        }
+        tally.event("truncated", udp.truncated);
+        tally.event("assembled", udp.assembled + tcp.assembled);
+        tally.event("TCP connections", server.tcp().counters().accepted);
+        let drops = server.host().counters().drops().into_iter();
+        for (reason, dropped) in drops
+            .chain(server.udp().counters().drops())
+            .chain(udp.drops())
+            .chain(tcp.drops())
+            .chain(server.tcp().counters().drops())
+        {
+            tally.drop(reason, dropped);
+        }
+        tally.drop("query over TCP too long", server.tcp().app().too_long());
+    }
+}

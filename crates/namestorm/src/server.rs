@@ -1,0 +1,100 @@
+//! The whole server on one port: UDP and TCP on a host.
+
+use std::sync::Arc;
+
+use ip::{Host, Input};
+use nmio::{Capabilities, Frame, Handler, Instant, Port};
+use tcpip::Stack;
+use udpip::Udp;
+
+use crate::answers::Answers;
+use crate::service::{Dns, Mode};
+use crate::tcp::{self, DnsOverTcp};
+
+/// A DNS server: give it to [`nmio::run`], one to each worker.
+pub struct Server {
+    host: Host,
+    udp: Udp,
+    dns: Dns,
+    stack: Stack<DnsOverTcp>,
+    /// It is the one worker that tells of the answers, which all share.
+    pub(crate) tells: bool,
+}
+
+impl Server {
+    /// Serves `answers` on `port` of `host`, over UDP and TCP. Replies over
+    /// UDP are sent in the way of `mode`. `capabilities` are those of the
+    /// port that it will be used with; `secret` keys TCP's hashes and initial
+    /// sequence numbers.
+    pub fn new(
+        host: Host,
+        port: u16,
+        answers: &Arc<Answers>,
+        mode: Mode,
+        capabilities: &Capabilities,
+        secret: [u64; 4],
+    ) -> Self {
+        let over_tcp = DnsOverTcp::new(Arc::clone(answers));
+        let config = tcp::config(port);
+        Self {
+            host,
+            udp: Udp::new(port),
+            dns: Dns::new(Arc::clone(answers), mode),
+            stack: Stack::new(&config, over_tcp, capabilities, secret, Instant::ZERO),
+            tells: false,
+        }
+    }
+
+    /// What it answers from.
+    pub fn answers(&self) -> &Arc<Answers> {
+        self.dns.answers()
+    }
+
+    /// The network layer, for its counters.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The UDP layer, for its counters.
+    pub fn udp(&self) -> &Udp {
+        &self.udp
+    }
+
+    /// The service on UDP, for its counters.
+    pub fn dns(&self) -> &Dns {
+        &self.dns
+    }
+
+    /// TCP and the service on it, for their counters.
+    pub fn tcp(&self) -> &Stack<DnsOverTcp> {
+        &self.stack
+    }
+}
+
+impl<P: Port> Handler<P> for Server {
+    #[inline(always)]
+    fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
+        let input = self.host.receive(frame);
+        let partial = self.host.partial_checksums();
+        match input {
+            Input::Udp(packet) => {
+                self.udp.handle(port, packet, &mut self.dns, partial, now);
+            }
+            Input::Tcp(packet) => self.stack.handle_segment(port, packet, partial, now),
+            // A reply that finds the ring full is asked for again.
+            Input::Reply(reply) => drop(port.send(reply)),
+            Input::Error(error) => self.stack.handle_icmp_error(&error, now),
+            Input::Dropped => {}
+        }
+    }
+
+    #[inline(always)]
+    fn handle_timers(&mut self, port: &mut P, now: Instant) {
+        self.stack.handle_timers(port, now);
+    }
+
+    #[inline(always)]
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.stack.poll_timeout()
+    }
+}

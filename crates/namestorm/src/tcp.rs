@@ -1,0 +1,117 @@
+//! DNS over TCP (RFC 7766): messages behind two bytes that tell their length.
+//!
+//! A client may send many queries before it reads a reply; they are answered
+//! in their order. What a client has sent in part waits in the connection's
+//! receive buffer. The stack closes a connection that is silent for
+//! [`IDLE_TIMEOUT`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tcpip::{Application, Config, Connection, WriteError};
+
+use crate::answers::Answers;
+use crate::respond::{Counters, MAX_TCP_MESSAGE, Responder, Transport};
+
+/// A connection without a query for so long is closed (RFC 7766, section
+/// 6.2.3: "on the order of a few seconds").
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections at a time.
+pub const MAX_CONNECTIONS: u32 = 16_384;
+/// Bytes of the longest query over TCP, its length included: what a
+/// connection's receive buffer holds. Queries with one question are never
+/// nearly so long.
+pub const MAX_TCP_QUERY: usize = 16_384;
+/// Bytes of the length in front of a message.
+const LENGTH: usize = 2;
+
+/// How the stack serves DNS on `port`.
+pub(crate) fn config(port: u16) -> Config {
+    Config {
+        max_connections: MAX_CONNECTIONS,
+        recv_buffer: MAX_TCP_QUERY,
+        idle_timeout: IDLE_TIMEOUT,
+        fin_wait: IDLE_TIMEOUT,
+        ..Config::on_ports(&[port])
+    }
+}
+
+/// The DNS service on TCP.
+#[derive(Debug)]
+pub struct DnsOverTcp {
+    responder: Responder,
+    /// A copy of the query: its reply's head is written over it.
+    query: Box<[u8]>,
+    reply: Vec<u8>,
+    too_long: u64,
+}
+
+impl DnsOverTcp {
+    /// Answers from `answers`.
+    pub fn new(answers: Arc<Answers>) -> Self {
+        Self {
+            responder: Responder::new(answers),
+            query: vec![0; MAX_TCP_QUERY].into_boxed_slice(),
+            reply: Vec::with_capacity(LENGTH + MAX_TCP_MESSAGE),
+            too_long: 0,
+        }
+    }
+
+    /// What has been answered over TCP.
+    pub fn counters(&self) -> &Counters {
+        self.responder.counters()
+    }
+
+    /// Connections aborted for a query longer than [`MAX_TCP_QUERY`].
+    pub fn too_long(&self) -> u64 {
+        self.too_long
+    }
+
+    /// Makes the reply to one message, its length in front; `false` when it
+    /// gets none.
+    fn answer(&mut self, message: &[u8]) -> bool {
+        let query = &mut self.query[..message.len()];
+        query.copy_from_slice(message);
+        let Some(reply) = self.responder.respond(query, Transport::Tcp) else {
+            return false;
+        };
+        let head = reply.rewritten.unwrap_or(&query[..reply.head_len]);
+        self.reply.clear();
+        self.reply.extend((reply.len() as u16).to_be_bytes());
+        self.reply.extend_from_slice(head);
+        self.reply.extend_from_slice(reply.tail.bytes);
+        self.reply.extend_from_slice(reply.trail);
+        true
+    }
+}
+
+impl Application for DnsOverTcp {
+    type State = ();
+
+    fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
+        let mut consumed = 0;
+        while let Some(&[high, low]) = data[consumed..].first_chunk() {
+            let len = usize::from(u16::from_be_bytes([high, low]));
+            if LENGTH + len > MAX_TCP_QUERY {
+                self.too_long += 1;
+                conn.abort();
+                break;
+            }
+            let Some(message) = data[consumed + LENGTH..].get(..len) else {
+                break;
+            };
+            if !self.answer(message) {
+                // Whoever sends this does not speak DNS to a server.
+                conn.abort();
+                break;
+            }
+            match conn.write_bytes(&self.reply) {
+                Ok(()) => consumed += LENGTH + len,
+                // It is offered again when there is room.
+                Err(WriteError::Full) => break,
+                Err(_) => return data.len(),
+            }
+        }
+        consumed
+    }
+}
