@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use nmio::Frame;
+use nmio::{Frame, Port};
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
     ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Icmpv6Message, Icmpv6Packet, Icmpv6Repr,
@@ -212,15 +212,25 @@ impl Station {
         );
     }
 
-    /// Whole frames that announce the station's addresses, to be sent once
-    /// at start: a gratuitous ARP (RFC 5227, section 2.3) for each IPv4
-    /// address and an unsolicited advertisement (RFC 4861, section 7.2.6) for
-    /// each IPv6 one.
-    pub fn announcements(&self) -> Vec<Vec<u8>> {
-        self.addresses
-            .iter()
-            .map(|address| self.announcement(*address))
-            .collect()
+    /// Announces the station's addresses, once at start: a gratuitous ARP
+    /// (RFC 5227, section 2.3) for each IPv4 address and an unsolicited
+    /// advertisement (RFC 4861, section 7.2.6) for each IPv6 one. Who has
+    /// known another station by them learns of this one.
+    ///
+    /// They go out with the next flush. What the TX ring has no room for is
+    /// left out: an announcement is a courtesy.
+    pub fn announce(&self, port: &mut impl Port) {
+        for address in &self.addresses {
+            let packet = self.announcement(*address);
+            let Some(mut frame) = port.pool().take() else {
+                return;
+            };
+            if packet.len() <= frame.capacity() {
+                frame.set_len(packet.len());
+                frame.copy_from_slice(&packet);
+                let _ = port.send(frame);
+            }
+        }
     }
 
     fn announcement(&self, address: IpAddr) -> Vec<u8> {

@@ -1,4 +1,6 @@
-use nmio::{Pool, PoolLayout};
+use std::time::Duration;
+
+use nmio::{Batch, Pool, PoolLayout, sim};
 
 use super::*;
 
@@ -207,8 +209,21 @@ fn cut_and_flipped_messages_never_panic() {
 
 #[test]
 fn every_address_is_announced() {
-    let frames = station().announcements();
+    let (mut port, mut peer, clock) = sim::link(&sim::LinkConfig::default(), 0);
+    station().announce(&mut port);
+    port.flush().unwrap();
+    clock.advance(Duration::from_millis(1));
+    let mut frames = Batch::new();
+    peer.receive(&mut frames, 8).unwrap();
     assert_eq!(frames.len(), 2);
     assert_eq!(Header::parse(&frames[0]).unwrap().dst, Mac::BROADCAST);
     assert_eq!(Header::parse(&frames[1]).unwrap().dst, group_mac(ALL_NODES));
+    #[rustfmt::skip]
+    let expected = [
+        0xff, 0xff, 0xff, 0xff, 0xff, 0xff,  2, 0, 0, 0, 0, 1,  8, 6,
+        0, 1,  8, 0,  6, 4,  0, 1,
+        2, 0, 0, 0, 0, 1,  192, 0, 2, 1,
+        0, 0, 0, 0, 0, 0,  192, 0, 2, 1,
+    ];
+    assert_eq!(&frames[0][..], &expected);
 }
