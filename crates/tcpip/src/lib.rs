@@ -118,12 +118,15 @@
 //! all others are skipped: no window scale, so no window is wider than 65,535
 //! bytes; no timestamps; no SACK.
 
+mod acks;
 mod app;
 mod config;
 mod congestion;
 mod content;
 mod counters;
+mod data;
 mod input;
+mod opening;
 mod output;
 mod recv;
 mod rto;
