@@ -156,11 +156,14 @@ impl Port for TapPort {
     }
 
     fn send(&mut self, frame: Frame) -> Result<(), SendError> {
+        // It would do no harm here, but in every other port.
+        frame.assert_of(&self.pool);
         self.write(&frame);
         Ok(())
     }
 
     fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
+        packet.assert_of(&self.pool);
         let bytes = packet.bytes_mut().ok_or(SendError::InFlight)?;
         self.write(bytes);
         Ok(())

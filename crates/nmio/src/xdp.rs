@@ -376,7 +376,7 @@ impl Port for XdpPort {
             return Ok(());
         }
         self.make_room()?;
-        self.stage(frame.lend(), len);
+        self.stage(frame.lend(self.rings.pool()), len);
         Ok(())
     }
 
@@ -391,7 +391,7 @@ impl Port for XdpPort {
             Some(_) => {}
         }
         self.make_room()?;
-        let (index, len) = packet.lend().ok_or(SendError::InFlight)?;
+        let (index, len) = packet.lend(self.rings.pool()).ok_or(SendError::InFlight)?;
         self.stage(index, len);
         Ok(())
     }

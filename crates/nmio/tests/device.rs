@@ -6,11 +6,12 @@ mod rig;
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nmio::Wait;
-use nmio::device::{DeviceError, Interface, MemoryPlan, Transport};
+use nmio::device::{AnyPort, DeviceError, Interface, MemoryPlan, Transport};
+use nmio::{Port, Wait};
 use rig::{Namespace, Rig, Server, ask, config, run, settle, socket, spawn};
 
 /// Both modes in which the kernel runs XDP.
@@ -231,6 +232,37 @@ fn a_resident_packet_is_sent_again_and_again() {
         }
         assert_eq!(server.stop()[0].tx_frames, 20);
     }
+}
+
+#[test]
+fn what_belongs_to_another_port_is_not_sent() {
+    let _rig = Rig::new(2);
+    for (device, own) in [("xdp:srv", "10.9.0.9/24"), ("tap:nmiotap", "10.7.0.2/24")] {
+        let interface = Interface::open(&config(device, &[own], 2)).unwrap();
+        let open = |queue| {
+            let memory = MemoryPlan {
+                resident_frames: 1,
+                scratch_frames: 0,
+            };
+            interface.queue(queue).open(memory).unwrap()
+        };
+        match (open(0), open(1)) {
+            (AnyPort::Xdp(mut port), AnyPort::Xdp(other)) => refuses_foreign(&mut port, &other),
+            (AnyPort::Tap(mut port), AnyPort::Tap(other)) => refuses_foreign(&mut port, &other),
+            _ => panic!("{device} gives two kinds of ports"),
+        }
+    }
+}
+
+/// Whether a packet of another port's pool is refused, either way to send it.
+fn refuses_foreign<P: Port>(port: &mut P, other: &P) {
+    let mut frame = other.pool().take().unwrap();
+    frame.set_len(60);
+    frame.fill(0xff);
+    let mut packet = other.pool().make_resident(&frame).unwrap();
+    catch_unwind(AssertUnwindSafe(|| port.send(frame))).unwrap_err();
+    catch_unwind(AssertUnwindSafe(|| port.send_resident(&mut packet))).unwrap_err();
+    assert_eq!(port.counters().tx_frames, 0);
 }
 
 #[test]

@@ -527,6 +527,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         tcb.retries = 0;
         tcb.dup_acks = 0;
+        if tcb.flags.has(Flags::PERSIST) && ack == tcb.limit() {
+            // Probes have sent all that there was.
+            tcb.flags.clear(Flags::PERSIST);
+            tcb.backoff = 0;
+        }
         if tcb.flags.has(Flags::TIMING) && !ack.before(tcb.rtt_seq) {
             tcb.flags.clear(Flags::TIMING);
             tcb.rtt.sample(now.micros.wrapping_sub(tcb.rtt_at));
@@ -548,8 +553,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         // RFC 6298, 5.2 and 5.3.
         let tcb = &self.records[id as usize].tcb;
-        let nothing_due = tcb.snd_nxt == tcb.snd_una && !tcb.flags.has(Flags::PERSIST);
-        let after = if nothing_due {
+        let probing = tcb.flags.has(Flags::PERSIST);
+        let after = if tcb.snd_nxt == tcb.snd_una && !probing {
             self.settings.idle_ms
         } else {
             Self::rto(tcb)

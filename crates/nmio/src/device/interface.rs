@@ -558,19 +558,22 @@ fn reserve_error(
     address: IpAddr,
     source: io::Error,
 ) -> DeviceError {
-    if sys::is_errno(&source, libc::EADDRINUSE) {
-        DeviceError::PortTaken {
+    match source.raw_os_error() {
+        Some(libc::EADDRINUSE) => DeviceError::PortTaken {
             transport,
             port,
             address,
-        }
-    } else {
-        DeviceError::Reserve {
+        },
+        Some(libc::EPERM | libc::EACCES) => DeviceError::Rights {
+            what: "a port below 1024",
+            source,
+        },
+        _ => DeviceError::Reserve {
             transport,
             port,
             address,
             source,
-        }
+        },
     }
 }
 

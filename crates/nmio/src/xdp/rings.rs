@@ -240,7 +240,7 @@ impl Rings {
             let mut descs = ArrayVec::<FrameDesc, MOVE>::new();
             while descs.len() < (self.fill_owed as usize).min(MOVE) {
                 let Some(frame) = self.pool.take() else { break };
-                descs.push(self.chunks[frame.lend() as usize]);
+                descs.push(self.chunks[frame.lend(&self.pool) as usize]);
             }
             if descs.is_empty() {
                 return;
