@@ -188,10 +188,8 @@ impl Host {
             return Input::Dropped;
         }
         // RFC 1122, section 3.2.1.3.
-        let impossible = src.is_multicast()
-            || src.is_broadcast()
-            || src.is_unspecified()
-            || src.is_loopback();
+        let impossible =
+            src.is_multicast() || src.is_broadcast() || src.is_unspecified() || src.is_loopback();
         if impossible || src == dst {
             self.counters.bad_source += 1;
             return Input::Dropped;
