@@ -106,13 +106,17 @@ impl WorkerContext {
     /// The network layer for a port with these capabilities: it serves the
     /// worker's addresses.
     pub fn host(&self, capabilities: &Capabilities) -> Host {
-        let station = Station::new(Mac(self.mac), &self.addresses);
         let host = if self.own {
-            Host::own(station)
+            Host::own(self.station())
         } else {
-            Host::shared(station)
+            Host::shared(self.station())
         };
         host.with_partial_checksums(capabilities.partial_checksums)
+    }
+
+    /// The server on its link.
+    pub(crate) fn station(&self) -> Station {
+        Station::new(Mac(self.mac), &self.addresses)
     }
 
     /// [`secret`](Self::secret) in words, as the TCP stack takes it.

@@ -4,10 +4,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use nmio::Frame;
+use nmio::{Frame, Port};
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
-    ArpHardware, ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Icmpv6Packet, Icmpv6Repr,
+    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Icmpv6Message, Icmpv6Packet, Icmpv6Repr,
     IpProtocol, Ipv6Packet, Ipv6Repr, NdiscNeighborFlags, NdiscRepr, RawHardwareAddress,
 };
 
@@ -25,6 +25,12 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 fn group_mac(group: Ipv6Addr) -> Mac {
     let [.., a, b, c, d] = group.octets();
     Mac([0x33, 0x33, a, b, c, d])
+}
+
+/// The group that is asked who has `address` (RFC 4291, section 2.7.1).
+fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+    let [.., a, b, c] = address.octets();
+    Ipv6Addr::from([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c])
 }
 
 /// A host's presence on its link: one MAC address and the IP addresses that
@@ -93,8 +99,7 @@ impl Station {
         else {
             return None;
         };
-        if packet.hardware_type() != ArpHardware::Ethernet || !self.serves_v4(target_protocol_addr)
-        {
+        if !self.serves_v4(target_protocol_addr) {
             return None;
         }
         let reply = ArpRepr::EthernetIpv4 {
@@ -159,6 +164,9 @@ impl Station {
         }
         let (src, dst) = (ip.src_addr(), ip.dst_addr());
         let icmp = Icmpv6Packet::new_checked(ip.payload()).ok()?;
+        if icmp.msg_type() != Icmpv6Message::NeighborSolicit || icmp.msg_code() != 0 {
+            return None;
+        }
         let repr = Icmpv6Repr::parse(&src, &dst, &icmp, &ChecksumCapabilities::default()).ok()?;
         let Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit {
             target_addr,
@@ -169,7 +177,7 @@ impl Station {
         };
         let malformed = target_addr.is_multicast()
             || src.is_multicast()
-            || (src.is_unspecified() && lladdr.is_some());
+            || (src.is_unspecified() && (lladdr.is_some() || dst != solicited_node(target_addr)));
         (!malformed).then_some((src, target_addr))
     }
 
@@ -204,15 +212,25 @@ impl Station {
         );
     }
 
-    /// Whole frames that announce the station's addresses, to be sent once
-    /// at start: a gratuitous ARP (RFC 5227, section 2.3) for each IPv4
-    /// address and an unsolicited advertisement (RFC 4861, section 7.2.6) for
-    /// each IPv6 one.
-    pub fn announcements(&self) -> Vec<Vec<u8>> {
-        self.addresses
-            .iter()
-            .map(|address| self.announcement(*address))
-            .collect()
+    /// Announces the station's addresses, once at start: a gratuitous ARP
+    /// (RFC 5227, section 2.3) for each IPv4 address and an unsolicited
+    /// advertisement (RFC 4861, section 7.2.6) for each IPv6 one. Who has
+    /// known another station by them learns of this one.
+    ///
+    /// They go out with the next flush. What the TX ring has no room for is
+    /// left out: an announcement is a courtesy.
+    pub fn announce(&self, port: &mut impl Port) {
+        for address in &self.addresses {
+            let packet = self.announcement(*address);
+            let Some(mut frame) = port.pool().take() else {
+                return;
+            };
+            if packet.len() <= frame.capacity() {
+                frame.set_len(packet.len());
+                frame.copy_from_slice(&packet);
+                let _ = port.send(frame);
+            }
+        }
     }
 
     fn announcement(&self, address: IpAddr) -> Vec<u8> {

@@ -187,7 +187,10 @@ impl Host {
             self.counters.not_for_us += 1;
             return Input::Dropped;
         }
-        if src.is_multicast() || src.is_broadcast() || src.is_unspecified() || src == dst {
+        // RFC 1122, section 3.2.1.3.
+        let impossible =
+            src.is_multicast() || src.is_broadcast() || src.is_unspecified() || src.is_loopback();
+        if impossible || src == dst {
             self.counters.bad_source += 1;
             return Input::Dropped;
         }
@@ -287,7 +290,7 @@ impl Host {
             return Input::Dropped;
         }
         let valid = if protocol == PROTOCOL_ICMPV6 {
-            packet.checksum_ok(protocol, CHECKSUM_AT, self.partial_checksums)
+            packet.checksum_ok(protocol, CHECKSUM_AT, false)
         } else {
             Sum::of(packet.payload()).is_valid()
         };

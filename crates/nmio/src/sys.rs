@@ -401,6 +401,34 @@ fn bind<T>(socket: BorrowedFd<'_>, address: &T) -> io::Result<()> {
     .map(drop)
 }
 
+/// A socket that receives nothing: while it lives, interface number `index`
+/// lets frames to the Ethernet multicast addresses `groups` in.
+pub(crate) fn join_groups(index: u32, groups: &[[u8; 6]]) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers; a descriptor that is not negative is new and ours.
+    let socket = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))?) };
+    for group in groups {
+        let mut request = libc::packet_mreq {
+            mr_ifindex: index as i32,
+            mr_type: libc::PACKET_MR_MULTICAST as u16,
+            mr_alen: group.len() as u16,
+            mr_address: [0; 8],
+        };
+        request.mr_address[..group.len()].copy_from_slice(group);
+        // SAFETY: the pointer and the length are those of a live packet_mreq.
+        check(unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_ADD_MEMBERSHIP,
+                (&raw const request).cast(),
+                mem::size_of::<libc::packet_mreq>() as libc::socklen_t,
+            )
+        })?;
+    }
+    Ok(socket)
+}
+
 /// A routing netlink socket: requests are written to it and answers read.
 pub(crate) fn route_socket() -> io::Result<File> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;

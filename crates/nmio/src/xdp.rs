@@ -97,7 +97,8 @@ pub enum BusyPolling {
     /// The kernel refused the socket options.
     Refused,
     /// The options are set, but the queue has no NAPI id, so that they do
-    /// nothing; waiting blocks in `poll`.
+    /// nothing; waiting blocks in `poll`. Drivers that copy tell the id with
+    /// the first packets.
     Inert,
     /// Waiting drives the device's queue inside the call.
     Active,
@@ -209,7 +210,8 @@ impl XdpPort {
             BusyPolling::Off => return lines,
             BusyPolling::Refused => "refused by the kernel; waiting blocks instead",
             BusyPolling::Inert => {
-                "inert: the driver has given this queue no NAPI id; waiting blocks instead"
+                "inert: the driver has given this queue no NAPI id, which some do with the first \
+                 packets; until then waiting blocks"
             }
             BusyPolling::Active => "active",
         };

@@ -43,7 +43,7 @@ fn shared_mode_answers_and_leaves_nothing() {
         let rig = Rig::new(1);
         let server = Server::start(&config(device, &[], 1));
         assert!(!server.interface.is_own());
-        assert_eq!(server.interface.url_host(), "10.9.0.1");
+        assert_eq!(server.interface.addresses()[0].to_string(), "10.9.0.1");
         let v4 = rig.client_socket("10.9.0.2:0");
         assert_eq!(ask(&v4, "10.9.0.1:7", "hello"), "hello");
         let v6 = rig.client_socket("[fd09::2]:0");
@@ -136,6 +136,17 @@ fn own_mode_owns_its_address() {
         assert_eq!(ask(&v6, "[fd09::9]:7", "hello"), "hello");
         server.stop();
     }
+}
+
+#[test]
+fn own_mode_lets_neighbour_solicitations_in() {
+    let _rig = Rig::new(1);
+    // Its solicited-node group, which a NIC would filter out.
+    let joined = || run("ip maddress show dev srv").contains("33:33:ff:12:34:56");
+    let server = Server::start(&config("xdp:srv", &["fd09::12:3456/64"], 1));
+    assert!(joined());
+    server.stop();
+    eventually("the group is left", || !joined());
 }
 
 #[test]
@@ -429,12 +440,12 @@ fn device_auto_is_a_wire_to_this_host() {
         let server = Server::start(&config("auto", &[], queues));
         let summary = server.interface.summary();
         assert!(line(&summary, "device").contains("veth"), "{summary:?}");
-        assert_eq!(server.interface.url_host(), "198.18.0.2");
+        assert_eq!(server.interface.addresses()[0].to_string(), "198.18.0.2");
         let client = socket("0.0.0.0:0");
         assert_eq!(ask(&client, "198.18.0.2:7", "hello"), "hello");
         // A second one finds other names and networks.
         let second = Server::start(&config("auto", &[], 1));
-        assert_eq!(second.interface.url_host(), "198.18.0.6");
+        assert_eq!(second.interface.addresses()[0].to_string(), "198.18.0.6");
         assert_eq!(ask(&client, "198.18.0.6:7", "hello"), "hello");
         assert!(run("ip -br link").contains("nmiotest1"));
         second.stop();
@@ -459,14 +470,17 @@ fn device_auto_does_without_ipv6_where_it_is_off() {
 #[test]
 fn too_much_packet_memory_is_refused_and_not_tried() {
     let _rig = Rig::new(1);
-    let interface = Interface::open(&config("xdp:srv", &[], 1)).unwrap_or_else(|e| panic!("{e}"));
-    for resident_frames in [1 << 30, u32::MAX] {
-        let memory = MemoryPlan {
-            resident_frames,
-            scratch_frames: 0,
-        };
-        let error = interface.queue(0).open(memory).err().unwrap();
-        assert!(matches!(error, DeviceError::Memory { .. }), "{error}");
+    for (device, own) in [("xdp:srv", "10.9.0.9/24"), ("tap:nmiotap", "10.7.0.2/24")] {
+        let interface =
+            Interface::open(&config(device, &[own], 1)).unwrap_or_else(|e| panic!("{e}"));
+        for resident_frames in [1 << 30, u32::MAX] {
+            let memory = MemoryPlan {
+                resident_frames,
+                scratch_frames: 0,
+            };
+            let error = interface.queue(0).open(memory).err().unwrap();
+            assert!(matches!(error, DeviceError::Memory { .. }), "{error}");
+        }
     }
 }
 
@@ -520,6 +534,10 @@ fn a_tap_device_that_exists_is_used_and_kept() {
         "{error}"
     );
     run("ip address add 10.7.0.1/24 dev nmiotap");
+    let error = Interface::open(&config("tap:nmiotap", &["10.7.0.1/24"], 1))
+        .err()
+        .unwrap();
+    assert!(matches!(error, DeviceError::AddressTaken { .. }), "{error}");
     let server = Server::start(&config("tap:nmiotap", &["10.7.0.2/24"], 1));
     assert_eq!(ask(&socket("0.0.0.0:0"), "10.7.0.2:7", "hello"), "hello");
     server.stop();
@@ -576,7 +594,7 @@ fn child_process() {
     let server = Server::start(&config(&device, &[], 1));
     println!(
         "serving on {} {:?}",
-        server.interface.url_host(),
+        server.interface.addresses()[0],
         server.interface.summary()
     );
     if !device.starts_with("xdp") {
@@ -584,7 +602,7 @@ fn child_process() {
         client
             .set_read_timeout(Some(Duration::from_secs(2)))
             .unwrap();
-        let to = format!("{}:7", server.interface.url_host());
+        let to = format!("{}:7", server.interface.addresses()[0]);
         assert_eq!(ask(&client, &to, "hello"), "hello");
         println!("answered");
     }

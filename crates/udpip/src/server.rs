@@ -157,3 +157,7 @@ impl<P: Port, S: Service> Handler<P> for Server<S> {
         None
     }
 }
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

@@ -24,8 +24,8 @@ use xsk_rs::config::{
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue, Umem};
 
 use super::{Patience, XdpConfig};
-use crate::device::{DeviceError, MemoryPlan};
-use crate::frame::{Pool, PoolLayout};
+use crate::device::DeviceError;
+use crate::frame::Pool;
 use crate::port::{Batch, MAX_BATCH};
 use crate::sys;
 
@@ -40,6 +40,8 @@ pub(super) const TX_RING: u32 = 2048;
 const COMPLETION_RING: u32 = TX_RING;
 /// Frames for callers that keep some beside a batch.
 const RESERVE: u32 = 256;
+/// Frames that the port itself needs.
+const OWN_FRAMES: u32 = FILL_RING + TX_RING + MAX_BATCH as u32 + RESERVE;
 /// Descriptors that go to or come from a ring in one move.
 const MOVE: usize = 64;
 /// A chunk of this size holds frames of the common MTU …
@@ -88,30 +90,16 @@ impl Rings {
     /// the driver can, else copy.
     pub(super) fn open(config: &XdpConfig<'_>) -> Result<Self, DeviceError> {
         let chunk = chunk_size(config.mtu);
-        let MemoryPlan {
-            resident_frames,
-            scratch_frames,
-        } = config.memory;
-        let io_frames = FILL_RING + TX_RING + MAX_BATCH as u32 + RESERVE + scratch_frames;
-        let frames = io_frames
-            .checked_add(resident_frames)
-            .and_then(NonZeroU32::new)
-            .ok_or_else(|| DeviceError::memory(u64::MAX, io::ErrorKind::OutOfMemory.into()))?;
-        let bytes = u64::from(frames.get()) * u64::from(chunk);
-        // The kernel would rather end other programs than refuse.
-        if sys::available_memory().is_some_and(|available| bytes > available) {
-            return Err(DeviceError::memory(
-                bytes,
-                io::ErrorKind::OutOfMemory.into(),
-            ));
-        }
-        sys::lift_memory_lock_limit();
         let umem_config = UmemConfig::builder()
             .frame_size(FrameSize::new(chunk).expect("chunks are large enough"))
             .fill_queue_size(ring_size(FILL_RING))
             .comp_queue_size(ring_size(COMPLETION_RING))
             .build()
             .expect("chunks are powers of two with room for data");
+        let capacity = umem_config.mtu() as usize;
+        let layout = config.memory.layout(chunk as usize, capacity, OWN_FRAMES)?;
+        let frames = NonZeroU32::new(layout.frames()).expect("a port has frames of its own");
+        sys::lift_memory_lock_limit();
         let (umem, mut chunks) = Umem::new(umem_config, frames, false).map_err(|error| {
             let source = os_error(error.source());
             if sys::is_errno(&source, libc::EPERM) {
@@ -120,15 +108,10 @@ impl Rings {
                     source,
                 }
             } else {
+                let bytes = u64::from(frames.get()) * u64::from(chunk);
                 DeviceError::memory(bytes, source)
             }
         })?;
-        let layout = PoolLayout {
-            stride: chunk as usize,
-            capacity: umem_config.mtu() as usize,
-            io_frames,
-            resident_frames,
-        };
         // SAFETY: the first chunk belongs to this UMEM, and the kernel has no
         // chunk yet.
         let base = unsafe { umem.data_mut(&mut chunks[0]) }
@@ -412,7 +395,9 @@ fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<(Queues, Copying), Device
         };
         match error.raw_os_error() {
             Some(libc::EBUSY) if patience.wait() => {}
-            Some(libc::EOPNOTSUPP | libc::EINVAL) if zero_copy => copying = Copying::Refused(error),
+            // Drivers say no in many ways. What is wrong with more than
+            // zero-copy is wrong with copy too.
+            _ if zero_copy => copying = Copying::Refused(error),
             _ => return Err(DeviceError::bind(config.interface, config.queue, error)),
         }
     }
