@@ -90,6 +90,8 @@ impl Header {
     }
 
     /// Bytes of this header: [`HEADER_LEN`] or [`TAGGED_HEADER_LEN`].
+    // There is no header without bytes.
+    #[allow(clippy::len_without_is_empty)]
     #[inline(always)]
     pub const fn len(&self) -> usize {
         if self.vlan.is_some() {
@@ -97,11 +99,6 @@ impl Header {
         } else {
             HEADER_LEN
         }
-    }
-
-    /// Never: a header has bytes.
-    pub const fn is_empty(&self) -> bool {
-        false
     }
 }
 

@@ -180,7 +180,6 @@ impl Host {
             return Input::Dropped;
         }
         let protocol = header[9];
-        let traffic_class = header[1];
         let src = Ipv4Addr::new(header[12], header[13], header[14], header[15]);
         let dst = Ipv4Addr::new(header[16], header[17], header[18], header[19]);
         if !self.station.serves_v4(dst) || link.dst.is_group() {
@@ -196,13 +195,7 @@ impl Host {
         }
         frame.set_len(start + total_len);
         let addresses = Addresses::V4 { src, dst };
-        let packet = Packet::new(
-            frame,
-            link,
-            addresses,
-            start + IPV4_HEADER_LEN,
-            traffic_class,
-        );
+        let packet = Packet::new(frame, link, addresses, start + IPV4_HEADER_LEN);
         self.pass_on(packet, protocol, PROTOCOL_ICMP)
     }
 
@@ -219,7 +212,6 @@ impl Host {
             return Input::Dropped;
         }
         let next_header = header[6];
-        let traffic_class = header[0] << 4 | header[1] >> 4;
         let address = |at: usize| {
             Ipv6Addr::from(
                 *header[at..]
@@ -241,13 +233,7 @@ impl Host {
         }
         frame.set_len(start + IPV6_HEADER_LEN + payload_len);
         let addresses = Addresses::V6 { src, dst };
-        let packet = Packet::new(
-            frame,
-            link,
-            addresses,
-            start + IPV6_HEADER_LEN,
-            traffic_class,
-        );
+        let packet = Packet::new(frame, link, addresses, start + IPV6_HEADER_LEN);
         let is_solicitation = next_header == PROTOCOL_ICMPV6
             && packet.payload().first() == Some(&NEIGHBOUR_SOLICITATION);
         if is_solicitation {

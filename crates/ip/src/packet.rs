@@ -95,27 +95,18 @@ pub struct Packet {
     addresses: Addresses,
     /// Where the IP payload starts, from the start of the frame.
     start: u16,
-    /// Traffic class or type of service.
-    traffic_class: u8,
 }
 
 impl Packet {
     /// `frame` must have been cut to the end of the IP packet, and `start`
     /// lie inside it.
-    pub(crate) fn new(
-        frame: Frame,
-        link: Header,
-        addresses: Addresses,
-        start: usize,
-        traffic_class: u8,
-    ) -> Self {
+    pub(crate) fn new(frame: Frame, link: Header, addresses: Addresses, start: usize) -> Self {
         debug_assert!(start <= frame.len());
         Self {
             frame,
             link,
             addresses,
             start: start as u16,
-            traffic_class,
         }
     }
 
@@ -128,12 +119,6 @@ impl Packet {
     #[inline(always)]
     pub fn addresses(&self) -> Addresses {
         self.addresses
-    }
-
-    /// The explicit congestion notification field (RFC 3168, section 5).
-    #[inline(always)]
-    pub fn ecn(&self) -> u8 {
-        self.traffic_class & 3
     }
 
     /// The way back to the sender.

@@ -4,7 +4,7 @@
 //! δt has passed or the batch ends; run timers; wait when there was nothing.
 //! A batch ends when the RX ring is empty: under load the ring is not, so
 //! that sends gather until δt, and system calls become rarer the busier the
-//! server is.
+//! server is. It waits only when a whole pass has found nothing to receive.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,8 +107,9 @@ impl Turn {
         }
     }
 
-    /// One pass: steps 1 to 10 of Figure 3. `true` when more packets are
-    /// probably waiting.
+    /// One pass: steps 1 to 10 of Figure 3. `true` when it has received
+    /// anything: more may have come meanwhile, and to look is cheaper than to
+    /// wait in vain.
     ///
     /// # Errors
     /// When the port is gone.
@@ -127,12 +128,11 @@ impl Turn {
             handler.handle_frame(port, frame, now);
         }
         handler.handle_timers(port, now);
-        let more = received == limit;
-        if !more || now.since(self.last_flush) >= config.flush_interval {
+        if received < limit || now.since(self.last_flush) >= config.flush_interval {
             self.flushed = port.flush()?;
             self.last_flush = now;
         }
-        Ok(more)
+        Ok(received > 0)
     }
 
     /// How long a loop may sleep after a pass at `now`.
@@ -145,3 +145,7 @@ impl Turn {
         due.map_or(most, |due| due.since(now).min(most))
     }
 }
+
+#[cfg(test)]
+#[path = "event_loop_tests.rs"]
+mod tests;

@@ -99,7 +99,8 @@ pub enum Wait {
 /// calling [`send`](Port::send) and [`send_resident`](Port::send_resident) as
 /// often as you like, then [`flush`](Port::flush): what was sent is on its
 /// way only after that. Call [`wait`](Port::wait) only when `receive` gave
-/// nothing and everything is flushed. [`run`](crate::run) does all this.
+/// nothing and after a `flush`, for a short time when that gave `false`.
+/// [`run`](crate::run) does all this.
 ///
 /// Frames and residents are sent through the port whose [`pool`](Port::pool)
 /// they are of. Elsewhere they would name other bytes: what comes from

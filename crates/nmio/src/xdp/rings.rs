@@ -76,6 +76,7 @@ pub(super) struct Rings {
     fill: FillQueue,
     completion: CompQueue,
     received: Box<[FrameDesc; MAX_BATCH]>,
+    completed: Box<[FrameDesc; MOVE]>,
     staged: ArrayVec<FrameDesc, MOVE>,
     /// Frames staged, in the TX ring, or sent and not completed.
     in_flight: u32,
@@ -134,6 +135,7 @@ impl Rings {
             fill,
             completion,
             received: Box::new([FrameDesc::default(); MAX_BATCH]),
+            completed: Box::new([FrameDesc::default(); MOVE]),
             staged: ArrayVec::new(),
             in_flight: 0,
             fill_owed: FILL_RING,
@@ -310,11 +312,10 @@ impl Rings {
     #[inline(always)]
     pub(super) fn reap(&mut self) {
         while self.in_flight > 0 {
-            let mut sent = [FrameDesc::default(); MOVE];
             // SAFETY: all frames of this queue are of this UMEM; only entries
             // that were written are read.
-            let count = unsafe { self.completion.consume(&mut sent) };
-            for desc in &sent[..count] {
+            let count = unsafe { self.completion.consume(&mut self.completed[..]) };
+            for desc in &self.completed[..count] {
                 if self.pool.complete((desc.addr() >> self.chunk_shift) as u32) {
                     self.in_flight = self.in_flight.saturating_sub(1);
                 } else {

@@ -1,0 +1,217 @@
+//! The loop on a port that plays a script and writes down its calls.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::*;
+use crate::frame::{Pool, PoolLayout, Resident};
+use crate::port::{Capabilities, PortCounters, SendError};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    /// How many frames it gave.
+    Receive(usize),
+    Flush,
+    Wait(Duration),
+}
+
+/// What the ring holds at each look, in order; nothing in the end.
+struct Scripted {
+    pool: Pool,
+    arrivals: VecDeque<usize>,
+    /// What each flush says; all is sent in the end.
+    flushes: VecDeque<bool>,
+    calls: Rc<RefCell<Vec<Call>>>,
+    /// Sets it when the script is over.
+    stop: Rc<AtomicBool>,
+}
+
+impl Port for Scripted {
+    fn capabilities(&self) -> Capabilities {
+        unreachable!("the loop asks for nothing")
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn receive(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()> {
+        assert!(batch.is_empty());
+        let count = self.arrivals.pop_front().unwrap_or(0).min(limit);
+        batch.extend((0..count).map_while(|_| self.pool.take()));
+        self.calls.borrow_mut().push(Call::Receive(batch.len()));
+        Ok(())
+    }
+
+    fn send(&mut self, _: Frame) -> Result<(), SendError> {
+        Ok(())
+    }
+
+    fn send_resident(&mut self, _: &mut Resident) -> Result<(), SendError> {
+        Ok(())
+    }
+
+    fn room(&mut self) -> usize {
+        1
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        self.calls.borrow_mut().push(Call::Flush);
+        Ok(self.flushes.pop_front().unwrap_or(true))
+    }
+
+    fn wait(&mut self, _: Wait, timeout: Option<Duration>) -> io::Result<()> {
+        let timeout = timeout.expect("a loop must look at its stop flag");
+        self.calls.borrow_mut().push(Call::Wait(timeout));
+        if self.arrivals.is_empty() && self.flushes.is_empty() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> PortCounters {
+        PortCounters::default()
+    }
+}
+
+/// Each look at it is a little later.
+struct Ticking(std::cell::Cell<Instant>, Duration);
+
+impl Clock for Ticking {
+    fn now(&self) -> Instant {
+        self.0.set(self.0.get() + self.1);
+        self.0.get()
+    }
+}
+
+/// Counts frames.
+#[derive(Default)]
+struct Counting {
+    frames: usize,
+    due: Option<Instant>,
+}
+
+impl Handler<Scripted> for Counting {
+    fn handle_frame(&mut self, _: &mut Scripted, _: Frame, _: Instant) {
+        self.frames += 1;
+    }
+    fn handle_timers(&mut self, _: &mut Scripted, _: Instant) {}
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+}
+
+const BATCH: usize = 4;
+const STEP: Duration = Duration::from_micros(30);
+const MILLI: Duration = Duration::from_millis(1);
+
+/// Runs the loop until the script is over: its calls.
+fn calls(arrivals: &[usize], flushes: &[bool], handler: &mut Counting) -> Vec<Call> {
+    let stop = Rc::new(AtomicBool::new(false));
+    let calls = Rc::new(RefCell::new(Vec::new()));
+    let mut port = Scripted {
+        pool: Pool::on_heap(PoolLayout {
+            stride: 64,
+            capacity: 64,
+            io_frames: BATCH as u32,
+            resident_frames: 0,
+        }),
+        arrivals: arrivals.iter().copied().collect(),
+        flushes: flushes.iter().copied().collect(),
+        calls: Rc::clone(&calls),
+        stop: Rc::clone(&stop),
+    };
+    let clock = Ticking(Instant::ZERO.into(), STEP);
+    let config = LoopConfig {
+        batch: BATCH,
+        ..LoopConfig::default()
+    };
+    run(&mut port, handler, &clock, &config, &stop).unwrap();
+    calls.take()
+}
+
+use Call::{Flush, Receive, Wait as Waits};
+
+#[test]
+fn what_a_batch_caused_is_flushed_when_the_ring_is_empty() {
+    let mut handler = Counting::default();
+    assert_eq!(
+        calls(&[2], &[], &mut handler),
+        [
+            Receive(2),
+            Flush,
+            Receive(0),
+            Flush,
+            Waits(STOP_CHECK),
+            Flush
+        ],
+        "no wait before the ring was seen empty, and a flush at the end"
+    );
+    assert_eq!(handler.frames, 2);
+}
+
+#[test]
+fn while_the_ring_is_full_delta_t_decides() {
+    let mut handler = Counting::default();
+    // 80 µs are over at the third batch of 30 µs each.
+    assert_eq!(
+        calls(&[BATCH; 5], &[], &mut handler),
+        [
+            Receive(4),
+            Receive(4),
+            Receive(4),
+            Flush,
+            Receive(4),
+            Receive(4),
+            Receive(0),
+            Flush,
+            Waits(STOP_CHECK),
+            Flush
+        ]
+    );
+    assert_eq!(handler.frames, 20);
+}
+
+#[test]
+fn stragglers_are_flushed_again_soon() {
+    let straggler = LoopConfig::default().straggler;
+    assert_eq!(
+        calls(&[], &[false, false, true], &mut Counting::default()),
+        [
+            Receive(0),
+            Flush,
+            Waits(straggler),
+            Receive(0),
+            Flush,
+            Waits(straggler),
+            Receive(0),
+            Flush,
+            Waits(STOP_CHECK),
+            Flush
+        ]
+    );
+}
+
+#[test]
+fn a_timer_ends_the_wait() {
+    let mut handler = Counting {
+        due: Some(Instant::ZERO + STEP * 2 + MILLI),
+        ..Counting::default()
+    };
+    let seen = calls(&[], &[], &mut handler);
+    assert_eq!(seen[2], Waits(MILLI), "the loop's second look at the clock");
+}
+
+#[test]
+fn what_is_due_is_not_waited_for() {
+    let config = LoopConfig::default();
+    let turn = Turn::new(Instant::ZERO);
+    let now = Instant::from_millis(5);
+    for due in [Instant::ZERO, now] {
+        assert_eq!(turn.timeout(Some(due), &config, now), Duration::ZERO);
+    }
+    assert_eq!(turn.timeout(Some(now + MILLI), &config, now), MILLI);
+    assert_eq!(turn.timeout(Some(Instant::FAR), &config, now), STOP_CHECK);
+    assert_eq!(turn.timeout(None, &config, now), STOP_CHECK);
+}
