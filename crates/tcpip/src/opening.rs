@@ -102,7 +102,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let (own_port, peer_port) = (segment.dst_port, segment.src_port);
         let iss = isn.unwrap_or_else(|| {
             self.keys
-                .initial_sequence(&addresses, peer_port, own_port, now.micros)
+                .initial_sequence(&addresses, peer_port, own_port, now.whole_micros)
         });
         let path = packet.path_back();
         let record = &mut self.records[id as usize];
