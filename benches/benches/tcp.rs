@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use benches::{Segment, flags, numbers};
+use benches::{Client, Segment, flags, numbers};
 use criterion::{Criterion, criterion_group, criterion_main};
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};
@@ -62,59 +62,13 @@ fn server(mode: Mode, len: usize, once: bool) -> (Sink, Server<Stream>) {
     (sink, Server::new(benches::host(), stack))
 }
 
-struct Client {
-    seq: u32,
-    ack: u32,
-    port: u16,
-}
-
-impl Client {
-    fn send(
-        &mut self,
-        sink: &mut Sink,
-        server: &mut Server<Stream>,
-        flags: u8,
-        window: u16,
-        data: &[u8],
-    ) {
-        let segment = Segment {
-            port: self.port,
-            seq: self.seq,
-            ack: self.ack,
-            flags,
-            window,
-        };
-        let frame = sink.frame_from(&segment.frame(data));
-        server.handle_frame(sink, frame, Instant::ZERO);
-        self.seq += data.len() as u32 + u32::from(flags & (flags::SYN | flags::FIN) != 0);
-    }
-
-    fn open(sink: &mut Sink, server: &mut Server<Stream>, window: u16) -> Self {
-        let mut client = Self {
-            seq: 1000,
-            ack: 0,
-            port: 4096,
-        };
-        client.send(sink, server, flags::SYN, window, &[]);
-        client.ack = numbers(sink.last()).0 + 1;
-        client.send(sink, server, flags::ACK, window, &[]);
-        client
-    }
-}
-
 fn ack_to_segment(c: &mut Criterion) {
     let mut group = c.benchmark_group("ACK to segment");
     for (name, mode) in [("memcopy", Mode::MemCopy), ("pre-copy", Mode::PreCopy)] {
         let (mut sink, mut server) = server(mode, (SEGMENTS * MSS) as usize, false);
         let window = (IN_FLIGHT * MSS) as u16;
-        let mut client = Client::open(&mut sink, &mut server, window);
-        client.send(
-            &mut sink,
-            &mut server,
-            flags::ACK | flags::PSH,
-            window,
-            b"go",
-        );
+        let mut client = Client::open(&mut sink, &mut server, 4096, window);
+        client.send(&mut sink, &mut server, flags::ACK | flags::PSH, b"go");
         assert_eq!(numbers(sink.last()).2, MSS);
         sink.copy_residents(false);
         let ack = Segment {
@@ -151,16 +105,10 @@ fn connection(c: &mut Criterion) {
         let (mut sink, mut server) = server(mode, 1024, true);
         group.bench_function(format!("1 KB, {name}"), |b| {
             b.iter(|| {
-                let mut client = Client::open(&mut sink, &mut server, 65_535);
-                client.send(
-                    &mut sink,
-                    &mut server,
-                    flags::ACK | flags::PSH,
-                    65_535,
-                    b"GET",
-                );
+                let mut client = Client::open(&mut sink, &mut server, 4096, 65_535);
+                client.send(&mut sink, &mut server, flags::ACK | flags::PSH, b"GET");
                 client.ack = client.ack.wrapping_add(1025);
-                client.send(&mut sink, &mut server, flags::FIN | flags::ACK, 65_535, &[]);
+                client.send(&mut sink, &mut server, flags::FIN | flags::ACK, &[]);
             });
         });
         assert_eq!(server.stack.connections(), 0, "each connection has ended");

@@ -11,6 +11,8 @@ use std::net::Ipv4Addr;
 
 use eth::{Link, Mac};
 use ip::{Addresses, PROTOCOL_TCP, PROTOCOL_UDP, Path, Sum};
+use nmio::sim::Sink;
+use nmio::{Handler, Instant};
 
 /// The server's addresses.
 pub const SERVER: (Mac, Ipv4Addr) = (Mac([2, 0, 0, 0, 0, 1]), Ipv4Addr::new(192, 0, 2, 1));
@@ -97,6 +99,61 @@ impl Segment {
         tcp[4..8].copy_from_slice(&seq.to_be_bytes());
         tcp[8..12].copy_from_slice(&ack.to_be_bytes());
         tcp[16..18].copy_from_slice(&sum.finish().to_be_bytes());
+    }
+}
+
+/// A TCP client that gives its segments to a server by hand.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// Its port.
+    pub port: u16,
+    /// The next byte that it sends.
+    pub seq: u32,
+    /// The next byte that it expects.
+    pub ack: u32,
+    /// The window that it tells.
+    pub window: u16,
+}
+
+impl Client {
+    /// Opens a connection: two segments to the server, one from it.
+    pub fn open<H: Handler<Sink>>(sink: &mut Sink, server: &mut H, port: u16, window: u16) -> Self {
+        let mut client = Self {
+            port,
+            seq: 1000,
+            ack: 0,
+            window,
+        };
+        client.send(sink, server, flags::SYN, &[]);
+        client.ack = numbers(sink.last()).0.wrapping_add(1);
+        client.send(sink, server, flags::ACK, &[]);
+        client
+    }
+
+    /// The next segment, as a whole frame.
+    pub fn segment(&self, flags: u8, data: &[u8]) -> Vec<u8> {
+        let segment = Segment {
+            port: self.port,
+            seq: self.seq,
+            ack: self.ack,
+            flags,
+            window: self.window,
+        };
+        segment.frame(data)
+    }
+
+    /// Sends the next segment to the server.
+    pub fn send<H: Handler<Sink>>(
+        &mut self,
+        sink: &mut Sink,
+        server: &mut H,
+        flags: u8,
+        data: &[u8],
+    ) {
+        let frame = sink.frame_from(&self.segment(flags, data));
+        server.handle_frame(sink, frame, Instant::ZERO);
+        let controls = u32::from(flags & (flags::SYN | flags::FIN) != 0);
+        self.seq = self.seq.wrapping_add(data.len() as u32 + controls);
     }
 }
 

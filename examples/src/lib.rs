@@ -1,1 +1,2 @@
-//! Placeholder.
+//! Servers that users would start from: each is one file in `src/bin`, and
+//! run by a test in `tests`.

@@ -3,8 +3,10 @@
 use std::error::Error;
 use std::net::IpAddr;
 
+use eth::{Mac, Station};
+use ip::Host;
 use nmio::device::{MemoryPlan, Transport};
-use nmio::{Handler, Port};
+use nmio::{Capabilities, Handler, Port};
 
 /// Why a worker could not be prepared: a message for a person.
 pub type StartError = Box<dyn Error + Send + Sync>;
@@ -100,6 +102,33 @@ pub struct WorkerContext {
     pub secret: [u8; 32],
 }
 
+impl WorkerContext {
+    /// The network layer for a port with these capabilities: it serves the
+    /// worker's addresses.
+    pub fn host(&self, capabilities: &Capabilities) -> Host {
+        let host = if self.own {
+            Host::own(self.station())
+        } else {
+            Host::shared(self.station())
+        };
+        host.with_partial_checksums(capabilities.partial_checksums)
+    }
+
+    /// The server on its link.
+    pub(crate) fn station(&self) -> Station {
+        Station::new(Mac(self.mac), &self.addresses)
+    }
+
+    /// [`secret`](Self::secret) in words, as the TCP stack takes it.
+    pub fn secret_words(&self) -> [u64; 4] {
+        let mut words = [0; 4];
+        for (word, bytes) in words.iter_mut().zip(self.secret.chunks_exact(8)) {
+            *word = bytes.iter().fold(0, |word, b| word << 8 | u64::from(*b));
+        }
+        words
+    }
+}
+
 /// Packets that stand ready to be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prepared {
@@ -192,6 +221,38 @@ mod tests {
         let at = Listening::new(addresses[..2].to_vec(), 8080);
         assert_eq!(at.authority(80).unwrap(), "[2001:db8::1]:8080");
         assert_eq!(Listening::new(vec![], 80).authority(80), None);
+    }
+
+    #[test]
+    fn a_context_knows_its_host() {
+        let mut context = WorkerContext {
+            index: 0,
+            workers: 1,
+            mac: [2, 0, 0, 0, 0, 1],
+            addresses: vec!["192.0.2.1".parse().unwrap()],
+            own: true,
+            mtu: 1500,
+            port: 80,
+            secret: std::array::from_fn(|i| i as u8),
+        };
+        let mut capabilities = nmio::sim::Sink::new(1500, 64, 0).capabilities();
+        capabilities.partial_checksums = true;
+        let host = context.host(&capabilities);
+        assert_eq!(host.station().mac(), Mac(context.mac));
+        assert_eq!(host.station().addresses(), context.addresses);
+        assert!(host.partial_checksums());
+        context.own = false;
+        capabilities.partial_checksums = false;
+        assert!(!context.host(&capabilities).partial_checksums());
+        assert_eq!(
+            context.secret_words(),
+            [
+                0x0001_0203_0405_0607,
+                0x0809_0a0b_0c0d_0e0f,
+                0x1011_1213_1415_1617,
+                0x1819_1a1b_1c1d_1e1f
+            ]
+        );
     }
 
     #[test]

@@ -180,7 +180,7 @@ fn pcap_path(path: &Path, index: u32, workers: u32) -> PathBuf {
 /// What the main thread hears of a worker.
 enum Event {
     Ready(u32, Ready),
-    Ended(Result<Ended, Error>),
+    Ended(Box<Result<Ended, Error>>),
 }
 
 /// A worker's thread. It serves when its gate is opened, and not at all when
@@ -201,7 +201,7 @@ fn work<P: Program>(
     // Where panics unwind, one worker's end is told like any other.
     let outcome = catch_unwind(AssertUnwindSafe(|| worker.work(ready, stop)))
         .unwrap_or(Err(Error::Panicked { worker: index }));
-    let _ = events.try_send(Event::Ended(outcome));
+    let _ = events.try_send(Event::Ended(Box::new(outcome)));
 }
 
 /// The workers as the main thread sees them.
@@ -242,11 +242,13 @@ impl Crew<'_> {
         loop {
             tokio::select! {
                 event = self.events.recv() => match event {
-                    Some(Event::Ended(Ok(end))) => ended.push(end),
-                    Some(Event::Ended(Err(error))) => {
-                        self.stop();
-                        failed.get_or_insert(error);
-                    }
+                    Some(Event::Ended(outcome)) => match *outcome {
+                        Ok(end) => ended.push(end),
+                        Err(error) => {
+                            self.stop();
+                            failed.get_or_insert(error);
+                        }
+                    },
                     Some(Event::Ready(..)) => {}
                     // All have ended.
                     None => break,
@@ -273,9 +275,9 @@ impl Crew<'_> {
             tokio::select! {
                 event = self.events.recv() => match event {
                     Some(Event::Ready(index, one)) => ready.push((index, one)),
-                    Some(Event::Ended(Err(error))) => return Err(error),
                     // No worker ends well before it was let serve.
-                    Some(Event::Ended(Ok(_))) | None => return Ok(None),
+                    Some(Event::Ended(outcome)) => return outcome.map(|_| None),
+                    None => return Ok(None),
                 },
                 () = self.signals.next() => return Ok(None),
             }
@@ -309,24 +311,6 @@ fn start_block<P: Program>(
     block.line(
         "prepared",
         format!("{packets} packets, {}", report::bytes(prepared.bytes)),
-    );
-    let frames = ready.iter().map(|one| u64::from(one.frames.frames()));
-    let memory = ready
-        .iter()
-        .map(|one| one.frames.stride as u64 * u64::from(one.frames.frames()));
-    block.line(
-        "packet memory",
-        format!(
-            "{} in {} frames, {} of them for prepared packets",
-            report::bytes(memory.sum()),
-            report::count(frames.sum()),
-            report::count(
-                ready
-                    .iter()
-                    .map(|one| u64::from(one.frames.resident_frames))
-                    .sum()
-            ),
-        ),
     );
     for (label, value) in interface.summary() {
         block.line(label, value);
@@ -430,19 +414,11 @@ fn faults(counters: &FaultCounters) -> String {
 
 #[cfg(test)]
 mod tests {
-    use nmio::PoolLayout;
-
     use super::*;
 
     fn ready() -> Ready {
         Ready {
             port: vec![("port", "a test".into())],
-            frames: PoolLayout {
-                stride: 2048,
-                capacity: 1514,
-                io_frames: 16,
-                resident_frames: 0,
-            },
             prepared: Prepared::default(),
             unprivileged: true,
         }
@@ -485,8 +461,8 @@ mod tests {
         let (outcome, served, stopped) = watch(vec![
             Event::Ready(1, ready()),
             Event::Ready(0, ready()),
-            Event::Ended(Ok(Ended::default())),
-            Event::Ended(Ok(Ended::default())),
+            Event::Ended(Box::new(Ok(Ended::default()))),
+            Event::Ended(Box::new(Ok(Ended::default()))),
         ]);
         assert!(matches!(outcome, Ok(Some(2))), "{outcome:?}");
         assert!(served && !stopped);
@@ -496,8 +472,8 @@ mod tests {
     fn none_serves_when_one_cannot_start() {
         let (outcome, served, stopped) = watch(vec![
             Event::Ready(0, ready()),
-            Event::Ended(Err(gone())),
-            Event::Ended(Ok(Ended::default())),
+            Event::Ended(Box::new(Err(gone()))),
+            Event::Ended(Box::new(Ok(Ended::default()))),
         ]);
         assert!(outcome.is_err() && !served && stopped);
     }
@@ -507,8 +483,8 @@ mod tests {
         let (outcome, served, stopped) = watch(vec![
             Event::Ready(0, ready()),
             Event::Ready(1, ready()),
-            Event::Ended(Err(gone())),
-            Event::Ended(Ok(Ended::default())),
+            Event::Ended(Box::new(Err(gone()))),
+            Event::Ended(Box::new(Ok(Ended::default()))),
         ]);
         let message = outcome.unwrap_err().to_string();
         assert!(message.contains("worker 1"), "{message}");

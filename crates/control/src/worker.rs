@@ -5,8 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use nmio::device::{AnyPort, QueueSource};
 use nmio::{
-    Fault, FaultConfig, FaultCounters, LoopConfig, Pcap, PcapSummary, PoolLayout, Port,
-    PortCounters, TscClock,
+    Fault, FaultConfig, FaultCounters, LoopConfig, Pcap, PcapSummary, Port, PortCounters, TscClock,
 };
 
 use crate::error::Error;
@@ -28,7 +27,6 @@ pub(crate) struct Worker<'a, P> {
 pub(crate) struct Ready {
     /// What the port really does.
     pub(crate) port: Vec<(&'static str, String)>,
-    pub(crate) frames: PoolLayout,
     pub(crate) prepared: Prepared,
     /// Whether the thread could give up its rights.
     pub(crate) unprivileged: bool,
@@ -112,6 +110,8 @@ impl<P: Program> Stage<'_, P> {
             .program
             .handler(port, &self.context)
             .map_err(Error::Start)?;
+        // The first one of a process takes some milliseconds.
+        let clock = TscClock::new();
         let unprivileged = match rights::give_up_all() {
             Ok(()) => true,
             Err(error) => {
@@ -121,12 +121,13 @@ impl<P: Program> Stage<'_, P> {
         };
         let go = ready(Ready {
             port: self.summary,
-            frames: *port.pool().layout(),
             prepared: self.program.prepared(&handler),
             unprivileged,
         });
         if go {
-            let clock = TscClock::new();
+            if self.context.own && self.context.index == 0 {
+                self.context.station().announce(port);
+            }
             nmio::run(port, &mut handler, &clock, &self.config, self.stop).map_err(|source| {
                 Error::PortGone {
                     worker: self.context.index,
@@ -141,5 +142,82 @@ impl<P: Program> Stage<'_, P> {
             tally,
             ..Ended::default()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use nmio::device::Transport;
+    use nmio::{Batch, Frame, Handler, Instant, sim};
+
+    use super::*;
+    use crate::program::StartError;
+
+    /// Serves nothing.
+    struct Idle;
+
+    impl<P: Port> Handler<P> for Idle {
+        fn handle_frame(&mut self, _: &mut P, _: Frame, _: Instant) {}
+        fn handle_timers(&mut self, _: &mut P, _: Instant) {}
+        fn poll_timeout(&self) -> Option<Instant> {
+            None
+        }
+    }
+
+    impl Program for Idle {
+        const NAME: &'static str = "idle";
+        const VERSION: &'static str = "0";
+        const DEFAULT_PORT: u16 = 7;
+        type Handler<P: Port> = Self;
+
+        fn services(&self, port: u16) -> Vec<(Transport, u16)> {
+            vec![(Transport::Udp, port)]
+        }
+
+        fn handler<P: Port>(&self, _: &mut P, _: &WorkerContext) -> Result<Self, StartError> {
+            Ok(Self)
+        }
+    }
+
+    /// Frames that a worker sends before it is told to stop, which it is at
+    /// once.
+    fn sent_at_start(index: u32, own: bool, serve: bool) -> usize {
+        let (mut port, mut peer, clock) = sim::link(&sim::LinkConfig::default(), 0);
+        let stage = Stage {
+            program: &Idle,
+            context: WorkerContext {
+                index,
+                workers: 2,
+                mac: [2, 0, 0, 0, 0, 1],
+                addresses: vec![Ipv4Addr::new(192, 0, 2, 1).into()],
+                own,
+                mtu: 1500,
+                port: 7,
+                secret: [0; 32],
+            },
+            summary: Vec::new(),
+            pcap: None,
+            fault: None,
+            config: LoopConfig::default(),
+            stop: &AtomicBool::new(true),
+        };
+        // The test's thread gives up its rights here, and ends with the test.
+        let ended = stage.serve(&mut port, |_| serve).unwrap();
+        clock.advance(Duration::from_millis(1));
+        let mut batch = Batch::new();
+        peer.receive(&mut batch, 8).unwrap();
+        assert_eq!(batch.len() as u64, ended.counters.tx_frames);
+        batch.len()
+    }
+
+    #[test]
+    fn the_first_worker_announces_addresses_of_its_own() {
+        assert_eq!(sent_at_start(0, true, true), 1);
+        assert_eq!(sent_at_start(1, true, true), 0, "once is enough");
+        assert_eq!(sent_at_start(0, false, true), 0, "the kernel has them");
+        assert_eq!(sent_at_start(0, true, false), 0, "nobody serves");
     }
 }

@@ -4,10 +4,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use nmio::Frame;
+use nmio::{Frame, Port};
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
-    ArpHardware, ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Icmpv6Packet, Icmpv6Repr,
+    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Icmpv6Message, Icmpv6Packet, Icmpv6Repr,
     IpProtocol, Ipv6Packet, Ipv6Repr, NdiscNeighborFlags, NdiscRepr, RawHardwareAddress,
 };
 
@@ -27,20 +27,39 @@ fn group_mac(group: Ipv6Addr) -> Mac {
     Mac([0x33, 0x33, a, b, c, d])
 }
 
+/// The group that is asked who has `address` (RFC 4291, section 2.7.1).
+fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+    let [.., a, b, c] = address.octets();
+    Ipv6Addr::from([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c])
+}
+
 /// A host's presence on its link: one MAC address and the IP addresses that
 /// it answers for.
 #[derive(Clone, Debug)]
 pub struct Station {
     mac: Mac,
     addresses: Box<[IpAddr]>,
+    /// The same by version: each received packet is compared with them.
+    v4: Box<[Ipv4Addr]>,
+    v6: Box<[Ipv6Addr]>,
 }
 
 impl Station {
     /// A station that answers for `addresses`.
     pub fn new(mac: Mac, addresses: &[IpAddr]) -> Self {
+        let v4 = addresses.iter().filter_map(|address| match address {
+            IpAddr::V4(v4) => Some(*v4),
+            IpAddr::V6(_) => None,
+        });
+        let v6 = addresses.iter().filter_map(|address| match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(v6) => Some(*v6),
+        });
         Self {
             mac,
             addresses: addresses.into(),
+            v4: v4.collect(),
+            v6: v6.collect(),
         }
     }
 
@@ -52,6 +71,18 @@ impl Station {
     /// The addresses that it answers for.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
+    }
+
+    /// Whether `address` is one of them.
+    #[inline(always)]
+    pub fn serves_v4(&self, address: Ipv4Addr) -> bool {
+        self.v4.iter().any(|own| own.to_bits() == address.to_bits())
+    }
+
+    /// Whether `address` is one of them.
+    #[inline(always)]
+    pub fn serves_v6(&self, address: Ipv6Addr) -> bool {
+        self.v6.iter().any(|own| own.to_bits() == address.to_bits())
     }
 
     /// Turns an ARP request for one of the station's addresses into the
@@ -68,9 +99,7 @@ impl Station {
         else {
             return None;
         };
-        if packet.hardware_type() != ArpHardware::Ethernet
-            || !self.addresses.contains(&IpAddr::V4(target_protocol_addr))
-        {
+        if !self.serves_v4(target_protocol_addr) {
             return None;
         }
         let reply = ArpRepr::EthernetIpv4 {
@@ -96,7 +125,7 @@ impl Station {
     /// everything else, and for what section 7.1.1 wants discarded.
     pub fn answer_solicitation(&self, mut frame: Frame, header: &Header) -> Option<Frame> {
         let (asker, target) = Self::parse_solicitation(frame.get(header.len()..)?)?;
-        if !self.addresses.contains(&IpAddr::V6(target)) {
+        if !self.serves_v6(target) {
             return None;
         }
         // An unspecified source is duplicate address detection: all nodes
@@ -135,6 +164,9 @@ impl Station {
         }
         let (src, dst) = (ip.src_addr(), ip.dst_addr());
         let icmp = Icmpv6Packet::new_checked(ip.payload()).ok()?;
+        if icmp.msg_type() != Icmpv6Message::NeighborSolicit || icmp.msg_code() != 0 {
+            return None;
+        }
         let repr = Icmpv6Repr::parse(&src, &dst, &icmp, &ChecksumCapabilities::default()).ok()?;
         let Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit {
             target_addr,
@@ -145,7 +177,7 @@ impl Station {
         };
         let malformed = target_addr.is_multicast()
             || src.is_multicast()
-            || (src.is_unspecified() && lladdr.is_some());
+            || (src.is_unspecified() && (lladdr.is_some() || dst != solicited_node(target_addr)));
         (!malformed).then_some((src, target_addr))
     }
 
@@ -180,15 +212,25 @@ impl Station {
         );
     }
 
-    /// Whole frames that announce the station's addresses, to be sent once
-    /// at start: a gratuitous ARP (RFC 5227, section 2.3) for each IPv4
-    /// address and an unsolicited advertisement (RFC 4861, section 7.2.6) for
-    /// each IPv6 one.
-    pub fn announcements(&self) -> Vec<Vec<u8>> {
-        self.addresses
-            .iter()
-            .map(|address| self.announcement(*address))
-            .collect()
+    /// Announces the station's addresses, once at start: a gratuitous ARP
+    /// (RFC 5227, section 2.3) for each IPv4 address and an unsolicited
+    /// advertisement (RFC 4861, section 7.2.6) for each IPv6 one. Who has
+    /// known another station by them learns of this one.
+    ///
+    /// They go out with the next flush. What the TX ring has no room for is
+    /// left out: an announcement is a courtesy.
+    pub fn announce(&self, port: &mut impl Port) {
+        for address in &self.addresses {
+            let packet = self.announcement(*address);
+            let Some(mut frame) = port.pool().take() else {
+                return;
+            };
+            if packet.len() <= frame.capacity() {
+                frame.set_len(packet.len());
+                frame.copy_from_slice(&packet);
+                let _ = port.send(frame);
+            }
+        }
     }
 
     fn announcement(&self, address: IpAddr) -> Vec<u8> {

@@ -1,4 +1,6 @@
-use nmio::{Pool, PoolLayout};
+use std::time::Duration;
+
+use nmio::{Batch, Pool, PoolLayout, sim};
 
 use super::*;
 
@@ -50,9 +52,10 @@ fn solicitation(src: Ipv6Addr, target: Ipv6Addr, hop_limit: u8) -> Vec<u8> {
         target_addr: target,
         lladdr,
     });
-    let [.., a, b, c] = target.octets();
-    let [h, l] = [0xff00 | u16::from(a), u16::from_be_bytes([b, c])];
-    let dst = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, h, l);
+    solicitation_to(solicited_node(target), src, &repr, hop_limit)
+}
+
+fn solicitation_to(dst: Ipv6Addr, src: Ipv6Addr, repr: &Icmpv6Repr<'_>, hop_limit: u8) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_LEN + IPV6_HEADER_LEN + repr.buffer_len()];
     Link {
         peer: group_mac(dst),
@@ -149,6 +152,48 @@ fn a_solicitation_that_a_router_has_passed_on_is_refused() {
 }
 
 #[test]
+fn duplicate_address_detection_asks_the_group() {
+    assert_eq!(
+        solicited_node(OUR_V6),
+        Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 1)
+    );
+    let repr = Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit {
+        target_addr: OUR_V6,
+        lladdr: None,
+    });
+    let direct = solicitation_to(OUR_V6, Ipv6Addr::UNSPECIFIED, &repr, 255);
+    assert!(answer(&direct).is_none(), "RFC 4861, section 7.1.1");
+    assert!(answer(&solicitation_to(OUR_V6, PEER_V6, &repr, 255)).is_some());
+}
+
+/// Makes the checksum of an ICMPv6 message right again.
+fn seal(bytes: &mut [u8]) {
+    let addresses = (PEER_V6, solicited_node(OUR_V6));
+    Icmpv6Packet::new_unchecked(&mut bytes[HEADER_LEN + IPV6_HEADER_LEN..])
+        .fill_checksum(&addresses.0, &addresses.1);
+}
+
+#[test]
+fn every_change_to_a_sealed_solicitation_is_survived() {
+    let whole = solicitation(PEER_V6, OUR_V6, 255);
+    let message = HEADER_LEN + IPV6_HEADER_LEN;
+    let mut answered = 0;
+    for at in message..whole.len() {
+        for value in 0..=255 {
+            let mut bytes = whole.clone();
+            bytes[at] = value;
+            seal(&mut bytes);
+            answered += u32::from(answer(&bytes).is_some());
+        }
+    }
+    // Type, code, each octet of the target and the option's length have one
+    // right value each; two types of options would be longer.
+    let fixed = 1 + 1 + 16 + 1;
+    let free = (whole.len() - message - fixed) as u32;
+    assert_eq!(answered, fixed as u32 + free * 256 - 2);
+}
+
+#[test]
 fn cut_and_flipped_messages_never_panic() {
     for whole in [arp_request(OUR_V4), solicitation(PEER_V6, OUR_V6, 255)] {
         for len in 0..whole.len() {
@@ -164,8 +209,21 @@ fn cut_and_flipped_messages_never_panic() {
 
 #[test]
 fn every_address_is_announced() {
-    let frames = station().announcements();
+    let (mut port, mut peer, clock) = sim::link(&sim::LinkConfig::default(), 0);
+    station().announce(&mut port);
+    port.flush().unwrap();
+    clock.advance(Duration::from_millis(1));
+    let mut frames = Batch::new();
+    peer.receive(&mut frames, 8).unwrap();
     assert_eq!(frames.len(), 2);
     assert_eq!(Header::parse(&frames[0]).unwrap().dst, Mac::BROADCAST);
     assert_eq!(Header::parse(&frames[1]).unwrap().dst, group_mac(ALL_NODES));
+    #[rustfmt::skip]
+    let expected = [
+        0xff, 0xff, 0xff, 0xff, 0xff, 0xff,  2, 0, 0, 0, 0, 1,  8, 6,
+        0, 1,  8, 0,  6, 4,  0, 1,
+        2, 0, 0, 0, 0, 1,  192, 0, 2, 1,
+        0, 0, 0, 0, 0, 0,  192, 0, 2, 1,
+    ];
+    assert_eq!(&frames[0][..], &expected);
 }

@@ -136,7 +136,8 @@ mod tests {
 
     #[test]
     fn all_ones_do_not_overflow() {
-        assert_eq!(Sum::of(&[0xff; 65_535]).fold(), reference(&[0xff; 65_535]));
+        let ones = vec![0xff; 65_535];
+        assert_eq!(Sum::of(&ones).fold(), reference(&ones));
     }
 
     /// RFC 1624, section 4: the case in which RFC 1141's equation fails.

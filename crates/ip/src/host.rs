@@ -1,6 +1,6 @@
 //! Taking a received frame apart, once.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use eth::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Header, Station};
 use nmio::Frame;
@@ -183,11 +183,16 @@ impl Host {
         let traffic_class = header[1];
         let src = Ipv4Addr::new(header[12], header[13], header[14], header[15]);
         let dst = Ipv4Addr::new(header[16], header[17], header[18], header[19]);
-        if !self.station.addresses().contains(&IpAddr::V4(dst)) || link.dst.is_group() {
+        if !self.station.serves_v4(dst) || link.dst.is_group() {
             self.counters.not_for_us += 1;
             return Input::Dropped;
         }
-        if src.is_multicast() || src.is_broadcast() || src.is_unspecified() || src == dst {
+        // RFC 1122, section 3.2.1.3.
+        let impossible = src.is_multicast()
+            || src.is_broadcast()
+            || src.is_unspecified()
+            || src.is_loopback();
+        if impossible || src == dst {
             self.counters.bad_source += 1;
             return Input::Dropped;
         }
@@ -228,7 +233,7 @@ impl Host {
         if dst.is_multicast() || link.dst.is_group() {
             return self.receive_group(frame, &link, next_header);
         }
-        if !self.station.addresses().contains(&IpAddr::V6(dst)) {
+        if !self.station.serves_v6(dst) {
             self.counters.not_for_us += 1;
             return Input::Dropped;
         }
@@ -287,7 +292,7 @@ impl Host {
             return Input::Dropped;
         }
         let valid = if protocol == PROTOCOL_ICMPV6 {
-            packet.checksum_ok(protocol, CHECKSUM_AT, self.partial_checksums)
+            packet.checksum_ok(protocol, CHECKSUM_AT, false)
         } else {
             Sum::of(packet.payload()).is_valid()
         };

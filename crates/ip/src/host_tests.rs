@@ -62,13 +62,19 @@ fn frame(bytes: &[u8]) -> Frame {
 }
 
 fn echo(v6: bool) -> Vec<u8> {
+    echo_of(v6, &[0x12, 0x34, 0, 1, b'p', b'i', b'n'])
+}
+
+/// An echo request with this identifier, sequence number and data.
+fn echo_of(v6: bool, rest: &[u8]) -> Vec<u8> {
     let path = to_us(v6);
     let (kind, protocol) = if v6 {
         (128, PROTOCOL_ICMPV6)
     } else {
         (8, PROTOCOL_ICMP)
     };
-    let mut message = vec![kind, 0, 0, 0, 0x12, 0x34, 0, 1, b'p', b'i', b'n'];
+    let mut message = vec![kind, 0, 0, 0];
+    message.extend_from_slice(rest);
     let pseudo = if v6 {
         path.addresses.pseudo_sum(protocol, message.len())
     } else {
@@ -141,6 +147,31 @@ fn echo_is_answered_in_own_mode_only() {
 }
 
 #[test]
+fn an_echo_of_nothing_but_zeros_is_valid() {
+    for v6 in [false, true] {
+        let Input::Reply(reply) = host().receive(frame(&echo_of(v6, &[0; 4]))) else {
+            panic!("no reply")
+        };
+        let mut peer = Host::own(Station::new(PEER, &[V4.1.into(), V6.1.into()]));
+        peer.receive(frame(&reply));
+        assert_eq!(peer.counters().bad_checksum, 0);
+    }
+}
+
+#[test]
+fn partial_checksums_are_tcps_and_udps_alone() {
+    let start = to_us(true).header_len();
+    let mut bytes = echo(true);
+    let pseudo = to_us(true)
+        .addresses
+        .pseudo_sum(PROTOCOL_ICMPV6, bytes.len() - start);
+    bytes[start + 2..start + 4].copy_from_slice(&pseudo.fold().to_be_bytes());
+    let mut host = host().with_partial_checksums(true);
+    host.receive(frame(&bytes));
+    assert_eq!(host.counters().bad_checksum, 1);
+}
+
+#[test]
 fn an_error_about_our_segment_is_parsed() {
     let ours = to_us(false).addresses.reversed();
     let about = Path {
@@ -178,7 +209,7 @@ fn drops_are_counted_by_reason() {
         let field = Sum::of(&b[14..34]).finish();
         b[24..26].copy_from_slice(&field.to_be_bytes());
     };
-    let cases: [Case; 9] = [
+    let cases: [Case; 10] = [
         ("cut header", |b| b.truncate(30), |c| c.malformed),
         (
             "total length beyond the frame",
@@ -192,6 +223,7 @@ fn drops_are_counted_by_reason() {
         ("fragment offset", |b| b[21] = 1, |c| c.fragments),
         ("not ours", |b| b[33] = 77, |c| c.not_for_us),
         ("source", |b| b[26..30].fill(255), |c| c.bad_source),
+        ("loopback", |b| b[26] = 127, |c| c.bad_source),
     ];
     for (name, change, counter) in cases {
         let mut bytes = packet(to_us(false), PROTOCOL_TCP, b"segment");

@@ -85,7 +85,12 @@ pub(crate) fn turn_echo_round(packet: &mut Packet, protocol: u8) -> bool {
     let field = u16::from_be_bytes([message[CHECKSUM_AT], message[CHECKSUM_AT + 1]]);
     let (old, new) = (u16::from(request) << 8, u16::from(reply) << 8);
     message[0] = reply;
-    let field = checksum::update(field, old, new);
+    let mut field = checksum::update(field, old, new);
+    if field == 0 {
+        // So comes out an ICMP reply of nothing but zeros, whose sum is the
+        // other zero (RFC 1624, section 3); for all others the two are one.
+        field = 0xffff;
+    }
     message[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&field.to_be_bytes());
     true
 }

@@ -301,9 +301,20 @@ impl Frame {
         self.len = len as u32;
     }
 
-    /// Gives the frame to the kernel (or to a port that plays one).
+    /// Panics when the frame is of another pool than `pool`, where its index
+    /// would mean other bytes.
     #[inline(always)]
-    pub(crate) fn lend(self) -> u32 {
+    pub(crate) fn assert_of(&self, pool: &Pool) {
+        if !Rc::ptr_eq(&self.pool.0, &pool.0) {
+            foreign_frame();
+        }
+    }
+
+    /// Gives the frame to the kernel (or to a port that plays one), by its
+    /// index in `pool`, which it must be of.
+    #[inline(always)]
+    pub(crate) fn lend(self, pool: &Pool) -> u32 {
+        self.assert_of(pool);
         let index = self.index;
         self.pool.0.state[index as usize].set(State::Lent);
         // The frame is the kernel's now; only the pool handle is dropped.
@@ -312,6 +323,14 @@ impl Frame {
         unsafe { std::ptr::drop_in_place(&raw mut this.pool) };
         index
     }
+}
+
+#[cold]
+#[inline(never)]
+fn foreign_frame() -> ! {
+    panic!(
+        "a frame was sent through a port that it does not belong to; copy it to one of that port's own"
+    )
 }
 
 impl Drop for Frame {
@@ -393,10 +412,17 @@ impl Resident {
         }
     }
 
-    /// Gives the packet to the kernel: its index and length, or `None` when
-    /// it is there already.
+    /// As [`Frame::assert_of`].
     #[inline(always)]
-    pub(crate) fn lend(&mut self) -> Option<(u32, usize)> {
+    pub(crate) fn assert_of(&self, pool: &Pool) {
+        self.frame.assert_of(pool);
+    }
+
+    /// Gives the packet to the kernel: its index in `pool`, which it must be
+    /// of, and its length; or `None` when it is there already.
+    #[inline(always)]
+    pub(crate) fn lend(&mut self, pool: &Pool) -> Option<(u32, usize)> {
+        self.assert_of(pool);
         if self.in_flight() {
             return None;
         }
@@ -475,9 +501,9 @@ mod tests {
     fn a_resident_is_in_the_ring_at_most_once() {
         let pool = pool(1, 1);
         let mut r = pool.make_resident(b"packet").unwrap();
-        let (index, len) = r.lend().unwrap();
+        let (index, len) = r.lend(&pool).unwrap();
         assert_eq!(len, 6);
-        assert!(r.lend().is_none());
+        assert!(r.lend(&pool).is_none());
         assert!(r.bytes_mut().is_none());
         assert!(pool.complete(index));
         assert!(!pool.complete(index), "a second completion is refused");
@@ -488,7 +514,7 @@ mod tests {
     fn a_resident_dropped_in_flight_comes_back_on_completion() {
         let pool = pool(0, 1);
         let mut r = pool.make_resident(b"x").unwrap();
-        let (index, _) = r.lend().unwrap();
+        let (index, _) = r.lend(&pool).unwrap();
         drop(r);
         assert!(
             pool.make_resident(b"y").is_none(),
@@ -501,7 +527,7 @@ mod tests {
     #[test]
     fn only_a_lent_frame_can_be_claimed() {
         let pool = pool(2, 0);
-        let index = pool.take().unwrap().lend();
+        let index = pool.take().unwrap().lend(&pool);
         assert!(pool.claim(index, 61).is_none(), "longer than a frame");
         let frame = pool.claim(index, 5).unwrap();
         assert_eq!(frame.len(), 5);

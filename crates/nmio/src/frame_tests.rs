@@ -109,7 +109,7 @@ impl World {
                 if let Some(i) = frame(i) {
                     let frame = self.frames.swap_remove(i);
                     let index = frame.index;
-                    assert_eq!(frame.lend(), index);
+                    assert_eq!(frame.lend(&self.pool), index);
                     self.places[index as usize] = Place::Kernel;
                 }
             }
@@ -143,7 +143,7 @@ impl World {
                     let place = &mut self.places[packet.frame.index as usize];
                     let expected = (*place == Place::Resident)
                         .then_some((packet.frame.index, packet.frame.len as usize));
-                    assert_eq!(packet.lend(), expected);
+                    assert_eq!(packet.lend(&self.pool), expected);
                     *place = Place::ResidentKernel;
                 }
             }

@@ -101,6 +101,14 @@ pub enum Wait {
 /// way only after that. Call [`wait`](Port::wait) only when `receive` gave
 /// nothing and everything is flushed. [`run`](crate::run) does all this.
 ///
+/// Frames and residents are sent through the port whose [`pool`](Port::pool)
+/// they are of. Elsewhere they would name other bytes: what comes from
+/// another port is copied to a frame of this one.
+///
+/// # Panics
+/// `send` and `send_resident`, when they would queue a packet of another
+/// port's pool.
+///
 /// In the paper's Table 1, `netmap_init()` is a port's constructor and
 /// `netmap_output()` is `send` (turnaround and memcopy) and `send_resident`
 /// (zero copy).

@@ -368,9 +368,10 @@ impl Port for SimPort {
             return Err(SendError::RingFull);
         }
         let len = frame.len();
+        let index = frame.lend(&self.pool);
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += len as u64;
-        self.queued.push_back((frame.lend(), len));
+        self.queued.push_back((index, len));
         Ok(())
     }
 
@@ -383,7 +384,7 @@ impl Port for SimPort {
             self.counters.tx_ring_full += 1;
             return Err(SendError::RingFull);
         }
-        let (index, len) = packet.lend().ok_or(SendError::InFlight)?;
+        let (index, len) = packet.lend(&self.pool).ok_or(SendError::InFlight)?;
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += len as u64;
         self.queued.push_back((index, len));

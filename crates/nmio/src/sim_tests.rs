@@ -1,5 +1,6 @@
 //! The simulated link: times, losses, rings, and the two ways to drive it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
@@ -131,6 +132,34 @@ fn a_resident_is_in_flight_until_it_has_left() {
     a.room();
     packet.bytes_mut().unwrap().fill(8);
     assert_eq!(receive(&mut b), [vec![7; 100]], "as it was when sent");
+}
+
+/// Whether each way to send a packet of another port's pool panics, and
+/// leaves the packet and both pools as they were.
+fn refuses_foreign(port: &mut impl Port, other: &impl Port) {
+    let own = port.pool().available();
+    let others = other.pool().available();
+    let frame = other.pool().take().unwrap();
+    let mut packet = other.pool().make_resident(&[7; 60]).unwrap();
+    let refuses = |send: &mut dyn FnMut()| {
+        let message = catch_unwind(AssertUnwindSafe(send)).unwrap_err();
+        let message = message.downcast::<&str>().unwrap();
+        assert!(message.contains("does not belong"), "{message}");
+    };
+    let mut frame = Some(frame);
+    refuses(&mut || port.send(frame.take().unwrap()).unwrap());
+    refuses(&mut || port.send_resident(&mut packet).unwrap());
+    assert_eq!(*packet.bytes_mut().unwrap(), [7; 60]);
+    assert_eq!(port.counters().tx_frames, 0);
+    assert_eq!(port.pool().available(), own);
+    assert_eq!(other.pool().available(), others);
+}
+
+#[test]
+fn what_belongs_to_another_port_is_not_sent() {
+    let (mut a, b, _) = link(&LinkConfig::default(), 0);
+    refuses_foreign(&mut a, &b);
+    refuses_foreign(&mut Sink::new(1500, 1, 1), &b);
 }
 
 #[test]

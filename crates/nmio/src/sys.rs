@@ -121,8 +121,19 @@ pub(crate) fn poll(fd: BorrowedFd<'_>, events: i16, timeout: Option<Duration>) -
     }
 }
 
-/// Whether this process may go past the limit on locked memory, or the limit
-/// could be lifted; without either, a large UMEM is refused.
+/// Memory that can be used without ending other programs, in bytes, as far as
+/// the kernel tells.
+pub(crate) fn available_memory() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Lifts the limit on locked memory, where that is allowed: with the limit a
+/// large UMEM is refused.
 pub(crate) fn lift_memory_lock_limit() {
     let unlimited = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
@@ -388,6 +399,34 @@ fn bind<T>(socket: BorrowedFd<'_>, address: &T) -> io::Result<()> {
         )
     })
     .map(drop)
+}
+
+/// A socket that receives nothing: while it lives, interface number `index`
+/// lets frames to the Ethernet multicast addresses `groups` in.
+pub(crate) fn join_groups(index: u32, groups: &[[u8; 6]]) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers; a descriptor that is not negative is new and ours.
+    let socket = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))?) };
+    for group in groups {
+        let mut request = libc::packet_mreq {
+            mr_ifindex: index as i32,
+            mr_type: libc::PACKET_MR_MULTICAST as u16,
+            mr_alen: group.len() as u16,
+            mr_address: [0; 8],
+        };
+        request.mr_address[..group.len()].copy_from_slice(group);
+        // SAFETY: the pointer and the length are those of a live packet_mreq.
+        check(unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_ADD_MEMBERSHIP,
+                (&raw const request).cast(),
+                mem::size_of::<libc::packet_mreq>() as libc::socklen_t,
+            )
+        })?;
+    }
+    Ok(socket)
 }
 
 /// A routing netlink socket: requests are written to it and answers read.

@@ -10,8 +10,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::device::MemoryPlan;
-use crate::frame::{Frame, Pool, PoolLayout, Resident};
+use crate::device::{DeviceError, MemoryPlan};
+use crate::frame::{Frame, Pool, Resident};
 use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
 use crate::sys;
 
@@ -48,21 +48,18 @@ pub struct TapPort {
 
 impl TapPort {
     /// Serves the queue behind `file`, which does not block.
-    pub(crate) fn new(file: Arc<File>, config: TapConfig) -> Self {
+    pub(crate) fn new(file: Arc<File>, config: TapConfig) -> Result<Self, DeviceError> {
         let capacity = config.mtu + LINK_HEADER;
-        let pool = Pool::on_heap(PoolLayout {
-            stride: capacity.next_multiple_of(CACHE_LINE),
-            capacity,
-            io_frames: MAX_BATCH as u32 + RESERVE + config.memory.scratch_frames,
-            resident_frames: config.memory.resident_frames,
-        });
-        Self {
+        let stride = capacity.next_multiple_of(CACHE_LINE);
+        let own = MAX_BATCH as u32 + RESERVE;
+        let layout = config.memory.layout(stride, capacity, own)?;
+        Ok(Self {
             file,
-            pool,
+            pool: Pool::on_heap(layout),
             config,
             counters: PortCounters::default(),
             gone: None,
-        }
+        })
     }
 
     /// What the port really does, for people: pairs of a name and a value.
@@ -156,11 +153,14 @@ impl Port for TapPort {
     }
 
     fn send(&mut self, frame: Frame) -> Result<(), SendError> {
+        // It would do no harm here, but in every other port.
+        frame.assert_of(&self.pool);
         self.write(&frame);
         Ok(())
     }
 
     fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
+        packet.assert_of(&self.pool);
         let bytes = packet.bytes_mut().ok_or(SendError::InFlight)?;
         self.write(bytes);
         Ok(())

@@ -26,7 +26,7 @@ use crate::frame::{Frame, Pool, Resident};
 use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
 use crate::sys;
 pub(crate) use rings::MAX_MTU;
-use rings::Rings;
+use rings::{Copying, Rings};
 
 /// What a port is opened with.
 pub(crate) struct XdpConfig<'a> {
@@ -97,7 +97,8 @@ pub enum BusyPolling {
     /// The kernel refused the socket options.
     Refused,
     /// The options are set, but the queue has no NAPI id, so that they do
-    /// nothing; waiting blocks in `poll`.
+    /// nothing; waiting blocks in `poll`. Drivers that copy tell the id with
+    /// the first packets.
     Inert,
     /// Waiting drives the device's queue inside the call.
     Active,
@@ -146,7 +147,7 @@ impl XdpPort {
         };
         let capabilities = Capabilities {
             mtu: config.mtu,
-            zero_copy: rings.zero_copy(),
+            zero_copy: matches!(rings.copying(), Copying::Never),
             partial_checksums: config.partial_checksums,
             segmentation: 0,
             resident_frames: config.memory.resident_frames,
@@ -170,10 +171,10 @@ impl XdpPort {
 
     /// What the port really does, for people: pairs of a name and a value.
     pub fn summary(&self) -> Vec<(&'static str, String)> {
-        let copying = if self.rings.zero_copy() {
-            "zero-copy"
-        } else {
-            "copy"
+        let copying = match self.rings.copying() {
+            Copying::Never => "zero-copy".to_owned(),
+            Copying::Generic => "copy (generic mode always copies)".to_owned(),
+            Copying::Refused(error) => format!("copy (the driver refuses zero-copy: {error})"),
         };
         let (io, resident) = (
             self.rings.pool().layout().io_frames,
@@ -209,7 +210,8 @@ impl XdpPort {
             BusyPolling::Off => return lines,
             BusyPolling::Refused => "refused by the kernel; waiting blocks instead",
             BusyPolling::Inert => {
-                "inert: the driver has given this queue no NAPI id; waiting blocks instead"
+                "inert: the driver has given this queue no NAPI id, which some do with the first \
+                 packets; until then waiting blocks"
             }
             BusyPolling::Active => "active",
         };
@@ -376,7 +378,7 @@ impl Port for XdpPort {
             return Ok(());
         }
         self.make_room()?;
-        self.stage(frame.lend(), len);
+        self.stage(frame.lend(self.rings.pool()), len);
         Ok(())
     }
 
@@ -391,7 +393,7 @@ impl Port for XdpPort {
             Some(_) => {}
         }
         self.make_room()?;
-        let (index, len) = packet.lend().ok_or(SendError::InFlight)?;
+        let (index, len) = packet.lend(self.rings.pool()).ok_or(SendError::InFlight)?;
         self.stage(index, len);
         Ok(())
     }

@@ -6,11 +6,12 @@ mod rig;
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nmio::Wait;
-use nmio::device::{DeviceError, Interface, Transport};
+use nmio::device::{AnyPort, DeviceError, Interface, MemoryPlan, Transport};
+use nmio::{Port, Wait};
 use rig::{Namespace, Rig, Server, ask, config, run, settle, socket, spawn};
 
 /// Both modes in which the kernel runs XDP.
@@ -42,7 +43,7 @@ fn shared_mode_answers_and_leaves_nothing() {
         let rig = Rig::new(1);
         let server = Server::start(&config(device, &[], 1));
         assert!(!server.interface.is_own());
-        assert_eq!(server.interface.url_host(), "10.9.0.1");
+        assert_eq!(server.interface.addresses()[0].to_string(), "10.9.0.1");
         let v4 = rig.client_socket("10.9.0.2:0");
         assert_eq!(ask(&v4, "10.9.0.1:7", "hello"), "hello");
         let v6 = rig.client_socket("[fd09::2]:0");
@@ -56,7 +57,7 @@ fn shared_mode_answers_and_leaves_nothing() {
             "native"
         };
         assert!(line(&server.interface.summary(), "XDP mode").starts_with(mode));
-        assert_eq!(line(&server.port_summary, "data path"), "AF_XDP, copy");
+        assert!(line(&server.port_summary, "data path").starts_with("AF_XDP, copy ("));
         assert!(has_xdp());
         let counters = server.stop();
         assert_eq!(
@@ -135,6 +136,17 @@ fn own_mode_owns_its_address() {
         assert_eq!(ask(&v6, "[fd09::9]:7", "hello"), "hello");
         server.stop();
     }
+}
+
+#[test]
+fn own_mode_lets_neighbour_solicitations_in() {
+    let _rig = Rig::new(1);
+    // Its solicited-node group, which a NIC would filter out.
+    let joined = || run("ip maddress show dev srv").contains("33:33:ff:12:34:56");
+    let server = Server::start(&config("xdp:srv", &["fd09::12:3456/64"], 1));
+    assert!(joined());
+    server.stop();
+    eventually("the group is left", || !joined());
 }
 
 #[test]
@@ -231,6 +243,37 @@ fn a_resident_packet_is_sent_again_and_again() {
         }
         assert_eq!(server.stop()[0].tx_frames, 20);
     }
+}
+
+#[test]
+fn what_belongs_to_another_port_is_not_sent() {
+    let _rig = Rig::new(2);
+    for (device, own) in [("xdp:srv", "10.9.0.9/24"), ("tap:nmiotap", "10.7.0.2/24")] {
+        let interface = Interface::open(&config(device, &[own], 2)).unwrap();
+        let open = |queue| {
+            let memory = MemoryPlan {
+                resident_frames: 1,
+                scratch_frames: 0,
+            };
+            interface.queue(queue).open(memory).unwrap()
+        };
+        match (open(0), open(1)) {
+            (AnyPort::Xdp(mut port), AnyPort::Xdp(other)) => refuses_foreign(&mut port, &other),
+            (AnyPort::Tap(mut port), AnyPort::Tap(other)) => refuses_foreign(&mut port, &other),
+            _ => panic!("{device} gives two kinds of ports"),
+        }
+    }
+}
+
+/// Whether a packet of another port's pool is refused, either way to send it.
+fn refuses_foreign<P: Port>(port: &mut P, other: &P) {
+    let mut frame = other.pool().take().unwrap();
+    frame.set_len(60);
+    frame.fill(0xff);
+    let mut packet = other.pool().make_resident(&frame).unwrap();
+    catch_unwind(AssertUnwindSafe(|| port.send(frame))).unwrap_err();
+    catch_unwind(AssertUnwindSafe(|| port.send_resident(&mut packet))).unwrap_err();
+    assert_eq!(port.counters().tx_frames, 0);
 }
 
 #[test]
@@ -397,17 +440,47 @@ fn device_auto_is_a_wire_to_this_host() {
         let server = Server::start(&config("auto", &[], queues));
         let summary = server.interface.summary();
         assert!(line(&summary, "device").contains("veth"), "{summary:?}");
-        assert_eq!(server.interface.url_host(), "198.18.0.2");
+        assert_eq!(server.interface.addresses()[0].to_string(), "198.18.0.2");
         let client = socket("0.0.0.0:0");
         assert_eq!(ask(&client, "198.18.0.2:7", "hello"), "hello");
         // A second one finds other names and networks.
         let second = Server::start(&config("auto", &[], 1));
-        assert_eq!(second.interface.url_host(), "198.18.0.6");
+        assert_eq!(second.interface.addresses()[0].to_string(), "198.18.0.6");
         assert_eq!(ask(&client, "198.18.0.6:7", "hello"), "hello");
         assert!(run("ip -br link").contains("nmiotest1"));
         second.stop();
         server.stop();
         assert!(!run("ip -br link").contains("nmiotest"), "the pair is gone");
+    }
+}
+
+#[test]
+fn device_auto_does_without_ipv6_where_it_is_off() {
+    Namespace::unshare();
+    // Interfaces of the namespace take it over when they are made.
+    let switch = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
+    std::fs::write(switch, "1").unwrap();
+    let server = Server::start(&config("auto", &[], 1));
+    assert_eq!(server.interface.addresses().len(), 1);
+    assert!(line(&server.interface.summary(), "warning").contains("no IPv6"));
+    assert_eq!(ask(&socket("0.0.0.0:0"), "198.18.0.2:7", "hello"), "hello");
+    server.stop();
+}
+
+#[test]
+fn too_much_packet_memory_is_refused_and_not_tried() {
+    let _rig = Rig::new(1);
+    for (device, own) in [("xdp:srv", "10.9.0.9/24"), ("tap:nmiotap", "10.7.0.2/24")] {
+        let interface =
+            Interface::open(&config(device, &[own], 1)).unwrap_or_else(|e| panic!("{e}"));
+        for resident_frames in [1 << 30, u32::MAX] {
+            let memory = MemoryPlan {
+                resident_frames,
+                scratch_frames: 0,
+            };
+            let error = interface.queue(0).open(memory).err().unwrap();
+            assert!(matches!(error, DeviceError::Memory { .. }), "{error}");
+        }
     }
 }
 
@@ -461,6 +534,10 @@ fn a_tap_device_that_exists_is_used_and_kept() {
         "{error}"
     );
     run("ip address add 10.7.0.1/24 dev nmiotap");
+    let error = Interface::open(&config("tap:nmiotap", &["10.7.0.1/24"], 1))
+        .err()
+        .unwrap();
+    assert!(matches!(error, DeviceError::AddressTaken { .. }), "{error}");
     let server = Server::start(&config("tap:nmiotap", &["10.7.0.2/24"], 1));
     assert_eq!(ask(&socket("0.0.0.0:0"), "10.7.0.2:7", "hello"), "hello");
     server.stop();
@@ -517,7 +594,7 @@ fn child_process() {
     let server = Server::start(&config(&device, &[], 1));
     println!(
         "serving on {} {:?}",
-        server.interface.url_host(),
+        server.interface.addresses()[0],
         server.interface.summary()
     );
     if !device.starts_with("xdp") {
@@ -525,7 +602,7 @@ fn child_process() {
         client
             .set_read_timeout(Some(Duration::from_secs(2)))
             .unwrap();
-        let to = format!("{}:7", server.interface.url_host());
+        let to = format!("{}:7", server.interface.addresses()[0]);
         assert_eq!(ask(&client, &to, "hello"), "hello");
         println!("answered");
     }

@@ -131,12 +131,21 @@ fn render<A: Application>(
     let Some((from, to)) = slot.within(start, start + payload.len()) else {
         return Sum::ZERO;
     };
+    let part = &mut payload[from - start..to - start];
+    if part.len() == slot.len as usize {
+        app.render(stamp, part);
+    } else {
+        render_part(app, slot, stamp, from, part);
+    }
+    Sum::ZERO.add_at(Sum::of(part), from - start)
+}
+
+/// Renders the part of a slot that begins at `from` of its content.
+#[cold]
+fn render_part<A: Application>(app: &mut A, slot: Slot, stamp: u32, from: usize, part: &mut [u8]) {
     let mut rendered = [0; MAX_SLOT_LEN];
     app.render(stamp, &mut rendered[..slot.len as usize]);
-    let at = slot.offset as usize;
-    let part = &rendered[from - at..to - at];
-    payload[from - start..to - start].copy_from_slice(part);
-    Sum::ZERO.add_at(Sum::of(part), from - start)
+    part.copy_from_slice(&rendered[from - slot.offset as usize..][..part.len()]);
 }
 
 impl<A: Application> Sender<'_, A> {
@@ -342,9 +351,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             if let Some(cut) = &cut {
                 len = cut.whole;
                 if flight.saturating_add(len) > usable {
-                    // A part of a segment only when no ACK will come that
-                    // could open the window (RFC 9293, section 3.8.6.2.1).
-                    if flight > 0 || peer_window == 0 {
+                    // RFC 9293, section 3.8.6.2.1: a part of a segment only
+                    // to a peer whose window was never wide, and only when
+                    // nothing else is in flight. To others the timer sends
+                    // it, if the window stays as it is.
+                    if flight > 0 || peer_window == 0 || tcb.flags.has(Flags::WIDE) {
                         break;
                     }
                     len = len.min(usable);
@@ -394,13 +405,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             seq = seq + len + fin;
         }
         if seq != first {
+            if tcb.flags.has(Flags::PERSIST) {
+                tcb.flags.clear(Flags::PERSIST);
+                (tcb.retries, tcb.backoff) = (0, 0);
+            }
             self.commit(id, seq, window, now);
         }
         let tcb = &mut self.records[id as usize].tcb;
         if blocked {
             self.block(id);
         } else if tcb.snd_nxt == tcb.snd_una && !tcb.flags.has(Flags::PERSIST) {
-            // Shut, and nothing in flight whose ACK could tell of it opening.
+            // Shut or too small, and nothing in flight whose ACK could tell
+            // of it opening.
             self.start_probing(id, now);
         }
     }
@@ -475,6 +491,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             };
             sender.send(port, tcb, &cut.take(len, header))?;
         } else {
+            debug_assert!(tcb.flags.has(Flags::CLOSE), "the stream ends here");
             header.control = header.control | Control::FIN;
             send_control(port, tcb, &header)?;
         }
@@ -484,7 +501,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Ok(len + u32::from(header.control.has(Control::FIN)))
     }
 
-    /// The peer's window is shut with something left to send (RFC 9293,
+    /// The peer's window has no place for what is to be sent (RFC 9293,
     /// section 3.8.6.1).
     #[cold]
     fn start_probing(&mut self, id: u32, now: Moment) {
@@ -497,15 +514,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.arm(id, now, rto);
     }
 
-    /// Sends one octet beyond the window, or the FIN.
+    /// Sends as much as the window has place for; one octet, or the FIN, when
+    /// it is shut.
     pub(crate) fn probe<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
         tcb.retries = tcb.retries.saturating_add(1);
         tcb.backoff = tcb.backoff.saturating_add(1);
+        let most = tcb.snd_wnd.max(1);
         let rto = Self::rto(tcb);
         self.arm(id, now, rto);
         // Without room the next timeout probes again.
-        let Ok(taken) = self.send_range(port, id, 1) else {
+        let Ok(taken) = self.send_range(port, id, most) else {
             return;
         };
         self.counters.window_probes += 1;

@@ -86,10 +86,13 @@ impl Flags {
     pub(crate) const WENT_BACK: Self = Self(1 << 8);
     /// The segment at `snd_una` is to be sent again.
     pub(crate) const RETRANSMIT: Self = Self(1 << 9);
-    /// The peer's window is shut: the timer probes it.
+    /// The peer's window is shut, or too small: the timer probes it.
     pub(crate) const PERSIST: Self = Self(1 << 10);
     /// The SYN-ACK was sent more than once.
     pub(crate) const SYN_AGAIN: Self = Self(1 << 11);
+
+    /// The peer has told a window of two segments or more.
+    pub(crate) const WIDE: Self = Self(1 << 12);
 
     #[inline(always)]
     pub(crate) const fn has(self, bits: Self) -> bool {

@@ -255,6 +255,7 @@ pub(crate) struct Rig {
     pub(crate) now: Instant,
     pub(crate) path: Path,
     pub(crate) peer_port: u16,
+    pub(crate) own_port: u16,
     /// The window that the peer tells.
     pub(crate) window: u16,
     /// Our initial sequence number, once it is known.
@@ -324,6 +325,7 @@ impl Rig {
             now,
             path: v4_path(),
             peer_port: PEER_PORT,
+            own_port: OWN_PORT,
             window: 65_535,
             iss: 0,
             irs: PEER_ISN,
@@ -430,7 +432,7 @@ impl Rig {
             mss,
         };
         let mut segment = vec![0; header.len()];
-        header.write(&mut segment, self.peer_port, OWN_PORT, 0);
+        header.write(&mut segment, self.peer_port, self.own_port, 0);
         segment.extend_from_slice(data);
         let sum = self
             .path
@@ -560,6 +562,7 @@ impl Rig {
         assert!(tcp.verify_checksum(&src, &dst), "a wrong TCP checksum");
         assert_eq!(IpAddr::from(src), self.path.addresses.dst());
         assert_eq!(IpAddr::from(dst), self.path.addresses.src());
+        assert_eq!(tcp.src_port(), self.own_port);
         assert_eq!(tcp.dst_port(), self.peer_port);
         let mut control = String::new();
         for (set, letter) in [
@@ -574,9 +577,9 @@ impl Rig {
             }
         }
         let mss = crate::wire::max_segment_size(&payload[..usize::from(tcp.header_len())]);
-        let ack = tcp.ack_number().0 as u32;
+        let ack = tcp.ack_number().0.cast_unsigned();
         Out {
-            seq: (tcp.seq_number().0 as u32).wrapping_sub(self.iss),
+            seq: tcp.seq_number().0.cast_unsigned().wrapping_sub(self.iss),
             ack: if tcp.ack() {
                 ack.wrapping_sub(self.irs)
             } else {

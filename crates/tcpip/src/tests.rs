@@ -1,4 +1,9 @@
 //! Tables of whole segments in and out, each named after the rule that it
 //! proves.
 
+mod anything;
+mod closing;
+mod losing;
 mod opening;
+mod receiving;
+mod sending;

@@ -5,9 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use super::Content;
 use super::matrix::{Device, Program, Scenario, Xdp};
+use crate::interrupt;
 use crate::netns::Namespace;
 use crate::server::Server;
 use crate::shell::{self, Failure, Result};
@@ -39,6 +41,9 @@ const CLIENT_LINK: &str = "cli0";
 /// Addresses of the server and of the client, with their prefixes.
 const SERVER: [&str; 2] = ["10.99.0.2/24", "fd99::2/64"];
 const CLIENT: [&str; 2] = ["10.99.0.1/24", "fd99::1/64"];
+
+/// What a process had on an interface is gone this long after its end.
+const REMOVAL_LIMIT: Duration = Duration::from_secs(2);
 
 /// The network of one scenario; gone when it is dropped.
 pub(crate) struct Rig {
@@ -123,9 +128,14 @@ impl Rig {
     }
 
     /// Checks that the interfaces are these, and that none has an XDP program.
+    /// What a killed process had goes a moment after it.
     pub(crate) fn expect_links(&self, expected: &BTreeSet<String>) -> Result<()> {
-        let links = self.links()?;
-        if links != *expected {
+        let mut links = BTreeSet::new();
+        let right = interrupt::wait_for(REMOVAL_LIMIT, || {
+            links = self.links()?;
+            Ok((links == *expected).then_some(()))
+        })?;
+        if right.is_none() {
             return Err(Failure::new(format!(
                 "the interfaces are {links:?}, not {expected:?}"
             )));
@@ -133,15 +143,14 @@ impl Rig {
         self.expect_no_xdp()
     }
 
-    /// Checks that no interface has an XDP program.
-    pub(crate) fn expect_no_xdp(&self) -> Result<()> {
-        let listing = self.server.ip("-details link show")?;
-        if listing.contains("prog/xdp") || listing.contains("xdpgeneric") {
-            return Err(Failure::new(format!(
-                "an XDP program is still attached:\n{listing}"
-            )));
-        }
-        Ok(())
+    fn expect_no_xdp(&self) -> Result<()> {
+        let mut listing = String::new();
+        let right = interrupt::wait_for(REMOVAL_LIMIT, || {
+            listing = self.server.ip("-details link show")?;
+            let attached = listing.contains("prog/xdp") || listing.contains("xdpgeneric");
+            Ok((!attached).then_some(()))
+        })?;
+        right.ok_or_else(|| Failure::new(format!("an XDP program is still attached:\n{listing}")))
     }
 }
 
@@ -214,6 +223,12 @@ fn join_by_veth(server: &Namespace, client: &Namespace, xdp: Xdp) -> Result<()> 
     shell::capture(&mut ethtool)?;
     server.ip(&format!("link set {SERVER_LINK} up"))?;
     client.ip(&format!("link set {CLIENT_LINK} up"))?;
+    // Linux gives a flow another TX queue after a retransmission, and what
+    // leaves one end of a veth pair by queue N arrives at the other end on
+    // queue N. A network card that spreads by addresses and ports, as they
+    // all do, keeps a flow on its queue: so does this.
+    let mut keep = client.command("sysctl");
+    shell::capture(keep.args(["-q", "-w", "net.core.txrehash=0"]))?;
     Ok(())
 }
 

@@ -149,6 +149,17 @@ pub enum DeviceError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// The device has no such queue.
+    #[error(
+        "{interface} has no queue {queue} to serve, counted from 0; ask for fewer with queues=N \
+         or --workers N"
+    )]
+    NoSuchQueue {
+        /// The interface.
+        interface: String,
+        /// The queue, counted from 0.
+        queue: u32,
+    },
     /// The socket could not be bound.
     #[error("an AF_XDP socket could not be bound to queue {queue} of {interface}: {source}")]
     Bind {
@@ -281,6 +292,7 @@ impl DeviceError {
         let interface = interface.to_owned();
         match source.raw_os_error() {
             Some(libc::EBUSY) => Self::QueueBusy { interface, queue },
+            Some(libc::EINVAL) => Self::NoSuchQueue { interface, queue },
             Some(libc::EPERM | libc::EACCES) => Self::Rights {
                 what: "an AF_XDP socket",
                 source,

@@ -93,6 +93,7 @@ impl Port for Sink {
 
     #[inline(always)]
     fn send(&mut self, frame: Frame) -> Result<(), SendError> {
+        frame.assert_of(&self.pool);
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += frame.len() as u64;
         self.frame = Some(frame);
@@ -101,7 +102,7 @@ impl Port for Sink {
 
     #[inline(always)]
     fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
-        let (index, len) = packet.lend().ok_or(SendError::InFlight)?;
+        let (index, len) = packet.lend(&self.pool).ok_or(SendError::InFlight)?;
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += len as u64;
         self.frame = None;

@@ -24,8 +24,8 @@ use xsk_rs::config::{
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue, Umem};
 
 use super::{Patience, XdpConfig};
-use crate::device::{DeviceError, MemoryPlan};
-use crate::frame::{Pool, PoolLayout};
+use crate::device::DeviceError;
+use crate::frame::Pool;
 use crate::port::{Batch, MAX_BATCH};
 use crate::sys;
 
@@ -40,6 +40,8 @@ pub(super) const TX_RING: u32 = 2048;
 const COMPLETION_RING: u32 = TX_RING;
 /// Frames for callers that keep some beside a batch.
 const RESERVE: u32 = 256;
+/// Frames that the port itself needs.
+const OWN_FRAMES: u32 = FILL_RING + TX_RING + MAX_BATCH as u32 + RESERVE;
 /// Descriptors that go to or come from a ring in one move.
 const MOVE: usize = 64;
 /// A chunk of this size holds frames of the common MTU …
@@ -51,6 +53,17 @@ const LINK_HEADER: usize = 18;
 
 const _: () = assert!(FILL_RING <= RX_RING, "the RX ring could overflow");
 const _: () = assert!(COMPLETION_RING >= TX_RING, "completions could be refused");
+
+/// Whether the kernel copies between frames and the device.
+#[derive(Debug)]
+pub(super) enum Copying {
+    /// It does not: zero-copy.
+    Never,
+    /// Generic mode always copies.
+    Generic,
+    /// The driver refuses zero-copy.
+    Refused(io::Error),
+}
 
 pub(super) struct Rings {
     pool: Pool,
@@ -69,7 +82,7 @@ pub(super) struct Rings {
     /// Frames that the fill ring lacks.
     fill_owed: u32,
     bad: u64,
-    zero_copy: bool,
+    copying: Copying,
 }
 
 impl Rings {
@@ -77,23 +90,16 @@ impl Rings {
     /// the driver can, else copy.
     pub(super) fn open(config: &XdpConfig<'_>) -> Result<Self, DeviceError> {
         let chunk = chunk_size(config.mtu);
-        let MemoryPlan {
-            resident_frames,
-            scratch_frames,
-        } = config.memory;
-        let io_frames = FILL_RING + TX_RING + MAX_BATCH as u32 + RESERVE + scratch_frames;
-        let frames = io_frames
-            .checked_add(resident_frames)
-            .and_then(NonZeroU32::new)
-            .ok_or_else(|| DeviceError::memory(u64::MAX, io::ErrorKind::OutOfMemory.into()))?;
-        let bytes = u64::from(frames.get()) * u64::from(chunk);
-        sys::lift_memory_lock_limit();
         let umem_config = UmemConfig::builder()
             .frame_size(FrameSize::new(chunk).expect("chunks are large enough"))
             .fill_queue_size(ring_size(FILL_RING))
             .comp_queue_size(ring_size(COMPLETION_RING))
             .build()
             .expect("chunks are powers of two with room for data");
+        let capacity = umem_config.mtu() as usize;
+        let layout = config.memory.layout(chunk as usize, capacity, OWN_FRAMES)?;
+        let frames = NonZeroU32::new(layout.frames()).expect("a port has frames of its own");
+        sys::lift_memory_lock_limit();
         let (umem, mut chunks) = Umem::new(umem_config, frames, false).map_err(|error| {
             let source = os_error(error.source());
             if sys::is_errno(&source, libc::EPERM) {
@@ -102,15 +108,10 @@ impl Rings {
                     source,
                 }
             } else {
+                let bytes = u64::from(frames.get()) * u64::from(chunk);
                 DeviceError::memory(bytes, source)
             }
         })?;
-        let layout = PoolLayout {
-            stride: chunk as usize,
-            capacity: umem_config.mtu() as usize,
-            io_frames,
-            resident_frames,
-        };
         // SAFETY: the first chunk belongs to this UMEM, and the kernel has no
         // chunk yet.
         let base = unsafe { umem.data_mut(&mut chunks[0]) }
@@ -122,7 +123,7 @@ impl Rings {
         // is zeroed by the kernel, lives as long as the handle given here, and
         // only the pool's owners touch frames that are not lent.
         let pool = unsafe { Pool::from_raw(base, layout, Box::new(umem.clone())) };
-        let (tx, rx, fill, completion) = bind(config, &umem)?;
+        let ((tx, rx, fill, completion), copying) = bind(config, &umem)?;
         let mut rings = Self {
             pool,
             umem,
@@ -137,10 +138,12 @@ impl Rings {
             in_flight: 0,
             fill_owed: FILL_RING,
             bad: 0,
-            zero_copy: false,
+            copying,
         };
         let options = sys::option(rings.fd(), libc::SOL_XDP, sys::XDP_OPTIONS);
-        rings.zero_copy = options.is_ok_and(|bits| bits & sys::XDP_OPTIONS_ZEROCOPY != 0);
+        if options.is_ok_and(|bits| bits & sys::XDP_OPTIONS_ZEROCOPY != 0) {
+            rings.copying = Copying::Never;
+        }
         rings.refill();
         Ok(rings)
     }
@@ -149,9 +152,9 @@ impl Rings {
         &self.pool
     }
 
-    /// Whether the driver moves frames without a copy.
-    pub(super) fn zero_copy(&self) -> bool {
-        self.zero_copy
+    /// Whether the kernel copies frames, and why.
+    pub(super) fn copying(&self) -> &Copying {
+        &self.copying
     }
 
     /// Descriptors that broke the rules.
@@ -220,7 +223,7 @@ impl Rings {
             let mut descs = ArrayVec::<FrameDesc, MOVE>::new();
             while descs.len() < (self.fill_owed as usize).min(MOVE) {
                 let Some(frame) = self.pool.take() else { break };
-                descs.push(self.chunks[frame.lend() as usize]);
+                descs.push(self.chunks[frame.lend(&self.pool) as usize]);
             }
             if descs.is_empty() {
                 return;
@@ -355,16 +358,20 @@ fn chunk_size(mtu: usize) -> u32 {
 
 type Queues = (TxQueue, RxQueue, FillQueue, CompQueue);
 
-fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<Queues, DeviceError> {
+fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<(Queues, Copying), DeviceError> {
     let interface: Interface = config
         .interface
         .parse()
         .map_err(|_| DeviceError::unknown_interface(config.interface))?;
     let patience = Patience::begin();
-    // Generic mode always copies.
-    let mut zero_copy = !config.generic;
+    let mut copying = if config.generic {
+        Copying::Generic
+    } else {
+        Copying::Never
+    };
     loop {
-        let copying = if zero_copy {
+        let zero_copy = matches!(copying, Copying::Never);
+        let flag = if zero_copy {
             BindFlags::XDP_ZEROCOPY
         } else {
             BindFlags::XDP_COPY
@@ -375,18 +382,22 @@ fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<Queues, DeviceError> {
             // The steering program is ours; libxdp loads none.
             .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
             .xdp_flags(XdpFlags::empty())
-            .bind_flags(copying | BindFlags::XDP_USE_NEED_WAKEUP)
+            .bind_flags(flag | BindFlags::XDP_USE_NEED_WAKEUP)
             .build();
         // SAFETY: the UMEM is bound to this one queue only, and no program is
         // loaded by libxdp.
         let error = match unsafe { Socket::new(socket_config, umem, &interface, config.queue) } {
-            Ok((tx, rx, Some((fill, completion)))) => return Ok((tx, rx, fill, completion)),
+            Ok((tx, rx, Some((fill, completion)))) => {
+                return Ok(((tx, rx, fill, completion), copying));
+            }
             Ok((_, _, None)) => io::Error::other("libxdp gave no fill and completion ring"),
             Err(error) => os_error(error.source()),
         };
         match error.raw_os_error() {
             Some(libc::EBUSY) if patience.wait() => {}
-            Some(libc::EOPNOTSUPP | libc::EINVAL) if zero_copy => zero_copy = false,
+            // Drivers say no in many ways. What is wrong with more than
+            // zero-copy is wrong with copy too.
+            _ if zero_copy => copying = Copying::Refused(error),
             _ => return Err(DeviceError::bind(config.interface, config.queue, error)),
         }
     }

@@ -1,0 +1,260 @@
+//! An interface of the calling thread's network namespace, made ready for
+//! `AF_XDP`: looked at, its ports reserved, the steering program attached.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use super::addressing::{interface_addresses, refuse_taken};
+use super::interface::{Lines, check_count, join};
+use super::{AddressPrefix, DeviceError, Transport};
+use crate::sys::{self, Control};
+use crate::xdp::MAX_MTU;
+use crate::xdp::steer::{self, Rules, Steering};
+
+/// What an XDP interface is opened for.
+pub(super) struct XdpWanted<'a> {
+    pub(super) interface: &'a str,
+    pub(super) queues: u32,
+    pub(super) generic: bool,
+    pub(super) partial_checksums: bool,
+    /// Empty in shared mode.
+    pub(super) own: &'a [AddressPrefix],
+    pub(super) services: &'a [(Transport, u16)],
+}
+
+/// An XDP interface with its steering program attached.
+pub(super) struct XdpReady {
+    pub(super) steering: Steering,
+    /// What keeps ports and multicast groups ours.
+    pub(super) held: Vec<OwnedFd>,
+    pub(super) mac: [u8; 6],
+    pub(super) mtu: usize,
+    pub(super) addresses: Vec<IpAddr>,
+    pub(super) lines: Lines,
+}
+
+impl XdpReady {
+    /// Opens an interface of the calling thread's network namespace.
+    pub(super) fn open(wanted: &XdpWanted<'_>) -> Result<Self, DeviceError> {
+        let name = wanted.interface;
+        let control = Control::new().map_err(DeviceError::set_up("ask for interfaces"))?;
+        let index = control
+            .index(name)
+            .map_err(|_| DeviceError::unknown_interface(name))?;
+        let ask = || DeviceError::set_up(format!("ask for the state of interface {name}"));
+        if control.flags(name).map_err(ask())? & libc::IFF_UP == 0 {
+            return Err(DeviceError::InterfaceDown {
+                name: name.to_owned(),
+            });
+        }
+        let mac = control.mac(name).map_err(ask())?;
+        let mac = mac.ok_or_else(|| DeviceError::NotEthernet {
+            name: name.to_owned(),
+        })?;
+        let mtu = control.mtu(name).map_err(ask())?;
+        if mtu > MAX_MTU {
+            let interface = name.to_owned();
+            return Err(DeviceError::Mtu {
+                interface,
+                mtu,
+                largest: MAX_MTU,
+            });
+        }
+        let mut lines = vec![(
+            "interface",
+            format!(
+                "{name}, Ethernet {}, MTU {mtu}",
+                mac.map(|octet| format!("{octet:02x}")).join(":")
+            ),
+        )];
+        let mode = if wanted.generic {
+            "generic: the kernel's stack makes each packet a buffer first"
+        } else {
+            "native: in the driver"
+        };
+        lines.push(("XDP mode", mode.to_owned()));
+        check_queues(wanted, control.rx_queues(name), &mut lines)?;
+        let addresses = served_addresses(wanted, &mut lines)?;
+        check_count("addresses", addresses.len(), steer::MAX_ADDRESSES)?;
+        let held = if wanted.own.is_empty() {
+            reserve(&addresses, wanted.services, index, &mut lines)?
+        } else {
+            vec![join_groups(name, index, &addresses)?]
+        };
+        if wanted.partial_checksums {
+            lines.push((
+                "checksums",
+                "a TCP or UDP checksum of the pseudo-header alone is accepted".to_owned(),
+            ));
+        }
+        sys::xdp_socket().map_err(|source| match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => DeviceError::Rights {
+                what: "an AF_XDP socket",
+                source,
+            },
+            _ => DeviceError::Kernel {
+                what: "AF_XDP sockets",
+                source,
+            },
+        })?;
+        let rules = Rules {
+            own: !wanted.own.is_empty(),
+            addresses: &addresses,
+            services: wanted.services,
+            mtu,
+        };
+        let steering = Steering::attach(name, index, wanted.generic, &rules)?;
+        Ok(Self {
+            steering,
+            held,
+            mac,
+            mtu,
+            addresses,
+            lines,
+        })
+    }
+}
+
+fn check_queues(
+    wanted: &XdpWanted<'_>,
+    has: Option<u32>,
+    lines: &mut Lines,
+) -> Result<(), DeviceError> {
+    let interface = wanted.interface.to_owned();
+    let served = wanted.queues;
+    // A driver that does not tell is asked by binding to the queue.
+    let Some(has) = has else {
+        lines.push((
+            "queues",
+            format!("{served}, and the driver does not tell how many it has"),
+        ));
+        return Ok(());
+    };
+    if served > has {
+        return Err(DeviceError::TooManyQueues {
+            interface,
+            asked: served,
+            has,
+        });
+    }
+    if served < has && !wanted.own.is_empty() {
+        return Err(DeviceError::UnservedQueues {
+            interface,
+            has,
+            served,
+        });
+    }
+    lines.push(("queues", format!("{served} of {has}")));
+    if served < has {
+        lines.push((
+            "warning",
+            format!(
+                "packets that arrive on the other {} of {interface}'s queues go to the kernel and \
+                 are not answered; serve them all with queues={has}, or have fewer with: \
+                 ethtool -L {interface} combined {served} (veth: rx {served})",
+                has - served
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn served_addresses(wanted: &XdpWanted<'_>, lines: &mut Lines) -> Result<Vec<IpAddr>, DeviceError> {
+    let all = interface_addresses()?;
+    if wanted.own.is_empty() {
+        let shared: Vec<_> = all
+            .into_iter()
+            .filter(|a| a.interface == wanted.interface)
+            .map(|a| a.address)
+            .collect();
+        if shared.is_empty() {
+            return Err(DeviceError::NoAddress {
+                interface: wanted.interface.to_owned(),
+            });
+        }
+        lines.push((
+            "addresses",
+            format!("{} (shared with the kernel)", join(&shared)),
+        ));
+        return Ok(shared);
+    }
+    refuse_taken(wanted.own, &all)?;
+    let own: Vec<_> = wanted.own.iter().map(|own| own.address).collect();
+    lines.push(("addresses", format!("{} (the server's own)", join(&own))));
+    Ok(own)
+}
+
+/// Lets neighbour solicitations for the server's own addresses in, which go to
+/// a group for each that the kernel knows nothing of (RFC 4291, section 2.7.1;
+/// RFC 2464, section 7).
+fn join_groups(name: &str, index: u32, addresses: &[IpAddr]) -> Result<OwnedFd, DeviceError> {
+    let groups: Vec<_> = addresses
+        .iter()
+        .filter_map(|address| match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(v6) => {
+                let [.., a, b, c] = v6.octets();
+                Some([0x33, 0x33, 0xff, a, b, c])
+            }
+        })
+        .collect();
+    sys::join_groups(index, &groups).map_err(|source| match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => DeviceError::Rights {
+            what: "a packet socket",
+            source,
+        },
+        _ => DeviceError::SetUp {
+            step: format!("let multicast for neighbour discovery in on {name}"),
+            source,
+        },
+    })
+}
+
+/// Holds the served ports against other programs.
+fn reserve(
+    addresses: &[IpAddr],
+    services: &[(Transport, u16)],
+    index: u32,
+    lines: &mut Lines,
+) -> Result<Vec<OwnedFd>, DeviceError> {
+    let mut reserved = Vec::new();
+    for &(transport, port) in services {
+        for &address in addresses {
+            let socket = SocketAddr::new(address, port);
+            let held = sys::reserve_port(socket, transport == Transport::Tcp, index);
+            reserved.push(held.map_err(|source| reserve_error(transport, port, address, source))?);
+        }
+    }
+    let ports: Vec<_> = services
+        .iter()
+        .map(|(transport, port)| format!("{transport} {port}"))
+        .collect();
+    lines.push(("reserved ports", ports.join(", ")));
+    Ok(reserved)
+}
+
+fn reserve_error(
+    transport: Transport,
+    port: u16,
+    address: IpAddr,
+    source: io::Error,
+) -> DeviceError {
+    match source.raw_os_error() {
+        Some(libc::EADDRINUSE) => DeviceError::PortTaken {
+            transport,
+            port,
+            address,
+        },
+        Some(libc::EPERM | libc::EACCES) => DeviceError::Rights {
+            what: "a port below 1024",
+            source,
+        },
+        _ => DeviceError::Reserve {
+            transport,
+            port,
+            address,
+            source,
+        },
+    }
+}

@@ -1,0 +1,189 @@
+//! The part of a response that differs from one second to the next: the
+//! `Date` and `Connection` fields, its *slot*.
+//!
+//! Everything else of a response is made once, when the site is loaded. The
+//! slot lies directly behind the status line and always has the same length,
+//! so that one prepared response serves every client: HTTP/1.0 or 1.1,
+//! keep-alive or close.
+
+use std::io::Write as _;
+use std::time::{Duration, UNIX_EPOCH};
+
+use httpdate::HttpDate;
+
+/// Bytes of an IMF-fixdate (RFC 9110, section 5.6.7).
+const DATE_LEN: usize = 29;
+/// What stands between the date and the connection option.
+const BETWEEN: &[u8] = b"\r\nConnection: ";
+/// The connection option of a response that more may follow.
+const KEEP_ALIVE: &[u8; OPTION_LEN] = b"keep-alive";
+/// The connection option of the last response. White space behind a field's
+/// value is no part of it (RFC 9110, section 5.5).
+const CLOSE: &[u8; OPTION_LEN] = b"close     ";
+const OPTION_LEN: usize = 10;
+const OPTION_AT: usize = DATE_LEN + BETWEEN.len();
+
+/// Bytes of the slot: a date, the next field's name, a connection option.
+pub const SLOT_LEN: usize = OPTION_AT + OPTION_LEN;
+
+/// The field that the slot begins in.
+pub(crate) const SLOT_FIELD: &str = "Date: ";
+
+/// 2020-01-01T00:00:00Z, the earliest second of a stamp. A clock that shows
+/// an earlier one is wrong.
+const EPOCH: u64 = 1_577_836_800;
+/// Seconds have 31 bits: the latest one lies in January 2088.
+const MAX_SECONDS: u64 = (1 << 31) - 1;
+
+/// What a slot says, in 32 bits: a second, and whether the connection closes.
+///
+/// The same stamp always gives the same bytes, so that a segment can be sent
+/// again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stamp(u32);
+
+impl Stamp {
+    /// The stamp of a response that is sent at `unix_seconds` (since
+    /// 1970-01-01T00:00:00Z; what lies outside 2020 to 2087 is taken as the
+    /// nearest second inside) and says whether it is the connection's last.
+    #[inline(always)]
+    pub fn new(unix_seconds: u64, close: bool) -> Self {
+        let seconds = unix_seconds.saturating_sub(EPOCH).min(MAX_SECONDS) as u32;
+        Self(seconds << 1 | u32::from(close))
+    }
+
+    /// The stamp that [`as_u32`](Self::as_u32) gave.
+    #[inline(always)]
+    pub const fn from_u32(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// The stamp as a number, for the TCP stack to keep.
+    #[inline(always)]
+    pub const fn as_u32(self) -> u32 {
+        self.0
+    }
+
+    const fn closes(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    const fn seconds(self) -> u32 {
+        self.0 >> 1
+    }
+}
+
+/// Writes slots. Remembers the last second that it wrote, as nearly all
+/// responses are of the present one.
+#[derive(Clone, Debug)]
+pub struct SlotWriter {
+    seconds: u32,
+    /// The slot of that second, with keep-alive.
+    text: [u8; SLOT_LEN],
+}
+
+impl SlotWriter {
+    /// A writer that remembers the first second of all.
+    pub fn new() -> Self {
+        let mut text = [b' '; SLOT_LEN];
+        text[DATE_LEN..OPTION_AT].copy_from_slice(BETWEEN);
+        text[OPTION_AT..].copy_from_slice(KEEP_ALIVE);
+        let mut writer = Self { seconds: 0, text };
+        writer.write_date(0);
+        writer
+    }
+
+    /// Writes the slot of `stamp`. What of it does not fit `slot` is left
+    /// out; a slot has [`SLOT_LEN`] bytes.
+    #[inline]
+    pub fn write(&mut self, stamp: Stamp, slot: &mut [u8]) {
+        if stamp.seconds() != self.seconds {
+            self.write_date(stamp.seconds());
+        }
+        let Some(slot) = slot.first_chunk_mut::<SLOT_LEN>() else {
+            return self.write_part(stamp, slot);
+        };
+        *slot = self.text;
+        if stamp.closes() {
+            slot[OPTION_AT..].copy_from_slice(CLOSE);
+        }
+    }
+
+    #[cold]
+    fn write_date(&mut self, seconds: u32) {
+        self.seconds = seconds;
+        let at = UNIX_EPOCH + Duration::from_secs(EPOCH + u64::from(seconds));
+        // An HTTP date always has 29 bytes, and MAX_SECONDS keeps it in range.
+        let _ = write!(&mut self.text[..DATE_LEN], "{}", HttpDate::from(at));
+    }
+
+    #[cold]
+    fn write_part(&mut self, stamp: Stamp, slot: &mut [u8]) {
+        let mut whole = [0; SLOT_LEN];
+        self.write(stamp, &mut whole);
+        slot.copy_from_slice(&whole[..slot.len()]);
+    }
+}
+
+impl Default for SlotWriter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_795_249_777;
+
+    fn slot(writer: &mut SlotWriter, stamp: Stamp) -> String {
+        let mut slot = [0; SLOT_LEN];
+        writer.write(stamp, &mut slot);
+        String::from_utf8(slot.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_slot_is_a_date_and_a_connection_option() {
+        let mut writer = SlotWriter::new();
+        assert_eq!(
+            slot(&mut writer, Stamp::new(SECOND, false)),
+            "Sat, 21 Nov 2026 08:29:37 GMT\r\nConnection: keep-alive"
+        );
+        assert_eq!(
+            slot(&mut writer, Stamp::new(SECOND + 1, true)),
+            "Sat, 21 Nov 2026 08:29:38 GMT\r\nConnection: close     "
+        );
+    }
+
+    #[test]
+    fn the_same_stamp_gives_the_same_bytes_whatever_was_written_between() {
+        let mut writer = SlotWriter::new();
+        let stamps: Vec<Stamp> = (0..100)
+            .map(|i| Stamp::new(SECOND + i % 7 * 86_399, i % 3 == 0))
+            .collect();
+        let first: Vec<String> = stamps.iter().map(|s| slot(&mut writer, *s)).collect();
+        for (stamp, first) in stamps.iter().zip(&first).rev() {
+            let again = Stamp::from_u32(stamp.as_u32());
+            assert_eq!(&slot(&mut writer, again), first);
+            assert_eq!(&slot(&mut SlotWriter::new(), again), first);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_wrong_does_no_harm() {
+        let mut writer = SlotWriter::new();
+        assert!(slot(&mut writer, Stamp::new(0, false)).starts_with("Wed, 01 Jan 2020 00:00:00"));
+        assert!(
+            slot(&mut writer, Stamp::new(u64::MAX, true)).starts_with("Mon, 19 Jan 2088 03:14:07")
+        );
+    }
+
+    #[test]
+    fn a_shorter_slot_takes_what_fits() {
+        let mut writer = SlotWriter::new();
+        let mut short = [b'x'; 5];
+        writer.write(Stamp::new(SECOND, true), &mut short);
+        assert_eq!(&short, b"Sat, ");
+    }
+}

@@ -1,0 +1,143 @@
+//! The command line of the web server.
+
+mod program;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use control::ServeArgs;
+use control::report;
+use sandstorm::{Limits, Totals};
+
+use program::Sandstorm;
+
+/// Sandstorm serves a folder of files over HTTP, from packets that stand
+/// ready before they are asked for.
+///
+/// It carries its own network stack and takes only the packets for its port
+/// from the interface; everything else stays the kernel's.
+#[derive(Parser, Debug)]
+#[command(version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Serve a folder until SIGINT or SIGTERM.
+    ///
+    /// All files are read once, at the start; changes are seen after the next
+    /// one. `/` and `/sub/` are answered with the folder's index.html, and
+    /// `/sub` leads to `/sub/`. Files and folders whose names begin with a
+    /// dot are left out, but for .well-known; symbolic links must not lead
+    /// out of the folder.
+    #[command(
+        after_help = "Exit status: 0 after a signal, 1 when something could not be served \
+                            (one line on standard error says what), 2 for a wrong command line."
+    )]
+    Serve(Serve),
+}
+
+#[derive(Args, Debug)]
+struct Serve {
+    /// The folder with the files.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+
+    /// How packets are sent.
+    #[arg(long, value_enum, default_value_t = ModeArg::MemCopy)]
+    mode: ModeArg,
+
+    /// Most files to load.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().files)]
+    max_files: u64,
+
+    /// Most bytes of all files together; they are kept in memory.
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().bytes)]
+    max_bytes: u64,
+
+    #[command(flatten)]
+    network: ServeArgs,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum ModeArg {
+    /// Packets live in the port's memory, and are patched and sent in place.
+    /// Takes a frame of memory for every packet of the site.
+    PreCopy,
+    /// Packets are copied to a free frame for each send.
+    #[value(name = "memcopy")]
+    MemCopy,
+}
+
+impl From<ModeArg> for tcpip::Mode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::PreCopy => Self::PreCopy,
+            ModeArg::MemCopy => Self::MemCopy,
+        }
+    }
+}
+
+/// Loading that takes longer is told about, this often.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
+
+fn main() -> ExitCode {
+    let Command::Serve(serve) = Cli::parse().command;
+    control::serve(&serve.network, || {
+        let limits = Limits {
+            files: serve.max_files,
+            bytes: serve.max_bytes,
+        };
+        Sandstorm::load(&serve.folder, &limits, serve.mode.into(), progress())
+    })
+}
+
+/// Tells on standard error how far loading has come, when it takes long.
+fn progress() -> impl FnMut(&Totals) {
+    let mut told = Instant::now();
+    move |totals| {
+        if told.elapsed() >= PROGRESS_INTERVAL {
+            told = Instant::now();
+            eprintln!(
+                "loading: {} files, {} so far",
+                report::count(totals.files),
+                report::bytes(totals.content_bytes)
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn modes_have_the_names_that_are_documented() {
+        let mode = |line: &str| {
+            let Command::Serve(serve) = Cli::try_parse_from(line.split(' '))?.command;
+            Ok::<_, clap::Error>(serve.mode)
+        };
+        assert_eq!(mode("sandstorm serve d").unwrap(), ModeArg::MemCopy);
+        assert_eq!(
+            mode("sandstorm serve d --mode memcopy").unwrap(),
+            ModeArg::MemCopy
+        );
+        assert_eq!(
+            mode("sandstorm serve d --mode pre-copy").unwrap(),
+            ModeArg::PreCopy
+        );
+        assert!(mode("sandstorm serve d --mode turnaround").is_err());
+        assert!(mode("sandstorm serve").is_err());
+    }
+}

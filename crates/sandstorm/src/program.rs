@@ -1,0 +1,245 @@
+//! The web server as `control` runs it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use control::{Listening, Prepared, Program, StartError, Tally, WorkerContext, report};
+use nmio::device::{MemoryPlan, Transport};
+use nmio::{Instant, Port};
+use sandstorm::reply::Status;
+use sandstorm::{Limits, LoadError, Packets, Server, Site, Totals, packets};
+use tcpip::{Config, Mode};
+
+/// The port of HTTP.
+const HTTP_PORT: u16 = 80;
+
+/// Resident packets of one worker at most: 1 GiB of memory at the usual MTU.
+/// What has no place there is copied when it is sent.
+const MAX_RESIDENTS: u64 = 1 << 19;
+/// Resident packets beside one of each: for those of which several are on
+/// their way at the same time. As many as a TX ring holds.
+const SPARE_RESIDENTS: u64 = 4_096;
+/// Frames that are held while something is put together; nothing received is
+/// ever kept.
+const SCRATCH_FRAMES: u32 = 64;
+
+/// A loaded site, and how it is to be served.
+#[derive(Debug)]
+pub(crate) struct Sandstorm {
+    site: Arc<Site>,
+    folder: PathBuf,
+    mode: Mode,
+}
+
+impl Sandstorm {
+    /// Loads `folder`.
+    pub(crate) fn load(
+        folder: &Path,
+        limits: &Limits,
+        mode: Mode,
+        progress: impl FnMut(&Totals),
+    ) -> Result<Self, LoadError> {
+        Ok(Self {
+            site: Arc::new(Site::load(folder, limits, progress)?),
+            folder: folder.to_owned(),
+            mode,
+        })
+    }
+
+    fn packets(&self, context: &WorkerContext) -> Packets {
+        packets(&self.site, &context.addresses, context.mtu)
+    }
+}
+
+impl Program for Sandstorm {
+    const NAME: &'static str = "sandstorm";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const DEFAULT_PORT: u16 = HTTP_PORT;
+    type Handler<P: Port> = Server;
+
+    fn services(&self, port: u16) -> Vec<(Transport, u16)> {
+        vec![(Transport::Tcp, port)]
+    }
+
+    fn memory(&self, context: &WorkerContext) -> MemoryPlan {
+        let residents = match self.mode {
+            Mode::PreCopy => self.packets(context).count + SPARE_RESIDENTS,
+            Mode::MemCopy => 0,
+        };
+        MemoryPlan {
+            resident_frames: residents.min(MAX_RESIDENTS) as u32,
+            scratch_frames: SCRATCH_FRAMES,
+        }
+    }
+
+    fn handler<P: Port>(
+        &self,
+        port: &mut P,
+        context: &WorkerContext,
+    ) -> Result<Self::Handler<P>, StartError> {
+        let host = context.host(&port.capabilities());
+        let config = Config {
+            mode: self.mode,
+            ..Config::on_ports(&[context.port])
+        };
+        let secret = context.secret_words();
+        let site = Arc::clone(&self.site);
+        let server = Server::new(site, host, &config, port, secret, Instant::ZERO)?;
+        let packets = server.packets();
+        let residents = server.stack().contents().totals().residents;
+        if self.mode == Mode::PreCopy && residents < packets.count {
+            tracing::warn!(
+                "worker {}: {} of {} packets live in the port's memory; the others, those of the \
+                 largest files, are copied when they are sent",
+                context.index,
+                report::count(residents),
+                report::count(packets.count),
+            );
+        }
+        Ok(server)
+    }
+
+    fn prepared<P: Port>(&self, handler: &Self::Handler<P>) -> Prepared {
+        Prepared {
+            packets: handler.packets().count,
+            bytes: handler.packets().bytes,
+        }
+    }
+
+    fn loaded(&self) -> Vec<(&'static str, String)> {
+        let totals = self.site.totals();
+        let hidden = match totals.hidden {
+            0 => String::new(),
+            n => format!(" (hidden ones left out: {})", report::count(n)),
+        };
+        let files = format!(
+            "{}, {}, from {}{hidden}",
+            report::count(totals.files),
+            report::bytes(totals.content_bytes),
+            self.folder.display()
+        );
+        let responses = format!(
+            "{}, {} of memory, shared by all workers",
+            report::count(totals.replies),
+            report::bytes(totals.reply_bytes)
+        );
+        let mode = match self.mode {
+            Mode::PreCopy => "pre-copy: packets are sent in place",
+            Mode::MemCopy => "memcopy: packets are copied to be sent",
+        };
+        vec![
+            ("files", files),
+            ("responses", responses),
+            ("mode", mode.to_owned()),
+        ]
+    }
+
+    fn try_commands(&self, at: &Listening) -> Vec<String> {
+        let path = self.site.some_path();
+        at.authority(HTTP_PORT)
+            .map(|authority| format!("curl http://{authority}{path}"))
+            .into_iter()
+            .collect()
+    }
+
+    fn tally<P: Port>(&self, handler: &Self::Handler<P>, tally: &mut Tally) {
+        let stack = handler.stack();
+        let (tcp, web) = (stack.counters(), stack.app().counters());
+        tally.event("connections", tcp.accepted);
+        tally.event("requests", web.requests);
+        for (name, hundred) in [
+            ("answered 2xx", 2),
+            ("answered 3xx", 3),
+            ("answered 4xx", 4),
+            ("answered 5xx", 5),
+        ] {
+            let of_hundred = Status::ALL.iter().filter(|s| s.code() / 100 == hundred);
+            tally.event(name, of_hundred.map(|status| web.of(*status)).sum());
+        }
+        tally.event("segments sent again", tcp.retransmits);
+        for (reason, count) in handler.host().counters().drops() {
+            tally.drop(reason, count);
+        }
+        for (reason, count) in tcp.drops() {
+            tally.drop(reason, count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    fn sandstorm(mode: Mode, size: usize) -> (tempfile::TempDir, Sandstorm) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("index.html"), vec![b'x'; size]).unwrap();
+        std::fs::write(folder.path().join(".hidden"), b"").unwrap();
+        let program = Sandstorm::load(folder.path(), &Limits::default(), mode, |_| {});
+        (folder, program.unwrap())
+    }
+
+    fn context(addresses: &[&str]) -> WorkerContext {
+        WorkerContext {
+            index: 0,
+            workers: 1,
+            mac: [2, 0, 0, 0, 0, 1],
+            addresses: addresses
+                .iter()
+                .map(|a| a.parse::<IpAddr>().unwrap())
+                .collect(),
+            own: true,
+            mtu: 1500,
+            port: 80,
+            secret: [7; 32],
+        }
+    }
+
+    #[test]
+    fn the_port_gets_memory_for_every_packet_in_both_families() {
+        // Both heads fit the last segment with the rest of the body.
+        let (_folder, program) = sandstorm(Mode::PreCopy, 9 * 1_400);
+        let v4 = program.packets(&context(&["10.0.0.1"]));
+        let both = program.packets(&context(&["10.0.0.1", "fd00::1"]));
+        let small = program.site.totals().replies - 1;
+        assert_eq!(v4.count, small + 9);
+        assert_eq!(both.count, 2 * v4.count);
+        let headers = 2 * 14 + 40 + 60;
+        assert_eq!(
+            both.bytes,
+            2 * program.site.totals().reply_bytes + headers * v4.count
+        );
+        let plan = program.memory(&context(&["10.0.0.1", "fd00::1"]));
+        assert_eq!(
+            u64::from(plan.resident_frames),
+            both.count + SPARE_RESIDENTS
+        );
+        let (_folder, program) = sandstorm(Mode::MemCopy, 9 * 1_400);
+        assert_eq!(program.memory(&context(&["10.0.0.1"])).resident_frames, 0);
+    }
+
+    #[test]
+    fn a_handler_prepares_everything() {
+        let (_folder, program) = sandstorm(Mode::PreCopy, 100_000);
+        let context = context(&["10.0.0.1", "fd00::1"]);
+        let plan = program.memory(&context);
+        let mut port = nmio::sim::Sink::new(1500, 64, plan.resident_frames);
+        let handler = program.handler(&mut port, &context).unwrap();
+        let totals = handler.stack().contents().totals();
+        let prepared = Program::prepared::<nmio::sim::Sink>(&program, &handler);
+        assert_eq!(totals.packets, prepared.packets);
+        assert_eq!(totals.residents, prepared.packets);
+        let mut tally = Tally::default();
+        Program::tally::<nmio::sim::Sink>(&program, &handler, &mut tally);
+    }
+
+    #[test]
+    fn the_start_block_says_what_was_loaded() {
+        let (folder, program) = sandstorm(Mode::MemCopy, 1_500);
+        let lines = program.loaded();
+        let path = folder.path().display();
+        let expected = format!("1, 1.5 kB, from {path} (hidden ones left out: 1)");
+        assert_eq!(lines[0], ("files", expected));
+    }
+}

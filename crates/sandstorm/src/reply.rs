@@ -1,0 +1,334 @@
+//! Whole responses, made once: status line, fields and body in one piece.
+
+use std::fmt::{self, Display, Write as _};
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::date::{SLOT_FIELD, SLOT_LEN, SlotWriter, Stamp};
+
+/// The statuses that are ever sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Status {
+    /// The file.
+    Ok,
+    /// A folder, without the slash at its end.
+    MovedPermanently,
+    /// The client has the file already.
+    NotModified,
+    /// Not HTTP, or against its rules.
+    BadRequest,
+    /// No such file.
+    NotFound,
+    /// A method that no file here knows.
+    MethodNotAllowed,
+    /// `If-Match` or `If-Unmodified-Since` does not hold.
+    PreconditionFailed,
+    /// The request line is too long.
+    UriTooLong,
+    /// The fields are too many or too long.
+    HeadTooLarge,
+    /// A method that HTTP does not know.
+    NotImplemented,
+    /// Neither HTTP/1.0 nor HTTP/1.1.
+    VersionNotSupported,
+}
+
+impl Status {
+    /// All of them, in the order of their codes.
+    pub const ALL: [Self; 11] = [
+        Self::Ok,
+        Self::MovedPermanently,
+        Self::NotModified,
+        Self::BadRequest,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::PreconditionFailed,
+        Self::UriTooLong,
+        Self::HeadTooLarge,
+        Self::NotImplemented,
+        Self::VersionNotSupported,
+    ];
+
+    /// The three digits.
+    pub const fn code(self) -> u16 {
+        match self {
+            Self::Ok => 200,
+            Self::MovedPermanently => 301,
+            Self::NotModified => 304,
+            Self::BadRequest => 400,
+            Self::NotFound => 404,
+            Self::MethodNotAllowed => 405,
+            Self::PreconditionFailed => 412,
+            Self::UriTooLong => 414,
+            Self::HeadTooLarge => 431,
+            Self::NotImplemented => 501,
+            Self::VersionNotSupported => 505,
+        }
+    }
+
+    /// The reason phrase.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Ok => "OK",
+            Self::MovedPermanently => "Moved Permanently",
+            Self::NotModified => "Not Modified",
+            Self::BadRequest => "Bad Request",
+            Self::NotFound => "Not Found",
+            Self::MethodNotAllowed => "Method Not Allowed",
+            Self::PreconditionFailed => "Precondition Failed",
+            Self::UriTooLong => "URI Too Long",
+            Self::HeadTooLarge => "Request Header Fields Too Large",
+            Self::NotImplemented => "Not Implemented",
+            Self::VersionNotSupported => "HTTP Version Not Supported",
+        }
+    }
+
+    /// What a page about it tells a person.
+    const fn explanation(self) -> &'static str {
+        match self {
+            Self::Ok | Self::MovedPermanently | Self::NotModified => "",
+            Self::BadRequest => "What was received is no valid HTTP request.",
+            Self::NotFound => "There is no file of this name.",
+            Self::MethodNotAllowed => "Files can only be fetched here: use GET or HEAD.",
+            Self::PreconditionFailed => "The file is not the one that the request is about.",
+            Self::UriTooLong => "The request line is longer than this server reads.",
+            Self::HeadTooLarge => "The request has more fields than this server reads.",
+            Self::NotImplemented => "This server does not know the request's method.",
+            Self::VersionNotSupported => "This server speaks HTTP/1.0 and HTTP/1.1.",
+        }
+    }
+}
+
+impl Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.code(), self.reason())
+    }
+}
+
+/// A whole response, but for its slot (see [`crate::date`]).
+#[derive(Clone, Debug)]
+pub struct Reply {
+    bytes: Arc<[u8]>,
+    slot_at: u32,
+    status: Status,
+}
+
+impl Reply {
+    /// The bytes; those of the slot mean nothing.
+    pub fn bytes(&self) -> &Arc<[u8]> {
+        &self.bytes
+    }
+
+    /// Where the slot of [`SLOT_LEN`] bytes begins.
+    pub fn slot_at(&self) -> u32 {
+        self.slot_at
+    }
+
+    /// Its status.
+    #[inline(always)]
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// The response as it is sent with `stamp`.
+    pub fn rendered(&self, stamp: Stamp, slots: &mut SlotWriter) -> Vec<u8> {
+        let mut bytes = self.bytes.to_vec();
+        let at = self.slot_at as usize;
+        slots.write(stamp, &mut bytes[at..at + SLOT_LEN]);
+        bytes
+    }
+}
+
+/// An entity tag: made of a file's content, the same wherever and whenever
+/// that content is served. It is a strong one (RFC 9110, section 8.8.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ETag(u64);
+
+impl ETag {
+    /// No content's tag, for a head that is yet to be written.
+    const BLANK: Self = Self(0);
+
+    fn of(content: &[u8]) -> Self {
+        Self(xxh3_64(content))
+    }
+
+    /// Whether `text`, with its quotes, is this tag.
+    pub(crate) fn is(self, text: &[u8]) -> bool {
+        let [b'"', digits @ .., b'"'] = text else {
+            return false;
+        };
+        // As it is written below, and in no other way.
+        let lower = |digit: &u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
+        digits.len() == 16
+            && digits.iter().all(lower)
+            && std::str::from_utf8(digits)
+                .is_ok_and(|digits| u64::from_str_radix(digits, 16) == Ok(self.0))
+    }
+}
+
+impl Display for ETag {
+    /// With the quotes, always 18 bytes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{:016x}\"", self.0)
+    }
+}
+
+/// A head that is being written.
+struct Head {
+    text: String,
+    status: Status,
+    slot_at: u32,
+}
+
+impl Head {
+    /// Starts with the status line and the slot's fields. The version is our
+    /// own, whatever the client's (RFC 9110, section 2.5).
+    fn new(status: Status) -> Self {
+        let mut text = format!("HTTP/1.1 {status}\r\n{SLOT_FIELD}");
+        let slot_at = text.len() as u32;
+        text.extend([' '; SLOT_LEN]);
+        text.push_str("\r\n");
+        Self {
+            text,
+            status,
+            slot_at,
+        }
+    }
+
+    fn field(mut self, name: &str, value: impl Display) -> Self {
+        // Writing to a string does not fail.
+        let _ = write!(self.text, "{name}: {value}\r\n");
+        self
+    }
+
+    /// Ends with the empty line.
+    fn finish(mut self) -> Self {
+        self.text.push_str("\r\n");
+        self
+    }
+
+    fn reply(self) -> Reply {
+        Reply {
+            bytes: self.text.into_bytes().into(),
+            slot_at: self.slot_at,
+            status: self.status,
+        }
+    }
+}
+
+/// The same response for GET and for HEAD.
+fn with_body(head: impl Fn() -> Head, body: &str) -> [Reply; 2] {
+    let head = || {
+        head()
+            .field("Content-Type", "text/html; charset=utf-8")
+            .field("Content-Length", body.len())
+            .finish()
+    };
+    let mut whole = head();
+    whole.text.push_str(body);
+    [whole.reply(), head().reply()]
+}
+
+/// The page about a status that is no success, for GET and for HEAD.
+pub(crate) fn status_page(status: Status) -> [Reply; 2] {
+    let body = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<title>{status}</title>\n<h1>{status}</h1>\n<p>{}</p>\n</html>\n",
+        status.explanation()
+    );
+    let head = || match status {
+        // RFC 9110, section 15.5.6: a 405 must name the methods.
+        Status::MethodNotAllowed => Head::new(status).field("Allow", "GET, HEAD"),
+        _ => Head::new(status),
+    };
+    with_body(head, &body)
+}
+
+/// The way to `location`, a path that is encoded so far that HTML finds
+/// nothing of its own in it, for GET and for HEAD.
+pub(crate) fn redirect(location: &str) -> [Reply; 2] {
+    let status = Status::MovedPermanently;
+    let body = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<title>{status}</title>\n<h1>{status}</h1>\n<p><a href=\"{location}\">{location}</a></p>\n</html>\n"
+    );
+    with_body(|| Head::new(status).field("Location", location), &body)
+}
+
+/// What is said of a file, beside its content.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileFields<'a> {
+    pub(crate) media_type: &'a str,
+    /// The media type if the content turns out not to be UTF-8, where it
+    /// matters.
+    pub(crate) media_type_if_not_utf8: Option<&'a str>,
+    /// An HTTP date.
+    pub(crate) last_modified: &'a str,
+}
+
+/// The responses of one file: GET, HEAD, and not modified.
+#[derive(Debug)]
+pub(crate) struct FileReplies {
+    pub(crate) replies: [Reply; 3],
+    pub(crate) tag: ETag,
+}
+
+impl FileReplies {
+    /// Makes them of `len` bytes that `read` writes into the place where they
+    /// stay: behind the head, so that nothing is copied.
+    pub(crate) fn new<E>(
+        fields: &FileFields<'_>,
+        len: usize,
+        read: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        // The head is as long with any tag, and the tag comes of the content.
+        let head_len = file_head(fields.media_type, fields, len, ETag::BLANK)
+            .finish()
+            .text
+            .len();
+        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, head_len + len).collect();
+        read(&mut unshared(&mut bytes)[head_len..])?;
+        let tag = ETag::of(&bytes[head_len..]);
+
+        let mut media_type = fields.media_type;
+        if let Some(other) = fields.media_type_if_not_utf8
+            && std::str::from_utf8(&bytes[head_len..]).is_err()
+        {
+            media_type = other;
+        }
+        let head = file_head(media_type, fields, len, tag).finish();
+        if head.text.len() != head_len {
+            let body = bytes[head_len..].iter().copied();
+            bytes = std::iter::repeat_n(0, head.text.len())
+                .chain(body)
+                .collect();
+        }
+        unshared(&mut bytes)[..head.text.len()].copy_from_slice(head.text.as_bytes());
+
+        let whole = Reply {
+            bytes,
+            slot_at: head.slot_at,
+            status: head.status,
+        };
+        let not_modified = Head::new(Status::NotModified).field("ETag", tag);
+        Ok(Self {
+            replies: [whole, head.reply(), not_modified.finish().reply()],
+            tag,
+        })
+    }
+}
+
+/// Bytes that were just made.
+fn unshared(bytes: &mut Arc<[u8]>) -> &mut [u8] {
+    Arc::get_mut(bytes).expect("nobody else has them yet")
+}
+
+fn file_head(media_type: &str, fields: &FileFields<'_>, len: usize, tag: ETag) -> Head {
+    Head::new(Status::Ok)
+        .field("Content-Type", media_type)
+        .field("Content-Length", len)
+        .field("Last-Modified", fields.last_modified)
+        .field("ETag", tag)
+        // RFC 9110, section 14.3: nobody need try.
+        .field("Accept-Ranges", "none")
+}

@@ -1,0 +1,373 @@
+//! A site: every response that it can ever give, found by path.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher as _};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ahash::RandomState;
+use arrayvec::ArrayVec;
+use httpdate::fmt_http_date;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+
+use crate::reply::{ETag, FileFields, FileReplies, Reply, Status, redirect, status_page};
+use crate::request::HEAD_LIMIT;
+
+/// The page of a folder.
+const INDEX: &[u8] = b"index.html";
+
+/// What is encoded in a path that we write: all but the unreserved characters
+/// (RFC 3986, section 2.3) and the slash.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/');
+
+/// Names a [`Reply`] of one [`Site`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReplyId(pub(crate) u32);
+
+impl ReplyId {
+    /// Its place in [`Site::replies`].
+    #[inline(always)]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a path leads to. The replies of a page lie side by side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Page {
+    File(FilePage),
+    /// GET and HEAD.
+    Redirect(ReplyId),
+}
+
+/// A file's replies, and what conditional requests are compared with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FilePage {
+    first: ReplyId,
+    pub(crate) tag: ETag,
+    /// Seconds since 1970, as `Last-Modified` says.
+    pub(crate) modified: u64,
+}
+
+impl FilePage {
+    #[inline(always)]
+    pub(crate) fn whole(&self, head_only: bool) -> ReplyId {
+        ReplyId(self.first.0 + u32::from(head_only))
+    }
+
+    pub(crate) fn not_modified(&self) -> ReplyId {
+        ReplyId(self.first.0 + 2)
+    }
+}
+
+/// Replies to a path with a redirect.
+pub(crate) fn redirect_reply(first: ReplyId, head_only: bool) -> ReplyId {
+    ReplyId(first.0 + u32::from(head_only))
+}
+
+/// What was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Files.
+    pub files: u64,
+    /// Folders with an `index.html`.
+    pub indexes: u64,
+    /// Bytes of the files.
+    pub content_bytes: u64,
+    /// Hidden files and folders that were left out.
+    pub hidden: u64,
+    /// Replies: three of each file, and those that are nobody's.
+    pub replies: u64,
+    /// Bytes of memory for all replies.
+    pub reply_bytes: u64,
+}
+
+/// Everything that is served: read only, and shared by all workers.
+///
+/// A path is found by its exact bytes or not at all. Nothing is looked up in
+/// the file system when a request comes, so there is no way out of the folder
+/// that was loaded.
+#[derive(Debug)]
+pub struct Site {
+    /// Keyed by the decoded path.
+    pages: HashMap<Box<[u8]>, Page, RandomState>,
+    replies: Vec<Reply>,
+    totals: Totals,
+}
+
+impl Site {
+    /// The page at `path`: the path of a request's target, with its leading
+    /// slash, possibly percent-encoded, without the query.
+    #[inline]
+    pub(crate) fn find(&self, path: &[u8]) -> Result<&Page, NoPage> {
+        if path.contains(&b'%') {
+            return self.find_encoded(path);
+        }
+        self.pages.get(path).ok_or(NoPage::Unknown)
+    }
+
+    #[cold]
+    fn find_encoded(&self, path: &[u8]) -> Result<&Page, NoPage> {
+        let mut decoded = ArrayVec::<u8, HEAD_LIMIT>::new();
+        let mut rest = path;
+        while let [first, more @ ..] = rest {
+            let mut byte = *first;
+            rest = more;
+            if byte == b'%' {
+                let [high, low, more @ ..] = rest else {
+                    return Err(NoPage::BadEncoding);
+                };
+                byte = (hex(*high)? << 4) | hex(*low)?;
+                rest = more;
+                // A slash inside a name, which no name has. Were it taken as
+                // one between names, a file would have paths that whoever
+                // filters requests by path does not know.
+                if byte == b'/' {
+                    return Err(NoPage::Unknown);
+                }
+            }
+            if decoded.try_push(byte).is_err() {
+                return Err(NoPage::Unknown);
+            }
+        }
+        self.pages.get(&*decoded).ok_or(NoPage::Unknown)
+    }
+
+    /// The reply of `status` that is no page's own.
+    #[inline]
+    pub(crate) fn shared(status: Status, head_only: bool) -> ReplyId {
+        let index = SHARED.iter().position(|s| *s == status).unwrap_or(0);
+        ReplyId(2 * index as u32 + u32::from(head_only))
+    }
+
+    /// All replies; a [`ReplyId`] is a place in this slice.
+    pub fn replies(&self) -> &[Reply] {
+        &self.replies
+    }
+
+    /// One reply.
+    ///
+    /// # Panics
+    /// When `id` is another site's.
+    #[inline(always)]
+    pub fn reply(&self, id: ReplyId) -> &Reply {
+        &self.replies[id.index()]
+    }
+
+    /// What was loaded.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// The path of some file, encoded as in a URL, for whoever wants to try
+    /// the server: the shortest one that there is, `/` before all others.
+    pub fn some_path(&self) -> String {
+        let shortest = self
+            .pages
+            .iter()
+            .filter(|(_, page)| matches!(page, Page::File(_)))
+            .map(|(path, _)| path)
+            .min_by_key(|path| (path.len(), *path));
+        shortest.map_or_else(|| "/".to_owned(), |path| encoded(path))
+    }
+}
+
+/// A path as it stands in a URL.
+fn encoded(path: &[u8]) -> String {
+    percent_encode(path, ENCODED).to_string()
+}
+
+/// Why there is no page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoPage {
+    /// No file has this path.
+    Unknown,
+    /// A percent sign without two hexadecimal digits behind it.
+    BadEncoding,
+}
+
+fn hex(digit: u8) -> Result<u8, NoPage> {
+    let value = char::from(digit).to_digit(16).ok_or(NoPage::BadEncoding)?;
+    Ok(value as u8)
+}
+
+/// Replies that are no page's own, in their order in [`Site::replies`], each
+/// for GET and for HEAD.
+const SHARED: [Status; 8] = [
+    Status::BadRequest,
+    Status::NotFound,
+    Status::MethodNotAllowed,
+    Status::PreconditionFailed,
+    Status::UriTooLong,
+    Status::HeadTooLarge,
+    Status::NotImplemented,
+    Status::VersionNotSupported,
+];
+
+/// The most bytes of a file: what one response of the TCP stack holds, head
+/// included.
+pub const MAX_FILE_LEN: u64 = (tcpip::MAX_CONTENT_LEN - MAX_HEAD_LEN) as u64;
+/// More than any head of ours has.
+const MAX_HEAD_LEN: usize = 4_096;
+
+/// Makes a [`Site`], file by file.
+#[derive(Debug)]
+pub struct Builder {
+    site: Site,
+    /// `Last-Modified` must not lie in the future (RFC 9110, section
+    /// 8.8.2.1).
+    now: SystemTime,
+}
+
+impl Builder {
+    /// A site without any file, at `now`: no file is told to be newer.
+    pub fn new(now: SystemTime) -> Self {
+        // Random keys from the system, by the standard library's way to them.
+        let random = std::hash::RandomState::new();
+        let key = |n: u64| {
+            let mut hasher = random.build_hasher();
+            hasher.write_u64(n);
+            hasher.finish()
+        };
+        let hash = RandomState::with_seeds(key(0), key(1), key(2), key(3));
+        let mut builder = Self {
+            site: Site {
+                pages: HashMap::with_hasher(hash),
+                replies: Vec::new(),
+                totals: Totals::default(),
+            },
+            now,
+        };
+        for status in SHARED {
+            builder.add(status_page(status));
+        }
+        builder
+    }
+
+    /// Adds a file that was last modified at `modified`. `path` is its
+    /// decoded path and begins with a slash; what was there before is
+    /// replaced. An `index.html` is also its folder's page.
+    #[must_use]
+    pub fn file(mut self, path: &[u8], modified: SystemTime, content: &[u8]) -> Self {
+        let copy = |place: &mut [u8]| {
+            place.copy_from_slice(content);
+            Ok::<(), std::convert::Infallible>(())
+        };
+        let Ok(()) = self.add_file(path, modified, content.len(), copy);
+        self
+    }
+
+    /// Adds a file of `len` bytes, which `read` writes into their place.
+    pub(crate) fn add_file<E>(
+        &mut self,
+        path: &[u8],
+        modified: SystemTime,
+        len: usize,
+        read: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let since_epoch = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let modified = since_epoch(modified).min(since_epoch(self.now)).as_secs();
+        let modified = modified.min(LAST_HTTP_SECOND);
+        let media_type = MediaType::of(path);
+        let file = FileReplies::new(
+            &FileFields {
+                media_type: &media_type.name,
+                media_type_if_not_utf8: media_type.without_charset,
+                last_modified: &fmt_http_date(UNIX_EPOCH + Duration::from_secs(modified)),
+            },
+            len,
+            read,
+        )?;
+        let page = Page::File(FilePage {
+            first: self.add(file.replies),
+            tag: file.tag,
+            modified,
+        });
+        self.site.totals.files += 1;
+        self.site.totals.content_bytes += len as u64;
+        if let Some(folder) = path.strip_suffix(INDEX)
+            && folder.ends_with(b"/")
+        {
+            self.add_index(folder, page);
+        }
+        self.site.pages.insert(path.into(), page);
+        Ok(())
+    }
+
+    /// `folder` ends with a slash.
+    fn add_index(&mut self, folder: &[u8], page: Page) {
+        self.site.totals.indexes += 1;
+        self.site.pages.insert(folder.into(), page);
+        let name = &folder[..folder.len() - 1];
+        if !name.is_empty() {
+            let first = self.add(redirect(&encoded(folder)));
+            self.site.pages.insert(name.into(), Page::Redirect(first));
+        }
+    }
+
+    /// Adds replies, and gives the first one's id.
+    fn add<const N: usize>(&mut self, replies: [Reply; N]) -> ReplyId {
+        let first = ReplyId(self.site.replies.len() as u32);
+        let totals = &mut self.site.totals;
+        totals.replies += N as u64;
+        totals.reply_bytes += replies.iter().map(|r| r.bytes().len() as u64).sum::<u64>();
+        self.site.replies.extend(replies);
+        first
+    }
+
+    pub(crate) fn add_hidden(&mut self) {
+        self.site.totals.hidden += 1;
+    }
+
+    pub(crate) fn totals(&self) -> &Totals {
+        &self.site.totals
+    }
+
+    /// The site.
+    pub fn build(mut self) -> Site {
+        self.site.replies.shrink_to_fit();
+        self.site
+    }
+}
+
+/// The last second of the year 9999: HTTP has no later date.
+const LAST_HTTP_SECOND: u64 = 253_402_300_799;
+
+struct MediaType {
+    name: String,
+    /// Where the name has a charset that the content may belie.
+    without_charset: Option<&'static str>,
+}
+
+impl MediaType {
+    /// By the file name's extension.
+    fn of(path: &[u8]) -> Self {
+        let extension = std::str::from_utf8(path)
+            .ok()
+            .and_then(|path| path.rsplit('/').next())
+            .and_then(|name| name.rsplit_once('.'))
+            .map_or("", |(_, extension)| extension);
+        let name = mime_guess::from_ext(extension)
+            .first_raw()
+            .unwrap_or("application/octet-stream");
+        if name.starts_with("text/") {
+            Self {
+                name: format!("{name}; charset=utf-8"),
+                without_charset: Some(name),
+            }
+        } else {
+            Self {
+                name: name.to_owned(),
+                without_charset: None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "site_tests.rs"]
+mod tests;

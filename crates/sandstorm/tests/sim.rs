@@ -1,0 +1,467 @@
+//! The whole server, from frames to frames, before an independent TCP client
+//! on a simulated link.
+
+#[path = "sim/client.rs"]
+mod client;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use client::{Client, Talk};
+use eth::{Mac, Station};
+use ip::Host;
+use nmio::sim::{self, EndConfig, LinkConfig, PathConfig};
+use nmio::{Instant, LoopConfig, Port};
+use sandstorm::reply::Status;
+use sandstorm::{Builder, Server, Site, packets};
+use tcpip::{Config, Mode};
+
+const MODES: [Mode; 2] = [Mode::PreCopy, Mode::MemCopy];
+const PORT: u16 = 80;
+/// No test takes longer on its virtual clock.
+const LONGEST: Duration = Duration::from_mins(2);
+/// Around a segment's end, and some segments.
+const SIZES: [usize; 6] = [0, 1, 1459, 1460, 1461, 65_536];
+
+fn addresses() -> [IpAddr; 2] {
+    ["10.0.0.1", "fd00::1"].map(|address| address.parse().unwrap())
+}
+
+/// Sat, 21 Nov 2026 08:29:37.5 GMT.
+fn wall_clock() -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(1_795_249_777_500)
+}
+
+/// Bytes in which no segment is like another.
+fn body(len: usize) -> Vec<u8> {
+    (0..len as u32)
+        .flat_map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes())
+        .take(len)
+        .collect()
+}
+
+fn path(len: usize) -> String {
+    format!("/{len}.bin")
+}
+
+/// Files of the given sizes; also one whose whole response has exactly as
+/// many bytes as each: `exactly-` before its size.
+fn site(sizes: &[usize]) -> Arc<Site> {
+    let modified = wall_clock() - Duration::from_secs(1000);
+    let add = |site: Builder, path: &str, body: &[u8]| site.file(path.as_bytes(), modified, body);
+    let empty = Builder::new(wall_clock());
+    let site = sizes.iter().fold(empty, |site, len| {
+        let site = add(site, &path(*len), &body(*len));
+        match len.checked_sub(head_len(*len)) {
+            Some(rest) => add(site, &format!("/exactly-{len}.bin"), &body(rest)),
+            None => site,
+        }
+    });
+    Arc::new(site.build())
+}
+
+/// Bytes of the head of a response of about `len` bytes.
+fn head_len(len: usize) -> usize {
+    let head = |len: usize| {
+        format!(
+            "HTTP/1.1 200 OK\r\n\
+             Date: Sat, 21 Nov 2026 08:29:37 GMT\r\n\
+             Connection: keep-alive\r\n\
+             Content-Type: application/octet-stream\r\n\
+             Content-Length: {len}\r\n\
+             Last-Modified: Sat, 21 Nov 2026 08:12:57 GMT\r\n\
+             ETag: \"0123456789abcdef\"\r\n\
+             Accept-Ranges: none\r\n\
+             \r\n"
+        )
+        .len()
+    };
+    head(len.saturating_sub(head(len)))
+}
+
+fn get(path: &str, fields: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: storm.test\r\n{fields}\r\n").into_bytes()
+}
+
+/// A request, and what must come in answer.
+struct Exchange {
+    request: Vec<u8>,
+    status: u16,
+    body: Vec<u8>,
+}
+
+impl Exchange {
+    fn of(len: usize) -> Self {
+        Self {
+            request: get(&path(len), ""),
+            status: 200,
+            body: body(len),
+        }
+    }
+
+    fn exactly(len: usize) -> Self {
+        Self {
+            request: get(&format!("/exactly-{len}.bin"), ""),
+            status: 200,
+            body: body(len - head_len(len)),
+        }
+    }
+
+    fn new(path: &str, fields: &str, status: u16, body: &[u8]) -> Self {
+        Self {
+            request: get(path, fields),
+            status,
+            body: body.to_vec(),
+        }
+    }
+}
+
+/// Takes one response off the front of `bytes`: its status, head and body.
+fn take_response<'b>(bytes: &mut &'b [u8]) -> (u16, &'b [u8], &'b [u8]) {
+    let mut fields = [httparse::EMPTY_HEADER; 16];
+    let mut response = httparse::Response::new(&mut fields);
+    let head = response.parse(bytes).unwrap().unwrap();
+    let code = response.code.unwrap();
+    let length = response
+        .headers
+        .iter()
+        .find(|field| field.name == "Content-Length")
+        .map_or(0, |field| {
+            std::str::from_utf8(field.value).unwrap().parse().unwrap()
+        });
+    let (whole, rest) = bytes.split_at(head + length);
+    *bytes = rest;
+    let (head, body) = whole.split_at(head);
+    (code, head, body)
+}
+
+/// Checks that `received` is the answers to `exchanges` and nothing else.
+fn check(mut received: &[u8], exchanges: &[Exchange]) {
+    for exchange in exchanges {
+        let request = String::from_utf8_lossy(&exchange.request);
+        assert!(!received.is_empty(), "no answer to {request}");
+        let (status, head, body) = take_response(&mut received);
+        assert_eq!(status, exchange.status, "{request}");
+        if status == 200 {
+            assert!(body == exchange.body, "another body: {request}");
+        }
+        let head = String::from_utf8_lossy(head);
+        assert!(head.contains("\r\nDate: Sat, 21 Nov 2026 08:29:37 GMT\r\n"));
+    }
+    assert_eq!(received, b"", "more than was asked for");
+}
+
+/// Two hosts and the wire between them.
+struct World {
+    mode: Mode,
+    client_mtu: usize,
+    path: PathConfig,
+    seed: u64,
+    /// Resident packets that the port has no room for.
+    residents_missing: u32,
+}
+
+impl World {
+    fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            client_mtu: 1500,
+            path: PathConfig {
+                delay: Duration::from_millis(5),
+                ..PathConfig::default()
+            },
+            seed: 1,
+            residents_missing: 0,
+        }
+    }
+
+    /// Lets all talks happen at the same time.
+    fn run(&self, site: &Arc<Site>, talks: &[(IpAddr, Talk)]) -> (Client, Server) {
+        let mut config = LinkConfig::symmetric(self.path);
+        let packets = packets(site, &addresses(), 1500).count as u32;
+        config.b = EndConfig {
+            resident_frames: (packets + 512).saturating_sub(self.residents_missing),
+            ..EndConfig::default()
+        };
+        let (mut client_port, mut server_port, clock) = sim::link(&config, self.seed);
+        let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &addresses());
+        let config = Config {
+            mode: self.mode,
+            ..Config::on_ports(&[PORT])
+        };
+        let mut server = Server::new(
+            Arc::clone(site),
+            Host::own(station),
+            &config,
+            &server_port,
+            [1, 2, 3, 4],
+            Instant::ZERO,
+        )
+        .unwrap()
+        .with_wall_clock(wall_clock);
+        let mut client = Client::new(self.client_mtu);
+        for (address, talk) in talks {
+            client.connect(*address, PORT, talk);
+        }
+        let done = sim::run_until(
+            &clock,
+            (&mut client_port, &mut client),
+            (&mut server_port, &mut server),
+            &LoopConfig::default(),
+            Instant::ZERO + LONGEST,
+            |client, _| client.done(),
+        )
+        .unwrap();
+        let counters = server.stack().counters();
+        assert!(done, "not done, seed {}: {counters:?}", self.seed);
+        assert_eq!(server_port.counters().bad_descriptors, 0);
+        (client, server)
+    }
+
+    /// The same exchanges on one connection to each of the addresses.
+    fn exchange(&self, site: &Arc<Site>, exchanges: &[Exchange], piece: usize) -> Server {
+        let bytes: Vec<u8> = exchanges.iter().flat_map(|e| e.request.clone()).collect();
+        let expected = exchanges.iter().map(|e| answer_len(site, e)).sum();
+        let talk = Talk {
+            bytes,
+            piece,
+            half_close: false,
+            expected,
+        };
+        let (client, server) = self.run(site, &addresses().map(|to| (to, talk.clone())));
+        for connection in &client.connections {
+            assert!(!connection.closed_by_server);
+            check(&connection.received, exchanges);
+        }
+        server
+    }
+}
+
+/// Bytes of the answer to a request, as the library gives it without a
+/// network.
+fn answer_len(site: &Site, exchange: &Exchange) -> usize {
+    match sandstorm::Session::default().next(site, &exchange.request) {
+        sandstorm::Step::Answer(answer) => answer.of(site).bytes().len(),
+        sandstorm::Step::More { .. } => panic!("no whole request"),
+    }
+}
+
+#[test]
+fn one_request_a_segment() {
+    let site = site(&SIZES);
+    for mode in MODES {
+        for len in SIZES {
+            World::new(mode).exchange(&site, &[Exchange::of(len)], usize::MAX);
+        }
+    }
+}
+
+#[test]
+fn responses_that_end_with_a_segment() {
+    let sizes = [1459, 1460, 1461, 2920, 1440, 65_536];
+    let site = site(&sizes);
+    for len in sizes {
+        assert_eq!(answer_len(&site, &Exchange::exactly(len)), len);
+    }
+    for mode in MODES {
+        let exchanges: Vec<Exchange> = sizes.into_iter().map(Exchange::exactly).collect();
+        World::new(mode).exchange(&site, &exchanges, usize::MAX);
+    }
+}
+
+#[test]
+fn a_connection_is_kept_alive() {
+    let site = site(&SIZES);
+    for mode in MODES {
+        let exchanges: Vec<Exchange> = SIZES
+            .iter()
+            .cycle()
+            .take(60)
+            .copied()
+            .map(Exchange::of)
+            .collect();
+        // Requests of one length each: the next goes out when the one before
+        // is acknowledged.
+        let piece = exchanges[0].request.len();
+        World::new(mode).exchange(&site, &exchanges, piece);
+    }
+}
+
+#[test]
+fn requests_are_pipelined_beyond_the_streams_room() {
+    let site = site(&SIZES);
+    for mode in MODES {
+        let exchanges: Vec<Exchange> = SIZES
+            .iter()
+            .cycle()
+            .take(60)
+            .copied()
+            .map(Exchange::of)
+            .collect();
+        let server = World::new(mode).exchange(&site, &exchanges, usize::MAX);
+        assert_eq!(server.stack().app().counters().requests, 120);
+        assert_eq!(server.stack().app().counters().of(Status::Ok), 120);
+    }
+}
+
+#[test]
+fn a_request_may_come_byte_by_byte() {
+    let site = site(&[1460]);
+    World::new(Mode::MemCopy).exchange(&site, &[Exchange::of(1460), Exchange::of(1460)], 1);
+}
+
+#[test]
+fn errors_leave_the_connection_open() {
+    let site = site(&[1]);
+    let exchanges = [
+        Exchange::new("/nothing", "", 404, b""),
+        Exchange::new("/1.bin", "If-None-Match: *\r\n", 304, b""),
+        Exchange::new("/1.bin", "If-Match: \"x\"\r\n", 412, b""),
+        Exchange::new("/../1.bin", "", 404, b""),
+        Exchange::of(1),
+    ];
+    World::new(Mode::PreCopy).exchange(&site, &exchanges, usize::MAX);
+}
+
+/// One talk to the first address; what came, and whether the server closed.
+fn talk(bytes: Vec<u8>, half_close: bool) -> (Vec<u8>, bool, Server) {
+    let talk = Talk {
+        bytes,
+        piece: usize::MAX,
+        half_close,
+        expected: usize::MAX,
+    };
+    let world = World::new(Mode::PreCopy);
+    let (mut client, server) = world.run(&site(&SIZES), &[(addresses()[0], talk)]);
+    let connection = client.connections.remove(0);
+    (connection.received, connection.closed_by_server, server)
+}
+
+#[test]
+fn the_server_closes_after_the_last_answer() {
+    let last = get("/65536.bin", "Connection: close\r\n");
+    let (received, closed, _) = talk([get("/1.bin", ""), last, get("/1.bin", "")].concat(), false);
+    assert!(closed);
+    let mut rest = &*received;
+    let (_, first, _) = take_response(&mut rest);
+    assert!(String::from_utf8_lossy(first).contains("\r\nConnection: keep-alive\r\n"));
+    let (_, second, content) = take_response(&mut rest);
+    assert!(String::from_utf8_lossy(second).contains("\r\nConnection: close     \r\n"));
+    assert!(content == body(65_536));
+    assert_eq!(rest, b"");
+}
+
+#[test]
+fn what_is_refused_closes_whatever_follows() {
+    let nonsense = b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n";
+    let (received, closed, server) = talk([&nonsense[..], &[b'x'; 9_000]].concat(), false);
+    assert!(closed);
+    let mut rest = &*received;
+    assert_eq!(take_response(&mut rest).0, 400);
+    assert_eq!(rest, b"");
+    assert_eq!(server.stack().app().counters().of(Status::BadRequest), 1);
+}
+
+#[test]
+fn a_client_that_has_closed_its_half_gets_all_answers() {
+    let exchanges: Vec<Exchange> = SIZES
+        .iter()
+        .cycle()
+        .take(30)
+        .copied()
+        .map(Exchange::of)
+        .collect();
+    let bytes = exchanges.iter().flat_map(|e| e.request.clone()).collect();
+    let (received, closed, _) = talk(bytes, true);
+    assert!(closed);
+    check(&received, &exchanges);
+    // And one that stops in the middle of a request.
+    let (received, closed, _) = talk([get("/1.bin", ""), b"GET /".to_vec()].concat(), true);
+    assert!(closed);
+    check(&received, &[Exchange::of(1)]);
+}
+
+#[test]
+fn small_segments_cut_heads_and_slots() {
+    let site = site(&[0, 1_000]);
+    let exchanges = [
+        Exchange::of(1_000),
+        Exchange::of(0),
+        // Its slot lies in two segments of the least size.
+        Exchange {
+            request: b"GET / HTTP/2.0\r\n\r\n".to_vec(),
+            status: 505,
+            body: Vec::new(),
+        },
+    ];
+    let talk = Talk {
+        bytes: exchanges.iter().flat_map(|e| e.request.clone()).collect(),
+        piece: usize::MAX,
+        half_close: false,
+        expected: usize::MAX,
+    };
+    for mode in MODES {
+        for client_mtu in [128, 150, 300, 576] {
+            let mut world = World::new(mode);
+            world.client_mtu = client_mtu;
+            let (client, _) = world.run(&site, &[(addresses()[0], talk.clone())]);
+            assert!(client.connections[0].closed_by_server);
+            check(&client.connections[0].received, &exchanges);
+        }
+    }
+}
+
+#[test]
+fn a_port_without_room_for_residents_copies() {
+    let site = site(&SIZES);
+    let mut world = World::new(Mode::PreCopy);
+    world.residents_missing = u32::MAX;
+    let exchanges: Vec<Exchange> = SIZES.into_iter().map(Exchange::of).collect();
+    let server = world.exchange(&site, &exchanges, usize::MAX);
+    assert_eq!(server.stack().counters().sent_resident, 0);
+    world.residents_missing = 0;
+    let server = world.exchange(&site, &exchanges, usize::MAX);
+    assert_eq!(server.stack().counters().resident_fallbacks, 0);
+}
+
+#[test]
+fn many_connections_at_once_over_a_bad_link() {
+    let site = site(&SIZES);
+    for mode in MODES {
+        for seed in 1..=5 {
+            let mut world = World::new(mode);
+            world.seed = seed;
+            world.path = PathConfig {
+                loss: 0.02,
+                reorder: 0.02,
+                reorder_delay: Duration::from_millis(3),
+                duplicate: 0.01,
+                ..world.path
+            };
+            let exchanges: Vec<Exchange> = SIZES
+                .iter()
+                .cycle()
+                .take(12)
+                .copied()
+                .map(Exchange::of)
+                .collect();
+            let talk = Talk {
+                bytes: exchanges.iter().flat_map(|e| e.request.clone()).collect(),
+                piece: usize::MAX,
+                half_close: false,
+                expected: exchanges.iter().map(|e| answer_len(&site, e)).sum(),
+            };
+            let talks: Vec<(IpAddr, Talk)> = addresses()
+                .into_iter()
+                .cycle()
+                .take(20)
+                .map(|to| (to, talk.clone()))
+                .collect();
+            let (client, _) = world.run(&site, &talks);
+            for connection in &client.connections {
+                check(&connection.received, &exchanges);
+            }
+        }
+    }
+}

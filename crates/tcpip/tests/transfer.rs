@@ -1,0 +1,623 @@
+//! Whole transfers to an independent peer, smoltcp's TCP client, over a
+//! simulated link that loses, reorders and duplicates. A failure names its
+//! seed; the same seed fails again.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use eth::{Mac, Station};
+use ip::Host;
+use nmio::sim::{self, EndConfig, LinkConfig, PathConfig, SimPort};
+use nmio::{Frame, Handler, Instant, LoopConfig, Port};
+use smoltcp::iface::{Config as InterfaceConfig, Interface, SocketHandle, SocketSet};
+use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
+use smoltcp::socket::tcp;
+use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr};
+use tcpip::{
+    Application, CloseReason, Config, Connection, ContentId, Counters, Mode, Server, Slot, Stack,
+};
+
+const SERVER: [&str; 2] = ["10.0.0.1", "fd00::1"];
+const CLIENT: [&str; 2] = ["10.0.0.9", "fd00::9"];
+const PORT: u16 = 80;
+/// No transfer takes longer, in virtual time.
+const LONGEST: Duration = Duration::from_mins(20);
+
+/// Frames between smoltcp and the simulated port.
+#[derive(Default)]
+struct Wire {
+    received: VecDeque<Vec<u8>>,
+    sent: VecDeque<Vec<u8>>,
+}
+
+struct Received(Vec<u8>);
+struct Sent<'a>(&'a mut VecDeque<Vec<u8>>);
+
+impl RxToken for Received {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
+        f(&self.0)
+    }
+}
+
+impl TxToken for Sent<'_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
+        let mut frame = vec![0; len];
+        let result = f(&mut frame);
+        self.0.push_back(frame);
+        result
+    }
+}
+
+impl Device for Wire {
+    type RxToken<'a> = Received;
+    type TxToken<'a> = Sent<'a>;
+
+    fn receive(
+        &mut self,
+        _now: smoltcp::time::Instant,
+    ) -> Option<(Self::RxToken<'_>, Self::TxToken<'_>)> {
+        let frame = self.received.pop_front()?;
+        Some((Received(frame), Sent(&mut self.sent)))
+    }
+
+    fn transmit(&mut self, _now: smoltcp::time::Instant) -> Option<Self::TxToken<'_>> {
+        Some(Sent(&mut self.sent))
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ethernet;
+        capabilities.max_transmission_unit = 1514;
+        capabilities
+    }
+}
+
+/// One connection of the client: what it has to send, and what it got.
+struct Download {
+    handle: SocketHandle,
+    local_port: u16,
+    request: Vec<u8>,
+    sent: usize,
+    /// Close our side when the request is out.
+    close_early: bool,
+    got: Vec<u8>,
+    connected: bool,
+    finished: bool,
+}
+
+/// smoltcp, with any number of connections.
+struct Client {
+    wire: Wire,
+    interface: Interface,
+    sockets: SocketSet<'static>,
+    downloads: Vec<Download>,
+    server: IpAddress,
+    now: Instant,
+}
+
+fn smol(now: Instant) -> smoltcp::time::Instant {
+    smoltcp::time::Instant::from_micros(i64::try_from(now.as_micros()).unwrap())
+}
+
+impl Client {
+    fn new(v6: bool) -> Self {
+        let mut wire = Wire::default();
+        let mac = EthernetAddress([2, 0, 0, 0, 0, 9]);
+        let config = InterfaceConfig::new(HardwareAddress::Ethernet(mac));
+        let mut interface = Interface::new(config, &mut wire, smol(Instant::ZERO));
+        interface.update_ip_addrs(|addresses| {
+            for (address, prefix) in CLIENT.iter().zip([24, 64]) {
+                let address: IpAddress = address.parse().unwrap();
+                addresses.push(IpCidr::new(address, prefix)).unwrap();
+            }
+        });
+        Self {
+            wire,
+            interface,
+            sockets: SocketSet::new(Vec::new()),
+            downloads: Vec::new(),
+            server: SERVER[usize::from(v6)].parse().unwrap(),
+            now: Instant::ZERO,
+        }
+    }
+
+    fn add(&mut self, request: &[u8], close_early: bool, buffer: usize) {
+        let rx = tcp::SocketBuffer::new(vec![0; buffer]);
+        let tx = tcp::SocketBuffer::new(vec![0; 8192]);
+        let mut socket = tcp::Socket::new(rx, tx);
+        socket.set_ack_delay(Some(smoltcp::time::Duration::from_millis(10)));
+        let handle = self.sockets.add(socket);
+        self.downloads.push(Download {
+            handle,
+            local_port: 50_000 + self.downloads.len() as u16,
+            request: request.to_vec(),
+            sent: 0,
+            close_early,
+            got: Vec::new(),
+            connected: false,
+            finished: false,
+        });
+    }
+
+    /// Lets smoltcp work, and the connections use what it did.
+    fn work<P: Port>(&mut self, port: &mut P) {
+        loop {
+            let now = smol(self.now);
+            self.interface.poll(now, &mut self.wire, &mut self.sockets);
+            let mut busy = false;
+            for download in &mut self.downloads {
+                let socket = self.sockets.get_mut::<tcp::Socket<'_>>(download.handle);
+                let server = (self.server, PORT);
+                busy |= download.work(socket, self.interface.context(), server);
+            }
+            if !busy {
+                break;
+            }
+        }
+        while port.room() > 0 {
+            let Some(bytes) = self.wire.sent.pop_front() else {
+                break;
+            };
+            let Some(mut frame) = port.pool().take() else {
+                break;
+            };
+            frame.set_len(bytes.len());
+            frame.copy_from_slice(&bytes);
+            port.send(frame).unwrap();
+        }
+    }
+
+    fn done(&self) -> bool {
+        self.downloads.iter().all(|download| download.finished)
+    }
+}
+
+impl Download {
+    /// `true` when something was done that smoltcp should look at.
+    fn work(
+        &mut self,
+        socket: &mut tcp::Socket<'_>,
+        context: &mut smoltcp::iface::Context,
+        server: (IpAddress, u16),
+    ) -> bool {
+        if !self.connected {
+            socket.connect(context, server, self.local_port).unwrap();
+            self.connected = true;
+            return true;
+        }
+        let mut busy = false;
+        if self.sent < self.request.len() && socket.can_send() {
+            self.sent += socket.send_slice(&self.request[self.sent..]).unwrap();
+            busy = true;
+            if self.sent == self.request.len() && self.close_early {
+                socket.close();
+            }
+        }
+        while socket.can_recv() {
+            socket
+                .recv(|bytes| {
+                    self.got.extend_from_slice(bytes);
+                    (bytes.len(), ())
+                })
+                .unwrap();
+            busy = true;
+        }
+        if !socket.may_recv() && self.sent == self.request.len() && socket.is_open() {
+            let closing = socket.may_send();
+            socket.close();
+            busy |= closing;
+        }
+        let ended = !socket.is_open() || socket.state() == tcp::State::TimeWait;
+        if ended && !self.finished {
+            self.finished = true;
+            busy = true;
+        }
+        busy
+    }
+}
+
+impl<P: Port> Handler<P> for Client {
+    fn handle_frame(&mut self, _port: &mut P, frame: Frame, now: Instant) {
+        self.now = now;
+        self.wire.received.push_back(frame.to_vec());
+    }
+
+    fn handle_timers(&mut self, port: &mut P, now: Instant) {
+        self.now = now;
+        self.work(port);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        // smoltcp's `poll_at` needs itself mutable: look every millisecond.
+        Some(self.now + Duration::from_millis(1))
+    }
+}
+
+/// Serves content number `n` for each byte `n`, or echoes.
+#[derive(Default)]
+struct App {
+    contents: Vec<ContentId>,
+    echo: bool,
+    keep: bool,
+    closed: Vec<CloseReason>,
+    stamps: u32,
+}
+
+impl Application for App {
+    type State = ();
+
+    fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
+        if self.echo {
+            return match conn.write_bytes(data) {
+                Ok(()) => data.len(),
+                Err(_) => 0,
+            };
+        }
+        let mut consumed = 0;
+        for request in data {
+            let content = self.contents[usize::from(*request)];
+            if conn.write(content, self.stamps).is_err() {
+                break;
+            }
+            self.stamps += 1;
+            consumed += 1;
+            if !self.keep {
+                conn.close();
+                return data.len();
+            }
+        }
+        consumed
+    }
+
+    fn on_close(&mut self, (): &mut (), reason: CloseReason) {
+        self.closed.push(reason);
+    }
+
+    fn render(&mut self, stamp: u32, slot: &mut [u8]) {
+        slot.fill(b'0' + (stamp % 10) as u8);
+    }
+}
+
+fn noise(len: usize) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(len as u64);
+    std::iter::repeat_with(|| rng.u8(..)).take(len).collect()
+}
+
+struct World {
+    client: Client,
+    client_port: SimPort,
+    server: Server<App>,
+    server_port: SimPort,
+    clock: sim::SimClock,
+    frames: u32,
+}
+
+struct Setup {
+    config: Config,
+    path: PathConfig,
+    end: EndConfig,
+    v6: bool,
+    seed: u64,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            config: Config::on_ports(&[PORT]),
+            path: PathConfig {
+                delay: Duration::from_millis(5),
+                ..PathConfig::default()
+            },
+            end: EndConfig::default(),
+            v6: false,
+            seed: 1,
+        }
+    }
+}
+
+/// Everything that can go wrong on the way does, often.
+fn rough() -> PathConfig {
+    PathConfig {
+        delay: Duration::from_millis(5),
+        loss: 0.02,
+        reorder: 0.05,
+        reorder_delay: Duration::from_millis(3),
+        duplicate: 0.02,
+        ..PathConfig::default()
+    }
+}
+
+impl World {
+    fn new(setup: &Setup, app: App) -> Self {
+        let link = LinkConfig {
+            a: EndConfig::default(),
+            b: setup.end,
+            a_to_b: setup.path,
+            b_to_a: setup.path,
+        };
+        let (client_port, server_port, clock) = sim::link(&link, setup.seed);
+        let addresses: Vec<IpAddr> = SERVER.iter().map(|a| a.parse().unwrap()).collect();
+        let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &addresses);
+        let stack = Stack::new(
+            &setup.config,
+            app,
+            &server_port.capabilities(),
+            [setup.seed, 2, 3, 4],
+            Instant::ZERO,
+        );
+        let frames = server_port.pool().available();
+        Self {
+            client: Client::new(setup.v6),
+            client_port,
+            server: Server::new(Host::own(station), stack),
+            server_port,
+            clock,
+            frames,
+        }
+    }
+
+    /// Runs until the client has all, then until the server has forgotten
+    /// it.
+    fn run(&mut self) -> Counters {
+        let deadline = nmio::Clock::now(&self.clock) + LONGEST;
+        let done = sim::run_until(
+            &self.clock,
+            (&mut self.client_port, &mut self.client),
+            (&mut self.server_port, &mut self.server),
+            &LoopConfig::default(),
+            deadline,
+            |client, _| client.done(),
+        );
+        assert!(done.unwrap(), "the client waits still");
+        let deadline = nmio::Clock::now(&self.clock) + LONGEST;
+        let done = sim::run_until(
+            &self.clock,
+            (&mut self.client_port, &mut self.client),
+            (&mut self.server_port, &mut self.server),
+            &LoopConfig::default(),
+            deadline,
+            |_, server: &Server<App>| server.stack.connections() == 0,
+        );
+        assert!(done.unwrap(), "a connection has stayed");
+        // What is in the ring or on the wire comes back.
+        self.clock.advance(Duration::from_secs(10));
+        let mut batch = nmio::Batch::new();
+        loop {
+            self.server_port
+                .receive(&mut batch, nmio::MAX_BATCH)
+                .unwrap();
+            if batch.is_empty() {
+                break;
+            }
+            batch.clear();
+        }
+        assert_eq!(self.server_port.pool().available(), self.frames, "a leak");
+        *self.server.stack.counters()
+    }
+}
+
+/// Fetches one content, and gives what has been counted.
+fn fetch(setup: &Setup, len: usize) -> Counters {
+    let content = noise(len);
+    let mut world = World::new(setup, App::default());
+    let (app, contents) = world.server.stack.parts_mut();
+    app.contents
+        .push(contents.add(Arc::from(&content[..]), None).unwrap());
+    world.client.add(&[0], false, 65_535);
+    let counters = world.run();
+    let seed = setup.seed;
+    assert!(
+        world.client.downloads[0].got == content,
+        "seed {seed}, {len} bytes"
+    );
+    assert_eq!(world.server.stack.app().closed, [CloseReason::Finished]);
+    counters
+}
+
+const SIZES: [usize; 7] = [0, 1, 1459, 1460, 1461, 65_536, 3_000_000];
+
+#[test]
+fn every_size_arrives_by_copying() {
+    for v6 in [false, true] {
+        for len in SIZES {
+            let counters = fetch(
+                &Setup {
+                    v6,
+                    ..Setup::default()
+                },
+                len,
+            );
+            assert_eq!(counters.retransmits, 0, "{len} bytes {counters:?}");
+            assert_eq!(counters.sent_assembled, 0, "{len} bytes");
+        }
+    }
+}
+
+#[test]
+fn every_size_arrives_from_resident_packets() {
+    for v6 in [false, true] {
+        for len in SIZES {
+            let mut setup = Setup {
+                v6,
+                ..Setup::default()
+            };
+            setup.config.mode = Mode::PreCopy;
+            setup.end.resident_frames = 4096;
+            let counters = fetch(&setup, len);
+            assert_eq!(counters.retransmits, 0, "{len} bytes");
+            assert_eq!(counters.sent_copied, 0, "{len} bytes");
+            assert_eq!(
+                counters.sent_resident as usize,
+                len.div_ceil(1460 - 20 * usize::from(v6))
+            );
+        }
+    }
+}
+
+#[test]
+fn every_size_arrives_over_a_rough_link() {
+    let mut retransmits = 0;
+    for seed in 0..6 {
+        for mode in [Mode::MemCopy, Mode::PreCopy] {
+            for len in SIZES {
+                let mut setup = Setup {
+                    path: rough(),
+                    seed: seed * 1000 + len as u64,
+                    v6: seed % 2 == 1,
+                    ..Setup::default()
+                };
+                setup.config.mode = mode;
+                // Fewer residents than packets: some must be copied.
+                setup.end.resident_frames = 512;
+                let counters = fetch(&setup, len);
+                retransmits += counters.retransmits;
+            }
+        }
+    }
+    assert!(retransmits > 500, "the link was rough: {retransmits}");
+}
+
+#[test]
+fn a_slow_line_makes_copies_of_packets_in_flight() {
+    // Many clients want the same packet while it is in the ring.
+    let mut setup = Setup::default();
+    setup.config.mode = Mode::PreCopy;
+    setup.path.line_rate = 100_000_000;
+    let content = noise(1000);
+    let mut world = World::new(&setup, App::default());
+    let (app, contents) = world.server.stack.parts_mut();
+    let slot = Slot { offset: 10, len: 3 };
+    app.contents
+        .push(contents.add(Arc::from(&content[..]), Some(slot)).unwrap());
+    for _ in 0..50 {
+        world.client.add(&[0], false, 4096);
+    }
+    let counters = world.run();
+    let mut stamps = [0; 10];
+    for download in &world.client.downloads {
+        let got = &download.got;
+        assert_eq!((got.len(), &got[..10]), (1000, &content[..10]));
+        assert_eq!(got[13..], content[13..]);
+        assert_eq!(got[10], got[12]);
+        stamps[usize::from(got[10] - b'0')] += 1;
+    }
+    assert_eq!(stamps, [5; 10], "each has its own");
+    assert_eq!(counters.sent_resident, 50);
+    assert!(world.server.stack.contents().totals().residents > 1);
+}
+
+#[test]
+fn a_short_ring_loses_nothing() {
+    let mut setup = Setup::default();
+    setup.end.tx_ring = 4;
+    setup.path.line_rate = 50_000_000;
+    let counters = fetch(&setup, 500_000);
+    assert_eq!(counters.retransmits, 0);
+    assert!(counters.blocked > 10);
+}
+
+#[test]
+fn a_narrow_bottleneck_is_found_and_shared() {
+    let mut setup = Setup::default();
+    setup.path.rate = 10_000_000;
+    setup.path.queue = 20;
+    let counters = fetch(&setup, 3_000_000);
+    assert!(counters.fast_retransmits > 0);
+    // 2,055 segments, and not many more.
+    assert!(counters.retransmits < 200, "{}", counters.retransmits);
+}
+
+#[test]
+fn a_small_window_of_the_peer_is_kept_to() {
+    let content = noise(100_000);
+    let setup = Setup::default();
+    let mut world = World::new(&setup, App::default());
+    let (app, contents) = world.server.stack.parts_mut();
+    app.contents
+        .push(contents.add(Arc::from(&content[..]), None).unwrap());
+    world.client.add(&[0], false, 1000);
+    world.run();
+    assert!(world.client.downloads[0].got == content);
+}
+
+#[test]
+fn pipelined_requests_are_all_answered_in_order() {
+    for (seed, path) in [(1, PathConfig::default()), (2, rough()), (3, rough())] {
+        let setup = Setup {
+            path,
+            seed,
+            ..Setup::default()
+        };
+        let app = App {
+            keep: true,
+            ..App::default()
+        };
+        let mut world = World::new(&setup, app);
+        let (app, contents) = world.server.stack.parts_mut();
+        for len in [1, 100, 5000] {
+            let content = contents.add(Arc::from(&noise(len)[..]), None).unwrap();
+            app.contents.push(content);
+        }
+        let requests: Vec<u8> = (0..500u32).map(|i| (i % 3) as u8).collect();
+        world.client.add(&requests, true, 65_535);
+        world.run();
+        let sizes = [1, 100, 5000];
+        let expected: Vec<u8> = requests
+            .iter()
+            .flat_map(|request| noise(sizes[usize::from(*request)]))
+            .collect();
+        assert!(world.client.downloads[0].got == expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn an_upload_comes_back_byte_for_byte() {
+    for seed in 0..4 {
+        let mut setup = Setup {
+            path: if seed == 0 {
+                Setup::default().path
+            } else {
+                rough()
+            },
+            seed,
+            ..Setup::default()
+        };
+        // A buffer that is often full.
+        setup.config.recv_buffer = if seed == 1 { 2000 } else { 16_384 };
+        let app = App {
+            echo: true,
+            ..App::default()
+        };
+        let mut world = World::new(&setup, app);
+        let upload = noise(300_000);
+        world.client.add(&upload, true, 65_535);
+        world.run();
+        assert!(world.client.downloads[0].got == upload, "seed {seed}");
+        assert_eq!(world.server.stack.app().closed, [CloseReason::Finished]);
+    }
+}
+
+#[test]
+fn many_connections_at_once_over_a_rough_link() {
+    let setup = Setup {
+        path: rough(),
+        ..Setup::default()
+    };
+    let mut world = World::new(&setup, App::default());
+    let (app, contents) = world.server.stack.parts_mut();
+    for len in 0..200 {
+        let content = contents
+            .add(Arc::from(&noise(len * 100)[..]), None)
+            .unwrap();
+        app.contents.push(content);
+    }
+    for request in 0..200 {
+        world.client.add(&[request], false, 20_000);
+    }
+    world.run();
+    for (len, download) in world.client.downloads.iter().enumerate() {
+        assert!(download.got == noise(len * 100), "{len}");
+    }
+}

@@ -1,0 +1,118 @@
+//! A key-value store that is read over TCP: `GET key` gives the value, from
+//! packets that were made before anybody asked.
+//!
+//! ```text
+//! # cargo run --release -p examples --bin kv_get -- sand=yellow storm=grey
+//! # printf 'GET sand\n' | nc 198.18.0.2 7000
+//! ```
+//!
+//! Each request is a line, each answer is one: `VALUE` and the value, or
+//! `NOT FOUND`. Anything else is answered `ERROR`, and the connection closed.
+
+use std::collections::HashMap;
+use std::process::ExitCode;
+
+use clap::Parser;
+use control::{Listening, Program, ServeArgs, StartError, WorkerContext};
+use nmio::device::Transport;
+use nmio::{Instant, Port};
+use tcpip::{Application, Config, Connection, ContentId, Family, Server, Stack};
+
+/// The most bytes of a request, its end included.
+const MAX_REQUEST: usize = 1_024;
+
+/// The application: keys, and values that the stack has cut into packets.
+#[derive(Default)]
+struct Store(HashMap<Vec<u8>, ContentId>);
+
+impl Application for Store {
+    type State = ();
+
+    fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
+        let mut consumed = 0;
+        while let Some(len) = data[consumed..].iter().position(|byte| *byte == b'\n') {
+            let Some(key) = data[consumed..consumed + len].strip_prefix(b"GET ") else {
+                return refuse(conn, data);
+            };
+            let written = match self.0.get(key) {
+                Some(value) => conn.write(*value, 0),
+                None => conn.write_bytes(b"NOT FOUND\n"),
+            };
+            // The stream is full: the client gets more when it has taken some.
+            // What is not consumed is offered again then.
+            if written.is_err() {
+                return consumed;
+            }
+            consumed += len + 1;
+        }
+        if data.len() - consumed >= MAX_REQUEST {
+            return refuse(conn, data);
+        }
+        consumed
+    }
+}
+
+fn refuse(conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
+    // If there is no room for it the end of the connection must say enough.
+    let _ = conn.write_bytes(b"ERROR\n");
+    conn.close();
+    data.len()
+}
+
+/// A read-only key-value store over TCP.
+#[derive(Parser)]
+struct KvGet {
+    /// What is stored.
+    #[arg(value_name = "KEY=VALUE", required = true, value_parser = pair)]
+    pairs: Vec<(String, String)>,
+
+    #[command(flatten)]
+    network: ServeArgs,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("there is no = in it")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+impl Program for KvGet {
+    const NAME: &'static str = "kv-get";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const DEFAULT_PORT: u16 = 7_000;
+    type Handler<P: Port> = Server<Store>;
+
+    fn services(&self, port: u16) -> Vec<(Transport, u16)> {
+        vec![(Transport::Tcp, port)]
+    }
+
+    fn handler<P: Port>(
+        &self,
+        port: &mut P,
+        context: &WorkerContext,
+    ) -> Result<Self::Handler<P>, StartError> {
+        let (capabilities, secret) = (port.capabilities(), context.secret_words());
+        let (config, store) = (Config::on_ports(&[context.port]), Store::default());
+        let mut stack = Stack::new(&config, store, &capabilities, secret, Instant::ZERO);
+        let (store, contents) = stack.parts_mut();
+        for (key, value) in &self.pairs {
+            let line = format!("VALUE {value}\n").into_bytes();
+            let content = contents.add(line.into(), None)?;
+            contents.prepare(content, port.pool(), Family::V4);
+            contents.prepare(content, port.pool(), Family::V6);
+            store.0.insert(key.clone().into_bytes(), content);
+        }
+        Ok(Server::new(context.host(&capabilities), stack))
+    }
+
+    fn try_commands(&self, at: &Listening) -> Vec<String> {
+        let key = self.pairs.first().map_or("", |pair| &pair.0);
+        let command = |address| format!("printf 'GET {key}\\n' | nc {address} {}", at.port);
+        at.addresses.first().map(command).into_iter().collect()
+    }
+}
+
+fn main() -> ExitCode {
+    let program = KvGet::parse();
+    let network = program.network.clone();
+    control::serve(&network, || Ok::<_, StartError>(program))
+}

@@ -1,0 +1,81 @@
+//! The examples on TCP, served to clients of this host's kernel.
+
+mod rig;
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Shutdown, TcpStream};
+use std::time::Duration;
+
+use rig::Example;
+
+/// A test that waits for longer has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn connect(address: IpAddr, port: u16) -> TcpStream {
+    let stream = TcpStream::connect_timeout(&(address, port).into(), PATIENCE).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Sends `pieces`, closes our half, and gives all that comes.
+fn talk(mut stream: TcpStream, pieces: &[&[u8]]) -> Vec<u8> {
+    for piece in pieces {
+        stream.write_all(piece).unwrap();
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).unwrap();
+    received
+}
+
+#[test]
+fn tcp_line_echo() {
+    let example = Example::start(env!("CARGO_BIN_EXE_tcp_line_echo"), &[]);
+    for address in &example.addresses {
+        let talk = |pieces: &[&[u8]]| example.beside(|| talk(connect(*address, 7), pieces));
+        assert_eq!(talk(&[b"hello\nstorm\n"]), b"hello\nstorm\n");
+        // What is no line does not come back.
+        assert_eq!(talk(&[b"hel", b"lo\nst", b"orm"]), b"hello\n");
+        assert_eq!(talk(&[&[b'x'; 4_096]]), b"");
+        let lines = b"a line of some length that is sent very often\n".repeat(1_000);
+        assert!(talk(&[&lines]) == lines, "not the same lines");
+    }
+    // Each line comes back before the next is sent.
+    example.beside(|| {
+        let mut stream = connect(example.addresses[0], 7);
+        for line in [&b"one\n"[..], b"two\n", b"\n"] {
+            stream.write_all(line).unwrap();
+            let mut received = vec![0; line.len()];
+            stream.read_exact(&mut received).unwrap();
+            assert_eq!(received, line);
+        }
+    });
+    example.stop();
+}
+
+#[test]
+fn kv_get() {
+    let long = "v".repeat(5_000);
+    let pairs = ["sand=yellow", "storm=", &*format!("long={long}")];
+    let example = Example::start(env!("CARGO_BIN_EXE_kv_get"), &pairs);
+    for address in &example.addresses {
+        let ask = |bytes: &[u8]| {
+            let answer = example.beside(|| talk(connect(*address, 7_000), &[bytes]));
+            String::from_utf8(answer).unwrap()
+        };
+        assert_eq!(ask(b"GET sand\nGET storm\n"), "VALUE yellow\nVALUE \n");
+        assert_eq!(ask(b"GET snow\nGET sand\n"), "NOT FOUND\nVALUE yellow\n");
+        assert_eq!(ask(b"GET long\n"), format!("VALUE {long}\n"));
+        assert_eq!(ask(b"GET sand"), "");
+        assert_eq!(
+            ask(b"GET sand\nPUT sand\nGET sand\n"),
+            "VALUE yellow\nERROR\n"
+        );
+        assert_eq!(ask(&[b'x'; 1_024]), "ERROR\n");
+        assert_eq!(
+            ask(&b"GET sand\n".repeat(1_000)),
+            "VALUE yellow\n".repeat(1_000)
+        );
+    }
+    example.stop();
+}
