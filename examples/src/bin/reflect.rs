@@ -14,45 +14,27 @@ use ip::{Host, Input, PROTOCOL_UDP};
 use nmio::device::Transport;
 use nmio::{Frame, Handler, Instant, Port};
 
+const ETHERTYPE: usize = 12;
 /// Where an untagged frame has the IP protocol, the source address (the
 /// destination is behind it), and the source port.
-struct Layout {
-    protocol: usize,
-    addresses: usize,
-    ports: usize,
-}
-
-const ETHERTYPE: usize = 12;
-const IPV4: Layout = Layout {
-    protocol: 23,
-    addresses: 26,
-    ports: 34,
-};
-const IPV6: Layout = Layout {
-    protocol: 20,
-    addresses: 22,
-    ports: 54,
-};
+const IPV4: [usize; 3] = [23, 26, 34];
+const IPV6: [usize; 3] = [20, 22, 54];
 
 /// The host answers ARP and neighbour discovery, or no client would come.
 struct Reflect(Host);
 
 #[inline(always)]
 fn turn_round(frame: &mut [u8]) -> bool {
-    let layout = match frame.get(ETHERTYPE..ETHERTYPE + 3) {
+    let [protocol, addresses, ports] = match frame.get(ETHERTYPE..ETHERTYPE + 3) {
         Some([0x08, 0x00, 0x45]) => IPV4,
         Some([0x86, 0xdd, _]) => IPV6,
         _ => return false,
     };
-    if frame.len() < layout.ports + udpip::HEADER_LEN || frame[layout.protocol] != PROTOCOL_UDP {
+    if frame.len() < ports + udpip::HEADER_LEN || frame[protocol] != PROTOCOL_UDP {
         return false;
     }
     // MAC addresses, IP addresses, ports: each pair side by side.
-    for (start, end) in [
-        (0, 12),
-        (layout.addresses, layout.ports),
-        (layout.ports, layout.ports + 4),
-    ] {
+    for (start, end) in [(0, 12), (addresses, ports), (ports, ports + 4)] {
         let (dst, src) = frame[start..end].split_at_mut((end - start) / 2);
         dst.swap_with_slice(src);
     }
