@@ -134,11 +134,6 @@ impl<S: Service> Server<S> {
     pub fn service(&self) -> &S {
         &self.service
     }
-
-    /// The service, to be changed.
-    pub fn service_mut(&mut self) -> &mut S {
-        &mut self.service
-    }
 }
 
 impl<P: Port, S: Service> Handler<P> for Server<S> {

@@ -1,61 +1,53 @@
-//! Turns UDP packets round and does nothing else: no checksum is looked at,
-//! nothing is looked up. What it reaches on a link is the most that any server
-//! of one answer to one request can reach there, so figures are told as
-//! fractions of it.
+//! Turns UDP packets round and does nothing else: what a rig's client, wire
+//! and kernel let through at the most. A benchmark runs it first, and gives a
+//! server's rate as a part of this one.
 //!
-//! ```text
-//! # cargo run --release -p examples --bin reflect -- --device xdp:eth0 --wait spin
-//! ```
+//! It reads no checksum and answers any UDP packet that is steered to it:
+//! source and destination change places at every layer, which leaves all
+//! checksums right.
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use control::{Listening, Program, ServeArgs, StartError, WorkerContext};
-use ip::{Host, Input};
+use ip::{Host, Input, PROTOCOL_UDP};
 use nmio::device::Transport;
 use nmio::{Frame, Handler, Instant, Port};
 
-/// Where an untagged frame's fields lie.
-const MAC_LEN: usize = 6;
-const ETHERTYPE_AT: usize = 12;
-const V4_PROTOCOL_AT: usize = 23;
-const V4_ADDRESS_AT: usize = 26;
-const V4_UDP_AT: usize = 34;
+const ETHERTYPE: usize = 12;
+/// Where an untagged frame has the IP protocol, the source address (the
+/// destination is behind it), and the source port.
+const IPV4: [usize; 3] = [23, 26, 34];
+const IPV6: [usize; 3] = [20, 22, 54];
 
-struct Reflect {
-    /// Answers ARP and neighbour discovery where nobody else does.
-    host: Host,
-}
+/// The host answers ARP and neighbour discovery, or no client would come.
+struct Reflect(Host);
 
-impl Reflect {
-    /// Exchanges source and destination in place, of which no checksum takes
-    /// notice; `false` when the frame is no IPv4 UDP packet.
-    #[inline(always)]
-    fn turn_round(frame: &mut [u8]) -> bool {
-        if frame.len() < V4_UDP_AT + 4
-            || frame[ETHERTYPE_AT..ETHERTYPE_AT + 3] != [0x08, 0x00, 0x45]
-            || frame[V4_PROTOCOL_AT] != ip::PROTOCOL_UDP
-        {
-            return false;
-        }
-        let mut swap = |at: usize, len: usize| {
-            let (src, dst) = frame[at..at + 2 * len].split_at_mut(len);
-            src.swap_with_slice(dst);
-        };
-        swap(0, MAC_LEN);
-        swap(V4_ADDRESS_AT, 4);
-        swap(V4_UDP_AT, 2);
-        true
+#[inline(always)]
+fn turn_round(frame: &mut [u8]) -> bool {
+    let [protocol, addresses, ports] = match frame.get(ETHERTYPE..ETHERTYPE + 3) {
+        Some([0x08, 0x00, 0x45]) => IPV4,
+        Some([0x86, 0xdd, _]) => IPV6,
+        _ => return false,
+    };
+    if frame.len() < ports + udpip::HEADER_LEN || frame[protocol] != PROTOCOL_UDP {
+        return false;
     }
+    // MAC addresses, IP addresses, ports: each pair side by side.
+    for (start, end) in [(0, 12), (addresses, ports), (ports, ports + 4)] {
+        let (dst, src) = frame[start..end].split_at_mut((end - start) / 2);
+        dst.swap_with_slice(src);
+    }
+    true
 }
 
 impl<P: Port> Handler<P> for Reflect {
     #[inline(always)]
     fn handle_frame(&mut self, port: &mut P, mut frame: Frame, _now: Instant) {
-        // What finds the ring full is lost, as on the wire.
-        if Self::turn_round(&mut frame) {
+        // What finds the ring full is lost; the summary tells how much.
+        if turn_round(&mut frame) {
             let _ = port.send(frame);
-        } else if let Input::Reply(reply) = self.host.receive(frame) {
+        } else if let Input::Reply(reply) = self.0.receive(frame) {
             let _ = port.send(reply);
         }
     }
@@ -65,6 +57,13 @@ impl<P: Port> Handler<P> for Reflect {
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
+}
+
+/// Turns UDP packets round, nothing else: the ceiling of a rig.
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    network: ServeArgs,
 }
 
 struct ReflectProgram;
@@ -83,26 +82,21 @@ impl Program for ReflectProgram {
         &self,
         port: &mut P,
         context: &WorkerContext,
-    ) -> Result<Self::Handler<P>, StartError> {
-        let host = context.host(&port.capabilities());
-        Ok(Reflect { host })
+    ) -> Result<Reflect, StartError> {
+        Ok(Reflect(context.host(&port.capabilities())))
     }
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {
-        let address = at.addresses.first().map(ToString::to_string);
-        let command = address.map(|address| format!("nc -u {address} {}", at.port));
-        command.into_iter().collect()
+        let address = at.addresses.first();
+        address
+            .map(|address| format!("nc -u {address} {}", at.port))
+            .into_iter()
+            .collect()
     }
 }
 
-/// Turns UDP packets round (IPv4), and nothing else.
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    network: ServeArgs,
-}
-
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    control::serve(&cli.network, || Ok::<_, StartError>(ReflectProgram))
+    control::serve(&Cli::parse().network, || {
+        Ok::<_, StartError>(ReflectProgram)
+    })
 }

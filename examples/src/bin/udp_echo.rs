@@ -11,18 +11,20 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use control::{Listening, Program, ServeArgs, StartError, WorkerContext};
+use control::{Listening, Program, ServeArgs, StartError, Tally, WorkerContext};
 use nmio::device::Transport;
 use nmio::{Instant, Port};
 use udpip::{Datagram, Server, Service, Tail};
 
-/// What happens to a datagram.
+/// What happens with a datagram.
 struct Echo;
 
 impl Service for Echo {
+    #[inline(always)]
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
-        // The received frame becomes the answer. All of it is "head": what
-        // differs from request to request. Nothing was prepared before.
+        // The answer is the received payload from its first to its last byte,
+        // in the frame that it came in; nothing is prepared behind it. That
+        // the TX ring had no room for it is counted.
         let len = datagram.payload().len();
         datagram.turn_round(len, Tail::EMPTY, &[]);
     }
@@ -54,6 +56,16 @@ impl Program for EchoProgram {
         let address = at.addresses.first().map(ToString::to_string);
         let command = address.map(|address| format!("nc -u {address} {}", at.port));
         command.into_iter().collect()
+    }
+
+    fn tally<P: Port>(&self, server: &Server<Echo>, tally: &mut Tally) {
+        let counters = server.udp().counters();
+        tally.event("datagrams", counters.received);
+        tally.event("sent back", counters.answered);
+        let drops = server.host().counters().drops().into_iter();
+        for (reason, count) in drops.chain(counters.drops()) {
+            tally.drop(reason, count);
+        }
     }
 }
 
