@@ -27,8 +27,8 @@ use checks::Checks;
 use matrix::{Program, Scenario};
 use rig::Rig;
 
-/// Losses are drawn from seeds that count up from here, one a scenario, so
-/// that a run can be repeated.
+/// Losses are drawn from seeds that count up from here, one for each scenario
+/// of the full matrix, so that a run can be repeated.
 const FIRST_SEED: u64 = 1_000;
 
 /// Scenarios that run at the same time, each in namespaces of its own.
@@ -41,6 +41,8 @@ pub(crate) struct Options {
     /// Only what contains this.
     pub(crate) filter: String,
     list: bool,
+    /// Instead of [`FIRST_SEED`].
+    seed: Option<u64>,
     /// Set-up and build are done: we were run again, as root.
     built: bool,
     /// Where the two programs lie, instead of the release build's folder.
@@ -57,6 +59,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             "--full" => options.full = true,
             "--list" => options.list = true,
             "--built" => options.built = true,
+            "--seed" => {
+                let number = args.next().and_then(|number| number.parse().ok());
+                options.seed = Some(number.ok_or_else(|| Failure::new("--seed wants a number"))?);
+            }
             "--programs" => options.programs = args.next().map(PathBuf::from),
             _ if arg.starts_with('-') => {
                 return Err(Failure::new(format!("unexpected argument {arg}")));
@@ -65,7 +71,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         }
     }
     if options.list {
-        for scenario in scenarios(&options) {
+        for scenario in scenarios_of(&options) {
             println!("{scenario}");
         }
         return Ok(());
@@ -118,7 +124,7 @@ pub(crate) fn build() -> Result<()> {
     shell::run(shell::cargo().args(["build", "--release", "-p", "sandstorm", "-p", "namestorm"]))
 }
 
-fn scenarios(options: &Options) -> Vec<Scenario> {
+fn scenarios_of(options: &Options) -> Vec<Scenario> {
     let mut scenarios = if options.full {
         matrix::full()
     } else {
@@ -136,11 +142,14 @@ pub(crate) fn run_built(options: &Options) -> Result<Checks> {
     };
     let scratch = Scratch::create("e2e")?;
     let content = Content::prepare(&scratch)?;
-    let mut scenarios: Vec<(Scenario, Option<u64>)> = scenarios(options)
-        .into_iter()
-        .zip(FIRST_SEED..)
-        .map(|(scenario, seed)| (scenario, scenario.loss.then_some(seed)))
-        .collect();
+    let first_seed = options.seed.unwrap_or(FIRST_SEED);
+    let everything = matrix::full();
+    let mut scenarios: Vec<(Scenario, Option<u64>)> = Vec::new();
+    for scenario in scenarios_of(options) {
+        let place = everything.iter().position(|one| *one == scenario);
+        let seed = place.map(|place| first_seed + place as u64);
+        scenarios.push((scenario, seed.filter(|_| scenario.loss)));
+    }
     // Those that wait for retransmissions take long: the others fill the gaps.
     scenarios.sort_by_key(|(scenario, _)| !scenario.loss);
     let mut all = run_side_by_side(&scenarios, &programs, &content);

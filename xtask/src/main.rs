@@ -21,10 +21,12 @@ Usage: cargo xtask COMMAND
         --once                   end after the check, status 0 only if both were right
         --host                   put the client's end on this host, for a browser
   test [--quick|--full] [FILTER] every check that CI runs
-  e2e [--quick|--full] [--list] [FILTER]
+  e2e [--quick|--full] [--list] [--seed N] [--programs DIR] [FILTER]
                                  the end-to-end matrix alone, in network namespaces
         --quick                  a sample that touches every pair of choices (default)
         --full                   every combination
+        --seed N                 other losses: the seed of the matrix's first scenario
+        --programs DIR           the two programs from DIR instead of a release build
         FILTER                   only scenarios or cases whose name contains this
 ";
 
