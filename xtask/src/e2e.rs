@@ -15,6 +15,8 @@ mod web;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use rustix::process::Signal;
@@ -28,6 +30,9 @@ use rig::Rig;
 /// Losses are drawn from seeds that count up from here, one a scenario, so
 /// that a run can be repeated.
 const FIRST_SEED: u64 = 1_000;
+
+/// Scenarios that run at the same time, each in namespaces of its own.
+const LANES: usize = 3;
 
 /// What the command line asks for.
 #[derive(Clone, Debug, Default)]
@@ -131,19 +136,15 @@ pub(crate) fn run_built(options: &Options) -> Result<Checks> {
     };
     let scratch = Scratch::create("e2e")?;
     let content = Content::prepare(&scratch)?;
-    let mut all = Checks::default();
-    for (scenario, seed) in scenarios(options).into_iter().zip(FIRST_SEED..) {
-        interrupt::check()?;
-        let start = Instant::now();
-        let mut checks = Checks::default();
-        let seed = scenario.loss.then_some(seed);
-        if let Err(failure) = run_scenario(&scenario, seed, &programs, &content, &mut checks) {
-            interrupt::check()?;
-            checks.fail("the scenario itself", &failure.to_string());
-        }
-        checks.print(&scenario.to_string(), seed, start.elapsed());
-        all.add(checks);
-    }
+    let mut scenarios: Vec<(Scenario, Option<u64>)> = scenarios(options)
+        .into_iter()
+        .zip(FIRST_SEED..)
+        .map(|(scenario, seed)| (scenario, scenario.loss.then_some(seed)))
+        .collect();
+    // Those that wait for retransmissions take long: the others fill the gaps.
+    scenarios.sort_by_key(|(scenario, _)| !scenario.loss);
+    let mut all = run_side_by_side(&scenarios, &programs, &content);
+    interrupt::check()?;
     if "bad input".contains(&options.filter) {
         let start = Instant::now();
         let mut checks = Checks::default();
@@ -154,6 +155,42 @@ pub(crate) fn run_built(options: &Options) -> Result<Checks> {
     Ok(all)
 }
 
+/// Runs scenarios, [`LANES`] at a time.
+fn run_side_by_side(
+    scenarios: &[(Scenario, Option<u64>)],
+    programs: &Path,
+    content: &Content,
+) -> Checks {
+    let next = AtomicUsize::new(0);
+    let all = Mutex::new(Checks::default());
+    let lane = || {
+        while let Some((scenario, seed)) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if interrupt::seen() {
+                return;
+            }
+            let start = Instant::now();
+            let mut checks = Checks::default();
+            let outcome = run_scenario(scenario, *seed, programs, content, &mut checks);
+            if let Err(failure) = outcome {
+                checks.fail("the scenario itself", &failure.to_string());
+            }
+            if interrupt::seen() {
+                return;
+            }
+            checks.print(&scenario.to_string(), *seed, start.elapsed());
+            all.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .add(checks);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(lane);
+        }
+    });
+    all.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What the servers serve.
 pub(crate) struct Content {
     /// Scratch space of the run.
@@ -162,6 +199,10 @@ pub(crate) struct Content {
     pub(crate) site: PathBuf,
     /// The folder of the sample zones.
     pub(crate) zones: PathBuf,
+    /// What the zones must answer.
+    pub(crate) table: Vec<expected::Entry>,
+    /// The table's questions, one a line, for dig.
+    pub(crate) questions: PathBuf,
 }
 
 impl Content {
@@ -169,14 +210,20 @@ impl Content {
         let sample = shell::repository().join("xtask/sample");
         let site = scratch.path().join("site");
         web::make_site(&sample.join("site"), &site)?;
+        let folder = scratch.path().to_path_buf();
+        let zones = sample.join("zones");
         let content = Self {
-            folder: scratch.path().to_path_buf(),
+            table: expected::read(&zones.join("storm.test.expected"))?,
+            questions: folder.join("questions"),
+            folder,
             site,
-            zones: sample.join("zones"),
+            zones,
         };
-        let secret = content.folder.join(web::SECRET_FILE);
-        std::fs::write(&secret, web::SECRET)
-            .context(format_args!("writing {}", secret.display()))?;
+        let write = |path: &Path, text: &str| {
+            std::fs::write(path, text).context(format_args!("writing {}", path.display()))
+        };
+        write(&content.folder.join(web::SECRET_FILE), web::SECRET)?;
+        write(&content.questions, &dns::questions(&content.table))?;
         Ok(content)
     }
 

@@ -18,13 +18,14 @@ const BUILD: &[&str] = &[
     "m4",
 ];
 
-/// What demo and tests run: `ip`, `curl`, `dig`, `ping`, `ethtool`, `setpriv`.
+/// What demo and tests run: `ip`, `curl`, `dig`, `ping`, `ethtool`, `sysctl`, `setpriv`.
 const RUN: &[&str] = &[
     "iproute2",
     "curl",
     "bind9-dnsutils",
     "iputils-ping",
     "ethtool",
+    "procps",
     "util-linux",
 ];
 

@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 
 use control::report::{bytes, count};
 use control::{Listening, Prepared, Program, StartError, Tally, WorkerContext};
-use eth::{Mac, Station};
-use ip::Host;
 use nmio::Port;
 use nmio::device::{MemoryPlan, Transport};
 
@@ -177,23 +175,14 @@ impl Program for Namestorm {
         port: &mut P,
         context: &WorkerContext,
     ) -> Result<Server, StartError> {
-        let station = Station::new(Mac(context.mac), &context.addresses);
-        let host = if context.own {
-            Host::own(station)
-        } else {
-            Host::shared(station)
-        };
         let capabilities = port.capabilities();
-        let host = host.with_partial_checksums(capabilities.partial_checksums);
-        let (words, _) = context.secret.as_chunks::<8>();
-        let secret = std::array::from_fn(|at| u64::from_ne_bytes(words[at]));
         let mut server = Server::new(
-            host,
+            context.host(&capabilities),
             context.port,
             &self.answers,
             self.mode,
             &capabilities,
-            secret,
+            context.secret_words(),
         );
         server.tells = context.index == 0;
         Ok(server)

@@ -61,9 +61,11 @@ pub trait Application {
     /// number that was given to [`Connection::write`].
     ///
     /// The same stamp must give the same bytes for as long as the connection
-    /// lasts, as a segment may be sent again. `slot` comes zeroed.
+    /// lasts, as a segment may be sent again. `slot` comes with any bytes:
+    /// write all of them.
     fn render(&mut self, stamp: u32, slot: &mut [u8]) {
-        let _ = (stamp, slot);
+        let _ = stamp;
+        slot.fill(b' ');
     }
 }
 

@@ -1,1 +1,187 @@
+use nmio::PoolLayout;
+use proptest::prelude::*;
 
+use crate::segments::payload_sum;
+
+use super::*;
+
+fn contents(mode: Mode, budget: usize) -> Contents {
+    Contents::new(mode, 1460, 1440, budget)
+}
+
+fn add(contents: &mut Contents, len: usize) -> ContentId {
+    contents.add(vec![7; len].into(), None).unwrap()
+}
+
+fn pool(residents: u32) -> Pool {
+    Pool::on_heap(PoolLayout {
+        stride: 2048,
+        capacity: 1514,
+        io_frames: 4,
+        resident_frames: residents,
+    })
+}
+
+#[test]
+fn slots_must_lie_in_the_content() {
+    let mut all = contents(Mode::MemCopy, 0);
+    let mut add = |offset, len| all.add(vec![0; 1000].into(), Some(Slot { offset, len }));
+    assert!(add(0, 256).is_ok());
+    assert!(add(999, 1).is_ok());
+    for (offset, len) in [(0, 0), (0, 257), (999, 2), (1000, 1), (u32::MAX, u32::MAX)] {
+        let slot = Slot { offset, len };
+        assert_eq!(
+            add(offset, len),
+            Err(ContentError::BadSlot { slot, len: 1000 })
+        );
+    }
+    assert_eq!(all.totals().contents, 2);
+}
+
+#[test]
+fn a_removed_id_is_not_found_even_when_its_place_is_used_again() {
+    let mut all = contents(Mode::MemCopy, 0);
+    let first = add(&mut all, 10);
+    assert!(all.remove(first));
+    let second = add(&mut all, 20);
+    assert_eq!(all.lookup(first), None);
+    assert_eq!(all.bytes(first), None);
+    assert!(!all.remove(first));
+    assert_eq!(all.lookup(second).map(|(_, len)| len), Some(20));
+    assert_eq!(all.totals().bytes, 20);
+}
+
+#[test]
+fn preparing_sums_all_and_makes_residents_while_there_is_memory() {
+    let pool = pool(5);
+    let mut all = contents(Mode::PreCopy, 0);
+    let a = add(&mut all, 3 * 1460);
+    let b = add(&mut all, 3 * 1460);
+    assert_eq!(all.prepare(a, &pool, Family::V4), 3);
+    assert_eq!(all.prepare(a, &pool, Family::V4), 0, "once");
+    assert_eq!(all.prepare(b, &pool, Family::V4), 2);
+    assert_eq!(all.totals().packets, 6);
+    assert_eq!(all.totals().residents, 5);
+    all.remove(a);
+    assert_eq!(all.totals().residents, 2);
+    assert_eq!(pool.residents_left(), 3);
+    all.remove(b);
+    assert_eq!(all.totals(), Totals::default());
+}
+
+#[test]
+fn both_families_are_prepared_beside_each_other() {
+    let pool = pool(0);
+    let mut all = contents(Mode::MemCopy, 0);
+    let id = add(&mut all, 14_400);
+    all.prepare(id, &pool, Family::V4);
+    all.prepare(id, &pool, Family::V6);
+    assert_eq!(all.totals().packets, 10 + 10);
+    assert_eq!(all.totals().memory, 2 * 20);
+}
+
+#[test]
+fn classes_are_shared_and_those_of_our_own_mss_stay() {
+    let mut all = contents(Mode::MemCopy, 1 << 20);
+    assert_eq!(all.acquire_class(Family::V4, 1460), 0);
+    assert_eq!(all.acquire_class(Family::V6, 1440), 1);
+    let other = all.acquire_class(Family::V4, 1440);
+    assert_eq!(other, 2);
+    assert_eq!(all.acquire_class(Family::V4, 1440), 2);
+    all.release_class(0);
+    all.release_class(NO_CLASS);
+}
+
+#[test]
+fn a_class_in_use_does_not_go_and_the_one_unused_for_longest_goes_first() {
+    let mut all = contents(Mode::MemCopy, 1 << 20);
+    let id = add(&mut all, 10_000);
+    let (index, _) = all.lookup(id).unwrap();
+    let mss = |n: usize| 500 + n as u16;
+    for n in PINNED_CLASSES..MAX_CLASSES {
+        let class = all.acquire_class(Family::V4, mss(n));
+        assert_eq!(usize::from(class), n);
+        assert!(all.ensure_segments(index, class));
+    }
+    assert_eq!(
+        all.acquire_class(Family::V4, 1000),
+        NO_CLASS,
+        "all are used"
+    );
+    assert!(!all.ensure_segments(index, NO_CLASS));
+    all.release_class(9);
+    all.release_class(5);
+    assert_eq!(all.acquire_class(Family::V4, mss(9)), 9, "still there");
+    all.release_class(9);
+    assert_eq!(all.acquire_class(Family::V4, 1000), 5);
+    assert_eq!(
+        all.get(index).sum(5, 0),
+        None,
+        "nothing of the old one is left"
+    );
+    assert_eq!(all.acquire_class(Family::V4, 1001), 9);
+}
+
+#[test]
+fn the_budget_takes_from_unused_classes_only() {
+    // 100 segments of 100 bytes: 200 bytes of sums.
+    let mut all = contents(Mode::MemCopy, 500);
+    let id = add(&mut all, 10_000);
+    let (index, _) = all.lookup(id).unwrap();
+    let classes = [100, 101, 102].map(|mss| all.acquire_class(Family::V4, mss));
+    assert!(all.ensure_segments(index, classes[0]));
+    assert!(all.ensure_segments(index, classes[1]));
+    assert!(!all.ensure_segments(index, classes[2]), "both are in use");
+    assert_eq!(all.totals().memory, 200 + 200);
+    all.release_class(classes[0]);
+    assert!(all.ensure_segments(index, classes[2]));
+    assert_eq!(all.totals().memory, 200 + 198);
+    assert_eq!(all.on_demand, 398);
+    all.remove(id);
+    assert_eq!((all.on_demand, all.totals().memory), (0, 0));
+}
+
+#[test]
+fn the_lists_of_classes_survive_contents_that_go() {
+    let mut all = contents(Mode::MemCopy, 1 << 20);
+    let class = all.acquire_class(Family::V4, 1000);
+    let ids: Vec<ContentId> = (0..10).map(|_| add(&mut all, 5000)).collect();
+    for id in &ids {
+        let (index, _) = all.lookup(*id).unwrap();
+        assert!(all.ensure_segments(index, class));
+    }
+    for id in [ids[0], ids[9], ids[4]] {
+        all.remove(id);
+    }
+    let again = add(&mut all, 5000);
+    let (index, _) = all.lookup(again).unwrap();
+    assert!(all.ensure_segments(index, class));
+    let mut listed = all.classes[usize::from(class)].contents.clone();
+    listed.sort_unstable();
+    listed.dedup();
+    assert_eq!(listed.len(), 8);
+    all.empty_class(usize::from(class));
+    assert_eq!((all.on_demand, all.totals().memory), (0, 0));
+}
+
+proptest! {
+    /// The sum of a segment, whatever its slot holds, is that of its bytes
+    /// with zeros there.
+    #[test]
+    fn slots_count_as_zeros(
+        mut bytes in prop::collection::vec(any::<u8>(), 1..2000),
+        offset: prop::sample::Index,
+        len in 1usize..=MAX_SLOT_LEN,
+        start: prop::sample::Index,
+        end: prop::sample::Index,
+    ) {
+        let offset = offset.index(bytes.len());
+        let len = len.min(bytes.len() - offset);
+        let slot = Slot { offset: offset as u32, len: len as u32 };
+        let (start, end) = (start.index(bytes.len() + 1), end.index(bytes.len() + 1));
+        let (start, end) = (start.min(end), start.max(end));
+        let sum = payload_sum(&bytes, Some(slot), start, end).fold();
+        bytes[offset..offset + len].fill(0);
+        prop_assert_eq!(sum % 0xffff, ip::Sum::of(&bytes[start..end]).fold() % 0xffff);
+    }
+}

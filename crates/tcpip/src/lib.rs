@@ -1,10 +1,132 @@
 //! Pre-packetized TCP: the paper's `libtcpip`.
+//!
+//! A server that gives the same bytes to very many clients does its work
+//! once. What it serves is a *content* ([`Contents::add`]): cut into segments
+//! for each class of clients (an IP family and a maximum segment size), each
+//! segment's payload summed, each perhaps a whole packet in the port's
+//! memory. A connection's send stream is a short list of contents with their
+//! first sequence numbers, so that the segment to send, or to send again, is
+//! found by its offset. It leaves by patching addresses, ports, sequence
+//! numbers and checksum; the payload is not read. Nothing is buffered for
+//! retransmission, the ACK is the clock, and the TX ring is the only output
+//! queue.
+//!
+//! An [`Application`] gets callbacks and answers through a [`Connection`];
+//! a [`Stack`] is all connections of one port, and a [`Server`] is a stack
+//! with what lies below it, ready for [`nmio::run`]. In this example the port
+//! swallows what is sent and remembers the last packet, and a few hand-made
+//! segments play the client:
+//!
+//! ```
+//! use std::net::{IpAddr, Ipv4Addr};
+//! use std::sync::Arc;
+//!
+//! use eth::{Mac, Station};
+//! use nmio::sim::Sink;
+//! use nmio::{Handler, Instant, Port};
+//! use tcpip::{Application, Config, Connection, ContentId, Server, Stack};
+//!
+//! /// Answers every line with the same content.
+//! struct Greeter {
+//!     greeting: Option<ContentId>,
+//! }
+//!
+//! impl Application for Greeter {
+//!     type State = ();
+//!
+//!     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
+//!         // What is left unconsumed is offered again: a cut line with its
+//!         // rest, a whole one when the stream has room for the answer.
+//!         let line = data.iter().position(|byte| *byte == b'\n');
+//!         match (line, self.greeting) {
+//!             (Some(end), Some(content)) if conn.write(content, 0).is_ok() => end + 1,
+//!             _ => 0,
+//!         }
+//!     }
+//! }
+//!
+//! let mut port = Sink::new(1500, 16, 0);
+//! let config = Config::on_ports(&[7]);
+//! let secret = [1, 2, 3, 4]; // random numbers, in a real server
+//! let app = Greeter { greeting: None };
+//! let mut stack = Stack::new(&config, app, &port.capabilities(), secret, Instant::ZERO);
+//! let greeting = stack.contents_mut().add(Arc::from(*b"Hello.\n"), None)?;
+//! stack.app_mut().greeting = Some(greeting);
+//!
+//! let own = Ipv4Addr::new(192, 0, 2, 1);
+//! let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &[IpAddr::V4(own)]);
+//! let mut server = Server::new(ip::Host::own(station), stack);
+//!
+//! # /// A client's segment: its numbers, control bits and data.
+//! # fn segment(seq: u32, ack: u32, control: u8, data: &[u8]) -> Vec<u8> {
+//! #     let path = ip::Path {
+//! #         link: eth::Link { peer: Mac([2, 0, 0, 0, 0, 1]), own: Mac([2, 0, 0, 0, 0, 9]), vlan: None },
+//! #         addresses: ip::Addresses::V4 {
+//! #             src: Ipv4Addr::new(192, 0, 2, 9),
+//! #             dst: Ipv4Addr::new(192, 0, 2, 1),
+//! #         },
+//! #     };
+//! #     let len = 20 + data.len();
+//! #     let mut packet = vec![0; path.header_len() + len];
+//! #     let at = path.write(&mut packet, ip::PROTOCOL_TCP, len);
+//! #     let tcp = &mut packet[at..];
+//! #     tcp[..4].copy_from_slice(&[0x9c, 0x40, 0, 7]);
+//! #     tcp[4..8].copy_from_slice(&seq.to_be_bytes());
+//! #     tcp[8..12].copy_from_slice(&ack.to_be_bytes());
+//! #     tcp[12..16].copy_from_slice(&[0x50, control, 0xff, 0xff]);
+//! #     tcp[20..].copy_from_slice(data);
+//! #     let sum = path.addresses.pseudo_sum(ip::PROTOCOL_TCP, len).add(ip::Sum::of(tcp));
+//! #     tcp[16..18].copy_from_slice(&sum.finish().to_be_bytes());
+//! #     packet
+//! # }
+//! # const SYN: u8 = 2;
+//! # const ACK: u8 = 16;
+//! let mut receive = |port: &mut Sink, packet: &[u8]| {
+//!     let frame = port.frame_from(packet);
+//!     server.handle_frame(port, frame, Instant::ZERO);
+//! };
+//! receive(&mut port, &segment(100, 0, SYN, b""));
+//! let syn_ack = port.last();
+//! let ours = u32::from_be_bytes(syn_ack[38..42].try_into()?).wrapping_add(1);
+//! receive(&mut port, &segment(101, ours, ACK, b""));
+//! receive(&mut port, &segment(101, ours, ACK, b"hi there\n"));
+//! assert!(port.last().ends_with(b"Hello.\n"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The paper's Table 1
+//! | there | here |
+//! |---|---|
+//! | `tcpip_init()`, `tcp_bind()`, `tcp_listen()` | [`Stack::new`] with [`Config::ports`] |
+//! | `tcp_accept()` | [`Application::on_accept`] |
+//! | `tcp_recv()` | [`Application::on_receive`] |
+//! | `tcp_sent()` | [`Application::on_sent`] |
+//! | `tcp_write()` | [`Connection::write`], [`Connection::write_bytes`] |
+//! | `tcp_close()` | [`Connection::close`] |
+//!
+//! # What is obeyed
+//! RFC 9293 for a server: passive open, every state behind it, a FIN in any
+//! order, TIME-WAIT, resets, zero windows, silly windows. RFC 5961 (challenge
+//! ACKs), RFC 6528 (initial sequence numbers), RFC 6298 (timeouts), RFC 5681,
+//! 6582, 3465 and 6928 (Reno, with partial acknowledgements and an initial
+//! window of ten), RFC 1191 and 8201 (smaller path MTUs), RFC 5927 (which
+//! ICMP errors to believe).
+//!
+//! Deliberately absent: opening connections, urgent data, IP options, ECN,
+//! delayed acknowledgements (an answer carries the acknowledgement; without
+//! one it goes at once). No option but the maximum segment size is sent, and
+//! all others are skipped: no window scale, so no window is wider than 65,535
+//! bytes; no timestamps; no SACK.
+
+mod acks;
 mod app;
 mod config;
 mod congestion;
 mod content;
 mod counters;
+mod data;
 mod input;
+mod opening;
 mod output;
 mod recv;
 mod rto;

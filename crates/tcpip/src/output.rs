@@ -131,12 +131,21 @@ fn render<A: Application>(
     let Some((from, to)) = slot.within(start, start + payload.len()) else {
         return Sum::ZERO;
     };
+    let part = &mut payload[from - start..to - start];
+    if part.len() == slot.len as usize {
+        app.render(stamp, part);
+    } else {
+        render_part(app, slot, stamp, from, part);
+    }
+    Sum::ZERO.add_at(Sum::of(part), from - start)
+}
+
+/// Renders the part of a slot that begins at `from` of its content.
+#[cold]
+fn render_part<A: Application>(app: &mut A, slot: Slot, stamp: u32, from: usize, part: &mut [u8]) {
     let mut rendered = [0; MAX_SLOT_LEN];
     app.render(stamp, &mut rendered[..slot.len as usize]);
-    let at = slot.offset as usize;
-    let part = &rendered[from - at..to - at];
-    payload[from - start..to - start].copy_from_slice(part);
-    Sum::ZERO.add_at(Sum::of(part), from - start)
+    part.copy_from_slice(&rendered[from - slot.offset as usize..][..part.len()]);
 }
 
 impl<A: Application> Sender<'_, A> {
@@ -482,6 +491,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             };
             sender.send(port, tcb, &cut.take(len, header))?;
         } else {
+            debug_assert!(tcb.flags.has(Flags::CLOSE), "the stream ends here");
             header.control = header.control | Control::FIN;
             send_control(port, tcb, &header)?;
         }

@@ -1,1 +1,99 @@
+use proptest::prelude::*;
 
+use super::*;
+
+const CAPACITY: usize = 64;
+
+#[test]
+fn buffers_are_bounded_and_come_back_empty() {
+    let mut buffers = Buffers::new(2, CAPACITY);
+    let a = buffers.take().unwrap();
+    let b = buffers.take().unwrap();
+    assert_eq!(buffers.take(), None);
+    buffers.get_mut(a).insert(0, b"abc").unwrap();
+    buffers.get_mut(a).insert(5, b"f").unwrap();
+    buffers.get_mut(a).set_fin(6);
+    buffers.release(a);
+    assert_eq!(buffers.in_use(), 1);
+    let again = buffers.take().unwrap();
+    assert!(buffers.get(again).is_empty());
+    assert_eq!(buffers.get(b).space(), CAPACITY);
+}
+
+#[test]
+fn what_reaches_beyond_the_buffer_is_cut_off() {
+    let mut buffer = Buffer::new(4);
+    assert_eq!(buffer.insert(2, b"cdef"), Some(0));
+    assert_eq!(buffer.insert(100, b"x"), Some(0));
+    assert_eq!(buffer.insert(0, b"abcdef"), Some(4));
+    assert_eq!(buffer.ready(), b"abcd");
+    assert_eq!(buffer.space(), 0);
+}
+
+#[test]
+fn the_fin_is_taken_when_all_before_it_has_come() {
+    let mut buffer = Buffer::new(8);
+    buffer.insert(2, b"cd").unwrap();
+    buffer.set_fin(4);
+    assert_eq!(buffer.fin_ahead(), Some(4));
+    buffer.set_fin(3);
+    assert_eq!(buffer.fin_ahead(), Some(4), "the first one counts");
+    assert!(!buffer.take_fin());
+    assert_eq!(buffer.insert(0, b"ab"), Some(4));
+    buffer.consume(3);
+    assert_eq!(buffer.fin_ahead(), Some(0));
+    assert!(buffer.take_fin() && !buffer.take_fin());
+    assert_eq!(buffer.ready(), b"d");
+}
+
+#[test]
+fn a_fin_before_known_data_is_ignored() {
+    let mut buffer = Buffer::new(8);
+    buffer.insert(2, b"cd").unwrap();
+    buffer.set_fin(3);
+    assert_eq!(buffer.fin_ahead(), None);
+}
+
+proptest! {
+    /// Against a list of bytes that have come or not.
+    #[test]
+    fn it_agrees_with_a_list(
+        steps in prop::collection::vec((0usize..80, 0usize..30, 0usize..20), 1..100),
+    ) {
+        // Byte number n of the stream is n.
+        let mut buffer = Buffer::new(CAPACITY);
+        let mut came = [false; 10_000];
+        let (mut base, mut next) = (0, 0);
+        for (ahead, len, consume) in steps {
+            let data: Vec<u8> = (next + ahead..next + ahead + len).map(|n| n as u8).collect();
+            let inserted = buffer.insert(ahead, &data);
+            if inserted.is_some() {
+                let end = (next + ahead + len).min(base + CAPACITY);
+                if next + ahead < end {
+                    came[next + ahead..end].fill(true);
+                }
+            } else {
+                // Only a new gap beyond the limit is refused.
+                let gaps = (next..base + CAPACITY)
+                    .filter(|n| came[*n] && (*n == next || !came[*n - 1]))
+                    .count();
+                prop_assert_eq!(gaps, MAX_RANGES);
+            }
+            let before = next;
+            while next < base + CAPACITY && came[next] {
+                next += 1;
+            }
+            if let Some(n) = inserted {
+                prop_assert_eq!(n, next - before);
+            }
+            let expected: Vec<u8> = (base..next).map(|n| n as u8).collect();
+            prop_assert_eq!(buffer.ready(), &expected[..]);
+            let consume = consume.min(next - base);
+            buffer.consume(consume);
+            base += consume;
+            prop_assert_eq!(buffer.space(), CAPACITY - (next - base));
+            let nothing = next == base && !came[next..base + CAPACITY].contains(&true);
+            prop_assert_eq!(buffer.is_empty(), nothing);
+        }
+    }
+}

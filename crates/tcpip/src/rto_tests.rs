@@ -1,1 +1,66 @@
+use super::*;
 
+#[test]
+fn before_a_measurement_it_is_one_second() {
+    // RFC 6298, 2.1 and 5.7.
+    assert_eq!(Rtt::UNKNOWN.timeout(0, false), 1_000);
+    assert_eq!(Rtt::UNKNOWN.timeout(0, true), 3_000);
+}
+
+#[test]
+fn the_first_measurement_sets_both() {
+    // RFC 6298, 2.2: RTO = R + 4 * R/2.
+    let mut rtt = Rtt::UNKNOWN;
+    rtt.sample(400_000);
+    assert_eq!(rtt.timeout(0, false), 1_200);
+    assert_eq!(rtt.timeout(0, true), 1_200, "the loss is forgotten");
+}
+
+#[test]
+fn further_measurements_are_weighed_in() {
+    // RFC 6298, 2.3: RTTVAR = 3/4 * 200 + 1/4 * |400 - 800| = 250 ms,
+    // SRTT = 7/8 * 400 + 1/8 * 800 = 450 ms.
+    let mut rtt = Rtt::UNKNOWN;
+    rtt.sample(400_000);
+    rtt.sample(800_000);
+    assert_eq!(rtt.timeout(0, false), 450 + 4 * 250);
+}
+
+#[test]
+fn a_steady_round_trip_approaches_itself() {
+    let mut rtt = Rtt::UNKNOWN;
+    for _ in 0..100 {
+        rtt.sample(500_000);
+    }
+    assert_eq!(rtt.timeout(0, false), 501, "and the clock's granularity");
+}
+
+#[test]
+fn it_has_bounds() {
+    let mut rtt = Rtt::UNKNOWN;
+    rtt.sample(0);
+    assert_eq!(rtt.timeout(0, false), MIN_RTO_MS);
+    for _ in 0..100 {
+        rtt.sample(u32::MAX);
+        assert_eq!(rtt.timeout(0, false), MAX_RTO_MS);
+    }
+    for _ in 0..1000 {
+        rtt.sample(1);
+    }
+    assert_eq!(
+        rtt.timeout(0, false),
+        MIN_RTO_MS,
+        "no measurement is for ever"
+    );
+}
+
+#[test]
+fn each_backoff_doubles_it_up_to_a_minute() {
+    // RFC 6298, 5.5.
+    let timeouts: Vec<u32> = (0..8).map(|n| Rtt::UNKNOWN.timeout(n, false)).collect();
+    assert_eq!(
+        timeouts,
+        [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]
+    );
+    assert_eq!(Rtt::UNKNOWN.timeout(u8::MAX, false), MAX_RTO_MS);
+}

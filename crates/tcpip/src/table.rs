@@ -58,11 +58,11 @@ impl Keys {
         addresses: &Addresses,
         src_port: u16,
         dst_port: u16,
-        now_micros: u32,
+        now_micros: u64,
     ) -> Seq {
         let mut hasher = SipHasher24::new_with_keys(self.sequence.0, self.sequence.1);
         Self::feed(&mut hasher, addresses, src_port, dst_port);
-        Seq(hasher.finish() as u32) + now_micros / 4
+        Seq(hasher.finish() as u32) + (now_micros / 4) as u32
     }
 }
 

@@ -172,7 +172,7 @@ pub(crate) struct Place {
     pub(crate) left: u32,
 }
 
-/// A moment on the clocks that a TCB uses. Both wrap, so differences must be
+/// A moment on the clocks that a TCB uses. They wrap, so differences must be
 /// less than half their range: 35 minutes and 24 days.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
@@ -180,19 +180,18 @@ pub(crate) struct Moment {
     pub(crate) micros: u32,
     /// Milliseconds, for deadlines.
     pub(crate) millis: u32,
-    /// Milliseconds without wrapping, for the timer wheel.
-    whole_millis: u64,
+    /// Microseconds without wrapping.
+    pub(crate) whole_micros: u64,
 }
 
 impl Moment {
     #[inline(always)]
     pub(crate) const fn new(now: Instant) -> Self {
         let micros = now.as_micros();
-        let whole_millis = micros / 1000;
         Self {
             micros: micros as u32,
-            millis: whole_millis as u32,
-            whole_millis,
+            millis: (micros / 1000) as u32,
+            whole_micros: micros,
         }
     }
 
@@ -200,7 +199,7 @@ impl Moment {
     #[inline]
     pub(crate) fn instant(self, deadline: u32) -> Instant {
         let ahead = deadline.wrapping_sub(self.millis).cast_signed().max(0);
-        Instant::from_millis(self.whole_millis + u64::from(ahead.unsigned_abs()))
+        Instant::from_millis(self.whole_micros / 1000 + u64::from(ahead.unsigned_abs()))
     }
 }
 

@@ -577,9 +577,9 @@ impl Rig {
             }
         }
         let mss = crate::wire::max_segment_size(&payload[..usize::from(tcp.header_len())]);
-        let ack = tcp.ack_number().0 as u32;
+        let ack = tcp.ack_number().0.cast_unsigned();
         Out {
-            seq: (tcp.seq_number().0 as u32).wrapping_sub(self.iss),
+            seq: tcp.seq_number().0.cast_unsigned().wrapping_sub(self.iss),
             ack: if tcp.ack() {
                 ack.wrapping_sub(self.irs)
             } else {

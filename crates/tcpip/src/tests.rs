@@ -1,6 +1,7 @@
 //! Tables of whole segments in and out, each named after the rule that it
 //! proves.
 
+mod anything;
 mod closing;
 mod losing;
 mod opening;

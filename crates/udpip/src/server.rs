@@ -157,7 +157,3 @@ impl<P: Port, S: Service> Handler<P> for Server<S> {
         None
     }
 }
-
-#[cfg(test)]
-#[path = "server_tests.rs"]
-mod tests;

@@ -48,17 +48,19 @@ impl Checks {
             "FAIL"
         };
         let seed = seed.map_or_else(String::new, |seed| format!(", seed {seed}"));
-        println!(
-            "{word} {what} ({} checks, {:.1} s{seed})",
-            self.passed,
+        let passed = self.passed;
+        let mut lines = vec![format!(
+            "{word} {what} ({passed} checks, {:.1} s{seed})",
             took.as_secs_f64()
-        );
+        )];
         for (name, message) in &self.failures {
-            println!("  failed: {name}\n{}", indented(message, 6));
+            lines.push(format!("  failed: {name}\n{}", indented(message, 6)));
         }
         for note in &self.notes {
-            println!("  the server's output:\n{}", indented(note, 6));
+            lines.push(format!("  the server's output:\n{}", indented(note, 6)));
         }
+        // At once: others print as well.
+        println!("{}", lines.join("\n"));
     }
 }
 
@@ -77,7 +79,7 @@ pub(crate) fn counts(line: &str) -> Option<(u32, u32)> {
     ))
 }
 
-pub(crate) fn indented(text: &str, by: usize) -> String {
+fn indented(text: &str, by: usize) -> String {
     let margin = " ".repeat(by);
     text.lines()
         .map(|line| format!("{margin}{line}"))

@@ -3,13 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Content;
 use super::checks::Checks;
 use super::dig::{Reply, ask, ask_all};
-use super::expected::{self, Entry};
+use super::expected::Entry;
 use super::rig::Place;
 use crate::shell::{Context as _, Failure, Result};
 
@@ -31,10 +30,7 @@ type Case<'a> = fn(&Client<'a>) -> Result<()>;
 
 /// Everything that is checked of one server.
 pub(crate) fn check(place: &Place, content: &Content, checks: &mut Checks) {
-    let client = match Client::prepare(place, content) {
-        Ok(client) => client,
-        Err(failure) => return checks.fail("reading the table", &failure.to_string()),
-    };
+    let client = Client { place, content };
     let transports: [(&str, &[&str]); 3] = [
         ("UDP", &["+noedns", "+ignore"]),
         ("UDP with EDNS", &[]),
@@ -66,32 +62,24 @@ pub(crate) fn check(place: &Place, content: &Content, checks: &mut Checks) {
     }
 }
 
-struct Client<'a> {
-    place: &'a Place,
-    table: Vec<Entry>,
-    /// The table's questions, one a line, for dig.
-    questions: PathBuf,
+/// The table's questions, one a line, as dig takes them from a file.
+pub(crate) fn questions(table: &[Entry]) -> String {
+    let lines: Vec<String> = table
+        .iter()
+        .map(|entry| format!("{} {}\n", entry.name, entry.kind))
+        .collect();
+    lines.concat()
 }
 
-impl<'a> Client<'a> {
-    fn prepare(place: &'a Place, content: &Content) -> Result<Self> {
-        let table = expected::read(&content.zones.join("storm.test.expected"))?;
-        let questions = content.folder.join("questions");
-        let lines: Vec<String> = table
-            .iter()
-            .map(|entry| format!("{} {}", entry.name, entry.kind))
-            .collect();
-        std::fs::write(&questions, lines.join("\n") + "\n").context("writing the questions")?;
-        Ok(Self {
-            place,
-            table,
-            questions,
-        })
-    }
+struct Client<'a> {
+    place: &'a Place,
+    content: &'a Content,
+}
 
+impl Client<'_> {
     /// Asks the whole table by one dig; one check each entry.
     fn table(&self, address: IpAddr, transport: &str, options: &[&str], checks: &mut Checks) {
-        let replies = match ask_all(self.place, address, options, &self.questions) {
+        let replies = match ask_all(self.place, address, options, &self.content.questions) {
             Ok(replies) => replies,
             Err(failure) => return checks.fail("dig", &failure.to_string()),
         };
@@ -100,7 +88,7 @@ impl<'a> Client<'a> {
         for reply in &replies {
             by_question.entry(&reply.question).or_default().push(reply);
         }
-        for entry in &self.table {
+        for entry in &self.content.table {
             let name = format!(
                 "{} {} over {transport} to {address}",
                 entry.name, entry.kind
@@ -152,7 +140,7 @@ impl<'a> Client<'a> {
         for question in ["big.storm.test TXT +noedns", "huge.storm.test TXT"] {
             let reply = self.ask(question)?;
             let name = format!("{}.", question.split(' ').next().unwrap_or_default());
-            let entry = self.table.iter().find(|entry| entry.name == name);
+            let entry = self.content.table.iter().find(|entry| entry.name == name);
             let entry = entry.ok_or_else(|| Failure::new(format!("no {name} in the table")))?;
             if !reply.tcp {
                 return Err(Failure::new(format!("{question} came by UDP:\n{reply:?}")));

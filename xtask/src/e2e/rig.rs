@@ -223,6 +223,12 @@ fn join_by_veth(server: &Namespace, client: &Namespace, xdp: Xdp) -> Result<()> 
     shell::capture(&mut ethtool)?;
     server.ip(&format!("link set {SERVER_LINK} up"))?;
     client.ip(&format!("link set {CLIENT_LINK} up"))?;
+    // Linux gives a flow another TX queue after a retransmission, and what
+    // leaves one end of a veth pair by queue N arrives at the other end on
+    // queue N. A network card that spreads by addresses and ports, as they
+    // all do, keeps a flow on its queue: so does this.
+    let mut keep = client.command("sysctl");
+    shell::capture(keep.args(["-q", "-w", "net.core.txrehash=0"]))?;
     Ok(())
 }
 

@@ -313,6 +313,22 @@ fn a_probe_may_be_taken() {
 }
 
 #[test]
+fn probes_end_when_they_have_sent_everything() {
+    let mut rig = Rig::serving(&Config::default(), b"xy", None);
+    rig.window = 0;
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "A", b"");
+    for (data, control) in [(b"x", "A"), (b"y", "PA")] {
+        rig.pass_ms(400);
+        let out = rig.sent_one();
+        assert_eq!((out.control.as_str(), &out.data[..]), (control, &data[..]));
+        rig.recv(2, out.seq + 1, "A", b"");
+    }
+    rig.pass_ms(50_000);
+    rig.sent_nothing();
+}
+
+#[test]
 fn a_window_shut_for_too_long_ends_the_connection() {
     // RFC 6429.
     let mut rig = Rig::serving(

@@ -1,0 +1,292 @@
+//! What must be answered, as text: each file of `scenarios/` holds zones and
+//! questions with their whole answers.
+//!
+//! ```text
+//! zone NAME             the master file of a zone, up to a line "end"
+//! test TITLE            names the section of the RFC
+//! ? NAME TYPE [WORD…]   a question; words: edns=SIZE, do, version=N,
+//!                       class=NAME, opcode=N, tcp, no-rd
+//! = RCODE [WORD…]       the reply's flags: aa, tc; opt (and do) when it has
+//!                       an OPT record; bare when it has no question
+//!   RECORD              the answer section, all of it, in order
+//! ! RECORD              the authority section
+//! + RECORD              the additional section, without OPT
+//! ```
+//!
+//! Every question is asked through whole frames in all modes and both forms
+//! of names, over IPv4 and IPv6; all replies must be the same bytes.
+
+mod harness;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use domain::base::iana::{Class, OptRcode, Rtype};
+use domain::base::message::RecordSection;
+use domain::base::{Message, ParsedName, ParsedRecord};
+use domain::dep::octseq::Parser;
+use domain::rdata::AllRecordData;
+use domain::zonefile::inplace::{Entry, Zonefile};
+use harness::{Client, FORMS, MODES, Query, name, prepare, rtype};
+use namestorm::{Answers, Form, Responder, Transport};
+
+#[derive(Clone, Debug)]
+struct Case {
+    title: String,
+    line: usize,
+    query: Query,
+    tcp: bool,
+    expected: Reply,
+}
+
+/// A reply as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Reply {
+    rcode: String,
+    flags: Vec<String>,
+    answer: Vec<String>,
+    authority: Vec<String>,
+    additional: Vec<String>,
+}
+
+#[derive(Default)]
+struct Scenario {
+    zones: Vec<(String, String)>,
+    cases: Vec<Case>,
+}
+
+fn read(text: &str) -> Scenario {
+    let mut scenario = Scenario::default();
+    let mut title = String::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((at, line)) = lines.next() {
+        let line = line.trim();
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let case = scenario.cases.last_mut();
+        match word {
+            "" | "#" => {}
+            "zone" => {
+                let text = lines.by_ref().map(|(_, line)| line);
+                let text = text.take_while(|line| line.trim() != "end");
+                let text = text.fold(String::new(), |all, line| all + line + "\n");
+                scenario.zones.push((rest.to_owned(), text));
+            }
+            "test" => rest.clone_into(&mut title),
+            "?" => {
+                let (query, tcp) = question(rest);
+                scenario.cases.push(Case {
+                    title: title.clone(),
+                    line: at + 1,
+                    query,
+                    tcp,
+                    expected: Reply::default(),
+                });
+            }
+            "=" => {
+                let mut words = rest.split_whitespace().map(str::to_owned);
+                let expected = &mut case.unwrap().expected;
+                expected.rcode = words.next().unwrap();
+                expected.flags = words.collect();
+            }
+            "!" => case.unwrap().expected.authority.push(record(rest)),
+            "+" => case.unwrap().expected.additional.push(record(rest)),
+            _ => case.unwrap().expected.answer.push(record(line)),
+        }
+    }
+    scenario
+}
+
+fn question(text: &str) -> (Query, bool) {
+    let mut words = text.split_whitespace();
+    let qname = name(words.next().unwrap());
+    let mut query = Query::new(&qname, rtype(words.next().unwrap()));
+    let mut tcp = false;
+    for word in words {
+        let (word, value) = word.split_once('=').unwrap_or((word, ""));
+        let edns = query.edns.get_or_insert((1232, 0, 0));
+        let mut wants_edns = true;
+        match word {
+            "edns" => edns.0 = value.parse().unwrap(),
+            "do" => edns.2 = 0x8000,
+            "version" => edns.1 = value.parse().unwrap(),
+            _ => wants_edns = false,
+        }
+        if wants_edns {
+            continue;
+        }
+        if *edns == (1232, 0, 0) {
+            query.edns = None;
+        }
+        match word {
+            "class" => query.qclass = value.parse::<Class>().unwrap().to_int(),
+            "opcode" => query.flags |= value.parse::<u16>().unwrap() << 11,
+            "no-rd" => query.flags &= !0x0100,
+            "tcp" => tcp = true,
+            _ => panic!("unknown word {word}"),
+        }
+    }
+    (query, tcp)
+}
+
+/// A record, written by the same code that writes those of replies.
+fn record(text: &str) -> String {
+    let mut file = Zonefile::new();
+    file.set_default_class(Class::IN);
+    file.extend_from_slice(text.as_bytes());
+    file.extend_from_slice(b"\n");
+    let Ok(Some(Entry::Record(record))) = file.next_entry() else {
+        panic!("{text}: no record");
+    };
+    let mut wire = Vec::new();
+    record.compose(&mut wire).unwrap();
+    let parsed = ParsedRecord::parse(&mut Parser::from_ref(&wire[..])).unwrap();
+    show(&parsed)
+}
+
+fn show(record: &ParsedRecord<'_, [u8]>) -> String {
+    let record = record.to_any_record::<AllRecordData<_, ParsedName<_>>>();
+    record.unwrap().to_string()
+}
+
+/// Reads a reply, and checks what is the same in all replies.
+fn decode(query: &Query, bytes: &[u8]) -> Reply {
+    let message = Message::from_octets(bytes).unwrap();
+    let header = message.header();
+    assert_eq!(header.id(), query.id);
+    assert!(header.qr() && !header.ra() && !header.ad() && !header.cd() && !header.z());
+    assert_eq!(header.rd(), query.flags & 0x0100 != 0);
+    assert_eq!(header.opcode().to_int(), (query.flags >> 11) as u8 & 15);
+    let mut reply = Reply::default();
+    let mut flag = |set: bool, name: &str| {
+        if set {
+            reply.flags.push(name.to_owned());
+        }
+    };
+    flag(header.aa(), "aa");
+    flag(header.tc(), "tc");
+    if message.header_counts().qdcount() == 0 {
+        flag(true, "bare");
+    } else {
+        let end = 12 + query.name.len();
+        assert_eq!(bytes[12..end], query.name, "the question, case kept");
+        assert_eq!(bytes[end..end + 2], query.qtype.to_be_bytes());
+        assert_eq!(bytes[end + 2..end + 4], query.qclass.to_be_bytes());
+    }
+    let opt = message.opt();
+    if let Some(opt) = &opt {
+        assert_eq!(opt.udp_payload_size(), 1232);
+        assert_eq!(opt.version(), 0);
+        flag(true, "opt");
+        flag(opt.dnssec_ok(), "do");
+    }
+    reply.rcode = message.opt_rcode().to_string();
+    if message.opt_rcode() == OptRcode::BADVERS {
+        reply.rcode = "BADVERS".into();
+    }
+    let section = |records: RecordSection<'_, [u8]>| {
+        let records = records.map(Result::unwrap);
+        let records = records.filter(|record| record.rtype() != Rtype::OPT);
+        records.map(|record| show(&record)).collect()
+    };
+    let message = message.for_slice();
+    reply.answer = section(message.answer().unwrap());
+    reply.authority = section(message.authority().unwrap());
+    reply.additional = section(message.additional().unwrap());
+    reply
+}
+
+fn ask_tcp(answers: &Arc<Answers>, query: &[u8]) -> Vec<u8> {
+    let mut responder = Responder::new(Arc::clone(answers));
+    let mut message = query.to_vec();
+    let reply = responder.respond(&mut message, Transport::Tcp).unwrap();
+    let head = reply.rewritten.map(<[u8]>::to_vec);
+    let (head_len, tail, trail) = (reply.head_len, reply.tail.bytes, reply.trail);
+    let head = head.unwrap_or_else(|| message[..head_len].to_vec());
+    [&head[..], tail, trail].concat()
+}
+
+/// All replies to one question, which must be the same.
+fn ask_all(clients: &mut [Client], case: &Case, answers: &[Arc<Answers>]) -> Vec<u8> {
+    let query = case.query.bytes();
+    if case.tcp {
+        let mut replies = answers.iter().map(|answers| ask_tcp(answers, &query));
+        let first = replies.next().unwrap();
+        assert!(replies.all(|reply| reply == first));
+        return first;
+    }
+    let mut first: Option<Vec<u8>> = None;
+    for client in clients {
+        // Twice: the second time a resident packet is used again.
+        for _ in 0..2 {
+            let reply = client
+                .ask(&query)
+                .unwrap_or_else(|| panic!("line {}: no reply", case.line));
+            let first = first.get_or_insert_with(|| reply.clone());
+            assert_eq!(reply, *first, "line {}: replies differ", case.line);
+        }
+    }
+    first.unwrap()
+}
+
+fn run(file: &str, text: &str) {
+    let scenario = read(text);
+    assert!(!scenario.cases.is_empty());
+    let zones: Vec<_> = scenario
+        .zones
+        .iter()
+        .map(|(origin, text)| (origin.as_str(), text.as_str()))
+        .collect();
+    let answers: Vec<_> = FORMS
+        .iter()
+        .map(|form: &Form| prepare(&zones, *form))
+        .collect();
+    let mut clients = Vec::new();
+    for answers in &answers {
+        for mode in MODES {
+            for v6 in [false, true] {
+                clients.push(Client::new(answers, mode, v6));
+            }
+        }
+    }
+    let mut failures = String::new();
+    for case in &scenario.cases {
+        let bytes = ask_all(&mut clients, case, &answers);
+        let reply = decode(&case.query, &bytes);
+        if reply != case.expected {
+            let Case {
+                title,
+                line,
+                expected,
+                ..
+            } = case;
+            writeln!(
+                failures,
+                "{file}:{line}: {title}\nexpected {expected:#?}\ngot {reply:#?}"
+            )
+            .unwrap();
+        }
+    }
+    assert!(failures.is_empty(), "{failures}");
+}
+
+macro_rules! scenarios {
+    ($($name:ident),+ $(,)?) => {$(
+        #[test]
+        fn $name() {
+            let file = concat!(stringify!($name), ".scenario");
+            run(file, include_str!(concat!("scenarios/", stringify!($name), ".scenario")));
+        }
+    )+};
+}
+
+scenarios!(
+    answers,
+    negative,
+    wildcards,
+    delegations,
+    aliases,
+    edns,
+    sizes,
+    refusals,
+    many_zones
+);

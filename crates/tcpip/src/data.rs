@@ -1,0 +1,203 @@
+//! A segment's data and FIN: in order out of the received frame, otherwise
+//! through a receive buffer.
+
+use ip::Packet;
+
+use crate::app::{Application, CloseReason, Connection};
+use crate::congestion::CongestionControl;
+use crate::stack::Stack;
+use crate::tcb::{Flags, Moment, NONE, Record, State};
+use crate::wire::{Control, Segment, Seq};
+
+impl<A: Application, C: CongestionControl> Stack<A, C> {
+    /// The segment's data and FIN.
+    #[inline(always)]
+    pub(crate) fn process_data(
+        &mut self,
+        id: u32,
+        packet: &Packet,
+        segment: &Segment,
+        now: Moment,
+    ) {
+        let tcb = &mut self.records[id as usize].tcb;
+        tcb.flags.set(Flags::ACK);
+        if !tcb.state.receives() || tcb.flags.has(Flags::ABORT) {
+            return;
+        }
+        self.restart_idle(id, now);
+        let data = &packet.payload()[usize::from(segment.data_at)..][..usize::from(segment.len)];
+        let tcb = &mut self.records[id as usize].tcb;
+        if tcb.buffer != NONE || segment.seq != tcb.rcv_nxt {
+            self.process_buffered(id, data, segment, now);
+            return;
+        }
+        tcb.rcv_nxt = tcb.rcv_nxt + data.len() as u32;
+        let consumed = self.offer(id, data);
+        if consumed < data.len() && !self.keep(id, &data[consumed..]) {
+            return;
+        }
+        if segment.control.has(Control::FIN) {
+            self.process_fin(id, now);
+        }
+    }
+
+    /// The peer is alive. After a long silence the congestion window is no
+    /// longer known to be right.
+    #[inline(always)]
+    fn restart_idle(&mut self, id: u32, now: Moment) {
+        let Record { tcb, congestion } = &mut self.records[id as usize];
+        let idle = self.settings.idle_ms;
+        if tcb.snd_nxt != tcb.snd_una
+            || tcb.state != State::Established
+            || tcb.flags.has(Flags::PERSIST)
+        {
+            return;
+        }
+        let silent_since = tcb.deadline.wrapping_sub(idle);
+        if now.millis.wrapping_sub(silent_since).cast_signed() > Self::rto(tcb).cast_signed() {
+            congestion.on_idle(u32::from(tcb.mss));
+        }
+        self.arm(id, now, idle);
+    }
+
+    /// Offers data in order to the application; how much it has consumed.
+    #[inline(always)]
+    fn offer(&mut self, id: u32, data: &[u8]) -> usize {
+        let flags = self.records[id as usize].tcb.flags;
+        if data.is_empty() || flags.has(Flags::CLOSE | Flags::ABORT) {
+            return data.len();
+        }
+        let (app, mut connection) = self.connection(id);
+        app.on_receive(&mut connection, data).min(data.len())
+    }
+
+    /// Keeps what the application has not consumed. `false` when there is no
+    /// buffer: then the peer must send it again.
+    #[cold]
+    fn keep(&mut self, id: u32, rest: &[u8]) -> bool {
+        let tcb = &mut self.records[id as usize].tcb;
+        let stored = self.buffers.take().inspect(|buffer| {
+            // No more than the window arrives, and that is a buffer's size.
+            self.buffers.get_mut(*buffer).insert(0, rest);
+        });
+        if let Some(buffer) = stored {
+            tcb.buffer = buffer;
+            return true;
+        }
+        tcb.rcv_nxt = Seq(tcb.rcv_nxt.0.wrapping_sub(rest.len() as u32));
+        self.counters.no_buffer += 1;
+        false
+    }
+
+    /// Data that is out of order, or comes behind what is not consumed yet.
+    #[cold]
+    fn process_buffered(&mut self, id: u32, data: &[u8], segment: &Segment, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        if tcb.buffer == NONE {
+            let Some(buffer) = self.buffers.take() else {
+                self.counters.no_buffer += 1;
+                return;
+            };
+            tcb.buffer = buffer;
+        }
+        let buffer = self.buffers.get_mut(tcb.buffer);
+        let ahead = segment.seq.since(tcb.rcv_nxt) as usize;
+        // Nothing comes behind a FIN.
+        let end = buffer.fin_ahead().unwrap_or(usize::MAX);
+        let data = &data[..data.len().min(end.saturating_sub(ahead))];
+        let in_order = buffer.insert(ahead, data);
+        let Some(in_order) = in_order else {
+            self.counters.no_buffer += 1;
+            return;
+        };
+        tcb.rcv_nxt = tcb.rcv_nxt + in_order as u32;
+        if segment.control.has(Control::FIN) {
+            let fin = (ahead + data.len()).checked_sub(in_order);
+            buffer.set_fin(fin.unwrap_or(0));
+        }
+        let fin = buffer.take_fin();
+        if ahead > 0 {
+            self.counters.out_of_order += 1;
+        }
+        if in_order > 0 {
+            self.offer_buffered(id);
+        }
+        self.drop_empty_buffer(id);
+        if fin {
+            self.process_fin(id, now);
+        }
+    }
+
+    /// Offers all that is in order and not consumed.
+    pub(crate) fn offer_buffered(&mut self, id: u32) {
+        let tcb = &mut self.records[id as usize].tcb;
+        if tcb.buffer == NONE {
+            return;
+        }
+        let buffer = tcb.buffer;
+        let ready = self.buffers.get(buffer).ready();
+        let consumed = if tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
+            ready.len()
+        } else if ready.is_empty() {
+            0
+        } else {
+            let mut connection = Connection {
+                tcb,
+                state: &mut self.states[id as usize],
+                contents: &mut self.contents,
+                writes: &mut self.writes,
+            };
+            self.app.on_receive(&mut connection, ready)
+        };
+        self.buffers.get_mut(buffer).consume(consumed);
+        self.drop_empty_buffer(id);
+    }
+
+    fn drop_empty_buffer(&mut self, id: u32) {
+        let tcb = &mut self.records[id as usize].tcb;
+        if tcb.buffer != NONE && self.buffers.get(tcb.buffer).is_empty() {
+            self.buffers.release(tcb.buffer);
+            tcb.buffer = NONE;
+        }
+    }
+
+    /// The peer's FIN, in order.
+    #[cold]
+    fn process_fin(&mut self, id: u32, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        tcb.rcv_nxt = tcb.rcv_nxt + 1;
+        if tcb.rcv_adv.before(tcb.rcv_nxt) {
+            tcb.rcv_adv = tcb.rcv_nxt;
+        }
+        match tcb.state {
+            State::Established => tcb.state = State::CloseWait,
+            State::FinWait1 => tcb.state = State::Closing,
+            State::FinWait2 => self.enter_time_wait(id, now),
+            _ => return,
+        }
+        let tcb = &mut self.records[id as usize].tcb;
+        tcb.flags.set(Flags::HALF_CLOSE);
+        self.tell_half_close(id);
+    }
+
+    /// Tells the application that the peer has closed, once all that came
+    /// before has had its chance.
+    pub(crate) fn tell_half_close(&mut self, id: u32) {
+        let tcb = &mut self.records[id as usize].tcb;
+        if !tcb.flags.has(Flags::HALF_CLOSE) || tcb.flags.has(Flags::WANTS_ROOM) {
+            return;
+        }
+        tcb.flags.clear(Flags::HALF_CLOSE);
+        if !tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
+            let (app, mut connection) = self.connection(id);
+            app.on_half_close(&mut connection);
+        }
+    }
+
+    pub(crate) fn enter_time_wait(&mut self, id: u32, now: Moment) {
+        self.finish(id, CloseReason::Finished);
+        self.records[id as usize].tcb.state = State::TimeWait;
+        self.time_waits += 1;
+        self.arm(id, now, self.settings.time_wait_ms);
+    }
+}

@@ -1,0 +1,317 @@
+//! Whole frames in and out, beside the unit tests: what comes back is taken
+//! apart by smoltcp, which shares no code with the server.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use eth::{Link, Mac, Station};
+use ip::{Addresses, Host, PROTOCOL_UDP, Path};
+use nmio::sim::{self, EndConfig, LinkConfig, SimPort, Sink};
+use nmio::{Handler, Instant, Port};
+use proptest::prelude::*;
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{EthernetFrame, EthernetProtocol, Ipv4Packet, Ipv6Packet, UdpPacket, UdpRepr};
+use udpip::{AnswerCopies, Counters, Datagram, HEADER_LEN, Server, Service, Tail};
+
+const OURS: (Mac, Ipv4Addr, Ipv6Addr) = (
+    Mac([2, 0, 0, 0, 0, 1]),
+    Ipv4Addr::new(192, 0, 2, 1),
+    Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1),
+);
+const PORT: u16 = 53;
+
+/// Who asks, and over what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Peer {
+    number: u8,
+    port: u16,
+    v6: bool,
+}
+
+impl Peer {
+    const V4: Self = Self {
+        number: 9,
+        port: 40_000,
+        v6: false,
+    };
+    const V6: Self = Self {
+        v6: true,
+        ..Self::V4
+    };
+
+    fn mac(self) -> Mac {
+        Mac([2, 0, 0, 0, 1, self.number])
+    }
+
+    fn path(self) -> Path {
+        let addresses = if self.v6 {
+            Addresses::V6 {
+                src: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 1, u16::from(self.number)),
+                dst: OURS.2,
+            }
+        } else {
+            Addresses::V4 {
+                src: Ipv4Addr::new(198, 51, 100, self.number),
+                dst: OURS.1,
+            }
+        };
+        Path {
+            link: Link {
+                peer: OURS.0,
+                own: self.mac(),
+                vlan: None,
+            },
+            addresses,
+        }
+    }
+
+    /// A datagram to us, as a whole frame.
+    fn datagram(self, payload: &[u8]) -> Vec<u8> {
+        let path = self.path();
+        let len = HEADER_LEN + payload.len();
+        let mut frame = vec![0; path.header_len() + len];
+        let start = path.write(&mut frame, PROTOCOL_UDP, len);
+        let (src, dst) = (path.addresses.src().into(), path.addresses.dst().into());
+        let repr = UdpRepr {
+            src_port: self.port,
+            dst_port: PORT,
+        };
+        repr.emit(
+            &mut UdpPacket::new_unchecked(&mut frame[start..]),
+            &src,
+            &dst,
+            payload.len(),
+            |bytes| bytes.copy_from_slice(payload),
+            &ChecksumCapabilities::default(),
+        );
+        frame
+    }
+
+    /// The payload of a reply to this peer, every header of which is checked.
+    fn payload(self, frame: &[u8]) -> Vec<u8> {
+        let frame = EthernetFrame::new_checked(frame).unwrap();
+        assert_eq!(frame.dst_addr().0, self.mac().0);
+        assert_eq!(frame.src_addr().0, OURS.0.0);
+        let (src, dst, udp);
+        if self.v6 {
+            assert_eq!(frame.ethertype(), EthernetProtocol::Ipv6);
+            let ip = Ipv6Packet::new_checked(frame.payload()).unwrap();
+            assert_eq!(ip.total_len(), frame.payload().len());
+            (src, dst) = (IpAddr::V6(ip.src_addr()), IpAddr::V6(ip.dst_addr()));
+            udp = ip.payload().to_vec();
+        } else {
+            assert_eq!(frame.ethertype(), EthernetProtocol::Ipv4);
+            let ip = Ipv4Packet::new_checked(frame.payload()).unwrap();
+            assert!(ip.verify_checksum());
+            assert_eq!(usize::from(ip.total_len()), frame.payload().len());
+            (src, dst) = (IpAddr::V4(ip.src_addr()), IpAddr::V4(ip.dst_addr()));
+            udp = ip.payload().to_vec();
+        }
+        let addresses = self.path().addresses;
+        assert_eq!((src, dst), (addresses.dst(), addresses.src()));
+        let udp = UdpPacket::new_checked(udp.as_slice()).unwrap();
+        assert!(udp.verify_checksum(&src.into(), &dst.into()));
+        assert_ne!(udp.checksum(), 0);
+        assert_eq!((udp.src_port(), udp.dst_port()), (PORT, self.port));
+        udp.payload().to_vec()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    TurnRound,
+    Copy,
+    Resident,
+}
+
+const WAYS: [Way; 3] = [Way::TurnRound, Way::Copy, Way::Resident];
+
+/// Answers with the first bytes of the request, a tail, and a trail.
+struct Answerer {
+    way: Way,
+    head_len: usize,
+    tail: Vec<u8>,
+    trail: Vec<u8>,
+    copies: AnswerCopies,
+    seen: Option<(SocketAddr, SocketAddr, Vec<u8>)>,
+}
+
+impl Service for Answerer {
+    fn on_datagram<P: Port>(&mut self, mut datagram: Datagram<'_, P>, _now: Instant) {
+        self.seen = Some((
+            datagram.peer(),
+            datagram.local(),
+            datagram.payload().to_vec(),
+        ));
+        if self.head_len <= datagram.max_reply() {
+            datagram.extend_payload(self.head_len);
+        }
+        if let Some(first) = datagram.payload_mut().first_mut() {
+            *first = b'!';
+        }
+        let (len, tail) = (self.head_len, Tail::new(&self.tail));
+        match self.way {
+            Way::TurnRound => datagram.turn_round(len, tail, &self.trail),
+            Way::Copy => datagram.send_copy(len, tail, &self.trail),
+            Way::Resident => datagram.send_resident(len, &mut self.copies, tail, &self.trail),
+        };
+    }
+}
+
+fn host() -> Host {
+    Host::own(Station::new(OURS.0, &[OURS.1.into(), OURS.2.into()]))
+}
+
+fn answerer(way: Way, head_len: usize, tail: &[u8], trail: &[u8]) -> Answerer {
+    Answerer {
+        way,
+        head_len,
+        tail: tail.to_vec(),
+        trail: trail.to_vec(),
+        copies: AnswerCopies::default(),
+        seen: None,
+    }
+}
+
+fn server(way: Way, head_len: usize, tail: &[u8], trail: &[u8]) -> Server<Answerer> {
+    Server::new(host(), PORT, answerer(way, head_len, tail, trail))
+}
+
+fn sink(residents: u32) -> Sink {
+    let mut sink = Sink::new(1500, 8, residents);
+    sink.copy_residents(true);
+    sink
+}
+
+/// The frame that the server sends when it gets `frame`, if it does.
+fn handle(server: &mut Server<Answerer>, sink: &mut Sink, frame: &[u8]) -> Option<Vec<u8>> {
+    let before = sink.counters().tx_frames;
+    let frame = sink.frame_from(frame);
+    server.handle_frame(sink, frame, Instant::ZERO);
+    (sink.counters().tx_frames > before).then(|| sink.last().to_vec())
+}
+
+fn count(server: &Server<Answerer>) -> Counters {
+    *server.udp().counters()
+}
+
+proptest! {
+    /// Parts of odd and even lengths, so that each starts at any offset.
+    #[test]
+    fn all_ways_send_the_same(
+        request in prop::collection::vec(any::<u8>(), 1..60),
+        head_cut in 0usize..60,
+        tail in prop::collection::vec(any::<u8>(), 0..60),
+        trail in prop::collection::vec(any::<u8>(), 0..20),
+        v6: bool,
+    ) {
+        let peer = Peer { v6, ..Peer::V4 };
+        let head_len = head_cut.min(request.len());
+        let mut changed = request.clone();
+        changed[0] = b'!';
+        let expected = [&changed[..head_len], &tail, &trail].concat();
+        for way in WAYS {
+            let (mut server, mut sink) = (server(way, head_len, &tail, &trail), sink(4));
+            // The second time a resident packet is there already.
+            for _ in 0..2 {
+                let reply = handle(&mut server, &mut sink, &peer.datagram(&request)).unwrap();
+                prop_assert_eq!(&peer.payload(&reply), &expected, "{:?}", way);
+            }
+            prop_assert_eq!(count(&server).answered, 2);
+        }
+    }
+
+}
+
+#[test]
+fn the_service_sees_who_asks_whom() {
+    for peer in [Peer::V4, Peer::V6] {
+        let (mut server, mut sink) = (server(Way::Copy, 0, b"", b""), sink(0));
+        handle(&mut server, &mut sink, &peer.datagram(b"hello")).unwrap();
+        let addresses = peer.path().addresses;
+        let expected = (
+            SocketAddr::new(addresses.src(), peer.port),
+            SocketAddr::new(addresses.dst(), PORT),
+            b"hello".to_vec(),
+        );
+        assert_eq!(server.service().seen, Some(expected));
+    }
+}
+
+#[test]
+fn a_head_may_be_longer_than_the_request() {
+    for way in WAYS {
+        let (mut server, mut sink) = (server(way, 40, b"tail", b"end"), sink(1));
+        let reply = handle(&mut server, &mut sink, &Peer::V4.datagram(b"short")).unwrap();
+        let payload = Peer::V4.payload(&reply);
+        assert_eq!(payload.len(), 40 + 7);
+        assert!(payload.starts_with(b"!hort") && payload.ends_with(b"tailend"));
+    }
+}
+
+#[test]
+fn residents_serve_all_peers_and_both_families() {
+    let (mut server, mut sink) = (server(Way::Resident, 2, b"answer", b""), sink(2));
+    for number in 1..5 {
+        for v6 in [false, true] {
+            let port = 1000 + u16::from(number);
+            let peer = Peer { number, port, v6 };
+            let reply = handle(&mut server, &mut sink, &peer.datagram(&[1, number])).unwrap();
+            assert_eq!(
+                peer.payload(&reply),
+                [&[b'!', number], &b"answer"[..]].concat()
+            );
+        }
+    }
+    // Complete at once: one of each family was enough.
+    assert_eq!(server.service().copies.packets(), 2);
+    assert_eq!(count(&server).residents_exhausted, 0);
+}
+
+/// A checksum that comes out as zero is sent as all ones (RFC 768).
+#[test]
+fn zero_is_no_checksum() {
+    let mut found = false;
+    for word in 0..=u16::MAX {
+        let (mut server, mut sink) = (server(Way::Copy, 0, &word.to_be_bytes(), b""), sink(0));
+        let reply = handle(&mut server, &mut sink, &Peer::V4.datagram(b"")).unwrap();
+        let field = &reply[14 + 20 + 6..][..2];
+        assert_ne!(field, [0, 0]);
+        found |= field == [0xff, 0xff];
+    }
+    assert!(found, "some word makes the sum zero");
+}
+
+#[test]
+fn a_full_ring_drops_the_reply_and_is_counted() {
+    let end = EndConfig {
+        tx_ring: 1,
+        ..EndConfig::default()
+    };
+    for way in WAYS {
+        let slow = sim::PathConfig {
+            delay: Duration::from_millis(1),
+            ..sim::PathConfig::default()
+        };
+        let config = LinkConfig {
+            a: end,
+            b: end,
+            ..LinkConfig::symmetric(slow)
+        };
+        let (mut port, _client, _clock): (SimPort, SimPort, _) = sim::link(&config, 1);
+        let mut server = server(way, 0, b"tail", b"");
+        for _ in 0..2 {
+            let mut frame = port.pool().take().unwrap();
+            let bytes = Peer::V4.datagram(b"x");
+            frame.set_len(bytes.len());
+            frame.copy_from_slice(&bytes);
+            server.handle_frame(&mut port, frame, Instant::ZERO);
+        }
+        assert_eq!(count(&server).answered, 1, "{way:?}");
+        assert_eq!(count(&server).ring_full, 1, "{way:?}");
+        if way == Way::Resident {
+            // The first copy is in flight, so that a second was made.
+            assert_eq!(server.service().copies.packets(), 2);
+        }
+    }
+}
