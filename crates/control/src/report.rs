@@ -77,6 +77,14 @@ pub(crate) fn summary(uptime: Duration, port: &PortCounters, tally: &Tally) -> B
     let frames = |n, size| format!("{} frames, {}", count(n), bytes(size));
     block.line("received", frames(port.rx_frames, port.rx_bytes));
     block.line("sent", frames(port.tx_frames, port.tx_bytes));
+    block.line(
+        "system calls",
+        format!(
+            "{} to send, {} to wait",
+            count(port.tx_wakeups),
+            count(port.waits)
+        ),
+    );
     for &(name, n) in &tally.events {
         block.line(name, count(n));
     }
@@ -141,6 +149,7 @@ mod tests {
             rx_frames: 12,
             rx_bytes: 3_400,
             tx_ring_full: 2,
+            tx_wakeups: 1_234,
             ..Default::default()
         };
         let mut tally = Tally::default();
@@ -150,11 +159,12 @@ mod tests {
         let text = summary(Duration::from_millis(1_500), &port, &tally).to_string();
         assert_eq!(
             text,
-            "uptime:   1.5 s\n\
-             received: 12 frames, 3.4 kB\n\
-             sent:     0 frames, 0 B\n\
-             requests: 5\n\
-             dropped:  1,002 (bad checksum 1,000, TX ring full 2)\n"
+            "uptime:       1.5 s\n\
+             received:     12 frames, 3.4 kB\n\
+             sent:         0 frames, 0 B\n\
+             system calls: 1,234 to send, 0 to wait\n\
+             requests:     5\n\
+             dropped:      1,002 (bad checksum 1,000, TX ring full 2)\n"
         );
     }
 }

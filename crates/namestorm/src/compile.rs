@@ -36,7 +36,7 @@ const NXDOMAIN: u8 = 3;
 
 /// Prepares the answers of `zones`, with names in the given form and hashes
 /// keyed by `seed`. `progress` is told how many names are done, every
-/// [`PROGRESS_STEP`] of them.
+/// 250,000 of them.
 ///
 /// # Errors
 /// When the answers need more than 32 GiB.

@@ -93,7 +93,7 @@ pub struct Loaded {
 }
 
 /// Reads a zone. `progress` is told how many records have been read, every
-/// [`PROGRESS_STEP`] of them.
+/// 250,000 of them.
 ///
 /// # Errors
 /// A report with at least one error.

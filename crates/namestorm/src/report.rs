@@ -57,7 +57,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Takes note of a file; its number is what [`Place::file`] holds.
+    /// Takes note of a file; its number is what a place of a finding holds.
     pub fn add_file(&mut self, file: &Path) -> u16 {
         let number = self.files.len();
         self.files.push(file.to_owned());

@@ -345,6 +345,8 @@ fn socket_ip(address: *const libc::sockaddr) -> Option<IpAddr> {
 
 /// A kernel socket bound to `address` that never listens: while it lives, no
 /// other program gets the port. `scope` is the interface's number.
+///
+/// Connections of an earlier program that are in TIME-WAIT do not matter.
 pub(crate) fn reserve_port(address: SocketAddr, tcp: bool, scope: u32) -> io::Result<OwnedFd> {
     let kind = if tcp {
         libc::SOCK_STREAM
@@ -358,6 +360,10 @@ pub(crate) fn reserve_port(address: SocketAddr, tcp: bool, scope: u32) -> io::Re
     };
     // SAFETY: no pointers; a descriptor that is not negative is new and ours.
     let socket = unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, 0))?) };
+    let share = |on| set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, on);
+    if tcp {
+        share(1)?;
+    }
     match address {
         SocketAddr::V4(v4) => {
             let sockaddr = libc::sockaddr_in {
@@ -385,6 +391,10 @@ pub(crate) fn reserve_port(address: SocketAddr, tcp: bool, scope: u32) -> io::Re
             };
             bind(socket.as_fd(), &sockaddr)?;
         }
+    }
+    if tcp {
+        // From here on nobody else listens there, whatever options they set.
+        share(0)?;
     }
     Ok(socket)
 }

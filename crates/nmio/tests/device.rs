@@ -367,6 +367,31 @@ fn a_taken_port_is_refused_and_a_reserved_one_too() {
 }
 
 #[test]
+fn connections_of_an_earlier_program_do_not_hold_its_port() {
+    let rig = Rig::new(1);
+    let listener = std::net::TcpListener::bind("10.9.0.1:80").unwrap();
+    let client = rig
+        .client
+        .run(|| std::net::TcpStream::connect("10.9.0.1:80"))
+        .unwrap();
+    let (accepted, _) = listener.accept().unwrap();
+    let mut wanted = config("xdp:srv", &[], 1);
+    wanted.services = vec![(Transport::Tcp, 80)];
+    // Who closes first is left in TIME-WAIT.
+    drop(accepted);
+    drop(client);
+    drop(listener);
+    settle();
+    eventually("the connection is in TIME-WAIT", || {
+        run("ss -Htan state time-wait").contains("10.9.0.1:80")
+    });
+    let interface = Interface::open(&wanted).unwrap_or_else(|error| panic!("{error}"));
+    assert!(std::net::TcpListener::bind("10.9.0.1:80").is_err());
+    assert!(std::net::TcpListener::bind("0.0.0.0:80").is_err());
+    drop(interface);
+}
+
+#[test]
 fn two_servers_do_not_share_an_interface() {
     let _rig = Rig::new(1);
     let first = Server::start(&config("xdp:srv", &[], 1));
