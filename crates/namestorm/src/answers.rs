@@ -377,6 +377,24 @@ impl Answers {
             .map(|at| self.answer(at))
     }
 
+    /// The first step of looking up an answer whose place in memory may not
+    /// be in the cache: gives the hash of a type and name, and asks for what
+    /// the second step reads.
+    #[inline(always)]
+    pub(crate) fn fetch_slot(&self, qtype: u16, key: &[u8]) -> u64 {
+        let hash = key::hash(&self.hasher, qtype, key);
+        self.by_type.prefetch(hash);
+        hash
+    }
+
+    /// The second step: asks for the answer itself.
+    #[inline(always)]
+    pub(crate) fn fetch_answer(&self, hash: u64) {
+        if let Some(at) = self.by_type.guess(hash) {
+            self.prepared.prefetch(at);
+        }
+    }
+
     /// The answer at a place that a [`Node`] names.
     #[inline(always)]
     pub(crate) fn answer(&self, at: At) -> Answer<'_> {

@@ -99,8 +99,7 @@ impl<'c, 'z> Pass<'c, 'z> {
         let negative = compiler.negative(zone)?;
         let wildcard_parents = zone
             .names()
-            .filter(|name| name::is_wildcard(name.owner()))
-            .map(|name| &name.key()[..name.key().len() - b"*\0".len()])
+            .flat_map(|name| wildcard_parents(name.key()))
             .collect();
         let mut children: Vec<_> = children
             .map(|child| {
@@ -185,6 +184,20 @@ impl<'c, 'z> Pass<'c, 'z> {
         self.last_key = key;
         Ok(())
     }
+}
+
+/// The keys of those ancestors of a name that have a wildcard right below
+/// them, the name itself or one above it.
+fn wildcard_parents(key: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut ends = key.iter().enumerate().filter(|(_, byte)| **byte == 0);
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let (end, _) = ends.next()?;
+        let parent = (&key[start..end] == b"*").then_some(&key[..start]);
+        start = end + 1;
+        Some(parent)
+    })
+    .flatten()
 }
 
 /// The ancestor of `name` that has `labels` more labels than `apex`.

@@ -56,6 +56,18 @@ impl Table {
         }
     }
 
+    /// Asks for the slot where the search for a hash begins.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        nmio::prefetch(&self.slots[hash as usize & self.mask]);
+    }
+
+    /// Where the record of a hash probably is: the first whose tag is right.
+    #[inline(always)]
+    pub(crate) fn guess(&self, hash: u64) -> Option<At> {
+        self.find(hash, |_| true)
+    }
+
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> usize {
         self.slots.len() * size_of::<Slot>()
@@ -105,6 +117,16 @@ impl Arena {
     #[inline(always)]
     pub(crate) fn at(&self, at: At) -> &[u8] {
         &self.bytes[at as usize * UNIT..]
+    }
+
+    /// Asks for the first two cache lines of a record.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, at: At) {
+        let record = self.at(at);
+        nmio::prefetch(record);
+        if let Some(next) = record.get(CACHE_LINE) {
+            nmio::prefetch(next);
+        }
     }
 
     /// Gives memory back that will not be used.

@@ -85,13 +85,12 @@ impl Key {
         self.len = text.len();
         let out = &mut self.bytes[..text.len()];
         lower(text, out);
+        let has_dots = text.contains(&b'.');
         let mut at = 0;
         while let Some(&len) = name.get(at) {
             let end = at + usize::from(len);
-            for byte in &mut out[at..end] {
-                if *byte == b'.' {
-                    *byte = INNER_DOT;
-                }
+            if has_dots {
+                hide_dots(&mut out[at..end]);
             }
             if len == 0 {
                 break;
@@ -125,6 +124,16 @@ impl Key {
     #[inline(always)]
     pub fn suffix(&self, start: usize) -> &[u8] {
         &self.bytes()[start..]
+    }
+}
+
+/// Replaces dots inside a label.
+#[cold]
+fn hide_dots(label: &mut [u8]) {
+    for byte in label {
+        if *byte == b'.' {
+            *byte = INNER_DOT;
+        }
     }
 }
 

@@ -26,6 +26,7 @@
 //! TSIG, DNSSEC proofs (the records in a zone are served as data), rotation
 //! of records.
 
+mod ahead;
 mod answers;
 mod body;
 mod check;

@@ -80,7 +80,6 @@ impl NameBuf {
         &self.bytes[..self.len]
     }
 
-    #[inline(always)]
     fn push(&mut self, label: &[u8]) -> Result<(), Malformed> {
         let end = self.len + label.len();
         self.bytes
@@ -114,8 +113,7 @@ pub(crate) struct Question {
 }
 
 /// Reads the question of `message`, makes its name's `key`, and decompresses
-/// the name into `expanded` where it is compressed, or where the form of keys
-/// wants it.
+/// the name into `expanded` where it is compressed.
 ///
 /// # Errors
 /// When the question is cut off, or its name breaks a rule of RFC 1035.
@@ -126,19 +124,15 @@ pub(crate) fn parse_question(
     key: &mut Key,
     expanded: &mut NameBuf,
 ) -> Result<Question, Malformed> {
-    let plain = match form {
-        Form::Wire => plain_len(message, QUESTION_AT)?,
-        Form::Fqdn => None,
-    };
-    let (name_len, name_end, is_compressed) = if let Some(len) = plain {
+    let plain = plain_len(message, QUESTION_AT)?;
+    let (name_len, name_end) = if let Some(len) = plain {
         let end = QUESTION_AT + len;
         key.set(form, &message[QUESTION_AT..end]);
-        (len, end, false)
+        (len, end)
     } else {
         let end = expand(message, QUESTION_AT, expanded)?;
         key.set(form, expanded.bytes());
-        let len = expanded.bytes().len();
-        (len, end, QUESTION_AT + len != end)
+        (expanded.bytes().len(), end)
     };
     let rest: &[u8; QUESTION_REST] = message
         .get(name_end..)
@@ -149,7 +143,7 @@ pub(crate) fn parse_question(
         qtype: u16::from_be_bytes([rest[0], rest[1]]),
         qclass: u16::from_be_bytes([rest[2], rest[3]]),
         end: name_end + QUESTION_REST,
-        is_compressed,
+        is_compressed: plain.is_none(),
     })
 }
 
@@ -180,6 +174,7 @@ fn plain_len(message: &[u8], start: usize) -> Result<Option<usize>, Malformed> {
 /// message. Each pointer must lead to what stands before the labels it ends
 /// (RFC 1035, section 4.1.4: "a prior occurrence"), so that no chain of them
 /// can have an end only in the length of the name.
+#[cold]
 fn expand(message: &[u8], start: usize, out: &mut NameBuf) -> Result<usize, Malformed> {
     out.len = 0;
     let (mut at, mut run) = (start, start);

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use ip::{Host, Input};
-use nmio::{Capabilities, Frame, Handler, Instant, Port};
+use nmio::{Batch, Capabilities, Frame, Handler, Instant, Port};
 use tcpip::Stack;
 use udpip::Udp;
 
+use crate::ahead::Ahead;
 use crate::answers::Answers;
 use crate::service::{Dns, Mode};
 use crate::tcp::{self, DnsOverTcp};
@@ -17,6 +18,7 @@ pub struct Server {
     udp: Udp,
     dns: Dns,
     stack: Stack<DnsOverTcp>,
+    ahead: Ahead,
     /// It is the one worker that tells of the answers, which all share.
     pub(crate) tells: bool,
 }
@@ -41,6 +43,7 @@ impl Server {
             udp: Udp::new(port),
             dns: Dns::new(Arc::clone(answers), mode),
             stack: Stack::new(&config, over_tcp, capabilities, secret, Instant::ZERO),
+            ahead: Ahead::new(answers),
             tells: false,
         }
     }
@@ -85,6 +88,14 @@ impl<P: Port> Handler<P> for Server {
             Input::Reply(reply) => drop(port.send(reply)),
             Input::Error(error) => self.stack.handle_icmp_error(&error, now),
             Input::Dropped => {}
+        }
+    }
+
+    #[inline(always)]
+    fn handle_batch(&mut self, port: &mut P, batch: &mut Batch, now: Instant) {
+        self.ahead.fetch(self.dns.answers(), batch);
+        for frame in batch.drain(..) {
+            self.handle_frame(port, frame, now);
         }
     }
 

@@ -100,6 +100,8 @@ impl Zones {
                 wildcard.extend(b"*\0");
                 return match zone.find(&wildcard) {
                     Ok(found) => Found::Wildcard(found),
+                    // RFC 4592, section 4.9.
+                    Err(_) if zone.exists(&wildcard) => Found::EmptyNonTerminal(zone),
                     Err(_) => Found::Nothing(zone),
                 };
             }

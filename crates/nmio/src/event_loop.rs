@@ -21,6 +21,16 @@ pub trait Handler<P: Port> {
     /// is in the TX ring when this returns.
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant);
 
+    /// Handles a batch, oldest first, and empties it: frame by frame, unless
+    /// the handler knows better. One whose look-ups go to memory can begin
+    /// them all before it waits for the first.
+    #[inline(always)]
+    fn handle_batch(&mut self, port: &mut P, batch: &mut Batch, now: Instant) {
+        for frame in batch.drain(..) {
+            self.handle_frame(port, frame, now);
+        }
+    }
+
     /// Runs what is due at `now`, and goes on with sends that an earlier full
     /// ring has stopped. Called once a batch.
     fn handle_timers(&mut self, port: &mut P, now: Instant);
@@ -124,9 +134,7 @@ impl Turn {
         let limit = config.batch.clamp(1, MAX_BATCH);
         port.receive(&mut self.batch, limit)?;
         let received = self.batch.len();
-        for frame in self.batch.drain(..) {
-            handler.handle_frame(port, frame, now);
-        }
+        handler.handle_batch(port, &mut self.batch, now);
         handler.handle_timers(port, now);
         if received < limit || now.since(self.last_flush) >= config.flush_interval {
             self.flushed = port.flush()?;

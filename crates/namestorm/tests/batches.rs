@@ -1,0 +1,103 @@
+//! Many queries at once, through the event loop: each gets its own reply,
+//! whether the zone is small, or so large that look-ups are begun ahead.
+
+mod harness;
+
+use std::fmt::Write as _;
+
+use eth::Station;
+use harness::{
+    FORMS, MODES, PORT, Query, SERVER_MAC, SERVER_V4, SERVER_V6, datagram, name, payload, prepare,
+};
+use ip::Host;
+use namestorm::Server;
+use nmio::sim::{self, LinkConfig, SimPort};
+use nmio::{Frame, Handler, Instant, LoopConfig, Port};
+
+/// Takes what comes.
+#[derive(Default)]
+struct Client(Vec<Vec<u8>>);
+
+impl Handler<SimPort> for Client {
+    fn handle_frame(&mut self, _port: &mut SimPort, frame: Frame, _now: Instant) {
+        self.0.push(frame.to_vec());
+    }
+
+    fn handle_timers(&mut self, _port: &mut SimPort, _now: Instant) {}
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
+
+fn zone(names: usize) -> String {
+    let mut zone = String::from("@ 60 SOA ns host 1 7200 3600 1209600 300\n@ 60 NS ns\n");
+    zone += "ns 60 A 192.0.2.1\n";
+    for i in 0..names {
+        writeln!(zone, "host{i} 60 A 10.0.{}.{}", i >> 8 & 255, i & 255).unwrap();
+    }
+    zone
+}
+
+#[test]
+fn every_query_of_a_batch_gets_its_own_reply() {
+    for names in [100, 40_000] {
+        let zone = zone(names);
+        for form in FORMS {
+            let answers = prepare(&[("example.org.", &zone)], form);
+            assert_eq!(answers.size().memory > 4 << 20, names > 100);
+            for mode in MODES {
+                let config = LinkConfig::default();
+                let (mut near, mut far, clock) = sim::link(&config, 1);
+                let station = Station::new(SERVER_MAC, &[SERVER_V4.into(), SERVER_V6.into()]);
+                let capabilities = far.capabilities();
+                let host = Host::own(station);
+                let mut server = Server::new(host, PORT, &answers, mode, &capabilities, [1; 4]);
+                let asked: Vec<_> = (0..200).map(|i| i * 197 % names).collect();
+                for (id, number) in asked.iter().enumerate() {
+                    let mut query = Query::new(&name(&format!("host{number}.example.org")), 1);
+                    query.id = id as u16;
+                    let v6 = id % 3 == 0;
+                    send(&mut near, &datagram(v6, &query.bytes()));
+                    // What is no query must not be in the way.
+                    send(&mut near, &datagram(v6, &query.bytes()[..id % 20]));
+                    near.flush().unwrap();
+                }
+                let mut client = Client::default();
+                sim::run_until(
+                    &clock,
+                    (&mut near, &mut client),
+                    (&mut far, &mut server),
+                    &LoopConfig::default(),
+                    Instant::from_millis(1_000),
+                    |_, _| false,
+                )
+                .unwrap();
+                check(&client.0, &asked);
+            }
+        }
+    }
+}
+
+fn send(port: &mut SimPort, bytes: &[u8]) {
+    let mut frame = port.pool().take().unwrap();
+    frame.set_len(bytes.len());
+    frame.copy_from_slice(bytes);
+    port.send(frame).unwrap();
+}
+
+fn check(frames: &[Vec<u8>], asked: &[usize]) {
+    let mut answered = 0;
+    for frame in frames {
+        let message = payload(frame[12] == 0x86, frame);
+        let id = usize::from(u16::from_be_bytes([message[0], message[1]]));
+        if message[7] == 0 {
+            continue;
+        }
+        let number = asked[id];
+        let address = [10, 0, (number >> 8) as u8, number as u8];
+        assert!(message.ends_with(&address), "{id}: {message:?}");
+        answered += 1;
+    }
+    assert_eq!(answered, asked.len());
+}

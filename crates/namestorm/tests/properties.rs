@@ -1,0 +1,369 @@
+//! What holds for any query, and for any zone: no bytes are fatal, and the
+//! prepared answers are those of RFC 1034's algorithm, followed step by step
+//! over the records themselves.
+
+mod harness;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use domain::base::iana::Rtype;
+use domain::base::{Message, ParsedName};
+use domain::rdata::AllRecordData;
+use harness::{Client, FORMS, MODES, Query, datagram, name, prepare, rtype};
+use namestorm::Mode;
+use proptest::prelude::*;
+
+const APEX: &str = "z.";
+const SOA: &str = "z. 9 IN SOA ns.z. h.z. 1 2 3 4 9";
+const TYPES: [&str; 6] = ["A", "TXT", "CNAME", "NS", "DS", "ANY"];
+
+/// A record: its owner, type and data as text.
+type Record = (String, &'static str, String);
+
+/// A zone with few names, so that they meet.
+#[derive(Clone, Debug, Default)]
+struct Records(Vec<Record>);
+
+/// The names above `name` and itself, from the apex down; empty for a name
+/// that is not in the zone.
+fn path(name: &str) -> Vec<String> {
+    let Some(below) = name.strip_suffix(APEX) else {
+        return Vec::new();
+    };
+    let labels: Vec<_> = below.split('.').filter(|label| !label.is_empty()).collect();
+    (0..=labels.len())
+        .rev()
+        .map(|from| {
+            let labels = labels[from..].iter();
+            labels.map(|label| format!("{label}.")).collect::<String>() + APEX
+        })
+        .collect()
+}
+
+impl Records {
+    fn at<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Record> {
+        self.0.iter().filter(move |record| record.0 == name)
+    }
+
+    fn get<'a>(&'a self, name: &'a str, rtype: &'a str) -> impl Iterator<Item = &'a Record> {
+        self.at(name).filter(move |record| record.1 == rtype)
+    }
+
+    fn has(&self, name: &str, rtype: &str) -> bool {
+        self.get(name, rtype).next().is_some()
+    }
+
+    fn exists(&self, name: &str) -> bool {
+        let below = format!(".{name}");
+        let mut owners = self.0.iter().map(|record| &record.0);
+        owners.any(|owner| owner == name || owner.ends_with(&below))
+    }
+
+    /// Adds a record, unless the rules for zones forbid it.
+    fn add(&mut self, owner: &str, rtype: &'static str, data: String) {
+        let wildcard = owner.starts_with("*.");
+        let refused = match rtype {
+            "CNAME" => owner == APEX || self.at(owner).next().is_some(),
+            "NS" | "DNAME" if wildcard => true,
+            "DNAME" => {
+                let below = format!(".{owner}");
+                self.has(owner, "DNAME") || self.0.iter().any(|r| r.0.ends_with(&below))
+            }
+            _ => false,
+        };
+        let above = path(owner);
+        let (_, above) = above.split_last().unwrap();
+        let hidden = above.iter().any(|name| self.has(name, "DNAME"));
+        let record = (owner.to_owned(), rtype, data);
+        if !refused && !hidden && !self.has(owner, "CNAME") && !self.0.contains(&record) {
+            self.0.push(record);
+        }
+    }
+
+    fn text(&self) -> String {
+        self.0.iter().fold(String::new(), |mut text, record| {
+            writeln!(text, "{}", show(&record.0, record)).unwrap();
+            text
+        })
+    }
+
+    /// RFC 1034, section 4.3.2, with RFC 2308, 4592 and 6672. `None` where
+    /// aliases run in a circle.
+    fn answer(&self, qname: &str, qtype: &str) -> Option<Reply> {
+        let mut reply = Reply::default();
+        let mut name = qname.to_owned();
+        let mut seen = BTreeSet::new();
+        loop {
+            let first = seen.is_empty();
+            if !seen.insert(name.clone()) {
+                return None;
+            }
+            let path = path(&name);
+            if path.is_empty() {
+                if first {
+                    reply.rcode = 5;
+                    reply.authoritative = false;
+                }
+                return Some(reply);
+            }
+            // Down from the apex: step 3b, and RFC 6672.
+            for above in &path[1..] {
+                if self.has(above, "NS") {
+                    if first && qtype == "DS" && *above == name {
+                        return Some(self.none(reply, 0));
+                    }
+                    reply.authoritative &= !first;
+                    let servers = self.get(above, "NS");
+                    reply.authority.extend(servers.map(|r| show(above, r)));
+                    return Some(reply);
+                }
+            }
+            let dname = path.iter().find(|n| **n != name && self.has(n, "DNAME"));
+            if let Some(dname) = dname {
+                let record = self.get(dname, "DNAME").next().unwrap();
+                let target = format!("{}{}", name.strip_suffix(&**dname).unwrap(), record.2);
+                reply.answer.insert(show(dname, record));
+                let cname = (name.clone(), "CNAME", target.clone());
+                reply.answer.insert(show(&name, &cname));
+                if first {
+                    return Some(reply);
+                }
+                name = target;
+                continue;
+            }
+            let owner = if self.exists(&name) {
+                name.clone()
+            } else {
+                // Step 3c: the closest encloser's wildcard.
+                let encloser = path.iter().rev().find(|n| self.exists(n)).unwrap();
+                let wildcard = format!("*.{encloser}");
+                if !self.exists(&wildcard) {
+                    return Some(self.none(reply, 3));
+                }
+                wildcard
+            };
+            if let Some(cname) = self.get(&owner, "CNAME").next()
+                && !["CNAME", "ANY"].contains(&qtype)
+            {
+                reply.answer.insert(show(&name, cname));
+                name.clone_from(&cname.2);
+                continue;
+            }
+            let found = self.at(&owner).filter(|r| qtype == "ANY" || r.1 == qtype);
+            let found: Vec<_> = found.map(|record| show(&name, record)).collect();
+            if found.is_empty() {
+                return Some(self.none(reply, 0));
+            }
+            reply.answer.extend(found);
+            return Some(reply);
+        }
+    }
+
+    fn none(&self, mut reply: Reply, rcode: u8) -> Reply {
+        reply.rcode = rcode;
+        reply.authority.insert(SOA.to_owned());
+        reply
+    }
+}
+
+fn show(owner: &str, record: &Record) -> String {
+    format!("{owner} 9 IN {} {}", record.1, record.2)
+}
+
+/// A reply, but for its additional section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Reply {
+    rcode: u8,
+    authoritative: bool,
+    answer: BTreeSet<String>,
+    authority: BTreeSet<String>,
+}
+
+impl Default for Reply {
+    fn default() -> Self {
+        Self {
+            rcode: 0,
+            authoritative: true,
+            answer: BTreeSet::new(),
+            authority: BTreeSet::new(),
+        }
+    }
+}
+
+fn decode(bytes: &[u8]) -> Reply {
+    let message = Message::from_octets(bytes).unwrap();
+    let section = |records: domain::base::message::RecordSection<'_, [u8]>| {
+        let records = records.map(|record| {
+            let record = record.unwrap();
+            assert_ne!(record.rtype(), Rtype::OPT);
+            let any = record.to_any_record::<AllRecordData<_, ParsedName<_>>>();
+            any.unwrap().to_string()
+        });
+        records.collect()
+    };
+    let message = message.for_slice();
+    Reply {
+        rcode: message.header().rcode().to_int(),
+        authoritative: message.header().aa(),
+        answer: section(message.answer().unwrap()),
+        authority: section(message.authority().unwrap()),
+    }
+}
+
+/// Names of the zone and out of it.
+fn names(labels: &'static [&'static str]) -> impl Strategy<Value = String> {
+    let label = prop::sample::select(labels);
+    let below = prop::collection::vec(label, 0..4);
+    (below, prop::bool::weighted(0.93)).prop_map(|(labels, inside)| {
+        let labels = labels.iter().map(|label| format!("{label}."));
+        labels.collect::<String>() + if inside { APEX } else { "y." }
+    })
+}
+
+fn zones() -> impl Strategy<Value = Records> {
+    let rtype = prop::sample::select(vec!["A", "A", "TXT", "CNAME", "NS", "DNAME"]);
+    let owner = names(&["a", "b", "*"]);
+    let record = (owner, rtype, names(&["a", "b", "c"]), 0..4u8);
+    prop::collection::vec(record, 0..14).prop_map(|list| {
+        let mut zone = Records::default();
+        zone.add(APEX, "SOA", "ns.z. h.z. 1 2 3 4 9".into());
+        zone.add(APEX, "NS", "ns.y.".into());
+        for (owner, rtype, target, number) in list {
+            let data = match rtype {
+                "A" => format!("192.0.2.{number}"),
+                "TXT" => format!("\"{number}\""),
+                _ => target,
+            };
+            if owner.ends_with(APEX) {
+                zone.add(&owner, rtype, data);
+            }
+        }
+        zone
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn prepared_answers_are_those_of_the_algorithm(
+        zone in zones(),
+        questions in prop::collection::vec((names(&["a", "b", "c", "*"]), 0..TYPES.len()), 30),
+    ) {
+        let text = zone.text();
+        let answers = FORMS.map(|form| prepare(&[(APEX, &text)], form));
+        let mut clients = answers.map(|answers| Client::new(&answers, Mode::Turnaround, false));
+        for (qname, qtype) in questions {
+            let qtype = TYPES[qtype];
+            let query = Query::new(&name(&qname), rtype(qtype)).bytes();
+            let [wire, fqdn] = clients.each_mut().map(|client| client.ask(&query).unwrap());
+            prop_assert_eq!(&wire, &fqdn);
+            let reply = decode(&wire);
+            match zone.answer(&qname, qtype) {
+                Some(expected) => {
+                    prop_assert_eq!(reply, expected, "{} {} in\n{}", qname, qtype, text);
+                }
+                None => prop_assert_eq!(reply.rcode, 0),
+            }
+        }
+    }
+}
+
+/// Queries that are nearly right: a good one with some bytes changed and cut.
+fn nearly_right() -> impl Strategy<Value = Vec<u8>> {
+    let change = (any::<prop::sample::Index>(), any::<u8>());
+    (
+        names(&["a", "b", "www"]),
+        any::<u16>(),
+        prop::option::of((any::<u16>(), 0..2u8, any::<u16>())),
+        prop::collection::vec(change, 0..4),
+        prop::option::of(any::<prop::sample::Index>()),
+    )
+        .prop_map(|(qname, qtype, edns, changes, cut)| {
+            let mut query = Query::new(&name(&qname), qtype % 300);
+            query.edns = edns;
+            let mut bytes = query.bytes();
+            for (at, value) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            }
+            if let Some(cut) = cut {
+                bytes.truncate(cut.index(bytes.len() + 1));
+            }
+            bytes
+        })
+}
+
+/// What holds for every reply to any bytes.
+fn check_reply(query: &[u8], reply: &[u8]) -> Result<(), TestCaseError> {
+    prop_assert!(reply.len() >= 12 && reply.len() <= 1232);
+    prop_assert_eq!(&reply[..2], &query[..2], "the id");
+    prop_assert!(reply[2] & 0x80 != 0, "it is a response");
+    prop_assert_eq!((reply[2] ^ query[2]) & 0x79, 0, "opcode and RD are kept");
+    let message = Message::from_octets(reply).unwrap();
+    for record in message.iter() {
+        let (record, _) = record.unwrap();
+        record
+            .to_any_record::<AllRecordData<_, ParsedName<_>>>()
+            .unwrap();
+    }
+    let mut sections = message.additional().unwrap();
+    prop_assert!(sections.by_ref().all(|record| record.is_ok()));
+    if message.header_counts().qdcount() == 1 {
+        let asked = Message::from_octets(query)
+            .unwrap()
+            .first_question()
+            .unwrap();
+        let echoed = message.first_question().unwrap();
+        prop_assert_eq!(echoed.to_string(), asked.to_string());
+        prop_assert_eq!(echoed.qname().to_string(), asked.qname().to_string());
+    }
+    Ok(())
+}
+
+const ZONE: &str = "@ 60 SOA ns host 1 2 3 4 60\n@ 60 NS ns\nns 60 A 192.0.2.1\n\
+    a 60 NS ns.a\nns.a 60 A 192.0.2.2\n*.b 60 CNAME ns\nwww 60 DNAME b.z.\nb 60 MX 1 ns\n";
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn any_bytes_are_survived(
+        bytes in prop_oneof![prop::collection::vec(any::<u8>(), 0..100), nearly_right()],
+        v6: bool,
+    ) {
+        let mut first: Option<Option<Vec<u8>>> = None;
+        for form in FORMS {
+            let answers = prepare(&[(APEX, ZONE)], form);
+            for mode in MODES {
+                let reply = Client::new(&answers, mode, v6).ask(&bytes);
+                if let Some(reply) = &reply {
+                    check_reply(&bytes, reply)?;
+                }
+                let first = first.get_or_insert_with(|| reply.clone());
+                prop_assert_eq!(&reply, first, "{:?} {:?}", form, mode);
+            }
+        }
+    }
+}
+
+/// Every datagram is accounted for: answered, or dropped for one reason.
+#[test]
+fn nothing_is_lost_without_a_count() {
+    let answers = prepare(&[(APEX, ZONE)], FORMS[0]);
+    let mut client = Client::new(&answers, Mode::Turnaround, false);
+    let good = Query::new(&name("ns.z."), 1).bytes();
+    let mut response = good.clone();
+    response[2] |= 0x80;
+    let dropped: [&[u8]; 4] = [b"", b"short", &good[..11], &response];
+    for bytes in dropped {
+        assert!(client.handle(&datagram(false, bytes)).is_none());
+    }
+    assert!(client.ask(&good).is_some());
+    assert!(client.ask(&good[..12]).is_some(), "FORMERR");
+    let counters = client.server.dns().counters();
+    let replies: u64 = counters.replies.iter().sum();
+    assert_eq!((counters.queries, counters.too_short), (6, 3));
+    assert_eq!((counters.responses, replies), (1, 2));
+}
