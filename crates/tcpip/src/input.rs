@@ -115,7 +115,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// What is left to do after a pass over a connection, rarely.
     #[cold]
     fn settle(&mut self, id: u32, now: Moment) {
-        let tcb = &self.records[id as usize].tcb;
+        let tcb = &mut self.records[id as usize].tcb;
         if tcb.state == State::TimeWait {
             if self.time_waits > self.settings.max_time_wait {
                 self.counters.time_wait_overflow += 1;
@@ -123,6 +123,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
         } else if tcb.snd_nxt == tcb.snd_una && !tcb.flags.has(Flags::PERSIST) {
             // No ACK will come that could tell of room.
+            tcb.rtt_at = now.micros;
             self.arm(id, now, ROOM_RETRY_MS);
         }
     }

@@ -246,6 +246,8 @@ pub(crate) struct Tcb {
     pub(crate) rtt: Rtt,
     /// An ACK of this ends the timing that began at `rtt_at`.
     pub(crate) rtt_seq: Seq,
+    /// In microseconds. While nothing is in flight and the application waits
+    /// for room: when the peer was last heard.
     pub(crate) rtt_at: u32,
     /// When something is due, in milliseconds. What, follows from the rest.
     pub(crate) deadline: u32,

@@ -9,8 +9,13 @@ use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, Record, State};
 
 /// An application that found no write buffer is asked again after this time,
-/// in milliseconds, when no ACK is to come that would ask it.
+/// in milliseconds, when no ACK is to come that would ask it; and then each
+/// time after as long as it has waited already, up to a second: many that wait
+/// for long must not cost much.
 pub(crate) const ROOM_RETRY_MS: u32 = 20;
+const MAX_ROOM_RETRY_MS: u32 = 1_000;
+/// Waiting is timed by a clock that wraps soon after.
+const MAX_ROOM_WAIT_MS: u32 = 3_600_000;
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// A connection's deadline has passed. What it was for follows from the
@@ -107,10 +112,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn handle_silence(&mut self, id: u32, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.flags.has(Flags::WANTS_ROOM) {
-            self.offer_again(id);
-            let still = self.records[id as usize].tcb.flags.has(Flags::WANTS_ROOM);
-            let idle = self.settings.idle_ms;
-            self.arm(id, now, if still { ROOM_RETRY_MS } else { idle });
+            self.wait_for_room(id, now);
         } else if tcb.snd_nxt == tcb.limit() {
             // Silent for too long. The application has not closed, or its FIN
             // would be in flight.
@@ -120,6 +122,28 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         } else {
             // Held up by the ring all the time.
             self.arm(id, now, self.settings.idle_ms);
+        }
+    }
+
+    /// Asks an application again that had found no room. The peer has been
+    /// silent since `rtt_at`: nothing is in flight that could be timed.
+    fn wait_for_room(&mut self, id: u32, now: Moment) {
+        self.offer_again(id);
+        let idle = self.settings.idle_ms;
+        let tcb = &mut self.records[id as usize].tcb;
+        let waited = now.micros.wrapping_sub(tcb.rtt_at) / 1000;
+        if !tcb.flags.has(Flags::WANTS_ROOM) {
+            self.arm(id, now, idle);
+        } else if waited < idle.min(MAX_ROOM_WAIT_MS) {
+            let next = waited.clamp(ROOM_RETRY_MS, MAX_ROOM_RETRY_MS);
+            self.arm(id, now, next);
+        } else {
+            tcb.flags.clear(Flags::WANTS_ROOM);
+            tcb.flags.set(Flags::CLOSE);
+            self.counters.idle_closed += 1;
+            // What it has not taken it never will.
+            self.offer_buffered(id);
+            self.arm(id, now, idle);
         }
     }
 }

@@ -373,6 +373,33 @@ fn without_a_write_buffer_the_application_is_asked_again() {
 }
 
 #[test]
+fn waiting_for_a_write_buffer_is_seldom_asked_and_not_for_ever() {
+    let mut rig = Rig::established(&Config {
+        max_write_buffers: 0,
+        ..Config::default()
+    });
+    rig.app().habit = Habit::Echo;
+    rig.pass_ms(30_000);
+    rig.recv(1, 1, "PA", b"first");
+    rig.sent(1, 6, "A", b"");
+    // The peer has said something since: the time begins again.
+    rig.pass_ms(30_000);
+    rig.recv(6, 1, "PA", b"second");
+    rig.sent(1, 12, "A", b"");
+    rig.take_log();
+    rig.pass_ms(59_000);
+    rig.sent_nothing();
+    let asked = rig.take_log().matches("receive(11)").count();
+    assert!((59..70).contains(&asked), "{asked} times in a minute");
+    rig.pass_ms(2_000);
+    rig.sent(1, 12, "FA", b"");
+    assert_eq!(rig.stack.counters().idle_closed, 1);
+    assert_eq!(rig.stack.buffers.in_use(), 0, "nobody will read it");
+    rig.recv(12, 2, "FA", b"");
+    assert!(rig.take_log().ends_with("close(Finished)"));
+}
+
+#[test]
 fn a_full_ring_holds_segments_up_and_nothing_is_lost() {
     let content = noise(10_000);
     let mut rig = Rig::serving(&Config::default(), &content, None);
