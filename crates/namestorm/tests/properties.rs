@@ -35,8 +35,12 @@ fn path(name: &str) -> Vec<String> {
     (0..=labels.len())
         .rev()
         .map(|from| {
-            let labels = labels[from..].iter();
-            labels.map(|label| format!("{label}.")).collect::<String>() + APEX
+            let mut name = String::new();
+            for label in &labels[from..] {
+                name += label;
+                name.push('.');
+            }
+            name + APEX
         })
         .collect()
 }
@@ -111,7 +115,7 @@ impl Records {
             for above in &path[1..] {
                 if self.has(above, "NS") {
                     if first && qtype == "DS" && *above == name {
-                        return Some(self.none(reply, 0));
+                        return Some(Self::none(reply, 0));
                     }
                     reply.authoritative &= !first;
                     let servers = self.get(above, "NS");
@@ -139,7 +143,7 @@ impl Records {
                 let encloser = path.iter().rev().find(|n| self.exists(n)).unwrap();
                 let wildcard = format!("*.{encloser}");
                 if !self.exists(&wildcard) {
-                    return Some(self.none(reply, 3));
+                    return Some(Self::none(reply, 3));
                 }
                 wildcard
             };
@@ -153,14 +157,14 @@ impl Records {
             let found = self.at(&owner).filter(|r| qtype == "ANY" || r.1 == qtype);
             let found: Vec<_> = found.map(|record| show(&name, record)).collect();
             if found.is_empty() {
-                return Some(self.none(reply, 0));
+                return Some(Self::none(reply, 0));
             }
             reply.answer.extend(found);
             return Some(reply);
         }
     }
 
-    fn none(&self, mut reply: Reply, rcode: u8) -> Reply {
+    fn none(mut reply: Reply, rcode: u8) -> Reply {
         reply.rcode = rcode;
         reply.authority.insert(SOA.to_owned());
         reply
@@ -260,11 +264,10 @@ proptest! {
             let [wire, fqdn] = clients.each_mut().map(|client| client.ask(&query).unwrap());
             prop_assert_eq!(&wire, &fqdn);
             let reply = decode(&wire);
-            match zone.answer(&qname, qtype) {
-                Some(expected) => {
-                    prop_assert_eq!(reply, expected, "{} {} in\n{}", qname, qtype, text);
-                }
-                None => prop_assert_eq!(reply.rcode, 0),
+            if let Some(expected) = zone.answer(&qname, qtype) {
+                prop_assert_eq!(reply, expected, "{} {} in\n{}", qname, qtype, text);
+            } else {
+                prop_assert_eq!(reply.rcode, 0);
             }
         }
     }
@@ -302,7 +305,7 @@ fn check_reply(query: &[u8], reply: &[u8]) -> Result<(), TestCaseError> {
     prop_assert!(reply[2] & 0x80 != 0, "it is a response");
     prop_assert_eq!((reply[2] ^ query[2]) & 0x79, 0, "opcode and RD are kept");
     let message = Message::from_octets(reply).unwrap();
-    for record in message.iter() {
+    for record in &message {
         let (record, _) = record.unwrap();
         record
             .to_any_record::<AllRecordData<_, ParsedName<_>>>()
