@@ -212,7 +212,7 @@ impl<'a> Answer<'a> {
 pub struct Size {
     /// Zones.
     pub zones: usize,
-    /// Names, those without records of their own included.
+    /// Names in the zones, those without records of their own included.
     pub names: usize,
     /// Records in the zones.
     pub records: usize,
@@ -233,6 +233,7 @@ pub(crate) struct AnswersBuilder {
     node_entries: Vec<(u64, At)>,
     key: Key,
     answer_count: usize,
+    name_count: usize,
 }
 
 impl AnswersBuilder {
@@ -247,6 +248,7 @@ impl AnswersBuilder {
             node_entries: Vec::new(),
             key: Key::new(),
             answer_count: 0,
+            name_count: 0,
         }
     }
 
@@ -309,6 +311,7 @@ impl AnswersBuilder {
             header[4 + 4 * at..][..4].copy_from_slice(&place.to_be_bytes());
         }
         let at = self.nodes.push(&[&header, key])?;
+        self.name_count += usize::from(node.kind != Kind::Outside);
         self.node_entries
             .push((key::hash(&self.hasher, 0, key), at));
         Ok(())
@@ -325,7 +328,7 @@ impl AnswersBuilder {
         Answers {
             size: Size {
                 zones,
-                names: self.node_entries.len(),
+                names: self.name_count,
                 records,
                 answers: self.answer_count,
                 memory,

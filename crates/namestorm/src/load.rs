@@ -551,3 +551,7 @@ fn explain(error: &inplace::Error, text: &str) -> String {
     }
     format!("{meaning}: \"{excerpt}\"")
 }
+
+#[cfg(test)]
+#[path = "load_tests.rs"]
+mod tests;

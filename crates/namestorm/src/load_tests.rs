@@ -1,0 +1,418 @@
+//! What is wrong with a zone is told with file, line and words; and what is
+//! right is read as it is meant.
+
+use std::fs;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::compile::compile;
+use crate::key::{Form, Key};
+use crate::program::check;
+use crate::report::Severity;
+use crate::zones::Zones;
+
+const START: &str = "@ 60 IN SOA ns host 1 2 3 4 60\n@ 60 IN NS ns\nns 60 IN A 192.0.2.1\n";
+
+/// The lines that reading `text` behind a good start gives, errors and
+/// warnings; the line of the text is 4 and so on.
+fn findings(text: &str) -> Vec<String> {
+    let text = format!("{START}{text}");
+    let report = match load_text("f", Some("example.org"), &text) {
+        Ok(loaded) => loaded.report,
+        Err(report) => {
+            assert!(report.errors() > 0);
+            report
+        }
+    };
+    report.findings().iter().map(ToString::to_string).collect()
+}
+
+#[track_caller]
+fn finds(text: &str, expected: &[&str]) {
+    let found = findings(text);
+    assert_eq!(found.len(), expected.len(), "{text:?}: {found:#?}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(
+            found.starts_with(expected),
+            "{text:?}: {found:?}, not {expected:?}"
+        );
+    }
+}
+
+#[test]
+fn errors_have_their_line() {
+    finds(
+        "www A\n",
+        &["f:4: fields are missing at the end: \"www A\""],
+    );
+    finds("\nwww A 1.2.3.4.5\n", &["f:5: "]);
+    finds(
+        "www A 1.2.3.4 5\n",
+        &["f:4: more fields than the record type has"],
+    );
+    finds(
+        "www NOTYPE x\n",
+        &["f:4: no known record type where one must be"],
+    );
+    finds("www IN\n", &["f:4: "]);
+    finds(
+        "www TYPE65280 x\n",
+        &["f:4: data of this record type must be written"],
+    );
+    finds("www CH A 1.2.3.4\n", &["f:4: different class"]);
+    finds("www TXT \"open\n", &["f:4: a quoted string is not closed"]);
+    finds(
+        "www TXT ( \"a\"\n\"b\"\n",
+        &["f:4: a parenthesis is not closed"],
+    );
+    finds("www TXT a )\n", &["f:4: unbalanced parens"]);
+    finds("$NONSENSE x\n", &["f:4: unknown control"]);
+    finds(
+        "$INCLUDE missing\n",
+        &["f:4: cannot read missing: No such file"],
+    );
+    finds(
+        "a..b 60 A 1.2.3.4\n",
+        &["f:4: the owner has an empty label"],
+    );
+    finds(
+        "www NS a..b\n",
+        &["f:4: the data is not that of a NS record"],
+    );
+    finds(
+        "www 2147483648 A 1.2.3.4\n",
+        &["f:4: a TTL is at most 2147483647 s"],
+    );
+    finds(
+        "www A \\# 3 010203\n",
+        &["f:4: the data is not that of a A record"],
+    );
+    finds(
+        "www MX \\# 4 000ac000\n",
+        &["f:4: the data is not that of a MX record"],
+    );
+    finds(
+        "www TYPE255 \\# 0\n",
+        &["f:4: ANY records cannot be in a zone"],
+    );
+    finds(
+        "www TYPE41 \\# 0\n",
+        &["f:4: OPT records cannot be in a zone"],
+    );
+    let label = "x".repeat(64);
+    finds(
+        &format!("{label} A 1.2.3.4\n"),
+        &["f:4: a label or name is too long"],
+    );
+}
+
+#[test]
+fn one_error_does_not_hide_the_next() {
+    finds(
+        "$TTL 60\na A 1.2.3\nb A 1.2.3.4\n  TXT (\n \"x\" y z\n w )\n  A nonsense\nc MX\n\nd A 1.2.3.4 ; good\n",
+        &["f:5: ", "f:10: ", "f:11: "],
+    );
+    // An entry without an owner goes with the one before the error.
+    finds(
+        "$TTL 60\na A 1.2.3.4\n  A bad\n  TXT fine\n CNAME b\n",
+        &["f:6: "],
+    );
+    let many = "x A bad\n".repeat(200);
+    let text = format!("{START}{many}");
+    let report = load_text("f", Some("example.org"), &text).unwrap_err();
+    assert_eq!(report.findings().len(), 50, "and no more");
+    assert!(report.to_string().contains("and 1 more errors"), "{report}");
+}
+
+#[test]
+fn zones_must_make_sense() {
+    let wrong = |text| {
+        let report = load_text("f", Some("example.org"), text).unwrap_err();
+        report.to_string()
+    };
+    assert!(wrong("").contains("f: there is no record in it"));
+    assert!(wrong("@ 60 NS ns\n").contains("there is no SOA record for example.org."));
+    assert!(
+        wrong("@ 60 SOA ns h 1 2 3 4 5\nns 60 A 192.0.2.1\n")
+            .contains("no NS record for example.org.")
+    );
+    finds(
+        "@ 60 SOA ns host 2 2 3 4 60\n",
+        &["f:4: example.org. has a second SOA record"],
+    );
+    finds(
+        "www 60 SOA ns host 2 2 3 4 60\n",
+        &["f:4: an SOA record belongs to the zone's name only, not to www.example.org."],
+    );
+    finds(
+        "www 60 CNAME ns\nwww 60 A 192.0.2.1\n",
+        &["f:5: www.example.org. has a CNAME record, so it cannot have A as well"],
+    );
+    finds(
+        "www 60 CNAME ns\nwww 60 CNAME nss\n",
+        &["f:5: www.example.org. has a second CNAME record; there can be one only"],
+    );
+    finds(
+        "www 60 DNAME a.\nwww 60 DNAME b.\n",
+        &["f:5: www.example.org. has a second DNAME record"],
+    );
+    finds(
+        "www 60 DNAME a.\na.www 60 A 192.0.2.1\n",
+        &["f:5: a.www.example.org. lies below a DNAME record"],
+    );
+    finds(
+        "*.w 60 NS ns\n*.v 60 DNAME a.\n",
+        &[
+            "f:4: a wildcard cannot have NS records",
+            "f:5: a wildcard cannot have DNAME records",
+        ],
+    );
+    finds(
+        "www.example.net. 60 A 192.0.2.1\nbadexample.org. 60 A 192.0.2.1\n",
+        &[
+            "f:4: www.example.net. does not lie in the zone example.org.",
+            "f:5: badexample.org. does not lie in the zone example.org.",
+        ],
+    );
+    let big: String = (0..300)
+        .map(|i| format!("big 60 TXT {i} \"{}\"\n", "x".repeat(250)))
+        .collect();
+    finds(
+        &big,
+        &["f:4: the TXT records of big.example.org. do not fit one message"],
+    );
+    // A CNAME may be signed.
+    finds(
+        "www 60 CNAME ns\nwww 60 NSEC x.example.org. CNAME NSEC\n",
+        &[],
+    );
+}
+
+#[test]
+fn what_is_hardly_meant_is_warned_of() {
+    finds(
+        "a 60 A 192.0.2.1\na 30 A 192.0.2.2\n",
+        &[
+            "f:4: warning: the A records of a.example.org. have different TTLs: 30 s is taken, not 60 s",
+        ],
+    );
+    finds(
+        "a 60 A 192.0.2.1\na 60 A 192.0.2.1\n",
+        &["f:5: warning: the same record again: dropped"],
+    );
+    finds(
+        "sub 60 NS ns.sub\n",
+        &["f:4: warning: sub.example.org. NS: its target ns.sub.example.org. has no address"],
+    );
+    finds(
+        "@ 60 NS other\n",
+        &["f:2: warning: example.org. NS: its target other.example.org. has no address"],
+    );
+    finds(
+        "al 60 CNAME ns\n@ 60 MX 5 al\n",
+        &["f:5: warning: example.org. MX: its target al.example.org. is an alias (CNAME)"],
+    );
+    finds(
+        "sub 60 NS ns\nsub 60 TXT x\nx.sub 60 TXT y\n",
+        &[
+            "f:5: warning: the TXT of sub.example.org. belongs to a delegated zone",
+            "f:6: warning: the TXT of x.sub.example.org. belongs to a delegated zone",
+        ],
+    );
+    finds(
+        "@ 60 NS a.w\n*.w 60 A 192.0.2.1\n@ 60 NS ns.example.net.\n",
+        &[],
+    );
+    let text = "@ IN SOA ns host 1 2 3 4 60\n@ IN NS ns.example.net.\n";
+    let report = load_text("f", Some("example.org"), text).unwrap().report;
+    let lines: Vec<_> = report
+        .findings()
+        .iter()
+        .map(|f| (f.severity, f.line))
+        .collect();
+    assert_eq!(
+        lines,
+        [(Severity::Warning, 1), (Severity::Warning, 2)],
+        "no TTL"
+    );
+}
+
+/// The zone's name, and how many records it has.
+fn loaded(file: &str, origin: Option<&str>, text: &str) -> Result<(String, usize), String> {
+    let loaded = load_text(file, origin, text).map_err(|report| report.to_string())?;
+    let apex = name::Shown(loaded.zone.apex()).to_string();
+    Ok((apex, loaded.zone.record_count()))
+}
+
+#[test]
+fn the_origin_is_given_or_set_or_the_files_name() {
+    let zone = |apex: &str| Ok((apex.to_owned(), 3));
+    assert_eq!(
+        loaded("any", Some("example.org"), START),
+        zone("example.org.")
+    );
+    assert_eq!(
+        loaded("any", Some("Example.Org."), START),
+        zone("Example.Org.")
+    );
+    for file in [
+        "example.org",
+        "dir/example.org.zone",
+        "db.example.org",
+        "example.org.db",
+    ] {
+        assert_eq!(loaded(file, None, START), zone("example.org."), "{file}");
+    }
+    let with_origin = format!("; first\n$TTL 60\n$ORIGIN example.net. ; this\n{START}");
+    assert_eq!(
+        loaded("example.org", None, &with_origin),
+        zone("example.net.")
+    );
+    // Given for the zone, set for what follows.
+    let below = format!("{START}$ORIGIN below.example.org.\nx 60 A 192.0.2.1\n");
+    assert_eq!(
+        loaded("x", Some("example.org"), &below),
+        Ok(("example.org.".into(), 4))
+    );
+    // Without the dot at its end, or for the root: as it is meant.
+    let undotted = format!("$ORIGIN example.net\n{START}");
+    assert_eq!(loaded("x", None, &undotted), zone("example.net."));
+    let dumped = "$ORIGIN .\nexample.com 60 SOA a.b c.d 1 2 3 4 5\n\t60 NS ns.example.net\n";
+    assert_eq!(loaded("x", None, dumped), Ok(("example.com.".into(), 2)));
+    // A file whose records are all absolute needs no origin.
+    let absolute = "example.com. 60 SOA a. b. 1 2 3 4 5\nexample.com. 60 NS ns.example.net.\n";
+    assert_eq!(
+        loaded("not..a name", None, absolute),
+        Ok(("example.com.".into(), 2))
+    );
+    // The name must be that of the SOA record.
+    let error = loaded("x", Some("example.net"), absolute).unwrap_err();
+    assert!(error.contains("x:1: example.com. does not lie in the zone example.net."));
+    let error = loaded("x..y", None, START).unwrap_err();
+    assert!(error.contains("give ORIGIN=FILE"), "{error}");
+}
+
+#[test]
+fn times_with_units_and_any_layout_are_read() {
+    let text = "$TTL 1h\n@ 1D IN SOA ns host (\n 2026112101 ; serial\n 2h 15m\n 4w 1h30m )\n\tNS\tns\r\n\
+                ns IN 5m A 192.0.2.1\nwww A 192.0.2.2\n   AAAA 2001:db8::1 ; the same name\n";
+    let loaded = load_text("f", Some("example.org"), text).unwrap();
+    assert!(loaded.report.findings().is_empty(), "{}", loaded.report);
+    let zones = Zones::new(vec![loaded.zone]).unwrap();
+    let answers = compile(&zones, Form::Wire, [1; 4], &mut |_| {}).unwrap();
+    assert_eq!(answers.size().records, 5);
+    let ttl = |qname: &[u8], qtype| {
+        let mut key = Key::new();
+        key.set(Form::Wire, qname);
+        let tail = answers.find(qtype, key.bytes()).unwrap().tail().bytes;
+        u32::from_be_bytes(tail[6..10].try_into().unwrap())
+    };
+    assert_eq!(ttl(b"\x07example\x03org\x00", 6), 86_400);
+    assert_eq!(ttl(b"\x07example\x03org\x00", 2), 3_600);
+    assert_eq!(ttl(b"\x02ns\x07example\x03org\x00", 1), 300);
+    assert_eq!(ttl(b"\x03www\x07example\x03org\x00", 28), 3_600);
+}
+
+#[test]
+fn included_files_are_read_in_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "zone",
+        &format!("$TTL 60\n{START}$INCLUDE hosts\n$INCLUDE hosts sub\nlast A 192.0.2.9\n"),
+    );
+    write("hosts", "$ORIGIN deep\nhost A 192.0.2.7\n");
+    let spec = |file: &str| ZoneSpec {
+        origin: Some(b"\x07example\x03org\x00".to_vec()),
+        file: folder.path().join(file),
+    };
+    let loaded = load(&spec("zone"), &mut |_| {}).unwrap();
+    let names: Vec<_> = loaded
+        .zone
+        .names()
+        .map(|name| name::Shown(name.owner()).to_string())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "example.org.",
+            "host.deep.example.org.",
+            "last.example.org.",
+            "ns.example.org.",
+            "host.deep.sub.example.org."
+        ]
+    );
+    write("bad", &format!("{START}$INCLUDE worse\n"));
+    write("worse", "\n\nx A nonsense\n");
+    let report = load(&spec("bad"), &mut |_| {}).unwrap_err().to_string();
+    assert!(report.contains("/worse:3: "), "{report}");
+    write("loop", &format!("{START}$INCLUDE loop\n"));
+    let report = load(&spec("loop"), &mut |_| {}).unwrap_err().to_string();
+    assert!(report.contains("included inside one another"), "{report}");
+    let missing = load(&spec("missing"), &mut |_| {}).unwrap_err().to_string();
+    assert!(
+        missing.ends_with("/missing: cannot read the file: No such file or directory (os error 2)")
+    );
+    let folder_itself = load(&spec(""), &mut |_| {}).unwrap_err().to_string();
+    assert!(
+        folder_itself.contains("cannot read the file"),
+        "{folder_itself}"
+    );
+}
+
+#[test]
+fn zones_are_named_on_the_command_line() {
+    let parse = |text: &str| {
+        text.parse::<ZoneSpec>()
+            .map(|spec| (spec.origin, spec.file))
+    };
+    let file = |file: &str| Path::new(file).to_owned();
+    let org = b"\x03org\x00".to_vec();
+    assert_eq!(
+        parse("org=zones/a=b"),
+        Ok((Some(org.clone()), file("zones/a=b")))
+    );
+    assert_eq!(parse("org.=f"), Ok((Some(org), file("f"))));
+    assert_eq!(parse(".=root.zone"), Ok((Some(vec![0]), file("root.zone"))));
+    assert_eq!(parse("zones/f"), Ok((None, file("zones/f"))));
+    assert_eq!(parse("./a=b"), Ok((None, file("./a=b"))));
+    assert_eq!(parse("/a=b"), Ok((None, file("/a=b"))));
+    for wrong in ["org=", "a..b=f", ""] {
+        assert!(parse(wrong).is_err(), "{wrong}");
+    }
+    assert_eq!("org=f".parse::<ZoneSpec>().unwrap().to_string(), "org.=f");
+}
+
+#[test]
+fn a_checked_zone_is_described_in_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("example.org");
+    fs::write(&file, START).unwrap();
+    let spec: ZoneSpec = file.to_str().unwrap().parse().unwrap();
+    let mut said = Vec::new();
+    let line = check(&spec, &mut |line| said.push(line)).unwrap();
+    assert!(
+        line.starts_with("example.org.: 2 names, 3 records, 5 packets, "),
+        "{line}"
+    );
+    assert!(said.is_empty());
+    fs::write(&file, "nonsense").unwrap();
+    let error = check(&spec, &mut |line| said.push(line)).unwrap_err();
+    assert!(error.to_string().contains("example.org:1: "), "{error}");
+}
+
+proptest! {
+    /// Any text is read or refused, never more than that.
+    #[test]
+    fn no_text_is_fatal(
+        text in "([a-c.*@\\\\\"();$ \t\n0-9]|\n[a-c] |IN |A |NS |SOA |TXT |MX |CNAME |\\$TTL |\\$ORIGIN |\\\\# |192\\.0\\.2\\.1|\\\\[0-9]{0,3}|ü){0,60}",
+        start: bool,
+    ) {
+        let text = if start { format!("{START}{text}\n") } else { text };
+        if let Ok(loaded) = load_text("f", Some("a"), &text) {
+            let zones = Zones::new(vec![loaded.zone]).unwrap();
+            compile(&zones, Form::Fqdn, [1; 4], &mut |_| {}).unwrap();
+        }
+    }
+}
