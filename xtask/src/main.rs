@@ -1,5 +1,6 @@
 //! Developer commands: `cargo xtask COMMAND`. One file a command.
 
+mod bench;
 mod demo;
 mod e2e;
 mod interrupt;

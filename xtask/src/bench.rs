@@ -1,0 +1,3 @@
+//! `xtask bench`: the servers beside their peers and the rig's limit.
+
+pub(crate) mod results;
