@@ -116,7 +116,7 @@ pub use event_loop::{Handler, LoopConfig, Turn, run};
 pub use fault::{Fault, FaultConfig, FaultCounters, FaultError, FaultRates};
 pub use frame::{Frame, Pool, PoolLayout, Resident};
 pub use pcap::{Pcap, PcapError, PcapSummary};
-pub use port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
+pub use port::{Batch, BatchSizes, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
 pub use prefetch::prefetch;
 pub use time::{Clock, Instant, TscClock};
 pub use timer::TimerWheel;
