@@ -7,6 +7,8 @@
 //! `reflect` bench is that and the least possible answer, so ratios to it are
 //! the server's own work.
 
+pub mod load;
+
 use std::net::Ipv4Addr;
 
 use eth::{Link, Mac};

@@ -1,0 +1,71 @@
+//! An open loop's clock.
+
+use std::time::Duration;
+
+use nmio::Instant;
+
+/// When each request of an open loop is due: at `start + n / rate`, whatever
+/// has become of those before. Latency counts from there, so that a server
+/// that stalls is not asked less, and its stall is not left out of the
+/// percentiles.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    start: Instant,
+    rate: f64,
+    taken: u64,
+}
+
+impl Pace {
+    /// `rate` requests a second, more than 0.
+    pub fn new(rate: f64) -> Self {
+        Self {
+            start: Instant::FAR,
+            rate,
+            taken: 0,
+        }
+    }
+
+    /// When the next request is due; the first call's `now` is the first's.
+    pub fn next_due(&mut self, now: Instant) -> Instant {
+        if self.start == Instant::FAR {
+            self.start = now;
+        }
+        self.start + Duration::from_secs_f64(self.taken as f64 / self.rate)
+    }
+
+    /// Takes the next request if it is due.
+    pub fn take(&mut self, now: Instant) -> Option<Instant> {
+        let due = self.next_due(now);
+        if due > now {
+            return None;
+        }
+        self.taken += 1;
+        Some(due)
+    }
+
+    /// When the next one is due, for a loop that waits until then.
+    pub fn due(&self) -> Option<Instant> {
+        let mut pace = *self;
+        (self.start != Instant::FAR).then(|| pace.next_due(Instant::ZERO))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_late_is_still_due_at_its_time() {
+        let mut pace = Pace::new(1_000.0);
+        assert_eq!(pace.due(), None);
+        assert_eq!(
+            pace.take(Instant::from_millis(7)),
+            Some(Instant::from_millis(7))
+        );
+        assert_eq!(pace.take(Instant::from_millis(7)), None);
+        assert_eq!(pace.due(), Some(Instant::from_millis(8)));
+        let late = Instant::from_millis(10);
+        let taken: Vec<_> = std::iter::from_fn(|| pace.take(late)).collect();
+        assert_eq!(taken, [8, 9, 10].map(Instant::from_millis));
+    }
+}
