@@ -49,8 +49,9 @@ enum Command {
 
 #[derive(Args)]
 struct Window {
-    /// Requests under way in a closed loop.
-    #[arg(long, value_name = "N", default_value_t = 512)]
+    /// Requests under way in a closed loop. A veth end holds 256 packets, and
+    /// drops what is more.
+    #[arg(long, value_name = "N", default_value_t = 192)]
     window: usize,
 }
 
@@ -78,8 +79,8 @@ impl<Q: Questions> Start for Ask<'_, Q> {
 
     fn start<P: Port>(self, place: &Place) -> Result<Asker<Q>, LoadError> {
         let meter = self.options.meter();
-        let rate = self.options.rate;
-        Asker::new(self.name, self.questions, place, self.window, rate, meter)
+        let pace = self.options.pace();
+        Asker::new(self.name, self.questions, place, self.window, pace, meter)
     }
 }
 

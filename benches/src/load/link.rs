@@ -11,6 +11,7 @@ use nmio::device::{AddressPrefix, AnyPort, Device, DeviceError, Interface, Inter
 use nmio::{Batch, Clock, Fault, FaultConfig, Handler, LoopConfig, Port, TscClock, Turn, Wait};
 
 use super::meter::{Meter, Phase, Report};
+use super::pace::Pace;
 
 /// A server has this long to tell its MAC address; asked this often.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
@@ -49,6 +50,12 @@ pub struct Options {
     #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
     pub rate: Option<f64>,
 
+    /// Requests of an open loop that are due together, as from a client that
+    /// sends in batches.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "rate",
+          value_parser = value_parser!(u32).range(1..=1024))]
+    pub burst: u32,
+
     /// What to do while there is nothing to do.
     #[arg(long, value_enum, default_value_t = WaitFor::Block)]
     pub wait: WaitFor,
@@ -64,6 +71,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// The open loop's clock, if it is one.
+    pub fn pace(&self) -> Option<Pace> {
+        self.rate.map(|rate| Pace::new(rate, self.burst))
+    }
+
     /// A meter for the run that is asked for.
     pub fn meter(&self) -> Meter {
         Meter::new(

@@ -61,14 +61,13 @@ pub struct Asker<Q> {
     /// Slots that are free, the longest free one first.
     free: VecDeque<u16>,
     pace: Option<Pace>,
-    rate: f64,
     next_sweep: Instant,
     meter: Meter,
 }
 
 impl<Q: Questions> Asker<Q> {
     /// Asks `questions` in `place`: in a closed loop of `window` requests, or
-    /// `rate` a second.
+    /// at a `pace`.
     ///
     /// # Errors
     /// When `window` is 0 or more than [`MAX_WINDOW`].
@@ -77,7 +76,7 @@ impl<Q: Questions> Asker<Q> {
         questions: Q,
         place: &Place,
         window: usize,
-        rate: Option<f64>,
+        pace: Option<Pace>,
         meter: Meter,
     ) -> Result<Self, LoadError> {
         if window == 0 || window > MAX_WINDOW {
@@ -88,7 +87,7 @@ impl<Q: Questions> Asker<Q> {
         let src = place.addresses[0];
         let (dst, target_port) = place.target;
         let addresses = Addresses::V4 { src, dst };
-        let slots = if rate.is_some() {
+        let slots = if pace.is_some() {
             OPEN_LOOP_WINDOW
         } else {
             window
@@ -113,8 +112,7 @@ impl<Q: Questions> Asker<Q> {
                 slots
             ],
             free: (0..slots).map(|slot| slot as u16).collect(),
-            pace: rate.map(Pace::new),
-            rate: rate.unwrap_or(0.0),
+            pace,
             next_sweep: Instant::ZERO,
             meter,
         })
@@ -242,6 +240,7 @@ impl<P: Port, Q: Questions> Generator<P> for Asker<Q> {
     }
 
     fn report(&self) -> Report {
-        self.meter.report(self.name, self.rate)
+        let rate = self.pace.map_or(0.0, |pace| pace.rate());
+        self.meter.report(self.name, rate)
     }
 }
