@@ -1,0 +1,136 @@
+//! Makes load for a server, and says what became of it: see [`benches::load`].
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use benches::load::dns::{Popularity, Queries};
+use benches::load::echo::Echo;
+use benches::load::link::{self, Place, Start};
+use benches::load::udp::{Asker, Questions};
+use benches::load::{LoadError, Options, Report};
+use clap::{Args, Parser, Subcommand};
+use nmio::Port;
+use nmio::device::MemoryPlan;
+
+/// Asks a server as fast as it answers, or at a fixed rate, and looks at every
+/// reply. Prints one JSON object.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Datagrams that the server sends back as they are.
+    Echo {
+        #[command(flatten)]
+        options: Options,
+        /// Frames, link header included.
+        #[arg(long, value_name = "BYTES")]
+        size: usize,
+        #[command(flatten)]
+        window: Window,
+    },
+    /// DNS queries over UDP.
+    Dns {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        names: Names,
+        /// Ask for the n-th name n^-EXPONENT times as often as for the first.
+        #[arg(long, value_name = "EXPONENT")]
+        zipf: Option<f64>,
+        #[command(flatten)]
+        window: Window,
+    },
+}
+
+#[derive(Args)]
+struct Window {
+    /// Requests under way in a closed loop. A veth end holds 256 packets, and
+    /// drops what is more.
+    #[arg(long, value_name = "N", default_value_t = 192)]
+    window: usize,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Names {
+    /// A file of names: one a line, with a type behind it unless it is A.
+    #[arg(long, value_name = "FILE")]
+    names: Option<PathBuf>,
+    /// The names host0 to host(N-1) of the zone bench.test.
+    #[arg(long, value_name = "N")]
+    hosts: Option<u32>,
+}
+
+/// Starts an [`Asker`].
+struct Ask<'a, Q> {
+    name: &'static str,
+    questions: Q,
+    window: usize,
+    options: &'a Options,
+}
+
+impl<Q: Questions> Start for Ask<'_, Q> {
+    type Generator<P: Port> = Asker<Q>;
+
+    fn start<P: Port>(self, place: &Place) -> Result<Asker<Q>, LoadError> {
+        let meter = self.options.meter();
+        let pace = self.options.pace();
+        Asker::new(self.name, self.questions, place, self.window, pace, meter)
+    }
+}
+
+fn run(command: Command) -> Result<Report, LoadError> {
+    let memory = MemoryPlan::default();
+    match command {
+        Command::Echo {
+            options,
+            size,
+            window,
+        } => {
+            let start = Ask {
+                name: "load echo",
+                questions: Echo::new(size)?,
+                window: window.window,
+                options: &options,
+            };
+            link::run(&options, memory, start)
+        }
+        Command::Dns {
+            options,
+            names,
+            zipf,
+            window,
+        } => {
+            let popularity = zipf.map_or(Popularity::Uniform, Popularity::Zipf);
+            let questions = match (&names.names, names.hosts) {
+                (Some(file), _) => Queries::of_file(file, popularity, options.seed)?,
+                (None, hosts) => Queries::of_hosts(hosts.unwrap_or(1), popularity, options.seed)?,
+            };
+            let start = Ask {
+                name: "load dns",
+                questions,
+                window: window.window,
+                options: &options,
+            };
+            link::run(&options, memory, start)
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(report) => {
+            println!("{}", serde_json::json!(report));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("load: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What a generator measures.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use nmio::Instant;
+use serde::Serialize;
+
+/// Latencies are kept to two digits, up to a minute, in ns.
+const LATENCY_DIGITS: u8 = 2;
+const LATENCY_MOST: u64 = 60_000_000_000;
+
+/// A generator's result, as it is printed: one JSON object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// The program that made the load.
+    pub generator: String,
+    /// Requests a second that were asked for; 0 for a closed loop.
+    pub asked_rate: f64,
+    /// Length of the measured part, in seconds.
+    pub seconds: f64,
+    /// Right replies in that time.
+    pub completed: u64,
+    /// Right replies a second.
+    pub rate: f64,
+    /// Bytes of messages or bodies in right replies a second.
+    pub bytes_per_second: f64,
+    /// Latency in µs: p50, p99, p99.9, greatest.
+    pub latency_us: [f64; 4],
+    /// What went wrong in the measured part, by kind.
+    pub errors: BTreeMap<&'static str, u64>,
+    /// Requests a second of one connection: 10th percentile and median.
+    pub connection_rate: Option<[f64; 2]>,
+}
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Caches, tables and congestion windows fill; nothing counts yet.
+    WarmUp,
+    /// What comes counts.
+    Measuring,
+    /// It is over.
+    Finished,
+}
+
+/// Counts replies, latencies and errors of the measured part.
+#[derive(Debug)]
+pub struct Meter {
+    warm_up: Duration,
+    measured: Duration,
+    phase: Phase,
+    began: Instant,
+    ended: Instant,
+    completed: u64,
+    bytes: u64,
+    latencies: Histogram<u64>,
+    errors: BTreeMap<&'static str, u64>,
+}
+
+impl Meter {
+    /// A run that measures for `measured` after `warm_up`.
+    ///
+    /// # Panics
+    /// Never: the histogram's bounds are constants within its range.
+    pub fn new(warm_up: Duration, measured: Duration) -> Self {
+        Self {
+            warm_up,
+            measured,
+            phase: Phase::WarmUp,
+            began: Instant::FAR,
+            ended: Instant::FAR,
+            completed: 0,
+            bytes: 0,
+            latencies: Histogram::new_with_bounds(1, LATENCY_MOST, LATENCY_DIGITS)
+                .expect("the bounds are in range"),
+            errors: BTreeMap::new(),
+        }
+    }
+
+    /// Where the run is.
+    #[inline(always)]
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Goes on to the phase of `now`; true when that is a new one. The first
+    /// call begins the warm-up.
+    #[inline]
+    pub fn advance(&mut self, now: Instant) -> bool {
+        if self.began == Instant::FAR {
+            self.began = now;
+        }
+        let next = match self.phase {
+            Phase::WarmUp if now.since(self.began) >= self.warm_up => Phase::Measuring,
+            Phase::Measuring if now.since(self.began) >= self.measured => Phase::Finished,
+            _ => return false,
+        };
+        if next == Phase::Measuring {
+            self.began = now;
+        } else {
+            self.ended = now;
+        }
+        self.phase = next;
+        true
+    }
+
+    /// When the phase ends.
+    pub fn phase_end(&self) -> Instant {
+        let length = match self.phase {
+            Phase::WarmUp => self.warm_up,
+            Phase::Measuring | Phase::Finished => self.measured,
+        };
+        self.began + length
+    }
+
+    /// A right reply of `bytes`, to what was or should have been sent at
+    /// `asked`.
+    #[inline(always)]
+    pub fn complete(&mut self, asked: Instant, now: Instant, bytes: usize) {
+        if self.phase == Phase::Measuring {
+            self.completed += 1;
+            self.bytes += bytes as u64;
+            let nanos = now.since(asked).as_nanos() as u64;
+            self.latencies.saturating_record(nanos.max(1));
+        }
+    }
+
+    /// Something went wrong.
+    #[cold]
+    pub fn error(&mut self, kind: &'static str) {
+        if self.phase == Phase::Measuring {
+            *self.errors.entry(kind).or_default() += 1;
+        }
+    }
+
+    /// The result; `asked_rate` is 0 for a closed loop.
+    pub fn report(&self, generator: &str, asked_rate: f64) -> Report {
+        let seconds = self.ended.since(self.began).as_secs_f64();
+        let per_second = |n: u64| {
+            if seconds > 0.0 {
+                n as f64 / seconds
+            } else {
+                0.0
+            }
+        };
+        let micros = |nanos: u64| nanos as f64 / 1_000.0;
+        Report {
+            generator: generator.to_owned(),
+            asked_rate,
+            seconds,
+            completed: self.completed,
+            rate: per_second(self.completed),
+            bytes_per_second: per_second(self.bytes),
+            latency_us: [
+                micros(self.latencies.value_at_quantile(0.5)),
+                micros(self.latencies.value_at_quantile(0.99)),
+                micros(self.latencies.value_at_quantile(0.999)),
+                micros(self.latencies.max()),
+            ],
+            errors: self.errors.clone(),
+            connection_rate: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_measured_part_counts() {
+        let mut meter = Meter::new(Duration::from_millis(10), Duration::from_millis(100));
+        assert!(!meter.advance(Instant::from_millis(5)));
+        meter.complete(Instant::ZERO, Instant::from_millis(6), 1);
+        meter.error("timeout");
+        assert!(meter.advance(Instant::from_millis(15)));
+        for i in 0..50 {
+            let asked = Instant::from_millis(16 + i);
+            meter.complete(asked, asked + Duration::from_micros(100), 40);
+        }
+        meter.error("wrong rcode");
+        assert_eq!(meter.phase_end(), Instant::from_millis(115));
+        assert!(meter.advance(Instant::from_millis(115)));
+        meter.complete(Instant::ZERO, Instant::from_millis(116), 1);
+        let report = meter.report("test", 0.0);
+        assert_eq!(report.completed, 50);
+        assert!((report.rate - 500.0).abs() < 1e-9);
+        assert!((report.bytes_per_second - 20_000.0).abs() < 1e-9);
+        assert!((report.latency_us[0] - 100.0).abs() < 1.0, "{report:?}");
+        assert_eq!(report.errors, BTreeMap::from([("wrong rcode", 1)]));
+    }
+}
