@@ -486,7 +486,7 @@ pub(super) fn axis_shown(value: f64) -> String {
     let (value, unit) = match value.abs() {
         v if v >= 1e9 => (value / 1e9, " G"),
         v if v >= 1e6 => (value / 1e6, " M"),
-        v if v >= 1e4 => (value / 1e3, " k"),
+        v if v >= 1e3 => (value / 1e3, " k"),
         _ => (value, ""),
     };
     let text = format!("{value:.3}");

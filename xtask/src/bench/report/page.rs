@@ -206,7 +206,7 @@ pub(super) fn noise_lines(noise: &Noise) -> Vec<(&'static str, String)> {
         );
         lines.push(("taken by the host", text));
     }
-    if let Some(full) = noise.client_full {
+    if let Some(full) = noise.client_full.filter(|full| *full > 0.0) {
         let text = format!(
             "in {} of the runs: their rate is a joint one of server and client, and no more than \
              a lower bound of the server's",
@@ -220,14 +220,15 @@ pub(super) fn noise_lines(noise: &Noise) -> Vec<(&'static str, String)> {
 /// What a figure's charts show.
 pub(super) fn charted(figure: &str) -> &'static [Quantity] {
     use Quantity::{
-        CallsPerRequest, CallsPerSecond, Core, Memory, P50, P99, Rate, SlowConnections, Throughput,
+        CallsPerRequest, CallsPerSecond, Core, Fraction, Memory, P50, P99, Rate, SlowConnections,
+        Throughput,
     };
     match figure {
         "limit" => &[Rate, Throughput, Core, P99],
         "dns-cost" | "web-cost" => &[Core, CallsPerRequest, P50, P99],
-        "dns-names" | "dns-batch" => &[Rate, Core, P99],
-        "web-sizes" => &[Throughput, Rate, Core, CallsPerSecond, P99],
-        "web-mix" => &[Throughput, Core, P99],
+        "dns-names" | "dns-batch" => &[Rate, Fraction, Core, P99],
+        "web-sizes" => &[Throughput, Rate, Fraction, Core, CallsPerSecond, P99],
+        "web-mix" => &[Throughput, Fraction, Core, P99],
         "web-loss" => &[Throughput, P99, SlowConnections],
         "connections" => &[Rate, Memory, P99],
         _ => &[Rate, Core, P50, P99],

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::charts::{self, Bar, Chart, Series};
 use super::model::{
-    Figure, Limit, Line, Panel, Quantity, Ratio, Spread, percent, thousands, x_shown,
+    Figure, Limit, Line, Panel, Quantity, Ratio, Spread, axis_shown, percent, thousands, x_shown,
 };
 use super::page::{charted, escape};
 use crate::bench::results::{Batches, Results, Run, TimeLinePoint};
@@ -72,6 +72,9 @@ pub(super) fn figure(html: &mut String, figure: &Figure<'_>, limit: &Limit) -> R
         escape(figure.name),
         escape(figure.title)
     );
+    if let Some(note) = note(figure.name) {
+        let _ = writeln!(html, "<p>{note}</p>");
+    }
     if figure.name == "agreement" {
         agreement(html, figure, limit);
     }
@@ -95,6 +98,31 @@ pub(super) fn figure(html: &mut String, figure: &Figure<'_>, limit: &Limit) -> R
     }
     every_run(html, figure, limit);
     Ok(())
+}
+
+/// What one should know to read a figure.
+fn note(figure: &str) -> Option<&'static str> {
+    match figure {
+        "limit" => Some(
+            "One frame in, the same frame out, nothing looked at: what wire, kernel and client let \
+             through. Elsewhere in this report the limit is the reflector's rate at the nearest \
+             size of a reply's frame; for HTTP it is divided by the frames of a response. Large \
+             responses may pass it, as not each of their frames is acknowledged by one.",
+        ),
+        "dns-cost" | "web-cost" => Some(
+            "The same rate for every server, below what the slowest reaches: CPU time of the \
+             server's core for each request, the kernel's work for both directions included.",
+        ),
+        "dns-names" | "dns-batch" => Some("Closed loop: as fast as server and client can."),
+        "web-sizes" => Some(
+            "Closed loop, keep-alive. Offloads are off, so that each frame is one packet for \
+             everybody, but where it says that they are on.",
+        ),
+        "web-loss" => {
+            Some("Frames are lost at the client's end, in both directions, by a seeded generator.")
+        }
+        _ => None,
+    }
 }
 
 fn legend(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Limit) {
@@ -145,6 +173,7 @@ fn limits(panel: &Panel<'_>, quantity: Quantity, limit: &Limit) -> Vec<(f64, f64
         let rate = limit.of(run)?;
         match quantity {
             Quantity::Rate => Some(rate),
+            Quantity::Fraction => Some(1.0),
             Quantity::Throughput => Some(rate * load.bytes_per_second / load.rate * 8.0 / 1e9),
             _ => None,
         }
@@ -210,18 +239,25 @@ fn chart(
         return Ok(());
     }
     let shown = |x: f64| x_shown(x, figure.x_label);
-    let svg = charts::lines(
-        &Chart {
-            x_label: figure.x_label,
-            x_shown: &shown,
-            series,
-            limit: limits(panel, quantity, limit),
+    let chart = Chart {
+        x_label: figure.x_label,
+        x_shown: &shown,
+        y_shown: match quantity {
+            Quantity::Fraction | Quantity::SlowConnections => &percent,
+            _ => &axis_shown,
         },
-        &what,
-    )?;
+        series,
+        limit: limits(panel, quantity, limit),
+    };
+    let scale = if charts::is_logarithmic(&chart) {
+        " <small class=\"soft\">(logarithmic)</small>"
+    } else {
+        ""
+    };
+    let svg = charts::lines(&chart, &what)?;
     let _ = writeln!(
         html,
-        "<figure><figcaption>{}</figcaption>{svg}</figure>",
+        "<figure><figcaption>{}{scale}</figcaption>{svg}</figure>",
         escape(quantity.title())
     );
     Ok(())
