@@ -15,7 +15,7 @@ use crate::shell::{Context as _, Result};
 const SIZE: (u32, u32) = (560, 320);
 /// A scale whose greatest value is this much greater than its least is
 /// logarithmic.
-const DECADES_FROM: f64 = 20.0;
+const DECADES_FROM: f64 = 15.0;
 
 // Colours that stand for those of the page, which differ by its theme.
 const INK: RGBColor = RGBColor(0xf1, 0, 0);

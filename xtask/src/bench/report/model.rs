@@ -261,6 +261,12 @@ impl Panel<'_> {
         xs
     }
 
+    /// All cells, with the lines that they are of.
+    pub(super) fn cells(&self) -> impl Iterator<Item = (&Line<'_>, &Cell<'_>)> {
+        let lines = self.lines.iter();
+        lines.flat_map(|line| line.cells.iter().map(move |cell| (line, cell)))
+    }
+
     /// The panel's name, with what is true of all its runs.
     pub(super) fn heading(&self) -> String {
         let offloads = if self.offloads { "offloads on" } else { "" };

@@ -40,6 +40,7 @@ pub(super) fn page(results: &Results) -> Result<String> {
     marks_table(&mut html, &marks(results));
     paper_table(&mut html, results);
     missing(&mut html, results);
+    errors(&mut html, &figures);
     setting(&mut html, results, &noise(results, &figures, &limit));
     for figure in &figures {
         sections::figure(&mut html, figure, &limit)?;
@@ -76,6 +77,9 @@ fn contents(html: &mut String, results: &Results, figures: &[Figure<'_>]) {
     entry("paper", "The paper's figures");
     if !results.missing.is_empty() {
         entry("missing", "Missing");
+    }
+    if !sections::with_errors(figures).is_empty() {
+        entry("errors", "Errors");
     }
     entry("setting", "Machine and noise");
     for figure in figures {
@@ -157,6 +161,23 @@ fn missing(html: &mut String, results: &Results) {
             let _ = writeln!(html, "<pre>{}</pre>", escape(&one.log));
         }
     }
+}
+
+fn errors(html: &mut String, figures: &[Figure<'_>]) {
+    let rows = sections::with_errors(figures);
+    if rows.is_empty() {
+        return;
+    }
+    html.push_str(
+        "<h2 id=\"errors\">Errors</h2>\n<p>Replies that did not come or were wrong, in all \
+         repeats together. They count in no rate.</p>\n",
+    );
+    let mut table = Table::new(&["figure", "run", "errors"]);
+    table.text_columns(&[0, 1, 2]);
+    for row in rows {
+        table.row(row.iter().map(|cell| escape(cell)).collect());
+    }
+    table.write(html);
 }
 
 fn setting(html: &mut String, results: &Results, noise: &Noise) {

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use super::charts::{self, Bar, Chart, Series};
 use super::model::{
-    Figure, Limit, Line, Panel, Quantity, Ratio, Spread, axis_shown, percent, thousands, x_shown,
+    Cell, Figure, Limit, Line, Panel, Quantity, Ratio, Spread, axis_shown, percent, thousands,
+    x_shown,
 };
 use super::page::{charted, escape};
 use crate::bench::results::{Batches, Results, Run, TimeLinePoint};
@@ -151,7 +152,7 @@ fn legend(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Lim
     }
     let limited = charted(figure.name)
         .iter()
-        .any(|quantity| !limits(panel, *quantity, limit).is_empty());
+        .any(|quantity| !limits(figure, panel, *quantity, limit).is_empty());
     if limited {
         html.push_str(
             "<li><svg viewBox=\"0 0 36 12\" aria-hidden=\"true\"><line x1=\"0\" y1=\"6\" \
@@ -162,8 +163,17 @@ fn legend(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Lim
     html.push_str("</ul>\n");
 }
 
-/// The limit at each `x` of a panel, in the quantity's unit.
-fn limits(panel: &Panel<'_>, quantity: Quantity, limit: &Limit) -> Vec<(f64, f64)> {
+/// The limit at each `x` of a panel, in the quantity's unit; none where the
+/// load is not meant to come near it.
+fn limits(
+    figure: &Figure<'_>,
+    panel: &Panel<'_>,
+    quantity: Quantity,
+    limit: &Limit,
+) -> Vec<(f64, f64)> {
+    if ["web-loss", "connections"].contains(&figure.name) {
+        return Vec::new();
+    }
     let of_run = |run: &&Run| {
         let load = &run.load;
         // What is asked for at a fixed rate says nothing about a limit.
@@ -233,7 +243,7 @@ fn chart(
                 "<figure><figcaption>{}{split}</figcaption>",
                 escape(&title)
             );
-            html.push_str(&bars(panel, x, quantity, limit, &what)?);
+            html.push_str(&bars(figure, panel, x, quantity, limit, &what)?);
             html.push_str("</figure>\n");
         }
         return Ok(());
@@ -247,7 +257,7 @@ fn chart(
             _ => &axis_shown,
         },
         series,
-        limit: limits(panel, quantity, limit),
+        limit: limits(figure, panel, quantity, limit),
     };
     let scale = if charts::is_logarithmic(&chart) {
         " <small class=\"soft\">(logarithmic)</small>"
@@ -293,11 +303,12 @@ fn x_title(x: f64, label: &str) -> String {
 }
 
 fn points(line: &Line<'_>, quantity: Quantity, limit: &Limit) -> Vec<(f64, Spread)> {
-    let point = |cell: &super::model::Cell<'_>| Some((cell.x, cell.spread(quantity, limit)?));
+    let point = |cell: &Cell<'_>| Some((cell.x, cell.spread(quantity, limit)?));
     line.cells.iter().filter_map(point).collect()
 }
 
 fn bars(
+    figure: &Figure<'_>,
     panel: &Panel<'_>,
     x: f64,
     quantity: Quantity,
@@ -329,7 +340,7 @@ fn bars(
             spread: *spread,
         })
         .collect();
-    let limit = limits(panel, quantity, limit);
+    let limit = limits(figure, panel, quantity, limit);
     let limit = limit.iter().find(|point| super::model::same(point.0, x));
     charts::bars(&bars, limit.map(|point| point.1), what)
 }
@@ -352,12 +363,7 @@ fn numbers(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Li
         Quantity::Memory,
         Quantity::ClientBusy,
     ];
-    let cells = || {
-        panel
-            .lines
-            .iter()
-            .flat_map(|line| line.cells.iter().map(move |c| (line, c)))
-    };
+    let cells = || panel.cells();
     let columns: Vec<Quantity> = COLUMNS
         .iter()
         .copied()
@@ -385,7 +391,7 @@ fn numbers(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Li
                     }),
             );
         }
-        row.push(errors(cell.runs.iter().copied()));
+        row.push(escape(&errors(cell.runs.iter().copied())));
         table.row(row);
     }
     html.push_str("<details><summary>Numbers: median, least–greatest</summary>\n");
@@ -402,8 +408,37 @@ fn errors<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
     kinds.retain(|_, count| *count > 0);
     let shown = kinds
         .iter()
-        .map(|(kind, count)| format!("{} {}", escape(kind), thousands(*count as f64)));
+        .map(|(kind, count)| format!("{kind} {}", thousands(*count as f64)));
     shown.collect::<Vec<_>>().join(", ")
+}
+
+/// Runs in which a generator has seen errors: a row for each server and
+/// point, with figure, name, and errors by kind.
+pub(super) fn with_errors(figures: &[Figure<'_>]) -> Vec<[String; 3]> {
+    let mut rows = Vec::new();
+    for figure in figures {
+        for panel in &figure.panels {
+            for (line, cell) in panel.cells() {
+                let errors = errors(cell.runs.iter().copied());
+                if !errors.is_empty() {
+                    let name = name(line, panel, cell, figure);
+                    rows.push([figure.title.to_owned(), name, errors]);
+                }
+            }
+        }
+    }
+    rows
+}
+
+/// A server at a point, in words.
+fn name(line: &Line<'_>, panel: &Panel<'_>, cell: &Cell<'_>, figure: &Figure<'_>) -> String {
+    let point = match figure.x_label {
+        "µs" => format!("δt {} µs", x_shown(cell.x, "")),
+        label => x_title(cell.x, label),
+    };
+    let words = [line.server.to_owned(), panel.heading(), point];
+    let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    words.join(", ")
 }
 
 /// All runs of a figure, one by one, as they came.
@@ -454,7 +489,7 @@ fn every_run(html: &mut String, figure: &Figure<'_>, limit: &Limit) {
                 value.map_or(String::new(), |value| quantity.shown(value))
             };
             row.extend(COLUMNS.iter().map(shown));
-            row.push(errors(std::iter::once(*run)));
+            row.push(escape(&errors(std::iter::once(*run))));
             table.row(row);
         }
     }
@@ -503,7 +538,7 @@ pub(super) fn agreements(figure: &Figure<'_>, limit: &Limit) -> Vec<[String; 7]>
                 else {
                     continue;
                 };
-                let rate = |cell: &super::model::Cell<'_>| {
+                let rate = |cell: &Cell<'_>| {
                     let rate = cell.spread(Quantity::Rate, limit);
                     rate.map_or(String::new(), |rate| thousands(rate.median))
                 };
@@ -554,7 +589,7 @@ fn bytes_per_connection(html: &mut String, figure: &Figure<'_>) {
 /// For each point after the first: least connections, connections here, and
 /// bytes for each that there are more.
 pub(super) fn growth(line: &Line<'_>) -> Vec<(f64, f64, f64)> {
-    let memory = |cell: &super::model::Cell<'_>| {
+    let memory = |cell: &Cell<'_>| {
         let bytes = cell
             .runs
             .iter()
@@ -605,16 +640,10 @@ pub(super) fn batches(html: &mut String, figures: &[Figure<'_>]) {
     let mut rows = Vec::new();
     for figure in figures {
         for panel in &figure.panels {
-            for line in &panel.lines {
-                for cell in &line.cells {
-                    let all = added(cell.runs.iter().filter_map(|run| run.batches.as_ref()));
-                    let Some(all) = all else { continue };
-                    let place = [line.server.to_owned(), panel.heading()];
-                    let place = place.into_iter().filter(|word| !word.is_empty());
-                    let place = place.collect::<Vec<_>>().join(", ");
-                    let name = format!("{place}, {}", x_title(cell.x, figure.x_label));
-                    rows.push((figure.title, name, all));
-                }
+            for (line, cell) in panel.cells() {
+                let all = added(cell.runs.iter().filter_map(|run| run.batches.as_ref()));
+                let Some(all) = all else { continue };
+                rows.push((figure.title, name(line, panel, cell, figure), all));
             }
         }
     }
