@@ -29,6 +29,10 @@ Usage: cargo xtask COMMAND
         --seed N                 other losses: the seed of the matrix's first scenario
         --programs DIR           the two programs from DIR instead of a release build
         FILTER                   only scenarios or cases whose name contains this
+  bench instructions [--check|--accept]
+                                 instructions of our code for a packet or a request
+        --check                  status 1 when one has grown by more than 3 %
+        --accept                 write them to benches/instructions.json
 ";
 
 fn main() -> ExitCode {
@@ -65,6 +69,7 @@ fn dispatch(command: &str, args: &[String]) -> Result<()> {
         "demo" => demo::run(args),
         "test" => test::run(args),
         "e2e" => e2e::run(args),
+        "bench" => bench::run(args),
         other => Err(Failure::new(format!("no such command: {other}\n\n{USAGE}"))),
     }
 }
