@@ -44,8 +44,9 @@ const MEMCOPY: Program = Program::Sandstorm { mode: "memcopy" };
 const PRE_COPY: Program = Program::Sandstorm { mode: "pre-copy" };
 const NGINX: Program = Program::Nginx { busy_poll: false };
 
-/// Datagrams under way in a closed loop: enough that no server waits.
-const WINDOW: Pace = Pace::Closed(1_024);
+/// Datagrams under way in a closed loop: enough that no server waits, and few
+/// enough that all fit into the 256 places of a veth queue.
+const WINDOW: Pace = Pace::Closed(240);
 
 /// Queries a second at which costs are compared: all peers reach the first,
 /// those with `AF_XDP` the second.
