@@ -9,6 +9,7 @@ mod calls;
 mod configs;
 mod content;
 mod generators;
+mod instructions;
 mod machine;
 mod options;
 mod plan;
@@ -47,6 +48,9 @@ const FOLDER: &str = "bench";
 
 /// Runs the command; an error when something that was asked for is missing.
 pub(crate) fn run(args: &[String]) -> Result<()> {
+    if args.first().is_some_and(|arg| arg == "instructions") {
+        return instructions::run(&args[1..]);
+    }
     let options = Options::parse(args)?;
     if !options.built {
         setup::run()?;
@@ -108,6 +112,9 @@ fn measure(options: &Options, args: &[String], target: &Path, folder: &Path) -> 
     runner.run(&sets)?;
     if options.wants(TIME_LINE) {
         runner.record_time_line()?;
+    }
+    if options.instructions {
+        runner.count_instructions()?;
     }
     Ok(runner.into_results())
 }

@@ -38,6 +38,10 @@ Usage: cargo xtask COMMAND
         --repeats N              runs of each point, interleaved; 3 without it
         --server NAME            only servers whose name contains this
         --peer nsd-xdp=DIR       a debootstrap tree in which NSD has an XDP mode
+  bench instructions [--check|--accept]
+                                 instructions of our code for a packet or a request
+        --check                  status 1 when one has grown by more than 3 %
+        --accept                 write them to benches/instructions.json
 ";
 
 fn main() -> ExitCode {

@@ -18,7 +18,8 @@ const BUILD: &[&str] = &[
     "m4",
 ];
 
-/// What demo and tests run: `ip`, `curl`, `dig`, `ping`, `ethtool`, `sysctl`, `setpriv`.
+/// What demo and tests run: `ip`, `curl`, `dig`, `ping`, `ethtool`, `sysctl`,
+/// `setpriv`, and callgrind for the count of instructions.
 const RUN: &[&str] = &[
     "iproute2",
     "curl",
@@ -27,6 +28,7 @@ const RUN: &[&str] = &[
     "ethtool",
     "procps",
     "util-linux",
+    "valgrind",
 ];
 
 /// Finds what is missing, says so, and installs it.

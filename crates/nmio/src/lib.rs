@@ -118,7 +118,7 @@ pub use fault::{Fault, FaultConfig, FaultCounters, FaultError, FaultRates};
 pub use frame::{Frame, Pool, PoolLayout, Resident};
 pub use memory::prefer_large_pages;
 pub use pcap::{Pcap, PcapError, PcapSummary};
-pub use port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
+pub use port::{Batch, BatchSizes, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
 pub use prefetch::prefetch;
 pub use time::{Clock, Instant, TscClock};
 pub use timer::TimerWheel;

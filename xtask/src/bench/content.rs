@@ -145,7 +145,10 @@ fn mix_sizes() -> Vec<usize> {
             } else {
                 between(MIX_KNEE, MIX_MOST, (quantile - 0.9) / 0.1)
             };
-            size.floor() as usize
+            // Between the least and the most: never below 0.
+            #[allow(clippy::cast_sign_loss)]
+            let size = size as usize;
+            size
         })
         .collect();
     let mut random = Xorshift(MIX_SEED);

@@ -247,7 +247,7 @@ impl Generator {
             }
             Self::Kxdpgun { names, rate } => {
                 command.args(["-t", &seconds, "-Q", &rate.to_string(), "-b", "32"]);
-                command.args(["-m", "copy", "-F", &rig::CLIENT_CORE.to_string()]);
+                command.args(["-F", &rig::CLIENT_CORE.to_string()]);
                 command.args(["-I", CLIENT_LINK, "-i"]);
                 command.arg(content.questions(*names)?).arg(SERVER_ADDRESS);
             }
@@ -315,13 +315,13 @@ fn watch(
     });
     let status = ended?.ok_or_else(|| {
         Failure::new(format!(
-            "stalled: no end after {} s: {shown}\n{out}{err}",
+            "the load has stalled: no end after {} s\n{shown}\n{out}{err}",
             limit.as_secs()
         ))
     })?;
     if !status.success() {
         return Err(Failure::new(format!(
-            "the load ended with {status}: {shown}\n{out}{err}"
+            "the load ended with {status}\n{shown}\n{out}{err}"
         )));
     }
     if whole {
@@ -351,6 +351,14 @@ function done(summary, latency, requests)
 end
 "#;
 
+/// A count that a program has printed, not below 0.
+fn whole(number: f64) -> u64 {
+    // Larger ones stay what `as` makes of them: the greatest.
+    #[allow(clippy::cast_sign_loss)]
+    let whole = number.max(0.0) as u64;
+    whole
+}
+
 /// The number behind `label` in what a program has written; commas in it and
 /// what stands behind it do not matter.
 pub(crate) fn number_behind(text: &str, label: &str) -> Option<f64> {
@@ -370,7 +378,7 @@ fn counted(generator: &str, rate: u32, completed: f64, seconds: f64, size: f64) 
         generator: generator.into(),
         asked_rate: f64::from(rate),
         seconds,
-        completed: completed as u64,
+        completed: whole(completed),
         rate: completed / seconds,
         bytes_per_second: completed / seconds * size,
         ..Load::default()
@@ -395,7 +403,7 @@ fn dnsperf_load(text: &str, rate: u32) -> Result<Load> {
         load.latency_us = [average, 0.0, 0.0, greatest];
         let lost = number("Queries lost:").unwrap_or(0.0);
         if lost > 0.0 {
-            load.errors.insert("lost".into(), lost as u64);
+            load.errors.insert("lost".into(), whole(lost));
         }
         Some(load)
     };
@@ -410,7 +418,7 @@ fn kxdpgun_load(text: &str, rate: u32) -> Result<Load> {
         let seconds = number("duration:").filter(|seconds| *seconds > 0.0)?;
         let size = number("average DNS reply size:").unwrap_or(0.0);
         let mut load = counted("kxdpgun", rate, replies, seconds, size);
-        let lost = (sent - replies).max(0.0) as u64;
+        let lost = whole(sent - replies);
         load.errors = BTreeMap::from([("lost".to_owned(), lost)]);
         load.errors.retain(|_, count| *count > 0);
         Some(load)

@@ -39,6 +39,8 @@ const REPEATS: std::ops::RangeInclusive<u32> = 1..=100;
 pub(crate) struct Options {
     /// Names of figures.
     pub(crate) figures: BTreeSet<&'static str>,
+    /// Instructions are counted as well.
+    pub(crate) instructions: bool,
     pub(crate) quick: bool,
     /// Length of each measured part.
     pub(crate) seconds: Option<f64>,
@@ -98,7 +100,10 @@ impl Options {
                 word if word.starts_with('-') => {
                     return Err(Failure::new(format!("unexpected argument {word}")));
                 }
-                word => options.figures.extend(select(word)?),
+                word => {
+                    options.instructions |= word == "all";
+                    options.figures.extend(select(word)?);
+                }
             }
         }
         if options.figures.is_empty() {

@@ -521,6 +521,8 @@ impl Planner<'_> {
                     group.spec.arguments = vec![
                         "--max-connections".into(),
                         group.spec.connections.to_string(),
+                        "--idle-timeout".into(),
+                        "3600".into(),
                     ];
                 }
                 group

@@ -125,11 +125,18 @@ impl Rig {
             shell::capture(&mut ethtool)?;
             namespace.ip(&format!("link set {link} up"))?;
         }
-        // Says too early that a link is not up yet otherwise.
-        rig.server.ip(&format!("link set {SERVER_LINK} up"))?;
-        for (namespace, link, _, _) in ends {
+        for ((namespace, link, _, _), core) in ends.into_iter().zip([SERVER_CORE, CLIENT_CORE]) {
             let folder = format!("/sys/class/net/{link}");
             set(namespace, &format!("{folder}/threaded"), 1)?;
+            if tuning.offloads {
+                // With TSO veth hands TCP to the backlog of the core that
+                // sends; from there it is steered.
+                set(
+                    namespace,
+                    &format!("{folder}/queues/rx-0/rps_cpus"),
+                    1 << core,
+                )?;
+            }
             if tuning.deferred && link == SERVER_LINK {
                 set(
                     namespace,
@@ -159,28 +166,28 @@ impl Rig {
     pub(crate) fn tuning(&self) -> Tuning {
         self.tuning
     }
+}
 
-    /// Puts the kernel threads that receive at each end on their cores, and
-    /// returns them. They may be new ones after a program was attached.
-    pub(crate) fn pin_receivers(&self) -> Result<[Vec<u32>; 2]> {
-        let mut receivers = [Vec::new(), Vec::new()];
-        let ends = [(SERVER_LINK, SERVER_CORE), (CLIENT_LINK, CLIENT_CORE)];
-        for (id, name) in usage::processes() {
-            for ((link, core), threads) in ends.iter().zip(&mut receivers) {
-                if is_receiver(&name, link) && pin(id, *core) {
-                    threads.push(id);
-                }
+/// Puts the kernel threads that receive at each end on their cores, and
+/// returns them. They may be new ones after a program was attached.
+pub(crate) fn pin_receivers() -> Result<[Vec<u32>; 2]> {
+    let mut receivers = [Vec::new(), Vec::new()];
+    let ends = [(SERVER_LINK, SERVER_CORE), (CLIENT_LINK, CLIENT_CORE)];
+    for (id, name) in usage::processes() {
+        for ((link, core), threads) in ends.iter().zip(&mut receivers) {
+            if is_receiver(&name, link) && pin(id, *core) {
+                threads.push(id);
             }
         }
-        for ((link, _), threads) in ends.iter().zip(&receivers) {
-            if threads.is_empty() {
-                return Err(Failure::new(format!(
-                    "no kernel thread receives for {link}: threaded NAPI is not in force"
-                )));
-            }
-        }
-        Ok(receivers)
     }
+    for ((link, _), threads) in ends.iter().zip(&receivers) {
+        if threads.is_empty() {
+            return Err(Failure::new(format!(
+                "no kernel thread receives for {link}: threaded NAPI is not in force"
+            )));
+        }
+    }
+    Ok(receivers)
 }
 
 /// Whether the kernel thread of this name is `link`'s: `napi/LINK-NUMBER`.

@@ -9,10 +9,11 @@ use rustix::process::Signal;
 use super::calls::{self, Counting};
 use super::content::Content;
 use super::generators::{Generator, Lengths};
+use super::instructions::{self, Baseline};
 use super::options::Options;
 use super::plan::{Group, Job, Set};
 use super::results::{Calls, Load, Missing, Results, Run};
-use super::rig::{CLIENT_CORE, Rig, SERVER_CORE, SERVER_LINK};
+use super::rig::{self, CLIENT_CORE, Rig, SERVER_CORE, SERVER_LINK};
 use super::servers::{self, Folders, Program, Started};
 use super::time_line;
 use super::usage::{self, Sample, Usage, Watched};
@@ -208,14 +209,17 @@ impl Runner {
         let (load, usage) = (measured.load, measured.usage);
         let cost = usage.cost(load.completed);
         let polled = group.spec.program == (Program::Nginx { busy_poll: true });
-        if usage.receiving[0] <= 0.0 && !polled {
+        let placed = usage.receiving[0] > 0.0 || usage.steered || polled;
+        if !placed {
             println!("not placed");
             return Err(Failure::new(format!(
-                "the kernel's threads for {SERVER_LINK} on core {SERVER_CORE} have received \
-                 nothing: its work was done elsewhere"
+                "the kernel has received nothing for {SERVER_LINK} on core {SERVER_CORE}: its \
+                 work was done elsewhere"
             )));
         }
-        self.receiving.push(usage.receiving);
+        if !group.tuning.offloads {
+            self.receiving.push(usage.receiving);
+        }
         println!("{}", outcome(&load, cost.as_ref()));
         let memory = if job.figure == "connections" {
             measured.resident.map(|resident| resident + measured.tables)
@@ -260,7 +264,7 @@ impl Runner {
             cores: [SERVER_CORE, CLIENT_CORE],
             server: started.processes.clone(),
             interface: SERVER_LINK,
-            receivers: rig.pin_receivers()?,
+            receivers: rig::pin_receivers()?,
         };
         let mut samples: Vec<Result<Sample>> = Vec::new();
         let mut memory = (None, 0);
@@ -268,7 +272,7 @@ impl Runner {
         let load = generator.run(rig, &self.content, programs, lengths, || {
             if samples.is_empty() {
                 // The generator's own program may have brought new threads.
-                match rig.pin_receivers() {
+                match rig::pin_receivers() {
                     Ok(receivers) => watched.receivers = receivers,
                     Err(failure) => samples.push(Err(failure)),
                 }
@@ -304,7 +308,7 @@ impl Runner {
             cores: [SERVER_CORE, CLIENT_CORE],
             server: started.processes.clone(),
             interface: SERVER_LINK,
-            receivers: rig.pin_receivers()?,
+            receivers: rig::pin_receivers()?,
         };
         let mut counting = None;
         let mut samples: Vec<Result<Sample>> = Vec::new();
@@ -349,6 +353,22 @@ impl Runner {
         self.save()
     }
 
+    /// Counts the instructions of our own code.
+    pub(crate) fn count_instructions(&mut self) -> Result<()> {
+        let counted = Baseline::read().and_then(|baseline| {
+            self.results.instructions_baseline = baseline.instructions;
+            instructions::count()
+        });
+        match counted {
+            Ok(counted) => self.results.instructions = counted,
+            Err(failure) => {
+                interrupt::check()?;
+                self.miss("instructions".into(), &failure.to_string());
+            }
+        }
+        self.save()
+    }
+
     /// Writes what there is, so that nothing is lost whatever comes.
     fn save(&mut self) -> Result<()> {
         self.results.cores = self.cores();
@@ -377,6 +397,11 @@ impl Runner {
             parts.get(parts.len() / 2).map(|part| part * 100.0)
         };
         if let (Some(server), Some(client)) = (median(0), median(1)) {
+            cores.push(
+                "With segmentation offload veth leaves TCP to the stack's backlog instead, which \
+                 receive packet steering (rps_cpus) puts on the same two cores."
+                    .to_owned(),
+            );
             cores.push(format!(
                 "Looked at in each run: these threads exist, may run nowhere else, and ran: {server:.0} % \
                  of the time at the server's end, {client:.0} % at the client's (medians of {} \
@@ -399,21 +424,20 @@ fn title(job: &Job) -> String {
 }
 
 fn outcome(load: &Load, cost: Option<&super::results::Cost>) -> String {
-    let mut text = format!("{:.0}/s", load.rate);
-    if let Some(cost) = cost {
-        text += &format!(
+    let cost = cost.map_or(String::new(), |cost| {
+        format!(
             ", {:.2} µs each ({:.2} user), core {:.0} % busy",
             cost.core_us,
             cost.user_us,
             cost.busy * 100.0
-        );
-    }
-    text += &format!(", p99 {:.0} µs", load.latency_us[1]);
-    let errors: u64 = load.errors.values().sum();
-    if errors > 0 {
-        text += &format!(", {errors} errors");
-    }
-    text
+        )
+    });
+    let errors = match load.errors.values().sum::<u64>() {
+        0 => String::new(),
+        n => format!(", {n} errors"),
+    };
+    let (rate, p99) = (load.rate, load.latency_us[1]);
+    format!("{rate:.0}/s{cost}, p99 {p99:.0} µs{errors}")
 }
 
 fn flush() {

@@ -317,7 +317,7 @@ fn knows_zone(address: IpAddr) -> std::io::Result<bool> {
     Ok(len > query.len()
         && reply[..2] == query[..2]
         && reply[2] & 0x80 != 0
-        && reply[3] & 0x0f == 0
+        && reply[3].trailing_zeros() >= 4
         && reply[6..8] != [0, 0])
 }
 

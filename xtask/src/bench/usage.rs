@@ -141,6 +141,13 @@ fn frames(net_dev: &str, interface: &str) -> Option<u64> {
     Some(counts.get(1)? + counts.get(9)?)
 }
 
+/// Packets that receive packet steering has brought to the core whose line
+/// of `/proc/net/softnet_stat` this is.
+fn steered(softnet: &str, core: usize) -> Option<u64> {
+    let line = softnet.lines().nth(core)?;
+    u64::from_str_radix(line.split_whitespace().nth(9)?, 16).ok()
+}
+
 /// Time on a core that the scheduler has given a thread, in ns.
 fn time_on_core(schedstat: &str) -> Option<u64> {
     schedstat.split_whitespace().next()?.parse().ok()
@@ -167,6 +174,8 @@ pub(crate) struct Sample {
     user: u64,
     frames: u64,
     received_for: [u64; 2],
+    /// By receive packet steering to the server's core.
+    steered: u64,
 }
 
 impl Sample {
@@ -186,6 +195,7 @@ impl Sample {
         }
         let first = watched.server.first().copied().unwrap_or_default();
         let net_dev = fs::read_to_string(format!("/proc/{first}/net/dev")).unwrap_or_default();
+        let softnet = fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
         let received_for = watched.receivers.each_ref().map(|threads| {
             let of =
                 |id: &u32| time_on_core(&fs::read_to_string(format!("/proc/{id}/schedstat")).ok()?);
@@ -197,6 +207,7 @@ impl Sample {
             user,
             frames: frames(&net_dev, watched.interface).unwrap_or(0),
             received_for,
+            steered: steered(&softnet, watched.cores[0]).unwrap_or(0),
         })
     }
 }
@@ -215,6 +226,8 @@ pub(crate) struct Usage {
     /// Part of the time that the kernel's receiving threads ran, at the
     /// server's end and at the client's.
     pub(crate) receiving: [f64; 2],
+    /// Packets were steered to the server's core.
+    pub(crate) steered: bool,
 }
 
 impl Usage {
@@ -240,6 +253,7 @@ impl Usage {
             user_us: last.user.saturating_sub(first.user) as f64 * TICK_US,
             frames: last.frames.saturating_sub(first.frames),
             receiving,
+            steered: last.steered > first.steered,
         }
     }
 
@@ -307,6 +321,9 @@ mod tests {
                    srv0:1000 20 0 0 0 0 0 0 3000 40 0 0 0 0 0 0\n";
         assert_eq!(frames(dev, "srv0"), Some(60));
         assert_eq!(frames(dev, "cli0"), None);
+        let softnet = "0 0 0 0 0 0 0 0 0 0000001f 0 0 0\n0 0 0 0 0 0 0 0 0 00000020 0 0 1\n";
+        assert_eq!(steered(softnet, 1), Some(32));
+        assert_eq!(steered(softnet, 2), None);
         assert_eq!(time_on_core("123456 7 8\n"), Some(123_456));
     }
 
@@ -332,6 +349,7 @@ mod tests {
             user,
             frames: 0,
             received_for: [0; 2],
+            steered: 0,
         };
         let first = sample(at, 1_000, 50);
         // A second, of which the core was idle for 0.6 and 0.3 went to the
