@@ -19,9 +19,11 @@
 
 pub mod dns;
 pub mod echo;
+pub mod http;
 pub mod link;
 pub mod meter;
 pub mod pace;
+mod tcp;
 pub mod udp;
 
 pub use link::{LoadError, Options};

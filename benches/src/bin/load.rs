@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use benches::load::dns::{Popularity, Queries};
 use benches::load::echo::Echo;
+use benches::load::http;
 use benches::load::link::{self, Place, Start};
 use benches::load::udp::{Asker, Questions};
 use benches::load::{LoadError, Options, Report};
@@ -44,6 +45,13 @@ enum Command {
         zipf: Option<f64>,
         #[command(flatten)]
         window: Window,
+    },
+    /// HTTP requests on TCP connections.
+    Http {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        asked: http::Options,
     },
 }
 
@@ -117,6 +125,10 @@ fn run(command: Command) -> Result<Report, LoadError> {
                 window: window.window,
                 options: &options,
             };
+            link::run(&options, memory, start)
+        }
+        Command::Http { options, asked } => {
+            let start = asked.start(&options)?;
             link::run(&options, memory, start)
         }
     }

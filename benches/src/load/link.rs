@@ -2,13 +2,17 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum, value_parser};
 use eth::{ETHERTYPE_ARP, HEADER_LEN, Link, Mac, Station};
 use nmio::device::MemoryPlan;
 use nmio::device::{AddressPrefix, AnyPort, Device, DeviceError, Interface, InterfaceConfig};
-use nmio::{Batch, Clock, Fault, FaultConfig, Handler, LoopConfig, Port, TscClock, Turn, Wait};
+use nmio::{
+    Batch, Clock, Fault, FaultConfig, Handler, LoopConfig, MAX_BATCH, Pcap, PcapError, Port,
+    TscClock, Turn, Wait,
+};
 
 use super::meter::{Meter, Phase, Report};
 use super::pace::Pace;
@@ -16,6 +20,8 @@ use super::pace::Pace;
 /// A server has this long to tell its MAC address; asked this often.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 const RESOLVE_INTERVAL: Duration = Duration::from_millis(50);
+/// What a generator sends when it leaves has this long to go out.
+const FINISH_LIMIT: Duration = Duration::from_secs(5);
 
 /// What all generators are told.
 #[derive(Args, Clone, Debug)]
@@ -64,6 +70,10 @@ pub struct Options {
     /// `drop=RATE,seed=N`.
     #[arg(long, value_name = "drop=RATE,seed=N")]
     pub fault: Option<FaultConfig>,
+
+    /// Write what passes to a capture file, which Wireshark opens.
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
 
     /// The seed of everything that is random.
     #[arg(long, default_value_t = 1)]
@@ -123,6 +133,9 @@ pub enum LoadError {
         limit = RESOLVE_LIMIT.as_secs()
     )]
     Unresolved(Ipv4Addr, String),
+    /// The capture file cannot be had.
+    #[error(transparent)]
+    Pcap(#[from] PcapError),
     /// The interface went away.
     #[error("the interface is gone: {0}")]
     Gone(#[from] io::Error),
@@ -134,6 +147,17 @@ pub trait Generator<P: Port>: Handler<P> {
     fn meter(&mut self) -> &mut Meter;
     /// Its result.
     fn report(&self) -> Report;
+
+    /// Whether the warm-up may begin.
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    /// Leaves the server after the measured part: called, with a flush each
+    /// time, until it gives true, but not for ever.
+    fn finish(&mut self, _port: &mut P) -> bool {
+        true
+    }
 }
 
 /// What a generator knows of its place, to be made.
@@ -183,17 +207,19 @@ pub fn run(options: &Options, memory: MemoryPlan, start: impl Start) -> Result<R
         program: "load",
     })?;
     let mac = Mac(interface.mac());
-    match (interface.queue(0).open(memory)?, &options.fault) {
-        (AnyPort::Xdp(mut port), None) => on_port(&mut port, mac, wait, options, start),
-        (AnyPort::Xdp(port), fault) => on_port(
-            &mut Fault::new(port, fault.as_ref()),
-            mac,
-            wait,
-            options,
-            start,
-        ),
-        (AnyPort::Tap(_), _) => Err(LoadError::Asked("a tap device has no server".into())),
+    let AnyPort::Xdp(mut port) = interface.queue(0).open(memory)? else {
+        return Err(LoadError::Asked("a tap device has no server".into()));
+    };
+    if options.fault.is_none() && options.pcap.is_none() {
+        return on_port(&mut port, mac, wait, options, start);
     }
+    let port = Fault::new(port, options.fault.as_ref());
+    let mut port = Pcap::new(port, options.pcap.as_deref())?;
+    let report = on_port(&mut port, mac, wait, options, start);
+    if let Some(stopped) = port.finish().and_then(|summary| summary.stopped) {
+        eprintln!("load: the capture has ended early: {stopped}");
+    }
+    report
 }
 
 fn on_port<P: Port>(
@@ -248,13 +274,13 @@ pub fn drive<P: Port>(
     let mut turn = Turn::new(clock.now());
     loop {
         let now = clock.now();
-        if generator.meter().advance(now) {
+        if generator.is_ready() && generator.meter().advance(now) {
             match generator.meter().phase() {
                 Phase::WarmUp => {}
                 Phase::Measuring => eprintln!("load: measuring"),
                 Phase::Finished => {
                     eprintln!("load: measured");
-                    return Ok(());
+                    return finish(port, generator, clock);
                 }
             }
         }
@@ -268,6 +294,25 @@ pub fn drive<P: Port>(
             }
         }
     }
+}
+
+/// Lets a generator leave, within [`FINISH_LIMIT`].
+fn finish<P: Port>(
+    port: &mut P,
+    generator: &mut impl Generator<P>,
+    clock: &impl Clock,
+) -> io::Result<()> {
+    let start = clock.now();
+    let mut batch = Batch::new();
+    let mut sent = false;
+    while !sent && clock.now().since(start) < FINISH_LIMIT {
+        // To receive is to take back what has been sent.
+        port.receive(&mut batch, MAX_BATCH)?;
+        batch.clear();
+        sent = generator.finish(port);
+        while !port.flush()? && clock.now().since(start) < FINISH_LIMIT {}
+    }
+    Ok(())
 }
 
 /// Asks for the server's MAC address (RFC 826).

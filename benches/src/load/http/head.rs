@@ -1,0 +1,178 @@
+//! The head of a response.
+
+/// Bytes of a head, at most.
+pub(super) const MAX_HEAD: usize = 4096;
+/// Fields of a head, at most.
+const MAX_FIELDS: usize = 48;
+
+/// What a head says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    /// Its bytes.
+    pub(super) len: usize,
+    pub(super) status: u16,
+    /// Bytes of the body that follows.
+    pub(super) body_len: u32,
+    /// The server will close the connection behind this response.
+    pub(super) close: bool,
+}
+
+/// What begins a response, or what is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parsed {
+    Whole(Head),
+    /// More bytes are needed.
+    Part,
+    /// It is no head of a response, or one that does not tell the body's
+    /// length.
+    Malformed,
+}
+
+/// Reads the head that `bytes` begin with (RFC 9112).
+pub(super) fn parse(bytes: &[u8]) -> Parsed {
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let mut response = httparse::Response::new(&mut fields);
+    let len = match response.parse(bytes) {
+        Ok(httparse::Status::Complete(len)) => len,
+        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return Parsed::Part,
+        _ => return Parsed::Malformed,
+    };
+    // HTTP/1.0 closes unless it says otherwise (RFC 9112, section 9.3).
+    let mut close = response.version != Some(1);
+    let mut body_len = None;
+    for field in response.headers.iter() {
+        if field.name.eq_ignore_ascii_case("Content-Length") {
+            let value = number(field.value);
+            if value.is_none() || (body_len.is_some() && body_len != value) {
+                return Parsed::Malformed;
+            }
+            body_len = value;
+        } else if field.name.eq_ignore_ascii_case("Connection") {
+            close = match field.value {
+                value if value.eq_ignore_ascii_case(b"close") => true,
+                value if value.eq_ignore_ascii_case(b"keep-alive") => false,
+                _ => close,
+            };
+        } else if field.name.eq_ignore_ascii_case("Transfer-Encoding") {
+            return Parsed::Malformed;
+        }
+    }
+    match (response.code, body_len) {
+        (Some(status), Some(body_len)) => Parsed::Whole(Head {
+            len,
+            status,
+            body_len,
+            close,
+        }),
+        _ => Parsed::Malformed,
+    }
+}
+
+fn number(value: &[u8]) -> Option<u32> {
+    let digits = value.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(value).ok().filter(|_| digits)?;
+    text.parse().ok()
+}
+
+/// The last head that was right, as it is the same until the second changes:
+/// comparing is cheaper than parsing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Remembered {
+    bytes: Vec<u8>,
+    head: Option<Head>,
+}
+
+impl Remembered {
+    /// Room for ordinary heads.
+    pub(super) fn new() -> Self {
+        Self {
+            bytes: Vec::with_capacity(512),
+            head: None,
+        }
+    }
+
+    /// The head that `bytes` begin with, if it is the remembered one.
+    #[inline(always)]
+    pub(super) fn find(&self, bytes: &[u8]) -> Option<Head> {
+        self.head.filter(|_| bytes.starts_with(&self.bytes))
+    }
+
+    /// Remembers a head, the first bytes of `bytes`.
+    pub(super) fn remember(&mut self, head: Head, bytes: &[u8]) {
+        self.head = None;
+        if let Some(bytes) = bytes.get(..head.len) {
+            self.bytes.clear();
+            self.bytes.extend_from_slice(bytes);
+            self.head = Some(head);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads() {
+        let whole = |text: &str| match parse(text.as_bytes()) {
+            Parsed::Whole(head) => (head.status, head.body_len, head.close),
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(
+            whole("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nbody"),
+            (200, 12, false)
+        );
+        assert_eq!(
+            whole("HTTP/1.1 404 No\r\nconnection: Close\r\ncontent-length: 0\r\n\r\n"),
+            (404, 0, true)
+        );
+        assert_eq!(
+            whole("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n"),
+            (200, 1, true)
+        );
+        assert_eq!(
+            whole("HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: keep-alive\r\n\r\n"),
+            (200, 1, false)
+        );
+    }
+
+    #[test]
+    fn hostile_heads() {
+        for text in [
+            "HTTP/1.1 200 OK\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: \r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 4294967296\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "HTTP/2 200 OK\r\n\r\n",
+            "220 mail.test ESMTP\r\n",
+            "\0\0\0\0",
+        ] {
+            assert_eq!(parse(text.as_bytes()), Parsed::Malformed, "{text}");
+        }
+        assert_eq!(parse(b"HTTP/1.1 200 OK\r\nContent-Le"), Parsed::Part);
+        let endless = [b"HTTP/1.1 200 OK\r\nX: ".as_slice(), &[b'a'; MAX_HEAD]].concat();
+        assert_eq!(parse(&endless), Parsed::Malformed);
+        let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(100));
+        assert_eq!(parse(many.as_bytes()), Parsed::Malformed);
+    }
+
+    #[test]
+    fn a_remembered_head_is_only_itself() {
+        let text = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nbody";
+        let Parsed::Whole(head) = parse(text) else {
+            panic!("a whole head");
+        };
+        let mut remembered = Remembered::new();
+        assert_eq!(remembered.find(text), None);
+        remembered.remember(head, text);
+        assert_eq!(remembered.find(text), Some(head));
+        assert_eq!(remembered.find(&text[..head.len - 1]), None);
+        assert_eq!(
+            remembered.find(b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n"),
+            None
+        );
+    }
+}

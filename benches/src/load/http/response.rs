@@ -1,0 +1,187 @@
+//! Bytes of responses, in order.
+
+use nmio::{Instant, Port};
+
+use super::client::Client;
+use super::connection::{Connection, Flags};
+use super::error;
+use super::head::{Head, Parsed, parse};
+use crate::load::tcp::{NOBODY, combined, continued};
+
+/// What data does to a response whose head is not whole yet.
+enum Step {
+    /// The body begins so far inside.
+    Body(usize),
+    /// The head goes on.
+    More,
+    /// There is no response.
+    Failed,
+}
+
+impl Client {
+    /// Takes `data`, the next bytes in order. False when that has ended the
+    /// connection.
+    #[inline(always)]
+    pub(super) fn deliver<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        data: &[u8],
+        now: Instant,
+    ) -> bool {
+        let connection = &mut self.connections[id as usize];
+        connection.rcv_nxt = connection.rcv_nxt.wrapping_add(data.len() as u32);
+        let body = if connection.flags.has(Flags::BODY) {
+            data
+        } else {
+            match self.begin(port, id, data) {
+                Step::Body(at) => &data[at..],
+                Step::More => return true,
+                Step::Failed => return false,
+            }
+        };
+        let connection = &mut self.connections[id as usize];
+        let Some(left) = connection.body_left.checked_sub(body.len() as u32) else {
+            self.fail(port, id, error::LENGTH);
+            return false;
+        };
+        if !body.is_empty() {
+            connection.crc = continued(connection.crc, body);
+        }
+        connection.body_left = left;
+        if left == 0 {
+            self.complete(id, now);
+        }
+        true
+    }
+
+    /// Takes a part of the body that came before its turn. False when that
+    /// has ended the connection.
+    #[cold]
+    pub(super) fn deliver_range<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        len: u32,
+        crc: u32,
+        now: Instant,
+    ) -> bool {
+        let connection = &mut self.connections[id as usize];
+        connection.rcv_nxt = connection.rcv_nxt.wrapping_add(len);
+        let in_body = connection.flags.has(Flags::BODY);
+        let Some(left) = connection.body_left.checked_sub(len).filter(|_| in_body) else {
+            self.fail(port, id, error::LENGTH);
+            return false;
+        };
+        connection.crc = combined(connection.crc, crc, len);
+        connection.body_left = left;
+        if left == 0 {
+            self.complete(id, now);
+        }
+        true
+    }
+
+    /// The first bytes of a response.
+    #[inline(always)]
+    fn begin<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8]) -> Step {
+        let connection = &mut self.connections[id as usize];
+        // Before the request is on its way there can be no response.
+        if !connection.flags.has(Flags::BUSY) || connection.flags.has(Flags::REQUEST) {
+            self.fail(port, id, error::UNASKED);
+            return Step::Failed;
+        }
+        let page = &self.pages[connection.page as usize];
+        if connection.trouble == NOBODY
+            && let Some(head) = page.head.find(data)
+        {
+            accept(connection, &head, page.len);
+            return Step::Body(head.len);
+        }
+        self.begin_slowly(port, id, data)
+    }
+
+    /// A head that is not the remembered one.
+    #[inline(never)]
+    fn begin_slowly<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8]) -> Step {
+        let connection = &mut self.connections[id as usize];
+        let page = &mut self.pages[connection.page as usize];
+        let known = match self.troubles.get_mut(connection.trouble) {
+            Some(trouble) if !trouble.head.is_empty() => {
+                let known = trouble.head.len();
+                trouble.head.extend_from_slice(data);
+                known
+            }
+            _ => 0,
+        };
+        let parsed = match self.troubles.get(connection.trouble) {
+            Some(trouble) if known > 0 => parse(&trouble.head),
+            _ => parse(data),
+        };
+        match parsed {
+            Parsed::Whole(head) => {
+                accept(connection, &head, page.len);
+                if known > 0 {
+                    self.troubles.leave(&mut connection.trouble);
+                } else if !connection.flags.has(Flags::BAD_STATUS | Flags::BAD_LENGTH) {
+                    page.head.remember(head, data);
+                }
+                // The head has become whole by this data.
+                Step::Body(head.len.saturating_sub(known))
+            }
+            Parsed::Part if known > 0 => Step::More,
+            Parsed::Part => match self.troubles.enter(&mut connection.trouble) {
+                Some(trouble) => {
+                    trouble.head.extend_from_slice(data);
+                    Step::More
+                }
+                None => {
+                    self.fail(port, id, error::MALFORMED);
+                    Step::Failed
+                }
+            },
+            Parsed::Malformed => {
+                self.fail(port, id, error::MALFORMED);
+                Step::Failed
+            }
+        }
+    }
+
+    /// A response is whole.
+    #[inline(always)]
+    fn complete(&mut self, id: u32, now: Instant) {
+        let measuring = self.measuring();
+        let connection = &mut self.connections[id as usize];
+        let flags = connection.flags;
+        connection.flags.clear(Flags::RESPONSE);
+        let page = &self.pages[connection.page as usize];
+        if flags.has(Flags::BAD_STATUS) {
+            self.meter.error(error::STATUS);
+        } else if flags.has(Flags::BAD_LENGTH) {
+            self.meter.error(error::LENGTH);
+        } else if connection.crc != page.crc {
+            self.meter.error(error::CHECKSUM);
+        } else if measuring {
+            let (asked, lane) = (connection.asked, connection.lane);
+            self.meter.complete(asked, now, page.len as usize);
+            self.lanes.count(lane);
+        }
+        let server_closes = flags.has(Flags::EXPECT_FIN);
+        self.after_response(id, server_closes, now);
+    }
+}
+
+/// Notes what a head says about the body.
+#[inline(always)]
+fn accept(connection: &mut Connection, head: &Head, expected_len: u32) {
+    connection.flags.set(Flags::BODY);
+    if head.status != 200 {
+        connection.flags.set(Flags::BAD_STATUS);
+    } else if head.body_len != expected_len {
+        connection.flags.set(Flags::BAD_LENGTH);
+    }
+    if head.close {
+        connection.flags.set(Flags::EXPECT_FIN);
+    }
+    connection.body_left = head.body_len;
+    connection.crc = 0;
+}

@@ -1,0 +1,295 @@
+//! The client against the real server, on simulated links.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use eth::{Link, Mac, Station};
+use ip::Host;
+use nmio::sim::{self, EndConfig, LinkConfig, PathConfig};
+use nmio::{Instant, LoopConfig, Port};
+use sandstorm::{Builder, Server, packets};
+use tcpip::{Config, Mode};
+
+use super::{Client, Page, Workload};
+use crate::load::link::{Generator, Place};
+use crate::load::meter::{Meter, Phase, Report};
+use crate::load::pace::Pace;
+
+const OWN: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 9), Ipv4Addr::new(10, 0, 0, 10)];
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const CLIENT_MAC: Mac = Mac([2, 0, 0, 0, 0, 9]);
+const SERVER_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
+/// Around a segment's end, and some segments.
+const SIZES: [usize; 8] = [0, 1, 1100, 1460, 1461, 5000, 65_536, 300_000];
+
+pub(super) fn place() -> Place {
+    Place {
+        link: Link {
+            peer: SERVER_MAC,
+            own: CLIENT_MAC,
+            vlan: None,
+        },
+        addresses: OWN.to_vec(),
+        target: (SERVER, 80),
+    }
+}
+
+/// Bytes in which no segment is like another.
+fn body(len: usize) -> Vec<u8> {
+    (0..len as u32)
+        .flat_map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes())
+        .take(len)
+        .collect()
+}
+
+fn path(len: usize) -> String {
+    format!("/{len}.bin")
+}
+
+pub(super) fn pages(sizes: &[usize]) -> Vec<Page> {
+    (sizes.iter())
+        .map(|len| Page::of(&path(*len), 1.0, &body(*len)))
+        .collect()
+}
+
+pub(super) fn workload(sizes: &[usize], connections: u32) -> Workload {
+    Workload {
+        pages: pages(sizes),
+        connections,
+        requests: 0,
+        idle: 0,
+        pace: None,
+        seed: 1,
+        epoch: Duration::from_secs(1_800_000_000),
+    }
+}
+
+struct World {
+    path: PathConfig,
+    mode: Mode,
+    seed: u64,
+    measured: Duration,
+    /// Changes the served files, which the client does not know of.
+    spoil: fn(&mut Vec<u8>),
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            path: PathConfig {
+                delay: Duration::from_micros(50),
+                rate: 1_000_000_000,
+                ..PathConfig::default()
+            },
+            mode: Mode::MemCopy,
+            seed: 1,
+            measured: Duration::from_secs(2),
+            spoil: |_| {},
+        }
+    }
+
+    fn run(&self, workload: &Workload, sizes: &[usize]) -> (Report, Server, Client) {
+        let modified = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let builder = sizes.iter().fold(Builder::new(modified), |site, len| {
+            let mut body = body(*len);
+            (self.spoil)(&mut body);
+            site.file(path(*len).as_bytes(), modified, &body)
+        });
+        let site = Arc::new(builder.build());
+        let mut config = LinkConfig::symmetric(self.path);
+        let residents = packets(&site, &[SERVER.into()], 1500).count as u32;
+        config.b = EndConfig {
+            resident_frames: residents + 512,
+            ..EndConfig::default()
+        };
+        let (mut client_port, mut server_port, clock) = sim::link(&config, self.seed);
+        let mut server = Server::new(
+            site,
+            Host::own(Station::new(SERVER_MAC, &[SERVER.into()])),
+            &Config {
+                mode: self.mode,
+                ..Config::on_ports(&[80])
+            },
+            &server_port,
+            [1, 2, 3, 4],
+            Instant::ZERO,
+        )
+        .unwrap();
+        let meter = Meter::new(Duration::from_millis(10), self.measured);
+        let mut client = Client::new(&place(), workload, meter).unwrap();
+        let config = LoopConfig::default();
+        // The phases are stepped through from outside, as `drive` does.
+        loop {
+            let end = if client.is_ready() {
+                client.meter.advance(nmio::Clock::now(&clock));
+                if client.meter.phase() == Phase::Finished {
+                    break;
+                }
+                client.meter.phase_end()
+            } else {
+                nmio::Clock::now(&clock) + Duration::from_millis(1)
+            };
+            sim::run_until(
+                &clock,
+                (&mut client_port, &mut client),
+                (&mut server_port, &mut server),
+                &config,
+                end,
+                |_, _| false,
+            )
+            .unwrap();
+            clock.advance_to(end);
+        }
+        assert_eq!(client_port.counters().bad_descriptors, 0);
+        (report(&client), server, client)
+    }
+}
+
+pub(super) fn report(client: &Client) -> Report {
+    Generator::<sim::SimPort>::report(client)
+}
+
+#[test]
+fn keep_alive() {
+    for mode in [Mode::PreCopy, Mode::MemCopy] {
+        for len in SIZES {
+            let world = World {
+                mode,
+                measured: Duration::from_millis(200),
+                ..World::new()
+            };
+            let (report, server, _) = world.run(&workload(&[len], 8), &SIZES);
+            assert!(report.errors.is_empty(), "{len}: {report:?}");
+            assert!(report.completed > 20, "{len}: {report:?}");
+            assert_eq!(server.stack().counters().accepted, 8, "{report:?}");
+            let [p10, median] = report.connection_rate.unwrap();
+            assert!(p10 > 0.0 && p10 <= median, "{report:?}");
+        }
+    }
+}
+
+#[test]
+fn a_connection_each() {
+    let world = World::new();
+    let mut workload = workload(&SIZES, 10);
+    workload.requests = 1;
+    let (report, server, client) = world.run(&workload, &SIZES);
+    assert!(report.errors.is_empty(), "{report:?}");
+    assert!(report.completed > 1_000, "{report:?}");
+    let accepted = server.stack().counters().accepted;
+    assert!(accepted.abs_diff(report.completed) < 200, "{report:?}");
+    let open = client.connections.len() - client.free.len();
+    assert!(open <= 30, "{open} connections linger");
+}
+
+#[test]
+fn some_requests_on_each_connection() {
+    let world = World::new();
+    let mut workload = workload(&[1100], 10);
+    workload.requests = 3;
+    let (report, server, _) = world.run(&workload, &SIZES);
+    assert!(report.errors.is_empty(), "{report:?}");
+    let accepted = server.stack().counters().accepted;
+    let ratio = report.completed as f64 / accepted as f64;
+    assert!((2.9..3.1).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn loss_and_disorder_delay_and_spoil_nothing() {
+    for seed in 0..3 {
+        for requests in [0, 1, 5] {
+            let mut world = World::new();
+            world.seed = seed;
+            world.measured = Duration::from_secs(3);
+            world.path.loss = 0.02;
+            world.path.reorder = 0.02;
+            world.path.reorder_delay = Duration::from_millis(1);
+            world.path.duplicate = 0.02;
+            let mut workload = workload(&SIZES, 12);
+            workload.requests = requests;
+            let (report, ..) = world.run(&workload, &SIZES);
+            assert!(
+                report.completed > 100,
+                "{requests}, seed {seed}: {report:?}"
+            );
+            let wrong: u64 = report.errors.values().sum();
+            assert_eq!(wrong, 0, "{requests}, seed {seed}: {report:?}");
+        }
+    }
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate() {
+    for requests in [0, 1, 7] {
+        let mut workload = workload(&[1100, 5000], 20);
+        workload.requests = requests;
+        workload.pace = Some(Pace::new(2_000.0, 1));
+        let (report, ..) = World::new().run(&workload, &SIZES);
+        assert!(report.errors.is_empty(), "{report:?}");
+        assert!(
+            (report.rate - 2_000.0).abs() < 20.0,
+            "{requests}: {report:?}"
+        );
+        assert!(report.latency_us[1] < 1_500.0, "{requests}: {report:?}");
+    }
+}
+
+#[test]
+fn an_open_loop_that_is_too_fast_shows_in_latency_and_errors() {
+    // 300 KB at 1 Gb/s: 400 requests a second.
+    let mut workload = workload(&[300_000], 4);
+    workload.pace = Some(Pace::new(100_000.0, 1));
+    let (report, ..) = World::new().run(&workload, &SIZES);
+    assert!(report.rate < 500.0, "{report:?}");
+    assert!(report.latency_us[0] > 500_000.0, "{report:?}");
+    assert!(report.errors["no free connection"] > 50_000, "{report:?}");
+}
+
+#[test]
+fn what_is_wrong_is_counted_by_its_kind() {
+    let spoiled = |spoil: fn(&mut Vec<u8>)| {
+        let mut world = World::new();
+        world.measured = Duration::from_millis(100);
+        world.spoil = spoil;
+        let (report, ..) = world.run(&workload(&[5000], 4), &[5000]);
+        assert_eq!(report.completed, 0);
+        report.errors
+    };
+    let errors = spoiled(|body| body[4999] ^= 1);
+    assert!(errors["wrong checksum"] > 100, "{errors:?}");
+    let errors = spoiled(|body| body.truncate(4999));
+    assert!(errors["wrong length"] > 100, "{errors:?}");
+    let errors = spoiled(|body| body.push(0));
+    assert!(errors["wrong length"] > 100, "{errors:?}");
+    let mut world = World::new();
+    world.measured = Duration::from_millis(100);
+    let (report, ..) = world.run(&workload(&[7], 4), &[5000]);
+    assert!(report.errors["wrong status"] > 100, "{report:?}");
+}
+
+#[test]
+fn idle_connections_are_opened_first() {
+    let mut workload = workload(&[1100], 4);
+    workload.idle = 3000;
+    let (report, server, _) = World::new().run(&workload, &SIZES);
+    assert!(report.errors.is_empty(), "{report:?}");
+    assert!(report.completed > 1000);
+    assert_eq!(server.stack().counters().accepted, 3004);
+    assert_eq!(server.stack().connections(), 3004);
+}
+
+#[test]
+fn an_impossible_workload_is_refused() {
+    let refused = |change: fn(&mut Workload)| {
+        let mut workload = workload(&[1], 1);
+        change(&mut workload);
+        let meter = Meter::new(Duration::ZERO, Duration::ZERO);
+        let client = Client::new(&place(), &workload, meter);
+        client.err().map(|error| error.to_string()).unwrap()
+    };
+    assert!(refused(|w| w.connections = 0).contains("0 connections"));
+    assert!(refused(|w| w.idle = 129_024).contains("--address"));
+    assert!(refused(|w| w.pages.clear()).contains("1 to"));
+    assert!(refused(|w| w.pages[0].path = "/x".repeat(300)).contains("too long"));
+}

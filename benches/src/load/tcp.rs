@@ -1,0 +1,296 @@
+//! What a TCP client reads and writes: segments taken apart, prepared packets
+//! filled in, 4-tuples in turn, ranges received out of order.
+//!
+//! The states of a connection are in [`http`](super::http), which has one
+//! application and so no need of an interface between the two.
+
+mod ranges;
+mod slots;
+
+use eth::{ETHERTYPE_IPV4, HEADER_LEN as LINK_LEN};
+use ip::{Addresses, IPV4_HEADER_LEN, PROTOCOL_TCP, Path, Sum};
+
+use super::link::Place;
+
+pub(super) use ranges::{Ranges, combined, continued};
+pub(super) use slots::{NOBODY, Slots};
+
+/// Bytes of a header without options.
+pub(super) const HEADER_LEN: usize = 20;
+/// Where the checksum field lies in the header.
+pub(super) const CHECKSUM_AT: usize = 16;
+/// The segment size that we tell: Ethernet's.
+pub(super) const MSS: u16 = 1460;
+/// The segment size of a peer that tells none (RFC 9293, section 3.7.1).
+pub(super) const DEFAULT_MSS: u16 = 536;
+/// The shift that we tell (RFC 7323).
+pub(super) const WINDOW_SCALE: u8 = 7;
+/// RFC 7323, section 2.3: a larger shift is taken as this one.
+const MAX_WINDOW_SCALE: u8 = 14;
+/// SACK blocks in one header at most (RFC 2018, section 3).
+pub(super) const MAX_SACK_BLOCKS: usize = 4;
+
+pub(super) const FIN: u8 = 1;
+pub(super) const SYN: u8 = 2;
+pub(super) const RST: u8 = 4;
+pub(super) const PSH: u8 = 8;
+pub(super) const ACK: u8 = 16;
+
+const OPTION_END: u8 = 0;
+const OPTION_NOP: u8 = 1;
+const OPTION_MSS: u8 = 2;
+const OPTION_WINDOW_SCALE: u8 = 3;
+const OPTION_SACK_PERMITTED: u8 = 4;
+const OPTION_SACK: u8 = 5;
+
+/// Whether sequence number `a` lies before `b` (RFC 9293, section 3.4).
+#[inline(always)]
+pub(super) const fn before(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b).cast_signed() < 0
+}
+
+/// A received segment's header; its data is `payload[data_at..]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) src_port: u16,
+    pub(super) dst_port: u16,
+    pub(super) seq: u32,
+    pub(super) ack: u32,
+    pub(super) control: u8,
+    pub(super) window: u16,
+    /// Where the data starts, from the start of the header.
+    pub(super) data_at: usize,
+    /// Bytes of data.
+    pub(super) len: u32,
+}
+
+impl Segment {
+    /// Reads the header at the start of an IP payload. `None` when it is cut
+    /// or its data offset points outside.
+    #[inline(always)]
+    pub(super) fn parse(payload: &[u8]) -> Option<Self> {
+        let header: &[u8; HEADER_LEN] = payload.first_chunk()?;
+        let u16_at = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let u32_at = |at: usize| {
+            u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
+        let data_at = usize::from(header[12] >> 4) * 4;
+        if data_at < HEADER_LEN {
+            return None;
+        }
+        Some(Self {
+            src_port: u16_at(0),
+            dst_port: u16_at(2),
+            seq: u32_at(4),
+            ack: u32_at(8),
+            control: header[13],
+            window: u16_at(14),
+            data_at,
+            len: payload.len().checked_sub(data_at)? as u32,
+        })
+    }
+
+    #[inline(always)]
+    pub(super) const fn has(&self, bits: u8) -> bool {
+        self.control & bits != 0
+    }
+}
+
+/// What a SYN-ACK's options say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Negotiated {
+    pub(super) mss: u16,
+    /// The peer's shift; `None`: windows are not scaled, in either direction.
+    pub(super) window_scale: Option<u8>,
+    pub(super) sack: bool,
+}
+
+impl Negotiated {
+    /// Reads the options of a header that reaches to the data. Unknown ones
+    /// are skipped; after one that makes no sense the rest is not read.
+    pub(super) fn read(header: &[u8]) -> Self {
+        let mut all = Self {
+            mss: DEFAULT_MSS,
+            window_scale: None,
+            sack: false,
+        };
+        let mut options = header.get(HEADER_LEN..).unwrap_or(&[]);
+        while let [kind, rest @ ..] = options {
+            match *kind {
+                OPTION_END => break,
+                OPTION_NOP => options = rest,
+                kind => {
+                    let len = usize::from(rest.first().copied().unwrap_or(0));
+                    let Some(option) = options.get(..len).filter(|_| len >= 2) else {
+                        break;
+                    };
+                    match (kind, option) {
+                        (OPTION_MSS, [_, _, a, b]) => all.mss = u16::from_be_bytes([*a, *b]),
+                        (OPTION_WINDOW_SCALE, [_, _, shift]) => {
+                            all.window_scale = Some((*shift).min(MAX_WINDOW_SCALE));
+                        }
+                        (OPTION_SACK_PERMITTED, [_, _]) => all.sack = true,
+                        _ => {}
+                    }
+                    options = &options[len..];
+                }
+            }
+        }
+        all
+    }
+}
+
+/// What is different in each packet made from one [`Template`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fields {
+    pub(super) src: u32,
+    pub(super) src_port: u16,
+    pub(super) seq: u32,
+    pub(super) ack: u32,
+    pub(super) window: u16,
+}
+
+/// A prepared packet to the server, with the [`Fields`] zero.
+#[derive(Clone, Debug)]
+pub(super) struct Template {
+    bytes: Box<[u8]>,
+    ip_sum: Sum,
+    tcp_sum: Sum,
+}
+
+impl Template {
+    pub(super) fn new(place: &Place, control: u8, options: &[u8], data: &[u8]) -> Self {
+        let tcp_len = HEADER_LEN + options.len() + data.len();
+        let path = Path {
+            link: place.link,
+            addresses: Addresses::V4 {
+                src: std::net::Ipv4Addr::UNSPECIFIED,
+                dst: place.target.0,
+            },
+        };
+        let mut bytes = vec![0; path.header_len() + tcp_len];
+        let start = path.write(&mut bytes, PROTOCOL_TCP, tcp_len);
+        let (headers, tcp) = bytes.split_at_mut(start);
+        let ip = &mut headers[start - IPV4_HEADER_LEN..];
+        ip[10..12].fill(0);
+        tcp[2..4].copy_from_slice(&place.target.1.to_be_bytes());
+        tcp[12] = ((HEADER_LEN + options.len()) as u8 / 4) << 4;
+        tcp[13] = control;
+        tcp[HEADER_LEN..][..options.len()].copy_from_slice(options);
+        tcp[HEADER_LEN + options.len()..].copy_from_slice(data);
+        let pseudo = path.addresses.pseudo_sum(PROTOCOL_TCP, tcp_len);
+        Self {
+            ip_sum: Sum::from_folded(Sum::of(ip).fold()),
+            tcp_sum: Sum::from_folded(pseudo.add(Sum::of(tcp)).fold()),
+            bytes: bytes.into(),
+        }
+    }
+
+    /// Bytes of the frame.
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Writes the packet to `frame`, which is as long as it.
+    #[inline(always)]
+    pub(super) fn write(&self, frame: &mut [u8], fields: &Fields) {
+        self.write_with(frame, fields, Sum::ZERO);
+    }
+
+    /// As [`Template::write`], when bytes with the sum `more` will be written
+    /// over zeros of the template.
+    #[inline(always)]
+    pub(super) fn write_with(&self, frame: &mut [u8], fields: &Fields, more: Sum) {
+        const IP: usize = LINK_LEN;
+        const TCP: usize = LINK_LEN + IPV4_HEADER_LEN;
+        frame.copy_from_slice(&self.bytes);
+        let header: &mut [u8; TCP + HEADER_LEN] =
+            frame.first_chunk_mut().expect("a template has all headers");
+        let ip = self.ip_sum.dword(fields.src).finish();
+        header[IP + 10..IP + 12].copy_from_slice(&ip.to_be_bytes());
+        header[IP + 12..IP + 16].copy_from_slice(&fields.src.to_be_bytes());
+        let tcp = (self.tcp_sum.add(more))
+            .dword(fields.src)
+            .word(fields.src_port)
+            .dword(fields.seq)
+            .dword(fields.ack)
+            .word(fields.window)
+            .finish();
+        header[TCP..TCP + 2].copy_from_slice(&fields.src_port.to_be_bytes());
+        header[TCP + 4..TCP + 8].copy_from_slice(&fields.seq.to_be_bytes());
+        header[TCP + 8..TCP + 12].copy_from_slice(&fields.ack.to_be_bytes());
+        header[TCP + 14..TCP + 16].copy_from_slice(&fields.window.to_be_bytes());
+        header[TCP + 16..TCP + 18].copy_from_slice(&tcp.to_be_bytes());
+    }
+}
+
+/// The packets that every connection needs.
+#[derive(Clone, Debug)]
+pub(super) struct Packets {
+    pub(super) syn: Template,
+    pub(super) ack: Template,
+    pub(super) fin: Template,
+    pub(super) reset: Template,
+    pub(super) reset_ack: Template,
+    /// Acknowledgements with one to [`MAX_SACK_BLOCKS`] blocks, all zero.
+    sack: [Template; MAX_SACK_BLOCKS],
+}
+
+impl Packets {
+    pub(super) fn new(place: &Place) -> Self {
+        let [high, low] = MSS.to_be_bytes();
+        #[rustfmt::skip]
+        let syn = [
+            OPTION_MSS, 4, high, low,
+            OPTION_NOP, OPTION_NOP, OPTION_SACK_PERMITTED, 2,
+            OPTION_NOP, OPTION_WINDOW_SCALE, 3, WINDOW_SCALE,
+        ];
+        let bare = |control| Template::new(place, control, &[], &[]);
+        let sack = |blocks: usize| {
+            let mut options = vec![0; 4 + 8 * blocks];
+            options[..4].copy_from_slice(&[
+                OPTION_NOP,
+                OPTION_NOP,
+                OPTION_SACK,
+                2 + 8 * blocks as u8,
+            ]);
+            Template::new(place, ACK, &options, &[])
+        };
+        debug_assert_eq!(place.link.header_len(), LINK_LEN);
+        debug_assert_eq!(ETHERTYPE_IPV4, 0x0800);
+        Self {
+            syn: Template::new(place, SYN, &syn, &[]),
+            ack: bare(ACK),
+            fin: bare(FIN | ACK),
+            reset: bare(RST),
+            reset_ack: bare(RST | ACK),
+            sack: std::array::from_fn(|i| sack(i + 1)),
+        }
+    }
+
+    /// Bytes of an acknowledgement with so many blocks.
+    pub(super) fn sack_len(&self, blocks: usize) -> usize {
+        match blocks.checked_sub(1) {
+            Some(i) => self.sack[i].len(),
+            None => self.ack.len(),
+        }
+    }
+
+    /// Writes an acknowledgement with these blocks to `frame`, which is as
+    /// long as [`Packets::sack_len`] says.
+    pub(super) fn write_sack(&self, frame: &mut [u8], fields: &Fields, blocks: &[(u32, u32)]) {
+        let Some(i) = blocks.len().checked_sub(1) else {
+            return self.ack.write(frame, fields);
+        };
+        let sum = blocks
+            .iter()
+            .fold(Sum::ZERO, |sum, (start, end)| sum.dword(*start).dword(*end));
+        self.sack[i].write_with(frame, fields, sum);
+        let (_, at) = frame.split_at_mut(frame.len() - 8 * blocks.len());
+        for (option, (start, end)) in at.chunks_exact_mut(8).zip(blocks) {
+            option[..4].copy_from_slice(&start.to_be_bytes());
+            option[4..].copy_from_slice(&end.to_be_bytes());
+        }
+    }
+}

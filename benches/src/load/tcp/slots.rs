@@ -1,0 +1,101 @@
+//! Who has which address and port of ours.
+
+/// No connection.
+pub(in super::super) const NOBODY: u32 = u32::MAX;
+
+/// Ports below are left to others, as a kernel does.
+const FIRST_PORT: u16 = 1024;
+/// Ports of one address.
+const PORTS: usize = 65_536 - FIRST_PORT as usize;
+/// Slots looked at for a free one, at most, in one go.
+const MOST_LOOKS: usize = 1 << 16;
+
+/// Connections by address and port, found without a hash. They are given out
+/// in turn, so that a 4-tuple comes again as late as can be: a server that
+/// has closed first remembers it for some time (TIME-WAIT).
+#[derive(Debug)]
+pub(in super::super) struct Slots {
+    /// The connection of each port, address by address.
+    connections: Vec<u32>,
+    next: usize,
+}
+
+impl Slots {
+    pub(in super::super) fn new(addresses: usize, start: u32) -> Self {
+        let connections = vec![NOBODY; addresses * PORTS];
+        let next = start as usize % connections.len().max(1);
+        Self { connections, next }
+    }
+
+    /// How many there are.
+    pub(in super::super) fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Gives the next free slot to `connection`: which address and port that
+    /// is. `None` when there is none near by.
+    pub(in super::super) fn take(&mut self, connection: u32) -> Option<(u8, u16)> {
+        for _ in 0..MOST_LOOKS.min(self.connections.len()) {
+            let slot = self.next;
+            self.next += 1;
+            if self.next == self.connections.len() {
+                self.next = 0;
+            }
+            if self.connections[slot] == NOBODY {
+                self.connections[slot] = connection;
+                let port = FIRST_PORT + (slot % PORTS) as u16;
+                return Some(((slot / PORTS) as u8, port));
+            }
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn at(address: usize, port: u16) -> Option<usize> {
+        Some(address * PORTS + usize::from(port.checked_sub(FIRST_PORT)?))
+    }
+
+    /// The connection there, or [`NOBODY`].
+    #[inline(always)]
+    pub(in super::super) fn get(&self, address: usize, port: u16) -> u32 {
+        Self::at(address, port)
+            .and_then(|at| self.connections.get(at))
+            .copied()
+            .unwrap_or(NOBODY)
+    }
+
+    pub(in super::super) fn free(&mut self, address: u8, port: u16) {
+        let at = Self::at(usize::from(address), port);
+        if let Some(slot) = at.and_then(|at| self.connections.get_mut(at)) {
+            *slot = NOBODY;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_comes_again_after_all_others() {
+        let mut slots = Slots::new(2, 5);
+        let first = slots.take(1).unwrap();
+        assert_eq!(first, (0, 1029));
+        assert_eq!(slots.get(0, 1029), 1);
+        slots.free(first.0, first.1);
+        assert_eq!(slots.get(0, 1029), NOBODY);
+        for i in 1..slots.len() {
+            assert_ne!(slots.take(i as u32), Some(first));
+        }
+        assert_eq!(slots.take(9), Some(first));
+        assert_eq!(slots.take(10), None, "all are taken");
+        assert_eq!(slots.get(1, 65_535), slots.len() as u32 - 6);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_nobodys() {
+        let slots = Slots::new(1, 0);
+        assert_eq!(slots.get(0, 1023), NOBODY);
+        assert_eq!(slots.get(1, 1024), NOBODY);
+    }
+}
