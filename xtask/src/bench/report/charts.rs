@@ -7,7 +7,7 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
 use plotters::prelude::*;
 
-use super::model::{Spread, axis_shown, digits};
+use super::model::{Spread, axis_shown, digits, thousands};
 use crate::bench::results::TimeLinePoint;
 use crate::shell::{Context as _, Result};
 
@@ -477,7 +477,7 @@ pub(super) fn time_line(points: &[TimeLinePoint], what: &str) -> Result<String> 
             .label_style(text(15))
             .x_desc("µs since the connection's first segment")
             .axis_desc_style(text(15))
-            .x_label_formatter(&|at| axis_shown(*at))
+            .x_label_formatter(&|at| thousands(*at))
             .y_label_formatter(&|at| axis_shown(*at))
             .draw()
             .context("drawing the time line")?;

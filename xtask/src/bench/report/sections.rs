@@ -298,6 +298,7 @@ fn x_title(x: f64, label: &str) -> String {
         "frame, bytes" => format!("frames of {shown} B"),
         "body, bytes" => format!("{shown} B"),
         "names" if shown == "1" => "1 name".into(),
+        "frames in a batch" => format!("batches of {shown}"),
         label => format!("{shown} {label}"),
     }
 }
@@ -493,7 +494,8 @@ fn every_run(html: &mut String, figure: &Figure<'_>, limit: &Limit) {
             table.row(row);
         }
     }
-    let _ = writeln!(html, "<details><summary>All {count} runs</summary>");
+    let runs = if count == 1 { "run" } else { "runs" };
+    let _ = writeln!(html, "<details><summary>All {count} {runs}</summary>");
     table.write(html);
     html.push_str("</details>\n");
 }
