@@ -189,6 +189,7 @@ fn agreement(text: &mut String, figure: &Figure<'_>, limit: &Limit) {
         "other's/s",
         "rate, ours to other",
         "server's cost, ours to other",
+        "",
     ];
     let rows: Vec<Vec<String>> = agreements(figure, limit)
         .iter()

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use super::charts::{self, Bar, Chart, Series};
 use super::model::{
-    Cell, Figure, Limit, Line, Panel, Quantity, Ratio, Spread, axis_shown, percent, thousands,
-    x_shown,
+    Cell, FULL, Figure, Limit, Line, Panel, Quantity, Ratio, Spread, axis_shown, percent,
+    thousands, x_shown,
 };
 use super::page::{charted, escape};
 use crate::bench::results::{Batches, Results, Run, TimeLinePoint};
@@ -514,16 +514,39 @@ fn agreement(html: &mut String, figure: &Figure<'_>, limit: &Limit) {
         "other's/s",
         "rate, ours to other",
         "server's cost, ours to other",
+        "",
     ]);
+    table.text_columns(&[0, 7]);
     for row in agreements(figure, limit) {
         table.row(row.iter().map(|cell| escape(cell)).collect());
     }
     table.write(html);
 }
 
+/// Generators agree when their rates differ by no more than this part, or by
+/// no more than the repeats do.
+const AGREEMENT: f64 = 0.05;
+
+/// Whether two generators say the same.
+fn agree(ratio: Option<Ratio>, cells: [&Cell<'_>; 2], limit: &Limit) -> &'static str {
+    let Some(ratio) = ratio else { return "" };
+    let within = (ratio.min..=ratio.max).contains(&1.0);
+    let is_full = |cell: &Cell<'_>| {
+        let busy = cell.spread(Quantity::ClientBusy, limit);
+        busy.is_some_and(|busy| busy.median > FULL)
+    };
+    match cells.map(is_full) {
+        _ if within || (ratio.value - 1.0).abs() <= AGREEMENT => "they agree",
+        [false, false] => "they differ",
+        [true, false] => "they differ: our client's core is full",
+        [false, true] => "they differ: the other's client's core is full",
+        [true, true] => "they differ: both clients' cores are full",
+    }
+}
+
 /// A row for each of the others: panel, rate asked for, its name, both
-/// rates, and the ratios of rate and cost.
-pub(super) fn agreements(figure: &Figure<'_>, limit: &Limit) -> Vec<[String; 7]> {
+/// rates, the ratios of rate and cost, and whether they agree.
+pub(super) fn agreements(figure: &Figure<'_>, limit: &Limit) -> Vec<[String; 8]> {
     let mut rows = Vec::new();
     for panel in &figure.panels {
         let ours = panel
@@ -544,10 +567,10 @@ pub(super) fn agreements(figure: &Figure<'_>, limit: &Limit) -> Vec<[String; 7]>
                     let rate = cell.spread(Quantity::Rate, limit);
                     rate.map_or(String::new(), |rate| thousands(rate.median))
                 };
-                let ratio = |quantity| {
-                    let ratio = Ratio::of(quantity, &cell.runs, &beside.runs, limit);
-                    ratio.map_or(String::new(), |ratio| ratio.shown())
-                };
+                let ratio = |quantity| Ratio::of(quantity, &cell.runs, &beside.runs, limit);
+                let shown =
+                    |ratio: Option<Ratio>| ratio.map_or(String::new(), |ratio| ratio.shown());
+                let rates = ratio(Quantity::Rate);
                 let asked = if cell.x > 0.0 {
                     format!("{}/s", thousands(cell.x))
                 } else {
@@ -559,8 +582,9 @@ pub(super) fn agreements(figure: &Figure<'_>, limit: &Limit) -> Vec<[String; 7]>
                     other.server.to_owned(),
                     rate(cell),
                     rate(beside),
-                    ratio(Quantity::Rate),
-                    ratio(Quantity::Core),
+                    shown(rates),
+                    shown(ratio(Quantity::Core)),
+                    agree(rates, [cell, beside], limit).to_owned(),
                 ]);
             }
         }
