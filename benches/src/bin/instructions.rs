@@ -70,6 +70,9 @@ const WORKLOADS: &[Entry] = &[
     ("http-get-1k-precopy", |n| {
         repeat(KeepAlive::page(tcpip::Mode::PreCopy), n);
     }),
+    ("http-long-request", |n| {
+        repeat(KeepAlive::page(tcpip::Mode::PreCopy), n);
+    }),
     ("http-not-found", |n| {
         repeat(KeepAlive::not_found(tcpip::Mode::MemCopy), n);
     }),

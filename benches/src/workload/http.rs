@@ -78,6 +78,14 @@ impl KeepAlive {
         new
     }
 
+    /// The same with a cookie, by which the request is too long to be
+    /// remembered: it is read each time.
+    pub fn long(mode: Mode) -> Self {
+        let (fields, end) = KEEP_ALIVE.split_at(KEEP_ALIVE.len() - 2);
+        let cookie = format!("Cookie: {}\r\n", "c".repeat(500));
+        Self::new(mode, &[fields, cookie.as_bytes(), end].concat(), Status::Ok)
+    }
+
     /// For a page that is not there.
     pub fn not_found(mode: Mode) -> Self {
         Self::new(mode, NOT_FOUND, Status::NotFound)
