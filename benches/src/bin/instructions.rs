@@ -71,7 +71,7 @@ const WORKLOADS: &[Entry] = &[
         repeat(KeepAlive::page(tcpip::Mode::PreCopy), n);
     }),
     ("http-long-request", |n| {
-        repeat(KeepAlive::page(tcpip::Mode::PreCopy), n);
+        repeat(KeepAlive::long(tcpip::Mode::MemCopy), n);
     }),
     ("http-not-found", |n| {
         repeat(KeepAlive::not_found(tcpip::Mode::MemCopy), n);
