@@ -13,6 +13,7 @@ mod instructions;
 mod machine;
 mod options;
 mod plan;
+mod report;
 pub(crate) mod results;
 mod rig;
 mod runner;
@@ -48,8 +49,10 @@ const FOLDER: &str = "bench";
 
 /// Runs the command; an error when something that was asked for is missing.
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    if args.first().is_some_and(|arg| arg == "instructions") {
-        return instructions::run(&args[1..]);
+    match args.first().map(String::as_str) {
+        Some("instructions") => return instructions::run(&args[1..]),
+        Some("report") => return report::run(&args[1..]),
+        _ => {}
     }
     let options = Options::parse(args)?;
     if !options.built {
@@ -68,10 +71,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
     let target = shell::target_folder()?;
     let folder = target.join(FOLDER);
-    let results = measure(&options, args, &target, &folder);
+    let outcome =
+        measure(&options, args, &target, &folder).and_then(|results| finish(&results, &folder));
     give_back(&folder);
-    let results = results?;
-    finish(&results, &folder)
+    outcome
 }
 
 fn build() -> Result<()> {
@@ -121,6 +124,7 @@ fn measure(options: &Options, args: &[String], target: &Path, folder: &Path) -> 
 
 /// Says where everything is, and what is missing.
 fn finish(results: &Results, folder: &Path) -> Result<()> {
+    report::write(results, folder)?;
     println!("bench: {} runs", results.runs.len());
     println!(
         "bench: results are in {}",

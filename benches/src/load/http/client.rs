@@ -378,6 +378,7 @@ impl Client {
             return;
         }
         if connection.flags.has(Flags::DELAYED) && connection.ack_at <= now_ms {
+            connection.flags.clear(Flags::DELAYED);
             self.queue(id, Flags::ACK);
         }
         let connection = &mut self.connections[id as usize];
@@ -416,7 +417,8 @@ impl Client {
             next = next.min(connection.limit_at);
         }
         if next != NEVER {
-            self.arm(id, next);
+            // Whatever is due already waits for the next round.
+            self.arm(id, next.max(self.now_ms + 1));
         }
     }
 
