@@ -272,7 +272,7 @@ fn nsd_xdp_command(rig: &Rig, config: &Path, content: &Content, folders: &Folder
     const SCRIPT: &str = "\
         mount --bind \"$2\" \"$1/mnt\" && cp \"$3\" \"$1/mnt/nsd.conf\" && \
         mount -t proc proc \"$1/proc\" && mount --rbind /sys \"$1/sys\" && \
-        { mountpoint -q \"$1/sys/fs/bpf\" || mount -t bpf bpf \"$1/sys/fs/bpf\"; } && \
+        mount -t bpf bpf \"$1/sys/fs/bpf\" && \
         exec chroot \"$1\" nsd -d -c /mnt/nsd.conf";
     let tree = folders.nsd_xdp.clone().unwrap_or_default();
     let mut command = rig.server_command("unshare");
