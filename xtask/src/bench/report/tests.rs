@@ -93,6 +93,8 @@ fn the_table_has_marks_and_medians() {
     assert!(line("| nginx | 60,000 (54,000 to 66,000)").contains("26,"));
     assert!(line("- H2O \\<2>: it has ended with 1").len() > 10);
     assert!(line("| DNS, namestorm, fixed rate").ends_with("| 1.00 | 1.00 | they agree |"));
+    let growth = "| sandstorm memcopy | 1,000 | 100,000 | 260 |";
+    assert_eq!(line(growth), growth);
     assert!(line("| dns-turnaround-100").contains("1,500 | -6.2 %"));
     let escaped = table.matches("\\<script>").count();
     assert!(escaped > 0 && escaped == table.matches("<script>").count());
