@@ -348,11 +348,14 @@ fn numbers(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Li
     html.push_str("</details>\n");
 }
 
-/// Errors by kind, added up.
+/// Errors by kind, added up, and runs that gave nothing at all.
 fn errors<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
     let mut kinds = std::collections::BTreeMap::new();
-    for (kind, count) in runs.flat_map(|run| &run.load.errors) {
-        *kinds.entry(kind.as_str()).or_insert(0) += count;
+    for load in runs.map(|run| &run.load) {
+        for (kind, count) in &load.errors {
+            *kinds.entry(kind.as_str()).or_insert(0) += count;
+        }
+        *kinds.entry("runs without one reply:").or_insert(0) += u64::from(load.completed == 0);
     }
     kinds.retain(|_, count| *count > 0);
     let shown = kinds
@@ -566,13 +569,12 @@ fn bytes_per_connection(html: &mut String, figure: &Figure<'_>) {
 }
 
 /// For each point after the first: least connections, connections here, and
-/// bytes for each that there are more.
+/// bytes for each that there are more. A run without a reply had not come so
+/// far that all were open.
 pub(super) fn growth(line: &Line<'_>) -> Vec<(f64, f64, f64)> {
     let memory = |cell: &Cell<'_>| {
-        let bytes = cell
-            .runs
-            .iter()
-            .filter_map(|run| run.memory.map(|bytes| bytes as f64));
+        let served = cell.runs.iter().filter(|run| run.load.completed > 0);
+        let bytes = served.filter_map(|run| run.memory.map(|bytes| bytes as f64));
         Some((cell.x, Spread::of(bytes)?.median))
     };
     let points: Vec<(f64, f64)> = line.cells.iter().filter_map(memory).collect();

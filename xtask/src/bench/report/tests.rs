@@ -109,6 +109,23 @@ fn the_table_has_marks_and_medians() {
 }
 
 #[test]
+fn a_run_without_a_reply_is_told_and_has_no_connections() {
+    let mut results = sample::results();
+    let runs = results.runs.iter_mut();
+    for run in runs.filter(|run| run.figure == "connections" && run.x > 2e4) {
+        run.load.completed = 0;
+    }
+    let table = markdown::table(&results);
+    assert!(!table.contains("| sandstorm memcopy | 1,000 | 100,000 |"));
+    assert!(table.contains("| nginx, 100,000 connections | runs without one reply: 3 |"));
+    assert!(
+        page::page(&results)
+            .unwrap()
+            .contains("runs without one reply: 3")
+    );
+}
+
+#[test]
 fn files_are_written_and_drawn_again_from_the_raw_results() {
     let scratch = Scratch::create("report-test").unwrap();
     // Through JSON once, where a number may lose its last bit.
