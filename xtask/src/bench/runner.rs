@@ -175,9 +175,13 @@ impl Runner {
             }
             self.save()?;
         }
+        if !group.spec.program.is_ours() {
+            // Some wait for their clients when they are asked to end.
+            return started.server.stop(Signal::KILL).map(drop);
+        }
         let (_, output) = started.server.stop(Signal::TERM)?;
         // Its summary is of all jobs together.
-        if group.spec.program.is_ours() && group.jobs.len() == 1 {
+        if group.jobs.len() == 1 {
             for run in &mut self.results.runs[first..] {
                 run.batches = calls::batches(&output);
             }
