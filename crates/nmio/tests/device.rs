@@ -477,6 +477,8 @@ fn device_auto_is_a_wire_to_this_host() {
         assert_eq!(second.interface.addresses()[0].to_string(), "198.18.0.6");
         assert_eq!(ask(&client, "198.18.0.6:7", "hello"), "hello");
         assert!(run("ip -br link").contains("nmiotest1"));
+        let end = run("ip link show nmiotest0");
+        assert!(end.contains("qdisc pfifo"), "a full ring drops: {end}");
         second.stop();
         server.stop();
         assert!(!run("ip -br link").contains("nmiotest"), "the pair is gone");

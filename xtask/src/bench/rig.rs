@@ -31,6 +31,10 @@ const PREFIX: u32 = 16;
 /// Files that a process should be able to have open: a million connections.
 const OPEN_FILES: u32 = 1_048_576;
 
+/// Packets that wait at either end while the veth queue is full, as many as
+/// wait for a network card by default.
+const QUEUE_LEN: u32 = 1_000;
+
 /// Kernel settings of the server's namespace: no queue of new connections
 /// ends before the server's own limits do.
 const SERVER_SETTINGS: &[&str] = &[
@@ -124,6 +128,12 @@ impl Rig {
             ethtool.args(["gro", "on"]);
             shell::capture(&mut ethtool)?;
             namespace.ip(&format!("link set {link} up"))?;
+            // With a queueing discipline a full veth queue holds its sender
+            // up; without one it drops what it is given.
+            let mut tc = namespace.command("tc");
+            tc.args(["qdisc", "add", "dev", link, "root", "pfifo", "limit"]);
+            tc.arg(QUEUE_LEN.to_string());
+            shell::capture(&mut tc)?;
         }
         for ((namespace, link, _, _), core) in ends.into_iter().zip([SERVER_CORE, CLIENT_CORE]) {
             let folder = format!("/sys/class/net/{link}");

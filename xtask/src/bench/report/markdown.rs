@@ -6,7 +6,7 @@ use super::marks::marks;
 use super::model::{Cell, Figure, Limit, Panel, Quantity, figures, noise, thousands, x_shown};
 use super::page::noise_lines;
 use super::paper;
-use super::sections::agreements;
+use super::sections::{agreements, with_errors};
 use crate::bench::results::Results;
 
 /// Headings, tables and lists; no links and no pictures.
@@ -25,6 +25,7 @@ pub(super) fn table(results: &Results) -> String {
     paper_table(&mut text, results);
     instructions(&mut text, results);
     missing(&mut text, results);
+    errors(&mut text, &figures);
     text
 }
 
@@ -247,5 +248,16 @@ fn missing(text: &mut String, results: &Results) {
     text.push_str("### Missing\n\n");
     for one in &results.missing {
         let _ = writeln!(text, "- {}: {}", escape(&one.what), escape(&one.why));
+    }
+}
+
+fn errors(text: &mut String, figures: &[Figure<'_>]) {
+    let rows: Vec<Vec<String>> = with_errors(figures)
+        .iter()
+        .map(|row| row.iter().map(|cell| escape(cell)).collect())
+        .collect();
+    if !rows.is_empty() {
+        text.push_str("\n### Errors, which count in no rate\n\n");
+        write_table(text, &owned(&["figure", "run", "errors"]), &rows);
     }
 }

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use super::charts::{self, Bar, Chart, Series};
 use super::model::{
-    Figure, Limit, Line, Panel, Quantity, Ratio, Spread, percent, thousands, x_shown,
+    Cell, Figure, Limit, Line, Panel, Quantity, Ratio, Spread, axis_shown, percent, thousands,
+    x_shown,
 };
 use super::page::{charted, escape};
 use crate::bench::results::{Batches, Results, Run, TimeLinePoint};
@@ -72,6 +73,9 @@ pub(super) fn figure(html: &mut String, figure: &Figure<'_>, limit: &Limit) -> R
         escape(figure.name),
         escape(figure.title)
     );
+    if let Some(note) = note(figure.name) {
+        let _ = writeln!(html, "<p>{note}</p>");
+    }
     if figure.name == "agreement" {
         agreement(html, figure, limit);
     }
@@ -95,6 +99,31 @@ pub(super) fn figure(html: &mut String, figure: &Figure<'_>, limit: &Limit) -> R
     }
     every_run(html, figure, limit);
     Ok(())
+}
+
+/// What one should know to read a figure.
+fn note(figure: &str) -> Option<&'static str> {
+    match figure {
+        "limit" => Some(
+            "One frame in, the same frame out, nothing looked at: what wire, kernel and client let \
+             through. Elsewhere in this report the limit is the reflector's rate at the nearest \
+             size of a reply's frame; for HTTP it is divided by the frames of a response. Large \
+             responses may pass it, as not each of their frames is acknowledged by one.",
+        ),
+        "dns-cost" | "web-cost" => Some(
+            "The same rate for every server, below what the slowest reaches: CPU time of the \
+             server's core for each request, the kernel's work for both directions included.",
+        ),
+        "dns-names" | "dns-batch" => Some("Closed loop: as fast as server and client can."),
+        "web-sizes" => Some(
+            "Closed loop, keep-alive. Offloads are off, so that each frame is one packet for \
+             everybody, but where it says that they are on.",
+        ),
+        "web-loss" => {
+            Some("Frames are lost at the client's end, in both directions, by a seeded generator.")
+        }
+        _ => None,
+    }
 }
 
 fn legend(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Limit) {
@@ -123,7 +152,7 @@ fn legend(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Lim
     }
     let limited = charted(figure.name)
         .iter()
-        .any(|quantity| !limits(panel, *quantity, limit).is_empty());
+        .any(|quantity| !limits(figure, panel, *quantity, limit).is_empty());
     if limited {
         html.push_str(
             "<li><svg viewBox=\"0 0 36 12\" aria-hidden=\"true\"><line x1=\"0\" y1=\"6\" \
@@ -134,8 +163,17 @@ fn legend(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Lim
     html.push_str("</ul>\n");
 }
 
-/// The limit at each `x` of a panel, in the quantity's unit.
-fn limits(panel: &Panel<'_>, quantity: Quantity, limit: &Limit) -> Vec<(f64, f64)> {
+/// The limit at each `x` of a panel, in the quantity's unit; none where the
+/// load is not meant to come near it.
+fn limits(
+    figure: &Figure<'_>,
+    panel: &Panel<'_>,
+    quantity: Quantity,
+    limit: &Limit,
+) -> Vec<(f64, f64)> {
+    if ["web-loss", "connections"].contains(&figure.name) {
+        return Vec::new();
+    }
     let of_run = |run: &&Run| {
         let load = &run.load;
         // What is asked for at a fixed rate says nothing about a limit.
@@ -145,6 +183,7 @@ fn limits(panel: &Panel<'_>, quantity: Quantity, limit: &Limit) -> Vec<(f64, f64
         let rate = limit.of(run)?;
         match quantity {
             Quantity::Rate => Some(rate),
+            Quantity::Fraction => Some(1.0),
             Quantity::Throughput => Some(rate * load.bytes_per_second / load.rate * 8.0 / 1e9),
             _ => None,
         }
@@ -204,24 +243,31 @@ fn chart(
                 "<figure><figcaption>{}{split}</figcaption>",
                 escape(&title)
             );
-            html.push_str(&bars(panel, x, quantity, limit, &what)?);
+            html.push_str(&bars(figure, panel, x, quantity, limit, &what)?);
             html.push_str("</figure>\n");
         }
         return Ok(());
     }
     let shown = |x: f64| x_shown(x, figure.x_label);
-    let svg = charts::lines(
-        &Chart {
-            x_label: figure.x_label,
-            x_shown: &shown,
-            series,
-            limit: limits(panel, quantity, limit),
+    let chart = Chart {
+        x_label: figure.x_label,
+        x_shown: &shown,
+        y_shown: match quantity {
+            Quantity::Fraction | Quantity::SlowConnections => &percent,
+            _ => &axis_shown,
         },
-        &what,
-    )?;
+        series,
+        limit: limits(figure, panel, quantity, limit),
+    };
+    let scale = if charts::is_logarithmic(&chart) {
+        " <small class=\"soft\">(logarithmic)</small>"
+    } else {
+        ""
+    };
+    let svg = charts::lines(&chart, &what)?;
     let _ = writeln!(
         html,
-        "<figure><figcaption>{}</figcaption>{svg}</figure>",
+        "<figure><figcaption>{}{scale}</figcaption>{svg}</figure>",
         escape(quantity.title())
     );
     Ok(())
@@ -252,16 +298,18 @@ fn x_title(x: f64, label: &str) -> String {
         "frame, bytes" => format!("frames of {shown} B"),
         "body, bytes" => format!("{shown} B"),
         "names" if shown == "1" => "1 name".into(),
+        "frames in a batch" => format!("batches of {shown}"),
         label => format!("{shown} {label}"),
     }
 }
 
 fn points(line: &Line<'_>, quantity: Quantity, limit: &Limit) -> Vec<(f64, Spread)> {
-    let point = |cell: &super::model::Cell<'_>| Some((cell.x, cell.spread(quantity, limit)?));
+    let point = |cell: &Cell<'_>| Some((cell.x, cell.spread(quantity, limit)?));
     line.cells.iter().filter_map(point).collect()
 }
 
 fn bars(
+    figure: &Figure<'_>,
     panel: &Panel<'_>,
     x: f64,
     quantity: Quantity,
@@ -293,7 +341,7 @@ fn bars(
             spread: *spread,
         })
         .collect();
-    let limit = limits(panel, quantity, limit);
+    let limit = limits(figure, panel, quantity, limit);
     let limit = limit.iter().find(|point| super::model::same(point.0, x));
     charts::bars(&bars, limit.map(|point| point.1), what)
 }
@@ -316,12 +364,7 @@ fn numbers(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Li
         Quantity::Memory,
         Quantity::ClientBusy,
     ];
-    let cells = || {
-        panel
-            .lines
-            .iter()
-            .flat_map(|line| line.cells.iter().map(move |c| (line, c)))
-    };
+    let cells = || panel.cells();
     let columns: Vec<Quantity> = COLUMNS
         .iter()
         .copied()
@@ -349,7 +392,7 @@ fn numbers(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Li
                     }),
             );
         }
-        row.push(errors(cell.runs.iter().copied()));
+        row.push(escape(&errors(cell.runs.iter().copied())));
         table.row(row);
     }
     html.push_str("<details><summary>Numbers: median, least–greatest</summary>\n");
@@ -366,8 +409,37 @@ fn errors<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
     kinds.retain(|_, count| *count > 0);
     let shown = kinds
         .iter()
-        .map(|(kind, count)| format!("{} {}", escape(kind), thousands(*count as f64)));
+        .map(|(kind, count)| format!("{kind} {}", thousands(*count as f64)));
     shown.collect::<Vec<_>>().join(", ")
+}
+
+/// Runs in which a generator has seen errors: a row for each server and
+/// point, with figure, name, and errors by kind.
+pub(super) fn with_errors(figures: &[Figure<'_>]) -> Vec<[String; 3]> {
+    let mut rows = Vec::new();
+    for figure in figures {
+        for panel in &figure.panels {
+            for (line, cell) in panel.cells() {
+                let errors = errors(cell.runs.iter().copied());
+                if !errors.is_empty() {
+                    let name = name(line, panel, cell, figure);
+                    rows.push([figure.title.to_owned(), name, errors]);
+                }
+            }
+        }
+    }
+    rows
+}
+
+/// A server at a point, in words.
+fn name(line: &Line<'_>, panel: &Panel<'_>, cell: &Cell<'_>, figure: &Figure<'_>) -> String {
+    let point = match figure.x_label {
+        "µs" => format!("δt {} µs", x_shown(cell.x, "")),
+        label => x_title(cell.x, label),
+    };
+    let words = [line.server.to_owned(), panel.heading(), point];
+    let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    words.join(", ")
 }
 
 /// All runs of a figure, one by one, as they came.
@@ -418,11 +490,12 @@ fn every_run(html: &mut String, figure: &Figure<'_>, limit: &Limit) {
                 value.map_or(String::new(), |value| quantity.shown(value))
             };
             row.extend(COLUMNS.iter().map(shown));
-            row.push(errors(std::iter::once(*run)));
+            row.push(escape(&errors(std::iter::once(*run))));
             table.row(row);
         }
     }
-    let _ = writeln!(html, "<details><summary>All {count} runs</summary>");
+    let runs = if count == 1 { "run" } else { "runs" };
+    let _ = writeln!(html, "<details><summary>All {count} {runs}</summary>");
     table.write(html);
     html.push_str("</details>\n");
 }
@@ -467,7 +540,7 @@ pub(super) fn agreements(figure: &Figure<'_>, limit: &Limit) -> Vec<[String; 7]>
                 else {
                     continue;
                 };
-                let rate = |cell: &super::model::Cell<'_>| {
+                let rate = |cell: &Cell<'_>| {
                     let rate = cell.spread(Quantity::Rate, limit);
                     rate.map_or(String::new(), |rate| thousands(rate.median))
                 };
@@ -518,7 +591,7 @@ fn bytes_per_connection(html: &mut String, figure: &Figure<'_>) {
 /// For each point after the first: least connections, connections here, and
 /// bytes for each that there are more.
 pub(super) fn growth(line: &Line<'_>) -> Vec<(f64, f64, f64)> {
-    let memory = |cell: &super::model::Cell<'_>| {
+    let memory = |cell: &Cell<'_>| {
         let bytes = cell
             .runs
             .iter()
@@ -569,16 +642,10 @@ pub(super) fn batches(html: &mut String, figures: &[Figure<'_>]) {
     let mut rows = Vec::new();
     for figure in figures {
         for panel in &figure.panels {
-            for line in &panel.lines {
-                for cell in &line.cells {
-                    let all = added(cell.runs.iter().filter_map(|run| run.batches.as_ref()));
-                    let Some(all) = all else { continue };
-                    let place = [line.server.to_owned(), panel.heading()];
-                    let place = place.into_iter().filter(|word| !word.is_empty());
-                    let place = place.collect::<Vec<_>>().join(", ");
-                    let name = format!("{place}, {}", x_title(cell.x, figure.x_label));
-                    rows.push((figure.title, name, all));
-                }
+            for (line, cell) in panel.cells() {
+                let all = added(cell.runs.iter().filter_map(|run| run.batches.as_ref()));
+                let Some(all) = all else { continue };
+                rows.push((figure.title, name(line, panel, cell, figure), all));
             }
         }
     }
