@@ -212,6 +212,13 @@ impl Runner {
         let measured = measured.inspect_err(|_| println!("failed"))?;
         let (load, usage) = (measured.load, measured.usage);
         let cost = usage.cost(load.completed);
+        if load.completed == 0 {
+            println!("no answers");
+            return Err(Failure::new(format!(
+                "no request was answered; errors: {:?}",
+                load.errors
+            )));
+        }
         let polled = group.spec.program == (Program::Nginx { busy_poll: true });
         let placed = usage.receiving[0] > 0.0 || usage.steered || polled;
         if !placed {
