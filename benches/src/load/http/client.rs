@@ -556,6 +556,14 @@ impl<P: Port> Generator<P> for Client {
         }
         report
     }
+
+    fn is_ready(&self) -> bool {
+        Self::is_ready(self)
+    }
+
+    fn finish(&mut self, port: &mut P) -> bool {
+        Self::finish(self, port)
+    }
 }
 
 impl Client {
