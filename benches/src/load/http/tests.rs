@@ -61,7 +61,7 @@ pub(super) fn workload(sizes: &[usize], connections: u32) -> Workload {
         idle: 0,
         pace: None,
         seed: 1,
-        epoch: Duration::from_secs(1_800_000_000),
+        epoch: Duration::from_hours(500_000),
     }
 }
 
