@@ -8,6 +8,7 @@
 //! the server's own work.
 
 pub mod load;
+pub mod workload;
 
 use std::net::Ipv4Addr;
 

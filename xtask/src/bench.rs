@@ -1,3 +1,155 @@
 //! `xtask bench`: the servers beside their peers and the rig's limit.
+//!
+//! Server and client are in network namespaces of their own, joined by a veth
+//! pair; the server and all the kernel's work for it are on one core, the
+//! client on another.
 
+mod busy_poll;
+mod calls;
+mod configs;
+mod content;
+mod generators;
+mod instructions;
+mod machine;
+mod options;
+mod plan;
+mod report;
 pub(crate) mod results;
+mod rig;
+mod runner;
+mod servers;
+mod time_line;
+mod usage;
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::setup;
+use crate::shell::{self, Context as _, Failure, Result};
+use options::{Options, TIME_LINE};
+use results::{Missing, Results};
+use runner::Runner;
+
+/// Packages of the peers, of other load generators, and of perf.
+const PACKAGES: &[&str] = &[
+    "nginx",
+    "lighttpd",
+    "h2o",
+    "nsd",
+    "knot",
+    "knot-dnsutils",
+    "bind9",
+    "dnsperf",
+    "wrk",
+    "linux-perf",
+];
+
+/// Where results lie, in the target folder.
+const FOLDER: &str = "bench";
+
+/// Runs the command; an error when something that was asked for is missing.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    match args.first().map(String::as_str) {
+        Some("instructions") => return instructions::run(&args[1..]),
+        Some("report") => return report::run(&args[1..]),
+        _ => {}
+    }
+    let options = Options::parse(args)?;
+    if !options.built {
+        setup::run()?;
+        // Named in the results when it is needed.
+        for (package, failure) in setup::install_quietly(PACKAGES) {
+            println!("bench: {package} cannot be installed: {failure}");
+        }
+        build()?;
+    }
+    if !shell::is_root() {
+        println!("bench: going on as root, for network namespaces and AF_XDP");
+        let mut again = vec!["bench", "--built"];
+        again.extend(args.iter().map(String::as_str));
+        return shell::again_as_root(&again);
+    }
+    let target = shell::target_folder()?;
+    let folder = target.join(FOLDER);
+    let outcome =
+        measure(&options, args, &target, &folder).and_then(|results| finish(&results, &folder));
+    give_back(&folder);
+    outcome
+}
+
+fn build() -> Result<()> {
+    println!("bench: building (the first time takes some minutes)");
+    shell::run(shell::cargo().args([
+        "build",
+        "--release",
+        "-p",
+        "sandstorm",
+        "-p",
+        "namestorm",
+        "-p",
+        "examples",
+        "-p",
+        "benches",
+    ]))
+}
+
+fn measure(options: &Options, args: &[String], target: &Path, folder: &Path) -> Result<Results> {
+    std::fs::create_dir_all(folder).context(format_args!("making {}", folder.display()))?;
+    rig::keep_away()?;
+    let asked: Vec<&str> = args
+        .iter()
+        .map(String::as_str)
+        .filter(|arg| *arg != "--built")
+        .collect();
+    let command = ["bench"].into_iter().chain(asked).collect::<Vec<_>>();
+    let programs = target.join("release");
+    let results = Results {
+        started: machine::now(),
+        command: command.join(" "),
+        machine: machine::describe(),
+        versions: machine::versions(&programs),
+        ..Results::default()
+    };
+    let sets = plan::plan(options);
+    let mut runner = Runner::new(options, results, &programs, folder)?;
+    runner.run(&sets)?;
+    if options.wants(TIME_LINE) {
+        runner.record_time_line()?;
+    }
+    if options.instructions {
+        runner.count_instructions()?;
+    }
+    Ok(runner.into_results())
+}
+
+/// Says where everything is, and what is missing.
+fn finish(results: &Results, folder: &Path) -> Result<()> {
+    report::write(results, folder)?;
+    println!("bench: {} runs", results.runs.len());
+    println!(
+        "bench: results are in {}",
+        folder.join(runner::RESULTS).display()
+    );
+    for Missing { what, why, .. } in &results.missing {
+        println!("bench: missing: {what}: {why}");
+    }
+    match results.missing.len() {
+        0 => Ok(()),
+        n => Err(Failure::new(format!(
+            "{n} of what was asked for is missing"
+        ))),
+    }
+}
+
+/// What root has written belongs to the one who has called sudo, so that
+/// `cargo clean` still works.
+fn give_back(folder: &Path) {
+    let id = |name| std::env::var(name).ok();
+    if let (Some(user), Some(group)) = (id("SUDO_UID"), id("SUDO_GID")) {
+        let mut chown = Command::new("chown");
+        chown.args(["-R", &format!("{user}:{group}")]).arg(folder);
+        if let Err(failure) = shell::capture(&mut chown) {
+            eprintln!("bench: {failure}");
+        }
+    }
+}

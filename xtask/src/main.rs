@@ -29,6 +29,19 @@ Usage: cargo xtask COMMAND
         --seed N                 other losses: the seed of the matrix's first scenario
         --programs DIR           the two programs from DIR instead of a release build
         FILTER                   only scenarios or cases whose name contains this
+  bench [SELECTION]... [--quick] [--seconds S] [--repeats N] [--server NAME]
+        [--peer nsd-xdp=DIR]     the servers beside their peers and the rig's limit
+        SELECTION                limit, dns, web (these three without one), paper, all,
+                                 or figures by their names
+        --quick                  few points, once each: under 3 minutes
+        --seconds S              the length of each measured part
+        --repeats N              runs of each point, interleaved; 3 without it
+        --server NAME            only servers whose name contains this
+        --peer nsd-xdp=DIR       a debootstrap tree in which NSD has an XDP mode
+  bench instructions [--check|--accept]
+                                 instructions of our code for a packet or a request
+        --check                  status 1 when one has grown by more than 3 %
+        --accept                 write them to benches/instructions.json
 ";
 
 fn main() -> ExitCode {
@@ -65,6 +78,7 @@ fn dispatch(command: &str, args: &[String]) -> Result<()> {
         "demo" => demo::run(args),
         "test" => test::run(args),
         "e2e" => e2e::run(args),
+        "bench" => bench::run(args),
         other => Err(Failure::new(format!("no such command: {other}\n\n{USAGE}"))),
     }
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::shell::{self, Context as _, Result};
+use crate::shell::{self, Context as _, Failure, Result};
 
 /// A namespace of our own. Dropping it removes it, and with it every
 /// interface inside.
@@ -52,6 +52,16 @@ impl Namespace {
         let file = File::open(&path).context(format_args!("opening {path}"))?;
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
             .context(format_args!("entering {path}"))
+    }
+
+    /// Runs `work` on a thread of its own inside.
+    pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| self.enter().map(|()| work()));
+            thread
+                .join()
+                .map_err(|_| Failure::new("a thread inside a network namespace has panicked"))?
+        })
     }
 }
 

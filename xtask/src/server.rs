@@ -32,7 +32,23 @@ pub(crate) struct Server {
 impl Server {
     /// Starts `command` and waits for the line of its start block that tells
     /// how to reach it.
-    pub(crate) fn start(mut command: Command) -> Result<Self> {
+    pub(crate) fn start(command: Command) -> Result<Self> {
+        let mut try_line = None;
+        let mut server = Self::start_when(command, START_LIMIT, |said| {
+            try_line = self::try_line(said);
+            Ok(try_line.is_some())
+        })?;
+        server.try_line = try_line.unwrap_or_default();
+        Ok(server)
+    }
+
+    /// Starts `command` and waits until `is_ready`, which is shown what the
+    /// server has said so far, says so.
+    pub(crate) fn start_when(
+        mut command: Command,
+        limit: Duration,
+        mut is_ready: impl FnMut(&str) -> Result<bool>,
+    ) -> Result<Self> {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -50,9 +66,9 @@ impl Server {
             readers,
             try_line: String::new(),
         };
-        let started = interrupt::wait_for(START_LIMIT, || {
-            if let Some(line) = try_line(&server.output()) {
-                return Ok(Some(line));
+        let started = interrupt::wait_for(limit, || {
+            if is_ready(&server.output())? {
+                return Ok(Some(()));
             }
             let ended = server.child.try_wait().context("waiting for the server")?;
             match ended {
@@ -64,15 +80,20 @@ impl Server {
                 ))),
             }
         })?;
-        server.try_line = started.ok_or_else(|| {
-            Failure::new(format!(
-                "{} did not say how to reach it within {} s:\n{}",
-                shell::shown(&command),
-                START_LIMIT.as_secs(),
-                server.output().trim_end()
-            ))
-        })?;
-        Ok(server)
+        if started.is_some() {
+            return Ok(server);
+        }
+        Err(Failure::new(format!(
+            "{} could not be reached within {} s:\n{}",
+            shell::shown(&command),
+            limit.as_secs(),
+            server.output().trim_end()
+        )))
+    }
+
+    /// The process id of the program that was started.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// The first command that the server itself proposes.

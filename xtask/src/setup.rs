@@ -18,7 +18,8 @@ const BUILD: &[&str] = &[
     "m4",
 ];
 
-/// What demo and tests run: `ip`, `curl`, `dig`, `ping`, `ethtool`, `sysctl`, `setpriv`.
+/// What demo and tests run: `ip`, `curl`, `dig`, `ping`, `ethtool`, `sysctl`,
+/// `setpriv`, and callgrind for the count of instructions.
 const RUN: &[&str] = &[
     "iproute2",
     "curl",
@@ -27,6 +28,7 @@ const RUN: &[&str] = &[
     "ethtool",
     "procps",
     "util-linux",
+    "valgrind",
 ];
 
 /// Finds what is missing, says so, and installs it.
@@ -69,6 +71,44 @@ fn install(packages: &[&str]) -> Result<()> {
         .map_err(|error| Failure::new(format!("{error}\nInstall them by hand: {by_hand}")))?;
     println!("setup: installed {}", packages.join(" "));
     Ok(())
+}
+
+/// Installs those of `packages` that are missing, without letting them start
+/// what they bring; returns those that could not be had, and why.
+pub(crate) fn install_quietly(packages: &[&'static str]) -> Vec<(&'static str, Failure)> {
+    if !shell::is_installed("dpkg-query") {
+        return Vec::new();
+    }
+    let missing = packages.iter().copied().filter(|package| !has(package));
+    let missing: Vec<&'static str> = missing.collect();
+    let Some(first) = missing.first() else {
+        return Vec::new();
+    };
+    println!("setup: missing packages: {}", missing.join(" "));
+    if let Err(failure) = apt_quietly(&["update"]) {
+        return vec![(first, failure)];
+    }
+    // One by one: the others are there when one cannot be had.
+    let install = |package: &'static str| {
+        let outcome = apt_quietly(&["install", "-y", "--no-install-recommends", package]);
+        outcome.err().map(|failure| (package, failure))
+    };
+    missing.into_iter().filter_map(install).collect()
+}
+
+/// Runs apt-get where a package finds neither a service manager that runs nor
+/// a runlevel with servers: the first where systemd's folder is hidden, in a
+/// mount namespace of its own, the second by what invoke-rc.d is told.
+fn apt_quietly(arguments: &[&str]) -> Result<()> {
+    const SCRIPT: &str = "\
+        if [ -d /run/systemd/system ]; then mount -t tmpfs none /run/systemd || exit 1; fi; \
+        exec apt-get -q \"$@\"";
+    let mut command = shell::as_root("env")?;
+    command
+        .args(["DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1"])
+        .args(["unshare", "--mount", "sh", "-c", SCRIPT, "sh"])
+        .args(arguments);
+    shell::run(&mut command)
 }
 
 /// Whether `cargo fmt` and `cargo clippy` are there, which only checks need.

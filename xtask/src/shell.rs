@@ -168,8 +168,13 @@ pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn create(purpose: &str) -> Result<Self> {
+        Self::create_in(&std::env::temp_dir(), purpose)
+    }
+
+    /// Makes the folder in `parent`.
+    pub(crate) fn create_in(parent: &Path, purpose: &str) -> Result<Self> {
         let name = format!("storm-{purpose}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = parent.join(name);
         std::fs::create_dir(&path).context(format_args!("making {}", path.display()))?;
         Ok(Self(path))
     }

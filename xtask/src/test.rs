@@ -57,6 +57,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     });
     if options.filter.is_empty() {
         let xtask = std::env::current_exe().context("finding this program's own file")?;
+        tests.step("instruction counts", || {
+            let mut counts = Command::new(&xtask);
+            counts.args(["bench", "instructions", "--check"]);
+            counts
+        });
         tests.step("demo", || {
             let mut demo = Command::new(xtask);
             demo.args(["demo", "--built", "--once"]);

@@ -12,6 +12,8 @@ use super::pace::Pace;
 
 /// UDP's header.
 const HEADER_LEN: usize = 8;
+/// Where the checksum lies in it.
+const CHECKSUM_AT: usize = 6;
 /// Both protocols here begin their messages with an identifier of two bytes.
 pub const ID_LEN: usize = 2;
 /// Requests under way at most: what the identifier can tell apart.
@@ -143,7 +145,7 @@ impl<Q: Questions> Asker<Q> {
         udp[..2].copy_from_slice(&src_port.to_be_bytes());
         udp[2..4].copy_from_slice(&self.target_port.to_be_bytes());
         udp[4..6].copy_from_slice(&(udp_len as u16).to_be_bytes());
-        udp[6..8].copy_from_slice(&sum.finish_udp().to_be_bytes());
+        udp[CHECKSUM_AT..8].copy_from_slice(&sum.finish_udp().to_be_bytes());
         udp[8..10].copy_from_slice(&id.to_be_bytes());
         udp[10..].copy_from_slice(message);
         if port.send(frame).is_err() {
@@ -161,8 +163,13 @@ impl<Q: Questions> Asker<Q> {
     #[inline(always)]
     fn reply(&mut self, packet: &Packet, now: Instant) {
         let udp = packet.payload();
-        if udp.len() < HEADER_LEN + ID_LEN || !packet.checksum_ok(PROTOCOL_UDP, 6, true) {
+        if udp.len() < HEADER_LEN + ID_LEN {
             return self.meter.error("malformed datagram");
+        }
+        // Over IPv4 a sender may leave the checksum out (RFC 768): some do.
+        let unsummed = udp[CHECKSUM_AT..][..2] == [0, 0];
+        if !unsummed && !packet.checksum_ok(PROTOCOL_UDP, CHECKSUM_AT, true) {
+            return self.meter.error("wrong checksum");
         }
         let word = |at: usize| u16::from_be_bytes([udp[at], udp[at + 1]]);
         let id = word(8);

@@ -85,6 +85,15 @@ pub(crate) fn summary(uptime: Duration, port: &PortCounters, tally: &Tally) -> B
             count(port.waits)
         ),
     );
+    for (label, batches) in [
+        ("received batches", &port.rx_batches),
+        ("sent batches", &port.tx_batches),
+    ] {
+        let batches = batches.to_string();
+        if !batches.is_empty() {
+            block.line(label, batches);
+        }
+    }
     for &(name, n) in &tally.events {
         block.line(name, count(n));
     }
@@ -141,6 +150,20 @@ mod tests {
             block.to_string(),
             "sandstorm: 0.1.0\ntry:       curl http://192.0.2.1/\n"
         );
+    }
+
+    #[test]
+    fn the_summary_tells_sizes_of_batches() {
+        let mut port = PortCounters::default();
+        for frames in [1, 1, 64, 300] {
+            port.rx_batches.count(frames);
+        }
+        let text = summary(Duration::ZERO, &port, &Tally::default()).to_string();
+        assert!(
+            text.contains("received batches: 1: 2, 64-127: 1, 256: 1\n"),
+            "{text}"
+        );
+        assert!(!text.contains("sent batches"), "none was sent: {text}");
     }
 
     #[test]

@@ -368,6 +368,8 @@ fn summary(started: Instant, ended: &[Ended]) -> Block {
             bad_descriptors,
             tx_wakeups,
             waits,
+            rx_batches,
+            tx_batches,
         } = one.counters;
         port.rx_frames += rx_frames;
         port.rx_bytes += rx_bytes;
@@ -378,6 +380,8 @@ fn summary(started: Instant, ended: &[Ended]) -> Block {
         port.bad_descriptors += bad_descriptors;
         port.tx_wakeups += tx_wakeups;
         port.waits += waits;
+        port.rx_batches.merge(&rx_batches);
+        port.tx_batches.merge(&tx_batches);
         tally.merge(&one.tally);
     }
     let mut block = report::summary(started.elapsed(), &port, &tally);

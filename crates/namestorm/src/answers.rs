@@ -319,8 +319,8 @@ impl AnswersBuilder {
 
     /// The finished tables.
     pub(crate) fn finish(mut self, zones: usize, records: usize) -> Answers {
-        self.answers.shrink();
-        self.nodes.shrink();
+        self.answers.finish();
+        self.nodes.finish();
         let by_type = Table::new(&self.answer_entries);
         let by_name = Table::new(&self.node_entries);
         let memory =

@@ -37,6 +37,7 @@ impl Table {
             }
             slots[slot] = (tag(hash), at);
         }
+        nmio::prefer_large_pages(&slots);
         Self { slots, mask }
     }
 
@@ -119,19 +120,18 @@ impl Arena {
         &self.bytes[at as usize * UNIT..]
     }
 
-    /// Asks for the first two cache lines of a record.
+    /// Asks for the cache line that a record begins in, which most end in
+    /// too.
     #[inline(always)]
     pub(crate) fn prefetch(&self, at: At) {
-        let record = self.at(at);
-        nmio::prefetch(record);
-        if let Some(next) = record.get(CACHE_LINE) {
-            nmio::prefetch(next);
-        }
+        nmio::prefetch(self.at(at));
     }
 
-    /// Gives memory back that will not be used.
-    pub(crate) fn shrink(&mut self) {
+    /// Gives memory back that will not be used; the rest is read at random
+    /// from now on.
+    pub(crate) fn finish(&mut self) {
         self.bytes.shrink_to_fit();
+        nmio::prefer_large_pages(&self.bytes);
     }
 
     /// Bytes of memory.

@@ -80,8 +80,14 @@ struct {
 	MAP_TYPE(value, __u32);
 } services SEC(".maps");
 
-/* Set before the program is loaded: 1 for own mode, 0 for shared. */
-const volatile __u32 own = 0;
+/* Set before the program is loaded; steer.rs writes the same layout. Most
+ * servers have one IPv4 address and one service, or ask most for the first:
+ * a comparison with a constant costs less than a look-up. */
+const volatile struct {
+	__u32 own; /* 1 for own mode, 0 for shared */
+	__be32 first_v4; /* one of the addresses; 0 when there is none */
+	struct service first_service; /* protocol 0 when there is none */
+} rules = { 0 };
 
 struct vlan {
 	__be16 tag;
@@ -140,7 +146,7 @@ static ALWAYS_INLINE bool is_ours_v4(__be32 v4)
 {
 	struct address mapped = { { 0, 0, BE32(0xffff), v4 } };
 
-	return is_ours(&mapped);
+	return (v4 == rules.first_v4 && v4 != 0) || is_ours(&mapped);
 }
 
 static ALWAYS_INLINE bool is_ours_v6(const struct in6_addr *v6)
@@ -155,6 +161,9 @@ static ALWAYS_INLINE bool is_served(__u8 protocol, __be16 port)
 {
 	struct service key = { protocol, port };
 
+	if (protocol == rules.first_service.protocol && port == rules.first_service.port &&
+	    protocol != 0)
+		return true;
 	return (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP) &&
 	       bpf_map_lookup_elem(&services, &key) != NULL;
 }
@@ -224,7 +233,7 @@ static ALWAYS_INLINE bool steers_v4(void *data, void *end)
 	if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl < 5 ||
 	    !is_ours_v4(ip->daddr))
 		return false;
-	if (own)
+	if (rules.own)
 		return true;
 	if (ip->frag_off & BE16(FRAGMENT_BITS))
 		return false;
@@ -255,8 +264,8 @@ static ALWAYS_INLINE bool steers_v6(void *data, void *end)
 	if ((void *)(ip + 1) > end || ip->version != 6)
 		return false;
 	if (!is_ours_v6(&ip->daddr))
-		return own && is_solicitation(ip, end);
-	if (own)
+		return rules.own && is_solicitation(ip, end);
+	if (rules.own)
 		return true;
 	protocol = ip->nexthdr;
 	ports = skip_extensions(ip + 1, end, &protocol);
@@ -272,7 +281,7 @@ static ALWAYS_INLINE bool steers_arp(void *data, void *end)
 	struct arp *arp = data;
 	__be32 target;
 
-	if (!own || (void *)(arp + 1) > end || arp->protocol != BE16(ETH_P_IP) ||
+	if (!rules.own || (void *)(arp + 1) > end || arp->protocol != BE16(ETH_P_IP) ||
 	    arp->hardware_length != ETH_ALEN || arp->protocol_length != sizeof(target))
 		return false;
 	__builtin_memcpy(&target, arp->target, sizeof(target));

@@ -55,6 +55,54 @@ impl fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
+/// Batches by their size, in classes that double: of 1 frame, of 2 to 3, of 4
+/// to 7, and so on; the last has all of [`MAX_BATCH`] frames and more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchSizes([u64; Self::CLASSES]);
+
+impl BatchSizes {
+    /// How many classes there are.
+    pub const CLASSES: usize = MAX_BATCH.ilog2() as usize + 1;
+
+    /// Counts a batch. One without frames is none.
+    #[inline(always)]
+    pub fn count(&mut self, frames: usize) {
+        if let Some(class) = frames.checked_ilog2() {
+            self.0[(class as usize).min(Self::CLASSES - 1)] += 1;
+        }
+    }
+
+    /// Batches in each class, those of single frames first.
+    pub fn classes(&self) -> &[u64; Self::CLASSES] {
+        &self.0
+    }
+
+    /// Adds what another port has counted.
+    pub fn merge(&mut self, other: &Self) {
+        for (sum, more) in self.0.iter_mut().zip(other.0) {
+            *sum += more;
+        }
+    }
+}
+
+/// As `1: 12, 2-3: 4, 256: 1`: the sizes of a class and the batches in it,
+/// without the classes that did not occur.
+impl fmt::Display for BatchSizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut between = "";
+        for (class, batches) in self.0.iter().enumerate().filter(|(_, n)| **n > 0) {
+            let least = 1 << class;
+            if class == 0 || class == Self::CLASSES - 1 {
+                write!(f, "{between}{least}: {batches}")?;
+            } else {
+                write!(f, "{between}{least}-{}: {batches}", 2 * least - 1)?;
+            }
+            between = ", ";
+        }
+        Ok(())
+    }
+}
+
 /// What a port has counted since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
@@ -77,6 +125,10 @@ pub struct PortCounters {
     pub tx_wakeups: u64,
     /// System calls made for waiting.
     pub waits: u64,
+    /// Frames that were received together.
+    pub rx_batches: BatchSizes,
+    /// Frames that one flush has handed over.
+    pub tx_batches: BatchSizes,
 }
 
 /// How a port waits when there is nothing to do.
@@ -159,4 +211,26 @@ pub trait Port {
 
     /// What the port has counted.
     fn counters(&self) -> PortCounters;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_fall_into_classes_that_double() {
+        let mut sizes = BatchSizes::default();
+        assert_eq!(sizes.to_string(), "");
+        for frames in [0, 1, 1, 2, 3, 4, 127, 128, 255, 256, 4_096] {
+            sizes.count(frames);
+        }
+        assert_eq!(sizes.classes(), &[2, 2, 1, 0, 0, 0, 1, 2, 2]);
+        assert_eq!(
+            sizes.to_string(),
+            "1: 2, 2-3: 2, 4-7: 1, 64-127: 1, 128-255: 2, 256: 2"
+        );
+        let mut sum = sizes;
+        sum.merge(&sizes);
+        assert_eq!(sum.classes(), &[4, 4, 2, 0, 0, 0, 2, 4, 4]);
+    }
 }

@@ -264,6 +264,8 @@ pub struct SimPort {
     outbound: Rc<RefCell<Path>>,
     inbound: Rc<RefCell<Path>>,
     counters: PortCounters,
+    /// Of `counters.tx_frames`, those that a flush was called for.
+    handed_over: u64,
 }
 
 impl SimPort {
@@ -281,6 +283,7 @@ impl SimPort {
             outbound: Rc::clone(outbound),
             inbound: Rc::clone(inbound),
             counters: PortCounters::default(),
+            handed_over: 0,
         }
     }
 
@@ -359,6 +362,7 @@ impl Port for SimPort {
             self.counters.rx_bytes += frame.len() as u64;
             batch.push(frame);
         }
+        self.counters.rx_batches.count(batch.len());
         Ok(())
     }
 
@@ -400,6 +404,9 @@ impl Port for SimPort {
             return Ok(true);
         }
         self.counters.tx_wakeups += 1;
+        let frames = self.counters.tx_frames - self.handed_over;
+        self.handed_over = self.counters.tx_frames;
+        self.counters.tx_batches.count(frames as usize);
         let budget = match self.config.flush_budget {
             0 => self.queued.len(),
             budget => budget.min(self.queued.len()),

@@ -294,6 +294,9 @@ fn a_bounded_flush_leaves_the_rest_queued() {
     assert_eq!(receive(&mut b).len(), 2);
     assert!(a.flush().unwrap());
     assert_eq!(receive(&mut b).len(), 1);
+    let (sent, received) = (a.counters().tx_batches, b.counters().rx_batches);
+    assert_eq!(sent.to_string(), "2-3: 1", "handed over by the first flush");
+    assert_eq!(received.to_string(), "1: 1, 2-3: 1");
 }
 
 /// Returns frames, and ends the loop after some.

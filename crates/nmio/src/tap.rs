@@ -98,6 +98,7 @@ impl TapPort {
         match (&*self.file).write(bytes) {
             Ok(_) => {
                 self.counters.tx_frames += 1;
+                self.counters.tx_batches.count(1);
                 self.counters.tx_bytes += bytes.len() as u64;
             }
             Err(error) if is_gone(&error) => self.gone = Some(error),
@@ -149,6 +150,7 @@ impl Port for TapPort {
                 Err(_) => break,
             }
         }
+        self.counters.rx_batches.count(batch.len());
         Ok(())
     }
 

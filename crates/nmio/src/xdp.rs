@@ -116,6 +116,8 @@ pub struct XdpPort {
     tx_budget: u32,
     /// Whether something is staged, or in the TX ring and not taken.
     unflushed: bool,
+    /// Of `counters.tx_frames`, those that a flush was called for.
+    handed_over: u64,
     empty_looks: u32,
 }
 
@@ -165,6 +167,7 @@ impl XdpPort {
             busy_poll_questions: 0,
             tx_budget,
             unflushed: false,
+            handed_over: 0,
             empty_looks: 0,
         })
     }
@@ -359,6 +362,7 @@ impl Port for XdpPort {
             }
         } else {
             self.counters.rx_frames += batch.len() as u64;
+            self.counters.rx_batches.count(batch.len());
             self.counters.rx_bytes += batch.iter().map(|frame| frame.len() as u64).sum::<u64>();
         }
         if self.rings.fill_needs_wakeup() {
@@ -412,6 +416,9 @@ impl Port for XdpPort {
             return Ok(true);
         }
         self.rings.submit();
+        let frames = self.counters.tx_frames - self.handed_over;
+        self.handed_over = self.counters.tx_frames;
+        self.counters.tx_batches.count(frames as usize);
         let done = self.kick()?;
         self.unflushed = !done;
         Ok(done)

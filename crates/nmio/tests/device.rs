@@ -241,7 +241,10 @@ fn a_resident_packet_is_sent_again_and_again() {
             let (len, _) = client.recv_from(&mut [0; 64]).expect("the second copy");
             assert_eq!(len, "resident".len());
         }
-        assert_eq!(server.stop()[0].tx_frames, 20);
+        let counters = server.stop()[0];
+        assert_eq!(counters.tx_frames, 20);
+        assert_eq!(counters.rx_batches.to_string(), "1: 10");
+        assert_eq!(counters.tx_batches.to_string(), "1: 20", "each flushed");
     }
 }
 
@@ -295,6 +298,7 @@ fn a_burst_of_a_whole_ring_loses_nothing() {
         assert_eq!(server.refused(), 0);
         let counters = server.stop()[0];
         assert_eq!(counters.tx_frames, 3 * RING as u64);
+        assert_eq!(counters.tx_batches.to_string(), "256: 3");
         assert_eq!((counters.rx_lost, counters.bad_descriptors), (0, 0));
     }
 }
@@ -473,6 +477,8 @@ fn device_auto_is_a_wire_to_this_host() {
         assert_eq!(second.interface.addresses()[0].to_string(), "198.18.0.6");
         assert_eq!(ask(&client, "198.18.0.6:7", "hello"), "hello");
         assert!(run("ip -br link").contains("nmiotest1"));
+        let end = run("ip link show nmiotest0");
+        assert!(end.contains("qdisc pfifo"), "a full ring drops: {end}");
         second.stop();
         server.stop();
         assert!(!run("ip -br link").contains("nmiotest"), "the pair is gone");

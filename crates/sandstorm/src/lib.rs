@@ -82,6 +82,7 @@
 
 pub mod date;
 mod load;
+mod recent;
 pub mod reply;
 mod request;
 pub mod server;

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use control::ServeArgs;
 use control::report;
 use sandstorm::{Limits, Totals};
+use tcpip::Config;
 
 use program::Sandstorm;
 
@@ -59,9 +60,25 @@ struct Serve {
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().bytes)]
     max_bytes: u64,
 
+    /// Most connections of one worker at a time. A client beyond waits: its
+    /// first packet is dropped, and comes again. Each takes about 250 bytes
+    /// once it is used.
+    #[arg(long, value_name = "N", default_value_t = Config::default().max_connections,
+          value_parser = value_parser!(u32).range(1..=i64::from(Config::MAX_CONNECTIONS)))]
+    max_connections: u32,
+
+    /// Close a connection that has been silent for this long.
+    #[arg(long, value_name = "SECONDS",
+          default_value_t = Config::default().idle_timeout.as_secs() as u32,
+          value_parser = value_parser!(u32).range(1..=MAX_IDLE_SECONDS))]
+    idle_timeout: u32,
+
     #[command(flatten)]
     network: ServeArgs,
 }
+
+/// The stack takes a longer time as this one.
+const MAX_IDLE_SECONDS: i64 = Config::MAX_TIME.as_secs().cast_signed();
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum ModeArg {
@@ -71,6 +88,18 @@ enum ModeArg {
     /// Packets are copied to a free frame for each send.
     #[value(name = "memcopy")]
     MemCopy,
+}
+
+impl Serve {
+    /// TCP as asked for; the port comes later.
+    fn tcp(&self) -> Config {
+        Config {
+            mode: self.mode.into(),
+            max_connections: self.max_connections,
+            idle_timeout: Duration::from_secs(self.idle_timeout.into()),
+            ..Config::default()
+        }
+    }
 }
 
 impl From<ModeArg> for tcpip::Mode {
@@ -92,7 +121,7 @@ fn main() -> ExitCode {
             files: serve.max_files,
             bytes: serve.max_bytes,
         };
-        Sandstorm::load(&serve.folder, &limits, serve.mode.into(), progress())
+        Sandstorm::load(&serve.folder, &limits, serve.tcp(), progress())
     })
 }
 
@@ -139,5 +168,26 @@ mod tests {
         );
         assert!(mode("sandstorm serve d --mode turnaround").is_err());
         assert!(mode("sandstorm serve").is_err());
+    }
+
+    #[test]
+    fn limits_of_connections_are_the_stacks() {
+        let tcp = |options: &str| {
+            let line = format!("sandstorm serve d {options}");
+            let Command::Serve(serve) = Cli::try_parse_from(line.split_whitespace())?.command;
+            Ok::<_, clap::Error>(serve.tcp())
+        };
+        assert_eq!(tcp("").unwrap(), Config::default());
+        let set = tcp("--max-connections 1000000 --idle-timeout 3600").unwrap();
+        assert_eq!(set.max_connections, 1_000_000);
+        assert_eq!(set.idle_timeout, Duration::from_hours(1));
+        for refused in [
+            "--max-connections 0",
+            "--max-connections 268435457",
+            "--idle-timeout 0",
+            "--idle-timeout 604801",
+        ] {
+            assert!(tcp(refused).is_err(), "{refused}");
+        }
     }
 }

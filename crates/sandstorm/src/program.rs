@@ -28,21 +28,23 @@ const SCRATCH_FRAMES: u32 = 64;
 pub(crate) struct Sandstorm {
     site: Arc<Site>,
     folder: PathBuf,
-    mode: Mode,
+    /// TCP's settings, but for the port.
+    tcp: Config,
 }
 
 impl Sandstorm {
-    /// Loads `folder`.
+    /// Loads `folder`, to be served with the settings of `tcp` on a port that
+    /// is told later.
     pub(crate) fn load(
         folder: &Path,
         limits: &Limits,
-        mode: Mode,
+        tcp: Config,
         progress: impl FnMut(&Totals),
     ) -> Result<Self, LoadError> {
         Ok(Self {
             site: Arc::new(Site::load(folder, limits, progress)?),
             folder: folder.to_owned(),
-            mode,
+            tcp,
         })
     }
 
@@ -62,7 +64,7 @@ impl Program for Sandstorm {
     }
 
     fn memory(&self, context: &WorkerContext) -> MemoryPlan {
-        let residents = match self.mode {
+        let residents = match self.tcp.mode {
             Mode::PreCopy => self.packets(context).count + SPARE_RESIDENTS,
             Mode::MemCopy => 0,
         };
@@ -79,15 +81,15 @@ impl Program for Sandstorm {
     ) -> Result<Self::Handler<P>, StartError> {
         let host = context.host(&port.capabilities());
         let config = Config {
-            mode: self.mode,
-            ..Config::on_ports(&[context.port])
+            ports: vec![context.port],
+            ..self.tcp.clone()
         };
         let secret = context.secret_words();
         let site = Arc::clone(&self.site);
         let server = Server::new(site, host, &config, port, secret, Instant::ZERO)?;
         let packets = server.packets();
         let residents = server.stack().contents().totals().residents;
-        if self.mode == Mode::PreCopy && residents < packets.count {
+        if self.tcp.mode == Mode::PreCopy && residents < packets.count {
             tracing::warn!(
                 "worker {}: {} of {} packets live in the port's memory; the others, those of the \
                  largest files, are copied when they are sent",
@@ -123,7 +125,7 @@ impl Program for Sandstorm {
             report::count(totals.replies),
             report::bytes(totals.reply_bytes)
         );
-        let mode = match self.mode {
+        let mode = match self.tcp.mode {
             Mode::PreCopy => "pre-copy: packets are sent in place",
             Mode::MemCopy => "memcopy: packets are copied to be sent",
         };
@@ -176,7 +178,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("index.html"), vec![b'x'; size]).unwrap();
         std::fs::write(folder.path().join(".hidden"), b"").unwrap();
-        let program = Sandstorm::load(folder.path(), &Limits::default(), mode, |_| {});
+        let tcp = Config {
+            mode,
+            ..Config::default()
+        };
+        let program = Sandstorm::load(folder.path(), &Limits::default(), tcp, |_| {});
         (folder, program.unwrap())
     }
 

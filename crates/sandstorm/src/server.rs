@@ -13,6 +13,7 @@ use tcpip::{
 };
 
 use crate::date::{SLOT_LEN, SlotWriter, Stamp};
+use crate::recent::Recent;
 use crate::reply::{Reply, Status};
 use crate::session::{Session, Step};
 use crate::site::Site;
@@ -49,6 +50,7 @@ pub struct Web {
     /// In the order of the site's replies.
     prepared: Box<[Prepared]>,
     slots: SlotWriter,
+    recent: Recent,
     /// The present second, since 1970.
     second: u64,
     counters: Counters,
@@ -62,6 +64,7 @@ impl Web {
             site,
             prepared: Box::default(),
             slots: SlotWriter::new(),
+            recent: Recent::new(),
             second: 0,
             counters: Counters::default(),
         }
@@ -92,6 +95,25 @@ impl Web {
         self.second = second;
     }
 
+    /// [`Session::next`], by memory where that knows.
+    #[inline]
+    fn next(&mut self, session: &mut Session, data: &[u8]) -> Step {
+        if !session.is_fresh() {
+            return session.next(&self.site, data);
+        }
+        let mut more = Step::More { consumed: 0 };
+        let answer = self
+            .recent
+            .answer(data, || match session.next(&self.site, data) {
+                Step::Answer(answer) => Some(answer),
+                step @ Step::More { .. } => {
+                    more = step;
+                    None
+                }
+            });
+        answer.map_or(more, Step::Answer)
+    }
+
     /// The site.
     pub fn site(&self) -> &Site {
         &self.site
@@ -110,7 +132,7 @@ impl Application for Web {
     fn on_receive(&mut self, conn: &mut Connection<'_, Session>, data: &[u8]) -> usize {
         let mut consumed = 0;
         while consumed < data.len() {
-            let answer = match conn.state().next(&self.site, &data[consumed..]) {
+            let answer = match self.next(conn.state(), &data[consumed..]) {
                 Step::Answer(answer) => answer,
                 Step::More { consumed: more } => return consumed + more,
             };

@@ -28,6 +28,15 @@ pub struct Answer {
     pub consumed: usize,
 }
 
+impl Answer {
+    /// In the place of one that is yet to come.
+    pub(crate) const NONE: Self = Self {
+        reply: ReplyId(u32::MAX),
+        close: true,
+        consumed: 0,
+    };
+}
+
 /// What is remembered of a connection between two arrivals of bytes.
 ///
 /// # Calling contract
@@ -45,6 +54,13 @@ pub struct Session {
 const _: () = assert!(HEAD_LIMIT <= u16::MAX as usize);
 
 impl Session {
+    /// Nothing was offered that is not consumed: the next step depends on
+    /// the site and the bytes alone.
+    #[inline(always)]
+    pub(crate) fn is_fresh(self) -> bool {
+        self.searched == 0
+    }
+
     /// Answers the first request in `data`, if it is whole.
     #[inline]
     pub fn next(&mut self, site: &Site, data: &[u8]) -> Step {

@@ -228,12 +228,20 @@ impl Builder {
     pub fn new(now: SystemTime) -> Self {
         // Random keys from the system, by the standard library's way to them.
         let random = std::hash::RandomState::new();
-        let key = |n: u64| {
+        let key = |n: usize| {
             let mut hasher = random.build_hasher();
-            hasher.write_u64(n);
+            hasher.write_usize(n);
             hasher.finish()
         };
-        let hash = RandomState::with_seeds(key(0), key(1), key(2), key(3));
+        Self::keyed(now, std::array::from_fn(key))
+    }
+
+    /// As [`new`](Self::new), with given keys for the hash of paths: for what
+    /// must be the same each time, such as a count of instructions. Whoever
+    /// knows the keys can ask for paths that are slow to find.
+    pub fn keyed(now: SystemTime, keys: [u64; 4]) -> Self {
+        let [a, b, c, d] = keys;
+        let hash = RandomState::with_seeds(a, b, c, d);
         let mut builder = Self {
             site: Site {
                 pages: HashMap::with_hasher(hash),

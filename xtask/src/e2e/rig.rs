@@ -108,12 +108,12 @@ impl Rig {
 
     /// Runs `client` on a thread inside the client's namespace.
     pub(crate) fn as_client<T: Send>(&self, client: impl FnOnce() -> T + Send) -> Result<T> {
-        inside(self.client.as_ref().unwrap_or(&self.server), client)
+        self.client.as_ref().unwrap_or(&self.server).inside(client)
     }
 
     /// Runs `work` on a thread inside the server's namespace.
     pub(crate) fn in_server<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
-        inside(&self.server, work)
+        self.server.inside(work)
     }
 
     pub(crate) fn server(&self) -> &Namespace {
@@ -152,15 +152,6 @@ impl Rig {
         })?;
         right.ok_or_else(|| Failure::new(format!("an XDP program is still attached:\n{listing}")))
     }
-}
-
-fn inside<T: Send>(namespace: &Namespace, work: impl FnOnce() -> T + Send) -> Result<T> {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| namespace.enter().map(|()| work()));
-        thread
-            .join()
-            .map_err(|_| Failure::new("a client's thread has panicked"))?
-    })
 }
 
 fn add_device(command: &mut Command, device: Device) {

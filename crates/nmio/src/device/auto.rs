@@ -22,6 +22,9 @@ use crate::sys::{self, Control, TapFlags};
 const MAX_SUFFIX: u32 = 100;
 /// The server's end of a veth pair; alone in its namespace.
 const SERVER_END: &str = "server";
+/// Packets that wait at either end of a veth pair for room in the other's
+/// ring, as many as wait for a network card by default.
+const QUEUE_LEN: u32 = 1_000;
 /// Opens device `auto`.
 pub(super) fn open(config: &InterfaceConfig) -> Result<Interface, DeviceError> {
     // What the user got wrong is no reason to try another way.
@@ -118,6 +121,7 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
         own: &wire.server,
         services: &config.services,
     };
+    add_queue(&control, &pair.name)?;
     let ready = namespace
         .run(|| open_server_end(&wanted))
         .map_err(DeviceError::set_up("enter the private network namespace"))??;
@@ -131,6 +135,15 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
     Ok(interface.on_pair(pair, namespace))
 }
 
+/// Has an end hold up who sends faster than the other end takes, instead of
+/// dropping what is too much.
+fn add_queue(control: &Control, name: &str) -> Result<(), DeviceError> {
+    control
+        .index(name)
+        .and_then(|index| netlink::add_queue(index, QUEUE_LEN))
+        .map_err(DeviceError::set_up(format!("give {name} a queue")))
+}
+
 /// Runs in the private namespace.
 fn open_server_end(wanted: &XdpWanted<'_>) -> Result<XdpReady, DeviceError> {
     // This kernel end has nothing to say; without IPv6 it says nothing. Where
@@ -141,6 +154,7 @@ fn open_server_end(wanted: &XdpWanted<'_>) -> Result<XdpReady, DeviceError> {
     control.disable_tx_checksums(SERVER_END).map_err(offload)?;
     let up = DeviceError::set_up("bring the server's end up");
     control.set_up(SERVER_END).map_err(up)?;
+    add_queue(&control, SERVER_END)?;
     XdpReady::open(wanted)
 }
 

@@ -11,7 +11,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::sys;
 
-// linux/netlink.h, linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h
+// linux/netlink.h, linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h,
+// linux/pkt_sched.h
 const NLM_F_REQUEST: u16 = 0x1;
 const NLM_F_ACK: u16 = 0x4;
 const NLM_F_CREATE_NEW: u16 = 0x400 | 0x200;
@@ -19,6 +20,7 @@ const NLMSG_ERROR: u16 = 2;
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
 const RTM_NEWADDR: u16 = 20;
+const RTM_NEWQDISC: u16 = 36;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_NET_NS_FD: u16 = 28;
@@ -30,6 +32,9 @@ const VETH_INFO_PEER: u16 = 1;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_BROADCAST: u16 = 4;
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+const TC_H_ROOT: u32 = u32::MAX;
 const AF_INET: u8 = libc::AF_INET as u8;
 const AF_INET6: u8 = libc::AF_INET6 as u8;
 /// Use an IPv6 address at once, without asking whether others have it.
@@ -38,6 +43,8 @@ const IFA_F_NODAD: u8 = 0x02;
 const HEADER: usize = 16;
 /// `struct ifinfomsg`: family, padding, type, index, flags, change.
 const INTERFACE_MESSAGE: usize = 16;
+/// `struct tcmsg`: family, padding, interface, handle, parent, info.
+const QDISC_MESSAGE: usize = 20;
 
 struct Message(Vec<u8>);
 
@@ -129,6 +136,20 @@ pub(super) fn delete_link(index: u32) -> io::Result<()> {
     let mut fixed = [0; INTERFACE_MESSAGE];
     fixed[4..8].copy_from_slice(&index.to_ne_bytes());
     Message::new(RTM_DELLINK, 0).fixed(&fixed).request()
+}
+
+/// Gives interface number `index` a queue for `packets` that it cannot send
+/// at once. A veth end without one drops what finds its peer's ring full; with
+/// one it holds its sender up, an `AF_XDP` socket too.
+pub(super) fn add_queue(index: u32, packets: u32) -> io::Result<()> {
+    let mut fixed = [0; QDISC_MESSAGE];
+    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
+    fixed[12..16].copy_from_slice(&TC_H_ROOT.to_ne_bytes());
+    Message::new(RTM_NEWQDISC, NLM_F_CREATE_NEW)
+        .fixed(&fixed)
+        .attribute(TCA_KIND, b"pfifo\0")
+        .attribute(TCA_OPTIONS, &packets.to_ne_bytes())
+        .request()
 }
 
 /// Gives interface number `index` an address.

@@ -125,8 +125,7 @@ fn open_and_load(rules: &Rules<'_>) -> libbpf_rs::Result<Object> {
         .maps_mut()
         .find(|map| map.name().as_bytes().ends_with(b".rodata"));
     let mut constants = constants.expect("the object has constants");
-    // Its only constant, `own`.
-    constants.set_initial_value(&u32::from(rules.own).to_ne_bytes())?;
+    constants.set_initial_value(&constant(rules))?;
     let object = open.load()?;
     let addresses = map(&object, "addresses");
     for address in rules.addresses {
@@ -140,6 +139,22 @@ fn open_and_load(rules: &Rules<'_>) -> libbpf_rs::Result<Object> {
 }
 
 const PRESENT: [u8; 4] = 1u32.to_ne_bytes();
+
+/// The program's constant `rules`.
+fn constant(rules: &Rules<'_>) -> [u8; 12] {
+    let first_v4 = rules.addresses.iter().find_map(|address| match address {
+        IpAddr::V4(v4) => Some(v4.octets()),
+        IpAddr::V6(_) => None,
+    });
+    let first_service = rules.services.first();
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(&u32::from(rules.own).to_ne_bytes());
+    bytes[4..8].copy_from_slice(&first_v4.unwrap_or_default());
+    if let Some(&(transport, port)) = first_service {
+        bytes[8..].copy_from_slice(&service_key(transport, port));
+    }
+    bytes
+}
 
 /// `struct address`.
 fn address_key(address: IpAddr) -> [u8; 16] {

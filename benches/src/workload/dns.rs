@@ -1,0 +1,174 @@
+//! One DNS answer, from the received frame to the sent one.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use namestorm::{Answers, Form, Mode, Server, prepare_text};
+use nmio::sim::Sink;
+use nmio::{Batch, Frame, Handler, Instant, Port};
+
+use super::{SECRET, Workload};
+
+/// Queries ask for names spread over the zone by a stride that is prime to
+/// its size, so that no name is asked twice before all have been.
+const STRIDE: usize = 7919;
+/// Frames of queries kept ready: what a client sends costs the bench little.
+const QUERIES: usize = 65_536;
+/// Packets that may live in the port's memory.
+const RESIDENTS: u32 = 16_384;
+/// RFC 1035, section 4.1.1.
+const NOERROR: usize = 0;
+/// RFC 1035, section 4.1.1.
+const NXDOMAIN: usize = 3;
+
+/// A prepared zone, and queries for all of its names, as whole frames.
+#[derive(Clone, Debug)]
+pub struct Zone {
+    answers: Arc<Answers>,
+    names: usize,
+}
+
+impl Zone {
+    /// With `names` names, `host0.bench.test` and on, one address each.
+    ///
+    /// # Panics
+    /// When the zone is not taken.
+    pub fn new(names: usize, form: Form) -> Self {
+        let answers = prepare_text(&zone_text(names), form).expect("the zone is right");
+        Self {
+            answers: answers.into(),
+            names,
+        }
+    }
+
+    /// One query after the other for the zone's names, answered in the way
+    /// of `mode`.
+    pub fn answer(&self, mode: Mode) -> Answer {
+        let asked = (0..self.names.min(QUERIES))
+            .map(|i| query(&format!("host{}", i * STRIDE % self.names)))
+            .collect();
+        Answer(Setup::new(self, mode, asked, NOERROR))
+    }
+
+    /// One query after the other for names that the zone does not have.
+    pub fn no_such_name(&self, mode: Mode) -> Answer {
+        let asked = (0..self.names.min(QUERIES))
+            .map(|i| query(&format!("none{i}")))
+            .collect();
+        Answer(Setup::new(self, mode, asked, NXDOMAIN))
+    }
+
+    /// As [`answer`](Self::answer), `N` queries received together.
+    pub fn batch<const N: usize>(&self, mode: Mode) -> AnswerBatch<N> {
+        AnswerBatch(self.answer(mode).0)
+    }
+}
+
+fn zone_text(names: usize) -> String {
+    let mut zone = String::from(
+        "$ORIGIN bench.test.\n$TTL 300\n@ SOA ns host 1 7200 3600 1209600 300\n@ NS ns\nns A 192.0.2.53\n",
+    );
+    for i in 0..names {
+        writeln!(
+            zone,
+            "host{i} A 10.{}.{}.{}",
+            i >> 16 & 255,
+            i >> 8 & 255,
+            i & 255
+        )
+        .expect("writing to a string succeeds");
+    }
+    zone
+}
+
+fn query(label: &str) -> Vec<u8> {
+    let mut message = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for label in [label.as_bytes(), b"bench", b"test"] {
+        message.push(label.len() as u8);
+        message.extend_from_slice(label);
+    }
+    message.extend_from_slice(&[0, 0, 1, 0, 1]);
+    crate::datagram(4096, 53, &message)
+}
+
+struct Setup {
+    sink: Sink,
+    server: Server,
+    asked: Vec<Vec<u8>>,
+    next: usize,
+    rcode: usize,
+}
+
+impl Setup {
+    fn new(zone: &Zone, mode: Mode, asked: Vec<Vec<u8>>, rcode: usize) -> Self {
+        let sink = Sink::new(1500, 2 * nmio::MAX_BATCH as u32, RESIDENTS);
+        let host = crate::host();
+        let capabilities = sink.capabilities();
+        Self {
+            server: Server::new(host, 53, &zone.answers, mode, &capabilities, SECRET),
+            sink,
+            asked,
+            next: 0,
+            rcode,
+        }
+    }
+
+    /// The next query, as if it had been received.
+    #[inline(always)]
+    fn query(&mut self) -> Frame {
+        let frame = self.sink.frame_from(&self.asked[self.next]);
+        self.next += 1;
+        if self.next == self.asked.len() {
+            self.next = 0;
+        }
+        frame
+    }
+
+    fn check(&self) {
+        let counters = self.server.udp().counters();
+        assert_eq!(
+            counters.answered, counters.received,
+            "every query is answered"
+        );
+        assert_eq!(
+            self.server.dns().counters().replies[self.rcode],
+            counters.received,
+            "with the right code"
+        );
+    }
+}
+
+/// One answer.
+pub struct Answer(Setup);
+
+impl Workload for Answer {
+    #[inline(always)]
+    fn run(&mut self) {
+        let frame = self.0.query();
+        let Setup { sink, server, .. } = &mut self.0;
+        server.handle_frame(sink, frame, Instant::ZERO);
+    }
+
+    fn check(&self) {
+        self.0.check();
+    }
+}
+
+/// The answers to `N` queries that were received together.
+pub struct AnswerBatch<const N: usize>(Setup);
+
+impl<const N: usize> Workload for AnswerBatch<N> {
+    const REQUESTS: u64 = N as u64;
+
+    #[inline(always)]
+    fn run(&mut self) {
+        let mut batch = Batch::new();
+        batch.extend((0..N).map(|_| self.0.query()));
+        let Setup { sink, server, .. } = &mut self.0;
+        server.handle_batch(sink, &mut batch, Instant::ZERO);
+    }
+
+    fn check(&self) {
+        self.0.check();
+    }
+}

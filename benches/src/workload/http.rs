@@ -1,0 +1,176 @@
+//! One GET of a page of 1 KB: on a connection that is kept alive, and with a
+//! connection of its own.
+
+use std::time::{Duration, SystemTime};
+
+use nmio::sim::Sink;
+use nmio::{Handler, Instant};
+use sandstorm::reply::Status;
+use sandstorm::{Builder, Server};
+use tcpip::{Config, Mode};
+
+use super::tcp::Visit;
+use super::{SECRET, Workload};
+use crate::{Client, Segment, flags, numbers};
+
+const KEEP_ALIVE: &[u8] =
+    b"GET /page HTTP/1.1\r\nHost: storm.test\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n";
+const CLOSE: &[u8] =
+    b"GET /page HTTP/1.1\r\nHost: storm.test\r\nUser-Agent: bench\r\nConnection: close\r\n\r\n";
+const NOT_FOUND: &[u8] =
+    b"GET /none HTTP/1.1\r\nHost: storm.test\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n";
+const PAGE_LEN: usize = 1024;
+/// 2026-11-21T08:29:37Z: a time of day that stands still.
+const NOW: Duration = Duration::from_secs(1_795_249_777);
+
+fn server(mode: Mode) -> (Sink, Server) {
+    let now = SystemTime::UNIX_EPOCH + NOW;
+    let site = Builder::keyed(now, SECRET)
+        .file(b"/page", SystemTime::UNIX_EPOCH, &[b'x'; PAGE_LEN])
+        .build();
+    let sink = Sink::new(1500, 64, 256);
+    let config = Config {
+        mode,
+        max_time_wait: 0,
+        ..Config::on_ports(&[80])
+    };
+    let host = crate::host();
+    let server = Server::new(site.into(), host, &config, &sink, SECRET, Instant::ZERO)
+        .expect("the site fits")
+        .with_wall_clock(|| SystemTime::UNIX_EPOCH + NOW);
+    (sink, server)
+}
+
+/// The length of the response to `request`, which is all in one segment.
+fn response_len(sink: &mut Sink, server: &mut Server, request: &[u8]) -> u32 {
+    sink.copy_residents(true);
+    let mut client = Client::open(sink, server, 5000, 65_535);
+    client.send(sink, server, flags::ACK | flags::PSH, request);
+    let len = numbers(sink.last()).2;
+    sink.copy_residents(false);
+    len
+}
+
+/// Requests on one connection that is kept alive.
+pub struct KeepAlive {
+    sink: Sink,
+    server: Server,
+    client: Client,
+    request: Vec<u8>,
+    request_len: u32,
+    response_len: u32,
+    status: Status,
+    asked: u64,
+    sent_before: u64,
+}
+
+impl KeepAlive {
+    /// For the page of 1 KB.
+    ///
+    /// # Panics
+    /// When the response is not that page in one segment.
+    pub fn page(mode: Mode) -> Self {
+        let new = Self::new(mode, KEEP_ALIVE, Status::Ok);
+        assert!(
+            (PAGE_LEN as u32 + 1..1460).contains(&new.response_len),
+            "a head and the page"
+        );
+        new
+    }
+
+    /// The same with a cookie, by which the request is too long to be
+    /// remembered: it is read each time.
+    pub fn long(mode: Mode) -> Self {
+        let (fields, end) = KEEP_ALIVE.split_at(KEEP_ALIVE.len() - 2);
+        let cookie = format!("Cookie: {}\r\n", "c".repeat(500));
+        Self::new(mode, &[fields, cookie.as_bytes(), end].concat(), Status::Ok)
+    }
+
+    /// For a page that is not there.
+    pub fn not_found(mode: Mode) -> Self {
+        Self::new(mode, NOT_FOUND, Status::NotFound)
+    }
+
+    fn new(mode: Mode, request: &[u8], status: Status) -> Self {
+        let (mut sink, mut server) = server(mode);
+        let response_len = response_len(&mut sink, &mut server, request);
+        let client = Client::open(&mut sink, &mut server, 4096, 65_535);
+        Self {
+            request: client.segment(flags::ACK | flags::PSH, request),
+            request_len: request.len() as u32,
+            response_len,
+            status,
+            asked: 0,
+            sent_before: server.stack().counters().segments_sent,
+            sink,
+            server,
+            client,
+        }
+    }
+}
+
+impl Workload for KeepAlive {
+    #[inline(always)]
+    fn run(&mut self) {
+        let client = &mut self.client;
+        Segment::patch(&mut self.request, client.seq, client.ack);
+        let frame = self.sink.frame_from(&self.request);
+        self.server
+            .handle_frame(&mut self.sink, frame, Instant::ZERO);
+        client.seq = client.seq.wrapping_add(self.request_len);
+        client.ack = client.ack.wrapping_add(self.response_len);
+        self.asked += 1;
+    }
+
+    fn check(&self) {
+        let stack = self.server.stack();
+        let sent = stack.counters().segments_sent - self.sent_before;
+        assert_eq!(sent, self.asked, "one segment a request");
+        // One more was asked for to know its length.
+        let answered = stack.app().counters().of(self.status);
+        assert_eq!(answered, self.asked + 1);
+    }
+}
+
+/// A connection of its own for each request, from SYN to the last FIN.
+pub struct OwnConnection {
+    sink: Sink,
+    server: Server,
+    visit: Visit,
+    open_before: u32,
+}
+
+impl OwnConnection {
+    /// For the page of 1 KB.
+    pub fn new(mode: Mode) -> Self {
+        let (mut sink, mut server) = server(mode);
+        let len = response_len(&mut sink, &mut server, CLOSE);
+        Self {
+            open_before: server.stack().connections(),
+            sink,
+            server,
+            visit: Visit::new(CLOSE, len),
+        }
+    }
+}
+
+impl Workload for OwnConnection {
+    #[inline(always)]
+    fn run(&mut self) {
+        self.visit.run(&mut self.sink, &mut self.server);
+    }
+
+    fn check(&self) {
+        let stack = self.server.stack();
+        assert_eq!(
+            stack.connections(),
+            self.open_before,
+            "each connection has ended"
+        );
+        assert_eq!(
+            stack.app().counters().of(Status::Ok),
+            self.visit.made + 1,
+            "with an answer"
+        );
+    }
+}

@@ -1,0 +1,215 @@
+//! One ACK that releases one segment, and one whole short connection, on the
+//! TCP stack alone.
+
+use std::sync::Arc;
+
+use nmio::sim::Sink;
+use nmio::{Handler, Instant, Port};
+use tcpip::{Application, Config, Connection, ContentId, Family, Mode, Server, Stack};
+
+use super::{SECRET, Workload};
+use crate::{Client, Segment, flags, numbers};
+
+const MSS: u32 = 1460;
+/// Segments of the content that is streamed; small enough to stay in cache.
+const SEGMENTS: u32 = 64;
+/// Segments in flight; each ACK of one releases one.
+const IN_FLIGHT: u32 = 8;
+/// ACKs and segments may differ by those in flight and a window's growth.
+const SLACK: u64 = 64;
+
+/// Streams one content again and again, or sends it once.
+struct Stream {
+    content: Option<ContentId>,
+    once: bool,
+}
+
+impl Application for Stream {
+    type State = ();
+
+    fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
+        self.on_sent(conn);
+        if self.once {
+            conn.close();
+        }
+        data.len()
+    }
+
+    fn on_sent(&mut self, conn: &mut Connection<'_, ()>) {
+        let Some(content) = self.content else { return };
+        while conn.write(content, 0).is_ok() && !self.once {}
+    }
+}
+
+fn server(mode: Mode, len: usize, once: bool) -> (Sink, Server<Stream>) {
+    let mut sink = Sink::new(1500, 64, 4 * SEGMENTS);
+    sink.copy_residents(true);
+    let config = Config {
+        mode,
+        max_time_wait: 0,
+        ..Config::on_ports(&[80])
+    };
+    let app = Stream {
+        content: None,
+        once,
+    };
+    let mut stack = Stack::new(&config, app, &sink.capabilities(), SECRET, Instant::ZERO);
+    let (app, contents) = stack.parts_mut();
+    let id = contents
+        .add(Arc::from(vec![b'x'; len]), None)
+        .expect("the content is added");
+    contents.prepare(id, sink.pool(), Family::V4);
+    app.content = Some(id);
+    (sink, Server::new(crate::host(), stack))
+}
+
+/// An ACK that releases a full segment, in the middle of a long download.
+pub struct AckToSegment {
+    sink: Sink,
+    server: Server<Stream>,
+    frame: Vec<u8>,
+    seq: u32,
+    ack: u32,
+    acked: u64,
+    sent_before: u64,
+}
+
+impl AckToSegment {
+    /// A download over a window of a few segments.
+    ///
+    /// # Panics
+    /// When it does not begin with a full segment.
+    pub fn new(mode: Mode) -> Self {
+        let (mut sink, mut server) = server(mode, (SEGMENTS * MSS) as usize, false);
+        let window = (IN_FLIGHT * MSS) as u16;
+        let mut client = Client::open(&mut sink, &mut server, 4096, window);
+        client.send(&mut sink, &mut server, flags::ACK | flags::PSH, b"go");
+        assert_eq!(numbers(sink.last()).2, MSS);
+        sink.copy_residents(false);
+        Self {
+            frame: client.segment(flags::ACK, &[]),
+            seq: client.seq,
+            ack: client.ack,
+            acked: 0,
+            sent_before: sink.counters().tx_frames,
+            sink,
+            server,
+        }
+    }
+}
+
+impl Workload for AckToSegment {
+    #[inline(always)]
+    fn run(&mut self) {
+        self.acked += 1;
+        self.ack = self.ack.wrapping_add(MSS);
+        Segment::patch(&mut self.frame, self.seq, self.ack);
+        let frame = self.sink.frame_from(&self.frame);
+        self.server
+            .handle_frame(&mut self.sink, frame, Instant::ZERO);
+    }
+
+    fn check(&self) {
+        let sent = self.sink.counters().tx_frames - self.sent_before;
+        assert!(
+            sent.abs_diff(self.acked) < SLACK,
+            "{sent} segments for {} ACKs",
+            self.acked
+        );
+    }
+}
+
+/// A connection of its own for a content of 1 KB.
+pub struct ShortConnection {
+    sink: Sink,
+    server: Server<Stream>,
+    visit: Visit,
+}
+
+impl ShortConnection {
+    /// A server of 1,024 bytes.
+    pub fn new(mode: Mode) -> Self {
+        let (mut sink, server) = server(mode, 1024, true);
+        sink.copy_residents(false);
+        Self {
+            sink,
+            server,
+            visit: Visit::new(b"GET", 1024),
+        }
+    }
+}
+
+impl Workload for ShortConnection {
+    #[inline(always)]
+    fn run(&mut self) {
+        self.visit.run(&mut self.sink, &mut self.server);
+    }
+
+    fn check(&self) {
+        assert_eq!(
+            self.server.stack.connections(),
+            0,
+            "each connection has ended"
+        );
+        assert_eq!(self.server.stack.counters().accepted, self.visit.made);
+    }
+}
+
+/// What a client sends that opens a connection, asks once, and takes an
+/// answer that ends the connection: four frames, made beforehand.
+pub(super) struct Visit {
+    frames: [Vec<u8>; 4],
+    /// Sequence numbers of the frames.
+    seqs: [u32; 4],
+    /// Bytes of the answer.
+    answer: u32,
+    pub(super) made: u64,
+}
+
+impl Visit {
+    pub(super) fn new(request: &[u8], answer: u32) -> Self {
+        let mut client = Client {
+            port: 4096,
+            seq: 1000,
+            ack: 0,
+            window: u16::MAX,
+        };
+        let behind = 1 + request.len() as u32;
+        let pieces: [(u8, &[u8], u32); 4] = [
+            (flags::SYN, &[], 0),
+            (flags::ACK, &[], 1),
+            (flags::ACK | flags::PSH, request, 1),
+            (flags::FIN | flags::ACK, &[], behind),
+        ];
+        let first = client.seq;
+        let seqs = pieces.map(|(_, _, at)| first + at);
+        let frames = pieces.map(|(flags, data, at)| {
+            client.seq = first + at;
+            client.segment(flags, data)
+        });
+        Self {
+            frames,
+            seqs,
+            answer,
+            made: 0,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn run<H: Handler<Sink>>(&mut self, sink: &mut Sink, server: &mut H) {
+        let mut send = |sink: &mut Sink, at: usize, ack: u32| {
+            let frame = &mut self.frames[at];
+            Segment::patch(frame, self.seqs[at], ack);
+            let frame = sink.frame_from(frame);
+            server.handle_frame(sink, frame, Instant::ZERO);
+        };
+        send(sink, 0, 0);
+        // The answer to a SYN is a frame in every mode, so it can be read.
+        let ack = numbers(sink.last()).0.wrapping_add(1);
+        send(sink, 1, ack);
+        send(sink, 2, ack);
+        // The answer, and its FIN.
+        send(sink, 3, ack.wrapping_add(self.answer + 1));
+        self.made += 1;
+    }
+}

@@ -1,0 +1,56 @@
+//! One datagram turned round: the least that a server of answers can do.
+
+use nmio::sim::Sink;
+use nmio::{Handler, Instant, Port};
+use udpip::{Datagram, Server, Service, Tail};
+
+use super::Workload;
+
+/// Sends every datagram back.
+#[derive(Debug)]
+struct Echo;
+
+impl Service for Echo {
+    #[inline(always)]
+    fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
+        let len = datagram.payload().len();
+        datagram.turn_round(len, Tail::EMPTY, &[]);
+    }
+}
+
+/// A datagram that is sent back in the frame that it came in.
+pub struct Reflect {
+    sink: Sink,
+    server: Server<Echo>,
+    request: Vec<u8>,
+}
+
+impl Reflect {
+    /// With `payload` bytes.
+    pub fn new(payload: usize) -> Self {
+        Self {
+            sink: Sink::new(1500, 64, 0),
+            server: Server::new(crate::host(), 7, Echo),
+            request: crate::datagram(4096, 7, &vec![b'x'; payload]),
+        }
+    }
+
+    /// Bytes of the frame.
+    pub fn frame_len(&self) -> usize {
+        self.request.len()
+    }
+}
+
+impl Workload for Reflect {
+    #[inline(always)]
+    fn run(&mut self) {
+        let frame = self.sink.frame_from(&self.request);
+        self.server
+            .handle_frame(&mut self.sink, frame, Instant::ZERO);
+    }
+
+    fn check(&self) {
+        let counters = self.server.udp().counters();
+        assert_eq!(counters.answered, counters.received);
+    }
+}

@@ -1,0 +1,260 @@
+//! The first marks: what is wanted, what was measured, met or missed.
+
+use std::fmt::Write as _;
+
+use super::model::{Limit, Quantity, Ratio, digits, panels, runs, same, thousands};
+use crate::bench::results::{Results, Run};
+
+/// What a ratio is wanted to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Wanted {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Wanted {
+    fn is_met_by(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(least) => value >= least,
+            Self::AtMost(most) => value <= most,
+        }
+    }
+
+    pub(super) fn shown(self) -> String {
+        match self {
+            Self::AtLeast(least) => format!("≥ {}", digits(least)),
+            Self::AtMost(most) => format!("≤ {}", digits(most)),
+        }
+    }
+}
+
+/// One mark.
+#[derive(Clone, Debug)]
+pub(super) struct Mark {
+    pub(super) what: String,
+    pub(super) wanted: Wanted,
+    /// `None` when a run that it needs is missing.
+    pub(super) measured: Option<Ratio>,
+    /// The two values behind the ratio, and what one should know of them.
+    pub(super) note: String,
+}
+
+impl Mark {
+    pub(super) fn met(&self) -> Option<bool> {
+        let measured = self.measured?;
+        Some(self.wanted.is_met_by(measured.value))
+    }
+
+    pub(super) fn verdict(&self) -> &'static str {
+        match self.met() {
+            Some(true) => "met",
+            Some(false) => "missed",
+            None => "not measured",
+        }
+    }
+}
+
+const NAMESTORM: &str = "namestorm turnaround";
+const SANDSTORM: &str = "sandstorm memcopy";
+const KB: f64 = 1024.0;
+/// A run that reaches less than this part of the rate that was asked for is
+/// no run at that rate.
+const REACHED: f64 = 0.98;
+
+/// All marks.
+pub(super) fn marks(results: &Results) -> Vec<Mark> {
+    let maker = Maker {
+        results,
+        limit: Limit::new(results),
+    };
+    let mut marks = vec![maker.dns_rate()];
+    maker.dns_costs(&mut marks);
+    maker.web_costs(&mut marks);
+    marks
+}
+
+struct Maker<'a> {
+    results: &'a Results,
+    limit: Limit,
+}
+
+impl Maker<'_> {
+    /// The rate beside the reflector's at the size of a query.
+    fn dns_rate(&self) -> Mark {
+        let ours = runs(self.results, "dns-names", "", NAMESTORM, 100.0);
+        let fraction = |run: &&Run| Some((run.repeat, run.load.rate / self.limit.of(run)?));
+        let parts: Vec<(u32, f64)> = ours.iter().filter_map(fraction).collect();
+        let spread = super::model::Spread::of(parts.iter().map(|(_, part)| *part));
+        let rate = super::model::Spread::of(ours.iter().map(|run| run.load.rate));
+        let note = match (rate, ours.first().and_then(|run| self.limit.of(run))) {
+            (Some(rate), Some(limit)) => {
+                format!("{}/s of {}/s", thousands(rate.median), thousands(limit))
+            }
+            _ => String::new(),
+        };
+        Mark {
+            what: "Namestorm, 100 names: rate to the reflector's".into(),
+            wanted: Wanted::AtLeast(0.85),
+            measured: spread.map(|spread| Ratio {
+                value: spread.median,
+                min: spread.min,
+                max: spread.max,
+            }),
+            note,
+        }
+    }
+
+    fn dns_costs(&self, marks: &mut Vec<Mark>) {
+        let at = |panel: &str, server: &str, names: f64| {
+            runs(self.results, "dns-cost", panel, server, names)
+        };
+        let mut rates = panels(self.results, "dns-cost", "");
+        if rates.is_empty() {
+            // The marks are told all the same, as not measured.
+            rates.push("100,000 queries/s");
+        }
+        for (peer, wanted) in [("Knot DNS XDP", 0.8), ("NSD", 0.25)] {
+            for (index, rate) in rates.iter().enumerate() {
+                let others = at(rate, peer, 100.0);
+                if index > 0 && others.is_empty() {
+                    continue;
+                }
+                marks.push(self.cost(
+                    format!("Namestorm, 100 names, {rate}: cost to {peer}'s"),
+                    wanted,
+                    &at(rate, NAMESTORM, 100.0),
+                    &others,
+                ));
+            }
+        }
+        for (index, rate) in rates.iter().enumerate() {
+            let many = at(rate, NAMESTORM, 1e6);
+            if index > 0 && many.is_empty() {
+                continue;
+            }
+            let mut mark = self.cost(
+                format!("Namestorm, {rate}: cost of 1,000,000 names to that of 100"),
+                1.15,
+                &many,
+                &at(rate, NAMESTORM, 100.0),
+            );
+            let knot = |names| at(rate, "Knot DNS XDP", names);
+            let knot = Ratio::of(Quantity::Core, &knot(1e6), &knot(100.0), &self.limit);
+            if let Some(knot) = knot {
+                let knot = digits(knot.value);
+                let _ = write!(mark.note, "; Knot DNS XDP: {knot}");
+            }
+            marks.push(mark);
+        }
+    }
+
+    fn web_costs(&self, marks: &mut Vec<Mark>) {
+        for (panel, part) in [("keep-alive", 6.0), ("new connection", 5.0)] {
+            let ours = runs(self.results, "web-cost", panel, SANDSTORM, KB);
+            let (nginx, others) = self.best_nginx(panel, KB);
+            marks.push(self.cost(
+                format!("Sandstorm, 1 KB, {panel}: cost to {nginx}'s"),
+                1.0 / part,
+                &ours,
+                &others,
+            ));
+        }
+        for panel in ["keep-alive", "new connection"] {
+            marks.push(self.dearest(panel));
+        }
+    }
+
+    /// The size up to 64 KB at which our cost comes nearest to nginx's.
+    fn dearest(&self, panel: &str) -> Mark {
+        let of_figure = self.results.runs.iter().filter(|run| {
+            run.figure == "web-cost" && run.panel == panel && run.x <= 64.0 * KB && !run.offloads
+        });
+        let mut sizes: Vec<f64> = of_figure.map(|run| run.x).collect();
+        sizes.sort_by(f64::total_cmp);
+        sizes.dedup();
+        let at = |size: f64| {
+            let ours = runs(self.results, "web-cost", panel, SANDSTORM, size);
+            let (nginx, others) = self.best_nginx(panel, size);
+            let what = format!(
+                "Sandstorm, {panel}: cost to {nginx}'s at the worst size up to 64 KB, {} KB",
+                digits(size / KB)
+            );
+            self.cost(what, 1.0, &ours, &others)
+        };
+        let worst = sizes.into_iter().map(at).max_by(|a, b| {
+            let value = |mark: &Mark| mark.measured.map_or(f64::NEG_INFINITY, |m| m.value);
+            value(a).total_cmp(&value(b))
+        });
+        worst.unwrap_or_else(|| {
+            let what = format!("Sandstorm, {panel}: cost to nginx's at the worst size up to 64 KB");
+            self.cost(what, 1.0, &[], &[])
+        })
+    }
+
+    /// The cheapest of nginx's tunings: a mark is one against the best peer.
+    fn best_nginx(&self, panel: &str, size: f64) -> (&str, Vec<&Run>) {
+        let mut tunings: Vec<&str> = Vec::new();
+        for run in &self.results.runs {
+            let server = run.server.as_str();
+            if server.starts_with("nginx") && !tunings.contains(&server) {
+                tunings.push(server);
+            }
+        }
+        let cost = |server: &str| {
+            let runs = runs(self.results, "web-cost", panel, server, size);
+            let costs = runs
+                .iter()
+                .filter_map(|run| Quantity::Core.of(run, &self.limit));
+            super::model::Spread::of(costs).map(|spread| spread.median)
+        };
+        let costs = tunings
+            .into_iter()
+            .filter_map(|name| Some((name, cost(name)?)));
+        let best = costs.min_by(|a, b| a.1.total_cmp(&b.1));
+        let name = best.map_or("nginx", |(name, _)| name);
+        (name, runs(self.results, "web-cost", panel, name, size))
+    }
+
+    fn cost(&self, what: String, most: f64, ours: &[&Run], others: &[&Run]) -> Mark {
+        let median = |runs: &[&Run]| {
+            let costs = runs
+                .iter()
+                .filter_map(|run| Quantity::Core.of(run, &self.limit));
+            super::model::Spread::of(costs).map(|spread| spread.median)
+        };
+        let mut note = match (median(ours), median(others)) {
+            (Some(ours), Some(others)) => {
+                format!("{} µs to {} µs", digits(ours), digits(others))
+            }
+            _ => String::new(),
+        };
+        for run in ours.iter().chain(others) {
+            let late = run.load.rate < run.load.asked_rate * REACHED;
+            if late && !note.contains(&run.server) {
+                let _ = write!(
+                    note,
+                    "; {} has reached {}/s of {}/s",
+                    run.server,
+                    thousands(run.load.rate),
+                    thousands(run.load.asked_rate)
+                );
+            }
+        }
+        let rates = |runs: &[&Run]| runs.first().map(|run| run.load.asked_rate);
+        if let (Some(a), Some(b)) = (rates(ours), rates(others))
+            && !same(a, b)
+        {
+            note += "; not at the same rate";
+        }
+        Mark {
+            what,
+            wanted: Wanted::AtMost(most),
+            measured: Ratio::of(Quantity::Core, ours, others, &self.limit),
+            note,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "marks_tests.rs"]
+mod tests;

@@ -1,0 +1,122 @@
+use super::super::sample;
+use super::*;
+
+fn shown(results: &Results) -> Vec<(String, String, &'static str)> {
+    let shown = |mark: &Mark| {
+        let value = mark
+            .measured
+            .map_or(String::new(), |ratio| digits(ratio.value));
+        (mark.what.clone(), value, mark.verdict())
+    };
+    marks(results).iter().map(shown).collect()
+}
+
+#[test]
+fn marks_are_ratios_of_medians() {
+    let expected = [
+        (
+            "Namestorm, 100 names: rate to the reflector's",
+            "0.80",
+            "missed",
+        ),
+        (
+            "Namestorm, 100 names, 100,000 queries/s: cost to Knot DNS XDP's",
+            "0.73",
+            "met",
+        ),
+        (
+            "Namestorm, 100 names, 100,000 queries/s: cost to NSD's",
+            "0.25",
+            "met",
+        ),
+        (
+            "Namestorm, 100,000 queries/s: cost of 1,000,000 names to that of 100",
+            "1.08",
+            "met",
+        ),
+        // The cheaper nginx counts.
+        (
+            "Sandstorm, 1 KB, keep-alive: cost to nginx busy-poll's",
+            "0.21",
+            "missed",
+        ),
+        (
+            "Sandstorm, 1 KB, new connection: cost to nginx busy-poll's",
+            "0.21",
+            "missed",
+        ),
+        (
+            "Sandstorm, keep-alive: cost to nginx busy-poll's at the worst size up to 64 KB, 64.0 KB",
+            "0.21",
+            "met",
+        ),
+        (
+            "Sandstorm, new connection: cost to nginx busy-poll's at the worst size up to 64 KB, 64.0 KB",
+            "0.21",
+            "met",
+        ),
+    ];
+    let found = shown(&sample::results());
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        // Which of equal sizes is the worst is left to rounding.
+        let what = found
+            .0
+            .split(", ")
+            .filter(|part| !part.ends_with(" KB") || *part == "1 KB");
+        let wanted = expected
+            .0
+            .split(", ")
+            .filter(|part| !part.ends_with(" KB") || *part == "1 KB");
+        assert!(what.eq(wanted), "{found:?}");
+        assert_eq!(
+            (found.1.as_str(), found.2),
+            (expected.1, expected.2),
+            "{}",
+            found.0
+        );
+    }
+}
+
+#[test]
+fn what_was_not_run_is_not_measured() {
+    let found = shown(&Results::default());
+    assert_eq!(found.len(), 8);
+    assert!(
+        found
+            .iter()
+            .all(|(_, value, verdict)| value.is_empty() && *verdict == "not measured")
+    );
+}
+
+#[test]
+fn runs_with_offloads_do_not_count() {
+    let mut results = sample::results();
+    for run in &mut results.runs {
+        run.offloads = true;
+    }
+    assert!(
+        shown(&results)
+            .iter()
+            .all(|(_, _, verdict)| *verdict == "not measured")
+    );
+}
+
+#[test]
+fn a_peer_that_has_not_reached_the_rate_is_named() {
+    let mut results = sample::results();
+    for run in &mut results.runs {
+        if run.server == "NSD" && run.figure == "dns-cost" {
+            run.load.rate = 50e3;
+        }
+    }
+    let marks = marks(&results);
+    assert!(
+        marks[2]
+            .note
+            .contains("NSD has reached 50,000/s of 100,000/s"),
+        "{}",
+        marks[2].note
+    );
+    assert!(!marks[1].note.contains("reached 50"));
+}

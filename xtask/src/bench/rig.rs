@@ -1,0 +1,333 @@
+//! The rig: two network namespaces and a veth pair between them, with all
+//! work of the server's end on one core and all of the client's on another.
+
+use std::ffi::OsStr;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::usage;
+use crate::interrupt;
+use crate::netns::Namespace;
+use crate::shell::{self, Context as _, Failure, Result};
+
+pub(crate) const SERVER_CORE: usize = 0;
+pub(crate) const CLIENT_CORE: usize = 1;
+
+/// The two ends of the veth pair.
+pub(crate) const SERVER_LINK: &str = "srv0";
+pub(crate) const CLIENT_LINK: &str = "cli0";
+
+pub(crate) const SERVER_ADDRESS: &str = "10.99.0.2";
+/// What the client's kernel has. Our generators have addresses of their own,
+/// which no kernel answers for.
+const CLIENT_KERNEL_ADDRESS: &str = "10.99.0.200";
+const PREFIX: u32 = 16;
+
+/// Files that a process should be able to have open: a million connections.
+const OPEN_FILES: u32 = 1_048_576;
+
+/// Packets that wait at either end while the veth queue is full, as many as
+/// wait for a network card by default.
+const QUEUE_LEN: u32 = 1_000;
+
+/// Kernel settings of the server's namespace: no queue of new connections
+/// ends before the server's own limits do.
+const SERVER_SETTINGS: &[&str] = &[
+    "net.core.somaxconn=65535",
+    "net.ipv4.tcp_max_syn_backlog=65535",
+    "net.ipv4.ip_local_port_range=1024 65535",
+];
+
+/// The client's kernel never runs out of ports when each request is a
+/// connection.
+const CLIENT_SETTINGS: &[&str] = &[
+    "net.ipv4.ip_local_port_range=1024 65535",
+    "net.ipv4.tcp_tw_reuse=1",
+];
+
+/// A process that is killed is gone this long after.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// The `n`-th address of the generators, with its prefix.
+pub(crate) fn generator_address(n: u32) -> String {
+    // Past the first few, which others have.
+    let n = if n == 0 { 1 } else { 255 + n };
+    format!("10.99.{}.{}/{PREFIX}", n >> 8, n & 255)
+}
+
+/// How the kernel's own work is done at the server's end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tuning {
+    /// Segmentation and checksum offloads at both ends.
+    pub(crate) offloads: bool,
+    /// Received frames wait for a poll by the server, and only if none comes
+    /// for a timer.
+    pub(crate) deferred: bool,
+}
+
+/// What [`Tuning::deferred`] sets: empty polls before a queue is left to its
+/// interrupts again, and the timer in ns.
+const DEFER_POLLS: u32 = 100;
+const DEFER_TIMEOUT_NS: u32 = 200_000;
+
+/// Two namespaces and their veth pair; gone, with every process inside, when
+/// it is dropped.
+pub(crate) struct Rig {
+    server: Namespace,
+    client: Namespace,
+    tuning: Tuning,
+}
+
+/// Rigs so far, to tell their namespaces apart.
+static BUILT: AtomicU32 = AtomicU32::new(0);
+
+impl Rig {
+    pub(crate) fn build(tuning: Tuning) -> Result<Self> {
+        let number = BUILT.fetch_add(1, Ordering::Relaxed);
+        let rig = Self {
+            server: Namespace::create(&format!("bs{number}"))?,
+            client: Namespace::create(&format!("bc{number}"))?,
+            tuning,
+        };
+        rig.server.ip(&format!(
+            "link add {SERVER_LINK} mtu 1500 numrxqueues 1 numtxqueues 1 type veth \
+             peer name {CLIENT_LINK} mtu 1500 netns {} numrxqueues 1 numtxqueues 1",
+            rig.client.name()
+        ))?;
+        let ends = [
+            (&rig.server, SERVER_LINK, SERVER_ADDRESS, SERVER_SETTINGS),
+            (
+                &rig.client,
+                CLIENT_LINK,
+                CLIENT_KERNEL_ADDRESS,
+                CLIENT_SETTINGS,
+            ),
+        ];
+        let offloads = if tuning.offloads { "on" } else { "off" };
+        for (namespace, link, address, settings) in ends {
+            // Without IPv6 no router is looked for while a run is on.
+            let mut sysctl = namespace.command("sysctl");
+            sysctl
+                .args(["-q", "-w"])
+                .args(settings)
+                .arg(format!("net.ipv6.conf.{link}.disable_ipv6=1"));
+            shell::capture(&mut sysctl)?;
+            namespace.ip(&format!("address add {address}/{PREFIX} dev {link}"))?;
+            let mut ethtool = namespace.command("ethtool");
+            ethtool.args(["-K", link]);
+            for feature in ["tx", "rx", "sg", "tso", "gso"] {
+                ethtool.args([feature, offloads]);
+            }
+            // Threaded NAPI can be chosen only while the queues have a NAPI,
+            // which on veth is GRO's doing.
+            ethtool.args(["gro", "on"]);
+            shell::capture(&mut ethtool)?;
+            namespace.ip(&format!("link set {link} up"))?;
+            // With a queueing discipline a full veth queue holds its sender
+            // up; without one it drops what it is given.
+            let mut tc = namespace.command("tc");
+            tc.args(["qdisc", "add", "dev", link, "root", "pfifo", "limit"]);
+            tc.arg(QUEUE_LEN.to_string());
+            shell::capture(&mut tc)?;
+        }
+        for ((namespace, link, _, _), core) in ends.into_iter().zip([SERVER_CORE, CLIENT_CORE]) {
+            let folder = format!("/sys/class/net/{link}");
+            set(namespace, &format!("{folder}/threaded"), 1)?;
+            if tuning.offloads {
+                // With TSO veth hands TCP to the backlog of the core that
+                // sends; from there it is steered.
+                set(
+                    namespace,
+                    &format!("{folder}/queues/rx-0/rps_cpus"),
+                    1 << core,
+                )?;
+            }
+            if tuning.deferred && link == SERVER_LINK {
+                set(
+                    namespace,
+                    &format!("{folder}/napi_defer_hard_irqs"),
+                    DEFER_POLLS,
+                )?;
+                set(
+                    namespace,
+                    &format!("{folder}/gro_flush_timeout"),
+                    DEFER_TIMEOUT_NS,
+                )?;
+            }
+        }
+        Ok(rig)
+    }
+
+    /// `program` at the server's end, on its core.
+    pub(crate) fn server_command(&self, program: impl AsRef<OsStr>) -> Command {
+        on_core(&self.server, SERVER_CORE, program.as_ref())
+    }
+
+    /// `program` at the client's end, on its core.
+    pub(crate) fn client_command(&self, program: impl AsRef<OsStr>) -> Command {
+        on_core(&self.client, CLIENT_CORE, program.as_ref())
+    }
+
+    pub(crate) fn tuning(&self) -> Tuning {
+        self.tuning
+    }
+}
+
+/// Puts the kernel threads that receive at each end on their cores, and
+/// returns them. They may be new ones after a program was attached.
+pub(crate) fn pin_receivers() -> Result<[Vec<u32>; 2]> {
+    let mut receivers = [Vec::new(), Vec::new()];
+    let ends = [(SERVER_LINK, SERVER_CORE), (CLIENT_LINK, CLIENT_CORE)];
+    for (id, name) in usage::processes() {
+        for ((link, core), threads) in ends.iter().zip(&mut receivers) {
+            if is_receiver(&name, link) && pin(id, *core) {
+                threads.push(id);
+            }
+        }
+    }
+    for ((link, _), threads) in ends.iter().zip(&receivers) {
+        if threads.is_empty() {
+            return Err(Failure::new(format!(
+                "no kernel thread receives for {link}: threaded NAPI is not in force"
+            )));
+        }
+    }
+    Ok(receivers)
+}
+
+/// Whether the kernel thread of this name is `link`'s: `napi/LINK-NUMBER`.
+fn is_receiver(name: &str, link: &str) -> bool {
+    name.strip_prefix("napi/")
+        .and_then(|name| name.strip_prefix(link))
+        .is_some_and(|rest| rest.starts_with('-'))
+}
+
+/// Keeps a thread on a core; whether it is there now.
+pub(crate) fn pin(id: u32, core: usize) -> bool {
+    let Some(id) = i32::try_from(id).ok().and_then(Pid::from_raw) else {
+        return false;
+    };
+    let mut cores = CpuSet::new();
+    cores.set(core);
+    sched_setaffinity(Some(id), &cores).is_ok()
+        && sched_getaffinity(Some(id)).is_ok_and(|now| now == cores)
+}
+
+/// Files that a process of the rig may have open: [`OPEN_FILES`], or as many
+/// as this process may allow it.
+pub(crate) fn open_files() -> u32 {
+    static ALLOWED: OnceLock<u32> = OnceLock::new();
+    *ALLOWED.get_or_init(|| {
+        let mut probe = Command::new("prlimit");
+        probe
+            .arg(format!("--nofile={OPEN_FILES}:{OPEN_FILES}"))
+            .arg("true");
+        if shell::capture(&mut probe).is_ok() {
+            return OPEN_FILES;
+        }
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+        limit.map_or(OPEN_FILES, |limit| {
+            u32::try_from(limit).unwrap_or(OPEN_FILES)
+        })
+    })
+}
+
+fn on_core(namespace: &Namespace, core: usize, program: &OsStr) -> Command {
+    let mut command = namespace.command("taskset");
+    command.args(["-c", &core.to_string(), "prlimit"]);
+    command.arg(format!("--nofile={0}:{0}", open_files()));
+    command.arg(program);
+    command
+}
+
+/// Writes a number to a file of `/sys` as `namespace` sees it.
+fn set(namespace: &Namespace, path: &str, value: u32) -> Result<()> {
+    let mut command = namespace.command("sh");
+    command.args(["-c", &format!("echo {value} > {path}")]);
+    shell::capture(&mut command).map(drop)
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // A server's children outlive it when it was killed.
+        for namespace in [&self.server, &self.client] {
+            if let Err(failure) = end_processes(namespace) {
+                eprintln!("bench: {failure}");
+            }
+        }
+    }
+}
+
+fn end_processes(namespace: &Namespace) -> Result<()> {
+    let mut waited = Duration::ZERO;
+    loop {
+        let mut list = Command::new("ip");
+        list.args(["netns", "pids", namespace.name()]);
+        let inside = shell::capture_text(&mut list)?;
+        if inside.trim().is_empty() {
+            return Ok(());
+        }
+        if waited >= END_LIMIT {
+            return Err(Failure::new(format!(
+                "in {} these processes did not end: {}",
+                namespace.name(),
+                inside.split_whitespace().collect::<Vec<_>>().join(" ")
+            )));
+        }
+        for id in inside.split_whitespace().filter_map(|id| id.parse().ok()) {
+            if let Some(id) = Pid::from_raw(id) {
+                // An error means that it has ended meanwhile.
+                let _ = kill_process(id, Signal::KILL);
+            }
+        }
+        let tick = Duration::from_millis(20);
+        std::thread::sleep(tick);
+        waited += tick;
+    }
+}
+
+/// Keeps this process and what it starts away from the server's core.
+pub(crate) fn keep_away() -> Result<()> {
+    let mut cores = CpuSet::new();
+    cores.set(CLIENT_CORE);
+    sched_setaffinity(None, &cores).context(format_args!(
+        "two cores are needed, one for the server and one for the client; going to core \
+         {CLIENT_CORE}"
+    ))
+}
+
+/// Waits until `probe`, run at the client's end, finds the server. `Ok(false)`
+/// when it does not yet.
+pub(crate) fn probe(rig: &Rig, probe: impl FnOnce() -> bool + Send) -> Result<bool> {
+    interrupt::check()?;
+    rig.client.inside(probe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_all_different_and_nobody_elses() {
+        let all: std::collections::BTreeSet<String> = (0..1_000).map(generator_address).collect();
+        assert_eq!(all.len(), 1_000);
+        assert!(all.contains("10.99.0.1/16"));
+        assert!(all.contains("10.99.1.0/16"));
+        for taken in [SERVER_ADDRESS, CLIENT_KERNEL_ADDRESS] {
+            assert!(!all.contains(&format!("{taken}/16")));
+        }
+    }
+
+    #[test]
+    fn a_links_threads_are_told_by_their_names() {
+        assert!(is_receiver("napi/srv0-8193", SERVER_LINK));
+        assert!(!is_receiver("napi/srv01-8193", SERVER_LINK));
+        assert!(!is_receiver("napi/cli0-8194", SERVER_LINK));
+        assert!(!is_receiver("srv0-8193", SERVER_LINK));
+    }
+}
