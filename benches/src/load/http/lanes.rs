@@ -128,6 +128,11 @@ impl Lanes {
         [resting, pace, idle].into_iter().flatten().min()
     }
 
+    /// Whether the idle connections are open, so that the others may begin.
+    pub(super) fn is_ready(&self) -> bool {
+        self.idle.is_settled()
+    }
+
     pub(super) fn idle_failed(&self) -> u32 {
         if self.idle.failed > IDLE_FAILURES {
             self.idle.failed + (self.idle.wanted - self.idle.begun)
@@ -198,11 +203,6 @@ impl Lanes {
 }
 
 impl Client {
-    /// Whether warm-up may begin: idle connections are open.
-    pub fn is_ready(&self) -> bool {
-        self.lanes.idle.is_settled()
-    }
-
     /// What is due for lanes: the first connections, idle ones, ends of
     /// rests, requests of an open loop.
     #[inline(always)]
