@@ -174,7 +174,7 @@ impl World {
                 .pass(server_port, server, &LoopConfig::default(), clock.now())
                 .unwrap()
             {}
-            clock.advance(Duration::from_micros(100));
+            clock.advance(Duration::from_millis(1));
         }
         assert!(sent);
     }
