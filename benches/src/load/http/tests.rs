@@ -101,6 +101,7 @@ impl World {
         let residents = packets(&site, &[SERVER.into()], 1500).count as u32;
         config.b = EndConfig {
             resident_frames: residents + 512,
+            rx_ring: 1024,
             ..EndConfig::default()
         };
         let (mut client_port, mut server_port, clock) = sim::link(&config, self.seed);
