@@ -469,19 +469,6 @@ impl Client {
         };
         self.free.push(id);
     }
-
-    /// Ends what is open, for servers that would go on waiting: call it until
-    /// it gives `true`, with a flush after each call.
-    pub fn finish<P: Port>(&mut self, port: &mut P) -> bool {
-        while self.finished < self.connections.len() {
-            let open = self.connections[self.finished].state != State::Closed;
-            if open && (port.room() == 0 || !self.reset(port, self.finished as u32)) {
-                return false;
-            }
-            self.finished += 1;
-        }
-        true
-    }
 }
 
 /// The connection's limit is of meaning.
@@ -558,11 +545,20 @@ impl<P: Port> Generator<P> for Client {
     }
 
     fn is_ready(&self) -> bool {
-        Self::is_ready(self)
+        self.lanes.is_ready()
     }
 
+    /// Resets what is open: servers would go on waiting, and the next run
+    /// would meet its connections there.
     fn finish(&mut self, port: &mut P) -> bool {
-        Self::finish(self, port)
+        while self.finished < self.connections.len() {
+            let open = self.connections[self.finished].state != State::Closed;
+            if open && (port.room() == 0 || !self.reset(port, self.finished as u32)) {
+                return false;
+            }
+            self.finished += 1;
+        }
+        true
     }
 }
 
