@@ -79,7 +79,7 @@ const UNREPEATED_CONNECTIONS: u32 = 100_000;
 const LOSS_CONNECTIONS: u32 = 80;
 
 /// Most connections where no figure asks for more.
-const USUAL_CONNECTIONS: u32 = 16_384;
+const USUAL_CONNECTIONS: u32 = 8_192;
 
 /// Connections that a server must be able to hold beside the idle ones.
 const SPARE_CONNECTIONS: u32 = 1_024;
