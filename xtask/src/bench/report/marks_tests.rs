@@ -57,7 +57,7 @@ fn marks_are_ratios_of_medians() {
         ),
     ];
     let found = shown(&sample::results());
-    assert_eq!(found.len(), expected.len());
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
     for (found, expected) in found.iter().zip(expected) {
         // Which of equal sizes is the worst is left to rounding.
         assert!(found.0.starts_with(expected.0), "{found:?}");
