@@ -103,10 +103,12 @@ fn measure(options: &Options, args: &[String], target: &Path, folder: &Path) -> 
         .collect();
     let command = ["bench"].into_iter().chain(asked).collect::<Vec<_>>();
     let programs = target.join("release");
+    let mut machine = machine::describe();
+    machine.push(machine::busy_before([rig::SERVER_CORE, rig::CLIENT_CORE])?);
     let results = Results {
         started: machine::now(),
         command: command.join(" "),
-        machine: machine::describe(),
+        machine,
         versions: machine::versions(&programs),
         ..Results::default()
     };
@@ -126,10 +128,9 @@ fn measure(options: &Options, args: &[String], target: &Path, folder: &Path) -> 
 fn finish(results: &Results, folder: &Path) -> Result<()> {
     report::write(results, folder)?;
     println!("bench: {} runs", results.runs.len());
-    println!(
-        "bench: results are in {}",
-        folder.join(runner::RESULTS).display()
-    );
+    for file in [runner::RESULTS, report::PAGE, report::TABLE] {
+        println!("bench: written {}", folder.join(file).display());
+    }
     for Missing { what, why, .. } in &results.missing {
         println!("bench: missing: {what}: {why}");
     }

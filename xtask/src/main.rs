@@ -38,6 +38,7 @@ Usage: cargo xtask COMMAND
         --repeats N              runs of each point, interleaved; 3 without it
         --server NAME            only servers whose name contains this
         --peer nsd-xdp=DIR       a debootstrap tree in which NSD has an XDP mode
+  bench report [FILE]            draw the raw results again: FILE, or the last run's
   bench instructions [--check|--accept]
                                  instructions of our code for a packet or a request
         --check                  status 1 when one has grown by more than 3 %

@@ -53,7 +53,8 @@ const WORKLOADS: &[Entry] = &[
         repeat(Zone::new(10_000, Form::Wire).answer(Turnaround), n);
     }),
     ("dns-batch-64", |n| {
-        repeat(Zone::new(10_000, Form::Wire).batch::<64>(Turnaround), n);
+        // So many that it looks ahead.
+        repeat(Zone::new(30_000, Form::Wire).batch::<64>(Turnaround), n);
     }),
     ("dns-nxdomain", |n| {
         repeat(Zone::new(100, Form::Wire).no_such_name(Turnaround), n);
@@ -70,8 +71,8 @@ const WORKLOADS: &[Entry] = &[
     ("http-get-1k-precopy", |n| {
         repeat(KeepAlive::page(tcpip::Mode::PreCopy), n);
     }),
-    ("http-long-request", |n| {
-        repeat(KeepAlive::long(tcpip::Mode::MemCopy), n);
+    ("http-get-1000-pages", |n| {
+        repeat(KeepAlive::pages(tcpip::Mode::MemCopy), n);
     }),
     ("http-not-found", |n| {
         repeat(KeepAlive::not_found(tcpip::Mode::MemCopy), n);

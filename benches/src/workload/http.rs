@@ -23,11 +23,21 @@ const PAGE_LEN: usize = 1024;
 /// 2026-11-21T08:29:37Z: a time of day that stands still.
 const NOW: Duration = Duration::from_secs(1_795_249_777);
 
-fn server(mode: Mode) -> (Sink, Server) {
+/// Pages that are asked for in turn where requests differ: more than a server
+/// remembers of what it has seen.
+const PAGES: usize = 1_000;
+
+/// A server of `/page` and so many others.
+fn server(mode: Mode, others: usize) -> (Sink, Server) {
     let now = SystemTime::UNIX_EPOCH + NOW;
-    let site = Builder::keyed(now, SECRET)
-        .file(b"/page", SystemTime::UNIX_EPOCH, &[b'x'; PAGE_LEN])
-        .build();
+    let mut site =
+        Builder::keyed(now, SECRET).file(b"/page", SystemTime::UNIX_EPOCH, &[b'x'; PAGE_LEN]);
+    for n in 0..others {
+        let path = format!("/{n:04}");
+        let content = [b"0123456789"[n % 10]; PAGE_LEN];
+        site = site.file(path.as_bytes(), SystemTime::UNIX_EPOCH, &content);
+    }
+    let site = site.build();
     let sink = Sink::new(1500, 64, 256);
     let config = Config {
         mode,
@@ -56,7 +66,9 @@ pub struct KeepAlive {
     sink: Sink,
     server: Server,
     client: Client,
-    request: Vec<u8>,
+    /// Frames, sent in turn.
+    requests: Vec<Vec<u8>>,
+    next: usize,
     request_len: u32,
     response_len: u32,
     status: Status,
@@ -70,7 +82,7 @@ impl KeepAlive {
     /// # Panics
     /// When the response is not that page in one segment.
     pub fn page(mode: Mode) -> Self {
-        let new = Self::new(mode, KEEP_ALIVE, Status::Ok);
+        let new = Self::new(mode, 0, &[KEEP_ALIVE.to_vec()], Status::Ok);
         assert!(
             (PAGE_LEN as u32 + 1..1460).contains(&new.response_len),
             "a head and the page"
@@ -78,26 +90,28 @@ impl KeepAlive {
         new
     }
 
-    /// The same with a cookie, by which the request is too long to be
-    /// remembered: it is read each time.
-    pub fn long(mode: Mode) -> Self {
-        let (fields, end) = KEEP_ALIVE.split_at(KEEP_ALIVE.len() - 2);
-        let cookie = format!("Cookie: {}\r\n", "c".repeat(500));
-        Self::new(mode, &[fields, cookie.as_bytes(), end].concat(), Status::Ok)
+    /// For a thousand pages of 1 KB in turn.
+    pub fn pages(mode: Mode) -> Self {
+        let one = |n| String::from_utf8_lossy(KEEP_ALIVE).replace("page", &format!("{n:04}"));
+        let requests: Vec<Vec<u8>> = (0..PAGES).map(|n| one(n).into_bytes()).collect();
+        Self::new(mode, PAGES, &requests, Status::Ok)
     }
 
     /// For a page that is not there.
     pub fn not_found(mode: Mode) -> Self {
-        Self::new(mode, NOT_FOUND, Status::NotFound)
+        Self::new(mode, 0, &[NOT_FOUND.to_vec()], Status::NotFound)
     }
 
-    fn new(mode: Mode, request: &[u8], status: Status) -> Self {
-        let (mut sink, mut server) = server(mode);
-        let response_len = response_len(&mut sink, &mut server, request);
+    /// All of `requests` are as long as the first, and their responses too.
+    fn new(mode: Mode, others: usize, requests: &[Vec<u8>], status: Status) -> Self {
+        let (mut sink, mut server) = server(mode, others);
+        let response_len = response_len(&mut sink, &mut server, &requests[0]);
         let client = Client::open(&mut sink, &mut server, 4096, 65_535);
+        let frame = |request: &Vec<u8>| client.segment(flags::ACK | flags::PSH, request);
         Self {
-            request: client.segment(flags::ACK | flags::PSH, request),
-            request_len: request.len() as u32,
+            requests: requests.iter().map(frame).collect(),
+            next: 0,
+            request_len: requests[0].len() as u32,
             response_len,
             status,
             asked: 0,
@@ -113,8 +127,13 @@ impl Workload for KeepAlive {
     #[inline(always)]
     fn run(&mut self) {
         let client = &mut self.client;
-        Segment::patch(&mut self.request, client.seq, client.ack);
-        let frame = self.sink.frame_from(&self.request);
+        self.next += 1;
+        if self.next == self.requests.len() {
+            self.next = 0;
+        }
+        let request = &mut self.requests[self.next];
+        Segment::patch(request, client.seq, client.ack);
+        let frame = self.sink.frame_from(request);
         self.server
             .handle_frame(&mut self.sink, frame, Instant::ZERO);
         client.seq = client.seq.wrapping_add(self.request_len);
@@ -143,7 +162,7 @@ pub struct OwnConnection {
 impl OwnConnection {
     /// For the page of 1 KB.
     pub fn new(mode: Mode) -> Self {
-        let (mut sink, mut server) = server(mode);
+        let (mut sink, mut server) = server(mode, 0);
         let len = response_len(&mut sink, &mut server, CLOSE);
         Self {
             open_before: server.stack().connections(),

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use super::servers::{self, Program};
-use crate::shell;
+use super::usage::{Sample, Usage, Watched};
+use crate::shell::{self, Result};
 
 /// The time, as `2026-11-21 12:00 UTC`.
 pub(crate) fn now() -> String {
@@ -47,6 +49,35 @@ pub(crate) fn describe() -> Vec<(String, String)> {
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .to_vec()
+}
+
+/// How long the machine is looked at before the first run.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Above this part of both cores, other work is in the way.
+const BUSY: f64 = 0.05;
+
+/// Part of the time that the two cores are busy while nothing of ours runs;
+/// says so when it is too much.
+pub(crate) fn busy_before(cores: [usize; 2]) -> Result<(String, String)> {
+    let watched = Watched {
+        cores,
+        server: Vec::new(),
+        interface: "",
+        receivers: [Vec::new(), Vec::new()],
+    };
+    let first = Sample::take(&watched)?;
+    std::thread::sleep(LOOK);
+    let usage = Usage::between(&first, &Sample::take(&watched)?);
+    let [server, client] = usage.busy.map(|part| part * 100.0);
+    let text = format!(
+        "{server:.0} % of core {}, {client:.0} % of core {}",
+        cores[0], cores[1]
+    );
+    if usage.busy.iter().any(|part| *part > BUSY) {
+        println!("bench: other work is on this machine, figures will be off: {text}");
+    }
+    Ok(("busy before with other work".to_owned(), text))
 }
 
 /// The value of the first line `NAME SEPARATOR VALUE`.

@@ -175,9 +175,13 @@ impl Runner {
             }
             self.save()?;
         }
+        if !group.spec.program.is_ours() {
+            // Some wait for their clients when they are asked to end.
+            return started.server.stop(Signal::KILL).map(drop);
+        }
         let (_, output) = started.server.stop(Signal::TERM)?;
         // Its summary is of all jobs together.
-        if group.spec.program.is_ours() && group.jobs.len() == 1 {
+        if group.jobs.len() == 1 {
             for run in &mut self.results.runs[first..] {
                 run.batches = calls::batches(&output);
             }
@@ -208,6 +212,13 @@ impl Runner {
         let measured = measured.inspect_err(|_| println!("failed"))?;
         let (load, usage) = (measured.load, measured.usage);
         let cost = usage.cost(load.completed);
+        if load.completed == 0 {
+            println!("no answers");
+            return Err(Failure::new(format!(
+                "no request was answered; errors: {:?}",
+                load.errors
+            )));
+        }
         let polled = group.spec.program == (Program::Nginx { busy_poll: true });
         let placed = usage.receiving[0] > 0.0 || usage.steered || polled;
         if !placed {

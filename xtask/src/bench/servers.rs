@@ -86,6 +86,11 @@ impl Program {
         }
     }
 
+    /// A peer that is to receive by `AF_XDP`.
+    fn uses_xdp(self) -> bool {
+        matches!(self, Self::Nsd { xdp: true } | Self::Knot { xdp: true })
+    }
+
     /// One of ours: it tells its batches at its end.
     pub(crate) fn is_ours(self) -> bool {
         matches!(
@@ -152,6 +157,12 @@ pub(crate) fn start(
         }
         rig::probe(rig, || answers(serves))
     })?;
+    if spec.program.uses_xdp() && !rig.has_xdp()? {
+        return Err(Failure::new(format!(
+            "its XDP mode is not in force, so it would answer from kernel sockets\n{}",
+            server.output()
+        )));
+    }
     let processes = usage::family(server.id());
     if spec.program == (Program::Nginx { busy_poll: true }) {
         for &process in &processes {
@@ -272,7 +283,7 @@ fn nsd_xdp_command(rig: &Rig, config: &Path, content: &Content, folders: &Folder
     const SCRIPT: &str = "\
         mount --bind \"$2\" \"$1/mnt\" && cp \"$3\" \"$1/mnt/nsd.conf\" && \
         mount -t proc proc \"$1/proc\" && mount --rbind /sys \"$1/sys\" && \
-        { mountpoint -q \"$1/sys/fs/bpf\" || mount -t bpf bpf \"$1/sys/fs/bpf\"; } && \
+        mount -t bpf bpf \"$1/sys/fs/bpf\" && \
         exec chroot \"$1\" nsd -d -c /mnt/nsd.conf";
     let tree = folders.nsd_xdp.clone().unwrap_or_default();
     let mut command = rig.server_command("unshare");

@@ -217,7 +217,7 @@ impl Sample {
 pub(crate) struct Usage {
     pub(crate) seconds: f64,
     /// Part of the time that the server's core and the client's were busy.
-    busy: [f64; 2],
+    pub(crate) busy: [f64; 2],
     stolen: f64,
     /// µs in the server's processes, user mode.
     user_us: f64,

@@ -7,7 +7,7 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
 use plotters::prelude::*;
 
-use super::model::{Spread, axis_shown, digits};
+use super::model::{Spread, axis_shown, digits, thousands};
 use crate::bench::results::TimeLinePoint;
 use crate::shell::{Context as _, Result};
 
@@ -15,7 +15,7 @@ use crate::shell::{Context as _, Result};
 const SIZE: (u32, u32) = (560, 320);
 /// A scale whose greatest value is this much greater than its least is
 /// logarithmic.
-const DECADES_FROM: f64 = 20.0;
+const DECADES_FROM: f64 = 15.0;
 
 // Colours that stand for those of the page, which differ by its theme.
 const INK: RGBColor = RGBColor(0xf1, 0, 0);
@@ -78,6 +78,7 @@ pub(super) struct Series<'a> {
 pub(super) struct Chart<'a> {
     pub(super) x_label: &'a str,
     pub(super) x_shown: &'a dyn Fn(f64) -> String,
+    pub(super) y_shown: &'a dyn Fn(f64) -> String,
     pub(super) series: Vec<Series<'a>>,
     /// The limit, at each `x` where there is one.
     pub(super) limit: Vec<(f64, f64)>,
@@ -243,18 +244,29 @@ fn draw(
     Ok(for_page(&svg, size, what))
 }
 
+/// Whether the values of a chart are drawn on a logarithmic scale.
+pub(super) fn is_logarithmic(chart: &Chart<'_>) -> bool {
+    chart.scales().1.log
+}
+
+impl Chart<'_> {
+    fn scales(&self) -> (Scale, Scale) {
+        let points = || self.series.iter().flat_map(|series| &series.points);
+        let xs: Vec<f64> = points().map(|point| point.0).collect();
+        let ys: Vec<f64> = points()
+            .flat_map(|point| [point.1.min, point.1.max])
+            .chain(self.limit.iter().map(|point| point.1))
+            .collect();
+        (Scale::of(&xs, false), Scale::of(&ys, true))
+    }
+}
+
 /// A chart of lines: a mark at each median, a stroke from the least to the
 /// greatest of the repeats.
 pub(super) fn lines(chart: &Chart<'_>, what: &str) -> Result<String> {
-    let points = || chart.series.iter().flat_map(|series| &series.points);
-    let limits = chart.limit.iter();
-    let xs: Vec<f64> = points().map(|point| point.0).collect();
-    let ys: Vec<f64> = points()
-        .flat_map(|point| [point.1.min, point.1.max])
-        .chain(limits.map(|point| point.1))
-        .collect();
-    let (x, y) = (Scale::of(&xs, false), Scale::of(&ys, true));
-    let mut marks: Vec<f64> = xs.iter().map(|value| x.map(*value)).collect();
+    let (x, y) = chart.scales();
+    let points = chart.series.iter().flat_map(|series| &series.points);
+    let mut marks: Vec<f64> = points.map(|point| x.map(point.0)).collect();
     marks.sort_by(f64::total_cmp);
     marks.dedup();
     let marks = if marks.len() <= 10 {
@@ -285,7 +297,7 @@ pub(super) fn lines(chart: &Chart<'_>, what: &str) -> Result<String> {
             .x_desc(chart.x_label)
             .axis_desc_style(text(15))
             .x_label_formatter(&|at| (chart.x_shown)(tidy(x.value(*at))))
-            .y_label_formatter(&|at| axis_shown(tidy(y.value(*at))))
+            .y_label_formatter(&|at| (chart.y_shown)(tidy(y.value(*at))))
             .draw()
             .context("drawing a chart")?;
         let limit: Vec<(f64, f64)> = chart
@@ -296,7 +308,10 @@ pub(super) fn lines(chart: &Chart<'_>, what: &str) -> Result<String> {
         plane
             .draw_series(DashedLineSeries::new(limit, 8, 5, INK.stroke_width(2)))
             .context("drawing a chart")?;
-        for series in &chart.series {
+        // Ours last, so that nothing lies above them.
+        let mut order: Vec<&Series<'_>> = chart.series.iter().collect();
+        order.sort_by_key(|series| !look(series.server).hollow);
+        for series in order {
             let colour = server_colour(series.server);
             let look = look(series.server);
             let stroke = colour.stroke_width(2);
@@ -462,7 +477,7 @@ pub(super) fn time_line(points: &[TimeLinePoint], what: &str) -> Result<String> 
             .label_style(text(15))
             .x_desc("µs since the connection's first segment")
             .axis_desc_style(text(15))
-            .x_label_formatter(&|at| axis_shown(*at))
+            .x_label_formatter(&|at| thousands(*at))
             .y_label_formatter(&|at| axis_shown(*at))
             .draw()
             .context("drawing the time line")?;
@@ -527,6 +542,7 @@ mod tests {
         let chart = Chart {
             x_label: "names",
             x_shown: &axis_shown,
+            y_shown: &axis_shown,
             series: vec![
                 series("namestorm turnaround", [5e5, 4e5]),
                 series("Knot DNS", [1e5, 9e4]),
@@ -559,6 +575,7 @@ mod tests {
             let chart = Chart {
                 x_label: "",
                 x_shown: &axis_shown,
+                y_shown: &axis_shown,
                 series: vec![Series {
                     server: "x",
                     points: vec![(value, one(value))],

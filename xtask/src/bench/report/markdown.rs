@@ -6,7 +6,7 @@ use super::marks::marks;
 use super::model::{Cell, Figure, Limit, Panel, Quantity, figures, noise, thousands, x_shown};
 use super::page::noise_lines;
 use super::paper;
-use super::sections::agreements;
+use super::sections::{agreements, growth, with_errors};
 use crate::bench::results::Results;
 
 /// Headings, tables and lists; no links and no pictures.
@@ -25,6 +25,7 @@ pub(super) fn table(results: &Results) -> String {
     paper_table(&mut text, results);
     instructions(&mut text, results);
     missing(&mut text, results);
+    errors(&mut text, &figures);
     text
 }
 
@@ -130,6 +131,33 @@ fn figure_tables(text: &mut String, figure: &Figure<'_>, limit: &Limit) {
             panel_table(text, figure, panel, *quantity, limit);
         }
     }
+    if figure.name == "connections" {
+        bytes_per_connection(text, figure);
+    }
+}
+
+fn bytes_per_connection(text: &mut String, figure: &Figure<'_>) {
+    let lines = figure.panels.iter().flat_map(|panel| &panel.lines);
+    let rows: Vec<Vec<String>> = lines
+        .flat_map(|line| {
+            growth(line)
+                .into_iter()
+                .map(move |growth| (line.server, growth))
+        })
+        .map(|(server, (from, to, bytes))| {
+            vec![
+                escape(server),
+                thousands(from),
+                thousands(to),
+                thousands(bytes),
+            ]
+        })
+        .collect();
+    if !rows.is_empty() {
+        text.push_str("Growth of memory, the kernel's for the server included:\n\n");
+        let heads = ["server", "from", "to connections", "bytes a connection"];
+        write_table(text, &owned(&heads), &rows);
+    }
 }
 
 fn panel_table(
@@ -188,6 +216,7 @@ fn agreement(text: &mut String, figure: &Figure<'_>, limit: &Limit) {
         "other's/s",
         "rate, ours to other",
         "server's cost, ours to other",
+        "",
     ];
     let rows: Vec<Vec<String>> = agreements(figure, limit)
         .iter()
@@ -247,5 +276,16 @@ fn missing(text: &mut String, results: &Results) {
     text.push_str("### Missing\n\n");
     for one in &results.missing {
         let _ = writeln!(text, "- {}: {}", escape(&one.what), escape(&one.why));
+    }
+}
+
+fn errors(text: &mut String, figures: &[Figure<'_>]) {
+    let rows: Vec<Vec<String>> = with_errors(figures)
+        .iter()
+        .map(|row| row.iter().map(|cell| escape(cell)).collect())
+        .collect();
+    if !rows.is_empty() {
+        text.push_str("\n### Errors, which count in no rate\n\n");
+        write_table(text, &owned(&["figure", "run", "errors"]), &rows);
     }
 }

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::model::{Limit, Quantity, Ratio, digits, panels, runs, same, thousands};
+use super::model::{
+    Limit, Quantity, Ratio, Spread, digits, panels, runs, same, thousands, x_shown,
+};
 use crate::bench::results::{Results, Run};
 
 /// What a ratio is wanted to be.
@@ -84,8 +86,8 @@ impl Maker<'_> {
         let ours = runs(self.results, "dns-names", "", NAMESTORM, 100.0);
         let fraction = |run: &&Run| Some((run.repeat, run.load.rate / self.limit.of(run)?));
         let parts: Vec<(u32, f64)> = ours.iter().filter_map(fraction).collect();
-        let spread = super::model::Spread::of(parts.iter().map(|(_, part)| *part));
-        let rate = super::model::Spread::of(ours.iter().map(|run| run.load.rate));
+        let spread = Spread::of(parts.iter().map(|(_, part)| *part));
+        let rate = Spread::of(ours.iter().map(|run| run.load.rate));
         let note = match (rate, ours.first().and_then(|run| self.limit.of(run))) {
             (Some(rate), Some(limit)) => {
                 format!("{}/s of {}/s", thousands(rate.median), thousands(limit))
@@ -175,9 +177,9 @@ impl Maker<'_> {
         let at = |size: f64| {
             let ours = runs(self.results, "web-cost", panel, SANDSTORM, size);
             let (nginx, others) = self.best_nginx(panel, size);
+            let shown = x_shown(size, "bytes");
             let what = format!(
-                "Sandstorm, {panel}: cost to {nginx}'s at the worst size up to 64 KB, {} KB",
-                digits(size / KB)
+                "Sandstorm, up to 64 KB, {panel}: cost to {nginx}'s at the worst size, {shown}"
             );
             self.cost(what, 1.0, &ours, &others)
         };
@@ -186,7 +188,8 @@ impl Maker<'_> {
             value(a).total_cmp(&value(b))
         });
         worst.unwrap_or_else(|| {
-            let what = format!("Sandstorm, {panel}: cost to nginx's at the worst size up to 64 KB");
+            let what =
+                format!("Sandstorm, up to 64 KB, {panel}: cost to nginx's at the worst size");
             self.cost(what, 1.0, &[], &[])
         })
     }
@@ -205,7 +208,7 @@ impl Maker<'_> {
             let costs = runs
                 .iter()
                 .filter_map(|run| Quantity::Core.of(run, &self.limit));
-            super::model::Spread::of(costs).map(|spread| spread.median)
+            Spread::of(costs).map(|spread| spread.median)
         };
         let costs = tunings
             .into_iter()
@@ -220,7 +223,7 @@ impl Maker<'_> {
             let costs = runs
                 .iter()
                 .filter_map(|run| Quantity::Core.of(run, &self.limit));
-            super::model::Spread::of(costs).map(|spread| spread.median)
+            Spread::of(costs).map(|spread| spread.median)
         };
         let mut note = match (median(ours), median(others)) {
             (Some(ours), Some(others)) => {
@@ -228,14 +231,17 @@ impl Maker<'_> {
             }
             _ => String::new(),
         };
-        for run in ours.iter().chain(others) {
-            let late = run.load.rate < run.load.asked_rate * REACHED;
-            if late && !note.contains(&run.server) {
+        for runs in [ours, others] {
+            let rate = Spread::of(runs.iter().map(|run| run.load.rate));
+            let (Some(run), Some(rate)) = (runs.first(), rate) else {
+                continue;
+            };
+            if rate.median < run.load.asked_rate * REACHED {
                 let _ = write!(
                     note,
                     "; {} has reached {}/s of {}/s",
                     run.server,
-                    thousands(run.load.rate),
+                    thousands(rate.median),
                     thousands(run.load.asked_rate)
                 );
             }

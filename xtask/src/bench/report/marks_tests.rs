@@ -46,12 +46,12 @@ fn marks_are_ratios_of_medians() {
             "missed",
         ),
         (
-            "Sandstorm, keep-alive: cost to nginx busy-poll's at the worst size up to 64 KB, 64.0 KB",
+            "Sandstorm, up to 64 KB, keep-alive: cost to nginx busy-poll's at the worst size",
             "0.21",
             "met",
         ),
         (
-            "Sandstorm, new connection: cost to nginx busy-poll's at the worst size up to 64 KB, 64.0 KB",
+            "Sandstorm, up to 64 KB, new connection: cost to nginx busy-poll's at the worst size",
             "0.21",
             "met",
         ),
@@ -60,15 +60,7 @@ fn marks_are_ratios_of_medians() {
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(expected) {
         // Which of equal sizes is the worst is left to rounding.
-        let what = found
-            .0
-            .split(", ")
-            .filter(|part| !part.ends_with(" KB") || *part == "1 KB");
-        let wanted = expected
-            .0
-            .split(", ")
-            .filter(|part| !part.ends_with(" KB") || *part == "1 KB");
-        assert!(what.eq(wanted), "{found:?}");
+        assert!(found.0.starts_with(expected.0), "{found:?}");
         assert_eq!(
             (found.1.as_str(), found.2),
             (expected.1, expected.2),

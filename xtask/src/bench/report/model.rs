@@ -261,6 +261,12 @@ impl Panel<'_> {
         xs
     }
 
+    /// All cells, with the lines that they are of.
+    pub(super) fn cells(&self) -> impl Iterator<Item = (&Line<'_>, &Cell<'_>)> {
+        let lines = self.lines.iter();
+        lines.flat_map(|line| line.cells.iter().map(move |cell| (line, cell)))
+    }
+
     /// The panel's name, with what is true of all its runs.
     pub(super) fn heading(&self) -> String {
         let offloads = if self.offloads { "offloads on" } else { "" };
@@ -486,7 +492,7 @@ pub(super) fn axis_shown(value: f64) -> String {
     let (value, unit) = match value.abs() {
         v if v >= 1e9 => (value / 1e9, " G"),
         v if v >= 1e6 => (value / 1e6, " M"),
-        v if v >= 1e4 => (value / 1e3, " k"),
+        v if v >= 1e3 => (value / 1e3, " k"),
         _ => (value, ""),
     };
     let text = format!("{value:.3}");

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use super::marks::{Mark, marks};
 use super::model::{Figure, Limit, Noise, Quantity, figures, noise, percent};
 use super::paper;
-use super::sections::{self, Table};
+use super::table::Table;
+use super::{extras, sections};
 use crate::bench::results::Results;
 use crate::shell::Result;
 
@@ -40,13 +41,14 @@ pub(super) fn page(results: &Results) -> Result<String> {
     marks_table(&mut html, &marks(results));
     paper_table(&mut html, results);
     missing(&mut html, results);
+    errors(&mut html, &figures);
     setting(&mut html, results, &noise(results, &figures, &limit));
     for figure in &figures {
         sections::figure(&mut html, figure, &limit)?;
     }
-    sections::time_line(&mut html, &results.time_line)?;
-    sections::batches(&mut html, &figures);
-    sections::instructions(&mut html, results);
+    extras::time_line(&mut html, &results.time_line)?;
+    extras::batches(&mut html, &figures);
+    extras::instructions(&mut html, results);
     html.push_str("</body>\n</html>\n");
     Ok(html)
 }
@@ -76,6 +78,9 @@ fn contents(html: &mut String, results: &Results, figures: &[Figure<'_>]) {
     entry("paper", "The paper's figures");
     if !results.missing.is_empty() {
         entry("missing", "Missing");
+    }
+    if !sections::with_errors(figures).is_empty() {
+        entry("errors", "Errors");
     }
     entry("setting", "Machine and noise");
     for figure in figures {
@@ -159,6 +164,23 @@ fn missing(html: &mut String, results: &Results) {
     }
 }
 
+fn errors(html: &mut String, figures: &[Figure<'_>]) {
+    let rows = sections::with_errors(figures);
+    if rows.is_empty() {
+        return;
+    }
+    html.push_str(
+        "<h2 id=\"errors\">Errors</h2>\n<p>Replies that did not come or were wrong, in all \
+         repeats together. They count in no rate.</p>\n",
+    );
+    let mut table = Table::new(&["figure", "run", "errors"]);
+    table.text_columns(&[0, 1, 2]);
+    for row in rows {
+        table.row(row.iter().map(|cell| escape(cell)).collect());
+    }
+    table.write(html);
+}
+
 fn setting(html: &mut String, results: &Results, noise: &Noise) {
     html.push_str("<h2 id=\"setting\">Machine and noise</h2>\n<dl>\n");
     let versions = results
@@ -206,7 +228,7 @@ pub(super) fn noise_lines(noise: &Noise) -> Vec<(&'static str, String)> {
         );
         lines.push(("taken by the host", text));
     }
-    if let Some(full) = noise.client_full {
+    if let Some(full) = noise.client_full.filter(|full| *full > 0.0) {
         let text = format!(
             "in {} of the runs: their rate is a joint one of server and client, and no more than \
              a lower bound of the server's",
@@ -220,14 +242,15 @@ pub(super) fn noise_lines(noise: &Noise) -> Vec<(&'static str, String)> {
 /// What a figure's charts show.
 pub(super) fn charted(figure: &str) -> &'static [Quantity] {
     use Quantity::{
-        CallsPerRequest, CallsPerSecond, Core, Memory, P50, P99, Rate, SlowConnections, Throughput,
+        CallsPerRequest, CallsPerSecond, Core, Fraction, Memory, P50, P99, Rate, SlowConnections,
+        Throughput,
     };
     match figure {
         "limit" => &[Rate, Throughput, Core, P99],
         "dns-cost" | "web-cost" => &[Core, CallsPerRequest, P50, P99],
-        "dns-names" | "dns-batch" => &[Rate, Core, P99],
-        "web-sizes" => &[Throughput, Rate, Core, CallsPerSecond, P99],
-        "web-mix" => &[Throughput, Core, P99],
+        "dns-names" | "dns-batch" => &[Rate, Fraction, Core, P99],
+        "web-sizes" => &[Throughput, Rate, Fraction, Core, CallsPerSecond, P99],
+        "web-mix" => &[Throughput, Fraction, Core, P99],
         "web-loss" => &[Throughput, P99, SlowConnections],
         "connections" => &[Rate, Memory, P99],
         _ => &[Rate, Core, P50, P99],

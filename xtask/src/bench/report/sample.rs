@@ -49,8 +49,10 @@ fn thrice(runs: &mut Vec<Run>, run: &Run) {
     for (repeat, factor) in (0..).zip([1.0, 0.9, 1.1]) {
         let mut again = run.clone();
         again.repeat = repeat;
-        again.load.rate *= factor;
-        again.load.bytes_per_second *= factor;
+        if run.load.asked_rate <= 0.0 {
+            again.load.rate *= factor;
+            again.load.bytes_per_second *= factor;
+        }
         if let Some(cost) = &mut again.cost {
             cost.core_us *= factor;
             cost.user_us *= factor;

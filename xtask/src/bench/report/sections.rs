@@ -1,68 +1,17 @@
-//! The parts of the page that come from runs: charts, and tables with every
-//! number that is in them.
+//! The figures of the page: charts, and tables with every number that is in
+//! them.
 
 use std::fmt::Write as _;
 
 use super::charts::{self, Bar, Chart, Series};
 use super::model::{
-    Figure, Limit, Line, Panel, Quantity, Ratio, Spread, percent, thousands, x_shown,
+    Cell, FULL, Figure, Limit, Line, Panel, Quantity, Ratio, Spread, axis_shown, percent,
+    thousands, x_shown,
 };
 use super::page::{charted, escape};
-use crate::bench::results::{Batches, Results, Run, TimeLinePoint};
+use super::table::Table;
+use crate::bench::results::Run;
 use crate::shell::Result;
-
-/// A table of HTML.
-pub(super) struct Table {
-    columns: Vec<String>,
-    text: Vec<usize>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    pub(super) fn new(columns: &[&str]) -> Self {
-        Self {
-            columns: columns.iter().map(|head| escape(head)).collect(),
-            text: vec![0],
-            rows: Vec::new(),
-        }
-    }
-
-    /// Columns of words, which may be broken.
-    pub(super) fn text_columns(&mut self, columns: &[usize]) {
-        self.text = columns.to_vec();
-    }
-
-    /// Cells are HTML.
-    pub(super) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
-    }
-
-    pub(super) fn write(&self, html: &mut String) {
-        html.push_str("<div class=\"wide\"><table>\n<thead><tr>");
-        for (at, head) in self.columns.iter().enumerate() {
-            let class = if self.text.contains(&at) {
-                " class=\"text\""
-            } else {
-                ""
-            };
-            let _ = write!(html, "<th{class}>{head}</th>");
-        }
-        html.push_str("</tr></thead>\n<tbody>\n");
-        for row in &self.rows {
-            html.push_str("<tr>");
-            for (at, cell) in row.iter().enumerate() {
-                let class = if self.text.contains(&at) {
-                    " class=\"text\""
-                } else {
-                    ""
-                };
-                let _ = write!(html, "<td{class}>{cell}</td>");
-            }
-            html.push_str("</tr>\n");
-        }
-        html.push_str("</tbody>\n</table></div>\n");
-    }
-}
 
 /// A figure: charts for each of its panels, then its numbers.
 pub(super) fn figure(html: &mut String, figure: &Figure<'_>, limit: &Limit) -> Result<()> {
@@ -72,6 +21,9 @@ pub(super) fn figure(html: &mut String, figure: &Figure<'_>, limit: &Limit) -> R
         escape(figure.name),
         escape(figure.title)
     );
+    if let Some(note) = note(figure.name) {
+        let _ = writeln!(html, "<p>{note}</p>");
+    }
     if figure.name == "agreement" {
         agreement(html, figure, limit);
     }
@@ -95,6 +47,31 @@ pub(super) fn figure(html: &mut String, figure: &Figure<'_>, limit: &Limit) -> R
     }
     every_run(html, figure, limit);
     Ok(())
+}
+
+/// What one should know to read a figure.
+fn note(figure: &str) -> Option<&'static str> {
+    match figure {
+        "limit" => Some(
+            "One frame in, the same frame out, nothing looked at: what wire, kernel and client let \
+             through. Elsewhere in this report the limit is the reflector's rate at the nearest \
+             size of a reply's frame; for HTTP it is divided by the frames of a response. Large \
+             responses may pass it, as not each of their frames is acknowledged by one.",
+        ),
+        "dns-cost" | "web-cost" => Some(
+            "The same rate for every server, below what the slowest reaches: CPU time of the \
+             server's core for each request, the kernel's work for both directions included.",
+        ),
+        "dns-names" | "dns-batch" => Some("Closed loop: as fast as server and client can."),
+        "web-sizes" => Some(
+            "Closed loop, keep-alive. Offloads are off, so that each frame is one packet for \
+             everybody, but where it says that they are on.",
+        ),
+        "web-loss" => {
+            Some("Frames are lost at the client's end, in both directions, by a seeded generator.")
+        }
+        _ => None,
+    }
 }
 
 fn legend(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Limit) {
@@ -123,7 +100,7 @@ fn legend(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Lim
     }
     let limited = charted(figure.name)
         .iter()
-        .any(|quantity| !limits(panel, *quantity, limit).is_empty());
+        .any(|quantity| !limits(figure, panel, *quantity, limit).is_empty());
     if limited {
         html.push_str(
             "<li><svg viewBox=\"0 0 36 12\" aria-hidden=\"true\"><line x1=\"0\" y1=\"6\" \
@@ -134,8 +111,17 @@ fn legend(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Lim
     html.push_str("</ul>\n");
 }
 
-/// The limit at each `x` of a panel, in the quantity's unit.
-fn limits(panel: &Panel<'_>, quantity: Quantity, limit: &Limit) -> Vec<(f64, f64)> {
+/// The limit at each `x` of a panel, in the quantity's unit; none where the
+/// load is not meant to come near it.
+fn limits(
+    figure: &Figure<'_>,
+    panel: &Panel<'_>,
+    quantity: Quantity,
+    limit: &Limit,
+) -> Vec<(f64, f64)> {
+    if ["web-loss", "connections"].contains(&figure.name) {
+        return Vec::new();
+    }
     let of_run = |run: &&Run| {
         let load = &run.load;
         // What is asked for at a fixed rate says nothing about a limit.
@@ -145,6 +131,7 @@ fn limits(panel: &Panel<'_>, quantity: Quantity, limit: &Limit) -> Vec<(f64, f64
         let rate = limit.of(run)?;
         match quantity {
             Quantity::Rate => Some(rate),
+            Quantity::Fraction => Some(1.0),
             Quantity::Throughput => Some(rate * load.bytes_per_second / load.rate * 8.0 / 1e9),
             _ => None,
         }
@@ -204,24 +191,31 @@ fn chart(
                 "<figure><figcaption>{}{split}</figcaption>",
                 escape(&title)
             );
-            html.push_str(&bars(panel, x, quantity, limit, &what)?);
+            html.push_str(&bars(figure, panel, x, quantity, limit, &what)?);
             html.push_str("</figure>\n");
         }
         return Ok(());
     }
     let shown = |x: f64| x_shown(x, figure.x_label);
-    let svg = charts::lines(
-        &Chart {
-            x_label: figure.x_label,
-            x_shown: &shown,
-            series,
-            limit: limits(panel, quantity, limit),
+    let chart = Chart {
+        x_label: figure.x_label,
+        x_shown: &shown,
+        y_shown: match quantity {
+            Quantity::Fraction | Quantity::SlowConnections => &percent,
+            _ => &axis_shown,
         },
-        &what,
-    )?;
+        series,
+        limit: limits(figure, panel, quantity, limit),
+    };
+    let scale = if charts::is_logarithmic(&chart) {
+        " <small class=\"soft\">(logarithmic)</small>"
+    } else {
+        ""
+    };
+    let svg = charts::lines(&chart, &what)?;
     let _ = writeln!(
         html,
-        "<figure><figcaption>{}</figcaption>{svg}</figure>",
+        "<figure><figcaption>{}{scale}</figcaption>{svg}</figure>",
         escape(quantity.title())
     );
     Ok(())
@@ -252,16 +246,18 @@ fn x_title(x: f64, label: &str) -> String {
         "frame, bytes" => format!("frames of {shown} B"),
         "body, bytes" => format!("{shown} B"),
         "names" if shown == "1" => "1 name".into(),
+        "frames in a batch" => format!("batches of {shown}"),
         label => format!("{shown} {label}"),
     }
 }
 
 fn points(line: &Line<'_>, quantity: Quantity, limit: &Limit) -> Vec<(f64, Spread)> {
-    let point = |cell: &super::model::Cell<'_>| Some((cell.x, cell.spread(quantity, limit)?));
+    let point = |cell: &Cell<'_>| Some((cell.x, cell.spread(quantity, limit)?));
     line.cells.iter().filter_map(point).collect()
 }
 
 fn bars(
+    figure: &Figure<'_>,
     panel: &Panel<'_>,
     x: f64,
     quantity: Quantity,
@@ -293,7 +289,7 @@ fn bars(
             spread: *spread,
         })
         .collect();
-    let limit = limits(panel, quantity, limit);
+    let limit = limits(figure, panel, quantity, limit);
     let limit = limit.iter().find(|point| super::model::same(point.0, x));
     charts::bars(&bars, limit.map(|point| point.1), what)
 }
@@ -316,12 +312,7 @@ fn numbers(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Li
         Quantity::Memory,
         Quantity::ClientBusy,
     ];
-    let cells = || {
-        panel
-            .lines
-            .iter()
-            .flat_map(|line| line.cells.iter().map(move |c| (line, c)))
-    };
+    let cells = || panel.cells();
     let columns: Vec<Quantity> = COLUMNS
         .iter()
         .copied()
@@ -349,7 +340,7 @@ fn numbers(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Li
                     }),
             );
         }
-        row.push(errors(cell.runs.iter().copied()));
+        row.push(escape(&errors(cell.runs.iter().copied())));
         table.row(row);
     }
     html.push_str("<details><summary>Numbers: median, least–greatest</summary>\n");
@@ -357,17 +348,54 @@ fn numbers(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Li
     html.push_str("</details>\n");
 }
 
-/// Errors by kind, added up.
+/// Errors by kind, added up, and runs that gave nothing at all.
 fn errors<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
     let mut kinds = std::collections::BTreeMap::new();
-    for (kind, count) in runs.flat_map(|run| &run.load.errors) {
-        *kinds.entry(kind.as_str()).or_insert(0) += count;
+    for load in runs.map(|run| &run.load) {
+        for (kind, count) in &load.errors {
+            *kinds.entry(kind.as_str()).or_insert(0) += count;
+        }
+        *kinds.entry("runs without one reply:").or_insert(0) += u64::from(load.completed == 0);
     }
     kinds.retain(|_, count| *count > 0);
     let shown = kinds
         .iter()
-        .map(|(kind, count)| format!("{} {}", escape(kind), thousands(*count as f64)));
+        .map(|(kind, count)| format!("{kind} {}", thousands(*count as f64)));
     shown.collect::<Vec<_>>().join(", ")
+}
+
+/// Runs in which a generator has seen errors: a row for each server and
+/// point, with figure, name, and errors by kind.
+pub(super) fn with_errors(figures: &[Figure<'_>]) -> Vec<[String; 3]> {
+    let mut rows = Vec::new();
+    for figure in figures {
+        for panel in &figure.panels {
+            for (line, cell) in panel.cells() {
+                let errors = errors(cell.runs.iter().copied());
+                if !errors.is_empty() {
+                    let name = name(line, panel, cell, figure);
+                    rows.push([figure.title.to_owned(), name, errors]);
+                }
+            }
+        }
+    }
+    rows
+}
+
+/// A server at a point, in words.
+pub(super) fn name(
+    line: &Line<'_>,
+    panel: &Panel<'_>,
+    cell: &Cell<'_>,
+    figure: &Figure<'_>,
+) -> String {
+    let point = match figure.x_label {
+        "µs" => format!("δt {} µs", x_shown(cell.x, "")),
+        label => x_title(cell.x, label),
+    };
+    let words = [line.server.to_owned(), panel.heading(), point];
+    let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    words.join(", ")
 }
 
 /// All runs of a figure, one by one, as they came.
@@ -418,11 +446,12 @@ fn every_run(html: &mut String, figure: &Figure<'_>, limit: &Limit) {
                 value.map_or(String::new(), |value| quantity.shown(value))
             };
             row.extend(COLUMNS.iter().map(shown));
-            row.push(errors(std::iter::once(*run)));
+            row.push(escape(&errors(std::iter::once(*run))));
             table.row(row);
         }
     }
-    let _ = writeln!(html, "<details><summary>All {count} runs</summary>");
+    let runs = if count == 1 { "run" } else { "runs" };
+    let _ = writeln!(html, "<details><summary>All {count} {runs}</summary>");
     table.write(html);
     html.push_str("</details>\n");
 }
@@ -441,16 +470,39 @@ fn agreement(html: &mut String, figure: &Figure<'_>, limit: &Limit) {
         "other's/s",
         "rate, ours to other",
         "server's cost, ours to other",
+        "",
     ]);
+    table.text_columns(&[0, 7]);
     for row in agreements(figure, limit) {
         table.row(row.iter().map(|cell| escape(cell)).collect());
     }
     table.write(html);
 }
 
+/// Generators agree when their rates differ by no more than this part, or by
+/// no more than the repeats do.
+const AGREEMENT: f64 = 0.05;
+
+/// Whether two generators say the same.
+fn agree(ratio: Option<Ratio>, cells: [&Cell<'_>; 2], limit: &Limit) -> &'static str {
+    let Some(ratio) = ratio else { return "" };
+    let within = (ratio.min..=ratio.max).contains(&1.0);
+    let is_full = |cell: &Cell<'_>| {
+        let busy = cell.spread(Quantity::ClientBusy, limit);
+        busy.is_some_and(|busy| busy.median > FULL)
+    };
+    match cells.map(is_full) {
+        _ if within || (ratio.value - 1.0).abs() <= AGREEMENT => "they agree",
+        [false, false] => "they differ",
+        [true, false] => "they differ: our client's core is full",
+        [false, true] => "they differ: the other's client's core is full",
+        [true, true] => "they differ: both clients' cores are full",
+    }
+}
+
 /// A row for each of the others: panel, rate asked for, its name, both
-/// rates, and the ratios of rate and cost.
-pub(super) fn agreements(figure: &Figure<'_>, limit: &Limit) -> Vec<[String; 7]> {
+/// rates, the ratios of rate and cost, and whether they agree.
+pub(super) fn agreements(figure: &Figure<'_>, limit: &Limit) -> Vec<[String; 8]> {
     let mut rows = Vec::new();
     for panel in &figure.panels {
         let ours = panel
@@ -467,14 +519,14 @@ pub(super) fn agreements(figure: &Figure<'_>, limit: &Limit) -> Vec<[String; 7]>
                 else {
                     continue;
                 };
-                let rate = |cell: &super::model::Cell<'_>| {
+                let rate = |cell: &Cell<'_>| {
                     let rate = cell.spread(Quantity::Rate, limit);
                     rate.map_or(String::new(), |rate| thousands(rate.median))
                 };
-                let ratio = |quantity| {
-                    let ratio = Ratio::of(quantity, &cell.runs, &beside.runs, limit);
-                    ratio.map_or(String::new(), |ratio| ratio.shown())
-                };
+                let ratio = |quantity| Ratio::of(quantity, &cell.runs, &beside.runs, limit);
+                let shown =
+                    |ratio: Option<Ratio>| ratio.map_or(String::new(), |ratio| ratio.shown());
+                let rates = ratio(Quantity::Rate);
                 let asked = if cell.x > 0.0 {
                     format!("{}/s", thousands(cell.x))
                 } else {
@@ -486,8 +538,9 @@ pub(super) fn agreements(figure: &Figure<'_>, limit: &Limit) -> Vec<[String; 7]>
                     other.server.to_owned(),
                     rate(cell),
                     rate(beside),
-                    ratio(Quantity::Rate),
-                    ratio(Quantity::Core),
+                    shown(rates),
+                    shown(ratio(Quantity::Core)),
+                    agree(rates, [cell, beside], limit).to_owned(),
                 ]);
             }
         }
@@ -516,13 +569,12 @@ fn bytes_per_connection(html: &mut String, figure: &Figure<'_>) {
 }
 
 /// For each point after the first: least connections, connections here, and
-/// bytes for each that there are more.
+/// bytes for each that there are more. A run without a reply had not come so
+/// far that all were open.
 pub(super) fn growth(line: &Line<'_>) -> Vec<(f64, f64, f64)> {
-    let memory = |cell: &super::model::Cell<'_>| {
-        let bytes = cell
-            .runs
-            .iter()
-            .filter_map(|run| run.memory.map(|bytes| bytes as f64));
+    let memory = |cell: &Cell<'_>| {
+        let served = cell.runs.iter().filter(|run| run.load.completed > 0);
+        let bytes = served.filter_map(|run| run.memory.map(|bytes| bytes as f64));
         Some((cell.x, Spread::of(bytes)?.median))
     };
     let points: Vec<(f64, f64)> = line.cells.iter().filter_map(memory).collect();
@@ -532,171 +584,4 @@ pub(super) fn growth(line: &Line<'_>) -> Vec<(f64, f64, f64)> {
     rest.iter()
         .map(|&(x, bytes)| (first, x, (bytes - base) / (x - first)))
         .collect()
-}
-
-/// The busy connection.
-pub(super) fn time_line(html: &mut String, points: &[TimeLinePoint]) -> Result<()> {
-    if points.is_empty() {
-        return Ok(());
-    }
-    html.push_str(
-        "<h2 id=\"time-line\">Figure 2: one busy connection</h2>\n<p>Each stroke is a segment that \
-         the server has sent, from its first to its last byte; the line of steps is what the \
-         client has acknowledged. Segments that stand above each other went out in one batch.</p>\n\
-         <ul class=\"legend\"><li><svg viewBox=\"0 0 36 12\" aria-hidden=\"true\"><line x1=\"18\" \
-         y1=\"0\" x2=\"18\" y2=\"12\" stroke=\"var(--c0)\" stroke-width=\"3\"/></svg>sent, KB</li>\
-         <li><svg viewBox=\"0 0 36 12\" aria-hidden=\"true\"><line x1=\"0\" y1=\"6\" x2=\"36\" \
-         y2=\"6\" stroke=\"var(--c3)\" stroke-width=\"2\"/></svg>acknowledged, KB</li></ul>\n",
-    );
-    let svg = charts::time_line(points, "Figure 2: sequence numbers over time")?;
-    let _ = writeln!(html, "<figure>{svg}</figure>");
-    Ok(())
-}
-
-/// Labels of [`Batches`]' classes.
-fn class_label(class: usize, last: usize) -> String {
-    let least = 1_u64 << class;
-    match class {
-        0 => "1".into(),
-        class if class == last => format!("≥ {least}"),
-        _ => format!("{least}–{}", 2 * least - 1),
-    }
-}
-
-/// How large batches were: a row for each server and point, received and
-/// sent.
-pub(super) fn batches(html: &mut String, figures: &[Figure<'_>]) {
-    let mut rows = Vec::new();
-    for figure in figures {
-        for panel in &figure.panels {
-            for line in &panel.lines {
-                for cell in &line.cells {
-                    let all = added(cell.runs.iter().filter_map(|run| run.batches.as_ref()));
-                    let Some(all) = all else { continue };
-                    let place = [line.server.to_owned(), panel.heading()];
-                    let place = place.into_iter().filter(|word| !word.is_empty());
-                    let place = place.collect::<Vec<_>>().join(", ");
-                    let name = format!("{place}, {}", x_title(cell.x, figure.x_label));
-                    rows.push((figure.title, name, all));
-                }
-            }
-        }
-    }
-    html.push_str("<h2 id=\"batches\">Batches</h2>\n");
-    if rows.is_empty() {
-        html.push_str("<p class=\"soft\">Not recorded in this run.</p>\n");
-        return;
-    }
-    html.push_str(
-        "<p>Frames that a server of ours has received, and sent with one flush, at a time: parts \
-         of all batches.</p>\n",
-    );
-    for (title, of) in [
-        (
-            "Received",
-            (|all: &Batches| all.received.clone()) as fn(&Batches) -> Vec<u64>,
-        ),
-        ("Sent", |all: &Batches| all.sent.clone()),
-    ] {
-        let _ = writeln!(html, "<details open><summary>{title}</summary>");
-        heat(
-            html,
-            rows.iter()
-                .map(|(figure, name, all)| (*figure, name.as_str(), of(all))),
-        );
-        html.push_str("</details>\n");
-    }
-}
-
-fn added<'a>(batches: impl Iterator<Item = &'a Batches>) -> Option<Batches> {
-    let add = |sum: &mut Vec<u64>, more: &[u64]| {
-        sum.resize(sum.len().max(more.len()), 0);
-        for (sum, more) in sum.iter_mut().zip(more) {
-            *sum += more;
-        }
-    };
-    batches.fold(None, |sum, one| {
-        let mut sum: Batches = sum.unwrap_or_default();
-        add(&mut sum.received, &one.received);
-        add(&mut sum.sent, &one.sent);
-        Some(sum)
-    })
-}
-
-fn heat<'a>(html: &mut String, rows: impl Iterator<Item = (&'a str, &'a str, Vec<u64>)>) {
-    let rows: Vec<_> = rows.collect();
-    let classes = rows
-        .iter()
-        .map(|(_, _, counts)| counts.len())
-        .max()
-        .unwrap_or(0);
-    html.push_str("<div class=\"wide\"><table class=\"heat\">\n<thead><tr><th>frames</th>");
-    for class in 0..classes {
-        let _ = write!(html, "<th>{}</th>", class_label(class, classes - 1));
-    }
-    html.push_str("<th>batches</th></tr></thead>\n<tbody>\n");
-    let mut of_figure = "";
-    for (figure, name, counts) in &rows {
-        if *figure != of_figure {
-            of_figure = figure;
-            let _ = writeln!(
-                html,
-                "<tr><th colspan=\"{}\">{}</th></tr>",
-                classes + 2,
-                escape(figure)
-            );
-        }
-        let all: u64 = counts.iter().sum();
-        let _ = write!(html, "<tr><td>{}</td>", escape(name));
-        for class in 0..classes {
-            let count = counts.get(class).copied().unwrap_or(0);
-            let part = if all == 0 {
-                0.0
-            } else {
-                count as f64 / all as f64
-            };
-            let text = if count == 0 {
-                String::new()
-            } else {
-                percent(part)
-            };
-            let _ = write!(
-                html,
-                "<td class=\"cell\" style=\"background: rgba(var(--heat), {:.2})\">{text}</td>",
-                part * 0.75
-            );
-        }
-        let _ = writeln!(html, "<td>{}</td></tr>", thousands(all as f64));
-    }
-    html.push_str("</tbody>\n</table></div>\n");
-}
-
-/// Instructions of our own code.
-pub(super) fn instructions(html: &mut String, results: &Results) {
-    html.push_str("<h2 id=\"instructions\">Instructions in our own code</h2>\n");
-    if results.instructions.is_empty() {
-        html.push_str(
-            "<p class=\"soft\">Not counted in this run: <code>cargo xtask bench \
-             instructions</code>.</p>\n",
-        );
-        return;
-    }
-    html.push_str(
-        "<p>For one packet or one request, from the received frame to the sent one, over a port \
-         without a kernel, by callgrind; making the client's frame is part of it.</p>\n",
-    );
-    let mut table = Table::new(&["work", "instructions", "baseline", "change"]);
-    for (name, count) in &results.instructions {
-        let baseline = results.instructions_baseline.get(name);
-        let change = baseline
-            .filter(|old| **old > 0.0)
-            .map(|old| format!("{:+.1} %", (count / old - 1.0) * 100.0));
-        table.row(vec![
-            escape(name),
-            thousands(*count),
-            baseline.map_or(String::new(), |old| thousands(*old)),
-            change.unwrap_or_default(),
-        ]);
-    }
-    table.write(html);
 }
