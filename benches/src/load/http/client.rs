@@ -31,6 +31,8 @@ pub(super) const RESPONSE_LIMIT: u32 = 10_000;
 /// Closed connections that may linger until the server has acknowledged, if
 /// there are not more that ask.
 const MIN_LINGERING: u32 = 1024;
+/// Resets sent in one go at the end: a veth queue takes them.
+const FINISH_BURST: usize = 200;
 /// Nanoseconds for which one initial sequence number is good: fast enough for
 /// any stream of requests, and half round the circle in more than the two
 /// minutes that a server may remember.
@@ -551,10 +553,14 @@ impl<P: Port> Generator<P> for Client {
     /// Resets what is open: servers would go on waiting, and the next run
     /// would meet its connections there.
     fn finish(&mut self, port: &mut P) -> bool {
+        let mut sent = 0;
         while self.finished < self.connections.len() {
             let open = self.connections[self.finished].state != State::Closed;
-            if open && (port.room() == 0 || !self.reset(port, self.finished as u32)) {
-                return false;
+            if open {
+                if sent == FINISH_BURST || !self.reset(port, self.finished as u32) {
+                    return false;
+                }
+                sent += 1;
             }
             self.finished += 1;
         }
