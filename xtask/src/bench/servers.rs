@@ -157,7 +157,8 @@ pub(crate) fn start(
         }
         rig::probe(rig, || answers(serves))
     })?;
-    if spec.program.uses_xdp() && !rig.has_xdp()? {
+    // A program that is attached may still pass everything on to the kernel.
+    if spec.program.uses_xdp() && usage::xdp_sockets(server.id()) == 0 {
         return Err(Failure::new(format!(
             "its XDP mode is not in force, so it would answer from kernel sockets\n{}",
             server.output()
