@@ -105,11 +105,21 @@ fn measure(options: &Options, args: &[String], target: &Path, folder: &Path) -> 
     let programs = target.join("release");
     let mut machine = machine::describe();
     machine.push(machine::busy_before([rig::SERVER_CORE, rig::CLIENT_CORE])?);
+    let mut versions = machine::versions(&programs);
+    if let Some(tree) = &options.nsd_xdp {
+        let version = servers::package_version_in(tree, "nsd").ok_or_else(|| {
+            Failure::new(format!(
+                "no NSD is installed in {0}: debootstrap --variant=minbase --include=nsd testing {0}",
+                tree.display()
+            ))
+        })?;
+        versions.insert("NSD XDP".to_owned(), version);
+    }
     let results = Results {
         started: machine::now(),
         command: command.join(" "),
         machine,
-        versions: machine::versions(&programs),
+        versions,
         ..Results::default()
     };
     let sets = plan::plan(options);

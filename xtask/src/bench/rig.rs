@@ -178,15 +178,6 @@ impl Rig {
         on_core(&self.client, CLIENT_CORE, program.as_ref())
     }
 
-    /// Whether a socket at the server's end receives by `AF_XDP`. A program
-    /// that is attached may still pass everything on to the kernel.
-    pub(crate) fn has_xdp(&self) -> Result<bool> {
-        let mut ss = self.server.command("ss");
-        ss.args(["--xdp", "--no-header"]);
-        let sockets = shell::capture_text(&mut ss)?;
-        Ok(sockets.contains(SERVER_LINK))
-    }
-
     pub(crate) fn tuning(&self) -> Tuning {
         self.tuning
     }

@@ -157,7 +157,8 @@ pub(crate) fn start(
         }
         rig::probe(rig, || answers(serves))
     })?;
-    if spec.program.uses_xdp() && !rig.has_xdp()? {
+    // A program that is attached may still pass everything on to the kernel.
+    if spec.program.uses_xdp() && usage::xdp_sockets(server.id()) == 0 {
         return Err(Failure::new(format!(
             "its XDP mode is not in force, so it would answer from kernel sockets\n{}",
             server.output()
@@ -216,6 +217,7 @@ fn command(spec: &Spec, rig: &Rig, content: &Content, folders: &Folders) -> Resu
         Program::H2o => (configs::h2o(&paths, n), "h2o.conf"),
         Program::Nsd { xdp: false } => (configs::nsd(&paths), "nsd.conf"),
         Program::Nsd { xdp: true } => {
+            build_memlock(content.folder())?;
             let inner = Paths {
                 run: &Path::new(INNER).join("run").join(&name),
                 served: &Path::new(INNER).join(served.file_name().unwrap_or_default()),
@@ -283,6 +285,34 @@ fn peer_command(
 /// configuration.
 const INNER: &str = "/mnt";
 
+/// NSD gives its XDP mode up where it may not lift the limit of locked memory,
+/// which root in a container may not, and needs not: `CAP_IPC_LOCK` is enough.
+/// With this before the C library, lifting that limit succeeds.
+const MEMLOCK: &str = "\
+#define _GNU_SOURCE
+#include <sys/resource.h>
+int setrlimit(__rlimit_resource_t resource, const struct rlimit *limit)
+{
+    return resource == RLIMIT_MEMLOCK ? 0 : prlimit(0, resource, limit, 0);
+}
+int setrlimit64(__rlimit_resource_t resource, const struct rlimit64 *limit)
+{
+    return resource == RLIMIT_MEMLOCK ? 0 : prlimit64(0, resource, limit, 0);
+}
+";
+
+/// Compiles [`MEMLOCK`] into `folder`.
+fn build_memlock(folder: &Path) -> Result<()> {
+    let (source, library) = (folder.join("memlock.c"), folder.join("memlock.so"));
+    if library.exists() {
+        return Ok(());
+    }
+    fs::write(&source, MEMLOCK).context(format_args!("writing {}", source.display()))?;
+    let mut compile = Command::new("cc");
+    compile.args(["-O2", "-shared", "-fPIC", "-o"]);
+    shell::capture(compile.arg(&library).arg(&source)).map(drop)
+}
+
 /// NSD in its own tree: what it needs of ours is mounted there in a mount
 /// namespace that ends with it.
 fn nsd_xdp_command(rig: &Rig, config: &Path, content: &Content, folders: &Folders) -> Command {
@@ -290,7 +320,7 @@ fn nsd_xdp_command(rig: &Rig, config: &Path, content: &Content, folders: &Folder
         mount --bind \"$2\" \"$1/mnt\" && cp \"$3\" \"$1/mnt/nsd.conf\" && \
         mount -t proc proc \"$1/proc\" && mount --rbind /sys \"$1/sys\" && \
         mount -t bpf bpf \"$1/sys/fs/bpf\" && \
-        exec chroot \"$1\" nsd -d -c /mnt/nsd.conf";
+        exec chroot \"$1\" env LD_PRELOAD=/mnt/memlock.so nsd -d -c /mnt/nsd.conf";
     let tree = folders.nsd_xdp.clone().unwrap_or_default();
     let mut command = rig.server_command("unshare");
     command
@@ -352,8 +382,16 @@ fn has_page(address: IpAddr, path: &str) -> std::io::Result<bool> {
 
 /// The version of an installed Debian package.
 pub(crate) fn package_version(package: &str) -> Option<String> {
+    package_version_in(Path::new("/"), package)
+}
+
+/// The version of a Debian package in a tree.
+pub(crate) fn package_version_in(tree: &Path, package: &str) -> Option<String> {
     let mut query = Command::new("dpkg-query");
-    query.args(["-W", "-f", "${Version}", package]);
+    query
+        .arg("--admindir")
+        .arg(tree.join("var/lib/dpkg"))
+        .args(["-W", "-f", "${Version}", package]);
     let version = shell::capture_text(&mut query).ok()?;
     (!version.trim().is_empty()).then(|| version.trim().to_owned())
 }

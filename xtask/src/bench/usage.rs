@@ -141,6 +141,21 @@ fn frames(net_dev: &str, interface: &str) -> Option<u64> {
     Some(counts.get(1)? + counts.get(9)?)
 }
 
+/// `AF_XDP` sockets in the network namespace of the process `id`.
+pub(crate) fn xdp_sockets(id: u32) -> u64 {
+    fs::read_to_string(format!("/proc/{id}/net/protocols"))
+        .ok()
+        .and_then(|protocols| sockets(&protocols, "XDP"))
+        .unwrap_or(0)
+}
+
+/// Sockets of a protocol in `/proc/net/protocols`: name, size, sockets.
+fn sockets(protocols: &str, name: &str) -> Option<u64> {
+    let mut lines = protocols.lines().map(str::split_whitespace);
+    let mut line = lines.find(|line| line.clone().next() == Some(name))?;
+    line.nth(2)?.parse().ok()
+}
+
 /// Packets that receive packet steering has brought to the core whose line
 /// of `/proc/net/softnet_stat` this is.
 fn steered(softnet: &str, core: usize) -> Option<u64> {
@@ -324,6 +339,10 @@ mod tests {
         let softnet = "0 0 0 0 0 0 0 0 0 0000001f 0 0 0\n0 0 0 0 0 0 0 0 0 00000020 0 0 1\n";
         assert_eq!(steered(softnet, 1), Some(32));
         assert_eq!(steered(softnet, 2), None);
+        let protocols =
+            "protocol  size sockets  memory press\nXDP       1088      2      -1   NI\n";
+        assert_eq!(sockets(protocols, "XDP"), Some(2));
+        assert_eq!(sockets(protocols, "TCP"), None);
         assert_eq!(time_on_core("123456 7 8\n"), Some(123_456));
     }
 
