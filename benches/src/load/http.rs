@@ -171,3 +171,7 @@ impl Start for Ask {
 #[cfg(test)]
 #[path = "http/tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "http/hostile_tests.rs"]
+mod hostile_tests;

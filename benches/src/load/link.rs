@@ -21,7 +21,8 @@ use super::pace::Pace;
 const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 const RESOLVE_INTERVAL: Duration = Duration::from_millis(50);
 /// What a generator sends when it leaves has this long to go out.
-const FINISH_LIMIT: Duration = Duration::from_secs(5);
+const FINISH_LIMIT: Duration = Duration::from_secs(10);
+const FINISH_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What all generators are told.
 #[derive(Args, Clone, Debug)]
@@ -153,8 +154,8 @@ pub trait Generator<P: Port>: Handler<P> {
         true
     }
 
-    /// Leaves the server after the measured part: called, with a flush each
-    /// time, until it gives true, but not for ever.
+    /// Leaves the server after the measured part: called each millisecond, with
+    /// a flush, until it gives true, but not for ever.
     fn finish(&mut self, _port: &mut P) -> bool {
         true
     }
@@ -311,6 +312,9 @@ fn finish<P: Port>(
         batch.clear();
         sent = generator.finish(port);
         while !port.flush()? && clock.now().since(start) < FINISH_LIMIT {}
+        if !sent {
+            std::thread::sleep(FINISH_INTERVAL);
+        }
     }
     Ok(())
 }

@@ -294,3 +294,7 @@ impl Packets {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "tcp/tests.rs"]
+mod tests;

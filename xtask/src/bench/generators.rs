@@ -21,7 +21,12 @@ pub(crate) enum Pace {
     Closed(u32),
     /// So many a second.
     Rate(u32),
+    /// So many a second, [`BURST`] at a time.
+    Bursts(u32),
 }
+
+/// Requests of a burst, as many as kxdpgun sends together.
+pub(crate) const BURST: u32 = 32;
 
 /// What is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,6 +213,9 @@ impl Generator {
         match pace {
             Some(Pace::Closed(window)) => command.args(["--window", &window.to_string()]),
             Some(Pace::Rate(rate)) => command.args(["--rate", &rate.to_string()]),
+            Some(Pace::Bursts(rate)) => command
+                .args(["--rate", &rate.to_string()])
+                .args(["--burst", &BURST.to_string()]),
             None => &mut command,
         };
         command.args(["--interface", CLIENT_LINK]);

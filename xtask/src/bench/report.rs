@@ -2,6 +2,7 @@
 //! both made of the raw results alone.
 
 mod charts;
+mod extras;
 mod markdown;
 mod marks;
 mod model;
@@ -10,6 +11,7 @@ mod paper;
 #[cfg(test)]
 mod sample;
 mod sections;
+mod table;
 
 use std::path::{Path, PathBuf};
 

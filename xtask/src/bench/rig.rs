@@ -72,8 +72,13 @@ pub(crate) struct Tuning {
 
 /// What [`Tuning::deferred`] sets: empty polls before a queue is left to its
 /// interrupts again, and the timer in ns.
-const DEFER_POLLS: u32 = 100;
-const DEFER_TIMEOUT_NS: u32 = 200_000;
+const DEFERRAL: (u32, u32) = (100, 200_000);
+
+/// The same at the client's end, always: as a network card that gathers what
+/// it receives for 50 µs before it interrupts. On veth it is the sender who
+/// wakes the receiver, so that without this a server that sends its replies
+/// one by one would pay for each time that the client sleeps.
+const MODERATION: (u32, u32) = (50, 50_000);
 
 /// Two namespaces and their veth pair; gone, with every process inside, when
 /// it is dropped.
@@ -147,16 +152,16 @@ impl Rig {
                     1 << core,
                 )?;
             }
-            if tuning.deferred && link == SERVER_LINK {
-                set(
-                    namespace,
-                    &format!("{folder}/napi_defer_hard_irqs"),
-                    DEFER_POLLS,
-                )?;
+            let deferral = match link {
+                CLIENT_LINK => Some(MODERATION),
+                _ => tuning.deferred.then_some(DEFERRAL),
+            };
+            if let Some((polls, timeout_ns)) = deferral {
+                set(namespace, &format!("{folder}/napi_defer_hard_irqs"), polls)?;
                 set(
                     namespace,
                     &format!("{folder}/gro_flush_timeout"),
-                    DEFER_TIMEOUT_NS,
+                    timeout_ns,
                 )?;
             }
         }

@@ -31,6 +31,8 @@ pub(super) const RESPONSE_LIMIT: u32 = 10_000;
 /// Closed connections that may linger until the server has acknowledged, if
 /// there are not more that ask.
 const MIN_LINGERING: u32 = 1024;
+/// Resets sent in one go at the end: a veth queue takes them.
+const FINISH_BURST: usize = 200;
 /// Nanoseconds for which one initial sequence number is good: fast enough for
 /// any stream of requests, and half round the circle in more than the two
 /// minutes that a server may remember.
@@ -469,19 +471,6 @@ impl Client {
         };
         self.free.push(id);
     }
-
-    /// Ends what is open, for servers that would go on waiting: call it until
-    /// it gives `true`, with a flush after each call.
-    pub fn finish<P: Port>(&mut self, port: &mut P) -> bool {
-        while self.finished < self.connections.len() {
-            let open = self.connections[self.finished].state != State::Closed;
-            if open && (port.room() == 0 || !self.reset(port, self.finished as u32)) {
-                return false;
-            }
-            self.finished += 1;
-        }
-        true
-    }
 }
 
 /// The connection's limit is of meaning.
@@ -558,11 +547,24 @@ impl<P: Port> Generator<P> for Client {
     }
 
     fn is_ready(&self) -> bool {
-        Self::is_ready(self)
+        self.lanes.is_ready()
     }
 
+    /// Resets what is open: servers would go on waiting, and the next run
+    /// would meet its connections there.
     fn finish(&mut self, port: &mut P) -> bool {
-        Self::finish(self, port)
+        let mut sent = 0;
+        while self.finished < self.connections.len() {
+            let open = self.connections[self.finished].state != State::Closed;
+            if open {
+                if sent == FINISH_BURST || !self.reset(port, self.finished as u32) {
+                    return false;
+                }
+                sent += 1;
+            }
+            self.finished += 1;
+        }
+        true
     }
 }
 

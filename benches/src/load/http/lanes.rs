@@ -42,7 +42,7 @@ struct Lane {
 /// The lanes, and what waits for them.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    lanes: Vec<Lane>,
+    all: Vec<Lane>,
     /// Requests on one connection, or [`ENDLESS`].
     requests: u32,
     /// Lanes that need a connection.
@@ -86,7 +86,7 @@ impl Lanes {
             asked: Instant::FAR,
         };
         Self {
-            lanes: vec![lane; count],
+            all: vec![lane; count],
             requests: match workload.requests {
                 0 => ENDLESS,
                 n => n,
@@ -128,6 +128,11 @@ impl Lanes {
         [resting, pace, idle].into_iter().flatten().min()
     }
 
+    /// Whether the idle connections are open, so that the others may begin.
+    pub(super) fn is_ready(&self) -> bool {
+        self.idle.is_settled()
+    }
+
     pub(super) fn idle_failed(&self) -> u32 {
         if self.idle.failed > IDLE_FAILURES {
             self.idle.failed + (self.idle.wanted - self.idle.begun)
@@ -144,7 +149,7 @@ impl Lanes {
     /// Right answers a second of the lanes at the 10th percentile and the
     /// median.
     pub(super) fn connection_rate(&self, seconds: f64) -> Option<[f64; 2]> {
-        let mut completed: Vec<u32> = self.lanes.iter().map(|lane| lane.completed).collect();
+        let mut completed: Vec<u32> = self.all.iter().map(|lane| lane.completed).collect();
         completed.sort_unstable();
         let at = |percent: usize| completed.get((completed.len() - 1) * percent / 100);
         let rate = |count: &u32| f64::from(*count) / seconds;
@@ -155,7 +160,7 @@ impl Lanes {
     /// A right answer.
     #[inline(always)]
     pub(super) fn count(&mut self, lane: u32) {
-        if let Some(lane) = self.lanes.get_mut(lane as usize) {
+        if let Some(lane) = self.all.get_mut(lane as usize) {
             lane.completed += 1;
         }
     }
@@ -163,7 +168,7 @@ impl Lanes {
     /// The lane has no connection any more, and needs one: for the request
     /// that was to be sent at `asked`, if there is one.
     fn reopen(&mut self, lane: u32, asked: Instant) {
-        let entry = &mut self.lanes[lane as usize];
+        let entry = &mut self.all[lane as usize];
         entry.connection = NOBODY;
         entry.asked = asked;
         if asked == Instant::FAR && self.opens_when_due() {
@@ -173,11 +178,23 @@ impl Lanes {
         }
     }
 
+    /// Each lane has a connection, rests, waits for one, or is ready.
+    #[cfg(test)]
+    pub(super) fn check(&self, connections: &[Connection]) {
+        for lane in 0..self.all.len() as u32 {
+            let owned = connections.iter().filter(|c| c.lane == lane).count();
+            let waiting = self.to_open.iter().filter(|l| **l == lane).count();
+            let resting = self.resting.iter().filter(|(_, l)| *l == lane).count();
+            let started = usize::from(self.started);
+            assert_eq!(owned + waiting + resting, started, "lane {lane}: {self:?}");
+        }
+    }
+
     /// The lane can take a request: the one that waits longest, or the next
     /// one. Gives the former.
     #[inline(always)]
     fn make_ready(&mut self, lane: u32) {
-        let entry = &mut self.lanes[lane as usize];
+        let entry = &mut self.all[lane as usize];
         if !entry.ready {
             entry.ready = true;
             self.ready.push_back(lane);
@@ -186,11 +203,6 @@ impl Lanes {
 }
 
 impl Client {
-    /// Whether warm-up may begin: idle connections are open.
-    pub fn is_ready(&self) -> bool {
-        self.lanes.idle.is_settled()
-    }
-
     /// What is due for lanes: the first connections, idle ones, ends of
     /// rests, requests of an open loop.
     #[inline(always)]
@@ -202,7 +214,7 @@ impl Client {
             && until <= self.now_ms
         {
             self.lanes.resting.pop_front();
-            let asked = self.lanes.lanes[lane as usize].asked;
+            let asked = self.lanes.all[lane as usize].asked;
             self.lanes.reopen(lane, asked);
         }
         if self.lanes.started && self.lanes.pace.is_some() {
@@ -214,7 +226,7 @@ impl Client {
     fn start_lanes(&mut self, now: Instant) {
         if self.lanes.idle.is_settled() {
             self.lanes.started = true;
-            for lane in 0..self.lanes.lanes.len() as u32 {
+            for lane in 0..self.lanes.all.len() as u32 {
                 self.lanes.reopen(lane, Instant::FAR);
             }
             return;
@@ -247,7 +259,7 @@ impl Client {
             && let Some(lane) = self.lanes.ready.pop_front()
         {
             let when_due = self.lanes.opens_when_due();
-            let entry = &mut self.lanes.lanes[lane as usize];
+            let entry = &mut self.lanes.all[lane as usize];
             entry.ready = false;
             let id = entry.connection;
             if when_due {
@@ -276,13 +288,13 @@ impl Client {
     #[inline(always)]
     pub(super) fn open_waiting(&mut self, now: Instant) {
         while let Some(&lane) = self.lanes.to_open.front() {
-            let asked = self.lanes.lanes[lane as usize].asked;
+            let asked = self.lanes.all[lane as usize].asked;
             let asked = if asked == Instant::FAR { now } else { asked };
             let Some(id) = self.open(lane, now) else {
                 break;
             };
             self.connections[id as usize].asked = asked;
-            self.lanes.lanes[lane as usize].connection = id;
+            self.lanes.all[lane as usize].connection = id;
             self.lanes.to_open.pop_front();
         }
     }
@@ -323,7 +335,7 @@ impl Client {
             return;
         }
         let asked = connection.asked;
-        if self.lanes.pace.is_none() || self.lanes.lanes[lane as usize].asked != Instant::FAR {
+        if self.lanes.pace.is_none() || self.lanes.all[lane as usize].asked != Instant::FAR {
             self.ask(id, asked);
         } else {
             self.next_request(id, lane, now);
@@ -450,7 +462,7 @@ impl Client {
 
     /// Lets a lane rest before its next connection.
     fn rest(&mut self, lane: u32, asked: Instant) {
-        let entry = &mut self.lanes.lanes[lane as usize];
+        let entry = &mut self.lanes.all[lane as usize];
         entry.connection = NOBODY;
         entry.asked = asked;
         let until = self.now_ms + REST;

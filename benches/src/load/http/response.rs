@@ -129,16 +129,14 @@ impl Client {
                 Step::Body(head.len.saturating_sub(known))
             }
             Parsed::Part if known > 0 => Step::More,
-            Parsed::Part => match self.troubles.enter(&mut connection.trouble) {
-                Some(trouble) => {
+            Parsed::Part => {
+                if let Some(trouble) = self.troubles.enter(&mut connection.trouble) {
                     trouble.head.extend_from_slice(data);
-                    Step::More
+                    return Step::More;
                 }
-                None => {
-                    self.fail(port, id, error::MALFORMED);
-                    Step::Failed
-                }
-            },
+                self.fail(port, id, error::MALFORMED);
+                Step::Failed
+            }
             Parsed::Malformed => {
                 self.fail(port, id, error::MALFORMED);
                 Step::Failed

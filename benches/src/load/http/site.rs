@@ -165,7 +165,10 @@ impl Draw {
             (0..parts.len()).partition(|i| parts[*i] < 1.0);
         while let (Some(&one), Some(&other)) = (small.last(), large.last()) {
             small.pop();
-            columns[one] = ((parts[one] * f64::from(u32::MAX)) as u32, other as u32);
+            // A small part is from 0 to 1.
+            #[allow(clippy::cast_sign_loss)]
+            let own = (parts[one] * f64::from(u32::MAX)) as u32;
+            columns[one] = (own, other as u32);
             parts[other] -= 1.0 - parts[one];
             if parts[other] < 1.0 {
                 large.pop();

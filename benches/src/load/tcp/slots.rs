@@ -32,6 +32,14 @@ impl Slots {
         self.connections.len()
     }
 
+    /// How many are taken.
+    #[cfg(test)]
+    pub(in super::super) fn used(&self) -> usize {
+        (self.connections.iter())
+            .filter(|id| **id != NOBODY)
+            .count()
+    }
+
     /// Gives the next free slot to `connection`: which address and port that
     /// is. `None` when there is none near by.
     pub(in super::super) fn take(&mut self, connection: u32) -> Option<(u8, u16)> {

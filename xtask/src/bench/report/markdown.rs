@@ -6,7 +6,7 @@ use super::marks::marks;
 use super::model::{Cell, Figure, Limit, Panel, Quantity, figures, noise, thousands, x_shown};
 use super::page::noise_lines;
 use super::paper;
-use super::sections::{agreements, with_errors};
+use super::sections::{agreements, growth, with_errors};
 use crate::bench::results::Results;
 
 /// Headings, tables and lists; no links and no pictures.
@@ -131,6 +131,33 @@ fn figure_tables(text: &mut String, figure: &Figure<'_>, limit: &Limit) {
             panel_table(text, figure, panel, *quantity, limit);
         }
     }
+    if figure.name == "connections" {
+        bytes_per_connection(text, figure);
+    }
+}
+
+fn bytes_per_connection(text: &mut String, figure: &Figure<'_>) {
+    let lines = figure.panels.iter().flat_map(|panel| &panel.lines);
+    let rows: Vec<Vec<String>> = lines
+        .flat_map(|line| {
+            growth(line)
+                .into_iter()
+                .map(move |growth| (line.server, growth))
+        })
+        .map(|(server, (from, to, bytes))| {
+            vec![
+                escape(server),
+                thousands(from),
+                thousands(to),
+                thousands(bytes),
+            ]
+        })
+        .collect();
+    if !rows.is_empty() {
+        text.push_str("Growth of memory, the kernel's for the server included:\n\n");
+        let heads = ["server", "from", "to connections", "bytes a connection"];
+        write_table(text, &owned(&heads), &rows);
+    }
 }
 
 fn panel_table(
@@ -189,6 +216,7 @@ fn agreement(text: &mut String, figure: &Figure<'_>, limit: &Limit) {
         "other's/s",
         "rate, ours to other",
         "server's cost, ours to other",
+        "",
     ];
     let rows: Vec<Vec<String>> = agreements(figure, limit)
         .iter()

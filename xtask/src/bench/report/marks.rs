@@ -128,6 +128,15 @@ impl Maker<'_> {
                     &others,
                 ));
             }
+            let full = |server| runs(self.results, "dns-names", "", server, 100.0);
+            if !full(peer).is_empty() {
+                marks.push(self.cost(
+                    format!("Namestorm, 100 names, each at its full rate: cost to {peer}'s"),
+                    wanted,
+                    &full(NAMESTORM),
+                    &full(peer),
+                ));
+            }
         }
         for (index, rate) in rates.iter().enumerate() {
             let many = at(rate, NAMESTORM, 1e6);
@@ -151,8 +160,16 @@ impl Maker<'_> {
     }
 
     fn web_costs(&self, marks: &mut Vec<Mark>) {
-        for (panel, part) in [("keep-alive", 6.0), ("new connection", 5.0)] {
+        for (panel, part, always) in [
+            ("keep-alive", 6.0, true),
+            ("keep-alive, full rate", 6.0, false),
+            ("new connection", 5.0, true),
+            ("new connection, full rate", 5.0, false),
+        ] {
             let ours = runs(self.results, "web-cost", panel, SANDSTORM, KB);
+            if ours.is_empty() && !always {
+                continue;
+            }
             let (nginx, others) = self.best_nginx(panel, KB);
             marks.push(self.cost(
                 format!("Sandstorm, 1 KB, {panel}: cost to {nginx}'s"),

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use super::marks::{Mark, marks};
 use super::model::{Figure, Limit, Noise, Quantity, figures, noise, percent};
 use super::paper;
-use super::sections::{self, Table};
+use super::table::Table;
+use super::{extras, sections};
 use crate::bench::results::Results;
 use crate::shell::Result;
 
@@ -45,9 +46,9 @@ pub(super) fn page(results: &Results) -> Result<String> {
     for figure in &figures {
         sections::figure(&mut html, figure, &limit)?;
     }
-    sections::time_line(&mut html, &results.time_line)?;
-    sections::batches(&mut html, &figures);
-    sections::instructions(&mut html, results);
+    extras::time_line(&mut html, &results.time_line)?;
+    extras::batches(&mut html, &figures);
+    extras::instructions(&mut html, results);
     html.push_str("</body>\n</html>\n");
     Ok(html)
 }

@@ -1,69 +1,17 @@
-//! The parts of the page that come from runs: charts, and tables with every
-//! number that is in them.
+//! The figures of the page: charts, and tables with every number that is in
+//! them.
 
 use std::fmt::Write as _;
 
 use super::charts::{self, Bar, Chart, Series};
 use super::model::{
-    Cell, Figure, Limit, Line, Panel, Quantity, Ratio, Spread, axis_shown, percent, thousands,
-    x_shown,
+    Cell, FULL, Figure, Limit, Line, Panel, Quantity, Ratio, Spread, axis_shown, percent,
+    thousands, x_shown,
 };
 use super::page::{charted, escape};
-use crate::bench::results::{Batches, Results, Run, TimeLinePoint};
+use super::table::Table;
+use crate::bench::results::Run;
 use crate::shell::Result;
-
-/// A table of HTML.
-pub(super) struct Table {
-    columns: Vec<String>,
-    text: Vec<usize>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    pub(super) fn new(columns: &[&str]) -> Self {
-        Self {
-            columns: columns.iter().map(|head| escape(head)).collect(),
-            text: vec![0],
-            rows: Vec::new(),
-        }
-    }
-
-    /// Columns of words, which may be broken.
-    pub(super) fn text_columns(&mut self, columns: &[usize]) {
-        self.text = columns.to_vec();
-    }
-
-    /// Cells are HTML.
-    pub(super) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
-    }
-
-    pub(super) fn write(&self, html: &mut String) {
-        html.push_str("<div class=\"wide\"><table>\n<thead><tr>");
-        for (at, head) in self.columns.iter().enumerate() {
-            let class = if self.text.contains(&at) {
-                " class=\"text\""
-            } else {
-                ""
-            };
-            let _ = write!(html, "<th{class}>{head}</th>");
-        }
-        html.push_str("</tr></thead>\n<tbody>\n");
-        for row in &self.rows {
-            html.push_str("<tr>");
-            for (at, cell) in row.iter().enumerate() {
-                let class = if self.text.contains(&at) {
-                    " class=\"text\""
-                } else {
-                    ""
-                };
-                let _ = write!(html, "<td{class}>{cell}</td>");
-            }
-            html.push_str("</tr>\n");
-        }
-        html.push_str("</tbody>\n</table></div>\n");
-    }
-}
 
 /// A figure: charts for each of its panels, then its numbers.
 pub(super) fn figure(html: &mut String, figure: &Figure<'_>, limit: &Limit) -> Result<()> {
@@ -400,11 +348,14 @@ fn numbers(html: &mut String, figure: &Figure<'_>, panel: &Panel<'_>, limit: &Li
     html.push_str("</details>\n");
 }
 
-/// Errors by kind, added up.
+/// Errors by kind, added up, and runs that gave nothing at all.
 fn errors<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
     let mut kinds = std::collections::BTreeMap::new();
-    for (kind, count) in runs.flat_map(|run| &run.load.errors) {
-        *kinds.entry(kind.as_str()).or_insert(0) += count;
+    for load in runs.map(|run| &run.load) {
+        for (kind, count) in &load.errors {
+            *kinds.entry(kind.as_str()).or_insert(0) += count;
+        }
+        *kinds.entry("runs without one reply:").or_insert(0) += u64::from(load.completed == 0);
     }
     kinds.retain(|_, count| *count > 0);
     let shown = kinds
@@ -432,7 +383,12 @@ pub(super) fn with_errors(figures: &[Figure<'_>]) -> Vec<[String; 3]> {
 }
 
 /// A server at a point, in words.
-fn name(line: &Line<'_>, panel: &Panel<'_>, cell: &Cell<'_>, figure: &Figure<'_>) -> String {
+pub(super) fn name(
+    line: &Line<'_>,
+    panel: &Panel<'_>,
+    cell: &Cell<'_>,
+    figure: &Figure<'_>,
+) -> String {
     let point = match figure.x_label {
         "µs" => format!("δt {} µs", x_shown(cell.x, "")),
         label => x_title(cell.x, label),
@@ -514,16 +470,39 @@ fn agreement(html: &mut String, figure: &Figure<'_>, limit: &Limit) {
         "other's/s",
         "rate, ours to other",
         "server's cost, ours to other",
+        "",
     ]);
+    table.text_columns(&[0, 7]);
     for row in agreements(figure, limit) {
         table.row(row.iter().map(|cell| escape(cell)).collect());
     }
     table.write(html);
 }
 
+/// Generators agree when their rates differ by no more than this part, or by
+/// no more than the repeats do.
+const AGREEMENT: f64 = 0.05;
+
+/// Whether two generators say the same.
+fn agree(ratio: Option<Ratio>, cells: [&Cell<'_>; 2], limit: &Limit) -> &'static str {
+    let Some(ratio) = ratio else { return "" };
+    let within = (ratio.min..=ratio.max).contains(&1.0);
+    let is_full = |cell: &Cell<'_>| {
+        let busy = cell.spread(Quantity::ClientBusy, limit);
+        busy.is_some_and(|busy| busy.median > FULL)
+    };
+    match cells.map(is_full) {
+        _ if within || (ratio.value - 1.0).abs() <= AGREEMENT => "they agree",
+        [false, false] => "they differ",
+        [true, false] => "they differ: our client's core is full",
+        [false, true] => "they differ: the other's client's core is full",
+        [true, true] => "they differ: both clients' cores are full",
+    }
+}
+
 /// A row for each of the others: panel, rate asked for, its name, both
-/// rates, and the ratios of rate and cost.
-pub(super) fn agreements(figure: &Figure<'_>, limit: &Limit) -> Vec<[String; 7]> {
+/// rates, the ratios of rate and cost, and whether they agree.
+pub(super) fn agreements(figure: &Figure<'_>, limit: &Limit) -> Vec<[String; 8]> {
     let mut rows = Vec::new();
     for panel in &figure.panels {
         let ours = panel
@@ -544,10 +523,10 @@ pub(super) fn agreements(figure: &Figure<'_>, limit: &Limit) -> Vec<[String; 7]>
                     let rate = cell.spread(Quantity::Rate, limit);
                     rate.map_or(String::new(), |rate| thousands(rate.median))
                 };
-                let ratio = |quantity| {
-                    let ratio = Ratio::of(quantity, &cell.runs, &beside.runs, limit);
-                    ratio.map_or(String::new(), |ratio| ratio.shown())
-                };
+                let ratio = |quantity| Ratio::of(quantity, &cell.runs, &beside.runs, limit);
+                let shown =
+                    |ratio: Option<Ratio>| ratio.map_or(String::new(), |ratio| ratio.shown());
+                let rates = ratio(Quantity::Rate);
                 let asked = if cell.x > 0.0 {
                     format!("{}/s", thousands(cell.x))
                 } else {
@@ -559,8 +538,9 @@ pub(super) fn agreements(figure: &Figure<'_>, limit: &Limit) -> Vec<[String; 7]>
                     other.server.to_owned(),
                     rate(cell),
                     rate(beside),
-                    ratio(Quantity::Rate),
-                    ratio(Quantity::Core),
+                    shown(rates),
+                    shown(ratio(Quantity::Core)),
+                    agree(rates, [cell, beside], limit).to_owned(),
                 ]);
             }
         }
@@ -589,13 +569,12 @@ fn bytes_per_connection(html: &mut String, figure: &Figure<'_>) {
 }
 
 /// For each point after the first: least connections, connections here, and
-/// bytes for each that there are more.
+/// bytes for each that there are more. A run without a reply had not come so
+/// far that all were open.
 pub(super) fn growth(line: &Line<'_>) -> Vec<(f64, f64, f64)> {
     let memory = |cell: &Cell<'_>| {
-        let bytes = cell
-            .runs
-            .iter()
-            .filter_map(|run| run.memory.map(|bytes| bytes as f64));
+        let served = cell.runs.iter().filter(|run| run.load.completed > 0);
+        let bytes = served.filter_map(|run| run.memory.map(|bytes| bytes as f64));
         Some((cell.x, Spread::of(bytes)?.median))
     };
     let points: Vec<(f64, f64)> = line.cells.iter().filter_map(memory).collect();
@@ -605,165 +584,4 @@ pub(super) fn growth(line: &Line<'_>) -> Vec<(f64, f64, f64)> {
     rest.iter()
         .map(|&(x, bytes)| (first, x, (bytes - base) / (x - first)))
         .collect()
-}
-
-/// The busy connection.
-pub(super) fn time_line(html: &mut String, points: &[TimeLinePoint]) -> Result<()> {
-    if points.is_empty() {
-        return Ok(());
-    }
-    html.push_str(
-        "<h2 id=\"time-line\">Figure 2: one busy connection</h2>\n<p>Each stroke is a segment that \
-         the server has sent, from its first to its last byte; the line of steps is what the \
-         client has acknowledged. Segments that stand above each other went out in one batch.</p>\n\
-         <ul class=\"legend\"><li><svg viewBox=\"0 0 36 12\" aria-hidden=\"true\"><line x1=\"18\" \
-         y1=\"0\" x2=\"18\" y2=\"12\" stroke=\"var(--c0)\" stroke-width=\"3\"/></svg>sent, KB</li>\
-         <li><svg viewBox=\"0 0 36 12\" aria-hidden=\"true\"><line x1=\"0\" y1=\"6\" x2=\"36\" \
-         y2=\"6\" stroke=\"var(--c3)\" stroke-width=\"2\"/></svg>acknowledged, KB</li></ul>\n",
-    );
-    let svg = charts::time_line(points, "Figure 2: sequence numbers over time")?;
-    let _ = writeln!(html, "<figure>{svg}</figure>");
-    Ok(())
-}
-
-/// Labels of [`Batches`]' classes.
-fn class_label(class: usize, last: usize) -> String {
-    let least = 1_u64 << class;
-    match class {
-        0 => "1".into(),
-        class if class == last => format!("≥ {least}"),
-        _ => format!("{least}–{}", 2 * least - 1),
-    }
-}
-
-/// How large batches were: a row for each server and point, received and
-/// sent.
-pub(super) fn batches(html: &mut String, figures: &[Figure<'_>]) {
-    let mut rows = Vec::new();
-    for figure in figures {
-        for panel in &figure.panels {
-            for (line, cell) in panel.cells() {
-                let all = added(cell.runs.iter().filter_map(|run| run.batches.as_ref()));
-                let Some(all) = all else { continue };
-                rows.push((figure.title, name(line, panel, cell, figure), all));
-            }
-        }
-    }
-    html.push_str("<h2 id=\"batches\">Batches</h2>\n");
-    if rows.is_empty() {
-        html.push_str("<p class=\"soft\">Not recorded in this run.</p>\n");
-        return;
-    }
-    html.push_str(
-        "<p>Frames that a server of ours has received, and sent with one flush, at a time: parts \
-         of all batches.</p>\n",
-    );
-    for (title, of) in [
-        (
-            "Received",
-            (|all: &Batches| all.received.clone()) as fn(&Batches) -> Vec<u64>,
-        ),
-        ("Sent", |all: &Batches| all.sent.clone()),
-    ] {
-        let _ = writeln!(html, "<details open><summary>{title}</summary>");
-        heat(
-            html,
-            rows.iter()
-                .map(|(figure, name, all)| (*figure, name.as_str(), of(all))),
-        );
-        html.push_str("</details>\n");
-    }
-}
-
-fn added<'a>(batches: impl Iterator<Item = &'a Batches>) -> Option<Batches> {
-    let add = |sum: &mut Vec<u64>, more: &[u64]| {
-        sum.resize(sum.len().max(more.len()), 0);
-        for (sum, more) in sum.iter_mut().zip(more) {
-            *sum += more;
-        }
-    };
-    batches.fold(None, |sum, one| {
-        let mut sum: Batches = sum.unwrap_or_default();
-        add(&mut sum.received, &one.received);
-        add(&mut sum.sent, &one.sent);
-        Some(sum)
-    })
-}
-
-fn heat<'a>(html: &mut String, rows: impl Iterator<Item = (&'a str, &'a str, Vec<u64>)>) {
-    let rows: Vec<_> = rows.collect();
-    let classes = rows
-        .iter()
-        .map(|(_, _, counts)| counts.len())
-        .max()
-        .unwrap_or(0);
-    html.push_str("<div class=\"wide\"><table class=\"heat\">\n<thead><tr><th>frames</th>");
-    for class in 0..classes {
-        let _ = write!(html, "<th>{}</th>", class_label(class, classes - 1));
-    }
-    html.push_str("<th>batches</th></tr></thead>\n<tbody>\n");
-    let mut of_figure = "";
-    for (figure, name, counts) in &rows {
-        if *figure != of_figure {
-            of_figure = figure;
-            let _ = writeln!(
-                html,
-                "<tr><th colspan=\"{}\">{}</th></tr>",
-                classes + 2,
-                escape(figure)
-            );
-        }
-        let all: u64 = counts.iter().sum();
-        let _ = write!(html, "<tr><td>{}</td>", escape(name));
-        for class in 0..classes {
-            let count = counts.get(class).copied().unwrap_or(0);
-            let part = if all == 0 {
-                0.0
-            } else {
-                count as f64 / all as f64
-            };
-            let text = if count == 0 {
-                String::new()
-            } else {
-                percent(part)
-            };
-            let _ = write!(
-                html,
-                "<td class=\"cell\" style=\"background: rgba(var(--heat), {:.2})\">{text}</td>",
-                part * 0.75
-            );
-        }
-        let _ = writeln!(html, "<td>{}</td></tr>", thousands(all as f64));
-    }
-    html.push_str("</tbody>\n</table></div>\n");
-}
-
-/// Instructions of our own code.
-pub(super) fn instructions(html: &mut String, results: &Results) {
-    html.push_str("<h2 id=\"instructions\">Instructions in our own code</h2>\n");
-    if results.instructions.is_empty() {
-        html.push_str(
-            "<p class=\"soft\">Not counted in this run: <code>cargo xtask bench \
-             instructions</code>.</p>\n",
-        );
-        return;
-    }
-    html.push_str(
-        "<p>For one packet or one request, from the received frame to the sent one, over a port \
-         without a kernel, by callgrind; making the client's frame is part of it.</p>\n",
-    );
-    let mut table = Table::new(&["work", "instructions", "baseline", "change"]);
-    for (name, count) in &results.instructions {
-        let baseline = results.instructions_baseline.get(name);
-        let change = baseline
-            .filter(|old| **old > 0.0)
-            .map(|old| format!("{:+.1} %", (count / old - 1.0) * 100.0));
-        table.row(vec![
-            escape(name),
-            thousands(*count),
-            baseline.map_or(String::new(), |old| thousands(*old)),
-            change.unwrap_or_default(),
-        ]);
-    }
-    table.write(html);
 }

@@ -92,6 +92,9 @@ fn the_table_has_marks_and_medians() {
     assert!(line("| Figure 8b").contains("> 2 | 2.00"));
     assert!(line("| nginx | 60,000 (54,000 to 66,000)").contains("26,"));
     assert!(line("- H2O \\<2>: it has ended with 1").len() > 10);
+    assert!(line("| DNS, namestorm, fixed rate").ends_with("| 1.00 | 1.00 | they agree |"));
+    let growth = "| sandstorm memcopy | 1,000 | 100,000 | 260 |";
+    assert_eq!(line(growth), growth);
     assert!(line("| dns-turnaround-100").contains("1,500 | -6.2 %"));
     let escaped = table.matches("\\<script>").count();
     assert!(escaped > 0 && escaped == table.matches("<script>").count());
@@ -103,6 +106,23 @@ fn the_table_has_marks_and_medians() {
         let first = cells.next().unwrap();
         assert!(cells.all(|count| count == first), "{block}");
     }
+}
+
+#[test]
+fn a_run_without_a_reply_is_told_and_has_no_connections() {
+    let mut results = sample::results();
+    let runs = results.runs.iter_mut();
+    for run in runs.filter(|run| run.figure == "connections" && run.x > 2e4) {
+        run.load.completed = 0;
+    }
+    let table = markdown::table(&results);
+    assert!(!table.contains("| sandstorm memcopy | 1,000 | 100,000 |"));
+    assert!(table.contains("| nginx, 100,000 connections | runs without one reply: 3 |"));
+    assert!(
+        page::page(&results)
+            .unwrap()
+            .contains("runs without one reply: 3")
+    );
 }
 
 #[test]
@@ -130,4 +150,23 @@ fn nothing_measured_is_a_page_too() {
     assert!(html.contains("not measured"));
     let table = markdown::table(&Results::default());
     assert!(table.contains("not measured"));
+}
+
+#[test]
+fn generators_that_differ_are_told() {
+    let table = |change: &dyn Fn(&mut crate::bench::results::Run)| {
+        let mut results = sample::results();
+        let runs = results.runs.iter_mut();
+        runs.filter(|run| run.server == "kxdpgun").for_each(change);
+        markdown::table(&results)
+    };
+    let slower = table(&|run| run.load.rate *= 0.9);
+    assert!(slower.contains("| kxdpgun | 100,000 | 90,000 | 1.11 | 1.00 | they differ |"));
+    let nearly = table(&|run| run.load.rate *= 0.96);
+    assert!(nearly.contains("| 1.04 | 1.00 | they agree |"));
+    let full = table(&|run| {
+        run.load.rate *= 0.9;
+        run.cost.as_mut().unwrap().client_busy = 1.0;
+    });
+    assert!(full.contains("they differ: the other's client's core is full"));
 }
