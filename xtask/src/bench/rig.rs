@@ -268,6 +268,14 @@ impl Drop for Rig {
     }
 }
 
+/// Ends a process at once.
+pub(crate) fn kill(id: u32) {
+    if let Some(id) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+        // An error means that it has ended meanwhile.
+        let _ = kill_process(id, Signal::KILL);
+    }
+}
+
 fn end_processes(namespace: &Namespace) -> Result<()> {
     let mut waited = Duration::ZERO;
     loop {
@@ -284,12 +292,10 @@ fn end_processes(namespace: &Namespace) -> Result<()> {
                 inside.split_whitespace().collect::<Vec<_>>().join(" ")
             )));
         }
-        for id in inside.split_whitespace().filter_map(|id| id.parse().ok()) {
-            if let Some(id) = Pid::from_raw(id) {
-                // An error means that it has ended meanwhile.
-                let _ = kill_process(id, Signal::KILL);
-            }
-        }
+        inside
+            .split_whitespace()
+            .filter_map(|id| id.parse().ok())
+            .for_each(kill);
         let tick = Duration::from_millis(20);
         std::thread::sleep(tick);
         waited += tick;

@@ -176,7 +176,9 @@ impl Runner {
             self.save()?;
         }
         if !group.spec.program.is_ours() {
-            // Some wait for their clients when they are asked to end.
+            // Some wait for their clients when they are asked to end, and their
+            // workers stay when only the first process is killed.
+            started.processes.iter().copied().for_each(rig::kill);
             return started.server.stop(Signal::KILL).map(drop);
         }
         let (_, output) = started.server.stop(Signal::TERM)?;
