@@ -74,12 +74,6 @@ pub(crate) struct Tuning {
 /// interrupts again, and the timer in ns.
 const DEFERRAL: (u32, u32) = (100, 200_000);
 
-/// The same at the client's end, always: as a network card that gathers what
-/// it receives for 50 µs before it interrupts. On veth it is the sender who
-/// wakes the receiver, so that without this a server that sends its replies
-/// one by one would pay for each time that the client sleeps.
-const MODERATION: (u32, u32) = (50, 50_000);
-
 /// Two namespaces and their veth pair; gone, with every process inside, when
 /// it is dropped.
 pub(crate) struct Rig {
@@ -152,11 +146,8 @@ impl Rig {
                     1 << core,
                 )?;
             }
-            let deferral = match link {
-                CLIENT_LINK => Some(MODERATION),
-                _ => tuning.deferred.then_some(DEFERRAL),
-            };
-            if let Some((polls, timeout_ns)) = deferral {
+            if tuning.deferred && link == SERVER_LINK {
+                let (polls, timeout_ns) = DEFERRAL;
                 set(namespace, &format!("{folder}/napi_defer_hard_irqs"), polls)?;
                 set(
                     namespace,
