@@ -233,9 +233,11 @@ pub(crate) fn open_files() -> u32 {
     })
 }
 
+/// A session of its own, as a service has: where the kernel shares cores out
+/// by session, server and generator would have one share between them.
 fn on_core(namespace: &Namespace, core: usize, program: &OsStr) -> Command {
-    let mut command = namespace.command("taskset");
-    command.args(["-c", &core.to_string(), "prlimit"]);
+    let mut command = namespace.command("setsid");
+    command.args(["taskset", "-c", &core.to_string(), "prlimit"]);
     command.arg(format!("--nofile={0}:{0}", open_files()));
     command.arg(program);
     command
