@@ -147,7 +147,11 @@ impl Generator {
         };
         let parts = Duration::from_secs_f64(lengths.warm_up + lengths.measured);
         let limit = parts + RUN_SLACK + CONNECTION_SLACK * connections;
-        let said = watch(&mut command, limit, self.program().is_some(), edge)?;
+        let said = watch(&mut command, limit, self.program().is_some(), edge);
+        if matches!(self, Self::Kxdpgun { .. }) {
+            rig.forget_client_program()?;
+        }
+        let said = said?;
         match self {
             Self::Dnsperf { rate, .. } => dnsperf_load(&said, *rate),
             Self::Kxdpgun { rate, .. } => kxdpgun_load(&said, *rate),

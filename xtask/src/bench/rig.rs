@@ -169,6 +169,12 @@ impl Rig {
         on_core(&self.client, CLIENT_CORE, program.as_ref())
     }
 
+    /// Takes an XDP program off the client's end that its owner has left there.
+    pub(crate) fn forget_client_program(&self) -> Result<()> {
+        let off = format!("link set dev {CLIENT_LINK} xdp off");
+        self.client.ip(&off).map(drop)
+    }
+
     pub(crate) fn tuning(&self) -> Tuning {
         self.tuning
     }

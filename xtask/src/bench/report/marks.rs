@@ -57,6 +57,8 @@ impl Mark {
 }
 
 const NAMESTORM: &str = "namestorm turnaround";
+/// What the rig costs, whoever answers.
+const REFLECTOR: &str = "reflect";
 const SANDSTORM: &str = "sandstorm memcopy";
 const KB: f64 = 1024.0;
 /// A run that reaches less than this part of the rate that was asked for is
@@ -121,12 +123,16 @@ impl Maker<'_> {
                 if index > 0 && others.is_empty() {
                     continue;
                 }
-                marks.push(self.cost(
+                let mut mark = self.cost(
                     format!("Namestorm, 100 names, {rate}: cost to {peer}'s"),
                     wanted,
                     &at(rate, NAMESTORM, 100.0),
                     &others,
-                ));
+                );
+                if let Some(floor) = self.median(&at(rate, REFLECTOR, 100.0)) {
+                    let _ = write!(mark.note, "; the reflector: {} µs", digits(floor));
+                }
+                marks.push(mark);
             }
             let full = |server| runs(self.results, "dns-names", "", server, 100.0);
             if !full(peer).is_empty() {
@@ -222,10 +228,7 @@ impl Maker<'_> {
         }
         let cost = |server: &str| {
             let runs = runs(self.results, "web-cost", panel, server, size);
-            let costs = runs
-                .iter()
-                .filter_map(|run| Quantity::Core.of(run, &self.limit));
-            Spread::of(costs).map(|spread| spread.median)
+            self.median(&runs)
         };
         let costs = tunings
             .into_iter()
@@ -235,14 +238,16 @@ impl Maker<'_> {
         (name, runs(self.results, "web-cost", panel, name, size))
     }
 
+    /// The median cost of a request.
+    fn median(&self, runs: &[&Run]) -> Option<f64> {
+        let costs = runs
+            .iter()
+            .filter_map(|run| Quantity::Core.of(run, &self.limit));
+        Spread::of(costs).map(|spread| spread.median)
+    }
+
     fn cost(&self, what: String, most: f64, ours: &[&Run], others: &[&Run]) -> Mark {
-        let median = |runs: &[&Run]| {
-            let costs = runs
-                .iter()
-                .filter_map(|run| Quantity::Core.of(run, &self.limit));
-            Spread::of(costs).map(|spread| spread.median)
-        };
-        let mut note = match (median(ours), median(others)) {
+        let mut note = match (self.median(ours), self.median(others)) {
             (Some(ours), Some(others)) => {
                 format!("{} µs to {} µs", digits(ours), digits(others))
             }
