@@ -61,7 +61,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         for (package, failure) in setup::install_quietly(PACKAGES) {
             println!("bench: {package} cannot be installed: {failure}");
         }
-        build()?;
+        let packages = ["sandstorm", "namestorm", "examples", "benches"];
+        shell::build_release("bench", &packages)?;
     }
     if !shell::is_root() {
         println!("bench: going on as root, for network namespaces and AF_XDP");
@@ -75,22 +76,6 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         measure(&options, args, &target, &folder).and_then(|results| finish(&results, &folder));
     give_back(&folder);
     outcome
-}
-
-fn build() -> Result<()> {
-    println!("bench: building (the first time takes some minutes)");
-    shell::run(shell::cargo().args([
-        "build",
-        "--release",
-        "-p",
-        "sandstorm",
-        "-p",
-        "namestorm",
-        "-p",
-        "examples",
-        "-p",
-        "benches",
-    ]))
 }
 
 fn measure(options: &Options, args: &[String], target: &Path, folder: &Path) -> Result<Results> {

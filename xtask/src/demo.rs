@@ -44,15 +44,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
     if !options.built {
         setup::run()?;
-        println!("demo: building (the first time takes some minutes)");
-        shell::run(shell::cargo().args([
-            "build",
-            "--release",
-            "-p",
-            "sandstorm",
-            "-p",
-            "namestorm",
-        ]))?;
+        shell::build_release("demo", &["sandstorm", "namestorm"])?;
     }
     if !shell::is_root() {
         let mut again = vec!["demo", "--built"];

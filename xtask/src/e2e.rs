@@ -121,7 +121,7 @@ pub(crate) fn run_apart(options: &Options) -> Result<(u32, u32)> {
 
 /// Builds the two programs as users do.
 pub(crate) fn build() -> Result<()> {
-    shell::run(shell::cargo().args(["build", "--release", "-p", "sandstorm", "-p", "namestorm"]))
+    shell::build_release("e2e", &["sandstorm", "namestorm"])
 }
 
 fn scenarios_of(options: &Options) -> Vec<Scenario> {

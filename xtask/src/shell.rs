@@ -65,6 +65,17 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// Builds programs as users run them, for `command`; cargo tells how far it is.
+pub(crate) fn build_release(command: &str, packages: &[&str]) -> Result<()> {
+    println!("{command}: building (the first time takes some minutes)");
+    let mut build = cargo();
+    build.args(["build", "--release"]);
+    for package in packages {
+        build.args(["-p", package]);
+    }
+    run(&mut build)
+}
+
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

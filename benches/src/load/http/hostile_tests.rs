@@ -324,8 +324,9 @@ fn a_lone_segment_is_acknowledged_late_and_disorder_at_once() {
     assert_eq!(hand.sent().ack, at(bytes.len() as u32));
 }
 
-#[test]
-fn both_sides_close() {
+/// A connection for one request, answered whole in a segment of `control`:
+/// the request, what acknowledges it, and where the response ends.
+fn answer_the_only_request(control: u8) -> (Hand, Sent, u32, u32) {
     let mut workload = workload(&[1100], 1);
     workload.requests = 1;
     let mut hand = Hand::new(&workload);
@@ -333,7 +334,13 @@ fn both_sides_close() {
     let ack = request.seq.wrapping_add(request.len);
     let bytes = response();
     let end = at(bytes.len() as u32);
-    hand.send(request.port, at(0), ack, ACK | FIN, &[], &bytes);
+    hand.send(request.port, at(0), ack, control, &[], &bytes);
+    (hand, request, ack, end)
+}
+
+#[test]
+fn both_sides_close() {
+    let (mut hand, request, ack, end) = answer_the_only_request(ACK | FIN);
     assert_eq!(hand.completed(), 1);
     let first = hand.sent();
     assert_eq!(first.control, FIN | ACK);
@@ -370,14 +377,7 @@ fn both_sides_close() {
 
 #[test]
 fn a_server_that_does_not_close_is_closed() {
-    let mut workload = workload(&[1100], 1);
-    workload.requests = 1;
-    let mut hand = Hand::new(&workload);
-    let request = hand.accept(&[]);
-    let ack = request.seq.wrapping_add(request.len);
-    let bytes = response();
-    let end = at(bytes.len() as u32);
-    hand.send(request.port, at(0), ack, ACK, &[], &bytes);
+    let (mut hand, request, ack, end) = answer_the_only_request(ACK);
     for _ in 0..11 {
         hand.wait(100);
     }

@@ -244,6 +244,19 @@ fn draw(
     Ok(for_page(&svg, size, what))
 }
 
+/// A chart on `area` with room for the labels of both axes.
+fn labelled<'a, 'b>(
+    area: &'a DrawingArea<SVGBackend<'b>, Shift>,
+) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+    let mut chart = ChartBuilder::on(area);
+    chart
+        .margin(8)
+        .margin_right(18)
+        .x_label_area_size(42)
+        .y_label_area_size(58);
+    chart
+}
+
 /// Whether the values of a chart are drawn on a logarithmic scale.
 pub(super) fn is_logarithmic(chart: &Chart<'_>) -> bool {
     chart.scales().1.log
@@ -275,11 +288,7 @@ pub(super) fn lines(chart: &Chart<'_>, what: &str) -> Result<String> {
         x.ticks()
     };
     draw(SIZE, what, |area| {
-        let mut plane = ChartBuilder::on(area)
-            .margin(8)
-            .margin_right(18)
-            .x_label_area_size(42)
-            .y_label_area_size(58)
+        let mut plane = labelled(area)
             .build_cartesian_2d(
                 Axis {
                     scale: x,
@@ -462,11 +471,7 @@ pub(super) fn time_line(points: &[TimeLinePoint], what: &str) -> Result<String> 
     let x = Scale::of(&[0.0, end], true);
     let y = Scale::of(&[0.0, most], true);
     draw(WIDE, what, |area| {
-        let mut plane = ChartBuilder::on(area)
-            .margin(8)
-            .margin_right(18)
-            .x_label_area_size(42)
-            .y_label_area_size(58)
+        let mut plane = labelled(area)
             .build_cartesian_2d(x.axis(), y.axis())
             .context("drawing the time line")?;
         plane

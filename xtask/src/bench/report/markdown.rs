@@ -6,7 +6,7 @@ use super::marks::marks;
 use super::model::{Cell, Figure, Limit, Panel, Quantity, figures, noise, thousands, x_shown};
 use super::page::noise_lines;
 use super::paper;
-use super::sections::{agreements, growth, with_errors};
+use super::sections::{AGREEMENT_HEADS, agreements, growth, with_errors};
 use crate::bench::results::Results;
 
 /// Headings, tables and lists; no links and no pictures.
@@ -208,21 +208,11 @@ fn panel_table(
 
 fn agreement(text: &mut String, figure: &Figure<'_>, limit: &Limit) {
     let _ = writeln!(text, "### {}\n", escape(figure.title));
-    let heads = [
-        "load",
-        "asked for",
-        "other",
-        "ours/s",
-        "other's/s",
-        "rate, ours to other",
-        "server's cost, ours to other",
-        "",
-    ];
     let rows: Vec<Vec<String>> = agreements(figure, limit)
         .iter()
         .map(|row| row.iter().map(|cell| escape(cell)).collect())
         .collect();
-    write_table(text, &owned(&heads), &rows);
+    write_table(text, &owned(&AGREEMENT_HEADS), &rows);
 }
 
 fn paper_table(text: &mut String, results: &Results) {

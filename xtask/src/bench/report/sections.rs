@@ -462,16 +462,7 @@ fn agreement(html: &mut String, figure: &Figure<'_>, limit: &Limit) {
         "<p>The same server under our generator and under others, at the same fixed rate or with \
          as many connections: what they report should be the same.</p>\n",
     );
-    let mut table = Table::new(&[
-        "load",
-        "asked for",
-        "other",
-        "ours/s",
-        "other's/s",
-        "rate, ours to other",
-        "server's cost, ours to other",
-        "",
-    ]);
+    let mut table = Table::new(&AGREEMENT_HEADS);
     table.text_columns(&[0, 7]);
     for row in agreements(figure, limit) {
         table.row(row.iter().map(|cell| escape(cell)).collect());
@@ -499,6 +490,18 @@ fn agree(ratio: Option<Ratio>, cells: [&Cell<'_>; 2], limit: &Limit) -> &'static
         [true, true] => "they differ: both clients' cores are full",
     }
 }
+
+/// The columns of [`agreements`].
+pub(super) const AGREEMENT_HEADS: [&str; 8] = [
+    "load",
+    "asked for",
+    "other",
+    "ours/s",
+    "other's/s",
+    "rate, ours to other",
+    "server's cost, ours to other",
+    "",
+];
 
 /// A row for each of the others: panel, rate asked for, its name, both
 /// rates, the ratios of rate and cost, and whether they agree.
