@@ -106,6 +106,17 @@ files! {
     rfc6928: "rfc6928.seg",
     rfc6528: "rfc6528.seg",
     rfc5927: "rfc5927.seg",
+    rfc7323: "rfc7323.seg",
+    rfc2018: "rfc2018.seg",
+    rfc6675: "rfc6675.seg",
+    rfc3042: "rfc3042.seg",
+    rfc6937: "rfc6937.seg",
+    rfc8985: "rfc8985.seg",
+    rfc5682: "rfc5682.seg",
+    rfc3168: "rfc3168.seg",
+    rfc4987: "rfc4987.seg",
+    rfc6191: "rfc6191.seg",
+    rfc7661: "rfc7661.seg",
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub(crate) enum Command {
         options: Vec<Template1>,
         window: Option<Expr>,
         rtt: Duration,
+        /// With an ECN-setup SYN.
+        ecn: bool,
     },
     App(Vec<String>),
     Log(String),
@@ -312,17 +314,22 @@ fn parse_open(words: &[&str]) -> Result<Command, String> {
     let (words, options) = cut_options(words)?;
     let mut window = None;
     let mut rtt = Duration::ZERO;
-    for pair in words.chunks(2) {
-        match pair {
-            ["win", number] => window = Some(Expr::parse(number)?),
-            ["rtt", seconds] => rtt = parse_seconds(seconds)?,
-            other => return Err(format!("open: {other:?} is neither win nor rtt")),
+    let mut ecn = false;
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let mut number = || words.next().ok_or(format!("a number follows {word}"));
+        match word {
+            "win" => window = Some(Expr::parse(number()?)?),
+            "rtt" => rtt = parse_seconds(number()?)?,
+            "ecn" => ecn = true,
+            other => return Err(format!("open: {other} is neither win, rtt nor ecn")),
         }
     }
     Ok(Command::Open {
         options,
         window,
         rtt,
+        ecn,
     })
 }
 

@@ -17,7 +17,7 @@ use crate::language::{Case, Command, Icmp, Line, Template, Template1};
 use crate::peer::{Peer, seconds};
 use crate::rig::{App, Outbox, peers_byte};
 use crate::segment::{
-    ACK, Family, Faults, Message, OWN_MAC, OWN_PORT, Opt, SYN, Segment, build, build_icmp,
+    ACK, CWR, ECE, Family, Faults, Message, OWN_MAC, OWN_PORT, Opt, SYN, Segment, build, build_icmp,
 };
 use crate::settings;
 
@@ -272,7 +272,8 @@ impl<C: CongestionControl> Runner<C> {
                 options,
                 window,
                 rtt,
-            } => self.open(options, window.as_ref(), *rtt),
+                ecn,
+            } => self.open(options, window.as_ref(), *rtt, *ecn),
             Command::App(words) => self.instruct(words),
             Command::Log(expected) => {
                 let log = std::mem::take(&mut self.server.stack.app_mut().log);
@@ -441,6 +442,7 @@ impl<C: CongestionControl> Runner<C> {
         options: &[Template1],
         window: Option<&Expr>,
         rtt: Duration,
+        ecn: bool,
     ) -> Result<(), String> {
         let symbols = self.symbols();
         let default = [Template1::Mss(Expr::parse("MSS")?)];
@@ -450,8 +452,9 @@ impl<C: CongestionControl> Runner<C> {
             options
         };
         let number = |text: &str| Expr::parse(text);
+        let (setup, answered) = if ecn { (ECE | CWR, ECE) } else { (0, 0) };
         let syn = Template {
-            bits: SYN,
+            bits: SYN | setup,
             seq: number("0")?,
             len: number("0")?,
             window: window.cloned(),
@@ -477,7 +480,7 @@ impl<C: CongestionControl> Runner<C> {
             }
         }
         let syn_ack = Template {
-            bits: SYN | ACK,
+            bits: SYN | ACK | answered,
             ack: Some(number("1")?),
             options: answer,
             ..syn.clone()

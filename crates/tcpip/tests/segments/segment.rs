@@ -13,6 +13,8 @@ pub(crate) const FIN: u16 = 1;
 pub(crate) const SYN: u16 = 1 << 1;
 pub(crate) const RST: u16 = 1 << 2;
 pub(crate) const ACK: u16 = 1 << 4;
+pub(crate) const ECE: u16 = 1 << 6;
+pub(crate) const CWR: u16 = 1 << 7;
 
 /// Control bits and their letters.
 pub(crate) const BITS: [(char, u16); 9] = [
@@ -22,8 +24,8 @@ pub(crate) const BITS: [(char, u16); 9] = [
     ('P', 1 << 3),
     ('A', ACK),
     ('U', 1 << 5),
-    ('E', 1 << 6),
-    ('W', 1 << 7),
+    ('E', ECE),
+    ('W', CWR),
     ('N', 1 << 8),
 ];
 
