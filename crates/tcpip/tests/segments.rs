@@ -117,6 +117,7 @@ files! {
     rfc4987: "rfc4987.seg",
     rfc6191: "rfc6191.seg",
     rfc7661: "rfc7661.seg",
+    rfc9438: "rfc9438.seg",
 }
 
 #[test]
