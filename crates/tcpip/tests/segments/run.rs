@@ -9,7 +9,7 @@ use std::time::Duration;
 use eth::{Mac, Station};
 use ip::Host;
 use nmio::{Handler, Instant, Port};
-use tcpip::{Config, CongestionControl, Mode, Reno, Server, Stack};
+use tcpip::{Config, CongestionControl, Cubic, Mode, NewReno, Reno, Server, Stack};
 
 use crate::expect::port_of;
 use crate::expr::{Expr, Symbols};
@@ -23,7 +23,7 @@ use crate::settings;
 
 /// What a full segment leaves free of the peer's maximum segment size: the
 /// place of the timestamps, whether they are sent or not.
-const RESERVED: u16 = 0;
+const RESERVED: u16 = 12;
 /// The window scale that we tell: our receive buffers need none.
 const OWN_SCALE: u8 = 0;
 /// The least segment size that we send by.
@@ -123,7 +123,9 @@ fn run_form(case: &Case, form: &Form) -> Result<(), String> {
         _ => None,
     });
     match control {
-        None | Some("newreno") => run_with::<Reno>(case, form),
+        None | Some("cubic") => run_with::<Cubic>(case, form),
+        Some("newreno") => run_with::<NewReno>(case, form),
+        Some("reno") => run_with::<Reno>(case, form),
         Some(other) => Err(format!("  no congestion control is called {other}")),
     }
 }
@@ -212,7 +214,7 @@ impl<C: CongestionControl> Runner<C> {
             frames,
             recv: config
                 .recv_buffer
-                .clamp(Config::MIN_RECV_BUFFER, Config::MAX_RECV_BUFFER) as u16,
+                .clamp(Config::MIN_RECV_BUFFER, usize::from(u16::MAX)) as u16,
             own_mss,
             options: settings::Switches::of(config),
         };

@@ -15,11 +15,11 @@ pub(crate) struct Switches {
 }
 
 impl Switches {
-    pub(crate) fn of(_config: &Config) -> Self {
+    pub(crate) fn of(config: &Config) -> Self {
         Self {
-            scale: false,
-            sack: false,
-            timestamps: false,
+            scale: config.window_scaling,
+            sack: config.sack,
+            timestamps: config.timestamps,
         }
     }
 }
@@ -65,6 +65,11 @@ pub(crate) fn set(
         "time_wait" => config.time_wait = time()?,
         "fin_wait" => config.fin_wait = time()?,
         "idle_timeout" => config.idle_timeout = time()?,
+        "min_rto" => config.min_rto = time()?,
+        "window_scaling" => config.window_scaling = switch()?,
+        "sack" => config.sack = switch()?,
+        "timestamps" => config.timestamps = switch()?,
+        "ecn" => config.ecn = switch()?,
         "reset_unknown" => config.reset_unknown = switch()?,
         other => return Err(format!("nothing called {other} can be set")),
     }
