@@ -38,13 +38,15 @@ pub(crate) struct Peer {
     pub(crate) window: u16,
     /// The window field that is expected next.
     pub(crate) our_window: u16,
+    /// Our receive buffer.
+    recv: u32,
     clocks: Option<Clocks>,
     /// What we have acknowledged last, relative.
     last_ack: u32,
 }
 
 impl Peer {
-    pub(crate) fn new(port: u16, isn: u32, seg: u16, our_window: u16) -> Self {
+    pub(crate) fn new(port: u16, isn: u32, seg: u16, recv: u32) -> Self {
         Self {
             port,
             isn,
@@ -52,17 +54,18 @@ impl Peer {
             sent_to: 0,
             seg,
             window: 65_535,
-            our_window,
+            our_window: unscaled(recv),
+            recv,
             clocks: None,
             last_ack: 0,
         }
     }
 
     /// The next SYN-ACK begins a new numbering.
-    pub(crate) fn again(&mut self, our_window: u16) {
+    pub(crate) fn again(&mut self) {
         self.iss = None;
         self.clocks = None;
-        self.our_window = our_window;
+        self.our_window = unscaled(self.recv);
     }
 
     /// Fills in what a line about a segment of this peer's has left out.
@@ -119,6 +122,14 @@ impl Peer {
         }
         segment.options.sort();
         self.our_window = segment.window;
+        let scale = segment.options.iter().find_map(|option| match option {
+            Opt::Scale(shift) => Some(*shift),
+            _ => None,
+        });
+        if let Some(shift) = scale {
+            // The window of a SYN is not scaled, the next one is.
+            self.our_window = (self.recv >> shift).min(u32::from(u16::MAX)) as u16;
+        }
     }
 
     /// A segment to this peer, in absolute numbers.
@@ -194,6 +205,11 @@ impl Peer {
     pub(crate) fn icmp_about(&self, seq: u32) -> u32 {
         seq.wrapping_add(self.iss.unwrap_or(0))
     }
+}
+
+/// The window field without a scale.
+fn unscaled(recv: u32) -> u16 {
+    recv.min(u32::from(u16::MAX)) as u16
 }
 
 /// The time since a case began, in seconds.

@@ -24,8 +24,6 @@ use crate::settings;
 /// What a full segment leaves free of the peer's maximum segment size: the
 /// place of the timestamps, whether they are sent or not.
 const RESERVED: u16 = 12;
-/// The window scale that we tell: our receive buffers need none.
-const OWN_SCALE: u8 = 0;
 /// The least segment size that we send by.
 const MIN_MSS: u16 = 88;
 /// So often the stack may ask for the timers at one moment.
@@ -182,7 +180,8 @@ pub(crate) struct Runner<C> {
     pub(crate) pending: VecDeque<(Instant, Vec<u8>)>,
     pub(crate) trace: Vec<String>,
     pub(crate) frames: u32,
-    pub(crate) recv: u16,
+    /// The receive buffer.
+    pub(crate) recv: u32,
     pub(crate) own_mss: u16,
     pub(crate) options: settings::Switches,
 }
@@ -214,7 +213,7 @@ impl<C: CongestionControl> Runner<C> {
             frames,
             recv: config
                 .recv_buffer
-                .clamp(Config::MIN_RECV_BUFFER, usize::from(u16::MAX)) as u16,
+                .clamp(Config::MIN_RECV_BUFFER, Config::MAX_RECV_BUFFER) as u32,
             own_mss,
             options: settings::Switches::of(config),
         };
@@ -241,7 +240,7 @@ impl<C: CongestionControl> Runner<C> {
             headers,
             room: headers + i64::from(RESERVED),
             recv: i64::from(self.recv),
-            scale: i64::from(OWN_SCALE),
+            scale: i64::from(scale_for(self.recv)),
         }
     }
 
@@ -292,8 +291,7 @@ impl<C: CongestionControl> Runner<C> {
             }
             Command::Peer { name, like } => self.select(name, like.as_deref()),
             Command::Again => {
-                let recv = self.recv;
-                self.peer().again(recv);
+                self.peer().again();
                 Ok(())
             }
             Command::Isn { of, from, relation } => self.compare_isn(of, from, relation),
@@ -506,6 +504,15 @@ impl<C: CongestionControl> Runner<C> {
         self.server.stack.app_mut().log.clear();
         Ok(())
     }
+}
+
+/// The least shift by which a window of `recv` bytes fits its field.
+fn scale_for(recv: u32) -> u8 {
+    let mut shift = 0;
+    while recv >> shift > u32::from(u16::MAX) {
+        shift += 1;
+    }
+    shift
 }
 
 pub(crate) fn check<T: PartialEq + fmt::Display>(
