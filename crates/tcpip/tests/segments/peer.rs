@@ -103,7 +103,10 @@ impl Peer {
         }
         let last_ack = self.last_ack;
         if let Some(clocks) = &mut self.clocks {
-            (clocks.told, clocks.told_at) = (told, now);
+            // What is older is not the peer's clock, but somebody's test of PAWS.
+            if told.wrapping_sub(clocks.told).cast_signed() >= 0 {
+                (clocks.told, clocks.told_at) = (told, now);
+            }
             let ahead = told.wrapping_sub(clocks.recent).cast_signed() >= 0;
             let covers = segment.seq.wrapping_sub(last_ack).cast_signed() <= 0;
             if ahead && covers {
