@@ -6,10 +6,10 @@ use nmio::Instant;
 use tcpip::CongestionControl;
 
 use crate::expr::Symbols;
-use crate::language::{Template, Template1};
+use crate::language::{OptionTemplate, Template};
 use crate::peer::seconds;
 use crate::run::{Runner, check};
-use crate::segment::{OWN_PORT, RST, SYN, Segment, parse};
+use crate::segment::{OWN_PORT, Opt, RST, SYN, Segment, parse};
 
 /// So long a failed case is watched for what comes out after all.
 const LOOK_AHEAD: Duration = Duration::from_secs(130);
@@ -43,10 +43,7 @@ impl<C: CongestionControl> Runner<C> {
         template: &Template,
         due: Instant,
     ) -> Result<(), String> {
-        let plain = !one.has(SYN | RST)
-            && !template.options.iter().any(|option| {
-                matches!(option, Template1::NoTimestamps | Template1::Timestamps(..))
-            });
+        let plain = !one.has(SYN | RST) && template.leaves_timestamps();
         let window = self.peer().our_window;
         self.peer().complete_out(&mut one, plain, due);
         if one.has(RST) {
@@ -62,7 +59,12 @@ impl<C: CongestionControl> Runner<C> {
             }
             return Err(format!("expected {wanted}\n  got      {got}\n  {later:?}"));
         };
+        let last = self.peer().last_timestamp();
         let (from, port, segment, data) = self.take(at, &packet)?;
+        let says_any = |option: &OptionTemplate| matches!(option, OptionTemplate::AnyTimestamp(_));
+        if template.options.iter().any(says_any) {
+            self.take_any(&mut one, &segment, last, at)?;
+        }
         let got = format!("+{} > {segment}", seconds(at.since(self.begin)));
         self.trace.push(got[1..].to_owned());
         let peer_port = self.peer().port;
@@ -78,6 +80,36 @@ impl<C: CongestionControl> Runner<C> {
             return Err(format!("expected {wanted}\n  got      {got}\n{rest}"));
         }
         self.check_data(&segment, &data)
+    }
+
+    /// A timestamp of ours may be anything but older than `last`; from here on
+    /// our clock is the one that it tells.
+    fn take_any(
+        &mut self,
+        wanted: &mut Segment,
+        got: &Segment,
+        last: u32,
+        at: Instant,
+    ) -> Result<(), String> {
+        let told = got.options.iter().find_map(|option| match option {
+            Opt::Timestamps(value, _) => Some(*value),
+            _ => None,
+        });
+        let Some(told) = told else {
+            return Ok(());
+        };
+        if told.wrapping_sub(last).cast_signed() < 0 {
+            return Err(format!(
+                "our timestamp goes back from {last} to {told}: {got}"
+            ));
+        }
+        for option in &mut wanted.options {
+            if let Opt::Timestamps(value, _) = option {
+                *value = told;
+            }
+        }
+        self.peer().set_clock(told, at);
+        Ok(())
     }
 
     /// The data must be what the application has written.

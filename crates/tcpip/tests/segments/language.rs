@@ -52,7 +52,7 @@ pub(crate) enum Command {
     Silence,
     Open {
         /// The options of the SYN; without them the MSS alone.
-        options: Vec<Template1>,
+        options: Vec<OptionTemplate>,
         window: Option<Expr>,
         rtt: Duration,
         /// With an ECN-setup SYN.
@@ -100,11 +100,13 @@ pub(crate) enum Icmp {
 
 /// An option whose numbers are still expressions.
 #[derive(Debug, Clone)]
-pub(crate) enum Template1 {
+pub(crate) enum OptionTemplate {
     Mss(Expr),
     Scale(Expr),
     SackPermitted,
     Timestamps(Expr, Expr),
+    /// Any value that is not behind the last one.
+    AnyTimestamp(Expr),
     /// No timestamps, though they were negotiated.
     NoTimestamps,
     Sack(Vec<(Expr, Expr)>),
@@ -121,7 +123,7 @@ pub(crate) struct Template {
     pub(crate) ack: Option<Expr>,
     pub(crate) window: Option<Expr>,
     pub(crate) urgent: Option<Expr>,
-    pub(crate) options: Vec<Template1>,
+    pub(crate) options: Vec<OptionTemplate>,
     /// The ECN field of the IP header.
     pub(crate) ecn: u8,
     pub(crate) times: u32,
@@ -134,8 +136,8 @@ pub(crate) struct Template {
     pub(crate) port: Option<Expr>,
 }
 
-impl Template1 {
-    /// `None` for [`Template1::NoTimestamps`].
+impl OptionTemplate {
+    /// `None` for [`OptionTemplate::NoTimestamps`].
     pub(crate) fn value(&self, symbols: &Symbols) -> Option<Opt> {
         let number = |expr: &Expr| expr.value(symbols);
         Some(match self {
@@ -143,6 +145,7 @@ impl Template1 {
             Self::Scale(shift) => Opt::Scale(number(shift) as u8),
             Self::SackPermitted => Opt::SackPermitted,
             Self::Timestamps(value, echo) => Opt::Timestamps(number(value), number(echo)),
+            Self::AnyTimestamp(echo) => Opt::Timestamps(0, number(echo)),
             Self::NoTimestamps => return None,
             Self::Sack(blocks) => Opt::Sack(
                 blocks
@@ -159,6 +162,19 @@ impl Template1 {
 }
 
 impl Template {
+    /// Whether it leaves the timestamps to what was said before.
+    pub(crate) fn leaves_timestamps(&self) -> bool {
+        let says = |option: &OptionTemplate| {
+            matches!(
+                option,
+                OptionTemplate::NoTimestamps
+                    | OptionTemplate::Timestamps(..)
+                    | OptionTemplate::AnyTimestamp(_)
+            )
+        };
+        !self.options.iter().any(says)
+    }
+
     /// The segment, without options.
     pub(crate) fn value(&self, symbols: &Symbols) -> Segment {
         let number = |expr: &Expr| expr.value(symbols);
@@ -351,7 +367,7 @@ fn parse_icmp(words: &[&str]) -> Result<Command, String> {
 }
 
 /// Takes `<…>` from the end.
-fn cut_options<'a>(words: &[&'a str]) -> Result<(Vec<&'a str>, Vec<Template1>), String> {
+fn cut_options<'a>(words: &[&'a str]) -> Result<(Vec<&'a str>, Vec<OptionTemplate>), String> {
     let Some(at) = words.iter().position(|word| word.starts_with('<')) else {
         return Ok((words.to_vec(), Vec::new()));
     };
@@ -369,15 +385,16 @@ fn cut_options<'a>(words: &[&'a str]) -> Result<(Vec<&'a str>, Vec<Template1>), 
     Ok((others, options))
 }
 
-fn parse_option(item: &str) -> Result<Template1, String> {
+fn parse_option(item: &str) -> Result<OptionTemplate, String> {
     let words: Vec<&str> = item.split_whitespace().collect();
     Ok(match words.as_slice() {
-        ["mss", mss] => Template1::Mss(Expr::parse(mss)?),
-        ["wscale", shift] => Template1::Scale(Expr::parse(shift)?),
-        ["sackOK"] => Template1::SackPermitted,
-        ["ts", value, echo] => Template1::Timestamps(Expr::parse(value)?, Expr::parse(echo)?),
-        ["no-ts"] => Template1::NoTimestamps,
-        ["uto", seconds] => Template1::UserTimeout(Expr::parse(seconds)?),
+        ["mss", mss] => OptionTemplate::Mss(Expr::parse(mss)?),
+        ["wscale", shift] => OptionTemplate::Scale(Expr::parse(shift)?),
+        ["sackOK"] => OptionTemplate::SackPermitted,
+        ["ts", "?", echo] => OptionTemplate::AnyTimestamp(Expr::parse(echo)?),
+        ["ts", value, echo] => OptionTemplate::Timestamps(Expr::parse(value)?, Expr::parse(echo)?),
+        ["no-ts"] => OptionTemplate::NoTimestamps,
+        ["uto", seconds] => OptionTemplate::UserTimeout(Expr::parse(seconds)?),
         ["sack", blocks @ ..] if !blocks.is_empty() => {
             let mut list = Vec::new();
             for block in blocks {
@@ -386,14 +403,14 @@ fn parse_option(item: &str) -> Result<Template1, String> {
                     .ok_or_else(|| format!("{block} is no block left:right"))?;
                 list.push((Expr::parse(left)?, Expr::parse(right)?));
             }
-            Template1::Sack(list)
+            OptionTemplate::Sack(list)
         }
         ["raw", bytes @ ..] => {
             let mut raw = Vec::new();
             for byte in bytes {
                 raw.push(u8::from_str_radix(byte, 16).map_err(|_| format!("{byte} is no byte"))?);
             }
-            Template1::Raw(raw)
+            OptionTemplate::Raw(raw)
         }
         _ => return Err(format!("{item} is no option")),
     })

@@ -13,9 +13,11 @@ struct Clocks {
     /// The peer's: what it last told, and when. It ticks every millisecond.
     told: u32,
     told_at: Instant,
-    /// Ours, as the first segment told it, and when.
+    /// Ours, as the first segment told it.
     base: u32,
-    base_at: Instant,
+    /// What it shows relative to `base`, and when.
+    reading: u32,
+    read_at: Instant,
     /// What we have told last, relative to `base`.
     ours: u32,
     /// What we must echo (RFC 7323, section 4.3).
@@ -95,7 +97,8 @@ impl Peer {
                 told,
                 told_at: now,
                 base: 0,
-                base_at: now,
+                reading: 0,
+                read_at: now,
                 ours: 0,
                 recent: told,
                 agreed: false,
@@ -120,8 +123,9 @@ impl Peer {
         if let Some(clocks) = self.clocks.filter(|clocks| clocks.agreed)
             && plain
         {
-            let passed = now.since(clocks.base_at).as_millis() as u32;
-            segment.options.push(Opt::Timestamps(passed, clocks.recent));
+            let passed = now.since(clocks.read_at).as_millis() as u32;
+            let value = clocks.reading.wrapping_add(passed);
+            segment.options.push(Opt::Timestamps(value, clocks.recent));
         }
         segment.options.sort();
         self.our_window = segment.window;
@@ -194,7 +198,8 @@ impl Peer {
                     };
                     if !clocks.agreed {
                         clocks.agreed = true;
-                        (clocks.base, clocks.base_at) = (*value, at);
+                        clocks.base = *value;
+                        (clocks.reading, clocks.read_at) = (0, at);
                     }
                     *value = value.wrapping_sub(clocks.base);
                     clocks.ours = *value;
@@ -203,6 +208,18 @@ impl Peer {
             }
         }
         out
+    }
+
+    /// What we have told last, relative to the first.
+    pub(crate) fn last_timestamp(&self) -> u32 {
+        self.clocks.map_or(0, |clocks| clocks.ours)
+    }
+
+    /// Our clock shows `value`, relative to what it told first.
+    pub(crate) fn set_clock(&mut self, value: u32, at: Instant) {
+        if let Some(clocks) = &mut self.clocks {
+            (clocks.reading, clocks.read_at) = (value, at);
+        }
     }
 
     pub(crate) fn icmp_about(&self, seq: u32) -> u32 {

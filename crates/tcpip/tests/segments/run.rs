@@ -13,7 +13,7 @@ use tcpip::{Config, CongestionControl, Cubic, Mode, NewReno, Reno, Server, Stack
 
 use crate::expect::port_of;
 use crate::expr::{Expr, Symbols};
-use crate::language::{Case, Command, Icmp, Line, Template, Template1};
+use crate::language::{Case, Command, Icmp, Line, OptionTemplate, Template};
 use crate::peer::{Peer, seconds};
 use crate::rig::{App, Outbox, peers_byte};
 use crate::segment::{
@@ -369,10 +369,7 @@ impl<C: CongestionControl> Runner<C> {
         if segment.bits & (SYN | ACK) == SYN && self.peer().iss.is_none() {
             self.learn_mss(&segment);
         }
-        let plain = !template
-            .options
-            .iter()
-            .any(|option| matches!(option, Template1::NoTimestamps | Template1::Timestamps(..)));
+        let plain = template.leaves_timestamps();
         for _ in 0..template.times.max(1) {
             let mut one = segment.clone();
             self.peer()
@@ -401,7 +398,7 @@ impl<C: CongestionControl> Runner<C> {
         Ok(())
     }
 
-    pub(crate) fn options_of(&mut self, templates: &[Template1]) -> Vec<Opt> {
+    pub(crate) fn options_of(&mut self, templates: &[OptionTemplate]) -> Vec<Opt> {
         let symbols = self.symbols();
         let values = templates.iter();
         values.filter_map(|option| option.value(&symbols)).collect()
@@ -439,13 +436,13 @@ impl<C: CongestionControl> Runner<C> {
     /// The three segments of a handshake, each checked.
     fn open(
         &mut self,
-        options: &[Template1],
+        options: &[OptionTemplate],
         window: Option<&Expr>,
         rtt: Duration,
         ecn: bool,
     ) -> Result<(), String> {
         let symbols = self.symbols();
-        let default = [Template1::Mss(Expr::parse("MSS")?)];
+        let default = [OptionTemplate::Mss(Expr::parse("MSS")?)];
         let offered = if options.is_empty() {
             &default[..]
         } else {
@@ -463,18 +460,18 @@ impl<C: CongestionControl> Runner<C> {
         };
         self.expect_silence()?;
         self.input(&syn)?;
-        let mut answer = vec![Template1::Mss(number("MSS")?)];
+        let mut answer = vec![OptionTemplate::Mss(number("MSS")?)];
         for option in offered {
             match option {
-                Template1::Scale(_) if self.options.scale => {
-                    answer.push(Template1::Scale(number("WS")?));
+                OptionTemplate::Scale(_) if self.options.scale => {
+                    answer.push(OptionTemplate::Scale(number("WS")?));
                 }
-                Template1::SackPermitted if self.options.sack => {
-                    answer.push(Template1::SackPermitted);
+                OptionTemplate::SackPermitted if self.options.sack => {
+                    answer.push(OptionTemplate::SackPermitted);
                 }
-                Template1::Timestamps(value, _) if self.options.timestamps => {
+                OptionTemplate::Timestamps(value, _) if self.options.timestamps => {
                     let value = value.value(&symbols).to_string();
-                    answer.push(Template1::Timestamps(number("0")?, number(&value)?));
+                    answer.push(OptionTemplate::Timestamps(number("0")?, number(&value)?));
                 }
                 _ => {}
             }
