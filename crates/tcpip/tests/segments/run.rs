@@ -17,7 +17,8 @@ use crate::language::{Case, Command, Icmp, Line, OptionTemplate, Template};
 use crate::peer::{Peer, seconds};
 use crate::rig::{App, Outbox, peers_byte};
 use crate::segment::{
-    ACK, CWR, ECE, Family, Faults, Message, OWN_MAC, OWN_PORT, Opt, SYN, Segment, build, build_icmp,
+    ACK, CWR, ECE, Family, Layout, Manner, Message, OWN_MAC, OWN_PORT, Opt, SYN, Segment, build,
+    build_icmp,
 };
 use crate::settings;
 
@@ -38,6 +39,8 @@ pub(crate) struct Form {
     pub(crate) isn: u32,
     /// Keys our initial sequence numbers.
     pub(crate) secret: [u64; 4],
+    /// How the peer lays out its options.
+    pub(crate) layout: Layout,
 }
 
 /// All forms. The sequence numbers of the first wrap at once, those of the
@@ -48,24 +51,28 @@ pub(crate) const FORMS: [Form; 4] = [
         mode: Mode::MemCopy,
         isn: u32::MAX - 2,
         secret: [1, 2, 3, 4],
+        layout: Layout::Usual,
     },
     Form {
         family: Family::V4,
         mode: Mode::PreCopy,
         isn: 1_000_000,
         secret: [5, 6, 7, 8],
+        layout: Layout::Dense,
     },
     Form {
         family: Family::V6,
         mode: Mode::MemCopy,
         isn: 0x7fff_fffd,
         secret: [9, 10, 11, 12],
+        layout: Layout::Dense,
     },
     Form {
         family: Family::V6,
         mode: Mode::PreCopy,
         isn: 0,
         secret: [13, 14, 15, 16],
+        layout: Layout::Usual,
     },
 ];
 
@@ -380,17 +387,18 @@ impl<C: CongestionControl> Runner<C> {
             let data: Vec<u8> = (0..one.len as usize)
                 .map(|at| peers_byte(first.wrapping_add(at)))
                 .collect();
-            let faults = Faults {
+            let manner = Manner {
                 bad_checksum: template.bad_checksum,
                 offset: template
                     .offset
                     .as_ref()
                     .map(|offset| offset.value(&symbols) as u8),
                 port: port_of(template, &symbols),
+                layout: self.form.layout,
             };
             let family = self.form.family;
             let peer = self.peer();
-            let packet = build(family, peer.port, &peer.absolute(&one), &data, faults);
+            let packet = build(family, peer.port, &peer.absolute(&one), &data, manner);
             self.receive(&packet)?;
             segment.seq = segment.seq.wrapping_add(segment.span());
             segment.ack = segment.ack.wrapping_add(by);

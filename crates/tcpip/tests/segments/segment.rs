@@ -39,6 +39,8 @@ pub(crate) const OWN_PORT: u16 = 80;
 const ETHERNET_HEADER: usize = 14;
 const TCP_HEADER: usize = 20;
 const HOP_LIMIT: u8 = 64;
+/// The option that fills gaps.
+const NO_OPERATION: u8 = 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
@@ -195,6 +197,47 @@ fn write_option(option: &Opt, out: &mut Vec<u8>) {
     }
 }
 
+/// How a peer lays out its options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// One behind the other, as they are written in the case.
+    Dense,
+    /// In the order and at the places that Linux and the BSDs give them, with
+    /// no-operations between.
+    Usual,
+}
+
+impl Layout {
+    fn write(self, options: &[Opt]) -> Vec<u8> {
+        let mut options = options.to_vec();
+        let is_raw = |option: &Opt| matches!(option, Opt::Raw(_));
+        let usual = self == Self::Usual && !options.iter().any(is_raw);
+        if usual {
+            options.sort_by_key(|option| match option {
+                Opt::Mss(_) => 0,
+                Opt::SackPermitted => 1,
+                Opt::Timestamps(..) => 2,
+                Opt::Scale(_) => 3,
+                _ => 4,
+            });
+        }
+        let mut out = Vec::new();
+        for option in &options {
+            if usual {
+                let before = match option {
+                    Opt::Mss(_) | Opt::Raw(_) => 0,
+                    Opt::Scale(_) => 1,
+                    _ => 2,
+                };
+                out.extend(std::iter::repeat_n(NO_OPERATION, before));
+            }
+            write_option(option, &mut out);
+        }
+        out.resize(out.len().next_multiple_of(4), 0);
+        out
+    }
+}
+
 /// Reads a header's options as RFC 9293, section 3.1, has them.
 fn read_options(mut bytes: &[u8]) -> Result<Vec<Opt>, String> {
     let mut options = Vec::new();
@@ -237,14 +280,15 @@ fn read_option(kind: u8, data: &[u8]) -> Result<Opt, String> {
     })
 }
 
-/// What is unusual about a segment that goes in.
+/// How a segment that goes in is written, beside what it says.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Faults {
+pub(crate) struct Manner {
     pub(crate) bad_checksum: bool,
     /// What the data offset field says instead of the truth.
     pub(crate) offset: Option<u8>,
     /// Our port.
     pub(crate) port: u16,
+    pub(crate) layout: Layout,
 }
 
 /// The frame of a segment of the peer's, in absolute numbers.
@@ -253,26 +297,22 @@ pub(crate) fn build(
     peer_port: u16,
     segment: &Segment,
     data: &[u8],
-    faults: Faults,
+    manner: Manner,
 ) -> Vec<u8> {
-    let mut options = Vec::new();
-    for option in &segment.options {
-        write_option(option, &mut options);
-    }
-    options.resize(options.len().next_multiple_of(4), 0);
+    let options = manner.layout.write(&segment.options);
     let len = TCP_HEADER + options.len() + data.len();
     let mut packet = ip_packet(family, IpProtocol::Tcp, len, segment.ecn);
     let at = packet.len() - len;
     let offset = ((TCP_HEADER + options.len()) / 4) as u8;
     let mut tcp = TcpPacket::new_unchecked(&mut packet[at..]);
     tcp.set_src_port(peer_port);
-    tcp.set_dst_port(faults.port);
+    tcp.set_dst_port(manner.port);
     tcp.set_seq_number(TcpSeqNumber(segment.seq.cast_signed()));
     tcp.set_ack_number(TcpSeqNumber(segment.ack.cast_signed()));
     tcp.set_window_len(segment.window);
     tcp.set_urgent_at(segment.urgent);
     let bytes = tcp.into_inner();
-    let field = u16::from(faults.offset.unwrap_or(offset)) << 12 | segment.bits;
+    let field = u16::from(manner.offset.unwrap_or(offset)) << 12 | segment.bits;
     bytes[12..14].copy_from_slice(&field.to_be_bytes());
     bytes[TCP_HEADER..][..options.len()].copy_from_slice(&options);
     bytes[TCP_HEADER + options.len()..].copy_from_slice(data);
@@ -281,7 +321,7 @@ pub(crate) fn build(
         &IpAddress::from(family.peer()),
         &IpAddress::from(family.own()),
     );
-    if faults.bad_checksum {
+    if manner.bad_checksum {
         let checksum = tcp.checksum();
         tcp.set_checksum(checksum ^ 0x0101);
     }
