@@ -1,0 +1,206 @@
+//! A cell of the matrix: one path, one peer, one transfer.
+
+use std::time::Duration;
+
+use nmio::sim::{Bursts, Mark, PathConfig};
+
+use crate::peer::{Behaviour, mark_congestion};
+
+/// Bytes of a full frame, for queues counted in those.
+pub(crate) const FRAME: usize = 1514;
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) enum Peer {
+    /// Our test client.
+    Ours(Behaviour),
+    /// smoltcp, with a receive buffer of so many bytes.
+    Smoltcp(usize),
+}
+
+/// How a cell's transfer must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Every byte has come, and both sides have closed.
+    Finished,
+    /// The server gives the peer up.
+    GivenUp,
+}
+
+/// A router's answer to what is too long for its next link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooBig {
+    /// Bytes of the largest IP packet that gets through.
+    pub(crate) mtu: u16,
+}
+
+/// One transfer, and what it meets.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    /// Unlike any other's.
+    pub(crate) name: String,
+    /// What data meets, and what ACKs do.
+    pub(crate) down: PathConfig,
+    pub(crate) up: PathConfig,
+    /// A router before the client answers for the path.
+    pub(crate) too_big: Option<TooBig>,
+    pub(crate) peer: Peer,
+    /// Connections at a time.
+    pub(crate) connections: u16,
+    /// Time between two connections' beginnings.
+    pub(crate) apart: Duration,
+    /// Bytes of the content.
+    pub(crate) len: usize,
+    /// How often it is asked for on each connection.
+    pub(crate) times: u64,
+    /// Time between an answer's end and the next request.
+    pub(crate) think: Duration,
+    pub(crate) v6: bool,
+    pub(crate) end: End,
+}
+
+impl Cell {
+    /// `len` bytes to our client, over a path of one rate in bits a second,
+    /// one round trip and a queue of one bandwidth-delay product, at least of
+    /// sixteen frames.
+    pub(crate) fn new(name: &str, rate: u64, round_trip: Duration, len: usize) -> Self {
+        let product = (u128::from(rate) * round_trip.as_micros() / 8_000_000) as usize;
+        let down = PathConfig {
+            rate,
+            line_rate: 10_000_000_000,
+            queue: usize::MAX,
+            queue_bytes: product.max(16 * FRAME),
+            delay: round_trip / 2,
+            ..PathConfig::default()
+        };
+        let up = PathConfig {
+            rate: 0,
+            line_rate: 0,
+            queue_bytes: 0,
+            ..down
+        };
+        Self {
+            name: name.to_owned(),
+            down,
+            up,
+            too_big: None,
+            peer: Peer::Ours(Behaviour::default()),
+            connections: 1,
+            apart: Duration::ZERO,
+            len,
+            times: 1,
+            think: Duration::ZERO,
+            v6: false,
+            end: End::Finished,
+        }
+    }
+
+    /// The queue of the bottleneck, in bandwidth-delay products; at least
+    /// four frames.
+    pub(crate) fn queue(mut self, products: f64) -> Self {
+        let product = self.product() as f64;
+        self.down.queue_bytes = ((product * products) as usize).max(4 * FRAME);
+        self
+    }
+
+    /// Bytes that fill the path without a queue.
+    pub(crate) fn product(&self) -> u64 {
+        let round_trip = self.round_trip().as_micros();
+        (u128::from(self.down.rate) * round_trip / 8_000_000) as u64
+    }
+
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.down.delay + self.up.delay
+    }
+
+    /// Random loss of data.
+    pub(crate) fn loss(mut self, probability: f64) -> Self {
+        self.down.loss = probability;
+        self
+    }
+
+    /// Random loss of ACKs.
+    pub(crate) fn ack_loss(mut self, probability: f64) -> Self {
+        self.up.loss = probability;
+        self
+    }
+
+    /// Every `n`-th frame with data is lost.
+    pub(crate) fn lose_every(mut self, n: u64) -> Self {
+        self.down.lose_every = n;
+        self
+    }
+
+    /// Loss of data in bursts: so much of all, so many frames at a time.
+    pub(crate) fn bursts(mut self, share: f64, length: f64) -> Self {
+        let end = 1.0 / length;
+        self.down.bursts = Bursts {
+            begin: end * share / (1.0 - share),
+            end,
+            loss: 1.0,
+        };
+        self
+    }
+
+    /// Data is held up with this probability, for so long.
+    pub(crate) fn reorder(mut self, probability: f64, by: Duration) -> Self {
+        self.down.reorder = probability;
+        self.down.reorder_delay = by;
+        self
+    }
+
+    /// Data comes twice with this probability.
+    pub(crate) fn duplicate(mut self, probability: f64) -> Self {
+        self.down.duplicate = probability;
+        self
+    }
+
+    /// The queue marks what waits longer than this, rather than lose it.
+    pub(crate) fn mark_above(mut self, wait: Duration) -> Self {
+        self.down.mark = Some(Mark {
+            above: wait,
+            with: mark_congestion,
+        });
+        self
+    }
+
+    /// Changes how our client takes part.
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Behaviour)) -> Self {
+        if let Peer::Ours(behaviour) = &mut self.peer {
+            change(behaviour);
+        }
+        self
+    }
+
+    /// smoltcp is the client.
+    pub(crate) fn smoltcp(mut self, buffer: usize) -> Self {
+        self.peer = Peer::Smoltcp(buffer);
+        self
+    }
+
+    /// Over IPv6.
+    pub(crate) fn v6(mut self) -> Self {
+        self.v6 = true;
+        self
+    }
+
+    /// Any other change.
+    pub(crate) fn change(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    /// The cell's own seed: a change of the matrix leaves it alone.
+    pub(crate) fn seed(&self) -> u64 {
+        // FNV-1a, folded so that it can be read out.
+        let hash = (self.name.bytes()).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        (hash ^ (hash >> 32)) & 0xffff_ffff
+    }
+
+    /// Bytes on all connections.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.connections) * self.times * self.len as u64
+    }
+}
