@@ -476,22 +476,26 @@ fn gaps(arrived: &[(Instant, u32)], n: u32) -> Vec<u32> {
 fn bursts_lose_frames_that_follow_each_other() {
     let path = PathConfig {
         bursts: Bursts {
-            begin: 0.01,
-            end: 0.2,
+            good: 95 * MILLI,
+            bad: 5 * MILLI,
             loss: 1.0,
         },
         ..PathConfig::default()
     };
     let (arrived, counters) = trace(path, 20_000, 7);
     let gaps = gaps(&arrived, 20_000);
-    // 200 in the mean, less the frames that are bad; five frames each.
-    assert!((150..230).contains(&gaps.len()), "{}", gaps.len());
-    assert_eq!(
-        gaps.iter().map(|&gap| u64::from(gap)).sum::<u64>(),
-        counters.lost
-    );
-    let mean = counters.lost as f64 / gaps.len() as f64;
+    assert!((160..240).contains(&gaps.len()), "{}", gaps.len());
+    let lost: u64 = gaps.iter().map(|&gap| u64::from(gap)).sum();
+    assert_eq!(lost, counters.lost);
+    let mean = lost as f64 / gaps.len() as f64;
     assert!((4.0..6.0).contains(&mean), "{mean}");
+    assert!(gaps.iter().all(|&gap| gap <= 10), "{gaps:?}");
+
+    let mut milder = path;
+    milder.bursts.loss = 0.5;
+    let (_, halved) = trace(milder, 20_000, 7);
+    let share = halved.lost as f64 / lost as f64;
+    assert!((0.4..0.6).contains(&share), "{share}");
 }
 
 #[test]

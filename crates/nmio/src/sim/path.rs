@@ -6,6 +6,8 @@ use std::time::Duration;
 use crate::frame::Frame;
 use crate::time::Instant;
 
+use super::PASS_TIME;
+
 /// Wire buffers kept for the next frame.
 const MAX_SPARE: usize = 4096;
 
@@ -71,19 +73,17 @@ impl Default for PathConfig {
     }
 }
 
-/// Losses in bursts: the model of Gilbert and Elliott. The path is good or
-/// bad, good at first, and changes between the two from frame to frame.
-///
-/// A bad time lasts `1 / end` frames in the mean, and `begin / (begin + end)`
-/// of all frames fall into one.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// Losses in bursts: the model of Gilbert and Elliott, in time rather than in
+/// frames, so that a sender that waits finds the path better. The path is
+/// good or bad, good at first. Each time lasts from nothing to twice its mean,
+/// any as likely as the others.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Bursts {
-    /// Probability that a frame turns a good path bad; 0: no bursts.
-    pub begin: f64,
-    /// Probability that a frame turns a bad path good.
-    pub end: f64,
-    /// Probability that a frame is lost on a bad path. The one that turns it
-    /// bad meets it already; the one that turns it good gets through.
+    /// Mean length of a good time.
+    pub good: Duration,
+    /// Mean length of a bad time; zero: none.
+    pub bad: Duration,
+    /// Probability that a frame is lost in a bad time.
     pub loss: f64,
 }
 
@@ -135,8 +135,10 @@ pub(super) struct Path {
     departures: VecDeque<(Instant, usize)>,
     /// Bytes of frames in that queue.
     queued: usize,
-    /// In the bad state of [`Bursts`].
+    /// Of [`Bursts`]: in a bad time, and how long this one lasts.
     bad: bool,
+    until: Instant,
+    burst_rng: fastrand::Rng,
     /// Frames on the way, by time and order of sending.
     arrivals: BTreeMap<(Instant, u64), Vec<u8>>,
     sequence: u64,
@@ -146,16 +148,18 @@ pub(super) struct Path {
 }
 
 impl Path {
-    pub(super) fn new(config: &PathConfig, rng: fastrand::Rng, now: Instant) -> Self {
+    pub(super) fn new(config: &PathConfig, mut rng: fastrand::Rng, now: Instant) -> Self {
         Self {
             config: *config,
-            rng,
             counters: PathCounters::default(),
             line_free: now,
             completions: VecDeque::new(),
             departures: VecDeque::new(),
             queued: 0,
-            bad: false,
+            bad: true,
+            until: now,
+            burst_rng: rng.fork(),
+            rng,
             arrivals: BTreeMap::new(),
             sequence: 0,
             spare: Vec::new(),
@@ -192,7 +196,7 @@ impl Path {
         let lost = self.draw(self.config.loss);
         let reordered = self.draw(self.config.reorder);
         let duplicated = self.draw(self.config.duplicate);
-        let in_burst = self.draw_burst();
+        let in_burst = self.draw_burst(left);
         let every = self.config.lose_every;
         if lost || in_burst || (every != 0 && self.counters.sent.is_multiple_of(every)) {
             self.counters.lost += 1;
@@ -245,12 +249,20 @@ impl Path {
         Some(departure)
     }
 
-    /// Whether a frame is lost by [`Bursts`].
-    fn draw_burst(&mut self) -> bool {
-        let Bursts { begin, end, loss } = self.config.bursts;
-        let change = if self.bad { end } else { begin };
-        self.bad ^= self.draw(change);
-        self.draw(loss) && self.bad
+    /// Whether a frame is lost by [`Bursts`] at `at`.
+    fn draw_burst(&mut self, at: Instant) -> bool {
+        let Bursts { good, bad, loss } = self.config.bursts;
+        if bad.is_zero() {
+            return false;
+        }
+        while self.until <= at {
+            self.bad = !self.bad;
+            let mean = if self.bad { bad } else { good };
+            let lasting = mean.mul_f64(2.0 * self.burst_rng.f64());
+            // However short, so that this ends.
+            self.until = self.until + lasting.max(PASS_TIME);
+        }
+        self.burst_rng.f64() < loss && self.bad
     }
 
     fn draw(&mut self, probability: f64) -> bool {

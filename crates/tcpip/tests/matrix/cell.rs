@@ -4,10 +4,19 @@ use std::time::Duration;
 
 use nmio::sim::{Bursts, Mark, PathConfig};
 
+use crate::ideal;
 use crate::peer::{Behaviour, mark_congestion};
+use crate::router::Narrow;
 
 /// Bytes of a full frame, for queues counted in those.
 pub(crate) const FRAME: usize = 1514;
+
+/// A transfer takes about so long, or as many round trips,
+const MEANT_TIME: Duration = Duration::from_secs(4);
+const MEANT_ROUNDS: u32 = 50;
+/// and has as many bytes at least and at most.
+const LEAST: usize = 100_000;
+const MOST: usize = 20_000_000;
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -27,12 +36,9 @@ pub(crate) enum End {
     GivenUp,
 }
 
-/// A router's answer to what is too long for its next link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooBig {
-    /// Bytes of the largest IP packet that gets through.
-    pub(crate) mtu: u16,
-}
+/// Bits a second at the bottleneck, and the round trip without a queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route(pub(crate) u64, pub(crate) Duration);
 
 /// One transfer, and what it meets.
 #[derive(Clone, Debug)]
@@ -42,8 +48,8 @@ pub(crate) struct Cell {
     /// What data meets, and what ACKs do.
     pub(crate) down: PathConfig,
     pub(crate) up: PathConfig,
-    /// A router before the client answers for the path.
-    pub(crate) too_big: Option<TooBig>,
+    /// The last link takes only short packets.
+    pub(crate) narrow: Option<Narrow>,
     pub(crate) peer: Peer,
     /// Connections at a time.
     pub(crate) connections: u16,
@@ -60,10 +66,10 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// `len` bytes to our client, over a path of one rate in bits a second,
-    /// one round trip and a queue of one bandwidth-delay product, at least of
+    /// A transfer to our client over a path of one rate in bits a second, one
+    /// round trip, and a queue of one bandwidth-delay product, at least of
     /// sixteen frames.
-    pub(crate) fn new(name: &str, rate: u64, round_trip: Duration, len: usize) -> Self {
+    pub(crate) fn new(name: &str, Route(rate, round_trip): Route) -> Self {
         let product = (u128::from(rate) * round_trip.as_micros() / 8_000_000) as usize;
         let down = PathConfig {
             rate,
@@ -83,11 +89,11 @@ impl Cell {
             name: name.to_owned(),
             down,
             up,
-            too_big: None,
+            narrow: None,
             peer: Peer::Ours(Behaviour::default()),
             connections: 1,
             apart: Duration::ZERO,
-            len,
+            len: 0,
             times: 1,
             think: Duration::ZERO,
             v6: false,
@@ -131,12 +137,11 @@ impl Cell {
         self
     }
 
-    /// Loss of data in bursts: so much of all, so many frames at a time.
-    pub(crate) fn bursts(mut self, share: f64, length: f64) -> Self {
-        let end = 1.0 / length;
+    /// Data is lost in bursts: so much of the time, for so long at a time.
+    pub(crate) fn bursts(mut self, share: f64, bad: Duration) -> Self {
         self.down.bursts = Bursts {
-            begin: end * share / (1.0 - share),
-            end,
+            good: bad.mul_f64(1.0 / share - 1.0),
+            bad,
             loss: 1.0,
         };
         self
@@ -184,9 +189,26 @@ impl Cell {
         self
     }
 
+    /// So many bytes.
+    pub(crate) fn bytes(mut self, len: usize) -> Self {
+        self.len = len;
+        self
+    }
+
     /// Any other change.
     pub(crate) fn change(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
+        self
+    }
+
+    /// As many bytes as the path carries in some seconds, by the model, when
+    /// it was not said how many.
+    pub(crate) fn sized(mut self) -> Self {
+        if self.len == 0 {
+            let time = MEANT_TIME.max(MEANT_ROUNDS * self.round_trip());
+            let len = ideal::rate(&self) * time.as_secs_f64() / self.times as f64;
+            self.len = (len as usize).clamp(LEAST, MOST).next_multiple_of(LEAST);
+        }
         self
     }
 
@@ -200,7 +222,7 @@ impl Cell {
     }
 
     /// Bytes on all connections.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         u64::from(self.connections) * self.times * self.len as u64
     }
 }

@@ -14,33 +14,43 @@ use nmio::sim::PathConfig;
 use crate::cell::{Cell, Peer};
 use crate::peer::Reader;
 
-const MSS: f64 = 1448.0;
-const INITIAL_WINDOW: f64 = 10.0 * MSS;
-/// Bytes on the wire for each full segment: its headers too.
-const FRAME: f64 = 1514.0;
+/// Segments of the initial window.
+const INITIAL_WINDOW: f64 = 10.0;
+/// Bytes of a frame's headers, and of a segment's options.
+const HEADERS: f64 = 66.0;
+const OPTIONS: f64 = 12.0;
 
-/// The share of frames that the path loses on its own.
-fn loss(path: &PathConfig) -> f64 {
-    let bursts = path.bursts;
+/// Bytes of data in a full segment.
+fn segment(cell: &Cell) -> f64 {
+    let told = match &cell.peer {
+        Peer::Ours(behaviour) => behaviour.mss.unwrap_or(536),
+        Peer::Smoltcp(_) => 1460,
+    };
+    let narrow = cell.narrow.map_or(1500, |narrow| narrow.mtu as u16);
+    f64::from(told.min(narrow - 40).min(1460)) - OPTIONS
+}
+
+/// The mean window in segments that the path's loss leaves.
+fn window_at(path: &PathConfig, round_trip: f64) -> f64 {
     let mut share = path.loss;
     if path.lose_every > 0 {
         share += 1.0 / path.lose_every as f64;
     }
-    if bursts.begin > 0.0 {
-        // A burst is one event of congestion, whatever its length.
-        share += bursts.begin * bursts.end / (bursts.begin + bursts.end);
+    let mut window = f64::INFINITY;
+    if share > 0.0 {
+        let reno = (1.5 / share).sqrt();
+        let cubic = 1.054 * (round_trip / share).powf(0.75);
+        window = reno.max(cubic);
     }
-    share
-}
-
-/// The mean window in bytes at this loss and round trip.
-fn window_at(loss: f64, round_trip: f64) -> f64 {
-    if loss == 0.0 {
-        return f64::INFINITY;
+    if !path.bursts.bad.is_zero() {
+        // Each burst is one loss: the same formulas, solved for the time
+        // between two.
+        let between = (path.bursts.good + path.bursts.bad).as_secs_f64();
+        let reno = 1.5 * between / round_trip;
+        let cubic = 1.234 * between.powi(3);
+        window = window.min(reno.max(cubic).max(1.0));
     }
-    let reno = (1.5 / loss).sqrt();
-    let cubic = 1.054 * (round_trip / loss).powf(0.75);
-    reno.max(cubic) * MSS
+    window
 }
 
 /// Bytes that the peer lets be in flight.
@@ -54,22 +64,46 @@ fn window_of(peer: &Peer) -> f64 {
     }
 }
 
-/// The time that the model takes for a cell.
-pub(crate) fn time(cell: &Cell) -> Duration {
-    let round_trip = cell.round_trip().as_secs_f64().max(1e-6);
+/// Bytes a second that the bottleneck leaves each connection, or the reader.
+fn most(cell: &Cell) -> f64 {
     let mut rate = f64::INFINITY;
     if cell.down.rate > 0 {
-        rate = cell.down.rate as f64 / 8.0 * MSS / FRAME / f64::from(cell.connections);
+        let segment = segment(cell);
+        rate = cell.down.rate as f64 / 8.0 * segment / (segment + HEADERS);
+    }
+    if cell.apart.is_zero() {
+        rate /= f64::from(cell.connections);
     }
     if let Peer::Ours(behaviour) = &cell.peer
         && let Reader::Slow(reads) = behaviour.reader
     {
         rate = rate.min(reads as f64);
     }
-    let most = window_of(&cell.peer).min(window_at(loss(&cell.down), round_trip));
+    rate
+}
+
+/// The window that is reached, in bytes.
+fn window(cell: &Cell) -> f64 {
+    let left = window_at(&cell.down, round_trip(cell)) * segment(cell);
+    window_of(&cell.peer).min(left)
+}
+
+fn round_trip(cell: &Cell) -> f64 {
+    cell.round_trip().as_secs_f64().max(1e-6)
+}
+
+/// Bytes a second on one connection when the start is over.
+pub(crate) fn rate(cell: &Cell) -> f64 {
+    most(cell).min(window(cell) / round_trip(cell))
+}
+
+/// The time that the model takes for one of a cell's connections.
+pub(crate) fn time(cell: &Cell) -> Duration {
+    let round_trip = round_trip(cell);
+    let (rate, most) = (most(cell), window(cell));
     // The client's last ACK of the handshake carries the request.
     let mut time = round_trip;
-    let mut window = INITIAL_WINDOW.min(most);
+    let mut window = (INITIAL_WINDOW * segment(cell)).min(most);
     for _ in 0..cell.times {
         let mut left = cell.len as f64;
         // Half a round for the request, half for the last byte.
@@ -78,7 +112,7 @@ pub(crate) fn time(cell: &Cell) -> Duration {
             left -= window;
             window = (2.0 * window).min(most);
             time += round_trip;
-            if window == most && most < rate * round_trip {
+            if window >= most && most < rate * round_trip {
                 let rounds = (left / window).floor();
                 time += rounds * round_trip;
                 left -= rounds * window;
@@ -88,6 +122,10 @@ pub(crate) fn time(cell: &Cell) -> Duration {
         time += left / rate;
         time += cell.think.as_secs_f64();
     }
-    time -= cell.think.as_secs_f64();
-    Duration::from_secs_f64(time) + cell.apart * u32::from(cell.connections - 1)
+    if let Peer::Ours(behaviour) = &cell.peer
+        && let Reader::Pause { lasting, .. } = behaviour.reader
+    {
+        time += lasting.as_secs_f64();
+    }
+    Duration::from_secs_f64(time - cell.think.as_secs_f64())
 }

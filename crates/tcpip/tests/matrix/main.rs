@@ -7,16 +7,17 @@
 //! - `MATRIX=update` writes the table anew. Look at the difference before it
 //!   is committed.
 //! - `MATRIX=full` runs the cross product too, and writes its table to
-//!   `target/matrix/full.txt`.
+//!   `target/tmp/matrix/full.txt`.
 //! - `MATRIX=<cell>` or `MATRIX=<cell>@<seed>` runs one cell, shows its line
 //!   (with `-- --nocapture`) and writes what passed at the server to a text
-//!   and a pcap file under `target/matrix`.
+//!   and a pcap file under `target/tmp/matrix`.
 
 mod cell;
 mod cells;
 mod ideal;
 #[path = "../peer/mod.rs"]
 mod peer;
+mod router;
 mod run;
 mod smoltcp_client;
 mod table;
@@ -91,11 +92,12 @@ fn one(wanted: &str) {
         Some((name, seed)) => (name, Some(u64::from_str_radix(seed, 16).unwrap())),
         None => (wanted, None),
     };
-    let cell = cells::sample().into_iter().find(|cell| cell.name == name);
+    let mut cells = cells::sample().into_iter().chain(cells::all());
+    let cell = cells.find(|cell| cell.name == name);
     let cell = cell.unwrap_or_else(|| panic!("{VARIABLE}={name}: there is no such cell"));
     let base = target().join(name.replace('/', "_"));
     let row = row(&cell, seed.unwrap_or(cell.seed()), Some(&base));
-    println!("trace: {}.txt and .pcap", base.display());
+    println!("trace: {0}.txt and {0}.pcap", base.display());
     match row {
         Ok(row) => print!("{}", table::table(&[row])),
         Err(failure) => panic!("{failure}"),
@@ -108,14 +110,33 @@ fn transfers_are_as_in_the_committed_table() {
     if !["", "update", "full"].contains(&&*wanted) {
         return one(&wanted);
     }
-    let rows = rows(&cells::sample()).unwrap_or_else(|failures| panic!("\n{failures}"));
-    let new = table::table(&rows);
+    let rows_of = |cells: &[Cell]| {
+        let rows = rows(cells).unwrap_or_else(|failures| panic!("\n{failures}"));
+        table::table(&rows)
+    };
+    let new = rows_of(&cells::sample());
     if wanted == "update" {
         fs::write(snapshot(), &new).unwrap();
         return;
+    }
+    if wanted == "full" {
+        let file = target().join("full.txt");
+        fs::write(&file, rows_of(&cells::all())).unwrap();
+        println!("the whole table: {}", file.display());
     }
     let old = fs::read_to_string(snapshot()).unwrap_or_default();
     if let Some(difference) = table::difference(&old, &new) {
         panic!("the table has changed; {VARIABLE}=update accepts it\n{difference}");
     }
+}
+
+#[test]
+fn no_two_cells_have_a_name_in_common() {
+    let mut names: Vec<String> = (cells::sample().into_iter().chain(cells::all()))
+        .map(|cell| cell.name)
+        .collect();
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all);
 }

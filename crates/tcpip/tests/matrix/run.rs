@@ -16,6 +16,7 @@ use tcpip::{Server, Stack};
 
 use crate::cell::{Cell, Peer};
 use crate::peer::{self, Client, Route, Seen, Task};
+use crate::router::Router;
 use crate::smoltcp_client::SmolClient;
 use crate::tap::{Tap, Trace};
 
@@ -36,11 +37,11 @@ pub(crate) struct Outcome {
     /// that took longest.
     pub(crate) first_byte: Duration,
     pub(crate) last_byte: Duration,
+    /// To the last byte, in the mean of all connections.
+    pub(crate) mean: Duration,
     /// From the first connection's SYN to the last one's last byte.
     pub(crate) all: Duration,
-    /// Bytes of data sent.
-    pub(crate) bytes: u64,
-    /// Of these, bytes sent again.
+    /// Bytes of data sent again.
     pub(crate) again: u64,
     /// Bytes that the client had and got again.
     pub(crate) needless: u64,
@@ -177,7 +178,7 @@ impl<P: Port> Handler<P> for Asker {
 /// The hosts and the wire.
 struct World {
     clock: SimClock,
-    client_port: SimPort,
+    client_port: Router<SimPort>,
     client: Asker,
     server_port: Tap<SimPort>,
     server: Server<App>,
@@ -219,7 +220,7 @@ impl World {
         let station = Station::new(Mac(SERVER_MAC), &addresses);
         Self {
             client: Asker::new(cell, seed, &content),
-            client_port,
+            client_port: Router::new(client_port, &clock, cell.narrow),
             server: Server::new(Host::own(station), stack),
             server_port: Tap::new(server_port, &clock, trace),
             clock,
@@ -276,21 +277,22 @@ pub(crate) fn run(cell: &Cell, seed: u64, trace: Option<&Path>) -> Outcome {
     assert_eq!(available, frames, "frames that have not come back");
 
     let seen = world.client.seen();
-    let longest = |moment: fn(&Seen) -> Option<Instant>| {
-        let times = seen
-            .iter()
-            .map(|(start, seen)| moment(seen).map(|at| at.since(*start)));
-        times.flatten().max().unwrap_or_default()
+    let times = |moment: fn(&Seen) -> Option<Instant>| -> Vec<Duration> {
+        let all = seen.iter();
+        all.filter_map(|(start, seen)| Some(moment(seen)?.since(*start)))
+            .collect()
     };
+    let longest = |times: &[Duration]| times.iter().max().copied().unwrap_or_default();
+    let last = times(|seen| seen.last_byte);
     let all = seen.iter().filter_map(|(_, seen)| seen.last_byte).max();
     Outcome {
         seed,
         finished,
-        first_byte: longest(|seen| seen.first_byte),
-        last_byte: longest(|seen| seen.last_byte),
+        first_byte: longest(&times(|seen| seen.first_byte)),
+        last_byte: longest(&last),
+        mean: last.iter().sum::<Duration>() / seen.len() as u32,
         all: all.map_or(Duration::ZERO, |at| at.since(Instant::ZERO)),
-        bytes: world.server_port.totals.bytes,
-        again: world.server_port.totals.again,
+        again: world.server_port.again,
         needless: seen.iter().map(|(_, seen)| seen.needless).sum(),
         counters,
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::cell::Cell;
+use crate::cell::{Cell, Peer};
 use crate::ideal;
 use crate::run::Outcome;
 
@@ -51,11 +51,20 @@ fn kilobytes(bytes: u64) -> String {
 pub(crate) fn row(cell: &Cell, outcome: &Outcome) -> String {
     let seconds = outcome.all.as_secs_f64();
     let (rate, ideal) = if outcome.finished {
-        let rate = cell.bytes() as f64 * 8e-6 / seconds;
-        let ideal = ideal::time(cell).as_secs_f64() / seconds;
+        let rate = cell.total() as f64 * 8e-6 / seconds;
+        let took = if cell.apart.is_zero() {
+            outcome.all
+        } else {
+            outcome.mean
+        };
+        let ideal = ideal::time(cell).div_duration_f64(took);
         (format!("{rate:.3}"), format!("{:.1}%", ideal * 100.0))
     } else {
         ("given up".to_owned(), "-".to_owned())
+    };
+    let needless = match cell.peer {
+        Peer::Ours(_) => kilobytes(outcome.needless),
+        Peer::Smoltcp(_) => "?".to_owned(),
     };
     line([
         &cell.name,
@@ -63,7 +72,7 @@ pub(crate) fn row(cell: &Cell, outcome: &Outcome) -> String {
         &rate,
         &ideal,
         &kilobytes(outcome.again),
-        &kilobytes(outcome.needless),
+        &needless,
         &outcome.counters.timeouts.to_string(),
         &millis(outcome.first_byte),
         &millis(outcome.last_byte),

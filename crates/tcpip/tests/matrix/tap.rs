@@ -25,22 +25,13 @@ struct Sent {
     max: u64,
 }
 
-/// What the server has sent, on all connections.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) segments: u64,
-    /// Bytes of data.
-    pub(crate) bytes: u64,
-    /// Bytes of data sent again.
-    pub(crate) again: u64,
-}
-
 /// A port that looks at what passes.
 pub(crate) struct Tap<P> {
     pub(crate) inner: P,
     clock: SimClock,
     connections: Vec<Sent>,
-    pub(crate) totals: Totals,
+    /// Bytes of data sent again.
+    pub(crate) again: u64,
     trace: Option<Rc<RefCell<Trace>>>,
 }
 
@@ -50,7 +41,7 @@ impl<P: Port> Tap<P> {
             inner,
             clock: clock.clone(),
             connections: Vec::new(),
-            totals: Totals::default(),
+            again: 0,
             trace,
         }
     }
@@ -74,9 +65,7 @@ impl<P: Port> Tap<P> {
         let again = connection.max.saturating_sub(at).min(len);
         connection.max = connection.max.max(at + len);
         let iss = connection.iss;
-        self.totals.segments += 1;
-        self.totals.bytes += len;
-        self.totals.again += again;
+        self.again += again;
         if let Some(trace) = &self.trace {
             let note = if again > 0 { "again" } else { "" };
             let line = line(&segment, irs, iss, note);
@@ -190,12 +179,6 @@ impl Trace {
         self.pcap.write_all(frame).unwrap();
         let millis = nanos as f64 / 1e6;
         writeln!(self.text, "{millis:>12.3} {arrow} {line}").unwrap();
-    }
-
-    /// Writes a line that is no segment.
-    pub(crate) fn note(&mut self, now: Instant, line: &str) {
-        let millis = now.as_nanos() as f64 / 1e6;
-        writeln!(self.text, "{millis:>12.3} {line}").unwrap();
     }
 }
 

@@ -179,6 +179,11 @@ impl Connection {
         usize::from(self.behaviour.mss.unwrap_or(default))
     }
 
+    /// Bytes of the receive buffer that can be told of.
+    fn buffer(&self) -> u64 {
+        self.behaviour.buffer.min(65_535 << self.window_shift)
+    }
+
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         if self.done() {
             return None;
@@ -263,13 +268,13 @@ impl Connection {
     /// Whether the window has opened far enough to tell of it (RFC 9293,
     /// section 3.8.6.2.2).
     fn window_opens(&self) -> bool {
-        let step = (self.behaviour.buffer / 2).min(2 * self.mss() as u64);
+        let step = (self.buffer() / 2).min(2 * self.mss() as u64);
         let left = self.edge.saturating_sub(self.received.next());
         self.state == State::Open
             && !self.fin_received
             && (self.resumed || matches!(self.behaviour.reader, Reader::Slow(_)))
-            && left < self.behaviour.buffer / 2
-            && self.read + self.behaviour.buffer >= self.edge + step
+            && left < self.buffer() / 2
+            && self.read + self.buffer() >= self.edge + step
     }
 
     pub(crate) fn handle_segment(
@@ -559,7 +564,7 @@ impl Connection {
     fn header(&mut self, now: Instant) -> Segment<'static> {
         let next = self.received.next();
         self.told = next;
-        if self.behaviour.acks.ahead > 0 && !self.received.has_holes() {
+        if next > 0 && !self.received.has_holes() {
             self.told = (next + self.behaviour.acks.ahead).min(self.stream_len());
         }
         self.unacknowledged = 0;
@@ -606,7 +611,7 @@ impl Connection {
     /// The window to tell. Its edge never goes back, and does not creep on
     /// (RFC 9293, section 3.8.6.2.2).
     fn window(&mut self) -> u16 {
-        let buffer = self.behaviour.buffer;
+        let buffer = self.buffer();
         let edge = self.read + buffer;
         let step = (buffer / 2).min(self.mss() as u64);
         let unit = 1 << self.window_shift;
@@ -616,10 +621,10 @@ impl Connection {
             self.edge
         };
         // Rounded up, so that the edge stays where it was.
-        let window = edge.saturating_sub(self.told).div_ceil(unit).min(65_535);
+        let window = edge.saturating_sub(self.told).div_ceil(unit);
         self.edge = self.edge.max(self.told + window * unit);
         self.resumed = false;
-        window as u16
+        u16::try_from(window).expect("no more than can be told")
     }
 }
 

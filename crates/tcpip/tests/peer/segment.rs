@@ -15,8 +15,7 @@ pub(crate) const ECE: u8 = 0x40;
 /// RFC 3168: the sender has reduced its window.
 pub(crate) const CWR: u8 = 0x80;
 
-/// The two ECN bits of an IP header (RFC 3168, section 5).
-pub(crate) const ECT_0: u8 = 2;
+/// The ECN bits of an IP header that has met congestion (RFC 3168, section 5).
 pub(crate) const CE: u8 = 3;
 
 const ETHERNET: usize = 14;
@@ -271,25 +270,23 @@ pub(crate) fn parse(frame: &[u8], sums: Sums) -> Option<Segment<'_>> {
     })
 }
 
-/// Marks a frame as having met congestion (RFC 3168, section 5). `false` when
-/// its transport does not know of that.
+/// Marks a frame as having met congestion (RFC 3168, section 5), if its
+/// transport knows of that. None is lost for want of it.
 pub(crate) fn mark_congestion(frame: &mut [u8]) -> bool {
     if frame[12..14] == ETHERTYPE_IPV6 {
-        let ect = frame[ETHERNET + 1] & 0x30 != 0;
-        if ect {
+        if frame[ETHERNET + 1] & 0x30 != 0 {
             frame[ETHERNET + 1] |= CE << 4;
         }
-        return ect;
+        return true;
     }
     let header = &mut frame[ETHERNET..ETHERNET + IPV4];
-    let ect = header[1] & 3 != 0;
-    if ect {
+    if header[1] & 3 != 0 {
         header[1] |= CE;
         header[10..12].fill(0);
         let sum = finish(sum(header));
         header[10..12].copy_from_slice(&sum.to_be_bytes());
     }
-    ect
+    true
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -307,7 +304,7 @@ fn tcp_sum(bytes: &[u8], addresses: usize) -> u64 {
 }
 
 /// The sum of the 16-bit words, not folded yet (RFC 1071).
-fn sum(bytes: &[u8]) -> u64 {
+pub(crate) fn sum(bytes: &[u8]) -> u64 {
     let mut words = bytes.chunks_exact(4);
     // 2^16 is 1 in this arithmetic: the halves of a word add up by themselves.
     let whole: u64 = (&mut words).map(|word| u64::from(u32_at(word, 0))).sum();
@@ -317,7 +314,7 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 /// The checksum: folded and complemented.
-fn finish(mut sum: u64) -> u16 {
+pub(crate) fn finish(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
