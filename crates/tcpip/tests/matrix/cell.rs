@@ -101,11 +101,11 @@ impl Cell {
         }
     }
 
-    /// The queue of the bottleneck, in bandwidth-delay products; at least
-    /// four frames.
-    pub(crate) fn queue(mut self, products: f64) -> Self {
-        let product = self.product() as f64;
-        self.down.queue_bytes = ((product * products) as usize).max(4 * FRAME);
+    /// The queue of the bottleneck, in hundredths of the bandwidth-delay
+    /// product; at least four frames.
+    pub(crate) fn queue(mut self, percent: usize) -> Self {
+        let product = self.product() as usize;
+        self.down.queue_bytes = (product * percent / 100).max(4 * FRAME);
         self
     }
 
@@ -203,6 +203,7 @@ impl Cell {
 
     /// As many bytes as the path carries in some seconds, by the model, when
     /// it was not said how many.
+    #[expect(clippy::cast_sign_loss, reason = "a model's rate is not negative")]
     pub(crate) fn sized(mut self) -> Self {
         if self.len == 0 {
             let time = MEANT_TIME.max(MEANT_ROUNDS * self.round_trip());

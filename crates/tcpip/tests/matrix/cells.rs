@@ -89,9 +89,9 @@ fn buffers() -> Vec<Cell> {
         INSIDE,
     ];
     for route in routes {
-        for products in [0.05, 0.25, 4.0] {
-            let name = format!("buffer/{products}bdp/{}", name(route));
-            cells.push(Cell::new(&name, route).queue(products));
+        for percent in [5, 25, 400] {
+            let name = format!("buffer/{percent}%bdp/{}", name(route));
+            cells.push(Cell::new(&name, route).queue(percent));
         }
     }
     cells.push(
@@ -193,7 +193,7 @@ fn disorder() -> Vec<Cell> {
 fn marks() -> Vec<Cell> {
     let mut cells = Vec::new();
     for route in [MOBILE, NEAR, FAR] {
-        for (queue, word) in [(0.3, "shallow"), (4.0, "deep")] {
+        for (queue, word) in [(30, "shallow"), (400, "deep")] {
             let name = format!("ecn/{word}/{}", name(route));
             let above = route.1.mul_f64(0.2);
             let cell = Cell::new(&name, route).queue(queue).mark_above(above);
@@ -319,7 +319,7 @@ fn options() -> Vec<Cell> {
             let name = format!("options/{word}/{name}");
             Cell::new(&name, NEAR).with(|peer| *peer = behaviour.clone())
         };
-        cells.push(with("clean").queue(0.3));
+        cells.push(with("clean").queue(30));
         cells.push(with("loss-1%").loss(0.01));
         cells.push(with("bursts-3%").bursts(0.03, ms(3)));
         cells.push(with("reorder-10%").reorder(0.1, ms(5)));
@@ -380,7 +380,7 @@ fn acks() -> Vec<Cell> {
         if acks.ahead > 0 {
             // What is lost is lost for good: only a path that loses nothing.
             let cell = with("clean")
-                .queue(4.0)
+                .queue(400)
                 .with(|peer| peer.buffer = 256 << 10);
             cells.push(cell);
             continue;
@@ -480,9 +480,9 @@ fn many() -> Vec<Cell> {
         (100, MOBILE, 50 * KB),
         (4, FAR, 5 * MB),
     ] {
-        for (products, word) in [(0.2, "shallow"), (2.0, "deep")] {
+        for (percent, word) in [(20, "shallow"), (200, "deep")] {
             let name = format!("flows/{connections}-{word}/{}", name(route));
-            let cell = Cell::new(&name, route).bytes(len).queue(products);
+            let cell = Cell::new(&name, route).bytes(len).queue(percent);
             cells.push(cell.change(|cell| cell.connections = connections));
         }
     }
@@ -517,12 +517,12 @@ pub(crate) fn all() -> Vec<Cell> {
     for rate in [1, 10, 100, 1_000, 10_000] {
         for round_trip in [2, 20, 100, 600] {
             let route = Route(rate * M, ms(round_trip));
-            for products in [0.2, 2.0] {
+            for percent in [20, 200] {
                 for (word, client) in &clients {
-                    let name = format!("{}/{products}bdp/{word}", name(route));
+                    let name = format!("{}/{percent}%bdp/{word}", name(route));
                     cells.extend(troubles().into_iter().map(|(trouble, change)| {
                         let cell = Cell::new(&format!("{name}/{trouble}"), route);
-                        let cell = change(cell.queue(products));
+                        let cell = change(cell.queue(percent));
                         match client {
                             Some(behaviour) => cell.with(|peer| *peer = behaviour.clone()),
                             None => cell.smoltcp(1 << 18),
@@ -540,12 +540,11 @@ type Change = Box<dyn Fn(Cell) -> Cell>;
 /// What a path does to frames, and how it is called.
 fn troubles() -> Vec<(String, Change)> {
     let mut all: Vec<(String, Change)> = vec![("nothing".to_owned(), Box::new(|cell| cell))];
-    for (share, percent) in LOSSES {
+    for ((share, percent), every) in LOSSES.into_iter().zip([1000, 100, 33, 10]) {
         all.push((
             format!("loss-{percent}"),
             Box::new(move |cell| cell.loss(share)),
         ));
-        let every = (1.0 / share) as u64;
         let change = Box::new(move |cell: Cell| cell.lose_every(every));
         all.push((format!("every-{every}th"), change));
         let change = Box::new(move |cell: Cell| cell.bursts(share, ms(5)));

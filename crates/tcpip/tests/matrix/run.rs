@@ -21,6 +21,7 @@ use crate::smoltcp_client::SmolClient;
 use crate::tap::{Tap, Trace};
 
 const SERVER: [&str; 2] = ["10.0.0.1", "fd00::1"];
+const CLIENT: [&str; 2] = ["10.0.0.9", "fd00::9"];
 const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 const PORT: u16 = 80;
@@ -88,13 +89,13 @@ fn noise(len: usize) -> Vec<u8> {
 /// The client's end.
 enum Asker {
     Ours(Client),
-    Smoltcp(SmolClient),
+    Smoltcp(Box<SmolClient>),
 }
 
 impl Asker {
     fn new(cell: &Cell, seed: u64, content: &Rc<[u8]>) -> Self {
         let server: IpAddr = SERVER[usize::from(cell.v6)].parse().unwrap();
-        let own = peer::smol::ADDRESSES[usize::from(cell.v6)].0;
+        let own = CLIENT[usize::from(cell.v6)];
         let task = |i: u16| Task {
             request: b'?',
             content: Rc::clone(content),
@@ -119,7 +120,7 @@ impl Asker {
                 for i in 0..cell.connections {
                     client.connect(task(i));
                 }
-                Self::Smoltcp(client)
+                Self::Smoltcp(Box::new(client))
             }
         }
     }
@@ -135,7 +136,7 @@ impl Asker {
     /// Every byte has come.
     fn complete(&self) -> bool {
         match self {
-            Self::Ours(client) => client.connections.iter().all(|one| one.complete()),
+            Self::Ours(client) => client.connections.iter().all(peer::Connection::complete),
             Self::Smoltcp(client) => client.complete(),
         }
     }
@@ -170,7 +171,7 @@ impl<P: Port> Handler<P> for Asker {
     fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Self::Ours(client) => Handler::<P>::poll_timeout(client),
-            Self::Smoltcp(client) => Handler::<P>::poll_timeout(client),
+            Self::Smoltcp(client) => Handler::<P>::poll_timeout(&**client),
         }
     }
 }

@@ -103,6 +103,7 @@ struct SmolClientConfig {
 /// smoltcp as the matrix' client. What came twice it does not tell.
 pub(crate) struct SmolClient {
     smol: Smol,
+    now: Instant,
     config: SmolClientConfig,
     downloads: Vec<Download>,
 }
@@ -111,6 +112,7 @@ impl SmolClient {
     pub(crate) fn new(server: (IpAddr, u16), buffer: usize) -> Self {
         Self {
             smol: Smol::new(1500),
+            now: Instant::ZERO,
             config: SmolClientConfig { server, buffer },
             downloads: Vec::new(),
         }
@@ -150,6 +152,7 @@ impl<P: Port> Handler<P> for SmolClient {
     }
 
     fn handle_timers(&mut self, port: &mut P, now: Instant) {
+        self.now = now;
         let (downloads, config) = (&mut self.downloads, &self.config);
         self.smol.work(port, now, |smol| {
             let mut busy = false;
@@ -164,7 +167,7 @@ impl<P: Port> Handler<P> for SmolClient {
         let waiting = self.downloads.iter().filter(|download| !download.done);
         let requests = waiting.filter_map(|download| match download.handle {
             None => Some(download.task.start),
-            Some(_) => Some(download.request_at).filter(|at| *at > self.smol.now()),
+            Some(_) => Some(download.request_at).filter(|at| *at > self.now),
         });
         requests.chain(self.smol.poll_timeout()).min()
     }

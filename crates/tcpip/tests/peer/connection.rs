@@ -14,7 +14,7 @@ use super::{Behaviour, Reader, Task};
 /// Before a round trip is known (RFC 6298, 2.1).
 const INITIAL_RTO: Duration = Duration::from_secs(1);
 const MIN_RTO: Duration = Duration::from_millis(200);
-const MAX_RTO: Duration = Duration::from_secs(60);
+const MAX_RTO: Duration = Duration::from_mins(1);
 /// A slow reader looks this often.
 const READ_INTERVAL: Duration = Duration::from_millis(10);
 /// The segment size of a peer that was told none (RFC 9293, section 3.7.1).
@@ -317,7 +317,7 @@ impl Connection {
             self.handle_data(offset, segment, now, out);
         }
         if segment.has(FIN) {
-            self.handle_fin(offset + segment.data.len() as i64, now, out);
+            self.handle_fin(offset + segment.data.len().cast_signed() as i64, now, out);
         }
         if self.fin_seen && self.complete() && !self.fin_received {
             self.fin_received = true;

@@ -11,7 +11,7 @@ use smoltcp::socket::tcp::{Socket, SocketBuffer};
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr};
 
 /// smoltcp's addresses, with the lengths of their prefixes.
-pub(crate) const ADDRESSES: [(&str, u8); 2] = [("10.0.0.9", 24), ("fd00::9", 64)];
+const ADDRESSES: [(&str, u8); 2] = [("10.0.0.9", 24), ("fd00::9", 64)];
 const MAC: EthernetAddress = EthernetAddress([2, 0, 0, 0, 0, 9]);
 const ETHERNET_HEADER: usize = 14;
 /// smoltcp says of some states that work is due at once, whatever was done.
@@ -153,11 +153,6 @@ impl Smol {
             frame.copy_from_slice(&bytes);
             port.send(frame).unwrap();
         }
-    }
-
-    /// The time that it was told last.
-    pub(crate) fn now(&self) -> Instant {
-        self.now
     }
 
     /// See [`nmio::Handler::poll_timeout`].
