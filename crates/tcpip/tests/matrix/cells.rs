@@ -325,8 +325,8 @@ fn options() -> Vec<Cell> {
         cells.push(with("reorder-10%").reorder(0.1, ms(5)));
         cells.push(with("loss-10%").loss(0.1));
     }
-    for every in [5, 50] {
-        for (share, percent) in [(0.01, "1%"), (0.1, "10%")] {
+    for every in [50, 1000] {
+        for (share, percent) in [(0.01, "1%"), (0.03, "3%")] {
             let name = format!("options/renege-{every}/loss-{percent}");
             let cell = Cell::new(&name, NEAR).loss(share);
             cells.push(cell.with(|peer| peer.renege_every = every));

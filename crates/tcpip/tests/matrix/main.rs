@@ -3,7 +3,8 @@
 //! fast they came and what it cost is compared with a committed table.
 //!
 //! - `cargo test -p tcpip --test matrix` runs a sample and compares it with
-//!   `snapshot.txt`. Lines that differ are shown, old and new.
+//!   `snapshot.txt`. Lines that differ are shown, old and new; the new table
+//!   is in `target/tmp/matrix/sample.txt`.
 //! - `MATRIX=update` writes the table anew. Look at the difference before it
 //!   is committed.
 //! - `MATRIX=full` runs the cross product too, and writes its table to
@@ -55,14 +56,18 @@ fn row(cell: &Cell, seed: u64, trace: Option<&Path>) -> Result<String, String> {
         return Err(format!("{} has failed: {}", cell.name, again()));
     };
     if outcome.finished != (cell.end == End::Finished) {
-        let expected = cell.end;
-        return Err(format!("{} is not {expected:?}: {}", cell.name, again()));
+        let (expected, counters) = (cell.end, outcome.counters);
+        let name = &cell.name;
+        return Err(format!(
+            "{name} is not {expected:?}: {}; {counters:?}",
+            again()
+        ));
     }
     Ok(table::row(cell, &outcome))
 }
 
-/// Runs cells on all processors; their lines come in order.
-fn rows(cells: &[Cell]) -> Result<Vec<String>, String> {
+/// Runs cells on all processors. Gives the table, and what went wrong.
+fn run_all(cells: &[Cell]) -> (String, Vec<String>) {
     let next = AtomicUsize::new(0);
     let rows = Mutex::new(vec![Ok(String::new()); cells.len()]);
     thread::scope(|scope| {
@@ -77,13 +82,10 @@ fn rows(cells: &[Cell]) -> Result<Vec<String>, String> {
             });
         }
     });
-    let (rows, failures): (Vec<_>, Vec<_>) =
-        (rows.into_inner().unwrap().into_iter()).partition(Result::is_ok);
-    if failures.is_empty() {
-        return Ok(rows.into_iter().flatten().collect());
-    }
-    let lines: Vec<String> = failures.into_iter().filter_map(Result::err).collect();
-    Err(lines.join("\n"))
+    let mut failures = Vec::new();
+    let rows = rows.into_inner().unwrap().into_iter();
+    let rows = rows.filter_map(|row| row.map_err(|failure| failures.push(failure)).ok());
+    (table::table(&rows.collect::<Vec<_>>()), failures)
 }
 
 /// Runs the cell that `wanted` names, perhaps with a seed behind an `@`.
@@ -110,20 +112,17 @@ fn transfers_are_as_in_the_committed_table() {
     if !["", "update", "full"].contains(&&*wanted) {
         return one(&wanted);
     }
-    let rows_of = |cells: &[Cell]| {
-        let rows = rows(cells).unwrap_or_else(|failures| panic!("\n{failures}"));
-        table::table(&rows)
-    };
-    let new = rows_of(&cells::sample());
+    let (new, mut failures) = run_all(&cells::sample());
+    if wanted == "full" {
+        let (table, more) = run_all(&cells::all());
+        fs::write(target().join("full.txt"), table).unwrap();
+        failures.extend(more);
+    }
+    fs::write(target().join("sample.txt"), &new).unwrap();
     if wanted == "update" {
         fs::write(snapshot(), &new).unwrap();
-        return;
     }
-    if wanted == "full" {
-        let file = target().join("full.txt");
-        fs::write(&file, rows_of(&cells::all())).unwrap();
-        println!("the whole table: {}", file.display());
-    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
     let old = fs::read_to_string(snapshot()).unwrap_or_default();
     if let Some(difference) = table::difference(&old, &new) {
         panic!("the table has changed; {VARIABLE}=update accepts it\n{difference}");

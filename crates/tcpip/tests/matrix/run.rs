@@ -231,13 +231,20 @@ impl World {
     /// Runs until `done`, or for [`LONGEST`]: `false`.
     fn drive(&mut self, done: impl Fn(&Asker, &Server<App>) -> bool) -> bool {
         let deadline = self.clock.now() + LONGEST;
+        let (clock, trace) = (&self.clock, self.server_port.trace.clone());
         let ended = sim::run_until(
             &self.clock,
             (&mut self.client_port, &mut self.client),
             (&mut self.server_port, &mut self.server),
             &LoopConfig::default(),
             deadline,
-            done,
+            |client, server| {
+                if let Some(trace) = &trace {
+                    let counters = server.stack.counters();
+                    trace.borrow_mut().note(clock.now(), counters);
+                }
+                done(client, server)
+            },
         );
         ended.unwrap()
     }

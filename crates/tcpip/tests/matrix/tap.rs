@@ -12,6 +12,7 @@ use std::time::Duration;
 use nmio::sim::SimClock;
 use nmio::{Batch, Capabilities, Clock, Frame, Instant, Pool, Port, PortCounters, Resident};
 use nmio::{SendError, Wait};
+use tcpip::Counters;
 
 use crate::peer::{ACK, CE, CWR, ECE, FIN, FIRST_PORT, PSH, RST, SYN, Segment, Sums, parse};
 
@@ -32,7 +33,7 @@ pub(crate) struct Tap<P> {
     connections: Vec<Sent>,
     /// Bytes of data sent again.
     pub(crate) again: u64,
-    trace: Option<Rc<RefCell<Trace>>>,
+    pub(crate) trace: Option<Rc<RefCell<Trace>>>,
 }
 
 impl<P: Port> Tap<P> {
@@ -152,7 +153,20 @@ fn line(segment: &Segment<'_>, own: u32, peer: u32, note: &str) -> String {
 pub(crate) struct Trace {
     text: BufWriter<File>,
     pcap: BufWriter<File>,
+    counters: Counters,
 }
+
+/// Counters that move all the time, and tell nothing that the segments do not.
+const DULL: [&str; 8] = [
+    "resident_fallbacks",
+    "segments_received",
+    "segments_sent",
+    "bytes_sent",
+    "sent_resident",
+    "sent_copied",
+    "retransmits",
+    "turned_round",
+];
 
 impl Trace {
     /// Begins `base`.txt and `base`.pcap.
@@ -166,6 +180,7 @@ impl Trace {
         Ok(Self {
             text: BufWriter::new(file("txt")?),
             pcap,
+            counters: Counters::default(),
         })
     }
 
@@ -179,6 +194,25 @@ impl Trace {
         self.pcap.write_all(frame).unwrap();
         let millis = nanos as f64 / 1e6;
         writeln!(self.text, "{millis:>12.3} {arrow} {line}").unwrap();
+    }
+
+    /// Notes which counters of the stack have moved.
+    pub(crate) fn note(&mut self, now: Instant, counters: &Counters) {
+        if *counters == self.counters {
+            return;
+        }
+        let names = |counters: &Counters| -> Vec<String> {
+            let text = format!("{counters:?}");
+            text.split([',', '{', '}']).map(str::to_owned).collect()
+        };
+        let (old, new) = (names(&self.counters), names(counters));
+        let moved = new.iter().zip(&old).filter(|(new, old)| new != old);
+        let telling = moved.filter(|(new, _)| !DULL.iter().any(|dull| new.contains(dull)));
+        let millis = now.as_nanos() as f64 / 1e6;
+        for (counter, _) in telling {
+            writeln!(self.text, "{millis:>12.3} *{counter}").unwrap();
+        }
+        self.counters = *counters;
     }
 }
 

@@ -301,9 +301,15 @@ impl Connection {
         self.check(segment);
         self.handle_ecn(segment);
         let offset = self.offset(segment.seq);
+        let len = segment.data.len() as u64;
         if let Some((value, _)) = segment.options.timestamps {
             // RFC 7323, section 5.3, R1 and R3.
             if value.wrapping_sub(self.recent_timestamp).cast_signed() < 0 {
+                // Mostly what was sent again has come first. As today's
+                // systems do, this is told of.
+                if let Some(start) = u64::try_from(offset).ok().filter(|_| len > 0) {
+                    self.note_duplicate(&(start..start + len), segment, now);
+                }
                 self.seen.old_timestamps += 1;
                 self.acknowledge(now, out);
                 return;
@@ -317,7 +323,7 @@ impl Connection {
             self.handle_data(offset, segment, now, out);
         }
         if segment.has(FIN) {
-            self.handle_fin(offset + segment.data.len().cast_signed() as i64, now, out);
+            self.handle_fin(offset + len.cast_signed(), now, out);
         }
         if self.fin_seen && self.complete() && !self.fin_received {
             self.fin_received = true;
@@ -435,13 +441,8 @@ impl Connection {
             assert!(probe, "{bytes:?} beyond the window's edge {}", self.edge);
             bytes.end = self.edge;
         }
-        let this = (now, segment.seq, segment.data.len(), segment.checksum);
-        if self.last_segment != this {
-            self.seen.needless += self.received.overlap(&bytes);
-        }
-        self.last_segment = this;
+        self.note_duplicate(&bytes, segment, now);
         self.seen.first_byte.get_or_insert(now);
-        self.duplicate = self.received.duplicate(&bytes);
         let in_order = bytes.start == next && !bytes.is_empty() && !self.received.has_holes();
         if !bytes.is_empty() {
             self.received.add(bytes);
@@ -467,6 +468,16 @@ impl Connection {
             let at = now + self.behaviour.acks.after;
             self.ack_at.get_or_insert(at);
         }
+    }
+
+    /// Takes note of what of a segment has come before.
+    fn note_duplicate(&mut self, bytes: &Range<u64>, segment: &Segment<'_>, now: Instant) {
+        let this = (now, segment.seq, segment.data.len(), segment.checksum);
+        if self.last_segment != this {
+            self.seen.needless += self.received.overlap(bytes);
+        }
+        self.last_segment = this;
+        self.duplicate = self.received.duplicate(bytes);
     }
 
     /// Compares data with what must stand at `offset` of the stream.
