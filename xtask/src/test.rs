@@ -49,6 +49,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         if !options.filter.is_empty() {
             test.arg(&options.filter);
         }
+        if options.full {
+            test.env("MATRIX", "full");
+        }
         run_as_root(&mut test);
         test
     });
