@@ -67,6 +67,38 @@ pub fn packet(path: &Path, protocol: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// Where the IP header of a frame is, if it has one of the two.
+fn ip_at(frame: &[u8]) -> Option<(usize, u16)> {
+    let link = Header::parse(frame)?;
+    Some((link.len(), link.ethertype))
+}
+
+/// Writes the two ECN bits (RFC 3168) of a valid frame.
+pub fn mark(frame: &mut [u8], ecn: u8) {
+    match ip_at(frame) {
+        Some((at, ETHERTYPE_IPV4)) => {
+            let header = &mut frame[at..at + IPV4_HEADER_LEN];
+            header[1] = header[1] & !3 | ecn & 3;
+            header[10..12].fill(0);
+            let sum = Sum::of(header).finish();
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        Some((at, ETHERTYPE_IPV6)) => {
+            frame[at + 1] = frame[at + 1] & !0x30 | (ecn & 3) << 4;
+        }
+        _ => {}
+    }
+}
+
+/// The two ECN bits of a valid frame.
+pub fn ecn_of(frame: &[u8]) -> u8 {
+    match ip_at(frame) {
+        Some((at, ETHERTYPE_IPV4)) => frame[at + 1] & 3,
+        Some((at, ETHERTYPE_IPV6)) => frame[at + 1] >> 4 & 3,
+        _ => 0,
+    }
+}
+
 /// Makes what nobody hits by chance right in a frame of any bytes, as far as
 /// it has the place: that it is for us, and its checksums.
 pub fn mend(frame: &mut [u8]) {
