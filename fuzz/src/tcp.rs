@@ -15,7 +15,7 @@ use ip::{Host, Input as Received, PROTOCOL_TCP};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use nmio::sim::{self, EndConfig, LinkConfig, SimPort};
 use nmio::{Batch, Frame, Handler, Instant, Port};
-use tcpip::{Config, Family, Mode, Server, Stack};
+use tcpip::{Config, CongestionControl, Cubic, Family, Mode, NewReno, Reno, Server, Stack};
 
 use crate::{OWN, PEER, ecn_of, path, station};
 use app::{App, Call, Habit, SLOT, content};
@@ -117,6 +117,9 @@ pub enum Step {
 pub struct Input {
     pre_copy: bool,
     epoch: u8,
+    congestion: u8,
+    /// Bits: what is switched off, and a large receive buffer.
+    switches: u8,
     connections: u8,
     half_open: u8,
     time_wait: u8,
@@ -130,8 +133,8 @@ pub struct Input {
     steps: Vec<(u8, Step)>,
 }
 
-struct World {
-    server: Server<App>,
+struct World<C> {
+    server: Server<App, C>,
     port: SimPort,
     wire: SimPort,
     /// Takes what the server sends apart.
@@ -148,7 +151,15 @@ struct World {
 
 /// Carries out `input`, and panics when something is not as it must be.
 pub fn run(input: &Input) {
-    let mut world = World::new(input);
+    match input.congestion % 4 {
+        0 => run_with::<Reno>(input),
+        1 => run_with::<NewReno>(input),
+        _ => run_with::<Cubic>(input),
+    }
+}
+
+fn run_with<C: CongestionControl>(input: &Input) {
+    let mut world = World::<C>::new(input);
     for (client, step) in input.steps.iter().take(MAX_STEPS) {
         let client = usize::from(*client) % world.clients.len();
         world.step(client, step);
@@ -170,7 +181,7 @@ pub fn run(input: &Input) {
     assert_eq!(stack.poll_timeout(), None, "a timer of nobody's");
 }
 
-impl World {
+impl<C: CongestionControl> World<C> {
     fn new(input: &Input) -> Self {
         let end = EndConfig {
             io_frames: 2 + u32::from(input.frames) % 64,
@@ -201,7 +212,7 @@ impl World {
             (client.key(), Stream::new(v6))
         });
         let app = App::new(streams.collect());
-        let stack = Stack::new(&config, app, &port.capabilities(), SECRET, now);
+        let stack = Stack::with_congestion_control(&config, app, &port.capabilities(), SECRET, now);
         let mut server = Server::new(Host::own(station(OWN)), stack);
         let (app, contents) = server.stack.parts_mut();
         let id = contents.add(Arc::clone(&app.bytes), Some(SLOT));
@@ -453,6 +464,8 @@ impl World {
 
 fn stack_config(input: &Input) -> Config {
     let buffers = u32::from(input.buffers);
+    let is_off = |bit: u8| input.switches >> bit & 1 != 0;
+    let recv_buffer = usize::from(input.recv_buffer) % 4096;
     Config {
         mode: if input.pre_copy {
             Mode::PreCopy
@@ -462,12 +475,22 @@ fn stack_config(input: &Input) -> Config {
         max_connections: 1 + u32::from(input.connections) % 8,
         max_half_open: 1 + u32::from(input.half_open) % 8,
         max_time_wait: u32::from(input.time_wait) % 4,
-        recv_buffer: usize::from(input.recv_buffer) % 4096,
+        recv_buffer: if is_off(7) {
+            recv_buffer * 64
+        } else {
+            recv_buffer
+        },
         max_recv_buffers: buffers % 4,
         max_write_buffers: buffers / 4 % 4,
         class_budget: 4000,
         retries: 1 + input.retries % 10,
         probes: 1 + input.retries / 16 % 10,
+        min_rto: Duration::from_millis(if is_off(6) { 1 } else { 200 }),
+        sack: !is_off(0),
+        timestamps: !is_off(1),
+        window_scaling: !is_off(2),
+        ecn: !is_off(3),
+        reset_unknown: !is_off(4),
         ..Config::on_ports(&[OWN_PORT])
     }
 }

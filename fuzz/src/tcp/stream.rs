@@ -201,6 +201,9 @@ impl Stream {
         let stamps = sent.options.stamps.is_some();
         assert!(!stamps || options().any(|options| options.stamps.is_some()));
         assert!(!sent.has(ECE) || offers.iter().any(|offer| offer.ecn));
+        // RFC 3168, section 6.1.1: one without takes it back.
+        let same = |agreed: &&Agreed| (agreed.irs, agreed.iss) == (irs, sent.seq);
+        let was = self.agreed.iter().filter(same).all(|agreed| agreed.ecn);
         let own_shift = sent.options.scale.unwrap_or(0);
         assert!(own_shift <= MAX_SHIFT);
         self.agreed.push(Agreed {
@@ -211,7 +214,7 @@ impl Stream {
             own_shift,
             stamps,
             sack: sent.options.sack_permitted,
-            ecn: sent.has(ECE),
+            ecn: sent.has(ECE) && was,
             window: offers.iter().map(|offer| offer.window).max().unwrap_or(0),
         });
     }
