@@ -7,7 +7,7 @@ use std::sync::Arc;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use tcpip::{Application, CloseReason, Connection, ContentId, MAX_WRITE_LEN, Slot, WriteError};
 
-use super::client::byte_at;
+use super::client::bytes_at;
 use super::stream::Stream;
 
 /// What the application does on data.
@@ -83,9 +83,7 @@ fn slot_text(stamp: u32) -> [u8; SLOT.len as usize] {
 }
 
 pub(super) fn content(len: u16) -> Arc<[u8]> {
-    (0..100 + u32::from(len))
-        .map(|i| byte_at(i * 3 + 5))
-        .collect()
+    bytes_at(u32::from(len) * 3, 100 + usize::from(len)).into()
 }
 
 impl App {
@@ -149,10 +147,7 @@ impl App {
         let closed = self.stream(conn).closed;
         let outcome = match call {
             Call::Write => self.serve(conn),
-            Call::WriteBytes(len) => {
-                let bytes: Vec<u8> = (0..u32::from(len)).map(byte_at).collect();
-                self.write_bytes(conn, &bytes)
-            }
+            Call::WriteBytes(len) => self.write_bytes(conn, bytes_at(len.into(), len.into())),
             Call::WriteTooMuch => {
                 let outcome = conn.write_bytes(&[0; MAX_WRITE_LEN + 1]);
                 assert!(outcome.is_err());
@@ -211,9 +206,7 @@ impl Application for App {
         assert!(stream.is_open, "called outside of its life");
         assert!(!stream.closed, "called after close");
         let start = stream.start().wrapping_add(consumed);
-        for (at, byte) in data.iter().enumerate() {
-            assert_eq!(*byte, byte_at(start.wrapping_add(at as u32)), "other data");
-        }
+        assert!(data == bytes_at(start, data.len()), "other data");
         let end = consumed + data.len() as u32;
         assert!(stream.sent.contains(0, end), "data that nobody has sent");
         let consumed = match self.habit {

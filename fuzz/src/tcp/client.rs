@@ -1,5 +1,7 @@
 //! A client: segments from where it is, right or wrong on purpose.
 
+use std::sync::LazyLock;
+
 use eth::Link;
 use ip::{Addresses, PROTOCOL_ICMP, PROTOCOL_ICMPV6, PROTOCOL_TCP, Path};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
@@ -89,9 +91,21 @@ pub enum Complaint {
     Quench,
 }
 
-/// The byte that a client has at a sequence number.
-pub(super) fn byte_at(seq: u32) -> u8 {
-    (seq ^ (seq >> 8).wrapping_mul(7) ^ (seq >> 19)) as u8
+/// After as many bytes all data begins again; sequence numbers wrap there, too.
+const PERIOD: usize = 1 << 20;
+
+/// Two periods of bytes, made once: loops over bytes are slow where each
+/// comparison is noted down.
+static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let bytes = (0..2 * PERIOD as u32).map(|at| at & (PERIOD as u32 - 1));
+    bytes
+        .map(|at| (at ^ (at >> 8).wrapping_mul(7) ^ (at >> 15)) as u8)
+        .collect()
+});
+
+/// The `len` bytes that a client has at a sequence number.
+pub(super) fn bytes_at(seq: u32, len: usize) -> &'static [u8] {
+    &BYTES[seq as usize & (PERIOD - 1)..][..len]
 }
 
 /// A client's next segment, as its header says it.
@@ -328,7 +342,7 @@ impl Client {
         let first = header
             .seq
             .wrapping_add(u32::from(header.control & SYN != 0));
-        tcp.extend((0..u32::from(header.len)).map(|at| byte_at(first.wrapping_add(at))));
+        tcp.extend_from_slice(bytes_at(first, header.len.into()));
         let mut frame = packet(&self.path, PROTOCOL_TCP, &tcp);
         mark(&mut frame, self.ecn);
         frame
