@@ -3,6 +3,7 @@
 mod bench;
 mod demo;
 mod e2e;
+mod fuzz;
 mod interrupt;
 mod netns;
 mod server;
@@ -29,6 +30,12 @@ Usage: cargo xtask COMMAND
         --seed N                 other losses: the seed of the matrix's first scenario
         --programs DIR           the two programs from DIR instead of a release build
         FILTER                   only scenarios or cases whose name contains this
+  fuzz [TARGET]... [--seconds N] [--minimize] [--input FILE]
+                                 any input to what reads from outside, from the corpus on
+        TARGET                   only these of fuzz/fuzz_targets
+        --seconds N              for each target; 60 without it
+        --minimize               then put the fewest inputs in fuzz/corpus that cover all
+        --input FILE             this input alone, with what it is and a backtrace
   bench [SELECTION]... [--quick] [--seconds S] [--repeats N] [--server NAME]
         [--peer nsd-xdp=DIR]     the servers beside their peers and the rig's limit
         SELECTION                limit, dns, web (these three without one), paper, all,
@@ -79,6 +86,7 @@ fn dispatch(command: &str, args: &[String]) -> Result<()> {
         "demo" => demo::run(args),
         "test" => test::run(args),
         "e2e" => e2e::run(args),
+        "fuzz" => fuzz::run(args),
         "bench" => bench::run(args),
         other => Err(Failure::new(format!("no such command: {other}\n\n{USAGE}"))),
     }

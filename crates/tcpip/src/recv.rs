@@ -222,7 +222,7 @@ impl Buffers {
     }
 
     /// Buffers in use.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn in_use(&self) -> usize {
         self.list.len() - self.free.len()
     }
