@@ -2,15 +2,15 @@
 //! (curl, dig, sockets of the kernel) in network namespaces.
 
 mod bad_input;
-mod checks;
+pub(crate) mod checks;
 mod dig;
 mod dns;
 mod echo;
 mod expected;
-mod http;
+pub(crate) mod http;
 mod matrix;
 mod rig;
-mod web;
+pub(crate) mod web;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

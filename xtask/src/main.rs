@@ -4,6 +4,8 @@ mod bench;
 mod demo;
 mod e2e;
 mod interrupt;
+mod loss;
+mod markdown;
 mod netns;
 mod server;
 mod setup;
@@ -29,6 +31,16 @@ Usage: cargo xtask COMMAND
         --seed N                 other losses: the seed of the matrix's first scenario
         --programs DIR           the two programs from DIR instead of a release build
         FILTER                   only scenarios or cases whose name contains this
+  loss [--quick] [--seed N] [--repeats N] [--trace] [--list] [--programs DIR] [FILTER]
+                                 our TCP beside the kernel's on bad networks, by a userspace
+                                 forwarder: the matrix, goodput, repeated bytes, the marks
+        --quick                  a few cells, once each
+        --seed N                 other losses: the seed of the first repeat
+        --repeats N              seeds of each cell; 3 without it, 1 with --quick
+        --trace                  keep every run's segments in the target folder
+        --list                   only name the cells
+        --programs DIR           sandstorm and forward from DIR instead of a release build
+        FILTER                   only cells whose name contains this
   bench [SELECTION]... [--quick] [--seconds S] [--repeats N] [--server NAME]
         [--peer nsd-xdp=DIR]     the servers beside their peers and the rig's limit
         SELECTION                limit, dns, web (these three without one), paper, all,
@@ -80,6 +92,7 @@ fn dispatch(command: &str, args: &[String]) -> Result<()> {
         "test" => test::run(args),
         "e2e" => e2e::run(args),
         "bench" => bench::run(args),
+        "loss" => loss::run(args),
         other => Err(Failure::new(format!("no such command: {other}\n\n{USAGE}"))),
     }
 }
