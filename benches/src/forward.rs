@@ -19,11 +19,13 @@
 //! | [`path`] | a direction's queue, rate and delay, on any clock |
 //! | [`ledger`] | what a sender has done: repeated bytes, silences |
 //! | [`flows`] | the connections, with draws and ledgers of both directions |
+//! | [`ecn`] | marks instead of losses |
 //! | [`too_big`] | ICMP's answer to a frame that does not fit |
 //! | [`relay`] | all of it together, and the report |
 //! | [`socket`] | raw packet sockets |
 
 pub mod config;
+pub mod ecn;
 pub mod fate;
 pub mod flows;
 pub mod ledger;

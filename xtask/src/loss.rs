@@ -5,6 +5,7 @@
 //! reorders by a seed, so that both meet the same. Every byte is compared.
 
 mod cells;
+mod clients;
 mod fetch;
 mod forwarder;
 mod report;
@@ -20,7 +21,7 @@ use crate::e2e::web;
 use crate::shell::{self, Context as _, Failure, Result, Scratch};
 use crate::{interrupt, setup};
 use cells::{Cell, SIZES};
-use fetch::{Times, fetch};
+use fetch::{Reading, Times, fetch};
 use forwarder::Paths;
 use results::{Measured, Results, Run, Summary};
 use rig::{Rig, Stack};
@@ -33,7 +34,9 @@ const TABLE: &str = "table.md";
 const FIRST_SEED: u64 = 1;
 const REPEATS: u64 = 3;
 /// A fetch that takes longer has failed.
-const FETCH_LIMIT: Duration = Duration::from_secs(60);
+const FETCH_LIMIT: Duration = Duration::from_secs(30);
+/// A small file, beside those of the cells.
+const TINY: usize = 1_000;
 /// Rates up to this part of the rig's limit are measured.
 const LIMIT_PART: f64 = 0.8;
 
@@ -41,6 +44,10 @@ const LIMIT_PART: f64 = 0.8;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     quick: bool,
+    /// Real clients of many kinds, instead of the matrix.
+    clients: bool,
+    /// All of these instead of a sample.
+    full: bool,
     /// Only cells whose group and name contain this.
     filter: String,
     list: bool,
@@ -65,6 +72,8 @@ impl Options {
             };
             match arg.as_str() {
                 "--quick" => options.quick = true,
+                "--full" => options.full = true,
+                "--clients" => options.clients = true,
                 "--list" => options.list = true,
                 "--trace" => options.trace = true,
                 "--built" => options.built = true,
@@ -87,6 +96,13 @@ impl Options {
             (cell.quick || !self.quick) && name.contains(&self.filter)
         });
         cells
+    }
+
+    fn programs(&self) -> Result<PathBuf> {
+        match &self.programs {
+            Some(folder) => Ok(folder.clone()),
+            None => Ok(shell::target_folder()?.join("release")),
+        }
     }
 
     fn seeds(&self) -> std::ops::Range<u64> {
@@ -119,18 +135,29 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         again.extend(args.iter().map(String::as_str));
         return shell::again_as_root(&again);
     }
+    if options.clients {
+        return run_clients(&options);
+    }
     let folder = shell::target_folder()?.join(FOLDER);
     let outcome = measure(&options, args, &folder).and_then(|results| finish(&results, &folder));
     shell::give_back(&folder);
     outcome
 }
 
+fn run_clients(options: &Options) -> Result<()> {
+    let programs = options.programs()?;
+    let checks = clients::run(options.full, &options.filter, options.seed, &programs)?;
+    println!("{checks}");
+    if checks.failed() == 0 {
+        Ok(())
+    } else {
+        Err(Failure::new("not everything is right"))
+    }
+}
+
 fn measure(options: &Options, args: &[String], folder: &Path) -> Result<Results> {
     std::fs::create_dir_all(folder).context(format_args!("making {}", folder.display()))?;
-    let programs = match &options.programs {
-        Some(folder) => folder.clone(),
-        None => shell::target_folder()?.join("release"),
-    };
+    let programs = options.programs()?;
     let asked = args.iter().map(String::as_str);
     let asked: Vec<&str> = asked.filter(|arg| *arg != "--built").collect();
     let mut results = Results {
@@ -160,13 +187,7 @@ fn measure(options: &Options, args: &[String], folder: &Path) -> Result<Results>
     let site = Site::prepare(&scratch)?;
     let mut rigs = Vec::new();
     for stack in Stack::BOTH {
-        rigs.push(Rig::build(
-            stack,
-            &programs,
-            &site.folder,
-            scratch.path(),
-            &[],
-        )?);
+        rigs.push(Rig::build(stack, &programs, &site.folder, scratch.path())?);
     }
     let lab = Lab {
         rigs,
@@ -247,7 +268,7 @@ impl Site {
         let folder = scratch.path().join("site");
         std::fs::create_dir(&folder).context(format_args!("making {}", folder.display()))?;
         let mut bodies = BTreeMap::new();
-        for size in SIZES {
+        for size in SIZES.into_iter().chain([TINY]) {
             let body = web::body(size);
             let file = folder.join(format!("{size}.bin"));
             std::fs::write(&file, &body).context(format_args!("writing {}", file.display()))?;
@@ -308,9 +329,11 @@ impl Lab {
             ))
         });
         let forwarder = rig.join(&paths, trace.as_deref())?;
-        let start = Instant::now();
-        let outcomes = rig.as_client(|| self.fetch_all(cell))?;
-        let seconds = start.elapsed().as_secs_f64();
+        let (outcomes, seconds) = rig.as_client(|| {
+            let start = Instant::now();
+            let outcomes = self.fetch_all(cell);
+            (outcomes, start.elapsed().as_secs_f64())
+        })?;
         let seen = forwarder.finish()?;
         let mut run = Run {
             stack: rig.stack(),
@@ -333,7 +356,8 @@ impl Lab {
 
     fn fetch_all(&self, cell: &Cell) -> Vec<Result<Times>> {
         let (path, body) = self.site.file(cell.size);
-        let one = || fetch(Rig::address(), &path, body, FETCH_LIMIT);
+        let [v4, _] = Rig::addresses();
+        let one = || fetch(v4, &path, body, &Reading::fast(FETCH_LIMIT));
         let in_turn = || (0..cell.in_turn).map(|_| one()).collect::<Vec<_>>();
         if cell.at_once == 1 {
             return in_turn();

@@ -48,6 +48,9 @@ pub struct PathConfig {
     pub hold: Duration,
     /// Probability that a segment with payload arrives twice.
     pub duplicate: f64,
+    /// Probability that a segment with payload is marked "congestion
+    /// experienced" (RFC 3168, section 5), if its sender speaks ECN.
+    pub mark: f64,
     /// Largest IP packet that passes; 0: any.
     pub mtu: usize,
     /// Whether the sender of a larger one is told by ICMP.
@@ -69,6 +72,7 @@ impl Default for PathConfig {
             reorder: 0.0,
             hold: Duration::ZERO,
             duplicate: 0.0,
+            mark: 0.0,
             mtu: 0,
             answer: false,
         }
@@ -78,7 +82,7 @@ impl Default for PathConfig {
 /// The words of a [`PathConfig`], for a usage text.
 pub const WORDS: &str = "\
 rate=BITS[K|M|G] queue=FRAMES|BYTESB delay=TIME(us|ms|s) loss=P every=N burst=ENTER:LEAVE \
-ack-loss=P reorder=P hold=TIME duplicate=P mtu=BYTES answer=yes|no";
+ack-loss=P reorder=P hold=TIME duplicate=P mark=P mtu=BYTES answer=yes|no";
 
 /// Why a text is no [`PathConfig`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -141,6 +145,7 @@ impl FromStr for PathConfig {
                 "ack-loss" => config.ack_loss = probability()?,
                 "reorder" => config.reorder = probability()?,
                 "duplicate" => config.duplicate = probability()?,
+                "mark" => config.mark = probability()?,
                 "burst" => {
                     let pair = value.split_once(':');
                     let pair =
@@ -207,7 +212,7 @@ mod tests {
     #[test]
     fn words_say_what_a_path_does() {
         let text = "rate=100M, queue=64, delay=25ms,loss=0.01,every=50,burst=0.002:0.25,\
-                    ack-loss=0.1,reorder=0.05,hold=500us,duplicate=1,mtu=1400,answer=yes";
+                    ack-loss=0.1,reorder=0.05,hold=500us,duplicate=1,mark=0.2,mtu=1400,answer=yes";
         let config: PathConfig = text.parse().unwrap();
         let expected = PathConfig {
             rate: 100_000_000,
@@ -224,6 +229,7 @@ mod tests {
             reorder: 0.05,
             hold: Duration::from_micros(500),
             duplicate: 1.0,
+            mark: 0.2,
             mtu: 1_400,
             answer: true,
         };

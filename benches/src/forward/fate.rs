@@ -12,6 +12,8 @@ pub struct Fate {
     pub held: bool,
     /// It arrives twice.
     pub doubled: bool,
+    /// It is marked, if its sender speaks ECN.
+    pub marked: bool,
 }
 
 /// The draws of one connection in one direction.
@@ -47,7 +49,7 @@ impl Draws {
     /// The fate of the next segment with payload.
     pub fn next_payload(&mut self, config: &PathConfig) -> Fate {
         self.number += 1;
-        let [loss, burst, held, doubled] = [(); 4].map(|()| self.payload.f64());
+        let [loss, burst, held, doubled, marked] = [(); 5].map(|()| self.payload.f64());
         self.in_burst = if self.in_burst {
             burst >= config.burst.leave
         } else {
@@ -58,6 +60,7 @@ impl Draws {
             lost: loss < config.loss || every || self.in_burst,
             held: held < config.reorder,
             doubled: doubled < config.duplicate,
+            marked: marked < config.mark,
         }
     }
 

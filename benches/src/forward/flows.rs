@@ -51,6 +51,7 @@ pub struct Flows {
     ended: [Sent; 2],
     begun: u64,
     unknown: u64,
+    strays: u64,
 }
 
 impl Flows {
@@ -63,11 +64,13 @@ impl Flows {
             ended: [Sent::default(); 2],
             begun: 0,
             unknown: 0,
+            strays: 0,
         }
     }
 
     /// The connection of a segment that goes in `direction`; `None` when
-    /// there are too many.
+    /// there are too many, and for a segment of a connection whose beginning
+    /// was not seen: what is left of a run before must not have a number.
     pub fn find(
         &mut self,
         segment: &Segment,
@@ -78,7 +81,8 @@ impl Flows {
             Direction::Up => (segment.src, segment.dst),
             Direction::Down => (segment.dst, segment.src),
         };
-        let opens = direction == Direction::Up && segment.has(flags::SYN);
+        let opens =
+            direction == Direction::Up && segment.flags & (flags::SYN | flags::ACK) == flags::SYN;
         let used_again = opens
             && self.table.get_mut(&key).is_some_and(|flow| {
                 // A SYN that is no repetition: a new connection.
@@ -90,9 +94,18 @@ impl Flows {
                 sum.add(half.ledger.sent());
             }
         }
-        if !self.table.contains_key(&key) && self.table.len() >= MAX_FLOWS {
-            self.unknown += 1;
-            return None;
+        if !self.table.contains_key(&key) {
+            let refused = if !opens {
+                Some(&mut self.strays)
+            } else if self.table.len() >= MAX_FLOWS {
+                Some(&mut self.unknown)
+            } else {
+                None
+            };
+            if let Some(count) = refused {
+                *count += 1;
+                return None;
+            }
         }
         let (seed, silence, begun) = (self.seed, self.silence, &mut self.begun);
         Some(self.table.entry(key).or_insert_with(|| {
@@ -112,6 +125,11 @@ impl Flows {
     /// Connections so far.
     pub fn begun(&self) -> u64 {
         self.begun
+    }
+
+    /// Segments of connections that had begun before.
+    pub fn strays(&self) -> u64 {
+        self.strays
     }
 
     /// Segments of connections beyond [`MAX_FLOWS`].

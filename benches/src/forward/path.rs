@@ -7,6 +7,7 @@ use nmio::Instant;
 use serde::Serialize;
 
 use super::config::PathConfig;
+use super::ecn;
 use super::fate::Fate;
 
 /// Frames on the way in one direction at a time, at most: a tenth of a
@@ -51,6 +52,8 @@ pub struct PathCounters {
     pub held: u64,
     /// Of these, doubled.
     pub doubled: u64,
+    /// Of these, marked by ECN.
+    pub marked: u64,
     /// Of these, lost for want of memory: the run is worth nothing.
     pub refused: u64,
     /// Most frames that waited before the bottleneck.
@@ -122,10 +125,10 @@ impl Path {
             self.counters.held += 1;
             arrival = arrival + self.config.hold;
         }
-        self.arrive(arrival, frame);
+        self.arrive(arrival, frame, fate.marked);
         if fate.doubled {
             self.counters.doubled += 1;
-            self.arrive(arrival, frame);
+            self.arrive(arrival, frame, fate.marked);
         }
         Outcome::Passed
     }
@@ -159,10 +162,13 @@ impl Path {
         Some(departure)
     }
 
-    fn arrive(&mut self, at: Instant, frame: &[u8]) {
+    fn arrive(&mut self, at: Instant, frame: &[u8], marked: bool) {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(frame);
+        if marked {
+            self.counters.marked += u64::from(ecn::mark(&mut buffer));
+        }
         self.order += 1;
         self.arrivals.insert((at, self.order), buffer);
     }
@@ -202,6 +208,7 @@ mod tests {
         lost: false,
         held: false,
         doubled: false,
+        marked: false,
     };
 
     fn at(micros: u64) -> Instant {

@@ -1,6 +1,6 @@
 //! Everything that is done to frames between the two sockets.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use nmio::Instant;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Direction;
 use super::config::PathConfig;
 use super::fate::Fate;
-use super::flows::Flows;
+use super::flows::{Flow, Flows};
 use super::ledger::{Place, Sent};
 use super::path::{Outcome, Path, PathCounters};
 use super::segment::{Segment, flags, ip_packet};
@@ -56,6 +56,9 @@ pub struct Report {
     pub connections: u64,
     /// Segments that passed unharmed because there were too many connections.
     pub unknown: u64,
+    /// Segments that passed unharmed because their connections had begun
+    /// before the run.
+    pub strays: u64,
 }
 
 /// A frame is late from this on.
@@ -101,14 +104,25 @@ impl Relay {
     pub fn handle_frame(&mut self, direction: Direction, frame: &[u8], now: Instant) {
         let config = *self.ways[direction.index()].path.config();
         let segment = Segment::parse(frame);
-        let place = segment.as_ref().and_then(|segment| {
-            let flow = self.flows.find(segment, direction, now)?;
+        let mut flow = segment
+            .as_ref()
+            .and_then(|segment| Some((segment, self.flows.find(segment, direction, now)?)));
+        let place = flow.as_mut().map(|(segment, flow)| {
             if segment.has(flags::ACK) {
-                flow.half(direction.opposite())
-                    .ledger
-                    .handle_ack(segment.ack);
+                let others = &mut flow.half(direction.opposite()).ledger;
+                others.handle_ack(segment.ack);
             }
-            Some(flow.half(direction).ledger.handle_sent(segment, now))
+            flow.half(direction).ledger.handle_sent(segment, now)
+        });
+        let fate = flow.as_mut().map_or(Fate::default(), |(segment, flow)| {
+            let draws = &mut flow.half(direction).draws;
+            if segment.len > 0 {
+                draws.next_payload(&config)
+            } else if segment.is_plain_ack() {
+                draws.next_ack(&config)
+            } else {
+                Fate::default()
+            }
         });
         let too_big = config.mtu != 0
             && ip_packet(frame).is_some_and(|(_, packet)| packet.len() > config.mtu);
@@ -120,83 +134,18 @@ impl Relay {
             }
             None
         } else {
-            let fate = match &segment {
-                Some(segment) => self.fate(segment, direction, &config, now),
-                None => Fate::default(),
-            };
             Some(self.ways[direction.index()].path.offer(now, frame, fate))
         };
-        if let (Some(segment), Some(place)) = (&segment, place) {
+        if let (Some((segment, flow)), Some(place)) = (flow, place) {
             let passed = outcome.is_some_and(Outcome::passed);
-            if let Some(flow) = self.flows.find(segment, direction, now) {
-                flow.half(direction).ledger.handle_outcome(place, passed);
+            flow.half(direction).ledger.handle_outcome(place, passed);
+            if let Some(trace) = &mut self.trace {
+                // A trace that cannot be written is a trace that ends.
+                let written = write_trace(trace, flow, direction, segment, place, outcome, now);
+                if written.is_err() {
+                    self.trace = None;
+                }
             }
-            self.write_trace(direction, segment, place, outcome, now);
-        }
-    }
-
-    fn fate(
-        &mut self,
-        segment: &Segment,
-        direction: Direction,
-        config: &PathConfig,
-        now: Instant,
-    ) -> Fate {
-        let Some(flow) = self.flows.find(segment, direction, now) else {
-            return Fate::default();
-        };
-        let draws = &mut flow.half(direction).draws;
-        if segment.len > 0 {
-            draws.next_payload(config)
-        } else if segment.is_plain_ack() {
-            draws.next_ack(config)
-        } else {
-            Fate::default()
-        }
-    }
-
-    fn write_trace(
-        &mut self,
-        direction: Direction,
-        segment: &Segment,
-        place: Place,
-        outcome: Option<Outcome>,
-        now: Instant,
-    ) {
-        let Some(trace) = &mut self.trace else {
-            return;
-        };
-        let Some(flow) = self.flows.find(segment, direction, now) else {
-            return;
-        };
-        let number = flow.number;
-        let others = &flow.half(direction.opposite()).ledger;
-        let ack = others.offset(segment.ack);
-        let sack: Vec<String> = (segment.sack.iter())
-            .map(|&(from, to)| format!("{}-{}", others.offset(from), others.offset(to)))
-            .collect();
-        let names = [
-            (flags::SYN, "S"),
-            (flags::FIN, "F"),
-            (flags::RST, "R"),
-            (flags::ACK, "."),
-        ];
-        let names = names.iter().filter(|(flag, _)| segment.has(*flag));
-        // A trace that cannot be written is a trace that ends.
-        let written = writeln!(
-            trace,
-            "{:>12.6} {direction:?} #{number} {}:{} {}{} ack {ack} win {} sack [{}] {}",
-            now.as_nanos() as f64 / 1e9,
-            place.start,
-            place.end,
-            names.map(|(_, name)| *name).collect::<String>(),
-            if place.repeated > 0 { " again" } else { "" },
-            segment.window,
-            sack.join(" "),
-            outcome.map_or("too-big".to_owned(), |outcome| format!("{outcome:?}"))
-        );
-        if written.is_err() {
-            self.trace = None;
         }
     }
 
@@ -241,6 +190,44 @@ impl Relay {
             up: of(Direction::Up),
             connections: self.flows.begun(),
             unknown: self.flows.unknown(),
+            strays: self.flows.strays(),
         }
     }
+}
+
+/// Writes a line for a segment.
+fn write_trace(
+    trace: &mut dyn Write,
+    flow: &mut Flow,
+    direction: Direction,
+    segment: &Segment,
+    place: Place,
+    outcome: Option<Outcome>,
+    now: Instant,
+) -> io::Result<()> {
+    let number = flow.number;
+    let others = &flow.half(direction.opposite()).ledger;
+    let ack = others.offset(segment.ack);
+    let sack: Vec<String> = (segment.sack.iter())
+        .map(|&(from, to)| format!("{}-{}", others.offset(from), others.offset(to)))
+        .collect();
+    let names = [
+        (flags::SYN, "S"),
+        (flags::FIN, "F"),
+        (flags::RST, "R"),
+        (flags::ACK, "."),
+    ];
+    let names = names.iter().filter(|(flag, _)| segment.has(*flag));
+    writeln!(
+        trace,
+        "{:>12.6} {direction:?} #{number} {}:{} {}{} ack {ack} win {} sack [{}] {}",
+        now.as_nanos() as f64 / 1e9,
+        place.start,
+        place.end,
+        names.map(|(_, name)| *name).collect::<String>(),
+        if place.repeated > 0 { " again" } else { "" },
+        segment.window,
+        sack.join(" "),
+        outcome.map_or("too-big".to_owned(), |outcome| format!("{outcome:?}"))
+    )
 }

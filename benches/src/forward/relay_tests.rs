@@ -128,6 +128,39 @@ fn a_port_that_comes_back_is_a_new_connection() {
 }
 
 #[test]
+fn what_is_left_of_a_run_before_has_no_number() {
+    let mut relay = relay("loss=1", "", 1);
+    relay.handle_frame(Down, &frame(Down, 9, 1, flags::ACK, 100), ms(0));
+    relay.handle_frame(Up, &frame(Up, 1, 109, flags::ACK, 0), ms(0));
+    assert_eq!(out(&mut relay, Down, ms(0)), [9]);
+    open(&mut relay);
+    let report = relay.report();
+    assert_eq!((report.connections, report.strays), (1, 2));
+    assert_eq!(report.down.sent.bytes, 0);
+}
+
+#[test]
+fn every_segment_has_its_line_in_the_trace() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let config = RelayConfig {
+        down: "every=1".parse().unwrap(),
+        up: "".parse().unwrap(),
+        seed: 1,
+        silence: Duration::from_millis(200),
+    };
+    let mut relay = Relay::new(&config, Some(Box::new(writer)));
+    open(&mut relay);
+    relay.handle_frame(Down, &frame(Down, 1, 1, flags::ACK, 100), ms(3));
+    drop(relay);
+    let trace = std::io::read_to_string(reader).unwrap();
+    assert_eq!(trace.lines().count(), 4);
+    assert!(
+        trace.ends_with("0.003000 Down #0 0:100 . ack 0 win 1000 sack [] Lost\n"),
+        "{trace}"
+    );
+}
+
+#[test]
 fn a_narrow_path_is_silent_or_answers() {
     for (words, answers) in [("mtu=900", 0), ("mtu=900,answer=yes", 1)] {
         let mut relay = relay(words, "", 1);

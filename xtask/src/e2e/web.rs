@@ -433,7 +433,7 @@ impl Client<'_> {
 }
 
 /// Does one thing for each input, all at the same time.
-fn in_threads<I: Send, O: Send>(
+pub(crate) fn in_threads<I: Send, O: Send>(
     inputs: Vec<I>,
     work: impl Fn(I) -> Result<O> + Sync,
 ) -> Result<Vec<O>> {

@@ -22,9 +22,32 @@ pub(crate) struct Times {
     pub(crate) last_us: u64,
 }
 
+/// How a client reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    /// Everything has come by then, or the fetch has failed.
+    pub(crate) limit: Duration,
+    /// Most bytes read at a time.
+    pub(crate) chunk: usize,
+    /// What it does between two reads.
+    pub(crate) pause: Duration,
+}
+
+impl Reading {
+    /// As fast as it can.
+    pub(crate) const fn fast(limit: Duration) -> Self {
+        Self {
+            limit,
+            chunk: 256 * 1024,
+            pause: Duration::ZERO,
+        }
+    }
+}
+
 /// Fetches `path` on a connection of its own and compares the body with what
-/// it must be, all within `limit`.
-pub(crate) fn fetch(to: SocketAddr, path: &str, body: &[u8], limit: Duration) -> Result<Times> {
+/// it must be.
+pub(crate) fn fetch(to: SocketAddr, path: &str, body: &[u8], reading: &Reading) -> Result<Times> {
+    let limit = reading.limit;
     let start = Instant::now();
     let left = || {
         limit
@@ -40,10 +63,13 @@ pub(crate) fn fetch(to: SocketAddr, path: &str, body: &[u8], limit: Duration) ->
     stream
         .write_all(request.as_bytes())
         .context("sending a request")?;
-    let mut buffer = vec![0; 256 * 1024];
+    let mut buffer = vec![0; reading.chunk];
     let mut head: Vec<u8> = Vec::new();
     let (mut first_us, mut have) = (0, None);
     loop {
+        if !reading.pause.is_zero() {
+            std::thread::sleep(reading.pause);
+        }
         stream
             .set_read_timeout(Some(left()))
             .context("setting a time limit")?;
@@ -130,7 +156,8 @@ mod tests {
             assert!(request[..read].starts_with(b"GET /x HTTP/1.1\r\n"));
             stream.write_all(response).unwrap();
         });
-        let times = fetch(address, "/x", b"hello", Duration::from_secs(5));
+        let reading = Reading::fast(Duration::from_secs(5));
+        let times = fetch(address, "/x", b"hello", &reading);
         server.join().unwrap();
         times
     }

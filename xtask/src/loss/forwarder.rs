@@ -101,6 +101,9 @@ pub(crate) struct Seen {
     not_received: u64,
     /// Frames too large to be those of a wire.
     oversized: u64,
+    /// Segments of connections of the run before.
+    strays: u64,
+    /// Times that a socket did not take frames at once.
     held_up: u64,
 }
 
@@ -124,6 +127,7 @@ pub(crate) struct PathCounts {
     pub(crate) overflowed: u64,
     pub(crate) held: u64,
     pub(crate) doubled: u64,
+    pub(crate) marked: u64,
     refused: u64,
     pub(crate) most_queued: u64,
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -22,9 +22,10 @@ const FORWARDER_LINKS: [&str; 2] = ["fwc0", "fws0"];
 
 const CLIENT_MAC: &str = "02:99:00:00:00:01";
 const SERVER_MAC: &str = "02:99:00:00:00:02";
-const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
-const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
-const PREFIX: u32 = 24;
+/// Addresses of both versions.
+const CLIENT: [&str; 2] = ["10.99.0.1", "fd99::1"];
+const SERVER: [&str; 2] = ["10.99.0.2", "fd99::2"];
+const PREFIXES: [u32; 2] = [24, 64];
 const PORT: u16 = 80;
 
 /// Kernel settings at both ends. Windows never end before the paths do, and
@@ -88,7 +89,6 @@ impl Rig {
         programs: &Path,
         site: &Path,
         scratch: &Path,
-        arguments: &[&str],
     ) -> Result<Self> {
         let name = |place: &str| format!("l{place}-{}", stack.name());
         let client = Namespace::create(&name("c"))?;
@@ -116,30 +116,31 @@ impl Rig {
                 shell::capture(&mut ethtool)?;
             }
         }
-        for (end, link, address, (peer, peer_mac)) in [
-            (
-                &client,
-                CLIENT_LINK,
-                CLIENT_ADDRESS,
-                (SERVER_ADDRESS, SERVER_MAC),
-            ),
-            (
-                &far,
-                SERVER_LINK,
-                SERVER_ADDRESS,
-                (CLIENT_ADDRESS, CLIENT_MAC),
-            ),
+        for (end, link, own, peers, peer_mac) in [
+            (&client, CLIENT_LINK, CLIENT, SERVER, SERVER_MAC),
+            (&far, SERVER_LINK, SERVER, CLIENT, CLIENT_MAC),
         ] {
             set(end, SETTINGS)?;
-            set(end, &[&format!("net.ipv6.conf.{link}.disable_ipv6=1")])?;
-            end.ip(&format!("address add {address}/{PREFIX} dev {link}"))?;
+            // Usable at once, and no router is looked for.
+            let quiet = [
+                "accept_dad",
+                "router_solicitations",
+                "mldv2_unsolicited_report_interval",
+            ];
+            let quiet = quiet.map(|name| format!("net.ipv6.conf.{link}.{name}=0"));
+            set(end, &quiet.each_ref().map(String::as_str))?;
+            for (address, prefix) in own.iter().zip(PREFIXES) {
+                end.ip(&format!("address add {address}/{prefix} dev {link}"))?;
+            }
             end.ip(&format!("link set {link} up"))?;
             // Nobody asks for addresses while a run is on.
-            end.ip(&format!(
-                "neighbour replace {peer} lladdr {peer_mac} dev {link} nud permanent"
-            ))?;
+            for peer in peers {
+                end.ip(&format!(
+                    "neighbour replace {peer} lladdr {peer_mac} dev {link} nud permanent"
+                ))?;
+            }
         }
-        set_congestion_control(&far, SERVER_LINK, CLIENT_ADDRESS, "cubic")?;
+        set_route(&far, SERVER_LINK, &CLIENT, "congctl cubic")?;
         for link in FORWARDER_LINKS {
             between.ip(&format!("link set {link} up"))?;
         }
@@ -150,10 +151,7 @@ impl Rig {
                 let mut command = first_served(&far, SERVER_PRIORITY, programs.join("sandstorm"));
                 command.arg("serve").arg(site);
                 command.args(["--device", &format!("xdp:{SERVER_LINK}")]);
-                Server::start({
-                    command.args(arguments);
-                    command
-                })?
+                Server::start(command)?
             }
         };
         Ok(Self {
@@ -170,9 +168,13 @@ impl Rig {
         self.stack
     }
 
-    /// Where the client finds the server.
-    pub(crate) fn address() -> SocketAddr {
-        SocketAddr::new(SERVER_ADDRESS.into(), PORT)
+    /// Where the client finds the server, by IPv4 and by IPv6.
+    pub(crate) fn addresses() -> [SocketAddr; 2] {
+        let v6 = Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 2);
+        [
+            (Ipv4Addr::new(10, 99, 0, 2), PORT).into(),
+            (v6, PORT).into(),
+        ]
     }
 
     /// Starts the network between the two.
@@ -183,12 +185,21 @@ impl Rig {
 
     /// Runs `work` on a thread inside the client's namespace.
     pub(crate) fn as_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
-        self.client.inside(work)
+        self.client.inside(|| {
+            serve_first();
+            work()
+        })
     }
 
     /// Changes kernel settings of the client.
     pub(crate) fn set_client(&self, settings: &[&str]) -> Result<()> {
         set(&self.client, settings)
+    }
+
+    /// Changes what the client's connections to the server are like:
+    /// attributes of a route.
+    pub(crate) fn set_client_route(&self, attributes: &str) -> Result<()> {
+        set_route(&self.client, CLIENT_LINK, &SERVER, attributes)
     }
 
     /// Frames that the kernel has dropped at either end, so far: beyond what
@@ -221,16 +232,15 @@ fn set(namespace: &Namespace, settings: &[&str]) -> Result<()> {
     shell::capture(sysctl.args(["-q", "-w"]).args(settings)).map(drop)
 }
 
-/// Connections to `peer` have this congestion control, either way. (A
-/// namespace may not choose its default one as it likes.)
-fn set_congestion_control(
-    namespace: &Namespace,
-    link: &str,
-    peer: Ipv4Addr,
-    name: &str,
-) -> Result<()> {
-    let route = format!("route replace {peer}/32 dev {link} congctl {name}");
-    namespace.ip(&route).map(drop)
+/// Gives connections to `peers` these attributes of a route, such as a
+/// congestion control. (A namespace may not choose its default one freely.)
+fn set_route(namespace: &Namespace, link: &str, peers: &[&str; 2], attributes: &str) -> Result<()> {
+    for (peer, version) in peers.iter().zip(["-4", "-6"]) {
+        namespace.ip(&format!(
+            "{version} route replace {peer} dev {link} {attributes}"
+        ))?;
+    }
+    Ok(())
 }
 
 /// Before all ordinary work; the forwarder, on whose clock all depends,
@@ -252,6 +262,18 @@ fn first_served(namespace: &Namespace, priority: u32, program: impl AsRef<OsStr>
     command
 }
 
+/// The same for the calling thread and those that it starts.
+fn serve_first() {
+    if is_first_served() {
+        let mut command = Command::new("chrt");
+        let id = rustix::thread::gettid().as_raw_nonzero().to_string();
+        command.args(["--fifo", "--pid", &SERVER_PRIORITY.to_string(), &id]);
+        if let Err(failure) = shell::capture(&mut command) {
+            eprintln!("loss: {failure}");
+        }
+    }
+}
+
 /// Whether real-time priorities can be had.
 pub(crate) fn is_first_served() -> bool {
     static ALLOWED: OnceLock<bool> = OnceLock::new();
@@ -271,12 +293,13 @@ fn start_nginx(far: &Namespace, site: &Path, scratch: &Path) -> Result<Server> {
     command.args(["-e", "stderr", "-c"]).arg(&config);
     command.args(["-g", "daemon off;"]);
     Server::start_when(command, START_LIMIT, |_| {
-        far.inside(|| TcpStream::connect_timeout(&Rig::address(), PROBE_LIMIT).is_ok())
+        let [v4, _] = Rig::addresses();
+        far.inside(|| TcpStream::connect_timeout(&v4, PROBE_LIMIT).is_ok())
     })
 }
 
 fn nginx_config(run: &Path, site: &Path) -> String {
-    let (run, site) = (run.display(), site.display());
+    let (run, site, [v4, v6]) = (run.display(), site.display(), SERVER);
     format!(
         "user root;
 worker_processes 1;
@@ -303,7 +326,8 @@ http {{
     uwsgi_temp_path {run}/uwsgi;
     scgi_temp_path {run}/scgi;
     server {{
-        listen {SERVER_ADDRESS}:{PORT};
+        listen {v4}:{PORT};
+        listen [{v6}]:{PORT};
         root {site};
     }}
 }}
