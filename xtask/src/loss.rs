@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::bench::machine;
-use crate::e2e::web;
+use crate::e2e::{self, web};
 use crate::shell::{self, Context as _, Failure, Result, Scratch};
 use crate::{interrupt, setup};
 use cells::{Cell, SIZES};
@@ -144,6 +144,15 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     outcome
 }
 
+/// Runs the clients, already built, as a process of its own, as root; returns
+/// how many checks passed and failed.
+pub(crate) fn run_clients_apart(is_full: bool, filter: &str) -> Result<(u32, u32)> {
+    let mut args = vec!["loss", "--clients", "--built"];
+    args.extend(is_full.then_some("--full"));
+    args.extend(Some(filter).filter(|filter| !filter.is_empty()));
+    e2e::count_apart(&args)
+}
+
 fn run_clients(options: &Options) -> Result<()> {
     let programs = options.programs()?;
     let checks = clients::run(options.full, &options.filter, options.seed, &programs)?;
@@ -205,6 +214,7 @@ fn measure(options: &Options, args: &[String], folder: &Path) -> Result<Results>
             .limit
             .extend(figures.map(|figures| (stack, figures.goodput)));
     }
+    results.rig = Some(limit);
     let most = results.limit.values().copied().fold(f64::MAX, f64::min) * LIMIT_PART;
     for cell in options.cells() {
         interrupt::check()?;

@@ -29,6 +29,8 @@ pub(crate) struct Results {
     pub(crate) versions: BTreeMap<String, String>,
     /// Goodput without any harm or limit, in bits per second, by stack.
     pub(crate) limit: BTreeMap<Stack, f64>,
+    /// The run that this comes from.
+    pub(crate) rig: Option<Measured>,
     pub(crate) cells: Vec<Measured>,
     /// What could not be measured, and why.
     pub(crate) missing: Vec<(String, String)>,
