@@ -5,6 +5,7 @@ use ip::Packet;
 
 use crate::app::{Application, CloseReason, Connection};
 use crate::congestion::CongestionControl;
+use crate::recovery::event;
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, NONE, Record, State};
 use crate::wire::{Control, Segment, Seq};
@@ -54,8 +55,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         let silent_since = tcb.deadline.wrapping_sub(idle);
-        if now.millis.wrapping_sub(silent_since).cast_signed() > Self::rto(tcb).cast_signed() {
-            congestion.on_idle(u32::from(tcb.mss));
+        let rto = tcb
+            .rtt
+            .timeout(tcb.backoff, false, self.settings.min_rto_ms);
+        if now.millis.wrapping_sub(silent_since).cast_signed() > rto.cast_signed() {
+            congestion.on_idle(&event(tcb, 0, 0, now));
         }
         self.arm(id, now, idle);
     }

@@ -20,6 +20,8 @@ pub(crate) struct Buffer {
     ready: usize,
     /// Received beyond a gap: disjoint, ascending, not touching each other.
     ranges: ArrayVec<(usize, usize), MAX_RANGES>,
+    /// Of these, the one that has changed last.
+    latest: usize,
     /// Where the peer's FIN comes, when that is known.
     fin: Option<usize>,
 }
@@ -30,6 +32,7 @@ impl Buffer {
             bytes: vec![0; capacity].into_boxed_slice(),
             ready: 0,
             ranges: ArrayVec::new(),
+            latest: 0,
             fin: None,
         }
     }
@@ -84,8 +87,18 @@ impl Buffer {
         }
         if len > 0 || from < to {
             self.ranges.insert(from, merged);
+            self.latest = from;
         }
         Some(0)
+    }
+
+    /// What was received beyond a gap, as distances from the first byte that
+    /// is missing: first what has changed last (RFC 2018, section 4).
+    pub(crate) fn out_of_order(&self) -> impl Iterator<Item = (usize, usize)> {
+        let latest = self.latest.min(self.ranges.len());
+        let (before, from) = self.ranges.split_at(latest);
+        let all = from.iter().chain(before);
+        all.map(|(start, end)| (start - self.ready, end - self.ready))
     }
 
     /// The peer's FIN comes `ahead` bytes behind what is in order. Ignored
@@ -155,6 +168,13 @@ impl Buffers {
     #[inline(always)]
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    /// The shift by which windows as large as a buffer fit the header's field
+    /// (RFC 7323, section 2.3).
+    pub(crate) fn scale(&self) -> u8 {
+        let beyond = self.capacity >> u16::BITS;
+        (usize::BITS - beyond.leading_zeros()) as u8
     }
 
     /// Takes an empty buffer; `None` when all are in use.

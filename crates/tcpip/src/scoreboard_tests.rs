@@ -1,0 +1,147 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// The oracle: a fate for each byte.
+#[derive(Clone, Debug)]
+struct Naive {
+    una: usize,
+    fates: Vec<Option<Mark>>,
+}
+
+fn marks() -> impl Strategy<Value = Option<Mark>> {
+    prop_oneof![
+        Just(None),
+        Just(Some(Mark::Sacked)),
+        Just(Some(Mark::Lost)),
+        (0u32..3).prop_map(|at| Some(Mark::Late { at })),
+        (0u32..3).prop_map(|at| Some(Mark::LateAgain { at })),
+        (0u32..3).prop_map(|at| Some(Mark::Resent { at, fence: Seq(7) })),
+    ]
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Set(usize, usize, Option<Mark>),
+    Advance(usize),
+    LoseAll,
+    LoseNothing,
+    ForgetSacked,
+}
+
+const SPAN: usize = 120;
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => (0..SPAN, 0..SPAN, marks()).prop_map(|(a, b, mark)| Step::Set(a, b, mark)),
+        1 => (0..10usize).prop_map(Step::Advance),
+        1 => Just(Step::LoseAll),
+        1 => Just(Step::LoseNothing),
+        1 => Just(Step::ForgetSacked),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+fn check(board: &Scoreboard, naive: &Naive, base: Seq) {
+    let seq = |at: usize| base + at as u32;
+    let mut at = naive.una;
+    for piece in board.pieces(seq(naive.una), seq(SPAN)) {
+        assert_eq!(piece.start, seq(at));
+        assert!(piece.len() > 0);
+        for _ in 0..piece.len() {
+            assert_eq!(piece.mark, naive.fates[at], "byte {at}");
+            at += 1;
+        }
+    }
+    assert_eq!(at, SPAN);
+    let count = |mark: Mark| {
+        naive.fates[naive.una..]
+            .iter()
+            .filter(|m| **m == Some(mark))
+            .count()
+    };
+    assert_eq!(board.sacked() as usize, count(Mark::Sacked));
+    assert_eq!(board.lost() as usize, count(Mark::Lost));
+    let first = naive.fates[naive.una..]
+        .iter()
+        .position(|m| *m == Some(Mark::Lost));
+    assert_eq!(
+        board.first_lost().map(|(start, _)| start),
+        first.map(|n| seq(naive.una + n))
+    );
+    for pair in board.ranges().windows(2) {
+        assert!(!pair[1].start.before(pair[0].end));
+        assert!(
+            pair[1].start != pair[0].end || pair[0].mark != pair[1].mark,
+            "joined"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn agrees_with_a_fate_for_each_byte(steps in steps(), base: u32) {
+        // Any place on the circle, its seam included.
+        let base = Seq(base);
+        let mut board = Scoreboard::default();
+        let mut naive = Naive { una: 0, fates: vec![None; SPAN] };
+        for step in steps {
+            let una = base + naive.una as u32;
+            let nxt = base + SPAN as u32;
+            match step {
+                Step::Set(a, b, mark) => {
+                    let (from, to) = (a.min(b).max(naive.una), a.max(b).max(naive.una));
+                    prop_assert!(board.set(base + from as u32, base + to as u32, mark));
+                    naive.fates[from..to].fill(mark);
+                }
+                Step::Advance(by) => {
+                    naive.una = (naive.una + by).min(SPAN);
+                    board.advance(base + naive.una as u32);
+                }
+                Step::LoseAll => {
+                    board.lose_all(una, nxt);
+                    for fate in &mut naive.fates[naive.una..] {
+                        if *fate != Some(Mark::Sacked) {
+                            *fate = Some(Mark::Lost);
+                        }
+                    }
+                }
+                Step::LoseNothing => {
+                    board.lose_nothing(una, nxt);
+                    for fate in &mut naive.fates[naive.una..] {
+                        if !matches!(fate, Some(Mark::Sacked | Mark::Resent { .. })) {
+                            *fate = None;
+                        }
+                    }
+                }
+                Step::ForgetSacked => {
+                    board.forget_sacked(una, nxt);
+                    for fate in &mut naive.fates[naive.una..] {
+                        if *fate == Some(Mark::Sacked) {
+                            *fate = None;
+                        }
+                    }
+                }
+            }
+            check(&board, &naive, base);
+        }
+    }
+}
+
+#[test]
+fn a_full_scoreboard_takes_no_more_and_stays_right() {
+    let mut board = Scoreboard::default();
+    for n in 0..MAX_RANGES as u32 {
+        assert!(board.set(Seq(10 * n), Seq(10 * n + 5), Some(Mark::Sacked)));
+    }
+    assert!(!board.set(Seq(100_000), Seq(100_005), Some(Mark::Sacked)));
+    assert!(
+        !board.set(Seq(1), Seq(3), Some(Mark::Lost)),
+        "would split one"
+    );
+    assert_eq!(board.ranges().len(), MAX_RANGES);
+    assert_eq!(board.sacked() as usize, 5 * MAX_RANGES);
+    board.advance(Seq(10));
+    assert!(board.set(Seq(15), Seq(20), Some(Mark::Sacked)), "joins two");
+    assert_eq!(board.ranges().len(), MAX_RANGES - 2);
+}
