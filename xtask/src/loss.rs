@@ -338,6 +338,7 @@ impl Lab {
                 rig.stack().name()
             ))
         });
+        rig.set_client(&[&format!("net.ipv4.tcp_ecn={}", u32::from(cell.ecn))])?;
         let forwarder = rig.join(&paths, trace.as_deref())?;
         let (outcomes, seconds) = rig.as_client(|| {
             let start = Instant::now();

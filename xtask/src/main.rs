@@ -31,9 +31,12 @@ Usage: cargo xtask COMMAND
         --seed N                 other losses: the seed of the matrix's first scenario
         --programs DIR           the two programs from DIR instead of a release build
         FILTER                   only scenarios or cases whose name contains this
-  loss [--quick] [--seed N] [--repeats N] [--trace] [--list] [--programs DIR] [FILTER]
+  loss [--clients [--full]] [--quick] [--seed N] [--repeats N] [--trace] [--list]
+       [--programs DIR] [FILTER]
                                  our TCP beside the kernel's on bad networks, by a userspace
                                  forwarder: the matrix, goodput, repeated bytes, the marks
+        --clients                Linux clients of many kinds instead: only whether every byte
+                                 arrives; a sample, or with --full every combination
         --quick                  a few cells, once each
         --seed N                 other losses: the seed of the first repeat
         --repeats N              seeds of each cell; 3 without it, 1 with --quick

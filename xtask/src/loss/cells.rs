@@ -60,6 +60,8 @@ pub(crate) struct Cell {
     pub(crate) at_once: usize,
     /// Fetches one after the other.
     pub(crate) in_turn: usize,
+    /// The client asks for ECN.
+    pub(crate) ecn: bool,
     /// It belongs to the short matrix.
     pub(crate) quick: bool,
 }
@@ -142,6 +144,7 @@ impl Path {
             size: self.size(loss, SECONDS),
             at_once: 1,
             in_turn: 1,
+            ecn: false,
             quick: false,
         }
     }
@@ -188,6 +191,7 @@ pub(crate) fn limit() -> Cell {
         size: SIZES[SIZES.len() - 1],
         at_once: 1,
         in_turn: 1,
+        ecn: false,
         quick: true,
     }
 }
@@ -230,11 +234,12 @@ pub(crate) fn all() -> Vec<Cell> {
             cells.push(cell);
         }
         for (words, what) in [
-            ("0.002:0.5", "bursts of 2"),
-            ("0.002:0.1", "bursts of 10"),
-            ("0.0005:0.02", "bursts of 50"),
+            ("0.01:0.5", "of 2"),
+            ("0.004:0.1", "of 10"),
+            ("0.002:0.02", "of 50"),
         ] {
-            let mut cell = path.cell("bursts", what, &format!("burst={words}"), 0.004);
+            // Losses of a burst are one event to a congestion control.
+            let mut cell = path.cell("bursts", what, &format!("burst={words}"), 0.005);
             cell.quick = quick && what.ends_with("10");
             cells.push(cell);
         }
@@ -281,6 +286,14 @@ pub(crate) fn all() -> Vec<Cell> {
             let mut cell = path.cell("lost ACKs", what, "", 0.0);
             cell.up = format!("{},ack-loss={harm}", cell.up);
             cell.quick = path.rtt_ms == 50 && what == "50%";
+            cells.push(cell);
+        }
+    }
+    for path in SOME {
+        for (harm, what) in [(0.001, "0.1%"), (0.01, "1%")] {
+            let mut cell = path.cell("ECN marks", what, &format!("mark={harm}"), harm);
+            cell.ecn = true;
+            cell.quick = path.rtt_ms == 10 && what == "1%";
             cells.push(cell);
         }
     }

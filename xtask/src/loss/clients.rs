@@ -253,7 +253,7 @@ fn check(client: &Client, rig: &Rig, site: &Site, seed: u64, checks: &mut Checks
         checks.check("a client that sends much", || send_much(to, site));
     })?;
     let seen = forwarder.finish()?;
-    checks.check("the network was bad", || was_bad(&seen));
+    checks.check("the network was bad", || was_bad(client, &seen));
     Ok(())
 }
 
@@ -295,13 +295,15 @@ fn send_much(to: SocketAddr, site: &Site) -> Result<()> {
 
 /// An error when the forwarder has not done what it should: then the other
 /// checks show nothing.
-fn was_bad(seen: &Seen) -> Result<()> {
+fn was_bad(client: &Client, seen: &Seen) -> Result<()> {
     if let Some(fault) = seen.fault() {
         return Err(Failure::new(fault));
     }
     for way in [&seen.down, &seen.up] {
         let path = &way.path;
-        if path.lost == 0 || path.held == 0 || path.doubled == 0 {
+        // Only who speaks ECN is marked: both ends do, or none.
+        let as_asked = client.ecn == (path.marked > 0);
+        if path.lost == 0 || path.held == 0 || path.doubled == 0 || !as_asked {
             return Err(Failure::new(format!("it was not: {path:?}")));
         }
     }

@@ -96,15 +96,15 @@ pub(crate) struct Seen {
     pub(crate) up: Way,
     pub(crate) connections: u64,
     /// Segments of connections that it had no memory for.
-    unknown: u64,
+    pub(crate) unknown: u64,
     /// Frames that it did not receive in time.
-    not_received: u64,
+    pub(crate) not_received: u64,
     /// Frames too large to be those of a wire.
-    oversized: u64,
+    pub(crate) oversized: u64,
     /// Segments of connections of the run before.
-    strays: u64,
+    pub(crate) strays: u64,
     /// Times that a socket did not take frames at once.
-    held_up: u64,
+    pub(crate) held_up: u64,
 }
 
 /// One direction.
@@ -128,7 +128,7 @@ pub(crate) struct PathCounts {
     pub(crate) held: u64,
     pub(crate) doubled: u64,
     pub(crate) marked: u64,
-    refused: u64,
+    pub(crate) refused: u64,
     pub(crate) most_queued: u64,
 }
 

@@ -240,3 +240,7 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (low, high) = (sorted.len().checked_sub(1)? / 2, sorted.len() / 2);
     Some(f64::midpoint(sorted[low], sorted[high]))
 }
+
+#[cfg(test)]
+#[path = "results_tests.rs"]
+mod tests;

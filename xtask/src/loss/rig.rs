@@ -31,8 +31,8 @@ const PORT: u16 = 80;
 /// Kernel settings at both ends. Windows never end before the paths do, and
 /// one connection knows nothing of the one before.
 const SETTINGS: &[&str] = &[
-    "net.ipv4.tcp_rmem=4096 131072 67108864",
-    "net.ipv4.tcp_wmem=4096 65536 67108864",
+    "net.ipv4.tcp_rmem=4096 131072 16777216",
+    "net.ipv4.tcp_wmem=4096 65536 16777216",
     "net.ipv4.tcp_no_metrics_save=1",
     // Linux would give a flow another queue after a retransmission.
     "net.core.txrehash=0",
