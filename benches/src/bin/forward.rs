@@ -186,7 +186,7 @@ fn run(relay: &mut Relay, sides: &mut [Side; 2]) -> io::Result<()> {
                 Some(Duration::ZERO)
             }
             None if busy => continue,
-            Some(left) => Some(left - SPIN),
+            Some(left) => Some(left.saturating_sub(SPIN)),
             None => None,
         };
         awake = 0;

@@ -27,7 +27,8 @@ const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
-    buffers: Box<[[u8; BUFFER_LEN]; BATCH]>,
+    /// [`BATCH`] of them.
+    buffers: Box<[[u8; BUFFER_LEN]]>,
     oversized: u64,
 }
 
@@ -57,7 +58,7 @@ impl PacketSocket {
         let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))?) };
         let socket = Self {
             fd,
-            buffers: Box::new([[0; BUFFER_LEN]; BATCH]),
+            buffers: vec![[0; BUFFER_LEN]; BATCH].into_boxed_slice(),
             oversized: 0,
         };
         socket.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER)?;
@@ -104,8 +105,8 @@ impl PacketSocket {
     /// # Errors
     /// When the interface is gone.
     pub fn receive(&mut self, mut handle: impl FnMut(&[u8])) -> io::Result<usize> {
-        let mut pieces = self.buffers.each_mut().map(|buffer| libc::iovec {
-            iov_base: buffer.as_mut_ptr().cast(),
+        let mut pieces: [libc::iovec; BATCH] = std::array::from_fn(|i| libc::iovec {
+            iov_base: self.buffers[i].as_mut_ptr().cast(),
             iov_len: BUFFER_LEN,
         });
         let mut messages = pieces.each_mut().map(message);
@@ -125,7 +126,7 @@ impl PacketSocket {
             Err(error) if is_passing(&error) => return Ok(0),
             Err(error) => return Err(error),
         };
-        for (message, buffer) in messages[..received].iter().zip(self.buffers.iter()) {
+        for (message, buffer) in messages[..received].iter().zip(&self.buffers) {
             if message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
                 self.oversized += 1;
             } else {

@@ -199,40 +199,50 @@ pub(crate) fn limit() -> Cell {
 /// Every cell, in the order of the table.
 pub(crate) fn all() -> Vec<Cell> {
     let mut cells = Vec::new();
-    let grid = [10, 100, 1_000].into_iter().flat_map(|mbits| {
+    random_loss(&mut cells);
+    patterns_of_loss(&mut cells);
+    reordering(&mut cells);
+    duplication(&mut cells);
+    acks_and_marks(&mut cells);
+    buffers(&mut cells);
+    short_and_many(&mut cells);
+    path_mtu(&mut cells);
+    cells
+}
+
+fn random_loss(cells: &mut Vec<Cell>) {
+    for mbits in [10, 100, 1_000] {
         // At 1 Gb/s longer paths hold more than a fetch has.
         let longest = if mbits == 1_000 { 50 } else { 300 };
-        [1, 10, 50, 150, 300]
-            .into_iter()
-            .filter(move |&rtt| rtt <= longest)
-            .map(move |rtt| Path::new(mbits, rtt))
-    });
-    for path in grid {
-        for (loss, percent) in [
-            (0.0, "0%"),
-            (0.001, "0.1%"),
-            (0.01, "1%"),
-            (0.03, "3%"),
-            (0.1, "10%"),
-        ] {
-            let quick = path.mbits == 100 && path.rtt_ms == 10;
-            let mut cell = path.cell("random loss", percent, &format!("loss={loss}"), loss);
-            cell.quick = quick || (path.rtt_ms, percent) == (150, "1%");
+        let delays = [1, 10, 50, 150, 300];
+        for rtt_ms in delays.into_iter().filter(|&rtt_ms| rtt_ms <= longest) {
+            for (loss, percent) in [
+                (0.0, "0%"),
+                (0.001, "0.1%"),
+                (0.01, "1%"),
+                (0.03, "3%"),
+                (0.1, "10%"),
+            ] {
+                let path = Path::new(mbits, rtt_ms);
+                let mut cell = path.cell("random loss", percent, &format!("loss={loss}"), loss);
+                let usual = mbits == 100 && rtt_ms == 10;
+                cell.quick = usual || (rtt_ms, percent) == (150, "1%");
+                cells.push(cell);
+            }
+        }
+    }
+}
+
+fn patterns_of_loss(cells: &mut Vec<Cell>) {
+    for path in SOME {
+        for (n, loss) in [(100, 0.01), (20, 0.05), (7, 0.14)] {
+            let what = format!("every {n}th");
+            let mut cell = path.cell("every n-th lost", &what, &format!("every={n}"), loss);
+            cell.quick = path.rtt_ms == 50 && n == 20;
             cells.push(cell);
         }
     }
     for path in SOME {
-        let quick = path.rtt_ms == 50;
-        for (n, loss) in [(100, 0.01), (20, 0.05), (7, 0.14)] {
-            let mut cell = path.cell(
-                "every n-th lost",
-                &format!("every {n}th"),
-                &format!("every={n}"),
-                loss,
-            );
-            cell.quick = quick && n == 20;
-            cells.push(cell);
-        }
         for (words, what) in [
             ("0.01:0.5", "of 2"),
             ("0.004:0.1", "of 10"),
@@ -240,36 +250,33 @@ pub(crate) fn all() -> Vec<Cell> {
         ] {
             // Losses of a burst are one event to a congestion control.
             let mut cell = path.cell("bursts", what, &format!("burst={words}"), 0.005);
-            cell.quick = quick && what.ends_with("10");
+            cell.quick = path.rtt_ms == 10 && what == "of 10";
             cells.push(cell);
         }
     }
+}
+
+fn reordering(cells: &mut Vec<Cell>) {
     for path in SOME {
-        let quick = path.rtt_ms == 10;
         let (quarter, more) = (path.rtt_ms * 250, path.rtt_ms * 1_500);
-        for (harm, what, loss) in [
-            (
-                format!("reorder=0.01,hold={quarter}us"),
-                "1% by 1/4 RTT",
-                0.0,
-            ),
-            (
-                format!("reorder=0.1,hold={quarter}us"),
-                "10% by 1/4 RTT",
-                0.0,
-            ),
-            (format!("reorder=0.02,hold={more}us"), "2% by 1.5 RTT", 0.0),
-            (
-                format!("reorder=0.1,hold={quarter}us,loss=0.01"),
-                "10% by 1/4 RTT, 1% lost",
-                0.01,
-            ),
+        for (reorder, hold, what) in [
+            (0.01, quarter, "1% by 1/4 RTT"),
+            (0.1, quarter, "10% by 1/4 RTT"),
+            (0.02, more, "2% by 1.5 RTT"),
         ] {
-            let mut cell = path.cell("reordering", what, &harm, loss);
-            cell.quick = quick && (what.starts_with("1% ") || loss > 0.0);
+            let harm = format!("reorder={reorder},hold={hold}us");
+            let mut cell = path.cell("reordering", what, &harm, 0.0);
+            cell.quick = path.rtt_ms == 10 && what.starts_with("1%");
             cells.push(cell);
         }
+        let harm = format!("reorder=0.1,hold={quarter}us,loss=0.01");
+        let mut cell = path.cell("reordering", "10% by 1/4 RTT, 1% lost", &harm, 0.01);
+        cell.quick = path.rtt_ms == 10;
+        cells.push(cell);
     }
+}
+
+fn duplication(cells: &mut Vec<Cell>) {
     for path in SOME {
         for (harm, what, loss) in [
             ("duplicate=0.01", "1%", 0.0),
@@ -281,6 +288,9 @@ pub(crate) fn all() -> Vec<Cell> {
             cells.push(cell);
         }
     }
+}
+
+fn acks_and_marks(cells: &mut Vec<Cell>) {
     for path in SOME {
         for (harm, what) in [(0.1, "10%"), (0.5, "50%")] {
             let mut cell = path.cell("lost ACKs", what, "", 0.0);
@@ -297,19 +307,6 @@ pub(crate) fn all() -> Vec<Cell> {
             cells.push(cell);
         }
     }
-    buffers(&mut cells);
-    short_and_many(&mut cells);
-    for path in SOME {
-        for (harm, what) in [
-            ("mtu=1400,answer=yes", "1400, told by ICMP"),
-            ("mtu=1280", "1280, in silence"),
-        ] {
-            let mut cell = path.cell("path MTU", what, harm, 0.0);
-            cell.quick = path.rtt_ms == 10;
-            cells.push(cell);
-        }
-    }
-    cells
 }
 
 fn buffers(cells: &mut Vec<Cell>) {
@@ -343,6 +340,19 @@ fn short_and_many(cells: &mut Vec<Cell>) {
             let mut cell = path.cell("eight at once", what, harm, 0.0);
             cell.at_once = 8;
             cell.size = 2 << 20;
+            cells.push(cell);
+        }
+    }
+}
+
+fn path_mtu(cells: &mut Vec<Cell>) {
+    for path in SOME {
+        for (harm, what) in [
+            ("mtu=1400,answer=yes", "1400, told by ICMP"),
+            ("mtu=1280", "1280, in silence"),
+        ] {
+            let mut cell = path.cell("path MTU", what, harm, 0.0);
+            cell.quick = path.rtt_ms == 10;
             cells.push(cell);
         }
     }

@@ -161,7 +161,7 @@ fn sample() -> Vec<Client> {
 fn full() -> Vec<Client> {
     let mut clients = Vec::new();
     for congestion in ["cubic", "reno", "bbr"] {
-        for bits in 0..32 {
+        for bits in 0..32usize {
             clients.push(Client {
                 sack: bits & 1 == 0,
                 timestamps: bits & 2 == 0,
@@ -169,7 +169,7 @@ fn full() -> Vec<Client> {
                 ecn: bits & 8 != 0,
                 small_buffer: bits & 16 != 0,
                 congestion,
-                mss: [0, 536, 1_200, 0][(bits % 4) as usize],
+                mss: [0, 536, 1_200, 0][bits % 4],
                 v6: bits % 3 == 0,
             });
         }

@@ -15,11 +15,11 @@ const HEAD_LIMIT: usize = 4_096;
 /// When one fetch was where, in µs since its connection was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Times {
-    pub(crate) connected_us: u64,
+    pub(crate) connected: u64,
     /// The first bytes of the response.
-    pub(crate) first_us: u64,
+    pub(crate) first: u64,
     /// The last byte of the body.
-    pub(crate) last_us: u64,
+    pub(crate) last: u64,
 }
 
 /// How a client reads.
@@ -57,7 +57,7 @@ pub(crate) fn fetch(to: SocketAddr, path: &str, body: &[u8], reading: &Reading) 
     let since = || start.elapsed().as_micros() as u64;
     let mut stream =
         TcpStream::connect_timeout(&to, limit).context(format_args!("connecting to {to}"))?;
-    let connected_us = since();
+    let connected = since();
     stream.set_nodelay(true).context("setting TCP_NODELAY")?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: loss.test\r\nConnection: close\r\n\r\n");
     stream
@@ -65,7 +65,7 @@ pub(crate) fn fetch(to: SocketAddr, path: &str, body: &[u8], reading: &Reading) 
         .context("sending a request")?;
     let mut buffer = vec![0; reading.chunk];
     let mut head: Vec<u8> = Vec::new();
-    let (mut first_us, mut have) = (0, None);
+    let (mut first, mut have) = (0, None);
     loop {
         if !reading.pause.is_zero() {
             std::thread::sleep(reading.pause);
@@ -76,8 +76,8 @@ pub(crate) fn fetch(to: SocketAddr, path: &str, body: &[u8], reading: &Reading) 
         let read = stream
             .read(&mut buffer)
             .context(format_args!("{} bytes into {path}", have.unwrap_or(0)))?;
-        if first_us == 0 {
-            first_us = since();
+        if first == 0 {
+            first = since();
         }
         let mut data = &buffer[..read];
         let at = match have {
@@ -114,9 +114,9 @@ pub(crate) fn fetch(to: SocketAddr, path: &str, body: &[u8], reading: &Reading) 
         have = Some(at);
         if at == body.len() {
             return Ok(Times {
-                connected_us,
-                first_us,
-                last_us: since(),
+                connected,
+                first,
+                last: since(),
             });
         }
     }
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn only_the_right_bytes_will_do() {
         let times = fetched(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").unwrap();
-        assert!(times.connected_us <= times.first_us && times.first_us <= times.last_us);
+        assert!(times.connected <= times.first && times.first <= times.last);
         for (response, says) in [
             (
                 &b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhallo"[..],

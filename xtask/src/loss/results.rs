@@ -107,8 +107,8 @@ impl Measured {
             sent: down().map(|sent| sent.bytes).sum(),
             silences: down().map(|sent| sent.silences).sum(),
             longest_ms: longest.unwrap_or(0) as f64 / 1_000.0,
-            first_ms: median(fetches().map(|times| times.first_us as f64 / 1_000.0)).unwrap_or(0.0),
-            last_ms: median(fetches().map(|times| times.last_us as f64 / 1_000.0)).unwrap_or(0.0),
+            first_ms: median(fetches().map(|times| times.first as f64 / 1_000.0)).unwrap_or(0.0),
+            last_ms: median(fetches().map(|times| times.last as f64 / 1_000.0)).unwrap_or(0.0),
             failures: runs().map(|run| run.failures.len()).sum(),
         })
     }

@@ -1,5 +1,7 @@
 //! Medians, ratios and marks of made-up runs.
 
+use std::time::Duration;
+
 use super::*;
 use crate::loss::cells;
 use crate::loss::forwarder::{Sent, Way};
@@ -15,9 +17,9 @@ fn measured(name: &str, kernel: &[(f64, u64)], ours: &[(f64, u64)]) -> Measured 
         paths: Paths::default(),
         seconds,
         fetches: vec![Times {
-            connected_us: 1_000,
-            first_us: 2_000,
-            last_us: (seconds * 1e6) as u64,
+            connected: 1_000,
+            first: 2_000,
+            last: Duration::from_secs_f64(seconds).as_micros() as u64,
         }],
         failures: Vec::new(),
         seen: Seen {
