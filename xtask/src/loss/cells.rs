@@ -250,6 +250,8 @@ fn patterns_of_loss(cells: &mut Vec<Cell>) {
         ] {
             // Losses of a burst are one event to a congestion control.
             let mut cell = path.cell("bursts", what, &format!("burst={words}"), 0.005);
+            // Long enough to meet some.
+            cell.size = cell.size.max(1 << 20);
             cell.quick = path.rtt_ms == 10 && what == "of 10";
             cells.push(cell);
         }
