@@ -7,3 +7,4 @@ mod losing;
 mod opening;
 mod receiving;
 mod sending;
+mod widths;
