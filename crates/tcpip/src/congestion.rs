@@ -1,163 +1,160 @@
 //! How much may be in flight: congestion control behind one small trait.
+//!
+//! An algorithm is a pure state machine of a few words: no clock, no timer,
+//! no allocation. The stack finds out what is lost, leads the flight down
+//! during recovery (RFC 6937), and undoes a reduction that proved spurious by
+//! putting the copy back that it kept; an algorithm says how much may be in
+//! flight, and how it learns from what became of that.
 
-/// What an algorithm is told with an event.
-#[derive(Clone, Copy, Debug)]
-pub struct Flight {
-    /// Bytes in flight before the event.
+mod cubic;
+mod hystart;
+mod newreno;
+mod reno;
+mod validation;
+
+pub use cubic::Cubic;
+pub use newreno::NewReno;
+pub use reno::Reno;
+
+/// The connection as an algorithm sees it with an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// Now, in microseconds, on a clock that wraps.
+    pub now: u32,
+    /// Bytes in flight before the event: sent, and neither acknowledged
+    /// (cumulatively or selectively) nor taken as lost.
     pub in_flight: u32,
     /// Most bytes of data in a segment.
     pub mss: u32,
+    /// Smoothed round-trip time in microseconds; 0 before it is measured.
+    pub srtt: u32,
+    /// The round trip that this event has measured, in microseconds; 0: none.
+    pub rtt: u32,
+    /// SND.UNA after the event.
+    pub una: u32,
+    /// SND.NXT.
+    pub nxt: u32,
+}
+
+impl Event {
+    /// Bytes sent and not acknowledged cumulatively: `FlightSize` of RFC 5681.
+    /// What is lost or selectively acknowledged counts, as it was in flight
+    /// when the network had its fill.
+    fn flight_size(&self) -> u32 {
+        self.nxt.wrapping_sub(self.una).max(self.in_flight)
+    }
+}
+
+/// What tells of congestion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// A segment is lost (RFC 5681, section 3.2), and recovery begins.
+    Loss,
+    /// The peer echoes a mark of congestion (RFC 3168, section 6.1.2).
+    Ecn,
 }
 
 /// A congestion control algorithm, with its state for one connection.
 ///
-/// Which segments are lost is found out elsewhere (three duplicate ACKs, a
-/// timeout); an algorithm only says how much may be in flight after that.
-pub trait CongestionControl {
-    /// For a new connection.
+/// Copying it keeps all that it knows: the stack undoes with a copy what a
+/// spurious retransmission has done.
+pub trait CongestionControl: Copy {
+    /// Whether recovery without SACK goes on after an acknowledgement of only
+    /// a part of what was in flight when it began (RFC 6582).
+    const PARTIAL_ACK_RECOVERY: bool = true;
+
+    /// For a new connection with segments of up to `mss` bytes of data.
     fn new(mss: u32) -> Self;
 
-    /// Most bytes in flight, at least one segment.
+    /// Most bytes in flight, at least one segment (cwnd). After
+    /// [`on_congestion`](Self::on_congestion) it is at once the reduced
+    /// target: proportional rate reduction (RFC 6937), done by the stack,
+    /// leads down to it.
     fn window(&self) -> u32;
 
-    /// `acked` new bytes were acknowledged, outside recovery.
-    fn on_ack(&mut self, acked: u32, flight: Flight);
+    /// The slow-start threshold in bytes; `u32::MAX` before the first loss.
+    /// For information and for the gain of pacing.
+    fn ssthresh(&self) -> u32;
 
-    /// A segment is taken as lost: fast retransmit begins recovery.
-    fn on_fast_retransmit(&mut self, flight: Flight);
+    /// Bytes a second at which the algorithm itself wants to be paced; `None`:
+    /// the stack paces, where configured, by window and round trip.
+    fn pacing_rate(&self) -> Option<u64> {
+        None
+    }
 
-    /// One more segment has left the network during recovery.
-    fn on_duplicate_ack(&mut self, flight: Flight);
+    /// `bytes` have been sent in this pass, new or again; `event.in_flight` is
+    /// before them.
+    fn on_send(&mut self, bytes: u32, event: &Event) {
+        let _ = (bytes, event);
+    }
 
-    /// `acked` bytes were acknowledged during recovery, but not all that were
-    /// in flight when it began.
-    fn on_partial_ack(&mut self, acked: u32, flight: Flight);
+    /// `acked` bytes were acknowledged for the first time, outside recovery.
+    fn on_ack(&mut self, acked: u32, event: &Event);
 
-    /// All that was in flight when recovery began is acknowledged.
-    fn on_recovered(&mut self, flight: Flight);
+    /// A new congestion event: once per window, when recovery begins
+    /// ([`Congestion::Loss`]) or on an ECN echo ([`Congestion::Ecn`]).
+    fn on_congestion(&mut self, cause: Congestion, event: &Event);
+
+    /// During recovery: `delivered` bytes newly acknowledged, selectively or
+    /// not, and `lost` bytes newly taken as lost.
+    fn on_recovery_ack(&mut self, delivered: u32, lost: u32, event: &Event) {
+        let _ = (delivered, lost, event);
+    }
+
+    /// Recovery has ended.
+    fn on_recovered(&mut self, event: &Event) {
+        let _ = event;
+    }
 
     /// The retransmission timer has expired; `again` when for the same data
     /// as the last time.
-    fn on_timeout(&mut self, again: bool, flight: Flight);
+    fn on_timeout(&mut self, again: bool, event: &Event);
 
     /// Nothing was in flight for longer than the retransmission timeout, and
     /// now there is something to send.
-    fn on_idle(&mut self, mss: u32);
+    fn on_idle(&mut self, event: &Event);
 }
 
-/// Segments of the initial window (RFC 6928).
+/// Segments of the initial window (RFC 6928, section 2).
 const INITIAL_SEGMENTS: u32 = 10;
 /// Bytes that the initial window never needs to exceed (RFC 6928).
 const INITIAL_BYTES: u32 = 14_600;
 /// Bytes that a window never exceeds: more cannot be in flight without
 /// meeting old sequence numbers (RFC 7323, section 2.3).
 const MAX_WINDOW: u32 = 1 << 30;
+/// Segments that congestion leaves at least (RFC 5681, equation 4).
+const MIN_SEGMENTS: u32 = 2;
 
-/// Reno: RFC 5681 with the partial acknowledgements of RFC 6582 (`NewReno`),
-/// counting bytes (RFC 3465).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reno {
-    cwnd: u32,
-    /// Below it slow start, above it congestion avoidance.
-    ssthresh: u32,
-}
-
-impl Reno {
-    /// RFC 6928: min (10 MSS, max (2 MSS, 14600)).
-    const fn initial_window(mss: u32) -> u32 {
-        let floor = if 2 * mss > INITIAL_BYTES {
-            2 * mss
-        } else {
-            INITIAL_BYTES
-        };
-        if INITIAL_SEGMENTS * mss < floor {
-            INITIAL_SEGMENTS * mss
-        } else {
-            floor
-        }
-    }
-
-    /// RFC 5681, equation 4.
-    fn half(flight: Flight) -> u32 {
-        (flight.in_flight / 2).max(2 * flight.mss)
+/// RFC 6928, section 2: min (10 MSS, max (2 MSS, 14600)).
+const fn initial_window(mss: u32) -> u32 {
+    let two = mss.saturating_mul(2);
+    let floor = if two > INITIAL_BYTES {
+        two
+    } else {
+        INITIAL_BYTES
+    };
+    let ten = mss.saturating_mul(INITIAL_SEGMENTS);
+    let window = if ten < floor { ten } else { floor };
+    if window < MAX_WINDOW {
+        window
+    } else {
+        MAX_WINDOW
     }
 }
 
-impl CongestionControl for Reno {
-    fn new(mss: u32) -> Self {
-        Self {
-            cwnd: Self::initial_window(mss),
-            ssthresh: u32::MAX,
-        }
-    }
+/// The window that congestion leaves of `base` bytes: `factor` hundredths,
+/// but at least two segments.
+fn reduced(base: u32, factor: u32, mss: u32) -> u32 {
+    let part = u64::from(base) * u64::from(factor) / 100;
+    (part as u32).clamp(MIN_SEGMENTS * mss.clamp(1, MAX_WINDOW / 2), MAX_WINDOW)
+}
 
-    #[inline(always)]
-    fn window(&self) -> u32 {
-        self.cwnd
-    }
-
-    #[inline(always)]
-    fn on_ack(&mut self, acked: u32, flight: Flight) {
-        // A window that was not used is not known to be right: it does not
-        // grow (RFC 7661, section 4.1, in its plainest form).
-        let used = flight.in_flight;
-        let grown = if self.cwnd < self.ssthresh {
-            if self.cwnd >= 2 * used.min(MAX_WINDOW) {
-                return;
-            }
-            // RFC 3465, 2.2: L of two segments.
-            self.cwnd + acked.min(2 * flight.mss)
-        } else {
-            if self.cwnd >= used.saturating_add(flight.mss) {
-                return;
-            }
-            // RFC 5681, equation 3, for `acked` bytes.
-            let step = u64::from(flight.mss) * u64::from(acked) / u64::from(self.cwnd);
-            self.cwnd + (step as u32).clamp(1, flight.mss)
-        };
-        self.cwnd = grown.min(MAX_WINDOW);
-    }
-
-    #[cold]
-    fn on_fast_retransmit(&mut self, flight: Flight) {
-        self.ssthresh = Self::half(flight);
-        self.cwnd = self.ssthresh + 3 * flight.mss;
-    }
-
-    fn on_duplicate_ack(&mut self, flight: Flight) {
-        self.cwnd = self.cwnd.saturating_add(flight.mss).min(MAX_WINDOW);
-    }
-
-    /// RFC 6582, section 3.2, step 3.
-    fn on_partial_ack(&mut self, acked: u32, flight: Flight) {
-        self.cwnd = self.cwnd.saturating_sub(acked).max(flight.mss);
-        if acked >= flight.mss {
-            self.cwnd += flight.mss;
-        }
-    }
-
-    /// RFC 6582, section 3.2, step 3, option 1: no burst follows.
-    fn on_recovered(&mut self, flight: Flight) {
-        let left = flight.in_flight.max(flight.mss) + flight.mss;
-        self.cwnd = self.ssthresh.min(left);
-    }
-
-    #[cold]
-    fn on_timeout(&mut self, again: bool, flight: Flight) {
-        // RFC 5681, section 3.1: halved once for the same data.
-        if !again {
-            self.ssthresh = Self::half(flight);
-        }
-        self.cwnd = flight.mss;
-    }
-
-    /// RFC 5681, section 4.1.
-    #[cold]
-    fn on_idle(&mut self, mss: u32) {
-        self.cwnd = self.cwnd.min(Self::initial_window(mss));
-    }
+/// `base` reduced to three quarters, as the threshold up to which a window
+/// that went unused may be opened quickly again (RFC 7661, section 4.4.2).
+const fn three_quarters(window: u32) -> u32 {
+    window - window / 4
 }
 
 #[cfg(test)]
-#[path = "congestion_tests.rs"]
+#[path = "congestion/congestion_tests.rs"]
 mod tests;

@@ -1,0 +1,300 @@
+//! The window as a function of time since the last congestion.
+
+use super::super::{Event, MAX_WINDOW};
+
+/// Milliseconds from the plateau in which any curve meets [`MAX_WINDOW`].
+const MAX_DISTANCE_MS: i64 = 200_000;
+/// Microseconds beyond the plateau after which it is moved along, so that the
+/// clock's wrap is never met: 2^30 is 18 minutes.
+const MAX_DISTANCE: u32 = 1 << 30;
+/// The clock of [`Curve::tick`], 256 µs, as a shift.
+const TICK_SHIFT: u32 = 8;
+/// Ticks for which a gain is good: a millisecond.
+const GAIN_TICKS: u8 = 4;
+/// Bytes below which growth of the Reno window is left to add up.
+const MIN_STEP: u32 = 64;
+
+/// The plateau that fast convergence leaves of a window of `used` bytes (RFC
+/// 9438, section 4.7): (1 + beta) / 2.
+pub(super) fn converged(used: u32) -> u32 {
+    (u64::from(used) * 17 / 20) as u32
+}
+
+/// What is known of an epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Marks(u8);
+
+impl Marks {
+    /// Fast convergence has lowered the plateau.
+    pub(super) const CONVERGED: u8 = 1;
+    /// The window is that of Reno.
+    const RENO: u8 = 2;
+
+    pub(super) fn set(&mut self, mark: u8) {
+        self.0 |= mark;
+    }
+
+    fn clear(&mut self, mark: u8) {
+        self.0 &= !mark;
+    }
+
+    const fn has(self, mark: u8) -> bool {
+        self.0 & mark != 0
+    }
+}
+
+/// Whether the curve goes on with time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pause {
+    /// It does.
+    None,
+    /// The epoch begins with the next ACK.
+    Fresh,
+    /// It stands still while nothing is in flight, until there is something
+    /// to send.
+    Silent,
+    /// It stands still while the window goes unused (RFC 9438, section 5.8).
+    Unused,
+}
+
+/// Congestion avoidance of CUBIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Curve {
+    /// `W_max` in bytes: where the curve is flat.
+    w_max: u32,
+    /// When it is flat, in microseconds: the epoch's begin and K.
+    plateau: u32,
+    /// `W_est` in bytes: the window that Reno would have.
+    w_est: u32,
+    /// Bytes acknowledged that are not in `w_est` yet. While the curve stands
+    /// still: since when, in microseconds.
+    acked: u32,
+    /// Bytes of growth for each 2^32 acknowledged.
+    gain: u32,
+    /// Growth left over, in 2^-16 bytes.
+    credit: u16,
+    /// When the gain was looked up, in units of 256 µs.
+    tick: u8,
+    pause: Pause,
+}
+
+impl Curve {
+    /// A curve that is to make for `w_max`, if that is more than the window
+    /// will be when it begins.
+    pub(super) const fn new(w_max: u32) -> Self {
+        Self {
+            w_max,
+            plateau: 0,
+            w_est: 0,
+            acked: 0,
+            gain: 0,
+            credit: 0,
+            tick: 0,
+            pause: Pause::Fresh,
+        }
+    }
+
+    pub(super) const fn w_max(&self) -> u32 {
+        self.w_max
+    }
+
+    #[inline(always)]
+    const fn clock(now: u32) -> u8 {
+        (now >> TICK_SHIFT) as u8
+    }
+
+    /// `acked` bytes of a window of `cwnd` were acknowledged, and the window is
+    /// `used` or too large for what is sent. The window then.
+    #[inline(always)]
+    pub(super) fn on_ack(
+        &mut self,
+        cwnd: u32,
+        acked: u32,
+        used: bool,
+        marks: &mut Marks,
+        event: &Event,
+    ) -> u32 {
+        if self.pause != Pause::None || !used {
+            return self.on_ack_paused(cwnd, used, marks, event);
+        }
+        let grown = ((u64::from(acked) * u64::from(self.gain)) >> 16) + u64::from(self.credit);
+        self.credit = grown as u16;
+        let mut cwnd = cwnd.saturating_add((grown >> 16) as u32).min(MAX_WINDOW);
+        self.acked = self.acked.saturating_add(acked);
+        let due = Self::clock(event.now).wrapping_sub(self.tick) >= GAIN_TICKS;
+        if due || self.acked >= cwnd {
+            cwnd = self.look_up(cwnd, marks, event);
+        }
+        if event.una == event.nxt {
+            self.stand_still(Pause::Silent, cwnd, *marks, event);
+        }
+        cwnd
+    }
+
+    /// An ACK while the curve stands still, or that makes it stand.
+    #[cold]
+    fn on_ack_paused(&mut self, cwnd: u32, used: bool, marks: &mut Marks, event: &Event) -> u32 {
+        match (self.pause, used) {
+            (Pause::Fresh, true) => self.begin(cwnd, marks, event),
+            (Pause::Silent | Pause::Unused, true) => {
+                self.go_on(event);
+                self.look_up(cwnd, marks, event)
+            }
+            (Pause::None, false) => {
+                self.stand_still(Pause::Unused, cwnd, *marks, event);
+                cwnd
+            }
+            (Pause::Silent, false) => {
+                self.pause = Pause::Unused;
+                cwnd
+            }
+            (Pause::None, true) | (Pause::Fresh | Pause::Unused, false) => cwnd,
+        }
+    }
+
+    /// Something is sent.
+    #[inline(always)]
+    pub(super) fn on_send(&mut self, event: &Event) {
+        if self.pause == Pause::Silent {
+            self.go_on(event);
+        }
+    }
+
+    /// The epoch begins with a window of `cwnd` (RFC 9438, section 4.2).
+    fn begin(&mut self, cwnd: u32, marks: &mut Marks, event: &Event) -> u32 {
+        self.pause = Pause::None;
+        if self.w_max <= cwnd {
+            // Sections 4.8 and 4.10: K is 0.
+            self.w_max = cwnd;
+            marks.clear(Marks::CONVERGED);
+        }
+        let k = time_to(self.w_max - cwnd, event.mss);
+        self.plateau = event.now.wrapping_add(k);
+        self.w_est = cwnd;
+        self.acked = 0;
+        self.credit = 0;
+        self.look_up(cwnd, marks, event)
+    }
+
+    /// Time stands still from now on.
+    #[cold]
+    fn stand_still(&mut self, pause: Pause, cwnd: u32, marks: Marks, event: &Event) {
+        self.pause = pause;
+        self.w_est = self
+            .w_est
+            .saturating_add(self.reno_step(cwnd, marks, event.mss));
+        self.acked = event.now;
+    }
+
+    /// Time goes on (RFC 9438, section 5.8).
+    #[cold]
+    fn go_on(&mut self, event: &Event) {
+        self.pause = Pause::None;
+        let stood = event.now.wrapping_sub(self.acked);
+        self.plateau = self.plateau.wrapping_add(stood);
+        self.acked = 0;
+    }
+
+    /// Finds the gain for the time to come. The window, which Reno's growth
+    /// may have raised.
+    #[inline(never)]
+    fn look_up(&mut self, cwnd: u32, marks: &mut Marks, event: &Event) -> u32 {
+        let mss = event.mss.max(1);
+        self.tick = Self::clock(event.now);
+        if event.now.wrapping_sub(self.plateau).cast_signed() > MAX_DISTANCE.cast_signed() {
+            self.plateau = event.now.wrapping_sub(MAX_DISTANCE);
+        }
+        if marks.has(Marks::RENO) {
+            // What the gain has given is Reno's growth already.
+            self.w_est = self.w_est.max(cwnd);
+            self.acked = 0;
+        } else {
+            let step = self.reno_step(cwnd, *marks, mss);
+            if step >= MIN_STEP || self.acked >= cwnd {
+                self.w_est = self.w_est.saturating_add(step).min(MAX_WINDOW);
+                self.acked = 0;
+            }
+        }
+        // Section 4.3.
+        if self.at(event.now, mss) < u64::from(self.w_est) {
+            marks.set(Marks::RENO);
+            let cwnd = cwnd.max(self.w_est);
+            let (share, of) = self.alpha(*marks);
+            let gain = ((u64::from(mss) * share) << 32) / (u64::from(cwnd.max(1)) * of);
+            self.gain = gain.min(u64::from(u32::MAX)) as u32;
+            return cwnd;
+        }
+        marks.clear(Marks::RENO);
+        // Sections 4.2, 4.4 and 4.5: to where the curve is a round trip from
+        // now, but by half at most.
+        let target = self.at(event.now.wrapping_add(event.srtt), mss);
+        let cwnd = u64::from(cwnd.max(1));
+        let growth = target.saturating_sub(cwnd).min(cwnd / 2);
+        self.gain = ((growth << 32) / cwnd) as u32;
+        cwnd as u32
+    }
+
+    /// `W_cubic` at `time`, in bytes (RFC 9438, equation 1).
+    fn at(&self, time: u32, mss: u32) -> u64 {
+        let distance = i64::from(time.wrapping_sub(self.plateau).cast_signed()) / 1_000;
+        let distance = distance.clamp(-MAX_DISTANCE_MS, MAX_DISTANCE_MS);
+        // C is 0.4 segments a cubic second.
+        let cube = distance * distance * distance / 1_000;
+        let rise = cube * (4 * i64::from(mss.min(MAX_MSS))) / 10_000_000;
+        (i64::from(self.w_max) + rise).max(0).cast_unsigned()
+    }
+
+    /// Growth of Reno's window for what is acknowledged, as a fraction of a
+    /// segment for each window (RFC 9438, section 4.3).
+    fn alpha(&self, marks: Marks) -> (u64, u64) {
+        let prior = if marks.has(Marks::CONVERGED) {
+            u64::from(self.w_max) * 20 / 17
+        } else {
+            u64::from(self.w_max)
+        };
+        if u64::from(self.w_est) >= prior {
+            (1, 1)
+        } else {
+            // 3 (1 - beta) / (1 + beta).
+            (9, 17)
+        }
+    }
+
+    /// Bytes by which Reno's window has grown with `acked`.
+    fn reno_step(&self, cwnd: u32, marks: Marks, mss: u32) -> u32 {
+        let (share, of) = self.alpha(marks);
+        let acked = u64::from(self.acked.min(MAX_WINDOW));
+        let step = u64::from(mss.min(MAX_MSS)) * share * acked / (u64::from(cwnd.max(1)) * of);
+        step.min(u64::from(MAX_WINDOW)) as u32
+    }
+}
+
+/// More than any segment has; keeps products in 64 bits.
+const MAX_MSS: u32 = 65_535;
+
+/// K in microseconds: how long the curve takes for a rise of `bytes` up to the
+/// plateau (RFC 9438, equation 2).
+fn time_to(bytes: u32, mss: u32) -> u32 {
+    // Cubic milliseconds: bytes / (0.4 mss) * 10^9.
+    let cube = u64::from(bytes.min(MAX_WINDOW)) * 2_500_000_000 / u64::from(mss.max(1));
+    cube_root(cube).min(MAX_DISTANCE / 1_000) * 1_000
+}
+
+/// The largest integer whose cube is not above `cube`, bit by bit.
+fn cube_root(cube: u64) -> u32 {
+    let mut root = 0_u64;
+    // 2642245 is the root of 2^64 - 1.
+    let mut bit = 1_u64 << 21;
+    while bit != 0 {
+        let tried = root | bit;
+        if tried <= 2_642_245 && tried * tried * tried <= cube {
+            root = tried;
+        }
+        bit >>= 1;
+    }
+    root as u32
+}
+
+#[cfg(test)]
+#[path = "curve_tests.rs"]
+mod tests;

@@ -1,0 +1,409 @@
+use super::*;
+
+const MSS: u32 = 1000;
+const MS: u32 = 1_000;
+
+/// A sender that always has something to send, over a path of a steady round
+/// trip: acknowledged evenly, in steps of `stretch` segments.
+struct Path {
+    cubic: Cubic,
+    now: u32,
+    srtt: u32,
+    una: u32,
+    stretch: u32,
+    /// Nanoseconds beyond `now`.
+    nanos: u64,
+}
+
+impl Path {
+    fn new(srtt: u32) -> Self {
+        Self {
+            cubic: Cubic::new(MSS),
+            // Near the wrap of the clock.
+            now: u32::MAX - 3_000_000,
+            srtt,
+            una: u32::MAX - 100 * MSS,
+            stretch: 1,
+            nanos: 0,
+        }
+    }
+
+    /// In congestion avoidance after a loss of a window of `segments`, the
+    /// epoch about to begin.
+    fn after_loss(srtt: u32, segments: u32) -> Self {
+        let mut path = Self::new(srtt);
+        path.cubic.cwnd = segments * MSS;
+        path.lose();
+        path
+    }
+
+    fn event(&self, in_flight: u32) -> Event {
+        Event {
+            now: self.now,
+            in_flight,
+            mss: MSS,
+            srtt: self.srtt,
+            rtt: self.srtt,
+            una: self.una,
+            nxt: self.una.wrapping_add(in_flight),
+        }
+    }
+
+    fn lose(&mut self) {
+        let event = self.event(self.cubic.window());
+        self.cubic.on_congestion(Congestion::Loss, &event);
+        let event = self.event(self.cubic.window());
+        self.cubic.on_recovered(&event);
+    }
+
+    fn segments(&self) -> f64 {
+        f64::from(self.cubic.window()) / f64::from(MSS)
+    }
+
+    fn ack(&mut self) {
+        let window = self.cubic.window();
+        let acked = (self.stretch * MSS).min(window);
+        self.una = self.una.wrapping_add(acked);
+        let event = Event {
+            nxt: self.una.wrapping_add(window - acked),
+            ..self.event(window)
+        };
+        self.cubic.on_ack(acked, &event);
+        self.cubic.on_send(acked, &event);
+        self.pass(acked, window);
+    }
+
+    /// The time in which the path delivers `acked` bytes of a window passes.
+    fn pass(&mut self, acked: u32, window: u32) {
+        self.nanos += u64::from(self.srtt) * 1_000 * u64::from(acked) / u64::from(window);
+        self.now = self.now.wrapping_add((self.nanos / 1_000) as u32);
+        self.nanos %= 1_000;
+    }
+
+    /// What is in flight is acknowledged, and what that lets out not yet.
+    fn round(&mut self) {
+        let window = self.cubic.window();
+        let end = self.una.wrapping_add(window);
+        while self.una != end {
+            let acked = MSS.min(end.wrapping_sub(self.una));
+            let in_flight = self.cubic.window();
+            self.una = self.una.wrapping_add(acked);
+            let event = Event {
+                nxt: self.una.wrapping_add(in_flight - acked),
+                ..self.event(in_flight)
+            };
+            self.cubic.on_ack(acked, &event);
+            self.cubic.on_send(acked, &event);
+            self.pass(acked, window);
+        }
+    }
+
+    fn run(&mut self, micros: u32) {
+        let start = self.now;
+        while self.now.wrapping_sub(start) < micros {
+            self.ack();
+        }
+    }
+}
+
+#[test]
+fn it_fits_its_place() {
+    assert_eq!(size_of::<Cubic>(), 48);
+}
+
+#[test]
+fn the_first_slow_start_doubles_each_round_trip() {
+    let mut path = Path::new(100 * MS);
+    for segments in [20, 40, 80, 160, 320, 640] {
+        path.round();
+        assert_eq!(path.cubic.window(), segments * MSS);
+    }
+    assert_eq!(path.cubic.ssthresh(), u32::MAX);
+}
+
+#[test]
+fn a_loss_leaves_seven_tenths() {
+    // RFC 9438, section 4.6.
+    let mut path = Path::new(100 * MS);
+    path.cubic.cwnd = 100 * MSS;
+    path.lose();
+    assert_eq!(path.cubic.window(), 70 * MSS);
+    assert_eq!(path.cubic.ssthresh(), 70 * MSS);
+}
+
+#[test]
+fn a_mark_leaves_85_hundredths() {
+    // RFC 8511, section 3.
+    let mut path = Path::new(100 * MS);
+    path.cubic.cwnd = 100 * MSS;
+    let event = path.event(100 * MSS);
+    path.cubic.on_congestion(Congestion::Ecn, &event);
+    assert_eq!(path.cubic.window(), 85 * MSS);
+    // The curve makes for the window before it.
+    path.run(20_000 * MS);
+    assert!(path.segments() > 99.0, "{}", path.segments());
+}
+
+#[test]
+fn the_window_follows_the_curve() {
+    // RFC 9438, equations 1 and 2: within 1 %, through concave and convex
+    // regions, for ACKs of every size.
+    for (segments, srtt, stretch) in [
+        (1_000, 100 * MS, 1),
+        (1_000, 100 * MS, 2),
+        (1_000, 100 * MS, 40),
+        (5_000, 40 * MS, 2),
+        (20_000, 200 * MS, 10),
+    ] {
+        let mut path = Path::after_loss(srtt, segments);
+        path.stretch = stretch;
+        path.ack();
+        let start = path.now;
+        let w_max = f64::from(segments);
+        let k = (w_max * 0.3 / 0.4).cbrt();
+        while f64::from(path.now.wrapping_sub(start)) < k * 1.4e6 {
+            path.run(srtt);
+            let t = f64::from(path.now.wrapping_sub(start)) / 1e6;
+            let right = 0.4 * (t - k).powi(3) + w_max;
+            let off = (path.segments() - right).abs() / right;
+            assert!(
+                off < 0.01,
+                "{segments} {srtt} {t}: {} {right}",
+                path.segments()
+            );
+        }
+    }
+}
+
+#[test]
+fn fast_convergence_gives_way() {
+    // RFC 9438, section 4.7: the plateau is (1 + 0.7) / 2 of a window that
+    // has not reached the last one.
+    let mut path = Path::after_loss(100 * MS, 1_000);
+    path.ack();
+    path.lose();
+    assert_eq!(path.cubic.window(), 490 * MSS);
+    assert_eq!(path.cubic.w_max(), 595 * MSS);
+    // One that has reached it is made for again.
+    let mut path = Path::after_loss(100 * MS, 1_000);
+    path.run(12_000 * MS);
+    let before = path.cubic.window();
+    assert!(before > 1_000 * MSS);
+    path.lose();
+    assert_eq!(path.cubic.w_max(), before);
+}
+
+#[test]
+fn a_small_window_grows_as_renos() {
+    // RFC 9438, section 4.3: alpha is 9/17 up to the window before, then 1.
+    for (segments, srtt, stretch) in [(20, 10 * MS, 1), (10, 2 * MS, 2), (40, MS, 4), (20, 100, 2)]
+    {
+        let mut path = Path::after_loss(srtt, segments);
+        path.stretch = stretch;
+        path.ack();
+        let start = path.now;
+        let mut oracle = 0.7 * f64::from(segments);
+        for round in 1..=40_u32 {
+            // The window when the round began is acknowledged in it.
+            let alpha = if oracle >= f64::from(segments) {
+                1.0
+            } else {
+                9.0 / 17.0
+            };
+            oracle += alpha;
+            while path.now.wrapping_sub(start) < round * srtt {
+                path.ack();
+            }
+            let off = (path.segments() - oracle).abs();
+            assert!(
+                off < 1.0 + oracle * 0.02,
+                "{srtt} {round}: {} {oracle}",
+                path.segments()
+            );
+        }
+    }
+}
+
+#[test]
+fn small_acks_add_up() {
+    let mut bytewise = Path::after_loss(100 * MS, 20);
+    bytewise.ack();
+    let mut event = bytewise.event(14 * MSS);
+    let before = bytewise.cubic.window();
+    for _ in 0..14 * MSS {
+        event.now = event.now.wrapping_add(7);
+        event.una = event.una.wrapping_add(1);
+        event.nxt = event.nxt.wrapping_add(1);
+        bytewise.cubic.on_ack(1, &event);
+    }
+    let grown = bytewise.cubic.window() - before;
+    assert!((MSS * 9 / 20..MSS * 3 / 4).contains(&grown), "{grown}");
+}
+
+#[test]
+fn hystart_leaves_slow_start_without_a_loss() {
+    // RFC 9438, section 4.10: K is 0, and the curve flat at the window.
+    let mut path = Path::new(50 * MS);
+    path.round();
+    path.round();
+    assert_eq!(path.cubic.window(), 40 * MSS);
+    path.srtt = 60 * MS;
+    for _ in 0..6 {
+        path.round();
+    }
+    assert!(path.cubic.ssthresh() < u32::MAX, "{:?}", path.cubic);
+    let left_at = path.cubic.ssthresh();
+    assert!(left_at < 250 * MSS, "{left_at}");
+    assert_eq!(path.cubic.w_max(), left_at);
+    let w = path.cubic.window();
+    path.run(60 * MS);
+    assert!(path.cubic.window() <= w + 3 * MSS, "no more doubling");
+}
+
+#[test]
+fn after_a_timeout_the_curve_begins_flat() {
+    // RFC 9438, section 4.8.
+    let mut path = Path::new(50 * MS);
+    path.cubic.cwnd = 100 * MSS;
+    let event = path.event(100 * MSS);
+    path.cubic.on_timeout(false, &event);
+    assert_eq!(
+        (path.cubic.window(), path.cubic.ssthresh()),
+        (MSS, 70 * MSS)
+    );
+    path.cubic.on_timeout(true, &event);
+    assert_eq!(
+        (path.cubic.window(), path.cubic.ssthresh()),
+        (MSS, 70 * MSS)
+    );
+    // Slow start ends exactly at the threshold.
+    while path.cubic.window() < 70 * MSS {
+        path.ack();
+    }
+    assert_eq!(path.cubic.window(), 70 * MSS);
+    path.ack();
+    assert_eq!(path.cubic.w_max(), 70 * MSS);
+    // No HyStart any more: delay does not matter.
+    let mut path = Path::new(50 * MS);
+    let event = path.event(10 * MSS);
+    path.cubic.on_timeout(false, &event);
+    path.cubic.ssthresh = 1_000 * MSS;
+    path.run(150 * MS);
+    path.srtt = 100 * MS;
+    path.run(1_500 * MS);
+    assert!(path.segments() >= 1_000.0);
+}
+
+#[test]
+fn a_timeout_in_recovery_does_not_reduce_the_threshold_again() {
+    let mut path = Path::new(50 * MS);
+    path.cubic.cwnd = 100 * MSS;
+    let event = path.event(100 * MSS);
+    path.cubic.on_congestion(Congestion::Loss, &event);
+    path.cubic.on_timeout(false, &event);
+    assert_eq!(
+        (path.cubic.window(), path.cubic.ssthresh()),
+        (MSS, 70 * MSS)
+    );
+}
+
+#[test]
+fn the_curve_stands_still_while_the_window_is_unused() {
+    // RFC 9438, section 5.8.
+    let mut path = Path::after_loss(100 * MS, 1_000);
+    path.run(500 * MS);
+    let mut before = 0;
+    for ack in 0..300 {
+        if ack == 15 {
+            // The sampling period is over.
+            before = path.cubic.window();
+        }
+        path.now = path.now.wrapping_add(100 * MS);
+        path.una = path.una.wrapping_add(MSS);
+        let event = Event {
+            nxt: path.una.wrapping_add(MSS),
+            ..path.event(MSS)
+        };
+        path.cubic.on_ack(MSS, &event);
+    }
+    assert_eq!(path.cubic.window(), before);
+    // Used again, it goes on from where it was when that was noticed, and
+    // not from where the curve would be after half a minute.
+    let later = 1_000.0 - 0.4 * (9.08_f64 - 0.5 - 1.2).powi(3);
+    path.run(100 * MS);
+    assert!(path.segments() <= later, "{} {later}", path.segments());
+    let resumed = path.cubic.window();
+    path.run(1_000 * MS);
+    assert!(path.cubic.window() > resumed);
+}
+
+#[test]
+fn the_curve_stands_still_while_nothing_is_in_flight() {
+    let steady = {
+        let mut path = Path::after_loss(100 * MS, 1_000);
+        path.run(1_000 * MS);
+        path.cubic.window()
+    };
+    let mut path = Path::after_loss(100 * MS, 1_000);
+    path.run(500 * MS);
+    // All is acknowledged, and the application has nothing for 150 ms.
+    let window = path.cubic.window();
+    path.una = path.una.wrapping_add(window);
+    let event = Event {
+        nxt: path.una,
+        ..path.event(window)
+    };
+    path.cubic.on_ack(MSS, &event);
+    path.now = path.now.wrapping_add(150 * MS);
+    let event = path.event(0);
+    path.cubic.on_send(MSS, &event);
+    path.run(500 * MS);
+    let off = path.cubic.window().abs_diff(steady);
+    assert!(off < steady / 200, "{} {steady}", path.cubic.window());
+}
+
+#[test]
+fn after_silence_it_returns_to_near_where_it_was() {
+    let mut path = Path::after_loss(100 * MS, 1_000);
+    path.run(500 * MS);
+    let before = path.cubic.window();
+    path.now = path.now.wrapping_add(10_000 * MS);
+    let event = path.event(0);
+    path.cubic.on_idle(&event);
+    assert_eq!(path.cubic.window(), 10 * MSS);
+    assert_eq!(path.cubic.ssthresh(), 700 * MSS);
+    assert!(before > 700 * MSS);
+    path.run(800 * MS);
+    assert!(path.segments() >= 700.0, "{}", path.segments());
+    // And from there on to the plateau.
+    assert_eq!(path.cubic.w_max(), 1_000 * MSS);
+    path.run(15_000 * MS);
+    assert!(path.segments() > 990.0, "{}", path.segments());
+}
+
+#[test]
+fn congestion_of_an_unused_window_reduces_what_was_used() {
+    // RFC 7661, section 4.4.1.
+    let mut path = Path::new(100 * MS);
+    path.cubic.cwnd = 100 * MSS;
+    let event = path.event(10 * MSS);
+    path.cubic.on_congestion(Congestion::Loss, &event);
+    assert_eq!(path.cubic.window(), 7 * MSS);
+    path.cubic.on_recovery_ack(MSS, 2 * MSS, &event);
+    path.cubic.on_recovered(&event);
+    assert_eq!(path.cubic.window(), 5_600);
+    assert_eq!(path.cubic.w_max(), 10 * MSS);
+}
+
+#[test]
+fn the_copy_from_before_undoes_a_reduction() {
+    let mut path = Path::after_loss(100 * MS, 1_000);
+    path.run(500 * MS);
+    let kept = path.cubic;
+    path.lose();
+    assert!(path.cubic.window() < kept.window());
+    path.cubic = kept;
+    let before = path.cubic.window();
+    path.run(100 * MS);
+    assert!(path.cubic.window() > before);
+}

@@ -1,0 +1,137 @@
+use super::*;
+
+const MSS: u32 = 1000;
+
+/// A window of ten segments, acknowledged one by one: with each ACK nine are
+/// left, so a round has nine ACKs.
+struct Rounds {
+    start: HyStart,
+    una: u32,
+    exits: u32,
+}
+
+impl Rounds {
+    fn new() -> Self {
+        Self {
+            start: HyStart::new(),
+            // Near the wrap of sequence numbers.
+            una: u32::MAX - 20 * MSS,
+            exits: 0,
+        }
+    }
+
+    fn ack(&mut self, rtt: u32) -> u32 {
+        self.una = self.una.wrapping_add(MSS);
+        let step = self.start.on_ack(
+            MSS,
+            &Event {
+                mss: MSS,
+                rtt,
+                una: self.una,
+                nxt: self.una.wrapping_add(9 * MSS),
+                ..Event::default()
+            },
+        );
+        self.exits += u32::from(step.exit);
+        step.growth
+    }
+
+    /// One window; growth in it.
+    fn round(&mut self, rtt: u32) -> u32 {
+        (0..9).map(|_| self.ack(rtt)).sum()
+    }
+}
+
+#[test]
+fn steady_delay_keeps_slow_start() {
+    let mut rounds = Rounds::new();
+    for _ in 0..30 {
+        assert_eq!(rounds.round(20_000), 9 * MSS);
+    }
+    assert_eq!(rounds.exits, 0);
+}
+
+#[test]
+fn more_delay_leads_through_conservative_slow_start_to_its_end() {
+    // RFC 9406, section 4.2: a quarter of the growth, for five rounds.
+    let mut rounds = Rounds::new();
+    for _ in 0..3 {
+        rounds.round(20_000);
+    }
+    let grown = rounds.round(24_000);
+    assert_eq!(grown, 7 * MSS + 2 * MSS / 4, "from the eighth sample on");
+    let mut rounds_of_css = 0;
+    while rounds.exits == 0 {
+        assert_eq!(rounds.round(24_000), 9 * MSS / 4);
+        rounds_of_css += 1;
+        assert!(rounds_of_css < 10);
+    }
+    // The round that it began in counts: the first ACK after four more.
+    assert_eq!(rounds_of_css, 5);
+}
+
+#[test]
+fn jitter_returns_to_slow_start() {
+    let mut rounds = Rounds::new();
+    rounds.round(20_000);
+    rounds.round(20_000);
+    rounds.round(30_000);
+    assert_eq!(rounds.round(30_000), 9 * MSS / 4);
+    // One sample is not below the baseline before there are eight.
+    let grown = rounds.round(21_000);
+    assert_eq!(grown, 7 * MSS / 4 + 2 * MSS);
+    assert_eq!(rounds.round(21_000), 9 * MSS);
+    assert_eq!(rounds.exits, 0);
+    // And a real queue is found later.
+    rounds.round(30_000);
+    assert_eq!(rounds.round(30_000), 9 * MSS / 4);
+}
+
+#[test]
+fn thresholds_are_an_eighth_within_bounds() {
+    // RFC 9406, section 4.3: 4 to 16 ms.
+    for (rtt, thresh) in [(1_000, 4_000), (64_000, 8_000), (400_000, 16_000)] {
+        for (more, css) in [(thresh - 1, false), (thresh, true)] {
+            let mut rounds = Rounds::new();
+            rounds.round(rtt);
+            rounds.round(rtt);
+            rounds.round(rtt + more);
+            assert_eq!(rounds.start.css_baseline != 0, css, "{rtt} {more}");
+        }
+    }
+}
+
+#[test]
+fn fewer_than_eight_samples_say_nothing() {
+    let mut rounds = Rounds::new();
+    rounds.round(20_000);
+    for _ in 0..10 {
+        for ack in 0..9 {
+            rounds.ack(if ack % 2 == 0 { 90_000 } else { 0 });
+        }
+    }
+    assert_eq!(rounds.start.css_baseline, 0);
+}
+
+#[test]
+fn the_shortest_round_trip_counts() {
+    let mut rounds = Rounds::new();
+    rounds.round(20_000);
+    for _ in 0..10 {
+        for ack in 0..9 {
+            rounds.ack(if ack == 4 { 20_000 } else { 90_000 });
+        }
+    }
+    assert_eq!(rounds.start.css_baseline, 0);
+}
+
+#[test]
+fn an_ack_counts_for_eight_segments_at_most() {
+    // RFC 9406, section 4.3: L.
+    let event = Event {
+        mss: MSS,
+        ..Event::default()
+    };
+    let step = HyStart::new().on_ack(20 * MSS, &event);
+    assert_eq!(step.growth, 8 * MSS);
+}

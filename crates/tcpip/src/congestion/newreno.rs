@@ -1,0 +1,60 @@
+//! `NewReno`: RFC 6582.
+
+use super::{Congestion, CongestionControl, Event, Reno};
+
+/// `NewReno`: Reno whose recovery lasts until all that was in flight when it
+/// began is acknowledged (RFC 6582).
+///
+/// That is the whole difference: RFC 6582 changes when fast recovery ends, and
+/// what is sent during it. Since proportional rate reduction governs what is
+/// sent, inflation and deflation of the window (section 3.2, steps 3 to 5) are
+/// nobody's, and what remains is
+/// [`PARTIAL_ACK_RECOVERY`](CongestionControl::PARTIAL_ACK_RECOVERY), which
+/// matters for peers without SACK. Windows are Reno's to the byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewReno(Reno);
+
+const _: () = assert!(size_of::<NewReno>() <= 48);
+
+impl CongestionControl for NewReno {
+    const PARTIAL_ACK_RECOVERY: bool = true;
+
+    fn new(mss: u32) -> Self {
+        Self(Reno::new(mss))
+    }
+
+    #[inline(always)]
+    fn window(&self) -> u32 {
+        self.0.window()
+    }
+
+    #[inline(always)]
+    fn ssthresh(&self) -> u32 {
+        self.0.ssthresh()
+    }
+
+    #[inline(always)]
+    fn on_ack(&mut self, acked: u32, event: &Event) {
+        self.0.on_ack(acked, event);
+    }
+
+    fn on_congestion(&mut self, cause: Congestion, event: &Event) {
+        self.0.on_congestion(cause, event);
+    }
+
+    fn on_recovery_ack(&mut self, delivered: u32, lost: u32, event: &Event) {
+        self.0.on_recovery_ack(delivered, lost, event);
+    }
+
+    fn on_recovered(&mut self, event: &Event) {
+        self.0.on_recovered(event);
+    }
+
+    fn on_timeout(&mut self, again: bool, event: &Event) {
+        self.0.on_timeout(again, event);
+    }
+
+    fn on_idle(&mut self, event: &Event) {
+        self.0.on_idle(event);
+    }
+}

@@ -1,0 +1,243 @@
+use proptest::prelude::*;
+
+use super::super::NewReno;
+use super::*;
+
+const MSS: u32 = 1000;
+const SECOND: u32 = 1_000_000;
+
+fn flight(in_flight: u32) -> Event {
+    Event {
+        in_flight,
+        mss: MSS,
+        srtt: 50_000,
+        nxt: in_flight,
+        ..Event::default()
+    }
+}
+
+/// In congestion avoidance with `segments`.
+fn avoiding(segments: u32) -> Reno {
+    let mut reno = Reno::new(MSS);
+    reno.cwnd = 2 * segments * MSS;
+    let event = flight(2 * segments * MSS);
+    let _ = reno.validation.note(&event);
+    reno.on_congestion(Congestion::Loss, &event);
+    reno.on_recovered(&event);
+    assert_eq!(reno.window(), segments * MSS);
+    reno
+}
+
+#[test]
+fn slow_start_grows_by_what_is_acknowledged_up_to_two_segments() {
+    // RFC 3465, section 2.2.
+    let mut reno = Reno::new(MSS);
+    reno.on_ack(700, &flight(10 * MSS));
+    assert_eq!(reno.window(), 10_700);
+    reno.on_ack(10 * MSS, &flight(10 * MSS));
+    assert_eq!(reno.window(), 12_700);
+}
+
+#[test]
+fn slow_start_goes_on_while_half_of_the_window_is_used() {
+    // RFC 7661, section 4.1.
+    let mut reno = Reno::new(MSS);
+    reno.on_ack(MSS, &flight(5 * MSS - 1));
+    assert_eq!(reno.window(), 10 * MSS, "not validated");
+    reno.on_ack(MSS, &flight(5 * MSS));
+    assert_eq!(reno.window(), 11 * MSS, "validated");
+    reno.on_ack(MSS, &flight(5 * MSS));
+    assert_eq!(reno.window(), 11 * MSS, "not validated again");
+}
+
+#[test]
+fn a_loss_halves_what_was_used() {
+    // RFC 5681, equation 4.
+    let mut reno = Reno::new(MSS);
+    reno.on_congestion(Congestion::Loss, &flight(10 * MSS));
+    assert_eq!((reno.window(), reno.ssthresh()), (5 * MSS, 5 * MSS));
+    reno.on_recovered(&flight(5 * MSS));
+    assert_eq!(reno.window(), 5 * MSS);
+}
+
+#[test]
+fn congestion_leaves_two_segments() {
+    // RFC 5681, equation 4.
+    for cause in [Congestion::Loss, Congestion::Ecn] {
+        let mut reno = Reno::new(MSS);
+        reno.on_congestion(cause, &flight(MSS));
+        assert_eq!(reno.window(), 2 * MSS);
+    }
+}
+
+#[test]
+fn flight_size_counts_what_is_selectively_acknowledged() {
+    // RFC 5681, section 2: sent and not yet cumulatively acknowledged.
+    let mut reno = Reno::new(MSS);
+    let event = Event {
+        una: 5_000,
+        nxt: 15_000,
+        ..flight(6 * MSS)
+    };
+    reno.on_congestion(Congestion::Loss, &event);
+    assert_eq!(reno.window(), 5 * MSS);
+}
+
+#[test]
+fn a_mark_leaves_four_fifths() {
+    // RFC 8511, section 3.
+    let mut reno = Reno::new(MSS);
+    reno.on_congestion(Congestion::Ecn, &flight(10 * MSS));
+    assert_eq!((reno.window(), reno.ssthresh()), (8 * MSS, 8 * MSS));
+    // No recovery follows, and a window in use grows on.
+    for _ in 0..8 {
+        reno.on_ack(MSS, &flight(8 * MSS));
+    }
+    assert_eq!(reno.window(), 9 * MSS);
+}
+
+#[test]
+fn congestion_avoidance_grows_by_a_segment_a_window() {
+    // RFC 3465, section 2.1: to the byte, however it is acknowledged.
+    for step in [1, 100, MSS, 10 * MSS] {
+        let mut reno = avoiding(10);
+        for _ in 0..10 * MSS / step {
+            assert_eq!(reno.window(), 10 * MSS, "{step}");
+            reno.on_ack(step, &flight(10 * MSS));
+        }
+        assert_eq!(reno.window(), 11 * MSS, "{step}");
+    }
+}
+
+#[test]
+fn congestion_avoidance_goes_on_while_three_quarters_of_the_window_are_used() {
+    let mut reno = avoiding(12);
+    for _ in 0..24 {
+        reno.on_ack(MSS, &flight(9 * MSS - 1));
+    }
+    assert_eq!(reno.window(), 12 * MSS);
+    for _ in 0..12 {
+        reno.on_ack(MSS, &flight(9 * MSS));
+    }
+    assert_eq!(reno.window(), 13 * MSS);
+}
+
+#[test]
+fn a_timeout_leaves_one_segment_and_slow_start_by_single_ones() {
+    // RFC 5681, section 3.1, and RFC 3465, section 2.3.
+    let mut reno = Reno::new(MSS);
+    reno.on_timeout(false, &flight(10 * MSS));
+    assert_eq!((reno.window(), reno.ssthresh()), (MSS, 5 * MSS));
+    // Another for the same data does not halve again.
+    reno.on_timeout(true, &flight(MSS));
+    assert_eq!((reno.window(), reno.ssthresh()), (MSS, 5 * MSS));
+    for segments in 2..=5 {
+        reno.on_ack(2 * MSS, &flight(reno.window()));
+        assert_eq!(reno.window(), segments * MSS);
+    }
+    for _ in 0..5 {
+        reno.on_ack(MSS, &flight(5 * MSS));
+    }
+    assert_eq!(reno.window(), 6 * MSS, "congestion avoidance");
+    // For other data it does: to the floor.
+    reno.on_timeout(false, &flight(3 * MSS));
+    assert_eq!((reno.window(), reno.ssthresh()), (MSS, 2_500.max(2 * MSS)));
+}
+
+#[test]
+fn a_timeout_in_recovery_does_not_reduce_the_threshold_again() {
+    let mut reno = Reno::new(MSS);
+    reno.on_congestion(Congestion::Loss, &flight(10 * MSS));
+    reno.on_timeout(false, &flight(5 * MSS));
+    assert_eq!((reno.window(), reno.ssthresh()), (MSS, 5 * MSS));
+    reno.on_timeout(false, &flight(MSS));
+    assert_eq!(reno.ssthresh(), 2 * MSS, "but after it again");
+}
+
+#[test]
+fn after_silence_the_window_is_at_most_the_initial_one() {
+    // RFC 5681, section 4.1.
+    let mut reno = Reno::new(MSS);
+    for _ in 0..15 {
+        reno.on_ack(2 * MSS, &flight(40 * MSS));
+    }
+    assert_eq!(reno.window(), 40 * MSS);
+    reno.on_idle(&flight(0));
+    assert_eq!((reno.window(), reno.ssthresh()), (10 * MSS, u32::MAX));
+    // A threshold remembers three quarters of the window.
+    let mut reno = avoiding(40);
+    reno.on_idle(&flight(0));
+    assert_eq!((reno.window(), reno.ssthresh()), (10 * MSS, 40 * MSS));
+    reno.ssthresh = 2 * MSS;
+    reno.cwnd = 40 * MSS;
+    reno.on_idle(&flight(0));
+    assert_eq!((reno.window(), reno.ssthresh()), (10 * MSS, 30 * MSS));
+    // A smaller window stays.
+    reno.on_timeout(false, &flight(MSS));
+    reno.on_idle(&flight(0));
+    assert_eq!(reno.window(), MSS);
+}
+
+#[test]
+fn congestion_of_an_unused_window_reduces_what_was_used_and_what_was_lost() {
+    // RFC 7661, section 4.4.1: (max (pipeACK, FlightSize) - R) / 2.
+    let mut reno = avoiding(40);
+    let _ = reno.validation.note(&flight(12 * MSS));
+    reno.on_congestion(Congestion::Loss, &flight(8 * MSS));
+    assert_eq!(reno.window(), 6 * MSS, "of twelve, not of forty");
+    reno.on_recovery_ack(MSS, 3 * MSS, &flight(8 * MSS));
+    reno.on_recovery_ack(MSS, MSS, &flight(8 * MSS));
+    assert_eq!(reno.window(), 6 * MSS);
+    reno.on_recovered(&flight(6 * MSS));
+    assert_eq!((reno.window(), reno.ssthresh()), (4 * MSS, 4 * MSS));
+    // Of a window in use, losses do not count.
+    let mut reno = avoiding(40);
+    reno.on_congestion(Congestion::Loss, &flight(40 * MSS));
+    reno.on_recovery_ack(MSS, 8 * MSS, &flight(40 * MSS));
+    reno.on_recovered(&flight(20 * MSS));
+    assert_eq!(reno.window(), 20 * MSS);
+}
+
+#[test]
+fn a_window_not_validated_for_five_minutes_is_halved() {
+    // RFC 7661, section 4.4.2.
+    let mut reno = avoiding(40);
+    let mut now = 0_u32;
+    let mut halved_after = None;
+    for second in 1..=310 {
+        now = now.wrapping_add(SECOND);
+        reno.on_ack(MSS, &Event { now, ..flight(MSS) });
+        if reno.window() < 40 * MSS && halved_after.is_none() {
+            halved_after = Some(second);
+        }
+    }
+    assert_eq!((reno.window(), reno.ssthresh()), (20 * MSS, 40 * MSS));
+    assert!((300..=306).contains(&halved_after.unwrap()));
+    for _ in 0..1300 {
+        now = now.wrapping_add(SECOND);
+        reno.on_ack(MSS, &Event { now, ..flight(MSS) });
+    }
+    assert_eq!(reno.window(), 10 * MSS, "the initial window stays");
+}
+
+proptest! {
+    #[test]
+    fn newreno_has_renos_windows(
+        events in prop::collection::vec((0u8..6, 0u32..100_000, 0u32..100_000), 0..100),
+    ) {
+        let mut reno = Reno::new(MSS);
+        let mut newreno = NewReno::new(MSS);
+        for (kind, acked, in_flight) in events {
+            let event = flight(in_flight);
+            super::super::tests::happen(&mut reno, kind, acked, &event);
+            super::super::tests::happen(&mut newreno, kind, acked, &event);
+            prop_assert_eq!(reno.window(), newreno.window());
+            prop_assert_eq!(reno.ssthresh(), newreno.ssthresh());
+        }
+    }
+}
+
+#[test]
+fn only_newreno_stays_in_recovery_after_a_partial_ack() {
+    const { assert!(NewReno::PARTIAL_ACK_RECOVERY && !Reno::PARTIAL_ACK_RECOVERY) };
+}

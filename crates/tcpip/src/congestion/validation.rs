@@ -1,0 +1,166 @@
+//! Has the window been used? New-CWV, RFC 7661.
+
+use super::{Event, MAX_WINDOW};
+
+/// The clock of this file in microseconds, as a shift: 1.024 ms a tick, so
+/// that 16 bits are good for a minute. Silence for longer than that is
+/// longer than any retransmission timeout, and then the window restarts.
+const TICK_SHIFT: u32 = 10;
+/// Ticks of half a sampling period at least: half a second (RFC 7661, section
+/// 4.3: max (3 RTT, 1 s)).
+const MIN_HALF_PERIOD: u16 = (500_000 >> TICK_SHIFT) as u16;
+/// And at most, to stay clear of the wrap: 20 s.
+const MAX_HALF_PERIOD: u16 = (20_000_000 >> TICK_SHIFT) as u16;
+/// The non-validated phase is timed in units of 2^5 ticks, 33 ms.
+const PHASE_SHIFT: u32 = 5;
+/// The non-validated phase lasts for five minutes at most (RFC 7661, section
+/// 4.4.2).
+const MAX_PHASE: u16 = (300_000_000 >> (TICK_SHIFT + PHASE_SHIFT)) as u16;
+/// Stands for the time of the non-validated phase during its recovery.
+const RECOVERING: u16 = u16::MAX;
+
+/// How much of the window has been used lately.
+///
+/// `pipeACK` of RFC 7661 is the most data acknowledged in a round trip, over a
+/// sampling period of max (3 RTT, 1 s). What is in flight now is what a round
+/// trip from now will have acknowledged, unless it is lost, and then the
+/// measure starts anew; so the most that was in flight is the same number, a
+/// round trip earlier and for one comparison an ACK. Two bins of half a period
+/// each make up the sliding maximum.
+///
+/// The window is *validated* while `pipeACK` is at least half of it.
+/// Otherwise it must not grow, and congestion reduces what was used of it, not
+/// what was allowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Validation {
+    /// `pipeACK` of this half period, in bytes. During recovery from the
+    /// non-validated phase: what was used when it began.
+    pipe_ack: u32,
+    /// The same of the half period before. During recovery from the
+    /// non-validated phase: bytes lost, and so sent again.
+    earlier: u32,
+    /// When this half period began, in ticks.
+    since: u16,
+    /// How long the phase has been non-validated, or [`RECOVERING`].
+    phase: u16,
+}
+
+impl Validation {
+    #[inline(always)]
+    const fn clock(now: u32) -> u16 {
+        (now >> TICK_SHIFT) as u16
+    }
+
+    /// Takes in what was in flight when an ACK came. True when
+    /// [`turn`](Self::turn) is due.
+    #[inline(always)]
+    #[must_use]
+    pub(super) fn note(&mut self, event: &Event) -> bool {
+        if event.in_flight > self.pipe_ack {
+            self.pipe_ack = event.in_flight;
+        }
+        Self::clock(event.now).wrapping_sub(self.since) >= MIN_HALF_PERIOD
+    }
+
+    /// Half a sampling period may have passed. True when the window `cwnd`
+    /// has not been validated for five minutes and must shrink.
+    #[cold]
+    pub(super) fn turn(&mut self, cwnd: u32, event: &Event) -> bool {
+        let elapsed = Self::clock(event.now).wrapping_sub(self.since);
+        let half = (event.srtt >> TICK_SHIFT).saturating_mul(3) / 2;
+        let half = (half.min(u32::from(u16::MAX)) as u16).clamp(MIN_HALF_PERIOD, MAX_HALF_PERIOD);
+        if elapsed < half {
+            return false;
+        }
+        self.since = Self::clock(event.now);
+        self.earlier = if elapsed < 2 * half {
+            self.pipe_ack
+        } else {
+            event.in_flight
+        };
+        self.pipe_ack = event.in_flight;
+        if self.in_slow_start(cwnd) {
+            self.phase = 0;
+            return false;
+        }
+        self.phase = self.phase.saturating_add(elapsed >> PHASE_SHIFT);
+        let over = self.phase >= MAX_PHASE;
+        if over {
+            self.phase = 0;
+        }
+        over
+    }
+
+    /// `pipeACK` in bytes.
+    fn pipe_ack(&self) -> u32 {
+        self.pipe_ack.max(self.earlier)
+    }
+
+    /// Whether slow start may open a window of `cwnd`: the validated phase.
+    #[inline(always)]
+    pub(super) fn in_slow_start(&self, cwnd: u32) -> bool {
+        cwnd / 2 <= self.pipe_ack || cwnd / 2 <= self.earlier
+    }
+
+    /// Whether congestion avoidance may open a window of `cwnd`. Stricter than
+    /// RFC 7661: a window of which a quarter is spare has no need to grow, and
+    /// would only be wrong by more when it is used at last.
+    #[inline(always)]
+    pub(super) fn in_avoidance(&self, cwnd: u32) -> bool {
+        let used = cwnd - cwnd / 4;
+        used <= self.pipe_ack || used <= self.earlier
+    }
+
+    /// Bytes that congestion is to reduce: what was used of the window `cwnd`
+    /// (RFC 7661, section 4.4.1: max (pipeACK, `FlightSize`)). `recovery`
+    /// follows: what is lost in it counts then, if the window was not
+    /// validated.
+    pub(super) fn on_congestion(&mut self, cwnd: u32, event: &Event, recovery: bool) -> u32 {
+        let used = self.used(cwnd, event);
+        let validated = cwnd / 2 <= used;
+        *self = Self {
+            since: Self::clock(event.now),
+            ..Self::default()
+        };
+        if recovery && !validated {
+            self.pipe_ack = used;
+            self.phase = RECOVERING;
+        }
+        used
+    }
+
+    /// Bytes that were used of the window `cwnd`.
+    pub(super) fn used(&self, cwnd: u32, event: &Event) -> u32 {
+        event.flight_size().max(self.pipe_ack()).min(cwnd)
+    }
+
+    /// `lost` more bytes are lost and will be sent again.
+    #[inline(always)]
+    pub(super) fn on_lost(&mut self, lost: u32) {
+        if self.phase == RECOVERING {
+            self.earlier = self.earlier.saturating_add(lost).min(MAX_WINDOW);
+        }
+    }
+
+    /// Recovery has ended. If the window was not validated when it began, the
+    /// bytes that the network has carried of what was used: to be reduced once
+    /// more in place of those at the beginning (RFC 7661, section 4.4.1).
+    pub(super) fn on_recovered(&mut self, event: &Event) -> Option<u32> {
+        let carried = self.pipe_ack.saturating_sub(self.earlier);
+        let was = self.phase == RECOVERING;
+        self.restart(event);
+        was.then_some(carried)
+    }
+
+    /// Nothing is known of the path any more: `pipeACK` is undefined.
+    pub(super) fn restart(&mut self, event: &Event) {
+        *self = Self {
+            since: Self::clock(event.now),
+            ..Self::default()
+        };
+    }
+}
+
+#[cfg(test)]
+#[path = "validation_tests.rs"]
+mod tests;

@@ -1,0 +1,72 @@
+use super::*;
+
+const MS: u32 = 1_000;
+
+fn at(now: u32, in_flight: u32) -> Event {
+    Event {
+        now,
+        in_flight,
+        mss: 1000,
+        srtt: 100 * MS,
+        ..Event::default()
+    }
+}
+
+fn ack(validation: &mut Validation, event: &Event) {
+    if validation.note(event) {
+        validation.turn(100_000, event);
+    }
+}
+
+#[test]
+fn the_most_of_a_sampling_period_counts() {
+    // RFC 7661, section 4.3: a period of a second at least.
+    let mut validation = Validation::default();
+    ack(&mut validation, &at(0, 40_000));
+    let mut forgotten = None;
+    for ms in 1..3_000 {
+        ack(&mut validation, &at(ms * MS, 10_000));
+        if validation.pipe_ack() < 40_000 && forgotten.is_none() {
+            forgotten = Some(ms);
+        }
+    }
+    assert!((900..=1_100).contains(&forgotten.unwrap()), "{forgotten:?}");
+    assert_eq!(validation.pipe_ack(), 10_000);
+}
+
+#[test]
+fn the_sampling_period_is_three_round_trips_of_long_ones() {
+    let mut validation = Validation::default();
+    let far = |now, in_flight| Event {
+        srtt: 1_000 * MS,
+        ..at(now, in_flight)
+    };
+    ack(&mut validation, &far(0, 40_000));
+    for ms in 1..2_900 {
+        ack(&mut validation, &far(ms * MS, 10_000));
+    }
+    assert_eq!(validation.pipe_ack(), 40_000);
+    for ms in 2_900..3_200 {
+        ack(&mut validation, &far(ms * MS, 10_000));
+    }
+    assert_eq!(validation.pipe_ack(), 10_000);
+}
+
+#[test]
+fn what_is_older_than_a_period_counts_no_more() {
+    let mut validation = Validation::default();
+    ack(&mut validation, &at(0, 40_000));
+    ack(&mut validation, &at(5_000 * MS, 1_000));
+    assert_eq!(validation.pipe_ack(), 1_000);
+}
+
+#[test]
+fn phases_are_told_apart_at_half_of_the_window() {
+    // RFC 7661, section 4.4.
+    let mut validation = Validation::default();
+    ack(&mut validation, &at(0, 10_000));
+    assert!(validation.in_slow_start(20_000));
+    assert!(!validation.in_slow_start(20_002));
+    assert!(validation.in_avoidance(13_333));
+    assert!(!validation.in_avoidance(13_337));
+}
