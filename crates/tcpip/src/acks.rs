@@ -1,7 +1,7 @@
 //! The ACK field: what has arrived, what is lost, how much more may be sent.
 
 use crate::app::{Application, CloseReason};
-use crate::congestion::{CongestionControl, Flight};
+use crate::congestion::{Congestion, CongestionControl, Event};
 use crate::output::window_to_tell;
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, Record, State, Tcb};
@@ -38,7 +38,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 && u32::from(segment.window) == tcb.snd_wnd
                 && !segment.control.has(Control::FIN);
             if is_duplicate {
-                self.process_duplicate_ack(id);
+                self.process_duplicate_ack(id, now);
             }
             self.update_window(id, segment);
         }
@@ -50,11 +50,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline(always)]
     fn advance(&mut self, id: u32, ack: Seq, acked: u32, now: Moment) -> bool {
         let Record { tcb, congestion } = &mut self.records[id as usize];
-        let flight = Flight {
-            in_flight: tcb.flight(),
-            mss: u32::from(tcb.mss),
-        };
+        let mut flight = tcb.event(now);
         tcb.snd_una = ack;
+        flight.una = ack.0;
         if tcb.snd_nxt.before(ack) {
             // Sent again were only the gaps.
             tcb.snd_nxt = ack;
@@ -68,13 +66,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         if tcb.flags.has(Flags::TIMING) && !ack.before(tcb.rtt_seq) {
             tcb.flags.clear(Flags::TIMING);
-            tcb.rtt.sample(now.micros.wrapping_sub(tcb.rtt_at));
+            flight.rtt = now.micros.wrapping_sub(tcb.rtt_at).max(1);
+            tcb.rtt.sample(flight.rtt);
             tcb.backoff = 0;
         }
         if tcb.flags.has(Flags::RECOVERY | Flags::WENT_BACK) {
             recover(tcb, congestion, acked, flight);
         } else {
-            congestion.on_ack(acked, flight);
+            congestion.on_ack(acked, &flight);
         }
         let mut retired = false;
         loop {
@@ -99,14 +98,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// RFC 5681, section 3.2.
     #[cold]
-    fn process_duplicate_ack(&mut self, id: u32) {
+    fn process_duplicate_ack(&mut self, id: u32, now: Moment) {
         let Record { tcb, congestion } = &mut self.records[id as usize];
-        let flight = Flight {
-            in_flight: tcb.flight(),
-            mss: u32::from(tcb.mss),
-        };
+        let flight = tcb.event(now);
         if tcb.flags.has(Flags::RECOVERY) {
-            congestion.on_duplicate_ack(flight);
+            congestion.on_recovery_ack(flight.mss, 0, &flight);
             return;
         }
         if tcb.flags.has(Flags::WENT_BACK | Flags::PERSIST) {
@@ -114,7 +110,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         tcb.dup_acks = tcb.dup_acks.saturating_add(1);
         if tcb.dup_acks == DUP_ACKS {
-            congestion.on_fast_retransmit(flight);
+            congestion.on_congestion(Congestion::Loss, &flight);
             tcb.flags.set(Flags::RECOVERY);
             tcb.flags.set(Flags::RETRANSMIT);
             tcb.recover = tcb.snd_max;
@@ -197,24 +193,21 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
 /// An ACK of new data after a loss.
 #[cold]
-fn recover<C: CongestionControl>(tcb: &mut Tcb, congestion: &mut C, acked: u32, flight: Flight) {
+fn recover<C: CongestionControl>(tcb: &mut Tcb, congestion: &mut C, acked: u32, flight: Event) {
     let all = !tcb.snd_una.before(tcb.recover);
     if tcb.flags.has(Flags::RECOVERY) {
         if all {
             tcb.flags.clear(Flags::RECOVERY | Flags::RETRANSMIT);
-            congestion.on_recovered(Flight {
-                in_flight: tcb.flight(),
-                ..flight
-            });
+            congestion.on_recovered(&flight);
         } else {
             // RFC 6582: the next gap begins here.
             tcb.flags.set(Flags::RETRANSMIT);
-            congestion.on_partial_ack(acked, flight);
+            congestion.on_recovery_ack(acked, 0, &flight);
         }
     } else {
         if all {
             tcb.flags.clear(Flags::WENT_BACK);
         }
-        congestion.on_ack(acked, flight);
+        congestion.on_ack(acked, &flight);
     }
 }

