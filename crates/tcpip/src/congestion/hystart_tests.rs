@@ -135,3 +135,15 @@ fn an_ack_counts_for_eight_segments_at_most() {
     let step = HyStart::new().on_ack(20 * MSS, &event);
     assert_eq!(step.growth, 8 * MSS);
 }
+
+#[test]
+fn less_delay_that_is_still_more_than_before_is_a_queue() {
+    let mut rounds = Rounds::new();
+    rounds.round(20_000);
+    rounds.round(20_000);
+    for _ in 0..8 {
+        rounds.ack(30_000);
+    }
+    assert_eq!(rounds.ack(28_000), MSS / 4);
+    assert_eq!(rounds.start.css_baseline, 28_000);
+}
