@@ -23,13 +23,7 @@ const SLOW_START_LIMIT: u32 = 2;
 enum Phase {
     /// The first slow start.
     Start(HyStart),
-    /// A later one: up to the threshold.
-    Restart {
-        /// Bytes of the window before the last congestion that the curve will
-        /// make for; 0: none.
-        w_max: u32,
-    },
-    /// Congestion avoidance.
+    /// Congestion avoidance, and slow start that leads back to it.
     Avoidance(Curve),
 }
 
@@ -61,9 +55,9 @@ const _: () = assert!(size_of::<Cubic>() <= 48);
 
 impl Cubic {
     /// RFC 7661, section 4.4.2: five minutes without validation.
-    #[cold]
+    #[inline]
     fn turn(&mut self, event: &Event) {
-        if self.validation.turn(self.cwnd, event) {
+        if self.validation.is_turn(event) && self.validation.turn(self.cwnd, event) {
             let smaller = (self.cwnd / 2).max(initial_window(event.mss));
             self.shrink(smaller);
         }
@@ -78,9 +72,7 @@ impl Cubic {
         }
         if !matches!(self.phase, Phase::Start(_)) {
             self.ssthresh = self.ssthresh.max(three_quarters(self.cwnd));
-            self.phase = Phase::Restart {
-                w_max: self.w_max(),
-            };
+            self.phase = Phase::Avoidance(Curve::after_slow_start(self.w_max()));
         }
         self.cwnd = smaller;
     }
@@ -88,7 +80,6 @@ impl Cubic {
     fn w_max(&self) -> u32 {
         match self.phase {
             Phase::Start(_) => 0,
-            Phase::Restart { w_max } => w_max,
             Phase::Avoidance(curve) => curve.w_max(),
         }
     }
@@ -108,15 +99,49 @@ impl Cubic {
         self.avoid(self.cwnd);
     }
 
+    /// A round of the first slow start is over, and slow start with it if
+    /// `exit`.
+    #[cold]
+    fn end_round(&mut self, exit: bool, event: &Event) {
+        self.turn(event);
+        if exit {
+            self.leave_start();
+        }
+    }
+
+    /// What is not to be done with every ACK: the look-up on the curve when
+    /// `due`, and what nothing in flight means.
     #[inline(never)]
-    fn restart_on_ack(&mut self, acked: u32, event: &Event) {
-        let step = acked.min(SLOW_START_LIMIT.saturating_mul(event.mss));
-        let grown = self.cwnd.saturating_add(step).min(MAX_WINDOW);
-        // What is beyond the threshold is the curve's.
-        self.cwnd = grown.min(self.ssthresh.max(self.cwnd));
-        if self.cwnd >= self.ssthresh {
-            let w_max = self.w_max();
-            self.avoid(w_max);
+    fn attend(&mut self, due: bool, event: &Event) {
+        if let Phase::Avoidance(curve) = &mut self.phase {
+            if due {
+                self.cwnd = curve.look_up(self.cwnd, &mut self.marks, event);
+            }
+            if event.una == event.nxt {
+                curve.fall_silent(self.cwnd, self.marks, event);
+            }
+        }
+        self.turn(event);
+    }
+
+    /// An ACK while the curve does not rise.
+    #[cold]
+    fn on_ack_apart(&mut self, acked: u32, event: &Event) {
+        self.turn(event);
+        let Phase::Avoidance(curve) = &mut self.phase else {
+            return;
+        };
+        if !curve.waits_for_slow_start() {
+            let used = self.validation.in_avoidance(self.cwnd);
+            self.cwnd = curve.on_ack_paused(self.cwnd, used, &mut self.marks, event);
+        } else if self.validation.in_slow_start(self.cwnd) {
+            let step = acked.min(SLOW_START_LIMIT.saturating_mul(event.mss));
+            let grown = self.cwnd.saturating_add(step).min(MAX_WINDOW);
+            // What is beyond the threshold is the curve's.
+            self.cwnd = grown.min(self.ssthresh.max(self.cwnd));
+            if self.cwnd >= self.ssthresh {
+                curve.end_slow_start();
+            }
         }
     }
 }
@@ -152,27 +177,27 @@ impl CongestionControl for Cubic {
 
     #[inline(always)]
     fn on_ack(&mut self, acked: u32, event: &Event) {
-        if self.validation.note(event) {
-            self.turn(event);
-        }
+        self.validation.note(event);
         match &mut self.phase {
             Phase::Start(start) => {
                 let step = start.on_ack(acked, event);
                 if self.validation.in_slow_start(self.cwnd) {
-                    self.cwnd = self.cwnd.saturating_add(step.growth).min(MAX_WINDOW);
+                    self.cwnd = self.cwnd.wrapping_add(step.growth).min(MAX_WINDOW);
                 }
-                if step.exit {
-                    self.leave_start();
-                }
-            }
-            Phase::Restart { .. } => {
-                if self.validation.in_slow_start(self.cwnd) {
-                    self.restart_on_ack(acked, event);
+                if step.round_over {
+                    self.end_round(step.exit, event);
                 }
             }
             Phase::Avoidance(curve) => {
-                let used = self.validation.in_avoidance(self.cwnd);
-                self.cwnd = curve.on_ack(self.cwnd, acked, used, &mut self.marks, event);
+                if !curve.rises() || !self.validation.in_avoidance(self.cwnd) {
+                    self.on_ack_apart(acked, event);
+                    return;
+                }
+                let (cwnd, due) = curve.on_ack(self.cwnd, acked, event);
+                self.cwnd = cwnd;
+                if due || event.una == event.nxt || self.validation.is_turn(event) {
+                    self.attend(due, event);
+                }
             }
         }
     }
@@ -227,7 +252,7 @@ impl CongestionControl for Cubic {
         self.recovering = false;
         self.marks = Marks::default();
         // The curve then begins flat at the window that slow start leaves.
-        self.phase = Phase::Restart { w_max: 0 };
+        self.phase = Phase::Avoidance(Curve::after_slow_start(0));
     }
 
     /// RFC 5681, section 4.1. The stack does not pace as a rule, and then

@@ -22,7 +22,9 @@ const LIMIT: u32 = 8;
 pub(super) struct Step {
     /// Bytes by which the window may grow.
     pub(super) growth: u32,
-    /// Slow start is over: congestion avoidance goes on from here.
+    /// A round is over.
+    pub(super) round_over: bool,
+    /// Slow start is over with it: congestion avoidance goes on from here.
     pub(super) exit: bool,
 }
 
@@ -66,8 +68,10 @@ impl HyStart {
     #[inline(always)]
     pub(super) fn on_ack(&mut self, acked: u32, event: &Event) -> Step {
         let mut exit = false;
+        let mut round_over = false;
         if event.una.wrapping_sub(self.round_end).cast_signed() >= 0 && self.last_min != 0 {
             exit = self.begin_round(event);
+            round_over = true;
         }
         if event.rtt != 0 {
             self.min = self.min.min(event.rtt);
@@ -81,7 +85,8 @@ impl HyStart {
             }
         }
         Step {
-            growth: acked.min(LIMIT.saturating_mul(event.mss)) >> self.shift,
+            growth: acked.min(LIMIT.wrapping_mul(event.mss)) >> self.shift,
+            round_over,
             exit,
         }
     }

@@ -98,7 +98,8 @@ impl CongestionControl for Reno {
 
     #[inline(always)]
     fn on_ack(&mut self, acked: u32, event: &Event) {
-        if self.validation.note(event) {
+        self.validation.note(event);
+        if self.validation.is_turn(event) {
             self.turn(event);
         }
         if self.cwnd < self.ssthresh {
@@ -109,8 +110,8 @@ impl CongestionControl for Reno {
                 self.slow_start_again(acked, event.mss);
                 return;
             }
-            let step = acked.min(SLOW_START_LIMIT.saturating_mul(event.mss));
-            self.cwnd = self.cwnd.saturating_add(step).min(MAX_WINDOW);
+            let step = acked.min(SLOW_START_LIMIT.wrapping_mul(event.mss));
+            self.cwnd = self.cwnd.wrapping_add(step).min(MAX_WINDOW);
         } else if self.validation.in_avoidance(self.cwnd) {
             self.bytes_acked = self.bytes_acked.saturating_add(acked);
             if self.bytes_acked >= self.cwnd {

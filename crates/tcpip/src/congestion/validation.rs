@@ -51,14 +51,18 @@ impl Validation {
         (now >> TICK_SHIFT) as u16
     }
 
-    /// Takes in what was in flight when an ACK came. True when
-    /// [`turn`](Self::turn) is due.
+    /// Takes in what was in flight when an ACK came.
     #[inline(always)]
-    #[must_use]
-    pub(super) fn note(&mut self, event: &Event) -> bool {
+    pub(super) fn note(&mut self, event: &Event) {
         if event.in_flight > self.pipe_ack {
             self.pipe_ack = event.in_flight;
         }
+    }
+
+    /// Whether [`turn`](Self::turn) may be due. To be asked once a round trip
+    /// or second.
+    #[inline(always)]
+    pub(super) fn is_turn(&self, event: &Event) -> bool {
         Self::clock(event.now).wrapping_sub(self.since) >= MIN_HALF_PERIOD
     }
 

@@ -13,7 +13,8 @@ fn at(now: u32, in_flight: u32) -> Event {
 }
 
 fn ack(validation: &mut Validation, event: &Event) {
-    if validation.note(event) {
+    validation.note(event);
+    if validation.is_turn(event) {
         validation.turn(100_000, event);
     }
 }
