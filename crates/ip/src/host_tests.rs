@@ -3,6 +3,7 @@ use nmio::{Pool, PoolLayout};
 use proptest::prelude::*;
 
 use super::*;
+use crate::Ecn;
 use crate::icmp::ErrorKind;
 use crate::path::Path;
 
@@ -119,8 +120,29 @@ fn a_patched_packet_equals_a_written_one() {
             addresses: to_us(v6).addresses.reversed(),
             ..to_us(v6)
         };
+        other.patch_marked(&mut prepared, PROTOCOL_TCP, 7, Ecn::Ce);
         other.patch(&mut prepared, PROTOCOL_TCP, 7);
         assert_eq!(prepared, packet(other, PROTOCOL_TCP, b"payload"));
+    }
+}
+
+#[test]
+fn congestion_notification_passes_both_ways() {
+    for v6 in [false, true] {
+        for ecn in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce] {
+            let mut bytes = packet(to_us(v6), PROTOCOL_TCP, b"segment");
+            let patched = {
+                let mut patched = bytes.clone();
+                to_us(v6).patch_marked(&mut patched, PROTOCOL_TCP, 7, ecn);
+                patched
+            };
+            to_us(v6).write_marked(&mut bytes, PROTOCOL_TCP, 7, ecn);
+            assert_eq!(patched, bytes);
+            let Input::Tcp(packet) = host().receive(frame(&bytes)) else {
+                panic!("not passed on")
+            };
+            assert_eq!(packet.ecn(), ecn);
+        }
     }
 }
 

@@ -30,7 +30,7 @@ pub use checksum::Sum;
 pub use host::{Counters, Host, Input};
 pub use icmp::{ErrorKind, IcmpError};
 pub use packet::{Addresses, Packet};
-pub use path::Path;
+pub use path::{Ecn, Path};
 
 /// Protocol number of TCP.
 pub const PROTOCOL_TCP: u8 = 6;

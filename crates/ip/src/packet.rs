@@ -6,7 +6,7 @@ use eth::Header;
 use nmio::Frame;
 
 use crate::checksum::Sum;
-use crate::path::Path;
+use crate::path::{Ecn, Path};
 use crate::{IPV4_HEADER_LEN, IPV6_HEADER_LEN};
 
 /// Source and destination of a packet.
@@ -127,6 +127,16 @@ impl Packet {
         Path {
             link: eth::Link::back(&self.link),
             addresses: self.addresses.reversed(),
+        }
+    }
+
+    /// What routers on the way say about congestion.
+    #[inline(always)]
+    pub fn ecn(&self) -> Ecn {
+        let header = usize::from(self.start) - self.addresses.header_len();
+        match self.addresses {
+            Addresses::V4 { .. } => Ecn::from_bits(self.frame[header + 1]),
+            Addresses::V6 { .. } => Ecn::from_bits(self.frame[header + 1] >> 4),
         }
     }
 

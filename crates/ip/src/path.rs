@@ -12,6 +12,35 @@ const VERSION_IHL: u8 = 0x45;
 /// identification may be 0 (RFC 6864, section 4).
 const DONT_FRAGMENT: u16 = 0x4000;
 
+/// The two bits of explicit congestion notification in an IP header (RFC 3168,
+/// section 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ecn {
+    /// The transport does not take part.
+    #[default]
+    NotEct = 0,
+    /// It does: ECT(1).
+    Ect1 = 1,
+    /// It does: ECT(0).
+    Ect0 = 2,
+    /// A router on the way is congested.
+    Ce = 3,
+}
+
+impl Ecn {
+    /// The lowest two bits of what was IPv4's type of service or IPv6's
+    /// traffic class.
+    #[inline(always)]
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Self::NotEct,
+            1 => Self::Ect1,
+            2 => Self::Ect0,
+            _ => Self::Ce,
+        }
+    }
+}
+
 /// Everything below the transport that a packet to one peer carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
@@ -35,6 +64,21 @@ impl Path {
     /// When `packet` is shorter than the headers.
     #[inline(always)]
     pub fn write(&self, packet: &mut [u8], protocol: u8, payload_len: usize) -> usize {
+        self.write_marked(packet, protocol, payload_len, Ecn::NotEct)
+    }
+
+    /// As [`Path::write`], with the bits of congestion notification.
+    ///
+    /// # Panics
+    /// When `packet` is shorter than the headers.
+    #[inline(always)]
+    pub fn write_marked(
+        &self,
+        packet: &mut [u8],
+        protocol: u8,
+        payload_len: usize,
+        ecn: Ecn,
+    ) -> usize {
         match self.addresses {
             Addresses::V4 { src, dst } => {
                 let start = self.link.write(packet, ETHERTYPE_IPV4);
@@ -43,13 +87,13 @@ impl Path {
                     .expect("a packet holds its IP header");
                 let total_len = (IPV4_HEADER_LEN + payload_len) as u16;
                 header[0] = VERSION_IHL;
-                header[1] = 0;
+                header[1] = ecn as u8;
                 header[2..4].copy_from_slice(&total_len.to_be_bytes());
                 header[4..6].fill(0);
                 header[6..8].copy_from_slice(&DONT_FRAGMENT.to_be_bytes());
                 header[8] = HOP_LIMIT;
                 header[9] = protocol;
-                let checksum = self.ipv4_checksum(protocol, total_len);
+                let checksum = self.ipv4_checksum(protocol, total_len, ecn);
                 header[10..12].copy_from_slice(&checksum.to_be_bytes());
                 header[12..16].copy_from_slice(&src.octets());
                 header[16..20].copy_from_slice(&dst.octets());
@@ -60,7 +104,7 @@ impl Path {
                 let header: &mut [u8; IPV6_HEADER_LEN] = packet[start..]
                     .first_chunk_mut()
                     .expect("a packet holds its IP header");
-                header[..4].copy_from_slice(&[0x60, 0, 0, 0]);
+                header[..4].copy_from_slice(&[0x60, (ecn as u8) << 4, 0, 0]);
                 header[4..6].copy_from_slice(&(payload_len as u16).to_be_bytes());
                 header[6] = protocol;
                 header[7] = HOP_LIMIT;
@@ -73,13 +117,22 @@ impl Path {
 
     /// Patches the headers of a packet that was prepared by
     /// [`Path::write`] for an untagged link, the same IP version and
-    /// protocol: only MAC addresses, IP addresses, the length and the IPv4
-    /// checksum are touched.
+    /// protocol: only MAC addresses, IP addresses, the length, the bits of
+    /// congestion notification and the IPv4 checksum are touched.
     ///
     /// # Panics
     /// When `packet` is shorter than the headers.
     #[inline(always)]
     pub fn patch(&self, packet: &mut [u8], protocol: u8, payload_len: usize) {
+        self.patch_marked(packet, protocol, payload_len, Ecn::NotEct);
+    }
+
+    /// As [`Path::patch`], with the bits of congestion notification.
+    ///
+    /// # Panics
+    /// When `packet` is shorter than the headers.
+    #[inline(always)]
+    pub fn patch_marked(&self, packet: &mut [u8], protocol: u8, payload_len: usize, ecn: Ecn) {
         debug_assert!(self.link.vlan.is_none(), "prepared packets carry no tag");
         packet[..6].copy_from_slice(&self.link.peer.0);
         packet[6..12].copy_from_slice(&self.link.own.0);
@@ -87,7 +140,8 @@ impl Path {
             Addresses::V4 { src, dst } => {
                 let header = &mut packet[eth::HEADER_LEN..][..IPV4_HEADER_LEN];
                 let total_len = (IPV4_HEADER_LEN + payload_len) as u16;
-                let checksum = self.ipv4_checksum(protocol, total_len);
+                let checksum = self.ipv4_checksum(protocol, total_len, ecn);
+                header[1] = ecn as u8;
                 header[2..4].copy_from_slice(&total_len.to_be_bytes());
                 header[10..12].copy_from_slice(&checksum.to_be_bytes());
                 header[12..16].copy_from_slice(&src.octets());
@@ -95,6 +149,7 @@ impl Path {
             }
             Addresses::V6 { src, dst } => {
                 let header = &mut packet[eth::HEADER_LEN..][..IPV6_HEADER_LEN];
+                header[1] = (ecn as u8) << 4;
                 header[4..6].copy_from_slice(&(payload_len as u16).to_be_bytes());
                 header[8..24].copy_from_slice(&src.octets());
                 header[24..40].copy_from_slice(&dst.octets());
@@ -105,9 +160,9 @@ impl Path {
     /// The sum of a header is that of its constants, its length and its
     /// addresses; no byte of it has to be read.
     #[inline(always)]
-    fn ipv4_checksum(&self, protocol: u8, total_len: u16) -> u16 {
+    fn ipv4_checksum(&self, protocol: u8, total_len: u16, ecn: Ecn) -> u16 {
         Sum::ZERO
-            .word(u16::from(VERSION_IHL) << 8)
+            .word(u16::from(VERSION_IHL) << 8 | ecn as u16)
             .word(total_len)
             .word(DONT_FRAGMENT)
             .word(u16::from(HOP_LIMIT) << 8 | u16::from(protocol))

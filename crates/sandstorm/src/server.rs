@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ip::Host;
 use nmio::{Frame, Handler, Instant, Port};
 use tcpip::{
-    Application, CongestionControl, Connection, ContentError, ContentId, Contents, Family, MIN_MSS,
-    Reno, Slot, Stack, WriteError,
+    Application, CongestionControl, Connection, ContentError, ContentId, Contents, Cubic, Family,
+    MIN_MSS, Slot, Stack, WriteError,
 };
 
 use crate::date::{SLOT_LEN, SlotWriter, Stamp};
@@ -175,7 +175,7 @@ pub type WallClock = fn() -> SystemTime;
 ///
 /// The time of day is read once a second, when a packet comes. It is then
 /// that the present second ends which `Date` shows.
-pub struct Server<C = Reno> {
+pub struct Server<C = Cubic> {
     inner: tcpip::Server<Web, C>,
     packets: Packets,
     wall_clock: WallClock,
@@ -321,7 +321,7 @@ pub fn packets(site: &Site, addresses: &[IpAddr], mtu: usize) -> Packets {
             Family::V4 => ip::IPV4_HEADER_LEN,
             Family::V6 => ip::IPV6_HEADER_LEN,
         };
-        let headers = ip_header + TCP_HEADER_LEN;
+        let headers = ip_header + tcpip::PREPARED_HEADER_LEN;
         let mss = mtu.saturating_sub(headers).max(MIN_MSS.into());
         let of = |reply: &Reply| reply.bytes().len().div_ceil(mss) as u64;
         let count: u64 = site.replies().iter().map(of).sum();
@@ -330,6 +330,3 @@ pub fn packets(site: &Site, addresses: &[IpAddr], mtu: usize) -> Packets {
     }
     packets
 }
-
-/// Of a segment with data; it has no options.
-const TCP_HEADER_LEN: usize = 20;

@@ -1,14 +1,20 @@
 //! The ACK field: what has arrived, what is lost, how much more may be sent.
 
 use crate::app::{Application, CloseReason};
-use crate::congestion::{Congestion, CongestionControl, Event};
+use crate::congestion::CongestionControl;
+use crate::options::Block;
 use crate::output::window_to_tell;
+use crate::recovery::{event, measure};
 use crate::stack::Stack;
-use crate::tcb::{Flags, Moment, Record, State, Tcb};
-use crate::wire::{Control, Segment, Seq};
+use crate::tcb::{Flags, Moment, NONE, Record, State, Tcb};
+use crate::wire::{Control, Segment};
 
-/// Duplicate ACKs that mean a loss (RFC 5681, section 3.2).
-const DUP_ACKS: u8 = 3;
+/// A tail is not probed sooner, in milliseconds: the timers of many fast
+/// connections would cost more than they mend.
+const MIN_PROBE_MS: u32 = 10;
+/// How long a peer may hold back the acknowledgement of a lone segment, in
+/// milliseconds (RFC 8985, section 7.2: `TLP.max_ack_delay`).
+const MAX_ACK_DELAY_MS: u32 = 200;
 
 /// What has become of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,13 +24,25 @@ pub(crate) enum Fate {
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// The ACK field: what has arrived, and how much more may be sent.
+    /// The ACK field: what has arrived, and how much more may be sent. `sack`
+    /// is what the segment acknowledges selectively.
     #[inline(always)]
-    pub(crate) fn process_ack(&mut self, id: u32, segment: &Segment, now: Moment) -> Fate {
+    pub(crate) fn process_ack(
+        &mut self,
+        id: u32,
+        segment: &Segment,
+        sack: &[Block],
+        now: Moment,
+    ) -> Fate {
         let tcb = &mut self.records[id as usize].tcb;
         let acked = segment.ack.since(tcb.snd_una);
         if acked.cast_signed() > 0 {
-            let retired = self.advance(id, segment.ack, acked, now);
+            if tcb.recovery == NONE && sack.is_empty() {
+                self.advance(id, segment, acked, now);
+            } else {
+                self.process_disorder(id, segment, sack, now);
+            }
+            let retired = self.retire(id);
             self.update_window(id, segment);
             if retired {
                 self.tell_sent(id);
@@ -33,89 +51,94 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 return self.process_fin_ack(id, now);
             }
         } else if acked == 0 {
-            let is_duplicate = segment.len == 0
-                && tcb.snd_max != tcb.snd_una
-                && u32::from(segment.window) == tcb.snd_wnd
-                && !segment.control.has(Control::FIN);
-            if is_duplicate {
-                self.process_duplicate_ack(id, now);
+            if !sack.is_empty() || is_duplicate(tcb, segment) {
+                self.process_same_ack(id, segment, sack, now);
             }
             self.update_window(id, segment);
         }
         Fate::Lives
     }
 
-    /// `acked` bytes are acknowledged for the first time. Whether an entry of
-    /// the stream is done with.
-    #[inline(always)]
-    fn advance(&mut self, id: u32, ack: Seq, acked: u32, now: Moment) -> bool {
-        let Record { tcb, congestion } = &mut self.records[id as usize];
-        let mut flight = tcb.event(now);
-        tcb.snd_una = ack;
-        flight.una = ack.0;
-        if tcb.snd_nxt.before(ack) {
-            // Sent again were only the gaps.
-            tcb.snd_nxt = ack;
+    /// An ACK of nothing new, which says that something else has arrived.
+    #[cold]
+    fn process_same_ack(&mut self, id: u32, segment: &Segment, sack: &[Block], now: Moment) {
+        let tcb = &self.records[id as usize].tcb;
+        if tcb.snd_nxt != tcb.snd_una && !tcb.flags.has(Flags::PERSIST) {
+            self.process_disorder(id, segment, sack, now);
         }
+    }
+
+    /// `acked` bytes are acknowledged for the first time, and nothing is out
+    /// of order.
+    #[inline(always)]
+    fn advance(&mut self, id: u32, segment: &Segment, acked: u32, now: Moment) {
+        let Record { tcb, congestion } = &mut self.records[id as usize];
+        let in_flight = tcb.flight();
+        tcb.snd_una = segment.ack;
         tcb.retries = 0;
-        tcb.dup_acks = 0;
-        if tcb.flags.has(Flags::PERSIST) && ack == tcb.limit() {
+        let rtt = measure(tcb, segment, now);
+        congestion.on_ack(acked, &event(tcb, in_flight, rtt, now));
+        self.arm_after_ack(id, now);
+    }
+
+    /// Takes what has been acknowledged out of the stream. Whether an entry
+    /// of it is done with.
+    #[inline(always)]
+    fn retire(&mut self, id: u32) -> bool {
+        let tcb = &mut self.records[id as usize].tcb;
+        if tcb.flags.has(Flags::PERSIST) && tcb.snd_una == tcb.limit() {
             // Probes have sent all that there was.
             tcb.flags.clear(Flags::PERSIST);
             tcb.backoff = 0;
-        }
-        if tcb.flags.has(Flags::TIMING) && !ack.before(tcb.rtt_seq) {
-            tcb.flags.clear(Flags::TIMING);
-            flight.rtt = now.micros.wrapping_sub(tcb.rtt_at).max(1);
-            tcb.rtt.sample(flight.rtt);
-            tcb.backoff = 0;
-        }
-        if tcb.flags.has(Flags::RECOVERY | Flags::WENT_BACK) {
-            recover(tcb, congestion, acked, flight);
-        } else {
-            congestion.on_ack(acked, &flight);
+            let idle = self.settings.idle_ms;
+            let now = Moment::new(self.now);
+            self.arm(id, now, idle);
         }
         let mut retired = false;
         loop {
             let tcb = &mut self.records[id as usize].tcb;
             let Some(source) = tcb.retire() else {
-                break;
+                return retired;
             };
             self.release_source(source);
             retired = true;
         }
-        // RFC 6298, 5.2 and 5.3.
+    }
+
+    /// Sets the timer after an ACK of something new (RFC 6298, 5.2 and 5.3).
+    #[inline(always)]
+    pub(crate) fn arm_after_ack(&mut self, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
         let probing = tcb.flags.has(Flags::PERSIST);
         let after = if tcb.snd_nxt == tcb.snd_una && !probing {
             self.settings.idle_ms
         } else {
-            Self::rto(tcb)
+            self.timeout(id)
         };
         self.arm(id, now, after);
-        retired
     }
 
-    /// RFC 5681, section 3.2.
-    #[cold]
-    fn process_duplicate_ack(&mut self, id: u32, now: Moment) {
-        let Record { tcb, congestion } = &mut self.records[id as usize];
-        let flight = tcb.event(now);
-        if tcb.flags.has(Flags::RECOVERY) {
-            congestion.on_recovery_ack(flight.mss, 0, &flight);
-            return;
+    /// When something must be done about what is in flight, in milliseconds:
+    /// sent again, or, while all goes well, its tail probed.
+    #[inline(always)]
+    pub(crate) fn timeout(&mut self, id: u32) -> u32 {
+        let rto = self.rto(id);
+        let tcb = &mut self.records[id as usize].tcb;
+        tcb.flags.clear(Flags::PROBE_TAIL);
+        if !tcb.flags.has(Flags::SACK) || tcb.recovery != NONE {
+            return rto;
         }
-        if tcb.flags.has(Flags::WENT_BACK | Flags::PERSIST) {
-            return;
+        // RFC 8985, section 7.2.
+        let mut probe = (tcb.rtt.smoothed() / 500).max(MIN_PROBE_MS);
+        if tcb.flight() <= u32::from(tcb.mss) {
+            probe += MAX_ACK_DELAY_MS;
         }
-        tcb.dup_acks = tcb.dup_acks.saturating_add(1);
-        if tcb.dup_acks == DUP_ACKS {
-            congestion.on_congestion(Congestion::Loss, &flight);
-            tcb.flags.set(Flags::RECOVERY);
-            tcb.flags.set(Flags::RETRANSMIT);
-            tcb.recover = tcb.snd_max;
-            self.counters.fast_retransmits += 1;
+        let is_measured = tcb.rtt.smoothed() > 0;
+        if is_measured && !tcb.flags.has(Flags::PERSIST) && tcb.backoff == 0 {
+            tcb.flags.set(Flags::PROBE_TAIL);
+            return probe.min(rto);
         }
+        rto
     }
 
     /// SND.WND, unless the segment is older than the one it was taken from.
@@ -128,13 +151,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         tcb.snd_wl1 = segment.seq;
-        tcb.snd_wnd = u32::from(segment.window);
+        tcb.snd_wnd = tcb.peer_window(segment.window);
         if tcb.snd_wnd >= 2 * u32::from(tcb.mss) {
             tcb.flags.set(Flags::WIDE);
         }
         if tcb.flags.has(Flags::PERSIST) && segment.window > 0 {
             // What was sent beyond the window has most likely been dropped.
-            tcb.snd_nxt = tcb.snd_una;
+            match tcb.flight() {
+                0 => {}
+                // A probe: it goes again with what lies behind it.
+                1 if tcb.recovery == NONE => tcb.snd_nxt = tcb.snd_una,
+                _ => self.send_all_again(id),
+            }
         }
     }
 
@@ -183,7 +211,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.offer_buffered(id);
         let tcb = &mut self.records[id as usize].tcb;
         let told = tcb.rcv_adv.since(tcb.rcv_nxt);
-        if u32::from(window_to_tell(tcb, &self.buffers)) > told {
+        if window_to_tell(tcb, &self.buffers) > told {
             // The window has opened, and the peer may wait for it.
             tcb.flags.set(Flags::ACK);
         }
@@ -191,23 +219,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 }
 
-/// An ACK of new data after a loss.
-#[cold]
-fn recover<C: CongestionControl>(tcb: &mut Tcb, congestion: &mut C, acked: u32, flight: Event) {
-    let all = !tcb.snd_una.before(tcb.recover);
-    if tcb.flags.has(Flags::RECOVERY) {
-        if all {
-            tcb.flags.clear(Flags::RECOVERY | Flags::RETRANSMIT);
-            congestion.on_recovered(&flight);
-        } else {
-            // RFC 6582: the next gap begins here.
-            tcb.flags.set(Flags::RETRANSMIT);
-            congestion.on_recovery_ack(acked, 0, &flight);
-        }
-    } else {
-        if all {
-            tcb.flags.clear(Flags::WENT_BACK);
-        }
-        congestion.on_ack(acked, &flight);
-    }
+/// Whether an ACK of nothing new is a duplicate (RFC 5681, section 2).
+#[inline(always)]
+pub(crate) fn is_duplicate(tcb: &Tcb, segment: &Segment) -> bool {
+    segment.len == 0
+        && tcb.snd_nxt != tcb.snd_una
+        && tcb.peer_window(segment.window) == tcb.snd_wnd
+        && !segment.control.has(Control::FIN)
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::content::Mode;
+use crate::rto::{MAX_RTO_MS, MIN_RTO_MS};
 
 /// How a [`Stack`](crate::Stack) serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +23,9 @@ pub struct Config {
     /// Connections in TIME-WAIT, 32,768 by default. Beyond it a connection is
     /// forgotten at once when it has closed.
     pub max_time_wait: u32,
-    /// Bytes of a receive buffer, and so the window that is told: 536 to
-    /// 65,535, 16,384 by default. An application gets no more than that in
+    /// Bytes of a receive buffer, and so the window that is told: 536 to 16
+    /// MiB, 16,384 by default. Beyond 65,535 only clients that scale windows
+    /// are told all of it. An application gets no more than that in
     /// one piece.
     pub recv_buffer: usize,
     /// Receive buffers, 4,096 by default. Only connections with data that is
@@ -58,6 +60,18 @@ pub struct Config {
     /// How long a connection may be silent before it is closed (with a FIN,
     /// as by the application), 60 s by default.
     pub idle_timeout: Duration,
+    /// The least retransmission timeout, 200 ms by default (RFC 6298, 2.4,
+    /// would have a second).
+    pub min_rto: Duration,
+    /// Whether selective acknowledgements are taken part in where the client
+    /// offers them (RFC 2018). On by default, as are the three that follow.
+    pub sack: bool,
+    /// Likewise for timestamps (RFC 7323, section 3).
+    pub timestamps: bool,
+    /// Likewise for scaled windows (RFC 7323, section 2).
+    pub window_scaling: bool,
+    /// Likewise for explicit congestion notification (RFC 3168).
+    pub ecn: bool,
     /// Whether a segment to no connection is answered with a reset (RFC 9293,
     /// section 3.10.7.1). On by default; off, such segments are dropped.
     pub reset_unknown: bool,
@@ -69,8 +83,8 @@ impl Config {
     pub const MAX_CONNECTIONS: u32 = 1 << 28;
     /// The least receive buffer: one segment of the least default size.
     pub const MIN_RECV_BUFFER: usize = 536;
-    /// The largest receive buffer: what the window field can tell.
-    pub const MAX_RECV_BUFFER: usize = 65_535;
+    /// The largest receive buffer.
+    pub const MAX_RECV_BUFFER: usize = 16 << 20;
     /// A longer time is taken as this one: deadlines wrap.
     pub const MAX_TIME: Duration = Duration::from_hours(7 * 24);
 
@@ -101,6 +115,11 @@ impl Default for Config {
             time_wait: Duration::from_secs(10),
             fin_wait: Duration::from_secs(30),
             idle_timeout: Duration::from_mins(1),
+            min_rto: Duration::from_millis(MIN_RTO_MS.into()),
+            sack: true,
+            timestamps: true,
+            window_scaling: true,
+            ecn: true,
             reset_unknown: true,
         }
     }
@@ -120,6 +139,11 @@ pub(crate) struct Settings {
     pub(crate) time_wait_ms: u32,
     pub(crate) fin_wait_ms: u32,
     pub(crate) idle_ms: u32,
+    pub(crate) min_rto_ms: u32,
+    pub(crate) sack: bool,
+    pub(crate) timestamps: bool,
+    pub(crate) window_scaling: bool,
+    pub(crate) ecn: bool,
     pub(crate) reset_unknown: bool,
 }
 
@@ -138,6 +162,11 @@ impl Settings {
             time_wait_ms: millis(config.time_wait),
             fin_wait_ms: millis(config.fin_wait),
             idle_ms: millis(config.idle_timeout),
+            min_rto_ms: millis(config.min_rto).min(MAX_RTO_MS),
+            sack: config.sack,
+            timestamps: config.timestamps,
+            window_scaling: config.window_scaling,
+            ecn: config.ecn,
             reset_unknown: config.reset_unknown,
         }
     }

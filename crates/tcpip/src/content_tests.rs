@@ -16,7 +16,7 @@ fn add(contents: &mut Contents, len: usize) -> ContentId {
 fn pool(residents: u32) -> Pool {
     Pool::on_heap(PoolLayout {
         stride: 2048,
-        capacity: 1514,
+        capacity: 1526,
         io_frames: 4,
         resident_frames: residents,
     })

@@ -50,6 +50,30 @@ pub struct Counters {
     pub timeouts: u64,
     /// Fast retransmits begun.
     pub fast_retransmits: u64,
+    /// Times that something sent again was taken as lost again.
+    pub lost_again: u64,
+    /// Reductions that proved needless and were taken back (RFC 3522, RFC
+    /// 5682, RFC 3708).
+    pub undone: u64,
+    /// Probes of a silent tail (RFC 8985, section 7).
+    pub tail_probes: u64,
+    /// Of these, such as have mended a loss.
+    pub tail_losses: u64,
+    /// Connections on which segments were found to overtake each other.
+    pub reorderings: u64,
+    /// Reports of something that arrived twice (RFC 2883).
+    pub duplicates_reported: u64,
+    /// Timeouts at which the peer no longer had what it had selectively
+    /// acknowledged (RFC 2018, section 8).
+    pub reneged: u64,
+    /// Selective acknowledgements that found no place on a scoreboard.
+    pub scoreboard_full: u64,
+    /// Segments received with a router's mark of congestion (RFC 3168).
+    pub marked: u64,
+    /// Segments received that echo such a mark.
+    pub echoed: u64,
+    /// Windows reduced for it.
+    pub ecn_reductions: u64,
     /// Probes of shut windows.
     pub window_probes: u64,
     /// Segments received out of order and kept.
@@ -70,6 +94,10 @@ pub struct Counters {
     pub connections_full: u64,
     /// Dropped: outside the window, or a duplicate.
     pub out_of_window: u64,
+    /// Dropped: an older timestamp than the last (RFC 7323, section 5).
+    pub old_timestamps: u64,
+    /// Dropped: no timestamp on a connection that has them.
+    pub no_timestamps: u64,
     /// Dropped: acknowledges what was never sent, or nothing.
     pub bad_ack: u64,
     /// Dropped: a reset or SYN that does not prove to be the peer's
@@ -88,7 +116,7 @@ pub struct Counters {
 
 impl Counters {
     /// The drops, by reason, for whoever reports them.
-    pub fn drops(&self) -> [(&'static str, u64); 11] {
+    pub fn drops(&self) -> [(&'static str, u64); 13] {
         [
             ("malformed TCP header", self.malformed),
             ("bad TCP checksum", self.bad_checksum),
@@ -96,6 +124,8 @@ impl Counters {
             ("too many half-open connections", self.half_open_full),
             ("too many connections", self.connections_full),
             ("outside the window", self.out_of_window),
+            ("old timestamp", self.old_timestamps),
+            ("missing timestamp", self.no_timestamps),
             ("unacceptable ACK", self.bad_ack),
             ("unproven reset or SYN", self.unproven),
             ("no receive buffer", self.no_buffer),

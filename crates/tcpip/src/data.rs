@@ -5,6 +5,7 @@ use ip::Packet;
 
 use crate::app::{Application, CloseReason, Connection};
 use crate::congestion::CongestionControl;
+use crate::recovery::event;
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, NONE, Record, State};
 use crate::wire::{Control, Segment, Seq};
@@ -54,9 +55,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         let silent_since = tcb.deadline.wrapping_sub(idle);
-        if now.millis.wrapping_sub(silent_since).cast_signed() > Self::rto(tcb).cast_signed() {
-            let event = tcb.event(now);
-            congestion.on_idle(&event);
+        let rto = tcb
+            .rtt
+            .timeout(tcb.backoff, false, self.settings.min_rto_ms);
+        if now.millis.wrapping_sub(silent_since).cast_signed() > rto.cast_signed() {
+            congestion.on_idle(&event(tcb, 0, 0, now));
         }
         self.arm(id, now, idle);
     }
@@ -106,6 +109,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         // Nothing comes behind a FIN.
         let end = buffer.fin_ahead().unwrap_or(usize::MAX);
         let data = &data[..data.len().min(end.saturating_sub(ahead))];
+        if !data.is_empty() && buffer.has(ahead, data.len()) {
+            let end = segment.seq + data.len() as u32;
+            self.twice = Some((segment.seq, end));
+        }
         let in_order = buffer.insert(ahead, data);
         let Some(in_order) = in_order else {
             self.counters.no_buffer += 1;

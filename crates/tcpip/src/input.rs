@@ -5,25 +5,28 @@
 //! a few comparisons. All others go through `admit`, which is those
 //! checks in their order; from there on the way is one.
 
-use ip::{PROTOCOL_TCP, Packet};
+use arrayvec::ArrayVec;
+use ip::{Ecn, PROTOCOL_TCP, Packet};
 use nmio::{Instant, Port};
 
 use crate::acks::Fate;
 use crate::app::{Application, CloseReason};
-use crate::congestion::CongestionControl;
+use crate::congestion::{Congestion, CongestionControl};
+use crate::options::{Block, MAX_SACK_BLOCKS, Options};
+use crate::recovery::event;
 use crate::stack::Stack;
-use crate::tcb::{Flags, Moment, State};
+use crate::tcb::{Flags, Moment, NONE, Record, State, Tcb};
 use crate::timers::ROOM_RETRY_MS;
 use crate::wire::{CHECKSUM_AT, Control, Segment, Seq};
 
-/// The largest window a peer can tell us; an ACK older than that cannot be
-/// genuine (RFC 5961, section 5.2).
-const MAX_SND_WND: u32 = u16::MAX as u32;
 /// A connection sends challenge ACKs, and ACKs of segments without data that
 /// are outside the window, no faster than one in this time, in milliseconds
 /// (RFC 5961, section 7). Counted for each connection alone: a count that all
 /// share tells strangers about each other.
 const CHALLENGE_INTERVAL_MS: u16 = 500;
+/// What a segment acknowledges selectively.
+type Sacked = ArrayVec<Block, MAX_SACK_BLOCKS>;
+
 /// The bits by which segments are told apart.
 pub(crate) const KIND: Control =
     Control(Control::FIN.0 | Control::SYN.0 | Control::RST.0 | Control::ACK.0);
@@ -75,12 +78,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         mut segment: Segment,
         now: Moment,
     ) {
+        let mut sack = Sacked::new();
+        if segment.has_more_options() {
+            sack = self.read_options(id, &packet, &mut segment);
+        }
         let tcb = &self.records[id as usize].tcb;
         let expected = tcb.state == State::Established
             && segment.control & KIND == Control::ACK
             && segment.seq == tcb.rcv_nxt
             && u32::from(segment.len) <= tcb.rcv_adv.since(tcb.rcv_nxt)
-            && segment.ack.since(tcb.snd_una) <= tcb.snd_max.since(tcb.snd_una);
+            && segment.ack.since(tcb.snd_una) <= tcb.snd_nxt.since(tcb.snd_una)
+            && is_timely(tcb, &segment);
         let packet = if expected {
             packet
         } else {
@@ -89,8 +97,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             };
             packet
         };
-        self.learn_link(id, &packet);
-        if self.process_ack(id, &segment, now) == Fate::Over {
+        self.learn(id, &packet, &segment);
+        let tcb = &self.records[id as usize].tcb;
+        if tcb.flags.has(Flags::ECN) {
+            self.process_congestion_marks(id, &packet, &segment, now);
+        }
+        if self.process_ack(id, &segment, &sack, now) == Fate::Over {
             return;
         }
         if segment.len > 0 || segment.control.has(Control::FIN) {
@@ -98,17 +110,31 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         let flags = self.records[id as usize].tcb.flags;
         if flags.has(Flags::ABORT) {
-            self.abort(port, id);
+            self.abort(port, id, now);
             return;
         }
         self.transmit(port, id, now);
         let tcb = &self.records[id as usize].tcb;
         if tcb.flags.has(Flags::ACK) {
-            self.acknowledge(port, id, packet);
+            self.acknowledge(port, id, packet, now);
         }
+        self.twice = None;
         let tcb = &self.records[id as usize].tcb;
         if tcb.flags.has(Flags::WANTS_ROOM) || tcb.state == State::TimeWait {
             self.settle(id, now);
+        }
+    }
+
+    /// Options other than timestamps in their usual place.
+    #[cold]
+    #[inline(never)]
+    fn read_options(&self, id: u32, packet: &Packet, segment: &mut Segment) -> Sacked {
+        let options = Options::read(&packet.payload()[..usize::from(segment.data_at)]);
+        segment.timestamps = options.timestamps;
+        if self.records[id as usize].tcb.flags.has(Flags::SACK) {
+            options.sack
+        } else {
+            Sacked::new()
         }
     }
 
@@ -129,13 +155,52 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// The way back may change: a router that takes over has an address of
-    /// its own.
+    /// its own. The peer's clock goes on (RFC 7323, section 4.3; what is in
+    /// order has been acknowledged up to RCV.NXT).
     #[inline(always)]
-    fn learn_link(&mut self, id: u32, packet: &Packet) {
+    fn learn(&mut self, id: u32, packet: &Packet, segment: &Segment) {
         let link = packet.path_back().link;
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.path.link != link {
             tcb.path.link = link;
+        }
+        if let Some(timestamps) = segment.timestamps
+            && !segment.seq.after(tcb.rcv_nxt)
+        {
+            tcb.ts_recent = timestamps.value;
+        }
+    }
+
+    /// What routers and the peer say of congestion (RFC 3168, section 6.1).
+    #[inline(never)]
+    fn process_congestion_marks(
+        &mut self,
+        id: u32,
+        packet: &Packet,
+        segment: &Segment,
+        now: Moment,
+    ) {
+        let Record { tcb, congestion } = &mut self.records[id as usize];
+        if segment.control.has(Control::CWR) {
+            tcb.flags.clear(Flags::ECHO);
+        }
+        if packet.ecn() == Ecn::Ce {
+            tcb.flags.set(Flags::ECHO);
+            self.counters.marked += 1;
+        }
+        if tcb.flags.has(Flags::REDUCING) && segment.ack.after(tcb.cwr_high) {
+            tcb.flags.clear(Flags::REDUCING);
+        }
+        if !segment.control.has(Control::ECE) {
+            return;
+        }
+        self.counters.echoed += 1;
+        // Once a window, and not when something lost has done it already.
+        if tcb.recovery == NONE && !tcb.flags.has(Flags::REDUCING) && tcb.flight() > 0 {
+            congestion.on_congestion(Congestion::Ecn, &event(tcb, tcb.flight(), 0, now));
+            tcb.flags.set(Flags::REDUCING | Flags::REDUCED);
+            tcb.cwr_high = tcb.snd_nxt;
+            self.counters.ecn_reductions += 1;
         }
     }
 
@@ -156,8 +221,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let tcb = &self.records[id as usize].tcb;
         let control = segment.control;
         let is_syn = control & KIND == Control::SYN;
-        if is_syn && tcb.state == State::TimeWait && segment.seq.after(tcb.rcv_nxt) {
-            // RFC 9293, section 3.6.1 (MAY-2): a new incarnation.
+        if is_syn && tcb.state == State::TimeWait && is_new_incarnation(tcb, segment) {
             self.reopen(port, id, packet, segment, now);
             return None;
         }
@@ -166,7 +230,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let tcb = &mut self.records[id as usize].tcb;
             tcb.flags.set(Flags::SYN_AGAIN);
             tcb.flags.clear(Flags::TIMING);
-            self.send_syn_ack(port, id, packet);
+            self.send_syn_ack(port, id, packet, now);
+            return None;
+        }
+
+        // RFC 7323, section 5.3: before all others.
+        if !control.has(Control::RST | Control::SYN) && !is_timely(tcb, segment) {
+            self.refuse_untimely(port, id, packet, segment, now);
             return None;
         }
 
@@ -213,7 +283,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         let packet = if tcb.state == State::SynReceived {
             self.establish(port, id, packet, segment, now)?
-        } else if segment.ack.after(tcb.snd_max) || (segment.ack + MAX_SND_WND).before(tcb.snd_una)
+        } else if segment.ack.after(tcb.snd_nxt)
+            || (segment.ack + tcb.peer_window(u16::MAX)).before(tcb.snd_una)
         {
             // RFC 5961, section 5.2.
             self.counters.bad_ack += 1;
@@ -223,7 +294,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             packet
         };
         let tcb = &self.records[id as usize].tcb;
-        cut_to_window(segment, tcb.rcv_nxt, window);
+        let rcv_nxt = tcb.rcv_nxt;
+        if segment.len > 0 && segment.seq.before(rcv_nxt) {
+            self.twice = Some((segment.seq, rcv_nxt));
+        }
+        cut_to_window(segment, rcv_nxt, window);
         Some(packet)
     }
 
@@ -248,7 +323,33 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         // Two ends that disagree must not answer each other for ever; one
         // that sends data waits for the answer.
         if segment.len > 0 || segment.control.has(Control::FIN) || self.may_challenge(id, now) {
-            self.acknowledge(port, id, packet);
+            if segment.len > 0 {
+                let end = segment.seq + u32::from(segment.len);
+                let tcb = &self.records[id as usize].tcb;
+                self.twice = (!end.after(tcb.rcv_nxt)).then_some((segment.seq, end));
+            }
+            self.acknowledge(port, id, packet, now);
+            self.twice = None;
+        }
+    }
+
+    /// A segment whose timestamp says that it is old, or one without, though
+    /// all must have them (RFC 7323, sections 3.2 and 5.3).
+    fn refuse_untimely<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        packet: Packet,
+        segment: &Segment,
+        now: Moment,
+    ) {
+        if segment.timestamps.is_none() {
+            self.counters.no_timestamps += 1;
+            return;
+        }
+        self.counters.old_timestamps += 1;
+        if segment.len > 0 || segment.control.has(Control::FIN) || self.may_challenge(id, now) {
+            self.acknowledge(port, id, packet, now);
         }
     }
 
@@ -257,7 +358,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.counters.unproven += 1;
         if self.may_challenge(id, now) {
             self.counters.challenge_acks += 1;
-            self.acknowledge(port, id, packet);
+            self.acknowledge(port, id, packet, now);
         }
     }
 
@@ -275,9 +376,38 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// The application has aborted.
     #[cold]
-    pub(crate) fn abort<P: Port>(&mut self, port: &mut P, id: u32) {
-        self.send_reset(port, id);
+    pub(crate) fn abort<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        self.send_reset(port, id, now);
         self.close(id, CloseReason::Aborted);
+    }
+}
+
+/// Whether a segment is not older than one that was received, by its
+/// timestamp (RFC 7323, section 5: PAWS).
+#[inline(always)]
+fn is_timely(tcb: &Tcb, segment: &Segment) -> bool {
+    if !tcb.flags.has(Flags::TIMESTAMPS) {
+        return true;
+    }
+    segment.timestamps.is_some_and(|timestamps| {
+        let ahead = timestamps.value.wrapping_sub(tcb.ts_recent);
+        ahead.cast_signed() >= 0
+    })
+}
+
+/// Whether a SYN in TIME-WAIT is of a new connection (RFC 9293, section 3.6.1,
+/// MAY-2; RFC 6191, section 2): by its clock where both have one, otherwise by
+/// its sequence number. Timestamps where there were none are of a new
+/// connection, too.
+fn is_new_incarnation(tcb: &Tcb, segment: &Segment) -> bool {
+    let by_number = !segment.seq.before(tcb.rcv_nxt);
+    match segment.timestamps {
+        None => by_number,
+        Some(_) if !tcb.flags.has(Flags::TIMESTAMPS) => true,
+        Some(timestamps) => {
+            let ahead = timestamps.value.wrapping_sub(tcb.ts_recent).cast_signed();
+            ahead > 0 || ahead == 0 && by_number
+        }
     }
 }
 

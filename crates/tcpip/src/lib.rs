@@ -127,9 +127,13 @@ mod counters;
 mod data;
 mod input;
 mod opening;
+mod options;
 mod output;
+mod rack;
+mod recovery;
 mod recv;
 mod rto;
+mod scoreboard;
 mod segments;
 mod server;
 mod stack;
@@ -140,6 +144,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod transmit;
 mod wire;
 mod writes;
 
@@ -156,4 +161,5 @@ pub use rto::{INITIAL_RTO_AFTER_LOSS_MS, INITIAL_RTO_MS, MAX_RTO_MS, MIN_RTO_MS}
 pub use server::Server;
 pub use stack::{DEFAULT_MSS_V4, DEFAULT_MSS_V6, MIN_MSS, Stack};
 pub use tcb::STREAM_ENTRIES;
+pub use wire::TIMESTAMPED_HEADER_LEN as PREPARED_HEADER_LEN;
 pub use writes::MAX_WRITE_LEN;

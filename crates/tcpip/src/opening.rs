@@ -7,15 +7,22 @@ use nmio::Port;
 use crate::app::Application;
 use crate::congestion::CongestionControl;
 use crate::input::KIND;
+use crate::options::{Options, Written};
 use crate::output::turn_round;
 use crate::segments::Family;
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, State, Tcb};
-use crate::wire::{Control, HEADER_LEN, Header, MSS_OPTION_LEN, Segment, Seq, max_segment_size};
+use crate::wire::{Control, Header, Segment, Seq};
 
 /// When a SYN reopens a connection in TIME-WAIT, its sequence numbers begin
 /// this far behind the old ones: beyond any window.
 const REOPEN_DISTANCE: u32 = 1 << 17;
+
+/// What both sides of a new connection take part in.
+struct Offered {
+    flags: Flags,
+    scales: u8,
+}
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// A segment to no connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
@@ -35,7 +42,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.counters.malformed += 1;
         } else if is_syn && self.serves(segment.dst_port) {
             self.open(port, packet, segment, hash, None, now);
-        } else if control.has(Control::RST) || !self.settings.reset_unknown {
+        } else if control.has(Control::RST)
+            || !self.settings.reset_unknown
+            || !control.has(Control::ACK | Control::SYN) && self.serves(segment.dst_port)
+        {
             self.counters.no_connection += 1;
         } else {
             self.reset_unknown(port, packet, segment);
@@ -51,7 +61,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 ack: Seq(0),
                 control: Control::RST,
                 window: 0,
-                mss: None,
+                timestamps: None,
             }
         } else {
             Header {
@@ -59,11 +69,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 ack: segment.seq + segment.sequence_len(),
                 control: Control::RST | Control::ACK,
                 window: 0,
-                mss: None,
+                timestamps: None,
             }
         };
         let ports = (segment.dst_port, segment.src_port);
-        if turn_round(port, packet, &header, ports).is_ok() {
+        if turn_round(port, packet, &header, &Written::default(), ports).is_ok() {
             self.counters.segments_sent += 1;
             self.counters.turned_round += 1;
             self.counters.resets_sent += 1;
@@ -89,9 +99,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         let addresses = packet.addresses();
         let family = Family::of(&addresses);
-        let told = max_segment_size(&packet.payload()[..usize::from(segment.data_at)]);
+        let options = Options::read(&packet.payload()[..usize::from(segment.data_at)]);
         let capacity = port.pool().layout().capacity;
-        let Some(mss) = self.effective_mss(family, told, capacity) else {
+        let Some(mss) = self.effective_mss(family, options.mss, capacity) else {
             self.counters.connections_full += 1;
             return;
         };
@@ -105,11 +115,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 .initial_sequence(&addresses, peer_port, own_port, now.whole_micros)
         });
         let path = packet.path_back();
+        let offered = self.agree(&options, segment);
+        let ts_offset = self.keys.timestamp_offset(&addresses, peer_port, own_port);
         let record = &mut self.records[id as usize];
         record.congestion = C::new(u32::from(mss));
         let tcb = &mut record.tcb;
         // A TCB may have been freed while it waited for the ring.
-        let mut flags = Flags::TIMING;
+        let mut flags = Flags::TIMING | offered.flags;
         if tcb.flags.has(Flags::BLOCKED) {
             flags.set(Flags::BLOCKED);
         }
@@ -119,11 +131,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             peer_port,
             sum: Tcb::connection_sum(&path, own_port, peer_port),
             mss,
+            mss_most: mss,
             state: State::SynReceived,
             flags,
+            scales: offered.scales,
+            ts_recent: options.timestamps.map_or(0, |timestamps| timestamps.value),
+            ts_offset,
             snd_una: iss,
             snd_nxt: iss + 1,
-            snd_max: iss + 1,
             snd_end: iss + 1,
             snd_wnd: u32::from(segment.window),
             snd_wl1: segment.seq,
@@ -136,23 +151,53 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             next_blocked: tcb.next_blocked,
             ..Tcb::closed()
         };
-        let rto = Self::rto(tcb);
         self.half_open += 1;
         self.table.insert(hash, id);
+        let rto = self.rto(id);
         self.arm(id, now, rto);
-        self.send_syn_ack(port, id, packet);
+        self.send_syn_ack(port, id, packet, now);
+    }
+
+    /// What of a SYN's offers is taken.
+    fn agree(&self, options: &Options, segment: &Segment) -> Offered {
+        let settings = &self.settings;
+        let mut offered = Offered {
+            flags: Flags::default(),
+            scales: 0,
+        };
+        if settings.timestamps && options.timestamps.is_some() {
+            offered.flags.set(Flags::TIMESTAMPS);
+        }
+        if settings.sack && options.sack_permitted {
+            offered.flags.set(Flags::SACK);
+        }
+        if let Some(scale) = options.window_scale.filter(|_| settings.window_scaling) {
+            offered.flags.set(Flags::SCALED);
+            offered.scales = self.buffers.scale() << 4 | scale;
+        }
+        // RFC 3168, section 6.1.1.
+        let both = Control(segment.control.0 & (Control::ECE | Control::CWR).0);
+        if settings.ecn && both == Control::ECE | Control::CWR {
+            offered.flags.set(Flags::ECN);
+        }
+        offered
     }
 
     /// If the ring is full, the retransmission timer sends it.
-    pub(crate) fn send_syn_ack<P: Port>(&mut self, port: &mut P, id: u32, packet: Packet) {
-        if packet.payload_capacity() < HEADER_LEN + MSS_OPTION_LEN {
+    pub(crate) fn send_syn_ack<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        packet: Packet,
+        now: Moment,
+    ) {
+        let (header, options) = self.syn_ack(id, now);
+        if packet.payload_capacity() < header.len() + options.bytes().len() {
             return;
         }
-        let header = self.syn_ack_header(id);
         let tcb = &mut self.records[id as usize].tcb;
-        let ports = (tcb.own_port, tcb.peer_port);
-        if turn_round(port, packet, &header, ports).is_ok() {
-            tcb.has_told(header.window);
+        if turn_round(port, packet, &header, &options, tcb.ports()).is_ok() {
+            tcb.has_told_unscaled(header.window);
             self.counters.segments_sent += 1;
             self.counters.turned_round += 1;
         }
@@ -167,7 +212,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         segment: &Segment,
         now: Moment,
     ) {
-        let isn = self.records[id as usize].tcb.snd_max + REOPEN_DISTANCE;
+        let isn = self.records[id as usize].tcb.snd_nxt + REOPEN_DISTANCE;
         self.forget(id);
         let hash = self
             .keys
@@ -185,14 +230,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) -> Option<Packet> {
         let tcb = &mut self.records[id as usize].tcb;
-        if segment.ack != tcb.snd_max {
+        if segment.ack != tcb.snd_nxt {
             self.counters.bad_ack += 1;
             self.reset_unknown(port, packet, segment);
             return None;
         }
         tcb.state = State::Established;
         tcb.snd_una = segment.ack;
-        tcb.snd_wnd = u32::from(segment.window);
+        tcb.snd_wnd = tcb.peer_window(segment.window);
         tcb.snd_wl1 = segment.seq;
         if tcb.flags.has(Flags::TIMING) {
             tcb.flags.clear(Flags::TIMING);

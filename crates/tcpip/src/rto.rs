@@ -4,7 +4,7 @@
 pub const INITIAL_RTO_MS: u32 = 1_000;
 /// The same when the SYN-ACK had to be sent again (RFC 6298, 5.7).
 pub const INITIAL_RTO_AFTER_LOSS_MS: u32 = 3_000;
-/// The least timeout, in milliseconds. RFC 6298, 2.4 would have a second; all
+/// The least timeout by default, in milliseconds. RFC 6298, 2.4 would have a second; all
 /// systems in use take less, because their clocks are finer than those which
 /// that rule was made for. This one is Linux's.
 pub const MIN_RTO_MS: u32 = 200;
@@ -19,7 +19,6 @@ const MAX_RTT: u32 = 60_000_000;
 const MAX_BACKOFF: u32 = 10;
 
 const _: () = assert!(INITIAL_RTO_MS << MAX_BACKOFF > MAX_RTO_MS);
-const _: () = assert!(MIN_RTO_MS << MAX_BACKOFF > MAX_RTO_MS);
 
 /// Smoothed round-trip time and its variation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,16 +27,33 @@ pub(crate) struct Rtt {
     srtt: u32,
     /// In microseconds.
     rttvar: u32,
+    /// The least measurement, in microseconds; 0 before the first.
+    least: u32,
 }
 
 impl Rtt {
     /// Nothing is measured yet.
-    pub(crate) const UNKNOWN: Self = Self { srtt: 0, rttvar: 0 };
+    pub(crate) const UNKNOWN: Self = Self {
+        srtt: 0,
+        rttvar: 0,
+        least: 0,
+    };
 
-    /// The smoothed round trip in microseconds; 0 before it is measured.
+    /// Smoothed, in microseconds; 0 before the first measurement.
     #[inline(always)]
-    pub(crate) const fn srtt(self) -> u32 {
+    pub(crate) const fn smoothed(self) -> u32 {
         self.srtt
+    }
+
+    /// Its variation, in microseconds.
+    pub(crate) const fn variation(self) -> u32 {
+        self.rttvar
+    }
+
+    /// The least measurement, in microseconds; 0 before the first.
+    #[inline(always)]
+    pub(crate) const fn least(self) -> u32 {
+        self.least
     }
 
     /// Takes in one measurement, in microseconds (RFC 6298, 2.2 and 2.3).
@@ -47,18 +63,20 @@ impl Rtt {
         if self.srtt == 0 {
             self.srtt = rtt;
             self.rttvar = rtt / 2;
+            self.least = rtt;
             return;
         }
+        self.least = self.least.min(rtt);
         // Weights of 1/4 and 1/8: alpha and beta of the RFC.
         let deviation = self.srtt.abs_diff(rtt);
         self.rttvar = self.rttvar - self.rttvar / 4 + deviation / 4;
         self.srtt = (self.srtt - self.srtt / 8 + rtt / 8).max(1);
     }
 
-    /// The timeout in milliseconds, doubled `backoff` times; `after_loss`
-    /// when the SYN-ACK was sent again.
+    /// The timeout in milliseconds, at least `least_ms`, doubled `backoff`
+    /// times; `after_loss` when the SYN-ACK was sent again.
     #[inline(always)]
-    pub(crate) fn timeout(self, backoff: u8, after_loss: bool) -> u32 {
+    pub(crate) fn timeout(self, backoff: u8, after_loss: bool, least_ms: u32) -> u32 {
         let base = if self.srtt == 0 {
             if after_loss {
                 INITIAL_RTO_AFTER_LOSS_MS
@@ -67,7 +85,7 @@ impl Rtt {
             }
         } else {
             let micros = self.srtt + (4 * self.rttvar).max(GRANULARITY);
-            micros.div_ceil(1000).max(MIN_RTO_MS)
+            micros.div_ceil(1000).max(least_ms)
         };
         let doubled = u64::from(base) << u32::from(backoff).min(MAX_BACKOFF);
         doubled.min(u64::from(MAX_RTO_MS)) as u32

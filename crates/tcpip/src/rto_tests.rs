@@ -3,8 +3,8 @@ use super::*;
 #[test]
 fn before_a_measurement_it_is_one_second() {
     // RFC 6298, 2.1 and 5.7.
-    assert_eq!(Rtt::UNKNOWN.timeout(0, false), 1_000);
-    assert_eq!(Rtt::UNKNOWN.timeout(0, true), 3_000);
+    assert_eq!(Rtt::UNKNOWN.timeout(0, false, MIN_RTO_MS), 1_000);
+    assert_eq!(Rtt::UNKNOWN.timeout(0, true, MIN_RTO_MS), 3_000);
 }
 
 #[test]
@@ -12,8 +12,12 @@ fn the_first_measurement_sets_both() {
     // RFC 6298, 2.2: RTO = R + 4 * R/2.
     let mut rtt = Rtt::UNKNOWN;
     rtt.sample(400_000);
-    assert_eq!(rtt.timeout(0, false), 1_200);
-    assert_eq!(rtt.timeout(0, true), 1_200, "the loss is forgotten");
+    assert_eq!(rtt.timeout(0, false, MIN_RTO_MS), 1_200);
+    assert_eq!(
+        rtt.timeout(0, true, MIN_RTO_MS),
+        1_200,
+        "the loss is forgotten"
+    );
 }
 
 #[test]
@@ -23,7 +27,7 @@ fn further_measurements_are_weighed_in() {
     let mut rtt = Rtt::UNKNOWN;
     rtt.sample(400_000);
     rtt.sample(800_000);
-    assert_eq!(rtt.timeout(0, false), 450 + 4 * 250);
+    assert_eq!(rtt.timeout(0, false, MIN_RTO_MS), 450 + 4 * 250);
 }
 
 #[test]
@@ -32,23 +36,27 @@ fn a_steady_round_trip_approaches_itself() {
     for _ in 0..100 {
         rtt.sample(500_000);
     }
-    assert_eq!(rtt.timeout(0, false), 501, "and the clock's granularity");
+    assert_eq!(
+        rtt.timeout(0, false, MIN_RTO_MS),
+        501,
+        "and the clock's granularity"
+    );
 }
 
 #[test]
 fn it_has_bounds() {
     let mut rtt = Rtt::UNKNOWN;
     rtt.sample(0);
-    assert_eq!(rtt.timeout(0, false), MIN_RTO_MS);
+    assert_eq!(rtt.timeout(0, false, MIN_RTO_MS), MIN_RTO_MS);
     for _ in 0..100 {
         rtt.sample(u32::MAX);
-        assert_eq!(rtt.timeout(0, false), MAX_RTO_MS);
+        assert_eq!(rtt.timeout(0, false, MIN_RTO_MS), MAX_RTO_MS);
     }
     for _ in 0..1000 {
         rtt.sample(1);
     }
     assert_eq!(
-        rtt.timeout(0, false),
+        rtt.timeout(0, false, MIN_RTO_MS),
         MIN_RTO_MS,
         "no measurement is for ever"
     );
@@ -57,10 +65,12 @@ fn it_has_bounds() {
 #[test]
 fn each_backoff_doubles_it_up_to_a_minute() {
     // RFC 6298, 5.5.
-    let timeouts: Vec<u32> = (0..8).map(|n| Rtt::UNKNOWN.timeout(n, false)).collect();
+    let timeouts: Vec<u32> = (0..8)
+        .map(|n| Rtt::UNKNOWN.timeout(n, false, MIN_RTO_MS))
+        .collect();
     assert_eq!(
         timeouts,
         [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]
     );
-    assert_eq!(Rtt::UNKNOWN.timeout(u8::MAX, false), MAX_RTO_MS);
+    assert_eq!(Rtt::UNKNOWN.timeout(u8::MAX, false, MIN_RTO_MS), MAX_RTO_MS);
 }

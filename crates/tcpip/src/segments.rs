@@ -7,7 +7,7 @@ use ip::{Addresses, PROTOCOL_TCP, Path, Sum};
 use nmio::Copies;
 
 use crate::content::{Mode, Slot};
-use crate::wire::HEADER_LEN;
+use crate::wire::{HEADER_LEN, TIMESTAMPED_HEADER_LEN};
 
 /// An IP family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,8 +98,8 @@ impl Class {
         let payload = &bytes[start..end];
         let path = self.family.blank_path();
         packet.clear();
-        packet.resize(path.header_len() + HEADER_LEN, 0);
-        path.write(packet, PROTOCOL_TCP, HEADER_LEN + payload.len());
+        packet.resize(path.header_len() + TIMESTAMPED_HEADER_LEN, 0);
+        path.write(packet, PROTOCOL_TCP, TIMESTAMPED_HEADER_LEN + payload.len());
         packet.extend_from_slice(payload);
         packet
     }

@@ -4,11 +4,11 @@ use ip::{Host, Input};
 use nmio::{Frame, Handler, Instant, Port};
 
 use crate::app::Application;
-use crate::congestion::{CongestionControl, Reno};
+use crate::congestion::{CongestionControl, Cubic};
 use crate::stack::Stack;
 
 /// A [`Host`] with a [`Stack`] on it: give it to [`nmio::run`].
-pub struct Server<A: Application, C = Reno> {
+pub struct Server<A: Application, C = Cubic> {
     /// What is below TCP.
     pub host: Host,
     /// The connections.

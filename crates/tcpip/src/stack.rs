@@ -7,13 +7,16 @@ use nmio::{Capabilities, Instant, Port, TimerWheel};
 
 use crate::app::{Application, CloseReason, Connection};
 use crate::config::{Config, Settings};
-use crate::congestion::{CongestionControl, Reno};
+use crate::congestion::{CongestionControl, Cubic};
 use crate::content::{Contents, NO_CLASS};
 use crate::counters::Counters;
+use crate::options::Block;
+use crate::recovery::Recoveries;
 use crate::recv::Buffers;
 use crate::segments::Family;
 use crate::table::{Keys, Table};
 use crate::tcb::{Flags, Moment, NONE, Record, Source, State, Tcb};
+use crate::wire::{Seq, TIMESTAMPS_LEN};
 use crate::writes::Writes;
 
 /// The least maximum segment size that we send by, whatever a peer asks for:
@@ -38,7 +41,7 @@ const LINK_HEADER: usize = eth::TAGGED_HEADER_LEN;
 /// [`Server`](crate::Server) does all this.
 ///
 /// `C` is the congestion control of every connection.
-pub struct Stack<A: Application, C = Reno> {
+pub struct Stack<A: Application, C = Cubic> {
     pub(crate) app: A,
     /// Beside the TCBs: what the application remembers of each.
     pub(crate) states: Vec<A::State>,
@@ -51,6 +54,10 @@ pub struct Stack<A: Application, C = Reno> {
     pub(crate) contents: Contents,
     pub(crate) writes: Writes,
     pub(crate) buffers: Buffers,
+    pub(crate) recoveries: Recoveries<C>,
+    /// What the segment in hand has brought that was here already: told with
+    /// its acknowledgement.
+    pub(crate) twice: Option<Block>,
     pub(crate) settings: Settings,
     pub(crate) counters: Counters,
     pub(crate) own_mss: OwnMss,
@@ -95,7 +102,7 @@ impl OwnMss {
 }
 
 impl<A: Application> Stack<A> {
-    /// A stack with Reno. `capabilities` are those of the port that it will
+    /// A stack with [`Cubic`]. `capabilities` are those of the port that it will
     /// be used with; `secret` keys the hash of the connection table and the
     /// initial sequence numbers, and must be random and unknown to others.
     pub fn new(
@@ -135,9 +142,16 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             table: Table::new(most),
             keys: Keys::new(secret),
             wheel: TimerWheel::new(most, now),
-            contents: Contents::new(settings.mode, own_mss.v4, own_mss.v6, config.class_budget),
+            contents: Contents::new(
+                settings.mode,
+                own_mss.v4 - TIMESTAMPS_LEN as u16,
+                own_mss.v6 - TIMESTAMPS_LEN as u16,
+                config.class_budget,
+            ),
             writes: Writes::new(config.max_write_buffers),
             buffers: Buffers::new(config.max_recv_buffers, recv_buffer),
+            recoveries: Recoveries::new(),
+            twice: None,
             settings,
             counters: Counters::default(),
             own_mss,
@@ -253,19 +267,20 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             Family::V6 => DEFAULT_MSS_V6,
         };
         let mss = (mtu as usize).saturating_sub(family.headers());
-        let mss = mss.clamp(usize::from(floor), usize::from(u16::MAX)) as u16;
+        let mss = mss.clamp(usize::from(floor), usize::from(u16::MAX)) - TIMESTAMPS_LEN;
+        let mss = mss as u16;
         let tcb = &mut self.records[id as usize].tcb;
-        let about = crate::wire::Seq(error.sequence).since(tcb.snd_una);
-        if !tcb.state.sends() || mss >= tcb.mss || about >= tcb.snd_max.since(tcb.snd_una) {
+        let about = Seq(error.sequence).since(tcb.snd_una);
+        if !tcb.state.sends() || mss >= tcb.mss || about >= tcb.flight() {
             return false;
         }
         tcb.mss = mss;
         let class = std::mem::replace(&mut tcb.class, NO_CLASS);
-        // What is in flight was too big: all of it goes again.
-        tcb.snd_nxt = tcb.snd_una;
         tcb.flags.clear(Flags::TIMING);
         self.contents.release_class(class);
         self.records[id as usize].tcb.class = self.contents.acquire_class(family, mss);
+        // What is in flight was too big: all of it goes again.
+        self.send_all_again(id);
         self.block(id);
         self.counters.path_mtu_reductions += 1;
         true
@@ -300,7 +315,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// The most bytes of data in a segment to this peer, if any segment fits
-    /// a frame of the port.
+    /// a frame of the port. The place of timestamps is kept, with or without
+    /// them, so that content is cut the same way for all (RFC 6691 would have
+    /// it so where they are).
     pub(crate) fn effective_mss(
         &self,
         family: Family,
@@ -316,7 +333,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             .unwrap_or(default)
             .max(MIN_MSS)
             .min(self.own_mss.of(family));
-        (fits >= usize::from(MIN_MSS)).then(|| mss.min(fits.min(usize::from(u16::MAX)) as u16))
+        let mss = usize::from(mss).min(fits).checked_sub(TIMESTAMPS_LEN)?;
+        (fits >= usize::from(MIN_MSS)).then_some(mss as u16)
     }
 
     /// Sets what is due next to `after` milliseconds from now. Later than
@@ -340,9 +358,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// The retransmission timeout of a connection, in milliseconds.
     #[inline(always)]
-    pub(crate) fn rto(tcb: &Tcb) -> u32 {
+    pub(crate) fn rto(&self, id: u32) -> u32 {
+        let tcb = &self.records[id as usize].tcb;
+        let after_loss = tcb.flags.has(Flags::SYN_AGAIN);
         tcb.rtt
-            .timeout(tcb.backoff, tcb.flags.has(Flags::SYN_AGAIN))
+            .timeout(tcb.backoff, after_loss, self.settings.min_rto_ms)
     }
 
     #[cold]
@@ -387,6 +407,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let buffer = std::mem::replace(&mut tcb.buffer, NONE);
         if buffer != NONE {
             self.buffers.release(buffer);
+        }
+        let recovery = std::mem::replace(&mut tcb.recovery, NONE);
+        if recovery != NONE {
+            self.recoveries.release(recovery);
         }
         let class = std::mem::replace(&mut tcb.class, NO_CLASS);
         self.contents.release_class(class);
@@ -457,10 +481,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Panics when a rule is broken that must hold between two calls.
-    pub(crate) fn check_invariants(&self) {
+    #[doc(hidden)]
+    pub fn check_invariants(&self) {
         let live = |id: &u32| self.records[*id as usize].tcb.state != State::Closed;
         let all = 0..self.records.len() as u32;
         let alive = all.clone().filter(live).count();
@@ -473,19 +498,27 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         assert_eq!(of(State::SynReceived), self.half_open);
         assert_eq!(of(State::TimeWait), self.time_waits);
         assert!(self.half_open <= self.settings.max_half_open);
-        let (mut buffers, mut writes) = (0, 0);
+        let (mut buffers, mut writes, mut recoveries) = (0, 0, 0);
         for id in all.filter(live) {
             let tcb = &self.records[id as usize].tcb;
             buffers += usize::from(tcb.buffer != NONE);
             let own_writes = tcb.entries().iter().filter_map(|e| e.source.buffer());
             writes += own_writes.count();
             let una = tcb.snd_una;
-            let (nxt, max) = (tcb.snd_nxt.since(una), tcb.snd_max.since(una));
-            assert!(nxt <= max, "SND.NXT is not beyond what was sent");
+            let flight = tcb.flight();
             if tcb.state != State::SynReceived {
                 let fin = u32::from(tcb.flags.has(Flags::CLOSE));
                 let acked_fin = una == tcb.snd_end + 1;
-                assert!(acked_fin || max <= tcb.snd_end.since(una) + fin);
+                assert!(acked_fin || flight <= tcb.snd_end.since(una) + fin);
+            }
+            if tcb.recovery != NONE {
+                let recovery = self.recoveries.get(tcb.recovery);
+                recoveries += 1;
+                assert!(recovery.gone(tcb) <= flight);
+                for range in recovery.board.ranges() {
+                    assert!(range.end.since(una) <= flight, "inside what was sent");
+                    assert!(range.start.since(una) < range.end.since(una));
+                }
             }
             assert!(tcb.rcv_adv.since(tcb.rcv_nxt) <= self.buffers.capacity() as u32);
             let due = self.wheel.deadline(id).expect("every TCB has a timer");
@@ -497,5 +530,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         assert_eq!(buffers, self.buffers.in_use());
         assert_eq!(writes, self.writes.in_use());
+        assert_eq!(recoveries, self.recoveries.in_use());
     }
 }

@@ -60,9 +60,25 @@ impl Keys {
         dst_port: u16,
         now_micros: u64,
     ) -> Seq {
+        Seq(self.secret_of(addresses, src_port, dst_port) as u32) + (now_micros / 4) as u32
+    }
+
+    /// What the timestamps of a connection are ahead of the clock (RFC 7323,
+    /// section 5.4): nothing is told of how long we run, and a later
+    /// connection between the same ports has later timestamps.
+    pub(crate) fn timestamp_offset(
+        &self,
+        addresses: &Addresses,
+        src_port: u16,
+        dst_port: u16,
+    ) -> u32 {
+        (self.secret_of(addresses, src_port, dst_port) >> 32) as u32
+    }
+
+    fn secret_of(&self, addresses: &Addresses, src_port: u16, dst_port: u16) -> u64 {
         let mut hasher = SipHasher24::new_with_keys(self.sequence.0, self.sequence.1);
         Self::feed(&mut hasher, addresses, src_port, dst_port);
-        Seq(hasher.finish() as u32) + (now_micros / 4) as u32
+        hasher.finish()
     }
 }
 

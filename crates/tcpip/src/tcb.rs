@@ -1,5 +1,5 @@
 //! The transmission control block: all that the stack knows of one
-//! connection, in three cache lines.
+//! connection, in four cache lines with its congestion control.
 
 use std::net::Ipv4Addr;
 
@@ -9,7 +9,7 @@ use nmio::Instant;
 
 use crate::content::NO_CLASS;
 use crate::rto::Rtt;
-use crate::wire::Seq;
+use crate::wire::{Seq, Timestamps};
 
 /// Entries of a connection's send stream: what can be written before
 /// something is acknowledged.
@@ -61,7 +61,7 @@ impl State {
 
 /// What else is the case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Flags(u16);
+pub(crate) struct Flags(u32);
 
 impl Flags {
     /// The application has closed: a FIN follows what is written.
@@ -79,20 +79,33 @@ impl Flags {
     pub(crate) const BLOCKED: Self = Self(1 << 5);
     /// A segment is being timed: `rtt_seq` and `rtt_at` are valid.
     pub(crate) const TIMING: Self = Self(1 << 6);
-    /// Fast recovery: up to `recover`.
-    pub(crate) const RECOVERY: Self = Self(1 << 7);
-    /// A retransmission timeout has sent us back: duplicate ACKs below
-    /// `recover` say nothing (RFC 6582, section 3.2, step 4).
-    pub(crate) const WENT_BACK: Self = Self(1 << 8);
-    /// The segment at `snd_una` is to be sent again.
-    pub(crate) const RETRANSMIT: Self = Self(1 << 9);
     /// The peer's window is shut, or too small: the timer probes it.
-    pub(crate) const PERSIST: Self = Self(1 << 10);
+    pub(crate) const PERSIST: Self = Self(1 << 7);
     /// The SYN-ACK was sent more than once.
-    pub(crate) const SYN_AGAIN: Self = Self(1 << 11);
-
+    pub(crate) const SYN_AGAIN: Self = Self(1 << 8);
     /// The peer has told a window of two segments or more.
-    pub(crate) const WIDE: Self = Self(1 << 12);
+    pub(crate) const WIDE: Self = Self(1 << 9);
+    /// Both sides send timestamps (RFC 7323).
+    pub(crate) const TIMESTAMPS: Self = Self(1 << 10);
+    /// Both sides take selective acknowledgements (RFC 2018).
+    pub(crate) const SACK: Self = Self(1 << 11);
+    /// Both sides scale windows (RFC 7323).
+    pub(crate) const SCALED: Self = Self(1 << 12);
+    /// Both sides take part in congestion notification (RFC 3168).
+    pub(crate) const ECN: Self = Self(1 << 13);
+    /// A router has marked a packet: the peer is told until it says CWR.
+    pub(crate) const ECHO: Self = Self(1 << 14);
+    /// The peer has echoed a mark or something was lost: the next new segment
+    /// says CWR.
+    pub(crate) const REDUCED: Self = Self(1 << 15);
+    /// `cwr_high` is valid: until it is acknowledged, echoes say nothing new.
+    pub(crate) const REDUCING: Self = Self(1 << 16);
+    /// Segments have overtaken each other on the way (RFC 8985, section 6.2).
+    pub(crate) const REORDERING: Self = Self(1 << 17);
+    /// The deadline is that of a tail loss probe (RFC 8985, section 7.2).
+    pub(crate) const PROBE_TAIL: Self = Self(1 << 18);
+    /// The deadline is that of segments which may be reordered, or lost.
+    pub(crate) const AWAIT_LATE: Self = Self(1 << 19);
 
     #[inline(always)]
     pub(crate) const fn has(self, bits: Self) -> bool {
@@ -217,7 +230,6 @@ pub(crate) struct Tcb {
     pub(crate) class: u8,
     pub(crate) state: State,
     pub(crate) flags: Flags,
-    pub(crate) dup_acks: u8,
     /// Timeouts since the peer has last acknowledged something.
     pub(crate) retries: u8,
     /// Doublings of the timeout (RFC 6298, 5.5), until a round trip is
@@ -225,13 +237,20 @@ pub(crate) struct Tcb {
     pub(crate) backoff: u8,
     /// Entries of `stream` in use.
     pub(crate) entries: u8,
+    /// Shifts of the windows that the peer tells (low half) and that we tell.
+    pub(crate) scales: u8,
+    /// Quarters of the least round trip that reordering may last (RFC 8985's
+    /// `RACK.reo_wnd_mult`), 1 to 15, and recoveries before they are one
+    /// again, times 16.
+    pub(crate) reorder: u8,
+    /// The largest segments that the peer and we could take, as `mss`.
+    pub(crate) mss_most: u16,
     /// When a challenge ACK was last sent: low bits of milliseconds.
     pub(crate) challenged_at: u16,
     pub(crate) snd_una: Seq,
-    /// Next to be sent; goes back to `snd_una` on a timeout.
+    /// Behind everything that was ever sent: new data begins here. What is to
+    /// be sent again before it, the scoreboard tells.
     pub(crate) snd_nxt: Seq,
-    /// Behind everything that was ever sent.
-    pub(crate) snd_max: Seq,
     /// Behind everything that was written; a FIN comes here.
     pub(crate) snd_end: Seq,
     /// The peer's window, in bytes from `snd_una`.
@@ -241,8 +260,6 @@ pub(crate) struct Tcb {
     pub(crate) rcv_nxt: Seq,
     /// Right edge of the window that we have told.
     pub(crate) rcv_adv: Seq,
-    /// Where fast recovery ends.
-    pub(crate) recover: Seq,
     pub(crate) rtt: Rtt,
     /// An ACK of this ends the timing that began at `rtt_at`.
     pub(crate) rtt_seq: Seq,
@@ -258,6 +275,14 @@ pub(crate) struct Tcb {
     pub(crate) buffer: u32,
     /// Next in the list of blocked TCBs.
     pub(crate) next_blocked: u32,
+    /// What became of what is in flight, or [`NONE`] while all goes well.
+    pub(crate) recovery: u32,
+    /// The peer's latest timestamp (RFC 7323's `TS.Recent`).
+    pub(crate) ts_recent: u32,
+    /// What our timestamps are ahead of the clock's milliseconds.
+    pub(crate) ts_offset: u32,
+    /// An ACK of this ends the window in which an echo was answered.
+    pub(crate) cwr_high: Seq,
 }
 
 impl Tcb {
@@ -282,20 +307,20 @@ impl Tcb {
             class: NO_CLASS,
             state: State::Closed,
             flags: Flags(0),
-            dup_acks: 0,
             retries: 0,
             backoff: 0,
             entries: 0,
+            scales: 0,
+            reorder: 1,
+            mss_most: 0,
             challenged_at: 0,
             snd_una: Seq(0),
             snd_nxt: Seq(0),
-            snd_max: Seq(0),
             snd_end: Seq(0),
             snd_wnd: 0,
             snd_wl1: Seq(0),
             rcv_nxt: Seq(0),
             rcv_adv: Seq(0),
-            recover: Seq(0),
             rtt: Rtt::UNKNOWN,
             rtt_seq: Seq(0),
             rtt_at: 0,
@@ -308,6 +333,10 @@ impl Tcb {
             }; STREAM_ENTRIES],
             buffer: NONE,
             next_blocked: NONE,
+            recovery: NONE,
+            ts_recent: 0,
+            ts_offset: 0,
+            cwr_high: Seq(0),
         }
     }
 
@@ -347,25 +376,10 @@ impl Tcb {
         }
     }
 
-    /// Bytes and FIN sent and not acknowledged, as far as we would send on
-    /// from `snd_nxt`.
+    /// Bytes and FIN sent and not acknowledged, lost ones included.
     #[inline(always)]
     pub(crate) fn flight(&self) -> u32 {
         self.snd_nxt.since(self.snd_una)
-    }
-
-    /// The connection as its congestion control sees it at `now`.
-    #[inline(always)]
-    pub(crate) fn event(&self, now: Moment) -> crate::congestion::Event {
-        crate::congestion::Event {
-            now: now.micros,
-            in_flight: self.flight(),
-            mss: u32::from(self.mss),
-            srtt: self.rtt.srtt(),
-            rtt: 0,
-            una: self.snd_una.0,
-            nxt: self.snd_nxt.0,
-        }
     }
 
     /// Behind the last thing to be sent: what was written, and the FIN if the
@@ -375,19 +389,57 @@ impl Tcb {
         self.snd_end + u32::from(self.flags.has(Flags::CLOSE))
     }
 
-    /// A segment has told all that has come, and `window`.
+    /// Ours and the peer's.
+    #[inline(always)]
+    pub(crate) fn ports(&self) -> (u16, u16) {
+        (self.own_port, self.peer_port)
+    }
+
+    /// The window that a field of a segment of the peer's tells, in bytes.
+    #[inline(always)]
+    pub(crate) fn peer_window(&self, field: u16) -> u32 {
+        u32::from(field) << (self.scales & 0x0f)
+    }
+
+    /// How our windows are shifted.
+    #[inline(always)]
+    pub(crate) fn own_scale(&self) -> u32 {
+        u32::from(self.scales >> 4)
+    }
+
+    /// A segment has told all that has come, and a window by its field.
     #[inline(always)]
     pub(crate) fn has_told(&mut self, window: u16) {
+        self.rcv_adv = self.rcv_nxt + (u32::from(window) << self.own_scale());
+        self.flags.clear(Flags::ACK);
+    }
+
+    /// The same for a SYN-ACK.
+    pub(crate) fn has_told_unscaled(&mut self, window: u16) {
         self.rcv_adv = self.rcv_nxt + u32::from(window);
         self.flags.clear(Flags::ACK);
+    }
+
+    /// The timestamps of a segment that is sent now, if both sides send them.
+    #[inline(always)]
+    pub(crate) fn timestamps(&self, now: Moment) -> Option<Timestamps> {
+        self.flags.has(Flags::TIMESTAMPS).then(|| Timestamps {
+            value: self.ts_clock(now),
+            echo: self.ts_recent,
+        })
+    }
+
+    /// The clock of our timestamps: milliseconds (RFC 7323, section 5.4).
+    #[inline(always)]
+    pub(crate) fn ts_clock(&self, now: Moment) -> u32 {
+        now.millis.wrapping_add(self.ts_offset)
     }
 
     /// Everything before `seq` has been sent, the FIN perhaps too.
     #[inline(always)]
     pub(crate) fn has_sent_to(&mut self, seq: Seq) {
-        self.snd_nxt = seq;
-        if seq.after(self.snd_max) {
-            self.snd_max = seq;
+        if seq.after(self.snd_nxt) {
+            self.snd_nxt = seq;
         }
         if seq == self.snd_end + 1 {
             self.state = match self.state {
@@ -505,8 +557,8 @@ pub(crate) struct Record<C> {
     pub(crate) congestion: C,
 }
 
-// Three cache lines, with the congestion control of the paper.
-const _: () = assert!(size_of::<Record<crate::Reno>>() <= 256);
+// Four cache lines, with the congestion control that is the default.
+const _: () = assert!(size_of::<Record<crate::Cubic>>() <= 256);
 
 #[cfg(test)]
 #[path = "tcb_tests.rs"]

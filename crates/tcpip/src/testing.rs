@@ -23,8 +23,11 @@ use smoltcp::wire::{
     EthernetFrame, EthernetProtocol, IpAddress, Ipv4Packet, Ipv6Packet, TcpPacket,
 };
 
+use crate::options::{Options, Written};
 use crate::wire::{Control, Header, Seq};
-use crate::{Application, CloseReason, Config, Connection, ContentId, Slot, Stack, WriteError};
+use crate::{
+    Application, CloseReason, Config, Connection, ContentId, NewReno, Slot, Stack, WriteError,
+};
 
 pub(crate) const OWN_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
 pub(crate) const PEER_MAC: Mac = Mac([2, 0, 0, 0, 0, 9]);
@@ -39,6 +42,10 @@ pub(crate) const PEER_PORT: u16 = 40_000;
 /// The peer's initial sequence number: the data of most tests crosses the
 /// point at which numbers wrap.
 const PEER_ISN: u32 = u32::MAX - 2;
+/// Of a link that leaves 1,460 bytes for data in a segment with timestamps.
+pub(crate) const MTU: usize = 1512;
+/// The MSS on such a link, over IPv4.
+pub(crate) const MSS: u16 = 1472;
 const SECRET: [u64; 4] = [1, 2, 3, 4];
 
 /// A port whose sends are kept for the test, with as much room as it says.
@@ -251,7 +258,7 @@ pub(crate) struct Out {
 pub(crate) struct Rig {
     pub(crate) port: Outbox,
     pub(crate) host: Host,
-    pub(crate) stack: Stack<App>,
+    pub(crate) stack: Stack<App, NewReno>,
     pub(crate) now: Instant,
     pub(crate) path: Path,
     pub(crate) peer_port: u16,
@@ -297,8 +304,9 @@ pub(crate) fn noise(len: usize) -> Vec<u8> {
 }
 
 impl Rig {
+    /// With segments of 1,460 bytes: the place of timestamps is kept.
     pub(crate) fn new(config: &Config) -> Self {
-        Self::with_mtu(config, 1500)
+        Self::with_mtu(config, MTU)
     }
 
     pub(crate) fn with_mtu(config: &Config, mtu: usize) -> Self {
@@ -316,7 +324,8 @@ impl Rig {
         let now = Instant::from_millis(1_000_000);
         let mut config = config.clone();
         config.ports.push(OWN_PORT);
-        let stack = Stack::new(&config, app, &port.capabilities(), SECRET, now);
+        let capabilities = port.capabilities();
+        let stack = Stack::with_congestion_control(&config, app, &capabilities, SECRET, now);
         let frames = port.pool().available();
         Self {
             port,
@@ -336,7 +345,7 @@ impl Rig {
     /// After the handshake, with the log empty.
     pub(crate) fn established(config: &Config) -> Self {
         let mut rig = Self::new(config);
-        rig.open(Some(1460));
+        rig.open(Some(MSS));
         rig
     }
 
@@ -429,10 +438,13 @@ impl Rig {
             ack: Seq(ack),
             control: Control(bits),
             window: self.window,
-            mss,
+            timestamps: None,
         };
+        let options = mss.map_or_else(Written::default, |mss| Written::syn_ack(mss, None, false));
+        let more = options.bytes();
         let mut segment = vec![0; header.len()];
-        header.write(&mut segment, self.peer_port, self.own_port, 0);
+        header.write(&mut segment, (self.peer_port, self.own_port), 0, more.len());
+        segment.extend_from_slice(more);
         segment.extend_from_slice(data);
         let sum = self
             .path
@@ -576,7 +588,7 @@ impl Rig {
                 control.push(letter);
             }
         }
-        let mss = crate::wire::max_segment_size(&payload[..usize::from(tcp.header_len())]);
+        let mss = Options::read(&payload[..usize::from(tcp.header_len())]).mss;
         let ack = tcp.ack_number().0.cast_unsigned();
         Out {
             seq: tcp.seq_number().0.cast_unsigned().wrapping_sub(self.iss),

@@ -6,7 +6,7 @@ use crate::app::{Application, CloseReason};
 use crate::congestion::CongestionControl;
 use crate::output::send_control;
 use crate::stack::Stack;
-use crate::tcb::{Flags, Moment, Record, State};
+use crate::tcb::{Flags, Moment, State};
 
 /// An application that found no write buffer is asked again after this time,
 /// in milliseconds, when no ACK is to come that would ask it; and then each
@@ -28,6 +28,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             State::TimeWait => self.forget(id),
             State::FinWait2 => self.close(id, CloseReason::TimedOut),
             _ if tcb.flags.has(Flags::PERSIST) => self.handle_persist_timeout(port, id, now),
+            _ if tcb.flags.has(Flags::PROBE_TAIL) => self.probe_tail(port, id, now),
+            _ if tcb.flags.has(Flags::AWAIT_LATE) => self.handle_late(id, now),
             _ if tcb.snd_nxt != tcb.snd_una => self.handle_rto(port, id, now),
             _ => self.handle_silence(id, now),
         }
@@ -36,7 +38,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         if tcb.flags.has(Flags::ABORT) {
-            self.abort(port, id);
+            self.abort(port, id, now);
         } else {
             self.resume(port, id, now);
         }
@@ -55,19 +57,21 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         tcb.flags.clear(Flags::TIMING);
         // The first timeout was for the first SYN-ACK; RFC 6298, 5.7, is
         // about data.
-        let rto = tcb.rtt.timeout(tcb.backoff, false);
+        let rto = tcb
+            .rtt
+            .timeout(tcb.backoff, false, self.settings.min_rto_ms);
         self.arm(id, now, rto);
-        let header = self.syn_ack_header(id);
+        let (header, options) = self.syn_ack(id, now);
         let tcb = &mut self.records[id as usize].tcb;
-        if send_control(port, tcb, &header).is_ok() {
-            tcb.has_told(header.window);
+        if send_control(port, tcb, &header, &options).is_ok() {
+            tcb.has_told_unscaled(header.window);
             self.counters.segments_sent += 1;
         }
     }
 
     /// RFC 6298, 5.4 to 5.6, and RFC 5681, section 3.1.
     fn handle_rto<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let Record { tcb, congestion } = &mut self.records[id as usize];
+        let tcb = &mut self.records[id as usize].tcb;
         if tcb.snd_wnd == 0 {
             // The peer has shut its window on what is in flight.
             tcb.flags.set(Flags::PERSIST);
@@ -79,26 +83,20 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.close(id, CloseReason::TimedOut);
             return;
         }
-        let event = tcb.event(now);
-        congestion.on_timeout(tcb.retries > 0, &event);
+        self.lose_all_by_timeout(id, now);
+        self.counters.timeouts += 1;
+        let tcb = &mut self.records[id as usize].tcb;
         tcb.retries += 1;
         tcb.backoff = tcb.backoff.saturating_add(1);
-        tcb.dup_acks = 0;
-        tcb.recover = tcb.snd_max;
-        tcb.flags
-            .clear(Flags::TIMING | Flags::RECOVERY | Flags::RETRANSMIT);
-        tcb.flags.set(Flags::WENT_BACK);
-        // Nothing is queued: sending starts again behind the last ACK.
-        tcb.snd_nxt = tcb.snd_una;
-        self.counters.timeouts += 1;
-        let rto = Self::rto(&self.records[id as usize].tcb);
-        self.arm(id, now, rto);
+        tcb.flags.clear(Flags::TIMING);
+        let rto = self.rto(id);
+        self.arm_timeout(id, now, rto);
     }
 
     fn handle_persist_timeout<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
         if tcb.retries >= self.settings.probes {
-            self.send_reset(port, id);
+            self.send_reset(port, id, now);
             self.close(id, CloseReason::TimedOut);
             return;
         }

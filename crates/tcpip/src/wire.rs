@@ -8,12 +8,39 @@ use ip::Sum;
 pub(crate) const HEADER_LEN: usize = 20;
 /// Where the checksum field lies in the header.
 pub(crate) const CHECKSUM_AT: usize = 16;
-/// Bytes of the one option that we send: the maximum segment size.
-pub(crate) const MSS_OPTION_LEN: usize = 4;
 
-const OPTION_END: u8 = 0;
-const OPTION_NOP: u8 = 1;
-const OPTION_MSS: u8 = 2;
+/// Bytes that the timestamps option takes with its padding (RFC 7323,
+/// appendix A). Prepared segments keep this place, so that they are the same
+/// for clients with the option and without it.
+pub(crate) const TIMESTAMPS_LEN: usize = 12;
+/// Bytes of TCP header in a prepared segment: with place for timestamps.
+pub const TIMESTAMPED_HEADER_LEN: usize = HEADER_LEN + TIMESTAMPS_LEN;
+/// Two no-operations, kind and length of the option.
+const TIMESTAMPS_WORD: u32 = 0x0101_080a;
+
+/// The timestamps option (RFC 7323, section 3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Timestamps {
+    /// The sender's clock.
+    pub(crate) value: u32,
+    /// What the sender has last received of the other's.
+    pub(crate) echo: u32,
+}
+
+impl Timestamps {
+    /// Reads options that are the recommended form and nothing else.
+    #[inline(always)]
+    pub(crate) fn read_aligned(options: &[u8]) -> Option<Self> {
+        let option: &[u8; TIMESTAMPS_LEN] = options.first_chunk()?;
+        let word = |at: usize| {
+            u32::from_be_bytes([option[at], option[at + 1], option[at + 2], option[at + 3]])
+        };
+        (word(0) == TIMESTAMPS_WORD).then(|| Self {
+            value: word(4),
+            echo: word(8),
+        })
+    }
+}
 
 /// A sequence number: a point on a circle of 2^32 (RFC 9293, section 3.4).
 /// Two of them can be compared as long as they are less than half a turn
@@ -37,6 +64,18 @@ impl Seq {
     pub(crate) const fn after(self, other: Self) -> bool {
         other.before(self)
     }
+
+    /// The one that comes first.
+    #[inline(always)]
+    pub(crate) const fn earlier(self, other: Self) -> Self {
+        if self.before(other) { self } else { other }
+    }
+
+    /// The one that comes later.
+    #[inline(always)]
+    pub(crate) const fn later(self, other: Self) -> Self {
+        if self.before(other) { other } else { self }
+    }
 }
 
 impl Add<u32> for Seq {
@@ -57,6 +96,9 @@ impl Control {
     pub(crate) const RST: Self = Self(4);
     pub(crate) const PSH: Self = Self(8);
     pub(crate) const ACK: Self = Self(16);
+    /// RFC 3168, section 6.1.
+    pub(crate) const ECE: Self = Self(64);
+    pub(crate) const CWR: Self = Self(128);
 
     #[inline(always)]
     pub(crate) const fn has(self, bits: Self) -> bool {
@@ -94,6 +136,9 @@ pub(crate) struct Segment {
     pub(crate) data_at: u16,
     /// Bytes of data.
     pub(crate) len: u16,
+    /// Of the option, if it is there and stands where nearly all put it;
+    /// otherwise [`options`](crate::options) find it.
+    pub(crate) timestamps: Option<Timestamps>,
 }
 
 impl Segment {
@@ -112,6 +157,11 @@ impl Segment {
         }
         // An IP payload has at most 65,535 bytes.
         let len = u16::try_from(payload.len().checked_sub(usize::from(data_at))?).ok()?;
+        let timestamps = if data_at == TIMESTAMPED_HEADER_LEN as u16 {
+            Timestamps::read_aligned(&payload[HEADER_LEN..])
+        } else {
+            None
+        };
         Some(Self {
             src_port: u16_at(0),
             dst_port: u16_at(2),
@@ -121,7 +171,15 @@ impl Segment {
             window: u16_at(14),
             data_at,
             len,
+            timestamps,
         })
+    }
+
+    /// Whether there are options beside those that are read already.
+    #[inline(always)]
+    pub(crate) fn has_more_options(&self) -> bool {
+        usize::from(self.data_at) > HEADER_LEN && self.timestamps.is_none()
+            || usize::from(self.data_at) > TIMESTAMPED_HEADER_LEN
     }
 
     /// What the segment occupies in sequence space: data, SYN and FIN.
@@ -133,78 +191,64 @@ impl Segment {
     }
 }
 
-/// The maximum segment size that a SYN's header tells, if it does; `header`
-/// reaches from the header's start to the data. Other options are skipped
-/// (RFC 9293, section 3.2: an unknown one has a length); after one that makes
-/// no sense the rest is not read.
-pub(crate) fn max_segment_size(header: &[u8]) -> Option<u16> {
-    let mut options = header.get(HEADER_LEN..)?;
-    loop {
-        match *options.first()? {
-            OPTION_END => return None,
-            OPTION_NOP => options = &options[1..],
-            kind => {
-                let len = usize::from(*options.get(1)?);
-                let option = options.get(..len)?;
-                if kind == OPTION_MSS && len == MSS_OPTION_LEN {
-                    return Some(u16::from_be_bytes([option[2], option[3]]));
-                }
-                if len < 2 {
-                    return None;
-                }
-                options = &options[len..];
-            }
-        }
-    }
-}
-
-/// The fields of a header that we write; ports and checksum apart.
+/// The fields of a header that we write; ports, checksum and the options of
+/// SYNs and selective acknowledgements apart.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
     pub(crate) seq: Seq,
     pub(crate) ack: Seq,
     pub(crate) control: Control,
+    /// As the field has it: scaled.
     pub(crate) window: u16,
-    /// Told in a SYN.
-    pub(crate) mss: Option<u16>,
+    pub(crate) timestamps: Option<Timestamps>,
 }
 
 impl Header {
-    /// Bytes of the header.
+    /// Bytes of the header without further options.
     #[inline(always)]
     pub(crate) const fn len(&self) -> usize {
-        if self.mss.is_some() {
-            HEADER_LEN + MSS_OPTION_LEN
+        if self.timestamps.is_some() {
+            TIMESTAMPED_HEADER_LEN
         } else {
             HEADER_LEN
         }
     }
 
-    /// Data offset and control bits: the header's fifth word.
+    /// Data offset and control bits, for a header of `len` bytes: its fifth
+    /// word.
     #[inline(always)]
-    const fn offset_and_control(&self) -> u16 {
-        ((self.len() / 4) as u16) << 12 | self.control.0 as u16
+    const fn offset_and_control(&self, len: usize) -> u16 {
+        ((len / 4) as u16) << 12 | self.control.0 as u16
     }
 
-    /// What the header adds to a checksum, but for the ports.
+    /// What the header adds to a checksum, but for the ports; it has `more`
+    /// bytes of other options, which are not summed here.
     #[inline(always)]
-    pub(crate) fn sum(&self) -> Sum {
+    pub(crate) fn sum(&self, more: usize) -> Sum {
         let sum = Sum::ZERO
             .dword(self.seq.0)
             .dword(self.ack.0)
-            .word(self.offset_and_control())
+            .word(self.offset_and_control(self.len() + more))
             .word(self.window);
-        match self.mss {
-            Some(mss) => sum.word(Self::MSS_KIND_AND_LEN).word(mss),
+        match self.timestamps {
+            Some(timestamps) => sum
+                .dword(TIMESTAMPS_WORD)
+                .dword(timestamps.value)
+                .dword(timestamps.echo),
             None => sum,
         }
     }
 
-    const MSS_KIND_AND_LEN: u16 = (OPTION_MSS as u16) << 8 | MSS_OPTION_LEN as u16;
-
-    /// Writes the header to the start of `segment`, which holds it.
+    /// Writes the header to the start of `segment`, which holds it. `more`
+    /// bytes of other options follow it.
     #[inline(always)]
-    pub(crate) fn write(&self, segment: &mut [u8], own_port: u16, peer_port: u16, checksum: u16) {
+    pub(crate) fn write(
+        &self,
+        segment: &mut [u8],
+        (own_port, peer_port): (u16, u16),
+        checksum: u16,
+        more: usize,
+    ) {
         let header: &mut [u8; HEADER_LEN] = segment
             .first_chunk_mut()
             .expect("a segment holds its header");
@@ -212,14 +256,18 @@ impl Header {
         header[2..4].copy_from_slice(&peer_port.to_be_bytes());
         header[4..8].copy_from_slice(&self.seq.0.to_be_bytes());
         header[8..12].copy_from_slice(&self.ack.0.to_be_bytes());
-        header[12..14].copy_from_slice(&self.offset_and_control().to_be_bytes());
+        let offset_and_control = self.offset_and_control(self.len() + more);
+        header[12..14].copy_from_slice(&offset_and_control.to_be_bytes());
         header[14..16].copy_from_slice(&self.window.to_be_bytes());
         header[16..18].copy_from_slice(&checksum.to_be_bytes());
         header[18..20].fill(0);
-        if let Some(mss) = self.mss {
-            segment[HEADER_LEN..HEADER_LEN + 2]
-                .copy_from_slice(&Self::MSS_KIND_AND_LEN.to_be_bytes());
-            segment[HEADER_LEN + 2..HEADER_LEN + 4].copy_from_slice(&mss.to_be_bytes());
+        if let Some(timestamps) = self.timestamps {
+            let option: &mut [u8; TIMESTAMPS_LEN] = segment[HEADER_LEN..]
+                .first_chunk_mut()
+                .expect("a segment holds its header");
+            option[..4].copy_from_slice(&TIMESTAMPS_WORD.to_be_bytes());
+            option[4..8].copy_from_slice(&timestamps.value.to_be_bytes());
+            option[8..].copy_from_slice(&timestamps.echo.to_be_bytes());
         }
     }
 }

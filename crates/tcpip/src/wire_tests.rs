@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use smoltcp::wire::{TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
 
 use super::*;
+use crate::options::Options;
 
 #[test]
 fn sequence_numbers_compare_across_the_wrap() {
@@ -13,36 +14,6 @@ fn sequence_numbers_compare_across_the_wrap() {
     assert_eq!(after.since(before), 10);
 }
 
-fn options(bytes: &[u8]) -> Option<u16> {
-    let mut header = vec![0; HEADER_LEN];
-    header.extend_from_slice(bytes);
-    max_segment_size(&header)
-}
-
-#[test]
-fn the_mss_is_found_among_other_options() {
-    assert_eq!(options(&[]), None);
-    assert_eq!(options(&[2, 4, 5, 0xb4]), Some(1460));
-    // What Linux sends: MSS, SACK permitted, timestamps, NOP, window scale.
-    let linux = [
-        2, 4, 5, 0xb4, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0, 0, 0, 1, 3, 3, 7,
-    ];
-    assert_eq!(options(&linux), Some(1460));
-    assert_eq!(options(&[1, 1, 2, 4, 5, 0xb4]), Some(1460));
-    assert_eq!(options(&[254, 5, 9, 9, 9, 2, 4, 5, 0xb4]), Some(1460));
-}
-
-#[test]
-fn options_that_make_no_sense_end_the_search() {
-    assert_eq!(options(&[0, 2, 4, 5, 0xb4]), None, "after the end");
-    assert_eq!(options(&[3, 0, 2, 4, 5, 0xb4]), None, "no length");
-    assert_eq!(options(&[3, 1, 2, 4, 5, 0xb4]), None, "less than itself");
-    assert_eq!(options(&[3, 40, 2, 4, 5, 0xb4]), None, "beyond the header");
-    assert_eq!(options(&[2, 3, 5]), None, "an MSS of another length");
-    assert_eq!(options(&[2, 4, 5]), None, "cut");
-    assert_eq!(options(&[2]), None, "cut");
-}
-
 proptest! {
     #[test]
     fn any_bytes_are_parsed_or_refused(bytes: Vec<u8>) {
@@ -50,17 +21,18 @@ proptest! {
             let at = usize::from(segment.data_at);
             prop_assert_eq!(at + usize::from(segment.len), bytes.len());
             prop_assert!(at >= HEADER_LEN);
-            max_segment_size(&bytes[..at]);
         }
     }
 
     #[test]
     fn what_we_write_smoltcp_reads(
-        seq: u32, ack: u32, window: u16, mss: Option<u16>, control in 0u8..32, data: Vec<u8>
+        seq: u32, ack: u32, window: u16, stamps: Option<(u32, u32)>, control: u8, data: Vec<u8>
     ) {
-        let header = Header { seq: Seq(seq), ack: Seq(ack), control: Control(control), window, mss };
+        let timestamps = stamps.map(|(value, echo)| Timestamps { value, echo });
+        let control = Control(control);
+        let header = Header { seq: Seq(seq), ack: Seq(ack), control, window, timestamps };
         let mut segment = vec![0xee; header.len()];
-        header.write(&mut segment, 80, 40_000, 0x1234);
+        header.write(&mut segment, (80, 40_000), 0x1234, 0);
         segment.extend_from_slice(&data);
         let packet = TcpPacket::new_checked(&segment[..]).unwrap();
         prop_assert_eq!((packet.src_port(), packet.dst_port()), (80, 40_000));
@@ -69,15 +41,16 @@ proptest! {
         prop_assert_eq!(packet.window_len(), window);
         prop_assert_eq!(packet.checksum(), 0x1234);
         prop_assert_eq!(packet.urgent_at(), 0);
-        prop_assert_eq!(packet.syn(), control & 2 != 0);
+        prop_assert_eq!(packet.syn(), control.has(Control::SYN));
         prop_assert_eq!(packet.payload(), &data[..]);
         let ours = Segment::parse(&segment).unwrap();
-        prop_assert_eq!(ours.control, Control(control));
+        prop_assert_eq!(ours.control, control);
         prop_assert_eq!((ours.seq, ours.ack), (Seq(seq), Seq(ack)));
-        prop_assert_eq!(max_segment_size(&segment[..usize::from(ours.data_at)]), mss);
+        prop_assert_eq!(ours.timestamps, timestamps);
+        prop_assert!(!ours.has_more_options());
         // The sum leaves out ports and checksum.
         let whole = Sum::of(&segment[..header.len()]).fold();
-        let ours = header.sum().word(80).word(40_000).word(0x1234).fold();
+        let ours = header.sum(0).word(80).word(40_000).word(0x1234).fold();
         prop_assert_eq!(ours % 0xffff, whole % 0xffff);
     }
 
@@ -112,7 +85,10 @@ proptest! {
         prop_assert_eq!(segment.window, window);
         prop_assert_eq!(segment.control, Control::SYN | Control::ACK);
         prop_assert_eq!(&bytes[usize::from(segment.data_at)..], &data[..]);
-        let found = max_segment_size(&bytes[..usize::from(segment.data_at)]);
-        prop_assert_eq!(found, mss);
+        let options = Options::read(&bytes[..usize::from(segment.data_at)]);
+        prop_assert!(segment.has_more_options());
+        prop_assert_eq!(options.mss, mss);
+        prop_assert_eq!(options.window_scale, Some(scale));
+        prop_assert!(options.sack_permitted);
     }
 }

@@ -132,7 +132,7 @@ impl Cubic {
             return;
         };
         if !curve.waits_for_slow_start() {
-            let used = self.validation.in_avoidance(self.cwnd);
+            let used = self.validation.in_avoidance(self.cwnd, event.mss);
             self.cwnd = curve.on_ack_paused(self.cwnd, used, &mut self.marks, event);
         } else if self.validation.in_slow_start(self.cwnd) {
             let step = acked.min(SLOW_START_LIMIT.saturating_mul(event.mss));
@@ -189,7 +189,7 @@ impl CongestionControl for Cubic {
                 }
             }
             Phase::Avoidance(curve) => {
-                if !curve.rises() || !self.validation.in_avoidance(self.cwnd) {
+                if !curve.rises() || !self.validation.in_avoidance(self.cwnd, event.mss) {
                     self.on_ack_apart(acked, event);
                     return;
                 }

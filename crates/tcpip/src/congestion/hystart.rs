@@ -69,10 +69,7 @@ impl HyStart {
     pub(super) fn on_ack(&mut self, acked: u32, event: &Event) -> Step {
         let mut exit = false;
         let mut round_over = false;
-        if event.una.wrapping_sub(self.round_end).cast_signed() >= 0 && self.last_min != 0 {
-            exit = self.begin_round(event);
-            round_over = true;
-        }
+        let shift = self.shift;
         if event.rtt != 0 {
             self.min = self.min.min(event.rtt);
             if self.samples < N_RTT_SAMPLE {
@@ -84,8 +81,13 @@ impl HyStart {
                 self.resume();
             }
         }
+        // The ACK that ends a round is of a segment of that round.
+        if event.una.wrapping_sub(self.round_end).cast_signed() >= 0 && self.last_min != 0 {
+            exit = self.begin_round(event);
+            round_over = true;
+        }
         Step {
-            growth: acked.min(LIMIT.wrapping_mul(event.mss)) >> self.shift,
+            growth: acked.min(LIMIT.wrapping_mul(event.mss)) >> shift,
             round_over,
             exit,
         }

@@ -132,7 +132,7 @@ fn tcb_of(rig: &Rig, port: u16) -> Option<&Tcb> {
 /// SND.UNA.
 fn expected(rig: &Rig, port: u16) -> Option<(u32, u32, u32)> {
     let tcb = tcb_of(rig, port)?;
-    Some((tcb.rcv_nxt.0, tcb.snd_max.0, tcb.snd_una.0))
+    Some((tcb.rcv_nxt.0, tcb.snd_nxt.0, tcb.snd_una.0))
 }
 
 struct World {
@@ -160,7 +160,7 @@ impl World {
         if let Some(tcb) = tcb_of(&self.rig, self.rig.peer_port)
             && tcb.state == State::SynReceived
         {
-            let start = tcb.snd_max.0;
+            let start = tcb.snd_nxt.0;
             self.starts[usize::from(client)] = Some(start);
             self.edges[usize::from(client)] = start;
         }
@@ -196,7 +196,7 @@ impl World {
                 self.rig.window = window;
                 let seq = nxt.wrapping_add_signed(seq);
                 let ack = if again { una } else { max }.wrapping_add_signed(ack);
-                let mss = [Some(1460), Some(100), Some(1000), None][usize::from(client)];
+                let mss = [Some(1472), Some(100), Some(1000), None][usize::from(client)];
                 let mss = mss.filter(|_| control == "S");
                 self.rig.send_raw(seq, ack, control, &vec![b'g'; len], mss);
                 self.note_start(client);
@@ -205,7 +205,7 @@ impl World {
                 let port = self.select(client);
                 self.rig.window = 65_535;
                 if tcb_of(&self.rig, port).is_none() {
-                    self.rig.send_raw(9, 9, "S", b"", Some(1460));
+                    self.rig.send_raw(9, 9, "S", b"", Some(1472));
                     self.note_start(client);
                 }
                 let (nxt, max, _) = expected(&self.rig, port).unwrap_or((9, 9, 9));

@@ -56,9 +56,18 @@ fn after_a_timeout_sending_starts_slowly_from_what_is_missing() {
     let mut rig = sending();
     rig.pass_ms(200);
     rig.sent(1, 2, "A", &segment(0));
+    // RFC 5682, section 2.1: two new segments find out whether that was
+    // needless. It was not, as the next ACK is a duplicate: slow start goes on.
+    rig.recv(2, 1461, "A", b"");
+    rig.sent(14_601, 2, "A", &segment(10));
+    rig.sent(16_061, 2, "A", &segment(11));
+    rig.sent_nothing();
     rig.recv(2, 1461, "A", b"");
     rig.sent(1461, 2, "A", &segment(1));
+    rig.sent_nothing();
+    rig.recv(2, 2921, "A", b"");
     rig.sent(2921, 2, "A", &segment(2));
+    rig.sent(4381, 2, "A", &segment(3));
     rig.sent_nothing();
 }
 
@@ -106,59 +115,56 @@ fn a_peer_that_does_not_answer_is_given_up() {
     assert_eq!(rig.stack.connections(), 0);
 }
 
-#[test]
-fn three_duplicate_acks_send_the_missing_segment_again() {
-    // RFC 5681, section 3.2.
+/// Three duplicate ACKs: two let one new segment each go (RFC 3042), the third
+/// sends the missing one again (RFC 5681, section 3.2).
+fn recovering() -> Rig {
     let mut rig = sending();
-    for _ in 0..2 {
+    for n in 10..12 {
         rig.recv(2, 1, "A", b"");
+        rig.sent(1 + 1460 * n, 2, "A", &segment(n as usize));
         rig.sent_nothing();
     }
     rig.recv(2, 1, "A", b"");
     rig.sent(1, 2, "A", &segment(0));
     rig.sent_nothing();
+    rig
+}
+
+#[test]
+fn three_duplicate_acks_send_the_missing_segment_again() {
+    let rig = recovering();
     assert_eq!(rig.stack.counters().fast_retransmits, 1);
+    assert_eq!(rig.stack.counters().retransmits, 1);
 }
 
 #[test]
 fn further_duplicate_acks_let_new_segments_go() {
-    // RFC 5681, section 3.2, step 4: the window is half, and inflated.
-    let mut rig = sending();
-    for _ in 0..3 {
+    // RFC 6937: the window goes from ten to five, so one segment leaves for
+    // two that have arrived, the retransmission counted, until no more than
+    // five are in flight.
+    let mut rig = recovering();
+    let mut sent = Vec::new();
+    for _ in 0..8 {
         rig.recv(2, 1, "A", b"");
+        sent.push(rig.sent_all().len());
     }
-    rig.sent(1, 2, "A", &segment(0));
-    // Five segments and three for the duplicates; ten are in flight.
-    rig.recv(2, 1, "A", b"");
-    rig.recv(2, 1, "A", b"");
-    rig.sent_nothing();
-    rig.recv(2, 1, "A", b"");
-    rig.sent(14_601, 2, "A", &segment(10));
+    assert_eq!(sent, [0, 0, 1, 0, 0, 1, 1, 1]);
 }
 
 #[test]
 fn a_full_ack_ends_the_recovery() {
-    // RFC 6582, section 3.2, step 3.
-    let mut rig = sending();
-    for _ in 0..3 {
-        rig.recv(2, 1, "A", b"");
-    }
-    rig.sent(1, 2, "A", &segment(0));
-    rig.recv(2, 14_601, "A", b"");
-    // Nothing is in flight: two segments, no burst.
-    rig.sent(14_601, 2, "A", &segment(10));
-    rig.sent(16_061, 2, "A", &segment(11));
-    rig.sent_nothing();
+    // RFC 6582, section 3.2, step 3: the window is half of what it was.
+    let mut rig = recovering();
+    rig.recv(2, 17_521, "A", b"");
+    let segments = rig.sent_all();
+    assert_eq!(segments.len(), 5);
+    assert_eq!(segments[0].seq, 17_521);
 }
 
 #[test]
 fn a_partial_ack_sends_the_next_missing_segment() {
     // RFC 6582, section 3.2, step 3.
-    let mut rig = sending();
-    for _ in 0..3 {
-        rig.recv(2, 1, "A", b"");
-    }
-    rig.sent(1, 2, "A", &segment(0));
+    let mut rig = recovering();
     rig.recv(2, 2921, "A", b"");
     rig.sent(2921, 2, "A", &segment(2));
     rig.recv(2, 5841, "A", b"");
@@ -198,11 +204,7 @@ fn duplicate_acks_after_a_timeout_start_nothing() {
 
 #[test]
 fn a_lost_retransmission_waits_for_the_timeout() {
-    let mut rig = sending();
-    for _ in 0..3 {
-        rig.recv(2, 1, "A", b"");
-    }
-    rig.sent(1, 2, "A", &segment(0));
+    let mut rig = recovering();
     rig.pass_ms(199);
     rig.sent_nothing();
     rig.pass_ms(1);

@@ -7,9 +7,9 @@ use crate::{Config, INITIAL_RTO_AFTER_LOSS_MS};
 #[test]
 fn a_syn_is_answered_with_a_syn_ack_that_tells_our_mss() {
     let mut rig = Rig::new(&Config::default());
-    rig.syn(Some(1460));
+    rig.syn(Some(1472));
     let out = rig.sent(0, 1, "SA", b"");
-    assert_eq!(out.mss, Some(1460));
+    assert_eq!(out.mss, Some(1472));
     assert_eq!(out.window, 16_384);
     rig.sent_nothing();
     rig.recv(1, 1, "A", b"");
@@ -22,14 +22,14 @@ fn a_syn_is_answered_with_a_syn_ack_that_tells_our_mss() {
 fn ipv6_tells_twenty_bytes_less() {
     let mut rig = Rig::new(&Config::default());
     rig.path = v6_path();
-    rig.syn(Some(1440));
-    assert_eq!(rig.sent(0, 1, "SA", b"").mss, Some(1440));
+    rig.syn(Some(1452));
+    assert_eq!(rig.sent(0, 1, "SA", b"").mss, Some(1452));
 }
 
 #[test]
 fn our_mss_follows_the_ports_mtu() {
     let mut rig = Rig::with_mtu(&Config::default(), 1280);
-    rig.syn(Some(1460));
+    rig.syn(Some(1472));
     assert_eq!(rig.sent(0, 1, "SA", b"").mss, Some(1240));
 }
 
@@ -42,16 +42,16 @@ fn first_segment(rig: &mut Rig, mss: Option<u16>) -> usize {
 }
 
 #[test]
-fn without_an_mss_option_segments_have_536_bytes() {
+fn without_an_mss_option_segments_leave_536_bytes_for_data_and_timestamps() {
     let mut rig = Rig::new(&Config::default());
-    assert_eq!(first_segment(&mut rig, None), 536);
+    assert_eq!(first_segment(&mut rig, None), 536 - 12);
 }
 
 #[test]
-fn without_an_mss_option_ipv6_segments_have_1220_bytes() {
+fn without_an_mss_option_ipv6_segments_leave_1220_bytes() {
     let mut rig = Rig::new(&Config::default());
     rig.path = v6_path();
-    assert_eq!(first_segment(&mut rig, None), 1220);
+    assert_eq!(first_segment(&mut rig, None), 1220 - 12);
 }
 
 #[test]
@@ -63,18 +63,18 @@ fn an_mss_above_ours_is_cut_to_ours() {
 #[test]
 fn a_tiny_mss_is_taken_as_88() {
     let mut rig = Rig::new(&Config::default());
-    assert_eq!(first_segment(&mut rig, Some(1)), 88);
+    assert_eq!(first_segment(&mut rig, Some(1)), 88 - 12);
 }
 
 #[test]
 fn a_repeated_syn_gets_the_same_answer() {
     let mut rig = Rig::new(&Config::default());
-    rig.syn(Some(1460));
+    rig.syn(Some(1472));
     rig.sent(0, 1, "SA", b"");
     let iss = rig.iss;
     rig.iss = 0;
     rig.pass_ms(500);
-    rig.syn(Some(1460));
+    rig.syn(Some(1472));
     rig.sent(0, 1, "SA", b"");
     assert_eq!(rig.iss, iss);
     assert_eq!(rig.stack.connections(), 1);
@@ -83,7 +83,7 @@ fn a_repeated_syn_gets_the_same_answer() {
 #[test]
 fn another_syn_while_half_open_is_challenged() {
     let mut rig = Rig::new(&Config::default());
-    rig.syn(Some(1460));
+    rig.syn(Some(1472));
     rig.sent(0, 1, "SA", b"");
     rig.recv(100, 0, "S", b"");
     rig.sent(1, 1, "A", b"");
@@ -96,7 +96,7 @@ fn another_syn_while_half_open_is_challenged() {
 #[test]
 fn a_syn_ack_is_sent_again_after_1_3_and_7_seconds_and_given_up_after_15() {
     let mut rig = Rig::new(&Config::default());
-    rig.syn(Some(1460));
+    rig.syn(Some(1472));
     rig.sent(0, 1, "SA", b"");
     for (before, after) in [(999, 1), (1999, 1), (3999, 1)] {
         rig.pass_ms(before);
@@ -119,7 +119,7 @@ fn the_timeout_is_3_seconds_after_a_syn_ack_was_sent_again() {
     // RFC 6298, section 5.7.
     let mut rig = Rig::new(&Config::default());
     rig.load(b"content", None);
-    rig.syn(Some(1460));
+    rig.syn(Some(1472));
     rig.sent_one();
     rig.pass_ms(1000);
     rig.iss = 0;
@@ -136,7 +136,7 @@ fn the_timeout_is_3_seconds_after_a_syn_ack_was_sent_again() {
 #[test]
 fn an_ack_of_something_else_is_reset_while_half_open() {
     let mut rig = Rig::new(&Config::default());
-    rig.syn(Some(1460));
+    rig.syn(Some(1472));
     rig.sent(0, 1, "SA", b"");
     for ack in [0, 2] {
         rig.recv(1, ack, "A", b"");
@@ -150,7 +150,7 @@ fn an_ack_of_something_else_is_reset_while_half_open() {
 #[test]
 fn a_reset_while_half_open_returns_to_listen_silently() {
     let mut rig = Rig::new(&Config::default());
-    rig.syn(Some(1460));
+    rig.syn(Some(1472));
     rig.sent_one();
     rig.recv(1, 0, "R", b"");
     rig.sent_nothing();
@@ -162,7 +162,7 @@ fn a_reset_while_half_open_returns_to_listen_silently() {
 fn data_may_come_with_the_third_segment() {
     let mut rig = Rig::new(&Config::default());
     rig.app().habit = Habit::Echo;
-    rig.syn(Some(1460));
+    rig.syn(Some(1472));
     rig.sent_one();
     rig.recv(1, 1, "PA", b"early");
     rig.sent(1, 6, "PA", b"early");
@@ -172,7 +172,7 @@ fn data_may_come_with_the_third_segment() {
 #[test]
 fn a_fin_may_come_with_the_third_segment() {
     let mut rig = Rig::new(&Config::default());
-    rig.syn(Some(1460));
+    rig.syn(Some(1472));
     rig.sent_one();
     rig.recv(1, 1, "FA", b"");
     rig.sent(1, 2, "FA", b"");
@@ -182,13 +182,16 @@ fn a_fin_may_come_with_the_third_segment() {
 #[test]
 fn data_in_a_syn_is_left_for_the_peer_to_send_again() {
     let mut rig = Rig::new(&Config::default());
-    rig.send_raw(rig.irs, 0, "S", b"too early", Some(1460));
+    rig.send_raw(rig.irs, 0, "S", b"too early", Some(1472));
     rig.sent(0, 1, "SA", b"");
 }
 
 #[test]
-fn a_syn_that_offers_ecn_is_answered_without() {
-    let mut rig = Rig::new(&Config::default());
+fn a_syn_that_offers_ecn_is_answered_without_where_it_is_off() {
+    let mut rig = Rig::new(&Config {
+        ecn: false,
+        ..Config::default()
+    });
     let mut packet = rig.packet(rig.irs, 0, "S", b"", None);
     let at = rig.path.header_len() + 13;
     let old = u16::from_be_bytes([packet[at - 1], packet[at]]);
@@ -206,7 +209,7 @@ fn a_syn_that_offers_ecn_is_answered_without() {
 fn a_refused_connection_is_reset() {
     let mut rig = Rig::new(&Config::default());
     rig.app().refuse = true;
-    rig.syn(Some(1460));
+    rig.syn(Some(1472));
     rig.sent_one();
     rig.recv(1, 1, "A", b"");
     let out = rig.sent_one();
@@ -219,7 +222,7 @@ fn a_refused_connection_is_reset() {
 fn what_is_written_on_accept_is_sent_at_once() {
     let mut rig = Rig::new(&Config::default());
     rig.app().greeting = true;
-    rig.syn(Some(1460));
+    rig.syn(Some(1472));
     rig.sent_one();
     rig.recv(1, 1, "A", b"");
     rig.sent(1, 1, "PA", b"hello");
@@ -229,7 +232,7 @@ fn what_is_written_on_accept_is_sent_at_once() {
 fn a_syn_to_a_port_that_is_not_served_is_reset() {
     let mut rig = Rig::new(&Config::default());
     rig.own_port = 81;
-    rig.syn(Some(1460));
+    rig.syn(Some(1472));
     let out = rig.sent_one();
     assert_eq!((out.ack, out.control.as_str()), (1, "RA"));
     assert_eq!(out.seq, 0);
@@ -242,7 +245,7 @@ fn segments_to_no_connection_may_be_dropped_instead() {
         ..Config::default()
     });
     rig.own_port = 81;
-    rig.syn(Some(1460));
+    rig.syn(Some(1472));
     rig.recv(1, 1, "A", b"");
     rig.sent_nothing();
     assert_eq!(rig.stack.counters().no_connection, 2);
@@ -259,6 +262,10 @@ fn an_ack_to_no_connection_is_reset_by_its_number() {
 #[test]
 fn a_segment_without_ack_to_no_connection_is_reset_by_acknowledging_it() {
     let mut rig = Rig::new(&Config::default());
+    // Who listens there drops it (section 3.10.7.2).
+    rig.recv(1, 0, "F", b"abc");
+    rig.sent_nothing();
+    rig.own_port += 1;
     rig.recv(1, 0, "F", b"abc");
     let out = rig.sent_one();
     assert_eq!((out.ack, out.control.as_str()), (1 + 3 + 1, "RA"));

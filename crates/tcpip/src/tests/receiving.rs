@@ -29,7 +29,7 @@ fn ipv6_echo() {
     let mut rig = Rig::new(&Config::default());
     rig.path = v6_path();
     rig.app().habit = Habit::Echo;
-    rig.open(Some(1440));
+    rig.open(Some(1452));
     rig.recv(1, 1, "PA", b"hello");
     rig.sent(1, 6, "PA", b"hello");
 }
@@ -39,7 +39,7 @@ fn a_tag_is_sent_back() {
     let mut rig = Rig::new(&Config::default());
     rig.path.link.vlan = Some(0x2005);
     rig.app().habit = Habit::Echo;
-    rig.open(Some(1460));
+    rig.open(Some(1472));
     rig.recv(1, 1, "PA", b"hello");
     assert_eq!(rig.sent(1, 6, "PA", b"hello").vlan, Some(0x2005));
 }

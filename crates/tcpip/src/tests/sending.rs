@@ -50,7 +50,7 @@ fn a_content_is_cut_at_multiples_of_the_mss() {
             if let Some(path) = path {
                 rig.path = path;
             }
-            rig.open(Some(mss as u16));
+            rig.open(Some(mss as u16 + 12));
             rig.recv(1, 1, "PA", b"g");
             rig.sent(1, 2, "A", &content[..mss]);
             rig.sent(1 + mss as u32, 2, "A", &content[mss..2 * mss]);
@@ -184,7 +184,7 @@ fn the_peers_window_bounds_what_is_in_flight() {
     let mut rig = Rig::new(&Config::default());
     rig.load(&noise(10_000), None);
     rig.window = 4000;
-    rig.open(Some(1460));
+    rig.open(Some(1472));
     rig.recv(1, 1, "PA", b"g");
     assert_eq!(rig.sent_all().len(), 2, "and no small piece of the third");
     rig.recv(2, 1461, "A", b"");
@@ -197,7 +197,7 @@ fn a_window_update_lets_more_go() {
     let mut rig = Rig::new(&Config::default());
     rig.load(&noise(10_000), None);
     rig.window = 3000;
-    rig.open(Some(1460));
+    rig.open(Some(1472));
     rig.recv(1, 1, "PA", b"g");
     assert_eq!(rig.sent_all().len(), 2);
     rig.window = 6000;
@@ -211,7 +211,7 @@ fn an_older_segment_does_not_update_the_window() {
     let mut rig = Rig::new(&Config::default());
     rig.load(&noise(10_000), None);
     rig.window = 3000;
-    rig.open(Some(1460));
+    rig.open(Some(1472));
     rig.recv(1, 1, "PA", b"g");
     assert_eq!(rig.sent_all().len(), 2);
     rig.recv(3, 1, "A", b"");
@@ -226,7 +226,7 @@ fn a_window_smaller_than_a_segment_is_used_when_nothing_is_in_flight() {
     let mut rig = Rig::new(&Config::default());
     rig.load(&content, None);
     rig.window = 300;
-    rig.open(Some(1460));
+    rig.open(Some(1472));
     rig.recv(1, 1, "PA", b"g");
     let segments = fetch(&mut rig);
     assert_eq!(segments.len(), 4);
@@ -269,7 +269,7 @@ fn after_a_part_the_segments_are_whole_again() {
     let mut rig = Rig::new(&Config::default());
     rig.load(&content, None);
     rig.window = 1000;
-    rig.open(Some(1460));
+    rig.open(Some(1472));
     rig.recv(1, 1, "PA", b"g");
     rig.sent(1, 2, "A", &content[..1000]);
     rig.window = 65_535;
@@ -284,7 +284,7 @@ fn a_fin_waits_for_its_place_in_the_window() {
     rig.load(b"content", None);
     rig.app().habit = Habit::ServeOnce;
     rig.window = 7;
-    rig.open(Some(1460));
+    rig.open(Some(1472));
     rig.recv(1, 1, "PA", b"g");
     rig.sent(1, 2, "PA", b"content");
     rig.sent_nothing();
@@ -529,7 +529,7 @@ fn a_tagged_link_gets_copies() {
     let mut rig = Rig::new(&in_mode(Mode::PreCopy));
     rig.path.link.vlan = Some(7);
     rig.load(&noise(3000), None);
-    rig.open(Some(1460));
+    rig.open(Some(1472));
     rig.recv(1, 1, "PA", b"g");
     let segments = fetch(&mut rig);
     assert!(segments.iter().all(|out| out.vlan == Some(7)));
@@ -543,7 +543,7 @@ fn without_a_budget_for_classes_segments_are_assembled() {
         ..Config::default()
     });
     rig.load(&noise(5000), None);
-    rig.open(Some(1000));
+    rig.open(Some(1012));
     rig.recv(1, 1, "PA", b"g");
     assert!(bytes_of(&fetch(&mut rig)) == noise(5000));
     assert_eq!(rig.stack.counters().sent_assembled, 5);
@@ -592,7 +592,7 @@ fn a_narrower_path_makes_segments_smaller() {
         let mut rig = Rig::serving(&in_mode(mode), &content, None);
         rig.recv(1, 1, "PA", b"g");
         rig.sent_all();
-        rig.icmp(&too_big(&rig, 1000, 1));
+        rig.icmp(&too_big(&rig, 1012, 1));
         rig.sent(1, 2, "A", &content[..960]);
         let mut segments = rig.sent_all();
         rig.recv(2, 5001, "A", b"");
@@ -610,7 +610,7 @@ fn an_icmp_error_about_nothing_in_flight_is_ignored() {
     rig.sent_all();
     rig.icmp(&too_big(&rig, 1000, 0));
     rig.icmp(&too_big(&rig, 1000, 2001));
-    rig.icmp(&too_big(&rig, 1500, 1));
+    rig.icmp(&too_big(&rig, 1512, 1));
     let unreachable = IcmpError {
         kind: ErrorKind::Unreachable(3),
         ..too_big(&rig, 0, 1)
@@ -620,5 +620,5 @@ fn an_icmp_error_about_nothing_in_flight_is_ignored() {
     assert_eq!(rig.stack.counters().icmp_ignored, 4);
     // Nobody needs less than what every host must take.
     rig.icmp(&too_big(&rig, 68, 1));
-    assert_eq!(rig.sent_one().data.len(), 536);
+    assert_eq!(rig.sent_one().data.len(), 536 - 12);
 }

@@ -203,7 +203,8 @@ impl Curve {
         self.pause = pause;
         self.w_est = self
             .w_est
-            .saturating_add(self.reno_step(cwnd, marks, event.mss));
+            .saturating_add(self.reno_step(cwnd, marks, event.mss))
+            .min(MAX_WINDOW);
         self.acked = event.now;
     }
 

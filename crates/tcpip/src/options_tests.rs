@@ -1,0 +1,83 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// The options of a header with these bytes behind its fixed part.
+fn read(bytes: &[u8]) -> Options {
+    let mut header = vec![0; HEADER_LEN];
+    header.extend_from_slice(bytes);
+    Options::read(&header)
+}
+
+#[test]
+fn all_are_found_wherever_they_stand() {
+    assert_eq!(read(&[]), Options::default());
+    assert_eq!(read(&[2, 4, 5, 0xb4]).mss, Some(1460));
+    // What Linux sends: MSS, SACK permitted, timestamps, NOP, window scale.
+    let linux = [
+        2, 4, 5, 0xb4, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0, 0, 9, 1, 3, 3, 7,
+    ];
+    let options = read(&linux);
+    assert_eq!(options.mss, Some(1460));
+    assert!(options.sack_permitted);
+    assert_eq!(options.window_scale, Some(7));
+    let timestamps = options.timestamps.unwrap();
+    assert_eq!((timestamps.value, timestamps.echo), (0x0102_0304, 9));
+    assert_eq!(read(&[1, 1, 2, 4, 5, 0xb4]).mss, Some(1460));
+    assert_eq!(read(&[254, 5, 9, 9, 9, 2, 4, 5, 0xb4]).mss, Some(1460));
+}
+
+#[test]
+fn options_that_make_no_sense_end_the_search() {
+    for bytes in [
+        &[0, 2, 4, 5, 0xb4][..], // after the end
+        &[3, 0, 2, 4, 5, 0xb4],  // no length
+        &[3, 1, 2, 4, 5, 0xb4],  // less than itself
+        &[3, 40, 2, 4, 5, 0xb4], // beyond the header
+        &[2, 3, 5],              // an MSS of another length
+        &[2, 4, 5],              // cut
+        &[2],                    // cut
+    ] {
+        assert_eq!(read(bytes).mss, None, "{bytes:?}");
+    }
+}
+
+#[test]
+fn a_shift_is_at_most_fourteen() {
+    // RFC 7323, section 2.3.
+    assert_eq!(read(&[3, 3, 14]).window_scale, Some(14));
+    assert_eq!(read(&[3, 3, 15]).window_scale, Some(14));
+    assert_eq!(read(&[3, 3, 255]).window_scale, Some(14));
+}
+
+#[test]
+fn blocks_that_are_cut_are_none() {
+    assert_eq!(read(&[5, 9, 0, 0, 0, 1, 0, 0, 0]).sack.len(), 0);
+    assert_eq!(read(&[5, 2]).sack.len(), 0);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        Options::read(&bytes);
+        read(&bytes);
+    }
+
+    #[test]
+    fn what_is_written_is_read(
+        blocks in prop::collection::vec(any::<(u32, u32)>(), 0..=MAX_SACK_BLOCKS),
+        timestamps: bool,
+        mss: u16, scale in prop::option::of(0..=MAX_WINDOW_SCALE), sack: bool,
+    ) {
+        let blocks: Vec<Block> = blocks.iter().map(|(a, b)| (Seq(*a), Seq(*b))).collect();
+        let written = Written::sack(&blocks, timestamps);
+        prop_assert_eq!(written.bytes().len() % 4, 0);
+        let most = blocks.len().min(if timestamps { 3 } else { 4 });
+        prop_assert_eq!(&read(written.bytes()).sack[..], &blocks[..most]);
+        let written = Written::syn_ack(mss, scale, sack);
+        prop_assert_eq!(written.bytes().len() % 4, 0);
+        let options = read(written.bytes());
+        prop_assert_eq!(options.mss, Some(mss));
+        prop_assert_eq!((options.window_scale, options.sack_permitted), (scale, sack));
+    }
+}

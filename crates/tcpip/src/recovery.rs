@@ -1,0 +1,693 @@
+//! Loss recovery: what a connection knows, and does, while something of it is
+//! lost, late or out of order.
+//!
+//! Most connections never need any of this, so it lies beside the TCBs in a
+//! pool: a [`Recovery`] is taken with the first sign of disorder and given
+//! back when all is well again. What is lost is found by RACK where the peer
+//! acknowledges selectively, by duplicate acknowledgements (RFC 5681, RFC
+//! 6582) where it does not, and by the timeout; how much may be sent
+//! meanwhile is for proportional rate reduction to say (RFC 6937); and what
+//! turns out not to have been lost is undone (RFC 3522, RFC 5682, RFC 3708).
+
+use nmio::Port;
+
+use crate::acks::is_duplicate;
+use crate::app::Application;
+use crate::congestion::{Congestion, CongestionControl, Event};
+use crate::options::Block;
+use crate::output::{last_segment, segment_len_at};
+use crate::rack::{DUP_THRESH, Found, News, Rack, narrow_reordering, widen_reordering};
+use crate::scoreboard::{Mark, Scoreboard};
+use crate::stack::Stack;
+use crate::tcb::{Flags, Moment, NONE, Record, Tcb};
+use crate::wire::{Segment, Seq};
+
+/// New segments that are sent to find out whether a timeout was needless (RFC
+/// 5682, section 2.1).
+const FRTO_SEGMENTS: u8 = 2;
+/// An older echo is not of anything in flight, in milliseconds.
+const MAX_ECHO_MS: u32 = 600_000;
+
+/// Where a connection stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// Something is out of order, and nothing is taken as lost.
+    Disorder,
+    /// Something was lost; the window shrinks by proportional rate reduction.
+    Reduction,
+    /// All that was in flight goes again, in slow start: after a timeout, or
+    /// because path or window have changed.
+    Again,
+}
+
+/// What the first acknowledgements after a timeout must tell for it to have
+/// been needless (RFC 5682).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Frto {
+    Off,
+    /// The first is awaited.
+    First,
+    /// The first was of something new, and new data was sent: the second must
+    /// be so too.
+    Second,
+}
+
+/// A probe of the tail that is on its way (RFC 8985, section 7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct TailProbe {
+    /// SND.NXT behind it.
+    end: Seq,
+    /// It was no new data.
+    again: bool,
+}
+
+/// Proportional rate reduction (RFC 6937), in bytes.
+#[derive(Clone, Copy, Default, Debug)]
+struct Prr {
+    delivered: u32,
+    sent: u32,
+    /// In flight when it began: `RecoverFS`.
+    flight: u32,
+}
+
+impl Prr {
+    /// What may be sent with an acknowledgement of `delivered` bytes, when
+    /// `pipe` are in flight and the window is to become `target`. `progress`:
+    /// it was cumulative and told of no further loss.
+    fn allowance(
+        &mut self,
+        delivered: u32,
+        pipe: u32,
+        target: u32,
+        progress: bool,
+        mss: u32,
+    ) -> u32 {
+        self.delivered = self.delivered.saturating_add(delivered);
+        let allowed = if pipe > target {
+            let share = u64::from(self.delivered) * u64::from(target);
+            let share = share.div_ceil(u64::from(self.flight.max(1)));
+            u32::try_from(share)
+                .unwrap_or(u32::MAX)
+                .saturating_sub(self.sent)
+        } else {
+            // Slow start while the network drains faster than it should.
+            let behind = self.delivered.saturating_sub(self.sent);
+            let grown = behind.max(delivered) + if progress { mss } else { 0 };
+            grown.min(target - pipe)
+        };
+        // The fast retransmit itself goes at once.
+        if self.sent == 0 {
+            allowed.max(mss)
+        } else {
+            allowed
+        }
+    }
+}
+
+/// See the module's text.
+#[derive(Clone, Debug)]
+pub(crate) struct Recovery<C> {
+    pub(crate) board: Scoreboard,
+    pub(crate) phase: Phase,
+    /// SND.NXT when the phase began: it ends there.
+    high: Seq,
+    /// Of a peer that does not acknowledge selectively.
+    dup_acks: u32,
+    prr: Prr,
+    /// The congestion window while [`Phase::Reduction`] lasts.
+    window: u32,
+    rack: Rack,
+    /// The congestion control before a reduction that may prove wrong.
+    prior: Option<C>,
+    /// Our timestamps' clock when something was first sent again.
+    first_again: Option<u32>,
+    /// Bytes sent again, less those that have arrived twice.
+    unproven: u32,
+    frto: Frto,
+    /// New segments that [`Frto::Second`] has sent and that may still arrive.
+    new_sent: u8,
+    tail_probe: Option<TailProbe>,
+}
+
+impl<C: CongestionControl> Recovery<C> {
+    fn new(board: Scoreboard, una: Seq) -> Self {
+        Self {
+            board,
+            phase: Phase::Disorder,
+            high: una,
+            dup_acks: 0,
+            prr: Prr::default(),
+            window: 0,
+            rack: Rack::new(una),
+            prior: None,
+            first_again: None,
+            unproven: 0,
+            frto: Frto::Off,
+            new_sent: 0,
+            tail_probe: None,
+        }
+    }
+
+    /// Bytes of what is unacknowledged that are in the network no longer.
+    pub(crate) fn gone(&self, tcb: &Tcb) -> u32 {
+        let duplicates = self.dup_acks.saturating_mul(u32::from(tcb.mss));
+        let counted = self.board.sacked() + self.board.lost();
+        counted.saturating_add(duplicates).min(tcb.flight())
+    }
+
+    /// Bytes in the network: RFC 6675's pipe.
+    pub(crate) fn pipe(&self, tcb: &Tcb) -> u32 {
+        tcb.flight() - self.gone(tcb)
+    }
+
+    /// The congestion window.
+    pub(crate) fn window(&self, congestion: &C) -> u32 {
+        match self.phase {
+            Phase::Reduction => self.window,
+            Phase::Disorder | Phase::Again => congestion.window(),
+        }
+    }
+
+    /// The next bytes to be sent again.
+    pub(crate) fn next_lost(&self) -> Option<(Seq, Seq)> {
+        if self.frto == Frto::Second {
+            // New data goes first.
+            return None;
+        }
+        self.board.first_lost()
+    }
+
+    /// `start..end` has been sent again.
+    pub(crate) fn has_resent(&mut self, start: Seq, end: Seq, tcb: &Tcb, now: Moment) {
+        let mark = Mark::Resent {
+            at: now.micros,
+            fence: tcb.snd_nxt,
+        };
+        self.board.set(start, end, Some(mark));
+        self.rack.has_resent(end, tcb.snd_nxt, now);
+        self.first_again.get_or_insert(tcb.ts_clock(now));
+        self.has_sent(end.since(start));
+        self.unproven = self.unproven.saturating_add(end.since(start));
+    }
+
+    /// Something has been sent, new or again.
+    pub(crate) fn has_sent(&mut self, bytes: u32) {
+        self.prr.sent = self.prr.sent.saturating_add(bytes);
+    }
+
+    /// Remembers what a reduction may have to be taken back to.
+    fn remember(&mut self, congestion: &C) {
+        self.prior = Some(*congestion);
+        self.first_again = None;
+        self.unproven = 0;
+    }
+
+    /// Something is lost (RFC 6675, section 5, step 4).
+    fn begin_reduction(&mut self, tcb: &mut Tcb, congestion: &mut C, told: &Event) {
+        self.remember(congestion);
+        self.phase = Phase::Reduction;
+        self.high = tcb.snd_nxt;
+        self.prr = Prr {
+            flight: told.in_flight.max(told.mss),
+            ..Prr::default()
+        };
+        congestion.on_congestion(Congestion::Loss, told);
+        tcb.flags.set(Flags::REDUCED);
+    }
+
+    /// What was sent again need not have been (RFC 3522; RFC 4015).
+    fn undo(&mut self, tcb: &mut Tcb, congestion: &mut C) {
+        if self.phase == Phase::Reduction {
+            tcb.flags.set(Flags::REORDERING);
+        }
+        if let Some(prior) = self.prior.take() {
+            *congestion = prior;
+        }
+        self.board.lose_nothing(tcb.snd_una, tcb.snd_nxt);
+        self.rack.look_again(tcb.snd_una);
+        self.phase = Phase::Disorder;
+        self.dup_acks = 0;
+        self.frto = Frto::Off;
+        tcb.backoff = 0;
+    }
+
+    /// Whether an acknowledgement proves that nothing was lost: its echo is
+    /// of what was first sent (RFC 3522), all that was sent again has arrived
+    /// twice (RFC 3708), or what was not sent again after a timeout has
+    /// arrived (RFC 5682).
+    fn was_needless(&mut self, tcb: &Tcb, segment: &Segment, news: &News, acked: u32) -> bool {
+        let unproven = self.unproven;
+        self.unproven = unproven.saturating_sub(news.twice);
+        if self.prior.is_none() {
+            return false;
+        }
+        let echo = segment.timestamps.map(|timestamps| timestamps.echo);
+        let of_the_first = match (self.first_again, echo) {
+            (Some(first), Some(echo)) if tcb.flags.has(Flags::TIMESTAMPS) => {
+                acked > 0 && Seq(echo).before(Seq(first))
+            }
+            _ => false,
+        };
+        let all_twice = unproven > 0 && self.unproven == 0;
+        if self.phase == Phase::Disorder {
+            return all_twice;
+        }
+        let after_timeout = match self.frto {
+            Frto::Off => false,
+            Frto::First => tcb.flags.has(Flags::SACK) && news.not_lost,
+            Frto::Second => acked > 0,
+        };
+        of_the_first || all_twice || after_timeout
+    }
+
+    /// RFC 5682, section 2.1; with selective acknowledgements the first step
+    /// lasts, as each tells what has arrived.
+    fn step_frto(&mut self, tcb: &Tcb, acked: u32, is_duplicate: bool) {
+        if self.frto == Frto::Off || tcb.flags.has(Flags::SACK) {
+            return;
+        }
+        let has_new = tcb.snd_nxt != tcb.limit()
+            && tcb.flight().saturating_add(u32::from(tcb.mss)) <= tcb.snd_wnd;
+        self.frto = match self.frto {
+            Frto::First if acked > 0 && has_new => {
+                self.new_sent = FRTO_SEGMENTS;
+                Frto::Second
+            }
+            Frto::Second if !is_duplicate => Frto::Second,
+            _ => Frto::Off,
+        };
+    }
+
+    /// Whether a duplicate after a timeout is of one of the new segments that
+    /// were sent to find out about it.
+    fn take_new_arrived(&mut self) -> bool {
+        let of_new = self.new_sent > 0;
+        self.new_sent = self.new_sent.saturating_sub(1);
+        of_new
+    }
+
+    /// What is lost by now; `advanced`: something was acknowledged.
+    fn find_lost(&mut self, tcb: &Tcb, advanced: bool, now: Moment) -> Found {
+        let mss = u32::from(tcb.mss);
+        if tcb.flags.has(Flags::SACK) {
+            let enough = self.board.sacked() > (DUP_THRESH - 1) * mss;
+            let at_once =
+                !tcb.flags.has(Flags::REORDERING) && (self.phase != Phase::Disorder || enough);
+            return self.rack.find_lost(&mut self.board, tcb, at_once, now);
+        }
+        let lost = match self.phase {
+            Phase::Disorder => self.dup_acks >= DUP_THRESH,
+            // RFC 6582: the next gap begins here.
+            Phase::Reduction => advanced,
+            Phase::Again => false,
+        };
+        let una = tcb.snd_una;
+        let first = self.board.pieces(una, tcb.snd_nxt).next();
+        let len = segment_len_at(tcb, una).min(tcb.flight());
+        let mut found = Found::default();
+        if lost
+            && first.is_some_and(|piece| piece.mark.is_none())
+            && self.board.set(una, una + len, Some(Mark::Lost))
+        {
+            found.lost = len;
+        }
+        found
+    }
+
+    /// All that was in flight when the phase began has arrived. For as long as
+    /// it takes, the peer may still tell that some of it has arrived twice
+    /// (RFC 3708).
+    fn end_phase(&mut self, tcb: &Tcb) {
+        self.phase = Phase::Disorder;
+        self.high = tcb.snd_nxt;
+        self.dup_acks = 0;
+        self.frto = Frto::Off;
+        if self.unproven == 0 || !tcb.flags.has(Flags::SACK) {
+            self.prior = None;
+        }
+    }
+
+    fn begin_again(&mut self, tcb: &Tcb) {
+        self.board.lose_all(tcb.snd_una, tcb.snd_nxt);
+        self.rack.look_again(tcb.snd_una);
+        self.phase = Phase::Again;
+        self.high = tcb.snd_nxt;
+        self.dup_acks = 0;
+        self.tail_probe = None;
+    }
+
+    /// Whether nothing has to be remembered any longer.
+    fn is_over(&self) -> bool {
+        self.phase == Phase::Disorder
+            && self.dup_acks == 0
+            && self.prior.is_none()
+            && self.tail_probe.is_none()
+            && self.board.is_empty()
+    }
+}
+
+/// The pool: one for each connection that needs it, so there are never more
+/// than connections.
+#[derive(Debug)]
+pub(crate) struct Recoveries<C> {
+    list: Vec<Recovery<C>>,
+    free: Vec<u32>,
+}
+
+impl<C: CongestionControl> Recoveries<C> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            list: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, una: Seq) -> u32 {
+        if let Some(index) = self.free.pop() {
+            let recovery = &mut self.list[index as usize];
+            recovery.board.clear();
+            *recovery = Recovery::new(std::mem::take(&mut recovery.board), una);
+            return index;
+        }
+        self.list.push(Recovery::new(Scoreboard::default(), una));
+        self.list.len() as u32 - 1
+    }
+
+    pub(crate) fn release(&mut self, index: u32) {
+        self.free.push(index);
+    }
+
+    pub(crate) fn get(&self, index: u32) -> &Recovery<C> {
+        &self.list[index as usize]
+    }
+
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Recovery<C> {
+        &mut self.list[index as usize]
+    }
+
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn in_use(&self) -> usize {
+        self.list.len() - self.free.len()
+    }
+}
+
+/// What an algorithm of congestion control is told.
+#[inline(always)]
+pub(crate) fn event(tcb: &Tcb, in_flight: u32, rtt: u32, now: Moment) -> Event {
+    Event {
+        now: now.micros,
+        in_flight,
+        mss: u32::from(tcb.mss),
+        srtt: tcb.rtt.smoothed(),
+        rtt,
+        una: tcb.snd_una.0,
+        nxt: tcb.snd_nxt.0,
+    }
+}
+
+impl<A: Application, C: CongestionControl> Stack<A, C> {
+    /// The recovery of a connection, which begins now if there was none.
+    fn recovery_of(&mut self, id: u32) -> u32 {
+        let tcb = &mut self.records[id as usize].tcb;
+        if tcb.recovery == NONE {
+            tcb.recovery = self.recoveries.take(tcb.snd_una);
+        }
+        tcb.recovery
+    }
+
+    /// An acknowledgement while something is out of order, or the first that
+    /// tells of it. SND.UNA is `una` still. What it acknowledges is not taken
+    /// out of the stream here.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn process_disorder(
+        &mut self,
+        id: u32,
+        segment: &Segment,
+        sack: &[Block],
+        now: Moment,
+    ) {
+        let index = self.recovery_of(id);
+        let Record { tcb, congestion } = &mut self.records[id as usize];
+        let recovery = self.recoveries.get_mut(index);
+        let una = tcb.snd_una;
+        let acked = segment.ack.since(una);
+        let before = recovery.pipe(tcb);
+        let is_duplicate = acked == 0 && is_duplicate(tcb, segment);
+        tcb.snd_una = segment.ack;
+
+        // What has arrived.
+        let mut news = recovery
+            .rack
+            .take_in(&mut recovery.board, tcb, una, sack, now);
+        self.counters.scoreboard_full += u64::from(news.no_place);
+        let selective = tcb.flags.has(Flags::SACK);
+        let mss = u32::from(tcb.mss);
+        if !selective {
+            // RFC 6675 without SACK: each duplicate is a segment that has
+            // arrived somewhere.
+            if is_duplicate && (recovery.phase != Phase::Again || recovery.take_new_arrived()) {
+                recovery.dup_acks = recovery.dup_acks.saturating_add(1);
+                news.delivered += mss;
+            } else if acked > 0 {
+                let eaten = recovery.dup_acks.min(acked.div_ceil(mss) - 1);
+                recovery.dup_acks -= eaten;
+                news.delivered = news.delivered.saturating_sub(eaten * mss);
+                if recovery.phase == Phase::Disorder {
+                    recovery.dup_acks = 0;
+                }
+            }
+        }
+        if news.reordered && !tcb.flags.has(Flags::REORDERING) {
+            tcb.flags.set(Flags::REORDERING);
+            self.counters.reorderings += 1;
+        }
+        if news.twice > 0 {
+            self.counters.duplicates_reported += 1;
+            widen_reordering(tcb);
+        }
+
+        // The round trip, where the peer's echo tells it even of what was
+        // sent again (RFC 7323, section 4).
+        let mut rtt = 0;
+        if acked > 0 {
+            tcb.retries = 0;
+            rtt = measure(tcb, segment, now);
+        }
+        let told = event(tcb, before, rtt, now);
+        if let Some(probe) = recovery.tail_probe
+            && !segment.ack.before(probe.end)
+        {
+            recovery.tail_probe = None;
+            if probe.again && news.twice == 0 && recovery.phase == Phase::Disorder {
+                // RFC 8985, section 7.4.2: the probe has mended a loss.
+                congestion.on_congestion(Congestion::Loss, &told);
+                tcb.flags.set(Flags::REDUCED);
+                self.counters.tail_losses += 1;
+            }
+        }
+
+        if recovery.was_needless(tcb, segment, &news, acked) {
+            recovery.undo(tcb, congestion);
+            self.counters.undone += 1;
+        }
+        recovery.step_frto(tcb, acked, is_duplicate);
+
+        // Is all of it mended? RFC 6582, section 3.2: without SACK, duplicates
+        // of what was sent again may still come, so only something behind it
+        // tells.
+        let mended = if selective || tcb.flight() == 0 {
+            !tcb.snd_una.before(recovery.high)
+        } else {
+            // Plain Reno ends with any acknowledgement of something new.
+            let partial = C::PARTIAL_ACK_RECOVERY || recovery.phase == Phase::Again;
+            tcb.snd_una.after(recovery.high) || acked > 0 && !partial
+        };
+        let ends = recovery.phase == Phase::Reduction && mended;
+        if recovery.phase != Phase::Disorder && mended {
+            recovery.end_phase(tcb);
+            congestion.on_recovered(&told);
+            narrow_reordering(tcb);
+        } else if mended {
+            // No report of duplicates comes any more.
+            recovery.prior = None;
+        }
+
+        // What is lost?
+        let found = recovery.find_lost(tcb, acked > 0, now);
+        self.counters.lost_again += u64::from(found.again);
+        if found.lost > 0 && recovery.phase == Phase::Disorder {
+            recovery.begin_reduction(tcb, congestion, &told);
+            self.counters.fast_retransmits += 1;
+        }
+        match recovery.phase {
+            Phase::Reduction => {
+                let pipe = recovery.pipe(tcb);
+                let progress = acked > 0 && found.lost == 0;
+                let target = congestion.window();
+                let prr = &mut recovery.prr;
+                let mut allowed = prr.allowance(news.delivered, pipe, target, progress, mss);
+                if !selective && found.lost > 0 {
+                    // RFC 6582, section 3.2, step 3: it goes at once.
+                    allowed = allowed.max(mss);
+                }
+                recovery.window = pipe + allowed;
+                congestion.on_recovery_ack(news.delivered, found.lost, &told);
+            }
+            Phase::Disorder | Phase::Again => {
+                if acked > 0 && !ends {
+                    congestion.on_ack(acked, &told);
+                }
+            }
+        }
+        let over = recovery.is_over();
+        if over {
+            tcb.recovery = NONE;
+            self.recoveries.release(index);
+        }
+        self.rearm(id, now, acked > 0 || news.delivered > 0, found.look_in);
+    }
+
+    /// Sets the timer after an acknowledgement, or when late segments have
+    /// been looked at: `look_in` microseconds from now again.
+    fn rearm(&mut self, id: u32, now: Moment, progress: bool, look_in: Option<u32>) {
+        let tcb = &mut self.records[id as usize].tcb;
+        if let Some(micros) = look_in {
+            tcb.flags.clear(Flags::PROBE_TAIL);
+            tcb.flags.set(Flags::AWAIT_LATE);
+            self.arm(id, now, micros.div_ceil(1000).max(1));
+        } else if progress || tcb.flags.has(Flags::AWAIT_LATE) {
+            tcb.flags.clear(Flags::AWAIT_LATE);
+            self.arm_after_ack(id, now);
+        }
+    }
+
+    /// Late segments have had their time.
+    #[cold]
+    pub(crate) fn handle_late(&mut self, id: u32, now: Moment) {
+        let Record { tcb, congestion } = &mut self.records[id as usize];
+        let recovery = self.recoveries.get_mut(tcb.recovery);
+        let told = event(tcb, recovery.pipe(tcb), 0, now);
+        let found = recovery.find_lost(tcb, false, now);
+        self.counters.lost_again += u64::from(found.again);
+        if found.lost > 0 && recovery.phase == Phase::Disorder {
+            recovery.begin_reduction(tcb, congestion, &told);
+            self.counters.fast_retransmits += 1;
+        }
+        if recovery.phase == Phase::Reduction {
+            let pipe = recovery.pipe(tcb);
+            let target = congestion.window();
+            let prr = &mut recovery.prr;
+            recovery.window = pipe + prr.allowance(0, pipe, target, false, told.mss);
+        }
+        self.rearm(id, now, true, found.look_in);
+    }
+    /// The retransmission timer has expired (RFC 6298, 5.4 to 5.6; RFC 5681,
+    /// section 3.1): all that has not arrived goes again.
+    pub(crate) fn lose_all_by_timeout(&mut self, id: u32, now: Moment) {
+        let index = self.recovery_of(id);
+        let Record { tcb, congestion } = &mut self.records[id as usize];
+        let recovery = self.recoveries.get_mut(index);
+        let told = event(tcb, recovery.pipe(tcb), 0, now);
+        let una = tcb.snd_una;
+        let first = recovery.board.pieces(una, tcb.snd_nxt).next();
+        if first.is_some_and(|piece| piece.mark == Some(Mark::Sacked)) {
+            // It has not what it told to have.
+            recovery.board.forget_sacked(una, tcb.snd_nxt);
+            self.counters.reneged += 1;
+        }
+        let again = tcb.retries > 0;
+        if recovery.phase == Phase::Disorder {
+            recovery.frto = Frto::First;
+            recovery.remember(congestion);
+        } else {
+            // RFC 5682, section 2.1, step 1: something is lost anyway.
+            recovery.frto = Frto::Off;
+            if !again {
+                recovery.prior = None;
+            }
+        }
+        congestion.on_timeout(again, &told);
+        tcb.flags.set(Flags::REDUCED);
+        recovery.begin_again(tcb);
+    }
+
+    /// All that has not arrived goes again, though it is not congestion that
+    /// has lost it: the peer's window was shut, or the path has become
+    /// narrower.
+    pub(crate) fn send_all_again(&mut self, id: u32) {
+        let index = self.recovery_of(id);
+        let tcb = &mut self.records[id as usize].tcb;
+        let recovery = self.recoveries.get_mut(index);
+        recovery.prior = None;
+        recovery.frto = Frto::Off;
+        recovery.begin_again(tcb);
+    }
+
+    /// The tail has been silent for two round trips: sends new data, or the
+    /// last segment again, so that the peer tells what it has (RFC 8985,
+    /// section 7.3).
+    #[cold]
+    pub(crate) fn probe_tail<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        tcb.flags.clear(Flags::PROBE_TAIL);
+        let nxt = tcb.snd_nxt;
+        let mss = u32::from(tcb.mss);
+        let new = nxt != tcb.limit() && tcb.flight().saturating_add(mss) <= tcb.snd_wnd;
+        let start = if new { nxt } else { last_segment(tcb) };
+        let rto = self.rto(id);
+        self.arm(id, now, rto);
+        // Without room the timeout does it.
+        let Ok(taken) = self.send_range(port, id, start, mss, now) else {
+            return;
+        };
+        let index = self.recovery_of(id);
+        let tcb = &mut self.records[id as usize].tcb;
+        tcb.has_sent_to(start + taken);
+        let recovery = self.recoveries.get_mut(index);
+        recovery.tail_probe = Some(TailProbe {
+            end: tcb.snd_nxt,
+            again: !new,
+        });
+        if !new {
+            tcb.flags.clear(Flags::TIMING);
+            recovery.has_resent(start, start + taken, tcb, now);
+            self.counters.retransmits += 1;
+        }
+        self.counters.tail_probes += 1;
+    }
+}
+
+/// Takes a measurement of the round trip from an acknowledgement of something
+/// new, if it tells one; in microseconds, or 0.
+#[inline(always)]
+pub(crate) fn measure(tcb: &mut Tcb, segment: &Segment, now: Moment) -> u32 {
+    if tcb.flags.has(Flags::TIMING) && !segment.ack.before(tcb.rtt_seq) {
+        tcb.flags.clear(Flags::TIMING);
+        tcb.backoff = 0;
+        let rtt = now.micros.wrapping_sub(tcb.rtt_at);
+        tcb.rtt.sample(rtt);
+        return rtt;
+    }
+    // The echo is as fine as its clock, and there is one for each
+    // acknowledgement: it only helps out where nothing else is timed.
+    match segment.timestamps {
+        Some(timestamps) if tcb.flags.has(Flags::TIMESTAMPS) => echoed(tcb, timestamps.echo, now),
+        _ => 0,
+    }
+}
+
+/// The round trip that an echo tells, in microseconds; 0 when it tells none.
+#[inline]
+fn echoed(tcb: &mut Tcb, echo: u32, now: Moment) -> u32 {
+    let millis = tcb.ts_clock(now).wrapping_sub(echo);
+    if echo == 0 || millis == 0 || millis > MAX_ECHO_MS {
+        return 0;
+    }
+    let rtt = millis * 1000;
+    if !tcb.flags.has(Flags::TIMING) {
+        tcb.backoff = 0;
+        tcb.rtt.sample(rtt);
+    }
+    rtt
+}

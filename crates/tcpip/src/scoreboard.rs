@@ -1,0 +1,333 @@
+//! What became of the bytes in flight, after something was lost or came out
+//! of order: the scoreboard of RFC 6675, with what RACK (RFC 8985) needs.
+//!
+//! Bytes that are not listed are in flight as they were first sent. These
+//! have no times: what was sent first is in the order of its sequence
+//! numbers, so that "sent later" is "lies behind". Only what was sent again
+//! has left that order, and it is listed with the moment and with SND.NXT of
+//! that moment, its *fence*: all before the fence was first sent earlier than
+//! it, all behind it later.
+
+use std::collections::{VecDeque, vec_deque};
+
+use crate::wire::Seq;
+
+/// Ranges that a scoreboard keeps. A queue that overflows in slow start loses
+/// every second segment of a window, so this is for windows of twice as many.
+/// A selective acknowledgement that would need more is not taken in: it comes
+/// again, or the data is sent again.
+pub(crate) const MAX_RANGES: usize = 8_192;
+/// Of these, such as selective acknowledgements leave for what is lost.
+const RESERVE: usize = 64;
+/// Ranges that a scoreboard keeps the memory of when it is cleared.
+const KEPT_RANGES: usize = 64;
+
+/// What became of a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mark {
+    /// The peer has it.
+    Sacked,
+    /// Something sent later has arrived, as has been known since `at`; it may
+    /// be on its way by another route.
+    Late { at: u32 },
+    /// Taken as lost, and not sent again yet.
+    Lost,
+    /// Sent again.
+    Resent { at: u32, fence: Seq },
+    /// Sent again, and something sent still later has arrived.
+    LateAgain { at: u32 },
+}
+
+/// A range of sequence space, `end` not included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Range {
+    pub(crate) start: Seq,
+    pub(crate) end: Seq,
+    pub(crate) mark: Mark,
+}
+
+impl Range {
+    fn len(&self) -> u32 {
+        self.end.since(self.start)
+    }
+}
+
+/// A stretch of sequence space with one fate; `None`: in flight as first
+/// sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Piece {
+    pub(crate) start: Seq,
+    pub(crate) end: Seq,
+    pub(crate) mark: Option<Mark>,
+}
+
+impl Piece {
+    pub(crate) fn len(&self) -> u32 {
+        self.end.since(self.start)
+    }
+}
+
+/// The listed ranges: disjoint, ascending, neighbours of one kind joined. All
+/// lie within half of sequence space.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scoreboard {
+    /// Changes come in near either end: at the front what is acknowledged or
+    /// sent again, at the back what arrives.
+    ranges: VecDeque<Range>,
+    /// Bytes in ranges of these kinds.
+    sacked: u32,
+    lost: u32,
+}
+
+impl Scoreboard {
+    /// Forgets all; memory is kept.
+    pub(crate) fn clear(&mut self) {
+        self.ranges.clear();
+        self.ranges.shrink_to(KEPT_RANGES);
+        (self.sacked, self.lost) = (0, 0);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Bytes that the peer has, beyond what it has acknowledged.
+    pub(crate) fn sacked(&self) -> u32 {
+        self.sacked
+    }
+
+    /// Bytes that are lost and to be sent again.
+    pub(crate) fn lost(&self) -> u32 {
+        self.lost
+    }
+
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = &Range> {
+        self.ranges.iter()
+    }
+
+    /// The first range to be sent again.
+    pub(crate) fn first_lost(&self) -> Option<(Seq, Seq)> {
+        if self.lost == 0 {
+            return None;
+        }
+        let first = self.ranges.iter().find(|range| range.mark == Mark::Lost)?;
+        Some((first.start, first.end))
+    }
+
+    /// The pieces of `start..end`, in order.
+    pub(crate) fn pieces(&self, start: Seq, end: Seq) -> Pieces<'_> {
+        let first = self.first_behind(start);
+        Pieces {
+            ranges: self.ranges.range(first..),
+            at: start,
+            end,
+        }
+    }
+
+    /// The first range that ends behind `seq`.
+    fn first_behind(&self, seq: Seq) -> usize {
+        self.ranges.partition_point(|range| !range.end.after(seq))
+    }
+
+    /// All before `una` is acknowledged.
+    pub(crate) fn advance(&mut self, una: Seq) {
+        let gone = self.first_behind(una);
+        for range in self.ranges.drain(..gone) {
+            match range.mark {
+                Mark::Sacked => self.sacked -= range.len(),
+                Mark::Lost => self.lost -= range.len(),
+                _ => {}
+            }
+        }
+        if let Some(first) = self.ranges.front_mut()
+            && first.start.before(una)
+        {
+            let cut = una.since(first.start);
+            first.start = una;
+            match first.mark {
+                Mark::Sacked => self.sacked -= cut,
+                Mark::Lost => self.lost -= cut,
+                _ => {}
+            }
+        }
+    }
+
+    /// Gives `start..end` one fate. `false` when there is no place for one
+    /// more range; nothing has changed then. For what is lost or sent again
+    /// there is always place: what has arrived furthest ahead is forgotten.
+    pub(crate) fn set(&mut self, start: Seq, end: Seq, mark: Option<Mark>) -> bool {
+        if !start.before(end) {
+            return true;
+        }
+        // A range added, and one divided.
+        if self.ranges.len() + 2 > MAX_RANGES - RESERVE {
+            if mark == Some(Mark::Sacked) {
+                return false;
+            }
+            if self.ranges.len() + 2 > MAX_RANGES {
+                self.forget_furthest();
+            }
+        }
+        let from = self.first_behind(start);
+        let overlapping = self.ranges.range(from..);
+        let to = from
+            + overlapping
+                .take_while(|range| range.start.before(end))
+                .count();
+        // What sticks out on either side stays.
+        let head = self.ranges.get(from).filter(|_| from < to);
+        let head = head
+            .filter(|range| range.start.before(start))
+            .map(|range| Range {
+                end: start,
+                ..*range
+            });
+        let tail = self.ranges.get(to.wrapping_sub(1)).filter(|_| from < to);
+        let tail = tail
+            .filter(|range| range.end.after(end))
+            .map(|range| Range {
+                start: end,
+                ..*range
+            });
+        let new = mark.map(|mark| Range { start, end, mark });
+        for range in self.ranges.drain(from..to) {
+            match range.mark {
+                Mark::Sacked => self.sacked -= range.len(),
+                Mark::Lost => self.lost -= range.len(),
+                _ => {}
+            }
+        }
+        let mut at = from;
+        for range in [head, new, tail].into_iter().flatten() {
+            match range.mark {
+                Mark::Sacked => self.sacked += range.len(),
+                Mark::Lost => self.lost += range.len(),
+                _ => {}
+            }
+            self.ranges.insert(at, range);
+            at += 1;
+        }
+        self.join(from.saturating_sub(1), at - from + 2);
+        true
+    }
+
+    /// Makes place for two ranges.
+    #[cold]
+    fn forget_furthest(&mut self) {
+        for _ in 0..2 {
+            let furthest = self.ranges.iter().rposition(|r| r.mark == Mark::Sacked);
+            let at = furthest.unwrap_or(self.ranges.len() - 1);
+            if let Some(range) = self.ranges.remove(at) {
+                match range.mark {
+                    Mark::Sacked => self.sacked -= range.len(),
+                    Mark::Lost => self.lost -= range.len(),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Joins neighbours of one kind among the `count` ranges from `from` on.
+    fn join(&mut self, from: usize, count: usize) {
+        let mut at = from;
+        for _ in 0..count {
+            let (Some(range), Some(next)) = (self.ranges.get(at), self.ranges.get(at + 1)) else {
+                return;
+            };
+            if range.end == next.start && range.mark == next.mark {
+                self.ranges[at].end = self.ranges[at + 1].end;
+                self.ranges.remove(at + 1);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// All of `una..nxt` that the peer has not is lost.
+    pub(crate) fn lose_all(&mut self, una: Seq, nxt: Seq) {
+        self.rebuild(una, nxt, |mark| match mark {
+            Some(Mark::Sacked) => mark,
+            _ => Some(Mark::Lost),
+        });
+    }
+
+    /// What was taken as lost, or as late, is in flight after all.
+    pub(crate) fn lose_nothing(&mut self, una: Seq, nxt: Seq) {
+        self.rebuild(una, nxt, |mark| {
+            mark.filter(|mark| matches!(mark, Mark::Sacked | Mark::Resent { .. }))
+        });
+    }
+
+    /// The peer may have thrown away what it had told to have (RFC 2018,
+    /// section 8).
+    pub(crate) fn forget_sacked(&mut self, una: Seq, nxt: Seq) {
+        self.rebuild(una, nxt, |mark| mark.filter(|mark| *mark != Mark::Sacked));
+    }
+
+    fn rebuild(&mut self, una: Seq, nxt: Seq, fate: impl Fn(Option<Mark>) -> Option<Mark>) {
+        let old = std::mem::take(self);
+        for piece in old.pieces(una, nxt) {
+            let Some(mark) = fate(piece.mark) else {
+                continue;
+            };
+            if let Some(last) = self.ranges.back_mut()
+                && last.end == piece.start
+                && last.mark == mark
+            {
+                last.end = piece.end;
+            } else {
+                self.ranges.push_back(Range {
+                    start: piece.start,
+                    end: piece.end,
+                    mark,
+                });
+            }
+            match mark {
+                Mark::Sacked => self.sacked += piece.len(),
+                Mark::Lost => self.lost += piece.len(),
+                _ => {}
+            }
+        }
+        if self.ranges.len() > MAX_RANGES {
+            // Between all that has arrived lay gaps that are listed now.
+            self.ranges.clear();
+            (self.sacked, self.lost) = (0, 0);
+            self.set(una, nxt, fate(None));
+        }
+    }
+}
+
+/// See [`Scoreboard::pieces`].
+#[derive(Clone, Debug)]
+pub(crate) struct Pieces<'a> {
+    ranges: vec_deque::Iter<'a, Range>,
+    at: Seq,
+    end: Seq,
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let start = self.at;
+        if !start.before(self.end) {
+            return None;
+        }
+        let nearer = |a: Seq, b: Seq| if a.before(b) { a } else { b };
+        let (end, mark) = match self.ranges.clone().next() {
+            Some(range) if range.start.after(start) => (nearer(range.start, self.end), None),
+            Some(range) => {
+                self.ranges.next();
+                (nearer(range.end, self.end), Some(range.mark))
+            }
+            None => (self.end, None),
+        };
+        self.at = end;
+        Some(Piece { start, end, mark })
+    }
+}
+
+#[cfg(test)]
+#[path = "scoreboard_tests.rs"]
+mod tests;

@@ -1,0 +1,169 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// The oracle: a fate for each byte.
+#[derive(Clone, Debug)]
+struct Naive {
+    una: usize,
+    fates: Vec<Option<Mark>>,
+}
+
+fn marks() -> impl Strategy<Value = Option<Mark>> {
+    prop_oneof![
+        Just(None),
+        Just(Some(Mark::Sacked)),
+        Just(Some(Mark::Lost)),
+        (0u32..3).prop_map(|at| Some(Mark::Late { at })),
+        (0u32..3).prop_map(|at| Some(Mark::LateAgain { at })),
+        (0u32..3).prop_map(|at| Some(Mark::Resent { at, fence: Seq(7) })),
+    ]
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Set(usize, usize, Option<Mark>),
+    Advance(usize),
+    LoseAll,
+    LoseNothing,
+    ForgetSacked,
+}
+
+const SPAN: usize = 120;
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => (0..SPAN, 0..SPAN, marks()).prop_map(|(a, b, mark)| Step::Set(a, b, mark)),
+        1 => (0..10usize).prop_map(Step::Advance),
+        1 => Just(Step::LoseAll),
+        1 => Just(Step::LoseNothing),
+        1 => Just(Step::ForgetSacked),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+fn check(board: &Scoreboard, naive: &Naive, base: Seq) {
+    let seq = |at: usize| base + at as u32;
+    let mut at = naive.una;
+    for piece in board.pieces(seq(naive.una), seq(SPAN)) {
+        assert_eq!(piece.start, seq(at));
+        assert!(piece.len() > 0);
+        for _ in 0..piece.len() {
+            assert_eq!(piece.mark, naive.fates[at], "byte {at}");
+            at += 1;
+        }
+    }
+    assert_eq!(at, SPAN);
+    let count = |mark: Mark| {
+        naive.fates[naive.una..]
+            .iter()
+            .filter(|m| **m == Some(mark))
+            .count()
+    };
+    assert_eq!(board.sacked() as usize, count(Mark::Sacked));
+    assert_eq!(board.lost() as usize, count(Mark::Lost));
+    let first = naive.fates[naive.una..]
+        .iter()
+        .position(|m| *m == Some(Mark::Lost));
+    assert_eq!(
+        board.first_lost().map(|(start, _)| start),
+        first.map(|n| seq(naive.una + n))
+    );
+    let ranges: Vec<_> = board.ranges().collect();
+    for pair in ranges.windows(2) {
+        assert!(!pair[1].start.before(pair[0].end));
+        assert!(
+            pair[1].start != pair[0].end || pair[0].mark != pair[1].mark,
+            "joined"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn agrees_with_a_fate_for_each_byte(steps in steps(), base: u32) {
+        // Any place on the circle, its seam included.
+        let base = Seq(base);
+        let mut board = Scoreboard::default();
+        let mut naive = Naive { una: 0, fates: vec![None; SPAN] };
+        for step in steps {
+            let una = base + naive.una as u32;
+            let nxt = base + SPAN as u32;
+            match step {
+                Step::Set(a, b, mark) => {
+                    let (from, to) = (a.min(b).max(naive.una), a.max(b).max(naive.una));
+                    prop_assert!(board.set(base + from as u32, base + to as u32, mark));
+                    naive.fates[from..to].fill(mark);
+                }
+                Step::Advance(by) => {
+                    naive.una = (naive.una + by).min(SPAN);
+                    board.advance(base + naive.una as u32);
+                }
+                Step::LoseAll => {
+                    board.lose_all(una, nxt);
+                    for fate in &mut naive.fates[naive.una..] {
+                        if *fate != Some(Mark::Sacked) {
+                            *fate = Some(Mark::Lost);
+                        }
+                    }
+                }
+                Step::LoseNothing => {
+                    board.lose_nothing(una, nxt);
+                    for fate in &mut naive.fates[naive.una..] {
+                        if !matches!(fate, Some(Mark::Sacked | Mark::Resent { .. })) {
+                            *fate = None;
+                        }
+                    }
+                }
+                Step::ForgetSacked => {
+                    board.forget_sacked(una, nxt);
+                    for fate in &mut naive.fates[naive.una..] {
+                        if *fate == Some(Mark::Sacked) {
+                            *fate = None;
+                        }
+                    }
+                }
+            }
+            check(&board, &naive, base);
+        }
+    }
+}
+
+/// A scoreboard with as many reports as it takes.
+fn full() -> (Scoreboard, u32) {
+    let mut board = Scoreboard::default();
+    let mut count = 0;
+    while board.set(
+        Seq(10 * count + 5),
+        Seq(10 * count + 10),
+        Some(Mark::Sacked),
+    ) {
+        count += 1;
+    }
+    assert_eq!(count as usize, MAX_RANGES - RESERVE - 1);
+    (board, count)
+}
+
+#[test]
+fn a_full_scoreboard_takes_no_more_reports_and_stays_right() {
+    let (mut board, count) = full();
+    let nxt = Seq(10 * count + 100);
+    assert!(!board.set(Seq(10 * count + 50), nxt, Some(Mark::Sacked)));
+    assert_eq!(board.ranges().count() as u32, count);
+    assert_eq!(board.sacked(), 5 * count);
+}
+
+#[test]
+fn what_is_lost_finds_place_on_a_full_scoreboard() {
+    let (mut board, count) = full();
+    for n in 0..count {
+        assert!(board.set(Seq(10 * n), Seq(10 * n + 5), Some(Mark::Lost)));
+        assert!(board.ranges().count() <= MAX_RANGES);
+    }
+    assert_eq!(board.first_lost(), Some((Seq(0), Seq(5))));
+    let (mut board, count) = full();
+    board.lose_all(Seq(0), Seq(10 * count));
+    assert!(board.ranges().count() <= MAX_RANGES);
+    assert_eq!(board.first_lost().map(|(start, _)| start), Some(Seq(0)));
+    assert_eq!(board.lost() + board.sacked(), 10 * count);
+}

@@ -1,0 +1,452 @@
+//! What is sent when: new data as far as the windows allow, lost data,
+//! acknowledgements, probes.
+
+use arrayvec::ArrayVec;
+use ip::{Ecn, Packet};
+use nmio::Port;
+
+use crate::app::Application;
+use crate::congestion::CongestionControl;
+use crate::options::{Block, MAX_SACK_BLOCKS, Written};
+use crate::output::{Cut, NoRoom, Sender, send_control, turn_round, window_field, window_to_tell};
+use crate::recovery::event;
+use crate::segments::Family;
+use crate::stack::Stack;
+use crate::tcb::{Flags, Moment, NONE, Record, Tcb};
+use crate::wire::{Control, Header, Seq};
+
+impl<A: Application, C: CongestionControl> Stack<A, C> {
+    /// Sends what is lost and what is new, as far as the congestion window,
+    /// the peer's window and the TX ring allow.
+    #[inline(always)]
+    pub(crate) fn transmit<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let tcb = &self.records[id as usize].tcb;
+        if tcb.recovery != NONE {
+            self.retransmit(port, id, now);
+        }
+        let tcb = &self.records[id as usize].tcb;
+        if tcb.snd_nxt != tcb.limit() {
+            self.send_new(port, id, now);
+        }
+    }
+
+    /// How far from SND.UNA the congestion window reaches, while something is
+    /// out of order: what is in the network no longer does not count.
+    #[cold]
+    fn reach_in_disorder(&self, id: u32) -> u32 {
+        let Record { tcb, congestion } = &self.records[id as usize];
+        let recovery = self.recoveries.get(tcb.recovery);
+        recovery
+            .window(congestion)
+            .saturating_add(recovery.gone(tcb))
+    }
+
+    /// Sends from `snd_nxt` on.
+    #[inline(always)]
+    fn send_new<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let Record { tcb, congestion } = &self.records[id as usize];
+        let reach = if tcb.recovery == NONE {
+            congestion.window()
+        } else {
+            self.reach_in_disorder(id)
+        };
+        let Record { tcb, congestion } = &mut self.records[id as usize];
+        let una = tcb.snd_una;
+        let first = tcb.snd_nxt;
+        let peer_window = tcb.snd_wnd;
+        let usable = peer_window.min(reach);
+        let window = window_field(tcb, &self.buffers);
+        let timestamps = tcb.timestamps(now);
+        let (ecn, always) = marks(tcb);
+        let mut sender = Sender {
+            app: &mut self.app,
+            contents: &mut self.contents,
+            writes: &self.writes,
+            counters: &mut self.counters,
+            mode: self.settings.mode,
+        };
+        // While a gap holds up what is acknowledged, round trips seem longer.
+        let may_time = tcb.recovery == NONE || !tcb.flags.has(Flags::SACK | Flags::TIMESTAMPS);
+        let mut room = port.room();
+        let mut blocked = false;
+        let limit = tcb.limit();
+        let mut seq = first;
+        while seq != limit {
+            let flight = seq.since(una);
+            let cut = Cut::at(tcb, seq);
+            let mut control = always;
+            let mut len = 0;
+            if let Some(cut) = &cut {
+                len = cut.whole;
+                if flight.saturating_add(len) > usable {
+                    // RFC 9293, section 3.8.6.2.1: a part of a segment only
+                    // to a peer whose window was never wide, and only when
+                    // nothing else is in flight. To others the timer sends
+                    // it, if the window stays as it is.
+                    if flight > 0 || peer_window == 0 || tcb.flags.has(Flags::WIDE) {
+                        break;
+                    }
+                    len = len.min(usable);
+                }
+                if len == cut.place.left {
+                    control = control | Control::PSH;
+                }
+            }
+            // A FIN needs its place in the peer's window, as data does.
+            let mut fin = 0;
+            if seq + len == tcb.snd_end && limit != tcb.snd_end && flight + len < peer_window {
+                control = control | Control::FIN;
+                fin = 1;
+            } else if len == 0 {
+                break;
+            }
+            if room == 0 {
+                blocked = true;
+                break;
+            }
+            if len > 0 && tcb.flags.has(Flags::REDUCED) {
+                // RFC 3168, section 6.1.2.
+                tcb.flags.clear(Flags::REDUCED);
+                if tcb.flags.has(Flags::ECN) {
+                    control = control | Control::CWR;
+                }
+            }
+            let header = Header {
+                seq,
+                ack: tcb.rcv_nxt,
+                control,
+                window,
+                timestamps,
+            };
+            let sent = match cut {
+                Some(cut) => sender.send(port, tcb, &cut.take(len, header, ecn)),
+                None => send_control(port, tcb, &header, &Written::default()),
+            };
+            if sent.is_err() {
+                blocked = true;
+                break;
+            }
+            room -= 1;
+            sender.counters.segments_sent += 1;
+            sender.counters.bytes_sent += u64::from(len);
+            if !tcb.flags.has(Flags::TIMING) && may_time {
+                tcb.flags.set(Flags::TIMING);
+                tcb.rtt_seq = seq + len + fin;
+                tcb.rtt_at = now.micros;
+            }
+            seq = seq + len + fin;
+        }
+        if seq != first {
+            if tcb.flags.has(Flags::PERSIST) {
+                tcb.flags.clear(Flags::PERSIST);
+                (tcb.retries, tcb.backoff) = (0, 0);
+            }
+            congestion.on_send(seq.since(first), &event(tcb, first.since(una), 0, now));
+            self.commit(id, seq, window, now);
+        }
+        let tcb = &mut self.records[id as usize].tcb;
+        if blocked {
+            self.block(id);
+        } else if tcb.snd_nxt == tcb.snd_una && !tcb.flags.has(Flags::PERSIST) {
+            // Shut or too small, and nothing in flight whose ACK could tell
+            // of it opening.
+            self.start_probing(id, now);
+        }
+    }
+
+    /// Everything before `seq` has been sent.
+    #[inline(always)]
+    fn commit(&mut self, id: u32, seq: Seq, window: u16, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        let first = tcb.snd_nxt;
+        let was_idle = first == tcb.snd_una;
+        tcb.has_told(window);
+        tcb.has_sent_to(seq);
+        if was_idle {
+            // RFC 6298, 5.1.
+            let timeout = self.timeout(id);
+            self.arm(id, now, timeout);
+        } else if tcb.recovery != NONE {
+            let recovery = self.recoveries.get_mut(tcb.recovery);
+            recovery.has_sent(seq.since(first));
+        }
+    }
+
+    /// Sends again what is lost, as far as the window allows.
+    #[cold]
+    #[inline(never)]
+    fn retransmit<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        loop {
+            let Record { tcb, congestion } = &mut self.records[id as usize];
+            let recovery = self.recoveries.get(tcb.recovery);
+            let Some((start, end)) = recovery.next_lost() else {
+                return;
+            };
+            let most = end.since(start).min(u32::from(tcb.mss));
+            let pipe = recovery.pipe(tcb);
+            let window = recovery.window(congestion);
+            // At least one segment, whatever its size.
+            if pipe > 0 && pipe.saturating_add(most) > window {
+                return;
+            }
+            if start.since(tcb.snd_una) >= tcb.snd_wnd {
+                // The window was shut on it: the timer probes.
+                return;
+            }
+            let Ok(taken) = self.send_range(port, id, start, most, now) else {
+                self.block(id);
+                return;
+            };
+            let Record { tcb, congestion } = &mut self.records[id as usize];
+            congestion.on_send(taken, &event(tcb, pipe, 0, now));
+            let recovery = self.recoveries.get_mut(tcb.recovery);
+            recovery.has_resent(start, start + taken, tcb, now);
+            tcb.flags.clear(Flags::TIMING);
+            self.counters.retransmits += 1;
+            if start == tcb.snd_una {
+                let rto = self.rto(id);
+                self.arm_timeout(id, now, rto);
+            }
+        }
+    }
+
+    /// Sends at most `most` bytes from `seq` on, or the FIN that is there.
+    /// Returns what that takes of sequence space.
+    pub(crate) fn send_range<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        seq: Seq,
+        most: u32,
+        now: Moment,
+    ) -> Result<u32, NoRoom> {
+        if port.room() == 0 {
+            return Err(NoRoom);
+        }
+        let tcb = &mut self.records[id as usize].tcb;
+        let window = window_field(tcb, &self.buffers);
+        let (_, control) = marks(tcb);
+        let mut header = Header {
+            seq,
+            ack: tcb.rcv_nxt,
+            control,
+            window,
+            timestamps: tcb.timestamps(now),
+        };
+        let fin_sent = tcb.snd_nxt == tcb.snd_end + 1;
+        let mut len = 0;
+        if let Some(cut) = Cut::at(tcb, seq) {
+            len = cut.whole.min(most);
+            if len == cut.place.left {
+                header.control = header.control | Control::PSH;
+            }
+            // A FIN that was sent with this segment goes with it again.
+            if seq + len == tcb.snd_end && fin_sent {
+                header.control = header.control | Control::FIN;
+            }
+            let mut sender = Sender {
+                app: &mut self.app,
+                contents: &mut self.contents,
+                writes: &self.writes,
+                counters: &mut self.counters,
+                mode: self.settings.mode,
+            };
+            // RFC 3168, section 6.1.5: what is sent again takes no part.
+            sender.send(port, tcb, &cut.take(len, header, Ecn::NotEct))?;
+        } else {
+            debug_assert!(tcb.flags.has(Flags::CLOSE), "the stream ends here");
+            header.control = header.control | Control::FIN;
+            send_control(port, tcb, &header, &Written::default())?;
+        }
+        tcb.has_told(window);
+        self.counters.segments_sent += 1;
+        self.counters.bytes_sent += u64::from(len);
+        Ok(len + u32::from(header.control.has(Control::FIN)))
+    }
+
+    /// The peer's window has no place for what is to be sent (RFC 9293,
+    /// section 3.8.6.1).
+    #[cold]
+    fn start_probing(&mut self, id: u32, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        tcb.flags.set(Flags::PERSIST);
+        tcb.flags.clear(Flags::TIMING);
+        tcb.retries = 0;
+        tcb.backoff = 0;
+        let rto = self.rto(id);
+        self.arm_timeout(id, now, rto);
+    }
+
+    /// Sets the timer to something else than the probe of a tail.
+    pub(crate) fn arm_timeout(&mut self, id: u32, now: Moment, after: u32) {
+        let tcb = &mut self.records[id as usize].tcb;
+        tcb.flags.clear(Flags::PROBE_TAIL | Flags::AWAIT_LATE);
+        self.arm(id, now, after);
+    }
+
+    /// Sends as much as the window has place for; one octet, or the FIN, when
+    /// it is shut.
+    pub(crate) fn probe<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        tcb.retries = tcb.retries.saturating_add(1);
+        tcb.backoff = tcb.backoff.saturating_add(1);
+        let most = tcb.snd_wnd.clamp(1, u32::from(tcb.mss));
+        let seq = tcb.snd_una;
+        let rto = self.rto(id);
+        self.arm_timeout(id, now, rto);
+        // Without room the next timeout probes again.
+        let Ok(taken) = self.send_range(port, id, seq, most, now) else {
+            return;
+        };
+        self.counters.window_probes += 1;
+        let tcb = &mut self.records[id as usize].tcb;
+        tcb.has_sent_to(seq + taken);
+    }
+
+    /// A header without data that acknowledges what has come, and what has
+    /// come out of order.
+    #[inline(always)]
+    fn acknowledgement(&mut self, id: u32, now: Moment) -> (Header, Written) {
+        let tcb = &self.records[id as usize].tcb;
+        let (_, control) = marks(tcb);
+        let header = Header {
+            seq: tcb.snd_nxt,
+            ack: tcb.rcv_nxt,
+            control,
+            window: window_field(tcb, &self.buffers),
+            timestamps: tcb.timestamps(now),
+        };
+        let nothing = tcb.buffer == NONE && self.twice.is_none();
+        let options = if nothing || !tcb.flags.has(Flags::SACK) {
+            Written::default()
+        } else {
+            self.selective(id)
+        };
+        (header, options)
+    }
+
+    /// What has come out of order (RFC 2018), or twice (RFC 2883), as options.
+    #[cold]
+    fn selective(&mut self, id: u32) -> Written {
+        let tcb = &self.records[id as usize].tcb;
+        let mut blocks: ArrayVec<Block, MAX_SACK_BLOCKS> = self.twice.take().into_iter().collect();
+        if tcb.buffer != NONE {
+            let ranges = self.buffers.get(tcb.buffer).out_of_order();
+            let room = blocks.remaining_capacity();
+            let block = |(start, end): (usize, usize)| {
+                (tcb.rcv_nxt + start as u32, tcb.rcv_nxt + end as u32)
+            };
+            blocks.extend(ranges.into_iter().take(room).map(block));
+        }
+        Written::sack(&blocks, tcb.flags.has(Flags::TIMESTAMPS))
+    }
+
+    /// Acknowledges with the received frame itself.
+    #[inline(always)]
+    pub(crate) fn acknowledge<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        packet: Packet,
+        now: Moment,
+    ) {
+        let (header, options) = self.acknowledgement(id, now);
+        let tcb = &mut self.records[id as usize].tcb;
+        let fits = packet.payload_capacity() >= header.len() + options.bytes().len();
+        if fits && turn_round(port, packet, &header, &options, tcb.ports()).is_ok() {
+            tcb.has_told(header.window);
+            self.counters.segments_sent += 1;
+            self.counters.turned_round += 1;
+        } else {
+            tcb.flags.set(Flags::ACK);
+            self.block(id);
+        }
+    }
+
+    /// Acknowledges when no received frame is in hand.
+    #[cold]
+    pub(crate) fn acknowledge_from_scratch<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let (header, options) = self.acknowledgement(id, now);
+        let tcb = &mut self.records[id as usize].tcb;
+        if send_control(port, tcb, &header, &options).is_ok() {
+            tcb.has_told(header.window);
+            self.counters.segments_sent += 1;
+        } else {
+            tcb.flags.set(Flags::ACK);
+            self.block(id);
+        }
+    }
+
+    /// Sends what a full ring has held up.
+    pub(crate) fn resume<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        self.transmit(port, id, now);
+        if self.records[id as usize].tcb.flags.has(Flags::ACK) {
+            self.acknowledge_from_scratch(port, id, now);
+        }
+    }
+
+    /// The SYN-ACK of a half-open connection: our MSS, and what the SYN has
+    /// offered.
+    pub(crate) fn syn_ack(&self, id: u32, now: Moment) -> (Header, Written) {
+        let tcb = &self.records[id as usize].tcb;
+        let family = Family::of(&tcb.path.addresses);
+        let mut control = Control::SYN | Control::ACK;
+        if tcb.flags.has(Flags::ECN) {
+            control = control | Control::ECE;
+        }
+        // Never scaled (RFC 7323, section 2.2).
+        let window = window_to_tell(tcb, &self.buffers).min(u32::from(u16::MAX));
+        let header = Header {
+            seq: tcb.snd_una,
+            ack: tcb.rcv_nxt,
+            control,
+            window: window as u16,
+            timestamps: tcb.timestamps(now),
+        };
+        let scaled = tcb.flags.has(Flags::SCALED);
+        let options = Written::syn_ack(
+            self.own_mss.of(family),
+            scaled.then(|| tcb.own_scale() as u8),
+            tcb.flags.has(Flags::SACK),
+        );
+        (header, options)
+    }
+
+    /// Resets a connection, without waiting for room.
+    #[cold]
+    pub(crate) fn send_reset<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let tcb = &self.records[id as usize].tcb;
+        // Behind all that the peer may have received, so that it is in order
+        // when that has arrived.
+        let header = Header {
+            seq: tcb.snd_nxt,
+            ack: tcb.rcv_nxt,
+            control: Control::RST | Control::ACK,
+            window: 0,
+            timestamps: tcb.timestamps(now),
+        };
+        if send_control(port, tcb, &header, &Written::default()).is_ok() {
+            self.counters.segments_sent += 1;
+            self.counters.resets_sent += 1;
+        } else {
+            self.counters.ring_full += 1;
+        }
+    }
+}
+
+/// The marks of a segment with new data in the IP header, and the control bits
+/// of every segment (RFC 3168, section 6.1).
+#[inline(always)]
+fn marks(tcb: &Tcb) -> (Ecn, Control) {
+    let ecn = if tcb.flags.has(Flags::ECN) {
+        Ecn::Ect0
+    } else {
+        Ecn::NotEct
+    };
+    let control = if tcb.flags.has(Flags::ECHO) {
+        Control::ACK | Control::ECE
+    } else {
+        Control::ACK
+    };
+    (ecn, control)
+}
