@@ -724,6 +724,8 @@ impl CongestionControl for Bbr {
     }
 
     fn on_ack(&mut self, acked: u32, event: &Event) {
+        // Recovery may never have begun: a probe of the tail has mended all.
+        self.flags.clear(Flags::RECOVERY | Flags::RECOVERY_ROUND);
         self.update(acked, 0, event);
     }
 

@@ -4,7 +4,7 @@ mod curve;
 
 use curve::{Curve, Marks};
 
-use super::hystart::HyStart;
+use super::hystart::{HyStart, LIMIT};
 use super::validation::Validation;
 use super::{
     Congestion, CongestionControl, Event, MAX_WINDOW, initial_window, reduced, three_quarters,
@@ -14,9 +14,20 @@ use super::{
 const BETA_LOSS: u32 = 70;
 /// Hundredths of the window that a mark leaves (RFC 8511, section 3).
 const BETA_ECN: u32 = 85;
-/// Segments by which an ACK opens the window at most in a slow start that is
-/// not the first (RFC 3465, section 2.2).
-const SLOW_START_LIMIT: u32 = 2;
+/// Segments by which an ACK opens the window at most while what a timeout has
+/// lost is sent again: it may cover what had arrived long before (RFC 3465,
+/// sections 2.2 and 2.3).
+const LIMIT_AFTER_TIMEOUT: u32 = 2;
+
+/// What is being mended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mending {
+    Nothing,
+    /// Between [`Congestion::Loss`] and the end of recovery.
+    Loss,
+    /// All that was in flight when the timer expired is sent again.
+    Timeout,
+}
 
 /// What the window follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +48,9 @@ enum Phase {
 /// grows until then, so that an ACK costs a multiplication.
 ///
 /// Choices that the RFC leaves open: what congestion reduces is what was used
-/// of the window (section 4.6 with RFC 7661), and the curve makes for that; an
-/// ACK opens the first slow start by eight segments at most (RFC 9406, section
-/// 4.3) and later ones by two.
+/// of the window (section 4.6 with RFC 7661), and the curve makes for that; in
+/// slow start a window opens by all that an ACK acknowledges, up to the 64 KB
+/// that a receiver's offload makes one ACK of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cubic {
     cwnd: u32,
@@ -47,8 +58,7 @@ pub struct Cubic {
     validation: Validation,
     phase: Phase,
     marks: Marks,
-    /// Between [`Congestion::Loss`] and the end of recovery.
-    recovering: bool,
+    mending: Mending,
 }
 
 const _: () = assert!(size_of::<Cubic>() <= 48);
@@ -132,10 +142,16 @@ impl Cubic {
             return;
         };
         if !curve.waits_for_slow_start() {
+            // Recovery, if there was one, is over.
+            self.mending = Mending::Nothing;
             let used = self.validation.in_avoidance(self.cwnd, event.mss);
             self.cwnd = curve.on_ack_paused(self.cwnd, used, &mut self.marks, event);
         } else if self.validation.in_slow_start(self.cwnd) {
-            let step = acked.min(SLOW_START_LIMIT.saturating_mul(event.mss));
+            let limit = match self.mending {
+                Mending::Timeout => LIMIT_AFTER_TIMEOUT,
+                Mending::Nothing | Mending::Loss => LIMIT,
+            };
+            let step = acked.min(limit.saturating_mul(event.mss));
             let grown = self.cwnd.saturating_add(step).min(MAX_WINDOW);
             // What is beyond the threshold is the curve's.
             self.cwnd = grown.min(self.ssthresh.max(self.cwnd));
@@ -154,7 +170,7 @@ impl CongestionControl for Cubic {
             validation: Validation::default(),
             phase: Phase::Start(HyStart::new()),
             marks: Marks::default(),
-            recovering: false,
+            mending: Mending::Nothing,
         }
     }
 
@@ -206,14 +222,13 @@ impl CongestionControl for Cubic {
     #[cold]
     fn on_congestion(&mut self, cause: Congestion, event: &Event) {
         let last = self.w_max();
-        self.recovering = cause == Congestion::Loss;
-        let used = self
-            .validation
-            .on_congestion(self.cwnd, event, self.recovering);
-        let beta = match cause {
-            Congestion::Loss => BETA_LOSS,
-            Congestion::Ecn => BETA_ECN,
+        let (mending, beta) = match cause {
+            Congestion::Loss => (Mending::Loss, BETA_LOSS),
+            Congestion::Ecn => (Mending::Nothing, BETA_ECN),
         };
+        self.mending = mending;
+        let recovery = mending == Mending::Loss;
+        let used = self.validation.on_congestion(self.cwnd, event, recovery);
         self.ssthresh = reduced(used, beta, event.mss);
         self.cwnd = self.ssthresh;
         self.marks = Marks::default();
@@ -232,7 +247,7 @@ impl CongestionControl for Cubic {
 
     #[cold]
     fn on_recovered(&mut self, event: &Event) {
-        self.recovering = false;
+        self.mending = Mending::Nothing;
         if let Some(carried) = self.validation.on_recovered(event) {
             self.ssthresh = reduced(carried, BETA_LOSS, event.mss);
             self.cwnd = self.ssthresh;
@@ -243,13 +258,13 @@ impl CongestionControl for Cubic {
     /// not again for a timeout in recovery, for which it has fallen already.
     #[cold]
     fn on_timeout(&mut self, again: bool, event: &Event) {
-        if self.ssthresh == u32::MAX || !(again || self.recovering) {
+        if self.ssthresh == u32::MAX || !(again || self.mending == Mending::Loss) {
             let used = self.validation.used(self.cwnd, event);
             self.ssthresh = reduced(used, BETA_LOSS, event.mss);
         }
         self.cwnd = event.mss.clamp(1, MAX_WINDOW);
         self.validation.restart(event);
-        self.recovering = false;
+        self.mending = Mending::Timeout;
         self.marks = Marks::default();
         // The curve then begins flat at the window that slow start leaves.
         self.phase = Phase::Avoidance(Curve::after_slow_start(0));

@@ -13,9 +13,12 @@ const MIN_RTT_DIVISOR: u32 = 8;
 const CSS_GROWTH_SHIFT: u8 = 2;
 /// Rounds of conservative slow start, that in which it begins included.
 const CSS_ROUNDS: u8 = 5;
-/// Segments by which an ACK opens the window at most, in a sender that is not
-/// paced.
-const LIMIT: u32 = 8;
+/// Segments by which an ACK opens the window at most: of 64 KB, which receive
+/// offload gathers into one segment with one ACK. RFC 9406 recommends 8 to
+/// senders that are not paced, for the sake of bursts; but the ACK of such a
+/// lump lets one of that size out anyway, and slow start would not be one with
+/// receivers of that kind.
+pub(super) const LIMIT: u32 = 45;
 
 /// What comes after an ACK in slow start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

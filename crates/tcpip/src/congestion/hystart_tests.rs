@@ -127,14 +127,15 @@ fn the_shortest_round_trip_counts() {
 }
 
 #[test]
-fn an_ack_counts_for_eight_segments_at_most() {
+fn an_ack_counts_for_64_kb_at_most() {
     // RFC 9406, section 4.3: L.
     let event = Event {
         mss: MSS,
         ..Event::default()
     };
-    let step = HyStart::new().on_ack(20 * MSS, &event);
-    assert_eq!(step.growth, 8 * MSS);
+    let growth = |acked| HyStart::new().on_ack(acked, &event).growth;
+    assert_eq!(growth(44 * MSS), 44 * MSS);
+    assert_eq!(growth(200 * MSS), 45 * MSS);
 }
 
 #[test]

@@ -59,6 +59,8 @@ impl Reno {
     /// RFC 3465, section 2.1: a segment more for a window acknowledged.
     #[cold]
     fn avoid(&mut self, mss: u32) {
+        // It is over by now, if it was more than a probe of the tail.
+        self.recovering = false;
         // One ACK can't count for more than a window.
         self.bytes_acked = (self.bytes_acked - self.cwnd).min(self.cwnd.saturating_sub(1));
         self.cwnd = self.cwnd.saturating_add(mss).min(MAX_WINDOW);

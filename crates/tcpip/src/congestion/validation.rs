@@ -87,6 +87,11 @@ impl Validation {
             self.phase = 0;
             return false;
         }
+        if self.phase == RECOVERING {
+            // ACKs outside recovery: its end was not told, or it never began
+            // (a probe of the tail had mended the loss).
+            self.phase = 0;
+        }
         self.phase = self.phase.saturating_add(elapsed >> PHASE_SHIFT);
         let over = self.phase >= MAX_PHASE;
         if over {
