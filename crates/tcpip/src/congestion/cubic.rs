@@ -4,7 +4,7 @@ mod curve;
 
 use curve::{Curve, Marks};
 
-use super::hystart::{HyStart, LIMIT};
+use super::hystart::{self, HyStart};
 use super::validation::Validation;
 use super::{
     Congestion, CongestionControl, Event, MAX_WINDOW, initial_window, reduced, three_quarters,
@@ -49,8 +49,8 @@ enum Phase {
 ///
 /// Choices that the RFC leaves open: what congestion reduces is what was used
 /// of the window (section 4.6 with RFC 7661), and the curve makes for that; in
-/// slow start a window opens by all that an ACK acknowledges, up to the 64 KB
-/// that a receiver's offload makes one ACK of.
+/// slow start an ACK counts for eight segments at most (RFC 9406, section 4.3), or
+/// as many as have just arrived, up to 64 KB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cubic {
     cwnd: u32,
@@ -147,11 +147,10 @@ impl Cubic {
             let used = self.validation.in_avoidance(self.cwnd, event.mss);
             self.cwnd = curve.on_ack_paused(self.cwnd, used, &mut self.marks, event);
         } else if self.validation.in_slow_start(self.cwnd) {
-            let limit = match self.mending {
-                Mending::Timeout => LIMIT_AFTER_TIMEOUT,
-                Mending::Nothing | Mending::Loss => LIMIT,
+            let step = match self.mending {
+                Mending::Timeout => acked.min(LIMIT_AFTER_TIMEOUT.saturating_mul(event.mss)),
+                Mending::Nothing | Mending::Loss => hystart::slow_start(acked, event),
             };
-            let step = acked.min(limit.saturating_mul(event.mss));
             let grown = self.cwnd.saturating_add(step).min(MAX_WINDOW);
             // What is beyond the threshold is the curve's.
             self.cwnd = grown.min(self.ssthresh.max(self.cwnd));

@@ -415,7 +415,10 @@ fn lumps_open_the_window_as_single_segments_do() {
     path.ack();
     let event = path.event(0);
     path.cubic.on_idle(&event);
-    let event = path.event(10 * MSS);
+    let event = Event {
+        nxt: path.una,
+        ..path.event(10 * MSS)
+    };
     path.cubic.on_ack(10 * MSS, &event);
     assert_eq!(path.cubic.window(), 20 * MSS);
     // After a timeout an ACK may cover what had arrived long before.

@@ -13,12 +13,34 @@ const MIN_RTT_DIVISOR: u32 = 8;
 const CSS_GROWTH_SHIFT: u8 = 2;
 /// Rounds of conservative slow start, that in which it begins included.
 const CSS_ROUNDS: u8 = 5;
-/// Segments by which an ACK opens the window at most: of 64 KB, which receive
-/// offload gathers into one segment with one ACK. RFC 9406 recommends 8 to
-/// senders that are not paced, for the sake of bursts; but the ACK of such a
-/// lump lets one of that size out anyway, and slow start would not be one with
-/// receivers of that kind.
-pub(super) const LIMIT: u32 = 45;
+/// Segments by which an ACK opens the window at most (RFC 9406, section 4.3).
+const LIMIT: u32 = 8;
+/// And by which one that tells of so many does that have just arrived: those
+/// of 64 KB, which receive offload gathers into one segment with one ACK. Such
+/// a lump lets one of its size out anyway, and slow start would not be one
+/// with receivers of that kind.
+const LUMP_LIMIT: u32 = 45;
+
+/// Bytes by which slow start opens the window for `acked`.
+#[inline(always)]
+pub(super) fn slow_start(acked: u32, event: &Event) -> u32 {
+    if acked > LIMIT.wrapping_mul(event.mss) {
+        of_lump(acked, event)
+    } else {
+        acked
+    }
+}
+
+/// An ACK may also cover what had arrived, out of order, long before. That is
+/// not in flight: only what has left the flight counts.
+#[cold]
+fn of_lump(acked: u32, event: &Event) -> u32 {
+    let left = event.nxt.wrapping_sub(event.una);
+    let arrived = event.in_flight.saturating_sub(left);
+    acked
+        .min(LUMP_LIMIT.saturating_mul(event.mss))
+        .min(arrived.max(LIMIT.saturating_mul(event.mss)))
+}
 
 /// What comes after an ACK in slow start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +112,7 @@ impl HyStart {
             round_over = true;
         }
         Step {
-            growth: acked.min(LIMIT.wrapping_mul(event.mss)) >> shift,
+            growth: slow_start(acked, event) >> shift,
             round_over,
             exit,
         }
