@@ -119,10 +119,12 @@
 //! bytes; no timestamps; no SACK.
 
 mod acks;
+mod admission;
 mod app;
 mod config;
 mod congestion;
 mod content;
+mod cookies;
 mod counters;
 mod data;
 mod input;
@@ -149,12 +151,13 @@ mod wire;
 mod writes;
 
 pub use app::{Application, CloseReason, Connection, WriteError};
-pub use config::Config;
+pub use config::{Config, WhenFull};
 pub use congestion::{Congestion, CongestionControl, Cubic, Event, NewReno, Reno};
 pub use content::{
     ContentError, ContentId, Contents, Family, MAX_CLASSES, MAX_CONTENT_LEN, MAX_CONTENTS,
     MAX_SLOT_LEN, Mode, Slot, Totals,
 };
+pub use cookies::SynCookies;
 pub use counters::Counters;
 pub use recv::MAX_RANGES;
 pub use rto::{INITIAL_RTO_AFTER_LOSS_MS, INITIAL_RTO_MS, MAX_RTO_MS, MIN_RTO_MS};
