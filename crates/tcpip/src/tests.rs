@@ -3,6 +3,7 @@
 
 mod anything;
 mod closing;
+mod flooding;
 mod losing;
 mod opening;
 mod receiving;
