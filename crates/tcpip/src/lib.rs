@@ -107,8 +107,8 @@
 //! # What is obeyed
 //! RFC 9293 for a server: passive open, every state behind it, a FIN in any
 //! order, TIME-WAIT, resets, zero windows, silly windows. RFC 5961 (challenge
-//! ACKs), RFC 6528 (initial sequence numbers), RFC 6298 (timeouts), RFC 5681,
-//! 6582, 3465 and 6928 (Reno, with partial acknowledgements and an initial
+//! ACKs), RFC 4987 (SYN cookies), RFC 6528 (initial sequence numbers), RFC 6298
+//! (timeouts), RFC 5681, 6582, 3465 and 6928 (Reno, with partial acknowledgements and an initial
 //! window of ten), RFC 1191 and 8201 (smaller path MTUs), RFC 5927 (which
 //! ICMP errors to believe).
 //!

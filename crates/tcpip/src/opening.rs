@@ -201,21 +201,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Puts a connection in SYN-RECEIVED in a free TCB's place.
-    pub(crate) fn insert(&mut self, id: u32, hash: u32, tcb: Tcb, now: Moment) {
+    pub(crate) fn insert(&mut self, id: u32, hash: u32, mut tcb: Tcb, now: Moment) {
         let record = &mut self.records[id as usize];
         // A TCB may have been freed while it waited for the ring.
-        let blocked = record.tcb.flags.has(Flags::BLOCKED);
-        let next_blocked = record.tcb.next_blocked;
-        record.congestion = C::new(u32::from(tcb.mss));
-        record.tcb = Tcb {
-            // The wheel has no entry yet.
-            scheduled: now.millis.wrapping_add(i32::MAX.cast_unsigned()),
-            next_blocked,
-            ..tcb
-        };
-        if blocked {
-            record.tcb.flags.set(Flags::BLOCKED);
+        if record.tcb.flags.has(Flags::BLOCKED) {
+            tcb.flags.set(Flags::BLOCKED);
         }
+        tcb.next_blocked = record.tcb.next_blocked;
+        // The wheel has no entry yet.
+        tcb.scheduled = now.millis.wrapping_add(i32::MAX.cast_unsigned());
+        record.congestion = C::new(u32::from(tcb.mss));
+        record.tcb = tcb;
         self.half_open += 1;
         self.table.insert(hash, id);
         let rto = self.rto(id);
