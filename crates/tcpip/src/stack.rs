@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use nmio::{Capabilities, Instant, Port, TimerWheel};
 
+use crate::admission::Admission;
 use crate::app::{Application, CloseReason, Connection};
 use crate::config::{Config, Settings};
 use crate::congestion::{CongestionControl, Cubic};
@@ -62,6 +63,7 @@ pub struct Stack<A: Application, C = Cubic> {
     pub(crate) own_mss: OwnMss,
     pub(crate) half_open: u32,
     pub(crate) time_waits: u32,
+    pub(crate) admission: Admission,
     /// Those that the TX ring had no room for, first come first served.
     first_blocked: u32,
     last_blocked: u32,
@@ -156,6 +158,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             own_mss,
             half_open: 0,
             time_waits: 0,
+            admission: Admission::new(most, config.max_per_address),
             first_blocked: NONE,
             last_blocked: NONE,
             now,
@@ -334,6 +337,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             CloseReason::Reset => &mut self.counters.reset_by_peer,
             CloseReason::TimedOut => &mut self.counters.timed_out,
             CloseReason::Aborted => &mut self.counters.aborted,
+            CloseReason::Evicted => &mut self.counters.evicted,
         };
         *counter += 1;
         self.app.on_close(&mut self.states[id as usize], reason);
@@ -374,8 +378,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         match tcb.state {
             State::SynReceived => self.half_open -= 1,
             State::TimeWait => self.time_waits -= 1,
-            _ => {}
+            _ => self.count_out(id),
         }
+        let tcb = &mut self.records[id as usize].tcb;
         tcb.state = State::Closed;
         let peer_first = tcb.path.addresses.reversed();
         let hash = self.keys.hash(&peer_first, tcb.peer_port, tcb.own_port);
@@ -440,6 +445,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         assert_eq!(of(State::SynReceived), self.half_open);
         assert_eq!(of(State::TimeWait), self.time_waits);
         assert!(self.half_open <= self.settings.max_half_open);
+        if let Some(peers) = &self.admission.peers {
+            let apart = self.half_open + self.time_waits;
+            let counted = alive as u32 - apart;
+            assert_eq!(peers.totals().1, counted, "connections by address");
+        }
         let (mut buffers, mut writes, mut recoveries) = (0, 0, 0);
         for id in all.filter(live) {
             let tcb = &self.records[id as usize].tcb;

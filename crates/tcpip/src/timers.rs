@@ -63,7 +63,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             .rtt
             .timeout(tcb.backoff, false, self.settings.min_rto_ms);
         self.arm(id, now, rto);
-        let (header, options) = self.syn_ack(id, now);
+        let (header, options) = self.syn_ack(&self.records[id as usize].tcb, now);
         let tcb = &mut self.records[id as usize].tcb;
         if send_control(port, tcb, &header, &options).is_ok() {
             tcb.has_told_unscaled(header.window);

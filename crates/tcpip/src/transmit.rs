@@ -405,8 +405,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// The SYN-ACK of a half-open connection: our MSS, and what the SYN has
     /// offered.
-    pub(crate) fn syn_ack(&self, id: u32, now: Moment) -> (Header, Written) {
-        let tcb = &self.records[id as usize].tcb;
+    pub(crate) fn syn_ack(&self, tcb: &Tcb, now: Moment) -> (Header, Written) {
         let family = Family::of(&tcb.path.addresses);
         let mut control = Control::SYN | Control::ACK;
         if tcb.flags.has(Flags::ECN) {
