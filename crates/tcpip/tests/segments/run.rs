@@ -9,7 +9,7 @@ use std::time::Duration;
 use eth::{Mac, Station};
 use ip::Host;
 use nmio::{Handler, Instant, Port};
-use tcpip::{Config, CongestionControl, Cubic, Mode, NewReno, Reno, Server, Stack};
+use tcpip::{Bbr, Config, CongestionControl, Cubic, Mode, NewReno, Reno, Server, Stack};
 
 use crate::expect::port_of;
 use crate::expr::{Expr, Symbols};
@@ -131,6 +131,7 @@ fn run_form(case: &Case, form: &Form) -> Result<(), String> {
         None | Some("cubic") => run_with::<Cubic>(case, form),
         Some("newreno") => run_with::<NewReno>(case, form),
         Some("reno") => run_with::<Reno>(case, form),
+        Some("bbr") => run_with::<Bbr>(case, form),
         Some(other) => Err(format!("  no congestion control is called {other}")),
     }
 }
