@@ -7,6 +7,8 @@ mod acts;
 mod expect;
 #[path = "segments/expr.rs"]
 mod expr;
+#[path = "segments/forms.rs"]
+mod forms;
 #[path = "segments/language.rs"]
 mod language;
 #[path = "segments/peer.rs"]
@@ -197,6 +199,16 @@ fn whatever_differs_fails_a_case() {
         let wrong = right.replacen(from, to, 1);
         assert!(wrong != right && run_text(&wrong).is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn our_numbers_wrap_in_one_form() {
+    let form = forms::FORMS.iter().find(|form| form.iss.is_some());
+    let form = *form.expect("a form that waits for its number");
+    let iss = run::first_iss(form).expect("a SYN-ACK");
+    // 250 go by in a millisecond.
+    let before = form.iss.map(|target| target - iss);
+    assert!(before.is_some_and(|before| before < 250), "{iss}");
 }
 
 #[test]
