@@ -97,6 +97,7 @@ macro_rules! files {
 }
 
 files! {
+    options_of_others: "options-of-others.seg",
     rfc9293_opening: "rfc9293-opening.seg",
     rfc9293_receiving: "rfc9293-receiving.seg",
     rfc9293_closing: "rfc9293-closing.seg",
