@@ -114,6 +114,7 @@ files! {
     rfc6675: "rfc6675.seg",
     rfc3042: "rfc3042.seg",
     rfc6937: "rfc6937.seg",
+    rfc8899: "rfc8899.seg",
     rfc8985: "rfc8985.seg",
     rfc5682: "rfc5682.seg",
     rfc3168: "rfc3168.seg",
