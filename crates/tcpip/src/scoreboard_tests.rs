@@ -128,6 +128,70 @@ proptest! {
     }
 }
 
+/// Whether the sums are those of the pieces, and the ranges in order.
+fn adds_up(board: &Scoreboard, una: Seq, nxt: Seq) {
+    let sum = |mark: Mark| -> u32 {
+        let pieces = board.pieces(una, nxt);
+        let marked = pieces.filter(|piece| piece.mark == Some(mark));
+        marked.map(|piece| piece.len()).sum()
+    };
+    assert_eq!(board.sacked(), sum(Mark::Sacked));
+    assert_eq!(board.lost(), sum(Mark::Lost));
+    assert!(board.ranges().len() <= MAX_RANGES);
+    assert!(
+        board
+            .ranges()
+            .iter()
+            .all(|range| range.start.before(range.end))
+    );
+    for pair in board.ranges().windows(2) {
+        assert!(!pair[1].start.before(pair[0].end));
+    }
+}
+
+proptest! {
+    /// Nearly full, where what has no place is not taken in.
+    #[test]
+    fn near_its_limit_its_sums_stay_right(
+        steps in steps(),
+        free in 0..6u32,
+        base: u32,
+        places in prop::collection::vec(0..4 * MAX_RANGES as u32, 60),
+    ) {
+        let base = Seq(base);
+        let nxt = base + 4 * MAX_RANGES as u32;
+        let mut una = base;
+        let mut board = Scoreboard::default();
+        for n in 0..MAX_RANGES as u32 - free {
+            prop_assert!(board.set(base + 4 * n, base + 4 * n + 2, Some(Mark::Sacked)));
+        }
+        for (step, place) in steps.into_iter().zip(places) {
+            match step {
+                Step::Set(a, b, mark) => {
+                    let start = (base + place).later(una);
+                    let end = start + a.abs_diff(b) as u32 % 8;
+                    let end = if end.after(nxt) { nxt } else { end };
+                    let before = board.clone();
+                    if board.set(start, end, mark) {
+                        let mut pieces = board.pieces(start, end);
+                        prop_assert!(pieces.all(|piece| piece.mark == mark));
+                    } else {
+                        prop_assert_eq!(board.ranges(), before.ranges());
+                    }
+                }
+                Step::Advance(by) => {
+                    una = una + by as u32;
+                    board.advance(una);
+                }
+                Step::LoseAll => board.lose_all(una, nxt),
+                Step::LoseNothing => board.lose_nothing(una, nxt),
+                Step::ForgetSacked => board.forget_sacked(una, nxt),
+            }
+            adds_up(&board, una, nxt);
+        }
+    }
+}
+
 #[test]
 fn a_full_scoreboard_takes_no_more_and_stays_right() {
     let mut board = Scoreboard::default();
