@@ -10,7 +10,7 @@ mod configs;
 mod content;
 mod generators;
 mod instructions;
-mod machine;
+pub(crate) mod machine;
 mod options;
 mod plan;
 mod report;
@@ -22,7 +22,6 @@ mod time_line;
 mod usage;
 
 use std::path::Path;
-use std::process::Command;
 
 use crate::setup;
 use crate::shell::{self, Context as _, Failure, Result};
@@ -74,7 +73,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let folder = target.join(FOLDER);
     let outcome =
         measure(&options, args, &target, &folder).and_then(|results| finish(&results, &folder));
-    give_back(&folder);
+    shell::give_back(&folder);
     outcome
 }
 
@@ -134,18 +133,5 @@ fn finish(results: &Results, folder: &Path) -> Result<()> {
         n => Err(Failure::new(format!(
             "{n} of what was asked for is missing"
         ))),
-    }
-}
-
-/// What root has written belongs to the one who has called sudo, so that
-/// `cargo clean` still works.
-fn give_back(folder: &Path) {
-    let id = |name| std::env::var(name).ok();
-    if let (Some(user), Some(group)) = (id("SUDO_UID"), id("SUDO_GID")) {
-        let mut chown = Command::new("chown");
-        chown.args(["-R", &format!("{user}:{group}")]).arg(folder);
-        if let Err(failure) = shell::capture(&mut chown) {
-            eprintln!("bench: {failure}");
-        }
     }
 }

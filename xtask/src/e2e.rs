@@ -2,15 +2,15 @@
 //! (curl, dig, sockets of the kernel) in network namespaces.
 
 mod bad_input;
-mod checks;
+pub(crate) mod checks;
 mod dig;
 mod dns;
 mod echo;
 mod expected;
-mod http;
+pub(crate) mod http;
 mod matrix;
 mod rig;
-mod web;
+pub(crate) mod web;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -89,17 +89,20 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
 }
 
-/// Runs this command, already built, as a process of its own, as root; passes
-/// its output on, and returns how many checks passed and failed.
+/// Runs this command, already built, by [`count_apart`].
 pub(crate) fn run_apart(options: &Options) -> Result<(u32, u32)> {
+    let mut args = vec!["e2e", "--built"];
+    args.extend(options.full.then_some("--full"));
+    args.extend(Some(options.filter.as_str()).filter(|filter| !filter.is_empty()));
+    count_apart(&args)
+}
+
+/// Runs a command of ours as a process of its own, as root; passes its output
+/// on, and returns how many checks passed and failed.
+pub(crate) fn count_apart(args: &[&str]) -> Result<(u32, u32)> {
     let exe = std::env::current_exe().context("finding this program's own file")?;
     let mut command = shell::as_root(exe)?;
-    command
-        .args(["e2e", "--built"])
-        .args(options.full.then_some("--full"));
-    if !options.filter.is_empty() {
-        command.arg(&options.filter);
-    }
+    command.args(args);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().context(shell::shown(&command))?;
     let mut counts = None;
@@ -109,14 +112,14 @@ pub(crate) fn run_apart(options: &Options) -> Result<(u32, u32)> {
         .into_iter()
         .flat_map(|pipe| BufReader::new(pipe).lines())
     {
-        let line = line.context("reading what the end-to-end tests say")?;
+        let line = line.context("reading what the tests say")?;
         match checks::counts(&line) {
             Some(last) => counts = Some(last),
             None => println!("{line}"),
         }
     }
-    child.wait().context("waiting for the end-to-end tests")?;
-    counts.ok_or_else(|| Failure::new("the end-to-end tests did not come to their end"))
+    child.wait().context("waiting for the tests")?;
+    counts.ok_or_else(|| Failure::new("the tests did not come to their end"))
 }
 
 /// Builds the two programs as users do.

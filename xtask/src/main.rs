@@ -5,6 +5,8 @@ mod demo;
 mod e2e;
 mod fuzz;
 mod interrupt;
+mod loss;
+mod markdown;
 mod netns;
 mod server;
 mod setup;
@@ -30,12 +32,28 @@ Usage: cargo xtask COMMAND
         --seed N                 other losses: the seed of the matrix's first scenario
         --programs DIR           the two programs from DIR instead of a release build
         FILTER                   only scenarios or cases whose name contains this
+<<<<<<< HEAD
   fuzz [TARGET]... [--seconds N] [--minimize] [--input FILE]
                                  any input to what reads from outside, from the corpus on
         TARGET                   only these of fuzz/fuzz_targets
         --seconds N              for each target; 60 without it
         --minimize               then put the fewest inputs in fuzz/corpus that cover all
         --input FILE             this input alone, with what it is and a backtrace
+=======
+  loss [--clients [--full]] [--quick] [--seed N] [--repeats N] [--trace] [--list]
+       [--programs DIR] [FILTER]
+                                 our TCP beside the kernel's on bad networks, by a userspace
+                                 forwarder: the matrix, goodput, repeated bytes, the marks
+        --clients                Linux clients of many kinds instead: only whether every byte
+                                 arrives; a sample, or with --full every combination
+        --quick                  a few cells, once each
+        --seed N                 other losses: the seed of the first repeat
+        --repeats N              seeds of each cell; 3 without it, 1 with --quick
+        --trace                  keep every run's segments in the target folder
+        --list                   only name the cells
+        --programs DIR           sandstorm and forward from DIR instead of a release build
+        FILTER                   only cells whose name contains this
+>>>>>>> peers
   bench [SELECTION]... [--quick] [--seconds S] [--repeats N] [--server NAME]
         [--peer nsd-xdp=DIR]     the servers beside their peers and the rig's limit
         SELECTION                limit, dns, web (these three without one), paper, all,
@@ -88,6 +106,7 @@ fn dispatch(command: &str, args: &[String]) -> Result<()> {
         "e2e" => e2e::run(args),
         "fuzz" => fuzz::run(args),
         "bench" => bench::run(args),
+        "loss" => loss::run(args),
         other => Err(Failure::new(format!("no such command: {other}\n\n{USAGE}"))),
     }
 }

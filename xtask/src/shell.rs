@@ -174,6 +174,19 @@ pub(crate) fn capture_text(command: &mut Command) -> Result<String> {
     capture(command).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// What root has written belongs to the one who has called sudo, so that
+/// `cargo clean` still works.
+pub(crate) fn give_back(folder: &Path) {
+    let id = |name| std::env::var(name).ok();
+    if let (Some(user), Some(group)) = (id("SUDO_UID"), id("SUDO_GID")) {
+        let mut chown = Command::new("chown");
+        chown.args(["-R", &format!("{user}:{group}")]).arg(folder);
+        if let Err(failure) = capture(&mut chown) {
+            eprintln!("{failure}");
+        }
+    }
+}
+
 /// A folder for files of one run, removed with everything in it at the end.
 pub(crate) struct Scratch(PathBuf);
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::e2e::{self, Options};
 use crate::shell::{self, Context as _, Failure, Result};
-use crate::{fuzz, interrupt, setup};
+use crate::{fuzz, interrupt, loss, setup};
 
 /// Of a failing step this much of the end is shown.
 const SHOWN_LINES: usize = 200;
@@ -49,11 +49,17 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         if !options.filter.is_empty() {
             test.arg(&options.filter);
         }
+        if options.full {
+            test.env("MATRIX", "full");
+        }
         run_as_root(&mut test);
         test
     });
     tests.step("release build", || {
         cargo(&["build", "--release", "-p", "sandstorm", "-p", "namestorm"])
+    });
+    tests.step("release build of the bad network", || {
+        cargo(&["build", "--release", "-p", "benches", "--bin", "forward"])
     });
     if options.filter.is_empty() {
         let xtask = std::env::current_exe().context("finding this program's own file")?;
@@ -73,7 +79,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             demo
         });
     }
-    tests.end_to_end(&options)?;
+    tests.counted("end to end", || e2e::run_apart(&options))?;
+    tests.counted("clients on a bad network", || {
+        loss::run_clients_apart(options.full, &options.filter)
+    })?;
     tests.finish()
 }
 
@@ -136,14 +145,15 @@ impl Tests {
         }
     }
 
-    fn end_to_end(&mut self, options: &Options) -> Result<()> {
+    /// Runs a step that counts its own checks and says what has failed.
+    fn counted(&mut self, name: &str, step: impl FnOnce() -> Result<(u32, u32)>) -> Result<()> {
         interrupt::check()?;
-        println!("==== end to end");
+        println!("==== {name}");
         let start = Instant::now();
-        let (passed, failed) = e2e::run_apart(options)?;
+        let (passed, failed) = step()?;
         self.passed += passed;
         self.failed += failed;
-        self.close("end to end", failed == 0, start.elapsed());
+        self.close(name, failed == 0, start.elapsed());
         Ok(())
     }
 

@@ -78,6 +78,8 @@ proptest! {
         let (mut base, mut next) = (0, 0);
         for (ahead, len, consume) in steps {
             let data: Vec<u8> = (next + ahead..next + ahead + len).map(|n| n as u8).collect();
+            let all = came[next + ahead..next + ahead + len].iter().all(|came| *came);
+            prop_assert!(len == 0 || buffer.has(ahead, len) == all);
             let inserted = buffer.insert(ahead, &data);
             if inserted.is_some() {
                 let end = (next + ahead + len).min(base + CAPACITY);
@@ -102,6 +104,7 @@ proptest! {
             let islands = runs(&came[..base + CAPACITY], next);
             let mut told: Vec<_> = buffer
                 .out_of_order()
+                .into_iter()
                 .map(|(start, end)| (next + start, next + end))
                 .collect();
             let cut = (before + ahead, (before + ahead + len).min(base + CAPACITY));

@@ -91,6 +91,11 @@ impl Connection {
         self.stream.write_all(bytes).context("sending a request")
     }
 
+    /// The same connection, to send on while another thread receives.
+    pub(crate) fn sender(&self) -> Result<TcpStream> {
+        self.stream.try_clone().context("sharing a connection")
+    }
+
     /// Sends the end of the stream; responses still come.
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.stream

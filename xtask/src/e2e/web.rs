@@ -56,7 +56,7 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
 
 /// Bytes in which no segment resembles another: a linear congruential
 /// sequence, the same in each run.
-fn body(size: usize) -> Vec<u8> {
+pub(crate) fn body(size: usize) -> Vec<u8> {
     let mut state = size as u64 ^ 0x9e37_79b9_7f4a_7c15;
     let mut bytes = Vec::with_capacity(size + 8);
     while bytes.len() < size {
@@ -433,7 +433,7 @@ impl Client<'_> {
 }
 
 /// Does one thing for each input, all at the same time.
-fn in_threads<I: Send, O: Send>(
+pub(crate) fn in_threads<I: Send, O: Send>(
     inputs: Vec<I>,
     work: impl Fn(I) -> Result<O> + Sync,
 ) -> Result<Vec<O>> {

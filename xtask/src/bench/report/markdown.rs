@@ -8,6 +8,7 @@ use super::page::noise_lines;
 use super::paper;
 use super::sections::{AGREEMENT_HEADS, agreements, growth, with_errors};
 use crate::bench::results::Results;
+use crate::markdown::{escape, owned, write_table};
 
 /// Headings, tables and lists; no links and no pictures.
 pub(super) fn table(results: &Results) -> String {
@@ -27,38 +28,6 @@ pub(super) fn table(results: &Results) -> String {
     missing(&mut text, results);
     errors(&mut text, &figures);
     text
-}
-
-/// What Markdown would take for its own is told not to be.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' | '\r' => escaped.push(' '),
-            '|' | '<' | '*' | '_' | '`' | '\\' | '[' | ']' => {
-                escaped.push('\\');
-                escaped.push(c);
-            }
-            c => escaped.push(c),
-        }
-    }
-    escaped
-}
-
-/// The first column is text, the others are numbers.
-fn write_table(text: &mut String, heads: &[String], rows: &[Vec<String>]) {
-    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-    text.push_str(&line(heads));
-    let rules = (0..heads.len()).map(|at| if at == 0 { "---" } else { "---:" });
-    text.push_str(&line(&rules.map(str::to_owned).collect::<Vec<_>>()));
-    for row in rows {
-        text.push_str(&line(row));
-    }
-    text.push('\n');
-}
-
-fn owned(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 fn setting(text: &mut String, results: &Results, figures: &[Figure<'_>], limit: &Limit) {

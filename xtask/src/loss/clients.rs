@@ -1,0 +1,345 @@
+//! Real clients of many kinds on a bad network: whatever TCP they speak,
+//! every byte arrives.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::fetch::{Reading, fetch};
+use super::forwarder::{Paths, Seen};
+use super::rig::{Rig, Stack};
+use super::{FIRST_SEED, Site};
+use crate::e2e::checks::Checks;
+use crate::e2e::http::Connection;
+use crate::e2e::web::in_threads;
+use crate::interrupt;
+use crate::shell::{Context as _, Failure, Result, Scratch};
+
+/// What the network does in both directions: something of everything.
+const DOWN: &str = "rate=100M,delay=2ms,queue=200,loss=0.02,reorder=0.05,hold=1ms,duplicate=0.01,\
+                    mark=0.02";
+const UP: &str = "rate=100M,delay=2ms,queue=200,loss=0.02,ack-loss=0.02,reorder=0.05,hold=1ms,\
+                  duplicate=0.01,mark=0.02";
+
+/// One check is done by then, or has failed.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The file that is fetched alone, and by several at once.
+const LARGE: usize = 512 << 10;
+const MEDIUM: usize = 128 << 10;
+const AT_ONCE: usize = 6;
+/// The file of the many requests, and how large these are: 600 KB in all.
+const TINY: usize = super::TINY;
+const REQUESTS: usize = 150;
+const REQUEST_LEN: usize = 4_000;
+
+/// A client's TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Client {
+    sack: bool,
+    timestamps: bool,
+    window_scaling: bool,
+    ecn: bool,
+    /// 16 KiB to receive into, instead of what the kernel finds right.
+    small_buffer: bool,
+    congestion: &'static str,
+    /// The MSS that it tells; 0: its interface's.
+    mss: u32,
+    v6: bool,
+}
+
+/// What a kernel speaks today.
+const MODERN: Client = Client {
+    sack: true,
+    timestamps: true,
+    window_scaling: true,
+    ecn: false,
+    small_buffer: false,
+    congestion: "cubic",
+    mss: 0,
+    v6: false,
+};
+
+impl Client {
+    fn name(&self) -> String {
+        let words = [
+            (!self.sack, "no SACK"),
+            (!self.timestamps, "no timestamps"),
+            (!self.window_scaling, "no window scaling"),
+            (self.ecn, "ECN"),
+            (self.small_buffer, "small buffer"),
+        ];
+        let mut words: Vec<String> = words
+            .into_iter()
+            .filter(|(is, _)| *is)
+            .map(|(_, word)| word.to_owned())
+            .collect();
+        words.insert(0, self.congestion.to_owned());
+        if self.mss > 0 {
+            words.push(format!("MSS {}", self.mss));
+        }
+        if self.v6 {
+            words.push("IPv6".to_owned());
+        }
+        format!("client {}", words.join(", "))
+    }
+
+    fn prepare(&self, rig: &Rig) -> Result<()> {
+        let number = u32::from;
+        let settings = [
+            format!("net.ipv4.tcp_sack={}", number(self.sack)),
+            format!("net.ipv4.tcp_timestamps={}", number(self.timestamps)),
+            format!(
+                "net.ipv4.tcp_window_scaling={}",
+                number(self.window_scaling)
+            ),
+            // 1: asks for it; 0: does not.
+            format!("net.ipv4.tcp_ecn={}", number(self.ecn)),
+            format!(
+                "net.ipv4.tcp_rmem={}",
+                if self.small_buffer {
+                    "4096 16384 16384"
+                } else {
+                    "4096 131072 6291456"
+                }
+            ),
+        ];
+        rig.set_client(&settings.each_ref().map(String::as_str))?;
+        let mut attributes = format!("congctl {}", self.congestion);
+        if self.mss > 0 {
+            attributes = format!("{attributes} advmss {}", self.mss);
+        }
+        rig.set_client_route(&attributes)
+    }
+}
+
+/// One change after the other, and all of them together.
+fn sample() -> Vec<Client> {
+    vec![
+        MODERN,
+        Client {
+            congestion: "reno",
+            sack: false,
+            ..MODERN
+        },
+        Client {
+            congestion: "bbr",
+            timestamps: false,
+            ..MODERN
+        },
+        Client {
+            window_scaling: false,
+            ..MODERN
+        },
+        Client {
+            ecn: true,
+            ..MODERN
+        },
+        Client {
+            small_buffer: true,
+            ..MODERN
+        },
+        Client {
+            mss: 536,
+            v6: true,
+            ..MODERN
+        },
+        Client {
+            sack: false,
+            timestamps: false,
+            window_scaling: false,
+            small_buffer: true,
+            congestion: "reno",
+            mss: 536,
+            ..MODERN
+        },
+    ]
+}
+
+/// Every combination, but for MSS and IPv6, which each have their turn.
+fn full() -> Vec<Client> {
+    let mut clients = Vec::new();
+    for congestion in ["cubic", "reno", "bbr"] {
+        for bits in 0..32usize {
+            clients.push(Client {
+                sack: bits & 1 == 0,
+                timestamps: bits & 2 == 0,
+                window_scaling: bits & 4 == 0,
+                ecn: bits & 8 != 0,
+                small_buffer: bits & 16 != 0,
+                congestion,
+                mss: [0, 536, 1_200, 0][bits % 4],
+                v6: bits % 3 == 0,
+            });
+        }
+    }
+    clients
+}
+
+/// Runs the clients whose names contain `filter`; prints as it goes.
+pub(crate) fn run(
+    is_full: bool,
+    filter: &str,
+    first_seed: Option<u64>,
+    programs: &Path,
+) -> Result<Checks> {
+    let scratch = Scratch::create("clients")?;
+    let site = Site::prepare(&scratch)?;
+    let rig = Rig::build(Stack::Sandstorm, programs, &site.folder, scratch.path())?;
+    let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+        .context("reading which congestion controls this kernel has")?;
+    let clients = if is_full { full() } else { sample() };
+    let mut all = Checks::default();
+    for (seed, client) in (first_seed.unwrap_or(FIRST_SEED)..).zip(clients) {
+        interrupt::check()?;
+        if !client.name().contains(filter) {
+            continue;
+        }
+        if !available
+            .split_whitespace()
+            .any(|name| name == client.congestion)
+        {
+            println!(
+                "skip {}: this kernel has no {}",
+                client.name(),
+                client.congestion
+            );
+            continue;
+        }
+        let start = Instant::now();
+        let mut checks = Checks::default();
+        let outcome = check(&client, &rig, &site, seed, &mut checks);
+        if let Err(failure) = outcome {
+            checks.fail("the client itself", &failure.to_string());
+        }
+        if checks.failed() > 0 {
+            checks.note(&rig.server_output());
+        }
+        interrupt::check()?;
+        checks.print(&client.name(), Some(seed), start.elapsed());
+        all.add(checks);
+    }
+    Ok(all)
+}
+
+fn check(client: &Client, rig: &Rig, site: &Site, seed: u64, checks: &mut Checks) -> Result<()> {
+    client.prepare(rig)?;
+    let paths = Paths {
+        down: DOWN.to_owned(),
+        up: UP.to_owned(),
+        seed,
+        silence_ms: 200,
+    };
+    let forwarder = rig.join(&paths, None)?;
+    let [v4, v6] = Rig::addresses();
+    let to = if client.v6 { v6 } else { v4 };
+    rig.as_client(|| {
+        checks.check("a large file", || {
+            get(to, site, LARGE, &Reading::fast(LIMIT))
+        });
+        checks.check("files at the same time", || {
+            let one = |()| get(to, site, MEDIUM, &Reading::fast(LIMIT));
+            in_threads(vec![(); AT_ONCE], one).map(drop)
+        });
+        checks.check("a client that reads slowly", || {
+            let slowly = Reading {
+                limit: LIMIT,
+                chunk: 16 * 1024,
+                pause: Duration::from_millis(20),
+            };
+            get(to, site, MEDIUM, &slowly)
+        });
+        checks.check("a client that sends much", || send_much(to, site));
+    })?;
+    let seen = forwarder.finish()?;
+    checks.check("the network was bad", || was_bad(client, &seen));
+    Ok(())
+}
+
+fn get(to: SocketAddr, site: &Site, size: usize, reading: &Reading) -> Result<()> {
+    let (path, body) = site.file(size);
+    fetch(to, &path, body, reading).map(drop)
+}
+
+/// Many long requests one behind the other, without waiting for responses.
+fn send_much(to: SocketAddr, site: &Site) -> Result<()> {
+    let (path, body) = site.file(TINY);
+    let mut connection = Connection::open(to)?;
+    let mut sender = connection.sender()?;
+    let head = format!("GET {path} HTTP/1.1\r\nHost: loss.test\r\nX-Padding: ");
+    let padding = "x".repeat(REQUEST_LEN.saturating_sub(head.len() + 4));
+    let request = format!("{head}{padding}\r\n\r\n");
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(move || -> Result<()> {
+            for number in 0..REQUESTS {
+                sender
+                    .write_all(request.as_bytes())
+                    .context(format_args!("sending request {number}"))?;
+            }
+            Ok(())
+        });
+        for number in 0..REQUESTS {
+            let response = connection.receive(true);
+            response
+                .and_then(|response| response.expect_body(body))
+                .context(format_args!("response {number}"))?;
+        }
+        sending
+            .join()
+            .map_err(|_| Failure::new("the sending thread has panicked"))?
+    })?;
+    connection.finish()?;
+    connection.expect_end()
+}
+
+/// An error when the forwarder has not done what it should: then the other
+/// checks show nothing.
+fn was_bad(client: &Client, seen: &Seen) -> Result<()> {
+    if let Some(fault) = seen.fault() {
+        return Err(Failure::new(fault));
+    }
+    for way in [&seen.down, &seen.up] {
+        let path = &way.path;
+        // Only who speaks ECN is marked: both ends do, or none.
+        let as_asked = client.ecn == (path.marked > 0);
+        if path.lost == 0 || path.held == 0 || path.doubled == 0 || !as_asked {
+            return Err(Failure::new(format!("it was not: {path:?}")));
+        }
+    }
+    let connections = AT_ONCE as u64 + 3;
+    if seen.connections != connections {
+        return Err(Failure::new(format!(
+            "{} connections instead of {connections}",
+            seen.connections
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn clients_are_told_apart_by_their_names() {
+        for clients in [sample(), full()] {
+            let names: BTreeSet<String> = clients.iter().map(Client::name).collect();
+            assert_eq!(names.len(), clients.len());
+        }
+        assert_eq!(MODERN.name(), "client cubic");
+    }
+
+    #[test]
+    fn the_sample_turns_each_switch() {
+        let sample = sample();
+        let some = |is: fn(&Client) -> bool| sample.iter().any(is);
+        assert!(some(|c| !c.sack) && some(|c| !c.timestamps) && some(|c| !c.window_scaling));
+        assert!(some(|c| c.ecn) && some(|c| c.small_buffer) && some(|c| c.v6));
+        for congestion in ["cubic", "reno", "bbr"] {
+            assert!(sample.iter().any(|c| c.congestion == congestion));
+        }
+    }
+}
