@@ -124,7 +124,7 @@ pub(crate) struct Recovery<C> {
     /// Bytes sent again, less those that have arrived twice.
     unproven: u32,
     frto: Frto,
-    /// New segments that [`Frto::Second`] has sent.
+    /// New segments that [`Frto::Second`] has sent and that may still arrive.
     new_sent: u32,
     tail_probe: Option<TailProbe>,
 }
@@ -278,11 +278,13 @@ impl<C: CongestionControl> Recovery<C> {
         };
     }
 
-    /// The new segments that were sent to find out about a timeout, once: the
-    /// first duplicate says that it was not needless, and makes room for as
-    /// many of what is lost (RFC 5682, section 2.1, step 3a).
-    fn take_new_sent(&mut self) -> u32 {
-        std::mem::take(&mut self.new_sent)
+    /// A duplicate after a timeout: 1 if it is of one of the new segments that
+    /// were sent to find out about it, which makes room for one of what is
+    /// lost (RFC 5682, section 2.1, step 3a).
+    fn take_new_arrived(&mut self) -> u32 {
+        let arrived = self.new_sent.min(1);
+        self.new_sent -= arrived;
+        arrived
     }
 
     /// What is lost by now; `advanced`: something was acknowledged.
@@ -447,7 +449,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             // arrived somewhere.
             if is_duplicate {
                 let gone = match recovery.phase {
-                    Phase::Again => recovery.take_new_sent(),
+                    Phase::Again => recovery.take_new_arrived(),
                     Phase::Disorder | Phase::Reduction => 1,
                 };
                 recovery.dup_acks = recovery.dup_acks.saturating_add(gone);
