@@ -33,6 +33,7 @@ pub(crate) enum Control {
     Cubic,
     NewReno,
     Reno,
+    Bbr,
 }
 
 /// How a cell's transfer must end.

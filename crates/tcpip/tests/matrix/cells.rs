@@ -493,7 +493,11 @@ fn many() -> Vec<Cell> {
 /// What controls congestion, if it is not CUBIC.
 fn controls() -> Vec<Cell> {
     let mut cells = Vec::new();
-    for (control, word) in [(Control::NewReno, "newreno"), (Control::Reno, "reno")] {
+    for (control, word) in [
+        (Control::NewReno, "newreno"),
+        (Control::Reno, "reno"),
+        (Control::Bbr, "bbr"),
+    ] {
         let with = |name: &str, route: Route| {
             let name = format!("control/{word}/{name}");
             Cell::new(&name, route).change(|cell| cell.control = control)

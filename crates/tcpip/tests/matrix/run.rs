@@ -12,7 +12,7 @@ use ip::Host;
 use nmio::sim::{self, EndConfig, LinkConfig, SimClock, SimPort};
 use nmio::{Batch, Clock, Frame, Handler, Instant, LoopConfig, MAX_BATCH, Port};
 use tcpip::{Application, CloseReason, Config, Connection, ContentId, Counters, Mode};
-use tcpip::{CongestionControl, Cubic, NewReno, Reno, Server, Stack};
+use tcpip::{Bbr, CongestionControl, Cubic, NewReno, Reno, Server, Stack};
 
 use crate::cell::{Cell, Control, Peer};
 use crate::peer::{self, Client, Route, Seen, Task};
@@ -278,6 +278,7 @@ pub(crate) fn run(cell: &Cell, seed: u64, trace: Option<&Path>) -> Outcome {
         Control::Cubic => run_with::<Cubic>(cell, seed, trace),
         Control::NewReno => run_with::<NewReno>(cell, seed, trace),
         Control::Reno => run_with::<Reno>(cell, seed, trace),
+        Control::Bbr => run_with::<Bbr>(cell, seed, trace),
     }
 }
 
