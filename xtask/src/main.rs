@@ -3,6 +3,7 @@
 mod bench;
 mod demo;
 mod e2e;
+mod fuzz;
 mod interrupt;
 mod loss;
 mod markdown;
@@ -31,6 +32,14 @@ Usage: cargo xtask COMMAND
         --seed N                 other losses: the seed of the matrix's first scenario
         --programs DIR           the two programs from DIR instead of a release build
         FILTER                   only scenarios or cases whose name contains this
+<<<<<<< HEAD
+  fuzz [TARGET]... [--seconds N] [--minimize] [--input FILE]
+                                 any input to what reads from outside, from the corpus on
+        TARGET                   only these of fuzz/fuzz_targets
+        --seconds N              for each target; 60 without it
+        --minimize               then put the fewest inputs in fuzz/corpus that cover all
+        --input FILE             this input alone, with what it is and a backtrace
+=======
   loss [--clients [--full]] [--quick] [--seed N] [--repeats N] [--trace] [--list]
        [--programs DIR] [FILTER]
                                  our TCP beside the kernel's on bad networks, by a userspace
@@ -44,6 +53,7 @@ Usage: cargo xtask COMMAND
         --list                   only name the cells
         --programs DIR           sandstorm and forward from DIR instead of a release build
         FILTER                   only cells whose name contains this
+>>>>>>> peers
   bench [SELECTION]... [--quick] [--seconds S] [--repeats N] [--server NAME]
         [--peer nsd-xdp=DIR]     the servers beside their peers and the rig's limit
         SELECTION                limit, dns, web (these three without one), paper, all,
@@ -94,6 +104,7 @@ fn dispatch(command: &str, args: &[String]) -> Result<()> {
         "demo" => demo::run(args),
         "test" => test::run(args),
         "e2e" => e2e::run(args),
+        "fuzz" => fuzz::run(args),
         "bench" => bench::run(args),
         "loss" => loss::run(args),
         other => Err(Failure::new(format!("no such command: {other}\n\n{USAGE}"))),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::e2e::{self, Options};
 use crate::shell::{self, Context as _, Failure, Result};
-use crate::{interrupt, loss, setup};
+use crate::{fuzz, interrupt, loss, setup};
 
 /// Of a failing step this much of the end is shown.
 const SHOWN_LINES: usize = 200;
@@ -49,6 +49,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         if !options.filter.is_empty() {
             test.arg(&options.filter);
         }
+        if options.full {
+            test.env("MATRIX", "full");
+        }
         run_as_root(&mut test);
         test
     });
@@ -64,6 +67,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             let mut counts = Command::new(&xtask);
             counts.args(["bench", "instructions", "--check"]);
             counts
+        });
+        tests.step("fuzzing", || {
+            let mut fuzz = Command::new(&xtask);
+            fuzz.args(["fuzz", "--seconds", &fuzz::TEST_SECONDS.to_string()]);
+            fuzz
         });
         tests.step("demo", || {
             let mut demo = Command::new(xtask);

@@ -10,7 +10,7 @@ use tcpip::{Application, Config, Connection, ContentId, Family, Mode, Server, St
 use super::{SECRET, Workload};
 use crate::{Client, Segment, flags, numbers};
 
-const MSS: u32 = 1460;
+const MSS: u32 = 1448;
 /// Segments of the content that is streamed; small enough to stay in cache.
 const SEGMENTS: u32 = 64;
 /// Segments in flight; each ACK of one releases one.

@@ -75,7 +75,7 @@ use crate::port::{Batch, Capabilities, Port, PortCounters, SendError, Wait};
 use crate::time::{Clock, Instant};
 
 use path::Path;
-pub use path::{PathConfig, PathCounters};
+pub use path::{Bursts, Mark, PathConfig, PathCounters};
 pub use sink::Sink;
 
 /// Room for link headers beside the IP packet: Ethernet and one VLAN tag.
@@ -140,7 +140,7 @@ fn frame_layout(mtu: usize, io_frames: u32, resident_frames: u32) -> PoolLayout 
 }
 
 /// A link: two ends, and a path in each direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct LinkConfig {
     /// The first port.
     pub a: EndConfig,

@@ -457,3 +457,111 @@ fn several_links_share_a_clock() {
     clock.advance_to(Instant::ZERO);
     assert_eq!(clock.now(), Instant::from_millis(4), "time never goes back");
 }
+
+/// Lengths of the runs of numbers missing from what arrived of `n` frames.
+fn gaps(arrived: &[(Instant, u32)], n: u32) -> Vec<u32> {
+    let mut gaps = Vec::new();
+    let mut expected = 0;
+    let end = (Instant::ZERO, n);
+    for &(_, number) in arrived.iter().chain([&end]) {
+        if number > expected {
+            gaps.push(number - expected);
+        }
+        expected = number + 1;
+    }
+    gaps
+}
+
+#[test]
+fn bursts_lose_frames_that_follow_each_other() {
+    let path = PathConfig {
+        bursts: Bursts {
+            good: 95 * MILLI,
+            bad: 5 * MILLI,
+            loss: 1.0,
+        },
+        ..PathConfig::default()
+    };
+    let (arrived, counters) = trace(path, 20_000, 7);
+    let gaps = gaps(&arrived, 20_000);
+    assert!((160..240).contains(&gaps.len()), "{}", gaps.len());
+    let lost: u64 = gaps.iter().map(|&gap| u64::from(gap)).sum();
+    assert_eq!(lost, counters.lost);
+    let mean = lost as f64 / gaps.len() as f64;
+    assert!((4.0..6.0).contains(&mean), "{mean}");
+    assert!(gaps.iter().all(|&gap| gap <= 10), "{gaps:?}");
+
+    let mut milder = path;
+    milder.bursts.loss = 0.5;
+    let (_, halved) = trace(milder, 20_000, 7);
+    let share = halved.lost as f64 / lost as f64;
+    assert!((0.4..0.6).contains(&share), "{share}");
+}
+
+#[test]
+fn a_frame_too_long_for_the_path_is_lost() {
+    let path = PathConfig {
+        max_frame: 100,
+        ..PathConfig::default()
+    };
+    let (mut a, mut b, _clock) = link(&LinkConfig::symmetric(path), 0);
+    for len in [100, 101, 99] {
+        send(&mut a, &vec![0; len]);
+    }
+    a.flush().unwrap();
+    let lens: Vec<usize> = receive(&mut b).iter().map(Vec::len).collect();
+    assert_eq!(lens, [100, 99]);
+    assert_eq!(a.path_counters().too_long, 1);
+}
+
+#[test]
+fn a_queue_is_bounded_in_bytes_too() {
+    let path = PathConfig {
+        rate: 8_000_000,
+        queue_bytes: 1500,
+        ..PathConfig::default()
+    };
+    let (mut a, mut b, clock) = link(&LinkConfig::symmetric(path), 0);
+    for len in [1000, 501, 500, 1] {
+        send(&mut a, &vec![0; len]);
+    }
+    a.flush().unwrap();
+    assert_eq!(a.path_counters().overflowed, 2);
+    clock.advance_to(micros(1000));
+    send(&mut a, &[0; 1000]);
+    a.flush().unwrap();
+    clock.advance(10 * MILLI);
+    let lens: Vec<usize> = receive(&mut b).iter().map(Vec::len).collect();
+    assert_eq!(lens, [1000, 500, 1000]);
+}
+
+#[test]
+fn a_queue_marks_what_waits_long_or_loses_it() {
+    fn mark(frame: &mut [u8]) -> bool {
+        frame[1] += 1;
+        frame[0] != 3
+    }
+    let path = PathConfig {
+        rate: 8_000_000,
+        mark: Some(Mark {
+            above: MILLI,
+            with: mark,
+        }),
+        ..PathConfig::default()
+    };
+    let (mut a, mut b, clock) = link(&LinkConfig::symmetric(path), 0);
+    for i in 0..5 {
+        let mut packet = [0; 1000];
+        packet[0] = i;
+        send(&mut a, &packet);
+    }
+    a.flush().unwrap();
+    clock.advance(10 * MILLI);
+    let marks: Vec<[u8; 2]> = (receive(&mut b).iter())
+        .map(|packet| [packet[0], packet[1]])
+        .collect();
+    // The second waits a millisecond, no longer.
+    assert_eq!(marks, [[0, 0], [1, 0], [2, 1], [4, 1]]);
+    let counters = a.path_counters();
+    assert_eq!((counters.marked, counters.lost), (2, 1));
+}

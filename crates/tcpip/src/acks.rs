@@ -134,9 +134,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             probe += MAX_ACK_DELAY_MS;
         }
         let is_measured = tcb.rtt.smoothed() > 0;
-        if probe < rto && is_measured && !tcb.flags.has(Flags::PERSIST) && tcb.backoff == 0 {
+        if is_measured && !tcb.flags.has(Flags::PERSIST) && tcb.backoff == 0 {
             tcb.flags.set(Flags::PROBE_TAIL);
-            return probe;
+            return probe.min(rto);
         }
         rto
     }

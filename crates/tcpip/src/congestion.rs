@@ -6,12 +6,14 @@
 //! putting the copy back that it kept; an algorithm says how much may be in
 //! flight, and how it learns from what became of that.
 
+mod bbr;
 mod cubic;
 mod hystart;
 mod newreno;
 mod reno;
 mod validation;
 
+pub use bbr::Bbr;
 pub use cubic::Cubic;
 pub use newreno::NewReno;
 pub use reno::Reno;
@@ -155,6 +157,8 @@ const fn three_quarters(window: u32) -> u32 {
     window - window / 4
 }
 
+#[cfg(test)]
+mod link;
 #[cfg(test)]
 #[path = "congestion/congestion_tests.rs"]
 mod tests;

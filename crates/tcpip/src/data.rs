@@ -109,6 +109,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         // Nothing comes behind a FIN.
         let end = buffer.fin_ahead().unwrap_or(usize::MAX);
         let data = &data[..data.len().min(end.saturating_sub(ahead))];
+        if !data.is_empty() && buffer.has(ahead, data.len()) {
+            let end = segment.seq + data.len() as u32;
+            self.twice = Some((segment.seq, end));
+        }
         let in_order = buffer.insert(ahead, data);
         let Some(in_order) = in_order else {
             self.counters.no_buffer += 1;

@@ -118,6 +118,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if tcb.flags.has(Flags::ACK) {
             self.acknowledge(port, id, packet, now);
         }
+        self.twice = None;
         let tcb = &self.records[id as usize].tcb;
         if tcb.flags.has(Flags::WANTS_ROOM) || tcb.state == State::TimeWait {
             self.settle(id, now);
@@ -187,7 +188,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             tcb.flags.set(Flags::ECHO);
             self.counters.marked += 1;
         }
-        if tcb.flags.has(Flags::REDUCING) && !segment.ack.before(tcb.cwr_high) {
+        if tcb.flags.has(Flags::REDUCING) && segment.ack.after(tcb.cwr_high) {
             tcb.flags.clear(Flags::REDUCING);
         }
         if !segment.control.has(Control::ECE) {
@@ -293,7 +294,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             packet
         };
         let tcb = &self.records[id as usize].tcb;
-        cut_to_window(segment, tcb.rcv_nxt, window);
+        let rcv_nxt = tcb.rcv_nxt;
+        if segment.len > 0 && segment.seq.before(rcv_nxt) {
+            self.twice = Some((segment.seq, rcv_nxt));
+        }
+        cut_to_window(segment, rcv_nxt, window);
         Some(packet)
     }
 
@@ -392,15 +397,18 @@ fn is_timely(tcb: &Tcb, segment: &Segment) -> bool {
 
 /// Whether a SYN in TIME-WAIT is of a new connection (RFC 9293, section 3.6.1,
 /// MAY-2; RFC 6191, section 2): by its clock where both have one, otherwise by
-/// its sequence number.
+/// its sequence number. Timestamps where there were none are of a new
+/// connection, too.
 fn is_new_incarnation(tcb: &Tcb, segment: &Segment) -> bool {
-    if tcb.flags.has(Flags::TIMESTAMPS)
-        && let Some(timestamps) = segment.timestamps
-    {
-        let ahead = timestamps.value.wrapping_sub(tcb.ts_recent).cast_signed();
-        return ahead > 0 || ahead == 0 && segment.seq.after(tcb.rcv_nxt);
+    let by_number = !segment.seq.before(tcb.rcv_nxt);
+    match segment.timestamps {
+        None => by_number,
+        Some(_) if !tcb.flags.has(Flags::TIMESTAMPS) => true,
+        Some(timestamps) => {
+            let ahead = timestamps.value.wrapping_sub(tcb.ts_recent).cast_signed();
+            ahead > 0 || ahead == 0 && by_number
+        }
     }
-    segment.seq.after(tcb.rcv_nxt)
 }
 
 /// RFC 9293, section 3.10.7.4, table 6.

@@ -150,7 +150,7 @@ mod writes;
 
 pub use app::{Application, CloseReason, Connection, WriteError};
 pub use config::Config;
-pub use congestion::{Congestion, CongestionControl, Cubic, Event, NewReno, Reno};
+pub use congestion::{Bbr, Congestion, CongestionControl, Cubic, Event, NewReno, Reno};
 pub use content::{
     ContentError, ContentId, Contents, Family, MAX_CLASSES, MAX_CONTENT_LEN, MAX_CONTENTS,
     MAX_SLOT_LEN, Mode, Slot, Totals,

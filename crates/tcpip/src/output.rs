@@ -68,10 +68,29 @@ pub(crate) fn window_to_tell(tcb: &Tcb, buffers: &Buffers) -> u32 {
 pub(crate) fn window_field(tcb: &Tcb, buffers: &Buffers) -> u16 {
     let window = window_to_tell(tcb, buffers);
     let scale = tcb.own_scale();
-    let told = tcb.rcv_adv.since(tcb.rcv_nxt);
-    let field = window >> scale;
-    let rounded = u32::from(window == told && field << scale != window);
-    (field + rounded).min(u32::from(u16::MAX)) as u16
+    let field = if scale == 0 {
+        window
+    } else {
+        scaled(tcb, buffers, window, scale)
+    };
+    field.min(u32::from(u16::MAX)) as u16
+}
+
+/// What was told, perhaps rounded up, is no reason to round up again: the
+/// space is.
+#[cold]
+fn scaled(tcb: &Tcb, buffers: &Buffers, window: u32, scale: u32) -> u32 {
+    let space = if tcb.buffer == NONE {
+        buffers.capacity()
+    } else {
+        buffers.get(tcb.buffer).space()
+    };
+    let space = space as u32;
+    if window >= space {
+        window.min(space).div_ceil(1 << scale)
+    } else {
+        window.div_ceil(1 << scale)
+    }
 }
 
 /// Where a segment is cut that begins at some place of the stream.
@@ -125,9 +144,14 @@ pub(crate) fn segment_len_at(tcb: &Tcb, seq: Seq) -> u32 {
 
 /// Where the last segment that was sent begins; something is in flight.
 pub(crate) fn last_segment(tcb: &Tcb) -> Seq {
-    let last = Seq(tcb.snd_nxt.0.wrapping_sub(1));
+    // Data that a FIN went with, or might have, goes again with it.
+    let last = tcb.snd_nxt.earlier(tcb.snd_end);
+    let last = Seq(last.0.wrapping_sub(1));
+    if last.before(tcb.snd_una) {
+        return tcb.snd_una;
+    }
     let Some(place) = tcb.locate(last).filter(|place| place.left > 0) else {
-        return last; // the FIN
+        return tcb.snd_una;
     };
     let ahead = place.offset % u32::from(tcb.mss);
     Seq(last.0.wrapping_sub(ahead)).later(tcb.snd_una)

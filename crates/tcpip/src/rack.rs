@@ -62,6 +62,13 @@ pub(crate) struct Rack {
     /// When the latest of what was sent again and has arrived was sent, and
     /// its end.
     resent: Option<(u32, Seq)>,
+    /// Everything before this has been looked at since it was overtaken.
+    looked: Seq,
+    /// The earliest of what was sent again and is still out: its fence, its
+    /// moment and its end; perhaps it has arrived meanwhile.
+    earliest: Option<(Seq, u32, Seq)>,
+    /// Something is late.
+    late: bool,
 }
 
 impl Rack {
@@ -70,6 +77,9 @@ impl Rack {
             overtook: una,
             fack: una,
             resent: None,
+            looked: una,
+            earliest: None,
+            late: false,
         }
     }
 
@@ -106,6 +116,27 @@ impl Rack {
             let after = latest.wrapping_sub(at).cast_signed();
             after > 0 || after == 0 && latest_end.after(end)
         })
+    }
+
+    /// `start..end` is sent again.
+    pub(crate) fn has_resent(&mut self, end: Seq, fence: Seq, now: Moment) {
+        self.earliest.get_or_insert((fence, now.micros, end));
+    }
+
+    /// The scoreboard has been written anew.
+    pub(crate) fn look_again(&mut self, una: Seq) {
+        self.looked = una;
+        self.earliest = Some((una, self.resent.map_or(0, |(at, _)| at), una));
+        self.late = true;
+    }
+
+    /// Whether a look at the scoreboard could find anything.
+    fn may_find(&self) -> bool {
+        self.late
+            || self.looked.before(self.overtook)
+            || self
+                .earliest
+                .is_some_and(|(fence, at, end)| self.fack.after(fence) || self.is_later(at, end))
     }
 
     /// Takes an acknowledgement in: `una` was acknowledged before it,
@@ -152,14 +183,19 @@ impl Rack {
     /// Marks what is late or lost by now. `at_once`: the segments have kept
     /// their order so far, or enough has arrived behind a gap.
     pub(crate) fn find_lost(
-        &self,
+        &mut self,
         board: &mut Scoreboard,
         tcb: &Tcb,
         at_once: bool,
         now: Moment,
     ) -> Found {
-        let window = if at_once { 0 } else { reordering_window(tcb) };
         let mut found = Found::default();
+        if !self.may_find() {
+            return found;
+        }
+        let window = if at_once { 0 } else { reordering_window(tcb) };
+        self.late = false;
+        self.earliest = None;
         let mut at = tcb.snd_una;
         while let Some(mut piece) = board.pieces(at, tcb.snd_nxt).next() {
             let (late_since, again) = match piece.mark {
@@ -171,10 +207,12 @@ impl Rack {
                 }
                 Some(Mark::Late { at }) => (Some(at), false),
                 Some(Mark::LateAgain { at }) => (Some(at), true),
-                Some(Mark::Resent { at, fence })
-                    if self.fack.after(fence) || self.is_later(at, piece.end) =>
-                {
-                    (Some(now.micros), true)
+                Some(Mark::Resent { at, fence }) => {
+                    let late = self.fack.after(fence) || self.is_later(at, piece.end);
+                    if !late {
+                        self.note_earliest(fence, at, piece.end);
+                    }
+                    (late.then_some(now.micros), true)
                 }
                 _ => (None, false),
             };
@@ -188,21 +226,38 @@ impl Rack {
             } else {
                 let left = window - waited;
                 found.look_in = Some(found.look_in.map_or(left, |least| least.min(left)));
+                self.late = true;
                 if again {
                     Mark::LateAgain { at: since }
                 } else {
                     Mark::Late { at: since }
                 }
             };
-            if piece.mark != Some(mark)
-                && board.set(piece.start, piece.end, Some(mark))
-                && mark == Mark::Lost
-            {
-                found.lost += piece.len();
-                found.again |= again;
+            if piece.mark != Some(mark) {
+                board.set(piece.start, piece.end, Some(mark));
+                if mark == Mark::Lost {
+                    found.lost += piece.len();
+                    found.again |= again;
+                }
             }
         }
+        self.looked = self.overtook;
         found
+    }
+
+    fn note_earliest(&mut self, fence: Seq, at: u32, end: Seq) {
+        let (least_fence, least_at, least_end) = self.earliest.unwrap_or((fence, at, end));
+        let (at, end) = if at.wrapping_sub(least_at).cast_signed() < 0 {
+            (at, end)
+        } else {
+            (least_at, least_end)
+        };
+        let fence = if fence.before(least_fence) {
+            fence
+        } else {
+            least_fence
+        };
+        self.earliest = Some((fence, at, end));
     }
 }
 

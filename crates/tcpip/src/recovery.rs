@@ -22,6 +22,9 @@ use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, NONE, Record, Tcb};
 use crate::wire::{Segment, Seq};
 
+/// New segments that are sent to find out whether a timeout was needless (RFC
+/// 5682, section 2.1).
+const FRTO_SEGMENTS: u8 = 2;
 /// An older echo is not of anything in flight, in milliseconds.
 const MAX_ECHO_MS: u32 = 600_000;
 
@@ -121,6 +124,8 @@ pub(crate) struct Recovery<C> {
     /// Bytes sent again, less those that have arrived twice.
     unproven: u32,
     frto: Frto,
+    /// New segments that [`Frto::Second`] has sent and that may still arrive.
+    new_sent: u8,
     tail_probe: Option<TailProbe>,
 }
 
@@ -138,6 +143,7 @@ impl<C: CongestionControl> Recovery<C> {
             first_again: None,
             unproven: 0,
             frto: Frto::Off,
+            new_sent: 0,
             tail_probe: None,
         }
     }
@@ -177,10 +183,8 @@ impl<C: CongestionControl> Recovery<C> {
             at: now.micros,
             fence: tcb.snd_nxt,
         };
-        // Where there is no place, an earlier range is lost once more.
-        if !self.board.set(start, end, Some(mark)) {
-            self.board.set(start, end, None);
-        }
+        self.board.set(start, end, Some(mark));
+        self.rack.has_resent(end, tcb.snd_nxt, now);
         self.first_again.get_or_insert(tcb.ts_clock(now));
         self.has_sent(end.since(start));
         self.unproven = self.unproven.saturating_add(end.since(start));
@@ -193,7 +197,7 @@ impl<C: CongestionControl> Recovery<C> {
 
     /// Remembers what a reduction may have to be taken back to.
     fn remember(&mut self, congestion: &C) {
-        self.prior.get_or_insert(*congestion);
+        self.prior = Some(*congestion);
         self.first_again = None;
         self.unproven = 0;
     }
@@ -220,6 +224,7 @@ impl<C: CongestionControl> Recovery<C> {
             *congestion = prior;
         }
         self.board.lose_nothing(tcb.snd_una, tcb.snd_nxt);
+        self.rack.look_again(tcb.snd_una);
         self.phase = Phase::Disorder;
         self.dup_acks = 0;
         self.frto = Frto::Off;
@@ -244,6 +249,9 @@ impl<C: CongestionControl> Recovery<C> {
             _ => false,
         };
         let all_twice = unproven > 0 && self.unproven == 0;
+        if self.phase == Phase::Disorder {
+            return all_twice;
+        }
         let after_timeout = match self.frto {
             Frto::Off => false,
             Frto::First => tcb.flags.has(Flags::SACK) && news.not_lost,
@@ -261,10 +269,21 @@ impl<C: CongestionControl> Recovery<C> {
         let has_new = tcb.snd_nxt != tcb.limit()
             && tcb.flight().saturating_add(u32::from(tcb.mss)) <= tcb.snd_wnd;
         self.frto = match self.frto {
-            Frto::First if acked > 0 && has_new => Frto::Second,
+            Frto::First if acked > 0 && has_new => {
+                self.new_sent = FRTO_SEGMENTS;
+                Frto::Second
+            }
             Frto::Second if !is_duplicate => Frto::Second,
             _ => Frto::Off,
         };
+    }
+
+    /// Whether a duplicate after a timeout is of one of the new segments that
+    /// were sent to find out about it.
+    fn take_new_arrived(&mut self) -> bool {
+        let of_new = self.new_sent > 0;
+        self.new_sent = self.new_sent.saturating_sub(1);
+        of_new
     }
 
     /// What is lost by now; `advanced`: something was acknowledged.
@@ -295,8 +314,22 @@ impl<C: CongestionControl> Recovery<C> {
         found
     }
 
+    /// All that was in flight when the phase began has arrived. For as long as
+    /// it takes, the peer may still tell that some of it has arrived twice
+    /// (RFC 3708).
+    fn end_phase(&mut self, tcb: &Tcb) {
+        self.phase = Phase::Disorder;
+        self.high = tcb.snd_nxt;
+        self.dup_acks = 0;
+        self.frto = Frto::Off;
+        if self.unproven == 0 || !tcb.flags.has(Flags::SACK) {
+            self.prior = None;
+        }
+    }
+
     fn begin_again(&mut self, tcb: &Tcb) {
         self.board.lose_all(tcb.snd_una, tcb.snd_nxt);
+        self.rack.look_again(tcb.snd_una);
         self.phase = Phase::Again;
         self.high = tcb.snd_nxt;
         self.dup_acks = 0;
@@ -307,6 +340,7 @@ impl<C: CongestionControl> Recovery<C> {
     fn is_over(&self) -> bool {
         self.phase == Phase::Disorder
             && self.dup_acks == 0
+            && self.prior.is_none()
             && self.tail_probe.is_none()
             && self.board.is_empty()
     }
@@ -412,7 +446,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if !selective {
             // RFC 6675 without SACK: each duplicate is a segment that has
             // arrived somewhere.
-            if is_duplicate && recovery.phase != Phase::Again {
+            if is_duplicate && (recovery.phase != Phase::Again || recovery.take_new_arrived()) {
                 recovery.dup_acks = recovery.dup_acks.saturating_add(1);
                 news.delivered += mss;
             } else if acked > 0 {
@@ -453,8 +487,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
         }
 
-        let needless = recovery.was_needless(tcb, segment, &news, acked);
-        if recovery.phase != Phase::Disorder && needless {
+        if recovery.was_needless(tcb, segment, &news, acked) {
             recovery.undo(tcb, congestion);
             self.counters.undone += 1;
         }
@@ -470,13 +503,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let partial = C::PARTIAL_ACK_RECOVERY || recovery.phase == Phase::Again;
             tcb.snd_una.after(recovery.high) || acked > 0 && !partial
         };
+        let ends = recovery.phase == Phase::Reduction && mended;
         if recovery.phase != Phase::Disorder && mended {
-            recovery.phase = Phase::Disorder;
-            recovery.dup_acks = 0;
-            recovery.prior = None;
-            recovery.frto = Frto::Off;
+            recovery.end_phase(tcb);
             congestion.on_recovered(&told);
             narrow_reordering(tcb);
+        } else if mended {
+            // No report of duplicates comes any more.
+            recovery.prior = None;
         }
 
         // What is lost?
@@ -501,7 +535,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 congestion.on_recovery_ack(news.delivered, found.lost, &told);
             }
             Phase::Disorder | Phase::Again => {
-                if acked > 0 {
+                if acked > 0 && !ends {
                     congestion.on_ack(acked, &told);
                 }
             }
@@ -511,7 +545,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             tcb.recovery = NONE;
             self.recoveries.release(index);
         }
-        self.rearm(id, now, acked > 0, found.look_in);
+        self.rearm(id, now, acked > 0 || news.delivered > 0, found.look_in);
     }
 
     /// Sets the timer after an acknowledgement, or when late segments have
@@ -563,9 +597,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.counters.reneged += 1;
         }
         let again = tcb.retries > 0;
-        recovery.frto = if again { Frto::Off } else { Frto::First };
-        if !again {
+        if recovery.phase == Phase::Disorder {
+            recovery.frto = Frto::First;
             recovery.remember(congestion);
+        } else {
+            // RFC 5682, section 2.1, step 1: something is lost anyway.
+            recovery.frto = Frto::Off;
+            if !again {
+                recovery.prior = None;
+            }
         }
         congestion.on_timeout(again, &told);
         tcb.flags.set(Flags::REDUCED);

@@ -20,8 +20,9 @@ pub(crate) struct Buffer {
     ready: usize,
     /// Received beyond a gap: disjoint, ascending, not touching each other.
     ranges: ArrayVec<(usize, usize), MAX_RANGES>,
-    /// Of these, the one that has changed last.
-    latest: usize,
+    /// When each of them has changed last, counted in changes.
+    changed: ArrayVec<u32, MAX_RANGES>,
+    changes: u32,
     /// Where the peer's FIN comes, when that is known.
     fin: Option<usize>,
 }
@@ -32,7 +33,8 @@ impl Buffer {
             bytes: vec![0; capacity].into_boxed_slice(),
             ready: 0,
             ranges: ArrayVec::new(),
-            latest: 0,
+            changed: ArrayVec::new(),
+            changes: 0,
             fin: None,
         }
     }
@@ -40,6 +42,7 @@ impl Buffer {
     fn clear(&mut self) {
         self.ready = 0;
         self.ranges.clear();
+        self.changed.clear();
         self.fin = None;
     }
 
@@ -80,6 +83,7 @@ impl Buffer {
         }
         self.bytes[start..end].copy_from_slice(&data[..len]);
         self.ranges.drain(from..to);
+        self.changed.drain(from..to);
         if in_order {
             let before = self.ready;
             self.ready = self.ready.max(merged.1);
@@ -87,18 +91,30 @@ impl Buffer {
         }
         if len > 0 || from < to {
             self.ranges.insert(from, merged);
-            self.latest = from;
+            self.changes = self.changes.wrapping_add(1);
+            self.changed.insert(from, self.changes);
         }
         Some(0)
     }
 
     /// What was received beyond a gap, as distances from the first byte that
-    /// is missing: first what has changed last (RFC 2018, section 4).
-    pub(crate) fn out_of_order(&self) -> impl Iterator<Item = (usize, usize)> {
-        let latest = self.latest.min(self.ranges.len());
-        let (before, from) = self.ranges.split_at(latest);
-        let all = from.iter().chain(before);
-        all.map(|(start, end)| (start - self.ready, end - self.ready))
+    /// is missing: what has changed last comes first (RFC 2018, section 4).
+    pub(crate) fn out_of_order(&self) -> ArrayVec<(usize, usize), MAX_RANGES> {
+        let mut order: ArrayVec<usize, MAX_RANGES> = (0..self.ranges.len()).collect();
+        order.sort_unstable_by_key(|at| self.changes.wrapping_sub(self.changed[*at]));
+        let from_gap = |at: usize| {
+            let (start, end) = self.ranges[at];
+            (start - self.ready, end - self.ready)
+        };
+        order.into_iter().map(from_gap).collect()
+    }
+
+    /// Whether `len` bytes that lie `ahead` bytes behind what is in order have
+    /// been received already.
+    pub(crate) fn has(&self, ahead: usize, len: usize) -> bool {
+        let (start, end) = (self.ready + ahead, self.ready + ahead + len);
+        let covers = |range: &(usize, usize)| range.0 <= start && end <= range.1;
+        self.ranges.iter().any(covers)
     }
 
     /// The peer's FIN comes `ahead` bytes behind what is in order. Ignored
@@ -206,7 +222,7 @@ impl Buffers {
     }
 
     /// Buffers in use.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn in_use(&self) -> usize {
         self.list.len() - self.free.len()
     }

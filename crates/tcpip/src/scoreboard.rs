@@ -8,11 +8,19 @@
 //! that moment, its *fence*: all before the fence was first sent earlier than
 //! it, all behind it later.
 
+use std::collections::{VecDeque, vec_deque};
+
 use crate::wire::Seq;
 
-/// Ranges that a scoreboard keeps. What would need more is not taken in: the
-/// peer's acknowledgement of it comes again, or it is sent again.
-pub(crate) const MAX_RANGES: usize = 256;
+/// Ranges that a scoreboard keeps. A queue that overflows in slow start loses
+/// every second segment of a window, so this is for windows of twice as many.
+/// A selective acknowledgement that would need more is not taken in: it comes
+/// again, or the data is sent again.
+pub(crate) const MAX_RANGES: usize = 8_192;
+/// Of these, such as selective acknowledgements leave for what is lost.
+const RESERVE: usize = 64;
+/// Ranges that a scoreboard keeps the memory of when it is cleared.
+const KEPT_RANGES: usize = 64;
 
 /// What became of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +71,9 @@ impl Piece {
 /// lie within half of sequence space.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
-    ranges: Vec<Range>,
+    /// Changes come in near either end: at the front what is acknowledged or
+    /// sent again, at the back what arrives.
+    ranges: VecDeque<Range>,
     /// Bytes in ranges of these kinds.
     sacked: u32,
     lost: u32,
@@ -73,6 +83,7 @@ impl Scoreboard {
     /// Forgets all; memory is kept.
     pub(crate) fn clear(&mut self) {
         self.ranges.clear();
+        self.ranges.shrink_to(KEPT_RANGES);
         (self.sacked, self.lost) = (0, 0);
     }
 
@@ -91,8 +102,8 @@ impl Scoreboard {
     }
 
     #[cfg(any(test, fuzzing))]
-    pub(crate) fn ranges(&self) -> &[Range] {
-        &self.ranges
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = &Range> {
+        self.ranges.iter()
     }
 
     /// The first range to be sent again.
@@ -108,7 +119,7 @@ impl Scoreboard {
     pub(crate) fn pieces(&self, start: Seq, end: Seq) -> Pieces<'_> {
         let first = self.first_behind(start);
         Pieces {
-            ranges: &self.ranges[first..],
+            ranges: self.ranges.range(first..),
             at: start,
             end,
         }
@@ -129,7 +140,7 @@ impl Scoreboard {
                 _ => {}
             }
         }
-        if let Some(first) = self.ranges.first_mut()
+        if let Some(first) = self.ranges.front_mut()
             && first.start.before(una)
         {
             let cut = una.since(first.start);
@@ -143,55 +154,78 @@ impl Scoreboard {
     }
 
     /// Gives `start..end` one fate. `false` when there is no place for one
-    /// more range; nothing has changed then.
+    /// more range; nothing has changed then. For what is lost or sent again
+    /// there is always place: what has arrived furthest ahead is forgotten.
     pub(crate) fn set(&mut self, start: Seq, end: Seq, mark: Option<Mark>) -> bool {
         if !start.before(end) {
             return true;
         }
+        // A range added, and one divided.
+        if self.ranges.len() + 2 > MAX_RANGES - RESERVE {
+            if mark == Some(Mark::Sacked) {
+                return false;
+            }
+            if self.ranges.len() + 2 > MAX_RANGES {
+                self.forget_furthest();
+            }
+        }
         let from = self.first_behind(start);
+        let overlapping = self.ranges.range(from..);
         let to = from
-            + self.ranges[from..]
-                .iter()
+            + overlapping
                 .take_while(|range| range.start.before(end))
                 .count();
         // What sticks out on either side stays.
-        let head = self.ranges[from..to]
-            .first()
+        let head = self.ranges.get(from).filter(|_| from < to);
+        let head = head
             .filter(|range| range.start.before(start))
             .map(|range| Range {
                 end: start,
                 ..*range
             });
-        let tail = self.ranges[from..to]
-            .last()
+        let tail = self.ranges.get(to.wrapping_sub(1)).filter(|_| from < to);
+        let tail = tail
             .filter(|range| range.end.after(end))
             .map(|range| Range {
                 start: end,
                 ..*range
             });
         let new = mark.map(|mark| Range { start, end, mark });
-        let parts = [head, new, tail];
-        let added = parts.iter().flatten().count();
-        if self.ranges.len() - (to - from) + added > MAX_RANGES {
-            return false;
-        }
-        for range in &self.ranges[from..to] {
+        for range in self.ranges.drain(from..to) {
             match range.mark {
                 Mark::Sacked => self.sacked -= range.len(),
                 Mark::Lost => self.lost -= range.len(),
                 _ => {}
             }
         }
-        for range in parts.iter().flatten() {
+        let mut at = from;
+        for range in [head, new, tail].into_iter().flatten() {
             match range.mark {
                 Mark::Sacked => self.sacked += range.len(),
                 Mark::Lost => self.lost += range.len(),
                 _ => {}
             }
+            self.ranges.insert(at, range);
+            at += 1;
         }
-        self.ranges.splice(from..to, parts.into_iter().flatten());
-        self.join(from.saturating_sub(1), added + 2);
+        self.join(from.saturating_sub(1), at - from + 2);
         true
+    }
+
+    /// Makes place for two ranges.
+    #[cold]
+    fn forget_furthest(&mut self) {
+        for _ in 0..2 {
+            let furthest = self.ranges.iter().rposition(|r| r.mark == Mark::Sacked);
+            let at = furthest.unwrap_or(self.ranges.len() - 1);
+            if let Some(range) = self.ranges.remove(at) {
+                match range.mark {
+                    Mark::Sacked => self.sacked -= range.len(),
+                    Mark::Lost => self.lost -= range.len(),
+                    _ => {}
+                }
+            }
+        }
     }
 
     /// Joins neighbours of one kind among the `count` ranges from `from` on.
@@ -232,17 +266,34 @@ impl Scoreboard {
     }
 
     fn rebuild(&mut self, una: Seq, nxt: Seq, fate: impl Fn(Option<Mark>) -> Option<Mark>) {
-        let mut at = una;
-        while at.before(nxt) {
-            let Some(piece) = self.pieces(at, nxt).next() else {
-                return;
+        let old = std::mem::take(self);
+        for piece in old.pieces(una, nxt) {
+            let Some(mark) = fate(piece.mark) else {
+                continue;
             };
-            let mark = fate(piece.mark);
-            if mark != piece.mark && !self.set(piece.start, piece.end, mark) {
-                // No place: it is not told apart from what lies before it.
-                debug_assert!(self.ranges.len() >= MAX_RANGES - 2);
+            if let Some(last) = self.ranges.back_mut()
+                && last.end == piece.start
+                && last.mark == mark
+            {
+                last.end = piece.end;
+            } else {
+                self.ranges.push_back(Range {
+                    start: piece.start,
+                    end: piece.end,
+                    mark,
+                });
             }
-            at = piece.end;
+            match mark {
+                Mark::Sacked => self.sacked += piece.len(),
+                Mark::Lost => self.lost += piece.len(),
+                _ => {}
+            }
+        }
+        if self.ranges.len() > MAX_RANGES {
+            // Between all that has arrived lay gaps that are listed now.
+            self.ranges.clear();
+            (self.sacked, self.lost) = (0, 0);
+            self.set(una, nxt, fate(None));
         }
     }
 }
@@ -250,7 +301,7 @@ impl Scoreboard {
 /// See [`Scoreboard::pieces`].
 #[derive(Clone, Debug)]
 pub(crate) struct Pieces<'a> {
-    ranges: &'a [Range],
+    ranges: vec_deque::Iter<'a, Range>,
     at: Seq,
     end: Seq,
 }
@@ -264,10 +315,10 @@ impl Iterator for Pieces<'_> {
             return None;
         }
         let nearer = |a: Seq, b: Seq| if a.before(b) { a } else { b };
-        let (end, mark) = match self.ranges.first() {
+        let (end, mark) = match self.ranges.clone().next() {
             Some(range) if range.start.after(start) => (nearer(range.start, self.end), None),
             Some(range) => {
-                self.ranges = &self.ranges[1..];
+                self.ranges.next();
                 (nearer(range.end, self.end), Some(range.mark))
             }
             None => (self.end, None),

@@ -69,7 +69,8 @@ fn check(board: &Scoreboard, naive: &Naive, base: Seq) {
         board.first_lost().map(|(start, _)| start),
         first.map(|n| seq(naive.una + n))
     );
-    for pair in board.ranges().windows(2) {
+    let ranges: Vec<_> = board.ranges().collect();
+    for pair in ranges.windows(2) {
         assert!(!pair[1].start.before(pair[0].end));
         assert!(
             pair[1].start != pair[0].end || pair[0].mark != pair[1].mark,
@@ -128,20 +129,41 @@ proptest! {
     }
 }
 
-#[test]
-fn a_full_scoreboard_takes_no_more_and_stays_right() {
+/// A scoreboard with as many reports as it takes.
+fn full() -> (Scoreboard, u32) {
     let mut board = Scoreboard::default();
-    for n in 0..MAX_RANGES as u32 {
-        assert!(board.set(Seq(10 * n), Seq(10 * n + 5), Some(Mark::Sacked)));
+    let mut count = 0;
+    while board.set(
+        Seq(10 * count + 5),
+        Seq(10 * count + 10),
+        Some(Mark::Sacked),
+    ) {
+        count += 1;
     }
-    assert!(!board.set(Seq(100_000), Seq(100_005), Some(Mark::Sacked)));
-    assert!(
-        !board.set(Seq(1), Seq(3), Some(Mark::Lost)),
-        "would split one"
-    );
-    assert_eq!(board.ranges().len(), MAX_RANGES);
-    assert_eq!(board.sacked() as usize, 5 * MAX_RANGES);
-    board.advance(Seq(10));
-    assert!(board.set(Seq(15), Seq(20), Some(Mark::Sacked)), "joins two");
-    assert_eq!(board.ranges().len(), MAX_RANGES - 2);
+    assert_eq!(count as usize, MAX_RANGES - RESERVE - 1);
+    (board, count)
+}
+
+#[test]
+fn a_full_scoreboard_takes_no_more_reports_and_stays_right() {
+    let (mut board, count) = full();
+    let nxt = Seq(10 * count + 100);
+    assert!(!board.set(Seq(10 * count + 50), nxt, Some(Mark::Sacked)));
+    assert_eq!(board.ranges().count() as u32, count);
+    assert_eq!(board.sacked(), 5 * count);
+}
+
+#[test]
+fn what_is_lost_finds_place_on_a_full_scoreboard() {
+    let (mut board, count) = full();
+    for n in 0..count {
+        assert!(board.set(Seq(10 * n), Seq(10 * n + 5), Some(Mark::Lost)));
+        assert!(board.ranges().count() <= MAX_RANGES);
+    }
+    assert_eq!(board.first_lost(), Some((Seq(0), Seq(5))));
+    let (mut board, count) = full();
+    board.lose_all(Seq(0), Seq(10 * count));
+    assert!(board.ranges().count() <= MAX_RANGES);
+    assert_eq!(board.first_lost().map(|(start, _)| start), Some(Seq(0)));
+    assert_eq!(board.lost() + board.sacked(), 10 * count);
 }

@@ -481,10 +481,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Panics when a rule is broken that must hold between two calls.
-    pub(crate) fn check_invariants(&self) {
+    #[doc(hidden)]
+    pub fn check_invariants(&self) {
         let live = |id: &u32| self.records[*id as usize].tcb.state != State::Closed;
         let all = 0..self.records.len() as u32;
         let alive = all.clone().filter(live).count();

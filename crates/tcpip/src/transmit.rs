@@ -65,6 +65,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             counters: &mut self.counters,
             mode: self.settings.mode,
         };
+        // While a gap holds up what is acknowledged, round trips seem longer.
+        let may_time = tcb.recovery == NONE || !tcb.flags.has(Flags::SACK | Flags::TIMESTAMPS);
         let mut room = port.room();
         let mut blocked = false;
         let limit = tcb.limit();
@@ -127,7 +129,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             room -= 1;
             sender.counters.segments_sent += 1;
             sender.counters.bytes_sent += u64::from(len);
-            if !tcb.flags.has(Flags::TIMING) && tcb.recovery == NONE {
+            if !tcb.flags.has(Flags::TIMING) && may_time {
                 tcb.flags.set(Flags::TIMING);
                 tcb.rtt_seq = seq + len + fin;
                 tcb.rtt_at = now.micros;
@@ -334,7 +336,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let block = |(start, end): (usize, usize)| {
                 (tcb.rcv_nxt + start as u32, tcb.rcv_nxt + end as u32)
             };
-            blocks.extend(ranges.take(room).map(block));
+            blocks.extend(ranges.into_iter().take(room).map(block));
         }
         Written::sack(&blocks, tcb.flags.has(Flags::TIMESTAMPS))
     }
@@ -389,7 +391,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let tcb = &self.records[id as usize].tcb;
         let family = Family::of(&tcb.path.addresses);
         let mut control = Control::SYN | Control::ACK;
-        if tcb.flags.has(Flags::ECN) && !tcb.flags.has(Flags::SYN_AGAIN) {
+        if tcb.flags.has(Flags::ECN) {
             control = control | Control::ECE;
         }
         // Never scaled (RFC 7323, section 2.2).

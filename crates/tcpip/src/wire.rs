@@ -65,6 +65,12 @@ impl Seq {
         other.before(self)
     }
 
+    /// The one that comes first.
+    #[inline(always)]
+    pub(crate) const fn earlier(self, other: Self) -> Self {
+        if self.before(other) { self } else { other }
+    }
+
     /// The one that comes later.
     #[inline(always)]
     pub(crate) const fn later(self, other: Self) -> Self {

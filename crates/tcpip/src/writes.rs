@@ -60,7 +60,7 @@ impl Writes {
     }
 
     /// Buffers in use.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn in_use(&self) -> usize {
         self.buffers.len() - self.free.len()
     }

@@ -2,7 +2,9 @@
 //! simulated link that loses, reorders and duplicates. A failure names its
 //! seed; the same seed fails again.
 
-use std::collections::VecDeque;
+#[path = "peer/smol.rs"]
+mod smol;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,162 +13,58 @@ use eth::{Mac, Station};
 use ip::Host;
 use nmio::sim::{self, EndConfig, LinkConfig, PathConfig, SimPort};
 use nmio::{Frame, Handler, Instant, LoopConfig, Port};
-use smoltcp::iface::{Config as InterfaceConfig, Interface, SocketHandle, SocketSet};
-use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
+use smol::Smol;
+use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp;
-use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr};
 use tcpip::{
     Application, CloseReason, Config, Connection, ContentId, Counters, Mode, Server, Slot, Stack,
 };
 
 const SERVER: [&str; 2] = ["10.0.0.1", "fd00::1"];
-const CLIENT: [&str; 2] = ["10.0.0.9", "fd00::9"];
 const PORT: u16 = 80;
+/// Bytes of a client's send buffer.
+const SEND_BUFFER: usize = 8192;
 /// No transfer takes longer, in virtual time.
 const LONGEST: Duration = Duration::from_mins(20);
-
-/// Frames between smoltcp and the simulated port.
-#[derive(Default)]
-struct Wire {
-    received: VecDeque<Vec<u8>>,
-    sent: VecDeque<Vec<u8>>,
-}
-
-struct Received(Vec<u8>);
-struct Sent<'a>(&'a mut VecDeque<Vec<u8>>);
-
-impl RxToken for Received {
-    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
-        f(&self.0)
-    }
-}
-
-impl TxToken for Sent<'_> {
-    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
-        let mut frame = vec![0; len];
-        let result = f(&mut frame);
-        self.0.push_back(frame);
-        result
-    }
-}
-
-impl Device for Wire {
-    type RxToken<'a> = Received;
-    type TxToken<'a> = Sent<'a>;
-
-    fn receive(
-        &mut self,
-        _now: smoltcp::time::Instant,
-    ) -> Option<(Self::RxToken<'_>, Self::TxToken<'_>)> {
-        let frame = self.received.pop_front()?;
-        Some((Received(frame), Sent(&mut self.sent)))
-    }
-
-    fn transmit(&mut self, _now: smoltcp::time::Instant) -> Option<Self::TxToken<'_>> {
-        Some(Sent(&mut self.sent))
-    }
-
-    fn capabilities(&self) -> DeviceCapabilities {
-        let mut capabilities = DeviceCapabilities::default();
-        capabilities.medium = Medium::Ethernet;
-        capabilities.max_transmission_unit = 1514;
-        capabilities
-    }
-}
 
 /// One connection of the client: what it has to send, and what it got.
 struct Download {
     handle: SocketHandle,
-    local_port: u16,
     request: Vec<u8>,
     sent: usize,
     /// Close our side when the request is out.
     close_early: bool,
     got: Vec<u8>,
-    connected: bool,
     finished: bool,
 }
 
 /// smoltcp, with any number of connections.
 struct Client {
-    wire: Wire,
-    interface: Interface,
-    sockets: SocketSet<'static>,
+    smol: Smol,
     downloads: Vec<Download>,
-    server: IpAddress,
-    now: Instant,
-}
-
-fn smol(now: Instant) -> smoltcp::time::Instant {
-    smoltcp::time::Instant::from_micros(i64::try_from(now.as_micros()).unwrap())
+    server: IpAddr,
 }
 
 impl Client {
     fn new(v6: bool) -> Self {
-        let mut wire = Wire::default();
-        let mac = EthernetAddress([2, 0, 0, 0, 0, 9]);
-        let config = InterfaceConfig::new(HardwareAddress::Ethernet(mac));
-        let mut interface = Interface::new(config, &mut wire, smol(Instant::ZERO));
-        interface.update_ip_addrs(|addresses| {
-            for (address, prefix) in CLIENT.iter().zip([24, 64]) {
-                let address: IpAddress = address.parse().unwrap();
-                addresses.push(IpCidr::new(address, prefix)).unwrap();
-            }
-        });
         Self {
-            wire,
-            interface,
-            sockets: SocketSet::new(Vec::new()),
+            smol: Smol::new(1500),
             downloads: Vec::new(),
             server: SERVER[usize::from(v6)].parse().unwrap(),
-            now: Instant::ZERO,
         }
     }
 
     fn add(&mut self, request: &[u8], close_early: bool, buffer: usize) {
-        let rx = tcp::SocketBuffer::new(vec![0; buffer]);
-        let tx = tcp::SocketBuffer::new(vec![0; 8192]);
-        let mut socket = tcp::Socket::new(rx, tx);
-        socket.set_ack_delay(Some(smoltcp::time::Duration::from_millis(10)));
-        let handle = self.sockets.add(socket);
+        let local_port = 50_000 + self.downloads.len() as u16;
+        let buffers = (buffer, SEND_BUFFER);
         self.downloads.push(Download {
-            handle,
-            local_port: 50_000 + self.downloads.len() as u16,
+            handle: (self.smol).connect((self.server, PORT), local_port, buffers),
             request: request.to_vec(),
             sent: 0,
             close_early,
             got: Vec::new(),
-            connected: false,
             finished: false,
         });
-    }
-
-    /// Lets smoltcp work, and the connections use what it did.
-    fn work<P: Port>(&mut self, port: &mut P) {
-        loop {
-            let now = smol(self.now);
-            self.interface.poll(now, &mut self.wire, &mut self.sockets);
-            let mut busy = false;
-            for download in &mut self.downloads {
-                let socket = self.sockets.get_mut::<tcp::Socket<'_>>(download.handle);
-                let server = (self.server, PORT);
-                busy |= download.work(socket, self.interface.context(), server);
-            }
-            if !busy {
-                break;
-            }
-        }
-        while port.room() > 0 {
-            let Some(bytes) = self.wire.sent.pop_front() else {
-                break;
-            };
-            let Some(mut frame) = port.pool().take() else {
-                break;
-            };
-            frame.set_len(bytes.len());
-            frame.copy_from_slice(&bytes);
-            port.send(frame).unwrap();
-        }
     }
 
     fn done(&self) -> bool {
@@ -176,17 +74,7 @@ impl Client {
 
 impl Download {
     /// `true` when something was done that smoltcp should look at.
-    fn work(
-        &mut self,
-        socket: &mut tcp::Socket<'_>,
-        context: &mut smoltcp::iface::Context,
-        server: (IpAddress, u16),
-    ) -> bool {
-        if !self.connected {
-            socket.connect(context, server, self.local_port).unwrap();
-            self.connected = true;
-            return true;
-        }
+    fn work(&mut self, socket: &mut tcp::Socket<'_>) -> bool {
         let mut busy = false;
         if self.sent < self.request.len() && socket.can_send() {
             self.sent += socket.send_slice(&self.request[self.sent..]).unwrap();
@@ -220,18 +108,22 @@ impl Download {
 
 impl<P: Port> Handler<P> for Client {
     fn handle_frame(&mut self, _port: &mut P, frame: Frame, now: Instant) {
-        self.now = now;
-        self.wire.received.push_back(frame.to_vec());
+        self.smol.take(&frame, now);
     }
 
     fn handle_timers(&mut self, port: &mut P, now: Instant) {
-        self.now = now;
-        self.work(port);
+        let downloads = &mut self.downloads;
+        self.smol.work(port, now, |smol| {
+            let mut busy = false;
+            for download in &mut *downloads {
+                busy |= download.work(smol.socket(download.handle));
+            }
+            busy
+        });
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        // smoltcp's `poll_at` needs itself mutable: look every millisecond.
-        Some(self.now + Duration::from_millis(1))
+        self.smol.poll_timeout()
     }
 }
 

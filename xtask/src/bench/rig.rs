@@ -1,6 +1,7 @@
 //! The rig: two network namespaces and a veth pair between them, with all
 //! work of the server's end on one core and all of the client's on another.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -80,6 +81,9 @@ pub(crate) struct Rig {
     server: Namespace,
     client: Namespace,
     tuning: Tuning,
+    /// Kernel threads that received for links of our names before ours were
+    /// made: another's, in namespaces that are not ours.
+    strangers: BTreeSet<u32>,
 }
 
 /// Rigs so far, to tell their namespaces apart.
@@ -88,7 +92,11 @@ static BUILT: AtomicU32 = AtomicU32::new(0);
 impl Rig {
     pub(crate) fn build(tuning: Tuning) -> Result<Self> {
         let number = BUILT.fetch_add(1, Ordering::Relaxed);
+        let processes: Vec<_> = usage::processes().collect();
+        let nobody = BTreeSet::new();
+        let strangers = [SERVER_LINK, CLIENT_LINK].map(|link| receivers(&processes, link, &nobody));
         let rig = Self {
+            strangers: strangers.into_iter().flatten().collect(),
             server: Namespace::create(&format!("bs{number}"))?,
             client: Namespace::create(&format!("bc{number}"))?,
             tuning,
@@ -175,31 +183,37 @@ impl Rig {
         self.client.ip(&off).map(drop)
     }
 
+    /// Puts the kernel threads that receive at each end on their cores, and
+    /// returns them. They may be new ones after a program was attached.
+    pub(crate) fn pin_receivers(&self) -> Result<[Vec<u32>; 2]> {
+        let processes: Vec<_> = usage::processes().collect();
+        let pinned = |link, core| {
+            let mut threads = receivers(&processes, link, &self.strangers);
+            threads.retain(|id| pin(*id, core));
+            if threads.is_empty() {
+                return Err(Failure::new(format!(
+                    "no kernel thread receives for {link}: threaded NAPI is not in force"
+                )));
+            }
+            Ok(threads)
+        };
+        Ok([
+            pinned(SERVER_LINK, SERVER_CORE)?,
+            pinned(CLIENT_LINK, CLIENT_CORE)?,
+        ])
+    }
+
     pub(crate) fn tuning(&self) -> Tuning {
         self.tuning
     }
 }
 
-/// Puts the kernel threads that receive at each end on their cores, and
-/// returns them. They may be new ones after a program was attached.
-pub(crate) fn pin_receivers() -> Result<[Vec<u32>; 2]> {
-    let mut receivers = [Vec::new(), Vec::new()];
-    let ends = [(SERVER_LINK, SERVER_CORE), (CLIENT_LINK, CLIENT_CORE)];
-    for (id, name) in usage::processes() {
-        for ((link, core), threads) in ends.iter().zip(&mut receivers) {
-            if is_receiver(&name, link) && pin(id, *core) {
-                threads.push(id);
-            }
-        }
-    }
-    for ((link, _), threads) in ends.iter().zip(&receivers) {
-        if threads.is_empty() {
-            return Err(Failure::new(format!(
-                "no kernel thread receives for {link}: threaded NAPI is not in force"
-            )));
-        }
-    }
-    Ok(receivers)
+/// The kernel threads among `processes` that receive for a link of this name,
+/// in whatever namespace it is, without the `strangers`.
+fn receivers(processes: &[(u32, String)], link: &str, strangers: &BTreeSet<u32>) -> Vec<u32> {
+    let ids = processes.iter().filter(|(_, name)| is_receiver(name, link));
+    let ids = ids.map(|(id, _)| *id);
+    ids.filter(|id| !strangers.contains(id)).collect()
 }
 
 /// Whether the kernel thread of this name is `link`'s: `napi/LINK-NUMBER`.
@@ -339,5 +353,21 @@ mod tests {
         assert!(!is_receiver("napi/srv01-8193", SERVER_LINK));
         assert!(!is_receiver("napi/cli0-8194", SERVER_LINK));
         assert!(!is_receiver("srv0-8193", SERVER_LINK));
+    }
+
+    #[test]
+    fn threads_that_were_there_before_are_left_alone() {
+        let processes = [
+            (7, "napi/srv0-8193"),
+            (8, "napi/cli0-8194"),
+            (9, "srv0"),
+            (10, "napi/srv0-8200"),
+        ];
+        let processes = processes.map(|(id, name)| (id, name.to_owned()));
+        let nobody = BTreeSet::new();
+        assert_eq!(receivers(&processes, SERVER_LINK, &nobody), [7, 10]);
+        let strangers = BTreeSet::from([7]);
+        assert_eq!(receivers(&processes, SERVER_LINK, &strangers), [10]);
+        assert_eq!(receivers(&processes, CLIENT_LINK, &strangers), [8]);
     }
 }

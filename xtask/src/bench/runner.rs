@@ -277,7 +277,7 @@ impl Runner {
             cores: [SERVER_CORE, CLIENT_CORE],
             server: started.processes.clone(),
             interface: SERVER_LINK,
-            receivers: rig::pin_receivers()?,
+            receivers: rig.pin_receivers()?,
         };
         let mut samples: Vec<Result<Sample>> = Vec::new();
         let mut memory = (None, 0);
@@ -285,7 +285,7 @@ impl Runner {
         let load = generator.run(rig, &self.content, programs, lengths, || {
             if samples.is_empty() {
                 // The generator's own program may have brought new threads.
-                match rig::pin_receivers() {
+                match rig.pin_receivers() {
                     Ok(receivers) => watched.receivers = receivers,
                     Err(failure) => samples.push(Err(failure)),
                 }
@@ -321,7 +321,7 @@ impl Runner {
             cores: [SERVER_CORE, CLIENT_CORE],
             server: started.processes.clone(),
             interface: SERVER_LINK,
-            receivers: rig::pin_receivers()?,
+            receivers: rig.pin_receivers()?,
         };
         let mut counting = None;
         let mut samples: Vec<Result<Sample>> = Vec::new();

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use super::content::Content;
 use super::generators::{Fetch, Generator, Http, Lengths};
 use super::results::TimeLinePoint;
-use super::rig::{self, Rig, Tuning};
+use super::rig::{Rig, Tuning};
 use super::servers::{self, Folders, Program, Serves, Spec};
 use crate::shell::{Context as _, Failure, Result};
 
@@ -40,7 +40,7 @@ pub(crate) fn record(content: &Content, folders: &Folders) -> Result<Vec<TimeLin
         connections: CONNECTIONS,
     };
     let started = servers::start(&spec, &rig, content, folders)?;
-    rig::pin_receivers()?;
+    rig.pin_receivers()?;
     let generator = Generator::Http(Http::closed(Fetch::File("1m"), CONNECTIONS));
     generator.run(&rig, content, &folders.programs, LENGTHS, || ())?;
     // Its capture is whole when it has ended.

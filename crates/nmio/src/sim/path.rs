@@ -6,24 +6,35 @@ use std::time::Duration;
 use crate::frame::Frame;
 use crate::time::Instant;
 
+use super::PASS_TIME;
+
 /// Wire buffers kept for the next frame.
 const MAX_SPARE: usize = 4096;
 
-/// What frames meet in one direction, in this order: the sender's line, a
-/// bottleneck with its queue, loss, delay, reordering, duplication.
+/// What frames meet in one direction, in this order: the sender's line, the
+/// largest frame that gets through, a bottleneck with its queue, loss, delay,
+/// reordering, duplication.
 ///
 /// Probabilities are from 0 (never) to 1 (always).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct PathConfig {
     /// Bits of frames per second at which the sender's TX ring empties; 0:
     /// at once.
     pub line_rate: u64,
+    /// Bytes of the longest frame that gets through, link header included;
+    /// longer ones are lost without a word. 0: all get through.
+    pub max_frame: usize,
     /// Bits of frames per second of the narrowest link on the way; 0:
     /// unlimited.
     pub rate: u64,
     /// Frames that may wait before that link, the one on it included; more
     /// are lost (drop-tail). Without a rate nothing waits.
     pub queue: usize,
+    /// Bytes of frames that may wait before that link, the one on it
+    /// included, beside the bound on their number; 0: any.
+    pub queue_bytes: usize,
+    /// What is done to frames that had to wait.
+    pub mark: Option<Mark>,
     /// One-way delay, beside the times at the two rates.
     pub delay: Duration,
     /// Probability that a frame is lost.
@@ -31,6 +42,8 @@ pub struct PathConfig {
     /// Each frame whose number (from 1) is a multiple of this is lost; 0:
     /// none.
     pub lose_every: u64,
+    /// Losses that come together.
+    pub bursts: Bursts,
     /// Probability that a frame is held up, and overtaken.
     pub reorder: f64,
     /// For how long it is held up.
@@ -44,11 +57,15 @@ impl Default for PathConfig {
     fn default() -> Self {
         Self {
             line_rate: 0,
+            max_frame: 0,
             rate: 0,
             queue: 1000,
+            queue_bytes: 0,
+            mark: None,
             delay: Duration::ZERO,
             loss: 0.0,
             lose_every: 0,
+            bursts: Bursts::default(),
             reorder: 0.0,
             reorder_delay: Duration::ZERO,
             duplicate: 0.0,
@@ -56,14 +73,44 @@ impl Default for PathConfig {
     }
 }
 
+/// Losses in bursts: the model of Gilbert and Elliott, in time rather than in
+/// frames, so that a sender that waits finds the path better. The path is
+/// good or bad, good at first. Each time lasts from nothing to twice its mean,
+/// any as likely as the others.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bursts {
+    /// Mean length of a good time.
+    pub good: Duration,
+    /// Mean length of a bad time; zero: none.
+    pub bad: Duration,
+    /// Probability that a frame is lost in a bad time.
+    pub loss: f64,
+}
+
+/// What an active queue does in place of losing frames. The link knows no
+/// protocol, so whoever sets this says how a frame is marked.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    /// Frames that waited longer than this are marked.
+    pub above: Duration,
+    /// Marks a frame. `false`: it cannot be marked, and is lost.
+    pub with: fn(&mut [u8]) -> bool,
+}
+
 /// What has happened in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathCounters {
     /// Frames that left the sender.
     pub sent: u64,
+    /// Of these, lost because they were longer than
+    /// [`PathConfig::max_frame`].
+    pub too_long: u64,
     /// Of these, lost because the bottleneck's queue was full.
     pub overflowed: u64,
-    /// Of these, lost by [`PathConfig::loss`] or [`PathConfig::lose_every`].
+    /// Of these, marked by [`PathConfig::mark`].
+    pub marked: u64,
+    /// Of these, lost by [`PathConfig::loss`], [`PathConfig::lose_every`],
+    /// [`PathConfig::bursts`], or for want of a mark.
     pub lost: u64,
     /// Of these, held up by [`PathConfig::reorder`].
     pub reordered: u64,
@@ -83,8 +130,15 @@ pub(super) struct Path {
     /// Frames in the sender's TX ring that were flushed: when each has left,
     /// and its index. In order of time.
     completions: VecDeque<(Instant, u32)>,
-    /// When each frame in the bottleneck's queue has left it, in order.
-    departures: VecDeque<Instant>,
+    /// When each frame in the bottleneck's queue has left it, in order, and
+    /// its length.
+    departures: VecDeque<(Instant, usize)>,
+    /// Bytes of frames in that queue.
+    queued: usize,
+    /// Of [`Bursts`]: in a bad time, and how long this one lasts.
+    bad: bool,
+    until: Instant,
+    burst_rng: fastrand::Rng,
     /// Frames on the way, by time and order of sending.
     arrivals: BTreeMap<(Instant, u64), Vec<u8>>,
     sequence: u64,
@@ -94,14 +148,18 @@ pub(super) struct Path {
 }
 
 impl Path {
-    pub(super) fn new(config: &PathConfig, rng: fastrand::Rng, now: Instant) -> Self {
+    pub(super) fn new(config: &PathConfig, mut rng: fastrand::Rng, now: Instant) -> Self {
         Self {
             config: *config,
-            rng,
             counters: PathCounters::default(),
             line_free: now,
             completions: VecDeque::new(),
             departures: VecDeque::new(),
+            queued: 0,
+            bad: true,
+            until: now,
+            burst_rng: rng.fork(),
+            rng,
             arrivals: BTreeMap::new(),
             sequence: 0,
             spare: Vec::new(),
@@ -125,6 +183,10 @@ impl Path {
         self.completions.push_back((left, index));
         self.counters.sent += 1;
 
+        if self.config.max_frame != 0 && bytes.len() > self.config.max_frame {
+            self.counters.too_long += 1;
+            return;
+        }
         let Some(departure) = self.queue(left, bytes.len()) else {
             self.counters.overflowed += 1;
             return;
@@ -134,8 +196,9 @@ impl Path {
         let lost = self.draw(self.config.loss);
         let reordered = self.draw(self.config.reorder);
         let duplicated = self.draw(self.config.duplicate);
+        let in_burst = self.draw_burst(left);
         let every = self.config.lose_every;
-        if lost || (every != 0 && self.counters.sent.is_multiple_of(every)) {
+        if lost || in_burst || (every != 0 && self.counters.sent.is_multiple_of(every)) {
             self.counters.lost += 1;
             return;
         }
@@ -144,11 +207,23 @@ impl Path {
             self.counters.reordered += 1;
             arrival = arrival + self.config.reorder_delay;
         }
-        self.arrive(arrival, bytes);
+        let mut buffer = self.copy(bytes);
+        if let Some(mark) = self.config.mark
+            && departure.since(left) > mark.above + serialisation(bytes.len(), self.config.rate)
+        {
+            if !(mark.with)(&mut buffer) {
+                self.counters.lost += 1;
+                self.recycle(buffer);
+                return;
+            }
+            self.counters.marked += 1;
+        }
         if duplicated {
             self.counters.duplicated += 1;
-            self.arrive(arrival, bytes);
+            let double = self.copy(&buffer);
+            self.arrive(arrival, double);
         }
+        self.arrive(arrival, buffer);
     }
 
     /// When a frame that reaches the bottleneck at `at` has left it; `None`
@@ -157,26 +232,52 @@ impl Path {
         if self.config.rate == 0 {
             return Some(at);
         }
-        while self.departures.front().is_some_and(|&left| left <= at) {
+        while let Some(&(left, len)) = self.departures.front()
+            && left <= at
+        {
             self.departures.pop_front();
+            self.queued -= len;
         }
-        if self.departures.len() >= self.config.queue {
+        let most = self.config.queue_bytes;
+        if self.departures.len() >= self.config.queue || (most != 0 && self.queued + len > most) {
             return None;
         }
-        let start = self.departures.back().map_or(at, |&left| left.max(at));
+        let start = (self.departures.back()).map_or(at, |&(left, _)| left.max(at));
         let departure = start + serialisation(len, self.config.rate);
-        self.departures.push_back(departure);
+        self.departures.push_back((departure, len));
+        self.queued += len;
         Some(departure)
+    }
+
+    /// Whether a frame is lost by [`Bursts`] at `at`.
+    fn draw_burst(&mut self, at: Instant) -> bool {
+        let Bursts { good, bad, loss } = self.config.bursts;
+        if bad.is_zero() {
+            return false;
+        }
+        while self.until <= at {
+            self.bad = !self.bad;
+            let mean = if self.bad { bad } else { good };
+            let lasting = mean.mul_f64(2.0 * self.burst_rng.f64());
+            // However short, so that this ends.
+            self.until = self.until + lasting.max(PASS_TIME);
+        }
+        self.burst_rng.f64() < loss && self.bad
     }
 
     fn draw(&mut self, probability: f64) -> bool {
         self.rng.f64() < probability
     }
 
-    fn arrive(&mut self, at: Instant, bytes: &[u8]) {
+    /// A buffer with these bytes.
+    fn copy(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(bytes);
+        buffer
+    }
+
+    fn arrive(&mut self, at: Instant, buffer: Vec<u8>) {
         self.sequence += 1;
         self.arrivals.insert((at, self.sequence), buffer);
     }

@@ -1,68 +1,18 @@
 //! An independent TCP client, smoltcp's, at one end of a simulated link.
 
-use std::collections::VecDeque;
+#[path = "../../../tcpip/tests/peer/smol.rs"]
+mod smol;
+
 use std::net::IpAddr;
-use std::time::Duration;
 
 use nmio::{Frame, Handler, Instant, Port};
-use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
-use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
-use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
-use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr};
+use smoltcp::iface::SocketHandle;
+use smoltcp::socket::tcp::{Socket, State};
 
-/// The client's addresses, and their prefixes.
-const ADDRESSES: [(&str, u8); 2] = [("10.0.0.9", 24), ("fd00::9", 64)];
-const MAC: EthernetAddress = EthernetAddress([2, 0, 0, 0, 0, 9]);
-const ETHERNET_HEADER: usize = 14;
+use smol::Smol;
 
-/// Frames between smoltcp and the port.
-struct Wire {
-    received: VecDeque<Vec<u8>>,
-    sent: VecDeque<Vec<u8>>,
-    mtu: usize,
-}
-
-pub(crate) struct Received(Vec<u8>);
-pub(crate) struct Sent<'w>(&'w mut VecDeque<Vec<u8>>);
-
-impl RxToken for Received {
-    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
-        f(&self.0)
-    }
-}
-
-impl TxToken for Sent<'_> {
-    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
-        let mut frame = vec![0; len];
-        let result = f(&mut frame);
-        self.0.push_back(frame);
-        result
-    }
-}
-
-impl Device for Wire {
-    type RxToken<'a> = Received;
-    type TxToken<'a> = Sent<'a>;
-
-    fn receive(
-        &mut self,
-        _: smoltcp::time::Instant,
-    ) -> Option<(Self::RxToken<'_>, Self::TxToken<'_>)> {
-        let frame = self.received.pop_front()?;
-        Some((Received(frame), Sent(&mut self.sent)))
-    }
-
-    fn transmit(&mut self, _: smoltcp::time::Instant) -> Option<Self::TxToken<'_>> {
-        Some(Sent(&mut self.sent))
-    }
-
-    fn capabilities(&self) -> DeviceCapabilities {
-        let mut capabilities = DeviceCapabilities::default();
-        capabilities.medium = Medium::Ethernet;
-        capabilities.max_transmission_unit = self.mtu + ETHERNET_HEADER;
-        capabilities
-    }
-}
+/// Bytes of the buffers for receiving and sending.
+const BUFFERS: (usize, usize) = (65_535, 32_768);
 
 /// What one connection does: send `bytes`, in pieces or not, and receive
 /// until it has `expected` bytes or the server closes.
@@ -130,48 +80,25 @@ impl Connection {
 
 /// smoltcp, with any number of connections to one server.
 pub(crate) struct Client {
-    wire: Wire,
-    interface: Interface,
-    sockets: SocketSet<'static>,
+    smol: Smol,
     pub(crate) connections: Vec<Connection>,
-    now: Instant,
 }
 
 impl Client {
     /// A client on a link with this MTU.
     pub(crate) fn new(mtu: usize) -> Self {
-        let mut wire = Wire {
-            received: VecDeque::new(),
-            sent: VecDeque::new(),
-            mtu,
-        };
-        let config = Config::new(HardwareAddress::Ethernet(MAC));
-        let mut interface = Interface::new(config, &mut wire, smoltcp::time::Instant::ZERO);
-        interface.update_ip_addrs(|own| {
-            for (address, prefix) in ADDRESSES {
-                let address: IpAddress = address.parse().unwrap();
-                own.push(IpCidr::new(address, prefix)).unwrap();
-            }
-        });
         Self {
-            wire,
-            interface,
-            sockets: SocketSet::new(Vec::new()),
+            smol: Smol::new(mtu),
             connections: Vec::new(),
-            now: Instant::ZERO,
         }
     }
 
     /// Begins another connection.
     pub(crate) fn connect(&mut self, server: IpAddr, port: u16, talk: &Talk) {
-        let buffer = |len| SocketBuffer::new(vec![0; len]);
-        let mut socket = Socket::new(buffer(65_535), buffer(32_768));
         let local_port = 50_000 + self.connections.len() as u16;
-        let context = self.interface.context();
-        socket.connect(context, (server, port), local_port).unwrap();
         self.connections.push(Connection {
             talk: talk.clone(),
-            handle: self.sockets.add(socket),
+            handle: self.smol.connect((server, port), local_port, BUFFERS),
             sent: 0,
             received: Vec::new(),
             closed_by_server: false,
@@ -183,42 +110,25 @@ impl Client {
     pub(crate) fn done(&self) -> bool {
         self.connections.iter().all(|connection| connection.done)
     }
-
-    fn work<P: Port>(&mut self, port: &mut P) {
-        let now = smoltcp::time::Instant::from_micros(self.now.as_micros().cast_signed());
-        let mut busy = true;
-        while busy {
-            self.interface.poll(now, &mut self.wire, &mut self.sockets);
-            busy = false;
-            for connection in &mut self.connections {
-                let socket = self.sockets.get_mut::<Socket<'_>>(connection.handle);
-                busy |= connection.work(socket);
-            }
-        }
-        while port.room() > 0
-            && let Some(bytes) = self.wire.sent.pop_front()
-            && let Some(mut frame) = port.pool().take()
-        {
-            frame.set_len(bytes.len());
-            frame.copy_from_slice(&bytes);
-            port.send(frame).unwrap();
-        }
-    }
 }
 
 impl<P: Port> Handler<P> for Client {
     fn handle_frame(&mut self, _port: &mut P, frame: Frame, now: Instant) {
-        self.now = now;
-        self.wire.received.push_back(frame.to_vec());
+        self.smol.take(&frame, now);
     }
 
     fn handle_timers(&mut self, port: &mut P, now: Instant) {
-        self.now = now;
-        self.work(port);
+        let connections = &mut self.connections;
+        self.smol.work(port, now, |smol| {
+            let mut busy = false;
+            for connection in &mut *connections {
+                busy |= connection.work(smol.socket(connection.handle));
+            }
+            busy
+        });
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        // What smoltcp wants to know of time cannot be asked without `&mut`.
-        Some(self.now + Duration::from_millis(1))
+        self.smol.poll_timeout()
     }
 }

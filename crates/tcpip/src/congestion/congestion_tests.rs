@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::link::{Link, MSS};
 use super::*;
 
 #[test]
@@ -19,6 +20,7 @@ fn the_initial_window_is_that_of_rfc_6928() {
     check::<Reno>();
     check::<NewReno>();
     check::<Cubic>();
+    check::<Bbr>();
 }
 
 /// Lets something of a `kind` (0 to 5, or any other) happen.
@@ -123,4 +125,158 @@ proptest! {
     ) {
         check_bounds::<Cubic>(mss, &steps, &events)?;
     }
+}
+
+proptest! {
+    #[test]
+    fn no_order_of_events_breaks_bbr(
+        mss in 88u32..=65_535,
+        steps in prop::collection::vec(prop_oneof![0u32..2_000, any::<u32>()], 1..20),
+        events in events(),
+    ) {
+        check_bounds::<Bbr>(mss, &steps, &events)?;
+    }
+}
+
+/// Flows of two kinds on one link.
+#[derive(Clone, Copy)]
+enum Either {
+    Cubic(Cubic),
+    NewReno(NewReno),
+}
+
+macro_rules! either {
+    ($self:ident, $cc:ident => $call:expr) => {
+        match $self {
+            Either::Cubic($cc) => $call,
+            Either::NewReno($cc) => $call,
+        }
+    };
+}
+
+impl CongestionControl for Either {
+    fn new(mss: u32) -> Self {
+        Self::Cubic(Cubic::new(mss))
+    }
+
+    fn window(&self) -> u32 {
+        either!(self, cc => cc.window())
+    }
+
+    fn ssthresh(&self) -> u32 {
+        either!(self, cc => cc.ssthresh())
+    }
+
+    fn on_send(&mut self, bytes: u32, event: &Event) {
+        either!(self, cc => cc.on_send(bytes, event));
+    }
+
+    fn on_ack(&mut self, acked: u32, event: &Event) {
+        either!(self, cc => cc.on_ack(acked, event));
+    }
+
+    fn on_congestion(&mut self, cause: Congestion, event: &Event) {
+        either!(self, cc => cc.on_congestion(cause, event));
+    }
+
+    fn on_recovery_ack(&mut self, delivered: u32, lost: u32, event: &Event) {
+        either!(self, cc => cc.on_recovery_ack(delivered, lost, event));
+    }
+
+    fn on_recovered(&mut self, event: &Event) {
+        either!(self, cc => cc.on_recovered(event));
+    }
+
+    fn on_timeout(&mut self, again: bool, event: &Event) {
+        either!(self, cc => cc.on_timeout(again, event));
+    }
+
+    fn on_idle(&mut self, event: &Event) {
+        either!(self, cc => cc.on_idle(event));
+    }
+}
+
+/// Shares of the link in the last two thirds of `millis`.
+fn shares<C: CongestionControl>(link: Link, flows: &[C], millis: u64) -> Vec<f64> {
+    link.run(flows, 2_000, millis / 3, millis)
+        .iter()
+        .map(|outcome| link.share(outcome.delivered, millis - millis / 3))
+        .collect()
+}
+
+#[test]
+fn one_flow_fills_the_link() {
+    fn check<C: CongestionControl>() {
+        for link in [
+            Link::new(10, 20, 10),
+            Link::new(50, 40, 10),
+            Link::new(20, 100, 10),
+        ] {
+            let share = shares(link, &[C::new(MSS)], 90_000)[0];
+            assert!(share > 0.93, "{link:?} {share}");
+        }
+    }
+    check::<Reno>();
+    check::<NewReno>();
+    check::<Cubic>();
+}
+
+#[test]
+fn flows_of_a_kind_share_fairly() {
+    fn check<C: CongestionControl>() {
+        for link in [Link::new(10, 20, 10), Link::new(40, 20, 10)] {
+            let shares = shares(link, &[C::new(MSS); 2], 180_000);
+            let sum: f64 = shares.iter().sum();
+            let squares: f64 = shares.iter().map(|share| share * share).sum();
+            let fairness = sum * sum / (2.0 * squares);
+            assert!(sum > 0.9 && fairness > 0.95, "{link:?} {shares:?}");
+        }
+    }
+    check::<Reno>();
+    check::<Cubic>();
+}
+
+#[test]
+fn cubic_does_not_starve_reno_on_small_paths() {
+    // RFC 9438, section 5.1: the Reno-friendly region.
+    let link = Link::new(10, 20, 10);
+    let flows = [
+        Either::Cubic(Cubic::new(MSS)),
+        Either::NewReno(NewReno::new(MSS)),
+    ];
+    let shares = shares(link, &flows, 180_000);
+    assert!(shares.iter().sum::<f64>() > 0.9, "{shares:?}");
+    let ratio = shares[0] / shares[1];
+    assert!((0.5..2.0).contains(&ratio), "{shares:?}");
+}
+
+#[test]
+fn cubic_is_faster_where_reno_is_too_slow() {
+    // RFC 9438, section 5.2: at 5 losses in 10^5 and 100 ms, windows are of
+    // 316 segments on average, where Reno's are of 185 or less.
+    let share = |flow: Either| {
+        let of_seed = |seed| {
+            let link = Link {
+                loss: 50,
+                seed,
+                ..Link::new(200, 100, 10)
+            };
+            shares(link, &[flow], 60_000)[0]
+        };
+        (1..=12).map(of_seed).sum::<f64>() / 12.0
+    };
+    let cubic = share(Either::Cubic(Cubic::new(MSS)));
+    let reno = share(Either::NewReno(NewReno::new(MSS)));
+    assert!(cubic > 1.3 * reno, "{cubic} {reno}");
+}
+
+#[test]
+fn hystart_spares_the_queue() {
+    // RFC 9406: a deep queue is not filled by slow start.
+    let link = Link::new(50, 60, 60);
+    let cubic = link.run(&[Cubic::new(MSS)], 0, 0, 3_000)[0];
+    let reno = link.run(&[NewReno::new(MSS)], 0, 0, 3_000)[0];
+    assert_eq!(cubic.lost, 0);
+    assert!(reno.lost > 0);
+    assert!(link.share(cubic.delivered, 3_000) > 0.6);
 }

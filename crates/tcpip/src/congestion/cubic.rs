@@ -171,8 +171,9 @@ impl CongestionControl for Cubic {
                 }
             }
             Phase::Avoidance(curve) => {
-                let used = self.validation.in_avoidance(self.cwnd);
-                self.cwnd = curve.on_ack(self.cwnd, acked, used, &mut self.marks, event);
+                let used = self.validation.in_avoidance(self.cwnd, event.mss);
+                let cwnd = curve.on_ack(self.cwnd, acked, used, &mut self.marks, event);
+                self.cwnd = cwnd.min(MAX_WINDOW);
             }
         }
     }

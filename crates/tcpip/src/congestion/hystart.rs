@@ -66,9 +66,7 @@ impl HyStart {
     #[inline(always)]
     pub(super) fn on_ack(&mut self, acked: u32, event: &Event) -> Step {
         let mut exit = false;
-        if event.una.wrapping_sub(self.round_end).cast_signed() >= 0 && self.last_min != 0 {
-            exit = self.begin_round(event);
-        }
+        let shift = self.shift;
         if event.rtt != 0 {
             self.min = self.min.min(event.rtt);
             if self.samples < N_RTT_SAMPLE {
@@ -80,8 +78,12 @@ impl HyStart {
                 self.resume();
             }
         }
+        // The ACK that ends a round is of a segment of that round.
+        if event.una.wrapping_sub(self.round_end).cast_signed() >= 0 && self.last_min != 0 {
+            exit = self.begin_round(event);
+        }
         Step {
-            growth: acked.min(LIMIT.saturating_mul(event.mss)) >> self.shift,
+            growth: acked.min(LIMIT.saturating_mul(event.mss)) >> shift,
             exit,
         }
     }
@@ -113,26 +115,32 @@ impl HyStart {
             self.last_min = u32::MAX;
             self.round_end = event.nxt;
             self.samples = 1;
-        } else if self.css_baseline != 0 {
-            if self.min < self.css_baseline {
-                self.resume();
-            }
-        } else {
-            let thresh = (self.last_min / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
-            if self.min >= self.last_min.saturating_add(thresh) {
-                self.css_baseline = self.min;
-                self.css_rounds = 1;
-                self.shift = CSS_GROWTH_SHIFT;
-            }
+        } else if self.css_baseline == 0 {
+            self.look_for_a_queue();
+        } else if self.min < self.css_baseline {
+            self.resume();
         }
     }
 
-    /// It was jitter: slow start goes on.
+    /// Conservative slow start begins if there is more delay than in the last
+    /// round.
+    fn look_for_a_queue(&mut self) {
+        let thresh = (self.last_min / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
+        if self.min >= self.last_min.saturating_add(thresh) {
+            self.css_baseline = self.min;
+            self.css_rounds = 1;
+            self.shift = CSS_GROWTH_SHIFT;
+        }
+    }
+
+    /// It was jitter, and slow start goes on; unless it still is more delay
+    /// than in the last round.
     #[cold]
     fn resume(&mut self) {
         self.css_baseline = 0;
         self.css_rounds = 0;
         self.shift = 0;
+        self.look_for_a_queue();
     }
 }
 

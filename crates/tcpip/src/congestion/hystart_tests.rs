@@ -58,8 +58,9 @@ fn more_delay_leads_through_conservative_slow_start_to_its_end() {
     for _ in 0..3 {
         rounds.round(20_000);
     }
-    let grown = rounds.round(24_000);
-    assert_eq!(grown, 7 * MSS + 2 * MSS / 4, "from the eighth sample on");
+    // The first of these is of the round before, the ninth is the eighth
+    // sample of its own.
+    assert_eq!(rounds.round(24_000), 9 * MSS);
     let mut rounds_of_css = 0;
     while rounds.exits == 0 {
         assert_eq!(rounds.round(24_000), 9 * MSS / 4);
@@ -77,9 +78,9 @@ fn jitter_returns_to_slow_start() {
     rounds.round(20_000);
     rounds.round(30_000);
     assert_eq!(rounds.round(30_000), 9 * MSS / 4);
-    // One sample is not below the baseline before there are eight.
+    // The first is of the round before, which is the shorter for it.
     let grown = rounds.round(21_000);
-    assert_eq!(grown, 7 * MSS / 4 + 2 * MSS);
+    assert_eq!(grown, MSS / 4 + 8 * MSS);
     assert_eq!(rounds.round(21_000), 9 * MSS);
     assert_eq!(rounds.exits, 0);
     // And a real queue is found later.
@@ -134,4 +135,16 @@ fn an_ack_counts_for_eight_segments_at_most() {
     };
     let step = HyStart::new().on_ack(20 * MSS, &event);
     assert_eq!(step.growth, 8 * MSS);
+}
+
+#[test]
+fn less_delay_that_is_still_more_than_before_is_a_queue() {
+    let mut rounds = Rounds::new();
+    rounds.round(20_000);
+    rounds.round(20_000);
+    for _ in 0..9 {
+        rounds.ack(30_000);
+    }
+    assert_eq!(rounds.ack(28_000), MSS / 4);
+    assert_eq!(rounds.start.css_baseline, 28_000);
 }

@@ -111,7 +111,7 @@ impl CongestionControl for Reno {
             }
             let step = acked.min(SLOW_START_LIMIT.saturating_mul(event.mss));
             self.cwnd = self.cwnd.saturating_add(step).min(MAX_WINDOW);
-        } else if self.validation.in_avoidance(self.cwnd) {
+        } else if self.validation.in_avoidance(self.cwnd, event.mss) {
             self.bytes_acked = self.bytes_acked.saturating_add(acked);
             if self.bytes_acked >= self.cwnd {
                 self.avoid(event.mss);

@@ -104,10 +104,11 @@ impl Validation {
 
     /// Whether congestion avoidance may open a window of `cwnd`. Stricter than
     /// RFC 7661: a window of which a quarter is spare has no need to grow, and
-    /// would only be wrong by more when it is used at last.
+    /// would only be wrong by more when it is used at last. What is less than a
+    /// segment of `mss` bytes cannot be used, and is not spare.
     #[inline(always)]
-    pub(super) fn in_avoidance(&self, cwnd: u32) -> bool {
-        let used = cwnd - cwnd / 4;
+    pub(super) fn in_avoidance(&self, cwnd: u32, mss: u32) -> bool {
+        let used = (cwnd - cwnd / 4).min(cwnd.saturating_sub(mss));
         used <= self.pipe_ack || used <= self.earlier
     }
 

@@ -67,6 +67,19 @@ fn phases_are_told_apart_at_half_of_the_window() {
     ack(&mut validation, &at(0, 10_000));
     assert!(validation.in_slow_start(20_000));
     assert!(!validation.in_slow_start(20_002));
-    assert!(validation.in_avoidance(13_333));
-    assert!(!validation.in_avoidance(13_337));
+    assert!(validation.in_avoidance(13_333, 0));
+    assert!(!validation.in_avoidance(13_337, 0));
+}
+
+#[test]
+fn a_window_of_two_segments_that_are_in_flight_may_grow() {
+    // Two and a half: the half cannot be used.
+    let mut validation = Validation::default();
+    let event = Event {
+        in_flight: 2 * 1448,
+        ..Event::default()
+    };
+    let _ = validation.note(&event);
+    assert!(validation.in_avoidance(2 * 1448 + 1447, 1448));
+    assert!(!validation.in_avoidance(4 * 1448, 1448));
 }

@@ -1,0 +1,102 @@
+//! Devices that are made for the server: `auto`, and TAP devices.
+
+use nmio::device::{DeviceError, Interface};
+
+use crate::rig::{Namespace, Server, ask, config, run, socket};
+use crate::{eventually, line};
+
+#[test]
+fn device_auto_is_a_wire_to_this_host() {
+    Namespace::unshare();
+    for queues in [1, 2] {
+        let server = Server::start(&config("auto", &[], queues));
+        let summary = server.interface.summary();
+        assert!(line(&summary, "device").contains("veth"), "{summary:?}");
+        assert_eq!(server.interface.addresses()[0].to_string(), "198.18.0.2");
+        let client = socket("0.0.0.0:0");
+        assert_eq!(ask(&client, "198.18.0.2:7", "hello"), "hello");
+        // A second one finds other names and networks.
+        let second = Server::start(&config("auto", &[], 1));
+        assert_eq!(second.interface.addresses()[0].to_string(), "198.18.0.6");
+        assert_eq!(ask(&client, "198.18.0.6:7", "hello"), "hello");
+        assert!(run("ip -br link").contains("nmiotest1"));
+        let end = run("ip link show nmiotest0");
+        assert!(end.contains("qdisc pfifo"), "a full ring drops: {end}");
+        second.stop();
+        server.stop();
+        assert!(!run("ip -br link").contains("nmiotest"), "the pair is gone");
+    }
+}
+
+#[test]
+fn device_auto_does_without_ipv6_where_it_is_off() {
+    Namespace::unshare();
+    // Interfaces of the namespace take it over when they are made.
+    let switch = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
+    std::fs::write(switch, "1").unwrap();
+    let server = Server::start(&config("auto", &[], 1));
+    assert_eq!(server.interface.addresses().len(), 1);
+    assert!(line(&server.interface.summary(), "warning").contains("no IPv6"));
+    assert_eq!(ask(&socket("0.0.0.0:0"), "198.18.0.2:7", "hello"), "hello");
+    server.stop();
+}
+
+#[test]
+fn device_auto_takes_the_address_it_is_given() {
+    Namespace::unshare();
+    let server = Server::start(&config("auto", &["10.8.0.1/29"], 1));
+    assert!(run("ip -br address show nmiotest0").contains("10.8.0.2/29"));
+    assert_eq!(ask(&socket("0.0.0.0:0"), "10.8.0.1:7", "hello"), "hello");
+    server.stop();
+    let error = Interface::open(&config("auto", &["10.8.0.1/32"], 1))
+        .err()
+        .unwrap();
+    assert!(
+        matches!(error, DeviceError::NoRoomForClient { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_tap_device_answers_and_vanishes() {
+    Namespace::unshare();
+    for queues in [1, 2] {
+        let server = Server::start(&config("tap:nmiotap", &["10.7.0.2/24"], queues));
+        assert!(server.interface.is_own());
+        assert_eq!(server.interface.queues(), queues);
+        let client = socket("0.0.0.0:0");
+        assert_eq!(ask(&client, "10.7.0.2:7", "hello"), "hello");
+        assert_eq!(ask(&client, "10.7.0.2:7", "resident"), "resident");
+        client.recv_from(&mut [0; 64]).expect("the second copy");
+        client.send_to(b"burst 200", "10.7.0.2:7").unwrap();
+        for _ in 0..200 {
+            client.recv_from(&mut [0; 64]).expect("the whole burst");
+        }
+        server.stop();
+        eventually("the device is gone", || {
+            !run("ip -br link").contains("nmiotap")
+        });
+    }
+}
+
+#[test]
+fn a_tap_device_that_exists_is_used_and_kept() {
+    Namespace::unshare();
+    run("ip tuntap add dev nmiotap mode tap");
+    let error = Interface::open(&config("tap:nmiotap", &[], 1))
+        .err()
+        .unwrap();
+    assert!(
+        matches!(error, DeviceError::TapNeedsAddress { .. }),
+        "{error}"
+    );
+    run("ip address add 10.7.0.1/24 dev nmiotap");
+    let error = Interface::open(&config("tap:nmiotap", &["10.7.0.1/24"], 1))
+        .err()
+        .unwrap();
+    assert!(matches!(error, DeviceError::AddressTaken { .. }), "{error}");
+    let server = Server::start(&config("tap:nmiotap", &["10.7.0.2/24"], 1));
+    assert_eq!(ask(&socket("0.0.0.0:0"), "10.7.0.2:7", "hello"), "hello");
+    server.stop();
+    assert!(run("ip -br link").contains("nmiotap"), "it was here before");
+}

@@ -1,0 +1,293 @@
+use super::super::link::{Link, MSS};
+use super::*;
+
+/// 100 Mb/s, 40 ms: 345 segments, and a queue of one and a half as many.
+const LINK: Link = Link::new(100, 40, 15);
+
+/// An event at `millis` with `segments` in flight.
+fn at(millis: u32, segments: u32) -> Event {
+    Event {
+        now: millis * 1_000,
+        in_flight: segments * MSS,
+        mss: MSS,
+        srtt: 40_000,
+        rtt: 40_000,
+        una: millis,
+        nxt: millis + segments * MSS,
+    }
+}
+
+/// The states in order, each once until the next, with the times of entry in
+/// milliseconds.
+fn states(link: Link, millis: u64) -> Vec<(u64, State)> {
+    let mut states = vec![(0, State::Startup)];
+    link.watch(&[Bbr::new(MSS)], 0, 0, millis, |now, _, bbr| {
+        if states.last().unwrap().1 != bbr.state {
+            states.push((now / 1_000, bbr.state));
+        }
+    });
+    states
+}
+
+#[test]
+fn its_size_is_known() {
+    assert_eq!(size_of::<Bbr>(), 112);
+}
+
+#[test]
+fn rates_keep_their_precision() {
+    assert_eq!(rate::of(1_250_000, 100_000), 12_500_000 / 8);
+    assert_eq!(rate::bytes(12_500_000 / 8, 40_000), 500_000);
+    assert_eq!(rate::of(u32::MAX, 1), u32::MAX - 1);
+    assert_eq!(rate::percent(1_000, 277), 2_770);
+    // 100 Gb/s and 10 kb/s are within reach.
+    assert_eq!(rate::of(12_500_000, 1_000), 1_562_500_000);
+    assert_eq!(rate::of(1_250, 1_000_000), 156);
+}
+
+#[test]
+fn it_paces_by_the_initial_window_before_it_knows_more() {
+    // InitPacingRate.
+    let mut bbr = Bbr::new(MSS);
+    bbr.on_send(MSS, &at(0, 0));
+    let nominal = f64::from(bbr.window()) / 0.04 * 2.77;
+    let rate = bbr.pacing_rate().unwrap() as f64;
+    assert!((rate / nominal - 1.0).abs() < 0.01, "{rate} {nominal}");
+}
+
+#[test]
+fn the_initial_pacing_rate_needs_no_round_trip() {
+    let nominal = f64::from(Bbr::new(MSS).window()) / 0.001 * 2.77;
+    let rate = Bbr::new(MSS).pacing_rate().unwrap() as f64;
+    assert!((rate / nominal - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn states_follow_each_other() {
+    let states = states(LINK, 12_000);
+    let order: Vec<State> = states.iter().map(|(_, state)| *state).collect();
+    assert_eq!(order[..2], [State::Startup, State::Drain]);
+    for pair in order[1..].windows(2) {
+        let follows: &[State] = match pair[0] {
+            State::Startup => &[State::Drain],
+            State::Drain => &[State::Down, State::Cruise],
+            State::Down => &[State::Cruise, State::Refill, State::ProbeRtt],
+            State::Cruise => &[State::Refill, State::ProbeRtt],
+            State::Refill => &[State::Up, State::ProbeRtt],
+            State::Up => &[State::Down, State::Cruise, State::ProbeRtt],
+            State::ProbeRtt => &[State::Cruise],
+        };
+        assert!(follows.contains(&pair[1]), "{pair:?}");
+    }
+    // The pipe is full after log2 (345 / 10) round trips and three more, in
+    // which a queue doubles them.
+    let drained = states[1].0;
+    assert!((8 * 40..20 * 40).contains(&drained), "{drained}");
+}
+
+#[test]
+fn probes_for_bandwidth_are_two_to_three_seconds_after_the_last() {
+    let refills: Vec<u64> = states(LINK, 60_000)
+        .iter()
+        .filter(|(_, state)| *state == State::Refill)
+        .map(|(at, _)| *at)
+        .collect();
+    assert!(refills.len() > 12, "{refills:?}");
+    for pair in refills.windows(2) {
+        let apart = pair[1] - pair[0];
+        // ProbeRTT begins the wait anew.
+        assert!((2_000..6_500).contains(&apart), "{apart}");
+    }
+}
+
+#[test]
+fn the_round_trip_is_probed_every_five_seconds_for_200_ms() {
+    let states = states(LINK, 60_000);
+    let probes: Vec<(u64, u64)> = states
+        .windows(2)
+        .filter(|pair| pair[0].1 == State::ProbeRtt)
+        .map(|pair| (pair[0].0, pair[1].0 - pair[0].0))
+        .collect();
+    assert!((9..=12).contains(&probes.len()), "{probes:?}");
+    for (_, lasts) in &probes {
+        assert!((200..400).contains(lasts), "{lasts}");
+    }
+    for pair in probes.windows(2) {
+        assert!(pair[1].0 - pair[0].0 >= 5_000, "{pair:?}");
+    }
+}
+
+#[test]
+fn probe_rtt_halves_what_is_in_flight() {
+    let mut least = u32::MAX;
+    LINK.watch(&[Bbr::new(MSS)], 0, 0, 12_000, |_, _, bbr| {
+        if bbr.state == State::ProbeRtt {
+            least = least.min(bbr.window());
+        }
+    });
+    let half = 500_000 / 2;
+    assert!(least.abs_diff(half) < half / 50, "{least}");
+}
+
+#[test]
+fn it_fills_the_link_without_a_queue() {
+    for link in [LINK, Link::new(10, 100, 20), Link::new(1_000, 5, 20)] {
+        let outcome = link.run(&[Bbr::new(MSS)], 0, 3_000, 13_000)[0];
+        let share = link.share(outcome.delivered, 10_000);
+        assert!(share > 0.93, "{link:?} {share}");
+        assert!(outcome.rtt < link.rtt * 5 / 4, "{link:?} {}", outcome.rtt);
+    }
+}
+
+#[test]
+fn it_holds_its_rate_at_one_per_cent_of_loss() {
+    for seed in 1..=8 {
+        let link = Link {
+            loss: 10_000,
+            seed,
+            ..LINK
+        };
+        let outcome = link.run(&[Bbr::new(MSS)], 0, 2_000, 22_000)[0];
+        let share = link.share(outcome.delivered, 20_000);
+        assert!(share > 0.8, "seed {seed}: {share}");
+    }
+}
+
+#[test]
+fn too_much_loss_makes_it_give_way() {
+    // The draft's answer to more than 2 %: no rate is held at any price.
+    let link = Link {
+        loss: 100_000,
+        ..LINK
+    };
+    let outcome = link.run(&[Bbr::new(MSS)], 0, 2_000, 22_000)[0];
+    let share = link.share(outcome.delivered, 20_000);
+    assert!(share < 0.5, "{share}");
+    assert!(share > 0.005, "{share}");
+}
+
+#[test]
+fn a_shallow_queue_is_not_overrun_for_long() {
+    let link = Link::new(100, 40, 2);
+    let outcome = link.run(&[Bbr::new(MSS)], 0, 2_000, 32_000)[0];
+    let share = link.share(outcome.delivered, 30_000);
+    assert!(share > 0.85, "{share}");
+    let lost = outcome.lost as f64 / outcome.delivered as f64;
+    assert!(lost < 0.03, "{lost}");
+}
+
+#[test]
+fn flows_come_to_share_the_link() {
+    let flows = [Bbr::new(MSS); 2];
+    let outcomes = LINK.run(&flows, 3_000, 30_000, 60_000);
+    let shares: Vec<f64> = outcomes
+        .iter()
+        .map(|outcome| LINK.share(outcome.delivered, 30_000))
+        .collect();
+    let sum: f64 = shares.iter().sum();
+    assert!(sum > 0.9, "{shares:?}");
+    assert!(shares.iter().all(|share| *share > 0.3), "{shares:?}");
+}
+
+#[test]
+fn ten_times_the_bandwidth_is_found() {
+    let link = Link {
+        later: Some((5_000, 125_000_000)),
+        buffer: 5_000_000,
+        ..LINK
+    };
+    let outcome = link.run(&[Bbr::new(MSS)], 0, 35_000, 45_000)[0];
+    let share = link.share(outcome.delivered, 10_000) / 10.0;
+    assert!(share > 0.8, "{share}");
+}
+
+#[test]
+fn a_tenth_of_the_bandwidth_is_noticed() {
+    let link = Link {
+        later: Some((5_000, 1_250_000)),
+        ..LINK
+    };
+    let outcome = link.run(&[Bbr::new(MSS)], 0, 15_000, 45_000)[0];
+    let share = link.share(outcome.delivered, 30_000) * 10.0;
+    assert!(share > 0.85, "{share}");
+    assert!(outcome.rtt < 200_000, "{}", outcome.rtt);
+}
+
+/// A flow that knows the path.
+fn settled() -> Bbr {
+    let mut settled = None;
+    LINK.watch(&[Bbr::new(MSS)], 0, 0, 1_500, |_, _, bbr| {
+        settled = Some(*bbr);
+    });
+    let settled = settled.unwrap();
+    assert_eq!(settled.state, State::Cruise);
+    settled
+}
+
+#[test]
+fn what_the_application_limits_does_not_count() {
+    let mut bbr = settled();
+    let known = bbr.max_bw();
+    for round in 0..20 {
+        let millis = 1_500 + 40 * round;
+        bbr.on_send(MSS, &at(millis, 0));
+        bbr.on_ack(MSS, &at(millis + 40, 1));
+    }
+    assert_eq!(bbr.max_bw(), known);
+    assert_eq!(bbr.bw(), known);
+}
+
+#[test]
+fn a_restart_after_silence_is_paced_at_the_bandwidth() {
+    let mut bbr = settled();
+    let window = bbr.window();
+    bbr.on_idle(&at(9_000, 0));
+    bbr.on_send(MSS, &at(9_000, 0));
+    assert_eq!(bbr.window(), window);
+    let rate = bbr.pacing_rate().unwrap();
+    assert!((12_200_000..=12_500_000).contains(&rate), "{rate}");
+    // Silence has refreshed the round trip: no need of ProbeRTT.
+    bbr.on_ack(MSS, &at(9_040, 1));
+    assert_ne!(bbr.state, State::ProbeRtt);
+}
+
+#[test]
+fn a_timeout_leaves_one_segment_for_the_time_being() {
+    let mut bbr = settled();
+    let known = bbr.max_bw();
+    bbr.on_timeout(false, &at(2_000, 300));
+    assert_eq!(bbr.window(), MSS);
+    bbr.on_send(MSS, &at(2_000, 0));
+    for round in 1..8 {
+        let segments = bbr.window() / MSS;
+        bbr.on_ack(segments * MSS, &at(2_000 + 40 * round, segments));
+        bbr.on_send(segments * MSS, &at(2_000 + 40 * round, 0));
+    }
+    assert!(bbr.window() > 200 * MSS, "{}", bbr.window() / MSS);
+    assert_eq!(bbr.max_bw(), known);
+}
+
+#[test]
+fn a_mark_is_obeyed() {
+    // RFC 3168, section 6.1.2.
+    let mut bbr = settled();
+    let window = bbr.window();
+    bbr.on_congestion(Congestion::Ecn, &at(1_600, 345));
+    assert!(bbr.window() <= window / 10 * 7 + 1, "{}", bbr.window());
+    let mut bbr = Bbr::new(MSS);
+    bbr.on_congestion(Congestion::Ecn, &at(1_600, 10));
+    assert_eq!(bbr.state, State::Drain);
+}
+
+#[test]
+fn loss_while_probing_limits_what_is_in_flight() {
+    let link = Link::new(100, 40, 1);
+    let mut limited = 0;
+    link.watch(&[Bbr::new(MSS)], 0, 0, 20_000, |_, _, bbr| {
+        if bbr.state == State::Cruise && bbr.inflight_longterm != NONE {
+            limited += 1;
+            assert!(bbr.window() <= bbr.with_headroom(MSS).max(4 * MSS));
+        }
+    });
+    assert!(limited > 1_000, "{limited}");
+}

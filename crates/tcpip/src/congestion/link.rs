@@ -1,0 +1,292 @@
+//! A bottleneck for tests: flows of any algorithm share one link with a
+//! drop-tail queue. Data has no end, every segment is acknowledged by itself,
+//! and lost ones are found when a third segment sent after them is delivered.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use super::{Congestion, CongestionControl, Event};
+
+pub(super) const MSS: u32 = 1_448;
+const NANOS: u64 = 1_000_000_000;
+/// Segments delivered after a lost one that give it away.
+const REORDERING: u64 = 3;
+
+/// The link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Link {
+    /// Bytes a second.
+    pub(super) rate: u64,
+    /// Round trip without a queue, in microseconds.
+    pub(super) rtt: u64,
+    /// Bytes that the queue holds.
+    pub(super) buffer: u64,
+    /// Segments lost at random, of a million.
+    pub(super) loss: u64,
+    /// Of the random numbers.
+    pub(super) seed: u64,
+    /// The rate changes to this after so many milliseconds.
+    pub(super) later: Option<(u64, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    /// A segment's ACK arrives.
+    Ack(u64),
+    /// The pacing of a flow lets it send again.
+    Send,
+    /// The retransmission timer, if nothing has been delivered since.
+    Timeout(u64),
+}
+
+struct Flow<C> {
+    cc: C,
+    /// Number of the next segment; a lost one is sent again as a new one.
+    next: u64,
+    /// Segments in flight by number, and when they were sent.
+    flying: BTreeMap<u64, u64>,
+    in_flight: u32,
+    una: u64,
+    recover: Option<u64>,
+    /// When pacing lets the next segment go.
+    next_send: u64,
+    /// That an event will do it.
+    waits: bool,
+    srtt: u64,
+    delivered: u64,
+    lost: u64,
+    sum_rtt: u64,
+}
+
+/// What became of a flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    /// Bytes delivered in the span that counts.
+    pub(super) delivered: u64,
+    /// Bytes lost in all.
+    pub(super) lost: u64,
+    /// The mean round trip in the span that counts, in microseconds.
+    pub(super) rtt: u64,
+}
+
+struct Run<C> {
+    link: Link,
+    flows: Vec<Flow<C>>,
+    events: BinaryHeap<Reverse<(u64, usize, What)>>,
+    /// When the link has sent all that is queued.
+    free_at: u64,
+    rng: fastrand::Rng,
+}
+
+impl Link {
+    /// A link whose queue holds `tenths` of its bandwidth-delay product.
+    pub(super) const fn new(mbits: u64, rtt_millis: u64, tenths: u64) -> Self {
+        let rate = mbits * 125_000;
+        Self {
+            rate,
+            rtt: rtt_millis * 1_000,
+            buffer: rate * rtt_millis * tenths / 10_000,
+            loss: 0,
+            seed: 1,
+            later: None,
+        }
+    }
+
+    fn rate_at(&self, now: u64) -> u64 {
+        match self.later {
+            Some((millis, rate)) if now >= millis * 1_000_000 => rate,
+            _ => self.rate,
+        }
+    }
+
+    /// The part of the link that `delivered` bytes are in `millis`.
+    pub(super) fn share(&self, delivered: u64, millis: u64) -> f64 {
+        delivered as f64 / (self.rate * millis / 1_000) as f64
+    }
+
+    /// Runs flows that start one after the other, `apart` milliseconds, for
+    /// `millis`; what counts for [`Outcome`] is the time after `from`
+    /// milliseconds.
+    pub(super) fn run<C: CongestionControl>(
+        self,
+        flows: &[C],
+        apart: u64,
+        from: u64,
+        millis: u64,
+    ) -> Vec<Outcome> {
+        self.watch(flows, apart, from, millis, |_, _, _| {})
+    }
+
+    /// The same; `watch` sees the time in microseconds, the flow and its
+    /// algorithm after each ACK.
+    pub(super) fn watch<C: CongestionControl>(
+        self,
+        flows: &[C],
+        apart: u64,
+        from: u64,
+        millis: u64,
+        mut watch: impl FnMut(u64, usize, &C),
+    ) -> Vec<Outcome> {
+        let mut run = Run {
+            link: self,
+            flows: flows.iter().map(|cc| Flow::new(*cc, self.rtt)).collect(),
+            events: BinaryHeap::new(),
+            free_at: 0,
+            rng: fastrand::Rng::with_seed(self.seed),
+        };
+        for index in 0..flows.len() {
+            let at = index as u64 * apart * 1_000_000;
+            run.events.push(Reverse((at, index, What::Send)));
+        }
+        let mut begun = false;
+        while let Some(Reverse((now, index, what))) = run.events.pop() {
+            if now > millis * 1_000_000 {
+                break;
+            }
+            if !begun && now >= from * 1_000_000 {
+                begun = true;
+                for flow in &mut run.flows {
+                    (flow.delivered, flow.sum_rtt) = (0, 0);
+                }
+            }
+            match what {
+                What::Ack(number) => {
+                    run.flows[index].acknowledge(number, now);
+                    watch(now / 1_000, index, &run.flows[index].cc);
+                }
+                What::Send => run.flows[index].waits = false,
+                What::Timeout(number) => run.flows[index].time_out(number, now),
+            }
+            run.send(index, now);
+        }
+        run.flows
+            .iter()
+            .map(|flow| Outcome {
+                delivered: flow.delivered,
+                lost: flow.lost,
+                rtt: flow.sum_rtt / 1_000 / (flow.delivered / u64::from(MSS)).max(1),
+            })
+            .collect()
+    }
+}
+
+impl<C: CongestionControl> Flow<C> {
+    fn new(cc: C, rtt: u64) -> Self {
+        Self {
+            cc,
+            next: 0,
+            flying: BTreeMap::new(),
+            in_flight: 0,
+            una: 0,
+            recover: None,
+            next_send: 0,
+            waits: false,
+            srtt: rtt * 1_000,
+            delivered: 0,
+            lost: 0,
+            sum_rtt: 0,
+        }
+    }
+
+    fn event(&self, now: u64) -> Event {
+        let oldest = self.flying.keys().next().copied().unwrap_or(self.next);
+        Event {
+            now: (now / 1_000) as u32,
+            in_flight: self.in_flight,
+            mss: MSS,
+            srtt: (self.srtt / 1_000) as u32,
+            rtt: 0,
+            una: (oldest * u64::from(MSS)) as u32,
+            nxt: (self.next * u64::from(MSS)) as u32,
+        }
+    }
+
+    fn acknowledge(&mut self, number: u64, now: u64) {
+        let before = self.in_flight;
+        let Some(sent_at) = self.flying.remove(&number) else {
+            return;
+        };
+        self.in_flight -= MSS;
+        self.delivered += u64::from(MSS);
+        let rtt = now - sent_at;
+        self.sum_rtt += rtt;
+        self.srtt = (self.srtt * 7 + rtt) / 8;
+        let mut lost = 0;
+        while let Some((&oldest, _)) = self.flying.first_key_value()
+            && oldest + REORDERING <= number
+        {
+            self.flying.remove(&oldest);
+            self.in_flight -= MSS;
+            lost += MSS;
+        }
+        self.lost += u64::from(lost);
+        self.una = self.flying.keys().next().copied().unwrap_or(self.next);
+        let event = Event {
+            in_flight: before,
+            rtt: (rtt / 1_000).max(1) as u32,
+            ..self.event(now)
+        };
+        if lost > 0 && self.recover.is_none() {
+            self.recover = Some(self.next);
+            self.cc.on_congestion(Congestion::Loss, &event);
+        }
+        if let Some(recover) = self.recover {
+            self.cc.on_recovery_ack(MSS, lost, &event);
+            if self.una >= recover {
+                self.recover = None;
+                self.cc.on_recovered(&event);
+            }
+        } else {
+            self.cc.on_ack(MSS, &event);
+        }
+    }
+
+    fn time_out(&mut self, number: u64, now: u64) {
+        if self.una <= number && self.in_flight > 0 {
+            let event = self.event(now);
+            self.cc.on_timeout(false, &event);
+            self.flying.clear();
+            self.in_flight = 0;
+            self.una = self.next;
+            self.recover = None;
+        }
+    }
+}
+
+impl<C: CongestionControl> Run<C> {
+    fn send(&mut self, index: usize, now: u64) {
+        let flow = &mut self.flows[index];
+        while flow.in_flight + MSS <= flow.cc.window() {
+            if let Some(rate) = flow.cc.pacing_rate() {
+                if flow.next_send > now {
+                    if !flow.waits {
+                        flow.waits = true;
+                        let at = Reverse((flow.next_send, index, What::Send));
+                        self.events.push(at);
+                    }
+                    return;
+                }
+                flow.next_send = flow.next_send.max(now) + u64::from(MSS) * NANOS / rate.max(1);
+            }
+            let event = flow.event(now);
+            flow.cc.on_send(MSS, &event);
+            let number = flow.next;
+            flow.next += 1;
+            flow.flying.insert(number, now);
+            flow.in_flight += MSS;
+            let rate = self.link.rate_at(now);
+            let timeout = now + 200_000_000 + 2 * flow.srtt;
+            self.events
+                .push(Reverse((timeout, index, What::Timeout(number))));
+            let queued = self.free_at.saturating_sub(now) * rate / NANOS;
+            if queued + u64::from(MSS) > self.link.buffer
+                || self.rng.u64(..1_000_000) < self.link.loss
+            {
+                continue;
+            }
+            self.free_at = self.free_at.max(now) + u64::from(MSS) * NANOS / rate;
+            let at = self.free_at + self.link.rtt * 1_000;
+            self.events.push(Reverse((at, index, What::Ack(number))));
+        }
+    }
+}

@@ -1,0 +1,562 @@
+//! The cells: a sample for every run, and the cross product.
+
+use std::time::Duration;
+
+use nmio::Instant;
+
+use crate::cell::{Cell, End, FRAME, Route};
+use crate::peer::{Acks, Behaviour, Reader};
+use crate::router::Narrow;
+
+const K: u64 = 1_000;
+const M: u64 = 1_000_000;
+const KB: usize = 1_000;
+const MB: usize = 1_000_000;
+
+/// A home, a mobile phone, a good line far away, a data centre.
+const NEAR: Route = Route(100 * M, ms(20));
+const MOBILE: Route = Route(10 * M, ms(60));
+const FAR: Route = Route(100 * M, ms(200));
+const INSIDE: Route = Route(10_000 * M, ms(1));
+
+/// Shares of frames lost, and how they are called.
+const LOSSES: [(f64, &str); 4] = [(0.001, "0.1%"), (0.01, "1%"), (0.03, "3%"), (0.1, "10%")];
+
+const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn name(Route(rate, round_trip): Route) -> String {
+    format!("{}M-{}ms", rate / M, round_trip.as_millis())
+}
+
+/// The cells of the ordinary run.
+pub(crate) fn sample() -> Vec<Cell> {
+    let groups = [
+        delays(),
+        buffers(),
+        random_loss(),
+        regular_loss(),
+        bursts(),
+        ack_loss(),
+        disorder(),
+        marks(),
+        mtus(),
+        options(),
+        acks(),
+        windows(),
+        readers(),
+        short(),
+        many(),
+        smoltcp(),
+    ];
+    groups.into_iter().flatten().map(Cell::sized).collect()
+}
+
+/// Rates and delays, with a queue of one bandwidth-delay product.
+fn delays() -> Vec<Cell> {
+    let routes = [
+        Route(M, ms(2)),
+        Route(M, ms(600)),
+        Route(10 * M, ms(2)),
+        Route(10 * M, ms(20)),
+        Route(10 * M, ms(100)),
+        Route(10 * M, ms(600)),
+        Route(100 * M, ms(2)),
+        Route(100 * M, ms(20)),
+        Route(100 * M, ms(100)),
+        Route(100 * M, ms(600)),
+        Route(1_000 * M, ms(2)),
+        Route(1_000 * M, ms(20)),
+        Route(1_000 * M, ms(100)),
+        Route(10_000 * M, ms(2)),
+        Route(10_000 * M, ms(10)),
+    ];
+    let cells = routes.map(|route| Cell::new(&format!("delay/{}", name(route)), route));
+    let v6 = Cell::new("delay/100M-20ms-v6", NEAR).v6();
+    cells.into_iter().chain([v6]).collect()
+}
+
+/// Queues from very shallow to very deep.
+fn buffers() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let routes = [
+        Route(M, ms(100)),
+        MOBILE,
+        NEAR,
+        FAR,
+        Route(1_000 * M, ms(10)),
+        INSIDE,
+    ];
+    for route in routes {
+        for percent in [5, 25, 400] {
+            let name = format!("buffer/{percent}%bdp/{}", name(route));
+            cells.push(Cell::new(&name, route).queue(percent));
+        }
+    }
+    cells.push(
+        Cell::new("buffer/1000frames/1M-40ms", Route(M, ms(40))).change(|cell| {
+            cell.down.queue_bytes = 1000 * FRAME;
+        }),
+    );
+    cells
+}
+
+fn random_loss() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let routes = [
+        Route(M, ms(20)),
+        Route(10 * M, ms(20)),
+        MOBILE,
+        NEAR,
+        Route(100 * M, ms(100)),
+        FAR,
+        Route(100 * M, ms(600)),
+        Route(1_000 * M, ms(20)),
+        INSIDE,
+    ];
+    for (share, percent) in LOSSES {
+        for route in routes {
+            let name = format!("loss/{percent}/{}", name(route));
+            cells.push(Cell::new(&name, route).loss(share));
+        }
+    }
+    cells
+}
+
+/// Every n-th frame is lost: no two near each other.
+fn regular_loss() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for every in [10, 33, 100, 1000] {
+        for route in [MOBILE, NEAR, FAR] {
+            let name = format!("every/{every}th/{}", name(route));
+            cells.push(Cell::new(&name, route).lose_every(every));
+        }
+    }
+    cells
+}
+
+fn bursts() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (share, percent) in LOSSES {
+        for length in [3, 30] {
+            for route in [MOBILE, NEAR] {
+                let name = format!("bursts/{percent}-of-{length}ms/{}", name(route));
+                cells.push(Cell::new(&name, route).bursts(share, ms(length)));
+            }
+        }
+    }
+    let far = Cell::new("bursts/1%-of-30ms/100M-200ms", FAR);
+    cells.push(far.bursts(0.01, ms(30)));
+    cells
+}
+
+/// ACKs are lost, data is not; and both.
+fn ack_loss() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for percent in [1, 10, 30, 50] {
+        let share = f64::from(percent) / 100.0;
+        for route in [MOBILE, NEAR] {
+            let name = format!("acks-lost/{percent}%/{}", name(route));
+            cells.push(Cell::new(&name, route).ack_loss(share));
+        }
+    }
+    for (share, percent) in LOSSES {
+        let name = format!("both-lost/{percent}/{}", name(NEAR));
+        cells.push(Cell::new(&name, NEAR).loss(share).ack_loss(share));
+    }
+    cells
+}
+
+/// Reordering by less and more than a round trip, and doubles.
+fn disorder() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for percent in [1, 10, 50] {
+        let share = f64::from(percent) / 100.0;
+        for by in [1, 5, 30] {
+            let name = format!("reorder/{percent}%-by-{by}ms/{}", name(NEAR));
+            cells.push(Cell::new(&name, NEAR).reorder(share, ms(by)));
+        }
+        let name = format!("double/{percent}%/{}", name(NEAR));
+        cells.push(Cell::new(&name, NEAR).duplicate(share));
+    }
+    for (share, percent) in LOSSES {
+        let name = format!("rough/{percent}/{}", name(NEAR));
+        let cell = Cell::new(&name, NEAR).loss(share).duplicate(0.01);
+        cells.push(cell.reorder(0.02, ms(4)));
+    }
+    cells.push(Cell::new("reorder/5%-by-30ms/100M-200ms", FAR).reorder(0.05, ms(30)));
+    cells
+}
+
+/// A queue that marks where it would lose.
+fn marks() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for route in [MOBILE, NEAR, FAR] {
+        for (queue, word) in [(30, "shallow"), (400, "deep")] {
+            let name = format!("ecn/{word}/{}", name(route));
+            let above = route.1.mul_f64(0.2);
+            let cell = Cell::new(&name, route).queue(queue).mark_above(above);
+            cells.push(cell.with(|peer| peer.ecn = true));
+        }
+    }
+    let lossy = Cell::new("ecn/lossy/100M-20ms", NEAR)
+        .mark_above(ms(4))
+        .loss(0.01);
+    cells.push(lossy.with(|peer| peer.ecn = true));
+    let deaf = Cell::new("ecn/not-wanted/100M-20ms", NEAR).mark_above(ms(4));
+    cells.push(deaf);
+    cells
+}
+
+/// Links that take only short packets.
+fn mtus() -> Vec<Cell> {
+    let narrow = |mtu: usize, from: u64, tells: bool| {
+        move |cell: &mut Cell| {
+            cell.len = 2 * MB;
+            cell.narrow = Some(Narrow {
+                mtu,
+                from: Instant::from_millis(from),
+                tells,
+            });
+        }
+    };
+    let mut cells = Vec::new();
+    for (word, tells) in [("told", true)] {
+        for mtu in [576, 1280, 1400] {
+            let cell = Cell::new(&format!("mtu/{word}-{mtu}/100M-20ms"), NEAR);
+            cells.push(cell.change(narrow(mtu, 0, tells)));
+        }
+        let cell = Cell::new(&format!("mtu/{word}-1400-later/100M-20ms"), NEAR);
+        cells.push(cell.change(narrow(1400, 300, tells)));
+        let cell = Cell::new(&format!("mtu/{word}-1280-v6/100M-20ms"), NEAR).v6();
+        cells.push(cell.change(narrow(1280, 0, tells)));
+        let cell = Cell::new(&format!("mtu/{word}-1400-lossy/100M-20ms"), NEAR).loss(0.01);
+        cells.push(cell.change(narrow(1400, 0, tells)));
+    }
+    cells
+}
+
+/// What a client may speak, and how it is called.
+fn dialects() -> Vec<(&'static str, Behaviour)> {
+    let all = Behaviour::default;
+    let none = || Behaviour {
+        window_scale: None,
+        sack: false,
+        dsack: false,
+        timestamps: false,
+        ..all()
+    };
+    vec![
+        ("all", all()),
+        ("none", none()),
+        (
+            "no-mss-either",
+            Behaviour {
+                mss: None,
+                ..none()
+            },
+        ),
+        (
+            "only-scale",
+            Behaviour {
+                window_scale: Some(10),
+                ..none()
+            },
+        ),
+        (
+            "only-sack",
+            Behaviour {
+                sack: true,
+                dsack: true,
+                ..none()
+            },
+        ),
+        (
+            "only-stamps",
+            Behaviour {
+                timestamps: true,
+                ..none()
+            },
+        ),
+        (
+            "no-scale",
+            Behaviour {
+                window_scale: None,
+                ..all()
+            },
+        ),
+        (
+            "no-sack",
+            Behaviour {
+                sack: false,
+                dsack: false,
+                ..all()
+            },
+        ),
+        (
+            "no-stamps",
+            Behaviour {
+                timestamps: false,
+                ..all()
+            },
+        ),
+        (
+            "no-dsack",
+            Behaviour {
+                dsack: false,
+                ..all()
+            },
+        ),
+    ]
+}
+
+/// Clients with each option and without.
+fn options() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (word, behaviour) in dialects() {
+        let with = |name: &str| {
+            let name = format!("options/{word}/{name}");
+            Cell::new(&name, NEAR).with(|peer| *peer = behaviour.clone())
+        };
+        cells.push(with("clean").queue(30));
+        cells.push(with("loss-1%").loss(0.01));
+        cells.push(with("bursts-3%").bursts(0.03, ms(3)));
+        cells.push(with("reorder-10%").reorder(0.1, ms(5)));
+        cells.push(with("loss-10%").loss(0.1));
+    }
+    for every in [50, 1000] {
+        for (share, percent) in [(0.01, "1%"), (0.03, "3%")] {
+            let name = format!("options/renege-{every}/loss-{percent}");
+            let cell = Cell::new(&name, NEAR).loss(share);
+            cells.push(cell.with(|peer| peer.renege_every = every));
+        }
+    }
+    cells
+}
+
+/// When and how the client acknowledges.
+fn acks() -> Vec<Cell> {
+    let all = Acks::default;
+    let habits = [
+        ("each", Acks { every: 1, ..all() }),
+        (
+            "after-200ms",
+            Acks {
+                after: ms(200),
+                ..all()
+            },
+        ),
+        ("stretch-8", Acks { every: 8, ..all() }),
+        (
+            "stretch-32",
+            Acks {
+                every: 32,
+                after: ms(5),
+                ..all()
+            },
+        ),
+        (
+            "divided-4",
+            Acks {
+                divided: 4,
+                ..all()
+            },
+        ),
+        (
+            "ahead",
+            Acks {
+                ahead: 4 * 1448,
+                ..all()
+            },
+        ),
+    ];
+    let mut cells = Vec::new();
+    for (word, acks) in habits {
+        let with = |name: &str| {
+            let name = format!("acks/{word}/{name}");
+            Cell::new(&name, NEAR).with(|peer| peer.acks = acks)
+        };
+        if acks.ahead > 0 {
+            // What is lost is lost for good: only a path that loses nothing.
+            let cell = with("clean")
+                .queue(400)
+                .with(|peer| peer.buffer = 256 << 10);
+            cells.push(cell);
+            continue;
+        }
+        cells.push(with("clean"));
+        cells.push(with("loss-1%").loss(0.01));
+        cells.push(with("bursts-3%").bursts(0.03, ms(3)));
+    }
+    cells
+}
+
+/// Buffers, shifts and segment sizes of the client's.
+fn windows() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for kilobytes in [2, 8, 64, 512] {
+        for (share, word) in [(0.0, "clean"), (0.01, "loss-1%")] {
+            let name = format!("window/{kilobytes}K/{word}");
+            let cell = Cell::new(&name, NEAR).loss(share);
+            cells.push(cell.with(|peer| peer.buffer = kilobytes << 10));
+        }
+    }
+    for shift in [0, 1, 14] {
+        let cell = Cell::new(&format!("window/shift-{shift}"), FAR).loss(0.001);
+        cells.push(cell.with(|peer| peer.window_scale = Some(shift)));
+    }
+    for mss in [88, 256, 536, 1200, 8960] {
+        for (share, word) in [(0.0, "clean"), (0.03, "loss-3%")] {
+            let cell = Cell::new(&format!("mss/{mss}/{word}"), NEAR).loss(share);
+            let cell = cell.bytes(MB.min(20 * KB * usize::from(mss)));
+            cells.push(cell.with(|peer| peer.mss = Some(mss)));
+        }
+    }
+    cells
+}
+
+/// Applications that do not take what has come.
+fn readers() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let reads = |name: &str, reader: Reader| {
+        let cell = Cell::new(&format!("reader/{name}"), NEAR).bytes(MB);
+        cell.with(|peer| (peer.reader, peer.buffer) = (reader, 128 << 10))
+    };
+    cells.push(reads("slow-100K", Reader::Slow(100 * K)));
+    cells.push(reads("slow-1M", Reader::Slow(M)));
+    cells.push(reads("slow-1M/loss-1%", Reader::Slow(M)).loss(0.01));
+    cells.push(reads("slow-1M/acks-lost-30%", Reader::Slow(M)).ack_loss(0.3));
+    for seconds in [1, 10, 30] {
+        let pause = Reader::Pause {
+            at: 400 * K,
+            lasting: ms(1000 * seconds),
+        };
+        cells.push(reads(&format!("pause-{seconds}s"), pause));
+        cells.push(
+            reads(&format!("pause-{seconds}s/loss-10%"), pause)
+                .loss(0.1)
+                .ack_loss(0.1),
+        );
+    }
+    let for_good = Reader::Pause {
+        at: 400 * K,
+        lasting: ms(10_000_000),
+    };
+    cells.push(reads("never", for_good).change(|cell| cell.end = End::GivenUp));
+    cells
+}
+
+/// Short answers, one after the other on a connection, or each on its own:
+/// what is lost last is found last.
+fn short() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (share, percent) in [(0.0, "0%")].into_iter().chain(LOSSES) {
+        for kilobytes in [5, 30, 150] {
+            let cell = Cell::new(&format!("requests/{percent}/{kilobytes}KB"), NEAR).loss(share);
+            cells.push(cell.bytes(kilobytes * KB).change(|cell| {
+                (cell.times, cell.think) = (40, ms(50));
+            }));
+            let cell = Cell::new(&format!("visits/{percent}/{kilobytes}KB"), NEAR).loss(share);
+            cells.push(cell.bytes(kilobytes * KB).change(|cell| {
+                cell.up.loss = share;
+                (cell.connections, cell.apart) = (40, ms(250));
+            }));
+        }
+    }
+    let idle = Cell::new("requests/idle-2s/300KB", FAR).bytes(300 * KB);
+    cells.push(idle.change(|cell| (cell.times, cell.think) = (5, ms(2000))));
+    cells
+}
+
+/// Many connections at a time over one bottleneck.
+fn many() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (connections, route, len) in [
+        (2, NEAR, 10 * MB),
+        (10, NEAR, 2 * MB),
+        (50, NEAR, 500 * KB),
+        (10, MOBILE, 500 * KB),
+        (100, MOBILE, 50 * KB),
+        (4, FAR, 5 * MB),
+    ] {
+        for (percent, word) in [(20, "shallow"), (200, "deep")] {
+            let name = format!("flows/{connections}-{word}/{}", name(route));
+            let cell = Cell::new(&name, route).bytes(len).queue(percent);
+            cells.push(cell.change(|cell| cell.connections = connections));
+        }
+    }
+    cells
+}
+
+fn smoltcp() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (share, percent) in [(0.0, "0%")].into_iter().chain(LOSSES) {
+        for route in [MOBILE, NEAR] {
+            let cell = Cell::new(&format!("smoltcp/{percent}/{}", name(route)), route);
+            cells.push(cell.loss(share).smoltcp(65_535));
+        }
+    }
+    let cell = |name: &str| Cell::new(&format!("smoltcp/{name}"), NEAR).smoltcp(1 << 20);
+    cells.push(cell("wide/clean"));
+    cells.push(cell("wide/loss-1%").loss(0.01));
+    cells.push(cell("wide/reorder-10%").reorder(0.1, ms(5)));
+    cells.push(cell("wide/bursts-1%").bursts(0.01, ms(3)));
+    cells.push(cell("wide/v6").v6());
+    cells.push(cell("visits/3%").loss(0.03).bytes(30 * KB).change(|cell| {
+        (cell.connections, cell.apart) = (20, ms(250));
+    }));
+    cells
+}
+
+/// All paths with all clients.
+pub(crate) fn all() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let mut clients: Vec<(&str, Option<Behaviour>)> = vec![("smoltcp", None)];
+    clients.extend(dialects().into_iter().map(|(word, all)| (word, Some(all))));
+    for rate in [1, 10, 100, 1_000, 10_000] {
+        for round_trip in [2, 20, 100, 600] {
+            let route = Route(rate * M, ms(round_trip));
+            for percent in [20, 200] {
+                for (word, client) in &clients {
+                    let name = format!("{}/{percent}%bdp/{word}", name(route));
+                    cells.extend(troubles().into_iter().map(|(trouble, change)| {
+                        let cell = Cell::new(&format!("{name}/{trouble}"), route);
+                        let cell = change(cell.queue(percent));
+                        match client {
+                            Some(behaviour) => cell.with(|peer| *peer = behaviour.clone()),
+                            None => cell.smoltcp(1 << 18),
+                        }
+                    }));
+                }
+            }
+        }
+    }
+    cells.into_iter().map(Cell::sized).collect()
+}
+
+type Change = Box<dyn Fn(Cell) -> Cell>;
+
+/// What a path does to frames, and how it is called.
+fn troubles() -> Vec<(String, Change)> {
+    let mut all: Vec<(String, Change)> = vec![("nothing".to_owned(), Box::new(|cell| cell))];
+    for ((share, percent), every) in LOSSES.into_iter().zip([1000, 100, 33, 10]) {
+        all.push((
+            format!("loss-{percent}"),
+            Box::new(move |cell| cell.loss(share)),
+        ));
+        let change = Box::new(move |cell: Cell| cell.lose_every(every));
+        all.push((format!("every-{every}th"), change));
+        let change = Box::new(move |cell: Cell| cell.bursts(share, ms(5)));
+        all.push((format!("bursts-{percent}"), change));
+    }
+    let by = |cell: &Cell| cell.round_trip() / 3;
+    let reorder = move |cell: Cell| {
+        let by = by(&cell);
+        cell.reorder(0.05, by)
+    };
+    all.push(("reorder".to_owned(), Box::new(reorder)));
+    let change = Box::new(move |cell: Cell| reorder(cell).loss(0.01).duplicate(0.01));
+    all.push(("rough".to_owned(), change));
+    all
+}

@@ -1,0 +1,131 @@
+//! What a transfer could come to, to judge by what it came to.
+//!
+//! A model of rounds: the handshake and the request take a round trip each,
+//! then a window is sent each round, which begins at ten segments and doubles
+//! (RFC 5681 with RFC 6928), and never more than the bottleneck carries, the
+//! peer's window allows, or the path's loss leaves: then the window is the
+//! one that CUBIC has in the mean, or Reno if that is more (RFC 9438,
+//! section 5.1).
+
+use std::time::Duration;
+
+use nmio::sim::PathConfig;
+
+use crate::cell::{Cell, Peer};
+use crate::peer::Reader;
+
+/// Segments of the initial window.
+const INITIAL_WINDOW: f64 = 10.0;
+/// Bytes of a frame's headers, and of a segment's options.
+const HEADERS: f64 = 66.0;
+const OPTIONS: f64 = 12.0;
+
+/// Bytes of data in a full segment.
+fn segment(cell: &Cell) -> f64 {
+    let told = match &cell.peer {
+        Peer::Ours(behaviour) => behaviour.mss.unwrap_or(536),
+        Peer::Smoltcp(_) => 1460,
+    };
+    let narrow = cell.narrow.map_or(1500, |narrow| narrow.mtu as u16);
+    f64::from(told.min(narrow - 40).min(1460)) - OPTIONS
+}
+
+/// The mean window in segments that the path's loss leaves.
+fn window_at(path: &PathConfig, round_trip: f64) -> f64 {
+    let mut share = path.loss;
+    if path.lose_every > 0 {
+        share += 1.0 / path.lose_every as f64;
+    }
+    let mut window = f64::INFINITY;
+    if share > 0.0 {
+        let reno = (1.5 / share).sqrt();
+        let cubic = 1.054 * (round_trip / share).powf(0.75);
+        window = reno.max(cubic);
+    }
+    if !path.bursts.bad.is_zero() {
+        // Each burst is one loss: the same formulas, solved for the time
+        // between two.
+        let between = (path.bursts.good + path.bursts.bad).as_secs_f64();
+        let reno = 1.5 * between / round_trip;
+        let cubic = 1.234 * between.powi(3);
+        window = window.min(reno.max(cubic).max(1.0));
+    }
+    window
+}
+
+/// Bytes that the peer lets be in flight.
+fn window_of(peer: &Peer) -> f64 {
+    match peer {
+        Peer::Smoltcp(buffer) => *buffer as f64,
+        Peer::Ours(behaviour) => {
+            let most = 65_535_u64 << behaviour.window_scale.unwrap_or(0);
+            behaviour.buffer.min(most) as f64
+        }
+    }
+}
+
+/// Bytes a second that the bottleneck leaves each connection, or the reader.
+fn most(cell: &Cell) -> f64 {
+    let mut rate = f64::INFINITY;
+    if cell.down.rate > 0 {
+        let segment = segment(cell);
+        rate = cell.down.rate as f64 / 8.0 * segment / (segment + HEADERS);
+    }
+    if cell.apart.is_zero() {
+        rate /= f64::from(cell.connections);
+    }
+    if let Peer::Ours(behaviour) = &cell.peer
+        && let Reader::Slow(reads) = behaviour.reader
+    {
+        rate = rate.min(reads as f64);
+    }
+    rate
+}
+
+/// The window that is reached, in bytes.
+fn window(cell: &Cell) -> f64 {
+    let left = window_at(&cell.down, round_trip(cell)) * segment(cell);
+    window_of(&cell.peer).min(left)
+}
+
+fn round_trip(cell: &Cell) -> f64 {
+    cell.round_trip().as_secs_f64().max(1e-6)
+}
+
+/// Bytes a second on one connection when the start is over.
+pub(crate) fn rate(cell: &Cell) -> f64 {
+    most(cell).min(window(cell) / round_trip(cell))
+}
+
+/// The time that the model takes for one of a cell's connections.
+pub(crate) fn time(cell: &Cell) -> Duration {
+    let round_trip = round_trip(cell);
+    let (rate, most) = (most(cell), window(cell));
+    // The client's last ACK of the handshake carries the request.
+    let mut time = round_trip;
+    let mut window = (INITIAL_WINDOW * segment(cell)).min(most);
+    for _ in 0..cell.times {
+        let mut left = cell.len as f64;
+        // Half a round for the request, half for the last byte.
+        time += round_trip;
+        while left > window && window < rate * round_trip {
+            left -= window;
+            window = (2.0 * window).min(most);
+            time += round_trip;
+            if window >= most && most < rate * round_trip {
+                let rounds = (left / window).floor();
+                time += rounds * round_trip;
+                left -= rounds * window;
+                break;
+            }
+        }
+        time += left / rate;
+        time += cell.think.as_secs_f64();
+    }
+    if let Peer::Ours(behaviour) = &cell.peer
+        && let Reader::Pause { lasting, .. } = behaviour.reader
+    {
+        time += lasting.as_secs_f64();
+    }
+    Duration::from_secs_f64(time - cell.think.as_secs_f64())
+}

@@ -1,0 +1,141 @@
+//! The transfer matrix: the whole stack over a simulated link, on virtual
+//! time, against paths and peers of many kinds. Every byte is checked; how
+//! fast they came and what it cost is compared with a committed table.
+//!
+//! - `cargo test -p tcpip --test matrix` runs a sample and compares it with
+//!   `snapshot.txt`. Lines that differ are shown, old and new; the new table
+//!   is in `target/tmp/matrix/sample.txt`.
+//! - `MATRIX=update` writes the table anew. Look at the difference before it
+//!   is committed.
+//! - `MATRIX=full` runs the cross product too, and writes its table to
+//!   `target/tmp/matrix/full.txt`.
+//! - `MATRIX=<cell>` or `MATRIX=<cell>@<seed>` runs one cell, shows its line
+//!   (with `-- --nocapture`) and writes what passed at the server to a text
+//!   and a pcap file under `target/tmp/matrix`.
+
+mod cell;
+mod cells;
+mod ideal;
+#[path = "../peer/mod.rs"]
+mod peer;
+mod router;
+mod run;
+mod smoltcp_client;
+mod table;
+mod tap;
+
+use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{env, fs, thread};
+
+use cell::{Cell, End};
+use run::run;
+
+/// Says what to do but compare.
+const VARIABLE: &str = "MATRIX";
+
+fn snapshot() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/matrix/snapshot.txt")
+}
+
+/// Where traces and the full table go.
+fn target() -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("matrix");
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Runs one cell. What went wrong is told with its name and seed.
+fn row(cell: &Cell, seed: u64, trace: Option<&Path>) -> Result<String, String> {
+    let again = || format!("{VARIABLE}={}@{seed:08x} runs it again", cell.name);
+    let outcome = catch_unwind(AssertUnwindSafe(|| run(cell, seed, trace)));
+    let Ok(outcome) = outcome else {
+        return Err(format!("{} has failed: {}", cell.name, again()));
+    };
+    if outcome.finished != (cell.end == End::Finished) {
+        let (expected, counters) = (cell.end, outcome.counters);
+        let name = &cell.name;
+        return Err(format!(
+            "{name} is not {expected:?}: {}; {counters:?}",
+            again()
+        ));
+    }
+    Ok(table::row(cell, &outcome))
+}
+
+/// Runs cells on all processors. Gives the table, and what went wrong.
+fn run_all(cells: &[Cell]) -> (String, Vec<String>) {
+    let next = AtomicUsize::new(0);
+    let rows = Mutex::new(vec![Ok(String::new()); cells.len()]);
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(cell) = cells.get(i) else { break };
+                    let row = row(cell, cell.seed(), None);
+                    rows.lock().unwrap()[i] = row;
+                }
+            });
+        }
+    });
+    let mut failures = Vec::new();
+    let rows = rows.into_inner().unwrap().into_iter();
+    let rows = rows.filter_map(|row| row.map_err(|failure| failures.push(failure)).ok());
+    (table::table(&rows.collect::<Vec<_>>()), failures)
+}
+
+/// Runs the cell that `wanted` names, perhaps with a seed behind an `@`.
+fn one(wanted: &str) {
+    let (name, seed) = match wanted.split_once('@') {
+        Some((name, seed)) => (name, Some(u64::from_str_radix(seed, 16).unwrap())),
+        None => (wanted, None),
+    };
+    let mut cells = cells::sample().into_iter().chain(cells::all());
+    let cell = cells.find(|cell| cell.name == name);
+    let cell = cell.unwrap_or_else(|| panic!("{VARIABLE}={name}: there is no such cell"));
+    let base = target().join(name.replace('/', "_"));
+    let row = row(&cell, seed.unwrap_or(cell.seed()), Some(&base));
+    println!("trace: {0}.txt and {0}.pcap", base.display());
+    match row {
+        Ok(row) => print!("{}", table::table(&[row])),
+        Err(failure) => panic!("{failure}"),
+    }
+}
+
+#[test]
+fn transfers_are_as_in_the_committed_table() {
+    let wanted = env::var(VARIABLE).unwrap_or_default();
+    if !["", "update", "full"].contains(&&*wanted) {
+        return one(&wanted);
+    }
+    let (new, mut failures) = run_all(&cells::sample());
+    if wanted == "full" {
+        let (table, more) = run_all(&cells::all());
+        fs::write(target().join("full.txt"), table).unwrap();
+        failures.extend(more);
+    }
+    fs::write(target().join("sample.txt"), &new).unwrap();
+    if wanted == "update" {
+        fs::write(snapshot(), &new).unwrap();
+    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+    let old = fs::read_to_string(snapshot()).unwrap_or_default();
+    if let Some(difference) = table::difference(&old, &new) {
+        panic!("the table has changed; {VARIABLE}=update accepts it\n{difference}");
+    }
+}
+
+#[test]
+fn no_two_cells_have_a_name_in_common() {
+    let mut names: Vec<String> = (cells::sample().into_iter().chain(cells::all()))
+        .map(|cell| cell.name)
+        .collect();
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all);
+}

@@ -1,0 +1,307 @@
+//! Runs a cell.
+
+use std::cell::RefCell;
+use std::net::IpAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use eth::{Mac, Station};
+use ip::Host;
+use nmio::sim::{self, EndConfig, LinkConfig, SimClock, SimPort};
+use nmio::{Batch, Clock, Frame, Handler, Instant, LoopConfig, MAX_BATCH, Port};
+use tcpip::{Application, CloseReason, Config, Connection, ContentId, Counters, Mode};
+use tcpip::{Server, Stack};
+
+use crate::cell::{Cell, Peer};
+use crate::peer::{self, Client, Route, Seen, Task};
+use crate::router::Router;
+use crate::smoltcp_client::SmolClient;
+use crate::tap::{Tap, Trace};
+
+const SERVER: [&str; 2] = ["10.0.0.1", "fd00::1"];
+const CLIENT: [&str; 2] = ["10.0.0.9", "fd00::9"];
+const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
+const PORT: u16 = 80;
+/// No cell takes longer on its virtual clock.
+const LONGEST: Duration = Duration::from_mins(30);
+
+/// What a cell has come to.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) seed: u64,
+    /// Every byte has come, and the server has not given up.
+    pub(crate) finished: bool,
+    /// From the first SYN to the first byte and the last, of the connection
+    /// that took longest.
+    pub(crate) first_byte: Duration,
+    pub(crate) last_byte: Duration,
+    /// To the last byte, in the mean of all connections.
+    pub(crate) mean: Duration,
+    /// From the first connection's SYN to the last one's last byte.
+    pub(crate) all: Duration,
+    /// Bytes of data sent again.
+    pub(crate) again: u64,
+    /// Bytes that the client had and got again.
+    pub(crate) needless: u64,
+    pub(crate) counters: Counters,
+}
+
+/// Serves the content, once to those who ask once.
+#[derive(Default)]
+struct App {
+    content: Option<ContentId>,
+    times: u64,
+    closed: Vec<CloseReason>,
+}
+
+impl Application for App {
+    type State = ();
+
+    fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
+        for consumed in 0..data.len() {
+            let content = self.content.expect("it was set before the run");
+            if conn.write(content, 0).is_err() {
+                return consumed;
+            }
+            if self.times == 1 {
+                conn.close();
+            }
+        }
+        data.len()
+    }
+
+    fn on_close(&mut self, (): &mut (), reason: CloseReason) {
+        self.closed.push(reason);
+    }
+}
+
+/// Bytes in which no segment is like another.
+fn noise(len: usize) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(len as u64);
+    let mut bytes = vec![0; len];
+    rng.fill(&mut bytes);
+    bytes
+}
+
+/// The client's end.
+enum Asker {
+    Ours(Client),
+    Smoltcp(Box<SmolClient>),
+}
+
+impl Asker {
+    fn new(cell: &Cell, seed: u64, content: &Rc<[u8]>) -> Self {
+        let server: IpAddr = SERVER[usize::from(cell.v6)].parse().unwrap();
+        let own = CLIENT[usize::from(cell.v6)];
+        let task = |i: u16| Task {
+            request: b'?',
+            content: Rc::clone(content),
+            times: cell.times,
+            think: cell.think,
+            start: Instant::ZERO + cell.apart * u32::from(i),
+        };
+        match &cell.peer {
+            Peer::Ours(behaviour) => {
+                let route = Route {
+                    src: (own.parse().unwrap(), CLIENT_MAC),
+                    dst: (server, SERVER_MAC),
+                };
+                let mut client = Client::new(route, PORT, seed);
+                for i in 0..cell.connections {
+                    client.connect(behaviour, &task(i));
+                }
+                Self::Ours(client)
+            }
+            Peer::Smoltcp(buffer) => {
+                let mut client = SmolClient::new((server, PORT), *buffer);
+                for i in 0..cell.connections {
+                    client.connect(task(i));
+                }
+                Self::Smoltcp(Box::new(client))
+            }
+        }
+    }
+
+    /// All connections are over.
+    fn done(&self) -> bool {
+        match self {
+            Self::Ours(client) => client.done(),
+            Self::Smoltcp(client) => client.done(),
+        }
+    }
+
+    /// Every byte has come.
+    fn complete(&self) -> bool {
+        match self {
+            Self::Ours(client) => client.connections.iter().all(peer::Connection::complete),
+            Self::Smoltcp(client) => client.complete(),
+        }
+    }
+
+    /// What each connection has seen since it was begun.
+    fn seen(&self) -> Vec<(Instant, Seen)> {
+        match self {
+            Self::Ours(client) => {
+                let connections = client.connections.iter();
+                connections.map(|one| (one.start(), one.seen)).collect()
+            }
+            Self::Smoltcp(client) => client.seen(),
+        }
+    }
+}
+
+impl<P: Port> Handler<P> for Asker {
+    fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
+        match self {
+            Self::Ours(client) => client.handle_frame(port, frame, now),
+            Self::Smoltcp(client) => client.handle_frame(port, frame, now),
+        }
+    }
+
+    fn handle_timers(&mut self, port: &mut P, now: Instant) {
+        match self {
+            Self::Ours(client) => client.handle_timers(port, now),
+            Self::Smoltcp(client) => client.handle_timers(port, now),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self {
+            Self::Ours(client) => Handler::<P>::poll_timeout(client),
+            Self::Smoltcp(client) => Handler::<P>::poll_timeout(&**client),
+        }
+    }
+}
+
+/// The hosts and the wire.
+struct World {
+    clock: SimClock,
+    client_port: Router<SimPort>,
+    client: Asker,
+    server_port: Tap<SimPort>,
+    server: Server<App>,
+}
+
+impl World {
+    fn new(cell: &Cell, seed: u64, trace: Option<Rc<RefCell<Trace>>>) -> Self {
+        let link = LinkConfig {
+            // The client is no limit.
+            a: EndConfig {
+                rx_ring: 8192,
+                io_frames: 16_384,
+                ..EndConfig::default()
+            },
+            b: EndConfig {
+                resident_frames: 4096,
+                ..EndConfig::default()
+            },
+            a_to_b: cell.up,
+            b_to_a: cell.down,
+        };
+        let (client_port, server_port, clock) = sim::link(&link, seed);
+        let content: Rc<[u8]> = noise(cell.len).into();
+        let addresses = SERVER.map(|address| address.parse().unwrap());
+        let config = Config {
+            // Both ways to send a prepared segment, in turn.
+            mode: [Mode::MemCopy, Mode::PreCopy][seed as usize % 2],
+            ..Config::on_ports(&[PORT])
+        };
+        let app = App {
+            times: cell.times,
+            ..App::default()
+        };
+        let capabilities = server_port.capabilities();
+        let secret = [seed, 2, 3, 4];
+        let mut stack = Stack::new(&config, app, &capabilities, secret, Instant::ZERO);
+        let (app, contents) = stack.parts_mut();
+        app.content = Some(contents.add(Arc::from(&content[..]), None).unwrap());
+        let station = Station::new(Mac(SERVER_MAC), &addresses);
+        Self {
+            client: Asker::new(cell, seed, &content),
+            client_port: Router::new(client_port, &clock, cell.narrow),
+            server: Server::new(Host::own(station), stack),
+            server_port: Tap::new(server_port, &clock, trace),
+            clock,
+        }
+    }
+
+    /// Runs until `done`, or for [`LONGEST`]: `false`.
+    fn drive(&mut self, done: impl Fn(&Asker, &Server<App>) -> bool) -> bool {
+        let deadline = self.clock.now() + LONGEST;
+        let (clock, trace) = (&self.clock, self.server_port.trace.clone());
+        let ended = sim::run_until(
+            &self.clock,
+            (&mut self.client_port, &mut self.client),
+            (&mut self.server_port, &mut self.server),
+            &LoopConfig::default(),
+            deadline,
+            |client, server| {
+                if let Some(trace) = &trace {
+                    let counters = server.stack.counters();
+                    trace.borrow_mut().note(clock.now(), counters);
+                }
+                done(client, server)
+            },
+        );
+        ended.unwrap()
+    }
+
+    /// What is in the ring or on the wire comes back.
+    fn drain(&mut self) {
+        self.clock.advance(Duration::from_mins(1));
+        let mut batch = Batch::new();
+        loop {
+            self.server_port.receive(&mut batch, MAX_BATCH).unwrap();
+            if batch.is_empty() {
+                break;
+            }
+            batch.clear();
+        }
+    }
+}
+
+/// Runs a cell with a seed; a trace goes to files of the given name.
+///
+/// # Panics
+/// When anything is not as it must be, whatever the path does.
+pub(crate) fn run(cell: &Cell, seed: u64, trace: Option<&Path>) -> Outcome {
+    let trace = trace.map(|base| Rc::new(RefCell::new(Trace::create(base).unwrap())));
+    let mut world = World::new(cell, seed, trace);
+    let frames = world.server_port.pool().available();
+    let failed = |server: &Server<App>| {
+        let mut closed = server.stack.app().closed.iter();
+        closed.any(|reason| *reason != CloseReason::Finished)
+    };
+    world.drive(|client, server| client.done() || failed(server));
+    let finished = world.client.complete() && !failed(&world.server);
+    let counters = *world.server.stack.counters();
+    let ended = world.drive(|_, server| server.stack.connections() == 0);
+    assert!(ended, "a connection has stayed");
+    world.drain();
+    let available = world.server_port.pool().available();
+    assert_eq!(available, frames, "frames that have not come back");
+
+    let seen = world.client.seen();
+    let times = |moment: fn(&Seen) -> Option<Instant>| -> Vec<Duration> {
+        let all = seen.iter();
+        all.filter_map(|(start, seen)| Some(moment(seen)?.since(*start)))
+            .collect()
+    };
+    let longest = |times: &[Duration]| times.iter().max().copied().unwrap_or_default();
+    let last = times(|seen| seen.last_byte);
+    let all = seen.iter().filter_map(|(_, seen)| seen.last_byte).max();
+    Outcome {
+        seed,
+        finished,
+        first_byte: longest(&times(|seen| seen.first_byte)),
+        last_byte: longest(&last),
+        mean: last.iter().sum::<Duration>() / seen.len() as u32,
+        all: all.map_or(Duration::ZERO, |at| at.since(Instant::ZERO)),
+        again: world.server_port.again,
+        needless: seen.iter().map(|(_, seen)| seen.needless).sum(),
+        counters,
+    }
+}

@@ -1,0 +1,126 @@
+//! The table of results, and how it is compared with the committed one.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::cell::{Cell, Peer};
+use crate::ideal;
+use crate::run::Outcome;
+
+/// The table's first lines.
+const HEAD: &str = "\
+# What the transfer matrix came to. Made by the test `matrix`, which says how;
+# a change of the stack that changes a line is looked at and accepted.
+#
+# Mb/s: content over the time from the first SYN to the last byte. ideal: the
+# share of what a model of the path gives (tests/matrix/ideal.rs). again: kB
+# sent more than once. needless: kB that the client had already. RTO: timeouts.
+# first, last: ms from the SYN to the first and the last byte, of the slowest
+# connection.
+";
+
+/// One line, with the columns aligned.
+fn line(columns: [&str; 9]) -> String {
+    let [
+        name,
+        seed,
+        rate,
+        ideal,
+        again,
+        needless,
+        timeouts,
+        first,
+        last,
+    ] = columns;
+    format!(
+        "{name:<44} {seed:>8} {rate:>8} {ideal:>6} {again:>8} {needless:>8} {timeouts:>4} \
+         {first:>9} {last:>10}"
+    )
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.1}", time.as_secs_f64() * 1e3)
+}
+
+fn kilobytes(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / 1e3)
+}
+
+/// A cell's line.
+pub(crate) fn row(cell: &Cell, outcome: &Outcome) -> String {
+    let seconds = outcome.all.as_secs_f64();
+    let (rate, ideal) = if outcome.finished {
+        let rate = cell.total() as f64 * 8e-6 / seconds;
+        let took = if cell.apart.is_zero() {
+            outcome.all
+        } else {
+            outcome.mean
+        };
+        let ideal = ideal::time(cell).div_duration_f64(took);
+        (format!("{rate:.3}"), format!("{:.1}%", ideal * 100.0))
+    } else {
+        ("given up".to_owned(), "-".to_owned())
+    };
+    let needless = match cell.peer {
+        Peer::Ours(_) => kilobytes(outcome.needless),
+        Peer::Smoltcp(_) => "?".to_owned(),
+    };
+    line([
+        &cell.name,
+        &format!("{:08x}", outcome.seed),
+        &rate,
+        &ideal,
+        &kilobytes(outcome.again),
+        &needless,
+        &outcome.counters.timeouts.to_string(),
+        &millis(outcome.first_byte),
+        &millis(outcome.last_byte),
+    ])
+}
+
+/// The whole table.
+pub(crate) fn table(rows: &[String]) -> String {
+    let mut text = HEAD.to_owned();
+    let head = line([
+        "# cell", "seed", "Mb/s", "ideal", "again", "needless", "RTO", "first", "last",
+    ]);
+    let _ = writeln!(text, "{head}");
+    for row in rows {
+        let _ = writeln!(text, "{row}");
+    }
+    text
+}
+
+/// What is different in the new table, for a person; `None` when nothing is.
+pub(crate) fn difference(old: &str, new: &str) -> Option<String> {
+    let rows = |text: &'_ str| -> BTreeMap<String, String> {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines
+            .filter_map(|line| Some((line.split_whitespace().next()?.to_owned(), line.to_owned())))
+            .collect()
+    };
+    let (old_rows, new_rows) = (rows(old), rows(new));
+    let mut text = String::new();
+    for (name, row) in &old_rows {
+        match new_rows.get(name) {
+            Some(now) if now == row => {}
+            Some(now) => {
+                let _ = writeln!(text, "- {row}\n+ {now}");
+            }
+            None => {
+                let _ = writeln!(text, "- {row}");
+            }
+        }
+    }
+    for (_, row) in new_rows
+        .iter()
+        .filter(|(name, _)| !old_rows.contains_key(*name))
+    {
+        let _ = writeln!(text, "+ {row}");
+    }
+    if text.is_empty() && old != new {
+        text.push_str("the head or the order of the lines\n");
+    }
+    (!text.is_empty()).then_some(text)
+}

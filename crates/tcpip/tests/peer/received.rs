@@ -1,0 +1,97 @@
+//! Which bytes of a stream have come, as a receiver with SACK keeps account
+//! of them. Offsets count from the stream's first byte.
+
+use std::ops::Range;
+
+/// A range behind a hole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Held {
+    bytes: Range<u64>,
+    /// When it grew last, in segments received.
+    touched: u64,
+}
+
+/// The bytes that a receiver has.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    /// All before this have come: `rcv_nxt`.
+    next: u64,
+    /// What has come behind it, in order, with holes between.
+    held: Vec<Held>,
+    segments: u64,
+}
+
+impl Received {
+    /// All bytes before this have come.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether something has come behind a hole.
+    pub(crate) fn has_holes(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// How many of these bytes have come before.
+    pub(crate) fn overlap(&self, bytes: &Range<u64>) -> u64 {
+        let common = |have: &Range<u64>| {
+            let start = have.start.max(bytes.start);
+            have.end.min(bytes.end).saturating_sub(start)
+        };
+        let held: u64 = self.held.iter().map(|held| common(&held.bytes)).sum();
+        held + common(&(0..self.next))
+    }
+
+    /// The first of these bytes that have come before, without a gap
+    /// (RFC 2883, section 4).
+    pub(crate) fn duplicate(&self, bytes: &Range<u64>) -> Option<Range<u64>> {
+        let in_order = 0..self.next;
+        let held = self.held.iter().map(|held| &held.bytes);
+        std::iter::once(&in_order)
+            .chain(held)
+            .map(|have| have.start.max(bytes.start)..have.end.min(bytes.end))
+            .find(|common| !common.is_empty())
+    }
+
+    /// Takes in a segment's bytes.
+    pub(crate) fn add(&mut self, bytes: Range<u64>) {
+        self.segments += 1;
+        let mut new = Held {
+            bytes,
+            touched: self.segments,
+        };
+        self.held.retain(|held| {
+            let apart = held.bytes.end < new.bytes.start || new.bytes.end < held.bytes.start;
+            if !apart {
+                new.bytes.start = new.bytes.start.min(held.bytes.start);
+                new.bytes.end = new.bytes.end.max(held.bytes.end);
+            }
+            apart
+        });
+        if new.bytes.start <= self.next {
+            self.next = self.next.max(new.bytes.end);
+        } else {
+            let at = (self.held).partition_point(|held| held.bytes.start < new.bytes.start);
+            self.held.insert(at, new);
+        }
+    }
+
+    /// Throws away what has come behind a hole (RFC 2018, section 8).
+    pub(crate) fn renege(&mut self) {
+        self.held.clear();
+    }
+
+    /// The range that holds `offset`.
+    pub(crate) fn around(&self, offset: u64) -> Option<Range<u64>> {
+        let held = self.held.iter().find(|held| held.bytes.contains(&offset));
+        held.map(|held| held.bytes.clone())
+    }
+
+    /// All ranges behind a hole, the one that grew last first (RFC 2018,
+    /// section 4).
+    pub(crate) fn by_age(&self) -> Vec<Range<u64>> {
+        let mut held: Vec<&Held> = self.held.iter().collect();
+        held.sort_by_key(|held| std::cmp::Reverse(held.touched));
+        held.into_iter().map(|held| held.bytes.clone()).collect()
+    }
+}

@@ -1,0 +1,237 @@
+//! Tables of segments: whole segments go in and come out, with times. Each
+//! case is a rule of an RFC; `segments/README.md` describes their language.
+
+#[path = "segments/acts.rs"]
+mod acts;
+#[path = "segments/expect.rs"]
+mod expect;
+#[path = "segments/expr.rs"]
+mod expr;
+#[path = "segments/language.rs"]
+mod language;
+#[path = "segments/peer.rs"]
+mod peer;
+#[path = "segments/rig.rs"]
+mod rig;
+#[path = "segments/run.rs"]
+mod run;
+#[path = "segments/segment.rs"]
+mod segment;
+#[path = "segments/settings.rs"]
+mod settings;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use language::Case;
+
+fn folder() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/segments")
+}
+
+fn load(file: &str) -> Vec<Case> {
+    let text = fs::read_to_string(folder().join(file)).expect("a file of cases");
+    language::parse(file, &text).unwrap_or_else(|what| panic!("{what}"))
+}
+
+/// Runs the cases of a file. Those that wait for a feature run too, and are
+/// only reported.
+fn run_file(file: &str) {
+    let wanted = std::env::var("CASE").unwrap_or_default();
+    let cases = load(file);
+    let (mut ready, mut waiting) = (Vec::new(), Vec::new());
+    let mut failures = Vec::new();
+    let all = cases.iter().filter(|case| case.title().contains(&wanted));
+    for case in all {
+        match (run::run(case), &case.pending) {
+            (Ok(()), None) => {}
+            (Ok(()), Some(_)) => ready.push(case.title()),
+            (Err(what), Some(_)) => {
+                if std::env::var_os("PENDING").is_some() {
+                    println!("{what}");
+                }
+                waiting.push(case.title());
+            }
+            (Err(what), None) => failures.push(what),
+        }
+    }
+    if ready.len() + waiting.len() > 0 {
+        // Not by `println`: it shall be seen when nothing fails.
+        let report = format!(
+            "{file}: pending: {} pass already, {} do not\n",
+            ready.len(),
+            waiting.len()
+        );
+        std::io::stderr()
+            .write_all(report.as_bytes())
+            .expect("standard error");
+        for title in ready {
+            println!("passes already: {title}");
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{} of {} cases fail\n\n{}",
+        failures.len(),
+        cases.len(),
+        failures.join("\n")
+    );
+}
+
+macro_rules! files {
+    ($($test:ident: $file:literal,)*) => {
+        $(
+            #[test]
+            fn $test() {
+                run_file($file);
+            }
+        )*
+
+        /// All files that are run.
+        const FILES: &[&str] = &[$($file),*];
+    };
+}
+
+files! {
+    rfc9293_opening: "rfc9293-opening.seg",
+    rfc9293_receiving: "rfc9293-receiving.seg",
+    rfc9293_closing: "rfc9293-closing.seg",
+    rfc9293_windows: "rfc9293-windows.seg",
+    rfc5961: "rfc5961.seg",
+    rfc6298: "rfc6298.seg",
+    rfc5681: "rfc5681.seg",
+    rfc6582: "rfc6582.seg",
+    rfc6928: "rfc6928.seg",
+    rfc6528: "rfc6528.seg",
+    rfc5927: "rfc5927.seg",
+    rfc7323: "rfc7323.seg",
+    rfc2018: "rfc2018.seg",
+    rfc6675: "rfc6675.seg",
+    rfc3042: "rfc3042.seg",
+    rfc6937: "rfc6937.seg",
+    rfc8985: "rfc8985.seg",
+    rfc5682: "rfc5682.seg",
+    rfc3168: "rfc3168.seg",
+    rfc4987: "rfc4987.seg",
+    rfc6191: "rfc6191.seg",
+    rfc7661: "rfc7661.seg",
+    rfc9438: "rfc9438.seg",
+}
+
+#[test]
+fn every_file_is_run() {
+    let listed: BTreeSet<String> = FILES.iter().map(ToString::to_string).collect();
+    let present: BTreeSet<String> = fs::read_dir(folder())
+        .expect("the folder of the cases")
+        .map(|entry| entry.expect("a file").file_name().into_string())
+        .map(|name| name.expect("a name in UTF-8"))
+        .filter(|name| Path::new(name).extension().is_some_and(|end| end == "seg"))
+        .collect();
+    assert_eq!(listed, present);
+}
+
+#[test]
+fn every_case_has_a_name_of_its_own() {
+    let mut seen = BTreeSet::new();
+    for case in FILES.iter().flat_map(|file| load(file)) {
+        let name = format!("{}: {}", case.section, case.name);
+        assert!(seen.insert(name), "{} is there twice", case.title());
+    }
+}
+
+/// Fewer cases than this hold only when some were lost.
+const LEAST_CASES: usize = 250;
+
+#[test]
+fn enough_cases_hold() {
+    let cases = FILES.iter().flat_map(|file| load(file));
+    let holding = cases.filter(|case| case.pending.is_none()).count();
+    assert!(holding >= LEAST_CASES, "{holding} cases hold");
+}
+
+/// Runs a case of which only the exchange is given.
+fn run_text(exchange: &str) -> Result<(), String> {
+    let text = format!("RFC 1, 1: a case\n| A rule.\n{exchange}");
+    let cases = language::parse("text", &text)?;
+    run::run(&cases[0])
+}
+
+#[test]
+fn whatever_differs_fails_a_case() {
+    let right =
+        "open\napp serve seg\n< PA 1(1) ack 1\n> PA 1(seg) ack 2 win RECV\n+0.2 > PA 1(seg) ack 2";
+    run_text(right).expect("nothing differs");
+    for (from, to) in [
+        ("> PA 1(seg) ack 2 win RECV", "> A 1(seg) ack 2 win RECV"),
+        ("> PA 1(seg) ack 2 win RECV", "> PA 2(seg) ack 2 win RECV"),
+        ("> PA 1(seg) ack 2 win RECV", "> PA 1(seg-1) ack 2 win RECV"),
+        ("> PA 1(seg) ack 2 win RECV", "> PA 1(seg) ack 1 win RECV"),
+        ("> PA 1(seg) ack 2 win RECV", "> PA 1(seg) ack 2 win RECV-1"),
+        (
+            "> PA 1(seg) ack 2 win RECV",
+            "> PA 1(seg) ack 2 win RECV ect0",
+        ),
+        (
+            "> PA 1(seg) ack 2 win RECV",
+            "> PA 1(seg) ack 2 win RECV urg 1",
+        ),
+        (
+            "> PA 1(seg) ack 2 win RECV",
+            "> PA 1(seg) ack 2 win RECV <sackOK>",
+        ),
+        (
+            "> PA 1(seg) ack 2 win RECV",
+            "> PA 1(seg) ack 2 win RECV port 81",
+        ),
+        ("> PA 1(seg) ack 2 win RECV", "silence"),
+        ("> PA 1(seg) ack 2 win RECV\n", ""),
+        ("+0.2 >", "+0.199 >"),
+        ("+0.2 >", "+0.201 >"),
+        ("+0.2 > PA 1(seg) ack 2", "+0.2 silence"),
+        ("+0.2 > PA 1(seg) ack 2", "+0.2 > PA 1(seg) ack 2 x2"),
+        ("+0.2 > PA 1(seg) ack 2", "+0.2 < A 2 ack 1+seg"),
+        ("+0.2 > PA 1(seg) ack 2", "+0.2 log receive(1)"),
+    ] {
+        let wrong = right.replacen(from, to, 1);
+        assert!(wrong != right && run_text(&wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn other_data_of_the_same_length_is_seen() {
+    let written = rig::content(5000);
+    let mut data = written[1460..2920].to_vec();
+    assert!(expect::lies_at(&written, 1460, &data));
+    assert!(!expect::lies_at(&written, 1461, &data));
+    assert!(!expect::lies_at(&written[..2919], 1460, &data));
+    assert!(!expect::lies_at(&written, usize::MAX, &data));
+    data[700] ^= 1;
+    assert!(!expect::lies_at(&written, 1460, &data));
+}
+
+#[test]
+fn what_is_no_line_is_refused() {
+    for wrong in [
+        "opne",
+        "< Q 1",
+        "< A 1",
+        "< S 1 ack 1",
+        "> A 1(2 ack 1",
+        "> A 1 ack one",
+        "+x silence",
+        "+1",
+        "< S 0 <mss>",
+        "< S 0 <foo 1>",
+        "< S 0 1",
+        "app",
+        "app dance",
+        "set nothing 1",
+        "count nothing 1",
+        "only ipv5",
+        "control none",
+    ] {
+        assert!(run_text(wrong).is_err(), "{wrong}");
+    }
+}

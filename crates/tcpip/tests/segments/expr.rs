@@ -1,0 +1,112 @@
+//! Numbers as sums of terms: `1+3seg`, `RECV-2`, `seg/2`.
+
+/// What the names in an expression stand for now.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Symbols {
+    /// Bytes of data in a full segment.
+    pub(crate) seg: i64,
+    /// Our own maximum segment size.
+    pub(crate) mss: i64,
+    /// Bytes of the IP and the TCP header.
+    pub(crate) headers: i64,
+    /// Bytes of a packet with a full segment beside its data.
+    pub(crate) room: i64,
+    /// The receive buffer.
+    pub(crate) recv: i64,
+    /// The window scale that we tell.
+    pub(crate) scale: i64,
+}
+
+impl Symbols {
+    fn get(&self, name: Name) -> i64 {
+        match name {
+            Name::One => 1,
+            Name::Seg => self.seg,
+            Name::Mss => self.mss,
+            Name::Headers => self.headers,
+            Name::Room => self.room,
+            Name::Recv => self.recv,
+            Name::Scale => self.scale,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Name {
+    One,
+    Seg,
+    Mss,
+    Headers,
+    Room,
+    Recv,
+    Scale,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Term {
+    factor: i64,
+    name: Name,
+    divisor: i64,
+}
+
+/// A sum.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Expr(Vec<Term>);
+
+impl Expr {
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text} is no number");
+        let mut terms = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (sign, tail) = match rest.strip_prefix('-') {
+                Some(tail) => (-1, tail),
+                None => (1, rest.strip_prefix('+').unwrap_or(rest)),
+            };
+            let end = tail.find(['+', '-']).unwrap_or(tail.len());
+            let (term, after) = tail.split_at(end);
+            rest = after;
+            let (product, divisor) = term.split_once('/').unwrap_or((term, "1"));
+            let digits = product
+                .find(|c: char| !c.is_ascii_digit())
+                .unwrap_or(product.len());
+            let (factor, name) = product.split_at(digits);
+            let factor: i64 = match factor {
+                "" if name.is_empty() => return Err(wrong()),
+                "" => 1,
+                number => number.parse().map_err(|_| wrong())?,
+            };
+            let name = match name {
+                "" => Name::One,
+                "seg" => Name::Seg,
+                "MSS" => Name::Mss,
+                "HDR" => Name::Headers,
+                "ROOM" => Name::Room,
+                "RECV" => Name::Recv,
+                "WS" => Name::Scale,
+                other => return Err(format!("{other} stands for no number")),
+            };
+            let divisor: i64 = divisor.parse().map_err(|_| wrong())?;
+            if divisor == 0 {
+                return Err(wrong());
+            }
+            terms.push(Term {
+                factor: sign * factor,
+                name,
+                divisor,
+            });
+        }
+        if terms.is_empty() {
+            return Err(wrong());
+        }
+        Ok(Self(terms))
+    }
+
+    /// Wraps like a sequence number.
+    pub(crate) fn value(&self, symbols: &Symbols) -> u32 {
+        let value = |term: &Term| term.factor * symbols.get(term.name) / term.divisor;
+        self.0.iter().map(value).sum::<i64>().cast_unsigned() as u32
+    }
+}

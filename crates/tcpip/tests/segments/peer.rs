@@ -1,0 +1,242 @@
+//! A peer as a case sees it: numbers relative to each side's initial one, and
+//! what a line need not say because the lines before have said it.
+
+use std::time::Duration;
+
+use nmio::Instant;
+
+use crate::segment::{ACK, Opt, SYN, Segment};
+
+/// Timestamps, when both ends have sent them in their SYNs.
+#[derive(Debug, Clone, Copy)]
+struct Clocks {
+    /// The peer's: what it last told, and when. It ticks every millisecond.
+    told: u32,
+    told_at: Instant,
+    /// Ours, as the first segment told it.
+    base: u32,
+    /// What it shows relative to `base`, and when.
+    reading: u32,
+    read_at: Instant,
+    /// What we have told last, relative to `base`.
+    ours: u32,
+    /// What we must echo (RFC 7323, section 4.3).
+    recent: u32,
+    /// Both have sent them.
+    agreed: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    pub(crate) port: u16,
+    isn: u32,
+    /// Ours, once it is known.
+    pub(crate) iss: Option<u32>,
+    /// Behind the last thing that we have sent, in absolute numbers.
+    pub(crate) sent_to: u32,
+    /// Bytes of data in a full segment to this peer.
+    pub(crate) seg: u16,
+    /// The window field of what it has sent last.
+    pub(crate) window: u16,
+    /// The window field that is expected next.
+    pub(crate) our_window: u16,
+    /// Our receive buffer.
+    recv: u32,
+    clocks: Option<Clocks>,
+    /// What we have acknowledged last, relative.
+    last_ack: u32,
+}
+
+impl Peer {
+    pub(crate) fn new(port: u16, isn: u32, seg: u16, recv: u32) -> Self {
+        Self {
+            port,
+            isn,
+            iss: None,
+            sent_to: 0,
+            seg,
+            window: 65_535,
+            our_window: unscaled(recv),
+            recv,
+            clocks: None,
+            last_ack: 0,
+        }
+    }
+
+    /// The next SYN-ACK begins a new numbering.
+    pub(crate) fn again(&mut self) {
+        self.iss = None;
+        self.clocks = None;
+        self.our_window = unscaled(self.recv);
+    }
+
+    /// Fills in what a line about a segment of this peer's has left out.
+    pub(crate) fn complete_in(&mut self, segment: &mut Segment, plain: bool, now: Instant) {
+        let clocks = self.clocks.filter(|clocks| clocks.agreed);
+        if let Some(clocks) = clocks
+            && plain
+        {
+            let passed = now.since(clocks.told_at).as_millis() as u32;
+            let value = clocks.told.wrapping_add(passed);
+            segment.options.push(Opt::Timestamps(value, clocks.ours));
+        }
+        self.window = segment.window;
+    }
+
+    /// Takes in what the peer sends, in relative numbers.
+    pub(crate) fn has_said(&mut self, segment: &Segment, now: Instant) {
+        let told = segment.options.iter().find_map(|option| match option {
+            Opt::Timestamps(value, _) => Some(*value),
+            _ => None,
+        });
+        let (Some(told), starts) = (told, segment.bits & (SYN | ACK) == SYN) else {
+            return;
+        };
+        if starts && self.clocks.is_none() {
+            self.clocks = Some(Clocks {
+                told,
+                told_at: now,
+                base: 0,
+                reading: 0,
+                read_at: now,
+                ours: 0,
+                recent: told,
+                agreed: false,
+            });
+        }
+        let last_ack = self.last_ack;
+        if let Some(clocks) = &mut self.clocks {
+            // What is older is not the peer's clock, but somebody's test of PAWS.
+            if told.wrapping_sub(clocks.told).cast_signed() >= 0 {
+                (clocks.told, clocks.told_at) = (told, now);
+            }
+            let ahead = told.wrapping_sub(clocks.recent).cast_signed() >= 0;
+            let covers = segment.seq.wrapping_sub(last_ack).cast_signed() <= 0;
+            if ahead && covers {
+                clocks.recent = told;
+            }
+        }
+    }
+
+    /// Fills in what a line about an expected segment has left out.
+    pub(crate) fn complete_out(&mut self, segment: &mut Segment, plain: bool, now: Instant) {
+        if let Some(clocks) = self.clocks.filter(|clocks| clocks.agreed)
+            && plain
+        {
+            let passed = now.since(clocks.read_at).as_millis() as u32;
+            let value = clocks.reading.wrapping_add(passed);
+            segment.options.push(Opt::Timestamps(value, clocks.recent));
+        }
+        segment.options.sort();
+        self.our_window = segment.window;
+        let scale = segment.options.iter().find_map(|option| match option {
+            Opt::Scale(shift) => Some(*shift),
+            _ => None,
+        });
+        if let Some(shift) = scale {
+            // The window of a SYN is not scaled, the next one is.
+            self.our_window = (self.recv >> shift).min(u32::from(u16::MAX)) as u16;
+        }
+    }
+
+    /// A segment to this peer, in absolute numbers.
+    pub(crate) fn absolute(&self, segment: &Segment) -> Segment {
+        let ours = |number: u32| number.wrapping_add(self.iss.unwrap_or(0));
+        let mut out = segment.clone();
+        out.seq = self.isn.wrapping_add(segment.seq);
+        if segment.has(ACK) {
+            out.ack = ours(segment.ack);
+        }
+        let base = self.clocks.map_or(0, |clocks| clocks.base);
+        for option in &mut out.options {
+            match option {
+                Opt::Sack(blocks) => {
+                    for (left, right) in blocks {
+                        (*left, *right) = (ours(*left), ours(*right));
+                    }
+                }
+                Opt::Timestamps(_, echo) if !segment.has(SYN) => {
+                    *echo = echo.wrapping_add(base);
+                }
+                _ => {}
+            }
+        }
+        out
+    }
+
+    /// What came out for this peer, in relative numbers.
+    pub(crate) fn relative(&mut self, segment: &Segment, at: Instant) -> Segment {
+        if segment.has(SYN) && self.iss.is_none() {
+            self.iss = Some(segment.seq);
+            self.sent_to = segment.seq;
+        }
+        let end = segment.seq.wrapping_add(segment.span());
+        if end.wrapping_sub(self.sent_to).cast_signed() > 0 {
+            self.sent_to = end;
+        }
+        let mut out = segment.clone();
+        out.seq = segment.seq.wrapping_sub(self.iss.unwrap_or(0));
+        out.ack = if segment.has(ACK) {
+            segment.ack.wrapping_sub(self.isn)
+        } else {
+            0
+        };
+        if segment.has(ACK) {
+            self.last_ack = out.ack;
+        }
+        for option in &mut out.options {
+            match option {
+                Opt::Sack(blocks) => {
+                    for (left, right) in blocks {
+                        (*left, *right) =
+                            (left.wrapping_sub(self.isn), right.wrapping_sub(self.isn));
+                    }
+                }
+                Opt::Timestamps(value, _) => {
+                    let Some(clocks) = &mut self.clocks else {
+                        continue;
+                    };
+                    if !clocks.agreed {
+                        clocks.agreed = true;
+                        clocks.base = *value;
+                        (clocks.reading, clocks.read_at) = (0, at);
+                    }
+                    *value = value.wrapping_sub(clocks.base);
+                    clocks.ours = *value;
+                }
+                _ => {}
+            }
+        }
+        out
+    }
+
+    /// What we have told last, relative to the first.
+    pub(crate) fn last_timestamp(&self) -> u32 {
+        self.clocks.map_or(0, |clocks| clocks.ours)
+    }
+
+    /// Our clock shows `value`, relative to what it told first.
+    pub(crate) fn set_clock(&mut self, value: u32, at: Instant) {
+        if let Some(clocks) = &mut self.clocks {
+            (clocks.reading, clocks.read_at) = (value, at);
+        }
+    }
+
+    pub(crate) fn icmp_about(&self, seq: u32) -> u32 {
+        seq.wrapping_add(self.iss.unwrap_or(0))
+    }
+}
+
+/// The window field without a scale.
+fn unscaled(recv: u32) -> u16 {
+    recv.min(u32::from(u16::MAX)) as u16
+}
+
+/// The time since a case began, in seconds.
+pub(crate) fn seconds(time: Duration) -> String {
+    let text = format!("{}.{:06}", time.as_secs(), time.subsec_micros());
+    match text.strip_suffix("000") {
+        Some(short) => short.to_owned(),
+        None => text,
+    }
+}

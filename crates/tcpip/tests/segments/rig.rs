@@ -1,0 +1,266 @@
+//! What the cases run on: a port that keeps what is sent, and an application
+//! that does what a case tells it.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Write as _;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nmio::{
+    Batch, Capabilities, Frame, Pool, PoolLayout, Port, PortCounters, Resident, SendError, Wait,
+};
+use tcpip::{Application, CloseReason, Connection, ContentId};
+
+/// A port whose sends are kept, with as much room as a case says.
+pub(crate) struct Outbox {
+    pool: Pool,
+    pub(crate) room: usize,
+    pub(crate) sent: VecDeque<Vec<u8>>,
+    mtu: usize,
+}
+
+impl Outbox {
+    pub(crate) fn new(mtu: usize) -> Self {
+        let capacity = mtu.max(1500).next_multiple_of(512) + 512;
+        Self {
+            pool: Pool::on_heap(PoolLayout {
+                stride: capacity,
+                capacity,
+                io_frames: 64,
+                resident_frames: 128,
+            }),
+            room: usize::MAX,
+            sent: VecDeque::new(),
+            mtu,
+        }
+    }
+
+    fn take_room(&mut self) -> Result<(), SendError> {
+        self.room = self.room.checked_sub(1).ok_or(SendError::RingFull)?;
+        Ok(())
+    }
+}
+
+impl Port for Outbox {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            mtu: self.mtu,
+            zero_copy: false,
+            partial_checksums: false,
+            segmentation: 0,
+            resident_frames: self.pool.layout().resident_frames,
+        }
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn receive(&mut self, _batch: &mut Batch, _limit: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn send(&mut self, frame: Frame) -> Result<(), SendError> {
+        self.take_room()?;
+        self.sent.push_back(frame.to_vec());
+        Ok(())
+    }
+
+    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
+        self.take_room()?;
+        let bytes = packet.bytes_mut().ok_or(SendError::InFlight)?.to_vec();
+        self.sent.push_back(bytes);
+        Ok(())
+    }
+
+    fn room(&mut self) -> usize {
+        self.room
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    fn wait(&mut self, _how: Wait, _timeout: Option<Duration>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn counters(&self) -> PortCounters {
+        PortCounters::default()
+    }
+}
+
+/// What the application does on data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Habit {
+    /// Consumes all and says nothing.
+    Silent,
+    /// Consumes nothing.
+    Lazy,
+    /// Consumes so many bytes at a time.
+    Sip(usize),
+    /// Writes what it gets.
+    Echo,
+    /// Each byte is a request, and answered with the content.
+    Serve,
+    /// Likewise, and closes after the first.
+    ServeOnce,
+    /// Each byte is answered with so many that are no content.
+    Say(usize),
+    Close,
+    Abort,
+}
+
+/// What was said on one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    /// All that the application has written.
+    pub(crate) written: Vec<u8>,
+    /// Bytes consumed.
+    consumed: usize,
+}
+
+/// Does what the case says, and keeps a log of its callbacks.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) habit: Habit,
+    /// Refuses connections.
+    pub(crate) refuse: bool,
+    /// Bytes that it says when a connection is accepted.
+    pub(crate) greeting: usize,
+    /// Whether the peer's FIN closes our side too.
+    pub(crate) close_back: bool,
+    pub(crate) content: Option<(ContentId, Arc<[u8]>)>,
+    pub(crate) log: String,
+    /// By the peer's port.
+    pub(crate) said: HashMap<u16, Said>,
+    /// A callback was given other bytes than the peer has sent.
+    pub(crate) fault: Option<String>,
+}
+
+/// What the peer sends, by its place in the stream.
+pub(crate) fn peers_byte(at: usize) -> u8 {
+    (at * 7 + at / 251 + at / 65_521) as u8
+}
+
+/// What contents are made of: no period fits a segment.
+pub(crate) fn content(len: usize) -> Vec<u8> {
+    let byte = |at: usize| (at * 13 + at / 241 + at / 65_521 + 5) as u8;
+    (0..len).map(byte).collect()
+}
+
+impl App {
+    pub(crate) fn new() -> Self {
+        Self {
+            habit: Habit::Silent,
+            refuse: false,
+            greeting: 0,
+            close_back: true,
+            content: None,
+            log: String::new(),
+            said: HashMap::new(),
+            fault: None,
+        }
+    }
+
+    fn note(&mut self, event: std::fmt::Arguments<'_>) {
+        if !self.log.is_empty() {
+            self.log.push(' ');
+        }
+        self.log.write_fmt(event).expect("a string takes all");
+    }
+
+    fn said(&mut self, conn: &Connection<'_, ()>) -> &mut Said {
+        self.said.entry(conn.peer().port()).or_default()
+    }
+
+    fn say(&mut self, conn: &mut Connection<'_, ()>, bytes: &[u8]) -> bool {
+        let done = conn.write_bytes(bytes).is_ok();
+        if done {
+            self.said(conn).written.extend_from_slice(bytes);
+        }
+        done
+    }
+
+    fn serve(&mut self, conn: &mut Connection<'_, ()>) -> bool {
+        let (id, bytes) = self.content.clone().expect("app serve comes first");
+        let done = conn.write(id, 0).is_ok();
+        if done {
+            self.said(conn).written.extend_from_slice(&bytes);
+        }
+        done
+    }
+
+    /// Answers each byte of `data`; how many before the stream was full.
+    fn answer(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
+        for done in 0..data.len() {
+            let answered = match self.habit {
+                Habit::Say(len) => self.say(conn, &content(len)),
+                _ => self.serve(conn),
+            };
+            if !answered {
+                return done;
+            }
+            if self.habit == Habit::ServeOnce {
+                conn.close();
+                return done + 1;
+            }
+        }
+        data.len()
+    }
+}
+
+impl Application for App {
+    type State = ();
+
+    fn on_accept(&mut self, conn: &mut Connection<'_, ()>) -> bool {
+        self.said.insert(conn.peer().port(), Said::default());
+        if self.greeting > 0 {
+            self.say(conn, &content(self.greeting));
+        }
+        self.note(format_args!("accept"));
+        !self.refuse
+    }
+
+    fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
+        self.note(format_args!("receive({})", data.len()));
+        let from = self.said(conn).consumed;
+        let wrong = (0..data.len()).find(|at| data[*at] != peers_byte(from + at));
+        if let Some(at) = wrong {
+            self.fault = Some(format!("byte {} of the peer's stream is wrong", from + at));
+        }
+        let consumed = match self.habit {
+            Habit::Silent => data.len(),
+            Habit::Lazy => 0,
+            Habit::Sip(len) => len.min(data.len()),
+            Habit::Echo => data.len() * usize::from(self.say(conn, data)),
+            Habit::Serve | Habit::ServeOnce | Habit::Say(_) => self.answer(conn, data),
+            Habit::Close => {
+                conn.close();
+                data.len()
+            }
+            Habit::Abort => {
+                conn.abort();
+                data.len()
+            }
+        };
+        self.said(conn).consumed += consumed;
+        consumed
+    }
+
+    fn on_sent(&mut self, _conn: &mut Connection<'_, ()>) {
+        self.note(format_args!("sent"));
+    }
+
+    fn on_half_close(&mut self, conn: &mut Connection<'_, ()>) {
+        self.note(format_args!("half-close"));
+        if self.close_back {
+            conn.close();
+        }
+    }
+
+    fn on_close(&mut self, (): &mut (), reason: CloseReason) {
+        self.note(format_args!("close({reason:?})"));
+    }
+}

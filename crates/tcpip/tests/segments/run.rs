@@ -1,0 +1,532 @@
+//! Runs a case: what goes in, goes in; what comes out must be what the next
+//! lines say, to the bit and to the millisecond.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use eth::{Mac, Station};
+use ip::Host;
+use nmio::{Handler, Instant, Port};
+use tcpip::{Config, CongestionControl, Cubic, Mode, NewReno, Reno, Server, Stack};
+
+use crate::expect::port_of;
+use crate::expr::{Expr, Symbols};
+use crate::language::{Case, Command, Icmp, Line, OptionTemplate, Template};
+use crate::peer::{Peer, seconds};
+use crate::rig::{App, Outbox, peers_byte};
+use crate::segment::{
+    ACK, CWR, ECE, Family, Layout, Manner, Message, OWN_MAC, OWN_PORT, Opt, SYN, Segment, build,
+    build_icmp,
+};
+use crate::settings;
+
+/// What a full segment leaves free of the peer's maximum segment size: the
+/// place of the timestamps, whether they are sent or not.
+const RESERVED: u16 = 12;
+/// The least segment size that we send by.
+const MIN_MSS: u16 = 88;
+/// So often the stack may ask for the timers at one moment.
+const MOST_TURNS: u32 = 10_000;
+
+/// In which of its forms a case runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Form {
+    pub(crate) family: Family,
+    pub(crate) mode: Mode,
+    /// The peer's initial sequence number.
+    pub(crate) isn: u32,
+    /// Keys our initial sequence numbers.
+    pub(crate) secret: [u64; 4],
+    /// How the peer lays out its options.
+    pub(crate) layout: Layout,
+}
+
+/// All forms. The sequence numbers of the first wrap at once, those of the
+/// third soon change their sign.
+pub(crate) const FORMS: [Form; 4] = [
+    Form {
+        family: Family::V4,
+        mode: Mode::MemCopy,
+        isn: u32::MAX - 2,
+        secret: [1, 2, 3, 4],
+        layout: Layout::Usual,
+    },
+    Form {
+        family: Family::V4,
+        mode: Mode::PreCopy,
+        isn: 1_000_000,
+        secret: [5, 6, 7, 8],
+        layout: Layout::Dense,
+    },
+    Form {
+        family: Family::V6,
+        mode: Mode::MemCopy,
+        isn: 0x7fff_fffd,
+        secret: [9, 10, 11, 12],
+        layout: Layout::Dense,
+    },
+    Form {
+        family: Family::V6,
+        mode: Mode::PreCopy,
+        isn: 0,
+        secret: [13, 14, 15, 16],
+        layout: Layout::Usual,
+    },
+];
+
+impl Form {
+    fn is(&self, name: &str) -> bool {
+        match name {
+            "ipv4" => self.family == Family::V4,
+            "ipv6" => self.family == Family::V6,
+            "memcopy" => self.mode == Mode::MemCopy,
+            "precopy" => self.mode == Mode::PreCopy,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, {:?}", self.family, self.mode)
+    }
+}
+
+/// Runs a case in all its forms.
+///
+/// # Errors
+/// Of the first form in which it fails: the line, what was expected and what
+/// came, and the whole exchange.
+pub(crate) fn run(case: &Case) -> Result<(), String> {
+    let only: Vec<&str> = case
+        .lines
+        .iter()
+        .filter_map(|line| match &line.command {
+            Command::Only(form) => Some(form.as_str()),
+            _ => None,
+        })
+        .collect();
+    let forms: Vec<&Form> = FORMS
+        .iter()
+        .filter(|form| only.iter().all(|name| form.is(name)))
+        .collect();
+    if forms.is_empty() {
+        return Err(format!("{}\n  no form is {only:?}", case.title()));
+    }
+    for form in forms {
+        run_form(case, form)
+            .map_err(|what| format!("{}\n  ({form})\n  |{}\n{what}", case.title(), case.rule))?;
+    }
+    Ok(())
+}
+
+fn run_form(case: &Case, form: &Form) -> Result<(), String> {
+    let control = case.lines.iter().find_map(|line| match &line.command {
+        Command::Control(name) => Some(name.as_str()),
+        _ => None,
+    });
+    match control {
+        None | Some("cubic") => run_with::<Cubic>(case, form),
+        Some("newreno") => run_with::<NewReno>(case, form),
+        Some("reno") => run_with::<Reno>(case, form),
+        Some(other) => Err(format!("  no congestion control is called {other}")),
+    }
+}
+
+fn run_with<C: CongestionControl>(case: &Case, form: &Form) -> Result<(), String> {
+    let mut config = Config::on_ports(&[OWN_PORT]);
+    config.mode = form.mode;
+    config.max_connections = 64;
+    let mut mtu = 1500;
+    for line in &case.lines {
+        if let Command::Set(name, value) = &line.command {
+            settings::set(&mut config, &mut mtu, name, value)
+                .map_err(|what| format!("  {}: {}\n  {what}", line.number, line.text))?;
+        }
+    }
+    let mut runner = Runner::<C>::new(&config, mtu, *form);
+    let mut at = case.line;
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        for line in &case.lines {
+            at = line.number;
+            runner.run_line(line)?;
+        }
+        at = case.lines.last().map_or(case.line, |line| line.number);
+        runner.finish()
+    }));
+    let failure = match outcome {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(what)) => what,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+            format!("panicked: {}", text.unwrap_or_default())
+        }
+    };
+    let line = case.lines.iter().find(|line| line.number == at);
+    let text = line.map_or("", |line| line.text.as_str());
+    Err(format!(
+        "  {}:{at}: {text}\n  {failure}\n  The exchange:\n    {}\n",
+        case.file,
+        runner.trace.join("\n    ")
+    ))
+}
+
+/// A case in the middle of its run.
+pub(crate) struct Runner<C> {
+    pub(crate) server: Server<App, C>,
+    pub(crate) port: Outbox,
+    pub(crate) form: Form,
+    pub(crate) begin: Instant,
+    pub(crate) now: Instant,
+    pub(crate) peers: HashMap<String, Peer>,
+    pub(crate) current: String,
+    /// What has come out and no line has named, with its time.
+    pub(crate) pending: VecDeque<(Instant, Vec<u8>)>,
+    pub(crate) trace: Vec<String>,
+    pub(crate) frames: u32,
+    /// The receive buffer.
+    pub(crate) recv: u32,
+    pub(crate) own_mss: u16,
+    pub(crate) options: settings::Switches,
+}
+
+impl<C: CongestionControl> Runner<C> {
+    fn new(config: &Config, mtu: usize, form: Form) -> Self {
+        let port = Outbox::new(mtu);
+        let begin = Instant::from_millis(1_000_000);
+        let stack = Stack::with_congestion_control(
+            config,
+            App::new(),
+            &port.capabilities(),
+            form.secret,
+            begin,
+        );
+        let station = Station::new(Mac(OWN_MAC.0), &[Family::V4.own(), Family::V6.own()]);
+        let own_mss = mtu as u16 - form.family.headers();
+        let frames = port.pool().available();
+        let mut runner = Self {
+            server: Server::new(Host::own(station), stack),
+            port,
+            form,
+            begin,
+            now: begin,
+            peers: HashMap::new(),
+            current: String::from("one"),
+            pending: VecDeque::new(),
+            trace: Vec::new(),
+            frames,
+            recv: config
+                .recv_buffer
+                .clamp(Config::MIN_RECV_BUFFER, Config::MAX_RECV_BUFFER) as u32,
+            own_mss,
+            options: settings::Switches::of(config),
+        };
+        let first = runner.new_peer(40_000);
+        runner.peers.insert(runner.current.clone(), first);
+        runner
+    }
+
+    pub(crate) fn new_peer(&self, port: u16) -> Peer {
+        Peer::new(port, self.form.isn, self.own_mss - RESERVED, self.recv)
+    }
+
+    pub(crate) fn peer(&mut self) -> &mut Peer {
+        self.peers
+            .get_mut(&self.current)
+            .expect("the current peer exists")
+    }
+
+    pub(crate) fn symbols(&mut self) -> Symbols {
+        let headers = i64::from(self.form.family.headers());
+        Symbols {
+            seg: i64::from(self.peer().seg),
+            mss: i64::from(self.own_mss),
+            headers,
+            room: headers + i64::from(RESERVED),
+            recv: i64::from(self.recv),
+            scale: i64::from(scale_for(self.recv)),
+        }
+    }
+
+    pub(crate) fn value(&mut self, expr: &Expr) -> u32 {
+        expr.value(&self.symbols())
+    }
+
+    pub(crate) fn note(&mut self, at: Instant, what: &str) {
+        let time = seconds(at.since(self.begin));
+        self.trace.push(format!("{time} {what}"));
+    }
+
+    fn run_line(&mut self, line: &Line) -> Result<(), String> {
+        let due = self.now + line.pause;
+        if let Command::Out(template) = &line.command {
+            self.advance(due)?;
+            return self.expect_all(template, due);
+        }
+        if line.pause > Duration::ZERO {
+            self.expect_silence()?;
+            self.advance(due)?;
+        }
+        match &line.command {
+            Command::In(template) => {
+                self.expect_silence()?;
+                self.input(template)
+            }
+            Command::Silence => self.expect_silence(),
+            Command::Open {
+                options,
+                window,
+                rtt,
+                ecn,
+            } => self.open(options, window.as_ref(), *rtt, *ecn),
+            Command::App(words) => self.instruct(words),
+            Command::Log(expected) => {
+                let log = std::mem::take(&mut self.server.stack.app_mut().log);
+                check("the application's log", expected, &log)
+            }
+            Command::Count(name, number) => {
+                let counters = format!("{:?}", self.server.stack.counters());
+                self.check_field(name, number, &counters)
+            }
+            Command::Connections(number) => {
+                let expected = self.value(number);
+                let got = self.server.stack.connections();
+                check("connections", &expected, &got)
+            }
+            Command::Peer { name, like } => self.select(name, like.as_deref()),
+            Command::Again => {
+                self.peer().again();
+                Ok(())
+            }
+            Command::Isn { of, from, relation } => self.compare_isn(of, from, relation),
+            Command::Icmp { message, about } => {
+                self.expect_silence()?;
+                self.icmp(message, about)
+            }
+            Command::Ring(room) => {
+                self.port.room = self.value(room) as usize;
+                self.turn()
+            }
+            Command::Out(_) | Command::Set(..) | Command::Only(_) | Command::Control(_) => Ok(()),
+        }
+    }
+
+    fn check_field(&mut self, name: &str, number: &Expr, fields: &str) -> Result<(), String> {
+        let expected = self.value(number);
+        let got = settings::field(fields, name).ok_or_else(|| format!("nothing counts {name}"))?;
+        check(name, &expected, &got)
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        self.expect_silence()
+    }
+
+    /// A frame arrives.
+    fn receive(&mut self, packet: &[u8]) -> Result<(), String> {
+        let mut frame = self.port.pool().take().ok_or("a frame has leaked")?;
+        frame.set_len(packet.len());
+        frame.copy_from_slice(packet);
+        self.server.handle_frame(&mut self.port, frame, self.now);
+        self.turn()
+    }
+
+    /// What an event loop does after each batch.
+    fn turn(&mut self) -> Result<(), String> {
+        Handler::<Outbox>::handle_timers(&mut self.server, &mut self.port, self.now);
+        while let Some(packet) = self.port.sent.pop_front() {
+            self.pending.push_back((self.now, packet));
+        }
+        if let Some(fault) = self.server.stack.app_mut().fault.take() {
+            return Err(fault);
+        }
+        check("free frames", &self.frames, &self.port.pool().available())
+    }
+
+    /// Time passes as an event loop would let it.
+    pub(crate) fn advance(&mut self, to: Instant) -> Result<(), String> {
+        let mut turns = 0;
+        loop {
+            let due = Handler::<Outbox>::poll_timeout(&self.server);
+            let Some(due) = due.filter(|due| *due <= to) else {
+                break;
+            };
+            turns = if due > self.now { 0 } else { turns + 1 };
+            if turns > MOST_TURNS {
+                return Err("the timers are due again and again at the same moment".into());
+            }
+            self.now = self.now.max(due);
+            self.turn()?;
+        }
+        self.now = to;
+        self.turn()
+    }
+
+    fn input(&mut self, template: &Template) -> Result<(), String> {
+        let symbols = self.symbols();
+        let by = template.by.as_ref().map_or(0, |by| by.value(&symbols));
+        let mut segment = template.value(&symbols);
+        let now = self.now;
+        if template.window.is_none() {
+            segment.window = self.peer().window;
+        }
+        segment.options = self.options_of(&template.options);
+        if segment.bits & (SYN | ACK) == SYN && self.peer().iss.is_none() {
+            self.learn_mss(&segment);
+        }
+        let plain = template.leaves_timestamps();
+        for _ in 0..template.times.max(1) {
+            let mut one = segment.clone();
+            self.peer()
+                .complete_in(&mut one, plain && !segment.has(SYN), now);
+            self.peer().has_said(&one, now);
+            self.note(now, &format!("< {one}"));
+            let first = one.seq.wrapping_sub(u32::from(!one.has(SYN))) as usize;
+            let data: Vec<u8> = (0..one.len as usize)
+                .map(|at| peers_byte(first.wrapping_add(at)))
+                .collect();
+            let manner = Manner {
+                bad_checksum: template.bad_checksum,
+                offset: template
+                    .offset
+                    .as_ref()
+                    .map(|offset| offset.value(&symbols) as u8),
+                port: port_of(template, &symbols),
+                layout: self.form.layout,
+            };
+            let family = self.form.family;
+            let peer = self.peer();
+            let packet = build(family, peer.port, &peer.absolute(&one), &data, manner);
+            self.receive(&packet)?;
+            segment.seq = segment.seq.wrapping_add(segment.span());
+            segment.ack = segment.ack.wrapping_add(by);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn options_of(&mut self, templates: &[OptionTemplate]) -> Vec<Opt> {
+        let symbols = self.symbols();
+        let values = templates.iter();
+        values.filter_map(|option| option.value(&symbols)).collect()
+    }
+
+    /// RFC 9293, section 3.7.1: how long full segments to this peer are.
+    fn learn_mss(&mut self, syn: &Segment) {
+        let default = match self.form.family {
+            Family::V4 => 536,
+            Family::V6 => 1220,
+        };
+        let told = syn.options.iter().find_map(|option| match option {
+            Opt::Mss(mss) => Some(*mss),
+            _ => None,
+        });
+        let mss = told.unwrap_or(default).clamp(MIN_MSS, self.own_mss);
+        self.peer().seg = mss - RESERVED;
+    }
+
+    fn icmp(&mut self, message: &Icmp, about: &Expr) -> Result<(), String> {
+        let message = match message {
+            Icmp::TooBig(mtu) => Message::TooBig(self.value(mtu)),
+            Icmp::Unreachable(code) => Message::Unreachable(self.value(code) as u8),
+            Icmp::TimeExceeded => Message::TimeExceeded,
+        };
+        let seq = self.value(about);
+        let now = self.now;
+        self.note(now, &format!("< icmp {message:?} about {seq}"));
+        let family = self.form.family;
+        let peer = self.peer();
+        let packet = build_icmp(family, peer.port, message, peer.icmp_about(seq));
+        self.receive(&packet)
+    }
+
+    /// The three segments of a handshake, each checked.
+    fn open(
+        &mut self,
+        options: &[OptionTemplate],
+        window: Option<&Expr>,
+        rtt: Duration,
+        ecn: bool,
+    ) -> Result<(), String> {
+        let symbols = self.symbols();
+        let default = [OptionTemplate::Mss(Expr::parse("MSS")?)];
+        let offered = if options.is_empty() {
+            &default[..]
+        } else {
+            options
+        };
+        let number = |text: &str| Expr::parse(text);
+        let (setup, answered) = if ecn { (ECE | CWR, ECE) } else { (0, 0) };
+        let syn = Template {
+            bits: SYN | setup,
+            seq: number("0")?,
+            len: number("0")?,
+            window: window.cloned(),
+            options: offered.to_vec(),
+            ..Template::default()
+        };
+        self.expect_silence()?;
+        self.input(&syn)?;
+        let mut answer = vec![OptionTemplate::Mss(number("MSS")?)];
+        for option in offered {
+            match option {
+                OptionTemplate::Scale(_) if self.options.scale => {
+                    answer.push(OptionTemplate::Scale(number("WS")?));
+                }
+                OptionTemplate::SackPermitted if self.options.sack => {
+                    answer.push(OptionTemplate::SackPermitted);
+                }
+                OptionTemplate::Timestamps(value, _) if self.options.timestamps => {
+                    let value = value.value(&symbols).to_string();
+                    answer.push(OptionTemplate::Timestamps(number("0")?, number(&value)?));
+                }
+                _ => {}
+            }
+        }
+        let syn_ack = Template {
+            bits: SYN | ACK | answered,
+            ack: Some(number("1")?),
+            options: answer,
+            ..syn.clone()
+        };
+        let syn_ack = Template {
+            window: None,
+            ..syn_ack
+        };
+        let now = self.now;
+        self.expect_all(&syn_ack, now)?;
+        self.advance(now + rtt)?;
+        self.expect_silence()?;
+        let third = Template {
+            bits: ACK,
+            seq: number("1")?,
+            ack: Some(number("1")?),
+            options: Vec::new(),
+            ..syn
+        };
+        self.input(&third)?;
+        self.server.stack.app_mut().log.clear();
+        Ok(())
+    }
+}
+
+/// The least shift by which a window of `recv` bytes fits its field.
+fn scale_for(recv: u32) -> u8 {
+    let mut shift = 0;
+    while recv >> shift > u32::from(u16::MAX) {
+        shift += 1;
+    }
+    shift
+}
+
+pub(crate) fn check<T: PartialEq + fmt::Display>(
+    what: &str,
+    expected: &T,
+    got: &T,
+) -> Result<(), String> {
+    if expected == got {
+        return Ok(());
+    }
+    Err(format!("{what}: expected {expected}, got {got}"))
+}

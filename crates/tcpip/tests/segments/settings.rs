@@ -1,0 +1,96 @@
+//! `set`: the stack's configuration by name.
+
+use std::time::Duration;
+
+use tcpip::Config;
+
+use crate::language::parse_seconds;
+
+/// Which options we answer with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Switches {
+    pub(crate) scale: bool,
+    pub(crate) sack: bool,
+    pub(crate) timestamps: bool,
+}
+
+impl Switches {
+    pub(crate) fn of(config: &Config) -> Self {
+        Self {
+            scale: config.window_scaling,
+            sack: config.sack,
+            timestamps: config.timestamps,
+        }
+    }
+}
+
+/// Sets what a case names.
+///
+/// # Errors
+/// What is wrong with the name or the value.
+pub(crate) fn set(
+    config: &mut Config,
+    mtu: &mut usize,
+    name: &str,
+    value: &str,
+) -> Result<(), String> {
+    let number = || {
+        value
+            .parse::<u32>()
+            .map_err(|_| format!("{value} is no number"))
+    };
+    let small = || {
+        value
+            .parse::<u8>()
+            .map_err(|_| format!("{value} is no small number"))
+    };
+    let time = || -> Result<Duration, String> { parse_seconds(value) };
+    let switch = || match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("{value} is neither on nor off")),
+    };
+    match name {
+        "mtu" => *mtu = number()? as usize,
+        "max_connections" => config.max_connections = number()?,
+        "max_half_open" => config.max_half_open = number()?,
+        "max_time_wait" => config.max_time_wait = number()?,
+        "recv_buffer" => config.recv_buffer = number()? as usize,
+        "max_recv_buffers" => config.max_recv_buffers = number()?,
+        "max_write_buffers" => config.max_write_buffers = number()?,
+        "class_budget" => config.class_budget = number()? as usize,
+        "syn_ack_retries" => config.syn_ack_retries = small()?,
+        "retries" => config.retries = small()?,
+        "probes" => config.probes = small()?,
+        "time_wait" => config.time_wait = time()?,
+        "fin_wait" => config.fin_wait = time()?,
+        "idle_timeout" => config.idle_timeout = time()?,
+        "min_rto" => config.min_rto = time()?,
+        "window_scaling" => config.window_scaling = switch()?,
+        "sack" => config.sack = switch()?,
+        "timestamps" => config.timestamps = switch()?,
+        "ecn" => config.ecn = switch()?,
+        "reset_unknown" => config.reset_unknown = switch()?,
+        other => return Err(format!("nothing called {other} can be set")),
+    }
+    Ok(())
+}
+
+/// The number behind `name:` in the `Debug` form of a structure.
+pub(crate) fn field(fields: &str, name: &str) -> Option<u32> {
+    let mut rest = fields;
+    loop {
+        let at = rest.find(name)?;
+        let before = rest[..at].chars().next_back();
+        let after = &rest[at + name.len()..];
+        if let Some(value) = after.strip_prefix(": ")
+            && before.is_some_and(|c| !c.is_alphanumeric() && c != '_')
+        {
+            let end = value
+                .find(|c: char| !c.is_ascii_digit())
+                .unwrap_or(value.len());
+            return value[..end].parse().ok();
+        }
+        rest = after;
+    }
+}

@@ -1,0 +1,17 @@
+//! Any text as a zone file: a zone, or a report that says what is wrong with
+//! it.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use namestorm::{Form, load_text, prepare_text};
+
+fuzz_target!(|text: &str| {
+    // It would read files of this machine.
+    if text.to_ascii_uppercase().contains("$INCLUDE") {
+        return;
+    }
+    match load_text("fuzz.zone", Some("storm.test."), text) {
+        Ok(_) => drop(prepare_text(text, Form::Wire)),
+        Err(report) => assert!(!report.to_string().is_empty()),
+    }
+});
