@@ -62,6 +62,8 @@ pub(crate) struct Cell {
     pub(crate) in_turn: usize,
     /// The client asks for ECN.
     pub(crate) ecn: bool,
+    /// Servers that remember nothing, such as a path's MTU.
+    pub(crate) fresh: bool,
     /// It belongs to the short matrix.
     pub(crate) quick: bool,
 }
@@ -145,6 +147,7 @@ impl Path {
             at_once: 1,
             in_turn: 1,
             ecn: false,
+            fresh: false,
             quick: false,
         }
     }
@@ -192,6 +195,7 @@ pub(crate) fn limit() -> Cell {
         at_once: 1,
         in_turn: 1,
         ecn: false,
+        fresh: false,
         quick: true,
     }
 }
@@ -355,6 +359,7 @@ fn path_mtu(cells: &mut Vec<Cell>) {
             ("mtu=1280", "1280, in silence"),
         ] {
             let mut cell = path.cell("path MTU", what, harm, 0.0);
+            cell.fresh = true;
             cell.quick = path.rtt_ms == 10;
             cells.push(cell);
         }
