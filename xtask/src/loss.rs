@@ -121,7 +121,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         for (package, failure) in setup::install_quietly(&["nginx"]) {
             println!("loss: {package} cannot be installed: {failure}");
         }
-        shell::build_release("loss", &["sandstorm", "benches"])?;
+        build()?;
     }
     if !shell::is_root() {
         println!("loss: going on as root, for network namespaces and AF_XDP");
@@ -136,6 +136,15 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let outcome = measure(&options, args, &folder).and_then(|results| finish(&results, &folder));
     shell::give_back(&folder);
     outcome
+}
+
+/// Builds the server and the bad network as users do.
+fn build() -> Result<()> {
+    println!("loss: building (the first time takes some minutes)");
+    let mut build = shell::cargo();
+    build.args(["build", "--release", "-p", "sandstorm", "-p", "benches"]);
+    build.args(["--bin", "sandstorm", "--bin", "forward"]);
+    shell::run(&mut build)
 }
 
 /// Runs the clients, already built, as a process of its own, as root; returns
