@@ -24,7 +24,7 @@ use crate::wire::{Segment, Seq};
 
 /// New segments that are sent to find out whether a timeout was needless (RFC
 /// 5682, section 2.1).
-const FRTO_SEGMENTS: u8 = 2;
+const FRTO_SEGMENTS: u32 = 2;
 /// An older echo is not of anything in flight, in milliseconds.
 const MAX_ECHO_MS: u32 = 600_000;
 
@@ -125,7 +125,7 @@ pub(crate) struct Recovery<C> {
     unproven: u32,
     frto: Frto,
     /// New segments that [`Frto::Second`] has sent and that may still arrive.
-    new_sent: u8,
+    new_sent: u32,
     tail_probe: Option<TailProbe>,
 }
 
@@ -278,12 +278,13 @@ impl<C: CongestionControl> Recovery<C> {
         };
     }
 
-    /// Whether a duplicate after a timeout is of one of the new segments that
-    /// were sent to find out about it.
-    fn take_new_arrived(&mut self) -> bool {
-        let of_new = self.new_sent > 0;
-        self.new_sent = self.new_sent.saturating_sub(1);
-        of_new
+    /// A duplicate after a timeout: 1 if it is of one of the new segments that
+    /// were sent to find out about it, which makes room for one of what is
+    /// lost (RFC 5682, section 2.1, step 3a).
+    fn take_new_arrived(&mut self) -> u32 {
+        let arrived = self.new_sent.min(1);
+        self.new_sent -= arrived;
+        arrived
     }
 
     /// What is lost by now; `advanced`: something was acknowledged.
@@ -446,9 +447,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if !selective {
             // RFC 6675 without SACK: each duplicate is a segment that has
             // arrived somewhere.
-            if is_duplicate && (recovery.phase != Phase::Again || recovery.take_new_arrived()) {
-                recovery.dup_acks = recovery.dup_acks.saturating_add(1);
-                news.delivered += mss;
+            if is_duplicate {
+                let gone = match recovery.phase {
+                    Phase::Again => recovery.take_new_arrived(),
+                    Phase::Disorder | Phase::Reduction => 1,
+                };
+                recovery.dup_acks = recovery.dup_acks.saturating_add(gone);
+                news.delivered += gone * mss;
             } else if acked > 0 {
                 let eaten = recovery.dup_acks.min(acked.div_ceil(mss) - 1);
                 recovery.dup_acks -= eaten;
@@ -545,7 +550,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             tcb.recovery = NONE;
             self.recoveries.release(index);
         }
-        self.rearm(id, now, acked > 0 || news.delivered > 0, found.look_in);
+        let progress = acked > 0 || selective && news.delivered > 0;
+        self.rearm(id, now, progress, found.look_in);
     }
 
     /// Sets the timer after an acknowledgement, or when late segments have

@@ -22,16 +22,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// TCB, as only one thing can be due at a time.
     pub(crate) fn handle_deadline<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
+        let in_flight = tcb.snd_nxt != tcb.snd_una;
         match tcb.state {
             State::Closed => {}
             State::SynReceived => self.handle_handshake_timeout(port, id, now),
             State::TimeWait => self.forget(id),
             State::FinWait2 => self.close(id, CloseReason::TimedOut),
             _ if tcb.flags.has(Flags::PERSIST) => self.handle_persist_timeout(port, id, now),
+            _ if !in_flight => self.handle_silence(id, now),
             _ if tcb.flags.has(Flags::PROBE_TAIL) => self.probe_tail(port, id, now),
             _ if tcb.flags.has(Flags::AWAIT_LATE) => self.handle_late(id, now),
-            _ if tcb.snd_nxt != tcb.snd_una => self.handle_rto(port, id, now),
-            _ => self.handle_silence(id, now),
+            _ => self.handle_rto(port, id, now),
         }
         let tcb = &self.records[id as usize].tcb;
         if tcb.state == State::Closed {

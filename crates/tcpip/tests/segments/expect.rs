@@ -9,7 +9,7 @@ use crate::expr::Symbols;
 use crate::language::{OptionTemplate, Template};
 use crate::peer::seconds;
 use crate::run::{Runner, check};
-use crate::segment::{OWN_PORT, Opt, RST, SYN, Segment, parse};
+use crate::segment::{ACK, OWN_PORT, Opt, RST, SYN, Segment, parse};
 
 /// So long a failed case is watched for what comes out after all.
 const LOOK_AHEAD: Duration = Duration::from_secs(130);
@@ -43,7 +43,9 @@ impl<C: CongestionControl> Runner<C> {
         template: &Template,
         due: Instant,
     ) -> Result<(), String> {
-        let plain = !one.has(SYN | RST) && template.leaves_timestamps();
+        // A reset to nobody has no ACK, and is told nothing.
+        let is_plain = !one.has(SYN) && (one.has(ACK) || !one.has(RST));
+        let plain = is_plain && template.leaves_timestamps();
         let window = self.peer().our_window;
         self.peer().complete_out(&mut one, plain, due);
         if one.has(RST) {

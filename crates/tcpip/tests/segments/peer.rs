@@ -112,7 +112,13 @@ impl Peer {
             }
             let ahead = told.wrapping_sub(clocks.recent).cast_signed() >= 0;
             let covers = segment.seq.wrapping_sub(last_ack).cast_signed() <= 0;
-            if ahead && covers {
+            // What lies before the window as a whole is dropped before that.
+            let behind = segment
+                .seq
+                .wrapping_add(segment.span())
+                .wrapping_sub(last_ack);
+            let is_new = segment.seq == last_ack || behind.cast_signed() > 0;
+            if ahead && covers && is_new {
                 clocks.recent = told;
             }
         }

@@ -450,7 +450,13 @@ impl<C: CongestionControl> Runner<C> {
         ecn: bool,
     ) -> Result<(), String> {
         let symbols = self.symbols();
-        let default = [OptionTemplate::Mss(Expr::parse("MSS")?)];
+        let mut default = vec![OptionTemplate::Mss(Expr::parse("MSS")?)];
+        if self.form.layout == Layout::Usual {
+            default.push(OptionTemplate::Timestamps(
+                Expr::parse("100")?,
+                Expr::parse("0")?,
+            ));
+        }
         let offered = if options.is_empty() {
             &default[..]
         } else {
