@@ -8,7 +8,7 @@ mod client;
 mod segment;
 mod stream;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use ip::{Host, Input as Received, PROTOCOL_TCP};
@@ -57,6 +57,9 @@ const EPOCHS: [u64; 4] = [
     (u32::MAX / 1000) as u64 - 100,
     u32::MAX as u64 - 100,
 ];
+
+/// Whether steps and segments are told as they come.
+static TRACE: LazyLock<bool> = LazyLock::new(|| std::env::var_os("FUZZ_TRACE").is_some());
 
 /// What a client does, or what happens.
 #[derive(Arbitrary, Debug)]
@@ -163,6 +166,9 @@ fn run_with<C: CongestionControl>(input: &Input) {
     let mut world = World::<C>::new(input);
     for (client, step) in input.steps.iter().take(MAX_STEPS) {
         let client = usize::from(*client) % world.clients.len();
+        if *TRACE {
+            eprintln!("{:?} client {client}: {step:?}", world.now);
+        }
         world.step(client, step);
         world.stalled = world.stalled.saturating_sub(1);
         world.settle();
@@ -457,6 +463,9 @@ impl<C: CongestionControl> World<C> {
         let index = index.expect("a known client");
         assert_eq!(packet.path_back().link, self.clients[index].path.link);
         self.sent[index] += 1;
+        if *TRACE {
+            eprintln!("{:?} to client {index}: {sent:?}", self.now);
+        }
         let stream = self.server.stack.app_mut().streams.get_mut(&key);
         stream.expect("a known client").server_sent(&sent);
         self.clients[index].take(&sent);
