@@ -14,6 +14,7 @@
 //! | [`pace`] | when the next request of an open loop is due |
 //! | [`udp`] | requests in single datagrams, and their replies |
 //! | [`echo`], [`dns`] | what those datagrams say |
+//! | [`syn`] | a flood of SYNs, which nobody is behind |
 //!
 //! [`Handler`]: nmio::Handler
 
@@ -23,6 +24,7 @@ pub mod http;
 pub mod link;
 pub mod meter;
 pub mod pace;
+pub mod syn;
 mod tcp;
 pub mod udp;
 

@@ -7,6 +7,7 @@ mod dig;
 mod dns;
 mod echo;
 mod expected;
+mod flood;
 pub(crate) mod http;
 mod matrix;
 mod rig;
@@ -79,6 +80,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     if !options.built && options.programs.is_none() {
         setup::run()?;
         build()?;
+        if floods(&options) {
+            shell::build_release("e2e", &["benches"])?;
+        }
     }
     let checks = run_built(&options)?;
     println!("{checks}");
@@ -164,7 +168,24 @@ pub(crate) fn run_built(options: &Options) -> Result<Checks> {
         checks.print("bad input", None, start.elapsed());
         all.add(checks);
     }
+    // By itself: it measures times.
+    if floods(options) {
+        let start = Instant::now();
+        let mut checks = Checks::default();
+        flood::run(&programs, &content, &mut checks)?;
+        checks.print(FLOOD, None, start.elapsed());
+        all.add(checks);
+    }
     Ok(all)
+}
+
+/// The scenario of [`flood`].
+const FLOOD: &str = "flood";
+
+/// Whether the flood is asked for: it takes a generator of the benchmarks, and
+/// the machine for itself.
+fn floods(options: &Options) -> bool {
+    options.filter == FLOOD || options.full && FLOOD.contains(&options.filter)
 }
 
 /// Runs scenarios, [`LANES`] at a time.

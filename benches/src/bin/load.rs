@@ -7,6 +7,7 @@ use benches::load::dns::{Popularity, Queries};
 use benches::load::echo::Echo;
 use benches::load::http;
 use benches::load::link::{self, Place, Start};
+use benches::load::syn::Flood;
 use benches::load::udp::{Asker, Questions};
 use benches::load::{LoadError, Options, Report};
 use clap::{Args, Parser, Subcommand};
@@ -45,6 +46,11 @@ enum Command {
         zipf: Option<f64>,
         #[command(flatten)]
         window: Window,
+    },
+    /// SYNs from clients that are not there, at a --rate.
+    Syn {
+        #[command(flatten)]
+        options: Options,
     },
     /// HTTP requests on TCP connections.
     Http {
@@ -92,6 +98,20 @@ impl<Q: Questions> Start for Ask<'_, Q> {
     }
 }
 
+/// Starts a [`Flood`].
+struct Knock<'a> {
+    options: &'a Options,
+}
+
+impl Start for Knock<'_> {
+    type Generator<P: Port> = Flood;
+
+    fn start<P: Port>(self, place: &Place) -> Result<Flood, LoadError> {
+        let options = self.options;
+        Flood::new(place, options.pace(), options.seed, options.meter())
+    }
+}
+
 fn run(command: Command) -> Result<Report, LoadError> {
     let memory = MemoryPlan::default();
     match command {
@@ -127,6 +147,7 @@ fn run(command: Command) -> Result<Report, LoadError> {
             };
             link::run(&options, memory, start)
         }
+        Command::Syn { options } => link::run(&options, memory, Knock { options: &options }),
         Command::Http { options, asked } => {
             let start = asked.start(&options)?;
             link::run(&options, memory, start)

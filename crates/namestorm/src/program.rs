@@ -243,7 +243,11 @@ impl Program for Namestorm {
         }
         tally.event("truncated", udp.truncated);
         tally.event("assembled", udp.assembled + tcp.assembled);
-        tally.event("TCP connections", server.tcp().counters().accepted);
+        let over_tcp = server.tcp().counters();
+        tally.event("TCP connections", over_tcp.accepted);
+        tally.event("SYN cookies sent", over_tcp.cookies_sent);
+        tally.event("SYN cookies redeemed", over_tcp.cookies_accepted);
+        tally.event("idle connections evicted", over_tcp.evicted);
         let drops = server.host().counters().drops().into_iter();
         for (reason, dropped) in drops
             .chain(server.udp().counters().drops())

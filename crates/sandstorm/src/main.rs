@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use control::ServeArgs;
 use control::report;
 use sandstorm::{Limits, Totals};
-use tcpip::Config;
+use tcpip::{Config, SynCookies, WhenFull};
 
 use program::Sandstorm;
 
@@ -60,12 +60,30 @@ struct Serve {
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().bytes)]
     max_bytes: u64,
 
-    /// Most connections of one worker at a time. A client beyond waits: its
-    /// first packet is dropped, and comes again. Each takes about 250 bytes
+    /// Most connections of one worker at a time. Each takes about 250 bytes
     /// once it is used.
     #[arg(long, value_name = "N", default_value_t = Config::default().max_connections,
           value_parser = value_parser!(u32).range(1..=i64::from(Config::MAX_CONNECTIONS)))]
     max_connections: u32,
+
+    /// What happens to a client beyond that.
+    #[arg(long, value_enum, default_value_t = WhenFullArg::EvictIdle)]
+    when_full: WhenFullArg,
+
+    /// Most connections of one client address to one worker, or of one IPv6
+    /// network of 64 bits: beyond it a client is not let in. Without it as
+    /// many as there are.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    max_per_address: Option<u32>,
+
+    /// Most connections of one worker whose handshake is not complete.
+    #[arg(long, value_name = "N", default_value_t = Config::default().max_half_open)]
+    max_half_open: u32,
+
+    /// When to answer a client's first packet with a SYN cookie, which takes
+    /// no memory.
+    #[arg(long, value_enum, default_value_t = SynCookiesArg::Auto)]
+    syn_cookies: SynCookiesArg,
 
     /// Close a connection that has been silent for this long.
     #[arg(long, value_name = "SECONDS",
@@ -90,12 +108,55 @@ enum ModeArg {
     MemCopy,
 }
 
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum WhenFullArg {
+    /// The connection that has been silent for longest, a second at least,
+    /// gives way.
+    EvictIdle,
+    /// The client waits: its first packet is dropped, and comes again.
+    Refuse,
+}
+
+impl From<WhenFullArg> for WhenFull {
+    fn from(arg: WhenFullArg) -> Self {
+        match arg {
+            WhenFullArg::EvictIdle => Self::EvictIdle,
+            WhenFullArg::Refuse => Self::Refuse,
+        }
+    }
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum SynCookiesArg {
+    /// When a limit is reached: nobody is shut out by clients that are not
+    /// there.
+    Auto,
+    /// Always.
+    Always,
+    /// Never: beyond a limit first packets are dropped.
+    Never,
+}
+
+impl From<SynCookiesArg> for SynCookies {
+    fn from(arg: SynCookiesArg) -> Self {
+        match arg {
+            SynCookiesArg::Auto => Self::Auto,
+            SynCookiesArg::Always => Self::Always,
+            SynCookiesArg::Never => Self::Never,
+        }
+    }
+}
+
 impl Serve {
     /// TCP as asked for; the port comes later.
     fn tcp(&self) -> Config {
         Config {
             mode: self.mode.into(),
             max_connections: self.max_connections,
+            when_full: self.when_full.into(),
+            max_per_address: self.max_per_address,
+            max_half_open: self.max_half_open,
+            syn_cookies: self.syn_cookies.into(),
             idle_timeout: Duration::from_secs(self.idle_timeout.into()),
             ..Config::default()
         }
@@ -181,8 +242,21 @@ mod tests {
         let set = tcp("--max-connections 1000000 --idle-timeout 3600").unwrap();
         assert_eq!(set.max_connections, 1_000_000);
         assert_eq!(set.idle_timeout, Duration::from_hours(1));
+        let set =
+            tcp("--when-full refuse --max-per-address 9 --max-half-open 0 --syn-cookies never");
+        let expected = Config {
+            when_full: WhenFull::Refuse,
+            max_per_address: Some(9),
+            max_half_open: 0,
+            syn_cookies: SynCookies::Never,
+            ..Config::default()
+        };
+        assert_eq!(set.unwrap(), expected);
         for refused in [
             "--max-connections 0",
+            "--max-per-address 0",
+            "--syn-cookies sometimes",
+            "--when-full evict",
             "--max-connections 268435457",
             "--idle-timeout 0",
             "--idle-timeout 604801",

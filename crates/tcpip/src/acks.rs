@@ -77,7 +77,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         tcb.snd_una = segment.ack;
         tcb.retries = 0;
         let rtt = measure(tcb, segment, now);
-        congestion.on_ack(acked, &event(tcb, in_flight, rtt, now));
+        // RFC 3168, section 6.1.2: an echo of congestion opens no window.
+        if !segment.control.has(Control::ECE) || !tcb.flags.has(Flags::ECN) {
+            congestion.on_ack(acked, &event(tcb, in_flight, rtt, now));
+        }
         self.arm_after_ack(id, now);
     }
 

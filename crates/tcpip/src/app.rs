@@ -80,6 +80,9 @@ pub enum CloseReason {
     TimedOut,
     /// The application has aborted it.
     Aborted,
+    /// It was silent, and its place was needed
+    /// ([`WhenFull::EvictIdle`](crate::WhenFull::EvictIdle)).
+    Evicted,
 }
 
 /// Why nothing was written.

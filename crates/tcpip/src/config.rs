@@ -3,7 +3,26 @@
 use std::time::Duration;
 
 use crate::content::Mode;
+use crate::cookies::SynCookies;
 use crate::rto::{MAX_RTO_MS, MIN_RTO_MS};
+
+/// What happens to a new connection when there are as many as may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum WhenFull {
+    /// Its SYN is dropped.
+    Refuse,
+    /// One that idles gives way. The next 64 connections in the table are
+    /// looked at: one in TIME-WAIT is forgotten, the one that has waited for
+    /// longest; if there is none, the one that has been silent for longest is
+    /// reset, at least a second, and
+    /// [`on_close`](crate::Application::on_close) is told
+    /// [`CloseReason::Evicted`](crate::CloseReason::Evicted). Never one that
+    /// has something unacknowledged, unconsumed or unsent. While a connection
+    /// is needed the next 64 are looked at each time, so that nothing is kept
+    /// in order that costs the others anything.
+    #[default]
+    EvictIdle,
+}
 
 /// How a [`Stack`](crate::Stack) serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,13 +32,26 @@ pub struct Config {
     /// How prepared segments are sent. [`Mode::MemCopy`] by default.
     pub mode: Mode,
     /// Connections at a time, those in TIME-WAIT included: 1 to
-    /// [`MAX_CONNECTIONS`](Self::MAX_CONNECTIONS), 65,536 by default. A SYN
-    /// beyond is dropped. Takes about 250 bytes each, touched when they are
-    /// first used.
+    /// [`MAX_CONNECTIONS`](Self::MAX_CONNECTIONS), 65,536 by default. Takes
+    /// about 250 bytes each, touched when they are first used.
     pub max_connections: u32,
+    /// What happens beyond that: [`WhenFull::EvictIdle`] by default.
+    pub when_full: WhenFull,
     /// Connections whose handshake is not complete, 4,096 by default. A SYN
-    /// beyond is dropped.
+    /// beyond gets a cookie, or is dropped.
     pub max_half_open: u32,
+    /// When SYNs are answered with cookies (RFC 4987, section 3.6), which take
+    /// no memory: [`SynCookies::Auto`] by default. A connection opened by one
+    /// has window scaling, selective acknowledgements and congestion
+    /// notification only if the client sends timestamps; an MSS is rounded
+    /// down to one of eight. A cookie is good for one to two minutes.
+    pub syn_cookies: SynCookies,
+    /// Connections of one client address at a time, or of one IPv6 network of
+    /// 64 bits; as many as there are by default. Those in TIME-WAIT are not
+    /// counted, and those that are half open neither, as anybody could have
+    /// opened them in a client's name. A SYN beyond is dropped. Takes 32 to 64
+    /// bytes for each of [`max_connections`](Self::max_connections).
+    pub max_per_address: Option<u32>,
     /// Connections in TIME-WAIT, 32,768 by default. Beyond it a connection is
     /// forgotten at once when it has closed.
     pub max_time_wait: u32,
@@ -103,7 +135,10 @@ impl Default for Config {
             ports: Vec::new(),
             mode: Mode::default(),
             max_connections: 65_536,
+            when_full: WhenFull::default(),
             max_half_open: 4_096,
+            syn_cookies: SynCookies::default(),
+            max_per_address: None,
             max_time_wait: 32_768,
             recv_buffer: 16_384,
             max_recv_buffers: 4_096,
@@ -131,6 +166,8 @@ pub(crate) struct Settings {
     pub(crate) ports: Box<[u16]>,
     pub(crate) mode: Mode,
     pub(crate) max_connections: u32,
+    pub(crate) when_full: WhenFull,
+    pub(crate) syn_cookies: SynCookies,
     pub(crate) max_half_open: u32,
     pub(crate) max_time_wait: u32,
     pub(crate) syn_ack_retries: u8,
@@ -154,6 +191,8 @@ impl Settings {
             ports: config.ports.clone().into(),
             mode: config.mode,
             max_connections: config.max_connections.clamp(1, Config::MAX_CONNECTIONS),
+            when_full: config.when_full,
+            syn_cookies: config.syn_cookies,
             max_half_open: config.max_half_open,
             max_time_wait: config.max_time_wait,
             syn_ack_retries: config.syn_ack_retries,

@@ -36,10 +36,21 @@ pub struct Counters {
     pub aborted: u64,
     /// Connections closed because they were silent.
     pub idle_closed: u64,
+    /// Idle connections that gave way to new ones.
+    pub evicted: u64,
+    /// Connections in TIME-WAIT that gave way to new ones.
+    pub time_waits_evicted: u64,
     /// Connections forgotten without TIME-WAIT, because too many were in it.
     pub time_wait_overflow: u64,
     /// Handshakes that the peer did not complete.
     pub handshakes_failed: u64,
+    /// SYNs answered with a cookie (RFC 4987, section 3.6).
+    pub cookies_sent: u64,
+    /// Handshakes completed by one.
+    pub cookies_accepted: u64,
+    /// Acknowledgements to no connection, while cookies were good, that were
+    /// none, or too old.
+    pub cookies_bad: u64,
     /// Resets sent.
     pub resets_sent: u64,
     /// Challenge ACKs sent (RFC 5961).
@@ -80,6 +91,12 @@ pub struct Counters {
     pub out_of_order: u64,
     /// Path MTU reductions that were believed (RFC 1191, RFC 8201).
     pub path_mtu_reductions: u64,
+    /// Times that a path was found to swallow large segments (RFC 4821).
+    pub black_holes: u64,
+    /// Larger segments sent to find out whether a path has become wider.
+    pub size_probes: u64,
+    /// Of these, such as have arrived.
+    pub path_mtu_raises: u64,
     /// Times that a connection had to wait for the TX ring or for a frame.
     pub blocked: u64,
     /// Dropped: a header that is cut or inconsistent.
@@ -92,6 +109,9 @@ pub struct Counters {
     pub half_open_full: u64,
     /// Dropped: a SYN beyond the limit of connections.
     pub connections_full: u64,
+    /// Refused: a SYN, or a handshake's third segment, beyond the limit of its
+    /// address.
+    pub per_address_full: u64,
     /// Dropped: outside the window, or a duplicate.
     pub out_of_window: u64,
     /// Dropped: an older timestamp than the last (RFC 7323, section 5).
@@ -116,13 +136,14 @@ pub struct Counters {
 
 impl Counters {
     /// The drops, by reason, for whoever reports them.
-    pub fn drops(&self) -> [(&'static str, u64); 13] {
+    pub fn drops(&self) -> [(&'static str, u64); 14] {
         [
             ("malformed TCP header", self.malformed),
             ("bad TCP checksum", self.bad_checksum),
             ("no connection", self.no_connection),
             ("too many half-open connections", self.half_open_full),
             ("too many connections", self.connections_full),
+            ("too many connections of an address", self.per_address_full),
             ("outside the window", self.out_of_window),
             ("old timestamp", self.old_timestamps),
             ("missing timestamp", self.no_timestamps),

@@ -204,6 +204,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     pub(crate) fn enter_time_wait(&mut self, id: u32, now: Moment) {
         self.finish(id, CloseReason::Finished);
+        self.count_out(id);
         self.records[id as usize].tcb.state = State::TimeWait;
         self.time_waits += 1;
         self.arm(id, now, self.settings.time_wait_ms);

@@ -125,6 +125,20 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
+    /// The same for the segment that has opened the connection.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn handle_first<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        packet: Packet,
+        segment: &Segment,
+        now: Moment,
+    ) {
+        self.handle_known(port, id, packet, *segment, now);
+    }
+
     /// Options other than timestamps in their usual place.
     #[cold]
     #[inline(never)]

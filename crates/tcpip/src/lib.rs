@@ -107,8 +107,8 @@
 //! # What is obeyed
 //! RFC 9293 for a server: passive open, every state behind it, a FIN in any
 //! order, TIME-WAIT, resets, zero windows, silly windows. RFC 5961 (challenge
-//! ACKs), RFC 6528 (initial sequence numbers), RFC 6298 (timeouts), RFC 5681,
-//! 6582, 3465 and 6928 (Reno, with partial acknowledgements and an initial
+//! ACKs), RFC 4987 (SYN cookies), RFC 6528 (initial sequence numbers), RFC 6298
+//! (timeouts), RFC 5681, 6582, 3465 and 6928 (Reno, with partial acknowledgements and an initial
 //! window of ten), RFC 1191 and 8201 (smaller path MTUs), RFC 5927 (which
 //! ICMP errors to believe).
 //!
@@ -119,16 +119,19 @@
 //! bytes; no timestamps; no SACK.
 
 mod acks;
+mod admission;
 mod app;
 mod config;
 mod congestion;
 mod content;
+mod cookies;
 mod counters;
 mod data;
 mod input;
 mod opening;
 mod options;
 mod output;
+mod pmtu;
 mod rack;
 mod recovery;
 mod recv;
@@ -149,12 +152,13 @@ mod wire;
 mod writes;
 
 pub use app::{Application, CloseReason, Connection, WriteError};
-pub use config::Config;
+pub use config::{Config, WhenFull};
 pub use congestion::{Bbr, Congestion, CongestionControl, Cubic, Event, NewReno, Reno};
 pub use content::{
     ContentError, ContentId, Contents, Family, MAX_CLASSES, MAX_CONTENT_LEN, MAX_CONTENTS,
     MAX_SLOT_LEN, Mode, Slot, Totals,
 };
+pub use cookies::SynCookies;
 pub use counters::Counters;
 pub use recv::MAX_RANGES;
 pub use rto::{INITIAL_RTO_AFTER_LOSS_MS, INITIAL_RTO_MS, MAX_RTO_MS, MIN_RTO_MS};

@@ -4,8 +4,10 @@
 use ip::Packet;
 use nmio::Port;
 
+use crate::admission::Admitted;
 use crate::app::Application;
 use crate::congestion::CongestionControl;
+use crate::cookies::Terms;
 use crate::input::KIND;
 use crate::options::{Options, Written};
 use crate::output::turn_round;
@@ -18,10 +20,17 @@ use crate::wire::{Control, Header, Segment, Seq};
 /// this far behind the old ones: beyond any window.
 const REOPEN_DISTANCE: u32 = 1 << 17;
 
-/// What both sides of a new connection take part in.
-struct Offered {
-    flags: Flags,
-    scales: u8,
+/// What a SYN, or the cookie of one, says of a new connection.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) terms: Terms,
+    /// The most bytes of data in a segment.
+    pub(crate) mss: u16,
+    pub(crate) iss: Seq,
+    pub(crate) irs: Seq,
+    /// As the segment's field has it.
+    pub(crate) window: u16,
+    pub(crate) ts_recent: u32,
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
@@ -38,9 +47,19 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let control = segment.control;
         let is_syn = control & KIND == Control::SYN;
         let contradicts = control.has(Control::SYN) && control.has(Control::FIN | Control::RST);
+        let mut packet = packet;
         if contradicts || segment.src_port == 0 {
             self.counters.malformed += 1;
-        } else if is_syn && self.serves(segment.dst_port) {
+            return;
+        }
+        let completes = control.has(Control::ACK) && !control.has(Control::SYN | Control::RST);
+        if completes && self.awaits_cookies(now) && self.serves(segment.dst_port) {
+            match self.redeem(port, packet, segment, hash, now) {
+                Some(other) => packet = other,
+                None => return,
+            }
+        }
+        if is_syn && self.serves(segment.dst_port) {
             self.open(port, packet, segment, hash, None, now);
         } else if control.has(Control::RST)
             || !self.settings.reset_unknown
@@ -93,10 +112,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         isn: Option<Seq>,
         now: Moment,
     ) {
-        if self.half_open >= self.settings.max_half_open {
-            self.counters.half_open_full += 1;
-            return;
-        }
         let addresses = packet.addresses();
         let family = Family::of(&addresses);
         let options = Options::read(&packet.payload()[..usize::from(segment.data_at)]);
@@ -105,27 +120,62 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.counters.connections_full += 1;
             return;
         };
-        let Some(id) = self.take_tcb() else {
-            self.counters.connections_full += 1;
+        if self.has_too_many(addresses.src()) {
+            self.counters.per_address_full += 1;
             return;
+        }
+        let id = match self.admit_syn(port, isn.is_some(), now) {
+            Admitted::Keep(id) => id,
+            Admitted::Bake => {
+                self.send_cookie(port, packet, segment, &options, mss, now);
+                return;
+            }
+            Admitted::Drop => return,
         };
         let (own_port, peer_port) = (segment.dst_port, segment.src_port);
         let iss = isn.unwrap_or_else(|| {
             self.keys
                 .initial_sequence(&addresses, peer_port, own_port, now.whole_micros)
         });
+        let opening = Opening {
+            terms: self.agree(&options, segment),
+            mss,
+            iss,
+            irs: segment.seq,
+            window: segment.window,
+            ts_recent: options.timestamps.map_or(0, |timestamps| timestamps.value),
+        };
+        let mut tcb = self.half_open_tcb(&packet, segment, &opening);
+        tcb.flags.set(Flags::TIMING);
+        tcb.rtt_seq = iss + 1;
+        tcb.rtt_at = now.micros;
+        self.insert(id, hash, tcb, now);
+        self.send_syn_ack(port, id, packet, now);
+    }
+
+    /// A connection in SYN-RECEIVED, which nobody knows of yet.
+    pub(crate) fn half_open_tcb(
+        &self,
+        packet: &Packet,
+        segment: &Segment,
+        opening: &Opening,
+    ) -> Tcb {
+        let (own_port, peer_port) = (segment.dst_port, segment.src_port);
         let path = packet.path_back();
-        let offered = self.agree(&options, segment);
-        let ts_offset = self.keys.timestamp_offset(&addresses, peer_port, own_port);
-        let record = &mut self.records[id as usize];
-        record.congestion = C::new(u32::from(mss));
-        let tcb = &mut record.tcb;
-        // A TCB may have been freed while it waited for the ring.
-        let mut flags = Flags::TIMING | offered.flags;
-        if tcb.flags.has(Flags::BLOCKED) {
-            flags.set(Flags::BLOCKED);
-        }
-        *tcb = Tcb {
+        let &Opening {
+            terms,
+            mss,
+            iss,
+            irs,
+            window,
+            ts_recent,
+        } = opening;
+        let own_scale = if terms.flags.has(Flags::SCALED) {
+            self.buffers.scale()
+        } else {
+            0
+        };
+        Tcb {
             path,
             own_port,
             peer_port,
@@ -133,54 +183,61 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             mss,
             mss_most: mss,
             state: State::SynReceived,
-            flags,
-            scales: offered.scales,
-            ts_recent: options.timestamps.map_or(0, |timestamps| timestamps.value),
-            ts_offset,
+            flags: terms.flags,
+            scales: own_scale << 4 | terms.peer_scale,
+            ts_recent,
+            ts_offset: self
+                .keys
+                .timestamp_offset(&packet.addresses(), peer_port, own_port),
             snd_una: iss,
             snd_nxt: iss + 1,
             snd_end: iss + 1,
-            snd_wnd: u32::from(segment.window),
-            snd_wl1: segment.seq,
-            rcv_nxt: segment.seq + 1,
-            rcv_adv: segment.seq + 1,
-            rtt_seq: iss + 1,
-            rtt_at: now.micros,
-            // The wheel has no entry yet.
-            scheduled: now.millis.wrapping_add(i32::MAX.cast_unsigned()),
-            next_blocked: tcb.next_blocked,
+            snd_wnd: u32::from(window),
+            snd_wl1: irs,
+            rcv_nxt: irs + 1,
+            rcv_adv: irs + 1,
             ..Tcb::closed()
-        };
+        }
+    }
+
+    /// Puts a connection in SYN-RECEIVED in a free TCB's place.
+    pub(crate) fn insert(&mut self, id: u32, hash: u32, mut tcb: Tcb, now: Moment) {
+        let record = &mut self.records[id as usize];
+        // A TCB may have been freed while it waited for the ring.
+        if record.tcb.flags.has(Flags::BLOCKED) {
+            tcb.flags.set(Flags::BLOCKED);
+        }
+        tcb.next_blocked = record.tcb.next_blocked;
+        // The wheel has no entry yet.
+        tcb.scheduled = now.millis.wrapping_add(i32::MAX.cast_unsigned());
+        record.congestion = C::new(u32::from(tcb.mss));
+        record.tcb = tcb;
         self.half_open += 1;
         self.table.insert(hash, id);
         let rto = self.rto(id);
         self.arm(id, now, rto);
-        self.send_syn_ack(port, id, packet, now);
     }
 
     /// What of a SYN's offers is taken.
-    fn agree(&self, options: &Options, segment: &Segment) -> Offered {
+    pub(crate) fn agree(&self, options: &Options, segment: &Segment) -> Terms {
         let settings = &self.settings;
-        let mut offered = Offered {
-            flags: Flags::default(),
-            scales: 0,
-        };
+        let mut terms = Terms::default();
         if settings.timestamps && options.timestamps.is_some() {
-            offered.flags.set(Flags::TIMESTAMPS);
+            terms.flags.set(Flags::TIMESTAMPS);
         }
         if settings.sack && options.sack_permitted {
-            offered.flags.set(Flags::SACK);
+            terms.flags.set(Flags::SACK);
         }
         if let Some(scale) = options.window_scale.filter(|_| settings.window_scaling) {
-            offered.flags.set(Flags::SCALED);
-            offered.scales = self.buffers.scale() << 4 | scale;
+            terms.flags.set(Flags::SCALED);
+            terms.peer_scale = scale;
         }
         // RFC 3168, section 6.1.1.
         let both = Control(segment.control.0 & (Control::ECE | Control::CWR).0);
         if settings.ecn && both == Control::ECE | Control::CWR {
-            offered.flags.set(Flags::ECN);
+            terms.flags.set(Flags::ECN);
         }
-        offered
+        terms
     }
 
     /// If the ring is full, the retransmission timer sends it.
@@ -191,7 +248,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         packet: Packet,
         now: Moment,
     ) {
-        let (header, options) = self.syn_ack(id, now);
+        let (header, options) = self.syn_ack(&self.records[id as usize].tcb, now);
         if packet.payload_capacity() < header.len() + options.bytes().len() {
             return;
         }
@@ -203,7 +260,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// A SYN reopens a connection in TIME-WAIT (RFC 9293, section 3.6.1).
+    /// A SYN reopens a connection in TIME-WAIT (RFC 9293, section 3.6.1), which
+    /// stays if there is no place among those that are half open. A cookie,
+    /// whose number is not free, is one only to a peer that tells old segments
+    /// from new ones by their timestamps.
     pub(crate) fn reopen<P: Port>(
         &mut self,
         port: &mut P,
@@ -212,7 +272,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         segment: &Segment,
         now: Moment,
     ) {
-        let isn = self.records[id as usize].tcb.snd_nxt + REOPEN_DISTANCE;
+        let tcb = &self.records[id as usize].tcb;
+        let isn = tcb.snd_nxt + REOPEN_DISTANCE;
+        let both_stamp = tcb.flags.has(Flags::TIMESTAMPS) && segment.timestamps.is_some();
+        if self.half_open >= self.settings.max_half_open && !(both_stamp && self.bakes_cookies()) {
+            self.counters.half_open_full += 1;
+            return;
+        }
         self.forget(id);
         let hash = self
             .keys
@@ -251,6 +317,16 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         tcb.class = self.contents.acquire_class(family, mss);
         self.half_open -= 1;
         self.arm(id, now, self.settings.idle_ms);
+        // Many of one address may have been half open.
+        let too_many = self.has_too_many(packet.addresses().src());
+        self.count_in(id);
+        if too_many {
+            self.counters.per_address_full += 1;
+            self.release_all(id);
+            self.forget(id);
+            self.reset_unknown(port, packet, segment);
+            return None;
+        }
         let (app, mut connection) = self.connection(id);
         if !app.on_accept(&mut connection) {
             self.counters.refused += 1;

@@ -6,6 +6,8 @@
 use arrayvec::ArrayVec;
 use ip::Sum;
 
+use crate::segments::Family;
+use crate::stack::{DEFAULT_MSS_V4, DEFAULT_MSS_V6};
 use crate::wire::{HEADER_LEN, Seq, TIMESTAMPS_LEN, Timestamps};
 
 const END: u8 = 0;
@@ -69,6 +71,14 @@ impl Options {
             rest = &rest[len..];
         }
         options
+    }
+
+    /// The MSS of a SYN (RFC 9293, section 3.7.1).
+    pub(crate) fn mss_or_default(&self, family: Family) -> u16 {
+        self.mss.unwrap_or(match family {
+            Family::V4 => DEFAULT_MSS_V4,
+            Family::V6 => DEFAULT_MSS_V6,
+        })
     }
 
     fn take(&mut self, kind: u8, value: &[u8]) {

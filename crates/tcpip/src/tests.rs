@@ -1,9 +1,13 @@
 //! Tables of whole segments in and out, each named after the rule that it
 //! proves.
 
+mod admission;
 mod anything;
 mod closing;
+mod flooding;
 mod losing;
+mod misbehaving;
 mod opening;
 mod receiving;
 mod sending;
+mod widths;

@@ -5,6 +5,7 @@ use nmio::Port;
 use crate::app::{Application, CloseReason};
 use crate::congestion::CongestionControl;
 use crate::output::send_control;
+use crate::pmtu::BLACK_HOLE_TIMEOUTS;
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, State};
 
@@ -22,16 +23,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// TCB, as only one thing can be due at a time.
     pub(crate) fn handle_deadline<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
+        let in_flight = tcb.snd_nxt != tcb.snd_una;
         match tcb.state {
             State::Closed => {}
             State::SynReceived => self.handle_handshake_timeout(port, id, now),
             State::TimeWait => self.forget(id),
             State::FinWait2 => self.close(id, CloseReason::TimedOut),
             _ if tcb.flags.has(Flags::PERSIST) => self.handle_persist_timeout(port, id, now),
+            _ if !in_flight => self.handle_silence(id, now),
             _ if tcb.flags.has(Flags::PROBE_TAIL) => self.probe_tail(port, id, now),
             _ if tcb.flags.has(Flags::AWAIT_LATE) => self.handle_late(id, now),
-            _ if tcb.snd_nxt != tcb.snd_una => self.handle_rto(port, id, now),
-            _ => self.handle_silence(id, now),
+            _ => self.handle_rto(port, id, now),
         }
         let tcb = &self.records[id as usize].tcb;
         if tcb.state == State::Closed {
@@ -61,7 +63,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             .rtt
             .timeout(tcb.backoff, false, self.settings.min_rto_ms);
         self.arm(id, now, rto);
-        let (header, options) = self.syn_ack(id, now);
+        let (header, options) = self.syn_ack(&self.records[id as usize].tcb, now);
         let tcb = &mut self.records[id as usize].tcb;
         if send_control(port, tcb, &header, &options).is_ok() {
             tcb.has_told_unscaled(header.window);
@@ -89,6 +91,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         tcb.retries += 1;
         tcb.backoff = tcb.backoff.saturating_add(1);
         tcb.flags.clear(Flags::TIMING);
+        if BLACK_HOLE_TIMEOUTS.contains(&tcb.retries) {
+            self.suspect_black_hole(id, now);
+        }
         let rto = self.rto(id);
         self.arm_timeout(id, now, rto);
     }

@@ -108,7 +108,11 @@ impl Rig {
 
     /// Runs `client` on a thread inside the client's namespace.
     pub(crate) fn as_client<T: Send>(&self, client: impl FnOnce() -> T + Send) -> Result<T> {
-        self.client.as_ref().unwrap_or(&self.server).inside(client)
+        self.client().inside(client)
+    }
+
+    pub(crate) fn client(&self) -> &Namespace {
+        self.client.as_ref().unwrap_or(&self.server)
     }
 
     /// Runs `work` on a thread inside the server's namespace.

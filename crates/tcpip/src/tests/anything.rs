@@ -142,6 +142,8 @@ struct World {
     starts: [Option<u32>; 4],
     /// The furthest that its windows have reached.
     edges: [u32; 4],
+    /// Our number in the last SYN-ACK to each client: a cookie, perhaps.
+    cookies: [u32; 4],
 }
 
 impl World {
@@ -207,9 +209,17 @@ impl World {
                 if tcb_of(&self.rig, port).is_none() {
                     self.rig.send_raw(9, 9, "S", b"", Some(1472));
                     self.note_start(client);
+                    self.look();
+                    self.select(client);
                 }
-                let (nxt, max, _) = expected(&self.rig, port).unwrap_or((9, 9, 9));
+                let start = self.cookies[usize::from(client)].wrapping_add(1);
+                let known = expected(&self.rig, port);
+                let (nxt, max, _) = known.unwrap_or((10, start, start));
                 self.rig.send_raw(nxt, max, "A", b"g", None);
+                if known.is_none() && tcb_of(&self.rig, port).is_some() {
+                    self.starts[usize::from(client)] = Some(start);
+                    self.edges[usize::from(client)] = start;
+                }
             }
             Step::Duplicates(client, n) => {
                 let port = self.select(client);
@@ -263,6 +273,9 @@ impl World {
             self.rig.iss = 0;
             self.rig.irs = 0;
             let out = self.rig.sent_one();
+            if out.control.contains('S') {
+                self.cookies[usize::from(client)] = self.rig.iss;
+            }
             if !out.data.is_empty() {
                 let start = self.starts[usize::from(client)];
                 let start = start.expect("data comes after a SYN");
@@ -287,6 +300,7 @@ fn run(mode: Mode, steps: Vec<Step>) {
         content,
         starts: [None; 4],
         edges: [0; 4],
+        cookies: [0; 4],
     };
     for step in steps {
         world.take(step);

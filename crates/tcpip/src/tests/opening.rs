@@ -2,7 +2,7 @@
 
 use crate::testing::{Habit, Rig, noise, v6_path};
 use crate::wire::Control;
-use crate::{Config, INITIAL_RTO_AFTER_LOSS_MS};
+use crate::{Config, INITIAL_RTO_AFTER_LOSS_MS, SynCookies, WhenFull};
 
 #[test]
 fn a_syn_is_answered_with_a_syn_ack_that_tells_our_mss() {
@@ -316,6 +316,7 @@ fn a_data_offset_outside_the_segment_is_dropped() {
 fn half_open_connections_are_bounded() {
     let mut rig = Rig::new(&Config {
         max_half_open: 2,
+        syn_cookies: SynCookies::Never,
         ..Config::default()
     });
     for port in 1000..1003 {
@@ -330,6 +331,7 @@ fn half_open_connections_are_bounded() {
 fn connections_are_bounded_and_their_places_used_again() {
     let mut rig = Rig::new(&Config {
         max_connections: 2,
+        when_full: WhenFull::Refuse,
         ..Config::default()
     });
     for port in 1000..1003 {
