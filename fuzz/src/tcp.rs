@@ -15,7 +15,10 @@ use ip::{Host, Input as Received, PROTOCOL_TCP};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use nmio::sim::{self, EndConfig, LinkConfig, SimPort};
 use nmio::{Batch, Frame, Handler, Instant, Port};
-use tcpip::{Bbr, Config, CongestionControl, Cubic, Family, Mode, NewReno, Reno, Server, Stack};
+use tcpip::{
+    Bbr, Config, CongestionControl, Cubic, Family, Mode, NewReno, Reno, Server, Stack, SynCookies,
+    WhenFull,
+};
 
 use crate::{OWN, PEER, ecn_of, path, station};
 use app::{App, Call, Habit, SLOT, content};
@@ -485,6 +488,17 @@ fn stack_config(input: &Input) -> Config {
         max_connections: 1 + u32::from(input.connections) % 8,
         max_half_open: 1 + u32::from(input.half_open) % 8,
         max_time_wait: u32::from(input.time_wait) % 4,
+        syn_cookies: match input.time_wait / 4 % 4 {
+            0 => SynCookies::Never,
+            1 => SynCookies::Always,
+            _ => SynCookies::Auto,
+        },
+        when_full: if is_off(5) {
+            WhenFull::Refuse
+        } else {
+            WhenFull::EvictIdle
+        },
+        max_per_address: Some(u32::from(input.connections) / 8 % 8).filter(|most| *most > 0),
         recv_buffer: if is_off(7) {
             recv_buffer * 64
         } else {
