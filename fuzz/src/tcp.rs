@@ -15,7 +15,7 @@ use ip::{Host, Input as Received, PROTOCOL_TCP};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use nmio::sim::{self, EndConfig, LinkConfig, SimPort};
 use nmio::{Batch, Frame, Handler, Instant, Port};
-use tcpip::{Config, CongestionControl, Cubic, Family, Mode, NewReno, Reno, Server, Stack};
+use tcpip::{Bbr, Config, CongestionControl, Cubic, Family, Mode, NewReno, Reno, Server, Stack};
 
 use crate::{OWN, PEER, ecn_of, path, station};
 use app::{App, Call, Habit, SLOT, content};
@@ -154,6 +154,7 @@ pub fn run(input: &Input) {
     match input.congestion % 4 {
         0 => run_with::<Reno>(input),
         1 => run_with::<NewReno>(input),
+        2 => run_with::<Bbr>(input),
         _ => run_with::<Cubic>(input),
     }
 }

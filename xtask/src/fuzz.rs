@@ -48,6 +48,8 @@ struct Options {
     minimize: bool,
     /// Run nothing but this input.
     input: Option<PathBuf>,
+    /// One of the compiler's sanitizers: only a nightly one has them.
+    sanitizer: Option<String>,
 }
 
 impl Options {
@@ -57,6 +59,7 @@ impl Options {
             seconds: DEFAULT_SECONDS,
             minimize: false,
             input: None,
+            sanitizer: None,
         };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
@@ -73,6 +76,7 @@ impl Options {
                 }
                 "--minimize" => options.minimize = true,
                 "--input" => options.input = Some(value()?.into()),
+                "--sanitizer" => options.sanitizer = Some(value()?.clone()),
                 _ if arg.starts_with('-') => {
                     return Err(Failure::new(format!("unexpected argument {arg}")));
                 }
@@ -96,7 +100,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         committed: shell::repository().join("fuzz/corpus"),
         made: shell::target_folder()?.join("fuzz"),
     };
-    let programs = build(&place)?;
+    let programs = build(&place, options.sanitizer.as_deref())?;
     if let Some(input) = &options.input {
         return place.run_one(&programs.join(&targets[0]), input);
     }
@@ -141,9 +145,13 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Builds all targets with coverage; returns where the programs are.
-fn build(place: &Place) -> Result<PathBuf> {
+fn build(place: &Place, sanitizer: Option<&str>) -> Result<PathBuf> {
     println!("fuzz: building (the first time takes some minutes)");
     let host = host()?;
+    let mut flags: Vec<String> = INSTRUMENTATION.iter().map(|&flag| flag.into()).collect();
+    flags.extend(sanitizer.map(|name| format!("-Zsanitizer={name}")));
+    // Both are built once.
+    let folder = place.folder(sanitizer.unwrap_or("build"))?;
     let mut build = shell::cargo();
     build
         .args(["build", "--release", "--quiet", "--bins"])
@@ -151,11 +159,11 @@ fn build(place: &Place) -> Result<PathBuf> {
         // With a target, build scripts and macros are not instrumented.
         .args(["--target", &host])
         .arg("--target-dir")
-        .arg(&place.made)
+        .arg(&folder)
         .env_remove("RUSTFLAGS")
-        .env("CARGO_ENCODED_RUSTFLAGS", INSTRUMENTATION.join("\x1f"));
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     shell::run(&mut build)?;
-    Ok(place.made.join(host).join("release"))
+    Ok(folder.join(host).join("release"))
 }
 
 /// The target that this machine's compiler compiles for.
@@ -357,8 +365,9 @@ mod tests {
         assert_eq!(options.targets, ["tcp_segments", "dns_query"]);
         assert_eq!((options.seconds, options.minimize), (5, true));
         assert_eq!(parse("").unwrap().seconds, DEFAULT_SECONDS);
-        let options = parse("zone_text --input x").unwrap();
+        let options = parse("zone_text --input x --sanitizer address").unwrap();
         assert_eq!(options.input, Some("x".into()));
+        assert_eq!(options.sanitizer.as_deref(), Some("address"));
         for wrong in [
             "--seconds",
             "--seconds x",

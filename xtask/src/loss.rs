@@ -8,23 +8,21 @@ mod cells;
 mod clients;
 mod fetch;
 mod forwarder;
+mod lab;
 mod report;
 mod results;
 mod rig;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use crate::bench::machine;
-use crate::e2e::{self, web};
-use crate::shell::{self, Context as _, Failure, Result, Scratch};
+use crate::e2e;
+use crate::shell::{self, Context as _, Failure, Result};
 use crate::{interrupt, setup};
-use cells::{Cell, SIZES};
-use fetch::{Reading, Times, fetch};
-use forwarder::Paths;
-use results::{Measured, Results, Run, Summary};
-use rig::{Rig, Stack};
+use cells::Cell;
+use lab::Lab;
+use results::{Results, Summary};
+use rig::Stack;
 
 /// Where results lie, in the target folder.
 const FOLDER: &str = "loss";
@@ -33,10 +31,6 @@ const TABLE: &str = "table.md";
 
 const FIRST_SEED: u64 = 1;
 const REPEATS: u64 = 3;
-/// A fetch that takes longer has failed.
-const FETCH_LIMIT: Duration = Duration::from_secs(30);
-/// A small file, beside those of the cells.
-const TINY: usize = 1_000;
 /// Rates up to this part of the rig's limit are measured.
 const LIMIT_PART: f64 = 0.8;
 
@@ -127,7 +121,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         for (package, failure) in setup::install_quietly(&["nginx"]) {
             println!("loss: {package} cannot be installed: {failure}");
         }
-        shell::build_release("loss", &["sandstorm", "benches"])?;
+        build()?;
     }
     if !shell::is_root() {
         println!("loss: going on as root, for network namespaces and AF_XDP");
@@ -142,6 +136,15 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let outcome = measure(&options, args, &folder).and_then(|results| finish(&results, &folder));
     shell::give_back(&folder);
     outcome
+}
+
+/// Builds the server and the bad network as users do.
+fn build() -> Result<()> {
+    println!("loss: building (the first time takes some minutes)");
+    let mut build = shell::cargo();
+    build.args(["build", "--release", "-p", "sandstorm", "-p", "benches"]);
+    build.args(["--bin", "sandstorm", "--bin", "forward"]);
+    shell::run(&mut build)
 }
 
 /// Runs the clients, already built, as a process of its own, as root; returns
@@ -192,20 +195,7 @@ fn measure(options: &Options, args: &[String], folder: &Path) -> Result<Results>
     results
         .machine
         .push(("scheduling".to_owned(), priority.to_owned()));
-    let scratch = Scratch::create("loss")?;
-    let site = Site::prepare(&scratch)?;
-    let mut rigs = Vec::new();
-    for stack in Stack::BOTH {
-        rigs.push(Rig::build(stack, &programs, &site.folder, scratch.path())?);
-    }
-    let lab = Lab {
-        rigs,
-        site,
-        traces: options.trace.then(|| folder.join("traces")),
-    };
-    if let Some(traces) = &lab.traces {
-        std::fs::create_dir_all(traces).context(format_args!("making {}", traces.display()))?;
-    }
+    let mut lab = Lab::build(&programs, options.trace.then(|| folder.join("traces")))?;
     let limit = lab.measure(&cells::limit(), FIRST_SEED..FIRST_SEED + 1)?;
     println!("{}", report::line(&limit));
     for stack in Stack::BOTH {
@@ -215,6 +205,25 @@ fn measure(options: &Options, args: &[String], folder: &Path) -> Result<Results>
             .extend(figures.map(|figures| (stack, figures.goodput)));
     }
     results.rig = Some(limit);
+    measure_cells(options, &mut lab, &mut results, folder)?;
+    let dropped = lab.dropped()?;
+    if dropped > 0 {
+        results.missing.push((
+            format!("{dropped} frames"),
+            "the kernel has dropped them beside the forwarder".to_owned(),
+        ));
+    }
+    Ok(results)
+}
+
+/// Measures one cell after the other; what there is is kept, whatever comes
+/// of the rest.
+fn measure_cells(
+    options: &Options,
+    lab: &mut Lab<'_>,
+    results: &mut Results,
+    folder: &Path,
+) -> Result<()> {
     let most = results.limit.values().copied().fold(f64::MAX, f64::min) * LIMIT_PART;
     for cell in options.cells() {
         interrupt::check()?;
@@ -228,30 +237,27 @@ fn measure(options: &Options, args: &[String], folder: &Path) -> Result<Results>
         let measured = lab.measure(&cell, options.seeds())?;
         println!("{}", report::line(&measured));
         results.cells.push(measured);
+        write(results, folder)?;
     }
-    for rig in &lab.rigs {
-        let dropped = rig.dropped()?;
-        if dropped > 0 {
-            results.missing.push((
-                format!("{dropped} frames to or from {}", rig.stack().name()),
-                "the kernel has dropped them beside the forwarder".to_owned(),
-            ));
-        }
-    }
-    Ok(results)
+    Ok(())
 }
 
-/// Writes everything down; says where it is, and how the marks stand.
-fn finish(results: &Results, folder: &Path) -> Result<()> {
-    let write = |name: &str, text: &str| {
+/// Writes everything down.
+fn write(results: &Results, folder: &Path) -> Result<()> {
+    let json = serde_json::to_string_pretty(results).context("the results as JSON")?;
+    for (name, text) in [(RESULTS, json), (TABLE, report::page(results))] {
         let file = folder.join(name);
         std::fs::write(&file, text).context(format_args!("writing {}", file.display()))?;
-        println!("loss: written {}", file.display());
-        Ok(())
-    };
-    let json = serde_json::to_string_pretty(results).context("the results as JSON")?;
-    write(RESULTS, &json)?;
-    write(TABLE, &report::page(results))?;
+    }
+    Ok(())
+}
+
+/// Says where everything is, and how the marks stand.
+fn finish(results: &Results, folder: &Path) -> Result<()> {
+    write(results, folder)?;
+    for name in [RESULTS, TABLE] {
+        println!("loss: written {}", folder.join(name).display());
+    }
     for (wanted, measured, met) in Summary::of(results).marks() {
         let verdict = if met { "met   " } else { "missed" };
         println!("loss: {verdict} {wanted}: {measured}");
@@ -264,122 +270,5 @@ fn finish(results: &Results, folder: &Path) -> Result<()> {
         n => Err(Failure::new(format!(
             "{n} of what was asked for is missing"
         ))),
-    }
-}
-
-/// The files that are served.
-pub(crate) struct Site {
-    pub(crate) folder: PathBuf,
-    bodies: BTreeMap<usize, Vec<u8>>,
-}
-
-impl Site {
-    pub(crate) fn prepare(scratch: &Scratch) -> Result<Self> {
-        let folder = scratch.path().join("site");
-        std::fs::create_dir(&folder).context(format_args!("making {}", folder.display()))?;
-        let mut bodies = BTreeMap::new();
-        for size in SIZES.into_iter().chain([TINY]) {
-            let body = web::body(size);
-            let file = folder.join(format!("{size}.bin"));
-            std::fs::write(&file, &body).context(format_args!("writing {}", file.display()))?;
-            bodies.insert(size, body);
-        }
-        Ok(Self { folder, bodies })
-    }
-
-    /// The path of the file of this size, and what it holds.
-    pub(crate) fn file(&self, size: usize) -> (String, &[u8]) {
-        let body = self.bodies.get(&size).map_or(&[][..], Vec::as_slice);
-        (format!("/{size}.bin"), body)
-    }
-}
-
-/// A rig of each stack, and what they serve.
-struct Lab {
-    rigs: Vec<Rig>,
-    site: Site,
-    traces: Option<PathBuf>,
-}
-
-impl Lab {
-    /// Runs a cell with each seed, the stacks in turn.
-    fn measure(&self, cell: &Cell, seeds: std::ops::Range<u64>) -> Result<Measured> {
-        let mut runs = Vec::new();
-        for seed in seeds {
-            for rig in &self.rigs {
-                interrupt::check()?;
-                let mut run = self.run(rig, cell, seed)?;
-                if run.noise.is_some() {
-                    // Once more: the machine may have been busy by chance.
-                    run = self.run(rig, cell, seed)?;
-                }
-                runs.push(run);
-            }
-        }
-        Ok(Measured {
-            cell: cell.clone(),
-            runs,
-        })
-    }
-
-    fn run(&self, rig: &Rig, cell: &Cell, seed: u64) -> Result<Run> {
-        let paths = Paths {
-            down: cell.down.clone(),
-            up: cell.up.clone(),
-            seed,
-            silence_ms: cell.silence_ms(),
-        };
-        let trace = self.traces.as_ref().map(|folder| {
-            let words = format!("{} {}", cell.group, cell.name);
-            let words: Vec<&str> = words.split([' ', ',', '/']).collect();
-            folder.join(format!(
-                "{}-{seed}-{}.txt",
-                words.join("-"),
-                rig.stack().name()
-            ))
-        });
-        rig.set_client(&[&format!("net.ipv4.tcp_ecn={}", u32::from(cell.ecn))])?;
-        let forwarder = rig.join(&paths, trace.as_deref())?;
-        let (outcomes, seconds) = rig.as_client(|| {
-            let start = Instant::now();
-            let outcomes = self.fetch_all(cell);
-            (outcomes, start.elapsed().as_secs_f64())
-        })?;
-        let seen = forwarder.finish()?;
-        let mut run = Run {
-            stack: rig.stack(),
-            paths,
-            seconds,
-            fetches: Vec::new(),
-            failures: Vec::new(),
-            noise: seen.noise(),
-            seen,
-        };
-        run.failures.extend(run.seen.fault());
-        for outcome in outcomes {
-            match outcome {
-                Ok(times) => run.fetches.push(times),
-                Err(failure) => run.failures.push(failure.to_string()),
-            }
-        }
-        Ok(run)
-    }
-
-    fn fetch_all(&self, cell: &Cell) -> Vec<Result<Times>> {
-        let (path, body) = self.site.file(cell.size);
-        let [v4, _] = Rig::addresses();
-        let one = || fetch(v4, &path, body, &Reading::fast(FETCH_LIMIT));
-        let in_turn = || (0..cell.in_turn).map(|_| one()).collect::<Vec<_>>();
-        if cell.at_once == 1 {
-            return in_turn();
-        }
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..cell.at_once).map(|_| scope.spawn(in_turn)).collect();
-            let joined = threads.into_iter().map(|thread| {
-                let panicked = |_| vec![Err(Failure::new("a fetching thread has panicked"))];
-                thread.join().unwrap_or_else(panicked)
-            });
-            joined.flatten().collect()
-        })
     }
 }

@@ -33,12 +33,13 @@ Usage: cargo xtask COMMAND
         --programs DIR           the two programs from DIR instead of a release build
         FILTER                   only scenarios or cases whose name contains this
 <<<<<<< HEAD
-  fuzz [TARGET]... [--seconds N] [--minimize] [--input FILE]
+  fuzz [TARGET]... [--seconds N] [--minimize] [--input FILE] [--sanitizer NAME]
                                  any input to what reads from outside, from the corpus on
         TARGET                   only these of fuzz/fuzz_targets
         --seconds N              for each target; 60 without it
         --minimize               then put the fewest inputs in fuzz/corpus that cover all
         --input FILE             this input alone, with what it is and a backtrace
+        --sanitizer NAME         with a nightly compiler's sanitizer, such as address
 =======
   loss [--clients [--full]] [--quick] [--seed N] [--repeats N] [--trace] [--list]
        [--programs DIR] [FILTER]

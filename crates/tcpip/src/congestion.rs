@@ -26,7 +26,7 @@ pub struct Event {
     /// Bytes in flight before the event: sent, and neither acknowledged
     /// (cumulatively or selectively) nor taken as lost.
     pub in_flight: u32,
-    /// Most bytes of data in a segment.
+    /// Most bytes of data in a segment, up to 65,535.
     pub mss: u32,
     /// Smoothed round-trip time in microseconds; 0 before it is measured.
     pub srtt: u32,

@@ -91,6 +91,12 @@ pub struct Counters {
     pub out_of_order: u64,
     /// Path MTU reductions that were believed (RFC 1191, RFC 8201).
     pub path_mtu_reductions: u64,
+    /// Times that a path was found to swallow large segments (RFC 4821).
+    pub black_holes: u64,
+    /// Larger segments sent to find out whether a path has become wider.
+    pub size_probes: u64,
+    /// Of these, such as have arrived.
+    pub path_mtu_raises: u64,
     /// Times that a connection had to wait for the TX ring or for a frame.
     pub blocked: u64,
     /// Dropped: a header that is cut or inconsistent.

@@ -131,6 +131,7 @@ mod input;
 mod opening;
 mod options;
 mod output;
+mod pmtu;
 mod rack;
 mod recovery;
 mod recv;

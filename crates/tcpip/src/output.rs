@@ -201,6 +201,27 @@ fn render_part<A: Application>(app: &mut A, slot: Slot, stamp: u32, from: usize,
     part.copy_from_slice(&rendered[from - slot.offset as usize..][..part.len()]);
 }
 
+impl Outgoing {
+    /// Bytes of data.
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+}
+
+impl Cut {
+    /// `len` bytes of the entry, though they be more than a segment of the
+    /// class.
+    pub(crate) fn take_more(self, len: u32, header: Header, ecn: Ecn) -> Outgoing {
+        Outgoing {
+            place: self.place,
+            header,
+            ecn,
+            len,
+            prepared: None,
+        }
+    }
+}
+
 impl<A: Application> Sender<'_, A> {
     #[inline(always)]
     pub(crate) fn send<P: Port>(

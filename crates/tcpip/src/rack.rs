@@ -37,6 +37,9 @@ pub(crate) struct News {
     pub(crate) reordered: bool,
     /// Bytes that have arrived twice.
     pub(crate) twice: u32,
+    /// Bytes that were sent again and have arrived too soon for that: what was
+    /// first sent has.
+    pub(crate) early: u32,
     /// A block found no place on the scoreboard.
     pub(crate) no_place: bool,
 }
@@ -91,7 +94,11 @@ impl Rack {
             Some(Mark::Resent { at, fence }) => {
                 // Sooner than any round trip: what was first sent has arrived
                 // (RFC 8985, section 6.2, step 2).
-                if now.micros.wrapping_sub(at) >= tcb.rtt.least() {
+                let too_soon = now.micros.wrapping_sub(at) < tcb.rtt.least();
+                if too_soon && tcb.flags.has(Flags::SACK) {
+                    news.reordered = true;
+                    news.early += piece.len();
+                } else {
                     if self.resent.is_none() || !self.is_later(at, piece.end) {
                         self.resent = Some((at, piece.end));
                     }

@@ -61,6 +61,13 @@ struct TailProbe {
     again: bool,
 }
 
+/// A segment on its way that is larger than the path was found to take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SizeProbe {
+    pub(crate) start: Seq,
+    pub(crate) end: Seq,
+}
+
 /// Proportional rate reduction (RFC 6937), in bytes.
 #[derive(Clone, Copy, Default, Debug)]
 struct Prr {
@@ -126,7 +133,10 @@ pub(crate) struct Recovery<C> {
     frto: Frto,
     /// New segments that [`Frto::Second`] has sent and that may still arrive.
     new_sent: u32,
+    /// A partial acknowledgement has come in this reduction.
+    pub(crate) partial: bool,
     tail_probe: Option<TailProbe>,
+    pub(crate) size_probe: Option<SizeProbe>,
 }
 
 impl<C: CongestionControl> Recovery<C> {
@@ -144,7 +154,9 @@ impl<C: CongestionControl> Recovery<C> {
             unproven: 0,
             frto: Frto::Off,
             new_sent: 0,
+            partial: false,
             tail_probe: None,
+            size_probe: None,
         }
     }
 
@@ -198,14 +210,18 @@ impl<C: CongestionControl> Recovery<C> {
     /// Remembers what a reduction may have to be taken back to.
     fn remember(&mut self, congestion: &C) {
         self.prior = Some(*congestion);
-        self.first_again = None;
-        self.unproven = 0;
+        // What was sent again before and is still out may be echoed yet.
+        if !self.board.any_resent() {
+            self.first_again = None;
+            self.unproven = 0;
+        }
     }
 
     /// Something is lost (RFC 6675, section 5, step 4).
     fn begin_reduction(&mut self, tcb: &mut Tcb, congestion: &mut C, told: &Event) {
         self.remember(congestion);
         self.phase = Phase::Reduction;
+        self.partial = false;
         self.high = tcb.snd_nxt;
         self.prr = Prr {
             flight: told.in_flight.max(told.mss),
@@ -237,7 +253,7 @@ impl<C: CongestionControl> Recovery<C> {
     /// arrived (RFC 5682).
     fn was_needless(&mut self, tcb: &Tcb, segment: &Segment, news: &News, acked: u32) -> bool {
         let unproven = self.unproven;
-        self.unproven = unproven.saturating_sub(news.twice);
+        self.unproven = unproven.saturating_sub(news.twice + news.early);
         if self.prior.is_none() {
             return false;
         }
@@ -249,8 +265,11 @@ impl<C: CongestionControl> Recovery<C> {
             _ => false,
         };
         let all_twice = unproven > 0 && self.unproven == 0;
-        if self.phase == Phase::Disorder {
-            return all_twice;
+        match self.phase {
+            Phase::Disorder => return all_twice,
+            // One echo is not of all that was sent again.
+            Phase::Reduction if self.board.any_resent() => return false,
+            Phase::Reduction | Phase::Again => {}
         }
         let after_timeout = match self.frto {
             Frto::Off => false,
@@ -276,6 +295,49 @@ impl<C: CongestionControl> Recovery<C> {
             Frto::Second if !is_duplicate => Frto::Second,
             _ => Frto::Off,
         };
+    }
+
+    /// Whether a probe of the path's width has arrived, and its bytes, once
+    /// that is known. Its loss alone does not tell of congestion (RFC 4821,
+    /// section 7.5).
+    fn take_size_probe(&mut self, tcb: &Tcb, found: &mut Found) -> Option<(u16, bool)> {
+        let probe = self.size_probe?;
+        let size = probe.end.since(probe.start);
+        let mut arrived = true;
+        if tcb.snd_una.before(probe.end) {
+            let mut pieces = self.board.pieces(probe.start, probe.end);
+            arrived = match pieces.next()?.mark? {
+                Mark::Sacked => true,
+                Mark::Lost => false,
+                _ => return None,
+            };
+        }
+        if !arrived && found.lost <= size {
+            found.lost = 0;
+            self.board.set(probe.start, probe.end, Some(Mark::Lost));
+        }
+        self.size_probe = None;
+        Some((size as u16, arrived))
+    }
+
+    /// Without SACK each duplicate is a segment that has arrived somewhere.
+    fn count_duplicates(&mut self, tcb: &Tcb, is_duplicate: bool, acked: u32, news: &mut News) {
+        let mss = u32::from(tcb.mss);
+        if is_duplicate {
+            let gone = match self.phase {
+                Phase::Again => self.take_new_arrived(),
+                Phase::Disorder | Phase::Reduction => 1,
+            };
+            self.dup_acks = self.dup_acks.saturating_add(gone);
+            news.delivered += gone * mss;
+        } else if acked > 0 {
+            let eaten = self.dup_acks.min(acked.div_ceil(mss) - 1);
+            self.dup_acks -= eaten;
+            news.delivered = news.delivered.saturating_sub(eaten * mss);
+            if self.phase == Phase::Disorder {
+                self.dup_acks = 0;
+            }
+        }
     }
 
     /// A duplicate after a timeout: 1 if it is of one of the new segments that
@@ -343,6 +405,7 @@ impl<C: CongestionControl> Recovery<C> {
             && self.dup_acks == 0
             && self.prior.is_none()
             && self.tail_probe.is_none()
+            && self.size_probe.is_none()
             && self.board.is_empty()
     }
 }
@@ -408,7 +471,7 @@ pub(crate) fn event(tcb: &Tcb, in_flight: u32, rtt: u32, now: Moment) -> Event {
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// The recovery of a connection, which begins now if there was none.
-    fn recovery_of(&mut self, id: u32) -> u32 {
+    pub(crate) fn recovery_of(&mut self, id: u32) -> u32 {
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.recovery == NONE {
             tcb.recovery = self.recoveries.take(tcb.snd_una);
@@ -445,23 +508,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let selective = tcb.flags.has(Flags::SACK);
         let mss = u32::from(tcb.mss);
         if !selective {
-            // RFC 6675 without SACK: each duplicate is a segment that has
-            // arrived somewhere.
-            if is_duplicate {
-                let gone = match recovery.phase {
-                    Phase::Again => recovery.take_new_arrived(),
-                    Phase::Disorder | Phase::Reduction => 1,
-                };
-                recovery.dup_acks = recovery.dup_acks.saturating_add(gone);
-                news.delivered += gone * mss;
-            } else if acked > 0 {
-                let eaten = recovery.dup_acks.min(acked.div_ceil(mss) - 1);
-                recovery.dup_acks -= eaten;
-                news.delivered = news.delivered.saturating_sub(eaten * mss);
-                if recovery.phase == Phase::Disorder {
-                    recovery.dup_acks = 0;
-                }
-            }
+            recovery.count_duplicates(tcb, is_duplicate, acked, &mut news);
         }
         if news.reordered && !tcb.flags.has(Flags::REORDERING) {
             tcb.flags.set(Flags::REORDERING);
@@ -519,7 +566,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
 
         // What is lost?
-        let found = recovery.find_lost(tcb, acked > 0, now);
+        let mut found = recovery.find_lost(tcb, acked > 0, now);
+        let size = recovery.take_size_probe(tcb, &mut found);
         self.counters.lost_again += u64::from(found.again);
         if found.lost > 0 && recovery.phase == Phase::Disorder {
             recovery.begin_reduction(tcb, congestion, &told);
@@ -545,12 +593,19 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 }
             }
         }
+        // Without SACK each partial acknowledgement mends one gap: when there
+        // are many, the timeout is sooner done (RFC 6582, section 4).
+        let impatient = !selective && recovery.phase == Phase::Reduction && recovery.partial;
+        recovery.partial |= acked > 0 && recovery.phase == Phase::Reduction;
+        let progress = acked > 0 && !impatient || selective && news.delivered > 0;
         let over = recovery.is_over();
         if over {
             tcb.recovery = NONE;
             self.recoveries.release(index);
         }
-        let progress = acked > 0 || selective && news.delivered > 0;
+        if let Some((size, arrived)) = size {
+            self.end_size_probe(id, size, arrived);
+        }
         self.rearm(id, now, progress, found.look_in);
     }
 
@@ -574,7 +629,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let Record { tcb, congestion } = &mut self.records[id as usize];
         let recovery = self.recoveries.get_mut(tcb.recovery);
         let told = event(tcb, recovery.pipe(tcb), 0, now);
-        let found = recovery.find_lost(tcb, false, now);
+        let mut found = recovery.find_lost(tcb, false, now);
+        let size = recovery.take_size_probe(tcb, &mut found);
         self.counters.lost_again += u64::from(found.again);
         if found.lost > 0 && recovery.phase == Phase::Disorder {
             recovery.begin_reduction(tcb, congestion, &told);
@@ -585,6 +641,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let target = congestion.window();
             let prr = &mut recovery.prr;
             recovery.window = pipe + prr.allowance(0, pipe, target, false, told.mss);
+        }
+        if let Some((size, arrived)) = size {
+            self.end_size_probe(id, size, arrived);
         }
         self.rearm(id, now, true, found.look_in);
     }
@@ -616,6 +675,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         congestion.on_timeout(again, &told);
         tcb.flags.set(Flags::REDUCED);
         recovery.begin_again(tcb);
+        if let Some(probe) = recovery.size_probe.take() {
+            let size = probe.end.since(probe.start);
+            self.end_size_probe(id, size as u16, false);
+        }
     }
 
     /// All that has not arrived goes again, though it is not congestion that

@@ -54,6 +54,18 @@ fn a_fin_before_known_data_is_ignored() {
     assert_eq!(buffer.fin_ahead(), None);
 }
 
+/// The runs of `true` from `start` on.
+fn runs(came: &[bool], start: usize) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for at in (start..came.len()).filter(|at| came[*at]) {
+        match runs.last_mut() {
+            Some(run) if run.1 == at => run.1 = at + 1,
+            _ => runs.push((at, at + 1)),
+        }
+    }
+    runs
+}
+
 proptest! {
     /// Against a list of bytes that have come or not.
     #[test]
@@ -66,6 +78,8 @@ proptest! {
         let (mut base, mut next) = (0, 0);
         for (ahead, len, consume) in steps {
             let data: Vec<u8> = (next + ahead..next + ahead + len).map(|n| n as u8).collect();
+            let all = came[next + ahead..next + ahead + len].iter().all(|came| *came);
+            prop_assert!(len == 0 || buffer.has(ahead, len) == all);
             let inserted = buffer.insert(ahead, &data);
             if inserted.is_some() {
                 let end = (next + ahead + len).min(base + CAPACITY);
@@ -86,6 +100,19 @@ proptest! {
             if let Some(n) = inserted {
                 prop_assert_eq!(n, next - before);
             }
+            // What lies beyond the gap is told, what has come last first.
+            let islands = runs(&came[..base + CAPACITY], next);
+            let mut told: Vec<_> = buffer
+                .out_of_order()
+                .into_iter()
+                .map(|(start, end)| (next + start, next + end))
+                .collect();
+            let cut = (before + ahead, (before + ahead + len).min(base + CAPACITY));
+            if inserted.is_some() && cut.0 < cut.1 && cut.0 >= next {
+                prop_assert!(told[0].0 <= cut.0 && cut.1 <= told[0].1, "{told:?}");
+            }
+            told.sort_unstable();
+            prop_assert_eq!(told, islands);
             let expected: Vec<u8> = (base..next).map(|n| n as u8).collect();
             prop_assert_eq!(buffer.ready(), &expected[..]);
             let consume = consume.min(next - base);

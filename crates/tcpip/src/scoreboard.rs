@@ -91,6 +91,12 @@ impl Scoreboard {
         self.ranges.is_empty()
     }
 
+    /// Whether something that was sent again is still out.
+    pub(crate) fn any_resent(&self) -> bool {
+        let mut ranges = self.ranges.iter();
+        ranges.any(|range| matches!(range.mark, Mark::Resent { .. } | Mark::LateAgain { .. }))
+    }
+
     /// Bytes that the peer has, beyond what it has acknowledged.
     pub(crate) fn sacked(&self) -> u32 {
         self.sacked

@@ -129,6 +129,71 @@ proptest! {
     }
 }
 
+/// Whether the sums are those of the pieces, and the ranges in order.
+fn adds_up(board: &Scoreboard, una: Seq, nxt: Seq) {
+    let sum = |mark: Mark| -> u32 {
+        let pieces = board.pieces(una, nxt);
+        let marked = pieces.filter(|piece| piece.mark == Some(mark));
+        marked.map(|piece| piece.len()).sum()
+    };
+    assert_eq!(board.sacked(), sum(Mark::Sacked));
+    assert_eq!(board.lost(), sum(Mark::Lost));
+    assert!(board.ranges().count() <= MAX_RANGES);
+    let mut at = una;
+    for range in board.ranges() {
+        assert!(!range.start.before(at) && range.start.before(range.end));
+        at = range.end;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Where reports that have no place are not taken in, and what is lost
+    /// pushes reports out.
+    #[test]
+    fn near_its_limit_its_sums_stay_right(
+        steps in steps(),
+        fill in MAX_RANGES - RESERVE - 4..MAX_RANGES,
+        base: u32,
+        places in prop::collection::vec(0..4 * MAX_RANGES as u32, 60),
+    ) {
+        let base = Seq(base);
+        let nxt = base + 4 * MAX_RANGES as u32;
+        let mut una = base;
+        let mut board = Scoreboard::default();
+        for n in 0..fill as u32 {
+            let mark = if n % 2 == 0 { Mark::Sacked } else { Mark::Lost };
+            board.set(base + 4 * n, base + 4 * n + 2, Some(mark));
+        }
+        for (step, place) in steps.into_iter().zip(places) {
+            match step {
+                Step::Set(a, b, mark) => {
+                    let start = (base + place).later(una);
+                    let end = start + a.abs_diff(b) as u32 % 8;
+                    let end = if end.after(nxt) { nxt } else { end };
+                    let before = board.clone();
+                    if board.set(start, end, mark) {
+                        let mut pieces = board.pieces(start, end);
+                        prop_assert!(pieces.all(|piece| piece.mark == mark));
+                    } else {
+                        prop_assert_eq!(mark, Some(Mark::Sacked));
+                        prop_assert!(board.ranges().eq(before.ranges()));
+                    }
+                }
+                Step::Advance(by) => {
+                    una = una + by as u32;
+                    board.advance(una);
+                }
+                Step::LoseAll => board.lose_all(una, nxt),
+                Step::LoseNothing => board.lose_nothing(una, nxt),
+                Step::ForgetSacked => board.forget_sacked(una, nxt),
+            }
+            adds_up(&board, una, nxt);
+        }
+    }
+}
+
 /// A scoreboard with as many reports as it takes.
 fn full() -> (Scoreboard, u32) {
     let mut board = Scoreboard::default();

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use ip::{ErrorKind, IcmpError, PROTOCOL_TCP};
 use nmio::{Capabilities, Instant, Port, TimerWheel};
 
 use crate::admission::Admission;
@@ -17,7 +16,7 @@ use crate::recv::Buffers;
 use crate::segments::Family;
 use crate::table::{Keys, Table};
 use crate::tcb::{Flags, Moment, NONE, Record, Source, State, Tcb};
-use crate::wire::{Seq, TIMESTAMPS_LEN};
+use crate::wire::TIMESTAMPS_LEN;
 use crate::writes::Writes;
 
 /// The least maximum segment size that we send by, whatever a peer asks for:
@@ -230,63 +229,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         while let Some(id) = self.wheel.pop_expired(now) {
             self.handle_expired(port, id, Moment::new(now));
         }
-    }
-
-    /// Takes in what somebody says about a segment of ours. Only a smaller
-    /// path MTU changes anything (RFC 5927: a connection survives all other
-    /// errors), and only when it is about something in flight. What is to be
-    /// sent again because of it is sent by the next
-    /// [`handle_timers`](Self::handle_timers).
-    #[cold]
-    pub fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) {
-        self.now = now;
-        if !self.reduce_mss(error) {
-            self.counters.icmp_ignored += 1;
-        }
-    }
-
-    fn reduce_mss(&mut self, error: &IcmpError) -> bool {
-        let ErrorKind::TooBig { mtu } = error.kind else {
-            return false;
-        };
-        if error.protocol != PROTOCOL_TCP {
-            return false;
-        }
-        let addresses = error.addresses.reversed();
-        let (src_port, dst_port) = (error.dst_port, error.src_port);
-        let hash = self.keys.hash(&addresses, src_port, dst_port);
-        let found = self.table.find(hash, |id| {
-            let tcb = &self.records[id as usize].tcb;
-            tcb.is_of(&addresses, src_port, dst_port)
-        });
-        let Some(id) = found else {
-            return false;
-        };
-        let family = Family::of(&addresses);
-        // No path is narrower than what every host must take (RFC 1122,
-        // RFC 8200): below that it is an attempt to make us work.
-        let floor = match family {
-            Family::V4 => DEFAULT_MSS_V4,
-            Family::V6 => DEFAULT_MSS_V6,
-        };
-        let mss = (mtu as usize).saturating_sub(family.headers());
-        let mss = mss.clamp(usize::from(floor), usize::from(u16::MAX)) - TIMESTAMPS_LEN;
-        let mss = mss as u16;
-        let tcb = &mut self.records[id as usize].tcb;
-        let about = Seq(error.sequence).since(tcb.snd_una);
-        if !tcb.state.sends() || mss >= tcb.mss || about >= tcb.flight() {
-            return false;
-        }
-        tcb.mss = mss;
-        let class = std::mem::replace(&mut tcb.class, NO_CLASS);
-        tcb.flags.clear(Flags::TIMING);
-        self.contents.release_class(class);
-        self.records[id as usize].tcb.class = self.contents.acquire_class(family, mss);
-        // What is in flight was too big: all of it goes again.
-        self.send_all_again(id);
-        self.block(id);
-        self.counters.path_mtu_reductions += 1;
-        true
     }
 
     /// A connection, in the hands of a callback.

@@ -107,6 +107,9 @@ impl Flags {
     /// The deadline is that of segments which may be reordered, or lost.
     pub(crate) const AWAIT_LATE: Self = Self(1 << 19);
 
+    /// The path takes less than both ends would: it may widen again.
+    pub(crate) const NARROW: Self = Self(1 << 20);
+
     #[inline(always)]
     pub(crate) const fn has(self, bits: Self) -> bool {
         self.0 & bits.0 != 0
@@ -245,6 +248,10 @@ pub(crate) struct Tcb {
     pub(crate) reorder: u8,
     /// The largest segments that the peer and we could take, as `mss`.
     pub(crate) mss_most: u16,
+    /// The least that the path was found too narrow for; 0: none.
+    pub(crate) mss_fails: u16,
+    /// When a larger one may be tried, in seconds.
+    pub(crate) raise_at: u16,
     /// When a challenge ACK was last sent: low bits of milliseconds.
     pub(crate) challenged_at: u16,
     pub(crate) snd_una: Seq,
@@ -313,6 +320,8 @@ impl Tcb {
             scales: 0,
             reorder: 1,
             mss_most: 0,
+            mss_fails: 0,
+            raise_at: 0,
             challenged_at: 0,
             snd_una: Seq(0),
             snd_nxt: Seq(0),

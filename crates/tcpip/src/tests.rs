@@ -10,3 +10,4 @@ mod misbehaving;
 mod opening;
 mod receiving;
 mod sending;
+mod widths;

@@ -5,6 +5,7 @@ use nmio::Port;
 use crate::app::{Application, CloseReason};
 use crate::congestion::CongestionControl;
 use crate::output::send_control;
+use crate::pmtu::BLACK_HOLE_TIMEOUTS;
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, State};
 
@@ -90,6 +91,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         tcb.retries += 1;
         tcb.backoff = tcb.backoff.saturating_add(1);
         tcb.flags.clear(Flags::TIMING);
+        if BLACK_HOLE_TIMEOUTS.contains(&tcb.retries) {
+            self.suspect_black_hole(id, now);
+        }
         let rto = self.rto(id);
         self.arm_timeout(id, now, rto);
     }

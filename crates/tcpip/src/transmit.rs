@@ -8,7 +8,9 @@ use nmio::Port;
 use crate::app::Application;
 use crate::congestion::CongestionControl;
 use crate::options::{Block, MAX_SACK_BLOCKS, Written};
-use crate::output::{Cut, NoRoom, Sender, send_control, turn_round, window_field, window_to_tell};
+use crate::output::{
+    Cut, NoRoom, Outgoing, Sender, send_control, turn_round, window_field, window_to_tell,
+};
 use crate::recovery::event;
 use crate::segments::Family;
 use crate::stack::Stack;
@@ -26,8 +28,31 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         let tcb = &self.records[id as usize].tcb;
         if tcb.snd_nxt != tcb.limit() {
+            if tcb.flags.has(Flags::NARROW) {
+                self.probe_size(port, id, now);
+            }
             self.send_new(port, id, now);
         }
+    }
+
+    /// Sends one segment that was decided upon, and counts it.
+    pub(crate) fn send_one<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        out: &Outgoing,
+    ) -> Result<(), NoRoom> {
+        let mut sender = Sender {
+            app: &mut self.app,
+            contents: &mut self.contents,
+            writes: &self.writes,
+            counters: &mut self.counters,
+            mode: self.settings.mode,
+        };
+        sender.send(port, &self.records[id as usize].tcb, out)?;
+        self.counters.segments_sent += 1;
+        self.counters.bytes_sent += u64::from(out.len());
+        Ok(())
     }
 
     /// How far from SND.UNA the congestion window reaches, while something is
@@ -203,7 +228,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             recovery.has_resent(start, start + taken, tcb, now);
             tcb.flags.clear(Flags::TIMING);
             self.counters.retransmits += 1;
-            if start == tcb.snd_una {
+            let impatient = !tcb.flags.has(Flags::SACK) && recovery.partial;
+            if start == tcb.snd_una && !impatient {
                 let rto = self.rto(id);
                 self.arm_timeout(id, now, rto);
             }
@@ -244,23 +270,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             if seq + len == tcb.snd_end && fin_sent {
                 header.control = header.control | Control::FIN;
             }
-            let mut sender = Sender {
-                app: &mut self.app,
-                contents: &mut self.contents,
-                writes: &self.writes,
-                counters: &mut self.counters,
-                mode: self.settings.mode,
-            };
             // RFC 3168, section 6.1.5: what is sent again takes no part.
-            sender.send(port, tcb, &cut.take(len, header, Ecn::NotEct))?;
+            self.send_one(port, id, &cut.take(len, header, Ecn::NotEct))?;
         } else {
             debug_assert!(tcb.flags.has(Flags::CLOSE), "the stream ends here");
             header.control = header.control | Control::FIN;
             send_control(port, tcb, &header, &Written::default())?;
+            self.counters.segments_sent += 1;
         }
-        tcb.has_told(window);
-        self.counters.segments_sent += 1;
-        self.counters.bytes_sent += u64::from(len);
+        self.records[id as usize].tcb.has_told(window);
         Ok(len + u32::from(header.control.has(Control::FIN)))
     }
 

@@ -7,6 +7,8 @@ mod acts;
 mod expect;
 #[path = "segments/expr.rs"]
 mod expr;
+#[path = "segments/forms.rs"]
+mod forms;
 #[path = "segments/language.rs"]
 mod language;
 #[path = "segments/peer.rs"]
@@ -95,6 +97,7 @@ macro_rules! files {
 }
 
 files! {
+    options_of_others: "options-of-others.seg",
     rfc9293_opening: "rfc9293-opening.seg",
     rfc9293_receiving: "rfc9293-receiving.seg",
     rfc9293_closing: "rfc9293-closing.seg",
@@ -111,6 +114,7 @@ files! {
     rfc6675: "rfc6675.seg",
     rfc3042: "rfc3042.seg",
     rfc6937: "rfc6937.seg",
+    rfc8899: "rfc8899.seg",
     rfc8985: "rfc8985.seg",
     rfc5682: "rfc5682.seg",
     rfc3168: "rfc3168.seg",
@@ -197,6 +201,16 @@ fn whatever_differs_fails_a_case() {
         let wrong = right.replacen(from, to, 1);
         assert!(wrong != right && run_text(&wrong).is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn our_numbers_wrap_in_one_form() {
+    let form = forms::FORMS.iter().find(|form| form.iss.is_some());
+    let form = *form.expect("a form that waits for its number");
+    let iss = run::first_iss(form).expect("a SYN-ACK");
+    // 250 go by in a millisecond.
+    let before = form.iss.map(|target| target - iss);
+    assert!(before.is_some_and(|before| before < 250), "{iss}");
 }
 
 #[test]

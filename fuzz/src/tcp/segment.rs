@@ -169,16 +169,13 @@ impl Ranges {
         if len == 0 || start > MAX_OFFSET {
             return;
         }
-        let mut merged = (start, start + len);
-        self.0.retain(|range| {
-            let touches = range.0 <= merged.1 && merged.0 <= range.1;
-            if touches {
-                merged = (merged.0.min(range.0), merged.1.max(range.1));
-            }
-            !touches
-        });
-        let at = self.0.partition_point(|range| *range < merged);
-        self.0.insert(at, merged);
+        let end = start + len;
+        let from = self.0.partition_point(|range| range.1 < start);
+        let to = self.0.partition_point(|range| range.0 <= end);
+        let touched = &self.0[from..to];
+        let first = touched.first().map_or(start, |range| range.0.min(start));
+        let last = touched.last().map_or(end, |range| range.1.max(end));
+        self.0.splice(from..to, [(first, last)]);
     }
 
     /// How far it is whole from the start.
@@ -189,9 +186,10 @@ impl Ranges {
     }
 
     pub(super) fn contains(&self, start: u32, end: u32) -> bool {
+        let at = self.0.partition_point(|range| range.1 < end);
         self.0
-            .iter()
-            .any(|range| range.0 <= start && end <= range.1)
+            .get(at)
+            .is_some_and(|range| range.0 <= start && end <= range.1)
     }
 
     /// What lies behind the first gap.

@@ -62,6 +62,8 @@ pub(crate) struct Cell {
     pub(crate) in_turn: usize,
     /// The client asks for ECN.
     pub(crate) ecn: bool,
+    /// Servers that remember nothing, such as a path's MTU.
+    pub(crate) fresh: bool,
     /// It belongs to the short matrix.
     pub(crate) quick: bool,
 }
@@ -145,6 +147,7 @@ impl Path {
             at_once: 1,
             in_turn: 1,
             ecn: false,
+            fresh: false,
             quick: false,
         }
     }
@@ -192,6 +195,7 @@ pub(crate) fn limit() -> Cell {
         at_once: 1,
         in_turn: 1,
         ecn: false,
+        fresh: false,
         quick: true,
     }
 }
@@ -261,13 +265,14 @@ fn patterns_of_loss(cells: &mut Vec<Cell>) {
 fn reordering(cells: &mut Vec<Cell>) {
     for path in SOME {
         let (quarter, more) = (path.rtt_ms * 250, path.rtt_ms * 1_500);
-        for (reorder, hold, what) in [
-            (0.01, quarter, "1% by 1/4 RTT"),
-            (0.1, quarter, "10% by 1/4 RTT"),
-            (0.02, more, "2% by 1.5 RTT"),
+        for (reorder, hold, what, as_lost) in [
+            (0.01, quarter, "1% by 1/4 RTT", 0.0),
+            (0.1, quarter, "10% by 1/4 RTT", 0.0),
+            // So late that a sender may take it for lost.
+            (0.02, more, "2% by 1.5 RTT", 0.02),
         ] {
             let harm = format!("reorder={reorder},hold={hold}us");
-            let mut cell = path.cell("reordering", what, &harm, 0.0);
+            let mut cell = path.cell("reordering", what, &harm, as_lost);
             cell.quick = path.rtt_ms == 10 && what.starts_with("1%");
             cells.push(cell);
         }
@@ -354,6 +359,7 @@ fn path_mtu(cells: &mut Vec<Cell>) {
             ("mtu=1280", "1280, in silence"),
         ] {
             let mut cell = path.cell("path MTU", what, harm, 0.0);
+            cell.fresh = true;
             cell.quick = path.rtt_ms == 10;
             cells.push(cell);
         }

@@ -6,10 +6,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::FIRST_SEED;
 use super::fetch::{Reading, fetch};
 use super::forwarder::{Paths, Seen};
+use super::lab::{Site, TINY};
 use super::rig::{Rig, Stack};
-use super::{FIRST_SEED, Site};
+
 use crate::e2e::checks::Checks;
 use crate::e2e::http::Connection;
 use crate::e2e::web::in_threads;
@@ -29,8 +31,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const LARGE: usize = 512 << 10;
 const MEDIUM: usize = 128 << 10;
 const AT_ONCE: usize = 6;
-/// The file of the many requests, and how large these are: 600 KB in all.
-const TINY: usize = super::TINY;
+/// The requests for [`TINY`], and how large each is: 600 KB in all.
 const REQUESTS: usize = 150;
 const REQUEST_LEN: usize = 4_000;
 

@@ -13,8 +13,8 @@ use super::rig::Stack;
 pub(crate) const GOODPUT_MARK: f64 = 0.95;
 /// Repeated bytes as a multiple of the kernel's, at most.
 pub(crate) const REPEATED_MARK: f64 = 1.1;
-/// Where the kernel repeats no more than this of what is fetched, a ratio to
-/// it says nothing: the tenth part of so much may be repeated as well.
+/// Where the kernel repeats less than this part of what is fetched, ours is
+/// compared with this part: a ratio to next to nothing says nothing.
 const REPEATED_FLOOR: f64 = 0.002;
 
 /// Everything that one command has measured.
@@ -129,8 +129,7 @@ pub(crate) fn goodput_ratio([kernel, ours]: &[Figures; 2]) -> Option<f64> {
     (kernel.goodput > 0.0).then(|| ours.goodput / kernel.goodput)
 }
 
-/// Ours as a multiple of the kernel's; where that is next to nothing, of a
-/// small part of what is fetched.
+/// Ours as a multiple of the kernel's, or of [`REPEATED_FLOOR`].
 pub(crate) fn repeated_ratio([kernel, ours]: &[Figures; 2]) -> f64 {
     let floor = kernel.sent.saturating_sub(kernel.repeated) as f64 * REPEATED_FLOOR;
     let base = (kernel.repeated as f64).max(floor).max(1.0);

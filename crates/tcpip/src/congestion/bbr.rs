@@ -3,21 +3,14 @@
 mod aggregation;
 mod rate;
 mod round;
+mod state;
 
 use aggregation::Aggregation;
 use round::{Round, Sample};
+use state::{Flags, State};
 
 use super::{Congestion, CongestionControl, Event, MAX_WINDOW, MIN_SEGMENTS, initial_window};
 
-/// Percent of the bandwidth at which each state sends, and of the
-/// bandwidth-delay product that it has in flight.
-const STARTUP_PACING: u32 = 277;
-const DRAIN_PACING: u32 = 50;
-const DOWN_PACING: u32 = 90;
-const UP_PACING: u32 = 125;
-const CWND_GAIN: u32 = 200;
-const UP_CWND_GAIN: u32 = 225;
-const PROBE_RTT_CWND_GAIN: u32 = 50;
 /// Percent below the bandwidth that is left free on average.
 const PACING_MARGIN: u32 = 1;
 /// Percent of the long-term limit left free for others while cruising.
@@ -54,89 +47,6 @@ const PROBE_WAIT_RANDOM: u16 = ticks(1_000);
 const MAX_QUANTUM: u32 = 65_536;
 /// No limit.
 const NONE: u32 = u32::MAX;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Startup,
-    Drain,
-    Down,
-    Cruise,
-    Refill,
-    Up,
-    ProbeRtt,
-}
-
-impl State {
-    /// Whether the state is one of `ProbeBW`.
-    const fn probes_bw(self) -> bool {
-        matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
-    }
-
-    /// Whether it accelerates.
-    const fn accelerates(self) -> bool {
-        matches!(self, Self::Startup | Self::Refill | Self::Up)
-    }
-
-    const fn pacing_gain(self) -> u32 {
-        match self {
-            Self::Startup => STARTUP_PACING,
-            Self::Drain => DRAIN_PACING,
-            Self::Down => DOWN_PACING,
-            Self::Up => UP_PACING,
-            Self::Cruise | Self::Refill | Self::ProbeRtt => 100,
-        }
-    }
-
-    const fn cwnd_gain(self) -> u32 {
-        match self {
-            Self::Up => UP_CWND_GAIN,
-            Self::ProbeRtt => PROBE_RTT_CWND_GAIN,
-            _ => CWND_GAIN,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Flags(u16);
-
-impl Flags {
-    /// The pipe has been full once.
-    const FULL_BW_REACHED: u16 = 1;
-    /// It is full, as far as the present probe can tell.
-    const FULL_BW_NOW: u16 = 1 << 1;
-    /// Samples are of a probe for bandwidth.
-    const PROBE_SAMPLE: u16 = 1 << 2;
-    /// Samples of the last probe still arrive until the round ends.
-    const PROBE_STOPPING: u16 = 1 << 3;
-    /// The last probe lost too much.
-    const TOO_HIGH: u16 = 1 << 4;
-    /// The last probe was stopped early by precaution.
-    const PRECAUTIONARY: u16 = 1 << 5;
-    /// Something was lost in this round.
-    const LOSS: u16 = 1 << 6;
-    /// Recovery goes on, and has for a round.
-    const RECOVERY: u16 = 1 << 7;
-    const RECOVERY_ROUND: u16 = 1 << 8;
-    /// Nothing was in flight for long before this.
-    const IDLE: u16 = 1 << 9;
-    /// `ProbeRTT`: little enough is in flight, and has been for a round.
-    const PROBE_RTT_TIMED: u16 = 1 << 10;
-    const PROBE_RTT_ROUND: u16 = 1 << 11;
-    /// The pacing rate is known to be for this path.
-    const PACED: u16 = 1 << 12;
-
-    const fn has(self, flags: u16) -> bool {
-        self.0 & flags != 0
-    }
-
-    fn set(&mut self, flags: u16) {
-        self.0 |= flags;
-    }
-
-    fn clear(&mut self, flags: u16) {
-        self.0 &= !flags;
-    }
-}
 
 /// BBR as draft-ietf-ccwg-bbr describes it (version 3), on what the stack tells
 /// an algorithm. The stack must obey [`pacing_rate`], or bursts of the whole
@@ -626,7 +536,7 @@ impl Bbr {
     }
 
     fn probe_rtt_cwnd(&self, mss: u32) -> u32 {
-        self.bdp(self.bw(), PROBE_RTT_CWND_GAIN, mss)
+        self.bdp(self.bw(), State::ProbeRtt.cwnd_gain(), mss)
             .max(Self::min_pipe(mss))
     }
 
@@ -667,7 +577,7 @@ impl CongestionControl for Bbr {
     fn new(mss: u32) -> Self {
         let window = initial_window(mss);
         // As if the round trip were a millisecond, until it is known.
-        let pacing_rate = rate::percent(rate::of(window, 1_000), STARTUP_PACING);
+        let pacing_rate = rate::percent(rate::of(window, 1_000), State::Startup.pacing_gain());
         Self {
             round: Round::new(),
             aggregation: Aggregation::new(),
@@ -714,7 +624,7 @@ impl CongestionControl for Bbr {
         if !self.flags.has(Flags::PACED) && event.srtt != 0 {
             self.flags.set(Flags::PACED);
             let nominal = rate::of(initial_window(event.mss), event.srtt);
-            self.pacing_rate = rate::percent(nominal, STARTUP_PACING).max(1);
+            self.pacing_rate = rate::percent(nominal, State::Startup.pacing_gain()).max(1);
             let clock = Self::clock(event.now);
             (self.min_rtt_stamp, self.probe_rtt_stamp) = (clock, clock);
             self.min_rtt = event.srtt;
@@ -724,6 +634,8 @@ impl CongestionControl for Bbr {
     }
 
     fn on_ack(&mut self, acked: u32, event: &Event) {
+        // Recovery may never have begun: a probe of the tail has mended all.
+        self.flags.clear(Flags::RECOVERY | Flags::RECOVERY_ROUND);
         self.update(acked, 0, event);
     }
 

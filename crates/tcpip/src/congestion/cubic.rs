@@ -4,7 +4,7 @@ mod curve;
 
 use curve::{Curve, Marks};
 
-use super::hystart::HyStart;
+use super::hystart::{self, HyStart};
 use super::validation::Validation;
 use super::{
     Congestion, CongestionControl, Event, MAX_WINDOW, initial_window, reduced, three_quarters,
@@ -14,22 +14,27 @@ use super::{
 const BETA_LOSS: u32 = 70;
 /// Hundredths of the window that a mark leaves (RFC 8511, section 3).
 const BETA_ECN: u32 = 85;
-/// Segments by which an ACK opens the window at most in a slow start that is
-/// not the first (RFC 3465, section 2.2).
-const SLOW_START_LIMIT: u32 = 2;
+/// Segments by which an ACK opens the window at most while what a timeout has
+/// lost is sent again: it may cover what had arrived long before (RFC 3465,
+/// sections 2.2 and 2.3).
+const LIMIT_AFTER_TIMEOUT: u32 = 2;
+
+/// What is being mended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mending {
+    Nothing,
+    /// Between [`Congestion::Loss`] and the end of recovery.
+    Loss,
+    /// All that was in flight when the timer expired is sent again.
+    Timeout,
+}
 
 /// What the window follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The first slow start.
     Start(HyStart),
-    /// A later one: up to the threshold.
-    Restart {
-        /// Bytes of the window before the last congestion that the curve will
-        /// make for; 0: none.
-        w_max: u32,
-    },
-    /// Congestion avoidance.
+    /// Congestion avoidance, and slow start that leads back to it.
     Avoidance(Curve),
 }
 
@@ -43,9 +48,9 @@ enum Phase {
 /// grows until then, so that an ACK costs a multiplication.
 ///
 /// Choices that the RFC leaves open: what congestion reduces is what was used
-/// of the window (section 4.6 with RFC 7661), and the curve makes for that; an
-/// ACK opens the first slow start by eight segments at most (RFC 9406, section
-/// 4.3) and later ones by two.
+/// of the window (section 4.6 with RFC 7661), and the curve makes for that; in
+/// slow start an ACK counts for eight segments at most (RFC 9406, section 4.3), or
+/// as many as have just arrived, up to 64 KB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cubic {
     cwnd: u32,
@@ -53,17 +58,16 @@ pub struct Cubic {
     validation: Validation,
     phase: Phase,
     marks: Marks,
-    /// Between [`Congestion::Loss`] and the end of recovery.
-    recovering: bool,
+    mending: Mending,
 }
 
 const _: () = assert!(size_of::<Cubic>() <= 48);
 
 impl Cubic {
     /// RFC 7661, section 4.4.2: five minutes without validation.
-    #[cold]
+    #[inline]
     fn turn(&mut self, event: &Event) {
-        if self.validation.turn(self.cwnd, event) {
+        if self.validation.is_turn(event) && self.validation.turn(self.cwnd, event) {
             let smaller = (self.cwnd / 2).max(initial_window(event.mss));
             self.shrink(smaller);
         }
@@ -78,9 +82,7 @@ impl Cubic {
         }
         if !matches!(self.phase, Phase::Start(_)) {
             self.ssthresh = self.ssthresh.max(three_quarters(self.cwnd));
-            self.phase = Phase::Restart {
-                w_max: self.w_max(),
-            };
+            self.phase = Phase::Avoidance(Curve::after_slow_start(self.w_max()));
         }
         self.cwnd = smaller;
     }
@@ -88,7 +90,6 @@ impl Cubic {
     fn w_max(&self) -> u32 {
         match self.phase {
             Phase::Start(_) => 0,
-            Phase::Restart { w_max } => w_max,
             Phase::Avoidance(curve) => curve.w_max(),
         }
     }
@@ -108,15 +109,54 @@ impl Cubic {
         self.avoid(self.cwnd);
     }
 
+    /// A round of the first slow start is over, and slow start with it if
+    /// `exit`.
+    #[cold]
+    fn end_round(&mut self, exit: bool, event: &Event) {
+        self.turn(event);
+        if exit {
+            self.leave_start();
+        }
+    }
+
+    /// What is not to be done with every ACK: the look-up on the curve when
+    /// `due`, and what nothing in flight means.
     #[inline(never)]
-    fn restart_on_ack(&mut self, acked: u32, event: &Event) {
-        let step = acked.min(SLOW_START_LIMIT.saturating_mul(event.mss));
-        let grown = self.cwnd.saturating_add(step).min(MAX_WINDOW);
-        // What is beyond the threshold is the curve's.
-        self.cwnd = grown.min(self.ssthresh.max(self.cwnd));
-        if self.cwnd >= self.ssthresh {
-            let w_max = self.w_max();
-            self.avoid(w_max);
+    fn attend(&mut self, due: bool, event: &Event) {
+        if let Phase::Avoidance(curve) = &mut self.phase {
+            if due {
+                self.cwnd = curve.look_up(self.cwnd, &mut self.marks, event);
+            }
+            if event.una == event.nxt {
+                curve.fall_silent(self.cwnd, self.marks, event);
+            }
+        }
+        self.turn(event);
+    }
+
+    /// An ACK while the curve does not rise.
+    #[cold]
+    fn on_ack_apart(&mut self, acked: u32, event: &Event) {
+        self.turn(event);
+        let Phase::Avoidance(curve) = &mut self.phase else {
+            return;
+        };
+        if !curve.waits_for_slow_start() {
+            // Recovery, if there was one, is over.
+            self.mending = Mending::Nothing;
+            let used = self.validation.in_avoidance(self.cwnd, event.mss);
+            self.cwnd = curve.on_ack_paused(self.cwnd, used, &mut self.marks, event);
+        } else if self.validation.in_slow_start(self.cwnd) {
+            let step = match self.mending {
+                Mending::Timeout => acked.min(LIMIT_AFTER_TIMEOUT.saturating_mul(event.mss)),
+                Mending::Nothing | Mending::Loss => hystart::slow_start(acked, event),
+            };
+            let grown = self.cwnd.saturating_add(step).min(MAX_WINDOW);
+            // What is beyond the threshold is the curve's.
+            self.cwnd = grown.min(self.ssthresh.max(self.cwnd));
+            if self.cwnd >= self.ssthresh {
+                curve.end_slow_start();
+            }
         }
     }
 }
@@ -129,7 +169,7 @@ impl CongestionControl for Cubic {
             validation: Validation::default(),
             phase: Phase::Start(HyStart::new()),
             marks: Marks::default(),
-            recovering: false,
+            mending: Mending::Nothing,
         }
     }
 
@@ -152,28 +192,27 @@ impl CongestionControl for Cubic {
 
     #[inline(always)]
     fn on_ack(&mut self, acked: u32, event: &Event) {
-        if self.validation.note(event) {
-            self.turn(event);
-        }
+        self.validation.note(event);
         match &mut self.phase {
             Phase::Start(start) => {
                 let step = start.on_ack(acked, event);
                 if self.validation.in_slow_start(self.cwnd) {
-                    self.cwnd = self.cwnd.saturating_add(step.growth).min(MAX_WINDOW);
+                    self.cwnd = self.cwnd.wrapping_add(step.growth).min(MAX_WINDOW);
                 }
-                if step.exit {
-                    self.leave_start();
-                }
-            }
-            Phase::Restart { .. } => {
-                if self.validation.in_slow_start(self.cwnd) {
-                    self.restart_on_ack(acked, event);
+                if step.round_over {
+                    self.end_round(step.exit, event);
                 }
             }
             Phase::Avoidance(curve) => {
-                let used = self.validation.in_avoidance(self.cwnd, event.mss);
-                let cwnd = curve.on_ack(self.cwnd, acked, used, &mut self.marks, event);
-                self.cwnd = cwnd.min(MAX_WINDOW);
+                if !curve.rises() || !self.validation.in_avoidance(self.cwnd, event.mss) {
+                    self.on_ack_apart(acked, event);
+                    return;
+                }
+                let (cwnd, due) = curve.on_ack(self.cwnd, acked, event);
+                self.cwnd = cwnd;
+                if due || event.una == event.nxt || self.validation.is_turn(event) {
+                    self.attend(due, event);
+                }
             }
         }
     }
@@ -182,14 +221,13 @@ impl CongestionControl for Cubic {
     #[cold]
     fn on_congestion(&mut self, cause: Congestion, event: &Event) {
         let last = self.w_max();
-        self.recovering = cause == Congestion::Loss;
-        let used = self
-            .validation
-            .on_congestion(self.cwnd, event, self.recovering);
-        let beta = match cause {
-            Congestion::Loss => BETA_LOSS,
-            Congestion::Ecn => BETA_ECN,
+        let (mending, beta) = match cause {
+            Congestion::Loss => (Mending::Loss, BETA_LOSS),
+            Congestion::Ecn => (Mending::Nothing, BETA_ECN),
         };
+        self.mending = mending;
+        let recovery = mending == Mending::Loss;
+        let used = self.validation.on_congestion(self.cwnd, event, recovery);
         self.ssthresh = reduced(used, beta, event.mss);
         self.cwnd = self.ssthresh;
         self.marks = Marks::default();
@@ -208,7 +246,7 @@ impl CongestionControl for Cubic {
 
     #[cold]
     fn on_recovered(&mut self, event: &Event) {
-        self.recovering = false;
+        self.mending = Mending::Nothing;
         if let Some(carried) = self.validation.on_recovered(event) {
             self.ssthresh = reduced(carried, BETA_LOSS, event.mss);
             self.cwnd = self.ssthresh;
@@ -219,16 +257,16 @@ impl CongestionControl for Cubic {
     /// not again for a timeout in recovery, for which it has fallen already.
     #[cold]
     fn on_timeout(&mut self, again: bool, event: &Event) {
-        if self.ssthresh == u32::MAX || !(again || self.recovering) {
+        if self.ssthresh == u32::MAX || !(again || self.mending == Mending::Loss) {
             let used = self.validation.used(self.cwnd, event);
             self.ssthresh = reduced(used, BETA_LOSS, event.mss);
         }
         self.cwnd = event.mss.clamp(1, MAX_WINDOW);
         self.validation.restart(event);
-        self.recovering = false;
+        self.mending = Mending::Timeout;
         self.marks = Marks::default();
         // The curve then begins flat at the window that slow start leaves.
-        self.phase = Phase::Restart { w_max: 0 };
+        self.phase = Phase::Avoidance(Curve::after_slow_start(0));
     }
 
     /// RFC 5681, section 4.1. The stack does not pace as a rule, and then

@@ -407,3 +407,43 @@ fn the_copy_from_before_undoes_a_reduction() {
     path.run(100 * MS);
     assert!(path.cubic.window() > before);
 }
+
+#[test]
+fn lumps_open_the_window_as_single_segments_do() {
+    // Once more in slow start, after silence.
+    let mut path = Path::after_loss(100 * MS, 1_000);
+    path.ack();
+    let event = path.event(0);
+    path.cubic.on_idle(&event);
+    let event = Event {
+        nxt: path.una,
+        ..path.event(10 * MSS)
+    };
+    path.cubic.on_ack(10 * MSS, &event);
+    assert_eq!(path.cubic.window(), 20 * MSS);
+    // After a timeout an ACK may cover what had arrived long before.
+    path.cubic.on_timeout(false, &event);
+    path.cubic.ssthresh = 100 * MSS;
+    path.cubic.on_ack(10 * MSS, &event);
+    assert_eq!(path.cubic.window(), 3 * MSS);
+    path.cubic.on_recovered(&event);
+    path.cubic.on_ack(10 * MSS, &event);
+    assert_eq!(path.cubic.window(), 13 * MSS);
+}
+
+#[test]
+fn a_loss_that_a_probe_has_mended_is_not_a_recovery() {
+    // RFC 8985, section 7.4.2: no end of recovery is told.
+    let mut path = Path::new(100 * MS);
+    path.cubic.cwnd = 100 * MSS;
+    let event = path.event(100 * MSS);
+    path.cubic.on_congestion(Congestion::Loss, &event);
+    path.run(200 * MS);
+    let window = path.cubic.window();
+    let event = path.event(window);
+    path.cubic.on_timeout(false, &event);
+    assert_eq!(
+        path.cubic.ssthresh(),
+        window / 10 * 7 + window % 10 * 7 / 10
+    );
+}

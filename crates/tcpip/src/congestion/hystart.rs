@@ -13,16 +13,43 @@ const MIN_RTT_DIVISOR: u32 = 8;
 const CSS_GROWTH_SHIFT: u8 = 2;
 /// Rounds of conservative slow start, that in which it begins included.
 const CSS_ROUNDS: u8 = 5;
-/// Segments by which an ACK opens the window at most, in a sender that is not
-/// paced.
+/// Segments by which an ACK opens the window at most (RFC 9406, section 4.3).
 const LIMIT: u32 = 8;
+/// And by which one that tells of so many does that have just arrived: those
+/// of 64 KB, which receive offload gathers into one segment with one ACK. Such
+/// a lump lets one of its size out anyway, and slow start would not be one
+/// with receivers of that kind.
+const LUMP_LIMIT: u32 = 45;
+
+/// Bytes by which slow start opens the window for `acked`.
+#[inline(always)]
+pub(super) fn slow_start(acked: u32, event: &Event) -> u32 {
+    if acked > LIMIT.wrapping_mul(event.mss) {
+        of_lump(acked, event)
+    } else {
+        acked
+    }
+}
+
+/// An ACK may also cover what had arrived, out of order, long before. That is
+/// not in flight: only what has left the flight counts.
+#[cold]
+fn of_lump(acked: u32, event: &Event) -> u32 {
+    let left = event.nxt.wrapping_sub(event.una);
+    let arrived = event.in_flight.saturating_sub(left);
+    acked
+        .min(LUMP_LIMIT.saturating_mul(event.mss))
+        .min(arrived.max(LIMIT.saturating_mul(event.mss)))
+}
 
 /// What comes after an ACK in slow start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     /// Bytes by which the window may grow.
     pub(super) growth: u32,
-    /// Slow start is over: congestion avoidance goes on from here.
+    /// A round is over.
+    pub(super) round_over: bool,
+    /// Slow start is over with it: congestion avoidance goes on from here.
     pub(super) exit: bool,
 }
 
@@ -66,6 +93,7 @@ impl HyStart {
     #[inline(always)]
     pub(super) fn on_ack(&mut self, acked: u32, event: &Event) -> Step {
         let mut exit = false;
+        let mut round_over = false;
         let shift = self.shift;
         if event.rtt != 0 {
             self.min = self.min.min(event.rtt);
@@ -81,9 +109,11 @@ impl HyStart {
         // The ACK that ends a round is of a segment of that round.
         if event.una.wrapping_sub(self.round_end).cast_signed() >= 0 && self.last_min != 0 {
             exit = self.begin_round(event);
+            round_over = true;
         }
         Step {
-            growth: acked.min(LIMIT.saturating_mul(event.mss)) >> shift,
+            growth: slow_start(acked, event) >> shift,
+            round_over,
             exit,
         }
     }

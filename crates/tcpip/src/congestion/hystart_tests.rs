@@ -127,14 +127,21 @@ fn the_shortest_round_trip_counts() {
 }
 
 #[test]
-fn an_ack_counts_for_eight_segments_at_most() {
+fn an_ack_counts_for_eight_segments_or_what_has_just_arrived() {
     // RFC 9406, section 4.3: L.
-    let event = Event {
-        mss: MSS,
-        ..Event::default()
+    let growth = |acked: u32, arrived: u32| {
+        let event = Event {
+            mss: MSS,
+            in_flight: arrived + 10 * MSS,
+            nxt: 10 * MSS,
+            ..Event::default()
+        };
+        HyStart::new().on_ack(acked, &event).growth
     };
-    let step = HyStart::new().on_ack(20 * MSS, &event);
-    assert_eq!(step.growth, 8 * MSS);
+    assert_eq!(growth(8 * MSS, MSS), 8 * MSS);
+    assert_eq!(growth(44 * MSS, MSS), 8 * MSS, "it fills a gap");
+    assert_eq!(growth(44 * MSS, 44 * MSS), 44 * MSS, "a lump");
+    assert_eq!(growth(200 * MSS, 200 * MSS), 45 * MSS);
 }
 
 #[test]

@@ -59,6 +59,8 @@ impl Reno {
     /// RFC 3465, section 2.1: a segment more for a window acknowledged.
     #[cold]
     fn avoid(&mut self, mss: u32) {
+        // It is over by now, if it was more than a probe of the tail.
+        self.recovering = false;
         // One ACK can't count for more than a window.
         self.bytes_acked = (self.bytes_acked - self.cwnd).min(self.cwnd.saturating_sub(1));
         self.cwnd = self.cwnd.saturating_add(mss).min(MAX_WINDOW);
@@ -98,7 +100,8 @@ impl CongestionControl for Reno {
 
     #[inline(always)]
     fn on_ack(&mut self, acked: u32, event: &Event) {
-        if self.validation.note(event) {
+        self.validation.note(event);
+        if self.validation.is_turn(event) {
             self.turn(event);
         }
         if self.cwnd < self.ssthresh {
@@ -109,8 +112,8 @@ impl CongestionControl for Reno {
                 self.slow_start_again(acked, event.mss);
                 return;
             }
-            let step = acked.min(SLOW_START_LIMIT.saturating_mul(event.mss));
-            self.cwnd = self.cwnd.saturating_add(step).min(MAX_WINDOW);
+            let step = acked.min(SLOW_START_LIMIT.wrapping_mul(event.mss));
+            self.cwnd = self.cwnd.wrapping_add(step).min(MAX_WINDOW);
         } else if self.validation.in_avoidance(self.cwnd, event.mss) {
             self.bytes_acked = self.bytes_acked.saturating_add(acked);
             if self.bytes_acked >= self.cwnd {

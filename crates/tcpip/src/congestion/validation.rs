@@ -51,14 +51,18 @@ impl Validation {
         (now >> TICK_SHIFT) as u16
     }
 
-    /// Takes in what was in flight when an ACK came. True when
-    /// [`turn`](Self::turn) is due.
+    /// Takes in what was in flight when an ACK came.
     #[inline(always)]
-    #[must_use]
-    pub(super) fn note(&mut self, event: &Event) -> bool {
+    pub(super) fn note(&mut self, event: &Event) {
         if event.in_flight > self.pipe_ack {
             self.pipe_ack = event.in_flight;
         }
+    }
+
+    /// Whether [`turn`](Self::turn) may be due. To be asked once a round trip
+    /// or second.
+    #[inline(always)]
+    pub(super) fn is_turn(&self, event: &Event) -> bool {
         Self::clock(event.now).wrapping_sub(self.since) >= MIN_HALF_PERIOD
     }
 
@@ -82,6 +86,11 @@ impl Validation {
         if self.in_slow_start(cwnd) {
             self.phase = 0;
             return false;
+        }
+        if self.phase == RECOVERING {
+            // ACKs outside recovery: its end was not told, or it never began
+            // (a probe of the tail had mended the loss).
+            self.phase = 0;
         }
         self.phase = self.phase.saturating_add(elapsed >> PHASE_SHIFT);
         let over = self.phase >= MAX_PHASE;
@@ -108,7 +117,7 @@ impl Validation {
     /// segment of `mss` bytes cannot be used, and is not spare.
     #[inline(always)]
     pub(super) fn in_avoidance(&self, cwnd: u32, mss: u32) -> bool {
-        let used = (cwnd - cwnd / 4).min(cwnd.saturating_sub(mss));
+        let used = cwnd.saturating_sub((cwnd / 4).max(mss));
         used <= self.pipe_ack || used <= self.earlier
     }
 

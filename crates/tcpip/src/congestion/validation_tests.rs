@@ -13,7 +13,8 @@ fn at(now: u32, in_flight: u32) -> Event {
 }
 
 fn ack(validation: &mut Validation, event: &Event) {
-    if validation.note(event) {
+    validation.note(event);
+    if validation.is_turn(event) {
         validation.turn(100_000, event);
     }
 }
@@ -79,7 +80,19 @@ fn a_window_of_two_segments_that_are_in_flight_may_grow() {
         in_flight: 2 * 1448,
         ..Event::default()
     };
-    let _ = validation.note(&event);
+    validation.note(&event);
     assert!(validation.in_avoidance(2 * 1448 + 1447, 1448));
     assert!(!validation.in_avoidance(4 * 1448, 1448));
+}
+
+#[test]
+fn a_recovery_without_end_is_no_long_phase() {
+    let mut validation = Validation::default();
+    validation.on_congestion(100_000, &at(0, 10_000), true);
+    for second in 1..10 {
+        let event = at(second * 1_000 * MS, 1_000);
+        validation.note(&event);
+        assert!(validation.is_turn(&event));
+        assert!(!validation.turn(100_000, &event), "{second} s");
+    }
 }

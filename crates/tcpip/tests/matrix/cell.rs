@@ -27,6 +27,15 @@ pub(crate) enum Peer {
     Smoltcp(usize),
 }
 
+/// How the server controls congestion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    Cubic,
+    NewReno,
+    Reno,
+    Bbr,
+}
+
 /// How a cell's transfer must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
@@ -62,6 +71,7 @@ pub(crate) struct Cell {
     /// Time between an answer's end and the next request.
     pub(crate) think: Duration,
     pub(crate) v6: bool,
+    pub(crate) control: Control,
     pub(crate) end: End,
 }
 
@@ -97,6 +107,7 @@ impl Cell {
             times: 1,
             think: Duration::ZERO,
             v6: false,
+            control: Control::Cubic,
             end: End::Finished,
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nmio::Instant;
 
-use crate::cell::{Cell, End, FRAME, Route};
+use crate::cell::{Cell, Control, End, FRAME, Route};
 use crate::peer::{Acks, Behaviour, Reader};
 use crate::router::Narrow;
 
@@ -48,6 +48,7 @@ pub(crate) fn sample() -> Vec<Cell> {
         readers(),
         short(),
         many(),
+        controls(),
         smoltcp(),
     ];
     groups.into_iter().flatten().map(Cell::sized).collect()
@@ -485,6 +486,31 @@ fn many() -> Vec<Cell> {
             let cell = Cell::new(&name, route).bytes(len).queue(percent);
             cells.push(cell.change(|cell| cell.connections = connections));
         }
+    }
+    cells
+}
+
+/// What controls congestion, if it is not CUBIC.
+fn controls() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (control, word) in [
+        (Control::NewReno, "newreno"),
+        (Control::Reno, "reno"),
+        (Control::Bbr, "bbr"),
+    ] {
+        let with = |name: &str, route: Route| {
+            let name = format!("control/{word}/{name}");
+            Cell::new(&name, route).change(|cell| cell.control = control)
+        };
+        cells.push(with("clean", NEAR));
+        cells.push(with("shallow", NEAR).queue(10));
+        cells.push(with("deep", MOBILE).queue(400));
+        cells.push(with("loss-0.1%", FAR).loss(0.001));
+        cells.push(with("loss-3%", NEAR).loss(0.03));
+        cells.push(with("bursts-3%", NEAR).bursts(0.03, ms(3)));
+        cells.push(with("reorder-10%", NEAR).reorder(0.1, ms(5)));
+        let shared = with("10-flows", NEAR).bytes(2 * MB);
+        cells.push(shared.change(|cell| cell.connections = 10));
     }
     cells
 }

@@ -2,10 +2,10 @@
 //!
 //! A model of rounds: the handshake and the request take a round trip each,
 //! then a window is sent each round, which begins at ten segments and doubles
-//! (RFC 5681 with RFC 6928), and never more than the bottleneck carries, the
-//! peer's window allows, or the path's loss leaves: then the window is the
-//! one that CUBIC has in the mean, or Reno if that is more (RFC 9438,
-//! section 5.1).
+//! (RFC 5681 with RFC 6928), and is never more than the bottleneck carries or
+//! the peer's window allows. From the path's first loss on it is the one that
+//! CUBIC has in the mean, or Reno if that is more (RFC 9438, section 5.1).
+//! It is no bound: luck can be better.
 
 use std::time::Duration;
 
@@ -97,30 +97,54 @@ pub(crate) fn rate(cell: &Cell) -> f64 {
     most(cell).min(window(cell) / round_trip(cell))
 }
 
+/// Bytes that are sent before the first loss, and the time until it.
+fn before_loss(cell: &Cell) -> (f64, f64) {
+    let (path, mut bytes) = (&cell.down, f64::INFINITY);
+    if path.loss > 0.0 {
+        bytes = segment(cell) / path.loss;
+    }
+    if path.lose_every > 0 {
+        bytes = bytes.min(path.lose_every as f64 * segment(cell));
+    }
+    let bursts = path.bursts;
+    let time = if bursts.bad.is_zero() {
+        f64::INFINITY
+    } else {
+        bursts.good.as_secs_f64()
+    };
+    (bytes, time)
+}
+
 /// The time that the model takes for one of a cell's connections.
 pub(crate) fn time(cell: &Cell) -> Duration {
     let round_trip = round_trip(cell);
-    let (rate, most) = (most(cell), window(cell));
+    let rate = most(cell);
+    let (bytes_before, time_before) = before_loss(cell);
+    let mut open = INITIAL_WINDOW * segment(cell);
     // The client's last ACK of the handshake carries the request.
-    let mut time = round_trip;
-    let mut window = (INITIAL_WINDOW * segment(cell)).min(most);
+    let (mut time, mut sent) = (round_trip, 0.0);
     for _ in 0..cell.times {
         let mut left = cell.len as f64;
         // Half a round for the request, half for the last byte.
         time += round_trip;
-        while left > window && window < rate * round_trip {
-            left -= window;
-            window = (2.0 * window).min(most);
-            time += round_trip;
-            if window >= most && most < rate * round_trip {
-                let rounds = (left / window).floor();
-                time += rounds * round_trip;
-                left -= rounds * window;
+        loop {
+            let most = if sent < bytes_before && time < time_before {
+                window_of(&cell.peer)
+            } else {
+                window(cell)
+            };
+            open = open.min(most);
+            let round = open.min(rate * round_trip);
+            if left <= round {
                 break;
             }
+            left -= round;
+            sent += round;
+            time += round_trip;
+            open *= 2.0;
         }
-        time += left / rate;
-        time += cell.think.as_secs_f64();
+        sent += left;
+        time += left / rate + cell.think.as_secs_f64();
     }
     if let Peer::Ours(behaviour) = &cell.peer
         && let Reader::Pause { lasting, .. } = behaviour.reader

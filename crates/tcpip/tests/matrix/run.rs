@@ -12,9 +12,9 @@ use ip::Host;
 use nmio::sim::{self, EndConfig, LinkConfig, SimClock, SimPort};
 use nmio::{Batch, Clock, Frame, Handler, Instant, LoopConfig, MAX_BATCH, Port};
 use tcpip::{Application, CloseReason, Config, Connection, ContentId, Counters, Mode};
-use tcpip::{Server, Stack};
+use tcpip::{Bbr, CongestionControl, Cubic, NewReno, Reno, Server, Stack};
 
-use crate::cell::{Cell, Peer};
+use crate::cell::{Cell, Control, Peer};
 use crate::peer::{self, Client, Route, Seen, Task};
 use crate::router::Router;
 use crate::smoltcp_client::SmolClient;
@@ -177,15 +177,15 @@ impl<P: Port> Handler<P> for Asker {
 }
 
 /// The hosts and the wire.
-struct World {
+struct World<C> {
     clock: SimClock,
     client_port: Router<SimPort>,
     client: Asker,
     server_port: Tap<SimPort>,
-    server: Server<App>,
+    server: Server<App, C>,
 }
 
-impl World {
+impl<C: CongestionControl> World<C> {
     fn new(cell: &Cell, seed: u64, trace: Option<Rc<RefCell<Trace>>>) -> Self {
         let link = LinkConfig {
             // The client is no limit.
@@ -215,7 +215,13 @@ impl World {
         };
         let capabilities = server_port.capabilities();
         let secret = [seed, 2, 3, 4];
-        let mut stack = Stack::new(&config, app, &capabilities, secret, Instant::ZERO);
+        let mut stack = Stack::<App, C>::with_congestion_control(
+            &config,
+            app,
+            &capabilities,
+            secret,
+            Instant::ZERO,
+        );
         let (app, contents) = stack.parts_mut();
         app.content = Some(contents.add(Arc::from(&content[..]), None).unwrap());
         let station = Station::new(Mac(SERVER_MAC), &addresses);
@@ -229,7 +235,7 @@ impl World {
     }
 
     /// Runs until `done`, or for [`LONGEST`]: `false`.
-    fn drive(&mut self, done: impl Fn(&Asker, &Server<App>) -> bool) -> bool {
+    fn drive(&mut self, done: impl Fn(&Asker, &Server<App, C>) -> bool) -> bool {
         let deadline = self.clock.now() + LONGEST;
         let (clock, trace) = (&self.clock, self.server_port.trace.clone());
         let ended = sim::run_until(
@@ -268,10 +274,19 @@ impl World {
 /// # Panics
 /// When anything is not as it must be, whatever the path does.
 pub(crate) fn run(cell: &Cell, seed: u64, trace: Option<&Path>) -> Outcome {
+    match cell.control {
+        Control::Cubic => run_with::<Cubic>(cell, seed, trace),
+        Control::NewReno => run_with::<NewReno>(cell, seed, trace),
+        Control::Reno => run_with::<Reno>(cell, seed, trace),
+        Control::Bbr => run_with::<Bbr>(cell, seed, trace),
+    }
+}
+
+fn run_with<C: CongestionControl>(cell: &Cell, seed: u64, trace: Option<&Path>) -> Outcome {
     let trace = trace.map(|base| Rc::new(RefCell::new(Trace::create(base).unwrap())));
-    let mut world = World::new(cell, seed, trace);
+    let mut world = World::<C>::new(cell, seed, trace);
     let frames = world.server_port.pool().available();
-    let failed = |server: &Server<App>| {
+    let failed = |server: &Server<App, C>| {
         let mut closed = server.stack.app().closed.iter();
         closed.any(|reason| *reason != CloseReason::Finished)
     };

@@ -16,12 +16,12 @@ const HEAD: &str = "\
 # Mb/s: content over the time from the first SYN to the last byte. ideal: the
 # share of what a model of the path gives (tests/matrix/ideal.rs). again: kB
 # sent more than once. needless: kB that the client had already. RTO: timeouts.
-# first, last: ms from the SYN to the first and the last byte, of the slowest
-# connection.
+# undo: reductions of the window that were taken back. first, last: ms from the
+# SYN to the first and the last byte, of the slowest connection.
 ";
 
 /// One line, with the columns aligned.
-fn line(columns: [&str; 9]) -> String {
+fn line(columns: [&str; 10]) -> String {
     let [
         name,
         seed,
@@ -30,11 +30,12 @@ fn line(columns: [&str; 9]) -> String {
         again,
         needless,
         timeouts,
+        undone,
         first,
         last,
     ] = columns;
     format!(
-        "{name:<44} {seed:>8} {rate:>8} {ideal:>6} {again:>8} {needless:>8} {timeouts:>4} \
+        "{name:<44} {seed:>8} {rate:>8} {ideal:>6} {again:>8} {needless:>8} {timeouts:>4} {undone:>4} \
          {first:>9} {last:>10}"
     )
 }
@@ -74,6 +75,7 @@ pub(crate) fn row(cell: &Cell, outcome: &Outcome) -> String {
         &kilobytes(outcome.again),
         &needless,
         &outcome.counters.timeouts.to_string(),
+        &outcome.counters.undone.to_string(),
         &millis(outcome.first_byte),
         &millis(outcome.last_byte),
     ])
@@ -83,7 +85,7 @@ pub(crate) fn row(cell: &Cell, outcome: &Outcome) -> String {
 pub(crate) fn table(rows: &[String]) -> String {
     let mut text = HEAD.to_owned();
     let head = line([
-        "# cell", "seed", "Mb/s", "ideal", "again", "needless", "RTO", "first", "last",
+        "# cell", "seed", "Mb/s", "ideal", "again", "needless", "RTO", "undo", "first", "last",
     ]);
     let _ = writeln!(text, "{head}");
     for row in rows {

@@ -303,7 +303,7 @@ impl Connection {
         let offset = self.offset(segment.seq);
         let len = segment.data.len() as u64;
         if let Some((value, _)) = segment.options.timestamps {
-            // RFC 7323, section 5.3, R1 and R3.
+            // RFC 7323, section 5.3, R1 to R3.
             if value.wrapping_sub(self.recent_timestamp).cast_signed() < 0 {
                 // Mostly what was sent again has come first. As today's
                 // systems do, this is told of.
@@ -314,7 +314,8 @@ impl Connection {
                 self.acknowledge(now, out);
                 return;
             }
-            if offset <= self.told.cast_signed() {
+            let is_old = offset + len.cast_signed() < self.received.next().cast_signed();
+            if offset <= self.told.cast_signed() && !is_old {
                 self.recent_timestamp = value;
             }
         }

@@ -9,90 +9,30 @@ use std::time::Duration;
 use eth::{Mac, Station};
 use ip::Host;
 use nmio::{Handler, Instant, Port};
-use tcpip::{Config, CongestionControl, Cubic, Mode, NewReno, Reno, Server, Stack};
+use tcpip::{Bbr, Config, CongestionControl, Cubic, NewReno, Reno, Server, Stack};
 
 use crate::expect::port_of;
 use crate::expr::{Expr, Symbols};
+use crate::forms::{FORMS, Form};
 use crate::language::{Case, Command, Icmp, Line, OptionTemplate, Template};
 use crate::peer::{Peer, seconds};
 use crate::rig::{App, Outbox, peers_byte};
 use crate::segment::{
     ACK, CWR, ECE, Family, Layout, Manner, Message, OWN_MAC, OWN_PORT, Opt, SYN, Segment, build,
-    build_icmp,
+    build_icmp, parse,
 };
 use crate::settings;
 
 /// What a full segment leaves free of the peer's maximum segment size: the
 /// place of the timestamps, whether they are sent or not.
 const RESERVED: u16 = 12;
+/// Our initial sequence numbers tick as often (RFC 6528, section 3), in
+/// microseconds.
+const ISN_TICK_MICROS: u64 = 4;
 /// The least segment size that we send by.
 const MIN_MSS: u16 = 88;
 /// So often the stack may ask for the timers at one moment.
 const MOST_TURNS: u32 = 10_000;
-
-/// In which of its forms a case runs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Form {
-    pub(crate) family: Family,
-    pub(crate) mode: Mode,
-    /// The peer's initial sequence number.
-    pub(crate) isn: u32,
-    /// Keys our initial sequence numbers.
-    pub(crate) secret: [u64; 4],
-    /// How the peer lays out its options.
-    pub(crate) layout: Layout,
-}
-
-/// All forms. The sequence numbers of the first wrap at once, those of the
-/// third soon change their sign.
-pub(crate) const FORMS: [Form; 4] = [
-    Form {
-        family: Family::V4,
-        mode: Mode::MemCopy,
-        isn: u32::MAX - 2,
-        secret: [1, 2, 3, 4],
-        layout: Layout::Usual,
-    },
-    Form {
-        family: Family::V4,
-        mode: Mode::PreCopy,
-        isn: 1_000_000,
-        secret: [5, 6, 7, 8],
-        layout: Layout::Dense,
-    },
-    Form {
-        family: Family::V6,
-        mode: Mode::MemCopy,
-        isn: 0x7fff_fffd,
-        secret: [9, 10, 11, 12],
-        layout: Layout::Dense,
-    },
-    Form {
-        family: Family::V6,
-        mode: Mode::PreCopy,
-        isn: 0,
-        secret: [13, 14, 15, 16],
-        layout: Layout::Usual,
-    },
-];
-
-impl Form {
-    fn is(&self, name: &str) -> bool {
-        match name {
-            "ipv4" => self.family == Family::V4,
-            "ipv6" => self.family == Family::V6,
-            "memcopy" => self.mode == Mode::MemCopy,
-            "precopy" => self.mode == Mode::PreCopy,
-            _ => false,
-        }
-    }
-}
-
-impl fmt::Display for Form {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}, {:?}", self.family, self.mode)
-    }
-}
 
 /// Runs a case in all its forms.
 ///
@@ -131,6 +71,7 @@ fn run_form(case: &Case, form: &Form) -> Result<(), String> {
         None | Some("cubic") => run_with::<Cubic>(case, form),
         Some("newreno") => run_with::<NewReno>(case, form),
         Some("reno") => run_with::<Reno>(case, form),
+        Some("bbr") => run_with::<Bbr>(case, form),
         Some(other) => Err(format!("  no congestion control is called {other}")),
     }
 }
@@ -174,6 +115,12 @@ fn run_with<C: CongestionControl>(case: &Case, form: &Form) -> Result<(), String
     ))
 }
 
+/// The first initial sequence number that is ours in a form.
+pub(crate) fn first_iss(form: Form) -> Option<u32> {
+    let config = Config::on_ports(&[OWN_PORT]);
+    Runner::<Cubic>::new(&config, 1500, form).first_iss()
+}
+
 /// A case in the middle of its run.
 pub(crate) struct Runner<C> {
     pub(crate) server: Server<App, C>,
@@ -195,8 +142,37 @@ pub(crate) struct Runner<C> {
 
 impl<C: CongestionControl> Runner<C> {
     fn new(config: &Config, mtu: usize, form: Form) -> Self {
+        let begin = Instant::from_millis(form.begin_ms);
+        let runner = Self::beginning(config, mtu, form, begin);
+        let Some(target) = form.iss else {
+            return runner;
+        };
+        // Our initial numbers grow with time (RFC 6528): one that is to lie at
+        // a certain place is waited for.
+        let Some(iss) = runner.first_iss() else {
+            return Self::beginning(config, mtu, form, begin);
+        };
+        let ticks = u64::from(target.wrapping_sub(iss));
+        let wait = Duration::from_millis(ticks * ISN_TICK_MICROS / 1000);
+        Self::beginning(config, mtu, form, begin + wait)
+    }
+
+    /// The number that the first SYN-ACK has.
+    fn first_iss(mut self) -> Option<u32> {
+        let syn = Template {
+            bits: SYN,
+            seq: Expr::parse("0").ok()?,
+            len: Expr::parse("0").ok()?,
+            ..Template::default()
+        };
+        self.input(&syn).ok()?;
+        let (_, packet) = self.pending.pop_front()?;
+        let (segment, ..) = parse(self.form.family, &packet).ok()?;
+        Some(segment.seq)
+    }
+
+    fn beginning(config: &Config, mtu: usize, form: Form, begin: Instant) -> Self {
         let port = Outbox::new(mtu);
-        let begin = Instant::from_millis(1_000_000);
         let stack = Stack::with_congestion_control(
             config,
             App::new(),

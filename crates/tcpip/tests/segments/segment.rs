@@ -17,7 +17,7 @@ pub(crate) const ECE: u16 = 1 << 6;
 pub(crate) const CWR: u16 = 1 << 7;
 
 /// Control bits and their letters.
-pub(crate) const BITS: [(char, u16); 9] = [
+pub(crate) const BITS: [(char, u16); 10] = [
     ('S', SYN),
     ('F', FIN),
     ('R', RST),
@@ -27,6 +27,8 @@ pub(crate) const BITS: [(char, u16); 9] = [
     ('E', ECE),
     ('W', CWR),
     ('N', 1 << 8),
+    // One of those that have no meaning yet.
+    ('X', 1 << 9),
 ];
 
 pub(crate) const OWN_MAC: EthernetAddress = EthernetAddress([2, 0, 0, 0, 0, 1]);

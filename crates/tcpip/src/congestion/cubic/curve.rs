@@ -48,6 +48,8 @@ impl Marks {
 enum Pause {
     /// It does.
     None,
+    /// It has not begun: slow start leads back to it.
+    SlowStart,
     /// The epoch begins with the next ACK.
     Fresh,
     /// It stands still while nothing is in flight, until there is something
@@ -103,37 +105,55 @@ impl Curve {
         (now >> TICK_SHIFT) as u8
     }
 
-    /// `acked` bytes of a window of `cwnd` were acknowledged, and the window is
-    /// `used` or too large for what is sent. The window then.
+    /// The same after slow start, which is to come.
+    pub(super) const fn after_slow_start(w_max: u32) -> Self {
+        let mut curve = Self::new(w_max);
+        curve.pause = Pause::SlowStart;
+        curve
+    }
+
+    pub(super) fn waits_for_slow_start(&self) -> bool {
+        self.pause == Pause::SlowStart
+    }
+
+    pub(super) fn end_slow_start(&mut self) {
+        self.pause = Pause::Fresh;
+    }
+
+    /// Whether it goes on with time.
     #[inline(always)]
-    pub(super) fn on_ack(
+    pub(super) fn rises(&self) -> bool {
+        self.pause == Pause::None
+    }
+
+    /// `acked` bytes of a window of `cwnd`, which is used, were acknowledged
+    /// while the curve rises. The window then, and whether
+    /// [`look_up`](Self::look_up) is due.
+    #[inline(always)]
+    pub(super) fn on_ack(&mut self, cwnd: u32, acked: u32, event: &Event) -> (u32, bool) {
+        // At most 2^31 of growth, by `gain`, to 2^30.
+        let grown = ((u64::from(acked) * u64::from(self.gain)) >> 16) + u64::from(self.credit);
+        self.credit = grown as u16;
+        let cwnd = cwnd.wrapping_add((grown >> 16) as u32).min(MAX_WINDOW);
+        self.acked = self.acked.wrapping_add(acked);
+        let due = self.acked >= cwnd / 8
+            && (Self::clock(event.now).wrapping_sub(self.tick) >= GAIN_TICKS || self.acked >= cwnd);
+        (cwnd, due)
+    }
+
+    /// Nothing is in flight any more.
+    pub(super) fn fall_silent(&mut self, cwnd: u32, marks: Marks, event: &Event) {
+        self.stand_still(Pause::Silent, cwnd, marks, event);
+    }
+
+    /// An ACK while the curve stands still, or that makes it stand.
+    pub(super) fn on_ack_paused(
         &mut self,
         cwnd: u32,
-        acked: u32,
         used: bool,
         marks: &mut Marks,
         event: &Event,
     ) -> u32 {
-        if self.pause != Pause::None || !used {
-            return self.on_ack_paused(cwnd, used, marks, event);
-        }
-        let grown = ((u64::from(acked) * u64::from(self.gain)) >> 16) + u64::from(self.credit);
-        self.credit = grown as u16;
-        let mut cwnd = cwnd.saturating_add((grown >> 16) as u32).min(MAX_WINDOW);
-        self.acked = self.acked.saturating_add(acked);
-        let due = Self::clock(event.now).wrapping_sub(self.tick) >= GAIN_TICKS;
-        if due || self.acked >= cwnd {
-            cwnd = self.look_up(cwnd, marks, event);
-        }
-        if event.una == event.nxt {
-            self.stand_still(Pause::Silent, cwnd, *marks, event);
-        }
-        cwnd
-    }
-
-    /// An ACK while the curve stands still, or that makes it stand.
-    #[cold]
-    fn on_ack_paused(&mut self, cwnd: u32, used: bool, marks: &mut Marks, event: &Event) -> u32 {
         match (self.pause, used) {
             (Pause::Fresh, true) => self.begin(cwnd, marks, event),
             (Pause::Silent | Pause::Unused, true) => {
@@ -148,7 +168,9 @@ impl Curve {
                 self.pause = Pause::Unused;
                 cwnd
             }
-            (Pause::None, true) | (Pause::Fresh | Pause::Unused, false) => cwnd,
+            (Pause::None, true) | (Pause::SlowStart, _) | (Pause::Fresh | Pause::Unused, false) => {
+                cwnd
+            }
         }
     }
 
@@ -177,12 +199,12 @@ impl Curve {
     }
 
     /// Time stands still from now on.
-    #[cold]
     fn stand_still(&mut self, pause: Pause, cwnd: u32, marks: Marks, event: &Event) {
         self.pause = pause;
         self.w_est = self
             .w_est
-            .saturating_add(self.reno_step(cwnd, marks, event.mss));
+            .saturating_add(self.reno_step(cwnd, marks, event.mss))
+            .min(MAX_WINDOW);
         self.acked = event.now;
     }
 
@@ -198,7 +220,7 @@ impl Curve {
     /// Finds the gain for the time to come. The window, which Reno's growth
     /// may have raised.
     #[inline(never)]
-    fn look_up(&mut self, cwnd: u32, marks: &mut Marks, event: &Event) -> u32 {
+    pub(super) fn look_up(&mut self, cwnd: u32, marks: &mut Marks, event: &Event) -> u32 {
         let mss = event.mss.max(1);
         self.tick = Self::clock(event.now);
         if event.now.wrapping_sub(self.plateau).cast_signed() > MAX_DISTANCE.cast_signed() {

@@ -1,0 +1,85 @@
+//! The forms in which every case runs.
+
+use std::fmt;
+
+use tcpip::Mode;
+
+use crate::segment::{Family, Layout};
+
+/// In which of its forms a case runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Form {
+    pub(crate) family: Family,
+    pub(crate) mode: Mode,
+    /// The peer's initial sequence number.
+    pub(crate) isn: u32,
+    /// Keys our initial sequence numbers.
+    pub(crate) secret: [u64; 4],
+    /// How the peer lays out its options.
+    pub(crate) layout: Layout,
+    /// What the clock shows when the case begins.
+    pub(crate) begin_ms: u64,
+    /// Our initial sequence number lies a millisecond's worth before it at
+    /// most; the case begins later for that.
+    pub(crate) iss: Option<u32>,
+}
+
+/// All forms. Of the first the peer's sequence numbers wrap at once, of the
+/// second the microseconds of a 32-bit clock, of the third our own numbers,
+/// and the peer's change their sign, of the fourth the milliseconds.
+pub(crate) const FORMS: [Form; 4] = [
+    Form {
+        family: Family::V4,
+        mode: Mode::MemCopy,
+        isn: u32::MAX - 2,
+        secret: [1, 2, 3, 4],
+        layout: Layout::Usual,
+        begin_ms: 1_000_000,
+        iss: None,
+    },
+    Form {
+        family: Family::V4,
+        mode: Mode::PreCopy,
+        isn: 1_000_000,
+        secret: [5, 6, 7, 8],
+        layout: Layout::Dense,
+        begin_ms: (1 << 32) / 1000 - 150,
+        iss: None,
+    },
+    Form {
+        family: Family::V6,
+        mode: Mode::MemCopy,
+        isn: 0x7fff_fffd,
+        secret: [9, 10, 11, 12],
+        layout: Layout::Dense,
+        begin_ms: 1_000_000,
+        iss: Some(u32::MAX - 3_000),
+    },
+    Form {
+        family: Family::V6,
+        mode: Mode::PreCopy,
+        isn: 0,
+        secret: [13, 14, 15, 16],
+        layout: Layout::Usual,
+        begin_ms: (1 << 32) - 250,
+        iss: None,
+    },
+];
+
+impl Form {
+    pub(crate) fn is(&self, name: &str) -> bool {
+        match name {
+            "ipv4" => self.family == Family::V4,
+            "ipv6" => self.family == Family::V6,
+            "memcopy" => self.mode == Mode::MemCopy,
+            "precopy" => self.mode == Mode::PreCopy,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, {:?}", self.family, self.mode)
+    }
+}
