@@ -14,7 +14,7 @@ use crate::{Config, SynCookies, WhenFull};
 fn three() -> Config {
     Config {
         max_connections: 3,
-        idle_timeout: Duration::from_secs(60),
+        idle_timeout: Duration::from_mins(1),
         ..Config::default()
     }
 }
