@@ -219,7 +219,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.offer_buffered(id);
         let tcb = &mut self.records[id as usize].tcb;
         let told = tcb.rcv_adv.since(tcb.rcv_nxt);
-        if window_to_tell(tcb, &self.buffers) > told {
+        let most = u32::from(u16::MAX) << tcb.own_scale();
+        if window_to_tell(tcb, &self.buffers).min(most) > told {
             // The window has opened, and the peer may wait for it.
             tcb.flags.set(Flags::ACK);
         }

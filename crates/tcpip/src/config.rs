@@ -226,9 +226,11 @@ impl Settings {
             fin_wait_ms: millis(config.fin_wait),
             idle_ms: millis(config.idle_timeout),
             user_timeout_ms: config.user_timeout.map_or(u32::MAX, millis),
-            silence_ms: millis(config.keep_alive.map_or(config.idle_timeout, |time| {
-                time.min(config.idle_timeout)
-            })),
+            silence_ms: millis(
+                config
+                    .keep_alive
+                    .map_or(config.idle_timeout, |time| time.min(config.idle_timeout)),
+            ),
             pacing: config.pacing,
             min_rto_ms: millis(config.min_rto).min(MAX_RTO_MS),
             sack: config.sack,

@@ -39,6 +39,8 @@ impl Prr {
         let allowed = if pipe > target {
             let share = u64::from(self.delivered) * u64::from(target);
             let share = share.div_ceil(u64::from(self.flight.max(1)));
+            // Segments are counted, as a part of one cannot be sent.
+            let share = share.next_multiple_of(u64::from(mss));
             u32::try_from(share)
                 .unwrap_or(u32::MAX)
                 .saturating_sub(self.sent)

@@ -444,10 +444,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         if news.twice > 0 {
             self.counters.duplicates_reported += 1;
-            if recovery.unproven > 0 {
-                // Otherwise it is the network that has doubled it.
-                widen_reordering(tcb);
-            }
+        }
+        // (What was not sent again the network has doubled.)
+        if news.early > 0 || news.twice > 0 && recovery.unproven > 0 {
+            widen_reordering(tcb);
         }
 
         // The round trip, where the peer's echo tells it even of what was

@@ -512,12 +512,13 @@ fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
 /// was.
 #[cold]
 fn budget(tcb: &Tcb, rate: u64, now: Moment) -> u32 {
-    let ahead = tcb.paced_until.wrapping_sub(now.micros).cast_signed();
-    let time = i64::from(PACING_TICK) - i64::from(ahead.max(0));
-    if time <= 0 {
+    // More than that is a clock that has wrapped meanwhile.
+    let ahead = tcb.paced_until.wrapping_sub(now.micros);
+    let ahead = if ahead > MAX_PACING_DEBT { 0 } else { ahead };
+    let Some(time) = PACING_TICK.checked_sub(ahead).filter(|time| *time > 0) else {
         return 0;
-    }
-    let bytes = rate.saturating_mul(time.unsigned_abs()) / 1_000_000;
+    };
+    let bytes = rate.saturating_mul(time.into()) / 1_000_000;
     u32::try_from(bytes).unwrap_or(u32::MAX).max(tcb.mss.into())
 }
 
@@ -526,9 +527,10 @@ fn budget(tcb: &Tcb, rate: u64, now: Moment) -> u32 {
 fn spend(tcb: &mut Tcb, rate: u64, bytes: u32, now: Moment) {
     let micros = u64::from(bytes) * 1_000_000 / rate.max(1);
     let micros = micros.min(u64::from(MAX_PACING_DEBT)) as u32;
-    let behind = tcb.paced_until.wrapping_sub(now.micros).cast_signed() < 0;
-    let from = if behind { now.micros } else { tcb.paced_until };
-    tcb.paced_until = from.wrapping_add(micros);
+    let ahead = tcb.paced_until.wrapping_sub(now.micros);
+    let ahead = if ahead > MAX_PACING_DEBT { 0 } else { ahead };
+    let until = ahead.saturating_add(micros).min(MAX_PACING_DEBT);
+    tcb.paced_until = now.micros.wrapping_add(until);
 }
 
 /// The marks of a segment with new data in the IP header, and the control bits
