@@ -132,6 +132,7 @@ mod input;
 mod opening;
 mod options;
 mod output;
+mod pacing;
 mod pmtu;
 mod prr;
 mod rack;

@@ -149,6 +149,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         tcb.flags.set(Flags::TIMING);
         tcb.rtt_seq = iss + 1;
         tcb.rtt_at = now.micros;
+        tcb.paced_until = now.micros;
         self.insert(id, hash, tcb, now);
         self.send_syn_ack(port, id, packet, now);
     }

@@ -19,9 +19,8 @@ use crate::tcb::{Flags, Moment, NONE, State};
 use crate::wire::{Control, Header, Seq, TIMESTAMPS_LEN};
 
 /// MTUs that paths often have, ascending: a path that swallows large segments
-/// is tried with the largest that is smaller, and from there upwards. What
-/// every IPv6 link takes; tunnels in tunnels, GRE and IPsec; PPPoE; Ethernet;
-/// jumbo frames.
+/// is tried with one that is smaller, and from there upwards. What every IPv6
+/// link takes, tunnels of several kinds, Ethernet, larger frames.
 const SIZES: [u16; 8] = [1_280, 1_400, 1_440, 1_476, 1_492, 1_500, 4_352, 8_980];
 /// After timeouts in a row the path is taken to swallow large segments: this
 /// is the first MTU that is tried then (RFC 8899, section 5.1.2), and what

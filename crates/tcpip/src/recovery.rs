@@ -18,6 +18,7 @@ pub(crate) use pool::Recoveries;
 use crate::acks::is_duplicate;
 use crate::app::Application;
 use crate::congestion::{Congestion, CongestionControl, Event};
+use crate::counters::Counters;
 use crate::options::Block;
 use crate::output::{last_segment, segment_len_at};
 use crate::prr::Prr;
@@ -149,11 +150,16 @@ impl<C: CongestionControl> Recovery<C> {
 
     /// The next bytes to be sent again.
     pub(crate) fn next_lost(&self) -> Option<(Seq, Seq)> {
-        if self.frto == Frto::Second {
-            // New data goes first.
-            return None;
+        if self.lost_goes_first() {
+            self.board.first_lost()
+        } else {
+            None
         }
-        self.board.first_lost()
+    }
+
+    /// Whether new data waits for what is lost.
+    pub(crate) fn lost_goes_first(&self) -> bool {
+        self.board.lost() > 0 && self.frto != Frto::Second
     }
 
     /// `start..end` has been sent again.
@@ -432,23 +438,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let mut news = recovery
             .rack
             .take_in(&mut recovery.board, tcb, una, sack, now);
-        self.counters.scoreboard_full += u64::from(news.no_place);
         let selective = tcb.flags.has(Flags::SACK);
         let mss = u32::from(tcb.mss);
         if !selective {
             recovery.count_duplicates(tcb, is_duplicate, acked, &mut news);
         }
-        if news.reordered && !tcb.flags.has(Flags::REORDERING) {
-            tcb.flags.set(Flags::REORDERING);
-            self.counters.reorderings += 1;
-        }
-        if news.twice > 0 {
-            self.counters.duplicates_reported += 1;
-        }
-        // (What was not sent again the network has doubled.)
-        if news.early > 0 || news.twice > 0 && recovery.unproven > 0 {
-            widen_reordering(tcb);
-        }
+        note_disorder(&mut self.counters, tcb, &news, recovery.unproven > 0);
 
         // The round trip, where the peer's echo tells it even of what was
         // sent again (RFC 7323, section 4).
@@ -666,6 +661,21 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.counters.retransmits += 1;
         }
         self.counters.tail_probes += 1;
+    }
+}
+
+/// Counts and remembers what is not as it should be; `unproven`: something that
+/// was sent again may yet prove needless.
+fn note_disorder(counters: &mut Counters, tcb: &mut Tcb, news: &News, unproven: bool) {
+    counters.scoreboard_full += u64::from(news.no_place);
+    counters.duplicates_reported += u64::from(news.twice > 0);
+    if news.reordered && !tcb.flags.has(Flags::REORDERING) {
+        tcb.flags.set(Flags::REORDERING);
+        counters.reorderings += 1;
+    }
+    // (What was not sent again the network has doubled.)
+    if news.early > 0 || news.twice > 0 && unproven {
+        widen_reordering(tcb);
     }
 }
 

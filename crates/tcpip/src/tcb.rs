@@ -9,7 +9,7 @@ use nmio::Instant;
 
 use crate::content::NO_CLASS;
 use crate::rto::Rtt;
-use crate::wire::{Seq, Timestamps};
+use crate::wire::{Control, Seq, Timestamps};
 
 /// Entries of a connection's send stream: what can be written before
 /// something is acknowledged.
@@ -408,6 +408,18 @@ impl Tcb {
     pub(crate) fn stop_keeping(&mut self) {
         self.flags.clear(Flags::KEEPING);
         (self.retries, self.backoff) = (0, 0);
+    }
+
+    /// The control bit that tells the peer of a smaller window, in the next
+    /// segment with new data (RFC 3168, section 6.1.2).
+    #[cold]
+    pub(crate) fn tell_reduction(&mut self) -> Control {
+        self.flags.clear(Flags::REDUCED);
+        if self.flags.has(Flags::ECN) {
+            Control::CWR
+        } else {
+            Control(0)
+        }
     }
 
     /// Ours and the peer's.

@@ -11,17 +11,12 @@ use crate::options::{Block, MAX_SACK_BLOCKS, Written};
 use crate::output::{
     Cut, NoRoom, Outgoing, Sender, send_control, turn_round, window_field, window_to_tell,
 };
+use crate::pacing::{budget, pacing_rate, spend};
 use crate::recovery::event;
 use crate::segments::Family;
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, NONE, Record, Tcb};
 use crate::wire::{Control, Header, Seq};
-
-/// The granularity of pacing, in microseconds: a tick of the timers.
-const PACING_TICK: u32 = 1_000;
-/// However slow the rate, a segment does not hold up the next for longer, in
-/// microseconds.
-const MAX_PACING_DEBT: u32 = 1_000_000;
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Sends what is lost and what is new, as far as the congestion window,
@@ -67,6 +62,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn reach_in_disorder(&self, id: u32) -> u32 {
         let Record { tcb, congestion } = &self.records[id as usize];
         let recovery = self.recoveries.get(tcb.recovery);
+        if recovery.lost_goes_first() {
+            // There was no room for a whole segment of it.
+            return tcb.flight();
+        }
         recovery
             .window(congestion)
             .saturating_add(recovery.gone(tcb))
@@ -129,10 +128,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 }
             }
             // A FIN needs its place in the peer's window, as data does.
-            let mut fin = 0;
-            if seq + len == tcb.snd_end && limit != tcb.snd_end && flight + len < peer_window {
+            let ends = seq + len == tcb.snd_end && limit != tcb.snd_end;
+            let fin = u32::from(ends && flight + len < peer_window);
+            if fin == 1 {
                 control = control | Control::FIN;
-                fin = 1;
             } else if len == 0 {
                 break;
             }
@@ -141,11 +140,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 break;
             }
             if len > 0 && tcb.flags.has(Flags::REDUCED) {
-                // RFC 3168, section 6.1.2.
-                tcb.flags.clear(Flags::REDUCED);
-                if tcb.flags.has(Flags::ECN) {
-                    control = control | Control::CWR;
-                }
+                control = control | tcb.tell_reduction();
             }
             let header = Header {
                 seq,
@@ -183,12 +178,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
             self.commit(id, seq, window, now);
         }
-        let held_back = usable < open && seq != limit && !blocked;
+        let held_back = usable < open && seq != limit;
+        self.wait_for_more(id, blocked, held_back, now);
+    }
+
+    /// What is left to send waits for the ring, for the next tick of pacing,
+    /// for an ACK, or for the peer's window.
+    #[inline(always)]
+    fn wait_for_more(&mut self, id: u32, blocked: bool, held_back: bool, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
         if blocked {
             self.block(id);
         } else if held_back {
-            // The next tick goes on.
             tcb.flags.clear(Flags::PROBE_TAIL);
             tcb.flags.set(Flags::PACED);
             self.arm(id, now, 1);
@@ -482,55 +483,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.counters.ring_full += 1;
         }
     }
-}
-
-/// Bytes of new data a second that may leave, if they are spread.
-#[inline(always)]
-fn pacing_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C, pacing: bool) -> Option<u64> {
-    match congestion.pacing_rate() {
-        None if pacing => window_rate(tcb, congestion),
-        rate => rate,
-    }
-}
-
-/// A window a round trip, and some more, so that it is not pacing which limits:
-/// twice in slow start, 1.2 times later.
-#[cold]
-fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
-    let srtt = u64::from(tcb.rtt.smoothed());
-    let window = u64::from(congestion.window());
-    let fifths = if congestion.window() < congestion.ssthresh() {
-        10
-    } else {
-        6
-    };
-    (srtt > 0).then(|| (window * fifths * 200_000 / srtt).max(1))
-}
-
-/// Bytes that may leave now at `rate` bytes a second: what a tick of the timer
-/// is worth, less what was sent ahead, and a segment at least when nothing
-/// was.
-#[cold]
-fn budget(tcb: &Tcb, rate: u64, now: Moment) -> u32 {
-    // More than that is a clock that has wrapped meanwhile.
-    let ahead = tcb.paced_until.wrapping_sub(now.micros);
-    let ahead = if ahead > MAX_PACING_DEBT { 0 } else { ahead };
-    let Some(time) = PACING_TICK.checked_sub(ahead).filter(|time| *time > 0) else {
-        return 0;
-    };
-    let bytes = rate.saturating_mul(time.into()) / 1_000_000;
-    u32::try_from(bytes).unwrap_or(u32::MAX).max(tcb.mss.into())
-}
-
-/// `bytes` have left.
-#[cold]
-fn spend(tcb: &mut Tcb, rate: u64, bytes: u32, now: Moment) {
-    let micros = u64::from(bytes) * 1_000_000 / rate.max(1);
-    let micros = micros.min(u64::from(MAX_PACING_DEBT)) as u32;
-    let ahead = tcb.paced_until.wrapping_sub(now.micros);
-    let ahead = if ahead > MAX_PACING_DEBT { 0 } else { ahead };
-    let until = ahead.saturating_add(micros).min(MAX_PACING_DEBT);
-    tcb.paced_until = now.micros.wrapping_add(until);
 }
 
 /// The marks of a segment with new data in the IP header, and the control bits

@@ -148,7 +148,7 @@ fn further_duplicate_acks_let_new_segments_go() {
         rig.recv(2, 1, "A", b"");
         sent.push(rig.sent_all().len());
     }
-    assert_eq!(sent, [0, 0, 1, 0, 0, 1, 1, 1]);
+    assert_eq!(sent, [0, 1, 0, 1, 0, 0, 1, 1]);
 }
 
 #[test]
