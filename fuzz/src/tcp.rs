@@ -8,14 +8,17 @@ mod client;
 mod segment;
 mod stream;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use ip::{Host, Input as Received, PROTOCOL_TCP};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use nmio::sim::{self, EndConfig, LinkConfig, SimPort};
 use nmio::{Batch, Frame, Handler, Instant, Port};
-use tcpip::{Bbr, Config, CongestionControl, Cubic, Family, Mode, NewReno, Reno, Server, Stack};
+use tcpip::{
+    Bbr, Config, CongestionControl, Cubic, Family, Mode, NewReno, Reno, Server, Stack, SynCookies,
+    WhenFull,
+};
 
 use crate::{OWN, PEER, ecn_of, path, station};
 use app::{App, Call, Habit, SLOT, content};
@@ -57,6 +60,9 @@ const EPOCHS: [u64; 4] = [
     (u32::MAX / 1000) as u64 - 100,
     u32::MAX as u64 - 100,
 ];
+
+/// Whether steps and segments are told as they come.
+static TRACE: LazyLock<bool> = LazyLock::new(|| std::env::var_os("FUZZ_TRACE").is_some());
 
 /// What a client does, or what happens.
 #[derive(Arbitrary, Debug)]
@@ -163,6 +169,9 @@ fn run_with<C: CongestionControl>(input: &Input) {
     let mut world = World::<C>::new(input);
     for (client, step) in input.steps.iter().take(MAX_STEPS) {
         let client = usize::from(*client) % world.clients.len();
+        if *TRACE {
+            eprintln!("{:?} client {client}: {step:?}", world.now);
+        }
         world.step(client, step);
         world.stalled = world.stalled.saturating_sub(1);
         world.settle();
@@ -457,6 +466,9 @@ impl<C: CongestionControl> World<C> {
         let index = index.expect("a known client");
         assert_eq!(packet.path_back().link, self.clients[index].path.link);
         self.sent[index] += 1;
+        if *TRACE {
+            eprintln!("{:?} to client {index}: {sent:?}", self.now);
+        }
         let stream = self.server.stack.app_mut().streams.get_mut(&key);
         stream.expect("a known client").server_sent(&sent);
         self.clients[index].take(&sent);
@@ -476,6 +488,17 @@ fn stack_config(input: &Input) -> Config {
         max_connections: 1 + u32::from(input.connections) % 8,
         max_half_open: 1 + u32::from(input.half_open) % 8,
         max_time_wait: u32::from(input.time_wait) % 4,
+        syn_cookies: match input.time_wait / 4 % 4 {
+            0 => SynCookies::Never,
+            1 => SynCookies::Always,
+            _ => SynCookies::Auto,
+        },
+        when_full: if is_off(5) {
+            WhenFull::Refuse
+        } else {
+            WhenFull::EvictIdle
+        },
+        max_per_address: Some(u32::from(input.connections) / 8 % 8).filter(|most| *most > 0),
         recv_buffer: if is_off(7) {
             recv_buffer * 64
         } else {

@@ -264,6 +264,7 @@ impl Place {
         command
             .arg(input)
             .env("RUST_BACKTRACE", "1")
+            .env("FUZZ_TRACE", "1")
             .env("RUST_LIBFUZZER_DEBUG_PATH", &shown);
         let outcome = shell::run(&mut command);
         if let Ok(text) = fs::read_to_string(&shown) {

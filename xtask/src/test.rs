@@ -28,6 +28,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let mut tests = Tests::default();
     if options.filter.is_empty() {
         tests.step("format", || cargo(&["fmt", "--all", "--check"]));
+        tests.step("format of the fuzz targets", || {
+            cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"])
+        });
         tests.step("clippy", || {
             cargo(&[
                 "clippy",

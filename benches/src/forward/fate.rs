@@ -1,7 +1,16 @@
 //! What each frame meets, drawn so that another sender's frames meet the same.
 
+use std::time::Duration;
+
+use nmio::Instant;
+
 use super::Direction;
 use super::config::PathConfig;
+
+/// A burst of losses is over when nothing was sent for so long: bursts are of
+/// time as well, and a sender that is left with one segment for each timeout
+/// does not meet the same burst for minutes.
+const BURST_PAUSE: Duration = Duration::from_millis(100);
 
 /// What one frame meets behind the bottleneck.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +38,8 @@ pub struct Draws {
     /// Segments with payload so far.
     number: u64,
     in_burst: bool,
+    /// When the last of them came.
+    last: Instant,
 }
 
 impl Draws {
@@ -43,12 +54,15 @@ impl Draws {
             acks: stream(1),
             number: 0,
             in_burst: false,
+            last: Instant::ZERO,
         }
     }
 
-    /// The fate of the next segment with payload.
-    pub fn next_payload(&mut self, config: &PathConfig) -> Fate {
+    /// The fate of the next segment with payload, which comes at `now`.
+    pub fn next_payload(&mut self, config: &PathConfig, now: Instant) -> Fate {
         self.number += 1;
+        self.in_burst &= now.since(self.last) < BURST_PAUSE;
+        self.last = now;
         let [loss, burst, held, doubled, marked] = [(); 5].map(|()| self.payload.f64());
         self.in_burst = if self.in_burst {
             burst >= config.burst.leave
@@ -88,7 +102,9 @@ mod tests {
     use crate::forward::config::Burst;
 
     fn losses(draws: &mut Draws, config: &PathConfig, n: usize) -> Vec<bool> {
-        (0..n).map(|_| draws.next_payload(config).lost).collect()
+        (0..n)
+            .map(|_| draws.next_payload(config, Instant::ZERO).lost)
+            .collect()
     }
 
     #[test]
@@ -125,7 +141,7 @@ mod tests {
         let with_acks: Vec<bool> = (0..200)
             .map(|_| {
                 draws.next_ack(&other);
-                draws.next_payload(&other).lost
+                draws.next_payload(&other, Instant::ZERO).lost
             })
             .collect();
         assert_eq!(plain, with_acks);
@@ -155,7 +171,7 @@ mod tests {
         let mut draws = Draws::new(4, Direction::Down, 0);
         let mut counts = [0u32; 4];
         for _ in 0..n {
-            let fate = draws.next_payload(&config);
+            let fate = draws.next_payload(&config, Instant::ZERO);
             let ack = draws.next_ack(&config);
             for (count, met) in
                 counts
@@ -187,5 +203,31 @@ mod tests {
         assert!((3.7..4.3).contains(&length), "bursts of {length}");
         // enter / (enter + leave)
         assert!((0.034..0.043).contains(&share), "{share} are lost");
+    }
+
+    #[test]
+    fn a_burst_does_not_outlast_a_silence() {
+        let config = PathConfig {
+            burst: Burst {
+                enter: 0.01,
+                leave: 1e-9,
+            },
+            ..PathConfig::default()
+        };
+        let mut draws = Draws::new(4, Direction::Down, 0);
+        let mut now = Instant::from_millis(0);
+        while !draws.next_payload(&config, now).lost {
+            now = now + Duration::from_millis(1);
+        }
+        assert!(
+            draws
+                .next_payload(&config, now + Duration::from_millis(99))
+                .lost
+        );
+        assert!(
+            !draws
+                .next_payload(&config, now + Duration::from_millis(200))
+                .lost
+        );
     }
 }

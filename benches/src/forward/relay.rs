@@ -117,7 +117,7 @@ impl Relay {
         let fate = flow.as_mut().map_or(Fate::default(), |(segment, flow)| {
             let draws = &mut flow.half(direction).draws;
             if segment.len > 0 {
-                draws.next_payload(&config)
+                draws.next_payload(&config, now)
             } else if segment.is_plain_ack() {
                 draws.next_ack(&config)
             } else {

@@ -51,6 +51,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 return self.process_fin_ack(id, now);
             }
         } else if acked == 0 {
+            if tcb.flags.has(Flags::KEEPING) {
+                // It is there.
+                tcb.retries = 0;
+            }
             if !sack.is_empty() || is_duplicate(tcb, segment) {
                 self.process_same_ack(id, segment, sack, now);
             }
@@ -93,7 +97,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             // Probes have sent all that there was.
             tcb.flags.clear(Flags::PERSIST);
             tcb.backoff = 0;
-            let idle = self.settings.idle_ms;
+            let idle = self.settings.silence_ms;
             let now = Moment::new(self.now);
             self.arm(id, now, idle);
         }
@@ -114,7 +118,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let tcb = &self.records[id as usize].tcb;
         let probing = tcb.flags.has(Flags::PERSIST);
         let after = if tcb.snd_nxt == tcb.snd_una && !probing {
-            self.settings.idle_ms
+            // (Whatever the deadline was for, it is for silence now.)
+            self.settings.silence_ms
         } else {
             self.timeout(id)
         };
@@ -127,7 +132,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     pub(crate) fn timeout(&mut self, id: u32) -> u32 {
         let rto = self.rto(id);
         let tcb = &mut self.records[id as usize].tcb;
-        tcb.flags.clear(Flags::PROBE_TAIL);
+        tcb.flags.clear(Flags::PROBE_TAIL | Flags::PACED);
         if !tcb.flags.has(Flags::SACK) || tcb.recovery != NONE {
             return rto;
         }
@@ -214,7 +219,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.offer_buffered(id);
         let tcb = &mut self.records[id as usize].tcb;
         let told = tcb.rcv_adv.since(tcb.rcv_nxt);
-        if window_to_tell(tcb, &self.buffers) > told {
+        let most = u32::from(u16::MAX) << tcb.own_scale();
+        if window_to_tell(tcb, &self.buffers).min(most) > told {
             // The window has opened, and the peer may wait for it.
             tcb.flags.set(Flags::ACK);
         }

@@ -297,7 +297,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         } else if tcb.flags.has(Flags::CLOSE) {
             return None;
         } else {
-            since(self.settings.idle_ms)
+            since(self.settings.silence_ms)
         };
         (idle && silence >= MIN_SILENCE_MS).then_some(silence)
     }

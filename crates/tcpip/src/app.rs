@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use crate::content::{ContentId, Contents};
+use crate::info::{Info, Sight};
 use crate::tcb::{Flags, Source, Tcb};
 use crate::writes::Writes;
 
@@ -115,6 +116,7 @@ pub struct Connection<'a, S> {
     pub(crate) state: &'a mut S,
     pub(crate) contents: &'a mut Contents,
     pub(crate) writes: &'a mut Writes,
+    pub(crate) sight: Sight,
 }
 
 impl<S> Connection<'_, S> {
@@ -138,6 +140,11 @@ impl<S> Connection<'_, S> {
     #[inline(always)]
     pub fn contents(&self) -> &Contents {
         self.contents
+    }
+
+    /// How the connection goes: round trips, windows, what is lost.
+    pub fn info(&self) -> Info {
+        self.sight.info(self.tcb)
     }
 
     /// Entries that the stream still has room for, 0 to

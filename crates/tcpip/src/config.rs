@@ -92,6 +92,21 @@ pub struct Config {
     /// How long a connection may be silent before it is closed (with a FIN,
     /// as by the application), 60 s by default.
     pub idle_timeout: Duration,
+    /// How long data may stay unacknowledged before the connection is given up
+    /// (RFC 5482's user timeout, of ours alone), or `None` for as long as
+    /// [`retries`](Self::retries) take. None by default.
+    pub user_timeout: Option<Duration>,
+    /// After how much silence a client is asked whether it is there (RFC 1122,
+    /// section 4.2.3.6), and again after as much; after
+    /// [`probes`](Self::probes) without an answer the connection is given up.
+    /// Silence ends with the idle timeout all the same. `None`, the default:
+    /// nobody is asked.
+    pub keep_alive: Option<Duration>,
+    /// Whether segments are spread over the round trip instead of leaving in
+    /// bursts. Timers tick once a millisecond, so bursts of that long remain.
+    /// Off by default: the ACK is the clock. Algorithms that ask for a rate
+    /// ([`Bbr`](crate::Bbr)) are paced in any case.
+    pub pacing: bool,
     /// The least retransmission timeout, 200 ms by default (RFC 6298, 2.4,
     /// would have a second).
     pub min_rto: Duration,
@@ -150,6 +165,9 @@ impl Default for Config {
             time_wait: Duration::from_secs(10),
             fin_wait: Duration::from_secs(30),
             idle_timeout: Duration::from_mins(1),
+            user_timeout: None,
+            keep_alive: None,
+            pacing: false,
             min_rto: Duration::from_millis(MIN_RTO_MS.into()),
             sack: true,
             timestamps: true,
@@ -176,6 +194,12 @@ pub(crate) struct Settings {
     pub(crate) time_wait_ms: u32,
     pub(crate) fin_wait_ms: u32,
     pub(crate) idle_ms: u32,
+    /// `u32::MAX`: none.
+    pub(crate) user_timeout_ms: u32,
+    /// The silence after which something is done: a keep-alive is sent, or the
+    /// connection closed.
+    pub(crate) silence_ms: u32,
+    pub(crate) pacing: bool,
     pub(crate) min_rto_ms: u32,
     pub(crate) sack: bool,
     pub(crate) timestamps: bool,
@@ -201,6 +225,13 @@ impl Settings {
             time_wait_ms: millis(config.time_wait),
             fin_wait_ms: millis(config.fin_wait),
             idle_ms: millis(config.idle_timeout),
+            user_timeout_ms: config.user_timeout.map_or(u32::MAX, millis),
+            silence_ms: millis(
+                config
+                    .keep_alive
+                    .map_or(config.idle_timeout, |time| time.min(config.idle_timeout)),
+            ),
+            pacing: config.pacing,
             min_rto_ms: millis(config.min_rto).min(MAX_RTO_MS),
             sack: config.sack,
             timestamps: config.timestamps,

@@ -85,6 +85,9 @@ pub struct Counters {
     pub echoed: u64,
     /// Windows reduced for it.
     pub ecn_reductions: u64,
+    /// Silent clients asked whether they are there (RFC 1122, section
+    /// 4.2.3.6).
+    pub keep_alives: u64,
     /// Probes of shut windows.
     pub window_probes: u64,
     /// Segments received out of order and kept.

@@ -5,6 +5,7 @@ use ip::Packet;
 
 use crate::app::{Application, CloseReason, Connection};
 use crate::congestion::CongestionControl;
+use crate::info::Sight;
 use crate::recovery::event;
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, NONE, Record, State};
@@ -47,12 +48,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline(always)]
     fn restart_idle(&mut self, id: u32, now: Moment) {
         let Record { tcb, congestion } = &mut self.records[id as usize];
-        let idle = self.settings.idle_ms;
+        let idle = self.settings.silence_ms;
         if tcb.snd_nxt != tcb.snd_una
             || tcb.state != State::Established
             || tcb.flags.has(Flags::PERSIST)
         {
             return;
+        }
+        if tcb.flags.has(Flags::KEEPING) {
+            tcb.stop_keeping();
         }
         let silent_since = tcb.deadline.wrapping_sub(idle);
         let rto = tcb
@@ -149,8 +153,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         } else if ready.is_empty() {
             0
         } else {
+            let sight = Sight::of(&self.records[id as usize], &self.recoveries);
             let mut connection = Connection {
-                tcb,
+                sight,
+                tcb: &mut self.records[id as usize].tcb,
                 state: &mut self.states[id as usize],
                 contents: &mut self.contents,
                 writes: &mut self.writes,

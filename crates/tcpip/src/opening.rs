@@ -207,7 +207,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if record.tcb.flags.has(Flags::BLOCKED) {
             tcb.flags.set(Flags::BLOCKED);
         }
-        tcb.next_blocked = record.tcb.next_blocked;
         // The wheel has no entry yet.
         tcb.scheduled = now.millis.wrapping_add(i32::MAX.cast_unsigned());
         record.congestion = C::new(u32::from(tcb.mss));
@@ -316,7 +315,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let family = Family::of(&tcb.path.addresses);
         tcb.class = self.contents.acquire_class(family, mss);
         self.half_open -= 1;
-        self.arm(id, now, self.settings.idle_ms);
+        self.arm(id, now, self.settings.silence_ms);
         // Many of one address may have been half open.
         let too_many = self.has_too_many(packet.addresses().src());
         self.count_in(id);

@@ -28,7 +28,7 @@ const SIZES: [u16; 8] = [1_280, 1_400, 1_440, 1_476, 1_492, 1_500, 4_352, 8_980]
 /// every host takes is the last.
 const BASE: u16 = 1_280;
 /// After how many timeouts of one segment, each time.
-pub(crate) const BLACK_HOLE_TIMEOUTS: [u8; 2] = [2, 4];
+pub(crate) const BLACK_HOLE_TIMEOUTS: [u8; 2] = [3, 5];
 /// Seconds until a wider path is looked for again: after a router has told the
 /// width (RFC 1191, section 6.3), or all that was tried has failed.
 const RAISE_AFTER_S: u16 = 600;
@@ -111,7 +111,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let tcb = &self.records[id as usize].tcb;
         let family = Family::of(&tcb.path.addresses);
         let base = payload(BASE.into(), family);
-        let smaller = if tcb.mss > base { base } else { least(family) };
+        let smaller = if tcb.mss > base {
+            base
+        } else if tcb.flags.has(Flags::NARROW) {
+            least(family)
+        } else {
+            return;
+        };
         // A smaller segment than that has not come through either.
         let len = crate::output::segment_len_at(tcb, tcb.snd_una);
         if smaller < tcb.mss && u32::from(smaller) < len {

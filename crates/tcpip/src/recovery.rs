@@ -9,19 +9,26 @@
 //! meanwhile is for proportional rate reduction to say (RFC 6937); and what
 //! turns out not to have been lost is undone (RFC 3522, RFC 5682, RFC 3708).
 
+mod pool;
+
 use nmio::Port;
+
+pub(crate) use pool::Recoveries;
 
 use crate::acks::is_duplicate;
 use crate::app::Application;
 use crate::congestion::{Congestion, CongestionControl, Event};
 use crate::options::Block;
 use crate::output::{last_segment, segment_len_at};
+use crate::prr::Prr;
 use crate::rack::{DUP_THRESH, Found, News, Rack, narrow_reordering, widen_reordering};
 use crate::scoreboard::{Mark, Scoreboard};
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, NONE, Record, Tcb};
 use crate::wire::{Segment, Seq};
 
+/// Partial acknowledgements in one reduction that put off the timeout.
+const PATIENCE: u32 = 100;
 /// New segments that are sent to find out whether a timeout was needless (RFC
 /// 5682, section 2.1).
 const FRTO_SEGMENTS: u32 = 2;
@@ -68,49 +75,6 @@ pub(crate) struct SizeProbe {
     pub(crate) end: Seq,
 }
 
-/// Proportional rate reduction (RFC 6937), in bytes.
-#[derive(Clone, Copy, Default, Debug)]
-struct Prr {
-    delivered: u32,
-    sent: u32,
-    /// In flight when it began: `RecoverFS`.
-    flight: u32,
-}
-
-impl Prr {
-    /// What may be sent with an acknowledgement of `delivered` bytes, when
-    /// `pipe` are in flight and the window is to become `target`. `progress`:
-    /// it was cumulative and told of no further loss.
-    fn allowance(
-        &mut self,
-        delivered: u32,
-        pipe: u32,
-        target: u32,
-        progress: bool,
-        mss: u32,
-    ) -> u32 {
-        self.delivered = self.delivered.saturating_add(delivered);
-        let allowed = if pipe > target {
-            let share = u64::from(self.delivered) * u64::from(target);
-            let share = share.div_ceil(u64::from(self.flight.max(1)));
-            u32::try_from(share)
-                .unwrap_or(u32::MAX)
-                .saturating_sub(self.sent)
-        } else {
-            // Slow start while the network drains faster than it should.
-            let behind = self.delivered.saturating_sub(self.sent);
-            let grown = behind.max(delivered) + if progress { mss } else { 0 };
-            grown.min(target - pipe)
-        };
-        // The fast retransmit itself goes at once.
-        if self.sent == 0 {
-            allowed.max(mss)
-        } else {
-            allowed
-        }
-    }
-}
-
 /// See the module's text.
 #[derive(Clone, Debug)]
 pub(crate) struct Recovery<C> {
@@ -133,8 +97,10 @@ pub(crate) struct Recovery<C> {
     frto: Frto,
     /// New segments that [`Frto::Second`] has sent and that may still arrive.
     new_sent: u32,
-    /// A partial acknowledgement has come in this reduction.
-    pub(crate) partial: bool,
+    /// When the segment that has timed out was sent, in milliseconds.
+    stalled_at: u32,
+    /// Partial acknowledgements in this reduction.
+    partial_acks: u32,
     tail_probe: Option<TailProbe>,
     pub(crate) size_probe: Option<SizeProbe>,
 }
@@ -154,7 +120,8 @@ impl<C: CongestionControl> Recovery<C> {
             unproven: 0,
             frto: Frto::Off,
             new_sent: 0,
-            partial: false,
+            stalled_at: 0,
+            partial_acks: 0,
             tail_probe: None,
             size_probe: None,
         }
@@ -204,7 +171,14 @@ impl<C: CongestionControl> Recovery<C> {
 
     /// Something has been sent, new or again.
     pub(crate) fn has_sent(&mut self, bytes: u32) {
-        self.prr.sent = self.prr.sent.saturating_add(bytes);
+        self.prr.has_sent(bytes);
+    }
+
+    /// Without SACK each partial acknowledgement mends one gap. When there are
+    /// very many, the timeout is sooner done with them, and is not put off any
+    /// more (RFC 6582, section 4: the impatient variant).
+    pub(crate) fn is_impatient(&self) -> bool {
+        self.phase == Phase::Reduction && self.partial_acks > PATIENCE
     }
 
     /// Remembers what a reduction may have to be taken back to.
@@ -221,12 +195,9 @@ impl<C: CongestionControl> Recovery<C> {
     fn begin_reduction(&mut self, tcb: &mut Tcb, congestion: &mut C, told: &Event) {
         self.remember(congestion);
         self.phase = Phase::Reduction;
-        self.partial = false;
+        self.partial_acks = 0;
         self.high = tcb.snd_nxt;
-        self.prr = Prr {
-            flight: told.in_flight.max(told.mss),
-            ..Prr::default()
-        };
+        self.prr = Prr::begin(tcb.flight());
         congestion.on_congestion(Congestion::Loss, told);
         tcb.flags.set(Flags::REDUCED);
     }
@@ -268,7 +239,9 @@ impl<C: CongestionControl> Recovery<C> {
         match self.phase {
             Phase::Disorder => return all_twice,
             // One echo is not of all that was sent again.
-            Phase::Reduction if self.board.any_resent() => return false,
+            Phase::Reduction if self.board.any_resent() || self.board.lost() > 0 => {
+                return all_twice;
+            }
             Phase::Reduction | Phase::Again => {}
         }
         let after_timeout = match self.frto {
@@ -410,51 +383,6 @@ impl<C: CongestionControl> Recovery<C> {
     }
 }
 
-/// The pool: one for each connection that needs it, so there are never more
-/// than connections.
-#[derive(Debug)]
-pub(crate) struct Recoveries<C> {
-    list: Vec<Recovery<C>>,
-    free: Vec<u32>,
-}
-
-impl<C: CongestionControl> Recoveries<C> {
-    pub(crate) const fn new() -> Self {
-        Self {
-            list: Vec::new(),
-            free: Vec::new(),
-        }
-    }
-
-    fn take(&mut self, una: Seq) -> u32 {
-        if let Some(index) = self.free.pop() {
-            let recovery = &mut self.list[index as usize];
-            recovery.board.clear();
-            *recovery = Recovery::new(std::mem::take(&mut recovery.board), una);
-            return index;
-        }
-        self.list.push(Recovery::new(Scoreboard::default(), una));
-        self.list.len() as u32 - 1
-    }
-
-    pub(crate) fn release(&mut self, index: u32) {
-        self.free.push(index);
-    }
-
-    pub(crate) fn get(&self, index: u32) -> &Recovery<C> {
-        &self.list[index as usize]
-    }
-
-    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Recovery<C> {
-        &mut self.list[index as usize]
-    }
-
-    #[cfg(any(test, fuzzing))]
-    pub(crate) fn in_use(&self) -> usize {
-        self.list.len() - self.free.len()
-    }
-}
-
 /// What an algorithm of congestion control is told.
 #[inline(always)]
 pub(crate) fn event(tcb: &Tcb, in_flight: u32, rtt: u32, now: Moment) -> Event {
@@ -516,6 +444,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         if news.twice > 0 {
             self.counters.duplicates_reported += 1;
+        }
+        // (What was not sent again the network has doubled.)
+        if news.early > 0 || news.twice > 0 && recovery.unproven > 0 {
             widen_reordering(tcb);
         }
 
@@ -593,10 +524,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 }
             }
         }
-        // Without SACK each partial acknowledgement mends one gap: when there
-        // are many, the timeout is sooner done (RFC 6582, section 4).
-        let impatient = !selective && recovery.phase == Phase::Reduction && recovery.partial;
-        recovery.partial |= acked > 0 && recovery.phase == Phase::Reduction;
+        let partial = acked > 0 && recovery.phase == Phase::Reduction;
+        recovery.partial_acks += u32::from(partial);
+        let impatient = !selective && recovery.is_impatient();
         let progress = acked > 0 && !impatient || selective && news.delivered > 0;
         let over = recovery.is_over();
         if over {
@@ -647,6 +577,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         self.rearm(id, now, true, found.look_in);
     }
+    /// For how long the first unacknowledged segment has been out, in
+    /// milliseconds, when its timer has expired.
+    pub(crate) fn stalled_for(&mut self, id: u32, now: Moment) -> u32 {
+        let rto = self.rto(id);
+        let index = self.recovery_of(id);
+        let recovery = self.recoveries.get_mut(index);
+        if self.records[id as usize].tcb.retries == 0 {
+            recovery.stalled_at = now.millis.wrapping_sub(rto);
+        }
+        now.millis.wrapping_sub(recovery.stalled_at)
+    }
+
     /// The retransmission timer has expired (RFC 6298, 5.4 to 5.6; RFC 5681,
     /// section 3.1): all that has not arrived goes again.
     pub(crate) fn lose_all_by_timeout(&mut self, id: u32, now: Moment) {

@@ -1,5 +1,6 @@
 //! The stack: one core's connections, from opening to forgetting.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use nmio::{Capabilities, Instant, Port, TimerWheel};
@@ -10,6 +11,7 @@ use crate::config::{Config, Settings};
 use crate::congestion::{CongestionControl, Cubic};
 use crate::content::{Contents, NO_CLASS};
 use crate::counters::Counters;
+use crate::info::Sight;
 use crate::options::Block;
 use crate::recovery::Recoveries;
 use crate::recv::Buffers;
@@ -65,8 +67,7 @@ pub struct Stack<A: Application, C = Cubic> {
     pub(crate) time_waits: u32,
     pub(crate) admission: Admission,
     /// Those that the TX ring had no room for, first come first served.
-    first_blocked: u32,
-    last_blocked: u32,
+    blocked: VecDeque<u32>,
     /// When it was last called.
     pub(crate) now: Instant,
 }
@@ -159,8 +160,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             half_open: 0,
             time_waits: 0,
             admission: Admission::new(most, config.max_per_address),
-            first_blocked: NONE,
-            last_blocked: NONE,
+            blocked: VecDeque::with_capacity(most as usize),
             now,
         }
     }
@@ -211,7 +211,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// the latest; `None` when only a segment can cause work.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.first_blocked != NONE {
+        if !self.blocked.is_empty() {
             // The port cannot tell when its ring has room.
             return Some(self.now + BLOCKED_RETRY);
         }
@@ -223,7 +223,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline]
     pub fn handle_timers<P: Port>(&mut self, port: &mut P, now: Instant) {
         self.now = now;
-        if self.first_blocked != NONE {
+        if !self.blocked.is_empty() {
             self.resume_blocked(port, Moment::new(now));
         }
         while let Some(id) = self.wheel.pop_expired(now) {
@@ -234,7 +234,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// A connection, in the hands of a callback.
     #[inline(always)]
     pub(crate) fn connection(&mut self, id: u32) -> (&mut A, Connection<'_, A::State>) {
+        let sight = Sight::of(&self.records[id as usize], &self.recoveries);
         let connection = Connection {
+            sight,
             tcb: &mut self.records[id as usize].tcb,
             state: &mut self.states[id as usize],
             contents: &mut self.contents,
@@ -399,30 +401,25 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         tcb.flags.set(Flags::BLOCKED);
-        tcb.next_blocked = NONE;
         self.counters.blocked += 1;
-        if self.first_blocked == NONE {
-            self.first_blocked = id;
-        } else {
-            self.records[self.last_blocked as usize].tcb.next_blocked = id;
-        }
-        self.last_blocked = id;
+        // Each connection at most once: there is place.
+        self.blocked.push_back(id);
     }
 
     #[cold]
     fn resume_blocked<P: Port>(&mut self, port: &mut P, now: Moment) {
-        // Whoever blocks again comes behind this one, and has had its turn.
-        let last = self.last_blocked;
-        while self.first_blocked != NONE && port.room() > 0 {
-            let id = self.first_blocked;
+        // Whoever blocks again comes behind these, and has had its turn.
+        for _ in 0..self.blocked.len() {
+            if port.room() == 0 {
+                return;
+            }
+            let Some(id) = self.blocked.pop_front() else {
+                return;
+            };
             let tcb = &mut self.records[id as usize].tcb;
-            self.first_blocked = tcb.next_blocked;
             tcb.flags.clear(Flags::BLOCKED);
             if tcb.state != State::Closed {
                 self.resume(port, id, now);
-            }
-            if id == last {
-                break;
             }
         }
     }

@@ -286,7 +286,7 @@ impl Peers {
     }
 
     /// Peers that have connections, and all their connections.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn totals(&self) -> (usize, u32) {
         let used = self.places.iter().filter(|place| place.1 > 0);
         (used.clone().count(), used.map(|place| place.1).sum())

@@ -107,6 +107,11 @@ impl Flags {
     /// The deadline is that of segments which may be reordered, or lost.
     pub(crate) const AWAIT_LATE: Self = Self(1 << 19);
 
+    /// The peer is silent, and being asked whether it is there: `backoff` counts
+    /// how often, and `retries` how often since it has last answered.
+    pub(crate) const KEEPING: Self = Self(1 << 21);
+    /// The deadline is that of the next paced segments.
+    pub(crate) const PACED: Self = Self(1 << 22);
     /// The path takes less than both ends would: it may widen again.
     pub(crate) const NARROW: Self = Self(1 << 20);
 
@@ -280,8 +285,6 @@ pub(crate) struct Tcb {
     pub(crate) stream: [Entry; STREAM_ENTRIES],
     /// Receive buffer, or [`NONE`].
     pub(crate) buffer: u32,
-    /// Next in the list of blocked TCBs.
-    pub(crate) next_blocked: u32,
     /// What became of what is in flight, or [`NONE`] while all goes well.
     pub(crate) recovery: u32,
     /// The peer's latest timestamp (RFC 7323's `TS.Recent`).
@@ -290,6 +293,9 @@ pub(crate) struct Tcb {
     pub(crate) ts_offset: u32,
     /// An ACK of this ends the window in which an echo was answered.
     pub(crate) cwr_high: Seq,
+    /// Until when, in microseconds, what has been sent lasts at the rate of
+    /// pacing.
+    pub(crate) paced_until: u32,
 }
 
 impl Tcb {
@@ -341,11 +347,11 @@ impl Tcb {
                 stamp: 0,
             }; STREAM_ENTRIES],
             buffer: NONE,
-            next_blocked: NONE,
             recovery: NONE,
             ts_recent: 0,
             ts_offset: 0,
             cwr_high: Seq(0),
+            paced_until: 0,
         }
     }
 
@@ -396,6 +402,12 @@ impl Tcb {
     #[inline(always)]
     pub(crate) fn limit(&self) -> Seq {
         self.snd_end + u32::from(self.flags.has(Flags::CLOSE))
+    }
+
+    /// The peer has said something, or the silence is over otherwise.
+    pub(crate) fn stop_keeping(&mut self) {
+        self.flags.clear(Flags::KEEPING);
+        (self.retries, self.backoff) = (0, 0);
     }
 
     /// Ours and the peer's.

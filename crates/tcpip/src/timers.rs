@@ -30,7 +30,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             State::TimeWait => self.forget(id),
             State::FinWait2 => self.close(id, CloseReason::TimedOut),
             _ if tcb.flags.has(Flags::PERSIST) => self.handle_persist_timeout(port, id, now),
-            _ if !in_flight => self.handle_silence(id, now),
+            _ if tcb.flags.has(Flags::PACED) => self.arm_after_ack(id, now),
+            _ if !in_flight => self.handle_silence(port, id, now),
             _ if tcb.flags.has(Flags::PROBE_TAIL) => self.probe_tail(port, id, now),
             _ if tcb.flags.has(Flags::AWAIT_LATE) => self.handle_late(id, now),
             _ => self.handle_rto(port, id, now),
@@ -81,7 +82,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.handle_persist_timeout(port, id, now);
             return;
         }
-        if tcb.retries >= self.settings.retries {
+        let stalled = self.stalled_for(id, now);
+        if self.records[id as usize].tcb.retries >= self.settings.retries
+            || stalled >= self.settings.user_timeout_ms
+        {
             self.close(id, CloseReason::TimedOut);
             return;
         }
@@ -95,7 +99,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.suspect_black_hole(id, now);
         }
         let rto = self.rto(id);
-        self.arm_timeout(id, now, rto);
+        let left = self.settings.user_timeout_ms - stalled;
+        self.arm_timeout(id, now, rto.min(left));
     }
 
     fn handle_persist_timeout<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
@@ -109,13 +114,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Nothing is in flight.
-    fn handle_silence(&mut self, id: u32, now: Moment) {
+    fn handle_silence<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.flags.has(Flags::WANTS_ROOM) {
             self.wait_for_room(id, now);
         } else if tcb.snd_nxt == tcb.limit() {
+            if self.settings.silence_ms < self.settings.idle_ms && self.keep_alive(port, id, now) {
+                return;
+            }
             // Silent for too long. The application has not closed, or its FIN
             // would be in flight.
+            let tcb = &mut self.records[id as usize].tcb;
             tcb.flags.set(Flags::CLOSE);
             self.counters.idle_closed += 1;
             self.arm(id, now, self.settings.idle_ms);
@@ -123,6 +132,32 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             // Held up by the ring all the time.
             self.arm(id, now, self.settings.idle_ms);
         }
+    }
+
+    /// Asks the peer whether it is there (RFC 1122, section 4.2.3.6): a segment
+    /// just before what it expects must be acknowledged. `false` when the
+    /// silence has lasted for as long as it may.
+    fn keep_alive<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) -> bool {
+        let tcb = &mut self.records[id as usize].tcb;
+        if !tcb.flags.has(Flags::KEEPING) {
+            tcb.flags.set(Flags::KEEPING);
+            (tcb.retries, tcb.backoff) = (0, 0);
+        }
+        let silent = u64::from(self.settings.silence_ms) * (u64::from(tcb.backoff) + 1);
+        if silent >= u64::from(self.settings.idle_ms) || tcb.backoff == u8::MAX {
+            tcb.stop_keeping();
+            return false;
+        }
+        if tcb.retries >= self.settings.probes {
+            self.send_reset(port, id, now);
+            self.close(id, CloseReason::TimedOut);
+            return true;
+        }
+        tcb.retries += 1;
+        tcb.backoff += 1;
+        self.arm(id, now, self.settings.silence_ms);
+        self.send_keep_alive(port, id, now);
+        true
     }
 
     /// Asks an application again that had found no room. The peer has been

@@ -17,6 +17,12 @@ use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, NONE, Record, Tcb};
 use crate::wire::{Control, Header, Seq};
 
+/// The granularity of pacing, in microseconds: a tick of the timers.
+const PACING_TICK: u32 = 1_000;
+/// However slow the rate, a segment does not hold up the next for longer, in
+/// microseconds.
+const MAX_PACING_DEBT: u32 = 1_000_000;
+
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Sends what is lost and what is new, as far as the congestion window,
     /// the peer's window and the TX ring allow.
@@ -79,7 +85,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let una = tcb.snd_una;
         let first = tcb.snd_nxt;
         let peer_window = tcb.snd_wnd;
-        let usable = peer_window.min(reach);
+        let open = peer_window.min(reach);
+        let rate = pacing_rate(tcb, congestion, self.settings.pacing);
+        let usable = match rate {
+            None => open,
+            Some(rate) => open.min(first.since(una).saturating_add(budget(tcb, rate, now))),
+        };
         let window = window_field(tcb, &self.buffers);
         let timestamps = tcb.timestamps(now);
         let (ecn, always) = marks(tcb);
@@ -167,11 +178,20 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 (tcb.retries, tcb.backoff) = (0, 0);
             }
             congestion.on_send(seq.since(first), &event(tcb, first.since(una), 0, now));
+            if let Some(rate) = rate {
+                spend(tcb, rate, seq.since(first), now);
+            }
             self.commit(id, seq, window, now);
         }
+        let held_back = usable < open && seq != limit && !blocked;
         let tcb = &mut self.records[id as usize].tcb;
         if blocked {
             self.block(id);
+        } else if held_back {
+            // The next tick goes on.
+            tcb.flags.clear(Flags::PROBE_TAIL);
+            tcb.flags.set(Flags::PACED);
+            self.arm(id, now, 1);
         } else if tcb.snd_nxt == tcb.snd_una && !tcb.flags.has(Flags::PERSIST) {
             // Shut or too small, and nothing in flight whose ACK could tell
             // of it opening.
@@ -228,7 +248,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             recovery.has_resent(start, start + taken, tcb, now);
             tcb.flags.clear(Flags::TIMING);
             self.counters.retransmits += 1;
-            let impatient = !tcb.flags.has(Flags::SACK) && recovery.partial;
+            let impatient = !tcb.flags.has(Flags::SACK) && recovery.is_impatient();
             if start == tcb.snd_una && !impatient {
                 let rto = self.rto(id);
                 self.arm_timeout(id, now, rto);
@@ -298,7 +318,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Sets the timer to something else than the probe of a tail.
     pub(crate) fn arm_timeout(&mut self, id: u32, now: Moment, after: u32) {
         let tcb = &mut self.records[id as usize].tcb;
-        tcb.flags.clear(Flags::PROBE_TAIL | Flags::AWAIT_LATE);
+        tcb.flags
+            .clear(Flags::PROBE_TAIL | Flags::AWAIT_LATE | Flags::PACED);
         self.arm(id, now, after);
     }
 
@@ -357,6 +378,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             blocks.extend(ranges.into_iter().take(room).map(block));
         }
         Written::sack(&blocks, tcb.flags.has(Flags::TIMESTAMPS))
+    }
+
+    /// See [`keep_alive`](Self::keep_alive).
+    #[cold]
+    pub(crate) fn send_keep_alive<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let (mut header, options) = self.acknowledgement(id, now);
+        header.seq = Seq(header.seq.0.wrapping_sub(1));
+        let tcb = &self.records[id as usize].tcb;
+        if send_control(port, tcb, &header, &options).is_ok() {
+            self.counters.segments_sent += 1;
+            self.counters.keep_alives += 1;
+        }
     }
 
     /// Acknowledges with the received frame itself.
@@ -449,6 +482,55 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.counters.ring_full += 1;
         }
     }
+}
+
+/// Bytes of new data a second that may leave, if they are spread.
+#[inline(always)]
+fn pacing_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C, pacing: bool) -> Option<u64> {
+    match congestion.pacing_rate() {
+        None if pacing => window_rate(tcb, congestion),
+        rate => rate,
+    }
+}
+
+/// A window a round trip, and some more, so that it is not pacing which limits:
+/// twice in slow start, 1.2 times later.
+#[cold]
+fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
+    let srtt = u64::from(tcb.rtt.smoothed());
+    let window = u64::from(congestion.window());
+    let fifths = if congestion.window() < congestion.ssthresh() {
+        10
+    } else {
+        6
+    };
+    (srtt > 0).then(|| (window * fifths * 200_000 / srtt).max(1))
+}
+
+/// Bytes that may leave now at `rate` bytes a second: what a tick of the timer
+/// is worth, less what was sent ahead, and a segment at least when nothing
+/// was.
+#[cold]
+fn budget(tcb: &Tcb, rate: u64, now: Moment) -> u32 {
+    // More than that is a clock that has wrapped meanwhile.
+    let ahead = tcb.paced_until.wrapping_sub(now.micros);
+    let ahead = if ahead > MAX_PACING_DEBT { 0 } else { ahead };
+    let Some(time) = PACING_TICK.checked_sub(ahead).filter(|time| *time > 0) else {
+        return 0;
+    };
+    let bytes = rate.saturating_mul(time.into()) / 1_000_000;
+    u32::try_from(bytes).unwrap_or(u32::MAX).max(tcb.mss.into())
+}
+
+/// `bytes` have left.
+#[cold]
+fn spend(tcb: &mut Tcb, rate: u64, bytes: u32, now: Moment) {
+    let micros = u64::from(bytes) * 1_000_000 / rate.max(1);
+    let micros = micros.min(u64::from(MAX_PACING_DEBT)) as u32;
+    let ahead = tcb.paced_until.wrapping_sub(now.micros);
+    let ahead = if ahead > MAX_PACING_DEBT { 0 } else { ahead };
+    let until = ahead.saturating_add(micros).min(MAX_PACING_DEBT);
+    tcb.paced_until = now.micros.wrapping_add(until);
 }
 
 /// The marks of a segment with new data in the IP header, and the control bits

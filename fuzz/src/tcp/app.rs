@@ -149,7 +149,7 @@ impl App {
             Call::Write => self.serve(conn),
             Call::WriteBytes(len) => self.write_bytes(conn, bytes_at(len.into(), len.into())),
             Call::WriteTooMuch => {
-                let outcome = conn.write_bytes(&[0; MAX_WRITE_LEN + 1]);
+                let outcome = conn.write_bytes(bytes_at(0, MAX_WRITE_LEN + 1));
                 assert!(outcome.is_err());
                 outcome
             }

@@ -372,8 +372,7 @@ impl Client {
             (Complaint::TimeExceeded, false) => (11, 0, 0),
             (Complaint::TimeExceeded, true) => (3, 0, 0),
             (Complaint::Parameter, false) => (12, 0, 0),
-            (Complaint::Parameter, true) => (4, 0, 0),
-            (Complaint::Quench, false) => (4, 0, 0),
+            (Complaint::Parameter, true) | (Complaint::Quench, false) => (4, 0, 0),
             // IPv6 has no such thing.
             (Complaint::Quench, true) => (100, 0, 0),
         };

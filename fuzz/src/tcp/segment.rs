@@ -1,6 +1,8 @@
 //! Segments as bytes: options as a client writes them, and what the server
 //! sends, taken apart without the stack's own code.
 
+use std::fmt;
+
 use ip::Packet;
 
 pub(super) const FIN: u8 = 1;
@@ -120,6 +122,20 @@ pub(super) struct Sent<'a> {
     pub(super) data: &'a [u8],
     /// The two bits of the IP header (RFC 3168).
     pub(super) ecn: u8,
+}
+
+impl fmt::Debug for Sent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = "FSRPAUEC".chars().enumerate();
+        let bits: String = bits
+            .filter_map(|(at, letter)| (self.control >> at & 1 != 0).then_some(letter))
+            .collect();
+        let Self {
+            seq, ack, window, ..
+        } = self;
+        write!(f, "{bits} seq {seq} ack {ack} window {window}")?;
+        write!(f, " len {} {:?}", self.data.len(), self.options)
+    }
 }
 
 impl<'a> Sent<'a> {

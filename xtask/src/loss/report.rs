@@ -51,7 +51,7 @@ fn setting(text: &mut String, results: &Results) {
     for (stack, bits) in &results.limit {
         let _ = writeln!(
             text,
-            "- the rig's limit with {}: {}/s",
+            "- the rig's limit with {}: {}",
             stack.name(),
             bits_shown(*bits)
         );

@@ -21,11 +21,11 @@ fn segment(segment: usize) -> Vec<u8> {
 
 #[test]
 fn the_first_segment_is_sent_again_after_the_timeout() {
-    // RFC 6298, 5.4 to 5.6; the least timeout is 200 ms. The second makes it
+    // RFC 6298, 5.4 to 5.6; the least timeout is 200 ms. The third makes it
     // smaller (RFC 8899, section 4.3).
     let mut rig = sending();
     let mut wait = 200;
-    for len in [1460, 1228, 1228] {
+    for len in [1460, 1460, 1228] {
         rig.pass_ms(wait - 1);
         rig.sent_nothing();
         rig.pass_ms(1);

@@ -223,7 +223,7 @@ fn mtus() -> Vec<Cell> {
         }
     };
     let mut cells = Vec::new();
-    for (word, tells) in [("told", true)] {
+    for (word, tells) in [("told", true), ("black-hole", false)] {
         for mtu in [576, 1280, 1400] {
             let cell = Cell::new(&format!("mtu/{word}-{mtu}/100M-20ms"), NEAR);
             cells.push(cell.change(narrow(mtu, 0, tells)));

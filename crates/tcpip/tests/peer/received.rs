@@ -95,3 +95,47 @@ impl Received {
         held.into_iter().map(|held| held.bytes.clone()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same account, kept byte by byte.
+    fn ranges(have: &[bool], from: usize) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for at in (from..have.len()).filter(|at| have[*at]) {
+            match ranges.last_mut() {
+                Some(last) if last.end == at as u64 => last.end += 1,
+                _ => ranges.push(at as u64..at as u64 + 1),
+            }
+        }
+        ranges
+    }
+
+    #[test]
+    fn the_account_is_that_of_single_bytes() {
+        for seed in 0..200 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut have = [false; 60];
+            let mut received = Received::default();
+            for _ in 0..40 {
+                let start = rng.usize(0..50);
+                let end = start + rng.usize(1..10);
+                let bytes = start as u64..end as u64;
+                let old = have[start..end].iter().filter(|have| **have).count();
+                assert_eq!(received.overlap(&bytes), old as u64, "seed {seed}");
+                let first = ranges(&have[..end], start).first().cloned();
+                assert_eq!(received.duplicate(&bytes), first, "seed {seed}");
+                received.add(bytes.clone());
+                have[start..end].fill(true);
+                let next = have.iter().position(|have| !have).unwrap_or(60);
+                assert_eq!(received.next(), next as u64, "seed {seed}");
+                let mut held = received.by_age();
+                assert!(start < next || held[0].contains(&bytes.start));
+                held.sort_by_key(|range| range.start);
+                assert_eq!(held, ranges(&have, next), "seed {seed}");
+                assert_eq!(received.has_holes(), !held.is_empty());
+            }
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tcpip::Config;
+use tcpip::{Config, SynCookies, WhenFull};
 
 use crate::language::parse_seconds;
 
@@ -70,6 +70,22 @@ pub(crate) fn set(
         "sack" => config.sack = switch()?,
         "timestamps" => config.timestamps = switch()?,
         "ecn" => config.ecn = switch()?,
+        "max_per_address" => config.max_per_address = Some(number()?),
+        "when_full" => {
+            config.when_full = match value {
+                "refuse" => WhenFull::Refuse,
+                "evict" => WhenFull::EvictIdle,
+                _ => return Err(format!("{value} is neither refuse nor evict")),
+            }
+        }
+        "syn_cookies" => {
+            config.syn_cookies = match value {
+                "auto" => SynCookies::Auto,
+                "always" => SynCookies::Always,
+                "never" => SynCookies::Never,
+                _ => return Err(format!("{value} is neither auto, always nor never")),
+            }
+        }
         "reset_unknown" => config.reset_unknown = switch()?,
         other => return Err(format!("nothing called {other} can be set")),
     }

@@ -1,0 +1,60 @@
+//! How much is sent while the window shrinks: proportional rate reduction (RFC
+//! 6937).
+
+/// Proportional rate reduction (RFC 6937), in bytes.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Prr {
+    delivered: u32,
+    sent: u32,
+    /// In flight when it began: `RecoverFS`.
+    flight: u32,
+}
+
+impl Prr {
+    /// A reduction begins with `flight` bytes in flight.
+    pub(crate) fn begin(flight: u32) -> Self {
+        Self {
+            flight,
+            ..Self::default()
+        }
+    }
+
+    /// Bytes have been sent, new or again.
+    pub(crate) fn has_sent(&mut self, bytes: u32) {
+        self.sent = self.sent.saturating_add(bytes);
+    }
+
+    /// What may be sent with an acknowledgement of `delivered` bytes, when
+    /// `pipe` are in flight and the window is to become `target`. `progress`:
+    /// it was cumulative and told of no further loss.
+    pub(crate) fn allowance(
+        &mut self,
+        delivered: u32,
+        pipe: u32,
+        target: u32,
+        progress: bool,
+        mss: u32,
+    ) -> u32 {
+        self.delivered = self.delivered.saturating_add(delivered);
+        let allowed = if pipe > target {
+            let share = u64::from(self.delivered) * u64::from(target);
+            let share = share.div_ceil(u64::from(self.flight.max(1)));
+            // Segments are counted, as a part of one cannot be sent.
+            let share = share.next_multiple_of(u64::from(mss));
+            u32::try_from(share)
+                .unwrap_or(u32::MAX)
+                .saturating_sub(self.sent)
+        } else {
+            // Slow start while the network drains faster than it should.
+            let behind = self.delivered.saturating_sub(self.sent);
+            let grown = behind.max(delivered) + if progress { mss } else { 0 };
+            grown.min(target - pipe)
+        };
+        // The fast retransmit itself goes at once.
+        if self.sent == 0 {
+            allowed.max(mss)
+        } else {
+            allowed
+        }
+    }
+}
