@@ -3,6 +3,7 @@
 
 mod bad_input;
 pub(crate) mod checks;
+mod crowd;
 mod dig;
 mod dns;
 mod echo;
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     if !options.built && options.programs.is_none() {
         setup::run()?;
         build()?;
-        if floods(&options) {
+        if PRESSURE.iter().any(|(name, _)| presses(&options, name)) {
             shell::build_release("e2e", &["benches"])?;
         }
     }
@@ -168,24 +169,29 @@ pub(crate) fn run_built(options: &Options) -> Result<Checks> {
         checks.print("bad input", None, start.elapsed());
         all.add(checks);
     }
-    // By itself: it measures times.
-    if floods(options) {
-        let start = Instant::now();
-        let mut checks = Checks::default();
-        flood::run(&programs, &content, &mut checks)?;
-        checks.print(FLOOD, None, start.elapsed());
-        all.add(checks);
+    // One by one: they measure times and memory.
+    for (name, run) in PRESSURE {
+        if presses(options, name) {
+            let start = Instant::now();
+            let mut checks = Checks::default();
+            run(&programs, &content, &mut checks)?;
+            checks.print(name, None, start.elapsed());
+            all.add(checks);
+        }
     }
     Ok(all)
 }
 
-/// The scenario of [`flood`].
-const FLOOD: &str = "flood";
+/// What is run by itself.
+type Alone = fn(&Path, &Content, &mut Checks) -> Result<()>;
 
-/// Whether the flood is asked for: it takes a generator of the benchmarks, and
-/// the machine for itself.
-fn floods(options: &Options) -> bool {
-    options.filter == FLOOD || options.full && FLOOD.contains(&options.filter)
+/// Sandstorm under pressure.
+const PRESSURE: [(&str, Alone); 2] = [("flood", flood::run), ("crowd", crowd::run)];
+
+/// Whether a part of [`PRESSURE`] is asked for: they take a generator of the
+/// benchmarks, and the machine for themselves.
+fn presses(options: &Options, name: &str) -> bool {
+    options.filter == name || options.full && name.contains(&options.filter)
 }
 
 /// Runs scenarios, [`LANES`] at a time.

@@ -45,7 +45,7 @@ const TRIES: u32 = 3;
 /// would take 60 MB if they were remembered.
 const MOST_GROWTH: u64 = 1 << 20;
 /// What the client asks for.
-const PATH: &str = "/size-1460.bin";
+pub(crate) const PATH: &str = "/size-1460.bin";
 
 /// What the client saw.
 #[derive(Clone, Copy, Debug)]
@@ -59,9 +59,9 @@ struct Seen {
     memory: [u64; 2],
 }
 
-/// Runs it.
-pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Result<()> {
-    let scenario = Scenario {
+/// One worker, on one queue.
+pub(crate) fn scenario() -> Scenario {
+    Scenario {
         program: Program::Sandstorm { mode: "memcopy" },
         device: Device::Xdp(Xdp {
             generic: false,
@@ -70,7 +70,12 @@ pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Re
             partial: false,
         }),
         loss: false,
-    };
+    }
+}
+
+/// Runs it.
+pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Result<()> {
+    let scenario = scenario();
     let rig = Rig::build(&scenario)?;
     let (server, place) = rig.start(&scenario, None, programs, content)?;
     let mut outcome = Err(Failure::new("not tried"));
@@ -137,7 +142,7 @@ fn compare(rig: &Rig, server: &Server, place: &Place, programs: &Path) -> Result
 
 /// Asks for [`MEASURED`], by a connection each time.
 fn ask(place: &Place, server: &Server) -> Result<Seen> {
-    let memory_before = resident(server.id())?;
+    let (memory_before, _) = memory(server.id())?;
     let sent_before = frames_sent()?;
     let begun = Instant::now();
     let mut times = Vec::new();
@@ -151,24 +156,28 @@ fn ask(place: &Place, server: &Server) -> Result<Seen> {
     }
     let sent = frames_sent()? - sent_before;
     let rate = sent as f64 / begun.elapsed().as_secs_f64();
+    let (memory_after, _) = memory(server.id())?;
     times.sort();
     Ok(Seen {
         rate,
         requests: times.len(),
         median: times[times.len() / 2],
         most: times[times.len() - 1],
-        memory: [memory_before, resident(server.id())?],
+        memory: [memory_before, memory_after],
     })
 }
 
-/// Bytes of a process that are in memory.
-fn resident(id: u32) -> Result<u64> {
+/// Bytes of a process that are in memory, and that were at most.
+pub(crate) fn memory(id: u32) -> Result<(u64, u64)> {
     let path = format!("/proc/{id}/status");
     let status = std::fs::read_to_string(&path).context(format_args!("reading {path}"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    let kilobytes = kilobytes.ok_or_else(|| Failure::new(format!("no VmRSS in {path}")))?;
-    Ok(kilobytes << 10)
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+        Some(kilobytes << 10)
+    };
+    let memory = bytes("VmRSS:").zip(bytes("VmHWM:"));
+    memory.ok_or_else(|| Failure::new(format!("no VmRSS in {path}")))
 }
 
 /// Frames that the client's end of the wire has sent; in its namespace.

@@ -79,6 +79,18 @@ impl Rig {
         programs: &Path,
         content: &Content,
     ) -> Result<(Server, Place)> {
+        self.start_with(scenario, seed, programs, content, &[])
+    }
+
+    /// The same with `more` options.
+    pub(crate) fn start_with(
+        &self,
+        scenario: &Scenario,
+        seed: Option<u64>,
+        programs: &Path,
+        content: &Content,
+        more: &[&str],
+    ) -> Result<(Server, Place)> {
         let mut command = match scenario.program {
             Program::Sandstorm { mode } => {
                 let mut command = self.server.command(programs.join("sandstorm"));
@@ -97,6 +109,7 @@ impl Rig {
                 command
             }
         };
+        command.args(more);
         add_device(&mut command, scenario.device);
         if let Some(seed) = seed {
             command.args(["--fault", &format!("drop=0.01,seed={seed}")]);
