@@ -4,7 +4,7 @@ use crate::app::{Application, CloseReason};
 use crate::congestion::CongestionControl;
 use crate::options::Block;
 use crate::output::window_to_tell;
-use crate::recovery::{event, measure};
+use crate::recovery::event;
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, NONE, Record, State, Tcb};
 use crate::wire::{Control, Segment};
@@ -15,6 +15,9 @@ const MIN_PROBE_MS: u32 = 10;
 /// How long a peer may hold back the acknowledgement of a lone segment, in
 /// milliseconds (RFC 8985, section 7.2: `TLP.max_ack_delay`).
 const MAX_ACK_DELAY_MS: u32 = 200;
+
+/// An older echo is not of anything in flight, in milliseconds.
+const MAX_ECHO_MS: u32 = 600_000;
 
 /// What has become of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -169,7 +172,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 0 => {}
                 // A probe: it goes again with what lies behind it.
                 1 if tcb.recovery == NONE => tcb.snd_nxt = tcb.snd_una,
-                _ => self.send_all_again(id),
+                _ => {
+                    tcb.flags.clear(Flags::PERSIST);
+                    (tcb.retries, tcb.backoff) = (0, 0);
+                    self.send_all_again(id);
+                }
             }
         }
     }
@@ -235,4 +242,38 @@ pub(crate) fn is_duplicate(tcb: &Tcb, segment: &Segment) -> bool {
         && tcb.snd_nxt != tcb.snd_una
         && tcb.peer_window(segment.window) == tcb.snd_wnd
         && !segment.control.has(Control::FIN)
+}
+
+/// Takes a measurement of the round trip from an acknowledgement of something
+/// new, if it tells one; in microseconds, or 0.
+#[inline(always)]
+pub(crate) fn measure(tcb: &mut Tcb, segment: &Segment, now: Moment) -> u32 {
+    if tcb.flags.has(Flags::TIMING) && !segment.ack.before(tcb.rtt_seq) {
+        tcb.flags.clear(Flags::TIMING);
+        tcb.backoff = 0;
+        let rtt = now.micros.wrapping_sub(tcb.rtt_at);
+        tcb.rtt.sample(rtt);
+        return rtt;
+    }
+    // The echo is as fine as its clock, and there is one for each
+    // acknowledgement: it only helps out where nothing else is timed.
+    match segment.timestamps {
+        Some(timestamps) if tcb.flags.has(Flags::TIMESTAMPS) => echoed(tcb, timestamps.echo, now),
+        _ => 0,
+    }
+}
+
+/// The round trip that an echo tells, in microseconds; 0 when it tells none.
+#[inline]
+fn echoed(tcb: &mut Tcb, echo: u32, now: Moment) -> u32 {
+    let millis = tcb.ts_clock(now).wrapping_sub(echo);
+    if echo == 0 || millis == 0 || millis > MAX_ECHO_MS {
+        return 0;
+    }
+    let rtt = millis * 1000;
+    if !tcb.flags.has(Flags::TIMING) {
+        tcb.backoff = 0;
+        tcb.rtt.sample(rtt);
+    }
+    rtt
 }

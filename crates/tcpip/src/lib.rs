@@ -105,18 +105,33 @@
 //! | `tcp_close()` | [`Connection::close`] |
 //!
 //! # What is obeyed
-//! RFC 9293 for a server: passive open, every state behind it, a FIN in any
-//! order, TIME-WAIT, resets, zero windows, silly windows. RFC 5961 (challenge
-//! ACKs), RFC 4987 (SYN cookies), RFC 6528 (initial sequence numbers), RFC 6298
-//! (timeouts), RFC 5681, 6582, 3465 and 6928 (Reno, with partial acknowledgements and an initial
-//! window of ten), RFC 1191 and 8201 (smaller path MTUs), RFC 5927 (which
-//! ICMP errors to believe).
+//! - RFC 9293 for a server: passive open, every state behind it, half-close,
+//!   simultaneous close, TIME-WAIT and its reuse (RFC 6191), resets, zero
+//!   windows, silly windows, keep-alive and a user timeout where configured.
+//! - Options: MSS, window scale both ways, timestamps with PAWS (RFC 7323),
+//!   SACK (RFC 2018) with reports of duplicates (RFC 2883).
+//! - Loss: a scoreboard (RFC 6675), RACK and tail loss probes (RFC 8985),
+//!   `NewReno` for peers without SACK (RFC 6582), limited transmit (RFC 3042),
+//!   proportional rate reduction (RFC 6937), timeouts (RFC 6298), and the undoing of
+//!   what proves needless (RFC 3522, RFC 3708, RFC 5682).
+//! - Congestion: [`Cubic`] (RFC 9438) with `HyStart++` (RFC 9406), [`NewReno`],
+//!   the paper's [`Reno`], [`Bbr`]; an initial window of ten (RFC 6928), windows
+//!   that are not used (RFC 7661), ECN (RFC 3168), pacing where configured.
+//! - The path: what routers tell (RFC 1191, RFC 8201), if it is believable (RFC
+//!   5927), and what they do not (RFC 4821, RFC 8899).
+//! - Attacks: SYN cookies (RFC 4987), initial sequence numbers (RFC 6528),
+//!   challenge ACKs (RFC 5961), bounds for half-open, open and closed
+//!   connections and those of one address; idle ones give way to new ones.
 //!
-//! Deliberately absent: opening connections, urgent data, IP options, ECN,
-//! delayed acknowledgements (an answer carries the acknowledgement; without
-//! one it goes at once). No option but the maximum segment size is sent, and
-//! all others are skipped: no window scale, so no window is wider than 65,535
-//! bytes; no timestamps; no SACK.
+//! What is lost, late or out of order is remembered beside the TCBs, in a pool
+//! that only connections in trouble use: while all goes well, loss recovery
+//! costs one comparison. Segments keep the place of timestamps whether a client
+//! sends them or not, so that content is cut the same way for all.
+//!
+//! Deliberately absent: opening connections, urgent data, IP options, delayed
+//! acknowledgements (an answer carries the acknowledgement; without one it goes
+//! at once), a reset for data that arrives after our close (it is acknowledged
+//! and discarded; RFC 9293, section 3.6.1, would have one), TCP Fast Open.
 
 mod acks;
 mod admission;

@@ -15,7 +15,7 @@ use nmio::Port;
 
 pub(crate) use pool::Recoveries;
 
-use crate::acks::is_duplicate;
+use crate::acks::{is_duplicate, measure};
 use crate::app::Application;
 use crate::congestion::{Congestion, CongestionControl, Event};
 use crate::counters::Counters;
@@ -33,8 +33,6 @@ const PATIENCE: u32 = 100;
 /// New segments that are sent to find out whether a timeout was needless (RFC
 /// 5682, section 2.1).
 const FRTO_SEGMENTS: u32 = 2;
-/// An older echo is not of anything in flight, in milliseconds.
-const MAX_ECHO_MS: u32 = 600_000;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -584,6 +582,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now.millis.wrapping_sub(recovery.stalled_at)
     }
 
+    /// What is left of the user timeout for the first unacknowledged segment,
+    /// if it has timed out before; in milliseconds.
+    pub(crate) fn user_time_left(&self, id: u32, now: Moment) -> u32 {
+        let tcb = &self.records[id as usize].tcb;
+        if tcb.retries == 0 || tcb.recovery == NONE {
+            return u32::MAX;
+        }
+        let since = self.recoveries.get(tcb.recovery).stalled_at;
+        let stalled = now.millis.wrapping_sub(since);
+        self.settings.user_timeout_ms.saturating_sub(stalled).max(1)
+    }
+
     /// The retransmission timer has expired (RFC 6298, 5.4 to 5.6; RFC 5681,
     /// section 3.1): all that has not arrived goes again.
     pub(crate) fn lose_all_by_timeout(&mut self, id: u32, now: Moment) {
@@ -677,38 +687,4 @@ fn note_disorder(counters: &mut Counters, tcb: &mut Tcb, news: &News, unproven: 
     if news.early > 0 || news.twice > 0 && unproven {
         widen_reordering(tcb);
     }
-}
-
-/// Takes a measurement of the round trip from an acknowledgement of something
-/// new, if it tells one; in microseconds, or 0.
-#[inline(always)]
-pub(crate) fn measure(tcb: &mut Tcb, segment: &Segment, now: Moment) -> u32 {
-    if tcb.flags.has(Flags::TIMING) && !segment.ack.before(tcb.rtt_seq) {
-        tcb.flags.clear(Flags::TIMING);
-        tcb.backoff = 0;
-        let rtt = now.micros.wrapping_sub(tcb.rtt_at);
-        tcb.rtt.sample(rtt);
-        return rtt;
-    }
-    // The echo is as fine as its clock, and there is one for each
-    // acknowledgement: it only helps out where nothing else is timed.
-    match segment.timestamps {
-        Some(timestamps) if tcb.flags.has(Flags::TIMESTAMPS) => echoed(tcb, timestamps.echo, now),
-        _ => 0,
-    }
-}
-
-/// The round trip that an echo tells, in microseconds; 0 when it tells none.
-#[inline]
-fn echoed(tcb: &mut Tcb, echo: u32, now: Moment) -> u32 {
-    let millis = tcb.ts_clock(now).wrapping_sub(echo);
-    if echo == 0 || millis == 0 || millis > MAX_ECHO_MS {
-        return 0;
-    }
-    let rtt = millis * 1000;
-    if !tcb.flags.has(Flags::TIMING) {
-        tcb.backoff = 0;
-        tcb.rtt.sample(rtt);
-    }
-    rtt
 }

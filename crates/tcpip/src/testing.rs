@@ -26,7 +26,7 @@ use smoltcp::wire::{
 use crate::options::{Options, Written};
 use crate::wire::{Control, Header, Seq};
 use crate::{
-    Application, CloseReason, Config, Connection, ContentId, NewReno, Slot, Stack, WriteError,
+    Application, CloseReason, Config, Connection, ContentId, Info, NewReno, Slot, Stack, WriteError,
 };
 
 pub(crate) const OWN_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
@@ -383,6 +383,11 @@ impl Rig {
 
     pub(crate) fn app(&mut self) -> &mut App {
         self.stack.app_mut()
+    }
+
+    /// What the first connection tells of itself.
+    pub(crate) fn info(&mut self) -> Info {
+        self.stack.connection(0).1.info()
     }
 
     pub(crate) fn take_log(&mut self) -> String {

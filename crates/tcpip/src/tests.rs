@@ -5,6 +5,7 @@ mod admission;
 mod anything;
 mod closing;
 mod flooding;
+mod keeping;
 mod losing;
 mod misbehaving;
 mod opening;

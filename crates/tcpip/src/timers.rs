@@ -98,9 +98,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if BLACK_HOLE_TIMEOUTS.contains(&tcb.retries) {
             self.suspect_black_hole(id, now);
         }
-        let rto = self.rto(id);
-        let left = self.settings.user_timeout_ms - stalled;
-        self.arm_timeout(id, now, rto.min(left));
+        let rto = self.rto(id).min(self.user_time_left(id, now));
+        self.arm_timeout(id, now, rto);
     }
 
     fn handle_persist_timeout<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {

@@ -251,7 +251,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.counters.retransmits += 1;
             let impatient = !tcb.flags.has(Flags::SACK) && recovery.is_impatient();
             if start == tcb.snd_una && !impatient {
-                let rto = self.rto(id);
+                let rto = self.rto(id).min(self.user_time_left(id, now));
                 self.arm_timeout(id, now, rto);
             }
         }
