@@ -114,11 +114,16 @@ fn it_fits_its_place() {
 #[test]
 fn the_first_slow_start_doubles_each_round_trip() {
     let mut path = Path::new(100 * MS);
-    for segments in [20, 40, 80, 160, 320, 640] {
+    for segments in [20, 40, 80] {
         path.round();
         assert_eq!(path.cubic.window(), segments * MSS);
     }
     assert_eq!(path.cubic.ssthresh(), u32::MAX);
+    // Here eighty ACKs come without a pause over a whole round trip: there is
+    // no room for twice as many.
+    path.round();
+    path.round();
+    assert!(path.cubic.ssthresh() < 320 * MSS);
 }
 
 #[test]

@@ -42,6 +42,15 @@ fn of_lump(acked: u32, event: &Event) -> u32 {
         .min(arrived.max(LIMIT.saturating_mul(event.mss)))
 }
 
+/// Ticks of 64 µs, as a shift of microseconds: 16 bits are good for 4 s.
+const TICK_SHIFT: u32 = 6;
+/// ACKs that are no further apart are of one train, in ticks: 2 ms.
+const TRAIN_SPACING: u16 = (2_000 >> TICK_SHIFT) as u16;
+/// On shorter round trips all ACKs are one train, in microseconds.
+const TRAIN_MIN_RTT: u32 = 10_000;
+/// Segments in flight below which a train tells nothing.
+const TRAIN_SEGMENTS: u32 = 16;
+
 /// What comes after an ACK in slow start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
@@ -64,15 +73,16 @@ pub(super) struct HyStart {
     last_min: u32,
     /// The shortest round trip of this round.
     min: u32,
-    /// The shortest round trip with which conservative slow start began; 0
-    /// outside it.
-    css_baseline: u32,
+    /// The shortest round trip with which conservative slow start began, in
+    /// ticks; 0 outside it.
+    css_baseline: u16,
     /// Samples of this round, up to [`N_RTT_SAMPLE`].
     samples: u8,
     /// Rounds of conservative slow start that have begun.
     css_rounds: u8,
-    /// Growth is shifted by this: 0 in slow start.
-    shift: u8,
+    /// When the round began, and the last ACK of its train came, in ticks.
+    round_start: u16,
+    train_end: u16,
 }
 
 impl HyStart {
@@ -85,7 +95,8 @@ impl HyStart {
             // The first sample begins the first round.
             samples: N_RTT_SAMPLE - 1,
             css_rounds: 0,
-            shift: 0,
+            round_start: 0,
+            train_end: 0,
         }
     }
 
@@ -94,21 +105,26 @@ impl HyStart {
     pub(super) fn on_ack(&mut self, acked: u32, event: &Event) -> Step {
         let mut exit = false;
         let mut round_over = false;
-        let shift = self.shift;
+        let shift = if self.css_baseline == 0 {
+            0
+        } else {
+            CSS_GROWTH_SHIFT
+        };
         if event.rtt != 0 {
             self.min = self.min.min(event.rtt);
+            exit = self.is_long_train(event);
             if self.samples < N_RTT_SAMPLE {
                 self.samples += 1;
                 if self.samples == N_RTT_SAMPLE {
-                    self.judge(event);
+                    exit |= self.judge(event);
                 }
-            } else if self.min < self.css_baseline {
+            } else if self.min < self.baseline() {
                 self.resume();
             }
         }
         // The ACK that ends a round is of a segment of that round.
         if event.una.wrapping_sub(self.round_end).cast_signed() >= 0 && self.last_min != 0 {
-            exit = self.begin_round(event);
+            exit |= self.begin_round(event);
             round_over = true;
         }
         Step {
@@ -118,11 +134,35 @@ impl HyStart {
         }
     }
 
+    /// Whether ACKs have come without a pause for half a round trip: then the
+    /// narrowest link on the way has been busy for as long, and doubling once
+    /// more would fill it and its queue.
+    ///
+    /// RFC 9406 does without; its forerunner (Ha and Rhee, "Taming the
+    /// elephants", 2011) and Linux have it, and it finds out before a queue has
+    /// to grow.
+    #[inline]
+    fn is_long_train(&mut self, event: &Event) -> bool {
+        let now = ticks(event.now);
+        if now.wrapping_sub(self.train_end) > TRAIN_SPACING {
+            return false;
+        }
+        self.train_end = now;
+        let shortest = self.last_min.min(self.min);
+        let train = u32::from(now.wrapping_sub(self.round_start)) << TICK_SHIFT;
+        self.last_min != u32::MAX
+            && shortest >= TRAIN_MIN_RTT
+            && train > shortest / 2
+            && event.in_flight >= TRAIN_SEGMENTS * event.mss
+    }
+
     /// The last round is acknowledged. True when conservative slow start has
     /// had its rounds.
     #[cold]
     fn begin_round(&mut self, event: &Event) -> bool {
         self.round_end = event.nxt;
+        self.round_start = ticks(event.now);
+        self.train_end = ticks(event.now);
         self.last_min = self.min;
         self.min = u32::MAX;
         self.samples = 0;
@@ -137,30 +177,42 @@ impl HyStart {
     }
 
     /// There are enough samples of this round. The shortest of them only gets
-    /// shorter with more, so a queue shows now or not in this round.
+    /// shorter with more, so a queue shows now or not in this round. True when
+    /// it has grown by as much again since conservative slow start began: it is
+    /// no jitter, and the rounds that are left would only fill it. (RFC 9406
+    /// would go through them.)
     #[cold]
-    fn judge(&mut self, event: &Event) {
+    fn judge(&mut self, event: &Event) -> bool {
         if self.last_min == 0 {
             // Before the first round.
             self.last_min = u32::MAX;
             self.round_end = event.nxt;
+            self.round_start = ticks(event.now);
+            self.train_end = ticks(event.now);
             self.samples = 1;
         } else if self.css_baseline == 0 {
             self.look_for_a_queue();
-        } else if self.min < self.css_baseline {
+        } else if self.min < self.baseline() {
             self.resume();
+        } else {
+            return self.min >= self.baseline() + threshold(self.baseline());
         }
+        false
     }
 
     /// Conservative slow start begins if there is more delay than in the last
     /// round.
     fn look_for_a_queue(&mut self) {
-        let thresh = (self.last_min / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
-        if self.min >= self.last_min.saturating_add(thresh) {
-            self.css_baseline = self.min;
+        if self.min >= self.last_min.saturating_add(threshold(self.last_min)) {
+            self.css_baseline = ticks_of(self.min);
             self.css_rounds = 1;
-            self.shift = CSS_GROWTH_SHIFT;
         }
+    }
+
+    /// In microseconds; 0 outside conservative slow start.
+    #[inline(always)]
+    fn baseline(&self) -> u32 {
+        u32::from(self.css_baseline) << TICK_SHIFT
     }
 
     /// It was jitter, and slow start goes on; unless it still is more delay
@@ -169,9 +221,28 @@ impl HyStart {
     fn resume(&mut self) {
         self.css_baseline = 0;
         self.css_rounds = 0;
-        self.shift = 0;
         self.look_for_a_queue();
     }
+}
+
+/// See [`TICK_SHIFT`].
+#[inline(always)]
+const fn ticks(micros: u32) -> u16 {
+    (micros >> TICK_SHIFT) as u16
+}
+
+/// A round trip, 1 to 65,535 ticks.
+const fn ticks_of(rtt: u32) -> u16 {
+    match rtt >> TICK_SHIFT {
+        0 => 1,
+        ticks if ticks < u16::MAX as u32 => ticks as u16,
+        _ => u16::MAX,
+    }
+}
+
+/// How much more than `rtt` tells of a queue (RFC 9406, section 4.3).
+fn threshold(rtt: u32) -> u32 {
+    (rtt / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH)
 }
 
 #[cfg(test)]

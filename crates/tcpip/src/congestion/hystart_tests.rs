@@ -8,6 +8,10 @@ struct Rounds {
     start: HyStart,
     una: u32,
     exits: u32,
+    now: u32,
+    /// Microseconds between ACKs.
+    spacing: u32,
+    in_flight: u32,
 }
 
 impl Rounds {
@@ -17,10 +21,14 @@ impl Rounds {
             // Near the wrap of sequence numbers.
             una: u32::MAX - 20 * MSS,
             exits: 0,
+            now: u32::MAX - 50_000,
+            spacing: 2_500,
+            in_flight: 20 * MSS,
         }
     }
 
     fn ack(&mut self, rtt: u32) -> u32 {
+        self.now = self.now.wrapping_add(self.spacing);
         self.una = self.una.wrapping_add(MSS);
         let step = self.start.on_ack(
             MSS,
@@ -29,6 +37,8 @@ impl Rounds {
                 rtt,
                 una: self.una,
                 nxt: self.una.wrapping_add(9 * MSS),
+                in_flight: self.in_flight,
+                now: self.now,
                 ..Event::default()
             },
         );
@@ -153,5 +163,40 @@ fn less_delay_that_is_still_more_than_before_is_a_queue() {
         rounds.ack(30_000);
     }
     assert_eq!(rounds.ack(28_000), MSS / 4);
-    assert_eq!(rounds.start.css_baseline, 28_000);
+    assert_eq!(rounds.start.css_baseline, ticks_of(28_000));
+}
+
+#[test]
+fn acks_without_a_pause_for_half_a_round_trip_end_it() {
+    // Nine ACKs a round: 1.2 ms apart they last for 10.8 ms.
+    for (rtt, exits) in [(30_000, false), (18_000, true)] {
+        let mut rounds = Rounds::new();
+        rounds.spacing = 1_200;
+        for _ in 0..5 {
+            rounds.round(rtt);
+        }
+        assert_eq!(rounds.exits > 0, exits, "{rtt}");
+    }
+    // Further apart they are no train, and few segments tell nothing.
+    for (spacing, in_flight) in [(2_100, 20), (1_200, 10)] {
+        let mut rounds = Rounds::new();
+        (rounds.spacing, rounds.in_flight) = (spacing, in_flight * MSS);
+        for _ in 0..5 {
+            rounds.round(18_000);
+        }
+        assert_eq!(rounds.exits, 0);
+    }
+}
+
+#[test]
+fn a_queue_that_goes_on_growing_ends_conservative_slow_start() {
+    let mut rounds = Rounds::new();
+    rounds.round(20_000);
+    rounds.round(20_000);
+    rounds.round(24_000);
+    assert_eq!(rounds.round(27_900), 9 * MSS / 4);
+    assert_eq!(rounds.exits, 0);
+    rounds.round(28_000);
+    rounds.round(28_000);
+    assert!(rounds.exits > 0);
 }
