@@ -56,9 +56,9 @@ const TRAIN_SEGMENTS: u32 = 16;
 pub(super) struct Step {
     /// Bytes by which the window may grow.
     pub(super) growth: u32,
-    /// A round is over.
+    /// A round is over, or slow start.
     pub(super) round_over: bool,
-    /// Slow start is over with it: congestion avoidance goes on from here.
+    /// Slow start is over: congestion avoidance goes on from here.
     pub(super) exit: bool,
 }
 
@@ -129,7 +129,7 @@ impl HyStart {
         }
         Step {
             growth: slow_start(acked, event) >> shift,
-            round_over,
+            round_over: round_over || exit,
             exit,
         }
     }

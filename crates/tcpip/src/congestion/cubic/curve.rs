@@ -237,23 +237,29 @@ impl Curve {
                 self.acked = 0;
             }
         }
-        // Section 4.3.
+        // Sections 4.2, 4.4 and 4.5: to where the curve is a round trip from
+        // now, but by half at most.
+        let target = self.at(event.now.wrapping_add(event.srtt), mss);
+        let towards = |cwnd: u64| {
+            let growth = target.saturating_sub(cwnd).min(cwnd / 2);
+            (growth << 32) / cwnd
+        };
+        // Section 4.3. ACKs come in bursts, in which the curve stands still and
+        // Reno's window does not: what the curve will give within the round
+        // trip counts there too, if it is more.
         if self.at(event.now, mss) < u64::from(self.w_est) {
             marks.set(Marks::RENO);
-            let cwnd = cwnd.max(self.w_est);
+            let cwnd = cwnd.max(self.w_est).max(1);
             let (share, of) = self.alpha(*marks);
-            let gain = ((u64::from(mss) * share) << 32) / (u64::from(cwnd.max(1)) * of);
+            let reno = ((u64::from(mss) * share) << 32) / (u64::from(cwnd) * of);
+            let gain = reno.max(towards(cwnd.into()));
             self.gain = gain.min(u64::from(u32::MAX)) as u32;
             return cwnd;
         }
         marks.clear(Marks::RENO);
-        // Sections 4.2, 4.4 and 4.5: to where the curve is a round trip from
-        // now, but by half at most.
-        let target = self.at(event.now.wrapping_add(event.srtt), mss);
-        let cwnd = u64::from(cwnd.max(1));
-        let growth = target.saturating_sub(cwnd).min(cwnd / 2);
-        self.gain = ((growth << 32) / cwnd) as u32;
-        cwnd as u32
+        let cwnd = cwnd.max(1);
+        self.gain = towards(cwnd.into()) as u32;
+        cwnd
     }
 
     /// `W_cubic` at `time`, in bytes (RFC 9438, equation 1).
