@@ -44,8 +44,10 @@ fn of_lump(acked: u32, event: &Event) -> u32 {
 
 /// Ticks of 64 µs, as a shift of microseconds: 16 bits are good for 4 s.
 const TICK_SHIFT: u32 = 6;
-/// ACKs that are no further apart are of one train, in ticks: 2 ms.
-const TRAIN_SPACING: u16 = (2_000 >> TICK_SHIFT) as u16;
+/// ACKs that are no further apart are of one train, in microseconds; or than
+/// this part of the round trip.
+const TRAIN_SPACING: u32 = 2_000;
+const TRAIN_SPACINGS: u32 = 32;
 /// On shorter round trips all ACKs are one train, in microseconds.
 const TRAIN_MIN_RTT: u32 = 10_000;
 /// Segments in flight below which a train tells nothing.
@@ -144,11 +146,12 @@ impl HyStart {
     #[inline]
     fn is_long_train(&mut self, event: &Event) -> bool {
         let now = ticks(event.now);
-        if now.wrapping_sub(self.train_end) > TRAIN_SPACING {
+        let shortest = self.last_min.min(self.min);
+        let pause = u32::from(now.wrapping_sub(self.train_end)) << TICK_SHIFT;
+        if pause > TRAIN_SPACING.max(shortest / TRAIN_SPACINGS) {
             return false;
         }
         self.train_end = now;
-        let shortest = self.last_min.min(self.min);
         let train = u32::from(now.wrapping_sub(self.round_start)) << TICK_SHIFT;
         self.last_min != u32::MAX
             && shortest >= TRAIN_MIN_RTT

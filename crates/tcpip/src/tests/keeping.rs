@@ -9,7 +9,7 @@ use crate::{Condition, Config};
 fn keeping() -> Config {
     Config {
         keep_alive: Some(Duration::from_secs(10)),
-        idle_timeout: Duration::from_secs(60),
+        idle_timeout: Duration::from_mins(1),
         probes: 3,
         ..Config::default()
     }
@@ -71,7 +71,7 @@ fn without_keep_alive_nobody_is_asked() {
 fn data_unacknowledged_for_the_user_timeout_ends_the_connection() {
     let mut rig = Rig::serving(
         &Config {
-            user_timeout: Some(Duration::from_millis(1_000)),
+            user_timeout: Some(Duration::from_secs(1)),
             ..Config::default()
         },
         b"content",
