@@ -201,7 +201,10 @@ impl<C: CongestionControl> Recovery<C> {
         self.phase = Phase::Reduction;
         self.partial_acks = 0;
         self.high = tcb.snd_nxt;
-        self.prr = Prr::begin(tcb.flight());
+        // What limited transmit has sent on top does not count (RFC 5681,
+        // section 3.2, step 2).
+        let flight = tcb.flight().min(congestion.window());
+        self.prr = Prr::begin(flight);
         congestion.on_congestion(Congestion::Loss, told);
         tcb.flags.set(Flags::REDUCED);
     }

@@ -145,7 +145,8 @@ impl Cubic {
             // Recovery, if there was one, is over.
             self.mending = Mending::Nothing;
             let used = self.validation.in_avoidance(self.cwnd, event.mss);
-            self.cwnd = curve.on_ack_paused(self.cwnd, used, &mut self.marks, event);
+            let marks = &mut self.marks;
+            self.cwnd = curve.on_ack_paused(self.cwnd, acked, used, marks, event);
         } else if self.validation.in_slow_start(self.cwnd) {
             let step = match self.mending {
                 Mending::Timeout => acked.min(LIMIT_AFTER_TIMEOUT.saturating_mul(event.mss)),

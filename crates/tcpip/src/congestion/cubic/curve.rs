@@ -150,12 +150,17 @@ impl Curve {
     pub(super) fn on_ack_paused(
         &mut self,
         cwnd: u32,
+        acked: u32,
         used: bool,
         marks: &mut Marks,
         event: &Event,
     ) -> u32 {
         match (self.pause, used) {
-            (Pause::Fresh, true) => self.begin(cwnd, marks, event),
+            (Pause::Fresh, true) => {
+                // At a small window this ACK is of half of it, or all.
+                let cwnd = self.begin(cwnd, marks, event);
+                self.on_ack(cwnd, acked, event).0
+            }
             (Pause::Silent | Pause::Unused, true) => {
                 self.go_on(event);
                 self.look_up(cwnd, marks, event)
