@@ -35,8 +35,8 @@ pub(crate) struct News {
     pub(crate) not_lost: bool,
     /// Some of them as they were first sent, after something behind them.
     pub(crate) reordered: bool,
-    /// Bytes that have arrived twice.
-    pub(crate) twice: u32,
+    /// What has arrived twice.
+    pub(crate) twice: Option<Block>,
     /// Bytes that were sent again and have arrived too soon for that: what was
     /// first sent has.
     pub(crate) early: u32,
@@ -170,7 +170,7 @@ impl Rack {
             if n == 0
                 && let Some(twice) = twice(sack, una)
             {
-                news.twice = twice;
+                news.twice = Some(twice);
                 continue;
             }
             let start = start.later(una);
@@ -271,9 +271,9 @@ impl Rack {
     }
 }
 
-/// Bytes that the first block tells have arrived twice (RFC 2883, section 4):
+/// The first block, if it tells what has arrived twice (RFC 2883, section 4):
 /// it lies before what is acknowledged, or inside the second.
-fn twice(sack: &[Block], una: Seq) -> Option<u32> {
+fn twice(sack: &[Block], una: Seq) -> Option<Block> {
     let (start, end) = *sack.first()?;
     if !start.before(end) {
         return None;
@@ -282,7 +282,7 @@ fn twice(sack: &[Block], una: Seq) -> Option<u32> {
     let inside = sack
         .get(1)
         .is_some_and(|(outer, outer_end)| !start.before(*outer) && !end.after(*outer_end));
-    (old || inside).then(|| end.since(start))
+    (old || inside).then_some((start, end))
 }
 
 /// How long a segment that was overtaken may stay out, in microseconds (RFC

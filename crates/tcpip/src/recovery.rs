@@ -10,8 +10,7 @@
 //! turns out not to have been lost is undone (RFC 3522, RFC 5682, RFC 3708).
 
 mod pool;
-
-use nmio::Port;
+mod timeouts;
 
 pub(crate) use pool::Recoveries;
 
@@ -20,7 +19,7 @@ use crate::app::Application;
 use crate::congestion::{Congestion, CongestionControl, Event};
 use crate::counters::Counters;
 use crate::options::Block;
-use crate::output::{last_segment, segment_len_at};
+use crate::output::segment_len_at;
 use crate::prr::Prr;
 use crate::rack::{DUP_THRESH, Found, News, Rack, narrow_reordering, widen_reordering};
 use crate::scoreboard::{Mark, Scoreboard};
@@ -93,6 +92,8 @@ pub(crate) struct Recovery<C> {
     first_again: Option<u32>,
     /// Bytes sent again, less those that have arrived twice.
     unproven: u32,
+    /// Where they lie.
+    resent: Block,
     frto: Frto,
     /// New segments that [`Frto::Second`] has sent and that may still arrive.
     new_sent: u32,
@@ -117,6 +118,7 @@ impl<C: CongestionControl> Recovery<C> {
             prior: None,
             first_again: None,
             unproven: 0,
+            resent: (una, una),
             frto: Frto::Off,
             new_sent: 0,
             stalled_at: 0,
@@ -170,6 +172,11 @@ impl<C: CongestionControl> Recovery<C> {
         self.rack.has_resent(end, tcb.snd_nxt, now);
         self.first_again.get_or_insert(tcb.ts_clock(now));
         self.has_sent(end.since(start));
+        self.resent = if self.unproven == 0 {
+            (start, end)
+        } else {
+            (self.resent.0.earlier(start), self.resent.1.later(end))
+        };
         self.unproven = self.unproven.saturating_add(end.since(start));
     }
 
@@ -225,13 +232,28 @@ impl<C: CongestionControl> Recovery<C> {
         tcb.backoff = 0;
     }
 
+    /// Bytes that have arrived twice because they were sent again, and not
+    /// because the network has doubled them.
+    fn needless_bytes(&self, news: &News) -> u32 {
+        match news.twice {
+            Some((start, end))
+                if self.unproven > 0
+                    && !start.before(self.resent.0)
+                    && !end.after(self.resent.1) =>
+            {
+                end.since(start)
+            }
+            _ => 0,
+        }
+    }
+
     /// Whether an acknowledgement proves that nothing was lost: its echo is
     /// of what was first sent (RFC 3522), all that was sent again has arrived
     /// twice (RFC 3708), or what was not sent again after a timeout has
     /// arrived (RFC 5682).
     fn was_needless(&mut self, tcb: &Tcb, segment: &Segment, news: &News, acked: u32) -> bool {
         let unproven = self.unproven;
-        self.unproven = unproven.saturating_sub(news.twice + news.early);
+        self.unproven = unproven.saturating_sub(self.needless_bytes(news) + news.early);
         if self.prior.is_none() {
             return false;
         }
@@ -444,7 +466,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if !selective {
             recovery.count_duplicates(tcb, is_duplicate, acked, &mut news);
         }
-        note_disorder(&mut self.counters, tcb, &news, recovery.unproven > 0);
+        let needless = recovery.needless_bytes(&news);
+        note_disorder(&mut self.counters, tcb, &news, needless > 0);
 
         // The round trip, where the peer's echo tells it even of what was
         // sent again (RFC 7323, section 4).
@@ -458,7 +481,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             && !segment.ack.before(probe.end)
         {
             recovery.tail_probe = None;
-            if probe.again && news.twice == 0 && recovery.phase == Phase::Disorder {
+            if probe.again && news.twice.is_none() && recovery.phase == Phase::Disorder {
                 // RFC 8985, section 7.4.2: the probe has mended a loss.
                 congestion.on_congestion(Congestion::Loss, &told);
                 tcb.flags.set(Flags::REDUCED);
@@ -573,121 +596,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         self.rearm(id, now, true, found.look_in);
     }
-    /// For how long the first unacknowledged segment has been out, in
-    /// milliseconds, when its timer has expired.
-    pub(crate) fn stalled_for(&mut self, id: u32, now: Moment) -> u32 {
-        let rto = self.rto(id);
-        let index = self.recovery_of(id);
-        let recovery = self.recoveries.get_mut(index);
-        if self.records[id as usize].tcb.retries == 0 {
-            recovery.stalled_at = now.millis.wrapping_sub(rto);
-        }
-        now.millis.wrapping_sub(recovery.stalled_at)
-    }
-
-    /// What is left of the user timeout for the first unacknowledged segment,
-    /// if it has timed out before; in milliseconds.
-    pub(crate) fn user_time_left(&self, id: u32, now: Moment) -> u32 {
-        let tcb = &self.records[id as usize].tcb;
-        if tcb.retries == 0 || tcb.recovery == NONE {
-            return u32::MAX;
-        }
-        let since = self.recoveries.get(tcb.recovery).stalled_at;
-        let stalled = now.millis.wrapping_sub(since);
-        self.settings.user_timeout_ms.saturating_sub(stalled).max(1)
-    }
-
-    /// The retransmission timer has expired (RFC 6298, 5.4 to 5.6; RFC 5681,
-    /// section 3.1): all that has not arrived goes again.
-    pub(crate) fn lose_all_by_timeout(&mut self, id: u32, now: Moment) {
-        let index = self.recovery_of(id);
-        let Record { tcb, congestion } = &mut self.records[id as usize];
-        let recovery = self.recoveries.get_mut(index);
-        let told = event(tcb, recovery.pipe(tcb), 0, now);
-        let una = tcb.snd_una;
-        let first = recovery.board.pieces(una, tcb.snd_nxt).next();
-        if first.is_some_and(|piece| piece.mark == Some(Mark::Sacked)) {
-            // It has not what it told to have.
-            recovery.board.forget_sacked(una, tcb.snd_nxt);
-            self.counters.reneged += 1;
-        }
-        let again = tcb.retries > 0;
-        if recovery.phase == Phase::Disorder {
-            recovery.frto = Frto::First;
-            recovery.remember(congestion);
-        } else {
-            // RFC 5682, section 2.1, step 1: something is lost anyway.
-            recovery.frto = Frto::Off;
-            if !again {
-                recovery.prior = None;
-            }
-        }
-        congestion.on_timeout(again, &told);
-        tcb.flags.set(Flags::REDUCED);
-        recovery.begin_again(tcb);
-        if let Some(probe) = recovery.size_probe.take() {
-            let size = probe.end.since(probe.start);
-            self.end_size_probe(id, size as u16, false);
-        }
-    }
-
-    /// All that has not arrived goes again, though it is not congestion that
-    /// has lost it: the peer's window was shut, or the path has become
-    /// narrower.
-    pub(crate) fn send_all_again(&mut self, id: u32) {
-        let index = self.recovery_of(id);
-        let tcb = &mut self.records[id as usize].tcb;
-        let recovery = self.recoveries.get_mut(index);
-        recovery.prior = None;
-        recovery.frto = Frto::Off;
-        recovery.begin_again(tcb);
-    }
-
-    /// The tail has been silent for two round trips: sends new data, or the
-    /// last segment again, so that the peer tells what it has (RFC 8985,
-    /// section 7.3).
-    #[cold]
-    pub(crate) fn probe_tail<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let tcb = &mut self.records[id as usize].tcb;
-        tcb.flags.clear(Flags::PROBE_TAIL);
-        let nxt = tcb.snd_nxt;
-        let mss = u32::from(tcb.mss);
-        let new = nxt != tcb.limit() && tcb.flight().saturating_add(mss) <= tcb.snd_wnd;
-        let start = if new { nxt } else { last_segment(tcb) };
-        let rto = self.rto(id);
-        self.arm(id, now, rto);
-        // Without room the timeout does it.
-        let Ok(taken) = self.send_range(port, id, start, mss, now) else {
-            return;
-        };
-        let index = self.recovery_of(id);
-        let tcb = &mut self.records[id as usize].tcb;
-        tcb.has_sent_to(start + taken);
-        let recovery = self.recoveries.get_mut(index);
-        recovery.tail_probe = Some(TailProbe {
-            end: tcb.snd_nxt,
-            again: !new,
-        });
-        if !new {
-            tcb.flags.clear(Flags::TIMING);
-            recovery.has_resent(start, start + taken, tcb, now);
-            self.counters.retransmits += 1;
-        }
-        self.counters.tail_probes += 1;
-    }
 }
 
-/// Counts and remembers what is not as it should be; `unproven`: something that
-/// was sent again may yet prove needless.
-fn note_disorder(counters: &mut Counters, tcb: &mut Tcb, news: &News, unproven: bool) {
+/// Counts and remembers what is not as it should be; `needless`: something was
+/// sent again for nothing.
+fn note_disorder(counters: &mut Counters, tcb: &mut Tcb, news: &News, needless: bool) {
     counters.scoreboard_full += u64::from(news.no_place);
-    counters.duplicates_reported += u64::from(news.twice > 0);
+    counters.duplicates_reported += u64::from(news.twice.is_some());
     if news.reordered && !tcb.flags.has(Flags::REORDERING) {
         tcb.flags.set(Flags::REORDERING);
         counters.reorderings += 1;
     }
-    // (What was not sent again the network has doubled.)
-    if news.early > 0 || news.twice > 0 && unproven {
+    if news.early > 0 || needless {
         widen_reordering(tcb);
     }
 }

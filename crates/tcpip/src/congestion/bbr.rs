@@ -189,8 +189,6 @@ impl Bbr {
         self.inflight_shortterm = NONE;
     }
 
-    // States.
-
     fn enter_drain(&mut self) {
         self.state = State::Drain;
         self.full_bw_rounds = 0;
