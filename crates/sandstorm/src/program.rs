@@ -214,7 +214,8 @@ mod tests {
         let small = program.site.totals().replies - 1;
         assert_eq!(v4.count, small + 9);
         assert_eq!(both.count, 2 * v4.count);
-        let headers = 2 * 14 + 40 + 60;
+        // With place for timestamps.
+        let headers = 2 * (14 + 32) + 20 + 40;
         assert_eq!(
             both.bytes,
             2 * program.site.totals().reply_bytes + headers * v4.count
