@@ -33,6 +33,7 @@ pub(crate) const PROGRESS_STEP: usize = 250_000;
 
 const NOERROR: u8 = 0;
 const NXDOMAIN: u8 = 3;
+const YXDOMAIN: u8 = 6;
 
 /// Prepares the answers of `zones`, with names in the given form and hashes
 /// keyed by `seed`. `progress` is told how many names are done, every
@@ -216,6 +217,8 @@ enum End<'z> {
     NoData(&'z Zone),
     NxDomain(&'z Zone),
     Referral(NameRef<'z>),
+    /// At a substitution that makes a name too long.
+    TooLong,
     /// Where we know no more.
     Open,
 }
@@ -500,6 +503,7 @@ impl<'z> Compiler<'z> {
                 let ([_, authority, additional], required) = self.delegation(cut);
                 (NOERROR, authority, additional, required)
             }
+            End::TooLong => (YXDOMAIN, 0, 0, None),
             End::Open => (NOERROR, 0, 0, None),
         };
         node.default = self.add(owner, 0, rcode, [answer, authority, additional], required)?;
@@ -557,7 +561,7 @@ impl<'z> Compiler<'z> {
                 match self.zones.locate(&owner) {
                     Found::Dname(dname) => {
                         let Some(target) = substitute(&mut links, &owner, dname) else {
-                            return (links, End::Open);
+                            return (links, End::TooLong);
                         };
                         owner = target;
                     }
@@ -613,20 +617,23 @@ impl<'z> Compiler<'z> {
     }
 }
 
-/// Adds the substitution of `name`, below `dname`, to a chain: the DNAME and
-/// the CNAME made from it (RFC 6672, section 3.1), and gives the new name;
-/// `None` when that would be too long.
+/// Adds the substitution of `name`, below `dname`, to a chain: the DNAME, once
+/// (RFC 2181, section 5), and the CNAME made from it (RFC 6672, section 3.1).
+/// Gives the new name; `None` when that would be too long.
 fn substitute(links: &mut Vec<Link>, name: &[u8], dname: NameRef<'_>) -> Option<Vec<u8>> {
     let rrset = dname.rrset(DNAME)?;
     let to = rrset.data().next()?;
     let prefix = &name[..name.len() - dname.owner().len()];
     let target = [prefix, to].concat();
-    links.push(Link {
-        owner: dname.owner().to_vec(),
-        rtype: DNAME,
-        ttl: rrset.ttl(),
-        data: to.to_vec(),
-    });
+    let mut dnames = links.iter().filter(|link| link.rtype == DNAME);
+    if !dnames.any(|link| name::eq(&link.owner, dname.owner())) {
+        links.push(Link {
+            owner: dname.owner().to_vec(),
+            rtype: DNAME,
+            ttl: rrset.ttl(),
+            data: to.to_vec(),
+        });
+    }
     if target.len() > name::MAX_NAME {
         return None;
     }

@@ -16,6 +16,8 @@ use proptest::prelude::*;
 
 const APEX: &str = "z.";
 const SOA: &str = "z. 9 IN SOA ns.z. h.z. 1 2 3 4 9";
+/// A name as text, root and all (RFC 1035, section 2.3.4).
+const LONGEST_NAME: usize = 254;
 const TYPES: [&str; 6] = ["A", "TXT", "CNAME", "NS", "DS", "ANY"];
 
 /// A record: its owner, type and data as text.
@@ -93,14 +95,14 @@ impl Records {
     }
 
     /// RFC 1034, section 4.3.2, with RFC 2308, 4592 and 6672. `None` where
-    /// aliases run in a circle.
+    /// aliases run in a circle, or make a name longer for ever.
     fn answer(&self, qname: &str, qtype: &str) -> Option<Reply> {
         let mut reply = Reply::default();
         let mut name = qname.to_owned();
         let mut seen = BTreeSet::new();
         loop {
             let first = seen.is_empty();
-            if !seen.insert(name.clone()) {
+            if name.len() > LONGEST_NAME || !seen.insert(name.clone()) {
                 return None;
             }
             let path = path(&name);
