@@ -62,6 +62,10 @@ pub(crate) fn target_folder() -> Result<PathBuf> {
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(repository());
+    if let Ok(folder) = target_folder() {
+        // What is built is looked for beside this program.
+        command.env("CARGO_TARGET_DIR", folder);
+    }
     command
 }
 

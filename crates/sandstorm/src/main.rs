@@ -60,7 +60,7 @@ struct Serve {
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().bytes)]
     max_bytes: u64,
 
-    /// Most connections of one worker at a time. Each takes about 250 bytes
+    /// Most connections of one worker at a time. Each takes about 300 bytes
     /// once it is used.
     #[arg(long, value_name = "N", default_value_t = Config::default().max_connections,
           value_parser = value_parser!(u32).range(1..=i64::from(Config::MAX_CONNECTIONS)))]

@@ -33,7 +33,7 @@ pub struct Config {
     pub mode: Mode,
     /// Connections at a time, those in TIME-WAIT included: 1 to
     /// [`MAX_CONNECTIONS`](Self::MAX_CONNECTIONS), 65,536 by default. Takes
-    /// about 250 bytes each, touched when they are first used.
+    /// about 300 bytes each, touched when they are first used.
     pub max_connections: u32,
     /// What happens beyond that: [`WhenFull::EvictIdle`] by default.
     pub when_full: WhenFull,

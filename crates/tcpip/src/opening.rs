@@ -1,6 +1,8 @@
 //! Opening a connection: CLOSED, LISTEN and SYN-RECEIVED (RFC 9293, sections
 //! 3.10.7.1 to 3.10.7.4).
 
+use std::net::IpAddr;
+
 use ip::Packet;
 use nmio::Port;
 
@@ -317,19 +319,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         tcb.class = self.contents.acquire_class(family, mss);
         self.half_open -= 1;
         self.arm(id, now, self.settings.silence_ms);
-        // Many of one address may have been half open.
-        let too_many = self.has_too_many(packet.addresses().src());
-        self.count_in(id);
-        if too_many {
-            self.counters.per_address_full += 1;
-            self.release_all(id);
-            self.forget(id);
-            self.reset_unknown(port, packet, segment);
-            return None;
-        }
-        let (app, mut connection) = self.connection(id);
-        if !app.on_accept(&mut connection) {
-            self.counters.refused += 1;
+        if !self.admits(id, packet.addresses().src()) {
             self.release_all(id);
             self.forget(id);
             self.reset_unknown(port, packet, segment);
@@ -337,5 +327,19 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         self.counters.accepted += 1;
         Some(packet)
+    }
+    /// Whether connection `id` from `peer`, now established, may stay.
+    fn admits(&mut self, id: u32, peer: IpAddr) -> bool {
+        // Many of one address may have been half open.
+        let too_many = self.has_too_many(peer);
+        self.count_in(id);
+        if too_many {
+            self.counters.per_address_full += 1;
+            return false;
+        }
+        let (app, mut connection) = self.connection(id);
+        let accepted = app.on_accept(&mut connection);
+        self.counters.refused += u64::from(!accepted);
+        accepted
     }
 }

@@ -22,6 +22,8 @@ pub(crate) const DUP_THRESH: u32 = 3;
 const PERSIST: u8 = 15;
 /// The widest reordering window, in quarters of the least round trip.
 const MAX_QUARTERS: u8 = 15;
+/// Ranges beyond those that a flight of whole segments comes to.
+const SPARE_RANGES: usize = 16;
 /// Bytes before SND.UNA that a report of duplicates (RFC 2883) is believed
 /// about.
 const MAX_TWICE_AGE: u32 = 1 << 24;
@@ -166,6 +168,7 @@ impl Rack {
         }
         board.advance(tcb.snd_una);
         let una = tcb.snd_una;
+        let room = room(tcb);
         for (n, (start, end)) in sack.iter().copied().enumerate() {
             if n == 0
                 && let Some(twice) = twice(sack, una)
@@ -182,7 +185,7 @@ impl Rack {
             for piece in board.pieces(start, end) {
                 self.deliver(piece, tcb, now, fack, &mut news);
             }
-            if !board.set(start, end, Some(Mark::Sacked)) {
+            if board.len() >= room || !board.set(start, end, Some(Mark::Sacked)) {
                 (*self, news) = before;
                 news.no_place = true;
             }
@@ -310,3 +313,14 @@ pub(crate) fn narrow_reordering(tcb: &mut Tcb) {
         (recoveries - 1) << 4 | tcb.reorder & 0x0f
     };
 }
+
+/// Ranges that a scoreboard may come to before it takes no more selective
+/// acknowledgements in: of honest ones each names a segment, of others perhaps
+/// a byte, and memory is not theirs to spend.
+fn room(tcb: &Tcb) -> usize {
+    2 * (tcb.flight() / u32::from(tcb.mss)) as usize + SPARE_RANGES
+}
+
+#[cfg(test)]
+#[path = "rack_tests.rs"]
+mod tests;

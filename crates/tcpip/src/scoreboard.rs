@@ -91,6 +91,11 @@ impl Scoreboard {
         self.ranges.is_empty()
     }
 
+    /// Ranges listed.
+    pub(crate) fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
     /// Whether something that was sent again is still out.
     pub(crate) fn any_resent(&self) -> bool {
         let mut ranges = self.ranges.iter();

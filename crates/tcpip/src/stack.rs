@@ -23,6 +23,7 @@ use crate::writes::Writes;
 
 /// The least maximum segment size that we send by, whatever a peer asks for:
 /// smaller ones only make us work (RFC 9293, section 3.7.1, leaves it open).
+/// Of it 12 bytes are kept for timestamps.
 pub const MIN_MSS: u16 = 88;
 /// The MSS of a peer that tells none (RFC 9293, section 3.7.1), IPv4.
 pub const DEFAULT_MSS_V4: u16 = 536;

@@ -6,23 +6,21 @@
 //! A. Every segment that comes out is parsed by smoltcp, its checksums
 //! verified by smoltcp too.
 
-use std::collections::VecDeque;
+mod outbox;
+
 use std::fmt::Write as _;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use eth::{Link, Mac, Station};
 use ip::{Addresses, Host, IcmpError, Input, PROTOCOL_TCP, Path};
-use nmio::{
-    Batch, Capabilities, Frame, Instant, Pool, PoolLayout, Port, PortCounters, Resident, SendError,
-    Wait,
-};
+use nmio::{Instant, Port};
 use smoltcp::wire::{
     EthernetFrame, EthernetProtocol, IpAddress, Ipv4Packet, Ipv6Packet, TcpPacket,
 };
 
+use self::outbox::Outbox;
 use crate::options::{Options, Written};
 use crate::wire::{Control, Header, Seq};
 use crate::{
@@ -47,84 +45,6 @@ pub(crate) const MTU: usize = 1512;
 /// The MSS on such a link, over IPv4.
 pub(crate) const MSS: u16 = 1472;
 const SECRET: [u64; 4] = [1, 2, 3, 4];
-
-/// A port whose sends are kept for the test, with as much room as it says.
-pub(crate) struct Outbox {
-    pool: Pool,
-    pub(crate) room: usize,
-    pub(crate) sent: VecDeque<Vec<u8>>,
-    mtu: usize,
-}
-
-impl Outbox {
-    fn new(mtu: usize, resident_frames: u32) -> Self {
-        Self {
-            pool: Pool::on_heap(PoolLayout {
-                stride: 2048,
-                capacity: 2048,
-                io_frames: 64,
-                resident_frames,
-            }),
-            room: 1 << 16,
-            sent: VecDeque::new(),
-            mtu,
-        }
-    }
-
-    fn take_room(&mut self) -> Result<(), SendError> {
-        self.room = self.room.checked_sub(1).ok_or(SendError::RingFull)?;
-        Ok(())
-    }
-}
-
-impl Port for Outbox {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            mtu: self.mtu,
-            zero_copy: false,
-            partial_checksums: false,
-            segmentation: 0,
-            resident_frames: self.pool.layout().resident_frames,
-        }
-    }
-
-    fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
-    fn receive(&mut self, _batch: &mut Batch, _limit: usize) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn send(&mut self, frame: Frame) -> Result<(), SendError> {
-        self.take_room()?;
-        self.sent.push_back(frame.to_vec());
-        Ok(())
-    }
-
-    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
-        self.take_room()?;
-        let bytes = packet.bytes_mut().ok_or(SendError::InFlight)?.to_vec();
-        self.sent.push_back(bytes);
-        Ok(())
-    }
-
-    fn room(&mut self) -> usize {
-        self.room
-    }
-
-    fn flush(&mut self) -> io::Result<bool> {
-        Ok(true)
-    }
-
-    fn wait(&mut self, _how: Wait, _timeout: Option<Duration>) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn counters(&self) -> PortCounters {
-        PortCounters::default()
-    }
-}
 
 /// What the application of a test does on data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

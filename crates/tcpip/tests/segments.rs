@@ -11,6 +11,8 @@ mod expr;
 mod forms;
 #[path = "segments/language.rs"]
 mod language;
+#[path = "../src/testing/outbox.rs"]
+mod outbox;
 #[path = "segments/peer.rs"]
 mod peer;
 #[path = "segments/rig.rs"]

@@ -24,7 +24,6 @@ impl<C: CongestionControl> Recoveries<C> {
     pub(super) fn take(&mut self, una: Seq) -> u32 {
         if let Some(index) = self.free.pop() {
             let recovery = &mut self.list[index as usize];
-            recovery.board.clear();
             *recovery = Recovery::new(std::mem::take(&mut recovery.board), una);
             return index;
         }
@@ -33,6 +32,7 @@ impl<C: CongestionControl> Recoveries<C> {
     }
 
     pub(crate) fn release(&mut self, index: u32) {
+        self.get_mut(index).board.clear();
         self.free.push(index);
     }
 

@@ -336,17 +336,14 @@ fn syns_in_somebodys_name_do_not_use_up_its_share() {
     assert!(joins(&mut rig, from_v4(5), 1001));
 }
 
-#[test]
-fn of_many_half_open_ones_only_the_share_is_established() {
-    let mut rig = Rig::new(&two_each());
-    rig.path = from_v4(5);
-    let mut isn = Vec::new();
-    for port in 1000..1005 {
+/// All five are half open before the first completes its handshake.
+fn five_knock_and_two_are_let_in(rig: &mut Rig) {
+    let halves = (1000..1005).map(|port| {
         rig.knock(port);
         rig.sent_one();
-        isn.push((port, rig.iss));
-    }
-    for (port, iss) in isn {
+        (port, rig.iss)
+    });
+    for (port, iss) in halves.collect::<Vec<_>>() {
         (rig.peer_port, rig.iss) = (port, iss);
         rig.recv(1, 1, "A", b"");
         let refused = !rig.port.sent.is_empty();
@@ -355,6 +352,13 @@ fn of_many_half_open_ones_only_the_share_is_established() {
             assert_eq!(rig.sent_one().control, "R");
         }
     }
+}
+
+#[test]
+fn of_many_half_open_ones_only_the_share_is_established() {
+    let mut rig = Rig::new(&two_each());
+    rig.path = from_v4(5);
+    five_knock_and_two_are_let_in(&mut rig);
     assert_eq!(rig.take_log(), "accept accept");
     assert_eq!(rig.stack.connections(), 2);
     assert_eq!(rig.stack.counters().per_address_full, 3);
@@ -367,18 +371,7 @@ fn cookies_do_not_get_round_the_share() {
         ..two_each()
     });
     rig.path = from_v4(5);
-    let mut isn = Vec::new();
-    for port in 1000..1005 {
-        rig.knock(port);
-        rig.sent_one();
-        isn.push((port, rig.iss));
-    }
-    for (port, iss) in isn {
-        (rig.peer_port, rig.iss) = (port, iss);
-        rig.recv(1, 1, "A", b"");
-        assert_eq!(!rig.port.sent.is_empty(), port >= 1002);
-        rig.port.sent.clear();
-    }
+    five_knock_and_two_are_let_in(&mut rig);
     assert_eq!(rig.stack.connections(), 2);
 }
 

@@ -1,95 +1,11 @@
 //! What the cases run on: a port that keeps what is sent, and an application
 //! that does what a case tells it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
-use nmio::{
-    Batch, Capabilities, Frame, Pool, PoolLayout, Port, PortCounters, Resident, SendError, Wait,
-};
 use tcpip::{Application, CloseReason, Connection, ContentId};
-
-/// A port whose sends are kept, with as much room as a case says.
-pub(crate) struct Outbox {
-    pool: Pool,
-    pub(crate) room: usize,
-    pub(crate) sent: VecDeque<Vec<u8>>,
-    mtu: usize,
-}
-
-impl Outbox {
-    pub(crate) fn new(mtu: usize) -> Self {
-        let capacity = mtu.max(1500).next_multiple_of(512) + 512;
-        Self {
-            pool: Pool::on_heap(PoolLayout {
-                stride: capacity,
-                capacity,
-                io_frames: 64,
-                resident_frames: 128,
-            }),
-            room: usize::MAX,
-            sent: VecDeque::new(),
-            mtu,
-        }
-    }
-
-    fn take_room(&mut self) -> Result<(), SendError> {
-        self.room = self.room.checked_sub(1).ok_or(SendError::RingFull)?;
-        Ok(())
-    }
-}
-
-impl Port for Outbox {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            mtu: self.mtu,
-            zero_copy: false,
-            partial_checksums: false,
-            segmentation: 0,
-            resident_frames: self.pool.layout().resident_frames,
-        }
-    }
-
-    fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
-    fn receive(&mut self, _batch: &mut Batch, _limit: usize) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn send(&mut self, frame: Frame) -> Result<(), SendError> {
-        self.take_room()?;
-        self.sent.push_back(frame.to_vec());
-        Ok(())
-    }
-
-    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
-        self.take_room()?;
-        let bytes = packet.bytes_mut().ok_or(SendError::InFlight)?.to_vec();
-        self.sent.push_back(bytes);
-        Ok(())
-    }
-
-    fn room(&mut self) -> usize {
-        self.room
-    }
-
-    fn flush(&mut self) -> io::Result<bool> {
-        Ok(true)
-    }
-
-    fn wait(&mut self, _how: Wait, _timeout: Option<Duration>) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn counters(&self) -> PortCounters {
-        PortCounters::default()
-    }
-}
 
 /// What the application does on data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

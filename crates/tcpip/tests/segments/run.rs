@@ -15,8 +15,9 @@ use crate::expect::port_of;
 use crate::expr::{Expr, Symbols};
 use crate::forms::{FORMS, Form};
 use crate::language::{Case, Command, Icmp, Line, OptionTemplate, Template};
+use crate::outbox::Outbox;
 use crate::peer::{Peer, seconds};
-use crate::rig::{App, Outbox, peers_byte};
+use crate::rig::{App, peers_byte};
 use crate::segment::{
     ACK, CWR, ECE, Family, Layout, Manner, Message, OWN_MAC, OWN_PORT, Opt, SYN, Segment, build,
     build_icmp, parse,
@@ -172,7 +173,7 @@ impl<C: CongestionControl> Runner<C> {
     }
 
     fn beginning(config: &Config, mtu: usize, form: Form, begin: Instant) -> Self {
-        let port = Outbox::new(mtu);
+        let port = Outbox::new(mtu, 128);
         let stack = Stack::with_congestion_control(
             config,
             App::new(),
