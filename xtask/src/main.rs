@@ -32,7 +32,6 @@ Usage: cargo xtask COMMAND
         --seed N                 other losses: the seed of the matrix's first scenario
         --programs DIR           the two programs from DIR instead of a release build
         FILTER                   only scenarios or cases whose name contains this
-<<<<<<< HEAD
   fuzz [TARGET]... [--seconds N] [--minimize] [--input FILE] [--sanitizer NAME]
                                  any input to what reads from outside, from the corpus on
         TARGET                   only these of fuzz/fuzz_targets
@@ -40,7 +39,6 @@ Usage: cargo xtask COMMAND
         --minimize               then put the fewest inputs in fuzz/corpus that cover all
         --input FILE             this input alone, with what it is and a backtrace
         --sanitizer NAME         with a nightly compiler's sanitizer, such as address
-=======
   loss [--clients [--full]] [--quick] [--seed N] [--repeats N] [--trace] [--list]
        [--programs DIR] [FILTER]
                                  our TCP beside the kernel's on bad networks, by a userspace
@@ -54,7 +52,6 @@ Usage: cargo xtask COMMAND
         --list                   only name the cells
         --programs DIR           sandstorm and forward from DIR instead of a release build
         FILTER                   only cells whose name contains this
->>>>>>> peers
   bench [SELECTION]... [--quick] [--seconds S] [--repeats N] [--server NAME]
         [--peer nsd-xdp=DIR]     the servers beside their peers and the rig's limit
         SELECTION                limit, dns, web (these three without one), paper, all,
@@ -118,5 +115,17 @@ fn no_more_arguments(args: &[String]) -> Result<()> {
         Some(arg) => Err(Failure::new(format!(
             "unexpected argument {arg}\n\n{USAGE}"
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_usage_is_a_list_of_commands() {
+        let mut lines = super::USAGE.lines();
+        assert!(lines.next().is_some_and(|line| line.starts_with("Usage: ")));
+        for line in lines {
+            assert!(line.is_empty() || line.starts_with("  "), "{line}");
+        }
     }
 }
