@@ -8,8 +8,7 @@
 /// sums of what does are added to it: RFC 1624's equation 3 with the old
 /// fields taken as zero.
 ///
-/// At most 2^16 additions of sums of at most 64 KiB each fit without a
-/// carry being lost.
+/// Fewer than 2^32 additions fit without a carry being lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum(u64);
 
@@ -28,8 +27,12 @@ impl Sum {
             .iter()
             .map(|w| u64::from(u32::from_ne_bytes(*w)))
             .sum();
-        let mut last = [0u8; 4];
-        last[..rest.len()].copy_from_slice(rest);
+        let last = match *rest {
+            [] => [0; 4],
+            [a] => [a, 0, 0, 0],
+            [a, b] => [a, b, 0, 0],
+            [a, b, c, ..] => [a, b, c, 0],
+        };
         sum += u64::from(u32::from_ne_bytes(last));
         Self(u64::from(u16::from_be(fold(sum))))
     }
@@ -47,11 +50,11 @@ impl Sum {
         Self(self.0 + word as u64)
     }
 
-    /// Adds a 32-bit word (two 16-bit ones).
+    /// Adds a 32-bit word: two 16-bit ones, which folding adds to each other.
     #[inline(always)]
     #[must_use]
     pub const fn dword(self, dword: u32) -> Self {
-        Self(self.0 + (dword >> 16) as u64 + (dword & 0xffff) as u64)
+        Self(self.0 + dword as u64)
     }
 
     /// Adds the sum of another part that starts at an even offset.
@@ -103,12 +106,11 @@ impl Sum {
 
 #[inline(always)]
 const fn fold(sum: u64) -> u16 {
-    let sum = (sum >> 32) + (sum & 0xffff_ffff);
-    let sum = (sum >> 32) + (sum & 0xffff_ffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    sum as u16
+    // Half on half, the carry last (RFC 1071, section 2).
+    let (sum, carry) = (sum as u32).overflowing_add((sum >> 32) as u32);
+    let sum = sum + carry as u32;
+    let (sum, carry) = (sum as u16).overflowing_add((sum >> 16) as u16);
+    sum + carry as u16
 }
 
 /// The new value of a checksum field when one word that it covers changes
@@ -159,6 +161,13 @@ mod tests {
             let whole = Sum::of(a).add_at(Sum::of(b), cut);
             // Zero has two forms in one's complement.
             prop_assert_eq!(whole.fold() % 0xffff, reference(&bytes) % 0xffff);
+        }
+
+        #[test]
+        fn a_dword_is_two_words(dwords: Vec<u32>) {
+            let sum = dwords.iter().fold(Sum::ZERO, |sum, dword| sum.dword(*dword));
+            let bytes: Vec<u8> = dwords.iter().flat_map(|dword| dword.to_be_bytes()).collect();
+            prop_assert_eq!(sum.fold(), reference(&bytes));
         }
 
         #[test]

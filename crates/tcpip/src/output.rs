@@ -228,7 +228,7 @@ impl<A: Application> Sender<'_, A> {
         &mut self,
         port: &mut P,
         tcb: &Tcb,
-        out: &Outgoing,
+        out: Outgoing,
     ) -> Result<(), NoRoom> {
         if let Some(segment) = out.prepared {
             let index = out.place.source.index();
@@ -261,7 +261,7 @@ impl<A: Application> Sender<'_, A> {
         &mut self,
         port: &mut P,
         tcb: &Tcb,
-        out: &Outgoing,
+        out: Outgoing,
         segment: u32,
         sum: Sum,
     ) -> Result<(), NoRoom> {
@@ -301,7 +301,7 @@ impl<A: Application> Sender<'_, A> {
         &mut self,
         port: &mut P,
         tcb: &Tcb,
-        out: &Outgoing,
+        out: Outgoing,
         sum: Sum,
     ) -> Result<(), NoRoom> {
         let len = out.len as usize;
@@ -334,7 +334,7 @@ impl<A: Application> Sender<'_, A> {
         &mut self,
         port: &mut P,
         tcb: &Tcb,
-        out: &Outgoing,
+        out: Outgoing,
     ) -> Result<(), NoRoom> {
         let (bytes, slot) = if let Some(buffer) = out.place.source.buffer() {
             (self.writes.get(buffer), None)

@@ -177,7 +177,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             timestamps: tcb.timestamps(now),
         };
         let out = cut.take_more(size.into(), header, Ecn::NotEct);
-        if port.room() == 0 || self.send_one(port, id, &out).is_err() {
+        if port.room() == 0 || self.send_one(port, id, out).is_err() {
             return;
         }
         let index = self.recovery_of(id);

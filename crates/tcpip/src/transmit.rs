@@ -41,7 +41,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         &mut self,
         port: &mut P,
         id: u32,
-        out: &Outgoing,
+        out: Outgoing,
     ) -> Result<(), NoRoom> {
         let mut sender = Sender {
             app: &mut self.app,
@@ -150,7 +150,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 timestamps,
             };
             let sent = match cut {
-                Some(cut) => sender.send(port, tcb, &cut.take(len, header, ecn)),
+                Some(cut) => sender.send(port, tcb, cut.take(len, header, ecn)),
                 None => send_control(port, tcb, &header, &Written::default()),
             };
             if sent.is_err() {
@@ -292,7 +292,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 header.control = header.control | Control::FIN;
             }
             // RFC 3168, section 6.1.5: what is sent again takes no part.
-            self.send_one(port, id, &cut.take(len, header, Ecn::NotEct))?;
+            self.send_one(port, id, cut.take(len, header, Ecn::NotEct))?;
         } else {
             debug_assert!(tcb.flags.has(Flags::CLOSE), "the stream ends here");
             header.control = header.control | Control::FIN;
