@@ -136,7 +136,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let rto = self.rto(id);
         let tcb = &mut self.records[id as usize].tcb;
         tcb.flags.clear(Flags::PROBE_TAIL | Flags::PACED);
-        if !tcb.flags.has(Flags::SACK) || tcb.recovery != NONE {
+        let is_calm = tcb.recovery == NONE || self.recoveries.get(tcb.recovery).is_calm();
+        if !tcb.flags.has(Flags::SACK) || !is_calm {
             return rto;
         }
         // RFC 8985, section 7.2.
@@ -249,11 +250,7 @@ pub(crate) fn is_duplicate(tcb: &Tcb, segment: &Segment) -> bool {
 #[inline(always)]
 pub(crate) fn measure(tcb: &mut Tcb, segment: &Segment, now: Moment) -> u32 {
     if tcb.flags.has(Flags::TIMING) && !segment.ack.before(tcb.rtt_seq) {
-        tcb.flags.clear(Flags::TIMING);
-        tcb.backoff = 0;
-        let rtt = now.micros.wrapping_sub(tcb.rtt_at);
-        tcb.rtt.sample(rtt);
-        return rtt;
+        return end_timing(tcb, now);
     }
     // The echo is as fine as its clock, and there is one for each
     // acknowledgement: it only helps out where nothing else is timed.
@@ -261,6 +258,28 @@ pub(crate) fn measure(tcb: &mut Tcb, segment: &Segment, now: Moment) -> u32 {
         Some(timestamps) if tcb.flags.has(Flags::TIMESTAMPS) => echoed(tcb, timestamps.echo, now),
         _ => 0,
     }
+}
+
+/// The same from a selective acknowledgement, of which the echo tells nothing.
+pub(crate) fn measure_selective(tcb: &mut Tcb, sack: &[Block], now: Moment) -> u32 {
+    let timed = tcb.rtt_seq;
+    let mut blocks = sack.iter();
+    if tcb.flags.has(Flags::TIMING)
+        && blocks.any(|(start, end)| start.before(timed) && !end.before(timed))
+    {
+        return end_timing(tcb, now);
+    }
+    0
+}
+
+/// What was timed has arrived.
+#[inline(always)]
+pub(crate) fn end_timing(tcb: &mut Tcb, now: Moment) -> u32 {
+    tcb.flags.clear(Flags::TIMING);
+    tcb.backoff = 0;
+    let rtt = now.micros.wrapping_sub(tcb.rtt_at);
+    tcb.rtt.sample(rtt);
+    rtt
 }
 
 /// The round trip that an echo tells, in microseconds; 0 when it tells none.

@@ -103,9 +103,11 @@ pub trait CongestionControl: Copy {
         let _ = (delivered, lost, event);
     }
 
-    /// Recovery has ended.
-    fn on_recovered(&mut self, event: &Event) {
-        let _ = event;
+    /// Recovery has ended, with an ACK that tells of `delivered` bytes;
+    /// [`on_ack`](Self::on_ack) is not told of these. After a timeout it is,
+    /// and they are 0.
+    fn on_recovered(&mut self, delivered: u32, event: &Event) {
+        let _ = (delivered, event);
     }
 
     /// The retransmission timer has expired; `again` when for the same data

@@ -175,7 +175,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn learn(&mut self, id: u32, packet: &Packet, segment: &Segment) {
         let link = packet.path_back().link;
         let tcb = &mut self.records[id as usize].tcb;
-        if tcb.path.link != link {
+        // Ours stays.
+        if tcb.path.link.peer != link.peer || tcb.path.link.vlan != link.vlan {
             tcb.path.link = link;
         }
         if let Some(timestamps) = segment.timestamps

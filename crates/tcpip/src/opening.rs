@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use ip::Packet;
 use nmio::Port;
 
+use crate::acks::end_timing;
 use crate::admission::Admitted;
 use crate::app::Application;
 use crate::congestion::CongestionControl;
@@ -308,9 +309,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         tcb.snd_wnd = tcb.peer_window(segment.window);
         tcb.snd_wl1 = segment.seq;
         if tcb.flags.has(Flags::TIMING) {
-            tcb.flags.clear(Flags::TIMING);
-            let rtt = now.micros.wrapping_sub(tcb.rtt_at);
-            tcb.rtt.sample(rtt);
+            end_timing(tcb, now);
         }
         tcb.retries = 0;
         tcb.backoff = 0;

@@ -14,7 +14,7 @@ mod timeouts;
 
 pub(crate) use pool::Recoveries;
 
-use crate::acks::{is_duplicate, measure};
+use crate::acks::{is_duplicate, measure, measure_selective};
 use crate::app::Application;
 use crate::congestion::{Congestion, CongestionControl, Event};
 use crate::counters::Counters;
@@ -401,14 +401,19 @@ impl<C: CongestionControl> Recovery<C> {
         self.tail_probe = None;
     }
 
-    /// Whether nothing has to be remembered any longer.
-    fn is_over(&self) -> bool {
+    /// Whether all is as it should be again, though something may yet be
+    /// learnt of what was not.
+    pub(crate) fn is_calm(&self) -> bool {
         self.phase == Phase::Disorder
             && self.dup_acks == 0
-            && self.prior.is_none()
             && self.tail_probe.is_none()
             && self.size_probe.is_none()
             && self.board.is_empty()
+    }
+
+    /// Whether nothing has to be remembered any longer.
+    fn is_over(&self) -> bool {
+        self.is_calm() && self.prior.is_none()
     }
 }
 
@@ -454,6 +459,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let una = tcb.snd_una;
         let acked = segment.ack.since(una);
         let before = recovery.pipe(tcb);
+        let had_gaps = !recovery.board.is_empty();
         let is_duplicate = acked == 0 && is_duplicate(tcb, segment);
         tcb.snd_una = segment.ack;
 
@@ -471,12 +477,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
         // The round trip, where the peer's echo tells it even of what was
         // sent again (RFC 7323, section 4).
-        let mut rtt = 0;
+        let mut rtt = measure_selective(tcb, sack, now);
         if acked > 0 {
             tcb.retries = 0;
-            rtt = measure(tcb, segment, now);
+            if rtt == 0 {
+                rtt = measure(tcb, segment, now);
+            }
         }
-        let told = event(tcb, before, rtt, now);
+        // What fills a gap was late itself, and no queue need be the reason.
+        let told = event(tcb, before, if had_gaps { 0 } else { rtt }, now);
         if let Some(probe) = recovery.tail_probe
             && !segment.ack.before(probe.end)
         {
@@ -508,7 +517,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let ends = recovery.phase == Phase::Reduction && mended;
         if recovery.phase != Phase::Disorder && mended {
             recovery.end_phase(tcb);
-            congestion.on_recovered(&told);
+            congestion.on_recovered(if ends { news.delivered } else { 0 }, &told);
             narrow_reordering(tcb);
         } else if mended {
             // No report of duplicates comes any more.
@@ -536,6 +545,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 }
                 recovery.window = pipe + allowed;
                 congestion.on_recovery_ack(news.delivered, found.lost, &told);
+            }
+            // Where segments change their order, those behind a gap count
+            // when they arrive.
+            Phase::Disorder if selective && tcb.flags.has(Flags::REORDERING) => {
+                if news.delivered > 0 && !ends {
+                    congestion.on_ack(news.delivered, &told);
+                }
             }
             Phase::Disorder | Phase::Again => {
                 if acked > 0 && !ends {

@@ -100,8 +100,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             counters: &mut self.counters,
             mode: self.settings.mode,
         };
-        // While a gap holds up what is acknowledged, round trips seem longer.
-        let may_time = tcb.recovery == NONE || !tcb.flags.has(Flags::SACK | Flags::TIMESTAMPS);
+        let may_time = may_time(tcb);
         let mut room = port.room();
         let mut blocked = false;
         let limit = tcb.limit();
@@ -205,11 +204,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn commit(&mut self, id: u32, seq: Seq, window: u16, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
         let first = tcb.snd_nxt;
-        let was_idle = first == tcb.snd_una;
+        let flight = tcb.flight();
         tcb.has_told(window);
         tcb.has_sent_to(seq);
-        if was_idle {
-            // RFC 6298, 5.1.
+        if flight <= u32::from(tcb.mss) && (flight == 0 || tcb.flags.has(Flags::PROBE_TAIL)) {
+            // RFC 6298, 5.1; RFC 8985, section 7.2: now that it is no lone
+            // segment, its ACK will not be held back.
             let timeout = self.timeout(id);
             self.arm(id, now, timeout);
         } else if tcb.recovery != NONE {
@@ -247,7 +247,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             congestion.on_send(taken, &event(tcb, pipe, 0, now));
             let recovery = self.recoveries.get_mut(tcb.recovery);
             recovery.has_resent(start, start + taken, tcb, now);
-            tcb.flags.clear(Flags::TIMING);
+            let is_timed = !(start + taken).before(tcb.rtt_seq);
+            if is_timed || !tcb.flags.has(Flags::SACK) {
+                tcb.flags.clear(Flags::TIMING);
+            }
             self.counters.retransmits += 1;
             let impatient = !tcb.flags.has(Flags::SACK) && recovery.is_impatient();
             if start == tcb.snd_una && !impatient {
@@ -483,6 +486,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.counters.ring_full += 1;
         }
     }
+}
+
+/// Whether a round trip may be timed: while a gap holds up what is
+/// acknowledged it seems longer, unless it is acknowledged selectively.
+#[inline(always)]
+fn may_time(tcb: &Tcb) -> bool {
+    tcb.recovery == NONE || tcb.flags.has(Flags::SACK) || !tcb.flags.has(Flags::TIMESTAMPS)
 }
 
 /// The marks of a segment with new data in the IP header, and the control bits

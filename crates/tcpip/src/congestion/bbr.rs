@@ -668,7 +668,7 @@ impl CongestionControl for Bbr {
         self.update(delivered, lost, event);
     }
 
-    fn on_recovered(&mut self, _event: &Event) {
+    fn on_recovered(&mut self, _delivered: u32, _event: &Event) {
         self.flags.clear(Flags::RECOVERY | Flags::RECOVERY_ROUND);
     }
 

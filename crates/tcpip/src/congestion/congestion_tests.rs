@@ -35,7 +35,7 @@ pub(super) fn happen<C: CongestionControl>(cc: &mut C, kind: u8, bytes: u32, eve
             event,
         ),
         1 => cc.on_recovery_ack(bytes, bytes / 3, event),
-        2 => cc.on_recovered(event),
+        2 => cc.on_recovered(0, event),
         3 => cc.on_timeout(bytes.is_multiple_of(2), event),
         4 => cc.on_idle(event),
         5 => cc.on_send(bytes, event),
@@ -183,8 +183,8 @@ impl CongestionControl for Either {
         either!(self, cc => cc.on_recovery_ack(delivered, lost, event));
     }
 
-    fn on_recovered(&mut self, event: &Event) {
-        either!(self, cc => cc.on_recovered(event));
+    fn on_recovered(&mut self, delivered: u32, event: &Event) {
+        either!(self, cc => cc.on_recovered(delivered, event));
     }
 
     fn on_timeout(&mut self, again: bool, event: &Event) {

@@ -106,14 +106,15 @@ impl Cubic {
     fn leave_start(&mut self) {
         self.ssthresh = self.cwnd;
         self.marks = Marks::default();
+        self.marks.set(Marks::UNTRIED);
         self.avoid(self.cwnd);
     }
 
     /// A round of the first slow start is over, and slow start with it if
     /// `exit`.
     #[cold]
-    fn end_round(&mut self, exit: bool, event: &Event) {
-        self.turn(event);
+    fn end_round(&mut self, exit: bool, event: Event) {
+        self.turn(&event);
         if exit {
             self.leave_start();
         }
@@ -122,22 +123,22 @@ impl Cubic {
     /// What is not to be done with every ACK: the look-up on the curve when
     /// `due`, and what nothing in flight means.
     #[inline(never)]
-    fn attend(&mut self, due: bool, event: &Event) {
+    fn attend(&mut self, due: bool, event: Event) {
         if let Phase::Avoidance(curve) = &mut self.phase {
             if due {
-                self.cwnd = curve.look_up(self.cwnd, &mut self.marks, event);
+                self.cwnd = curve.look_up(self.cwnd, &mut self.marks, &event);
             }
             if event.una == event.nxt {
-                curve.fall_silent(self.cwnd, self.marks, event);
+                curve.fall_silent(self.cwnd, self.marks, &event);
             }
         }
-        self.turn(event);
+        self.turn(&event);
     }
 
     /// An ACK while the curve does not rise.
     #[cold]
-    fn on_ack_apart(&mut self, acked: u32, event: &Event) {
-        self.turn(event);
+    fn on_ack_apart(&mut self, acked: u32, event: Event) {
+        self.turn(&event);
         let Phase::Avoidance(curve) = &mut self.phase else {
             return;
         };
@@ -146,11 +147,11 @@ impl Cubic {
             self.mending = Mending::Nothing;
             let used = self.validation.in_avoidance(self.cwnd, event.mss);
             let marks = &mut self.marks;
-            self.cwnd = curve.on_ack_paused(self.cwnd, acked, used, marks, event);
+            self.cwnd = curve.on_ack_paused(self.cwnd, acked, used, marks, &event);
         } else if self.validation.in_slow_start(self.cwnd) {
             let step = match self.mending {
                 Mending::Timeout => acked.min(LIMIT_AFTER_TIMEOUT.saturating_mul(event.mss)),
-                Mending::Nothing | Mending::Loss => hystart::slow_start(acked, event),
+                Mending::Nothing | Mending::Loss => hystart::slow_start(acked, &event),
             };
             let grown = self.cwnd.saturating_add(step).min(MAX_WINDOW);
             // What is beyond the threshold is the curve's.
@@ -201,18 +202,18 @@ impl CongestionControl for Cubic {
                     self.cwnd = self.cwnd.wrapping_add(step.growth).min(MAX_WINDOW);
                 }
                 if step.round_over {
-                    self.end_round(step.exit, event);
+                    self.end_round(step.exit, *event);
                 }
             }
             Phase::Avoidance(curve) => {
                 if !curve.rises() || !self.validation.in_avoidance(self.cwnd, event.mss) {
-                    self.on_ack_apart(acked, event);
+                    self.on_ack_apart(acked, *event);
                     return;
                 }
                 let (cwnd, due) = curve.on_ack(self.cwnd, acked, event);
                 self.cwnd = cwnd;
                 if due || event.una == event.nxt || self.validation.is_turn(event) {
-                    self.attend(due, event);
+                    self.attend(due, *event);
                 }
             }
         }
@@ -245,12 +246,17 @@ impl CongestionControl for Cubic {
         self.validation.on_lost(lost);
     }
 
+    /// The curve begins with the ACK that ends recovery: where windows are of
+    /// a few segments, the next is a round trip away.
     #[cold]
-    fn on_recovered(&mut self, event: &Event) {
+    fn on_recovered(&mut self, delivered: u32, event: &Event) {
         self.mending = Mending::Nothing;
         if let Some(carried) = self.validation.on_recovered(event) {
             self.ssthresh = reduced(carried, BETA_LOSS, event.mss);
             self.cwnd = self.ssthresh;
+        }
+        if delivered > 0 {
+            self.on_ack(delivered, event);
         }
     }
 

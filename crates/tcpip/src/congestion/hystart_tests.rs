@@ -2,8 +2,7 @@ use super::*;
 
 const MSS: u32 = 1000;
 
-/// A window of ten segments, acknowledged one by one: with each ACK nine are
-/// left, so a round has nine ACKs.
+/// A window of ten segments, acknowledged one by one: a round has ten ACKs.
 struct Rounds {
     start: HyStart,
     una: u32,
@@ -12,6 +11,7 @@ struct Rounds {
     /// Microseconds between ACKs.
     spacing: u32,
     in_flight: u32,
+    srtt: u32,
 }
 
 impl Rounds {
@@ -22,8 +22,9 @@ impl Rounds {
             una: u32::MAX - 20 * MSS,
             exits: 0,
             now: u32::MAX - 50_000,
-            spacing: 2_500,
+            spacing: 3_500,
             in_flight: 20 * MSS,
+            srtt: u32::MAX,
         }
     }
 
@@ -35,11 +36,11 @@ impl Rounds {
             &Event {
                 mss: MSS,
                 rtt,
+                srtt: self.srtt,
                 una: self.una,
                 nxt: self.una.wrapping_add(9 * MSS),
                 in_flight: self.in_flight,
                 now: self.now,
-                ..Event::default()
             },
         );
         self.exits += u32::from(step.exit);
@@ -48,7 +49,7 @@ impl Rounds {
 
     /// One window; growth in it.
     fn round(&mut self, rtt: u32) -> u32 {
-        (0..9).map(|_| self.ack(rtt)).sum()
+        (0..10).map(|_| self.ack(rtt)).sum()
     }
 }
 
@@ -56,7 +57,7 @@ impl Rounds {
 fn steady_delay_keeps_slow_start() {
     let mut rounds = Rounds::new();
     for _ in 0..30 {
-        assert_eq!(rounds.round(20_000), 9 * MSS);
+        assert_eq!(rounds.round(20_000), 10 * MSS);
     }
     assert_eq!(rounds.exits, 0);
 }
@@ -68,12 +69,11 @@ fn more_delay_leads_through_conservative_slow_start_to_its_end() {
     for _ in 0..3 {
         rounds.round(20_000);
     }
-    // The first of these is of the round before, the ninth is the eighth
-    // sample of its own.
-    assert_eq!(rounds.round(24_000), 9 * MSS);
+    // Eight samples tell it.
+    assert_eq!(rounds.round(24_000), 8 * MSS + 2 * MSS / 4);
     let mut rounds_of_css = 0;
     while rounds.exits == 0 {
-        assert_eq!(rounds.round(24_000), 9 * MSS / 4);
+        assert_eq!(rounds.round(24_000), 10 * MSS / 4);
         rounds_of_css += 1;
         assert!(rounds_of_css < 10);
     }
@@ -87,15 +87,14 @@ fn jitter_returns_to_slow_start() {
     rounds.round(20_000);
     rounds.round(20_000);
     rounds.round(30_000);
-    assert_eq!(rounds.round(30_000), 9 * MSS / 4);
-    // The first is of the round before, which is the shorter for it.
-    let grown = rounds.round(21_000);
-    assert_eq!(grown, MSS / 4 + 8 * MSS);
-    assert_eq!(rounds.round(21_000), 9 * MSS);
+    assert_eq!(rounds.round(30_000), 10 * MSS / 4);
+    // Eight samples tell that, too.
+    assert_eq!(rounds.round(21_000), 8 * MSS / 4 + 2 * MSS);
+    assert_eq!(rounds.round(21_000), 10 * MSS);
     assert_eq!(rounds.exits, 0);
     // And a real queue is found later.
     rounds.round(30_000);
-    assert_eq!(rounds.round(30_000), 9 * MSS / 4);
+    assert_eq!(rounds.round(30_000), 10 * MSS / 4);
 }
 
 #[test]
@@ -117,7 +116,7 @@ fn fewer_than_eight_samples_say_nothing() {
     let mut rounds = Rounds::new();
     rounds.round(20_000);
     for _ in 0..10 {
-        for ack in 0..9 {
+        for ack in 0..10 {
             rounds.ack(if ack % 2 == 0 { 90_000 } else { 0 });
         }
     }
@@ -129,7 +128,7 @@ fn the_shortest_round_trip_counts() {
     let mut rounds = Rounds::new();
     rounds.round(20_000);
     for _ in 0..10 {
-        for ack in 0..9 {
+        for ack in 0..10 {
             rounds.ack(if ack == 4 { 20_000 } else { 90_000 });
         }
     }
@@ -159,16 +158,17 @@ fn less_delay_that_is_still_more_than_before_is_a_queue() {
     let mut rounds = Rounds::new();
     rounds.round(20_000);
     rounds.round(20_000);
-    for _ in 0..9 {
-        rounds.ack(30_000);
+    for ack in 0..10 {
+        rounds.ack(if ack < 8 { 30_000 } else { 20_000 });
     }
-    assert_eq!(rounds.ack(28_000), MSS / 4);
+    assert_eq!(rounds.start.css_baseline, ticks_of(30_000));
+    assert_eq!(rounds.round(28_000), 10 * MSS / 4);
     assert_eq!(rounds.start.css_baseline, ticks_of(28_000));
 }
 
 #[test]
 fn acks_without_a_pause_for_half_a_round_trip_end_it() {
-    // Nine ACKs a round: 1.2 ms apart they last for 10.8 ms.
+    // Ten ACKs a round: 1.2 ms apart they last for 10.8 ms.
     for (rtt, exits) in [(30_000, false), (18_000, true)] {
         let mut rounds = Rounds::new();
         rounds.spacing = 1_200;
@@ -178,7 +178,7 @@ fn acks_without_a_pause_for_half_a_round_trip_end_it() {
         assert_eq!(rounds.exits > 0, exits, "{rtt}");
     }
     // Further apart they are no train, and few segments tell nothing.
-    for (spacing, in_flight) in [(2_100, 20), (1_200, 10)] {
+    for (spacing, in_flight) in [(3_100, 20), (1_200, 10)] {
         let mut rounds = Rounds::new();
         (rounds.spacing, rounds.in_flight) = (spacing, in_flight * MSS);
         for _ in 0..5 {
@@ -189,12 +189,36 @@ fn acks_without_a_pause_for_half_a_round_trip_end_it() {
 }
 
 #[test]
+fn rounds_begin_where_bursts_do() {
+    // A pause before each burst breaks no train.
+    let mut rounds = Rounds::new();
+    rounds.spacing = 1_200;
+    for _ in 0..3 {
+        rounds.round(18_000);
+        rounds.now = rounds.now.wrapping_add(30_000);
+    }
+    assert!(rounds.exits > 0);
+}
+
+#[test]
+fn a_train_needs_no_samples() {
+    let mut rounds = Rounds::new();
+    rounds.spacing = 1_200;
+    rounds.round(18_000);
+    rounds.srtt = 18_000;
+    for _ in 0..3 {
+        rounds.round(0);
+    }
+    assert!(rounds.exits > 0);
+}
+
+#[test]
 fn a_queue_that_goes_on_growing_ends_conservative_slow_start() {
     let mut rounds = Rounds::new();
     rounds.round(20_000);
     rounds.round(20_000);
     rounds.round(24_000);
-    assert_eq!(rounds.round(27_900), 9 * MSS / 4);
+    assert_eq!(rounds.round(27_900), 10 * MSS / 4);
     assert_eq!(rounds.exits, 0);
     rounds.round(28_000);
     rounds.round(28_000);

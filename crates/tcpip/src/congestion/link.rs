@@ -234,7 +234,7 @@ impl<C: CongestionControl> Flow<C> {
             self.cc.on_recovery_ack(MSS, lost, &event);
             if self.una >= recover {
                 self.recover = None;
-                self.cc.on_recovered(&event);
+                self.cc.on_recovered(0, &event);
             }
         } else {
             self.cc.on_ack(MSS, &event);

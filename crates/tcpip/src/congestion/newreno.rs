@@ -46,8 +46,8 @@ impl CongestionControl for NewReno {
         self.0.on_recovery_ack(delivered, lost, event);
     }
 
-    fn on_recovered(&mut self, event: &Event) {
-        self.0.on_recovered(event);
+    fn on_recovered(&mut self, delivered: u32, event: &Event) {
+        self.0.on_recovered(delivered, event);
     }
 
     fn on_timeout(&mut self, again: bool, event: &Event) {

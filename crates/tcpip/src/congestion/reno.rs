@@ -143,7 +143,7 @@ impl CongestionControl for Reno {
     }
 
     #[cold]
-    fn on_recovered(&mut self, event: &Event) {
+    fn on_recovered(&mut self, _delivered: u32, event: &Event) {
         self.recovering = false;
         if let Some(carried) = self.validation.on_recovered(event) {
             self.ssthresh = reduced(carried, BETA_LOSS, event.mss);

@@ -23,7 +23,7 @@ fn avoiding(segments: u32) -> Reno {
     let event = flight(2 * segments * MSS);
     reno.validation.note(&event);
     reno.on_congestion(Congestion::Loss, &event);
-    reno.on_recovered(&event);
+    reno.on_recovered(0, &event);
     assert_eq!(reno.window(), segments * MSS);
     reno
 }
@@ -56,7 +56,7 @@ fn a_loss_halves_what_was_used() {
     let mut reno = Reno::new(MSS);
     reno.on_congestion(Congestion::Loss, &flight(10 * MSS));
     assert_eq!((reno.window(), reno.ssthresh()), (5 * MSS, 5 * MSS));
-    reno.on_recovered(&flight(5 * MSS));
+    reno.on_recovered(0, &flight(5 * MSS));
     assert_eq!(reno.window(), 5 * MSS);
 }
 
@@ -188,13 +188,13 @@ fn congestion_of_an_unused_window_reduces_what_was_used_and_what_was_lost() {
     reno.on_recovery_ack(MSS, 3 * MSS, &flight(8 * MSS));
     reno.on_recovery_ack(MSS, MSS, &flight(8 * MSS));
     assert_eq!(reno.window(), 6 * MSS);
-    reno.on_recovered(&flight(6 * MSS));
+    reno.on_recovered(0, &flight(6 * MSS));
     assert_eq!((reno.window(), reno.ssthresh()), (4 * MSS, 4 * MSS));
     // Of a window in use, losses do not count.
     let mut reno = avoiding(40);
     reno.on_congestion(Congestion::Loss, &flight(40 * MSS));
     reno.on_recovery_ack(MSS, 8 * MSS, &flight(40 * MSS));
-    reno.on_recovered(&flight(20 * MSS));
+    reno.on_recovered(0, &flight(20 * MSS));
     assert_eq!(reno.window(), 20 * MSS);
 }
 

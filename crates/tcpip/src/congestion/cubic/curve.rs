@@ -11,6 +11,11 @@ const MAX_DISTANCE: u32 = 1 << 30;
 const TICK_SHIFT: u32 = 8;
 /// Ticks for which a gain is good: a millisecond.
 const GAIN_TICKS: u8 = 4;
+/// The part of a window by which it grows at least in a round trip until
+/// something is lost. RFC 9438, section 4.10, has the curve begin flat; but
+/// slow start may have ended early, for a queue of others, and then the curve
+/// would take seconds to find what there is. (Linux has the same.)
+const LEAST_GAIN: u32 = u32::MAX / 20;
 /// Bytes below which growth of the Reno window is left to add up.
 const MIN_STEP: u32 = 64;
 
@@ -29,6 +34,8 @@ impl Marks {
     pub(super) const CONVERGED: u8 = 1;
     /// The window is that of Reno.
     const RENO: u8 = 2;
+    /// Slow start has ended, and nothing was ever lost.
+    pub(super) const UNTRIED: u8 = 4;
 
     pub(super) fn set(&mut self, mark: u8) {
         self.0 |= mark;
@@ -162,7 +169,7 @@ impl Curve {
                 self.on_ack(cwnd, acked, event).0
             }
             (Pause::Silent | Pause::Unused, true) => {
-                self.go_on(event);
+                self.go_on(event.now);
                 self.look_up(cwnd, marks, event)
             }
             (Pause::None, false) => {
@@ -183,7 +190,7 @@ impl Curve {
     #[inline(always)]
     pub(super) fn on_send(&mut self, event: &Event) {
         if self.pause == Pause::Silent {
-            self.go_on(event);
+            self.go_on(event.now);
         }
     }
 
@@ -215,9 +222,9 @@ impl Curve {
 
     /// Time goes on (RFC 9438, section 5.8).
     #[cold]
-    fn go_on(&mut self, event: &Event) {
+    fn go_on(&mut self, now: u32) {
         self.pause = Pause::None;
-        let stood = event.now.wrapping_sub(self.acked);
+        let stood = now.wrapping_sub(self.acked);
         self.plateau = self.plateau.wrapping_add(stood);
         self.acked = 0;
     }
@@ -225,7 +232,7 @@ impl Curve {
     /// Finds the gain for the time to come. The window, which Reno's growth
     /// may have raised.
     #[inline(never)]
-    pub(super) fn look_up(&mut self, cwnd: u32, marks: &mut Marks, event: &Event) -> u32 {
+    pub(super) fn look_up(&mut self, mut cwnd: u32, marks: &mut Marks, event: &Event) -> u32 {
         let mss = event.mss.max(1);
         self.tick = Self::clock(event.now);
         if event.now.wrapping_sub(self.plateau).cast_signed() > MAX_DISTANCE.cast_signed() {
@@ -245,26 +252,41 @@ impl Curve {
         // Sections 4.2, 4.4 and 4.5: to where the curve is a round trip from
         // now, but by half at most.
         let target = self.at(event.now.wrapping_add(event.srtt), mss);
-        let towards = |cwnd: u64| {
-            let growth = target.saturating_sub(cwnd).min(cwnd / 2);
-            (growth << 32) / cwnd
-        };
+        let gain =
+            |growth: u64, cwnd: u32| (growth.min(u64::from(cwnd) / 2) << 32) / u64::from(cwnd);
         // Section 4.3. ACKs come in bursts, in which the curve stands still and
         // Reno's window does not: what the curve will give within the round
         // trip counts there too, if it is more.
-        if self.at(event.now, mss) < u64::from(self.w_est) {
+        let is_ahead = cwnd <= self.w_est;
+        if is_ahead && self.at(event.now, mss) < u64::from(self.w_est) {
             marks.set(Marks::RENO);
-            let cwnd = cwnd.max(self.w_est).max(1);
+            cwnd = cwnd.max(self.w_est).max(1);
             let (share, of) = self.alpha(*marks);
             let reno = ((u64::from(mss) * share) << 32) / (u64::from(cwnd) * of);
-            let gain = reno.max(towards(cwnd.into()));
+            let gain = reno.max(gain(target.saturating_sub(cwnd.into()), cwnd));
             self.gain = gain.min(u64::from(u32::MAX)) as u32;
-            return cwnd;
+        } else {
+            marks.clear(Marks::RENO);
+            cwnd = cwnd.max(1);
+            self.gain = gain(self.growth(cwnd, target, mss), cwnd) as u32;
         }
-        marks.clear(Marks::RENO);
-        let cwnd = cwnd.max(1);
-        self.gain = towards(cwnd.into()) as u32;
+        if marks.has(Marks::UNTRIED) {
+            self.gain = self.gain.max(LEAST_GAIN);
+        }
         cwnd
+    }
+
+    /// Bytes from `cwnd` to a target that lies above it. Below the plateau in
+    /// whole segments, as they are used: a window that comes near to one more
+    /// and never to it, lies a tenth below the curve when it is of ten.
+    fn growth(&self, cwnd: u32, target: u64, mss: u32) -> u64 {
+        let (mut from, mut to) = (u64::from(cwnd), target);
+        if target < u64::from(self.w_max) {
+            let mss = u64::from(mss);
+            from -= from % mss;
+            to = target.next_multiple_of(mss);
+        }
+        to.saturating_sub(from)
     }
 
     /// `W_cubic` at `time`, in bytes (RFC 9438, equation 1).
