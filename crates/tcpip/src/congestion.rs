@@ -18,7 +18,8 @@ pub use cubic::Cubic;
 pub use newreno::NewReno;
 pub use reno::Reno;
 
-/// The connection as an algorithm sees it with an event.
+/// The connection as an algorithm sees it with an event. (What is rarely done
+/// with one takes a copy, so that otherwise it need not be in memory.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     /// Now, in microseconds, on a clock that wraps.
@@ -65,8 +66,14 @@ pub trait CongestionControl: Copy {
     /// a part of what was in flight when it began (RFC 6582).
     const PARTIAL_ACK_RECOVERY: bool = true;
 
-    /// For a new connection with segments of up to `mss` bytes of data.
-    fn new(mss: u32) -> Self;
+    /// For a new connection with segments of up to `mss` bytes of data: the
+    /// initial window of RFC 6928.
+    fn new(mss: u32) -> Self {
+        Self::with_window(initial_window(mss))
+    }
+
+    /// For a new connection with an initial window of `window` bytes.
+    fn with_window(window: u32) -> Self;
 
     /// Most bytes in flight, at least one segment (cwnd). After
     /// [`on_congestion`](Self::on_congestion) it is at once the reduced

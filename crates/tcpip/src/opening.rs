@@ -16,7 +16,7 @@ use crate::options::{Options, Written};
 use crate::output::turn_round;
 use crate::segments::Family;
 use crate::stack::Stack;
-use crate::tcb::{Flags, Moment, State, Tcb};
+use crate::tcb::{Flags, Moment, Record, State, Tcb};
 use crate::wire::{Control, Header, Segment, Seq};
 
 /// When a SYN reopens a connection in TIME-WAIT, its sequence numbers begin
@@ -298,7 +298,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         segment: &Segment,
         now: Moment,
     ) -> Option<Packet> {
-        let tcb = &mut self.records[id as usize].tcb;
+        let Record { tcb, congestion } = &mut self.records[id as usize];
         if segment.ack != tcb.snd_nxt {
             self.counters.bad_ack += 1;
             self.reset_unknown(port, packet, segment);
@@ -311,9 +311,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if tcb.flags.has(Flags::TIMING) {
             end_timing(tcb, now);
         }
+        let mss = tcb.mss;
+        if tcb.retries > 1 {
+            // RFC 6928, section 2: two losses are no accident.
+            *congestion = C::with_window(mss.into());
+        }
         tcb.retries = 0;
         tcb.backoff = 0;
-        let mss = tcb.mss;
         let family = Family::of(&tcb.path.addresses);
         tcb.class = self.contents.acquire_class(family, mss);
         self.half_open -= 1;

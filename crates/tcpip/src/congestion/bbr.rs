@@ -572,8 +572,7 @@ impl Bbr {
 }
 
 impl CongestionControl for Bbr {
-    fn new(mss: u32) -> Self {
-        let window = initial_window(mss);
+    fn with_window(window: u32) -> Self {
         // As if the round trip were a millisecond, until it is known.
         let pacing_rate = rate::percent(rate::of(window, 1_000), State::Startup.pacing_gain());
         Self {

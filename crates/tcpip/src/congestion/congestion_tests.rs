@@ -155,8 +155,8 @@ macro_rules! either {
 }
 
 impl CongestionControl for Either {
-    fn new(mss: u32) -> Self {
-        Self::Cubic(Cubic::new(mss))
+    fn with_window(window: u32) -> Self {
+        Self::Cubic(Cubic::with_window(window))
     }
 
     fn window(&self) -> u32 {

@@ -50,7 +50,9 @@ enum Phase {
 /// Choices that the RFC leaves open: what congestion reduces is what was used
 /// of the window (section 4.6 with RFC 7661), and the curve makes for that; in
 /// slow start an ACK counts for eight segments at most (RFC 9406, section 4.3), or
-/// as many as have just arrived, up to 64 KB.
+/// as many as have just arrived, up to 64 KB; the ACK that ends recovery begins
+/// the curve; below its plateau the window goes up to whole segments. Beyond the
+/// RFC: until something is lost it grows by a twentieth a round trip at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cubic {
     cwnd: u32,
@@ -164,9 +166,9 @@ impl Cubic {
 }
 
 impl CongestionControl for Cubic {
-    fn new(mss: u32) -> Self {
+    fn with_window(window: u32) -> Self {
         Self {
-            cwnd: initial_window(mss),
+            cwnd: window,
             ssthresh: u32::MAX,
             validation: Validation::default(),
             phase: Phase::Start(HyStart::new()),

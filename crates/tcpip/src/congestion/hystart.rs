@@ -177,11 +177,10 @@ impl HyStart {
         false
     }
 
-    /// There are enough samples of this round, as many as of the others, and
-    /// taken where a queue shows: later ones drain it. True when
-    /// it has grown by as much again since conservative slow start began: it is
-    /// no jitter, and the rounds that are left would only fill it. (RFC 9406
-    /// would go through them.)
+    /// There are enough samples of this round, taken where a queue shows: the
+    /// later ones of a burst drain it. True when it has grown by as much again
+    /// since conservative slow start began: it is no jitter, and the rounds
+    /// that are left would only fill it. (RFC 9406 would go through them.)
     #[cold]
     fn judge(&mut self, event: Event) -> bool {
         if self.last_min == 0 {

@@ -19,8 +19,8 @@ const _: () = assert!(size_of::<NewReno>() <= 48);
 impl CongestionControl for NewReno {
     const PARTIAL_ACK_RECOVERY: bool = true;
 
-    fn new(mss: u32) -> Self {
-        Self(Reno::new(mss))
+    fn with_window(window: u32) -> Self {
+        Self(Reno::with_window(window))
     }
 
     #[inline(always)]

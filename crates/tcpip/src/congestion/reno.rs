@@ -77,9 +77,9 @@ impl Reno {
 impl CongestionControl for Reno {
     const PARTIAL_ACK_RECOVERY: bool = false;
 
-    fn new(mss: u32) -> Self {
+    fn with_window(window: u32) -> Self {
         Self {
-            cwnd: initial_window(mss),
+            cwnd: window,
             ssthresh: u32::MAX,
             validation: Validation::default(),
             bytes_acked: 0,

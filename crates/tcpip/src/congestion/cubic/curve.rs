@@ -257,8 +257,8 @@ impl Curve {
         // Section 4.3. ACKs come in bursts, in which the curve stands still and
         // Reno's window does not: what the curve will give within the round
         // trip counts there too, if it is more.
-        let is_ahead = cwnd <= self.w_est;
-        if is_ahead && self.at(event.now, mss) < u64::from(self.w_est) {
+        let reno_leads = cwnd <= self.w_est;
+        if reno_leads && self.at(event.now, mss) < u64::from(self.w_est) {
             marks.set(Marks::RENO);
             cwnd = cwnd.max(self.w_est).max(1);
             let (share, of) = self.alpha(*marks);
