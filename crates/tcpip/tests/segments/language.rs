@@ -18,8 +18,6 @@ pub(crate) struct Case {
     pub(crate) name: String,
     /// What the RFC asks for, in a few words.
     pub(crate) rule: String,
-    /// The feature that it waits for.
-    pub(crate) pending: Option<String>,
     pub(crate) lines: Vec<Line>,
 }
 
@@ -215,8 +213,6 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<Case>, String> {
         };
         if let Some(rule) = line.strip_prefix('|') {
             case.rule.push_str(rule);
-        } else if let Some(feature) = line.strip_prefix("pending ") {
-            case.pending = Some(feature.to_owned());
         } else {
             let line = parse_line(number, line).map_err(fail)?;
             case.lines.push(line);
@@ -245,7 +241,6 @@ fn parse_heading(file: &str, line: usize, heading: &str) -> Result<Case, String>
         section: format!("RFC {rfc}, {place}"),
         name: name.trim().to_owned(),
         rule: String::new(),
-        pending: None,
         lines: Vec::new(),
     })
 }
