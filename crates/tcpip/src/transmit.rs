@@ -207,14 +207,29 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let flight = tcb.flight();
         tcb.has_told(window);
         tcb.has_sent_to(seq);
-        if flight <= u32::from(tcb.mss) && (flight == 0 || tcb.flags.has(Flags::PROBE_TAIL)) {
-            // RFC 6298, 5.1; RFC 8985, section 7.2: now that it is no lone
-            // segment, its ACK will not be held back.
+        if flight == 0 {
+            // RFC 6298, 5.1.
             let timeout = self.timeout(id);
             self.arm(id, now, timeout);
+        } else if flight <= u32::from(tcb.mss) && tcb.flags.has(Flags::PROBE_TAIL) {
+            self.hasten_probe(id, now);
         } else if tcb.recovery != NONE {
             let recovery = self.recoveries.get_mut(tcb.recovery);
             recovery.has_sent(seq.since(first));
+        }
+    }
+
+    /// The ACK of a lone segment might have been held back; that of more will
+    /// not be, and the tail is probed sooner (RFC 8985, section 7.2). Never
+    /// later: what waits for longest is not to wait for what comes after it.
+    #[cold]
+    fn hasten_probe(&mut self, id: u32, now: Moment) {
+        let timeout = self.timeout(id);
+        let tcb = &self.records[id as usize].tcb;
+        let left = tcb.deadline.wrapping_sub(now.millis).cast_signed();
+        let is_sooner = i64::from(timeout) < i64::from(left);
+        if is_sooner || !tcb.flags.has(Flags::PROBE_TAIL) {
+            self.arm(id, now, timeout);
         }
     }
 
