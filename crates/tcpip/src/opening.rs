@@ -331,6 +331,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.counters.accepted += 1;
         Some(packet)
     }
+
     /// Whether connection `id` from `peer`, now established, may stay.
     fn admits(&mut self, id: u32, peer: IpAddr) -> bool {
         // Many of one address may have been half open.

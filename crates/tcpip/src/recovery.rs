@@ -546,16 +546,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 recovery.window = pipe + allowed;
                 congestion.on_recovery_ack(news.delivered, found.lost, &told);
             }
-            // Where segments change their order, those behind a gap count
-            // when they arrive.
-            Phase::Disorder if selective && tcb.flags.has(Flags::REORDERING) => {
-                if news.delivered > 0 && !ends {
-                    congestion.on_ack(news.delivered, &told);
-                }
-            }
             Phase::Disorder | Phase::Again => {
-                if acked > 0 && !ends {
-                    congestion.on_ack(acked, &told);
+                // Where segments change their order, those behind a gap count
+                // when they arrive.
+                let at_once = recovery.phase == Phase::Disorder
+                    && selective
+                    && tcb.flags.has(Flags::REORDERING);
+                let counted = if at_once { news.delivered } else { acked };
+                if counted > 0 && !ends {
+                    congestion.on_ack(counted, &told);
                 }
             }
         }

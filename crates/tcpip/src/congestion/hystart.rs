@@ -157,13 +157,18 @@ impl HyStart {
         shortest >= TRAIN_MIN_RTT && train > shortest / 2
     }
 
+    /// A round begins, and a train with it.
+    fn mark_round(&mut self, event: &Event) {
+        self.round_end = event.nxt;
+        self.round_start = ticks(event.now);
+        self.train_end = self.round_start;
+    }
+
     /// The last round is acknowledged. True when conservative slow start has
     /// had its rounds.
     #[cold]
     fn begin_round(&mut self, event: Event) -> bool {
-        self.round_end = event.nxt;
-        self.round_start = ticks(event.now);
-        self.train_end = ticks(event.now);
+        self.mark_round(&event);
         self.last_min = self.min;
         self.min = u32::MAX;
         self.samples = 0;
@@ -186,9 +191,7 @@ impl HyStart {
         if self.last_min == 0 {
             // Before the first round.
             self.last_min = u32::MAX;
-            self.round_end = event.nxt;
-            self.round_start = ticks(event.now);
-            self.train_end = ticks(event.now);
+            self.mark_round(&event);
             self.samples = 1;
         } else if self.css_baseline == 0 {
             self.look_for_a_queue();
