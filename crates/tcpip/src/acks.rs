@@ -1,10 +1,11 @@
 //! The ACK field: what has arrived, what is lost, how much more may be sent.
 
 use crate::app::{Application, CloseReason};
+use crate::config::Settings;
 use crate::congestion::CongestionControl;
 use crate::options::Block;
 use crate::output::window_to_tell;
-use crate::recovery::event;
+use crate::recovery::{Recoveries, event};
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, NONE, Record, State, Tcb};
 use crate::wire::{Control, Segment};
@@ -33,21 +34,24 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     pub(crate) fn process_ack(
         &mut self,
         id: u32,
-        segment: &Segment,
+        segment: Segment,
         sack: &[Block],
         now: Moment,
     ) -> Fate {
-        let tcb = &mut self.records[id as usize].tcb;
+        let Record { tcb, congestion } = &mut self.records[id as usize];
         let acked = segment.ack.since(tcb.snd_una);
         if acked.cast_signed() > 0 {
             if tcb.recovery == NONE && sack.is_empty() {
-                self.advance(id, segment, acked, now);
+                advance(tcb, congestion, segment, acked, now);
+                let after = due_after_ack(tcb, true, &self.settings);
+                if tcb.is_due_in(after, now) {
+                    self.schedule(id, now);
+                }
             } else {
                 self.process_disorder(id, segment, sack, now);
             }
-            let retired = self.retire(id);
-            self.update_window(id, segment);
-            if retired {
+            self.update_window(id, segment, now);
+            if self.retire(id) {
                 self.tell_sent(id);
             }
             if self.records[id as usize].tcb.flags.has(Flags::CLOSE) {
@@ -61,49 +65,24 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             if !sack.is_empty() || is_duplicate(tcb, segment) {
                 self.process_same_ack(id, segment, sack, now);
             }
-            self.update_window(id, segment);
+            self.update_window(id, segment, now);
         }
         Fate::Lives
     }
 
     /// An ACK of nothing new, which says that something else has arrived.
     #[cold]
-    fn process_same_ack(&mut self, id: u32, segment: &Segment, sack: &[Block], now: Moment) {
+    fn process_same_ack(&mut self, id: u32, segment: Segment, sack: &[Block], now: Moment) {
         let tcb = &self.records[id as usize].tcb;
         if tcb.snd_nxt != tcb.snd_una && !tcb.flags.has(Flags::PERSIST) {
             self.process_disorder(id, segment, sack, now);
         }
     }
 
-    /// `acked` bytes are acknowledged for the first time, and nothing is out
-    /// of order.
-    #[inline(always)]
-    fn advance(&mut self, id: u32, segment: &Segment, acked: u32, now: Moment) {
-        let Record { tcb, congestion } = &mut self.records[id as usize];
-        let in_flight = tcb.flight();
-        tcb.snd_una = segment.ack;
-        tcb.retries = 0;
-        let rtt = measure(tcb, segment, now);
-        // RFC 3168, section 6.1.2: an echo of congestion opens no window.
-        if !segment.control.has(Control::ECE) || !tcb.flags.has(Flags::ECN) {
-            congestion.on_ack(acked, &event(tcb, in_flight, rtt, now));
-        }
-        self.arm_after_ack(id, now);
-    }
-
     /// Takes what has been acknowledged out of the stream. Whether an entry
     /// of it is done with.
     #[inline(always)]
     fn retire(&mut self, id: u32) -> bool {
-        let tcb = &mut self.records[id as usize].tcb;
-        if tcb.flags.has(Flags::PERSIST) && tcb.snd_una == tcb.limit() {
-            // Probes have sent all that there was.
-            tcb.flags.clear(Flags::PERSIST);
-            tcb.backoff = 0;
-            let idle = self.settings.silence_ms;
-            let now = Moment::new(self.now);
-            self.arm(id, now, idle);
-        }
         let mut retired = false;
         loop {
             let tcb = &mut self.records[id as usize].tcb;
@@ -116,66 +95,58 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Sets the timer after an ACK of something new (RFC 6298, 5.2 and 5.3).
-    #[inline(always)]
     pub(crate) fn arm_after_ack(&mut self, id: u32, now: Moment) {
-        let tcb = &self.records[id as usize].tcb;
-        let probing = tcb.flags.has(Flags::PERSIST);
-        let after = if tcb.snd_nxt == tcb.snd_una && !probing {
-            // (Whatever the deadline was for, it is for silence now.)
-            self.settings.silence_ms
-        } else {
-            self.timeout(id)
-        };
+        let tcb = &mut self.records[id as usize].tcb;
+        let is_calm = is_calm(tcb, &self.recoveries);
+        let after = due_after_ack(tcb, is_calm, &self.settings);
         self.arm(id, now, after);
     }
 
-    /// When something must be done about what is in flight, in milliseconds:
-    /// sent again, or, while all goes well, its tail probed.
+    /// As [`timeout`], for a connection.
     #[inline(always)]
     pub(crate) fn timeout(&mut self, id: u32) -> u32 {
-        let rto = self.rto(id);
         let tcb = &mut self.records[id as usize].tcb;
-        tcb.flags.clear(Flags::PROBE_TAIL | Flags::PACED);
-        let is_calm = tcb.recovery == NONE || self.recoveries.get(tcb.recovery).is_calm();
-        if !tcb.flags.has(Flags::SACK) || !is_calm {
-            return rto;
-        }
-        // RFC 8985, section 7.2.
-        let mut probe = (tcb.rtt.smoothed() / 500).max(MIN_PROBE_MS);
-        if tcb.flight() <= u32::from(tcb.mss) {
-            probe += MAX_ACK_DELAY_MS;
-        }
-        let is_measured = tcb.rtt.smoothed() > 0;
-        if is_measured && !tcb.flags.has(Flags::PERSIST) && tcb.backoff == 0 {
-            tcb.flags.set(Flags::PROBE_TAIL);
-            return probe.min(rto);
-        }
-        rto
+        let is_calm = is_calm(tcb, &self.recoveries);
+        timeout(tcb, is_calm, self.settings.min_rto_ms)
     }
 
     /// SND.WND, unless the segment is older than the one it was taken from.
     /// (RFC 9293's comparison of SND.WL2 is always true here, as older ACKs
     /// do not come this far.)
     #[inline(always)]
-    fn update_window(&mut self, id: u32, segment: &Segment) {
+    fn update_window(&mut self, id: u32, segment: Segment, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
-        if segment.seq.before(tcb.snd_wl1) {
-            return;
+        let is_newer = !segment.seq.before(tcb.snd_wl1);
+        if is_newer {
+            tcb.snd_wl1 = segment.seq;
+            tcb.snd_wnd = tcb.peer_window(segment.window);
+            if tcb.snd_wnd >= 2 * u32::from(tcb.mss) {
+                tcb.flags.set(Flags::WIDE);
+            }
         }
-        tcb.snd_wl1 = segment.seq;
-        tcb.snd_wnd = tcb.peer_window(segment.window);
-        if tcb.snd_wnd >= 2 * u32::from(tcb.mss) {
-            tcb.flags.set(Flags::WIDE);
+        if tcb.flags.has(Flags::PERSIST) {
+            self.end_probing(id, is_newer && segment.window > 0, now);
         }
-        if tcb.flags.has(Flags::PERSIST) && segment.window > 0 {
+    }
+
+    /// The peer's window was shut; `is_open`: it is no longer.
+    #[cold]
+    fn end_probing(&mut self, id: u32, is_open: bool, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        if tcb.snd_una == tcb.limit() {
+            // Probes have sent all that there was.
+            tcb.flags.clear(Flags::PERSIST);
+            tcb.backoff = 0;
+            let idle = self.settings.silence_ms;
+            self.arm(id, now, idle);
+        } else if is_open {
             // What was sent beyond the window has most likely been dropped.
             match tcb.flight() {
                 0 => {}
                 // A probe: it goes again with what lies behind it.
                 1 if tcb.recovery == NONE => tcb.snd_nxt = tcb.snd_una,
                 _ => {
-                    tcb.flags.clear(Flags::PERSIST);
-                    (tcb.retries, tcb.backoff) = (0, 0);
+                    tcb.stop_probing();
                     self.send_all_again(id);
                 }
             }
@@ -236,9 +207,67 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 }
 
+/// `acked` bytes are acknowledged for the first time, and nothing is out of
+/// order.
+#[inline(always)]
+fn advance<C: CongestionControl>(
+    tcb: &mut Tcb,
+    congestion: &mut C,
+    segment: Segment,
+    acked: u32,
+    now: Moment,
+) {
+    let in_flight = tcb.flight();
+    tcb.snd_una = segment.ack;
+    tcb.retries = 0;
+    let rtt = measure(tcb, segment, now);
+    // RFC 3168, section 6.1.2: an echo of congestion opens no window.
+    if !segment.control.has(Control::ECE) || !tcb.flags.has(Flags::ECN) {
+        congestion.on_ack(acked, &event(tcb, in_flight, rtt, now));
+    }
+}
+
+/// In how many milliseconds something is due after an ACK of something new;
+/// `is_calm` as for [`timeout`].
+#[inline(always)]
+fn due_after_ack(tcb: &mut Tcb, is_calm: bool, settings: &Settings) -> u32 {
+    if tcb.snd_nxt == tcb.snd_una && !tcb.flags.has(Flags::PERSIST) {
+        // (Whatever the deadline was for, it is for silence now.)
+        settings.silence_ms
+    } else {
+        timeout(tcb, is_calm, settings.min_rto_ms)
+    }
+}
+
+/// Whether nothing of what is in flight is known to be out of order.
+#[inline(always)]
+fn is_calm<C: CongestionControl>(tcb: &Tcb, recoveries: &Recoveries<C>) -> bool {
+    tcb.recovery == NONE || recoveries.get(tcb.recovery).is_calm()
+}
+
+/// When something must be done about what is in flight, in milliseconds: sent
+/// again, or, while all `is_calm`, its tail probed.
+#[inline(always)]
+fn timeout(tcb: &mut Tcb, is_calm: bool, min_rto_ms: u32) -> u32 {
+    let rto = tcb.rto(min_rto_ms);
+    tcb.flags.clear(Flags::PROBE_TAIL | Flags::PACED);
+    let is_measured = tcb.rtt.smoothed() > 0;
+    let may_probe = tcb.flags.has(Flags::SACK) && is_measured && tcb.backoff == 0;
+    if !may_probe || !is_calm || tcb.flags.has(Flags::PERSIST) {
+        return rto;
+    }
+    tcb.flags.set(Flags::PROBE_TAIL);
+    // RFC 8985, section 7.2.
+    let mut probe = (tcb.rtt.smoothed() / 500).max(MIN_PROBE_MS);
+    if tcb.flight() <= u32::from(tcb.mss) {
+        probe += MAX_ACK_DELAY_MS;
+    }
+    probe.min(rto)
+}
+
 /// Whether an ACK of nothing new is a duplicate (RFC 5681, section 2).
 #[inline(always)]
-pub(crate) fn is_duplicate(tcb: &Tcb, segment: &Segment) -> bool {
+pub(crate) fn is_duplicate(tcb: &Tcb, segment: Segment) -> bool {
     segment.len == 0
         && tcb.snd_nxt != tcb.snd_una
         && tcb.peer_window(segment.window) == tcb.snd_wnd
@@ -248,7 +277,7 @@ pub(crate) fn is_duplicate(tcb: &Tcb, segment: &Segment) -> bool {
 /// Takes a measurement of the round trip from an acknowledgement of something
 /// new, if it tells one; in microseconds, or 0.
 #[inline(always)]
-pub(crate) fn measure(tcb: &mut Tcb, segment: &Segment, now: Moment) -> u32 {
+pub(crate) fn measure(tcb: &mut Tcb, segment: Segment, now: Moment) -> u32 {
     if tcb.flags.has(Flags::TIMING) && !segment.ack.before(tcb.rtt_seq) {
         return end_timing(tcb, now);
     }

@@ -107,7 +107,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         &mut self,
         port: &mut P,
         packet: Packet,
-        segment: &Segment,
+        segment: Segment,
         options: &Options,
         mss: u16,
         now: Moment,
@@ -162,7 +162,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         &mut self,
         port: &mut P,
         packet: Packet,
-        segment: &Segment,
+        segment: Segment,
         hash: u32,
         now: Moment,
     ) -> Option<Packet> {

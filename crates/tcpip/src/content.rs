@@ -458,13 +458,13 @@ impl Contents {
         segment: u32,
         pool: &Pool,
     ) -> Option<(&mut Resident, Option<Slot>)> {
-        let class_of = &self.classes[usize::from(class)];
         let content = &mut self.list[index as usize];
         let copies = content.segments[usize::from(class)].copies(segment)?;
-        let bytes = &content.bytes;
+        let (classes, bytes) = (&self.classes, &content.bytes);
         let (workbench, residents) = (&mut self.workbench, &mut self.totals.residents);
         let resident = copies.free(|| {
-            let packet = class_of.write_packet(workbench, bytes, segment);
+            let class = &classes[usize::from(class)];
+            let packet = class.write_packet(workbench, bytes, segment);
             let resident = pool.make_resident(packet)?;
             *residents += 1;
             Some(resident)

@@ -14,13 +14,7 @@ use crate::wire::{Control, Segment, Seq};
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// The segment's data and FIN.
     #[inline(always)]
-    pub(crate) fn process_data(
-        &mut self,
-        id: u32,
-        packet: &Packet,
-        segment: &Segment,
-        now: Moment,
-    ) {
+    pub(crate) fn process_data(&mut self, id: u32, packet: &Packet, segment: Segment, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
         tcb.flags.set(Flags::ACK);
         if !tcb.state.receives() || tcb.flags.has(Flags::ABORT) {
@@ -99,7 +93,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Data that is out of order, or comes behind what is not consumed yet.
     #[cold]
-    fn process_buffered(&mut self, id: u32, data: &[u8], segment: &Segment, now: Moment) {
+    fn process_buffered(&mut self, id: u32, data: &[u8], segment: Segment, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.buffer == NONE {
             let Some(buffer) = self.buffers.take() else {

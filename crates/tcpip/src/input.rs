@@ -6,6 +6,7 @@
 //! checks in their order; from there on the way is one.
 
 use arrayvec::ArrayVec;
+use eth::Link;
 use ip::{Ecn, PROTOCOL_TCP, Packet};
 use nmio::{Instant, Port};
 
@@ -17,7 +18,7 @@ use crate::recovery::event;
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, NONE, Record, State, Tcb};
 use crate::timers::ROOM_RETRY_MS;
-use crate::wire::{CHECKSUM_AT, Control, Segment, Seq};
+use crate::wire::{CHECKSUM_AT, Control, Segment, Seq, Timestamps};
 
 /// A connection sends challenge ACKs, and ACKs of segments without data that
 /// are outside the window, no faster than one in this time, in milliseconds
@@ -65,7 +66,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let now = Moment::new(now);
         match found {
             Some(id) => self.handle_known(port, id, packet, segment, now),
-            None => self.handle_unknown(port, packet, &segment, hash, now),
+            None => self.handle_unknown(port, packet, segment, hash, now),
         }
     }
 
@@ -80,7 +81,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     ) {
         let mut sack = Sacked::new();
         if segment.has_more_options() {
-            sack = self.read_options(id, &packet, &mut segment);
+            let header = &packet.payload()[..usize::from(segment.data_at)];
+            (segment.timestamps, sack) = self.read_options(id, header);
         }
         let tcb = &self.records[id as usize].tcb;
         let expected = tcb.state == State::Established
@@ -88,25 +90,25 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             && segment.seq == tcb.rcv_nxt
             && u32::from(segment.len) <= tcb.rcv_adv.since(tcb.rcv_nxt)
             && segment.ack.since(tcb.snd_una) <= tcb.snd_nxt.since(tcb.snd_una)
-            && is_timely(tcb, &segment);
-        let packet = if expected {
-            packet
+            && is_timely(tcb, segment);
+        let (packet, segment) = if expected {
+            (packet, segment)
         } else {
-            let Some(packet) = self.admit(port, id, packet, &mut segment, now) else {
+            let Some(admitted) = self.admit(port, id, packet, segment, now) else {
                 return;
             };
-            packet
+            admitted
         };
-        self.learn(id, &packet, &segment);
-        let tcb = &self.records[id as usize].tcb;
+        let tcb = &mut self.records[id as usize].tcb;
+        learn(tcb, packet.path_back().link, segment);
         if tcb.flags.has(Flags::ECN) {
-            self.process_congestion_marks(id, &packet, &segment, now);
+            self.process_congestion_marks(id, packet.ecn(), segment, now);
         }
-        if self.process_ack(id, &segment, &sack, now) == Fate::Over {
+        if self.process_ack(id, segment, &sack, now) == Fate::Over {
             return;
         }
         if segment.len > 0 || segment.control.has(Control::FIN) {
-            self.process_data(id, &packet, &segment, now);
+            self.process_data(id, &packet, segment, now);
         }
         let flags = self.records[id as usize].tcb.flags;
         if flags.has(Flags::ABORT) {
@@ -115,12 +117,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         self.transmit(port, id, now);
         let tcb = &self.records[id as usize].tcb;
+        let waits = tcb.flags.has(Flags::WANTS_ROOM) && tcb.snd_nxt == tcb.snd_una;
+        let is_unsettled = waits || tcb.state == State::TimeWait;
         if tcb.flags.has(Flags::ACK) {
             self.acknowledge(port, id, packet, now);
         }
         self.twice = None;
-        let tcb = &self.records[id as usize].tcb;
-        if tcb.flags.has(Flags::WANTS_ROOM) || tcb.state == State::TimeWait {
+        if is_unsettled {
             self.settle(id, now);
         }
     }
@@ -133,23 +136,23 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         port: &mut P,
         id: u32,
         packet: Packet,
-        segment: &Segment,
+        segment: Segment,
         now: Moment,
     ) {
-        self.handle_known(port, id, packet, *segment, now);
+        self.handle_known(port, id, packet, segment, now);
     }
 
     /// Options other than timestamps in their usual place.
     #[cold]
     #[inline(never)]
-    fn read_options(&self, id: u32, packet: &Packet, segment: &mut Segment) -> Sacked {
-        let options = Options::read(&packet.payload()[..usize::from(segment.data_at)]);
-        segment.timestamps = options.timestamps;
-        if self.records[id as usize].tcb.flags.has(Flags::SACK) {
+    fn read_options(&self, id: u32, header: &[u8]) -> (Option<Timestamps>, Sacked) {
+        let options = Options::read(header);
+        let sack = if self.records[id as usize].tcb.flags.has(Flags::SACK) {
             options.sack
         } else {
             Sacked::new()
-        }
+        };
+        (options.timestamps, sack)
     }
 
     /// What is left to do after a pass over a connection, rarely.
@@ -161,45 +164,21 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 self.counters.time_wait_overflow += 1;
                 self.forget(id);
             }
-        } else if tcb.snd_nxt == tcb.snd_una && !tcb.flags.has(Flags::PERSIST) {
-            // No ACK will come that could tell of room.
+        } else if !tcb.flags.has(Flags::PERSIST) {
+            // Nothing is in flight whose ACK could tell of room.
             tcb.rtt_at = now.micros;
             self.arm(id, now, ROOM_RETRY_MS);
         }
     }
 
-    /// The way back may change: a router that takes over has an address of
-    /// its own. The peer's clock goes on (RFC 7323, section 4.3; what is in
-    /// order has been acknowledged up to RCV.NXT).
-    #[inline(always)]
-    fn learn(&mut self, id: u32, packet: &Packet, segment: &Segment) {
-        let link = packet.path_back().link;
-        let tcb = &mut self.records[id as usize].tcb;
-        // Ours stays.
-        if tcb.path.link.peer != link.peer || tcb.path.link.vlan != link.vlan {
-            tcb.path.link = link;
-        }
-        if let Some(timestamps) = segment.timestamps
-            && !segment.seq.after(tcb.rcv_nxt)
-        {
-            tcb.ts_recent = timestamps.value;
-        }
-    }
-
     /// What routers and the peer say of congestion (RFC 3168, section 6.1).
     #[inline(never)]
-    fn process_congestion_marks(
-        &mut self,
-        id: u32,
-        packet: &Packet,
-        segment: &Segment,
-        now: Moment,
-    ) {
+    fn process_congestion_marks(&mut self, id: u32, ecn: Ecn, segment: Segment, now: Moment) {
         let Record { tcb, congestion } = &mut self.records[id as usize];
         if segment.control.has(Control::CWR) {
             tcb.flags.clear(Flags::ECHO);
         }
-        if packet.ecn() == Ecn::Ce {
+        if ecn == Ecn::Ce {
             tcb.flags.set(Flags::ECHO);
             self.counters.marked += 1;
         }
@@ -230,9 +209,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         port: &mut P,
         id: u32,
         packet: Packet,
-        segment: &mut Segment,
+        mut segment: Segment,
         now: Moment,
-    ) -> Option<Packet> {
+    ) -> Option<(Packet, Segment)> {
         let tcb = &self.records[id as usize].tcb;
         let control = segment.control;
         let is_syn = control & KIND == Control::SYN;
@@ -313,8 +292,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if segment.len > 0 && segment.seq.before(rcv_nxt) {
             self.twice = Some((segment.seq, rcv_nxt));
         }
-        cut_to_window(segment, rcv_nxt, window);
-        Some(packet)
+        Some((packet, cut_to_window(segment, rcv_nxt, window)))
     }
 
     /// An unacceptable segment is acknowledged and dropped.
@@ -323,7 +301,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         port: &mut P,
         id: u32,
         packet: Packet,
-        segment: &Segment,
+        segment: Segment,
         now: Moment,
     ) {
         self.counters.out_of_window += 1;
@@ -355,7 +333,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         port: &mut P,
         id: u32,
         packet: Packet,
-        segment: &Segment,
+        segment: Segment,
         now: Moment,
     ) {
         if segment.timestamps.is_none() {
@@ -397,10 +375,26 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 }
 
+/// The way back may change: a router that takes over has an address of its own.
+/// The peer's clock goes on (RFC 7323, section 4.3; what is in order has been
+/// acknowledged up to RCV.NXT).
+#[inline(always)]
+fn learn(tcb: &mut Tcb, link: Link, segment: Segment) {
+    // Ours stays.
+    if tcb.path.link.peer != link.peer || tcb.path.link.vlan != link.vlan {
+        tcb.path.link = link;
+    }
+    if let Some(timestamps) = segment.timestamps
+        && !segment.seq.after(tcb.rcv_nxt)
+    {
+        tcb.ts_recent = timestamps.value;
+    }
+}
+
 /// Whether a segment is not older than one that was received, by its
 /// timestamp (RFC 7323, section 5: PAWS).
 #[inline(always)]
-fn is_timely(tcb: &Tcb, segment: &Segment) -> bool {
+fn is_timely(tcb: &Tcb, segment: Segment) -> bool {
     if !tcb.flags.has(Flags::TIMESTAMPS) {
         return true;
     }
@@ -414,7 +408,7 @@ fn is_timely(tcb: &Tcb, segment: &Segment) -> bool {
 /// MAY-2; RFC 6191, section 2): by its clock where both have one, otherwise by
 /// its sequence number. Timestamps where there were none are of a new
 /// connection, too.
-fn is_new_incarnation(tcb: &Tcb, segment: &Segment) -> bool {
+fn is_new_incarnation(tcb: &Tcb, segment: Segment) -> bool {
     let by_number = !segment.seq.before(tcb.rcv_nxt);
     match segment.timestamps {
         None => by_number,
@@ -427,7 +421,7 @@ fn is_new_incarnation(tcb: &Tcb, segment: &Segment) -> bool {
 }
 
 /// RFC 9293, section 3.10.7.4, table 6.
-fn is_acceptable(segment: &Segment, rcv_nxt: Seq, window: u32) -> bool {
+fn is_acceptable(segment: Segment, rcv_nxt: Seq, window: u32) -> bool {
     let first = segment.seq.since(rcv_nxt);
     match segment.sequence_len() {
         0 => first < window || first == 0,
@@ -439,7 +433,7 @@ fn is_acceptable(segment: &Segment, rcv_nxt: Seq, window: u32) -> bool {
 }
 
 /// Cuts off what was received before and what is beyond the window.
-fn cut_to_window(segment: &mut Segment, rcv_nxt: Seq, window: u32) {
+fn cut_to_window(mut segment: Segment, rcv_nxt: Seq, window: u32) -> Segment {
     let before = rcv_nxt.since(segment.seq);
     if segment.seq.before(rcv_nxt) {
         let cut = before.min(u32::from(segment.len)) as u16;
@@ -453,4 +447,5 @@ fn cut_to_window(segment: &mut Segment, rcv_nxt: Seq, window: u32) {
         segment.len -= over;
         segment.control = Control(segment.control.0 & !Control::FIN.0);
     }
+    segment
 }

@@ -43,7 +43,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         &mut self,
         port: &mut P,
         packet: Packet,
-        segment: &Segment,
+        segment: Segment,
         hash: u32,
         now: Moment,
     ) {
@@ -76,7 +76,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Answers a segment that no connection expects with a reset.
     #[cold]
-    fn reset_unknown<P: Port>(&mut self, port: &mut P, packet: Packet, segment: &Segment) {
+    fn reset_unknown<P: Port>(&mut self, port: &mut P, packet: Packet, segment: Segment) {
         let header = if segment.control.has(Control::ACK) {
             Header {
                 seq: segment.ack,
@@ -110,7 +110,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         &mut self,
         port: &mut P,
         packet: Packet,
-        segment: &Segment,
+        segment: Segment,
         hash: u32,
         isn: Option<Seq>,
         now: Moment,
@@ -161,7 +161,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     pub(crate) fn half_open_tcb(
         &self,
         packet: &Packet,
-        segment: &Segment,
+        segment: Segment,
         opening: &Opening,
     ) -> Tcb {
         let (own_port, peer_port) = (segment.dst_port, segment.src_port);
@@ -222,7 +222,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// What of a SYN's offers is taken.
-    pub(crate) fn agree(&self, options: &Options, segment: &Segment) -> Terms {
+    pub(crate) fn agree(&self, options: &Options, segment: Segment) -> Terms {
         let settings = &self.settings;
         let mut terms = Terms::default();
         if settings.timestamps && options.timestamps.is_some() {
@@ -272,7 +272,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         port: &mut P,
         id: u32,
         packet: Packet,
-        segment: &Segment,
+        segment: Segment,
         now: Moment,
     ) {
         let tcb = &self.records[id as usize].tcb;
@@ -295,7 +295,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         port: &mut P,
         id: u32,
         packet: Packet,
-        segment: &Segment,
+        segment: Segment,
         now: Moment,
     ) -> Option<Packet> {
         let Record { tcb, congestion } = &mut self.records[id as usize];

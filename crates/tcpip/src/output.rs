@@ -109,9 +109,6 @@ impl Cut {
     #[inline(always)]
     pub(crate) fn at(tcb: &Tcb, seq: Seq) -> Option<Self> {
         let place = tcb.locate(seq)?;
-        if place.left == 0 {
-            return None;
-        }
         let mss = u32::from(tcb.mss);
         let segment = place.offset / mss;
         let ahead = place.offset - segment * mss;
@@ -150,7 +147,7 @@ pub(crate) fn last_segment(tcb: &Tcb) -> Seq {
     if last.before(tcb.snd_una) {
         return tcb.snd_una;
     }
-    let Some(place) = tcb.locate(last).filter(|place| place.left > 0) else {
+    let Some(place) = tcb.locate(last) else {
         return tcb.snd_una;
     };
     let ahead = place.offset % u32::from(tcb.mss);

@@ -251,7 +251,7 @@ impl<C: CongestionControl> Recovery<C> {
     /// of what was first sent (RFC 3522), all that was sent again has arrived
     /// twice (RFC 3708), or what was not sent again after a timeout has
     /// arrived (RFC 5682).
-    fn was_needless(&mut self, tcb: &Tcb, segment: &Segment, news: &News, acked: u32) -> bool {
+    fn was_needless(&mut self, tcb: &Tcb, segment: Segment, news: &News, acked: u32) -> bool {
         let unproven = self.unproven;
         self.unproven = unproven.saturating_sub(self.needless_bytes(news) + news.early);
         if self.prior.is_none() {
@@ -449,7 +449,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     pub(crate) fn process_disorder(
         &mut self,
         id: u32,
-        segment: &Segment,
+        segment: Segment,
         sack: &[Block],
         now: Moment,
     ) {

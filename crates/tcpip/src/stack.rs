@@ -285,18 +285,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         (fits >= usize::from(MIN_MSS)).then_some(mss as u16)
     }
 
-    /// Sets what is due next to `after` milliseconds from now. Later than
-    /// before costs one store: the wheel's entry expires early and is set
-    /// again then.
+    /// Sets what is due next to `after` milliseconds from now.
     #[inline(always)]
     pub(crate) fn arm(&mut self, id: u32, now: Moment, after: u32) {
-        let tcb = &mut self.records[id as usize].tcb;
-        tcb.deadline = now.millis.wrapping_add(after);
-        if tcb.scheduled.wrapping_sub(tcb.deadline).cast_signed() > 0 {
+        if self.records[id as usize].tcb.is_due_in(after, now) {
             self.schedule(id, now);
         }
     }
 
+    /// Sets the wheel, which would expire after the deadline.
     #[inline(never)]
     pub(crate) fn schedule(&mut self, id: u32, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
@@ -307,10 +304,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// The retransmission timeout of a connection, in milliseconds.
     #[inline(always)]
     pub(crate) fn rto(&self, id: u32) -> u32 {
-        let tcb = &self.records[id as usize].tcb;
-        let after_loss = tcb.flags.has(Flags::SYN_AGAIN);
-        tcb.rtt
-            .timeout(tcb.backoff, after_loss, self.settings.min_rto_ms)
+        self.records[id as usize].tcb.rto(self.settings.min_rto_ms)
     }
 
     #[cold]

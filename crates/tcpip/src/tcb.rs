@@ -404,9 +404,32 @@ impl Tcb {
         self.snd_end + u32::from(self.flags.has(Flags::CLOSE))
     }
 
+    /// The retransmission timeout in milliseconds, at least `least_ms` before
+    /// it is doubled.
+    #[inline(always)]
+    pub(crate) fn rto(&self, least_ms: u32) -> u32 {
+        let after_loss = self.flags.has(Flags::SYN_AGAIN);
+        self.rtt.timeout(self.backoff, after_loss, least_ms)
+    }
+
+    /// Something is due in `after` milliseconds. Later than before costs one
+    /// store: the wheel's entry expires early and is set again then. Sooner
+    /// than that entry, and the wheel must be set: true.
+    #[inline(always)]
+    pub(crate) fn is_due_in(&mut self, after: u32, now: Moment) -> bool {
+        self.deadline = now.millis.wrapping_add(after);
+        self.scheduled.wrapping_sub(self.deadline).cast_signed() > 0
+    }
+
     /// The peer has said something, or the silence is over otherwise.
     pub(crate) fn stop_keeping(&mut self) {
         self.flags.clear(Flags::KEEPING);
+        (self.retries, self.backoff) = (0, 0);
+    }
+
+    /// The peer's window has opened.
+    pub(crate) fn stop_probing(&mut self) {
+        self.flags.clear(Flags::PERSIST);
         (self.retries, self.backoff) = (0, 0);
     }
 
@@ -534,24 +557,25 @@ impl Tcb {
     }
 
     /// Finds what lies at `seq` of the stream, which must not be before the
-    /// first entry nor behind the last.
+    /// first entry; `None` from the stream's end on.
     #[inline(always)]
     pub(crate) fn locate(&self, seq: Seq) -> Option<Place> {
         let entries = self.entries();
         let first = entries.first()?.start;
         let at = seq.since(first);
-        let mut end = self.snd_end.since(first);
-        for entry in entries.iter().rev() {
-            let start = entry.start.since(first);
-            if start <= at {
+        let mut start = 0;
+        for (index, entry) in entries.iter().enumerate() {
+            let next = entries.get(index + 1).map_or(self.snd_end, |e| e.start);
+            let end = next.since(first);
+            if at < end {
                 return Some(Place {
                     source: entry.source,
                     stamp: entry.stamp,
                     offset: at - start,
-                    left: end.checked_sub(at)?,
+                    left: end - at,
                 });
             }
-            end = start;
+            start = end;
         }
         None
     }

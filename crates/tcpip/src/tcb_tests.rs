@@ -28,13 +28,13 @@ fn a_place_is_found_across_the_wrap() {
         (99, 1, 99, 1),
         (100, 2, 0, 50),
         (149, 2, 49, 1),
-        (150, 2, 50, 0),
     ] {
         let place = tcb.locate(start + at).unwrap();
         assert_eq!(place.source, content(source));
         assert_eq!(place.stamp, source * 11);
         assert_eq!((place.offset, place.left), (offset, left));
     }
+    assert!(tcb.locate(start + 150).is_none());
     assert!(tcb.locate(start + 151).is_none());
 }
 
@@ -99,7 +99,7 @@ proptest! {
             prop_assert_eq!(tcb.entries().len(), lens.len());
             prop_assert_eq!(tcb.snd_end.since(tcb.snd_una) as usize, list.len());
             for at in [0, list.len() / 2, list.len().saturating_sub(1)] {
-                let place = tcb.locate(tcb.snd_una + at as u32).filter(|place| place.left > 0);
+                let place = tcb.locate(tcb.snd_una + at as u32);
                 let found = place.map(|place| (place.source.index(), place.offset));
                 prop_assert_eq!(found, list.get(at).copied());
             }

@@ -83,8 +83,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let Record { tcb, congestion } = &mut self.records[id as usize];
         let una = tcb.snd_una;
         let first = tcb.snd_nxt;
-        let peer_window = tcb.snd_wnd;
-        let open = peer_window.min(reach);
+        let open = tcb.snd_wnd.min(reach);
         let rate = pacing_rate(tcb, congestion, self.settings.pacing);
         let usable = match rate {
             None => open,
@@ -100,9 +99,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             counters: &mut self.counters,
             mode: self.settings.mode,
         };
-        let may_time = may_time(tcb);
-        let mut room = port.room();
-        let mut blocked = false;
+        let (mut room, mut blocked) = (port.room(), false);
         let limit = tcb.limit();
         let mut seq = first;
         while seq != limit {
@@ -111,24 +108,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let mut control = always;
             let mut len = 0;
             if let Some(cut) = &cut {
-                len = cut.whole;
-                if flight.saturating_add(len) > usable {
-                    // RFC 9293, section 3.8.6.2.1: a part of a segment only
-                    // to a peer whose window was never wide, and only when
-                    // nothing else is in flight. To others the timer sends
-                    // it, if the window stays as it is.
-                    if flight > 0 || peer_window == 0 || tcb.flags.has(Flags::WIDE) {
-                        break;
-                    }
-                    len = len.min(usable);
-                }
+                let Some(part) = part_to_send(tcb, cut.whole, flight, usable) else {
+                    break;
+                };
+                len = part;
                 if len == cut.place.left {
                     control = control | Control::PSH;
                 }
             }
             // A FIN needs its place in the peer's window, as data does.
             let ends = seq + len == tcb.snd_end && limit != tcb.snd_end;
-            let fin = u32::from(ends && flight + len < peer_window);
+            let fin = u32::from(ends && flight + len < tcb.snd_wnd);
             if fin == 1 {
                 control = control | Control::FIN;
             } else if len == 0 {
@@ -159,7 +149,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             room -= 1;
             sender.counters.segments_sent += 1;
             sender.counters.bytes_sent += u64::from(len);
-            if !tcb.flags.has(Flags::TIMING) && may_time {
+            if !tcb.flags.has(Flags::TIMING) && may_time(tcb) {
                 tcb.flags.set(Flags::TIMING);
                 tcb.rtt_seq = seq + len + fin;
                 tcb.rtt_at = now.micros;
@@ -168,22 +158,27 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         if seq != first {
             if tcb.flags.has(Flags::PERSIST) {
-                tcb.flags.clear(Flags::PERSIST);
-                (tcb.retries, tcb.backoff) = (0, 0);
+                tcb.stop_probing();
             }
             congestion.on_send(seq.since(first), &event(tcb, first.since(una), 0, now));
             if let Some(rate) = rate {
                 spend(tcb, rate, seq.since(first), now);
             }
-            self.commit(id, seq, window, now);
+            tcb.has_told(window);
+            tcb.has_sent_to(seq);
+            let flight = first.since(una);
+            if flight <= u32::from(tcb.mss) || tcb.recovery != NONE {
+                self.has_sent(id, flight, seq.since(first), now);
+            }
         }
         let held_back = usable < open && seq != limit;
-        self.wait_for_more(id, blocked, held_back, now);
+        if blocked || held_back || seq == una {
+            self.wait_for_more(id, blocked, held_back, now);
+        }
     }
 
     /// What is left to send waits for the ring, for the next tick of pacing,
-    /// for an ACK, or for the peer's window.
-    #[inline(always)]
+    /// or for the peer's window.
     fn wait_for_more(&mut self, id: u32, blocked: bool, held_back: bool, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
         if blocked {
@@ -192,21 +187,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             tcb.flags.clear(Flags::PROBE_TAIL);
             tcb.flags.set(Flags::PACED);
             self.arm(id, now, 1);
-        } else if tcb.snd_nxt == tcb.snd_una && !tcb.flags.has(Flags::PERSIST) {
+        } else if !tcb.flags.has(Flags::PERSIST) {
             // Shut or too small, and nothing in flight whose ACK could tell
             // of it opening.
             self.start_probing(id, now);
         }
     }
 
-    /// Everything before `seq` has been sent.
+    /// `bytes` have been sent behind `flight` in flight: little or none, or
+    /// something of it is out of order.
     #[inline(always)]
-    fn commit(&mut self, id: u32, seq: Seq, window: u16, now: Moment) {
-        let tcb = &mut self.records[id as usize].tcb;
-        let first = tcb.snd_nxt;
-        let flight = tcb.flight();
-        tcb.has_told(window);
-        tcb.has_sent_to(seq);
+    fn has_sent(&mut self, id: u32, flight: u32, bytes: u32, now: Moment) {
+        let tcb = &self.records[id as usize].tcb;
         if flight == 0 {
             // RFC 6298, 5.1.
             let timeout = self.timeout(id);
@@ -214,8 +206,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         } else if flight <= u32::from(tcb.mss) && tcb.flags.has(Flags::PROBE_TAIL) {
             self.hasten_probe(id, now);
         } else if tcb.recovery != NONE {
-            let recovery = self.recoveries.get_mut(tcb.recovery);
-            recovery.has_sent(seq.since(first));
+            self.recoveries.get_mut(tcb.recovery).has_sent(bytes);
         }
     }
 
@@ -501,6 +492,20 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.counters.ring_full += 1;
         }
     }
+}
+
+/// How much may be sent of a segment of `whole` bytes behind `flight` in flight,
+/// of which `usable` are allowed.
+#[inline(always)]
+fn part_to_send(tcb: &Tcb, whole: u32, flight: u32, usable: u32) -> Option<u32> {
+    if flight.saturating_add(whole) <= usable {
+        return Some(whole);
+    }
+    // RFC 9293, section 3.8.6.2.1: a part of a segment only to a peer whose
+    // window was never wide, and only when nothing else is in flight. To others
+    // the timer sends it, if the window stays as it is.
+    let alone = flight == 0 && tcb.snd_wnd > 0 && !tcb.flags.has(Flags::WIDE);
+    alone.then(|| whole.min(usable))
 }
 
 /// Whether a round trip may be timed: while a gap holds up what is

@@ -503,3 +503,27 @@ fn a_loss_that_a_probe_has_mended_is_not_a_recovery() {
         window / 10 * 7 + window % 10 * 7 / 10
     );
 }
+
+/// A byte short of a segment would be a segment less, and with a window of
+/// seven that is a seventh.
+#[test]
+fn a_window_of_acks_gives_a_whole_segment() {
+    const MSS: u32 = 1448;
+    let event = |now: u32, in_flight: u32, una: u32| Event {
+        now,
+        in_flight: in_flight * MSS,
+        mss: MSS,
+        srtt: 150_000,
+        una: una * MSS,
+        nxt: (una + in_flight) * MSS,
+        ..Event::default()
+    };
+    let mut cubic = Cubic::new(MSS);
+    cubic.on_congestion(Congestion::Loss, &event(300_000, 10, 0));
+    assert_eq!(cubic.window(), 7 * MSS);
+    cubic.on_recovered(3 * MSS, &event(453_000, 7, 12));
+    for (acked, una) in [(1, 13), (1, 14), (2, 16)] {
+        cubic.on_ack(acked * MSS, &event(453_200, 23 - una, una));
+    }
+    assert_eq!(cubic.window(), 8 * MSS);
+}

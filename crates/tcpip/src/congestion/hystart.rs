@@ -71,8 +71,10 @@ pub(super) struct Step {
 pub(super) struct HyStart {
     /// The round ends when something behind this is acknowledged.
     round_end: u32,
-    /// The shortest round trip of the last round in microseconds; 0 before
-    /// the first round, `u32::MAX` without samples.
+    /// The shortest round trip of all rounds before this one in microseconds; 0
+    /// before the first round, `u32::MAX` without samples. (RFC 9406 looks at the
+    /// last round alone, and does not see a queue that several connections fill
+    /// little by little.)
     last_min: u32,
     /// The shortest round trip of this round.
     min: u32,
@@ -169,7 +171,7 @@ impl HyStart {
     #[cold]
     fn begin_round(&mut self, event: Event) -> bool {
         self.mark_round(&event);
-        self.last_min = self.min;
+        self.last_min = self.last_min.min(self.min);
         self.min = u32::MAX;
         self.samples = 0;
         if self.css_baseline == 0 {
@@ -203,8 +205,8 @@ impl HyStart {
         false
     }
 
-    /// Conservative slow start begins if there is more delay than in the last
-    /// round.
+    /// Conservative slow start begins if there is more delay than in the rounds
+    /// before.
     fn look_for_a_queue(&mut self) {
         if self.min >= self.last_min.saturating_add(threshold(self.last_min)) {
             self.css_baseline = ticks_of(self.min);
@@ -219,7 +221,7 @@ impl HyStart {
     }
 
     /// It was jitter, and slow start goes on; unless it still is more delay
-    /// than in the last round.
+    /// than in the rounds before.
     #[cold]
     fn resume(&mut self) {
         self.css_baseline = 0;

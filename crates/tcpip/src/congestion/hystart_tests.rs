@@ -224,3 +224,13 @@ fn a_queue_that_goes_on_growing_ends_conservative_slow_start() {
     rounds.round(28_000);
     assert!(rounds.exits > 0);
 }
+
+/// As when several connections begin at once.
+#[test]
+fn a_queue_that_grows_little_by_little_is_found() {
+    let mut rounds = Rounds::new();
+    for rtt in [20_000, 21_500, 23_000] {
+        assert_eq!(rounds.round(rtt), 10 * MSS);
+    }
+    assert_eq!(rounds.round(24_500), 8 * MSS + 2 * MSS / 4);
+}

@@ -138,8 +138,10 @@ impl Curve {
     /// [`look_up`](Self::look_up) is due.
     #[inline(always)]
     pub(super) fn on_ack(&mut self, cwnd: u32, acked: u32, event: &Event) -> (u32, bool) {
-        // At most 2^31 of growth, by `gain`, to 2^30.
-        let grown = ((u64::from(acked) * u64::from(self.gain)) >> 16) + u64::from(self.credit);
+        // At most 2^31 of growth, by `gain`, to 2^30. Rounded up: a byte short of
+        // a segment is a segment less.
+        let grown = u64::from(acked) * u64::from(self.gain) + u64::from(u16::MAX);
+        let grown = (grown >> 16) + u64::from(self.credit);
         self.credit = grown as u16;
         let cwnd = cwnd.wrapping_add((grown >> 16) as u32).min(MAX_WINDOW);
         self.acked = self.acked.wrapping_add(acked);
@@ -252,8 +254,8 @@ impl Curve {
         // Sections 4.2, 4.4 and 4.5: to where the curve is a round trip from
         // now, but by half at most.
         let target = self.at(event.now.wrapping_add(event.srtt), mss);
-        let gain =
-            |growth: u64, cwnd: u32| (growth.min(u64::from(cwnd) / 2) << 32) / u64::from(cwnd);
+        // (Rounded up, too.)
+        let gain = |growth: u64, window: u64| (growth.min(window / 2) << 32).div_ceil(window);
         // Section 4.3. ACKs come in bursts, in which the curve stands still and
         // Reno's window does not: what the curve will give within the round
         // trip counts there too, if it is more.
@@ -263,12 +265,13 @@ impl Curve {
             cwnd = cwnd.max(self.w_est).max(1);
             let (share, of) = self.alpha(*marks);
             let reno = ((u64::from(mss) * share) << 32) / (u64::from(cwnd) * of);
-            let gain = reno.max(gain(target.saturating_sub(cwnd.into()), cwnd));
+            let gain = reno.max(gain(target.saturating_sub(cwnd.into()), cwnd.into()));
             self.gain = gain.min(u64::from(u32::MAX)) as u32;
         } else {
             marks.clear(Marks::RENO);
             cwnd = cwnd.max(1);
-            self.gain = gain(self.growth(cwnd, target, mss), cwnd) as u32;
+            let (growth, window) = self.growth(cwnd, target, mss);
+            self.gain = gain(growth, window) as u32;
         }
         if marks.has(Marks::UNTRIED) {
             self.gain = self.gain.max(LEAST_GAIN);
@@ -276,17 +279,18 @@ impl Curve {
         cwnd
     }
 
-    /// Bytes from `cwnd` to a target that lies above it. Below the plateau in
-    /// whole segments, as they are used: a window that comes near to one more
-    /// and never to it, lies a tenth below the curve when it is of ten.
-    fn growth(&self, cwnd: u32, target: u64, mss: u32) -> u64 {
+    /// Bytes from `cwnd` to a target that lies above it, and the window that is
+    /// to be acknowledged for that. Below the plateau in whole segments, as they
+    /// are used: a window that comes near to one more and never to it, lies a
+    /// tenth below the curve when it is of ten.
+    fn growth(&self, cwnd: u32, target: u64, mss: u32) -> (u64, u64) {
         let (mut from, mut to) = (u64::from(cwnd), target);
         if target < u64::from(self.w_max) {
             let mss = u64::from(mss);
-            from -= from % mss;
+            from = (from - from % mss).max(1);
             to = target.next_multiple_of(mss);
         }
-        to.saturating_sub(from)
+        (to.saturating_sub(from), from)
     }
 
     /// `W_cubic` at `time`, in bytes (RFC 9438, equation 1).
