@@ -8,7 +8,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum, value_parser};
 use eth::{ETHERTYPE_ARP, HEADER_LEN, Link, Mac, Station};
 use nmio::device::MemoryPlan;
-use nmio::device::{AddressPrefix, AnyPort, Device, DeviceError, Interface, InterfaceConfig};
+use nmio::device::{
+    AddressPrefix, AnyPort, Device, DeviceError, Interface, InterfaceConfig, Offload,
+};
 use nmio::{
     Batch, Clock, Fault, FaultConfig, Handler, LoopConfig, MAX_BATCH, Pcap, PcapError, Port,
     TscClock, Turn, Wait,
@@ -200,6 +202,8 @@ pub fn run(options: &Options, memory: MemoryPlan, start: impl Start) -> Result<R
             queues: None,
             generic: false,
             partial_checksums: true,
+            // Single frames are all that it sends.
+            offload: Offload::Off,
         },
         own_addresses: options.addresses.clone(),
         services: Vec::new(),

@@ -14,13 +14,15 @@ pub const MAX_WORKERS: u32 = 64;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Network")]
 pub struct ServeArgs {
-    /// Where packets come from: `auto`,
-    /// `xdp:IFACE[,queues=N][,generic][,partial-checksums]`, or `tap:NAME`.
+    /// Where packets come from: `auto`, `tap:NAME`, or
+    /// `xdp:IFACE[,queues=N][,generic][,partial-checksums][,offload=auto|on|off]`.
     ///
     /// `auto` makes a veth pair on this host, serves on one end and leaves
     /// the other to the kernel. `partial-checksums` accepts what a peer with
     /// TX checksum offload sends over veth; one corrupted packet in 65,536
-    /// then passes.
+    /// then passes. With `offload` runs of segments leave as super-segments,
+    /// which the device cuts: `auto` where it does so and the rings copy
+    /// anyway, `on` even where the kernel must cut, `off` never.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: Device,
 

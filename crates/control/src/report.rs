@@ -76,7 +76,12 @@ pub(crate) fn summary(uptime: Duration, port: &PortCounters, tally: &Tally) -> B
     block.line("uptime", format!("{:.1} s", uptime.as_secs_f64()));
     let frames = |n, size| format!("{} frames, {}", count(n), bytes(size));
     block.line("received", frames(port.rx_frames, port.rx_bytes));
-    block.line("sent", frames(port.tx_frames, port.tx_bytes));
+    let mut sent = frames(port.tx_frames, port.tx_bytes);
+    if port.tx_supers > 0 {
+        let supers = count(port.tx_supers);
+        sent = format!("{sent}; of these, runs in {supers} super-segments");
+    }
+    block.line("sent", sent);
     block.line(
         "system calls",
         format!(

@@ -363,6 +363,7 @@ fn summary(started: Instant, ended: &[Ended]) -> Block {
             rx_bytes,
             tx_frames,
             tx_bytes,
+            tx_supers,
             tx_ring_full,
             rx_lost,
             bad_descriptors,
@@ -375,6 +376,7 @@ fn summary(started: Instant, ended: &[Ended]) -> Block {
         port.rx_bytes += rx_bytes;
         port.tx_frames += tx_frames;
         port.tx_bytes += tx_bytes;
+        port.tx_supers += tx_supers;
         port.tx_ring_full += tx_ring_full;
         port.rx_lost += rx_lost;
         port.bad_descriptors += bad_descriptors;

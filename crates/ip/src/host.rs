@@ -5,12 +5,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use eth::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Header, Station};
 use nmio::Frame;
 
-use crate::checksum::Sum;
 use crate::icmp::{self, CHECKSUM_AT, ICMP_HEADER_LEN, IcmpError, NEIGHBOUR_SOLICITATION};
 use crate::packet::{Addresses, Packet};
 use crate::{
     IPV4_HEADER_LEN, IPV6_HEADER_LEN, PROTOCOL_ICMP, PROTOCOL_ICMPV6, PROTOCOL_TCP, PROTOCOL_UDP,
 };
+use nmio::checksum::Sum;
 
 /// More fragments, or an offset: part of a fragmented packet.
 const FRAGMENT_BITS: u16 = 0x3fff;

@@ -20,17 +20,18 @@
 //! options and IPv6 extension headers (RFC 7126; replies would have to carry
 //! or strip them), forwarding, and multicast but for neighbour discovery.
 
-pub mod checksum;
 mod host;
 mod icmp;
 mod packet;
 mod path;
+mod segmentation;
 
-pub use checksum::Sum;
 pub use host::{Counters, Host, Input};
 pub use icmp::{ErrorKind, IcmpError};
+pub use nmio::checksum::{self, Sum};
 pub use packet::{Addresses, Packet};
 pub use path::{Ecn, Path};
+pub use segmentation::cut;
 
 /// Protocol number of TCP.
 pub const PROTOCOL_TCP: u8 = 6;

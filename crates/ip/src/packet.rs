@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use eth::Header;
 use nmio::Frame;
 
-use crate::checksum::Sum;
 use crate::path::{Ecn, Path};
 use crate::{IPV4_HEADER_LEN, IPV6_HEADER_LEN};
+use nmio::checksum::Sum;
 
 /// Source and destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

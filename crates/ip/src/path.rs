@@ -2,9 +2,9 @@
 
 use eth::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, Link};
 
-use crate::checksum::Sum;
 use crate::packet::Addresses;
 use crate::{HOP_LIMIT, IPV4_HEADER_LEN, IPV6_HEADER_LEN};
+use nmio::checksum::Sum;
 
 /// IPv4 version and header length without options.
 const VERSION_IHL: u8 = 0x45;

@@ -34,7 +34,7 @@ use crate::sys;
 
 pub use error::DeviceError;
 pub use interface::{Interface, InterfaceConfig};
-pub use name::{AddressPrefix, Device, ParseAddressError, ParseDeviceError};
+pub use name::{AddressPrefix, Device, Offload, ParseAddressError, ParseDeviceError};
 pub use queue::{AnyPort, QueueSource};
 
 /// A transport protocol with ports.

@@ -52,6 +52,10 @@ impl Port for Scripted {
         Ok(())
     }
 
+    fn send_super(&mut self, _packet: crate::SuperSegment) -> Result<(), SendError> {
+        panic!("{}", crate::super_segment::TAKES_NONE)
+    }
+
     fn room(&mut self) -> usize {
         1
     }

@@ -33,6 +33,7 @@ use std::time::Duration;
 
 use crate::frame::{Frame, Pool, Resident};
 use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
+use crate::super_segment::{self, SuperSegment};
 
 pub use config::{FaultConfig, FaultError, FaultRates};
 
@@ -136,8 +137,14 @@ impl<P: Port> Fault<P> {
 }
 
 impl<P: Port> Port for Fault<P> {
+    /// With faults no super-segments are taken: it is frames that they happen
+    /// to.
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        let mut capabilities = self.inner.capabilities();
+        if self.faults.is_some() {
+            capabilities.segmentation = 0;
+        }
+        capabilities
     }
 
     #[inline(always)]
@@ -167,6 +174,11 @@ impl<P: Port> Port for Fault<P> {
             None => self.inner.send_resident(packet),
             Some(faults) => faults.send_resident(&mut self.inner, packet),
         }
+    }
+
+    fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
+        assert!(self.faults.is_none(), "{}", super_segment::TAKES_NONE);
+        self.inner.send_super(packet)
     }
 
     #[inline(always)]

@@ -16,6 +16,9 @@
 //! - *pre-copy*: a [`Resident`], built long before, is patched in place and
 //!   given to [`Port::send_resident`], again and again.
 //!
+//! A run of segments may leave as one packet, a [`SuperSegment`], where the port
+//! says so in its [`Capabilities`]: [`Port::send_super`].
+//!
 //! The TX ring is the only output queue. [`run`] drives a port and a
 //! [`Handler`] through the paper's Figure 3.
 //!
@@ -69,7 +72,7 @@
 //! | port | for |
 //! |---|---|
 //! | [`xdp`] | the kernel's fast way: rings shared with it, native or generic, zero-copy or copy |
-//! | [`tap`] | the portable fallback, one system call a packet |
+//! | [`tap`] | the portable fallback, one system call a packet or super-segment |
 //! | [`sim`] | two ends in one process on virtual time |
 //! | [`pcap`] | wraps a port and writes down what passes, for Wireshark |
 //! | [`fault`] | wraps a port and drops, duplicates, reorders or damages frames |
@@ -96,6 +99,7 @@
 //! - No packet in several frames: an MTU beyond a page is refused.
 //! - No removal of what the kernel has set up: what is opened here is held by
 //!   descriptors, and goes with the process, however it ends.
+pub mod checksum;
 pub mod copies;
 pub mod device;
 pub mod event_loop;
@@ -106,6 +110,7 @@ pub mod pcap;
 pub mod port;
 mod prefetch;
 pub mod sim;
+pub mod super_segment;
 mod sys;
 pub mod tap;
 pub mod time;
@@ -120,5 +125,6 @@ pub use memory::prefer_large_pages;
 pub use pcap::{Pcap, PcapError, PcapSummary};
 pub use port::{Batch, BatchSizes, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
 pub use prefetch::prefetch;
+pub use super_segment::SuperSegment;
 pub use time::{Clock, Instant, TscClock};
 pub use timer::TimerWheel;

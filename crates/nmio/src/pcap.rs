@@ -27,6 +27,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::frame::{Frame, Pool, Resident};
 use crate::port::{Batch, Capabilities, Port, PortCounters, SendError, Wait};
+use crate::super_segment::SuperSegment;
 
 /// Time stamps have nanoseconds.
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
@@ -163,6 +164,16 @@ impl<P: Port> Port for Pcap<P> {
             recorder.record(bytes);
         }
         self.inner.send_resident(packet)
+    }
+
+    /// Recorded as the one packet that it is.
+    fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
+        if let Some(recorder) = &mut self.recorder
+            && self.inner.room() > 0
+        {
+            recorder.record(&packet.gather().concat());
+        }
+        self.inner.send_super(packet)
     }
 
     #[inline(always)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 
 use crate::frame::{Frame, Pool, Resident};
+use crate::super_segment::SuperSegment;
 
 /// The most frames that one call of [`Port::receive`] gives.
 pub const MAX_BATCH: usize = 256;
@@ -27,8 +28,8 @@ pub struct Capabilities {
     /// the pseudo-header is accepted as right. Off by default: it lets about
     /// one corrupted packet in 65,536 pass.
     pub partial_checksums: bool,
-    /// The largest super-segment, in bytes, that the port cuts into frames
-    /// by itself; 0 when it cannot.
+    /// The largest super-segment, as bytes of its IP packet, that
+    /// [`Port::send_super`] takes; 0 when it takes none.
     pub segmentation: usize,
     /// Packets that may live in the port's memory for good.
     pub resident_frames: u32,
@@ -114,6 +115,9 @@ pub struct PortCounters {
     pub tx_frames: u64,
     /// Bytes queued for sending, link headers included.
     pub tx_bytes: u64,
+    /// Super-segments queued for sending. Each counts as the frames that it is
+    /// cut into, too.
+    pub tx_supers: u64,
     /// Frames that could not be queued because the TX ring was full.
     pub tx_ring_full: u64,
     /// Frames that arrived and were lost before the port could take them,
@@ -191,6 +195,16 @@ pub trait Port {
     /// # Errors
     /// [`SendError::RingFull`], [`SendError::InFlight`].
     fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError>;
+
+    /// Queues a run of segments as one packet. It stays in order with frames
+    /// and residents: what was queued before leaves before.
+    ///
+    /// # Errors
+    /// [`SendError::RingFull`].
+    ///
+    /// # Panics
+    /// When the port takes none, see [`Capabilities::segmentation`].
+    fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError>;
 
     /// Free slots in the TX ring: how many sends will succeed now. This is
     /// all the back-pressure there is, as the ring is the only output queue.

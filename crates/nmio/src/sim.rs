@@ -72,6 +72,7 @@ use std::time::Duration;
 use crate::event_loop::{Handler, LoopConfig, Turn};
 use crate::frame::{Frame, Pool, PoolLayout, Resident};
 use crate::port::{Batch, Capabilities, Port, PortCounters, SendError, Wait};
+use crate::super_segment::{self, SuperSegment};
 use crate::time::{Clock, Instant};
 
 use path::Path;
@@ -87,7 +88,7 @@ const FRAME_ALIGN: usize = 64;
 const PASS_TIME: Duration = Duration::from_micros(1);
 
 /// One end of a link: its memory and its rings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct EndConfig {
     /// The largest IP packet, in bytes.
     pub mtu: usize,
@@ -106,6 +107,19 @@ pub struct EndConfig {
     pub flush_budget: usize,
     /// See [`Capabilities::partial_checksums`].
     pub partial_checksums: bool,
+    /// Whether super-segments are taken, and how.
+    pub segmentation: Option<Segmentation>,
+}
+
+/// How super-segments are cut on the way from an end to its path. The link
+/// knows no protocol, so whoever sets this says how.
+#[derive(Clone, Copy, Debug)]
+pub struct Segmentation {
+    /// See [`Capabilities::segmentation`].
+    pub largest: usize,
+    /// Writes segment number `index` of a super-segment, with its headers, to
+    /// an empty vector.
+    pub cut: fn(packet: &SuperSegment, index: usize, frame: &mut Vec<u8>),
 }
 
 impl Default for EndConfig {
@@ -118,6 +132,7 @@ impl Default for EndConfig {
             rx_ring: 512,
             flush_budget: 0,
             partial_checksums: false,
+            segmentation: None,
         }
     }
 }
@@ -341,7 +356,7 @@ impl Port for SimPort {
             mtu: self.config.mtu,
             zero_copy: false,
             partial_checksums: self.config.partial_checksums,
-            segmentation: 0,
+            segmentation: self.config.segmentation.map_or(0, |how| how.largest),
             resident_frames: self.config.resident_frames,
         }
     }
@@ -392,6 +407,28 @@ impl Port for SimPort {
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += len as u64;
         self.queued.push_back((index, len));
+        Ok(())
+    }
+
+    /// Cut at once, into as many slots of the ring as there are segments.
+    fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
+        let how = self.config.segmentation.expect(super_segment::TAKES_NONE);
+        let segments = packet.segments();
+        let available = self.pool.available() as usize;
+        if self.reap() < segments || available < segments {
+            self.counters.tx_ring_full += 1;
+            return Err(SendError::RingFull);
+        }
+        let mut bytes = Vec::new();
+        for index in 0..segments {
+            bytes.clear();
+            (how.cut)(&packet, index, &mut bytes);
+            let mut frame = self.pool.take().expect("as many as are available");
+            frame.set_len(bytes.len());
+            frame.copy_from_slice(&bytes);
+            self.send(frame)?;
+        }
+        self.counters.tx_supers += 1;
         Ok(())
     }
 

@@ -3,6 +3,8 @@
 // C has one integer type where we have two.
 #![allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 
+mod packet;
+
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
@@ -12,6 +14,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::ptr;
 use std::time::Duration;
+
+pub(crate) use packet::{
+    FINISHED, Gather, MAX_PACKETS, bypass_queueing, packet_sender, read_packet, send_packets,
+    unfinished_checksum, vnet_header, write_packet,
+};
 
 /// `SOL_XDP` options that libc's headers may lack (`linux/if_xdp.h`).
 pub(crate) const XDP_OPTIONS: i32 = 8;
@@ -147,7 +154,7 @@ pub(crate) fn lift_memory_lock_limit() {
 /// namespace are asked and changed.
 pub(crate) struct Control(UnixDatagram);
 
-/// RX queues of a device, as `ethtool -l` tells.
+/// Queues of a device, as `ethtool -l` tells.
 #[repr(C)]
 #[derive(Default)]
 struct EthtoolChannels {
@@ -169,6 +176,7 @@ struct EthtoolValue {
 }
 
 const ETHTOOL_STXCSUM: u32 = 0x17;
+const ETHTOOL_GTSO: u32 = 0x1e;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
@@ -255,12 +263,33 @@ impl Control {
     /// How many RX queues the device has now; `None` when its driver does not
     /// tell.
     pub(crate) fn rx_queues(&self, name: &str) -> Option<u32> {
+        let channels = self.channels(name)?;
+        Some(channels.rx + channels.combined)
+    }
+
+    /// The same of TX queues.
+    pub(crate) fn tx_queues(&self, name: &str) -> Option<u32> {
+        let channels = self.channels(name)?;
+        Some(channels.tx + channels.combined)
+    }
+
+    fn channels(&self, name: &str) -> Option<EthtoolChannels> {
         let mut channels = EthtoolChannels {
             cmd: ETHTOOL_GCHANNELS,
             ..EthtoolChannels::default()
         };
         self.ethtool(name, &mut channels).ok()?;
-        Some(channels.rx + channels.combined)
+        Some(channels)
+    }
+
+    /// Whether the device cuts TCP segments itself (TSO), and so sums and
+    /// gathers them too.
+    pub(crate) fn cuts_segments(&self, name: &str) -> bool {
+        let mut value = EthtoolValue {
+            cmd: ETHTOOL_GTSO,
+            data: 0,
+        };
+        self.ethtool(name, &mut value).is_ok() && value.data != 0
     }
 
     /// Turns off the device's TX checksum offload, so that what it sends
@@ -481,11 +510,29 @@ pub(crate) struct TapFlags {
     pub(crate) exclusive: bool,
 }
 
+// linux/if_tun.h: what may come in unfinished.
+const TUN_F_CSUM: libc::c_ulong = 1;
+const TUN_F_TSO4: libc::c_ulong = 2;
+const TUN_F_TSO6: libc::c_ulong = 4;
+const TUN_F_TSO_ECN: libc::c_ulong = 8;
+
+/// Has a tap device give frames whose checksums are not finished, as it then
+/// says, and perhaps TCP super-segments.
+pub(crate) fn offer_offload(tap: &File, supers: bool) -> io::Result<()> {
+    let mut offers = TUN_F_CSUM;
+    if supers {
+        offers |= TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
+    }
+    // SAFETY: this request takes a number.
+    check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETOFFLOAD as _, offers) }).map(drop)
+}
+
 /// Makes `tun`, an opened `/dev/net/tun`, one queue of the tap device `name`,
-/// which is created when it does not exist.
+/// which is created when it does not exist. Before each packet stands what is
+/// left to be done to it.
 pub(crate) fn attach_tap(tun: &File, name: &str, how: TapFlags) -> io::Result<()> {
     let mut request = Control::request(name)?;
-    let mut flags = libc::IFF_TAP | libc::IFF_NO_PI;
+    let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
     if how.multi_queue {
         flags |= libc::IFF_MULTI_QUEUE;
     }

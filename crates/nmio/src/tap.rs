@@ -3,17 +3,25 @@
 //! The portable fallback. It needs no XDP and works inside a user namespace.
 //! What is sent is on its way at once, so that a resident packet is never in
 //! flight, and `flush` has nothing to do.
+//!
+//! Super-segments pass whole in both directions: nothing on the way to this
+//! host's kernel needs them cut. What the kernel sends may have a checksum that
+//! is not finished, says so, and is finished here. Received super-segments need frames of
+//! 64 KB, so they are left to the kernel to cut when packets are resident,
+//! which live in frames of the same size.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::checksum::Sum;
 use crate::device::{DeviceError, MemoryPlan};
 use crate::frame::{Frame, Pool, Resident};
 use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
-use crate::sys;
+use crate::super_segment::SuperSegment;
+use crate::sys::{self, FINISHED, Gather};
 
 /// Frames for callers that keep some beside a batch.
 const RESERVE: u32 = 256;
@@ -24,6 +32,8 @@ const ETHERNET_HEADER: usize = 14;
 /// A tap device takes what is written at once, so there is always as much
 /// room as anyone asks for in one pass.
 const ROOM: usize = MAX_BATCH;
+/// The largest IP packet.
+const MAX_PACKET: usize = 65_535;
 /// Frames begin on cache lines.
 const CACHE_LINE: usize = 64;
 
@@ -49,7 +59,12 @@ pub struct TapPort {
 impl TapPort {
     /// Serves the queue behind `file`, which does not block.
     pub(crate) fn new(file: Arc<File>, config: TapConfig) -> Result<Self, DeviceError> {
-        let capacity = config.mtu + LINK_HEADER;
+        let supers = config.memory.resident_frames == 0;
+        let largest = if supers { MAX_PACKET } else { config.mtu };
+        sys::offer_offload(&file, supers).map_err(DeviceError::set_up(
+            "say what the tap device need not finish",
+        ))?;
+        let capacity = largest + LINK_HEADER;
         let stride = capacity.next_multiple_of(CACHE_LINE);
         let own = MAX_BATCH as u32 + RESERVE;
         let layout = config.memory.layout(stride, capacity, own)?;
@@ -70,6 +85,7 @@ impl TapPort {
                 "data path",
                 format!("tap device {}, one system call a packet", self.config.name),
             ),
+            ("segmentation", self.segmentation().to_owned()),
             (
                 "packet memory",
                 format!(
@@ -89,17 +105,35 @@ impl TapPort {
         lines
     }
 
+    fn segmentation(&self) -> &'static str {
+        if self.config.memory.resident_frames == 0 {
+            "super-segments of up to 64 KB pass whole, sent and received"
+        } else {
+            "super-segments of up to 64 KB are sent whole; those received are cut by the kernel, \
+             as packets are resident"
+        }
+    }
+
     fn write(&mut self, bytes: &[u8]) {
         if bytes.len() < ETHERNET_HEADER {
             self.counters.bad_descriptors += 1;
             return;
         }
+        let packet = Gather {
+            vnet: FINISHED,
+            stretches: [bytes, &[], &[], &[]],
+        };
+        self.write_packet(&packet, 1, bytes.len());
+    }
+
+    /// Writes what is `frames` frames of `bytes` in all.
+    fn write_packet(&mut self, packet: &Gather<'_>, frames: usize, bytes: usize) {
         self.counters.tx_wakeups += 1;
-        match (&*self.file).write(bytes) {
-            Ok(_) => {
-                self.counters.tx_frames += 1;
-                self.counters.tx_batches.count(1);
-                self.counters.tx_bytes += bytes.len() as u64;
+        match sys::write_packet(self.file.as_fd(), packet) {
+            Ok(()) => {
+                self.counters.tx_frames += frames as u64;
+                self.counters.tx_batches.count(frames);
+                self.counters.tx_bytes += bytes as u64;
             }
             Err(error) if is_gone(&error) => self.gone = Some(error),
             // The device is down (EIO) or the kernel has no memory: the
@@ -107,6 +141,20 @@ impl TapPort {
             Err(_) => self.counters.tx_ring_full += 1,
         }
     }
+}
+
+/// Finishes the checksum of a packet that was never on a wire: its field, at
+/// `field` from `start`, holds the pseudo-header's sum. `false` when it lies
+/// outside.
+fn finish_checksum(packet: &mut [u8], (start, field): (usize, usize)) -> bool {
+    let Some(rest) = packet.get_mut(start..) else {
+        return false;
+    };
+    let checksum = Sum::of(rest).finish_udp().to_be_bytes();
+    let place = rest
+        .get_mut(field..)
+        .and_then(|rest| rest.first_chunk_mut());
+    place.map(|place| *place = checksum).is_some()
 }
 
 /// Whether the device was removed, as against being down for a while.
@@ -120,7 +168,7 @@ impl Port for TapPort {
             mtu: self.config.mtu,
             zero_copy: false,
             partial_checksums: false,
-            segmentation: 0,
+            segmentation: MAX_PACKET,
             resident_frames: self.config.memory.resident_frames,
         }
     }
@@ -136,9 +184,15 @@ impl Port for TapPort {
                 break;
             };
             frame.set_len(frame.capacity());
-            match (&*self.file).read(&mut frame) {
-                Ok(len) if len >= ETHERNET_HEADER => {
+            match sys::read_packet(self.file.as_fd(), &mut frame) {
+                Ok((vnet, len)) if len >= ETHERNET_HEADER => {
                     frame.set_len(len);
+                    if let Some(unfinished) = sys::unfinished_checksum(vnet)
+                        && !finish_checksum(&mut frame, unfinished)
+                    {
+                        self.counters.bad_descriptors += 1;
+                        continue;
+                    }
                     self.counters.rx_frames += 1;
                     self.counters.rx_bytes += len as u64;
                     batch.push(frame);
@@ -168,6 +222,16 @@ impl Port for TapPort {
         Ok(())
     }
 
+    fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
+        let gather = Gather {
+            vnet: sys::vnet_header(&packet),
+            stretches: packet.gather(),
+        };
+        self.write_packet(&gather, packet.segments(), packet.wire_len());
+        self.counters.tx_supers += 1;
+        Ok(())
+    }
+
     fn room(&mut self) -> usize {
         ROOM
     }
@@ -190,5 +254,28 @@ impl Port for TapPort {
 
     fn counters(&self) -> PortCounters {
         self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unfinished_checksum_is_finished() {
+        // Four bytes before, then a header whose field at 2 holds a sum.
+        let mut packet = [9, 9, 9, 9, 0x12, 0x34, 0x00, 0x07, 0x56, 0x78];
+        assert!(finish_checksum(&mut packet, (4, 2)));
+        // The sum of all is the complement of what the field held.
+        assert_eq!(Sum::of(&packet[4..]).fold(), !0x0007);
+        assert_eq!(packet[..6], [9, 9, 9, 9, 0x12, 0x34]);
+    }
+
+    #[test]
+    fn a_checksum_that_lies_outside_is_refused() {
+        let mut packet = [0; 10];
+        assert!(finish_checksum(&mut packet, (4, 4)));
+        assert!(!finish_checksum(&mut packet, (4, 5)));
+        assert!(!finish_checksum(&mut packet, (11, 0)));
     }
 }

@@ -7,12 +7,16 @@
 //! the two it is stands in [`XdpPort::summary`] and
 //! [`Capabilities::zero_copy`].
 //!
+//! Runs of segments may leave as super-segments, past the ring: see
+//! [`Port::send_super`] and [`Offload`].
+//!
 //! Left out on purpose: packets in several buffers (`XDP_USE_SG`), so the MTU
 //! is limited to what one page holds; TX metadata (checksum and timestamp
 //! requests), as every packet's checksum is finished when it is built; a UMEM
 //! shared by several queues, as cores share nothing.
 
 mod link;
+mod packets;
 mod rings;
 pub(crate) mod steer;
 
@@ -21,10 +25,12 @@ use std::os::fd::BorrowedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::device::{DeviceError, MemoryPlan};
+use crate::device::{DeviceError, MemoryPlan, Offload};
 use crate::frame::{Frame, Pool, Resident};
 use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
+use crate::super_segment::{self, SuperSegment};
 use crate::sys;
+use packets::{Packets, Runs};
 pub(crate) use rings::MAX_MTU;
 use rings::{Copying, Rings};
 
@@ -35,6 +41,7 @@ pub(crate) struct XdpConfig<'a> {
     pub(crate) mtu: usize,
     pub(crate) generic: bool,
     pub(crate) partial_checksums: bool,
+    pub(crate) offload: Offload,
     pub(crate) wait: Wait,
     pub(crate) memory: MemoryPlan,
     /// The steering program's table of sockets.
@@ -108,6 +115,10 @@ pub enum BusyPolling {
 /// [`QueueSource::open`](crate::device::QueueSource::open).
 pub struct XdpPort {
     rings: Rings,
+    /// The way for super-segments, if there is one.
+    runs: Runs,
+    /// Whether all goes that way.
+    detoured: bool,
     capabilities: Capabilities,
     counters: PortCounters,
     busy_polling: BusyPolling,
@@ -147,11 +158,15 @@ impl XdpPort {
         } else {
             BusyPolling::Off
         };
+        let runs = Runs::open(config, rings.copying())?;
         let capabilities = Capabilities {
             mtu: config.mtu,
             zero_copy: matches!(rings.copying(), Copying::Never),
             partial_checksums: config.partial_checksums,
-            segmentation: 0,
+            segmentation: match runs {
+                Runs::Frames(_) => 0,
+                Runs::Supers(_) => packets::LARGEST,
+            },
             resident_frames: config.memory.resident_frames,
         };
         // From here on packets arrive.
@@ -161,6 +176,8 @@ impl XdpPort {
         })?;
         Ok(Self {
             rings,
+            runs,
+            detoured: false,
             capabilities,
             counters: PortCounters::default(),
             busy_polling,
@@ -209,6 +226,15 @@ impl XdpPort {
                 ),
             ),
         ];
+        let segmentation = match &self.runs {
+            Runs::Frames(why) => format!("every segment a frame: {why}"),
+            Runs::Supers(packets) => format!(
+                "runs of segments leave as super-segments of up to 64 KB through a packet \
+                 socket, {}",
+                packets.describe()
+            ),
+        };
+        lines.push(("segmentation", segmentation));
         let busy = match self.busy_polling {
             BusyPolling::Off => return lines,
             BusyPolling::Refused => "refused by the kernel; waiting blocks instead",
@@ -282,22 +308,54 @@ impl XdpPort {
         if self.rings.room() > 0 {
             return Ok(());
         }
-        self.make_room_slowly()
+        self.rings.reap();
+        self.flush_for(|port| port.rings.room() as usize)
     }
 
+    /// Makes room by a flush, unless there is some.
     #[cold]
-    fn make_room_slowly(&mut self) -> Result<(), SendError> {
-        self.rings.reap();
-        if self.rings.room() == 0 {
+    fn flush_for(&mut self, room: impl Fn(&Self) -> usize) -> Result<(), SendError> {
+        if room(self) == 0 {
             // A port that is gone shows it at the next flush.
             let _ = self.flush();
             self.rings.reap();
         }
-        if self.rings.room() == 0 {
+        if room(self) == 0 {
             self.counters.tx_ring_full += 1;
             return Err(SendError::RingFull);
         }
         Ok(())
+    }
+
+    /// The way for super-segments.
+    fn packets(&mut self) -> &mut Packets {
+        match &mut self.runs {
+            Runs::Supers(packets) => packets,
+            Runs::Frames(_) => panic!("{}", super_segment::TAKES_NONE),
+        }
+    }
+
+    /// A frame behind a super-segment.
+    #[cold]
+    fn send_behind(&mut self, frame: Frame) -> Result<(), SendError> {
+        frame.assert_of(self.rings.pool());
+        self.flush_for(Self::packet_room)?;
+        if !self.detoured {
+            // All that was before it is away.
+            return self.send(frame);
+        }
+        self.counters.tx_frames += 1;
+        self.counters.tx_bytes += frame.len() as u64;
+        self.packets().push_frame(frame);
+        Ok(())
+    }
+
+    /// Packets that the way for super-segments takes now.
+    fn packet_room(&self) -> usize {
+        match &self.runs {
+            Runs::Supers(packets) => packets.room(),
+            Runs::Frames(_) => 0,
+        }
     }
 
     #[inline(always)]
@@ -381,6 +439,9 @@ impl Port for XdpPort {
             self.rings.note_bad();
             return Ok(());
         }
+        if self.detoured {
+            return self.send_behind(frame);
+        }
         self.make_room()?;
         self.stage(frame.lend(self.rings.pool()), len);
         Ok(())
@@ -394,6 +455,13 @@ impl Port for XdpPort {
                 self.rings.note_bad();
                 return Ok(());
             }
+            Some(bytes) if self.detoured => {
+                // It is sent from where it lies, by the ring alone.
+                let mut frame = self.rings.pool().take().ok_or(SendError::RingFull)?;
+                frame.set_len(bytes.len());
+                frame.copy_from_slice(bytes);
+                return self.send_behind(frame);
+            }
             Some(_) => {}
         }
         self.make_room()?;
@@ -402,25 +470,45 @@ impl Port for XdpPort {
         Ok(())
     }
 
+    fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
+        self.flush_for(Self::packet_room)?;
+        self.counters.tx_frames += packet.segments() as u64;
+        self.counters.tx_bytes += packet.wire_len() as u64;
+        self.counters.tx_supers += 1;
+        self.detoured = true;
+        self.packets().push_super(packet);
+        Ok(())
+    }
+
     #[inline]
     fn room(&mut self) -> usize {
         if self.rings.room() < rings::TX_RING / 4 {
             self.rings.reap();
+        }
+        if self.detoured {
+            return self.packet_room();
         }
         self.rings.room() as usize
     }
 
     #[inline]
     fn flush(&mut self) -> io::Result<bool> {
-        if !self.unflushed {
+        if !self.unflushed && !self.detoured {
             return Ok(true);
         }
-        self.rings.submit();
         let frames = self.counters.tx_frames - self.handed_over;
         self.handed_over = self.counters.tx_frames;
         self.counters.tx_batches.count(frames as usize);
-        let done = self.kick()?;
-        self.unflushed = !done;
+        if self.unflushed {
+            self.rings.submit();
+            self.unflushed = !self.kick()?;
+        }
+        if !self.detoured || self.unflushed {
+            return Ok(!self.unflushed);
+        }
+        let packets = self.packets();
+        let done = packets.send()?;
+        self.detoured = !done || !packets.may_return();
         Ok(done)
     }
 
@@ -458,9 +546,14 @@ impl Port for XdpPort {
 
     fn counters(&self) -> PortCounters {
         let (lost, invalid) = self.rings.kernel_counts();
+        let (calls, refused) = match &self.runs {
+            Runs::Supers(packets) => (packets.calls, packets.refused),
+            Runs::Frames(_) => (0, 0),
+        };
         PortCounters {
             rx_lost: lost,
-            bad_descriptors: self.rings.bad() + invalid,
+            bad_descriptors: self.rings.bad() + invalid + refused,
+            tx_wakeups: self.counters.tx_wakeups + calls,
             ..self.counters
         }
     }

@@ -5,6 +5,8 @@
 mod made;
 #[path = "device/rig.rs"]
 mod rig;
+#[path = "device/supers.rs"]
+mod supers;
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;

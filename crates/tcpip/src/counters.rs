@@ -17,6 +17,8 @@ pub struct Counters {
     /// sent: write buffers, ranges that are no whole segment, tagged links,
     /// segment sizes without a class.
     pub sent_assembled: u64,
+    /// Runs of segments that left as one packet each.
+    pub sent_runs: u64,
     /// Segments copied in pre-copy mode, because the port had no memory left
     /// for one more resident packet.
     pub resident_fallbacks: u64,

@@ -5,8 +5,8 @@
 //! payload is not read, only copied ([`Mode::MemCopy`]) or not even that
 //! ([`Mode::PreCopy`]).
 
-use ip::{Ecn, PROTOCOL_TCP, Packet, Sum};
-use nmio::{Port, SendError};
+use ip::{Addresses, Ecn, PROTOCOL_TCP, Packet, Sum};
+use nmio::{Port, SendError, SuperSegment, super_segment};
 
 use crate::app::Application;
 use crate::content::{Contents, MAX_SLOT_LEN, Mode, NO_CLASS, Slot};
@@ -15,7 +15,7 @@ use crate::options::{self, Written};
 use crate::recv::Buffers;
 use crate::segments::payload_sum;
 use crate::tcb::{NONE, Place, Tcb};
-use crate::wire::{HEADER_LEN, Header, Seq, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN};
+use crate::wire::{Control, HEADER_LEN, Header, Seq, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN};
 use crate::writes::Writes;
 
 /// The ring or the pool has no room: try again later.
@@ -120,7 +120,25 @@ impl Cut {
         })
     }
 
-    /// The first `len` bytes, at most `whole`.
+    /// Bytes of the run of segments that begins here, as long as may be sent:
+    /// `usable` bytes, in one packet of at most `most` bytes of data. 0: it
+    /// would be no more than a segment, or not be cut as the class is.
+    #[inline(always)]
+    pub(crate) fn run(&self, mss: u32, usable: u32, most: u32) -> u32 {
+        let left = self.place.left;
+        let bytes = left.min(usable).min(most);
+        if bytes <= mss || self.prepared.is_none() {
+            return 0;
+        }
+        let run = if bytes == left {
+            left
+        } else {
+            bytes - bytes % mss
+        };
+        if run > mss { run } else { 0 }
+    }
+
+    /// The first `len` bytes: at most `whole`, or those of a run.
     #[inline(always)]
     pub(crate) fn take(self, len: u32, header: Header, ecn: Ecn) -> Outgoing {
         Outgoing {
@@ -182,15 +200,21 @@ fn render<A: Application>(
         return Sum::ZERO;
     };
     let part = &mut payload[from - start..to - start];
+    render_at(app, slot, stamp, from, part);
+    Sum::ZERO.add_at(Sum::of(part), from - start)
+}
+
+/// Renders the part of a slot that begins at `from` of its content.
+#[inline(always)]
+fn render_at<A: Application>(app: &mut A, slot: Slot, stamp: u32, from: usize, part: &mut [u8]) {
     if part.len() == slot.len as usize {
         app.render(stamp, part);
     } else {
         render_part(app, slot, stamp, from, part);
     }
-    Sum::ZERO.add_at(Sum::of(part), from - start)
 }
 
-/// Renders the part of a slot that begins at `from` of its content.
+/// The same of less than the whole slot.
 #[cold]
 fn render_part<A: Application>(app: &mut A, slot: Slot, stamp: u32, from: usize, part: &mut [u8]) {
     let mut rendered = [0; MAX_SLOT_LEN];
@@ -220,6 +244,28 @@ impl Cut {
 }
 
 impl<A: Application> Sender<'_, A> {
+    /// Sends new data, `len` bytes from a place in the stream: a segment or a
+    /// run of them; or what has no data. Counts it.
+    #[inline(always)]
+    pub(crate) fn send_new<P: Port>(
+        &mut self,
+        port: &mut P,
+        tcb: &Tcb,
+        cut: Option<Cut>,
+        len: u32,
+        header: Header,
+        ecn: Ecn,
+    ) -> Result<(), NoRoom> {
+        match cut {
+            Some(cut) if len > cut.whole => self.send_run(port, tcb, cut.take(len, header, ecn))?,
+            Some(cut) => self.send(port, tcb, cut.take(len, header, ecn))?,
+            None => send_control(port, tcb, &header, &Written::default())?,
+        }
+        self.counters.segments_sent += 1;
+        self.counters.bytes_sent += u64::from(len);
+        Ok(())
+    }
+
     #[inline(always)]
     pub(crate) fn send<P: Port>(
         &mut self,
@@ -243,6 +289,48 @@ impl<A: Application> Sender<'_, A> {
             }
         }
         self.send_assembled(port, tcb, out)
+    }
+
+    /// Sends a run of segments as one packet. Its payload is neither read nor
+    /// copied here.
+    #[inline(never)]
+    pub(crate) fn send_run<P: Port>(
+        &mut self,
+        port: &mut P,
+        tcb: &Tcb,
+        out: Outgoing,
+    ) -> Result<(), NoRoom> {
+        let content = self.contents.get(out.place.source.index());
+        let (start, len) = (out.place.offset as usize, out.len as usize);
+        let (at, header_len) = (tcb.path.header_len(), out.header.len());
+        let cut = match tcb.path.addresses {
+            Addresses::V4 { .. } => super_segment::Cut::TcpV4,
+            Addresses::V6 { .. } => super_segment::Cut::TcpV6,
+        };
+        let headers = (at + header_len, at);
+        let range = start..start + len;
+        let mut packet = SuperSegment::new(cut, tcb.mss, headers, &content.bytes, range);
+        let header = packet.headers_mut();
+        let tcp_len = header_len + len;
+        tcb.path
+            .write_marked(header, PROTOCOL_TCP, tcp_len, out.ecn);
+        let pseudo = tcb.path.addresses.pseudo_sum(PROTOCOL_TCP, tcp_len).fold();
+        out.header.write(&mut header[at..], tcb.ports(), pseudo, 0);
+        if out.header.control.has(Control::CWR) {
+            packet.set_tells_reduction();
+        }
+        if let Some(slot) = content.slot
+            && let Some((from, to)) = slot.within(start, start + len)
+        {
+            let part = packet.patch_mut(from - start, to - from);
+            render_at(self.app, slot, out.place.stamp, from, part);
+        }
+        let segments = packet.segments() as u64;
+        port.send_super(packet).map_err(|_| NoRoom)?;
+        self.counters.sent_runs += 1;
+        // The run itself is counted as a segment, as all that is sent.
+        self.counters.segments_sent += segments - 1;
+        Ok(())
     }
 
     /// Sums a segment that is sent for the first time in its class.

@@ -10,5 +10,6 @@ mod losing;
 mod misbehaving;
 mod opening;
 mod receiving;
+mod runs;
 mod sending;
 mod widths;

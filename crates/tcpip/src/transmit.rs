@@ -16,7 +16,7 @@ use crate::recovery::event;
 use crate::segments::Family;
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, NONE, Record, Tcb};
-use crate::wire::{Control, Header, Seq};
+use crate::wire::{Control, Header, Seq, TIMESTAMPED_HEADER_LEN};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Sends what is lost and what is new, as far as the congestion window,
@@ -90,7 +90,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             Some(rate) => open.min(first.since(una).saturating_add(budget(tcb, rate, now))),
         };
         let window = window_field(tcb, &self.buffers);
-        let timestamps = tcb.timestamps(now);
         let (ecn, always) = marks(tcb);
         let mut sender = Sender {
             app: &mut self.app,
@@ -99,6 +98,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             counters: &mut self.counters,
             mode: self.settings.mode,
         };
+        let most_run = most_run(self.segmentation, tcb);
         let (mut room, mut blocked) = (port.room(), false);
         let limit = tcb.limit();
         let mut seq = first;
@@ -108,10 +108,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let mut control = always;
             let mut len = 0;
             if let Some(cut) = &cut {
-                let Some(part) = part_to_send(tcb, cut.whole, flight, usable) else {
+                let Some(bytes) = bytes_to_send(tcb, cut, flight, usable, most_run) else {
                     break;
                 };
-                len = part;
+                len = bytes;
                 if len == cut.place.left {
                     control = control | Control::PSH;
                 }
@@ -136,22 +136,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 ack: tcb.rcv_nxt,
                 control,
                 window,
-                timestamps,
+                timestamps: tcb.timestamps(now),
             };
-            let sent = match cut {
-                Some(cut) => sender.send(port, tcb, cut.take(len, header, ecn)),
-                None => send_control(port, tcb, &header, &Written::default()),
-            };
-            if sent.is_err() {
+            if sender.send_new(port, tcb, cut, len, header, ecn).is_err() {
                 blocked = true;
                 break;
             }
             room -= 1;
-            sender.counters.segments_sent += 1;
-            sender.counters.bytes_sent += u64::from(len);
             if !tcb.flags.has(Flags::TIMING) && may_time(tcb) {
                 tcb.flags.set(Flags::TIMING);
-                tcb.rtt_seq = seq + len + fin;
+                // Of a run, its first segment.
+                let mss = u32::from(tcb.mss);
+                tcb.rtt_seq = seq + if len > mss { mss } else { len + fin };
                 tcb.rtt_at = now.micros;
             }
             seq = seq + len + fin;
@@ -494,18 +490,35 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 }
 
-/// How much may be sent of a segment of `whole` bytes behind `flight` in flight,
-/// of which `usable` are allowed.
+/// Bytes of data that a super-segment to this peer may have, of `segmentation`
+/// bytes in all; 0: none. On tagged links every segment is a frame, as not all
+/// that cut look behind a tag.
 #[inline(always)]
-fn part_to_send(tcb: &Tcb, whole: u32, flight: u32, usable: u32) -> Option<u32> {
-    if flight.saturating_add(whole) <= usable {
-        return Some(whole);
+fn most_run(segmentation: usize, tcb: &Tcb) -> u32 {
+    if segmentation == 0 || tcb.path.link.vlan.is_some() {
+        return 0;
+    }
+    let headers = tcb.path.addresses.header_len() + TIMESTAMPED_HEADER_LEN;
+    segmentation.saturating_sub(headers) as u32
+}
+
+/// How much may be sent from a place in the stream, behind `flight` in flight,
+/// of which `usable` are allowed: a segment, or a run of segments of at most
+/// `most_run` bytes.
+#[inline(always)]
+fn bytes_to_send(tcb: &Tcb, cut: &Cut, flight: u32, usable: u32, most_run: u32) -> Option<u32> {
+    if flight.saturating_add(cut.whole) <= usable {
+        if most_run > 0 {
+            let run = cut.run(tcb.mss.into(), usable - flight, most_run);
+            return Some(cut.whole.max(run));
+        }
+        return Some(cut.whole);
     }
     // RFC 9293, section 3.8.6.2.1: a part of a segment only to a peer whose
     // window was never wide, and only when nothing else is in flight. To others
     // the timer sends it, if the window stays as it is.
     let alone = flight == 0 && tcb.snd_wnd > 0 && !tcb.flags.has(Flags::WIDE);
-    alone.then(|| whole.min(usable))
+    alone.then(|| cut.whole.min(usable))
 }
 
 /// Whether a round trip may be timed: while a gap holds up what is

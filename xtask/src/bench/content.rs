@@ -22,6 +22,7 @@ pub(crate) const FILES: &[(&str, usize)] = &[
     ("64k", 64 << 10),
     ("256k", 256 << 10),
     ("1m", 1 << 20),
+    ("30m", 30 << 20),
 ];
 
 /// Files of the mix, and its seed.

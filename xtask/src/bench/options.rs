@@ -13,13 +13,23 @@ pub(crate) const TIME_LINE: &str = "time-line";
 const SELECTIONS: &[(&str, &[&str])] = &[
     ("limit", &["limit"]),
     ("dns", &["dns-cost", "dns-names", "dns-batch"]),
-    ("web", &["web-cost", "web-sizes", "web-mix", "web-loss"]),
+    (
+        "web",
+        &[
+            "web-cost",
+            "web-sizes",
+            "web-offload",
+            "web-mix",
+            "web-loss",
+        ],
+    ),
     (
         "paper",
         &[
             "dns-names",
             "dns-batch",
             "web-sizes",
+            "web-offload",
             "web-mix",
             "web-loss",
             "delta-t",

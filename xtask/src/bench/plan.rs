@@ -103,7 +103,7 @@ pub(crate) fn plan(options: &Options) -> Vec<Set> {
     planner.dns_batch();
     planner.web_cost();
     planner.web_sizes();
-    planner.web_offloads();
+    planner.web_offload();
     planner.web_mix();
     planner.web_loss();
     planner.delta_t();
@@ -437,29 +437,44 @@ impl Planner<'_> {
     }
 
     /// The same with segmentation and checksum offloads, as a kernel's server
-    /// has them in real life. `AF_XDP` at the client's end would take them
-    /// away, so the client is a kernel's as well.
-    fn web_offloads(&mut self) {
-        if !self.options.wants("web-sizes") {
+    /// has them in real life and ours sends super-segments. `AF_XDP` at the
+    /// client's end would take them away, so the client is a kernel's as well.
+    fn web_offload(&mut self) {
+        if !self.options.wants("web-offload") {
             return;
         }
-        for file in self.points(&["1k", "16k", "64k", "256k", "1m"], &["64k"]) {
-            let programs = [MEMCOPY, NGINX, Program::Lighttpd, Program::H2o];
-            let groups = self.points(&programs, &programs[..2]).into_iter();
-            let groups = groups.map(|program| {
-                let generator = Generator::Wrk {
-                    file,
-                    connections: COST_CONNECTIONS,
-                    new_connections: false,
+        let files = ["1k", "4k", "16k", "64k", "256k", "1m", "30m"];
+        for file in self.points(&files, &["64k"]) {
+            let at = |connections: &[u32]| -> Vec<Job> {
+                let job = |&connections: &u32| {
+                    let panel = match connections {
+                        1 => "1 connection, wrk".to_owned(),
+                        n => format!("{} connections, wrk", thousands(n)),
+                    };
+                    let generator = Generator::Wrk {
+                        file,
+                        connections,
+                        new_connections: false,
+                    };
+                    let mut job = self.job("web-offload", size_of(file), panel, generator);
+                    job.calls = false;
+                    job
                 };
-                let panel = format!("{COST_CONNECTIONS} connections, wrk");
-                let mut job = self.job("web-sizes", size_of(file), panel, generator);
-                job.calls = false;
-                let mut group = group(program, Serves::Files, vec![job]);
+                connections.iter().map(job).collect()
+            };
+            let all = self.points(&[1, 16, 256, 1_024], &[16]);
+            let mut groups = Vec::new();
+            for program in [MEMCOPY, NGINX] {
+                groups.push(group(program, Serves::Files, at(&all)));
+            }
+            if !self.quick() {
+                for program in [Program::Lighttpd, Program::H2o] {
+                    groups.push(group(program, Serves::Files, at(&[16])));
+                }
+            }
+            for group in &mut groups {
                 group.tuning.offloads = true;
-                group
-            });
-            let groups = groups.collect();
+            }
             self.add(groups);
         }
     }

@@ -161,6 +161,11 @@ pub(crate) const FIGURES: &[(&str, &str, &str)] = &[
         "body, bytes",
     ),
     (
+        "web-offload",
+        "Figure 4 with segmentation offload: throughput by file size",
+        "body, bytes",
+    ),
+    (
         "web-mix",
         "Figure 5: 1,000 files of a CDN's sizes",
         "connections",

@@ -15,7 +15,7 @@ use super::addressing::{Addressing, bring_up, interface_addresses, refuse_taken}
 use super::interface::{Lines, join};
 use super::namespace::Namespace;
 use super::ready::{XdpReady, XdpWanted};
-use super::{DeviceError, Interface, InterfaceConfig, netlink};
+use super::{DeviceError, Interface, InterfaceConfig, Offload, netlink};
 use crate::sys::{self, Control, TapFlags};
 
 /// Interfaces of one program name: sandstorm0 to sandstorm99.
@@ -118,6 +118,7 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
         queues,
         generic: false,
         partial_checksums: false,
+        offload: Offload::Auto,
         own: &wire.server,
         services: &config.services,
     };
@@ -150,8 +151,6 @@ fn open_server_end(wanted: &XdpWanted<'_>) -> Result<XdpReady, DeviceError> {
     // IPv6 is off anyway the file is missing.
     let _ = fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
     let control = Control::new().map_err(DeviceError::set_up("configure interfaces"))?;
-    let offload = DeviceError::set_up("turn off TX checksum offload on the server's end");
-    control.disable_tx_checksums(SERVER_END).map_err(offload)?;
     let up = DeviceError::set_up("bring the server's end up");
     control.set_up(SERVER_END).map_err(up)?;
     add_queue(&control, SERVER_END)?;

@@ -52,6 +52,17 @@ pub enum DeviceError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// Super-segments were asked for, and cannot be.
+    #[error(
+        "offload=on does not work on {interface}: {why}; use offload=auto, which says at start \
+         what it does"
+    )]
+    Offload {
+        /// The interface.
+        interface: String,
+        /// What is in the way.
+        why: String,
+    },
     /// Frames of this size do not fit the packet memory.
     #[error(
         "interface {interface} has an MTU of {mtu} bytes and at most {largest} can be served; \

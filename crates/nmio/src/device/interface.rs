@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::namespace::Namespace;
 use super::queue::{QueueSource, Way};
 use super::ready::{XdpReady, XdpWanted};
-use super::{AddressPrefix, Device, DeviceError, Transport, auto};
+use super::{AddressPrefix, Device, DeviceError, Offload, Transport, auto};
 use crate::port::Wait;
 use crate::xdp::steer::{self, Steering};
 
@@ -61,6 +61,7 @@ enum Access {
         namespace: Option<Namespace>,
         generic: bool,
         partial_checksums: bool,
+        offload: Offload,
     },
     Tap {
         name: String,
@@ -89,12 +90,14 @@ impl Interface {
                 queues,
                 generic,
                 partial_checksums,
+                offload,
             } => {
                 let wanted = XdpWanted {
                     interface,
                     queues: queues.unwrap_or(config.queues).max(1),
                     generic: *generic,
                     partial_checksums: *partial_checksums,
+                    offload: *offload,
                     own: &config.own_addresses,
                     services: &config.services,
                 };
@@ -114,6 +117,7 @@ impl Interface {
                 namespace: None,
                 generic: wanted.generic,
                 partial_checksums: wanted.partial_checksums,
+                offload: wanted.offload,
             },
             _held: ready.held,
             wire: None,
@@ -215,6 +219,7 @@ impl Interface {
                 namespace,
                 generic,
                 partial_checksums,
+                offload,
             } => Way::Xdp {
                 interface: interface.clone(),
                 queue: index,
@@ -222,6 +227,7 @@ impl Interface {
                 namespace: namespace.clone(),
                 generic: *generic,
                 partial_checksums: *partial_checksums,
+                offload: *offload,
             },
             Access::Tap { name, queues } => Way::Tap {
                 name: name.clone(),

@@ -7,7 +7,8 @@ use std::str::FromStr;
 use thiserror::Error;
 
 /// Where packets come from and go to: `auto`,
-/// `xdp:IFACE[,queues=N][,generic][,partial-checksums]` or `tap:NAME`.
+/// `xdp:IFACE[,queues=N][,generic][,partial-checksums][,offload=auto|on|off]` or
+/// `tap:NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Device {
     /// A wire of its own to this host: a veth pair with `AF_XDP`, or else a tap
@@ -25,6 +26,8 @@ pub enum Device {
         /// Take packets whose TCP or UDP checksum covers the pseudo-header
         /// only, as a peer on veth with TX checksum offload sends them.
         partial_checksums: bool,
+        /// How runs of segments leave.
+        offload: Offload,
     },
     /// A tap device, made if it does not exist.
     Tap {
@@ -33,14 +36,31 @@ pub enum Device {
     },
 }
 
+/// Whether runs of segments leave as super-segments.
+///
+/// `AF_XDP` itself takes frames only, so they go through a packet socket, which
+/// copies them once, as `AF_XDP` in copy mode copies each frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Offload {
+    /// Where the device cuts TCP segments itself and the rings copy anyway. With
+    /// zero-copy, frames: they are not copied at all, and the two ways would
+    /// not keep their order.
+    #[default]
+    Auto,
+    /// Even where the kernel must do the cutting. An error with zero-copy.
+    On,
+    /// Never.
+    Off,
+}
+
 /// Why a text is not a device. Each names the wrong word and what fits there.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParseDeviceError {
     /// The word before the colon.
     #[error(
-        "{0:?} is no device; write auto, xdp:IFACE[,queues=N][,generic][,partial-checksums] or \
-         tap:NAME"
+        "{0:?} is no device; write auto, \
+         xdp:IFACE[,queues=N][,generic][,partial-checksums][,offload=auto|on|off] or tap:NAME"
     )]
     Kind(String),
     /// The interface's name.
@@ -49,7 +69,10 @@ pub enum ParseDeviceError {
     )]
     Name(String),
     /// A word after the interface.
-    #[error("{0:?} is no option of an xdp device; there are queues=N, generic, partial-checksums")]
+    #[error(
+        "{0:?} is no option of an xdp device; there are queues=N, generic, partial-checksums, \
+         offload=auto|on|off"
+    )]
     Option(String),
     /// A number of queues.
     #[error("{0:?} is no number of queues; write queues=1 to queues={MAX_QUEUES}")]
@@ -83,12 +106,16 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
     let mut queues = None;
     let mut generic = false;
     let mut partial_checksums = false;
+    let mut offload = Offload::Auto;
     for word in words {
         match word.split_once('=') {
             Some(("queues", number)) => match number.parse() {
                 Ok(number @ 1..=MAX_QUEUES) => queues = Some(number),
                 _ => return Err(ParseDeviceError::Queues(number.to_owned())),
             },
+            Some(("offload", "auto")) => offload = Offload::Auto,
+            Some(("offload", "on")) => offload = Offload::On,
+            Some(("offload", "off")) => offload = Offload::Off,
             None if word == "generic" => generic = true,
             None if word == "partial-checksums" => partial_checksums = true,
             _ => return Err(ParseDeviceError::Option(word.to_owned())),
@@ -99,6 +126,7 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
         queues,
         generic,
         partial_checksums,
+        offload,
     })
 }
 
@@ -124,6 +152,7 @@ impl fmt::Display for Device {
                 queues,
                 generic,
                 partial_checksums,
+                offload,
             } => {
                 write!(f, "xdp:{interface}")?;
                 if let Some(queues) = queues {
@@ -134,6 +163,11 @@ impl fmt::Display for Device {
                 }
                 if *partial_checksums {
                     f.write_str(",partial-checksums")?;
+                }
+                match offload {
+                    Offload::Auto => {}
+                    Offload::On => f.write_str(",offload=on")?,
+                    Offload::Off => f.write_str(",offload=off")?,
                 }
                 Ok(())
             }
@@ -210,6 +244,7 @@ mod tests {
             queues: None,
             generic: false,
             partial_checksums: false,
+            offload: Offload::Auto,
         }
     }
 
@@ -224,14 +259,16 @@ mod tests {
         );
         assert_eq!("xdp:eth0".parse(), Ok(xdp("eth0")));
         assert_eq!(
-            "xdp:eth0,partial-checksums,queues=4,generic".parse(),
+            "xdp:eth0,partial-checksums,queues=4,generic,offload=on".parse(),
             Ok(Device::Xdp {
                 interface: "eth0".into(),
                 queues: Some(4),
                 generic: true,
                 partial_checksums: true,
+                offload: Offload::On,
             })
         );
+        assert_eq!("xdp:eth0,offload=auto".parse(), Ok(xdp("eth0")));
     }
 
     #[test]
@@ -248,6 +285,7 @@ mod tests {
         );
         assert_eq!(error("xdp:eth0,native"), Option("native".into()));
         assert_eq!(error("xdp:eth0,queues"), Option("queues".into()));
+        assert_eq!(error("xdp:eth0,offload=yes"), Option("offload=yes".into()));
         assert_eq!(error("xdp:eth0,queues=0"), Queues("0".into()));
         assert_eq!(error("xdp:eth0,queues=257"), Queues("257".into()));
         let message = error("xdp:eth0,native").to_string();
@@ -294,7 +332,7 @@ mod tests {
         }
 
         #[test]
-        fn near_misses_do_not_panic(text in "(auto|xdp|tap)?:?[a-z0-9/.]{0,18}(,(queues=|generic|partial-checksums|=)[0-9]{0,12}){0,4}") {
+        fn near_misses_do_not_panic(text in "(auto|xdp|tap)?:?[a-z0-9/.]{0,18}(,(queues=|generic|partial-checksums|offload=|=)[a-z0-9]{0,12}){0,4}") {
             let _ = text.parse::<Device>();
         }
 
@@ -304,8 +342,9 @@ mod tests {
             queues in proptest::option::of(1u32..=256),
             generic: bool,
             partial_checksums: bool,
+            offload in prop::sample::select(vec![Offload::Auto, Offload::On, Offload::Off]),
         ) {
-            let device = Device::Xdp { interface, queues, generic, partial_checksums };
+            let device = Device::Xdp { interface, queues, generic, partial_checksums, offload };
             prop_assert_eq!(device.to_string().parse(), Ok(device));
         }
     }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use super::namespace::Namespace;
-use super::{DeviceError, MemoryPlan};
+use super::{DeviceError, MemoryPlan, Offload};
 use crate::port::Wait;
 use crate::tap::{TapConfig, TapPort};
 use crate::xdp::{XdpConfig, XdpPort};
@@ -25,6 +25,7 @@ pub(super) enum Way {
         namespace: Option<Namespace>,
         generic: bool,
         partial_checksums: bool,
+        offload: Offload,
     },
     Tap {
         name: String,
@@ -50,6 +51,7 @@ impl QueueSource {
                 namespace,
                 generic,
                 partial_checksums,
+                offload,
             } => {
                 if let Some(namespace) = namespace {
                     namespace
@@ -62,6 +64,7 @@ impl QueueSource {
                     mtu: self.mtu,
                     generic,
                     partial_checksums,
+                    offload,
                     wait: self.wait,
                     memory,
                     xsks: xsks.as_fd(),

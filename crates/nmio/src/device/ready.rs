@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use super::addressing::{interface_addresses, refuse_taken};
 use super::interface::{Lines, check_count, join};
-use super::{AddressPrefix, DeviceError, Transport};
+use super::{AddressPrefix, DeviceError, Offload, Transport};
 use crate::sys::{self, Control};
 use crate::xdp::MAX_MTU;
 use crate::xdp::steer::{self, Rules, Steering};
@@ -18,6 +18,7 @@ pub(super) struct XdpWanted<'a> {
     pub(super) queues: u32,
     pub(super) generic: bool,
     pub(super) partial_checksums: bool,
+    pub(super) offload: Offload,
     /// Empty in shared mode.
     pub(super) own: &'a [AddressPrefix],
     pub(super) services: &'a [(Transport, u16)],

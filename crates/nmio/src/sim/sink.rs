@@ -7,6 +7,7 @@ use crate::frame::{Frame, Pool, Resident};
 use crate::port::{Batch, Capabilities, Port, PortCounters, SendError, Wait};
 
 use super::frame_layout;
+use crate::super_segment::{self, SuperSegment};
 
 /// What [`Port::room`] tells: as much as anybody asks for.
 const ROOM: usize = 1 << 16;
@@ -114,6 +115,10 @@ impl Port for Sink {
         }
         self.pool.complete(index);
         Ok(())
+    }
+
+    fn send_super(&mut self, _packet: SuperSegment) -> Result<(), SendError> {
+        panic!("{}", super_segment::TAKES_NONE)
     }
 
     #[inline(always)]

@@ -5,7 +5,8 @@ use std::io;
 use std::time::Duration;
 
 use nmio::{
-    Batch, Capabilities, Frame, Pool, PoolLayout, Port, PortCounters, Resident, SendError, Wait,
+    Batch, Capabilities, Frame, Pool, PoolLayout, Port, PortCounters, Resident, SendError,
+    SuperSegment, Wait,
 };
 
 /// A port whose sends are kept for the test, with as much room as it says.
@@ -14,6 +15,9 @@ pub(crate) struct Outbox {
     pub(crate) room: usize,
     pub(crate) sent: VecDeque<Vec<u8>>,
     mtu: usize,
+    /// The largest super-segment; they are kept as the frames that they are
+    /// cut into.
+    pub(crate) segmentation: usize,
 }
 
 impl Outbox {
@@ -29,6 +33,7 @@ impl Outbox {
             room: usize::MAX,
             sent: VecDeque::new(),
             mtu,
+            segmentation: 0,
         }
     }
 
@@ -44,7 +49,7 @@ impl Port for Outbox {
             mtu: self.mtu,
             zero_copy: false,
             partial_checksums: false,
-            segmentation: 0,
+            segmentation: self.segmentation,
             resident_frames: self.pool.layout().resident_frames,
         }
     }
@@ -67,6 +72,18 @@ impl Port for Outbox {
         self.take_room()?;
         let bytes = packet.bytes_mut().ok_or(SendError::InFlight)?.to_vec();
         self.sent.push_back(bytes);
+        Ok(())
+    }
+
+    fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
+        let ip_packet = packet.len() - eth::HEADER_LEN;
+        assert!(ip_packet <= self.segmentation, "no more than it takes");
+        self.take_room()?;
+        for index in 0..packet.segments() {
+            let mut frame = Vec::new();
+            ip::cut(&packet, index, &mut frame);
+            self.sent.push_back(frame);
+        }
         Ok(())
     }
 

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, thread};
 
 use cell::{Cell, End};
-use run::run;
+use run::{Sends, run};
 
 /// Says what to do but compare.
 const VARIABLE: &str = "MATRIX";
@@ -49,9 +49,9 @@ fn target() -> PathBuf {
 }
 
 /// Runs one cell. What went wrong is told with its name and seed.
-fn row(cell: &Cell, seed: u64, trace: Option<&Path>) -> Result<String, String> {
+fn row(cell: &Cell, seed: u64, sends: Sends, trace: Option<&Path>) -> Result<String, String> {
     let again = || format!("{VARIABLE}={}@{seed:08x} runs it again", cell.name);
-    let outcome = catch_unwind(AssertUnwindSafe(|| run(cell, seed, trace)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| run(cell, seed, sends, trace)));
     let Ok(outcome) = outcome else {
         return Err(format!("{} has failed: {}", cell.name, again()));
     };
@@ -67,7 +67,7 @@ fn row(cell: &Cell, seed: u64, trace: Option<&Path>) -> Result<String, String> {
 }
 
 /// Runs cells on all processors. Gives the table, and what went wrong.
-fn run_all(cells: &[Cell]) -> (String, Vec<String>) {
+fn run_all(cells: &[Cell], sends: Sends) -> (String, Vec<String>) {
     let next = AtomicUsize::new(0);
     let rows = Mutex::new(vec![Ok(String::new()); cells.len()]);
     thread::scope(|scope| {
@@ -76,7 +76,7 @@ fn run_all(cells: &[Cell]) -> (String, Vec<String>) {
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     let Some(cell) = cells.get(i) else { break };
-                    let row = row(cell, cell.seed(), None);
+                    let row = row(cell, cell.seed(), sends, None);
                     rows.lock().unwrap()[i] = row;
                 }
             });
@@ -98,7 +98,12 @@ fn one(wanted: &str) {
     let cell = cells.find(|cell| cell.name == name);
     let cell = cell.unwrap_or_else(|| panic!("{VARIABLE}={name}: there is no such cell"));
     let base = target().join(name.replace('/', "_"));
-    let row = row(&cell, seed.unwrap_or(cell.seed()), Some(&base));
+    let row = row(
+        &cell,
+        seed.unwrap_or(cell.seed()),
+        Sends::Frames,
+        Some(&base),
+    );
     println!("trace: {0}.txt and {0}.pcap", base.display());
     match row {
         Ok(row) => print!("{}", table::table(&[row])),
@@ -112,9 +117,9 @@ fn transfers_are_as_in_the_committed_table() {
     if !["", "update", "full"].contains(&&*wanted) {
         return one(&wanted);
     }
-    let (new, mut failures) = run_all(&cells::sample());
+    let (new, mut failures) = run_all(&cells::sample(), Sends::Frames);
     if wanted == "full" {
-        let (table, more) = run_all(&cells::all());
+        let (table, more) = run_all(&cells::all(), Sends::Frames);
         fs::write(target().join("full.txt"), table).unwrap();
         failures.extend(more);
     }
@@ -126,6 +131,25 @@ fn transfers_are_as_in_the_committed_table() {
     let old = fs::read_to_string(snapshot()).unwrap_or_default();
     if let Some(difference) = table::difference(&old, &new) {
         panic!("the table has changed; {VARIABLE}=update accepts it\n{difference}");
+    }
+}
+
+/// Segments that leave as runs are the same segments.
+#[test]
+fn super_segments_change_nothing() {
+    let wanted = env::var(VARIABLE).unwrap_or_default();
+    let mut cells = cells::sample();
+    match &*wanted {
+        "" => {}
+        "full" => cells.extend(cells::all()),
+        _ => return,
+    }
+    let (frames, mut failures) = run_all(&cells, Sends::Copies);
+    let (supers, more) = run_all(&cells, Sends::Supers);
+    failures.extend(more);
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+    if let Some(difference) = table::difference(&frames, &supers) {
+        panic!("with super-segments it comes out otherwise\n{difference}");
     }
 }
 

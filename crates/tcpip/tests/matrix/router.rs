@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nmio::sim::SimClock;
 use nmio::{Batch, Capabilities, Clock, Frame, Instant, Pool, Port, PortCounters, Resident};
-use nmio::{SendError, Wait};
+use nmio::{SendError, SuperSegment, Wait};
 
 use crate::peer::{finish, sum};
 
@@ -132,6 +132,10 @@ impl<P: Port> Port for Router<P> {
 
     fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
         self.inner.send_resident(packet)
+    }
+
+    fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
+        self.inner.send_super(packet)
     }
 
     fn room(&mut self) -> usize {

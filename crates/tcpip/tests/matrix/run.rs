@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use eth::{Mac, Station};
 use ip::Host;
-use nmio::sim::{self, EndConfig, LinkConfig, SimClock, SimPort};
+use nmio::sim::{self, EndConfig, LinkConfig, Segmentation, SimClock, SimPort};
 use nmio::{Batch, Clock, Frame, Handler, Instant, LoopConfig, MAX_BATCH, Port};
 use tcpip::{Application, CloseReason, Config, Connection, ContentId, Counters, Mode};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno, Reno, Server, Stack};
@@ -186,7 +186,7 @@ struct World<C> {
 }
 
 impl<C: CongestionControl> World<C> {
-    fn new(cell: &Cell, seed: u64, trace: Option<Rc<RefCell<Trace>>>) -> Self {
+    fn new(cell: &Cell, seed: u64, sends: Sends, trace: Option<Rc<RefCell<Trace>>>) -> Self {
         let link = LinkConfig {
             // The client is no limit.
             a: EndConfig {
@@ -196,6 +196,16 @@ impl<C: CongestionControl> World<C> {
             },
             b: EndConfig {
                 resident_frames: 4096,
+                // A run finds room as a whole or not at all.
+                tx_ring: if sends == Sends::Frames { 512 } else { 8192 },
+                io_frames: if sends == Sends::Frames { 2048 } else { 16_384 },
+                segmentation: match sends {
+                    Sends::Frames | Sends::Copies => None,
+                    Sends::Supers => Some(Segmentation {
+                        largest: 65_535,
+                        cut: ip::cut,
+                    }),
+                },
                 ..EndConfig::default()
             },
             a_to_b: cell.up,
@@ -205,8 +215,10 @@ impl<C: CongestionControl> World<C> {
         let content: Rc<[u8]> = noise(cell.len).into();
         let addresses = SERVER.map(|address| address.parse().unwrap());
         let config = Config {
-            // Both ways to send a prepared segment, in turn.
-            mode: [Mode::MemCopy, Mode::PreCopy][seed as usize % 2],
+            mode: match sends {
+                Sends::Frames => [Mode::MemCopy, Mode::PreCopy][seed as usize % 2],
+                Sends::Copies | Sends::Supers => Mode::MemCopy,
+            },
             ..Config::on_ports(&[PORT])
         };
         let app = App {
@@ -269,22 +281,39 @@ impl<C: CongestionControl> World<C> {
     }
 }
 
+/// How segments leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sends {
+    /// As frames, in both ways to send a prepared one, in turn.
+    Frames,
+    /// As frames that are copied.
+    Copies,
+    /// In runs, which the port cuts. They have the same headers as copies: a
+    /// resident packet keeps the place of timestamps where there are none.
+    Supers,
+}
+
 /// Runs a cell with a seed; a trace goes to files of the given name.
 ///
 /// # Panics
 /// When anything is not as it must be, whatever the path does.
-pub(crate) fn run(cell: &Cell, seed: u64, trace: Option<&Path>) -> Outcome {
+pub(crate) fn run(cell: &Cell, seed: u64, sends: Sends, trace: Option<&Path>) -> Outcome {
     match cell.control {
-        Control::Cubic => run_with::<Cubic>(cell, seed, trace),
-        Control::NewReno => run_with::<NewReno>(cell, seed, trace),
-        Control::Reno => run_with::<Reno>(cell, seed, trace),
-        Control::Bbr => run_with::<Bbr>(cell, seed, trace),
+        Control::Cubic => run_with::<Cubic>(cell, seed, sends, trace),
+        Control::NewReno => run_with::<NewReno>(cell, seed, sends, trace),
+        Control::Reno => run_with::<Reno>(cell, seed, sends, trace),
+        Control::Bbr => run_with::<Bbr>(cell, seed, sends, trace),
     }
 }
 
-fn run_with<C: CongestionControl>(cell: &Cell, seed: u64, trace: Option<&Path>) -> Outcome {
+fn run_with<C: CongestionControl>(
+    cell: &Cell,
+    seed: u64,
+    sends: Sends,
+    trace: Option<&Path>,
+) -> Outcome {
     let trace = trace.map(|base| Rc::new(RefCell::new(Trace::create(base).unwrap())));
-    let mut world = World::<C>::new(cell, seed, trace);
+    let mut world = World::<C>::new(cell, seed, sends, trace);
     let frames = world.server_port.pool().available();
     let failed = |server: &Server<App, C>| {
         let mut closed = server.stack.app().closed.iter();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use nmio::sim::SimClock;
 use nmio::{Batch, Capabilities, Clock, Frame, Instant, Pool, Port, PortCounters, Resident};
-use nmio::{SendError, Wait};
+use nmio::{SendError, SuperSegment, Wait};
 use tcpip::Counters;
 
 use crate::peer::{ACK, CE, CWR, ECE, FIN, FIRST_PORT, PSH, RST, SYN, Segment, Sums, parse};
@@ -249,6 +249,16 @@ impl<P: Port> Port for Tap<P> {
             self.see_sent(bytes);
         }
         self.inner.send_resident(packet)
+    }
+
+    fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
+        self.inner.send_super(packet.clone())?;
+        for index in 0..packet.segments() {
+            let mut frame = Vec::new();
+            ip::cut(&packet, index, &mut frame);
+            self.see_sent(&frame);
+        }
+        Ok(())
     }
 
     fn room(&mut self) -> usize {

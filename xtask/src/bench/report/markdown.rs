@@ -85,7 +85,7 @@ fn tabled(figure: &str) -> &'static [Quantity] {
     match figure {
         "dns-cost" | "web-cost" => &[Core],
         "dns-names" | "dns-batch" => &[Rate, Fraction],
-        "web-sizes" => &[Throughput, Rate, Core],
+        "web-sizes" | "web-offload" => &[Throughput, Rate, Core],
         "web-mix" | "web-loss" => &[Throughput],
         "connections" => &[Rate, Memory],
         _ => &[Rate, Core],

@@ -250,6 +250,7 @@ pub(super) fn charted(figure: &str) -> &'static [Quantity] {
         "dns-cost" | "web-cost" => &[Core, CallsPerRequest, P50, P99],
         "dns-names" | "dns-batch" => &[Rate, Fraction, Core, P99],
         "web-sizes" => &[Throughput, Rate, Fraction, Core, CallsPerSecond, P99],
+        "web-offload" => &[Throughput, Rate, Core, P99],
         "web-mix" => &[Throughput, Fraction, Core, P99],
         "web-loss" => &[Throughput, P99, SlowConnections],
         "connections" => &[Rate, Memory, P99],

@@ -145,7 +145,7 @@ fn web(runs: &mut Vec<Run>) {
                 thrice(runs, &one);
             }
             let mut one = run(
-                "web-sizes",
+                "web-offload",
                 server,
                 size,
                 rate / slower * 1.5,

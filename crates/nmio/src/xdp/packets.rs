@@ -1,0 +1,211 @@
+//! The way past the TX ring: super-segments, through a packet socket.
+//!
+//! `AF_XDP` takes frames only; a packet socket takes a run of segments as one
+//! packet, which the device cuts, or nobody when the receiver is on this host.
+//! Order holds between the two: what is queued before the first super-segment
+//! leaves through the ring, and from it on, until all of that is away,
+//! everything goes this way.
+//!
+//! Past the queueing discipline only a device that cuts gets super-segments.
+//! Where the kernel must cut, packets may wait in the discipline, and where the
+//! device has several TX queues, in another than the ring's. There everything
+//! goes this way for good once something did.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::{Copying, XdpConfig};
+use crate::device::{DeviceError, Offload};
+use crate::frame::Frame;
+use crate::super_segment::SuperSegment;
+use crate::sys::{self, Control, FINISHED, Gather, MAX_PACKETS};
+
+/// The largest super-segment: an IP packet's greatest length.
+pub(super) const LARGEST: usize = 65_535;
+/// Packets that may wait for a flush: two calls' worth.
+const MOST: usize = 2 * MAX_PACKETS;
+/// Memory that the kernel may use for super-segments that the device or the
+/// receiver has not taken yet, in bytes.
+const SEND_BUFFER: u32 = 8 << 20;
+
+/// One packet that waits.
+// A queue of them is made once, and most are super-segments.
+#[allow(clippy::large_enum_variant)]
+enum Waiting {
+    Frame(Frame),
+    Super(SuperSegment),
+}
+
+/// See the module's text.
+pub(super) struct Packets {
+    socket: OwnedFd,
+    queue: VecDeque<Waiting>,
+    /// Whether the device cuts, as it did when it was last asked.
+    device_cuts: bool,
+    /// It has one TX queue, the ring's.
+    one_queue: bool,
+    control: Control,
+    interface: String,
+    /// System calls.
+    pub(super) calls: u64,
+    /// Packets that the kernel refused for good.
+    pub(super) refused: u64,
+}
+
+/// How runs of segments leave.
+pub(super) enum Runs {
+    /// As frames, and why.
+    Frames(String),
+    Supers(Packets),
+}
+
+impl Runs {
+    /// What is asked for, as far as the device and the mode allow.
+    pub(super) fn open(config: &XdpConfig<'_>, copying: &Copying) -> Result<Self, DeviceError> {
+        let refuse = |why: String| match config.offload {
+            Offload::On => Err(DeviceError::Offload {
+                interface: config.interface.to_owned(),
+                why,
+            }),
+            Offload::Auto | Offload::Off => Ok(Self::Frames(why)),
+        };
+        if config.offload == Offload::Off {
+            return refuse("as asked for".to_owned());
+        }
+        if matches!(copying, Copying::Never) {
+            // The device's own queue is emptied in its own time: what goes
+            // past it would overtake. And frames in it are not copied.
+            return refuse("with zero-copy frames are not copied, and keep their order".to_owned());
+        }
+        let control = Control::new().map_err(DeviceError::set_up("ask for interfaces"))?;
+        let cuts = control.cuts_segments(config.interface);
+        if !cuts && config.offload == Offload::Auto {
+            return refuse(format!(
+                "{} does not cut TCP segments itself (ethtool -k: tcp-segmentation-offload)",
+                config.interface
+            ));
+        }
+        let opened = control.index(config.interface).and_then(sys::packet_sender);
+        let socket = match opened {
+            Ok(socket) => socket,
+            Err(error) => return refuse(format!("the kernel refuses a packet socket: {error}")),
+        };
+        // The first needs CAP_NET_ADMIN, the second is capped.
+        let fd = socket.as_fd();
+        if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
+            let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
+        }
+        if let Err(error) = sys::bypass_queueing(fd, cuts) {
+            return refuse(format!(
+                "its queueing discipline cannot be passed by: {error}"
+            ));
+        }
+        Ok(Self::Supers(Packets {
+            socket,
+            queue: VecDeque::with_capacity(MOST),
+            device_cuts: cuts,
+            one_queue: control.tx_queues(config.interface) == Some(1),
+            control,
+            interface: config.interface.to_owned(),
+            calls: 0,
+            refused: 0,
+        }))
+    }
+}
+
+impl Packets {
+    /// What cuts them, for people, and what that means for all else.
+    pub(super) fn describe(&self) -> &'static str {
+        match (self.device_cuts, self.one_queue) {
+            (true, true) => "cut by the device where they must be",
+            (true, false) => {
+                "cut by the device where they must be; as it has several TX queues, all else \
+                 takes the same way once one did"
+            }
+            (false, _) => {
+                "cut by the kernel where they must be; all else takes the same way once one did"
+            }
+        }
+    }
+
+    /// Whether, when nothing waits here, what comes next may leave through the
+    /// ring again and not overtake.
+    pub(super) fn may_return(&self) -> bool {
+        self.device_cuts && self.one_queue
+    }
+
+    /// Whether the device still cuts segments: an XDP program at the other end
+    /// of a veth pair takes that away. The kernel then does it, which does not
+    /// go past the queueing discipline.
+    #[cold]
+    fn still_cuts(&mut self) -> bool {
+        self.device_cuts = self.control.cuts_segments(&self.interface);
+        if !self.device_cuts {
+            tracing::warn!(
+                target: "nmio::xdp",
+                "{} cuts TCP segments no longer: the kernel does from now on, and all that is \
+                 sent takes its way",
+                self.interface
+            );
+            // What does not work is tried again, and told as a full ring.
+            let _ = sys::bypass_queueing(self.socket.as_fd(), false);
+        }
+        self.device_cuts
+    }
+
+    pub(super) fn room(&self) -> usize {
+        MOST - self.queue.len()
+    }
+
+    /// Queues a frame behind a super-segment; there is room.
+    pub(super) fn push_frame(&mut self, frame: Frame) {
+        self.queue.push_back(Waiting::Frame(frame));
+    }
+
+    /// Queues a super-segment; there is room.
+    pub(super) fn push_super(&mut self, packet: SuperSegment) {
+        self.queue.push_back(Waiting::Super(packet));
+    }
+
+    /// Hands over what waits, as far as the kernel takes it: whether that was
+    /// all. What the device has no room for it takes another time.
+    pub(super) fn send(&mut self) -> io::Result<bool> {
+        while !self.queue.is_empty() {
+            self.calls += 1;
+            let packets = self.queue.iter().map(Waiting::gather);
+            let sent = match sys::send_packets(self.socket.as_fd(), packets) {
+                Ok(sent) => sent,
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::ENOBUFS) if self.device_cuts && !self.still_cuts() => continue,
+                    Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ENETDOWN) => {
+                        return Ok(false);
+                    }
+                    Some(libc::ENODEV | libc::ENXIO | libc::EBADF) => return Err(error),
+                    // It would refuse this one again.
+                    _ => {
+                        self.refused += 1;
+                        1
+                    }
+                },
+            };
+            self.queue.drain(..sent);
+        }
+        Ok(true)
+    }
+}
+
+impl Waiting {
+    fn gather(&self) -> Gather<'_> {
+        match self {
+            Self::Frame(frame) => Gather {
+                vnet: FINISHED,
+                stretches: [frame, &[], &[], &[]],
+            },
+            Self::Super(packet) => Gather {
+                vnet: sys::vnet_header(packet),
+                stretches: packet.gather(),
+            },
+        }
+    }
+}

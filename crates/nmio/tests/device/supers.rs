@@ -1,0 +1,276 @@
+//! Super-segments over a real device, as the kernel cuts them: each frame on the
+//! wire is compared, byte for byte, with what `ip::cut` makes.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use eth::{Link, Mac};
+use ip::{Addresses, PROTOCOL_TCP, PROTOCOL_UDP, Path};
+use nmio::device::{AnyPort, Interface, MemoryPlan};
+use nmio::super_segment::Cut;
+use nmio::xdp::XdpPort;
+use nmio::{Batch, MAX_BATCH, Port, SuperSegment, Wait};
+
+use crate::line;
+use crate::rig::{Rig, config};
+
+/// Data in a segment, so that it fits an MTU of 1,500 bytes over IPv6 too.
+const MSS: u16 = 1428;
+const TCP: usize = 32;
+const UDP: usize = 8;
+/// TCP's control bits.
+const FIN: u8 = 1;
+const PSH: u8 = 8;
+const ACK: u8 = 16;
+const CWR: u8 = 128;
+
+fn open(device: &str, own: &[&str]) -> (Interface, XdpPort) {
+    let interface = Interface::open(&config(device, own, 1)).unwrap();
+    let AnyPort::Xdp(port) = interface.queue(0).open(MemoryPlan::default()).unwrap() else {
+        panic!("it is an AF_XDP port");
+    };
+    (interface, port)
+}
+
+fn path(v6: bool) -> Path {
+    let addresses = if v6 {
+        Addresses::V6 {
+            src: "fd09::9".parse().unwrap(),
+            dst: "fd09::8".parse().unwrap(),
+        }
+    } else {
+        Addresses::V4 {
+            src: "10.9.0.9".parse().unwrap(),
+            dst: "10.9.0.8".parse().unwrap(),
+        }
+    };
+    let link = Link {
+        peer: Mac([2, 0, 0, 0, 0, 8]),
+        own: Mac([2, 0, 0, 0, 0, 9]),
+        vlan: None,
+    };
+    Path { link, addresses }
+}
+
+/// A run over `path`; without `control` it is UDP.
+fn run(path: &Path, bytes: &Arc<[u8]>, len: usize, control: Option<u8>) -> SuperSegment {
+    let (cut, protocol, header_len) = match (control, path.addresses) {
+        (None, _) => (Cut::Udp, PROTOCOL_UDP, UDP),
+        (Some(_), Addresses::V4 { .. }) => (Cut::TcpV4, PROTOCOL_TCP, TCP),
+        (Some(_), Addresses::V6 { .. }) => (Cut::TcpV6, PROTOCOL_TCP, TCP),
+    };
+    let at = path.header_len();
+    let mut packet = SuperSegment::new(cut, MSS, (at + header_len, at), bytes, 7..7 + len);
+    let headers = packet.headers_mut();
+    path.write(headers, protocol, header_len + len);
+    let pseudo = path.addresses.pseudo_sum(protocol, header_len + len);
+    let transport = &mut headers[at..];
+    transport[..4].copy_from_slice(&[0x30, 0x39, 0, 80]);
+    let checksum_at = if let Some(control) = control {
+        transport[4..12].copy_from_slice(&[0xff, 0xff, 0xf0, 0, 1, 2, 3, 4]);
+        transport[12..16].copy_from_slice(&[(TCP as u8 / 4) << 4, control, 0x12, 0x34]);
+        transport[20..24].copy_from_slice(&[1, 1, 8, 10]);
+        16
+    } else {
+        transport[4..6].copy_from_slice(&((UDP + len) as u16).to_be_bytes());
+        6
+    };
+    transport[checksum_at..][..2].copy_from_slice(&pseudo.fold().to_be_bytes());
+    if control.is_some_and(|control| control & CWR != 0) {
+        packet.set_tells_reduction();
+    }
+    packet
+}
+
+/// What it is cut into.
+fn frames(packet: &SuperSegment) -> Vec<Vec<u8>> {
+    let frame = |index| {
+        let mut frame = Vec::new();
+        ip::cut(packet, index, &mut frame);
+        frame
+    };
+    (0..packet.segments()).map(frame).collect()
+}
+
+/// Takes `count` frames, or those that come within some seconds.
+fn take(port: &mut XdpPort, count: usize) -> Vec<Vec<u8>> {
+    let mut taken = Vec::new();
+    let end = Instant::now() + Duration::from_secs(5);
+    let mut batch = Batch::new();
+    while taken.len() < count && Instant::now() < end {
+        port.receive(&mut batch, MAX_BATCH).unwrap();
+        taken.extend(batch.drain(..).map(|frame| frame.to_vec()));
+        port.wait(Wait::Block, Some(Duration::from_millis(50)))
+            .unwrap();
+    }
+    taken
+}
+
+fn send_frame(port: &mut XdpPort, bytes: &[u8]) {
+    let mut frame = port.pool().take().unwrap();
+    frame.set_len(bytes.len());
+    frame.copy_from_slice(bytes);
+    port.send(frame).unwrap();
+}
+
+#[test]
+fn the_kernel_cuts_as_we_do_and_nothing_overtakes() {
+    let rig = Rig::new(1);
+    compare_cuts(&rig, "xdp:srv,offload=on", "cut by the kernel", |_| {});
+}
+
+#[test]
+fn a_device_that_ceases_to_cut_is_helped() {
+    let rig = Rig::new(1);
+    crate::rig::run("ethtool -K srv tx on sg on tso on");
+    // The client's XDP program, which comes later, puts an end to that. Checksums
+    // are still left to the device, which on veth does not finish them.
+    compare_cuts(&rig, "xdp:srv", "cut by the device", |frame| {
+        let (next, at) = if frame[12..14] == [0x86, 0xdd] {
+            (frame[20], 54)
+        } else {
+            (frame[23], 34)
+        };
+        let field = at + if next == PROTOCOL_TCP { 16 } else { 6 };
+        frame[field..][..2].fill(0);
+    });
+}
+
+/// Sends over `device` and compares what arrives, after `normal` to both.
+fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8])) {
+    let (interface, mut port) = open(device, &["10.9.0.9/24", "fd09::9/64"]);
+    assert!(line(&port.summary(), "segmentation").contains(said));
+    assert_eq!(port.capabilities().segmentation, 65_535);
+    let bytes: Arc<[u8]> = (0..70_000u32)
+        .map(|i| (i.wrapping_mul(i) >> 3) as u8)
+        .collect();
+    // (An XDP program at the client's end has the kernel cut what goes there.)
+    let (ready, is_ready) = mpsc::channel();
+    let (wanted, count) = mpsc::channel::<usize>();
+    let (taken, seen) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            rig.client.run(move || {
+                let own = ["10.9.0.8/24", "fd09::8/64"];
+                let (interface, mut port) = open("xdp:cli,offload=off", &own);
+                ready.send(()).unwrap();
+                for count in count {
+                    taken.send(take(&mut port, count)).unwrap();
+                }
+                drop((port, interface));
+            });
+        });
+        is_ready.recv().unwrap();
+        for v6 in [false, true] {
+            let path = path(v6);
+            let mss = usize::from(MSS);
+            for (len, control) in [
+                (mss + 1, Some(ACK)),
+                (2 * mss, Some(ACK | PSH)),
+                (3 * mss - 1, Some(ACK | PSH | FIN)),
+                (10 * mss, Some(ACK | CWR)),
+                (45 * mss - 5, Some(ACK | PSH | CWR)),
+                (2 * mss, None),
+                (3 * mss - 1, None),
+                (30 * mss, None),
+                // No run.
+                (mss, Some(ACK | PSH)),
+                (100, None),
+            ] {
+                let mut packet = run(&path, &bytes, len, control);
+                packet.patch_mut(50, 20).fill(0xaa);
+                let single = frames(&run(&path, &bytes, 300, Some(ACK)));
+                let mut expected = single.clone();
+                expected.extend(frames(&packet));
+                expected.extend(single.clone());
+                expected.extend(frames(&packet));
+
+                send_frame(&mut port, &single[0]);
+                port.send_super(packet.clone()).unwrap();
+                send_frame(&mut port, &single[0]);
+                port.send_super(packet).unwrap();
+                assert!(port.flush().unwrap());
+                wanted.send(expected.len()).unwrap();
+                let mut seen = seen.recv().unwrap();
+                assert_eq!(seen.len(), expected.len(), "{v6} {len} {control:?}");
+                let both = seen.iter_mut().chain(&mut expected);
+                both.for_each(|frame| normal(frame));
+                for (index, (seen, expected)) in seen.iter().zip(&expected).enumerate() {
+                    assert_eq!(seen, expected, "{v6} {len} {control:?} frame {index}");
+                }
+            }
+        }
+        drop(wanted);
+    });
+    let counters = port.counters();
+    assert_eq!((counters.tx_supers, counters.bad_descriptors), (40, 0));
+    drop((port, interface));
+}
+
+#[test]
+fn what_the_kernel_has_no_room_for_waits_in_order() {
+    let rig = Rig::new(1);
+    let (interface, mut port) = open("xdp:srv,offload=on", &["10.9.0.9/24"]);
+    let bytes: Arc<[u8]> = vec![0; 70_000].into();
+    let path = path(false);
+    // A link that is down takes nothing, and what waits here is bounded.
+    crate::rig::run("ip link set srv down");
+    let mut expected = Vec::new();
+    for len in 2_000.. {
+        let packet = run(&path, &bytes, len, Some(ACK));
+        let cut = frames(&packet);
+        if port.send_super(packet).is_err() {
+            break;
+        }
+        expected.extend(cut);
+        assert!(len < 3_000, "there is an end to what waits");
+    }
+    assert_eq!(port.room(), 0);
+    assert!(!port.flush().unwrap(), "it is still queued");
+    // When it is up again all of it leaves, in its order.
+    let (ready, is_ready) = mpsc::channel();
+    let (taken, seen) = mpsc::channel();
+    let count = expected.len();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            rig.client.run(move || {
+                let (interface, mut port) = open("xdp:cli,offload=off", &["10.9.0.8/24"]);
+                ready.send(()).unwrap();
+                taken.send(take(&mut port, count)).unwrap();
+                drop((port, interface));
+            });
+        });
+        is_ready.recv().unwrap();
+        crate::rig::run("ip link set srv up");
+        let end = Instant::now() + Duration::from_secs(5);
+        while !port.flush().unwrap() {
+            assert!(Instant::now() < end, "it leaves");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(seen.recv().unwrap(), expected);
+    });
+    assert_eq!(port.counters().bad_descriptors, 0);
+    drop((port, interface));
+}
+
+#[test]
+fn the_choice_is_said_and_an_impossible_one_refused() {
+    let _rig = Rig::new(1);
+    for (device, said) in [
+        ("xdp:srv,offload=off", "as asked for"),
+        // The rig turns checksum offload off, and with it goes TSO.
+        ("xdp:srv", "does not cut TCP segments"),
+        ("xdp:srv,generic,offload=on", "cut by the kernel"),
+    ] {
+        let (interface, port) = open(device, &["10.9.0.9/24"]);
+        let summary = port.summary();
+        assert!(line(&summary, "segmentation").contains(said), "{summary:?}");
+        drop((port, interface));
+        crate::rig::settle();
+    }
+    crate::rig::run("ethtool -K srv tx on sg on tso on");
+    let (interface, port) = open("xdp:srv", &["10.9.0.9/24"]);
+    assert!(line(&port.summary(), "segmentation").contains("cut by the device"));
+    drop((port, interface));
+}
