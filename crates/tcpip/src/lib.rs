@@ -9,7 +9,9 @@
 //! found by its offset. It leaves by patching addresses, ports, sequence
 //! numbers and checksum; the payload is not read. Nothing is buffered for
 //! retransmission, the ACK is the clock, and the TX ring is the only output
-//! queue.
+//! queue. Where the port takes super-segments
+//! ([`nmio::Capabilities::segmentation`]), a run of new segments leaves as one
+//! packet, with the content's own bytes behind one set of headers.
 //!
 //! An [`Application`] gets callbacks and answers through a [`Connection`];
 //! a [`Stack`] is all connections of one port, and a [`Server`] is a stack
