@@ -353,7 +353,7 @@ impl Client {
     #[inline(always)]
     fn set_rto(&mut self, id: u32) {
         let connection = &mut self.connections[id as usize];
-        let at = self.now_ms + (RTO << connection.tries.min(MAX_TRIES));
+        let at = self.now_ms + rto(connection);
         connection.rto_at = at;
         self.arm(id, at);
     }
@@ -395,7 +395,7 @@ impl Client {
                 _ if unsent => Flags::REQUEST | Flags::PROBE,
                 _ => Flags::RESEND,
             };
-            connection.rto_at = now_ms + (RTO << connection.tries);
+            connection.rto_at = now_ms + rto(connection);
             self.queue(id, again);
         }
         let connection = &self.connections[id as usize];
@@ -470,6 +470,16 @@ impl Client {
             ..Connection::default()
         };
         self.free.push(id);
+    }
+}
+
+/// When what is sent now is sent again, in ms from now. What closes does not
+/// back off: it has a second in all, in which two losses may come together.
+#[inline(always)]
+fn rto(connection: &Connection) -> u32 {
+    match connection.state {
+        State::Closing => RTO,
+        _ => RTO << connection.tries.min(MAX_TRIES),
     }
 }
 

@@ -378,7 +378,7 @@ fn both_sides_close() {
 #[test]
 fn a_server_that_does_not_close_is_closed() {
     let (mut hand, request, ack, end) = answer_the_only_request(ACK);
-    for _ in 0..31 {
+    for _ in 0..11 {
         hand.wait(100);
     }
     assert_eq!(hand.sent().control, SYN, "the lane goes on");

@@ -16,8 +16,8 @@ use crate::load::tcp::NOBODY;
 /// A lane whose connection has failed rests so long, in ms.
 const REST: u32 = 50;
 /// The server has so long to close after its last response, or to answer our
-/// closing, in ms: four losses in a row, as FINs are sent again.
-const CLOSE_LIMIT: u32 = 3_000;
+/// closing, in ms.
+const CLOSE_LIMIT: u32 = 1_000;
 /// Requests of an open loop that may wait for a connection.
 const MAX_BACKLOG: usize = 1 << 16;
 /// Idle connections are opened at this rate a second, which a kernel's
