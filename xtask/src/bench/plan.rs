@@ -443,7 +443,7 @@ impl Planner<'_> {
         if !self.options.wants("web-offload") {
             return;
         }
-        let files = ["1k", "4k", "16k", "64k", "256k", "1m", "30m"];
+        let files = ["1k", "16k", "64k", "1m", "30m"];
         for file in self.points(&files, &["64k"]) {
             let at = |connections: &[u32]| -> Vec<Job> {
                 let job = |&connections: &u32| {
@@ -462,20 +462,18 @@ impl Planner<'_> {
                 };
                 connections.iter().map(job).collect()
             };
-            let all = self.points(&[1, 16, 256, 1_024], &[16]);
-            let mut groups = Vec::new();
-            for program in [MEMCOPY, NGINX] {
-                groups.push(group(program, Serves::Files, at(&all)));
-            }
-            if !self.quick() {
-                for program in [Program::Lighttpd, Program::H2o] {
-                    groups.push(group(program, Serves::Files, at(&[16])));
-                }
-            }
-            for group in &mut groups {
+            let some: &[u32] = if file == "64k" {
+                &[1, 16, 256, 1_024]
+            } else {
+                &[16, 1_024]
+            };
+            let connections = self.points(some, &[16]);
+            let groups = [MEMCOPY, NGINX].map(|program| {
+                let mut group = group(program, Serves::Files, at(&connections));
                 group.tuning.offloads = true;
-            }
-            self.add(groups);
+                group
+            });
+            self.add(groups.to_vec());
         }
     }
 
