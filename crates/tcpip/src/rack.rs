@@ -299,7 +299,6 @@ fn reordering_window(tcb: &Tcb) -> u32 {
 /// Something has arrived twice, sent again for nothing: segments stay out
 /// longer than was thought.
 pub(crate) fn widen_reordering(tcb: &mut Tcb) {
-    tcb.flags.set(Flags::REORDERING);
     let quarters = (tcb.reorder & 0x0f).saturating_add(1).min(MAX_QUARTERS);
     tcb.reorder = PERSIST << 4 | quarters;
 }

@@ -122,14 +122,15 @@ impl Cubic {
         }
     }
 
-    /// What is not to be done with every ACK: the look-up on the curve when
-    /// `due`, and what nothing in flight means.
+    /// An ACK with what is not to be done with every one: the look-up on the
+    /// curve when `due`, and what nothing in flight means.
     #[inline(never)]
-    fn attend(&mut self, due: bool, event: Event) {
+    fn attend(&mut self, due: bool, acked: u32, event: Event) {
         if let Phase::Avoidance(curve) = &mut self.phase {
             if due {
                 self.cwnd = curve.look_up(self.cwnd, &mut self.marks, &event);
             }
+            self.cwnd = curve.grow(self.cwnd, acked);
             if event.una == event.nxt {
                 curve.fall_silent(self.cwnd, self.marks, &event);
             }
@@ -212,10 +213,11 @@ impl CongestionControl for Cubic {
                     self.on_ack_apart(acked, *event);
                     return;
                 }
-                let (cwnd, due) = curve.on_ack(self.cwnd, acked, event);
-                self.cwnd = cwnd;
+                let due = curve.is_due(self.cwnd, acked, event);
                 if due || event.una == event.nxt || self.validation.is_turn(event) {
-                    self.attend(due, *event);
+                    self.attend(due, acked, *event);
+                } else {
+                    self.cwnd = curve.grow(self.cwnd, acked);
                 }
             }
         }

@@ -254,6 +254,25 @@ fn below_the_plateau_the_window_goes_up_in_whole_segments() {
 }
 
 #[test]
+fn the_first_ack_of_a_burst_grows_by_the_curve_of_its_time() {
+    let mut path = Path::after_loss(150 * MS, 10);
+    let mut windows = Vec::new();
+    for _ in 0..5 {
+        // What is in flight is acknowledged at once, and then nothing for a
+        // round trip.
+        let now = path.now;
+        for _ in 0..path.cubic.window() / MSS {
+            path.ack();
+            path.now = now;
+        }
+        windows.push(path.cubic.window() / MSS);
+        path.now = now.wrapping_add(150 * MS);
+    }
+    // By the curve 7.6, 8.2, 8.6, 9.0 and 9.3.
+    assert_eq!(windows, [8, 9, 9, 10, 10]);
+}
+
+#[test]
 fn the_ack_that_ends_recovery_counts() {
     let mut path = Path::new(300 * MS);
     path.cubic.cwnd = 10 * MSS;

@@ -50,7 +50,7 @@ const TICK_SHIFT: u32 = 6;
 const TRAIN_SPACING: u32 = 3_000;
 const TRAIN_SPACINGS: u32 = 32;
 /// On shorter round trips all ACKs are one train, in microseconds.
-const TRAIN_MIN_RTT: u32 = 10_000;
+const TRAIN_MIN_RTT: u32 = 1_000;
 /// Segments in flight below which a train tells nothing.
 const TRAIN_SEGMENTS: u32 = 16;
 
@@ -196,9 +196,9 @@ impl HyStart {
             self.mark_round(&event);
             self.samples = 1;
         } else if self.css_baseline == 0 {
-            self.look_for_a_queue();
+            return self.look_for_a_queue();
         } else if self.min < self.baseline() {
-            self.resume();
+            return self.resume();
         } else {
             return self.min >= self.baseline() + threshold(self.baseline());
         }
@@ -206,12 +206,15 @@ impl HyStart {
     }
 
     /// Conservative slow start begins if there is more delay than in the rounds
-    /// before.
-    fn look_for_a_queue(&mut self) {
-        if self.min >= self.last_min.saturating_add(threshold(self.last_min)) {
+    /// before. True when there is so much more that it would end already.
+    fn look_for_a_queue(&mut self) -> bool {
+        let threshold = threshold(self.last_min);
+        let more = self.min.saturating_sub(self.last_min);
+        if more >= threshold {
             self.css_baseline = ticks_of(self.min);
             self.css_rounds = 1;
         }
+        more >= 2 * threshold
     }
 
     /// In microseconds; 0 outside conservative slow start.
@@ -223,10 +226,10 @@ impl HyStart {
     /// It was jitter, and slow start goes on; unless it still is more delay
     /// than in the rounds before.
     #[cold]
-    fn resume(&mut self) {
+    fn resume(&mut self) -> bool {
         self.css_baseline = 0;
         self.css_rounds = 0;
-        self.look_for_a_queue();
+        self.look_for_a_queue()
     }
 }
 

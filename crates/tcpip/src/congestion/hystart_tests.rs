@@ -86,15 +86,15 @@ fn jitter_returns_to_slow_start() {
     let mut rounds = Rounds::new();
     rounds.round(20_000);
     rounds.round(20_000);
-    rounds.round(30_000);
-    assert_eq!(rounds.round(30_000), 10 * MSS / 4);
+    rounds.round(27_000);
+    assert_eq!(rounds.round(27_000), 10 * MSS / 4);
     // Eight samples tell that, too.
     assert_eq!(rounds.round(21_000), 8 * MSS / 4 + 2 * MSS);
     assert_eq!(rounds.round(21_000), 10 * MSS);
     assert_eq!(rounds.exits, 0);
     // And a real queue is found later.
-    rounds.round(30_000);
-    assert_eq!(rounds.round(30_000), 10 * MSS / 4);
+    rounds.round(27_000);
+    assert_eq!(rounds.round(27_000), 10 * MSS / 4);
 }
 
 #[test]
@@ -159,11 +159,11 @@ fn less_delay_that_is_still_more_than_before_is_a_queue() {
     rounds.round(20_000);
     rounds.round(20_000);
     for ack in 0..10 {
-        rounds.ack(if ack < 8 { 30_000 } else { 20_000 });
+        rounds.ack(if ack < 8 { 27_000 } else { 20_000 });
     }
-    assert_eq!(rounds.start.css_baseline, ticks_of(30_000));
-    assert_eq!(rounds.round(28_000), 10 * MSS / 4);
-    assert_eq!(rounds.start.css_baseline, ticks_of(28_000));
+    assert_eq!(rounds.start.css_baseline, ticks_of(27_000));
+    assert_eq!(rounds.round(25_000), 10 * MSS / 4);
+    assert_eq!(rounds.start.css_baseline, ticks_of(25_000));
 }
 
 #[test]
@@ -223,6 +223,29 @@ fn a_queue_that_goes_on_growing_ends_conservative_slow_start() {
     rounds.round(28_000);
     rounds.round(28_000);
     assert!(rounds.exits > 0);
+}
+
+#[test]
+fn a_queue_that_has_grown_by_twice_as_much_ends_slow_start() {
+    for (rtt, exits) in [(27_900, 0), (28_000, 1)] {
+        let mut rounds = Rounds::new();
+        rounds.round(20_000);
+        rounds.round(20_000);
+        rounds.round(rtt);
+        assert_eq!(rounds.exits, exits, "{rtt}");
+    }
+}
+
+#[test]
+fn trains_tell_on_short_round_trips_too() {
+    for (rtt, exits) in [(900, false), (1_000, true), (2_000, true), (5_000, false)] {
+        let mut rounds = Rounds::new();
+        rounds.spacing = 120;
+        for _ in 0..5 {
+            rounds.round(rtt);
+        }
+        assert_eq!(rounds.exits > 0, exits, "{rtt}");
+    }
 }
 
 /// As when several connections begin at once.

@@ -133,21 +133,27 @@ impl Curve {
         self.pause == Pause::None
     }
 
-    /// `acked` bytes of a window of `cwnd`, which is used, were acknowledged
-    /// while the curve rises. The window then, and whether
-    /// [`look_up`](Self::look_up) is due.
+    /// `acked` bytes of a window of `cwnd`, which is used, are acknowledged while
+    /// the curve rises: whether [`look_up`](Self::look_up) is due before
+    /// [`grow`](Self::grow).
     #[inline(always)]
-    pub(super) fn on_ack(&mut self, cwnd: u32, acked: u32, event: &Event) -> (u32, bool) {
+    pub(super) fn is_due(&self, cwnd: u32, acked: u32, event: &Event) -> bool {
+        let acked = self.acked.wrapping_add(acked);
+        acked >= cwnd / 8
+            && (Self::clock(event.now).wrapping_sub(self.tick) >= GAIN_TICKS || acked >= cwnd)
+    }
+
+    /// The window after `acked` bytes of it, of `cwnd`, were acknowledged while
+    /// the curve rises.
+    #[inline(always)]
+    pub(super) fn grow(&mut self, cwnd: u32, acked: u32) -> u32 {
         // At most 2^31 of growth, by `gain`, to 2^30. Rounded up: a byte short of
         // a segment is a segment less.
         let grown = u64::from(acked) * u64::from(self.gain) + u64::from(u16::MAX);
         let grown = (grown >> 16) + u64::from(self.credit);
         self.credit = grown as u16;
-        let cwnd = cwnd.wrapping_add((grown >> 16) as u32).min(MAX_WINDOW);
         self.acked = self.acked.wrapping_add(acked);
-        let due = self.acked >= cwnd / 8
-            && (Self::clock(event.now).wrapping_sub(self.tick) >= GAIN_TICKS || self.acked >= cwnd);
-        (cwnd, due)
+        cwnd.wrapping_add((grown >> 16) as u32).min(MAX_WINDOW)
     }
 
     /// Nothing is in flight any more.
@@ -168,7 +174,7 @@ impl Curve {
             (Pause::Fresh, true) => {
                 // At a small window this ACK is of half of it, or all.
                 let cwnd = self.begin(cwnd, marks, event);
-                self.on_ack(cwnd, acked, event).0
+                self.grow(cwnd, acked)
             }
             (Pause::Silent | Pause::Unused, true) => {
                 self.go_on(event.now);
