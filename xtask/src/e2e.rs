@@ -11,7 +11,9 @@ mod expected;
 mod flood;
 pub(crate) mod http;
 mod matrix;
+mod readers;
 mod rig;
+pub(crate) mod supers;
 pub(crate) mod web;
 
 use std::io::{BufRead as _, BufReader};
@@ -161,22 +163,15 @@ pub(crate) fn run_built(options: &Options) -> Result<Checks> {
     // Those that wait for retransmissions take long: the others fill the gaps.
     scenarios.sort_by_key(|(scenario, _)| !scenario.loss);
     let mut all = run_side_by_side(&scenarios, &programs, &content);
-    interrupt::check()?;
-    if "bad input".contains(&options.filter) {
-        let start = Instant::now();
-        let mut checks = Checks::default();
-        bad_input::run(&programs, &content, &mut checks)?;
-        checks.print("bad input", None, start.elapsed());
-        all.add(checks);
+    for (name, run) in APART {
+        if name.contains(&options.filter) {
+            all.add(run_alone(name, run, &programs, &content)?);
+        }
     }
     // One by one: they measure times and memory.
     for (name, run) in PRESSURE {
         if presses(options, name) {
-            let start = Instant::now();
-            let mut checks = Checks::default();
-            run(&programs, &content, &mut checks)?;
-            checks.print(name, None, start.elapsed());
-            all.add(checks);
+            all.add(run_alone(name, run, &programs, &content)?);
         }
     }
     Ok(all)
@@ -185,8 +180,24 @@ pub(crate) fn run_built(options: &Options) -> Result<Checks> {
 /// What is run by itself.
 type Alone = fn(&Path, &Content, &mut Checks) -> Result<()>;
 
+/// What is outside the matrix, and always run.
+const APART: [(&str, Alone); 3] = [
+    ("bad input", bad_input::run),
+    ("super-segments", supers::run),
+    ("slow readers", readers::run),
+];
+
 /// Sandstorm under pressure.
 const PRESSURE: [(&str, Alone); 2] = [("flood", flood::run), ("crowd", crowd::run)];
+
+fn run_alone(name: &str, run: Alone, programs: &Path, content: &Content) -> Result<Checks> {
+    interrupt::check()?;
+    let start = Instant::now();
+    let mut checks = Checks::default();
+    run(programs, content, &mut checks)?;
+    checks.print(name, None, start.elapsed());
+    Ok(checks)
+}
 
 /// Whether a part of [`PRESSURE`] is asked for: they take a generator of the
 /// benchmarks, and the machine for themselves.

@@ -49,6 +49,8 @@ const REPEATS: std::ops::RangeInclusive<u32> = 1..=100;
 pub(crate) struct Options {
     /// Names of figures.
     pub(crate) figures: BTreeSet<&'static str>,
+    /// Those of them that were asked for by their own names.
+    named: BTreeSet<&'static str>,
     /// Instructions are counted as well.
     pub(crate) instructions: bool,
     pub(crate) quick: bool,
@@ -112,7 +114,11 @@ impl Options {
                 }
                 word => {
                     options.instructions |= word == "all";
-                    options.figures.extend(select(word)?);
+                    let figures = select(word)?;
+                    options
+                        .named
+                        .extend(figures.iter().filter(|name| **name == word));
+                    options.figures.extend(figures);
                 }
             }
         }
@@ -126,6 +132,11 @@ impl Options {
 
     pub(crate) fn wants(&self, figure: &str) -> bool {
         self.figures.contains(figure)
+    }
+
+    /// Whether a figure was asked for by its own name, and not with others.
+    pub(crate) fn names(&self, figure: &str) -> bool {
+        self.named.contains(figure)
     }
 }
 
@@ -173,6 +184,8 @@ mod tests {
         assert_eq!(options.repeats, Some(5));
         assert_eq!(parse("all").unwrap().figures.len(), FIGURES.len() + 1);
         assert!(parse("--quick").unwrap().wants("web-cost"));
+        assert!(parse("web-cost").unwrap().names("web-cost"));
+        assert!(!parse("web").unwrap().names("web-cost"));
         let tree = parse("dns --peer nsd-xdp=/srv/tree").unwrap().nsd_xdp;
         assert_eq!(tree, Some(PathBuf::from("/srv/tree")));
     }

@@ -58,6 +58,18 @@ fn runs_take_the_time_that_is_promised() {
 }
 
 #[test]
+fn a_figure_asked_for_by_its_name_may_have_more_points() {
+    let some = jobs(&of("web"))
+        .filter(|(_, job)| job.figure == "web-offload")
+        .count();
+    let sets = of("web-offload");
+    assert_eq!((some, jobs(&sets).count()), (22, 56));
+    // The largest to the most connections takes its time.
+    let longest = jobs(&sets).map(|(_, job)| job.lengths.measured);
+    assert!((60.0..70.0).contains(&longest.fold(0.0, f64::max)));
+}
+
+#[test]
 fn seconds_repeats_and_servers_are_as_asked() {
     let sets = of("dns-names --seconds 7 --repeats 2 --server knot");
     assert!(sets.iter().all(|set| set.repeats == 2));

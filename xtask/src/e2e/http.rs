@@ -35,6 +35,11 @@ impl Response {
         })
     }
 
+    /// Bytes of the head, its empty line included.
+    pub(crate) fn head_len(&self) -> usize {
+        self.head.len()
+    }
+
     /// As [`field`](Self::field), but it must be there.
     pub(crate) fn require(&self, name: &str) -> Result<&str> {
         self.field(name)
@@ -145,6 +150,15 @@ impl Connection {
             return Ok(());
         }
         Err(Failure::new("the server sent more instead of closing"))
+    }
+
+    /// What has come of a body, whose head has been received without it: what
+    /// one read gives.
+    pub(crate) fn receive_part(&mut self) -> Result<Vec<u8>> {
+        if self.ahead.is_empty() {
+            self.receive_more()?;
+        }
+        Ok(std::mem::take(&mut self.ahead))
     }
 
     fn receive_head(&mut self) -> Result<String> {

@@ -35,8 +35,8 @@ impl Place {
 }
 
 /// The server's end of a veth pair, and the client's.
-const SERVER_LINK: &str = "srv0";
-const CLIENT_LINK: &str = "cli0";
+pub(super) const SERVER_LINK: &str = "srv0";
+pub(super) const CLIENT_LINK: &str = "cli0";
 
 /// Addresses of the server and of the client, with their prefixes.
 const SERVER: [&str; 2] = ["10.99.0.2/24", "fd99::2/64"];
@@ -246,7 +246,7 @@ fn no_detection(address: &str) -> &'static str {
 }
 
 /// Reads where the server says that it listens: `listening: ADDRESSES, port N`.
-fn place(output: &str, loss: bool) -> Result<Place> {
+pub(super) fn place(output: &str, loss: bool) -> Result<Place> {
     let listening = output
         .lines()
         .find_map(|line| line.strip_prefix("listening:"))

@@ -14,7 +14,7 @@ use crate::shell::{self, Context as _, Failure, Result};
 
 /// Sizes of the generated bodies: nothing, one byte, one segment and one byte
 /// on either side of it, many segments, and far more than any window.
-const SIZES: [usize; 7] = [0, 1, 1459, 1460, 1461, 65_536, 30_000_000];
+pub(crate) const SIZES: [usize; 7] = [0, 1, 1459, 1460, 1461, 65_536, 30_000_000];
 
 /// Connections that are open at the same time.
 const AT_ONCE: usize = 500;

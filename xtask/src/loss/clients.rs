@@ -14,6 +14,7 @@ use super::rig::{Rig, Stack};
 
 use crate::e2e::checks::Checks;
 use crate::e2e::http::Connection;
+use crate::e2e::supers;
 use crate::e2e::web::in_threads;
 use crate::interrupt;
 use crate::shell::{Context as _, Failure, Result, Scratch};
@@ -48,6 +49,50 @@ struct Client {
     /// The MSS that it tells; 0: its interface's.
     mss: u32,
     v6: bool,
+    /// What it receives is joined to larger segments on the way up.
+    gro: bool,
+    /// What the server sends.
+    sent: Sent,
+    /// What the path does to frames larger than some.
+    path: PathMtu,
+}
+
+/// In what the server hands runs of segments to its kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    Frames,
+    /// Super-segments, which the kernel cuts.
+    Supers,
+}
+
+impl Sent {
+    fn device_options(self) -> &'static str {
+        match self {
+            Self::Frames => "",
+            Self::Supers => ",offload=on",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PathMtu {
+    /// It takes all.
+    Full,
+    /// It says by ICMP that 1,400 bytes are the most.
+    Told,
+    /// It lets nothing beyond 1,280 bytes through, and says nothing.
+    Silent,
+}
+
+impl PathMtu {
+    /// In the forwarder's words.
+    fn harm(self) -> &'static str {
+        match self {
+            Self::Full => "",
+            Self::Told => ",mtu=1400,answer=yes",
+            Self::Silent => ",mtu=1280",
+        }
+    }
 }
 
 /// What a kernel speaks today.
@@ -60,6 +105,9 @@ const MODERN: Client = Client {
     congestion: "cubic",
     mss: 0,
     v6: false,
+    gro: false,
+    sent: Sent::Frames,
+    path: PathMtu::Full,
 };
 
 impl Client {
@@ -80,9 +128,18 @@ impl Client {
         if self.mss > 0 {
             words.push(format!("MSS {}", self.mss));
         }
-        if self.v6 {
-            words.push("IPv6".to_owned());
-        }
+        let more = [
+            (self.v6, "IPv6"),
+            (self.gro, "GRO"),
+            (self.sent == Sent::Supers, "super-segments"),
+            (self.path == PathMtu::Told, "1400 bytes on the way"),
+            (
+                self.path == PathMtu::Silent,
+                "1280 bytes on the way, in silence",
+            ),
+        ];
+        let more = more.into_iter().filter(|(is, _)| *is);
+        words.extend(more.map(|(_, word)| word.to_owned()));
         format!("client {}", words.join(", "))
     }
 
@@ -111,6 +168,7 @@ impl Client {
         if self.mss > 0 {
             attributes = format!("{attributes} advmss {}", self.mss);
         }
+        rig.set_client_gro(self.gro)?;
         rig.set_client_route(&attributes)
     }
 }
@@ -155,14 +213,35 @@ fn sample() -> Vec<Client> {
             mss: 536,
             ..MODERN
         },
+        Client {
+            ecn: true,
+            sent: Sent::Supers,
+            ..MODERN
+        },
+        Client {
+            gro: true,
+            sent: Sent::Supers,
+            path: PathMtu::Told,
+            ..MODERN
+        },
+        Client {
+            timestamps: false,
+            v6: true,
+            gro: true,
+            sent: Sent::Supers,
+            path: PathMtu::Silent,
+            ..MODERN
+        },
     ]
 }
 
-/// Every combination, but for MSS and IPv6, which each have their turn.
+/// Every combination of what it speaks; all else has its turn.
 fn full() -> Vec<Client> {
     let mut clients = Vec::new();
     for congestion in ["cubic", "reno", "bbr"] {
         for bits in 0..32usize {
+            let mss = [0, 536, 1_200, 0][bits % 4];
+            let paths = [PathMtu::Full, PathMtu::Told, PathMtu::Silent];
             clients.push(Client {
                 sack: bits & 1 == 0,
                 timestamps: bits & 2 == 0,
@@ -170,8 +249,16 @@ fn full() -> Vec<Client> {
                 ecn: bits & 8 != 0,
                 small_buffer: bits & 16 != 0,
                 congestion,
-                mss: [0, 536, 1_200, 0][bits % 4],
+                mss,
                 v6: bits % 3 == 0,
+                gro: bits % 5 < 2,
+                sent: [Sent::Frames, Sent::Supers][bits % 7 % 2],
+                // Small segments fit anyway.
+                path: if mss == 0 {
+                    paths[bits % 11 % 3]
+                } else {
+                    PathMtu::Full
+                },
             });
         }
     }
@@ -187,39 +274,55 @@ pub(crate) fn run(
 ) -> Result<Checks> {
     let scratch = Scratch::create("clients")?;
     let site = Site::prepare(&scratch)?;
-    let rig = Rig::build(Stack::Sandstorm, programs, &site.folder, scratch.path())?;
     let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
         .context("reading which congestion controls this kernel has")?;
-    let clients = if is_full { full() } else { sample() };
+    let mut clients = Vec::new();
+    let everyone = if is_full { full() } else { sample() };
+    for (seed, client) in (first_seed.unwrap_or(FIRST_SEED)..).zip(everyone) {
+        let name = client.name();
+        if !name.contains(filter) {
+            continue;
+        }
+        let mut controls = available.split_whitespace();
+        if controls.any(|control| control == client.congestion) {
+            clients.push((seed, client));
+        } else {
+            println!("skip {name}: this kernel has no {}", client.congestion);
+        }
+    }
     let mut all = Checks::default();
-    for (seed, client) in (first_seed.unwrap_or(FIRST_SEED)..).zip(clients) {
-        interrupt::check()?;
-        if !client.name().contains(filter) {
+    for sent in [Sent::Frames, Sent::Supers] {
+        let clients = clients.iter().filter(|(_, client)| client.sent == sent);
+        let clients: Vec<_> = clients.collect();
+        if clients.is_empty() {
             continue;
         }
-        if !available
-            .split_whitespace()
-            .any(|name| name == client.congestion)
-        {
-            println!(
-                "skip {}: this kernel has no {}",
-                client.name(),
-                client.congestion
-            );
-            continue;
+        let options = sent.device_options();
+        let (folder, scratch) = (&site.folder, scratch.path());
+        let rig = Rig::build(Stack::Sandstorm, programs, folder, scratch, options)?;
+        for (seed, client) in clients {
+            interrupt::check()?;
+            let start = Instant::now();
+            let mut checks = Checks::default();
+            let outcome = check(client, &rig, &site, *seed, &mut checks);
+            if let Err(failure) = outcome {
+                checks.fail("the client itself", &failure.to_string());
+            }
+            if checks.failed() > 0 {
+                checks.note(&rig.server_output());
+            }
+            interrupt::check()?;
+            checks.print(&client.name(), Some(*seed), start.elapsed());
+            all.add(checks);
         }
-        let start = Instant::now();
-        let mut checks = Checks::default();
-        let outcome = check(&client, &rig, &site, seed, &mut checks);
-        if let Err(failure) = outcome {
-            checks.fail("the client itself", &failure.to_string());
-        }
-        if checks.failed() > 0 {
-            checks.note(&rig.server_output());
-        }
-        interrupt::check()?;
-        checks.print(&client.name(), Some(seed), start.elapsed());
-        all.add(checks);
+        let output = rig.finish()?;
+        let has_sent = supers::were_sent(&output);
+        all.check("the server's kernel has cut what it was to", || {
+            if has_sent == (sent == Sent::Supers) {
+                return Ok(());
+            }
+            Err(Failure::new(output))
+        });
     }
     Ok(all)
 }
@@ -227,7 +330,7 @@ pub(crate) fn run(
 fn check(client: &Client, rig: &Rig, site: &Site, seed: u64, checks: &mut Checks) -> Result<()> {
     client.prepare(rig)?;
     let paths = Paths {
-        down: DOWN.to_owned(),
+        down: format!("{DOWN}{}", client.path.harm()),
         up: UP.to_owned(),
         seed,
         silence_ms: 200,
@@ -308,6 +411,12 @@ fn was_bad(client: &Client, seen: &Seen) -> Result<()> {
             return Err(Failure::new(format!("it was not: {path:?}")));
         }
     }
+    if (client.path == PathMtu::Full) != (seen.down.too_big == 0) {
+        let count = seen.down.too_big;
+        return Err(Failure::new(format!(
+            "{count} frames were too large for it"
+        )));
+    }
     let connections = AT_ONCE as u64 + 3;
     if seen.connections != connections {
         return Err(Failure::new(format!(
@@ -338,9 +447,13 @@ mod tests {
         let sample = sample();
         let some = |is: fn(&Client) -> bool| sample.iter().any(is);
         assert!(some(|c| !c.sack) && some(|c| !c.timestamps) && some(|c| !c.window_scaling));
-        assert!(some(|c| c.ecn) && some(|c| c.small_buffer) && some(|c| c.v6));
+        assert!(some(|c| c.ecn) && some(|c| c.small_buffer) && some(|c| c.v6) && some(|c| c.gro));
         for congestion in ["cubic", "reno", "bbr"] {
             assert!(sample.iter().any(|c| c.congestion == congestion));
+        }
+        for path in [PathMtu::Full, PathMtu::Told, PathMtu::Silent] {
+            let is_there = |c: &Client| c.sent == Sent::Supers && c.path == path;
+            assert!(sample.iter().any(is_there));
         }
     }
 }

@@ -86,7 +86,7 @@ impl<'a> Lab<'a> {
         for stack in Stack::BOTH {
             let (site, scratch) = (&self.site.folder, self.scratch.path());
             self.rigs
-                .push(Rig::build(stack, self.programs, site, scratch)?);
+                .push(Rig::build(stack, self.programs, site, scratch, "")?);
         }
         Ok(())
     }

@@ -8,12 +8,13 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::forwarder::{Forwarder, Paths};
 use crate::netns::Namespace;
 use crate::server::Server;
-use crate::shell::{self, Context as _, Result};
+use crate::shell::{self, Context as _, Failure, Result};
 
 /// The ends of the two veth pairs.
 const CLIENT_LINK: &str = "cli0";
@@ -83,12 +84,14 @@ pub(crate) struct Rig {
 
 impl Rig {
     /// Makes the namespaces and starts a server of `site`; `programs` has
-    /// ours, and `scratch` is for files of the peer.
+    /// ours, `device_options` is what its device's name ends with, and `scratch`
+    /// is for files of the peer.
     pub(crate) fn build(
         stack: Stack,
         programs: &Path,
         site: &Path,
         scratch: &Path,
+        device_options: &str,
     ) -> Result<Self> {
         let name = |place: &str| format!("l{place}-{}", stack.name());
         let client = Namespace::create(&name("c"))?;
@@ -150,7 +153,7 @@ impl Rig {
             Stack::Sandstorm => {
                 let mut command = first_served(&far, SERVER_PRIORITY, programs.join("sandstorm"));
                 command.arg("serve").arg(site);
-                command.args(["--device", &format!("xdp:{SERVER_LINK}")]);
+                command.args(["--device", &format!("xdp:{SERVER_LINK}{device_options}")]);
                 Server::start(command)?
             }
         };
@@ -196,6 +199,13 @@ impl Rig {
         set(&self.client, settings)
     }
 
+    /// Whether the client joins the segments that it receives to larger ones.
+    pub(crate) fn set_client_gro(&self, on: bool) -> Result<()> {
+        let mut ethtool = self.client.command("ethtool");
+        let word = if on { "on" } else { "off" };
+        shell::capture(ethtool.args(["-K", CLIENT_LINK, "gro", word])).map(drop)
+    }
+
     /// Changes what the client's connections to the server are like:
     /// attributes of a route.
     pub(crate) fn set_client_route(&self, attributes: &str) -> Result<()> {
@@ -219,6 +229,15 @@ impl Rig {
                 .sum::<u64>();
         }
         Ok(sum)
+    }
+
+    /// Ends the server; what it has said.
+    pub(crate) fn finish(self) -> Result<String> {
+        let (status, output) = self.server.stop(Signal::TERM)?;
+        if status.success() {
+            return Ok(output);
+        }
+        Err(Failure::new(format!("{status}:\n{output}")))
     }
 
     /// What the server has said so far.

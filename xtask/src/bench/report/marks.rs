@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::model::{
-    Limit, Quantity, Ratio, Spread, digits, panels, runs, same, thousands, x_shown,
+    Limit, OFFLOAD, Quantity, Ratio, Spread, digits, panels, runs, same, thousands, x_shown,
 };
 use crate::bench::results::{Results, Run};
 
@@ -65,6 +65,20 @@ const KB: f64 = 1024.0;
 /// no run at that rate.
 const REACHED: f64 = 0.98;
 
+/// Where runs are on their figure's axis.
+fn sizes<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<f64> {
+    let mut sizes: Vec<f64> = runs.map(|run| run.x).collect();
+    sizes.sort_by(f64::total_cmp);
+    sizes.dedup();
+    sizes
+}
+
+/// What was not measured is less than all else.
+fn by_value(a: &Mark, b: &Mark) -> std::cmp::Ordering {
+    let value = |mark: &Mark| mark.measured.map_or(f64::NEG_INFINITY, |m| m.value);
+    value(a).total_cmp(&value(b))
+}
+
 /// All marks.
 pub(super) fn marks(results: &Results) -> Vec<Mark> {
     let maker = Maker {
@@ -74,6 +88,7 @@ pub(super) fn marks(results: &Results) -> Vec<Mark> {
     let mut marks = vec![maker.dns_rate()];
     maker.dns_costs(&mut marks);
     maker.web_costs(&mut marks);
+    maker.offload(&mut marks);
     marks
 }
 
@@ -194,9 +209,7 @@ impl Maker<'_> {
         let of_figure = self.results.runs.iter().filter(|run| {
             run.figure == "web-cost" && run.panel == panel && run.x <= 64.0 * KB && !run.offloads
         });
-        let mut sizes: Vec<f64> = of_figure.map(|run| run.x).collect();
-        sizes.sort_by(f64::total_cmp);
-        sizes.dedup();
+        let sizes = sizes(of_figure);
         let at = |size: f64| {
             let ours = runs(self.results, "web-cost", panel, SANDSTORM, size);
             let (nginx, others) = self.best_nginx(panel, size);
@@ -206,15 +219,55 @@ impl Maker<'_> {
             );
             self.cost(what, 1.0, &ours, &others)
         };
-        let worst = sizes.into_iter().map(at).max_by(|a, b| {
-            let value = |mark: &Mark| mark.measured.map_or(f64::NEG_INFINITY, |m| m.value);
-            value(a).total_cmp(&value(b))
-        });
+        let worst = sizes.into_iter().map(at).max_by(by_value);
         worst.unwrap_or_else(|| {
             let what =
                 format!("Sandstorm, up to 64 KB, {panel}: cost to nginx's at the worst size");
             self.cost(what, 1.0, &[], &[])
         })
+    }
+
+    /// Both with segmentation offload: at each size the number of connections
+    /// at which we are worst.
+    fn offload(&self, marks: &mut Vec<Mark>) {
+        let panels = panels(self.results, OFFLOAD, "");
+        let at = |panel: &str, size: f64| {
+            let of = |server| runs(self.results, OFFLOAD, panel, server, size);
+            (of(SANDSTORM), of("nginx"))
+        };
+        for (kb, most) in [(16.0, 1.0 / 2.0), (64.0, 1.0 / 3.0), (1_024.0, 1.0 / 3.0)] {
+            let size = kb * KB;
+            let what = |panel: &str| {
+                let shown = x_shown(size, "bytes");
+                format!("Sandstorm, offloads on, {shown}: cost to nginx's, {panel}")
+            };
+            let cost = |panel: &&str| {
+                let (ours, others) = at(panel, size);
+                self.cost(what(panel), most, &ours, &others)
+            };
+            let worst = panels.iter().map(cost).max_by(by_value);
+            let none = || self.cost(what("not run"), most, &[], &[]);
+            marks.push(worst.unwrap_or_else(none));
+        }
+        let of_figure = self.results.runs.iter().filter(|run| run.figure == OFFLOAD);
+        let sizes = sizes(of_figure);
+        let throughput = |(panel, size): (&str, f64)| {
+            let (ours, others) = at(panel, size);
+            Mark {
+                what: "Sandstorm, offloads on: throughput to nginx's at the worst point".into(),
+                wanted: Wanted::AtLeast(1.0),
+                measured: Ratio::of(Quantity::Throughput, &ours, &others, &self.limit),
+                note: format!("{}, {panel}", x_shown(size, "bytes")),
+            }
+        };
+        let points = panels
+            .iter()
+            .flat_map(|&panel| sizes.iter().map(move |&size| (panel, size)));
+        let points = points
+            .map(throughput)
+            .filter(|mark| mark.measured.is_some());
+        let none = || throughput(("not run", 0.0));
+        marks.push(points.min_by(by_value).unwrap_or_else(none));
     }
 
     /// The cheapest of nginx's tunings: a mark is one against the best peer.

@@ -403,7 +403,15 @@ impl Ratio {
     }
 }
 
-/// The runs of a server at a point of a figure, without offloads.
+/// Whether a run is as its figure has it: one has offloads on.
+fn is_of_figure(run: &Run, figure: &str) -> bool {
+    run.figure == figure && run.offloads == (figure == OFFLOAD)
+}
+
+/// The figure with offloads.
+pub(super) const OFFLOAD: &str = "web-offload";
+
+/// The runs of a server at a point of a figure.
 pub(super) fn runs<'a>(
     results: &'a Results,
     figure: &str,
@@ -415,20 +423,19 @@ pub(super) fn runs<'a>(
         .runs
         .iter()
         .filter(|run| {
-            run.figure == figure
+            is_of_figure(run, figure)
                 && run.panel == panel
                 && run.server == server
                 && same(run.x, x)
-                && !run.offloads
         })
         .collect()
 }
 
-/// Panels of a figure whose name begins so, without offloads.
+/// Panels of a figure whose name begins so.
 pub(super) fn panels<'a>(results: &'a Results, figure: &str, start: &str) -> Vec<&'a str> {
     let runs = results.runs.iter();
     distinct(
-        runs.filter(|run| run.figure == figure && !run.offloads && run.panel.starts_with(start))
+        runs.filter(|run| is_of_figure(run, figure) && run.panel.starts_with(start))
             .map(|run| run.panel.as_str()),
     )
 }
