@@ -15,7 +15,7 @@ mod options;
 mod plan;
 mod report;
 pub(crate) mod results;
-mod rig;
+pub(crate) mod rig;
 mod runner;
 mod servers;
 mod time_line;

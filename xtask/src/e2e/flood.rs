@@ -3,6 +3,11 @@
 //!
 //! The client's request is a whole connection each time, through its kernel:
 //! it must get past the table of half-open connections, which is full.
+//!
+//! The server has a core, and everybody else the other. Where the scheduler may
+//! choose, it puts server and client on one while there is no flood, where they
+//! wake each other without an interrupt, and not while there is one: what is
+//! measured then is how long an interrupt takes.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -15,15 +20,13 @@ use super::checks::Checks;
 use super::http::Connection;
 use super::matrix::{Device, Program, Scenario, Xdp};
 use super::rig::{Place, Rig};
+use crate::bench::rig::{SERVER_CORE, keep_away, pin};
 use crate::interrupt;
 use crate::server::Server;
 use crate::shell::{self, Context as _, Failure, Result};
 
 /// SYNs a second.
 const RATE: u32 = 100_000;
-/// SYNs that are due together: the generator shares a core with the client,
-/// and one by one they would cost that core more than the server.
-const BURST: u32 = 32;
 /// An address of the generator's, for its ARP.
 const GENERATOR: &str = "10.99.0.9/24";
 /// The flood has been there for so long before it is looked at: tables are
@@ -78,10 +81,11 @@ pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Re
     let scenario = scenario();
     let rig = Rig::build(&scenario)?;
     let (server, place) = rig.start(&scenario, None, programs, content)?;
+    give_core(&server)?;
     let mut outcome = Err(Failure::new("not tried"));
     for _ in 0..TRIES {
         interrupt::check()?;
-        outcome = compare(&rig, &server, &place, programs);
+        outcome = on_the_other_core(|| compare(&rig, &server, &place, programs));
         if outcome.is_ok() {
             break;
         }
@@ -110,6 +114,28 @@ pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Re
         Err(Failure::new(format!("{status}:\n{output}")))
     });
     Ok(())
+}
+
+/// Keeps the server's threads on its core.
+fn give_core(server: &Server) -> Result<()> {
+    let path = format!("/proc/{}/task", server.id());
+    for thread in std::fs::read_dir(&path).context(format_args!("reading {path}"))? {
+        let name = thread.context(format_args!("reading {path}"))?.file_name();
+        let id = name.to_str().and_then(|name| name.parse().ok());
+        if !id.is_some_and(|id| pin(id, SERVER_CORE)) {
+            return Err(Failure::new("the server cannot be kept on its core"));
+        }
+    }
+    Ok(())
+}
+
+/// Does `work`, and all that it starts, away from the server's core.
+fn on_the_other_core<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| keep_away().and_then(|()| work()));
+        let failed = |_| Failure::new("a thread of the client's has panicked");
+        thread.join().map_err(failed)?
+    })
 }
 
 /// Without the flood and with it; what was seen, as a line.
@@ -205,7 +231,6 @@ impl Flood {
             .args(["--target", &place.v4.to_string()])
             .args(["--port", &place.port.to_string()])
             .args(["--rate", &RATE.to_string()])
-            .args(["--burst", &BURST.to_string()])
             .args(["--warmup", "0", "--seconds", "60"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
