@@ -297,8 +297,11 @@ fn reordering_window(tcb: &Tcb) -> u32 {
 }
 
 /// Something has arrived twice, sent again for nothing: segments stay out
-/// longer than was thought.
+/// longer than was thought. (RFC 8985 leaves `RACK.reordering_seen` alone then,
+/// and goes on without a window while it recovers; where segments are late by
+/// more than a round trip that sends far more for nothing.)
 pub(crate) fn widen_reordering(tcb: &mut Tcb) {
+    tcb.flags.set(Flags::REORDERING);
     let quarters = (tcb.reorder & 0x0f).saturating_add(1).min(MAX_QUARTERS);
     tcb.reorder = PERSIST << 4 | quarters;
 }
