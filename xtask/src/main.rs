@@ -55,7 +55,7 @@ Usage: cargo xtask COMMAND
   bench [SELECTION]... [--quick] [--seconds S] [--repeats N] [--server NAME]
         [--peer nsd-xdp=DIR]     the servers beside their peers and the rig's limit
         SELECTION                limit, dns, web (these three without one), paper, all,
-                                 or figures by their names
+                                 or figures by their names (web-offload has more points then)
         --quick                  few points, once each: under 3 minutes
         --seconds S              the length of each measured part
         --repeats N              runs of each point, interleaved; 3 without it

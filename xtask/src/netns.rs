@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::process::Command;
 
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::shell::{self, Context as _, Failure, Result};
@@ -45,6 +46,25 @@ impl Namespace {
         shell::capture_text(&mut command)
     }
 
+    /// Turns offload features of an interface on or off, by the names that
+    /// `ethtool` has for them.
+    pub(crate) fn set_features(&self, link: &str, features: &[&str], on: bool) -> Result<()> {
+        let mut ethtool = self.command("ethtool");
+        ethtool.args(["-K", link]);
+        for feature in features {
+            ethtool.arg(feature).arg(if on { "on" } else { "off" });
+        }
+        shell::capture(&mut ethtool).map(drop)
+    }
+
+    /// Has an interface take super-segments over IPv4 of less than `bytes`, as
+    /// `ip link set LINK gso_ipv4_max_size BYTES` does where `ip` knows the
+    /// word.
+    pub(crate) fn allow_supers(&self, link: &str, bytes: u32) -> Result<()> {
+        let done = self.inside(|| set_longest_super(link, bytes))?;
+        done.context(format_args!("allowing {link} longer super-segments"))
+    }
+
     /// Moves the calling thread into the namespace, for good: threads and
     /// processes that it starts are inside as well.
     pub(crate) fn enter(&self) -> Result<()> {
@@ -73,5 +93,32 @@ impl Drop for Namespace {
                 self.name
             );
         }
+    }
+}
+
+/// See [`Namespace::allow_supers`]: a message of routing netlink (RFC 3549).
+fn set_longest_super(link: &str, bytes: u32) -> std::io::Result<()> {
+    // linux/netlink.h, linux/rtnetlink.h, linux/if_link.h
+    const REQUEST_AND_ACK: u16 = 1 | 4;
+    const RTM_SETLINK: u16 = 19;
+    const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;
+    // Without a protocol it is NETLINK_ROUTE.
+    let socket = rustix::net::socket(AddressFamily::NETLINK, SocketType::RAW, None)?;
+    let datagrams = rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None)?;
+    let index = rustix::net::netdevice::name_to_index(&datagrams, link)?;
+    let mut message = [0; 40];
+    message[..4].copy_from_slice(&40_u32.to_ne_bytes());
+    message[4..6].copy_from_slice(&RTM_SETLINK.to_ne_bytes());
+    message[6..8].copy_from_slice(&REQUEST_AND_ACK.to_ne_bytes());
+    message[20..24].copy_from_slice(&index.to_ne_bytes());
+    message[32..34].copy_from_slice(&8_u16.to_ne_bytes());
+    message[34..36].copy_from_slice(&IFLA_GSO_IPV4_MAX_SIZE.to_ne_bytes());
+    message[36..].copy_from_slice(&bytes.to_ne_bytes());
+    rustix::net::send(&socket, &message, SendFlags::empty())?;
+    let mut answer = [0; 64];
+    rustix::net::recv(&socket, &mut answer, RecvFlags::empty())?;
+    match i32::from_ne_bytes([answer[16], answer[17], answer[18], answer[19]]) {
+        0 => Ok(()),
+        code => Err(std::io::Error::from_raw_os_error(-code)),
     }
 }

@@ -67,7 +67,9 @@ impl Path {
         self.write_marked(packet, protocol, payload_len, Ecn::NotEct)
     }
 
-    /// As [`Path::write`], with the bits of congestion notification.
+    /// As [`Path::write`], with the bits of congestion notification. An IPv4
+    /// packet that is longer than its field can say, which only a
+    /// super-segment may be, says 0, as Linux has it since 6.3 ("BIG TCP").
     ///
     /// # Panics
     /// When `packet` is shorter than the headers.
@@ -85,7 +87,7 @@ impl Path {
                 let header: &mut [u8; IPV4_HEADER_LEN] = packet[start..]
                     .first_chunk_mut()
                     .expect("a packet holds its IP header");
-                let total_len = (IPV4_HEADER_LEN + payload_len) as u16;
+                let total_len = u16::try_from(IPV4_HEADER_LEN + payload_len).unwrap_or(0);
                 header[0] = VERSION_IHL;
                 header[1] = ecn as u8;
                 header[2..4].copy_from_slice(&total_len.to_be_bytes());

@@ -35,6 +35,7 @@ use crate::sys;
 pub use error::DeviceError;
 pub use interface::{Interface, InterfaceConfig};
 pub use name::{AddressPrefix, Device, Offload, ParseAddressError, ParseDeviceError};
+pub(crate) use netlink::longest_supers;
 pub use queue::{AnyPort, QueueSource};
 
 /// A transport protocol with ports.

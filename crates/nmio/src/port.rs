@@ -28,8 +28,9 @@ pub struct Capabilities {
     /// the pseudo-header is accepted as right. Off by default: it lets about
     /// one corrupted packet in 65,536 pass.
     pub partial_checksums: bool,
-    /// The largest super-segment, as bytes of its IP packet, that
-    /// [`Port::send_super`] takes; 0 when it takes none.
+    /// The largest super-segment over IPv4, as bytes of its IP packet, that
+    /// [`Port::send_super`] takes; 0 when it takes none. Over IPv6 it takes
+    /// no longer ones than [`MAX_OVER_V6`](crate::super_segment::MAX_OVER_V6).
     pub segmentation: usize,
     /// Packets that may live in the port's memory for good.
     pub resident_frames: u32,
@@ -170,7 +171,8 @@ pub enum Wait {
 /// `netmap_output()` is `send` (turnaround and memcopy) and `send_resident`
 /// (zero copy).
 pub trait Port {
-    /// What the port can do; constant over its life.
+    /// What the port can do; constant over its life, but for
+    /// [`segmentation`](Capabilities::segmentation), which may fall.
     fn capabilities(&self) -> Capabilities;
 
     /// The port's memory, for scratch frames and residents.

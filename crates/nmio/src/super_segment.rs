@@ -19,6 +19,11 @@ pub const MAX_HEADERS: usize = 18 + 40 + 60;
 /// Bytes of the payload that may be replaced.
 pub const MAX_PATCH: usize = 256;
 
+/// The longest over IPv6, as bytes of its IP packet: what Linux lets a device
+/// cut if nothing else is said, which counts an Ethernet header too. (Longer
+/// ones there need a hop-by-hop option, or must not have it, as the kernel is.)
+pub const MAX_OVER_V6: usize = 65_535 - 14;
+
 /// What a port that takes none says to whoever sends one.
 pub(crate) const TAKES_NONE: &str = "the port takes no super-segments, as its capabilities say";
 

@@ -163,10 +163,7 @@ impl XdpPort {
             mtu: config.mtu,
             zero_copy: matches!(rings.copying(), Copying::Never),
             partial_checksums: config.partial_checksums,
-            segmentation: match runs {
-                Runs::Frames(_) => 0,
-                Runs::Supers(_) => packets::LARGEST,
-            },
+            segmentation: runs.largest(),
             resident_frames: config.memory.resident_frames,
         };
         // From here on packets arrive.
@@ -229,8 +226,9 @@ impl XdpPort {
         let segmentation = match &self.runs {
             Runs::Frames(why) => format!("every segment a frame: {why}"),
             Runs::Supers(packets) => format!(
-                "runs of segments leave as super-segments of up to 64 KB through a packet \
+                "runs of segments leave as super-segments of up to {} KB through a packet \
                  socket, {}",
+                packets.largest.div_ceil(1024),
                 packets.describe()
             ),
         };
@@ -400,7 +398,10 @@ fn ask_for_busy_polling(fd: BorrowedFd<'_>) -> BusyPolling {
 
 impl Port for XdpPort {
     fn capabilities(&self) -> Capabilities {
-        self.capabilities
+        Capabilities {
+            segmentation: self.runs.largest(),
+            ..self.capabilities
+        }
     }
 
     fn pool(&self) -> &Pool {

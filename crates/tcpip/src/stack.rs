@@ -64,8 +64,6 @@ pub struct Stack<A: Application, C = Cubic> {
     pub(crate) settings: Settings,
     pub(crate) counters: Counters,
     pub(crate) own_mss: OwnMss,
-    /// The largest super-segment that the port takes, in bytes; 0: none.
-    pub(crate) segmentation: usize,
     pub(crate) half_open: u32,
     pub(crate) time_waits: u32,
     pub(crate) admission: Admission,
@@ -160,7 +158,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             settings,
             counters: Counters::default(),
             own_mss,
-            segmentation: capabilities.segmentation,
             half_open: 0,
             time_waits: 0,
             admission: Admission::new(most, config.max_per_address),

@@ -185,6 +185,8 @@ pub(crate) struct Rig {
     pub(crate) own_port: u16,
     /// The window that the peer tells.
     pub(crate) window: u16,
+    /// What its SYN says of scaling windows.
+    pub(crate) window_scale: Option<u8>,
     /// Our initial sequence number, once it is known.
     pub(crate) iss: u32,
     /// The peer's initial sequence number.
@@ -256,6 +258,7 @@ impl Rig {
             peer_port: PEER_PORT,
             own_port: OWN_PORT,
             window: 65_535,
+            window_scale: None,
             iss: 0,
             irs: PEER_ISN,
             frames,
@@ -365,7 +368,9 @@ impl Rig {
             window: self.window,
             timestamps: None,
         };
-        let options = mss.map_or_else(Written::default, |mss| Written::syn_ack(mss, None, false));
+        let options = mss.map_or_else(Written::default, |mss| {
+            Written::syn_ack(mss, self.window_scale, false)
+        });
         let more = options.bytes();
         let mut segment = vec![0; header.len()];
         header.write(&mut segment, (self.peer_port, self.own_port), 0, more.len());

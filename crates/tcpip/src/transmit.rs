@@ -2,8 +2,9 @@
 //! acknowledgements, probes.
 
 use arrayvec::ArrayVec;
-use ip::{Ecn, Packet};
+use ip::{Addresses, Ecn, Packet};
 use nmio::Port;
+use nmio::super_segment::MAX_OVER_V6;
 
 use crate::app::Application;
 use crate::congestion::CongestionControl;
@@ -98,7 +99,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             counters: &mut self.counters,
             mode: self.settings.mode,
         };
-        let most_run = most_run(self.segmentation, tcb);
+        let most_run = most_run(port.capabilities().segmentation, tcb);
         let (mut room, mut blocked) = (port.room(), false);
         let limit = tcb.limit();
         let mut seq = first;
@@ -491,15 +492,19 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 }
 
 /// Bytes of data that a super-segment to this peer may have, of `segmentation`
-/// bytes in all; 0: none. On tagged links every segment is a frame, as not all
-/// that cut look behind a tag.
+/// bytes in all over IPv4; 0: none. On tagged links every segment is a frame,
+/// as not all that cut look behind a tag.
 #[inline(always)]
 fn most_run(segmentation: usize, tcb: &Tcb) -> u32 {
     if segmentation == 0 || tcb.path.link.vlan.is_some() {
         return 0;
     }
+    let most = match tcb.path.addresses {
+        Addresses::V4 { .. } => segmentation,
+        Addresses::V6 { .. } => segmentation.min(MAX_OVER_V6),
+    };
     let headers = tcb.path.addresses.header_len() + TIMESTAMPED_HEADER_LEN;
-    segmentation.saturating_sub(headers) as u32
+    most.saturating_sub(headers) as u32
 }
 
 /// How much may be sent from a place in the stream, behind `flight` in flight,

@@ -462,14 +462,22 @@ impl Planner<'_> {
                 _ => &[16, 1_024],
             };
             let connections = self.points(connections, &[16]);
-            let job = |&n: &u32| self.offload_job(file, n);
-            let jobs: Vec<Job> = connections.iter().map(job).collect();
-            let groups = [MEMCOPY, NGINX].map(|program| {
-                let mut group = group(program, Serves::Files, jobs.clone());
+            let offloaded = |program, connections: &[u32]| {
+                let job = |&n: &u32| self.offload_job(file, n);
+                let jobs = connections.iter().map(job).collect();
+                let mut group = group(program, Serves::Files, jobs);
                 group.tuning.offloads = true;
                 group
-            });
-            self.add(groups.to_vec());
+            };
+            let mut groups = vec![
+                offloaded(MEMCOPY, &connections),
+                offloaded(NGINX, &connections),
+            ];
+            if whole && !self.quick() {
+                groups.push(offloaded(Program::Lighttpd, &[16]));
+                groups.push(offloaded(Program::H2o, &[16]));
+            }
+            self.add(groups);
         }
     }
 

@@ -63,7 +63,7 @@ fn a_figure_asked_for_by_its_name_may_have_more_points() {
         .filter(|(_, job)| job.figure == "web-offload")
         .count();
     let sets = of("web-offload");
-    assert_eq!((some, jobs(&sets).count()), (22, 56));
+    assert_eq!((some, jobs(&sets).count()), (22, 70));
     // The largest to the most connections takes its time.
     let longest = jobs(&sets).map(|(_, job)| job.lengths.measured);
     assert!((60.0..70.0).contains(&longest.fold(0.0, f64::max)));

@@ -64,13 +64,17 @@ pub(crate) fn generator_address(n: u32) -> String {
 /// How the kernel's own work is done at the server's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tuning {
-    /// Segmentation and checksum offloads at both ends.
+    /// Segmentation and checksum offloads at both ends, long super-segments
+    /// among them.
     pub(crate) offloads: bool,
     /// Received frames wait for a poll by the server, and only if none comes
     /// for a timer.
     pub(crate) deferred: bool,
 }
 
+/// Super-segments may be as long with [`Tuning::offloads`], over IPv4 and for
+/// whoever makes them: the kernel's TCP, too.
+const LONGEST_SUPER: u32 = 256 << 10;
 /// What [`Tuning::deferred`] sets: empty polls before a queue is left to its
 /// interrupts again, and the timer in ns.
 const DEFERRAL: (u32, u32) = (100, 200_000);
@@ -115,7 +119,6 @@ impl Rig {
                 CLIENT_SETTINGS,
             ),
         ];
-        let offloads = if tuning.offloads { "on" } else { "off" };
         for (namespace, link, address, settings) in ends {
             // Without IPv6 no router is looked for while a run is on.
             let mut sysctl = namespace.command("sysctl");
@@ -125,15 +128,14 @@ impl Rig {
                 .arg(format!("net.ipv6.conf.{link}.disable_ipv6=1"));
             shell::capture(&mut sysctl)?;
             namespace.ip(&format!("address add {address}/{PREFIX} dev {link}"))?;
-            let mut ethtool = namespace.command("ethtool");
-            ethtool.args(["-K", link]);
-            for feature in ["tx", "rx", "sg", "tso", "gso"] {
-                ethtool.args([feature, offloads]);
+            let features = ["tx", "rx", "sg", "tso", "gso"];
+            namespace.set_features(link, &features, tuning.offloads)?;
+            if tuning.offloads {
+                namespace.allow_supers(link, LONGEST_SUPER)?;
             }
             // Threaded NAPI can be chosen only while the queues have a NAPI,
             // which on veth is GRO's doing.
-            ethtool.args(["gro", "on"]);
-            shell::capture(&mut ethtool)?;
+            namespace.set_features(link, &["gro"], true)?;
             namespace.ip(&format!("link set {link} up"))?;
             // With a queueing discipline a full veth queue holds its sender
             // up; without one it drops what it is given.

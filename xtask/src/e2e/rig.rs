@@ -221,14 +221,8 @@ fn join_by_veth(server: &Namespace, client: &Namespace, xdp: Xdp) -> Result<()> 
         }
     }
     // Without TSO in any case: a request is never larger than a frame then.
-    let offloads: &[&str] = if xdp.partial {
-        &["tso", "off"]
-    } else {
-        &["tx", "off"]
-    };
-    let mut ethtool = client.command("ethtool");
-    ethtool.args(["-K", CLIENT_LINK]).args(offloads);
-    shell::capture(&mut ethtool)?;
+    let offload = if xdp.partial { "tso" } else { "tx" };
+    client.set_features(CLIENT_LINK, &[offload], false)?;
     server.ip(&format!("link set {SERVER_LINK} up"))?;
     client.ip(&format!("link set {CLIENT_LINK} up"))?;
     // Linux gives a flow another TX queue after a retransmission, and what

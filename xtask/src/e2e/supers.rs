@@ -11,15 +11,16 @@ use super::flood::scenario;
 use super::http::Connection;
 use super::rig::{self, CLIENT_LINK, Place, Rig, SERVER_LINK};
 use super::web::{SIZES, body};
-use crate::netns::Namespace;
 use crate::server::Server;
-use crate::shell::{self, Context as _, Failure, Result};
+use crate::shell::{Context as _, Failure, Result};
 
 /// What a segment holds, whatever the client speaks.
 const SEGMENT: usize = 1_448;
 /// Where responses end that are measured in segments: about one of them, about
-/// a super-segment of 64 KB, and about two.
-const SEGMENTS: [usize; 9] = [1, 2, 3, 44, 45, 46, 89, 90, 91];
+/// a super-segment of 64 KB, about two, and about one of 256 KB.
+const SEGMENTS: [usize; 12] = [1, 2, 3, 44, 45, 46, 89, 90, 91, 180, 181, 182];
+/// As long as super-segments may be over IPv4.
+const LONGEST: u32 = 256 << 10;
 /// Bytes around each of these.
 const AROUND: std::ops::RangeInclusive<usize> = 0..=6;
 /// What a response must have ahead of it to know its head's length.
@@ -35,11 +36,12 @@ pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Re
     };
     let site = content.folder.join("edges");
     let sizes = make_site(&site, head)?;
-    for (cutter, tso) in [("the device", "on"), ("the kernel", "off")] {
-        for gro in ["on", "off"] {
+    for (cutter, tso) in [("the device", true), ("the kernel", false)] {
+        for (joined, gro) in [("joined", true), ("not joined", false)] {
             let rig = Rig::build(&scenario)?;
-            set(rig.server(), SERVER_LINK, "tso", tso)?;
-            set(rig.client(), CLIENT_LINK, "gro", gro)?;
+            rig.server().set_features(SERVER_LINK, &["tso"], tso)?;
+            rig.server().allow_supers(SERVER_LINK, LONGEST)?;
+            rig.client().set_features(CLIENT_LINK, &["gro"], gro)?;
             let mut command = rig.server().command(programs.join("sandstorm"));
             command.arg("serve").arg(&site);
             command.args(["--device", &format!("xdp:{SERVER_LINK},offload=on")]);
@@ -47,7 +49,7 @@ pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Re
             let place = rig::place(&server.output(), false)?;
             rig.as_client(|| {
                 for address in place.addresses() {
-                    let what = format!("cut by {cutter}, GRO {gro}, from {address}");
+                    let what = format!("cut by {cutter}, {joined} by GRO, from {address}");
                     checks.check(&what, || {
                         let mut connection = Connection::open(place.socket(address))?;
                         fetch_all(&mut connection, &sizes)
@@ -72,11 +74,6 @@ pub(super) fn expect_sent(server: Server) -> Result<()> {
 /// Whether a server's summary tells of super-segments.
 pub(crate) fn were_sent(output: &str) -> bool {
     output.contains("; of these, runs in ")
-}
-
-fn set(namespace: &Namespace, link: &str, feature: &str, word: &str) -> Result<()> {
-    let mut ethtool = namespace.command("ethtool");
-    shell::capture(ethtool.args(["-K", link, feature, word])).map(drop)
 }
 
 fn head_len(place: &Place) -> Result<usize> {

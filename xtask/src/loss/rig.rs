@@ -111,12 +111,8 @@ impl Rig {
             // Frames as they are on a wire: whole, no larger than the MTU,
             // with finished checksums.
             for (namespace, link) in [(end, link), (&between, other)] {
-                let mut ethtool = namespace.command("ethtool");
-                ethtool.args(["-K", link]);
-                for feature in ["tx", "rx", "sg", "tso", "gso", "gro"] {
-                    ethtool.args([feature, "off"]);
-                }
-                shell::capture(&mut ethtool)?;
+                let features = ["tx", "rx", "sg", "tso", "gso", "gro"];
+                namespace.set_features(link, &features, false)?;
             }
         }
         for (end, link, own, peers, peer_mac) in [
@@ -201,9 +197,7 @@ impl Rig {
 
     /// Whether the client joins the segments that it receives to larger ones.
     pub(crate) fn set_client_gro(&self, on: bool) -> Result<()> {
-        let mut ethtool = self.client.command("ethtool");
-        let word = if on { "on" } else { "off" };
-        shell::capture(ethtool.args(["-K", CLIENT_LINK, "gro", word])).map(drop)
+        self.client.set_features(CLIENT_LINK, &["gro"], on)
     }
 
     /// Changes what the client's connections to the server are like:

@@ -25,6 +25,10 @@ const SERVER_END: &str = "server";
 /// Packets that wait at either end of a veth pair for room in the other's
 /// ring, as many as wait for a network card by default.
 const QUEUE_LEN: u32 = 1_000;
+/// Super-segments over IPv4 are below so many bytes, where the kernel can have
+/// them (since Linux 6.3): nobody on a wire of our own needs shorter ones.
+const LONG_SUPERS: u32 = 256 << 10;
+
 /// Opens device `auto`.
 pub(super) fn open(config: &InterfaceConfig) -> Result<Interface, DeviceError> {
     // What the user got wrong is no reason to try another way.
@@ -154,6 +158,10 @@ fn open_server_end(wanted: &XdpWanted<'_>) -> Result<XdpReady, DeviceError> {
     let up = DeviceError::set_up("bring the server's end up");
     control.set_up(SERVER_END).map_err(up)?;
     add_queue(&control, SERVER_END)?;
+    // What the device takes is said with the rest of what it can do.
+    let _ = control
+        .index(SERVER_END)
+        .and_then(|index| netlink::allow_supers(index, LONG_SUPERS));
     XdpReady::open(wanted)
 }
 

@@ -1,4 +1,5 @@
-//! The few requests of routing netlink that making a wire needs (RFC 3549).
+//! The few requests of routing netlink that making a wire needs, and what only
+//! it tells of a device (RFC 3549).
 //!
 //! A message is a header, a fixed structure, and attributes, each with its
 //! length and kind before it and padded to 4 bytes; some attributes hold
@@ -19,6 +20,8 @@ const NLM_F_CREATE_NEW: u16 = 0x400 | 0x200;
 const NLMSG_ERROR: u16 = 2;
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
+const RTM_GETLINK: u16 = 18;
+const RTM_SETLINK: u16 = 19;
 const RTM_NEWADDR: u16 = 20;
 const RTM_NEWQDISC: u16 = 36;
 const IFLA_IFNAME: u16 = 3;
@@ -26,6 +29,8 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
+const IFLA_GSO_MAX_SIZE: u16 = 41;
+const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
@@ -45,6 +50,11 @@ const HEADER: usize = 16;
 const INTERFACE_MESSAGE: usize = 16;
 /// `struct tcmsg`: family, padding, interface, handle, parent, info.
 const QDISC_MESSAGE: usize = 20;
+/// What is told of one interface is some 2 KB, and more for each function of a
+/// card that is shared out.
+const ANSWER: usize = 32 << 10;
+/// Limit of super-segments before there was a choice.
+const DEFAULT_GSO_SIZE: u32 = 65_536;
 
 struct Message(Vec<u8>);
 
@@ -52,8 +62,15 @@ impl Message {
     fn new(kind: u16, flags: u16) -> Self {
         let mut bytes = vec![0; HEADER];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
-        bytes[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_ACK | flags).to_ne_bytes());
+        bytes[6..8].copy_from_slice(&(NLM_F_REQUEST | flags).to_ne_bytes());
         Self(bytes)
+    }
+
+    /// About interface number `index`.
+    fn about(kind: u16, flags: u16, index: u32) -> Self {
+        let mut fixed = [0; INTERFACE_MESSAGE];
+        fixed[4..8].copy_from_slice(&index.to_ne_bytes());
+        Self::new(kind, flags).fixed(&fixed)
     }
 
     fn fixed(mut self, bytes: &[u8]) -> Self {
@@ -76,29 +93,49 @@ impl Message {
         message
     }
 
-    /// Sends the request and waits for the kernel's answer.
+    /// Sends the request, which the kernel does.
     fn request(mut self) -> io::Result<()> {
+        let flags = u16::from_ne_bytes([self.0[6], self.0[7]]) | NLM_F_ACK;
+        self.0[6..8].copy_from_slice(&flags.to_ne_bytes());
+        self.ask().map(drop)
+    }
+
+    /// Sends the request and waits for the kernel's answer: what comes behind
+    /// its header, nothing where it only says that all is well.
+    fn ask(mut self) -> io::Result<Vec<u8>> {
         let len = self.0.len() as u32;
         self.0[..4].copy_from_slice(&len.to_ne_bytes());
         let mut socket: File = sys::route_socket()?;
         socket.write_all(&self.0)?;
-        let mut answer = [0; 4096];
+        let mut answer = vec![0; ANSWER];
         let len = socket.read(&mut answer)?;
-        let malformed = || io::Error::other("malformed netlink answer");
-        let answer = answer
-            .get(..len)
-            .filter(|a| a.len() >= HEADER + 4)
-            .ok_or_else(malformed)?;
-        if u16::from_ne_bytes([answer[4], answer[5]]) != NLMSG_ERROR {
-            return Err(malformed());
+        answer.truncate(len);
+        if len < HEADER + 4 {
+            return Err(io::Error::other("malformed netlink answer"));
         }
-        let code = i32::from_ne_bytes([answer[16], answer[17], answer[18], answer[19]]);
-        if code == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::from_raw_os_error(-code))
+        let kind = u16::from_ne_bytes([answer[4], answer[5]]);
+        answer.drain(..HEADER);
+        if kind != NLMSG_ERROR {
+            return Ok(answer);
+        }
+        match i32::from_ne_bytes([answer[0], answer[1], answer[2], answer[3]]) {
+            0 => Ok(Vec::new()),
+            code => Err(io::Error::from_raw_os_error(-code)),
         }
     }
+}
+
+/// The value of the attribute of this kind, a number, if it is among them.
+fn number(mut attributes: &[u8], wanted: u16) -> Option<u32> {
+    while let [a, b, c, d, rest @ ..] = attributes {
+        let len = usize::from(u16::from_ne_bytes([*a, *b])).checked_sub(4)?;
+        if u16::from_ne_bytes([*c, *d]) == wanted {
+            let value = rest.get(..len)?.first_chunk()?;
+            return Some(u32::from_ne_bytes(*value));
+        }
+        attributes = rest.get(len.next_multiple_of(4)..)?;
+    }
+    None
 }
 
 /// One end of a veth pair.
@@ -133,9 +170,27 @@ pub(super) fn create_veth(
 
 /// Removes interface number `index`.
 pub(super) fn delete_link(index: u32) -> io::Result<()> {
-    let mut fixed = [0; INTERFACE_MESSAGE];
-    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
-    Message::new(RTM_DELLINK, 0).fixed(&fixed).request()
+    Message::about(RTM_DELLINK, 0, index).request()
+}
+
+/// The longest super-segments of TCP over IPv4 and over IPv6 that interface
+/// number `index` takes, as bytes of the whole packet, link header included.
+/// Kernels before Linux 6.3 have one number for both.
+pub(crate) fn longest_supers(index: u32) -> io::Result<[usize; 2]> {
+    let answer = Message::about(RTM_GETLINK, 0, index).ask()?;
+    let attributes = answer.get(INTERFACE_MESSAGE..).unwrap_or_default();
+    let v6 = number(attributes, IFLA_GSO_MAX_SIZE).unwrap_or(DEFAULT_GSO_SIZE);
+    let v4 = number(attributes, IFLA_GSO_IPV4_MAX_SIZE).unwrap_or(v6.min(DEFAULT_GSO_SIZE));
+    // What the kernel cuts itself is below the limit.
+    Ok([v4, v6].map(|limit| limit.saturating_sub(1) as usize))
+}
+
+/// Has interface number `index` take super-segments over IPv4 of less than
+/// `bytes`, link header included. Since Linux 6.3.
+pub(super) fn allow_supers(index: u32, bytes: u32) -> io::Result<()> {
+    Message::about(RTM_SETLINK, 0, index)
+        .attribute(IFLA_GSO_IPV4_MAX_SIZE, &bytes.to_ne_bytes())
+        .request()
 }
 
 /// Gives interface number `index` a queue for `packets` that it cannot send

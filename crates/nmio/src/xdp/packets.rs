@@ -16,13 +16,23 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::{Copying, XdpConfig};
-use crate::device::{DeviceError, Offload};
+use crate::device::{DeviceError, Offload, longest_supers};
 use crate::frame::Frame;
-use crate::super_segment::SuperSegment;
+use crate::super_segment::{MAX_OVER_V6, SuperSegment};
 use crate::sys::{self, Control, FINISHED, Gather, MAX_PACKETS};
 
-/// The largest super-segment: an IP packet's greatest length.
-pub(super) const LARGEST: usize = 65_535;
+/// An Ethernet header, which limits of the device count.
+const ETHERNET_HEADER: usize = 14;
+/// No longer ones, whatever the device takes: the kernel gathers a packet in 16
+/// pieces of at most 32 KB, and of less when its memory is in pieces.
+const MOST_BYTES: usize = 256 << 10;
+/// What fits single pages.
+const SURE_BYTES: usize = 65_535 - ETHERNET_HEADER;
+/// Tries in a row that fail for want of room: at the first and each time so
+/// many have failed the device is asked what it takes, …
+const ASK: u32 = 64;
+/// … and after so many what is long is given up.
+const GIVE_UP: u32 = 1_024;
 /// Packets that may wait for a flush: two calls' worth.
 const MOST: usize = 2 * MAX_PACKETS;
 /// Memory that the kernel may use for super-segments that the device or the
@@ -41,8 +51,12 @@ enum Waiting {
 pub(super) struct Packets {
     socket: OwnedFd,
     queue: VecDeque<Waiting>,
+    /// The largest super-segment over IPv4, as bytes of its IP packet.
+    pub(super) largest: usize,
     /// Whether the device cuts, as it did when it was last asked.
     device_cuts: bool,
+    /// Tries in a row for which there was no room.
+    tries: u32,
     /// It has one TX queue, the ring's.
     one_queue: bool,
     control: Control,
@@ -86,6 +100,10 @@ impl Runs {
                 config.interface
             ));
         }
+        let largest = match largest(&control, config.interface) {
+            Ok(largest) => largest,
+            Err(error) => return refuse(format!("the kernel does not say how large: {error}")),
+        };
         let opened = control.index(config.interface).and_then(sys::packet_sender);
         let socket = match opened {
             Ok(socket) => socket,
@@ -104,7 +122,9 @@ impl Runs {
         Ok(Self::Supers(Packets {
             socket,
             queue: VecDeque::with_capacity(MOST),
+            largest,
             device_cuts: cuts,
+            tries: 0,
             one_queue: control.tx_queues(config.interface) == Some(1),
             control,
             interface: config.interface.to_owned(),
@@ -112,6 +132,24 @@ impl Runs {
             refused: 0,
         }))
     }
+
+    /// See [`Capabilities::segmentation`](crate::Capabilities::segmentation).
+    #[inline]
+    pub(super) fn largest(&self) -> usize {
+        match self {
+            Self::Frames(_) => 0,
+            Self::Supers(packets) => packets.largest,
+        }
+    }
+}
+
+/// The longest super-segments that an interface takes, as bytes of an IP
+/// packet. Where those over IPv6 are bounded more than they are anyway, all are.
+fn largest(control: &Control, interface: &str) -> io::Result<usize> {
+    let limits = control.index(interface).and_then(longest_supers)?;
+    let bytes = |limit: usize| limit.min(MOST_BYTES - 1).saturating_sub(ETHERNET_HEADER);
+    let [v4, v6] = limits.map(bytes);
+    Ok(if v6 < MAX_OVER_V6 { v4.min(v6) } else { v4 })
 }
 
 impl Packets {
@@ -135,12 +173,13 @@ impl Packets {
         self.device_cuts && self.one_queue
     }
 
-    /// Whether the device still cuts segments: an XDP program at the other end
-    /// of a veth pair takes that away. The kernel then does it, which does not
-    /// go past the queueing discipline.
+    /// Whether the device still cuts segments, and as long ones: an XDP program
+    /// at the other end of a veth pair takes that away. The kernel then does
+    /// it, which does not go past the queueing discipline.
     #[cold]
     fn still_cuts(&mut self) -> bool {
-        self.device_cuts = self.control.cuts_segments(&self.interface);
+        self.device_cuts = self.control.cuts_segments(&self.interface)
+            && largest(&self.control, &self.interface).is_ok_and(|now| now >= self.largest);
         if !self.device_cuts {
             tracing::warn!(
                 target: "nmio::xdp",
@@ -152,6 +191,35 @@ impl Packets {
             let _ = sys::bypass_queueing(self.socket.as_fd(), false);
         }
         self.device_cuts
+    }
+
+    /// There is no room: in the device's queue, which time will mend, or for
+    /// packets as long as ours. Whether something was done about it.
+    #[cold]
+    fn finds_no_room(&mut self) -> bool {
+        self.tries += 1;
+        if self.tries % ASK == 1 && self.device_cuts && !self.still_cuts() {
+            return true;
+        }
+        if self.tries < GIVE_UP || self.largest <= SURE_BYTES {
+            return false;
+        }
+        tracing::warn!(
+            target: "nmio::xdp",
+            "{} or the kernel's memory has had no room for long packets for some time: \
+             super-segments are shorter from now on",
+            self.interface
+        );
+        self.largest = SURE_BYTES;
+        let waiting = self.queue.len();
+        let is_sure = |packet: &Waiting| match packet {
+            Waiting::Frame(_) => true,
+            Waiting::Super(packet) => packet.len() <= SURE_BYTES,
+        };
+        self.queue.retain(is_sure);
+        // They are lost, as on any wire.
+        self.refused += (waiting - self.queue.len()) as u64;
+        true
     }
 
     pub(super) fn room(&self) -> usize {
@@ -177,7 +245,7 @@ impl Packets {
             let sent = match sys::send_packets(self.socket.as_fd(), packets) {
                 Ok(sent) => sent,
                 Err(error) => match error.raw_os_error() {
-                    Some(libc::ENOBUFS) if self.device_cuts && !self.still_cuts() => continue,
+                    Some(libc::ENOBUFS) if self.finds_no_room() => continue,
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ENETDOWN) => {
                         return Ok(false);
                     }
@@ -189,6 +257,7 @@ impl Packets {
                     }
                 },
             };
+            self.tries = 0;
             self.queue.drain(..sent);
         }
         Ok(true)

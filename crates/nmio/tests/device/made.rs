@@ -15,6 +15,9 @@ fn device_auto_is_a_wire_to_this_host() {
         assert_eq!(server.interface.addresses()[0].to_string(), "198.18.0.2");
         let client = socket("0.0.0.0:0");
         assert_eq!(ask(&client, "198.18.0.2:7", "hello"), "hello");
+        // Where the kernel can have them, super-segments are long: it says so.
+        let said = line(&server.port_summary, "segmentation");
+        assert!(said.contains("of up to 256 KB") || said.contains("of up to 64 KB"));
         // A second one finds other names and networks.
         let second = Server::start(&config("auto", &[], 1));
         assert_eq!(second.interface.addresses()[0].to_string(), "198.18.0.6");

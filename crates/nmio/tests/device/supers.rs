@@ -13,7 +13,7 @@ use nmio::xdp::XdpPort;
 use nmio::{Batch, MAX_BATCH, Port, SuperSegment, Wait};
 
 use crate::line;
-use crate::rig::{Rig, config};
+use crate::rig::{Namespace, Rig, config};
 
 /// Data in a segment, so that it fits an MTU of 1,500 bytes over IPv6 too.
 const MSS: u16 = 1428;
@@ -141,8 +141,8 @@ fn a_device_that_ceases_to_cut_is_helped() {
 fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8])) {
     let (interface, mut port) = open(device, &["10.9.0.9/24", "fd09::9/64"]);
     assert!(line(&port.summary(), "segmentation").contains(said));
-    assert_eq!(port.capabilities().segmentation, 65_535);
-    let bytes: Arc<[u8]> = (0..70_000u32)
+    assert_eq!(port.capabilities().segmentation, 65_535 - 14);
+    let bytes: Arc<[u8]> = (0..300_000u32)
         .map(|i| (i.wrapping_mul(i) >> 3) as u8)
         .collect();
     // (An XDP program at the client's end has the kernel cut what goes there.)
@@ -171,6 +171,8 @@ fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8]))
                 (3 * mss - 1, Some(ACK | PSH | FIN)),
                 (10 * mss, Some(ACK | CWR)),
                 (45 * mss - 5, Some(ACK | PSH | CWR)),
+                // Longer than IPv4's length says.
+                (if v6 { 44 } else { 180 } * mss + 5, Some(ACK | PSH)),
                 (2 * mss, None),
                 (3 * mss - 1, None),
                 (30 * mss, None),
@@ -204,7 +206,7 @@ fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8]))
         drop(wanted);
     });
     let counters = port.counters();
-    assert_eq!((counters.tx_supers, counters.bad_descriptors), (40, 0));
+    assert_eq!((counters.tx_supers, counters.bad_descriptors), (44, 0));
     drop((port, interface));
 }
 
@@ -272,5 +274,62 @@ fn the_choice_is_said_and_an_impossible_one_refused() {
     crate::rig::run("ethtool -K srv tx on sg on tso on");
     let (interface, port) = open("xdp:srv", &["10.9.0.9/24"]);
     assert!(line(&port.summary(), "segmentation").contains("cut by the device"));
+    drop((port, interface));
+}
+
+#[test]
+fn a_super_segment_is_no_larger_than_the_device_takes() {
+    let _rig = Rig::new(1);
+    crate::rig::run("ethtool -K srv tx on sg on tso on");
+    crate::rig::run("ip link set srv gso_max_size 20000");
+    let (interface, mut port) = open("xdp:srv", &["10.9.0.9/24"]);
+    let largest = port.capabilities().segmentation;
+    assert_eq!(largest, 20_000 - 1 - 14);
+    let said = line(&port.summary(), "segmentation").to_owned();
+    assert!(said.contains("up to 20 KB"), "{said}");
+    let bytes: Arc<[u8]> = vec![0; 70_000].into();
+    let path = path(false);
+    let mut send = |bytes_of_packet| {
+        let len = bytes_of_packet - (path.header_len() - 14) - TCP;
+        port.send_super(run(&path, &bytes, len, Some(ACK))).unwrap();
+        port.flush().unwrap()
+    };
+    assert!(send(largest), "it leaves at once");
+    // What it takes no longer the kernel cuts.
+    crate::rig::run("ip link set srv gso_max_size 15000");
+    assert!(send(largest), "it leaves all the same");
+    drop((port, interface));
+}
+
+#[test]
+fn what_there_is_never_room_for_is_given_up() {
+    // This thread leaves it for the server's.
+    let _home = Namespace::unshare();
+    let (interface, mut port) = open("auto", &[]);
+    let largest = port.capabilities().segmentation;
+    if largest == 65_535 - 14 {
+        // This kernel has no longer ones over IPv4.
+        return;
+    }
+    assert_eq!(largest, (256 << 10) - 1 - 14);
+    let bytes: Arc<[u8]> = vec![0; 300_000].into();
+    let path = path(false);
+    let mut run = |len| {
+        port.send_super(run(&path, &bytes, len, Some(ACK))).unwrap();
+        port.flush().unwrap()
+    };
+    let headers = path.header_len() - 14 + TCP;
+    assert!(run(largest - headers), "it leaves at once");
+    assert!(!run(largest - headers + 1), "the device does not take it");
+    // All that comes waits behind it, for a while.
+    assert!(!run(100));
+    let mut tries = 0;
+    while !port.flush().unwrap() {
+        tries += 1;
+        assert!(tries < 2_000, "there is an end to it");
+    }
+    assert!(tries > 100);
+    assert_eq!(port.capabilities().segmentation, 65_535 - 14);
+    assert_eq!(port.counters().bad_descriptors, 1);
     drop((port, interface));
 }

@@ -49,7 +49,8 @@ const TICK_SHIFT: u32 = 6;
 /// of the round trip.
 const TRAIN_SPACING: u32 = 3_000;
 const TRAIN_SPACINGS: u32 = 32;
-/// On shorter round trips all ACKs are one train, in microseconds.
+/// On shorter round trips, in microseconds, trains tell of how hosts pause, and
+/// not of the path.
 const TRAIN_MIN_RTT: u32 = 1_000;
 /// Segments in flight below which a train tells nothing.
 const TRAIN_SEGMENTS: u32 = 16;

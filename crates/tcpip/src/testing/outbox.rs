@@ -18,6 +18,8 @@ pub(crate) struct Outbox {
     /// The largest super-segment; they are kept as the frames that they are
     /// cut into.
     pub(crate) segmentation: usize,
+    /// The largest of those that were sent.
+    pub(crate) longest: usize,
 }
 
 impl Outbox {
@@ -34,6 +36,7 @@ impl Outbox {
             sent: VecDeque::new(),
             mtu,
             segmentation: 0,
+            longest: 0,
         }
     }
 
@@ -78,6 +81,7 @@ impl Port for Outbox {
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
         let ip_packet = packet.len() - eth::HEADER_LEN;
         assert!(ip_packet <= self.segmentation, "no more than it takes");
+        self.longest = self.longest.max(ip_packet);
         self.take_room()?;
         for index in 0..packet.segments() {
             let mut frame = Vec::new();

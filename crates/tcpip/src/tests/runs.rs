@@ -1,5 +1,7 @@
 //! Runs of segments as one packet: the same segments, fewer packets.
 
+use nmio::super_segment::MAX_OVER_V6;
+
 use crate::testing::{Out, Rig, noise, v6_path};
 use crate::{Config, Slot};
 
@@ -8,11 +10,18 @@ const MSS: usize = 1460;
 const HEADERS: usize = 20 + 32;
 
 /// What a client gets of a content of `len` bytes that acknowledges all that
-/// came, over a port that takes super-segments of `segmentation` bytes.
+/// came, over a port that takes super-segments of `segmentation` bytes; and how
+/// many of them were sent.
 fn fetch(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (Vec<Out>, u64) {
+    let (all, rig) = fetch_all(len, slot, v6, segmentation);
+    (all, rig.stack.counters().sent_runs)
+}
+
+/// The same, with all that took part in it.
+fn fetch_all(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (Vec<Out>, Rig) {
     let mut rig = Rig::new(&Config::default());
+    rig.window_scale = Some(4);
     rig.port.segmentation = segmentation;
-    rig.stack.segmentation = segmentation;
     rig.load(&noise(len), slot);
     if v6 {
         rig.path = v6_path();
@@ -23,7 +32,7 @@ fn fetch(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (Vec<
     loop {
         let round = rig.sent_all();
         let Some(last) = round.last() else {
-            return (all, rig.stack.counters().sent_runs);
+            return (all, rig);
         };
         rig.recv(2, last.seq + last.data.len() as u32, "A", b"");
         all.extend(round);
@@ -57,6 +66,17 @@ fn a_super_segment_is_as_large_as_the_port_takes() {
 }
 
 #[test]
+fn over_ipv4_it_may_be_larger_than_the_length_field_says() {
+    for (v6, most) in [(false, 100_000), (true, MAX_OVER_V6)] {
+        let (frames, _) = fetch_all(3_000_000, None, v6, 0);
+        let (cut, rig) = fetch_all(3_000_000, None, v6, 100_000);
+        assert!(frames == cut, "the same segments");
+        let longest = rig.port.longest;
+        assert!((most - MSS + 1..=most).contains(&longest), "{v6} {longest}");
+    }
+}
+
+#[test]
 fn a_slot_is_rendered_wherever_it_lies() {
     let len = 4 * MSS + 100;
     for offset in [0, 1, MSS - 10, MSS, 3 * MSS + 7, len - 29] {
@@ -72,7 +92,7 @@ fn a_slot_is_rendered_wherever_it_lies() {
 #[test]
 fn a_run_is_no_longer_than_windows_allow() {
     let mut rig = Rig::new(&Config::default());
-    (rig.port.segmentation, rig.stack.segmentation) = (65_535, 65_535);
+    rig.port.segmentation = 65_535;
     rig.window = (4 * MSS + 700) as u16;
     rig.load(&noise(40 * MSS), None);
     rig.open(Some(MSS as u16 + 12));
@@ -90,7 +110,7 @@ fn a_run_is_no_longer_than_windows_allow() {
 #[test]
 fn a_run_that_finds_no_room_goes_later_as_a_whole() {
     let mut rig = Rig::new(&Config::default());
-    (rig.port.segmentation, rig.stack.segmentation) = (65_535, 65_535);
+    rig.port.segmentation = 65_535;
     rig.load(&noise(5 * MSS), None);
     rig.open(Some(MSS as u16 + 12));
     rig.port.room = 0;
@@ -108,7 +128,7 @@ fn a_run_that_finds_no_room_goes_later_as_a_whole() {
 #[test]
 fn what_is_lost_goes_again_as_a_segment() {
     let mut rig = Rig::new(&Config::default());
-    (rig.port.segmentation, rig.stack.segmentation) = (65_535, 65_535);
+    rig.port.segmentation = 65_535;
     let content = noise(8 * MSS);
     rig.load(&content, None);
     rig.open(Some(MSS as u16 + 12));
@@ -125,7 +145,7 @@ fn what_is_lost_goes_again_as_a_segment() {
 #[test]
 fn a_tagged_link_gets_frames() {
     let mut rig = Rig::new(&Config::default());
-    (rig.port.segmentation, rig.stack.segmentation) = (65_535, 65_535);
+    rig.port.segmentation = 65_535;
     rig.path.link.vlan = Some(5);
     rig.load(&noise(5 * MSS), None);
     rig.open(Some(MSS as u16 + 12));

@@ -202,7 +202,7 @@ impl<C: CongestionControl> World<C> {
                 segmentation: match sends {
                     Sends::Frames | Sends::Copies => None,
                     Sends::Supers => Some(Segmentation {
-                        largest: 65_535,
+                        largest: 256 << 10,
                         cut: ip::cut,
                     }),
                 },
