@@ -68,8 +68,9 @@ fn note(figure: &str) -> Option<&'static str> {
              everybody.",
         ),
         "web-offload" => Some(
-            "Closed loop, keep-alive, with segmentation and checksum offloads on at both ends: a \
-             kernel's server hands 64 KB at once to its card, and ours sends super-segments.",
+            "Closed loop, keep-alive, with segmentation and checksum offloads on at both ends, \
+             super-segments of 256 KB allowed: a kernel's server hands that much to its card at \
+             once, as far as its pages allow, and so does ours.",
         ),
         "web-loss" => {
             Some("Frames are lost at the client's end, in both directions, by a seeded generator.")
