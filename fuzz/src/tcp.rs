@@ -45,8 +45,9 @@ const MAX_PASSES: usize = 5_000;
 const STEP: Duration = Duration::from_micros(10);
 /// The longest pass that a ring may stay full for.
 const LONGEST_STALL: Duration = Duration::from_millis(50);
-/// In this time everything leaves that waits for the ring.
-const LAST_FLIGHT: Duration = Duration::from_millis(100);
+/// In this time everything leaves that waits for the ring, or that is paced: a
+/// window in some of the longest round trips.
+const LAST_FLIGHT: Duration = Duration::from_secs(2);
 /// What a connection may send when nobody answers: retransmissions and
 /// probes.
 const MAX_LAST_WORDS: u32 = 64;

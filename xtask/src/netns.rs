@@ -9,6 +9,9 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::shell::{self, Context as _, Failure, Result};
 
+/// Bytes that a long super-segment stays below.
+const LONG_SUPERS: u32 = 256 << 10;
+
 /// A namespace of our own. Dropping it removes it, and with it every
 /// interface inside.
 pub(crate) struct Namespace {
@@ -57,11 +60,11 @@ impl Namespace {
         shell::capture(&mut ethtool).map(drop)
     }
 
-    /// Has an interface take super-segments over IPv4 of less than `bytes`, as
-    /// `ip link set LINK gso_ipv4_max_size BYTES` does where `ip` knows the
-    /// word.
-    pub(crate) fn allow_supers(&self, link: &str, bytes: u32) -> Result<()> {
-        let done = self.inside(|| set_longest_super(link, bytes))?;
+    /// Has an interface take super-segments over IPv4 of up to 256 KB, from
+    /// whoever makes them, as `ip link set LINK gso_ipv4_max_size 262144` does
+    /// where `ip` knows the word.
+    pub(crate) fn allow_long_supers(&self, link: &str) -> Result<()> {
+        let done = self.inside(|| set_longest_super(link, LONG_SUPERS))?;
         done.context(format_args!("allowing {link} longer super-segments"))
     }
 
@@ -96,7 +99,7 @@ impl Drop for Namespace {
     }
 }
 
-/// See [`Namespace::allow_supers`]: a message of routing netlink (RFC 3549).
+/// See [`Namespace::allow_long_supers`]: a message of routing netlink (RFC 3549).
 fn set_longest_super(link: &str, bytes: u32) -> std::io::Result<()> {
     // linux/netlink.h, linux/rtnetlink.h, linux/if_link.h
     const REQUEST_AND_ACK: u16 = 1 | 4;

@@ -72,9 +72,6 @@ pub(crate) struct Tuning {
     pub(crate) deferred: bool,
 }
 
-/// Super-segments may be as long with [`Tuning::offloads`], over IPv4 and for
-/// whoever makes them: the kernel's TCP, too.
-const LONGEST_SUPER: u32 = 256 << 10;
 /// What [`Tuning::deferred`] sets: empty polls before a queue is left to its
 /// interrupts again, and the timer in ns.
 const DEFERRAL: (u32, u32) = (100, 200_000);
@@ -131,7 +128,7 @@ impl Rig {
             let features = ["tx", "rx", "sg", "tso", "gso"];
             namespace.set_features(link, &features, tuning.offloads)?;
             if tuning.offloads {
-                namespace.allow_supers(link, LONGEST_SUPER)?;
+                namespace.allow_long_supers(link)?;
             }
             // Threaded NAPI can be chosen only while the queues have a NAPI,
             // which on veth is GRO's doing.

@@ -19,8 +19,6 @@ const SEGMENT: usize = 1_448;
 /// Where responses end that are measured in segments: about one of them, about
 /// a super-segment of 64 KB, about two, and about one of 256 KB.
 const SEGMENTS: [usize; 12] = [1, 2, 3, 44, 45, 46, 89, 90, 91, 180, 181, 182];
-/// As long as super-segments may be over IPv4.
-const LONGEST: u32 = 256 << 10;
 /// Bytes around each of these.
 const AROUND: std::ops::RangeInclusive<usize> = 0..=6;
 /// What a response must have ahead of it to know its head's length.
@@ -40,7 +38,7 @@ pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Re
         for (joined, gro) in [("joined", true), ("not joined", false)] {
             let rig = Rig::build(&scenario)?;
             rig.server().set_features(SERVER_LINK, &["tso"], tso)?;
-            rig.server().allow_supers(SERVER_LINK, LONGEST)?;
+            rig.server().allow_long_supers(SERVER_LINK)?;
             rig.client().set_features(CLIENT_LINK, &["gro"], gro)?;
             let mut command = rig.server().command(programs.join("sandstorm"));
             command.arg("serve").arg(&site);

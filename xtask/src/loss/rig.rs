@@ -144,6 +144,8 @@ impl Rig {
             between.ip(&format!("link set {link} up"))?;
         }
         set(&far, SERVER_SETTINGS)?;
+        // For who sends super-segments all the same, which the kernel cuts.
+        far.allow_long_supers(SERVER_LINK)?;
         let server = match stack {
             Stack::Kernel => start_nginx(&far, site, scratch)?,
             Stack::Sandstorm => {
