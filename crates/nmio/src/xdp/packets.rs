@@ -26,7 +26,7 @@ const ETHERNET_HEADER: usize = 14;
 /// No longer ones, whatever the device takes: the kernel gathers a packet in 16
 /// pieces of at most 32 KB, and of less when its memory is in pieces.
 const MOST_BYTES: usize = 256 << 10;
-/// What fits single pages.
+/// As bytes of an IP packet, what fits single pages.
 const SURE_BYTES: usize = 65_535 - ETHERNET_HEADER;
 /// Tries in a row that fail for want of room: at the first and each time so
 /// many have failed the device is asked what it takes, …
@@ -201,20 +201,26 @@ impl Packets {
         if self.tries % ASK == 1 && self.device_cuts && !self.still_cuts() {
             return true;
         }
-        if self.tries < GIVE_UP || self.largest <= SURE_BYTES {
+        self.tries >= GIVE_UP && self.shorten()
+    }
+
+    /// Gives long super-segments up for good, those that wait among them.
+    /// Whether there were any.
+    #[cold]
+    fn shorten(&mut self) -> bool {
+        if self.largest <= SURE_BYTES {
             return false;
         }
         tracing::warn!(
             target: "nmio::xdp",
-            "{} or the kernel's memory has had no room for long packets for some time: \
-             super-segments are shorter from now on",
+            "{} or the kernel has no room for long packets: super-segments are shorter from now on",
             self.interface
         );
         self.largest = SURE_BYTES;
         let waiting = self.queue.len();
         let is_sure = |packet: &Waiting| match packet {
             Waiting::Frame(_) => true,
-            Waiting::Super(packet) => packet.len() <= SURE_BYTES,
+            Waiting::Super(packet) => packet.len() <= SURE_BYTES + ETHERNET_HEADER,
         };
         self.queue.retain(is_sure);
         // They are lost, as on any wire.
@@ -246,6 +252,8 @@ impl Packets {
                 Ok(sent) => sent,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::ENOBUFS) if self.finds_no_room() => continue,
+                    // Packet sockets before Linux 6.6 take 68 KB.
+                    Some(libc::EMSGSIZE) if self.shorten() => continue,
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ENETDOWN) => {
                         return Ok(false);
                     }

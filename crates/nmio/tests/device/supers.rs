@@ -19,6 +19,8 @@ use crate::rig::{Namespace, Rig, config};
 const MSS: u16 = 1428;
 const TCP: usize = 32;
 const UDP: usize = 8;
+/// What every device takes at once, as bytes of an IP packet.
+const ORDINARY: usize = 65_535 - 14;
 /// TCP's control bits.
 const FIN: u8 = 1;
 const PSH: u8 = 8;
@@ -141,7 +143,7 @@ fn a_device_that_ceases_to_cut_is_helped() {
 fn compare_cuts(rig: &Rig, device: &str, said: &str, normal: impl Fn(&mut [u8])) {
     let (interface, mut port) = open(device, &["10.9.0.9/24", "fd09::9/64"]);
     assert!(line(&port.summary(), "segmentation").contains(said));
-    assert_eq!(port.capabilities().segmentation, 65_535 - 14);
+    assert_eq!(port.capabilities().segmentation, ORDINARY);
     let bytes: Arc<[u8]> = (0..300_000u32)
         .map(|i| (i.wrapping_mul(i) >> 3) as u8)
         .collect();
@@ -301,17 +303,25 @@ fn a_super_segment_is_no_larger_than_the_device_takes() {
     drop((port, interface));
 }
 
+/// The port of a device `auto` that has long super-segments, if the kernel has.
+fn open_auto() -> Option<(Interface, XdpPort)> {
+    let (interface, port) = open("auto", &[]);
+    let largest = port.capabilities().segmentation;
+    if largest == ORDINARY {
+        return None;
+    }
+    assert_eq!(largest, (256 << 10) - 1 - 14);
+    Some((interface, port))
+}
+
 #[test]
 fn what_there_is_never_room_for_is_given_up() {
     // This thread leaves it for the server's.
     let _home = Namespace::unshare();
-    let (interface, mut port) = open("auto", &[]);
-    let largest = port.capabilities().segmentation;
-    if largest == 65_535 - 14 {
-        // This kernel has no longer ones over IPv4.
+    let Some((interface, mut port)) = open_auto() else {
         return;
-    }
-    assert_eq!(largest, (256 << 10) - 1 - 14);
+    };
+    let largest = port.capabilities().segmentation;
     let bytes: Arc<[u8]> = vec![0; 300_000].into();
     let path = path(false);
     let mut run = |len| {
@@ -329,7 +339,26 @@ fn what_there_is_never_room_for_is_given_up() {
         assert!(tries < 2_000, "there is an end to it");
     }
     assert!(tries > 100);
-    assert_eq!(port.capabilities().segmentation, 65_535 - 14);
+    assert_eq!(port.capabilities().segmentation, ORDINARY);
+    assert_eq!(port.counters().bad_descriptors, 1);
+    drop((port, interface));
+}
+
+#[test]
+fn what_the_kernel_calls_too_long_is_not_sent_again() {
+    // This thread leaves it for the server's.
+    let _home = Namespace::unshare();
+    let Some((interface, mut port)) = open_auto() else {
+        return;
+    };
+    // A run of one, which nobody cuts, beyond the MTU.
+    let bytes: Arc<[u8]> = vec![0; 3_000].into();
+    let headers = path(false).header_len() + TCP;
+    let place = (headers, headers - TCP);
+    let packet = SuperSegment::new(Cut::TcpV4, 4_000, place, &bytes, 0..3_000);
+    port.send_super(packet).unwrap();
+    assert!(port.flush().unwrap(), "nothing waits for it");
+    assert_eq!(port.capabilities().segmentation, ORDINARY);
     assert_eq!(port.counters().bad_descriptors, 1);
     drop((port, interface));
 }
