@@ -45,9 +45,10 @@ const MAX_PASSES: usize = 5_000;
 const STEP: Duration = Duration::from_micros(10);
 /// The longest pass that a ring may stay full for.
 const LONGEST_STALL: Duration = Duration::from_millis(50);
-/// In this time everything leaves that waits for the ring, or that is paced: a
-/// window in some of the longest round trips.
-const LAST_FLIGHT: Duration = Duration::from_secs(2);
+/// In this time everything leaves that waits for the ring, …
+const LAST_FLIGHT: Duration = Duration::from_millis(100);
+/// … and in this what is paced: a window in some of the longest round trips.
+const PACED_FLIGHT: Duration = Duration::from_secs(2);
 /// What a connection may send when nobody answers: retransmissions and
 /// probes.
 const MAX_LAST_WORDS: u32 = 64;
@@ -159,14 +160,14 @@ struct World<C> {
 /// Carries out `input`, and panics when something is not as it must be.
 pub fn run(input: &Input) {
     match input.congestion % 4 {
-        0 => run_with::<Reno>(input),
-        1 => run_with::<NewReno>(input),
-        2 => run_with::<Bbr>(input),
-        _ => run_with::<Cubic>(input),
+        0 => run_with::<Reno>(input, LAST_FLIGHT),
+        1 => run_with::<NewReno>(input, LAST_FLIGHT),
+        2 => run_with::<Bbr>(input, PACED_FLIGHT),
+        _ => run_with::<Cubic>(input, LAST_FLIGHT),
     }
 }
 
-fn run_with<C: CongestionControl>(input: &Input) {
+fn run_with<C: CongestionControl>(input: &Input, last_flight: Duration) {
     let mut world = World::<C>::new(input);
     for (client, step) in input.steps.iter().take(MAX_STEPS) {
         let client = usize::from(*client) % world.clients.len();
@@ -178,7 +179,7 @@ fn run_with<C: CongestionControl>(input: &Input) {
         world.settle();
     }
     // Nobody says anything any more.
-    world.pass(LAST_FLIGHT);
+    world.pass(last_flight);
     let before = world.sent.clone();
     world.pass(LONGEST);
     for (sent, before) in world.sent.iter().zip(before) {
