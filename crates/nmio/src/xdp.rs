@@ -30,6 +30,7 @@ use crate::frame::{Frame, Pool, Resident};
 use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
 use crate::super_segment::{self, SuperSegment};
 use crate::sys;
+pub(crate) use packets::MOST_BYTES as MOST_SUPER_BYTES;
 use packets::{Packets, Runs};
 pub(crate) use rings::MAX_MTU;
 use rings::{Copying, Rings};
@@ -163,7 +164,8 @@ impl XdpPort {
             mtu: config.mtu,
             zero_copy: matches!(rings.copying(), Copying::Never),
             partial_checksums: config.partial_checksums,
-            segmentation: runs.largest(),
+            // What it is at the time is told when it is asked for.
+            segmentation: 0,
             resident_frames: config.memory.resident_frames,
         };
         // From here on packets arrive.

@@ -4,10 +4,10 @@
 //! The client's request is a whole connection each time, through its kernel:
 //! it must get past the table of half-open connections, which is full.
 //!
-//! The server has a core, and everybody else the other. Where the scheduler may
-//! choose, it puts server and client on one while there is no flood, where they
-//! wake each other without an interrupt, and not while there is one: what is
-//! measured then is how long an interrupt takes.
+//! Told is what it is where the scheduler may choose, which is the mark's case:
+//! it puts server and client on one core while there is no flood, where they
+//! wake each other without an interrupt, and not while there is one. Held is what
+//! it is when the server has a core, and everybody else the other.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -38,8 +38,8 @@ const MEASURED: Duration = Duration::from_secs(4);
 const START_LIMIT: Duration = Duration::from_secs(10);
 /// The client's time between two requests.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Request times may be so many times those without a flood: half of what the
-/// mark allows on top, as the server has a core of its own.
+/// Request times may be so many times those without a flood when the server has
+/// a core of its own; elsewhere the mark is twice.
 const MOST_FACTOR: f64 = 1.5;
 /// Of the SYNs so many must really have been sent.
 const LEAST_SHARE: f64 = 0.95;
@@ -82,11 +82,13 @@ pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Re
     let scenario = scenario();
     let rig = Rig::build(&scenario)?;
     let (server, place) = rig.start(&scenario, None, programs, content)?;
+    let told = compare(&rig, &server, &place, programs, f64::INFINITY)?;
+    println!("as the scheduler places them (the mark is twice), {told}");
     give_core(&server)?;
     let mut outcome = Err(Failure::new("not tried"));
     for _ in 0..TRIES {
         interrupt::check()?;
-        outcome = on_the_other_core(|| compare(&rig, &server, &place, programs));
+        outcome = on_the_other_core(|| compare(&rig, &server, &place, programs, MOST_FACTOR));
         if outcome.is_ok() {
             break;
         }
@@ -139,8 +141,15 @@ fn on_the_other_core<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result
     })
 }
 
-/// Without the flood and with it; what was seen, as a line.
-fn compare(rig: &Rig, server: &Server, place: &Place, programs: &Path) -> Result<String> {
+/// Without the flood and with it, which may take `most` times as long; what was
+/// seen, as a line.
+fn compare(
+    rig: &Rig,
+    server: &Server,
+    place: &Place,
+    programs: &Path,
+    most: f64,
+) -> Result<String> {
     let quiet = rig.as_client(|| ask(place, server))??;
     let mut flood = Flood::start(rig, place, programs)?;
     std::thread::sleep(WARM_UP);
@@ -161,7 +170,10 @@ fn compare(rig: &Rig, server: &Server, place: &Place, programs: &Path) -> Result
     );
     let grown = flooded.memory[1].saturating_sub(flooded.memory[0]);
     let floods = flooded.rate >= f64::from(RATE) * LEAST_SHARE;
-    if !floods || flooded.median > quiet.median.mul_f64(MOST_FACTOR) || grown > MOST_GROWTH {
+    if !floods
+        || flooded.median.as_secs_f64() > quiet.median.as_secs_f64() * most
+        || grown > MOST_GROWTH
+    {
         return Err(Failure::new(line));
     }
     Ok(line)

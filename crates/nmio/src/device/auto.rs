@@ -17,6 +17,7 @@ use super::namespace::Namespace;
 use super::ready::{XdpReady, XdpWanted};
 use super::{DeviceError, Interface, InterfaceConfig, Offload, netlink};
 use crate::sys::{self, Control, TapFlags};
+use crate::xdp::MOST_SUPER_BYTES;
 
 /// Interfaces of one program name: sandstorm0 to sandstorm99.
 const MAX_SUFFIX: u32 = 100;
@@ -25,10 +26,6 @@ const SERVER_END: &str = "server";
 /// Packets that wait at either end of a veth pair for room in the other's
 /// ring, as many as wait for a network card by default.
 const QUEUE_LEN: u32 = 1_000;
-/// Super-segments over IPv4 are below so many bytes, where the kernel can have
-/// them (since Linux 6.3): nobody on a wire of our own needs shorter ones.
-const LONG_SUPERS: u32 = 256 << 10;
-
 /// Opens device `auto`.
 pub(super) fn open(config: &InterfaceConfig) -> Result<Interface, DeviceError> {
     // What the user got wrong is no reason to try another way.
@@ -158,10 +155,11 @@ fn open_server_end(wanted: &XdpWanted<'_>) -> Result<XdpReady, DeviceError> {
     let up = DeviceError::set_up("bring the server's end up");
     control.set_up(SERVER_END).map_err(up)?;
     add_queue(&control, SERVER_END)?;
-    // What the device takes is said with the rest of what it can do.
+    // Nobody on a wire of our own needs shorter super-segments. Kernels before
+    // Linux 6.3 have no longer ones; what the device takes is said at start.
     let _ = control
         .index(SERVER_END)
-        .and_then(|index| netlink::allow_supers(index, LONG_SUPERS));
+        .and_then(|index| netlink::allow_supers(index, MOST_SUPER_BYTES as u32));
     XdpReady::open(wanted)
 }
 

@@ -25,9 +25,9 @@ use crate::sys::{self, Control, FINISHED, Gather, MAX_PACKETS};
 const ETHERNET_HEADER: usize = 14;
 /// No longer ones, whatever the device takes: the kernel gathers a packet in 16
 /// pieces of at most 32 KB, and of less when its memory is in pieces.
-const MOST_BYTES: usize = 256 << 10;
+pub(crate) const MOST_BYTES: usize = 256 << 10;
 /// As bytes of an IP packet, what fits single pages.
-const SURE_BYTES: usize = 65_535 - ETHERNET_HEADER;
+const SURE_BYTES: usize = MAX_OVER_V6;
 /// Tries in a row that fail for want of room: at the first and each time so
 /// many have failed the device is asked what it takes, …
 const ASK: u32 = 64;
