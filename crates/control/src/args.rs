@@ -103,7 +103,7 @@ impl ServeArgs {
 /// `--wait`.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitArg {
-    /// Sleep in the kernel until a packet comes.
+    /// Sleep in the kernel until a packet comes; not while SYNs flood.
     Block,
     /// Look at the ring again at once: one whole core, the least delay.
     Spin,

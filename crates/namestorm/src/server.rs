@@ -108,4 +108,9 @@ impl<P: Port> Handler<P> for Server {
     fn poll_timeout(&self) -> Option<Instant> {
         self.stack.poll_timeout()
     }
+
+    #[inline(always)]
+    fn stays_awake(&self, now: Instant) -> bool {
+        self.stack.is_flooded(now)
+    }
 }

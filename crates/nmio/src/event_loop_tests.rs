@@ -94,6 +94,7 @@ impl Clock for Ticking {
 struct Counting {
     frames: usize,
     due: Option<Instant>,
+    awake_until: Option<Instant>,
 }
 
 impl Handler<Scripted> for Counting {
@@ -103,6 +104,9 @@ impl Handler<Scripted> for Counting {
     fn handle_timers(&mut self, _: &mut Scripted, _: Instant) {}
     fn poll_timeout(&self) -> Option<Instant> {
         self.due
+    }
+    fn stays_awake(&self, now: Instant) -> bool {
+        self.awake_until.is_some_and(|until| now <= until)
     }
 }
 
@@ -205,6 +209,29 @@ fn a_timer_ends_the_wait() {
     };
     let seen = calls(&[], &[], &mut handler);
     assert_eq!(seen[2], Waits(MILLI), "the loop's second look at the clock");
+}
+
+#[test]
+fn a_handler_that_stays_awake_is_not_put_to_sleep() {
+    let mut handler = Counting {
+        awake_until: Some(Instant::ZERO + STEP * 4),
+        ..Counting::default()
+    };
+    assert_eq!(
+        calls(&[1], &[], &mut handler),
+        [
+            Receive(1),
+            Flush,
+            Receive(0),
+            Flush,
+            Receive(0),
+            Flush,
+            Receive(0),
+            Flush,
+            Waits(STOP_CHECK),
+            Flush
+        ]
+    );
 }
 
 #[test]

@@ -278,6 +278,11 @@ impl<C: CongestionControl, P: Port> Handler<P> for Server<C> {
     fn poll_timeout(&self) -> Option<Instant> {
         Handler::<P>::poll_timeout(&self.inner)
     }
+
+    #[inline(always)]
+    fn stays_awake(&self, now: Instant) -> bool {
+        Handler::<P>::stays_awake(&self.inner, now)
+    }
 }
 
 impl<C> fmt::Debug for Server<C> {

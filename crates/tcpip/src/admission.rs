@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use ip::Packet;
-use nmio::Port;
+use nmio::{Instant, Port};
 
 use crate::app::{Application, CloseReason};
 use crate::config::WhenFull;
@@ -26,6 +26,9 @@ const EVICTION_SAMPLE: usize = 64;
 /// milliseconds: a request may be on its way.
 const MIN_SILENCE_MS: u32 = 1_000;
 
+/// Cookies that are no further apart than this are a flood, in microseconds.
+const FLOOD_GAP_MICROS: u64 = 1_000;
+
 /// What admission remembers.
 #[derive(Debug)]
 pub(crate) struct Admission {
@@ -35,6 +38,8 @@ pub(crate) struct Admission {
     hand: usize,
     /// When a cookie was last sent, in microseconds.
     baked_at: Option<u64>,
+    /// Whether the cookie before was sent shortly before.
+    floods: bool,
 }
 
 impl Admission {
@@ -44,6 +49,7 @@ impl Admission {
             peers: most.map(|most| Peers::new(connections, most)),
             hand: 0,
             baked_at: None,
+            floods: false,
         }
     }
 }
@@ -138,6 +144,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         if turn_round(port, packet, &header, &more, tcb.ports()).is_ok() {
+            self.admission.floods = self.baked_within(FLOOD_GAP_MICROS, now);
             self.admission.baked_at = Some(now.whole_micros);
             self.counters.cookies_sent += 1;
             self.counters.segments_sent += 1;
@@ -150,8 +157,19 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Whether somebody may still bring a cookie back.
     #[inline]
     pub(crate) fn awaits_cookies(&self, now: Moment) -> bool {
+        self.baked_within(LIFE_MICROS, now)
+    }
+
+    /// Whether there is a flood of SYNs: more than a thousand cookies a second,
+    /// just now.
+    pub fn is_flooded(&self, now: Instant) -> bool {
+        self.admission.floods && self.baked_within(FLOOD_GAP_MICROS, Moment::new(now))
+    }
+
+    #[inline]
+    fn baked_within(&self, micros: u64, now: Moment) -> bool {
         let baked_at = self.admission.baked_at;
-        baked_at.is_some_and(|baked_at| now.whole_micros - baked_at <= LIFE_MICROS)
+        baked_at.is_some_and(|baked_at| now.whole_micros - baked_at <= micros)
     }
 
     /// A segment that may bring a cookie back: then it opens a connection and

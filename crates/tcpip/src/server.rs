@@ -46,4 +46,9 @@ impl<A: Application, C: CongestionControl, P: Port> Handler<P> for Server<A, C> 
     fn poll_timeout(&self) -> Option<Instant> {
         self.stack.poll_timeout()
     }
+
+    #[inline(always)]
+    fn stays_awake(&self, now: Instant) -> bool {
+        self.stack.is_flooded(now)
+    }
 }

@@ -2,12 +2,9 @@
 //! there sees of it.
 //!
 //! The client's request is a whole connection each time, through its kernel:
-//! it must get past the table of half-open connections, which is full.
-//!
-//! Told is what it is where the scheduler may choose, which is the mark's case:
-//! it puts server and client on one core while there is no flood, where they
-//! wake each other without an interrupt, and not while there is one. Held is what
-//! it is when the server has a core, and everybody else the other.
+//! it must get past the table of half-open connections, which is full. The
+//! generator stands for other machines, and has the time that nobody else on
+//! this one wants.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -20,13 +17,14 @@ use super::checks::Checks;
 use super::http::Connection;
 use super::matrix::{Device, Program, Scenario, Xdp};
 use super::rig::{Place, Rig};
-use crate::bench::rig::{SERVER_CORE, keep_away, pin};
 use crate::interrupt;
 use crate::server::Server;
 use crate::shell::{self, Context as _, Failure, Result};
 
 /// SYNs a second.
 const RATE: u32 = 100_000;
+/// SYNs that are due together.
+const BURSTS: [u32; 2] = [1, 32];
 /// An address of the generator's, for its ARP.
 const GENERATOR: &str = "10.99.0.9/24";
 /// The flood has been there for so long before it is looked at: tables are
@@ -38,9 +36,8 @@ const MEASURED: Duration = Duration::from_secs(4);
 const START_LIMIT: Duration = Duration::from_secs(10);
 /// The client's time between two requests.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Request times may be so many times those without a flood when the server has
-/// a core of its own; elsewhere the mark is twice.
-const MOST_FACTOR: f64 = 1.5;
+/// Request times may be so many times those without a flood.
+const MOST_FACTOR: u32 = 2;
 /// Of the SYNs so many must really have been sent.
 const LEAST_SHARE: f64 = 0.95;
 /// A busy machine gets so many tries.
@@ -82,26 +79,27 @@ pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Re
     let scenario = scenario();
     let rig = Rig::build(&scenario)?;
     let (server, place) = rig.start(&scenario, None, programs, content)?;
-    let told = compare(&rig, &server, &place, programs, f64::INFINITY)?;
-    println!("as the scheduler places them (the mark is twice), {told}");
-    give_core(&server)?;
-    let mut outcome = Err(Failure::new("not tried"));
-    for _ in 0..TRIES {
-        interrupt::check()?;
-        outcome = on_the_other_core(|| compare(&rig, &server, &place, programs, MOST_FACTOR));
-        if outcome.is_ok() {
-            break;
+    for burst in BURSTS {
+        let mut outcome = Err(Failure::new("not tried"));
+        for _ in 0..TRIES {
+            interrupt::check()?;
+            outcome = compare(&rig, &server, &place, programs, burst);
+            match &outcome {
+                Ok(told) => {
+                    println!("{told}");
+                    break;
+                }
+                Err(failure) => println!("not this time: {failure}"),
+            }
         }
+        checks.check(
+            &format!(
+                "{RATE} SYNs a second, {burst} at a time: a request takes twice as long at most, \
+                 and no memory"
+            ),
+            || outcome.map(drop),
+        );
     }
-    let mut told = String::new();
-    checks.check(
-        &format!("{RATE} SYNs a second: a request takes twice as long at most, and no memory"),
-        || {
-            told = outcome?;
-            Ok(())
-        },
-    );
-    println!("{told}");
     let (status, output) = server.stop(Signal::TERM)?;
     checks.check("cookies were sent, and brought back", || {
         let count = |name: &str| {
@@ -119,45 +117,22 @@ pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Re
     Ok(())
 }
 
-/// Keeps the server's threads on its core.
-fn give_core(server: &Server) -> Result<()> {
-    let path = format!("/proc/{}/task", server.id());
-    for thread in std::fs::read_dir(&path).context(format_args!("reading {path}"))? {
-        let name = thread.context(format_args!("reading {path}"))?.file_name();
-        let id = name.to_str().and_then(|name| name.parse().ok());
-        if !id.is_some_and(|id| pin(id, SERVER_CORE)) {
-            return Err(Failure::new("the server cannot be kept on its core"));
-        }
-    }
-    Ok(())
-}
-
-/// Does `work`, and all that it starts, away from the server's core.
-fn on_the_other_core<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| keep_away().and_then(|()| work()));
-        let failed = |_| Failure::new("a thread of the client's has panicked");
-        thread.join().map_err(failed)?
-    })
-}
-
-/// Without the flood and with it, which may take `most` times as long; what was
-/// seen, as a line.
+/// Without the flood and with it; what was seen, as a line.
 fn compare(
     rig: &Rig,
     server: &Server,
     place: &Place,
     programs: &Path,
-    most: f64,
+    burst: u32,
 ) -> Result<String> {
     let quiet = rig.as_client(|| ask(place, server))??;
-    let mut flood = Flood::start(rig, place, programs)?;
+    let mut flood = Flood::start(rig, place, programs, burst)?;
     std::thread::sleep(WARM_UP);
     let flooded = rig.as_client(|| ask(place, server))??;
     flood.stop()?;
     let line = format!(
-        "flood: {:.0} frames/s: requests take {:?} (at most {:?}), without it {:?} ({:?}); \
-         {} and {} of them; memory {} kB, then {} kB",
+        "flood, {burst} at a time, {:.0} frames/s: requests take {:?} (at most {:?}), without it \
+         {:?} ({:?}); {} and {} of them; memory {} kB, then {} kB",
         flooded.rate,
         flooded.median,
         flooded.most,
@@ -170,10 +145,7 @@ fn compare(
     );
     let grown = flooded.memory[1].saturating_sub(flooded.memory[0]);
     let floods = flooded.rate >= f64::from(RATE) * LEAST_SHARE;
-    if !floods
-        || flooded.median.as_secs_f64() > quiet.median.as_secs_f64() * most
-        || grown > MOST_GROWTH
-    {
+    if !floods || flooded.median > MOST_FACTOR * quiet.median || grown > MOST_GROWTH {
         return Err(Failure::new(line));
     }
     Ok(line)
@@ -236,14 +208,17 @@ struct Flood(Child);
 
 impl Flood {
     /// Starts it, and waits until it floods.
-    fn start(rig: &Rig, place: &Place, programs: &Path) -> Result<Self> {
+    fn start(rig: &Rig, place: &Place, programs: &Path, burst: u32) -> Result<Self> {
         let program = programs.join("load");
-        let mut command: Command = rig.client().command(&program);
+        let mut command: Command = rig.client().command("chrt");
         command
+            .args(["--idle", "0"])
+            .arg(&program)
             .args(["syn", "--interface", "cli0", "--address", GENERATOR])
             .args(["--target", &place.v4.to_string()])
             .args(["--port", &place.port.to_string()])
             .args(["--rate", &RATE.to_string()])
+            .args(["--burst", &burst.to_string()])
             .args(["--warmup", "0", "--seconds", "60"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -1,5 +1,7 @@
 //! Floods: SYN cookies (RFC 4987, section 3.6).
 
+use std::time::Duration;
+
 use ip::PROTOCOL_TCP;
 use proptest::prelude::*;
 
@@ -176,6 +178,23 @@ fn a_cookie_is_answered_once_however_long_one_waits() {
     rig.pass_ms(200_000);
     rig.sent_nothing();
     assert_eq!(rig.stack.poll_timeout(), None);
+}
+
+#[test]
+fn cookies_that_follow_one_another_within_a_millisecond_are_a_flood() {
+    let mut rig = Rig::new(&full());
+    let mut bake = |pause_ms: u64| {
+        rig.pass_ms(pause_ms);
+        rig.syn(Some(1472));
+        rig.sent_one();
+        rig.peer_port += 1;
+        let at = |after: u64| rig.now + Duration::from_micros(after);
+        [0, 1_000, 1_001].map(|after| rig.stack.is_flooded(at(after)))
+    };
+    assert_eq!(bake(0), [false; 3], "a single one is none");
+    assert_eq!(bake(2), [false; 3]);
+    assert_eq!(bake(1), [true, true, false]);
+    assert_eq!(bake(2), [false; 3], "and it is over");
 }
 
 #[test]
