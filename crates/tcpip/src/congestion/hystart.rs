@@ -55,6 +55,9 @@ const TRAIN_MIN_RTT: u32 = 1_000;
 /// Segments in flight below which a train tells nothing.
 const TRAIN_SEGMENTS: u32 = 16;
 
+/// A round trip that none is shorter than, in ticks.
+const SHORTEST: u16 = 1;
+
 /// What comes after an ACK in slow start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
@@ -80,7 +83,7 @@ pub(super) struct HyStart {
     /// The shortest round trip of this round.
     min: u32,
     /// The shortest round trip with which conservative slow start began, in
-    /// ticks; 0 outside it.
+    /// ticks; [`SHORTEST`] when a train began it, 0 outside it.
     css_baseline: u16,
     /// Samples of this round, up to [`N_RTT_SAMPLE`].
     samples: u8,
@@ -117,7 +120,9 @@ impl HyStart {
             exit = self.begin_round(*event);
             round_over = true;
         }
-        exit |= event.in_flight >= TRAIN_SEGMENTS * event.mss && self.is_long_train(event);
+        if event.in_flight >= TRAIN_SEGMENTS * event.mss && self.is_long_train(event) {
+            exit |= self.begin_last_round();
+        }
         let shift = if self.css_baseline == 0 {
             0
         } else {
@@ -145,7 +150,9 @@ impl HyStart {
     ///
     /// RFC 9406 does without; its forerunner (Ha and Rhee, "Taming the
     /// elephants", 2011) and Linux have it, and it finds out before a queue has
-    /// to grow.
+    /// to grow. They leave slow start at once, with hardly more than the path
+    /// holds, a third of which stays empty after the first loss. Here it grows by
+    /// a quarter of what it would until the round is over.
     #[inline]
     fn is_long_train(&mut self, event: &Event) -> bool {
         let now = ticks(event.now);
@@ -158,6 +165,17 @@ impl HyStart {
         self.train_end = now;
         let train = u32::from(now.wrapping_sub(self.round_start)) << TICK_SHIFT;
         shortest >= TRAIN_MIN_RTT && train > shortest / 2
+    }
+
+    /// A train is long: conservative slow start, in its last round, which nothing
+    /// takes back. True when it had begun before, by delay.
+    #[cold]
+    fn begin_last_round(&mut self) -> bool {
+        if self.css_baseline == 0 {
+            self.css_baseline = SHORTEST;
+            self.css_rounds = CSS_ROUNDS;
+        }
+        self.css_baseline != SHORTEST
     }
 
     /// A round begins, and a train with it.
@@ -243,7 +261,7 @@ const fn ticks(micros: u32) -> u16 {
 /// A round trip, 1 to 65,535 ticks.
 const fn ticks_of(rtt: u32) -> u16 {
     match rtt >> TICK_SHIFT {
-        0 => 1,
+        0 => SHORTEST,
         ticks if ticks < u16::MAX as u32 => ticks as u16,
         _ => u16::MAX,
     }

@@ -189,6 +189,28 @@ fn acks_without_a_pause_for_half_a_round_trip_end_it() {
 }
 
 #[test]
+fn after_a_long_train_the_window_grows_by_a_quarter_until_the_round_is_over() {
+    let mut rounds = Rounds::new();
+    rounds.spacing = 1_200;
+    let whole = (0..20).take_while(|_| rounds.ack(18_000) == MSS).count();
+    assert_eq!(whole, 8, "8.4 ms, and then 9.6 ms");
+    assert_eq!((rounds.ack(18_000), rounds.exits), (MSS / 4, 0));
+    assert_eq!((rounds.ack(18_000), rounds.exits), (MSS / 4, 1));
+}
+
+#[test]
+fn delay_and_then_a_long_train_end_slow_start_at_once() {
+    let mut rounds = Rounds::new();
+    for rtt in [18_000, 18_000, 22_000] {
+        rounds.round(rtt);
+    }
+    assert_eq!((rounds.exits, rounds.start.css_rounds), (0, 1));
+    rounds.spacing = 1_200;
+    rounds.round(22_000);
+    assert!(rounds.exits > 0);
+}
+
+#[test]
 fn rounds_begin_where_bursts_do() {
     // A pause before each burst breaks no train.
     let mut rounds = Rounds::new();
