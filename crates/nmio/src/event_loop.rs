@@ -41,9 +41,9 @@ pub trait Handler<P: Port> {
     fn poll_timeout(&self) -> Option<Instant>;
 
     /// Whether packets come so fast, and matter so little, that waking up for
-    /// each would cost more than to look for it. While this holds the loop does
-    /// not sleep, and only lets other threads go first when it finds nothing.
-    /// Never, by default.
+    /// each would cost more than to look for it. While this holds a loop that
+    /// [blocks](Wait::Block) does not, and only lets other threads go first when
+    /// it finds nothing. Never, by default.
     #[inline(always)]
     fn stays_awake(&self, _now: Instant) -> bool {
         false
@@ -97,12 +97,9 @@ pub fn run<P: Port, H: Handler<P>>(
         if turn.pass(port, handler, config, now)? {
             continue;
         }
-        if config.wait == Wait::Spin {
-            continue;
-        }
-        if handler.stays_awake(now) {
+        if config.wait == Wait::Block && handler.stays_awake(now) {
             thread::yield_now();
-        } else {
+        } else if config.wait != Wait::Spin {
             let timeout = turn.timeout(handler.poll_timeout(), config, now);
             if !timeout.is_zero() {
                 port.wait(config.wait, Some(timeout))?;

@@ -114,8 +114,12 @@ const BATCH: usize = 4;
 const STEP: Duration = Duration::from_micros(30);
 const MILLI: Duration = Duration::from_millis(1);
 
-/// Runs the loop until the script is over: its calls.
+/// Runs a loop that blocks until the script is over: its calls.
 fn calls(arrivals: &[usize], flushes: &[bool], handler: &mut Counting) -> Vec<Call> {
+    calls_of(Wait::Block, arrivals, flushes, handler)
+}
+
+fn calls_of(wait: Wait, arrivals: &[usize], flushes: &[bool], handler: &mut Counting) -> Vec<Call> {
     let stop = Rc::new(AtomicBool::new(false));
     let calls = Rc::new(RefCell::new(Vec::new()));
     let mut port = Scripted {
@@ -133,6 +137,7 @@ fn calls(arrivals: &[usize], flushes: &[bool], handler: &mut Counting) -> Vec<Ca
     let clock = Ticking(Instant::ZERO.into(), STEP);
     let config = LoopConfig {
         batch: BATCH,
+        wait,
         ..LoopConfig::default()
     };
     run(&mut port, handler, &clock, &config, &stop).unwrap();
@@ -232,6 +237,9 @@ fn a_handler_that_stays_awake_is_not_put_to_sleep() {
             Flush
         ]
     );
+    // What waits by polling the device must go on with that.
+    let polling = calls_of(Wait::BusyPoll, &[], &[], &mut handler);
+    assert_eq!(polling, [Receive(0), Flush, Waits(STOP_CHECK), Flush]);
 }
 
 #[test]
