@@ -1,13 +1,11 @@
 //! A flood: SYNs from clients that are not there.
 //!
 //! Their addresses are those of a block that nobody has (RFC 2544, appendix
-//! C.2.2), and their frames come from a station that is not there either, as
-//! from a router: whoever else lives at the generator's end throws answers away
-//! at the first look. A SYN offers what clients of today offer.
+//! C.2.2): answers to them end at the kernel of the generator's namespace. A
+//! SYN offers what clients of today offer.
 
 use std::net::Ipv4Addr;
 
-use eth::{Link, Mac};
 use ip::{Addresses, Host, Input, PROTOCOL_TCP, Path, Sum};
 use nmio::{Frame, Handler, Instant, Port};
 
@@ -18,8 +16,6 @@ use super::pace::Pace;
 /// The first address of the block, and its bits.
 const BLOCK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const BLOCK_BITS: u32 = 17;
-/// Where they all seem to be.
-const ROUTER: Mac = Mac([0x02, 0x99, 0, 0, 0, 0xfe]);
 /// Source ports begin here.
 const FIRST_PORT: u16 = 1024;
 /// The header, with these options: MSS 1460, SACK-permitted, timestamps, no
@@ -62,10 +58,7 @@ impl Flood {
         Ok(Self {
             host: Host::own(station),
             path: Path {
-                link: Link {
-                    own: ROUTER,
-                    ..place.link
-                },
+                link: place.link,
                 addresses: Addresses::V4 {
                     src: own,
                     dst: place.target.0,
@@ -148,6 +141,7 @@ mod tests {
     use std::collections::HashSet;
     use std::time::Duration;
 
+    use eth::{Link, Mac};
     use nmio::sim::Sink;
 
     use super::*;

@@ -3,9 +3,11 @@
 //!
 //! The client's request is a whole connection each time, through its kernel:
 //! it must get past the table of half-open connections, which is full. The
-//! generator stands for other machines, and has the time that nobody else on
-//! this one wants.
+//! mark is about everything where the scheduler puts it. When the server has a
+//! core, and everybody else the other, wake-ups take the same time with a flood
+//! and without, and less is allowed.
 
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,14 +19,17 @@ use super::checks::Checks;
 use super::http::Connection;
 use super::matrix::{Device, Program, Scenario, Xdp};
 use super::rig::{Place, Rig};
+use crate::bench::rig::{SERVER_CORE, keep_away, pin};
 use crate::interrupt;
 use crate::server::Server;
 use crate::shell::{self, Context as _, Failure, Result};
 
 /// SYNs a second.
 const RATE: u32 = 100_000;
-/// SYNs that are due together.
-const BURSTS: [u32; 2] = [1, 32];
+/// What is looked at, in this order: SYNs that are due together, whether the
+/// server has a core of its own from here on, and request times at most, as
+/// multiples of those without a flood.
+const CASES: [(u32, bool, f64); 3] = [(1, false, 2.0), (32, false, 2.0), (1, true, 1.5)];
 /// An address of the generator's, for its ARP.
 const GENERATOR: &str = "10.99.0.9/24";
 /// The flood has been there for so long before it is looked at: tables are
@@ -34,10 +39,10 @@ const WARM_UP: Duration = Duration::from_secs(2);
 const MEASURED: Duration = Duration::from_secs(4);
 /// What the flood takes to begin, at most.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// The client's time between two requests.
-const PAUSE: Duration = Duration::from_millis(2);
-/// Request times may be so many times those without a flood.
-const MOST_FACTOR: u32 = 2;
+/// The client's time between two requests, in microseconds, by chance: any that
+/// is always the same falls into step with bursts, and then each request meets
+/// one, or none does.
+const PAUSE: Range<u64> = 1_000..3_000;
 /// Of the SYNs so many must really have been sent.
 const LEAST_SHARE: f64 = 0.95;
 /// A busy machine gets so many tries.
@@ -79,11 +84,19 @@ pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Re
     let scenario = scenario();
     let rig = Rig::build(&scenario)?;
     let (server, place) = rig.start(&scenario, None, programs, content)?;
-    for burst in BURSTS {
+    for (burst, apart, most) in CASES {
+        if apart {
+            give_core(&server)?;
+        }
         let mut outcome = Err(Failure::new("not tried"));
         for _ in 0..TRIES {
             interrupt::check()?;
-            outcome = compare(&rig, &server, &place, programs, burst);
+            let compare = || compare(&rig, &server, &place, programs, burst, most);
+            outcome = if apart {
+                on_the_other_core(compare)
+            } else {
+                compare()
+            };
             match &outcome {
                 Ok(told) => {
                     println!("{told}");
@@ -94,8 +107,9 @@ pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Re
         }
         checks.check(
             &format!(
-                "{RATE} SYNs a second, {burst} at a time: a request takes twice as long at most, \
-                 and no memory"
+                "{RATE} SYNs a second, {burst} at a time{}: a request takes {most} times as long at \
+                 most, and no memory",
+                if apart { ", server and client apart" } else { "" }
             ),
             || outcome.map(drop),
         );
@@ -117,13 +131,37 @@ pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Re
     Ok(())
 }
 
-/// Without the flood and with it; what was seen, as a line.
+/// Keeps the server's threads on its core.
+fn give_core(server: &Server) -> Result<()> {
+    let path = format!("/proc/{}/task", server.id());
+    for thread in std::fs::read_dir(&path).context(format_args!("reading {path}"))? {
+        let name = thread.context(format_args!("reading {path}"))?.file_name();
+        let id = name.to_str().and_then(|name| name.parse().ok());
+        if !id.is_some_and(|id| pin(id, SERVER_CORE)) {
+            return Err(Failure::new("the server cannot be kept on its core"));
+        }
+    }
+    Ok(())
+}
+
+/// Does `work`, and all that it starts, away from the server's core.
+fn on_the_other_core<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| keep_away().and_then(|()| work()));
+        let failed = |_| Failure::new("a thread of the client's has panicked");
+        thread.join().map_err(failed)?
+    })
+}
+
+/// Without the flood and with it, which may take `most` times as long; what was
+/// seen, as a line.
 fn compare(
     rig: &Rig,
     server: &Server,
     place: &Place,
     programs: &Path,
     burst: u32,
+    most: f64,
 ) -> Result<String> {
     let quiet = rig.as_client(|| ask(place, server))??;
     let mut flood = Flood::start(rig, place, programs, burst)?;
@@ -145,7 +183,7 @@ fn compare(
     );
     let grown = flooded.memory[1].saturating_sub(flooded.memory[0]);
     let floods = flooded.rate >= f64::from(RATE) * LEAST_SHARE;
-    if !floods || flooded.median > MOST_FACTOR * quiet.median || grown > MOST_GROWTH {
+    if !floods || flooded.median > quiet.median.mul_f64(most) || grown > MOST_GROWTH {
         return Err(Failure::new(line));
     }
     Ok(line)
@@ -157,13 +195,14 @@ fn ask(place: &Place, server: &Server) -> Result<Seen> {
     let sent_before = frames_sent()?;
     let begun = Instant::now();
     let mut times = Vec::new();
+    let mut pauses = fastrand::Rng::with_seed(1);
     while begun.elapsed() < MEASURED {
         let start = Instant::now();
         let mut connection = Connection::open(place.socket(place.v4))?;
         let response = connection.request("GET", PATH, "Connection: close\r\n")?;
         response.expect_status(200)?;
         times.push(start.elapsed());
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(Duration::from_micros(pauses.u64(PAUSE)));
     }
     let sent = frames_sent()? - sent_before;
     let rate = sent as f64 / begun.elapsed().as_secs_f64();
@@ -210,10 +249,8 @@ impl Flood {
     /// Starts it, and waits until it floods.
     fn start(rig: &Rig, place: &Place, programs: &Path, burst: u32) -> Result<Self> {
         let program = programs.join("load");
-        let mut command: Command = rig.client().command("chrt");
+        let mut command: Command = rig.client().command(&program);
         command
-            .args(["--idle", "0"])
-            .arg(&program)
             .args(["syn", "--interface", "cli0", "--address", GENERATOR])
             .args(["--target", &place.v4.to_string()])
             .args(["--port", &place.port.to_string()])
