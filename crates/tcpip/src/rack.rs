@@ -296,6 +296,19 @@ fn reordering_window(tcb: &Tcb) -> u32 {
     window.min(tcb.rtt.smoothed())
 }
 
+/// The timestamp of what is sent again. It fills a gap, and from then on the
+/// receiver takes what is older for another connection's (RFC 7323, section 5:
+/// PAWS): also what is merely late, and would be lost that way. So it is as old
+/// as what may still be on its way, and never as old as what was first sent.
+pub(crate) fn timestamp_again(tcb: &Tcb, now: Moment) -> u32 {
+    let late = if tcb.flags.has(Flags::REORDERING) {
+        reordering_window(tcb).div_ceil(1_000)
+    } else {
+        0
+    };
+    tcb.ts_clock(now).wrapping_sub(late)
+}
+
 /// Something has arrived twice, sent again for nothing: segments stay out
 /// longer than was thought. (RFC 8985 leaves `RACK.reordering_seen` alone then,
 /// and goes on without a window while it recovers; where segments are late by

@@ -21,7 +21,9 @@ use crate::counters::Counters;
 use crate::options::Block;
 use crate::output::segment_len_at;
 use crate::prr::Prr;
-use crate::rack::{DUP_THRESH, Found, News, Rack, narrow_reordering, widen_reordering};
+use crate::rack::{
+    DUP_THRESH, Found, News, Rack, narrow_reordering, timestamp_again, widen_reordering,
+};
 use crate::scoreboard::{Mark, Scoreboard};
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, NONE, Record, Tcb};
@@ -170,7 +172,7 @@ impl<C: CongestionControl> Recovery<C> {
         };
         self.board.set(start, end, Some(mark));
         self.rack.has_resent(end, tcb.snd_nxt, now);
-        self.first_again.get_or_insert(tcb.ts_clock(now));
+        self.first_again.get_or_insert(timestamp_again(tcb, now));
         self.has_sent(end.since(start));
         self.resent = if self.unproven == 0 {
             (start, end)

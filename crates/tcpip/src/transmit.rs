@@ -13,6 +13,7 @@ use crate::output::{
     Cut, NoRoom, Outgoing, Sender, send_control, turn_round, window_field, window_to_tell,
 };
 use crate::pacing::{budget, pacing_rate, spend};
+use crate::rack::timestamp_again;
 use crate::recovery::event;
 use crate::segments::Family;
 use crate::stack::Stack;
@@ -286,6 +287,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             window,
             timestamps: tcb.timestamps(now),
         };
+        if let Some(timestamps) = &mut header.timestamps
+            && seq.before(tcb.snd_nxt)
+        {
+            timestamps.value = timestamp_again(tcb, now);
+        }
         let fin_sent = tcb.snd_nxt == tcb.snd_end + 1;
         let mut len = 0;
         if let Some(cut) = Cut::at(tcb, seq) {
