@@ -2,7 +2,7 @@
 //! leave is worked out once a pass, in ticks of the event loop's timers.
 
 use crate::congestion::CongestionControl;
-use crate::tcb::{Moment, Tcb};
+use crate::tcb::{Flags, Moment, Tcb};
 
 /// The granularity of pacing, in microseconds: a tick of the timers.
 const PACING_TICK: u32 = 1_000;
@@ -29,7 +29,8 @@ pub(crate) fn pacing_rate<C: CongestionControl>(
 fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
     let srtt = u64::from(tcb.rtt.smoothed());
     let window = u64::from(congestion.window());
-    let fifths = if congestion.window() < congestion.ssthresh() {
+    let opens = tcb.flags.has(Flags::SPREAD);
+    let fifths = if opens || congestion.window() < congestion.ssthresh() {
         10
     } else {
         6

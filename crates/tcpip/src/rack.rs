@@ -89,18 +89,28 @@ impl Rack {
     }
 
     /// A piece has arrived. `fack` is what `self.fack` was before the
-    /// acknowledgement that says so.
-    fn deliver(&mut self, piece: Piece, tcb: &Tcb, now: Moment, fack: Seq, news: &mut News) {
+    /// acknowledgement that says so, `echo` the timestamp that came back for it.
+    fn deliver(
+        &mut self,
+        piece: Piece,
+        tcb: &Tcb,
+        echo: Option<u32>,
+        now: Moment,
+        fack: Seq,
+        news: &mut News,
+    ) {
         match piece.mark {
             Some(Mark::Sacked) => return,
             Some(Mark::Resent { at, fence }) => {
-                // Sooner than any round trip: what was first sent has arrived
-                // (RFC 8985, section 6.2, step 2).
+                // With an older timestamp, or sooner than any round trip: what
+                // was first sent has arrived (RFC 8985, section 6.2, step 2).
                 // (Round trips of what was acknowledged in pairs are
                 // longer, hence the margin.)
                 let least = tcb.rtt.least() - tcb.rtt.least() / 4;
-                let too_soon = now.micros.wrapping_sub(at) < least;
-                if too_soon && tcb.flags.has(Flags::SACK) {
+                let after = now.micros.wrapping_sub(at);
+                let sent = timestamp_again(tcb, now).wrapping_sub(after.div_ceil(1_000));
+                let is_older = echo.is_some_and(|echo| Seq(echo).before(Seq(sent)));
+                if (is_older || after < least) && tcb.flags.has(Flags::SACK) {
                     news.reordered = true;
                     news.early += piece.len();
                 } else {
@@ -152,19 +162,22 @@ impl Rack {
     }
 
     /// Takes an acknowledgement in: `una` was acknowledged before it,
-    /// `tcb.snd_una` is now.
+    /// `tcb.snd_una` is now. `echo`, where both sides send timestamps, is that of
+    /// what came at `una` (RFC 7323, section 4.3).
     pub(crate) fn take_in(
         &mut self,
         board: &mut Scoreboard,
         tcb: &Tcb,
         una: Seq,
+        echo: Option<u32>,
         sack: &[Block],
         now: Moment,
     ) -> News {
         let mut news = News::default();
         let fack = self.fack;
         for piece in board.pieces(una, tcb.snd_una) {
-            self.deliver(piece, tcb, now, fack, &mut news);
+            let echo = echo.filter(|_| piece.start == una);
+            self.deliver(piece, tcb, echo, now, fack, &mut news);
         }
         board.advance(tcb.snd_una);
         let una = tcb.snd_una;
@@ -183,7 +196,7 @@ impl Rack {
             }
             let before = (*self, news);
             for piece in board.pieces(start, end) {
-                self.deliver(piece, tcb, now, fack, &mut news);
+                self.deliver(piece, tcb, None, now, fack, &mut news);
             }
             if board.len() >= room || !board.set(start, end, Some(Mark::Sacked)) {
                 (*self, news) = before;
@@ -206,7 +219,13 @@ impl Rack {
         if !self.may_find() {
             return found;
         }
-        let window = if at_once { 0 } else { reordering_window(tcb) };
+        // Once all is sent, a needless segment costs itself, and waiting longer
+        // than at first the end of the response.
+        let window = match at_once {
+            true => 0,
+            false if tcb.snd_nxt == tcb.limit() => reordering_window(tcb).min(tcb.rtt.least() / 4),
+            false => reordering_window(tcb),
+        };
         self.late = false;
         self.earliest = None;
         let mut at = tcb.snd_una;

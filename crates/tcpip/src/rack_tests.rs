@@ -22,7 +22,7 @@ fn blocks_of_single_bytes_take_no_more_memory_than_honest_ones() {
     let mut refused = false;
     for n in 0..4_000 {
         let block = (Seq(2 * n + 1), Seq(2 * n + 2));
-        let news = rack.take_in(&mut board, &tcb, Seq(0), &[block], now);
+        let news = rack.take_in(&mut board, &tcb, Seq(0), None, &[block], now);
         refused |= news.no_place;
     }
     assert!(refused);
@@ -37,7 +37,7 @@ fn every_second_segment_of_a_wide_window_finds_place() {
     let mss = u32::from(MSS);
     for n in 0..2_500 {
         let block = (Seq((2 * n + 1) * mss), Seq((2 * n + 2) * mss));
-        let news = rack.take_in(&mut board, &tcb, Seq(0), &[block], now);
+        let news = rack.take_in(&mut board, &tcb, Seq(0), None, &[block], now);
         assert!(!news.no_place);
     }
     assert_eq!(board.ranges().count(), 2_500);

@@ -16,7 +16,7 @@ pub(crate) use pool::Recoveries;
 
 use crate::acks::{is_duplicate, measure, measure_selective};
 use crate::app::Application;
-use crate::congestion::{Congestion, CongestionControl, Event};
+use crate::congestion::{Congestion, CongestionControl, Event, initial_window};
 use crate::counters::Counters;
 use crate::options::Block;
 use crate::output::segment_len_at;
@@ -226,6 +226,13 @@ impl<C: CongestionControl> Recovery<C> {
         if let Some(prior) = self.prior.take() {
             *congestion = prior;
         }
+        // A window that opens at once is a burst, which may overflow what it is to
+        // fill again (RFC 4015, section 3.2 lets the initial window go).
+        let opened = congestion.window().saturating_sub(self.pipe(tcb));
+        let burst = 2 * initial_window(tcb.mss.into());
+        if opened > burst.max(congestion.window() / 2) {
+            tcb.flags.set(Flags::SPREAD);
+        }
         self.board.lose_nothing(tcb.snd_una, tcb.snd_nxt);
         self.rack.look_again(tcb.snd_una);
         self.phase = Phase::Disorder;
@@ -253,17 +260,14 @@ impl<C: CongestionControl> Recovery<C> {
     /// of what was first sent (RFC 3522), all that was sent again has arrived
     /// twice (RFC 3708), or what was not sent again after a timeout has
     /// arrived (RFC 5682).
-    fn was_needless(&mut self, tcb: &Tcb, segment: Segment, news: &News, acked: u32) -> bool {
+    fn was_needless(&mut self, echo: Option<u32>, news: &News, acked: u32, tcb: &Tcb) -> bool {
         let unproven = self.unproven;
         self.unproven = unproven.saturating_sub(self.needless_bytes(news) + news.early);
         if self.prior.is_none() {
             return false;
         }
-        let echo = segment.timestamps.map(|timestamps| timestamps.echo);
         let of_the_first = match (self.first_again, echo) {
-            (Some(first), Some(echo)) if tcb.flags.has(Flags::TIMESTAMPS) => {
-                acked > 0 && Seq(echo).before(Seq(first))
-            }
+            (Some(first), Some(echo)) => acked > 0 && Seq(echo).before(Seq(first)),
             _ => false,
         };
         let all_twice = unproven > 0 && self.unproven == 0;
@@ -466,9 +470,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         tcb.snd_una = segment.ack;
 
         // What has arrived.
+        let echo = echo(tcb, segment);
         let mut news = recovery
             .rack
-            .take_in(&mut recovery.board, tcb, una, sack, now);
+            .take_in(&mut recovery.board, tcb, una, echo, sack, now);
         let selective = tcb.flags.has(Flags::SACK);
         let mss = u32::from(tcb.mss);
         if !selective {
@@ -500,7 +505,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
         }
 
-        if recovery.was_needless(tcb, segment, &news, acked) {
+        if recovery.was_needless(echo, &news, acked, tcb) {
             recovery.undo(tcb, congestion);
             self.counters.undone += 1;
         }
@@ -521,8 +526,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             recovery.end_phase(tcb);
             congestion.on_recovered(if ends { news.delivered } else { 0 }, &told);
             narrow_reordering(tcb);
-        } else if mended {
-            // No report of duplicates comes any more.
+        } else if tcb.snd_una.after(recovery.high) {
+            // What was sent after all was mended has arrived: no report of
+            // duplicates comes any more.
             recovery.prior = None;
         }
 
@@ -613,6 +619,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         self.rearm(id, now, true, found.look_in);
     }
+}
+
+/// The timestamp of ours that comes back with a segment.
+fn echo(tcb: &Tcb, segment: Segment) -> Option<u32> {
+    let timestamps = segment
+        .timestamps
+        .filter(|_| tcb.flags.has(Flags::TIMESTAMPS));
+    timestamps.map(|timestamps| timestamps.echo)
 }
 
 /// Counts and remembers what is not as it should be; `needless`: something was

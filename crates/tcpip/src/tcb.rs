@@ -114,6 +114,8 @@ impl Flags {
     pub(crate) const PACED: Self = Self(1 << 22);
     /// The path takes less than both ends would: it may widen again.
     pub(crate) const NARROW: Self = Self(1 << 20);
+    /// The window has opened at once: what it has room for is spread.
+    pub(crate) const SPREAD: Self = Self(1 << 23);
 
     #[inline(always)]
     pub(crate) const fn has(self, bits: Self) -> bool {

@@ -86,7 +86,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let una = tcb.snd_una;
         let first = tcb.snd_nxt;
         let open = tcb.snd_wnd.min(reach);
-        let rate = pacing_rate(tcb, congestion, self.settings.pacing);
+        let paced = self.settings.pacing || tcb.flags.has(Flags::SPREAD);
+        let rate = pacing_rate(tcb, congestion, paced);
         let usable = match rate {
             None => open,
             Some(rate) => open.min(first.since(una).saturating_add(budget(tcb, rate, now))),
@@ -170,6 +171,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
         }
         let held_back = usable < open && seq != limit;
+        if paced && !held_back {
+            // Acknowledgements are the clock again.
+            self.records[id as usize].tcb.flags.clear(Flags::SPREAD);
+        }
         if blocked || held_back || seq == una {
             self.wait_for_more(id, blocked, held_back, now);
         }
