@@ -219,13 +219,12 @@ impl Rack {
         if !self.may_find() {
             return found;
         }
-        // Once all is sent, a needless segment costs itself, and waiting longer
-        // than at first the end of the response.
-        let window = match at_once {
-            true => 0,
-            false if tcb.snd_nxt == tcb.limit() => reordering_window(tcb).min(tcb.rtt.least() / 4),
-            false => reordering_window(tcb),
-        };
+        let mut window = if at_once { 0 } else { reordering_window(tcb) };
+        if tcb.snd_nxt == tcb.limit() {
+            // A needless segment costs itself now, and waiting the end of the
+            // response.
+            window = window.min(tcb.rtt.least() / 4);
+        }
         self.late = false;
         self.earliest = None;
         let mut at = tcb.snd_una;

@@ -226,8 +226,9 @@ impl<C: CongestionControl> Recovery<C> {
         if let Some(prior) = self.prior.take() {
             *congestion = prior;
         }
-        // A window that opens at once is a burst, which may overflow what it is to
-        // fill again (RFC 4015, section 3.2 lets the initial window go).
+        // A window that opens at once would be a burst, which may overflow the
+        // queue that it is to fill again. (RFC 4015, section 3.4, lets an initial
+        // window go, and comes back by slow start.)
         let opened = congestion.window().saturating_sub(self.pipe(tcb));
         let burst = 2 * initial_window(tcb.mss.into());
         if opened > burst.max(congestion.window() / 2) {

@@ -30,7 +30,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             State::TimeWait => self.forget(id),
             State::FinWait2 => self.close(id, CloseReason::TimedOut),
             _ if tcb.flags.has(Flags::PERSIST) => self.handle_persist_timeout(port, id, now),
-            _ if tcb.flags.has(Flags::PACED) => self.arm_after_ack(id, now),
+            _ if tcb.flags.has(Flags::PACED) && !tcb.flags.has(Flags::AWAIT_LATE) => {
+                self.arm_after_ack(id, now);
+            }
             _ if !in_flight => self.handle_silence(port, id, now),
             _ if tcb.flags.has(Flags::PROBE_TAIL) => self.probe_tail(port, id, now),
             _ if tcb.flags.has(Flags::AWAIT_LATE) => self.handle_late(id, now),

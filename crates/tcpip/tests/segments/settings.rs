@@ -70,6 +70,7 @@ pub(crate) fn set(
         "sack" => config.sack = switch()?,
         "timestamps" => config.timestamps = switch()?,
         "ecn" => config.ecn = switch()?,
+        "pacing" => config.pacing = switch()?,
         "max_per_address" => config.max_per_address = Some(number()?),
         "when_full" => {
             config.when_full = match value {
