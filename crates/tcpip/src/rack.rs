@@ -108,7 +108,8 @@ impl Rack {
                 // longer, hence the margin.)
                 let least = tcb.rtt.least() - tcb.rtt.least() / 4;
                 let after = now.micros.wrapping_sub(at);
-                let sent = timestamp_again(tcb, now).wrapping_sub(after.div_ceil(1_000));
+                let ago = after.div_ceil(1_000) + lateness(tcb);
+                let sent = tcb.ts_clock(now).wrapping_sub(ago);
                 let is_older = echo.is_some_and(|echo| Seq(echo).before(Seq(sent)));
                 if (is_older || after < least) && tcb.flags.has(Flags::SACK) {
                     news.reordered = true;
@@ -314,17 +315,18 @@ fn reordering_window(tcb: &Tcb) -> u32 {
     window.min(tcb.rtt.smoothed())
 }
 
-/// The timestamp of what is sent again. It fills a gap, and from then on the
-/// receiver takes what is older for another connection's (RFC 7323, section 5:
-/// PAWS): also what is merely late, and would be lost that way. So it is as old
-/// as what may still be on its way, and never as old as what was first sent.
-pub(crate) fn timestamp_again(tcb: &Tcb, now: Moment) -> u32 {
-    let late = if tcb.flags.has(Flags::REORDERING) {
-        reordering_window(tcb).div_ceil(1_000)
+/// Milliseconds by which the timestamp of what is sent again lies back. It
+/// fills a gap, and from then on the receiver takes what is older for another
+/// connection's (RFC 7323, section 5: PAWS): also what is merely late, and would
+/// be lost that way. So it is as old as what may still be on its way; but not by
+/// more than a round trip, and never older than what was first sent.
+pub(crate) fn lateness(tcb: &Tcb) -> u32 {
+    if tcb.flags.has(Flags::REORDERING) {
+        let least = tcb.rtt.least() / 1_000;
+        reordering_window(tcb).div_ceil(1_000).min(least)
     } else {
         0
-    };
-    tcb.ts_clock(now).wrapping_sub(late)
+    }
 }
 
 /// Something has arrived twice, sent again for nothing: segments stay out

@@ -21,9 +21,7 @@ use crate::counters::Counters;
 use crate::options::Block;
 use crate::output::segment_len_at;
 use crate::prr::Prr;
-use crate::rack::{
-    DUP_THRESH, Found, News, Rack, narrow_reordering, timestamp_again, widen_reordering,
-};
+use crate::rack::{DUP_THRESH, Found, News, Rack, lateness, narrow_reordering, widen_reordering};
 use crate::scoreboard::{Mark, Scoreboard};
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, NONE, Record, Tcb};
@@ -164,6 +162,16 @@ impl<C: CongestionControl> Recovery<C> {
         self.board.lost() > 0 && self.frto != Frto::Second
     }
 
+    /// Milliseconds by which the timestamp of what is lost lies back when it is
+    /// sent again. After a timeout, and in the probe of a tail, it may have been
+    /// first sent just now.
+    pub(crate) fn lateness(&self, tcb: &Tcb) -> u32 {
+        match self.phase {
+            Phase::Reduction => lateness(tcb),
+            Phase::Disorder | Phase::Again => 0,
+        }
+    }
+
     /// `start..end` has been sent again.
     pub(crate) fn has_resent(&mut self, start: Seq, end: Seq, tcb: &Tcb, now: Moment) {
         let mark = Mark::Resent {
@@ -172,7 +180,8 @@ impl<C: CongestionControl> Recovery<C> {
         };
         self.board.set(start, end, Some(mark));
         self.rack.has_resent(end, tcb.snd_nxt, now);
-        self.first_again.get_or_insert(timestamp_again(tcb, now));
+        let clock = tcb.ts_clock(now).wrapping_sub(self.lateness(tcb));
+        self.first_again.get_or_insert(clock);
         self.has_sent(end.since(start));
         self.resent = if self.unproven == 0 {
             (start, end)

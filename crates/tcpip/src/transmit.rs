@@ -13,7 +13,6 @@ use crate::output::{
     Cut, NoRoom, Outgoing, Sender, send_control, turn_round, window_field, window_to_tell,
 };
 use crate::pacing::{budget, pacing_rate, spend};
-use crate::rack::timestamp_again;
 use crate::recovery::event;
 use crate::segments::Family;
 use crate::stack::Stack;
@@ -248,7 +247,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 // The window was shut on it: the timer probes.
                 return;
             }
-            let Ok(taken) = self.send_range(port, id, start, most, now) else {
+            let late = recovery.lateness(tcb);
+            let Ok(taken) = self.send_range(port, id, start, most, late, now) else {
                 self.block(id);
                 return;
             };
@@ -269,14 +269,16 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Sends at most `most` bytes from `seq` on, or the FIN that is there.
-    /// Returns what that takes of sequence space.
+    /// Sends at most `most` bytes from `seq` on, or the FIN that is there, with a
+    /// timestamp of `late` milliseconds ago. Returns what that takes of sequence
+    /// space.
     pub(crate) fn send_range<P: Port>(
         &mut self,
         port: &mut P,
         id: u32,
         seq: Seq,
         most: u32,
+        late: u32,
         now: Moment,
     ) -> Result<u32, NoRoom> {
         if port.room() == 0 {
@@ -292,10 +294,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             window,
             timestamps: tcb.timestamps(now),
         };
-        if let Some(timestamps) = &mut header.timestamps
-            && seq.before(tcb.snd_nxt)
-        {
-            timestamps.value = timestamp_again(tcb, now);
+        if let Some(timestamps) = &mut header.timestamps {
+            timestamps.value = timestamps.value.wrapping_sub(late);
         }
         let fin_sent = tcb.snd_nxt == tcb.snd_end + 1;
         let mut len = 0;
@@ -352,7 +352,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let rto = self.rto(id);
         self.arm_timeout(id, now, rto);
         // Without room the next timeout probes again.
-        let Ok(taken) = self.send_range(port, id, seq, most, now) else {
+        let Ok(taken) = self.send_range(port, id, seq, most, 0, now) else {
             return;
         };
         self.counters.window_probes += 1;

@@ -96,7 +96,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let rto = self.rto(id);
         self.arm(id, now, rto);
         // Without room the timeout does it.
-        let Ok(taken) = self.send_range(port, id, start, mss, now) else {
+        let Ok(taken) = self.send_range(port, id, start, mss, 0, now) else {
             return;
         };
         let index = self.recovery_of(id);
