@@ -318,8 +318,9 @@ fn reordering_window(tcb: &Tcb) -> u32 {
 /// Milliseconds by which the timestamp of what is sent again lies back. It
 /// fills a gap, and from then on the receiver takes what is older for another
 /// connection's (RFC 7323, section 5: PAWS): also what is merely late, and would
-/// be lost that way. So it is as old as what may still be on its way; but not by
-/// more than a round trip, and never older than what was first sent.
+/// be lost that way. So it is as old as what may still be on its way, but not by
+/// more than a round trip: older than what was first sent it would itself be
+/// thrown away.
 pub(crate) fn lateness(tcb: &Tcb) -> u32 {
     if tcb.flags.has(Flags::REORDERING) {
         let least = tcb.rtt.least() / 1_000;
