@@ -47,9 +47,9 @@ enum Phase {
 /// is sooner, and gives the share of each acknowledged byte by which the window
 /// grows until then, so that an ACK costs a multiplication.
 ///
-/// Choices that the RFC leaves open: what congestion reduces is what was used
-/// of the window (section 4.6 with RFC 7661), and the curve makes for that; in
-/// slow start an ACK counts for eight segments at most (RFC 9406, section 4.3), or
+/// Choices that the RFC leaves open: what congestion reduces is the window, or
+/// what was used of it where that was less than half (section 4.6 with RFC
+/// 7661), and the curve makes for that; in slow start an ACK counts for eight segments at most (RFC 9406, section 4.3), or
 /// as many as have just arrived, up to 64 KB; the ACK that ends recovery begins
 /// the curve; below its plateau the window goes up to whole segments. Beyond the
 /// RFC: until something is lost it grows by a twentieth a round trip at least.
@@ -93,6 +93,18 @@ impl Cubic {
         match self.phase {
             Phase::Start(_) => 0,
             Phase::Avoidance(curve) => curve.w_max(),
+        }
+    }
+
+    /// Bytes that congestion reduces when `used` of the window were used. In the
+    /// validated phase that is all of it: what a peer's window holds back, as
+    /// while its host opens it in step with our slow start, tells nothing of the
+    /// network.
+    fn congested(&self, used: u32) -> u32 {
+        if self.cwnd / 2 <= used {
+            self.cwnd
+        } else {
+            used
         }
     }
 
@@ -234,14 +246,15 @@ impl CongestionControl for Cubic {
         self.mending = mending;
         let recovery = mending == Mending::Loss;
         let used = self.validation.on_congestion(self.cwnd, event, recovery);
-        self.ssthresh = reduced(used, beta, event.mss);
+        let from = self.congested(used);
+        self.ssthresh = reduced(from, beta, event.mss);
         self.cwnd = self.ssthresh;
         self.marks = Marks::default();
-        let w_max = if used < last {
+        let w_max = if from < last {
             self.marks.set(Marks::CONVERGED);
-            curve::converged(used)
+            curve::converged(from)
         } else {
-            used
+            from
         };
         self.avoid(w_max);
     }
@@ -270,7 +283,7 @@ impl CongestionControl for Cubic {
     fn on_timeout(&mut self, again: bool, event: &Event) {
         if self.ssthresh == u32::MAX || !(again || self.mending == Mending::Loss) {
             let used = self.validation.used(self.cwnd, event);
-            self.ssthresh = reduced(used, BETA_LOSS, event.mss);
+            self.ssthresh = reduced(self.congested(used), BETA_LOSS, event.mss);
         }
         self.cwnd = event.mss.clamp(1, MAX_WINDOW);
         self.validation.restart(event);

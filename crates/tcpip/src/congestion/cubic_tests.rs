@@ -471,6 +471,21 @@ fn congestion_of_an_unused_window_reduces_what_was_used() {
 }
 
 #[test]
+fn congestion_of_a_window_of_which_half_was_used_reduces_all_of_it() {
+    // RFC 9438, section 4.6: the window, where RFC 7661 keeps it from growing
+    // unused.
+    let mut path = Path::new(100 * MS);
+    path.cubic.cwnd = 100 * MSS;
+    let event = path.event(50 * MSS);
+    let mut timed_out = path.cubic;
+    timed_out.on_timeout(true, &event);
+    assert_eq!(timed_out.ssthresh(), 70 * MSS);
+    path.cubic.on_congestion(Congestion::Loss, &event);
+    assert_eq!(path.cubic.window(), 70 * MSS);
+    assert_eq!(path.cubic.w_max(), 100 * MSS);
+}
+
+#[test]
 fn the_copy_from_before_undoes_a_reduction() {
     let mut path = Path::after_loss(100 * MS, 1_000);
     path.run(500 * MS);
