@@ -5,7 +5,7 @@ mod curve;
 use curve::{Curve, Marks};
 
 use super::hystart::{self, HyStart};
-use super::validation::Validation;
+use super::validation::{Validation, is_validated};
 use super::{
     Congestion, CongestionControl, Event, MAX_WINDOW, initial_window, reduced, three_quarters,
 };
@@ -49,10 +49,11 @@ enum Phase {
 ///
 /// Choices that the RFC leaves open: what congestion reduces is the window, or
 /// what was used of it where that was less than half (section 4.6 with RFC
-/// 7661), and the curve makes for that; in slow start an ACK counts for eight segments at most (RFC 9406, section 4.3), or
-/// as many as have just arrived, up to 64 KB; the ACK that ends recovery begins
-/// the curve; below its plateau the window goes up to whole segments. Beyond the
-/// RFC: until something is lost it grows by a twentieth a round trip at least.
+/// 7661), and the curve makes for that; in slow start an ACK counts for eight
+/// segments at most (RFC 9406, section 4.3), or as many as have just arrived, up
+/// to 64 KB; the ACK that ends recovery begins the curve; below its plateau the
+/// window goes up to whole segments. Beyond the RFC: until something is lost it
+/// grows by a twentieth a round trip at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cubic {
     cwnd: u32,
@@ -101,7 +102,7 @@ impl Cubic {
     /// while its host opens it in step with our slow start, tells nothing of the
     /// network.
     fn congested(&self, used: u32) -> u32 {
-        if self.cwnd / 2 <= used {
+        if is_validated(self.cwnd, used) {
             self.cwnd
         } else {
             used

@@ -45,6 +45,13 @@ pub(super) struct Validation {
     phase: u16,
 }
 
+/// Whether a window of `cwnd`, of which `used` bytes were used, is validated (RFC
+/// 7661, section 4.4).
+#[inline(always)]
+pub(super) const fn is_validated(cwnd: u32, used: u32) -> bool {
+    cwnd / 2 <= used
+}
+
 impl Validation {
     #[inline(always)]
     const fn clock(now: u32) -> u16 {
@@ -108,7 +115,7 @@ impl Validation {
     /// Whether slow start may open a window of `cwnd`: the validated phase.
     #[inline(always)]
     pub(super) fn in_slow_start(&self, cwnd: u32) -> bool {
-        cwnd / 2 <= self.pipe_ack || cwnd / 2 <= self.earlier
+        is_validated(cwnd, self.pipe_ack) || is_validated(cwnd, self.earlier)
     }
 
     /// Whether congestion avoidance may open a window of `cwnd`. Stricter than
@@ -127,12 +134,11 @@ impl Validation {
     /// validated.
     pub(super) fn on_congestion(&mut self, cwnd: u32, event: &Event, recovery: bool) -> u32 {
         let used = self.used(cwnd, event);
-        let validated = cwnd / 2 <= used;
         *self = Self {
             since: Self::clock(event.now),
             ..Self::default()
         };
-        if recovery && !validated {
+        if recovery && !is_validated(cwnd, used) {
             self.pipe_ack = used;
             self.phase = RECOVERING;
         }
