@@ -1,5 +1,6 @@
 //! Spreading segments over the round trip, where that is asked for, or a window
-//! opens at once. What may leave is worked out once a pass, in ticks of the event loop's timers.
+//! opens at once. What may leave is worked out once a pass, in ticks of the event
+//! loop's timers.
 
 use crate::congestion::CongestionControl;
 use crate::tcb::{Flags, Moment, Tcb};

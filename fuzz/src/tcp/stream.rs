@@ -65,8 +65,10 @@ pub(super) struct Stream {
     told: u32,
     /// Clocks that the client has shown.
     clocks: HashSet<u32>,
-    /// What the server's clock has shown first, and last.
-    clock: Option<(u32, u32)>,
+    /// What the server's clock has shown last.
+    clock: Option<u32>,
+    /// What it showed with data that was sent for the first time: up to where.
+    first_clocks: Vec<(u32, u32)>,
     /// The segment that is being handled: number and length.
     arriving: (u32, u32),
 }
@@ -152,6 +154,7 @@ impl Stream {
         self.acks = 0;
         self.told = 0;
         self.clock = None;
+        self.first_clocks.clear();
     }
 
     /// The server has sent a segment.
@@ -242,13 +245,27 @@ impl Stream {
         self.check_acknowledgement(sent, &current);
         assert_eq!(sent.options.stamps.is_some(), current.stamps);
         if let Some((clock, _)) = sent.options.stamps {
-            // What is sent again may lie back by a round trip, of which the first
-            // has been since the first clock was shown.
-            let (first, last) = self.clock.unwrap_or((clock, clock));
-            let least = if is_again { first } else { last };
-            let ahead = clock.wrapping_sub(least);
-            assert!(ahead.cast_signed() >= 0, "a clock that goes back");
-            self.clock = Some((first, if is_again { last } else { clock }));
+            self.check_clock(sent, clock, &current, is_again);
+        }
+    }
+
+    /// What is sent again may lie back, but not to before it was first sent: it
+    /// would be taken for another connection's.
+    fn check_clock(&mut self, sent: &Sent<'_>, clock: u32, current: &Agreed, is_again: bool) {
+        let start = sent.seq.wrapping_sub(current.iss).wrapping_sub(1);
+        let first = self.first_clocks.partition_point(|&(end, _)| end <= start);
+        let least = match self.first_clocks.get(first) {
+            Some(&(_, first)) if is_again => first,
+            _ => self.clock.unwrap_or(clock),
+        };
+        let ahead = clock.wrapping_sub(least);
+        assert!(ahead.cast_signed() >= 0, "a clock that goes back");
+        if !is_again {
+            self.clock = Some(clock);
+        }
+        if !is_again && sent.len() > 0 {
+            self.first_clocks
+                .push((start.wrapping_add(sent.len()), clock));
         }
     }
 
