@@ -128,8 +128,8 @@ impl Validation {
         used <= self.pipe_ack || used <= self.earlier
     }
 
-    /// Bytes that congestion is to reduce: what was used of the window `cwnd`
-    /// (RFC 7661, section 4.4.1: max (pipeACK, `FlightSize`)). `recovery`
+    /// Bytes that were used of the window `cwnd`, which congestion is to reduce at
+    /// least (RFC 7661, section 4.4.1: max (pipeACK, `FlightSize`)). `recovery`
     /// follows: what is lost in it counts then, if the window was not
     /// validated.
     pub(super) fn on_congestion(&mut self, cwnd: u32, event: &Event, recovery: bool) -> u32 {
