@@ -218,6 +218,12 @@ impl Moment {
         }
     }
 
+    /// Microseconds since the last whole millisecond.
+    #[inline(always)]
+    pub(crate) const fn past_millis(self) -> u32 {
+        self.micros.wrapping_sub(self.millis.wrapping_mul(1000))
+    }
+
     /// The moment of a deadline in milliseconds; now when it has passed.
     #[inline]
     pub(crate) fn instant(self, deadline: u32) -> Instant {

@@ -9,7 +9,10 @@ const N_RTT_SAMPLE: u8 = 8;
 const MIN_RTT_THRESH: u32 = 4_000;
 const MAX_RTT_THRESH: u32 = 16_000;
 const MIN_RTT_DIVISOR: u32 = 8;
-/// Conservative slow start grows by a quarter, as a shift.
+/// Conservative slow start grows by a quarter, as a shift; not in the round in
+/// which it begins, which eight ACKs have let grow already. (RFC 9406 goes on by
+/// a quarter at once; several connections that find a queue together would then
+/// fill it before they hear of that.)
 const CSS_GROWTH_SHIFT: u8 = 2;
 /// Rounds of conservative slow start, that in which it begins included.
 const CSS_ROUNDS: u8 = 5;
@@ -123,10 +126,11 @@ impl HyStart {
         if event.in_flight >= TRAIN_SEGMENTS * event.mss && self.is_long_train(event) {
             exit |= self.begin_last_round();
         }
-        let shift = if self.css_baseline == 0 {
-            0
-        } else {
-            CSS_GROWTH_SHIFT
+        let growth = slow_start(acked, event);
+        let growth = match self.css_rounds {
+            0 => growth,
+            1 => 0,
+            _ => growth >> CSS_GROWTH_SHIFT,
         };
         if event.rtt != 0 {
             self.min = self.min.min(event.rtt);
@@ -138,7 +142,7 @@ impl HyStart {
             }
         }
         Step {
-            growth: slow_start(acked, event) >> shift,
+            growth,
             round_over: round_over || exit,
             exit,
         }
@@ -174,6 +178,7 @@ impl HyStart {
         if self.css_baseline == 0 {
             self.css_baseline = SHORTEST;
             self.css_rounds = CSS_ROUNDS;
+            self.take_samples();
         }
         self.css_baseline != SHORTEST
     }
@@ -190,9 +195,7 @@ impl HyStart {
     #[cold]
     fn begin_round(&mut self, event: Event) -> bool {
         self.mark_round(&event);
-        self.last_min = self.last_min.min(self.min);
-        self.min = u32::MAX;
-        self.samples = 0;
+        self.take_samples();
         if self.css_baseline == 0 {
             return false;
         }
@@ -203,10 +206,9 @@ impl HyStart {
         false
     }
 
-    /// There are enough samples of this round, taken where a queue shows: the
-    /// later ones of a burst drain it. True when it has grown by as much again
-    /// since conservative slow start began: it is no jitter, and the rounds
-    /// that are left would only fill it. (RFC 9406 would go through them.)
+    /// There are eight samples: the first of this round, taken where a queue
+    /// shows, as the later ones of a burst drain it; or, in conservative slow
+    /// start, eight more. True when slow start is over.
     #[cold]
     fn judge(&mut self, event: Event) -> bool {
         if self.last_min == 0 {
@@ -214,41 +216,40 @@ impl HyStart {
             self.last_min = u32::MAX;
             self.mark_round(&event);
             self.samples = 1;
-        } else if self.css_baseline == 0 {
-            return self.look_for_a_queue();
-        } else if self.min < self.baseline() {
-            return self.resume();
-        } else {
-            return self.min >= self.baseline() + threshold(self.baseline());
+            return false;
         }
-        false
-    }
-
-    /// Conservative slow start begins if there is more delay than in the rounds
-    /// before. True when there is so much more that it would end already.
-    fn look_for_a_queue(&mut self) -> bool {
-        let threshold = threshold(self.last_min);
+        if self.min < self.baseline() {
+            // It was jitter, and slow start goes on; unless it still is more
+            // delay than in the rounds before.
+            self.css_baseline = 0;
+            self.css_rounds = 0;
+        }
         let more = self.min.saturating_sub(self.last_min);
-        if more >= threshold {
+        let threshold = threshold(self.last_min);
+        if self.css_baseline == 0 && more >= threshold {
             self.css_baseline = ticks_of(self.min);
             self.css_rounds = 1;
         }
+        if self.css_baseline != 0 {
+            self.take_samples();
+        }
+        // As much again since conservative slow start began is no jitter, and
+        // the rounds that are left would only fill the queue. (RFC 9406 would
+        // go through them.)
         more >= 2 * threshold
+    }
+
+    /// Eight more.
+    fn take_samples(&mut self) {
+        self.last_min = self.last_min.min(self.min);
+        self.min = u32::MAX;
+        self.samples = 0;
     }
 
     /// In microseconds; 0 outside conservative slow start.
     #[inline(always)]
     fn baseline(&self) -> u32 {
         u32::from(self.css_baseline) << TICK_SHIFT
-    }
-
-    /// It was jitter, and slow start goes on; unless it still is more delay
-    /// than in the rounds before.
-    #[cold]
-    fn resume(&mut self) -> bool {
-        self.css_baseline = 0;
-        self.css_rounds = 0;
-        self.look_for_a_queue()
     }
 }
 

@@ -12,6 +12,8 @@ struct Rounds {
     spacing: u32,
     in_flight: u32,
     srtt: u32,
+    /// ACKs of a round.
+    acks: u32,
 }
 
 impl Rounds {
@@ -25,6 +27,7 @@ impl Rounds {
             spacing: 3_500,
             in_flight: 20 * MSS,
             srtt: u32::MAX,
+            acks: 10,
         }
     }
 
@@ -38,7 +41,7 @@ impl Rounds {
                 rtt,
                 srtt: self.srtt,
                 una: self.una,
-                nxt: self.una.wrapping_add(9 * MSS),
+                nxt: self.una.wrapping_add((self.acks - 1) * MSS),
                 in_flight: self.in_flight,
                 now: self.now,
             },
@@ -49,7 +52,7 @@ impl Rounds {
 
     /// One window; growth in it.
     fn round(&mut self, rtt: u32) -> u32 {
-        (0..10).map(|_| self.ack(rtt)).sum()
+        (0..self.acks).map(|_| self.ack(rtt)).sum()
     }
 }
 
@@ -69,8 +72,8 @@ fn more_delay_leads_through_conservative_slow_start_to_its_end() {
     for _ in 0..3 {
         rounds.round(20_000);
     }
-    // Eight samples tell it.
-    assert_eq!(rounds.round(24_000), 8 * MSS + 2 * MSS / 4);
+    // Eight samples tell it, and it grows no more in this round.
+    assert_eq!(rounds.round(24_000), 8 * MSS);
     let mut rounds_of_css = 0;
     while rounds.exits == 0 {
         assert_eq!(rounds.round(24_000), 10 * MSS / 4);
@@ -162,7 +165,7 @@ fn less_delay_that_is_still_more_than_before_is_a_queue() {
         rounds.ack(if ack < 8 { 27_000 } else { 20_000 });
     }
     assert_eq!(rounds.start.css_baseline, ticks_of(27_000));
-    assert_eq!(rounds.round(25_000), 10 * MSS / 4);
+    assert_eq!(rounds.round(25_000), 8 * MSS / 4);
     assert_eq!(rounds.start.css_baseline, ticks_of(25_000));
 }
 
@@ -259,6 +262,21 @@ fn a_queue_that_has_grown_by_twice_as_much_ends_slow_start() {
 }
 
 #[test]
+fn a_queue_that_grows_within_a_round_ends_conservative_slow_start() {
+    let mut rounds = Rounds::new();
+    rounds.acks = 30;
+    rounds.round(20_000);
+    rounds.round(20_000);
+    for _ in 0..8 {
+        assert_eq!(rounds.ack(24_000), MSS);
+    }
+    for _ in 0..7 {
+        assert_eq!((rounds.ack(28_000), rounds.exits), (0, 0));
+    }
+    assert_eq!((rounds.ack(28_000), rounds.exits), (0, 1));
+}
+
+#[test]
 fn trains_tell_on_short_round_trips_too() {
     for (rtt, exits) in [(900, false), (1_000, true), (2_000, true), (5_000, false)] {
         let mut rounds = Rounds::new();
@@ -277,5 +295,5 @@ fn a_queue_that_grows_little_by_little_is_found() {
     for rtt in [20_000, 21_500, 23_000] {
         assert_eq!(rounds.round(rtt), 10 * MSS);
     }
-    assert_eq!(rounds.round(24_500), 8 * MSS + 2 * MSS / 4);
+    assert_eq!(rounds.round(24_500), 8 * MSS);
 }
