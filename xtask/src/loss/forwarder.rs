@@ -13,6 +13,9 @@ use crate::shell::{self, Context as _, Failure, Result};
 const LATE_PART: f64 = 0.01;
 /// Or one by this much, in µs.
 const LATEST_US: u64 = 20_000;
+/// Or a client's SYN came to the path by this much later than it asked for the
+/// connection, in µs: no server has a part in that.
+const LATE_START_US: u64 = 5_000;
 
 /// What the way between client and server does, in the forwarder's words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,8 +165,14 @@ impl Seen {
         fault.map(|(count, what)| format!("{count} {what}"))
     }
 
-    /// How the machine's other work was in the way, if it was.
-    pub(crate) fn noise(&self) -> Option<String> {
+    /// How the machine's other work was in the way, if it was. `connected` is
+    /// the longest that a client waited for its connection, in µs.
+    pub(crate) fn noise(&self, connected: u64) -> Option<String> {
+        // The request follows the connection at once, and here since the SYN.
+        let start = connected.saturating_sub(self.up.sent.first_payload_us);
+        if start > LATE_START_US {
+            return Some(format!("a client began {} ms late", start / 1_000));
+        }
         let (late, all) = (
             self.down.late + self.up.late,
             self.down.forwarded + self.up.forwarded,
@@ -171,5 +180,25 @@ impl Seen {
         let latest = self.down.latest_us.max(self.up.latest_us);
         let noisy = late as f64 > all as f64 * LATE_PART || latest > LATEST_US;
         noisy.then(|| format!("{late} of {all} frames late, one by {} ms", latest / 1_000))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_noise_when_frames_or_clients_were_late() {
+        let mut seen = Seen::default();
+        seen.up.sent.first_payload_us = 150_400;
+        seen.down.forwarded = 100;
+        seen.down.late = 1;
+        assert_eq!(seen.noise(155_400), None);
+        // A client whose SYN was lost waits for as long as the path has seen.
+        let late = seen.noise(155_401);
+        assert_eq!(late.as_deref(), Some("a client began 5 ms late"));
+        seen.down.late = 2;
+        let late = seen.noise(150_100);
+        assert_eq!(late.as_deref(), Some("2 of 100 frames late, one by 0 ms"));
     }
 }

@@ -147,23 +147,24 @@ impl<'a> Lab<'a> {
             (outcomes, start.elapsed().as_secs_f64())
         })?;
         let seen = forwarder.finish()?;
-        let mut run = Run {
+        let mut fetches = Vec::new();
+        let mut failures: Vec<_> = seen.fault().into_iter().collect();
+        for outcome in outcomes {
+            match outcome {
+                Ok(times) => fetches.push(times),
+                Err(failure) => failures.push(failure.to_string()),
+            }
+        }
+        let connected = fetches.iter().map(|times| times.connected).max();
+        Ok(Run {
             stack: rig.stack(),
             paths,
             seconds,
-            fetches: Vec::new(),
-            failures: Vec::new(),
-            noise: seen.noise(),
+            fetches,
+            failures,
+            noise: seen.noise(connected.unwrap_or(0)),
             seen,
-        };
-        run.failures.extend(run.seen.fault());
-        for outcome in outcomes {
-            match outcome {
-                Ok(times) => run.fetches.push(times),
-                Err(failure) => run.failures.push(failure.to_string()),
-            }
-        }
-        Ok(run)
+        })
     }
 
     fn fetch_all(&self, cell: &Cell) -> Vec<Result<Times>> {
