@@ -23,6 +23,9 @@ fn the_least_of_several_echoes_is_about_the_round_trip() {
         })
         .collect();
     assert!(rtts.iter().all(|rtt| (50_600..51_600).contains(rtt)));
-    assert!(rtts.windows(9).all(|nine| nine.iter().min() < Some(&50_720)));
+    assert!(
+        rtts.windows(9)
+            .all(|nine| nine.iter().min() < Some(&50_720))
+    );
     assert_eq!(tcb.rtt.least(), 50_000);
 }
