@@ -19,6 +19,7 @@ mod link;
 mod packets;
 mod rings;
 pub(crate) mod steer;
+mod wakeups;
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -34,6 +35,7 @@ pub(crate) use packets::MOST_BYTES as MOST_SUPER_BYTES;
 use packets::{Packets, Runs};
 pub(crate) use rings::MAX_MTU;
 use rings::{Copying, Rings};
+use wakeups::WakeUps;
 
 /// What a port is opened with.
 pub(crate) struct XdpConfig<'a> {
@@ -131,6 +133,7 @@ pub struct XdpPort {
     /// Of `counters.tx_frames`, those that a flush was called for.
     handed_over: u64,
     empty_looks: u32,
+    wakeups: WakeUps,
 }
 
 impl XdpPort {
@@ -185,6 +188,7 @@ impl XdpPort {
             unflushed: false,
             handed_over: 0,
             empty_looks: 0,
+            wakeups: WakeUps::default(),
         })
     }
 
@@ -535,9 +539,14 @@ impl Port for XdpPort {
                 };
             }
         }
+        let gathering = self.wakeups.gathering(self.counters.tx_frames);
+        if !gathering.is_zero() && !self.unflushed {
+            thread::sleep(timeout.map_or(gathering, |timeout| timeout.min(gathering)));
+        }
         // `poll` also wakes the sender, so what a flush has left behind goes
         // on here.
         let events = sys::poll(self.rings.fd(), libc::POLLIN, timeout)?;
+        self.wakeups.end_wait(events & libc::POLLIN != 0);
         // A removed interface is no event, only an error that waits to be asked
         // for.
         if events & libc::POLLIN == 0 {
