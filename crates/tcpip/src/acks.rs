@@ -142,7 +142,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         } else if is_open {
             // What was sent beyond the window has most likely been dropped.
             match tcb.flight() {
-                0 => {}
+                // What it had place for has arrived.
+                0 => tcb.backoff = 0,
                 // A probe: it goes again with what lies behind it.
                 1 if tcb.recovery == NONE => tcb.snd_nxt = tcb.snd_una,
                 _ => {

@@ -223,6 +223,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let mut tcb = self.half_open_tcb(&packet, segment, &opening);
         let told = self.buffers.capacity().min(usize::from(u16::MAX));
         tcb.has_told_unscaled(told as u16);
+        tcb.paced_until = now.micros;
         self.insert(id, hash, tcb, now);
         self.counters.cookies_accepted += 1;
         self.handle_first(port, id, packet, segment, now);

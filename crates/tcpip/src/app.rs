@@ -230,6 +230,7 @@ impl<S> Connection<'_, S> {
     #[inline(always)]
     pub fn close(&mut self) {
         self.tcb.flags.set(Flags::CLOSE);
+        self.tcb.flags.clear(Flags::WANTS_ROOM);
     }
 
     /// Ends the connection at once with a reset. What is not acknowledged is

@@ -49,14 +49,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         {
             return;
         }
+        let silent_since = tcb.deadline.wrapping_sub(idle);
+        let mut silence = now.millis.wrapping_sub(silent_since).cast_signed();
         if tcb.flags.has(Flags::KEEPING) {
+            // Each keep-alive has put the deadline off.
+            let before = idle.saturating_mul(tcb.backoff.into());
+            silence = silence.max(i32::try_from(before).unwrap_or(i32::MAX));
             tcb.stop_keeping();
         }
-        let silent_since = tcb.deadline.wrapping_sub(idle);
         let rto = tcb
             .rtt
             .timeout(tcb.backoff, false, self.settings.min_rto_ms);
-        if now.millis.wrapping_sub(silent_since).cast_signed() > rto.cast_signed() {
+        if silence > rto.cast_signed() {
             congestion.on_idle(&event(tcb, 0, 0, now));
         }
         self.arm(id, now, idle);
@@ -70,7 +74,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return data.len();
         }
         let (app, mut connection) = self.connection(id);
-        app.on_receive(&mut connection, data).min(data.len())
+        let consumed = app.on_receive(&mut connection, data).min(data.len());
+        let flags = self.records[id as usize].tcb.flags;
+        if flags.has(Flags::CLOSE | Flags::ABORT) {
+            // What it has left it never takes.
+            data.len()
+        } else {
+            consumed
+        }
     }
 
     /// Keeps what the application has not consumed. `false` when there is no

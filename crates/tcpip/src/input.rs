@@ -14,7 +14,7 @@ use crate::acks::Fate;
 use crate::app::{Application, CloseReason};
 use crate::congestion::{Congestion, CongestionControl};
 use crate::options::{Block, MAX_SACK_BLOCKS, Options};
-use crate::recovery::event;
+use crate::recovery::{Phase, event};
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, NONE, Record, State, Tcb};
 use crate::timers::ROOM_RETRY_MS;
@@ -80,6 +80,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) {
         let mut sack = Sacked::new();
+        self.twice = None;
         if segment.has_more_options() {
             let header = &packet.payload()[..usize::from(segment.data_at)];
             (segment.timestamps, sack) = self.read_options(id, header);
@@ -190,7 +191,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         self.counters.echoed += 1;
         // Once a window, and not when something lost has done it already.
-        if tcb.recovery == NONE && !tcb.flags.has(Flags::REDUCING) && tcb.flight() > 0 {
+        let mends =
+            tcb.recovery != NONE && self.recoveries.get(tcb.recovery).phase != Phase::Disorder;
+        if !mends && !tcb.flags.has(Flags::REDUCING) && tcb.flight() > 0 {
             congestion.on_congestion(Congestion::Ecn, &event(tcb, tcb.flight(), 0, now));
             tcb.flags.set(Flags::REDUCING | Flags::REDUCED);
             tcb.cwr_high = tcb.snd_nxt;

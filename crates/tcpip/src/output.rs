@@ -160,7 +160,11 @@ pub(crate) fn segment_len_at(tcb: &Tcb, seq: Seq) -> u32 {
 /// Where the last segment that was sent begins; something is in flight.
 pub(crate) fn last_segment(tcb: &Tcb) -> Seq {
     // Data that a FIN went with, or might have, goes again with it.
-    let last = tcb.snd_nxt.earlier(tcb.snd_end);
+    let last = if tcb.snd_nxt == tcb.snd_end + 1 {
+        tcb.snd_end
+    } else {
+        tcb.snd_nxt
+    };
     let last = Seq(last.0.wrapping_sub(1));
     if last.before(tcb.snd_una) {
         return tcb.snd_una;

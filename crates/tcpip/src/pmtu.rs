@@ -16,7 +16,8 @@ use crate::recovery::SizeProbe;
 use crate::segments::Family;
 use crate::stack::{DEFAULT_MSS_V4, DEFAULT_MSS_V6, Stack};
 use crate::tcb::{Flags, Moment, NONE, State};
-use crate::wire::{Control, Header, Seq, TIMESTAMPS_LEN};
+use crate::transmit::marks;
+use crate::wire::{Header, Seq, TIMESTAMPS_LEN};
 
 /// MTUs that paths often have, ascending: a path that swallows large segments
 /// is tried with one that is smaller, and from there upwards. What every IPv6
@@ -172,7 +173,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let header = Header {
             seq,
             ack: tcb.rcv_nxt,
-            control: Control::ACK,
+            control: marks(tcb).1,
             window,
             timestamps: tcb.timestamps(now),
         };
@@ -183,10 +184,16 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let index = self.recovery_of(id);
         let tcb = &mut self.records[id as usize].tcb;
         let end = seq + u32::from(size);
+        let is_first = tcb.flight() == 0;
         tcb.has_told(window);
         tcb.has_sent_to(end);
         self.recoveries.get_mut(index).size_probe = Some(SizeProbe { start: seq, end });
         self.counters.size_probes += 1;
+        if is_first {
+            // RFC 6298, 5.1.
+            let timeout = self.timeout(id);
+            self.arm(id, now, timeout);
+        }
     }
 
     /// The next larger payload to be tried, if it is time.

@@ -146,6 +146,11 @@ impl Rack {
         self.earliest.get_or_insert((fence, now.micros, end));
     }
 
+    /// Nothing that was sent again is out: its clock must not wrap.
+    pub(crate) fn forget_resent(&mut self) {
+        self.resent = None;
+    }
+
     /// The scoreboard has been written anew.
     pub(crate) fn look_again(&mut self, una: Seq) {
         self.looked = una;

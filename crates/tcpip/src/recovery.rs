@@ -352,7 +352,7 @@ impl<C: CongestionControl> Recovery<C> {
             let eaten = self.dup_acks.min(acked.div_ceil(mss) - 1);
             self.dup_acks -= eaten;
             news.delivered = news.delivered.saturating_sub(eaten * mss);
-            if self.phase == Phase::Disorder {
+            if self.phase == Phase::Disorder || tcb.snd_una == self.high {
                 self.dup_acks = 0;
             }
         }
@@ -378,7 +378,9 @@ impl<C: CongestionControl> Recovery<C> {
         }
         let lost = match self.phase {
             Phase::Disorder => self.dup_acks >= DUP_THRESH,
-            // RFC 6582: the next gap begins here.
+            // RFC 6582, 3.2, step 3: all of it; what is new may be lost as well.
+            Phase::Reduction if tcb.snd_una == self.high => self.dup_acks >= DUP_THRESH,
+            // The next gap begins here.
             Phase::Reduction => advanced,
             Phase::Again => false,
         };
@@ -425,6 +427,14 @@ impl<C: CongestionControl> Recovery<C> {
             && self.tail_probe.is_none()
             && self.size_probe.is_none()
             && self.board.is_empty()
+    }
+
+    /// After an ACK: whether nothing has to be remembered any longer.
+    fn settle(&mut self) -> bool {
+        if self.is_calm() {
+            self.rack.forget_resent();
+        }
+        self.is_over()
     }
 
     /// Whether nothing has to be remembered any longer.
@@ -580,7 +590,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         recovery.partial_acks += u32::from(partial);
         let impatient = !selective && recovery.is_impatient();
         let progress = acked > 0 && !impatient || selective && news.delivered > 0;
-        let over = recovery.is_over();
+        let over = recovery.settle();
         if over {
             tcb.recovery = NONE;
             self.recoveries.release(index);

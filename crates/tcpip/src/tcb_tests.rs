@@ -106,3 +106,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_last_segment_of_a_flight_before_more_than_half_the_circle() {
+    let mut tcb = Tcb {
+        mss: 1000,
+        snd_una: Seq(1),
+        snd_nxt: Seq(1),
+        snd_end: Seq(1),
+        ..Tcb::closed()
+    };
+    tcb.push(content(1), 0, (1 << 31) + 100_000);
+    tcb.snd_nxt = Seq(10_001);
+    assert_eq!(crate::output::last_segment(&tcb), Seq(9_001));
+}

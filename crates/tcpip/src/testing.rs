@@ -63,6 +63,8 @@ pub(crate) enum Habit {
     Abort,
     /// Consumes two bytes at a time.
     Sip,
+    /// Writes what it gets, and closes whether that went or not.
+    EchoAndClose,
 }
 
 /// Keeps a log of its callbacks.
@@ -136,6 +138,11 @@ impl Application for App {
                 data.len()
             }
             Habit::Sip => 2.min(data.len()),
+            Habit::EchoAndClose => {
+                let _ = conn.write_bytes(data);
+                conn.close();
+                data.len()
+            }
         };
         *conn.state() += consumed as u32;
         consumed

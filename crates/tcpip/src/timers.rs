@@ -128,6 +128,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let tcb = &mut self.records[id as usize].tcb;
             tcb.flags.set(Flags::CLOSE);
             self.counters.idle_closed += 1;
+            // What it has not taken it never will.
+            self.offer_buffered(id);
             self.arm(id, now, self.settings.idle_ms);
         } else {
             // Held up by the ring all the time.

@@ -186,6 +186,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if blocked {
             self.block(id);
         } else if held_back {
+            if tcb.flags.has(Flags::PERSIST) {
+                // It is not the window any more.
+                tcb.stop_probing();
+            }
             tcb.flags.clear(Flags::PROBE_TAIL);
             tcb.flags.set(Flags::PACED);
             self.arm(id, now, 1);
@@ -547,7 +551,7 @@ fn may_time(tcb: &Tcb) -> bool {
 /// The marks of a segment with new data in the IP header, and the control bits
 /// of every segment (RFC 3168, section 6.1).
 #[inline(always)]
-fn marks(tcb: &Tcb) -> (Ecn, Control) {
+pub(crate) fn marks(tcb: &Tcb) -> (Ecn, Control) {
     let ecn = if tcb.flags.has(Flags::ECN) {
         Ecn::Ect0
     } else {

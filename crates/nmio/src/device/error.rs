@@ -36,7 +36,8 @@ pub enum DeviceError {
     /// The kernel forbids it to this user.
     #[error(
         "no right to open {what} ({source}); run as root, or with the capabilities \
-         CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF"
+         CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON, and CAP_NET_BIND_SERVICE for a port \
+         below 1024"
     )]
     Rights {
         /// What was to be opened.

@@ -4,10 +4,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use ip::Addresses;
+use nmio::Instant;
 use proptest::prelude::*;
 
 use crate::tcb::State;
-use crate::testing::{Habit, Rig, V4, V6, v4_path, v6_path};
+use crate::testing::{Habit, MSS, Rig, V4, V6, noise, v4_path, v6_path};
 use crate::{Config, SynCookies, WhenFull};
 
 /// Place for three connections.
@@ -442,4 +443,26 @@ fn joins_or_not(rig: &mut Rig, port: u16) {
     let isn = u32::from_be_bytes(packet[at + 4..at + 8].try_into().unwrap());
     let seq = rig.irs.wrapping_add(1);
     rig.send_raw(seq, isn.wrapping_add(1), "A", b"", None);
+}
+
+/// A connection by a cookie may send at once, whatever the clock says.
+#[test]
+fn pacing_after_a_cookie() {
+    let config = Config {
+        pacing: true,
+        syn_cookies: SynCookies::Always,
+        ..Config::default()
+    };
+    let mut rig = Rig::new(&config);
+    // Half a second before the microseconds wrap.
+    rig.now = Instant::ZERO + Duration::from_micros((1 << 32) - 500_000);
+    rig.open(Some(MSS));
+    rig.load(&noise(100_000), None);
+    // A round trip must be measured for pacing.
+    rig.recv(1, 1, "PA", b"g");
+    rig.pass_ms(10);
+    let sent = rig.sent_all().len() as u32;
+    rig.recv(2, 1 + sent * 1460, "A", b"");
+    rig.pass_ms(20);
+    assert!(!rig.sent_all().is_empty(), "{sent} before");
 }

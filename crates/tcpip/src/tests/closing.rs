@@ -353,3 +353,55 @@ fn an_ack_older_than_any_window_is_challenged() {
     rig.sent(1, 1, "A", b"");
     assert_eq!(rig.take_log(), "");
 }
+
+/// `fin_wait` is 30 s.
+#[test]
+fn half_closed_after_a_failed_write_waits_for_the_peers_fin() {
+    let config = Config {
+        max_write_buffers: 0,
+        ..Config::default()
+    };
+    let mut rig = Rig::established(&config);
+    rig.app().habit = Habit::EchoAndClose;
+    rig.recv(1, 1, "PA", b"x");
+    rig.sent(1, 2, "FA", b"");
+    rig.recv(2, 2, "A", b"");
+    rig.pass_ms(1_000);
+    assert_eq!(rig.take_log(), "receive(1)");
+    rig.recv(2, 2, "FA", b"");
+    rig.sent(2, 3, "A", b"");
+}
+
+/// What is left unconsumed at `close` is discarded, as what comes after it.
+#[test]
+fn unread_data_does_not_shut_the_window_after_close() {
+    let config = Config {
+        recv_buffer: 536,
+        ..Config::default()
+    };
+    let mut rig = Rig::serving(&config, b"bye", None);
+    rig.app().habit = Habit::ServeOnce;
+    rig.recv(1, 1, "PA", &[b'g'; 536]);
+    rig.sent(1, 537, "FPA", b"bye");
+    // The peer has taken ours and closes its side.
+    rig.recv(537, 5, "FA", b"");
+    rig.sent(5, 538, "A", b"");
+    assert!(rig.take_log().ends_with("close(Finished)"));
+}
+
+/// What is not read any more must not hold up the peer's FIN.
+#[test]
+fn unread_data_at_the_idle_timeout() {
+    let config = Config {
+        recv_buffer: 536,
+        ..Config::default()
+    };
+    let mut rig = Rig::established(&config);
+    rig.app().habit = Habit::Lazy;
+    rig.recv(1, 1, "PA", &[b'g'; 536]);
+    rig.sent(1, 537, "A", b"");
+    rig.pass_ms(60_000);
+    rig.sent(1, 537, "FA", b"");
+    rig.recv(537, 2, "FA", b"");
+    rig.sent(2, 538, "A", b"");
+}

@@ -160,3 +160,30 @@ fn a_connection_tells_how_it_goes() {
     assert_eq!((info.condition, info.retries), (Condition::Loss, 1));
     assert!(info.lost > 0);
 }
+
+/// RFC 5681, section 4.1, with keep-alives.
+#[test]
+fn keep_alives_do_not_hide_a_silence() {
+    let config = Config {
+        keep_alive: Some(Duration::from_secs(1)),
+        ..Config::default()
+    };
+    let mut rig = Rig::serving(&config, &noise(100_000), None);
+    rig.recv(1, 1, "PA", b"g");
+    let mut at = 1;
+    while at < 100_001 {
+        rig.pass_ms(1);
+        at = rig.stack.records[0].tcb.snd_nxt.0.wrapping_sub(rig.iss);
+        rig.recv(2, at, "A", b"");
+        rig.sent_all();
+    }
+    for _ in 0..30 {
+        rig.pass_ms(1_000);
+        rig.sent_one();
+        rig.recv(2, at, "A", b"");
+        rig.sent_nothing();
+    }
+    rig.pass_ms(50);
+    rig.recv(2, at, "PA", b"g");
+    assert_eq!(rig.sent_all().len(), 10);
+}

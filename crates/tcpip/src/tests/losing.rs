@@ -404,3 +404,21 @@ fn after_a_long_silence_the_window_is_the_initial_one_again() {
         }
     }
 }
+
+/// RFC 6582, section 3.2, step 3: an ACK of all of `recover` is a full one.
+#[test]
+fn a_full_ack_with_new_data_behind_it_resends_nothing() {
+    let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent_all();
+    for _ in 0..11 {
+        rig.recv(2, 1, "A", b"");
+    }
+    let last = rig.sent_all().last().unwrap().seq;
+    assert!(last > 1 + 12 * 1460, "new data in recovery");
+    // All of the twelve that were out when recovery began.
+    rig.recv(2, 1 + 12 * 1460, "A", b"");
+    for out in rig.sent_all() {
+        assert!(out.seq > last, "{} again", (out.seq - 1) / 1460);
+    }
+}

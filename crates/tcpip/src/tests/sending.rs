@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ip::{ErrorKind, IcmpError, PROTOCOL_TCP};
 
 use crate::stack::BLOCKED_RETRY;
-use crate::testing::{Habit, Out, Rig, noise, v6_path};
+use crate::testing::{Habit, MSS, Out, Rig, noise, v6_path};
 use crate::{Config, Family, MAX_WRITE_LEN, Mode, Slot};
 
 fn in_mode(mode: Mode) -> Config {
@@ -621,4 +621,61 @@ fn an_icmp_error_about_nothing_in_flight_is_ignored() {
     // Nobody needs less than what every host must take.
     rig.icmp(&too_big(&rig, 68, 1));
     assert_eq!(rig.sent_one().data.len(), 536 - 12);
+}
+
+/// Held back by pacing when the window has opened is no reason to probe.
+#[test]
+fn pacing_and_a_window_that_opens() {
+    let config = Config {
+        pacing: true,
+        ..Config::default()
+    };
+    let mut rig = Rig::new(&config);
+    rig.syn(Some(MSS));
+    rig.sent_one();
+    // The handshake takes long, and what follows does not.
+    rig.pass_ms(500);
+    rig.window = 1460;
+    rig.recv(1, 1, "A", b"");
+    rig.load(&noise(100_000), None);
+    rig.recv(1, 1, "PA", b"g");
+    assert_eq!(rig.sent_all().len(), 1);
+    rig.pass_ms(12);
+    rig.window = 0;
+    rig.recv(2, 1 + 1460, "A", b"");
+    rig.sent_all();
+    rig.pass_ms(1);
+    rig.window = 65_535;
+    rig.recv(2, 1 + 1460, "A", b"");
+    rig.sent_all();
+    rig.pass_ms(12);
+    let sent: Vec<_> = rig
+        .sent_all()
+        .iter()
+        .map(|out| (out.control.clone(), out.seq, out.data.len()))
+        .collect();
+    assert!(sent.iter().all(|out| !out.0.contains('R')), "{sent:?}");
+    assert!(sent.len() <= 1, "{sent:?}");
+}
+
+/// RFC 9293, section 3.8.6.2.1: the override timeout is 0.1 to 1 s. What it has
+/// sent arrives: there is nothing to back off from.
+#[test]
+fn a_window_that_stays_small_is_used_at_least_once_a_second() {
+    let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
+    rig.window = 150;
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent_one();
+    let mut waits = Vec::new();
+    for n in 0..9 {
+        let mut wait = 0;
+        while rig.port.sent.is_empty() {
+            rig.pass_ms(10);
+            wait += 10;
+        }
+        waits.push(wait);
+        rig.sent_one();
+        rig.recv(2, 1 + 150 * (n + 1), "A", b"");
+    }
+    assert!(waits.iter().all(|wait| *wait <= 1_000), "{waits:?}");
 }

@@ -117,3 +117,28 @@ fn a_probe_that_is_too_large_costs_no_window() {
     assert!(counters.size_probes >= 1, "{counters:?}");
     assert_eq!(counters.fast_retransmits, before, "{counters:?}");
 }
+
+/// RFC 6298, 5.1: every time a packet with data is sent the timer runs.
+#[test]
+fn a_flight_that_begins_with_a_size_probe_has_a_timer() {
+    let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
+    rig.recv(1, 1, "PA", b"g");
+    // A black hole.
+    rig.pass_ms(200 + 400 + 800);
+    rig.sent_all();
+    assert_eq!(rig.stack.counters().black_holes, 1);
+    let mut at = 1;
+    while at < 100_001 {
+        rig.pass_ms(1);
+        at = (at + 20_000).min(rig.stack.records[0].tcb.snd_nxt.0.wrapping_sub(rig.iss));
+        rig.recv(2, at, "A", b"");
+        rig.sent_all();
+    }
+    rig.pass_ms(2_000);
+    rig.recv(2, at, "PA", b"g");
+    let lens: Vec<_> = rig.sent_all().iter().map(|out| out.data.len()).collect();
+    assert_eq!(rig.stack.counters().size_probes, 1, "{lens:?}");
+    let timeouts = rig.stack.counters().timeouts;
+    rig.pass_ms(5_000);
+    assert!(rig.stack.counters().timeouts > timeouts, "nothing in 5 s");
+}
