@@ -16,8 +16,8 @@ use std::ptr;
 use std::time::Duration;
 
 pub(crate) use packet::{
-    FINISHED, Gather, MAX_PACKETS, bypass_queueing, packet_sender, read_packet, send_packets,
-    unfinished_checksum, vnet_header, write_packet,
+    FINISHED, Gather, MAX_PACKETS, VNET_HEADER, bypass_queueing, packet_sender, read_packet,
+    send_packets, unfinished_checksum, vnet_header, write_packet,
 };
 
 /// `SOL_XDP` options that libc's headers may lack (`linux/if_xdp.h`).
@@ -210,6 +210,12 @@ impl Control {
         let answer = self.ask(name, libc::SIOCGIFFLAGS)?;
         // SAFETY: this request fills the flags.
         Ok(unsafe { answer.ifr_ifru.ifru_flags }.into())
+    }
+
+    /// Whether the interface is up and has a carrier, as far as is known.
+    pub(crate) fn is_running(&self, name: &str) -> bool {
+        self.flags(name)
+            .map_or(true, |flags| flags & libc::IFF_RUNNING != 0)
     }
 
     /// Brings the interface up.
@@ -541,5 +547,16 @@ pub(crate) fn attach_tap(tun: &File, name: &str, how: TapFlags) -> io::Result<()
     }
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: this request reads and writes one ifreq.
-    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) }).map(drop)
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })?;
+    // A device that was there before remembers what another program has chosen.
+    let header = VNET_HEADER as i32;
+    // SAFETY: this request reads one int.
+    check(unsafe {
+        libc::ioctl(
+            tun.as_raw_fd(),
+            libc::TUNSETVNETHDRSZ as _,
+            &raw const header,
+        )
+    })
+    .map(drop)
 }

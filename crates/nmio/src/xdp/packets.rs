@@ -47,6 +47,13 @@ enum Waiting {
     Super(SuperSegment),
 }
 
+impl Waiting {
+    /// Whether it is longer than what every kernel takes.
+    fn is_long(&self) -> bool {
+        matches!(self, Self::Super(packet) if packet.len() > SURE_BYTES + ETHERNET_HEADER)
+    }
+}
+
 /// See the module's text.
 pub(super) struct Packets {
     socket: OwnedFd,
@@ -197,11 +204,44 @@ impl Packets {
     /// packets as long as ours. Whether something was done about it.
     #[cold]
     fn finds_no_room(&mut self) -> bool {
+        if !self.control.is_running(&self.interface) {
+            // A link without carrier has no room for anything.
+            return false;
+        }
         self.tries += 1;
         if self.tries % ASK == 1 && self.device_cuts && !self.still_cuts() {
             return true;
         }
-        self.tries >= GIVE_UP && self.shorten()
+        if self.tries >= GIVE_UP && (self.shorten() || self.leave_cutting()) {
+            return true;
+        }
+        // A rule of the kernel's may refuse this one packet for ever.
+        let most = if self.device_cuts { GIVE_UP } else { ASK };
+        if self.tries < most {
+            return false;
+        }
+        self.queue.pop_front();
+        self.refused += 1;
+        self.tries = 0;
+        true
+    }
+
+    /// The device says that it cuts, and does not take what there is (TSO may be
+    /// had for IPv4 alone, or not with CWR): the kernel knows what to do with it.
+    #[cold]
+    fn leave_cutting(&mut self) -> bool {
+        if !self.device_cuts || sys::bypass_queueing(self.socket.as_fd(), false).is_err() {
+            return false;
+        }
+        tracing::warn!(
+            target: "nmio::xdp",
+            "{} does not take what it should cut: the kernel cuts from now on, and all that is \
+             sent takes its way",
+            self.interface
+        );
+        self.device_cuts = false;
+        self.tries = 0;
+        true
     }
 
     /// Gives long super-segments up for good, those that wait among them.
@@ -218,14 +258,14 @@ impl Packets {
         );
         self.largest = SURE_BYTES;
         let waiting = self.queue.len();
-        let is_sure = |packet: &Waiting| match packet {
-            Waiting::Frame(_) => true,
-            Waiting::Super(packet) => packet.len() <= SURE_BYTES + ETHERNET_HEADER,
-        };
-        self.queue.retain(is_sure);
+        self.queue.retain(|packet| !packet.is_long());
         // They are lost, as on any wire.
         self.refused += (waiting - self.queue.len()) as u64;
         true
+    }
+
+    fn first_is_long(&self) -> bool {
+        self.queue.front().is_some_and(Waiting::is_long)
     }
 
     pub(super) fn room(&self) -> usize {
@@ -253,7 +293,7 @@ impl Packets {
                 Err(error) => match error.raw_os_error() {
                     Some(libc::ENOBUFS) if self.finds_no_room() => continue,
                     // Packet sockets before Linux 6.6 take 68 KB.
-                    Some(libc::EMSGSIZE) if self.shorten() => continue,
+                    Some(libc::EMSGSIZE) if self.first_is_long() && self.shorten() => continue,
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ENETDOWN) => {
                         return Ok(false);
                     }

@@ -351,14 +351,85 @@ fn what_the_kernel_calls_too_long_is_not_sent_again() {
     let Some((interface, mut port)) = open_auto() else {
         return;
     };
-    // A run of one, which nobody cuts, beyond the MTU.
-    let bytes: Arc<[u8]> = vec![0; 3_000].into();
+    // A run of one, which nobody cuts, longer than some kernels take.
+    let bytes: Arc<[u8]> = vec![0; 65_535].into();
     let headers = path(false).header_len() + TCP;
     let place = (headers, headers - TCP);
-    let packet = SuperSegment::new(Cut::TcpV4, 4_000, place, &bytes, 0..3_000);
+    let packet = SuperSegment::new(Cut::TcpV4, 65_535, place, &bytes, 0..65_535);
     port.send_super(packet).unwrap();
     assert!(port.flush().unwrap(), "nothing waits for it");
     assert_eq!(port.capabilities().segmentation, ORDINARY);
     assert_eq!(port.counters().bad_descriptors, 1);
     drop((port, interface));
+}
+
+#[test]
+fn an_mtu_that_shrinks_has_nothing_to_do_with_long_super_segments() {
+    let _home = Namespace::unshare();
+    let Some((interface, mut port)) = open_auto() else {
+        return;
+    };
+    let before = port.capabilities().segmentation;
+    let bytes: Arc<[u8]> = vec![0; 4_000].into();
+    crate::rig::run("ip link set server mtu 1400");
+    let packet = run(&path(false), &bytes, 3_000, Some(ACK));
+    port.send_super(packet).unwrap();
+    send_frame(&mut port, &[2; 1514]);
+    assert!(port.flush().unwrap());
+    assert_eq!(port.capabilities().segmentation, before);
+    drop((port, interface));
+}
+
+#[test]
+fn nor_has_a_carrier_that_is_lost() {
+    let home = Namespace::unshare();
+    let Some((interface, mut port)) = open_auto() else {
+        return;
+    };
+    let before = port.capabilities().segmentation;
+    let bytes: Arc<[u8]> = vec![0; 300_000].into();
+    home.run(|| crate::rig::run("ip link set nmiotest0 down"));
+    let packet = run(&path(false), &bytes, 100_000, Some(ACK));
+    port.send_super(packet).unwrap();
+    for _ in 0..1_100 {
+        port.flush().unwrap();
+    }
+    home.run(|| crate::rig::run("ip link set nmiotest0 up"));
+    assert_eq!(port.capabilities().segmentation, before);
+    drop((port, interface));
+}
+
+/// Sends a run after `setup`, and a frame behind it: both must go, or what cannot
+/// is given up.
+fn passes(device: &str, setup: &[&str], v6: bool, control: u8) {
+    let rig = Rig::new(1);
+    crate::rig::run("ethtool -K srv tx on sg on tso on");
+    for step in setup {
+        crate::rig::run(step);
+    }
+    let (interface, mut port) = open(device, &["10.9.0.9/24", "fd09::9/64"]);
+    let bytes: Arc<[u8]> = vec![7; 21_000].into();
+    let packet = run(&path(v6), &bytes, 20_000, Some(control));
+    port.send_super(packet).unwrap();
+    send_frame(&mut port, &[2; 60]);
+    let away = (0..5_000).any(|_| port.flush().unwrap());
+    assert!(away, "{setup:?}: {:?}", port.counters());
+    drop((port, interface, rig));
+}
+
+/// One client must not silence a server for all.
+#[test]
+fn what_the_device_does_not_cut_is_cut_by_the_kernel() {
+    let without = |kind| format!("ethtool -K srv tx-tcp{kind}-segmentation off");
+    passes("xdp:srv", &[&without("6")], true, ACK);
+    passes("xdp:srv", &[&without("-ecn")], false, ACK | CWR);
+}
+
+#[test]
+fn what_a_rule_refuses_does_not_hold_up_the_rest() {
+    let setup = [
+        "ethtool -K srv tx off",
+        "tc qdisc add dev srv root tbf rate 8mbit burst 200 limit 200",
+    ];
+    passes("xdp:srv,offload=on", &setup, false, ACK);
 }
