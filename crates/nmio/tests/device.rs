@@ -231,6 +231,11 @@ fn queues_that_nobody_serves_are_told() {
         ),
         "{error}"
     );
+    // Two to receive by, and one to send by.
+    rig::run("ethtool -L srv tx 1");
+    let one = Interface::open(&config("xdp:srv,queues=2", &[], 1));
+    let asked = matches!(one, Err(DeviceError::TooManyQueues { has: 1, .. }));
+    assert!(asked, "{:?}", one.err());
     drop(rig);
 }
 

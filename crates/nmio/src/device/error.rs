@@ -93,7 +93,7 @@ pub enum DeviceError {
     /// More queues asked for than the device has.
     #[error(
         "{asked} queues asked for, one for each worker, and {interface} has {has}; ask for \
-         fewer, or give it more with: ethtool -L {interface} combined {asked} (veth: rx {asked})"
+         fewer, or give it more with: ethtool -L {interface} combined {asked} (veth: rx {asked} tx {asked})"
     )]
     TooManyQueues {
         /// The interface.

@@ -75,7 +75,8 @@ impl XdpReady {
             "native: in the driver"
         };
         lines.push(("XDP mode", mode.to_owned()));
-        check_queues(wanted, control.rx_queues(name), &mut lines)?;
+        let sending = control.tx_queues(name);
+        check_queues(wanted, control.rx_queues(name), sending, &mut lines)?;
         let addresses = served_addresses(wanted, &mut lines)?;
         check_count("addresses", addresses.len(), steer::MAX_ADDRESSES)?;
         let held = if wanted.own.is_empty() {
@@ -120,6 +121,7 @@ impl XdpReady {
 fn check_queues(
     wanted: &XdpWanted<'_>,
     has: Option<u32>,
+    sending: Option<u32>,
     lines: &mut Lines,
 ) -> Result<(), DeviceError> {
     let interface = wanted.interface.to_owned();
@@ -132,11 +134,13 @@ fn check_queues(
         ));
         return Ok(());
     };
-    if served > has {
+    // A queue with none to send by takes frames, and keeps them.
+    let pairs = has.min(sending.unwrap_or(has));
+    if served > pairs {
         return Err(DeviceError::TooManyQueues {
             interface,
             asked: served,
-            has,
+            has: pairs,
         });
     }
     if served < has && !wanted.own.is_empty() {
