@@ -16,7 +16,8 @@ mod rig;
 pub(crate) mod supers;
 pub(crate) mod web;
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -312,6 +313,10 @@ fn run_scenario(
     if checks.failed() > 0 {
         checks.note(&server.output());
     }
+    let waiting = rig.as_client(|| {
+        let to = |address| TcpStream::connect_timeout(&place.socket(address), http::PATIENCE);
+        place.addresses().map(to)
+    })?;
     let stopped = server.stop(Signal::TERM);
     checks.check("SIGTERM ends it with status 0 and a summary", || {
         let (status, output) = stopped?;
@@ -320,6 +325,12 @@ fn run_scenario(
         }
         Ok(())
     });
+    // (What is lost goes no second time then.)
+    if !place.loss {
+        checks.check("whoever is connected hears of the end", || {
+            waiting.into_iter().try_for_each(hears_the_end)
+        });
+    }
     checks.check("nothing is left after SIGTERM", || {
         rig.expect_links(&before)
     });
@@ -342,4 +353,16 @@ fn run_scenario(
         }
     });
     Ok(())
+}
+
+/// Whether a client that waits for something learns that nothing will come.
+fn hears_the_end(stream: io::Result<TcpStream>) -> Result<()> {
+    let mut stream = stream.context("connecting")?;
+    let patience = Some(http::PATIENCE);
+    stream.set_read_timeout(patience).context("its time")?;
+    match stream.read(&mut [0]) {
+        Ok(0) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
+        other => Err(Failure::new(format!("it reads {other:?}"))),
+    }
 }

@@ -33,7 +33,7 @@ pub enum Error {
     #[error("{0}")]
     Start(StartError),
     /// A port went away while it was served.
-    #[error("worker {worker}: the port is gone: {source} (was the interface removed or set down?)")]
+    #[error("worker {worker}: the port is gone: {source} (was the interface removed?)")]
     PortGone {
         /// Which worker served it.
         worker: u32,

@@ -2,7 +2,7 @@
 //!
 //! Capabilities belong to threads. A worker needs none after its port and
 //! handler are made. The main thread keeps the one that removing an interface
-//! takes, because it cleans up after the workers.
+//! takes, where it has made one, because it cleans up after the workers.
 
 use rustix::io;
 use rustix::thread::{

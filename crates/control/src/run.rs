@@ -105,7 +105,12 @@ pub fn run<P: Program>(args: &ServeArgs, program: &P) -> Result<(), Error> {
             stop: &stop,
         };
         runtime.block_on(crew.watch(workers, |ready| {
-            if let Err(error) = rights::keep_interfaces() {
+            let given_up = if interface.is_made() {
+                rights::keep_interfaces()
+            } else {
+                rights::give_up_all()
+            };
+            if let Err(error) = given_up {
                 tracing::warn!("the rights of the main thread stay: {error}");
             }
             start_block(program, &interface, &listening, ready).print();

@@ -174,6 +174,11 @@ impl Responder {
         &self.counters
     }
 
+    /// Takes back what was counted since: the query is answered another time.
+    pub(crate) fn uncount(&mut self, before: Counters) {
+        self.counters = before;
+    }
+
     /// Answers one message. The head of the reply is written over its start,
     /// unless the reply says otherwise. `None`, counted, when it gets no
     /// reply.

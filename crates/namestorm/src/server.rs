@@ -113,4 +113,8 @@ impl<P: Port> Handler<P> for Server {
     fn stays_awake(&self, now: Instant) -> bool {
         self.stack.is_flooded(now)
     }
+
+    fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {
+        self.stack.hang_up(port, now)
+    }
 }

@@ -100,6 +100,7 @@ impl Application for DnsOverTcp {
             let Some(message) = data[consumed + LENGTH..].get(..len) else {
                 break;
             };
+            let before = *self.counters();
             if !self.answer(message) {
                 // Whoever sends this does not speak DNS to a server.
                 conn.abort();
@@ -108,7 +109,10 @@ impl Application for DnsOverTcp {
             match conn.write_bytes(&self.reply) {
                 Ok(()) => consumed += LENGTH + len,
                 // It is offered again when there is room.
-                Err(WriteError::Full) => break,
+                Err(WriteError::Full) => {
+                    self.responder.uncount(before);
+                    break;
+                }
                 Err(_) => return data.len(),
             }
         }

@@ -48,6 +48,13 @@ pub trait Handler<P: Port> {
     fn stays_awake(&self, _now: Instant) -> bool {
         false
     }
+
+    /// The loop has been told to stop: tells those who would wait for more that
+    /// nothing more comes. Whether that was all; if not, it is called again
+    /// after a flush, for a second at most.
+    fn handle_stop(&mut self, _port: &mut P, _now: Instant) -> bool {
+        true
+    }
 }
 
 /// The loop's constants.
@@ -77,6 +84,8 @@ impl Default for LoopConfig {
     }
 }
 
+/// A farewell takes no longer than this.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// A blocked loop looks at its stop flag at least this often.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
@@ -106,8 +115,14 @@ pub fn run<P: Port, H: Handler<P>>(
             }
         }
     }
-    port.flush()?;
-    Ok(())
+    let last = clock.now() + FAREWELL;
+    loop {
+        let now = clock.now();
+        let is_said = handler.handle_stop(port, now);
+        if (port.flush()? && is_said) || now >= last {
+            return Ok(());
+        }
+    }
 }
 
 /// The loop's state between two passes; [`run`] without the clock, for

@@ -95,6 +95,8 @@ struct Counting {
     frames: usize,
     due: Option<Instant>,
     awake_until: Option<Instant>,
+    /// Calls that its farewell takes.
+    farewells: usize,
 }
 
 impl Handler<Scripted> for Counting {
@@ -107,6 +109,10 @@ impl Handler<Scripted> for Counting {
     }
     fn stays_awake(&self, now: Instant) -> bool {
         self.awake_until.is_some_and(|until| now <= until)
+    }
+    fn handle_stop(&mut self, _: &mut Scripted, _: Instant) -> bool {
+        self.farewells = self.farewells.saturating_sub(1);
+        self.farewells == 0
     }
 }
 
@@ -240,6 +246,24 @@ fn a_handler_that_stays_awake_is_not_put_to_sleep() {
     // What waits by polling the device must go on with that.
     let polling = calls_of(Wait::BusyPoll, &[], &[], &mut handler);
     assert_eq!(polling, [Receive(0), Flush, Waits(STOP_CHECK), Flush]);
+}
+
+#[test]
+fn a_farewell_goes_on_until_all_is_said_and_sent_or_a_second_is_over() {
+    let farewell = |farewells, flushes: &[bool]| {
+        let mut handler = Counting {
+            farewells,
+            ..Counting::default()
+        };
+        // (The last wait sets the stop flag.)
+        let calls = calls(&[], flushes, &mut handler);
+        let waited = calls.iter().rposition(|call| matches!(call, Waits(_)));
+        calls[waited.unwrap() + 1..].to_vec()
+    };
+    assert_eq!(farewell(1, &[]), [Flush]);
+    assert_eq!(farewell(3, &[]), [Flush; 3]);
+    let steps = (FAREWELL.as_micros() / STEP.as_micros()) as usize;
+    assert_eq!(farewell(usize::MAX, &[]).len(), steps + 1);
 }
 
 #[test]

@@ -43,14 +43,13 @@ pub enum Cut {
 /// The headers are those of the first segment, with the lengths of the whole
 /// run, and with the sum of the pseudo-header (of the whole run, not
 /// complemented) in the transport's checksum field: whoever cuts it puts the
-/// rest right. PSH and FIN are for the last segment, CWR for the first.
+/// rest right. PSH and FIN are for the last segment. A segment with CWR set
+/// (RFC 3168) goes by itself, as a frame: not every device cuts such a run.
 #[derive(Clone)]
 pub struct SuperSegment {
     cut: Cut,
     segment_len: u16,
     transport_at: u16,
-    /// CWR is set (RFC 3168): the first segment alone has it.
-    tells_reduction: bool,
     headers: ArrayVec<u8, MAX_HEADERS>,
     bytes: Arc<[u8]>,
     range: Range<usize>,
@@ -84,19 +83,12 @@ impl SuperSegment {
             cut,
             segment_len,
             transport_at: transport_at as u16,
-            tells_reduction: false,
             headers: zeroes,
             bytes: Arc::clone(bytes),
             range,
             patch_at: 0,
             patch: ArrayVec::new(),
         }
-    }
-
-    /// CWR is set in the TCP header (RFC 3168): only the first segment keeps
-    /// it.
-    pub fn set_tells_reduction(&mut self) {
-        self.tells_reduction = true;
     }
 
     /// The headers, to be written.
@@ -134,11 +126,6 @@ impl SuperSegment {
     /// Where the transport's header begins.
     pub fn transport_at(&self) -> usize {
         self.transport_at.into()
-    }
-
-    /// Whether [`set_tells_reduction`](Self::set_tells_reduction) was called.
-    pub fn tells_reduction(&self) -> bool {
-        self.tells_reduction
     }
 
     /// The headers.

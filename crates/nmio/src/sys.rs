@@ -175,6 +175,16 @@ struct EthtoolValue {
     data: u32,
 }
 
+/// What a device says of itself, as `ethtool -i` tells.
+#[repr(C)]
+struct EthtoolDriver {
+    cmd: u32,
+    /// A C string.
+    driver: [u8; 32],
+    _rest: [u8; 160],
+}
+
+const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_STXCSUM: u32 = 0x17;
 const ETHTOOL_GTSO: u32 = 0x1e;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
@@ -264,6 +274,16 @@ impl Control {
         // in its first word, and it lives through the call.
         check(unsafe { libc::ioctl(self.0.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) })
             .map(drop)
+    }
+
+    /// Whether it is one end of a veth pair.
+    pub(crate) fn is_veth(&self, name: &str) -> bool {
+        let mut info = EthtoolDriver {
+            cmd: ETHTOOL_GDRVINFO,
+            driver: [0; 32],
+            _rest: [0; 160],
+        };
+        self.ethtool(name, &mut info).is_ok() && info.driver.starts_with(b"veth\0")
     }
 
     /// How many RX queues the device has now; `None` when its driver does not

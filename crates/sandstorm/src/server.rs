@@ -283,6 +283,10 @@ impl<C: CongestionControl, P: Port> Handler<P> for Server<C> {
     fn stays_awake(&self, now: Instant) -> bool {
         Handler::<P>::stays_awake(&self.inner, now)
     }
+
+    fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {
+        self.inner.handle_stop(port, now)
+    }
 }
 
 impl<C> fmt::Debug for Server<C> {

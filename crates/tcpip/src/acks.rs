@@ -4,10 +4,11 @@ use crate::app::{Application, CloseReason};
 use crate::config::Settings;
 use crate::congestion::CongestionControl;
 use crate::options::Block;
-use crate::output::window_to_tell;
+use crate::output::{Cut, window_to_tell};
 use crate::recovery::{Recoveries, event};
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, NONE, Record, State, Tcb};
+use crate::transmit::fits_window;
 use crate::wire::{Control, Segment};
 
 /// A tail is not probed sooner, in milliseconds: the timers of many fast
@@ -144,8 +145,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             match tcb.flight() {
                 // What it had place for has arrived.
                 0 => tcb.backoff = 0,
-                // A probe: it goes again with what lies behind it.
-                1 if tcb.recovery == NONE => tcb.snd_nxt = tcb.snd_una,
+                // A probe: it goes again with what lies behind it, if that may go.
+                1 if tcb.recovery == NONE => {
+                    let next = Cut::at(tcb, tcb.snd_una);
+                    if next.is_none_or(|cut| fits_window(tcb, &cut)) {
+                        tcb.snd_nxt = tcb.snd_una;
+                    }
+                }
                 _ => {
                     tcb.stop_probing();
                     self.send_all_again(id);

@@ -90,7 +90,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn keep(&mut self, id: u32, rest: &[u8]) -> bool {
         let tcb = &mut self.records[id as usize].tcb;
         let stored = self.buffers.take().inspect(|buffer| {
-            // No more than the window arrives, and that is a buffer's size.
+            // No more than the window arrives. It may be told a little larger
+            // than a buffer where it is scaled, and there no segment is as long.
             self.buffers.get_mut(*buffer).insert(0, rest);
         });
         if let Some(buffer) = stored {
@@ -191,10 +192,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         match tcb.state {
             State::Established => tcb.state = State::CloseWait,
             State::FinWait1 => tcb.state = State::Closing,
-            State::FinWait2 => self.enter_time_wait(id, now),
+            State::FinWait2 => return self.enter_time_wait(id, now),
             _ => return,
         }
-        let tcb = &mut self.records[id as usize].tcb;
         tcb.flags.set(Flags::HALF_CLOSE);
         self.tell_half_close(id);
     }

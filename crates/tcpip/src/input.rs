@@ -21,10 +21,10 @@ use crate::timers::ROOM_RETRY_MS;
 use crate::wire::{CHECKSUM_AT, Control, Segment, Seq, Timestamps};
 
 /// A connection sends challenge ACKs, and ACKs of segments without data that
-/// are outside the window, no faster than one in this time, in milliseconds
-/// (RFC 5961, section 7). Counted for each connection alone: a count that all
-/// share tells strangers about each other.
-const CHALLENGE_INTERVAL_MS: u16 = 500;
+/// are outside the window, no faster than one in half a second, which are 16
+/// ticks of 32 ms and one that has begun (RFC 5961, section 7). Counted for each
+/// connection alone: a count that all share tells strangers about each other.
+const CHALLENGE_TICKS: u16 = 17;
 /// What a segment acknowledges selectively.
 type Sacked = ArrayVec<Block, MAX_SACK_BLOCKS>;
 
@@ -361,11 +361,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn may_challenge(&mut self, id: u32, now: Moment) -> bool {
         let tcb = &mut self.records[id as usize].tcb;
         // 0 is "never"; the clock's 0 is taken as 1.
-        let millis = (now.millis as u16).max(1);
-        let since = millis.wrapping_sub(tcb.challenged_at);
-        let may = tcb.challenged_at == 0 || since >= CHALLENGE_INTERVAL_MS;
+        let tick = ((now.millis >> 5) as u16).max(1);
+        let since = tick.wrapping_sub(tcb.challenged_at);
+        let may = tcb.challenged_at == 0 || since >= CHALLENGE_TICKS;
         if may {
-            tcb.challenged_at = millis;
+            tcb.challenged_at = tick;
         }
         may
     }

@@ -144,6 +144,7 @@ mod content;
 mod cookies;
 mod counters;
 mod data;
+mod farewell;
 mod info;
 mod input;
 mod opening;

@@ -15,7 +15,7 @@ use crate::options::{self, Written};
 use crate::recv::Buffers;
 use crate::segments::payload_sum;
 use crate::tcb::{NONE, Place, Tcb};
-use crate::wire::{Control, HEADER_LEN, Header, Seq, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN};
+use crate::wire::{HEADER_LEN, Header, Seq, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN};
 use crate::writes::Writes;
 
 /// The ring or the pool has no room: try again later.
@@ -62,8 +62,9 @@ pub(crate) fn window_to_tell(tcb: &Tcb, buffers: &Buffers) -> u32 {
     }
 }
 
-/// The same as the field of a header has it (RFC 7323, section 2.3). What was
-/// told stays told: it is rounded up.
+/// The same as the field of a header has it (RFC 7323, section 2.3), rounded
+/// up: what was told stays told, but for less than one unit of the scale
+/// (section 2.4).
 #[inline(always)]
 pub(crate) fn window_field(tcb: &Tcb, buffers: &Buffers) -> u16 {
     let window = window_to_tell(tcb, buffers);
@@ -320,9 +321,6 @@ impl<A: Application> Sender<'_, A> {
             .write_marked(header, PROTOCOL_TCP, tcp_len, out.ecn);
         let pseudo = tcb.path.addresses.pseudo_sum(PROTOCOL_TCP, tcp_len).fold();
         out.header.write(&mut header[at..], tcb.ports(), pseudo, 0);
-        if out.header.control.has(Control::CWR) {
-            packet.set_tells_reduction();
-        }
         if let Some(slot) = content.slot
             && let Some((from, to)) = slot.within(start, start + len)
         {

@@ -51,4 +51,8 @@ impl<A: Application, C: CongestionControl, P: Port> Handler<P> for Server<A, C> 
     fn stays_awake(&self, now: Instant) -> bool {
         self.stack.is_flooded(now)
     }
+
+    fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {
+        self.stack.hang_up(port, now)
+    }
 }

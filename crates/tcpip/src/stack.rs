@@ -69,6 +69,9 @@ pub struct Stack<A: Application, C = Cubic> {
     pub(crate) admission: Admission,
     /// Those that the TX ring had no room for, first come first served.
     blocked: VecDeque<u32>,
+    /// How many records the end of all has come to, see
+    /// [`hang_up`](Self::hang_up).
+    pub(crate) hung_up: usize,
     /// When it was last called.
     pub(crate) now: Instant,
 }
@@ -162,6 +165,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             time_waits: 0,
             admission: Admission::new(most, config.max_per_address),
             blocked: VecDeque::with_capacity(most as usize),
+            hung_up: 0,
             now,
         }
     }

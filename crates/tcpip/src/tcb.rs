@@ -265,7 +265,8 @@ pub(crate) struct Tcb {
     pub(crate) mss_fails: u16,
     /// When a larger one may be tried, in seconds.
     pub(crate) raise_at: u16,
-    /// When a challenge ACK was last sent: low bits of milliseconds.
+    /// When a challenge ACK was last sent: low bits of a clock of 32 ms, which
+    /// come again after 35 minutes.
     pub(crate) challenged_at: u16,
     pub(crate) snd_una: Seq,
     /// Behind everything that was ever sent: new data begins here. What is to

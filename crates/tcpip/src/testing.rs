@@ -365,6 +365,7 @@ impl Rig {
                 'R' => Control::RST.0,
                 'P' => Control::PSH.0,
                 'A' => Control::ACK.0,
+                'E' => Control::ECE.0,
                 other => panic!("{other} is no control bit"),
             }
         });
@@ -520,6 +521,7 @@ impl Rig {
             (tcp.rst(), 'R'),
             (tcp.psh(), 'P'),
             (tcp.ack(), 'A'),
+            (tcp.cwr(), 'W'),
         ] {
             if set {
                 control.push(letter);

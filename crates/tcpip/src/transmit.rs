@@ -367,7 +367,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// A header without data that acknowledges what has come, and what has
     /// come out of order.
     #[inline(always)]
-    fn acknowledgement(&mut self, id: u32, now: Moment) -> (Header, Written) {
+    pub(crate) fn acknowledgement(&mut self, id: u32, now: Moment) -> (Header, Written) {
         let tcb = &self.records[id as usize].tcb;
         let (_, control) = marks(tcb);
         let header = Header {
@@ -528,7 +528,8 @@ fn most_run(segmentation: usize, tcb: &Tcb) -> u32 {
 #[inline(always)]
 fn bytes_to_send(tcb: &Tcb, cut: &Cut, flight: u32, usable: u32, most_run: u32) -> Option<u32> {
     if flight.saturating_add(cut.whole) <= usable {
-        if most_run > 0 {
+        // Not every device cuts what has CWR set: that segment goes alone.
+        if most_run > 0 && !tcb.flags.has(Flags::REDUCED) {
             let run = cut.run(tcb.mss.into(), usable - flight, most_run);
             return Some(cut.whole.max(run));
         }
@@ -539,6 +540,12 @@ fn bytes_to_send(tcb: &Tcb, cut: &Cut, flight: u32, usable: u32, most_run: u32) 
     // the timer sends it, if the window stays as it is.
     let alone = flight == 0 && tcb.snd_wnd > 0 && !tcb.flags.has(Flags::WIDE);
     alone.then(|| cut.whole.min(usable))
+}
+
+/// Whether the peer's window, which is open, lets the segment at SND.UNA go
+/// when nothing is in flight, see [`bytes_to_send`].
+pub(crate) fn fits_window(tcb: &Tcb, cut: &Cut) -> bool {
+    cut.whole <= tcb.snd_wnd || !tcb.flags.has(Flags::WIDE)
 }
 
 /// Whether a round trip may be timed: while a gap holds up what is

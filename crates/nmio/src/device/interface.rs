@@ -32,6 +32,11 @@ pub struct InterfaceConfig {
     pub program: &'static str,
 }
 
+/// What the peer of a veth pair must do to be heard.
+const VETH_CHECKSUMS: &str = "a packet without a whole one is dropped; a peer on this host that \
+    leaves them to the device (ethtool -k PEER) is heard after: ethtool -K PEER tx off, or with \
+    partial-checksums here";
+
 /// Lines of a name and a value, for people.
 pub(super) type Lines = Vec<(&'static str, String)>;
 
@@ -102,8 +107,12 @@ impl Interface {
                     services: &config.services,
                 };
                 let ready = XdpReady::open(&wanted)?;
+                let is_veth = ready.is_veth;
                 let mut interface = Self::from_xdp(ready, &wanted, config.wait);
                 interface.set_device_line(config.device.to_string());
+                if is_veth && !partial_checksums {
+                    interface.add_line("checksums", VETH_CHECKSUMS.to_owned());
+                }
                 Ok(interface)
             }
         }
@@ -188,6 +197,12 @@ impl Interface {
     /// the server's to answer. In shared mode the kernel does.
     pub fn is_own(&self) -> bool {
         self.own
+    }
+
+    /// Whether dropping it takes the right to remove an interface
+    /// (`CAP_NET_ADMIN`): it was made for this.
+    pub fn is_made(&self) -> bool {
+        self.wire.is_some()
     }
 
     /// The largest IP packet, in bytes.

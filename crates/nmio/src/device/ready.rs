@@ -31,6 +31,7 @@ pub(super) struct XdpReady {
     pub(super) held: Vec<OwnedFd>,
     pub(super) mac: [u8; 6],
     pub(super) mtu: usize,
+    pub(super) is_veth: bool,
     pub(super) addresses: Vec<IpAddr>,
     pub(super) lines: Lines,
 }
@@ -112,6 +113,7 @@ impl XdpReady {
             held,
             mac,
             mtu,
+            is_veth: control.is_veth(name),
             addresses,
             lines,
         })
@@ -156,7 +158,7 @@ fn check_queues(
             "warning",
             format!(
                 "packets that arrive on the other {} of {interface}'s queues go to the kernel and \
-                 are not answered; serve them all with queues={has}, or have fewer with: \
+                 are not served; serve them all with queues={has}, or have fewer with: \
                  ethtool -L {interface} combined {served} (veth: rx {served})",
                 has - served
             ),

@@ -25,8 +25,6 @@ const NEEDS_CHECKSUM: u8 = 1;
 const GSO_TCP_V4: u8 = 1;
 const GSO_TCP_V6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
-/// Beside one of the above: CWR is for the first segment alone.
-const GSO_ECN: u8 = 0x80;
 /// Of the checksum field in the transport's header.
 const TCP_CHECKSUM_AT: u16 = 16;
 const UDP_CHECKSUM_AT: u16 = 6;
@@ -41,17 +39,12 @@ pub(crate) fn vnet_header(packet: &SuperSegment) -> [u8; VNET_HEADER] {
         Cut::TcpV6 => (GSO_TCP_V6, TCP_CHECKSUM_AT),
         Cut::Udp => (GSO_UDP_L4, UDP_CHECKSUM_AT),
     };
-    let marks = if packet.tells_reduction() { GSO_ECN } else { 0 };
     let headers = (packet.headers().len() as u16).to_ne_bytes();
     let segment = (packet.segment_len() as u16).to_ne_bytes();
     let transport = (packet.transport_at() as u16).to_ne_bytes();
     let checksum_at = checksum_at.to_ne_bytes();
     // A run of one is no run.
-    let gso = if packet.segments() > 1 {
-        gso | marks
-    } else {
-        0
-    };
+    let gso = if packet.segments() > 1 { gso } else { 0 };
     let segment = if gso == 0 { [0; 2] } else { segment };
     [
         NEEDS_CHECKSUM,
@@ -182,13 +175,11 @@ mod tests {
     #[test]
     fn what_goes_before_a_run_is_a_virtio_header() {
         let bytes: Arc<[u8]> = vec![0; 3000].into();
-        let mut run = SuperSegment::new(Cut::TcpV6, 1428, (86, 54), &bytes, 0..3000);
+        let run = SuperSegment::new(Cut::TcpV6, 1428, (86, 54), &bytes, 0..3000);
         let header = vnet_header(&run);
         let u16_at = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
         assert_eq!((header[0], header[1]), (1, 4));
         assert_eq!([2, 4, 6, 8].map(u16_at), [86, 1428, 54, 16]);
-        run.set_tells_reduction();
-        assert_eq!(vnet_header(&run)[1], 0x84);
         let one = SuperSegment::new(Cut::Udp, 1428, (42, 34), &bytes, 0..100);
         let header = vnet_header(&one);
         assert_eq!((header[0], header[1], header[4], header[5]), (1, 0, 0, 0));

@@ -227,7 +227,7 @@ impl Packets {
     }
 
     /// The device says that it cuts, and does not take what there is (TSO may be
-    /// had for IPv4 alone, or not with CWR): the kernel knows what to do with it.
+    /// had for IPv4 alone): the kernel knows what to do with it.
     #[cold]
     fn leave_cutting(&mut self) -> bool {
         if !self.device_cuts || sys::bypass_queueing(self.socket.as_fd(), false).is_err() {

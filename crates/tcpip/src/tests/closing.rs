@@ -1,7 +1,7 @@
 //! Closing: RFC 9293, sections 3.6 and 3.10.7.4; RFC 5961.
 
 use crate::Config;
-use crate::testing::{Habit, Rig};
+use crate::testing::{Habit, MSS, Rig};
 
 /// A connection that we have closed first: our FIN is in flight.
 fn closed_by_us() -> Rig {
@@ -311,7 +311,7 @@ fn a_syn_in_a_connection_is_challenged() {
     let mut rig = Rig::established(&Config::default());
     rig.recv(1, 0, "S", b"");
     rig.sent(1, 1, "A", b"");
-    rig.pass_ms(500);
+    rig.pass_ms(544);
     rig.recv(5000, 1, "SA", b"");
     rig.sent(1, 1, "A", b"");
     assert_eq!(rig.take_log(), "");
@@ -329,10 +329,27 @@ fn challenges_are_rationed() {
     rig.pass_ms(499);
     rig.recv(2, 0, "R", b"");
     rig.sent_nothing();
-    rig.pass_ms(1);
+    rig.pass_ms(45);
     rig.recv(2, 0, "R", b"");
     rig.sent(1, 1, "A", b"");
     assert_eq!(rig.stack.counters().challenge_acks, 2);
+}
+
+#[test]
+fn a_minute_between_two_challenges_is_not_forgotten() {
+    // RFC 9293, section 3.8.4: each keep-alive is answered, whatever the low
+    // bits of the clock are.
+    let mut rig = Rig::established(&Config::default());
+    rig.app().habit = Habit::Silent;
+    rig.recv(0, 1, "A", b"");
+    rig.sent(1, 1, "A", b"");
+    rig.pass_ms(33_000);
+    rig.recv(1, 1, "PA", b"x");
+    rig.sent_all();
+    // 65.8 s, which are 264 ms in 16 bits of milliseconds.
+    rig.pass_ms(32_800);
+    rig.recv(1, 1, "A", b"");
+    rig.sent(1, 2, "A", b"");
 }
 
 #[test]
@@ -404,4 +421,53 @@ fn unread_data_at_the_idle_timeout() {
     rig.sent(1, 537, "FA", b"");
     rig.recv(537, 2, "FA", b"");
     rig.sent(2, 538, "A", b"");
+}
+
+#[test]
+fn at_the_end_of_the_stack_each_peer_is_told_once() {
+    // Nothing is owed: all has arrived.
+    let mut rig = Rig::serving(&Config::default(), b"all", None);
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "PA", b"all");
+    rig.recv(2, 4, "A", b"");
+    rig.port.room = 0;
+    assert!(!rig.stack.hang_up(&mut rig.port, rig.now));
+    assert_eq!(rig.stack.connections(), 1);
+    rig.port.room = 10;
+    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    rig.sent(4, 2, "FA", b"");
+    assert!(rig.take_log().ends_with("close(Finished)"));
+    assert_eq!(rig.stack.connections(), 0);
+    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    rig.sent_nothing();
+}
+
+#[test]
+fn who_is_owed_something_at_the_end_of_the_stack_is_reset() {
+    let mut rig = Rig::serving(&Config::default(), b"all", None);
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "PA", b"all");
+    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    rig.sent(4, 2, "RA", b"");
+    assert!(rig.take_log().ends_with("close(Aborted)"));
+
+    // Half open.
+    let mut rig = Rig::new(&Config::default());
+    rig.syn(Some(MSS));
+    rig.sent_one();
+    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    rig.sent(1, 1, "RA", b"");
+}
+
+#[test]
+fn who_has_our_fin_at_the_end_of_the_stack_is_told_nothing() {
+    let mut rig = Rig::serving(&Config::default(), b"bye", None);
+    rig.app().habit = Habit::ServeOnce;
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "FPA", b"bye");
+    rig.recv(2, 5, "A", b"");
+    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    rig.sent_nothing();
+    assert!(rig.take_log().ends_with("close(Finished)"));
+    assert_eq!(rig.stack.connections(), 0);
 }

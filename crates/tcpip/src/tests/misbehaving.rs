@@ -212,7 +212,7 @@ fn challenges_of_one_connection_say_nothing_of_another() {
         assert_eq!(rig.stack.counters().challenge_acks - before, 1);
         assert!(rig.stack.counters().challenge_acks >= challenged);
         rig.port.sent.clear();
-        rig.pass_ms(500);
+        rig.pass_ms(544);
     }
 }
 

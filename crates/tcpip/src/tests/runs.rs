@@ -2,6 +2,7 @@
 
 use nmio::super_segment::MAX_OVER_V6;
 
+use crate::tcb::Flags;
 use crate::testing::{Out, Rig, noise, v6_path};
 use crate::{Config, Slot};
 
@@ -152,4 +153,25 @@ fn a_tagged_link_gets_frames() {
     rig.recv(1, 1, "PA", b"g");
     assert_eq!(rig.sent_all().len(), 5);
     assert_eq!(rig.stack.counters().sent_runs, 0);
+}
+
+#[test]
+fn what_tells_of_a_reduction_goes_alone() {
+    // Not every device cuts a run that begins with CWR.
+    let mut rig = Rig::new(&Config::default());
+    rig.port.segmentation = 65_535;
+    rig.load(&noise(40 * MSS), None);
+    rig.open(Some(MSS as u16 + 12));
+    rig.stack.records[0].tcb.flags.set(Flags::ECN);
+    rig.recv(1, 1, "PA", b"g");
+    assert_eq!(rig.sent_all().len(), 10);
+    rig.port.room = 1;
+    rig.recv(2, 1 + 10 * MSS as u32, "AE", b"");
+    let first = rig.sent_one();
+    assert_eq!((first.control.as_str(), first.data.len()), ("AW", MSS));
+    rig.sent_nothing();
+    rig.port.room = 1;
+    rig.pass_ms(10);
+    let rest = rig.sent_all();
+    assert!(rest.len() > 1 && rest.iter().all(|out| out.control == "A"));
 }

@@ -679,3 +679,19 @@ fn a_window_that_stays_small_is_used_at_least_once_a_second() {
     }
     assert!(waits.iter().all(|wait| *wait <= 1_000), "{waits:?}");
 }
+
+/// RFC 9293, section 3.8.6.1: it is of what was sent.
+#[test]
+fn the_ack_of_a_probe_is_good_after_the_window_has_opened_a_little() {
+    let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
+    rig.window = 0;
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent_one();
+    rig.pass_ms(200);
+    assert_eq!(rig.sent_one().data.len(), 1);
+    rig.window = 1_000;
+    rig.recv(2, 1, "A", b"");
+    rig.window = 999;
+    rig.recv(2, 2, "A", b"");
+    assert_eq!(rig.stack.counters().bad_ack, 0);
+}

@@ -1,0 +1,92 @@
+//! DNS over TCP as a whole, through the stack: many queries before a reply is
+//! acknowledged.
+
+mod harness;
+
+use harness::{
+    CLIENT_MAC, CLIENT_V4, Client, FORMS, MODES, PORT, Query, SERVER_MAC, SERVER_V4, name, prepare,
+};
+use namestorm::rcode;
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{
+    EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet, Ipv4Repr, TcpControl,
+    TcpPacket, TcpRepr, TcpSeqNumber,
+};
+
+/// A segment from the client, as a whole frame.
+fn segment(seq: u32, ack: Option<u32>, control: TcpControl, data: &[u8]) -> Vec<u8> {
+    let tcp = TcpRepr {
+        src_port: 40_000,
+        dst_port: PORT,
+        control,
+        seq_number: TcpSeqNumber(seq.cast_signed()),
+        ack_number: ack.map(|ack| TcpSeqNumber(ack.cast_signed())),
+        window_len: 65_535,
+        window_scale: None,
+        max_seg_size: (control == TcpControl::Syn).then_some(1460),
+        sack_permitted: false,
+        sack_ranges: [None; 3],
+        timestamp: None,
+        payload: data,
+    };
+    let ip = Ipv4Repr {
+        src_addr: CLIENT_V4,
+        dst_addr: SERVER_V4,
+        next_header: IpProtocol::Tcp,
+        payload_len: tcp.buffer_len(),
+        hop_limit: 64,
+    };
+    let mut frame = vec![0; 34 + tcp.buffer_len()];
+    let mut ethernet = EthernetFrame::new_unchecked(&mut frame);
+    ethernet.set_dst_addr(EthernetAddress(SERVER_MAC.0));
+    ethernet.set_src_addr(EthernetAddress(CLIENT_MAC.0));
+    ethernet.set_ethertype(EthernetProtocol::Ipv4);
+    let checksums = ChecksumCapabilities::default();
+    let mut packet = Ipv4Packet::new_unchecked(ethernet.payload_mut());
+    ip.emit(&mut packet, &checksums);
+    let mut out = TcpPacket::new_unchecked(packet.payload_mut());
+    let (from, to) = (CLIENT_V4.into(), SERVER_V4.into());
+    tcp.emit(&mut out, &from, &to, &checksums);
+    frame
+}
+
+/// Where the last thing the server sent ends in its sequence space.
+fn end(frame: &[u8]) -> u32 {
+    let packet = Ipv4Packet::new_checked(&frame[14..]).unwrap();
+    let tcp = TcpPacket::new_checked(packet.payload()).unwrap();
+    let end = tcp.seq_number() + tcp.segment_len();
+    end.0.cast_unsigned()
+}
+
+#[test]
+fn a_query_whose_reply_had_to_wait_counts_once() {
+    const SEGMENTS: u32 = 4;
+    const AT_ONCE: u32 = 40;
+    let text = format!(" {}", "x".repeat(250)).repeat(12);
+    let zone = format!("@ 60 SOA ns host 1 7200 3600 1209600 300\n@ 60 NS ns\nns 60 TXT{text}\n");
+    let answers = prepare(&[("example.org.", &zone)], FORMS[0]);
+    let mut client = Client::new(&answers, MODES[0], false);
+    let query = Query::new(&name("ns.example.org"), 16).bytes();
+    let mut queries = Vec::new();
+    for _ in 0..AT_ONCE {
+        queries.extend((query.len() as u16).to_be_bytes());
+        queries.extend(&query);
+    }
+    let syn_ack = client.handle(&segment(0, None, TcpControl::Syn, b""));
+    let mut heard = end(&syn_ack.unwrap());
+    let mut seq = 1;
+    // Nothing is acknowledged meanwhile, so that replies find no room.
+    for _ in 0..SEGMENTS {
+        client.handle(&segment(seq, Some(heard), TcpControl::None, &queries));
+        seq += queries.len() as u32;
+    }
+    let asked = u64::from(SEGMENTS * AT_ONCE);
+    let counters = |client: &Client| *client.server.tcp().app().counters();
+    assert!(counters(&client).queries < asked, "all found room at once");
+    while let Some(reply) = client.handle(&segment(seq, Some(heard), TcpControl::None, b"")) {
+        heard = end(&reply);
+    }
+    let counters = counters(&client);
+    assert_eq!(counters.queries, asked);
+    assert_eq!(counters.replies[usize::from(rcode::NOERROR)], asked);
+}
