@@ -9,6 +9,7 @@ mod dns;
 mod echo;
 mod expected;
 mod flood;
+mod gigabyte;
 pub(crate) mod http;
 mod matrix;
 mod readers;
@@ -189,7 +190,11 @@ const APART: [(&str, Alone); 3] = [
 ];
 
 /// Sandstorm under pressure.
-const PRESSURE: [(&str, Alone); 2] = [("flood", flood::run), ("crowd", crowd::run)];
+const PRESSURE: [(&str, Alone); 3] = [
+    ("flood", flood::run),
+    ("crowd", crowd::run),
+    ("gigabyte", gigabyte::run),
+];
 
 fn run_alone(name: &str, run: Alone, programs: &Path, content: &Content) -> Result<Checks> {
     interrupt::check()?;

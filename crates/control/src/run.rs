@@ -113,7 +113,7 @@ pub fn run<P: Program>(args: &ServeArgs, program: &P) -> Result<(), Error> {
             if let Err(error) = given_up {
                 tracing::warn!("the rights of the main thread stay: {error}");
             }
-            start_block(program, &interface, &listening, ready).print();
+            start_block(program, &interface, &listening, args.fault, ready).print();
         }))
     });
     drop(interface);
@@ -301,6 +301,7 @@ fn start_block<P: Program>(
     program: &P,
     interface: &Interface,
     listening: &Listening,
+    fault: Option<FaultConfig>,
     ready: &[Ready],
 ) -> Block {
     let mut block = Block::default();
@@ -321,6 +322,10 @@ fn start_block<P: Program>(
         block.line(label, value);
     }
     port_lines(&mut block, ready);
+    if let Some(fault) = fault {
+        let text = format!("{fault}, for tests only; every segment is a frame");
+        block.line("faults", text);
+    }
     block.line("workers", ready.len().to_string());
     let rights = if ready.iter().all(|one| one.unprivileged) {
         "workers have given up all capabilities"

@@ -85,12 +85,16 @@ impl<P: Program> Stage<'_, P> {
     /// Puts the wrappers round the port, when they are asked for: the capture
     /// outside, so that it shows what the server sees.
     fn observe<Q: Port>(
-        self,
+        mut self,
         mut port: Q,
         ready: impl FnOnce(Ready) -> bool,
     ) -> Result<Ended, Error> {
         if self.pcap.is_none() && self.fault.is_none() {
             return self.serve(&mut port, ready);
+        }
+        if self.fault.is_some() {
+            // Faults strike frames one by one, and are told of elsewhere.
+            self.summary.retain(|(name, _)| *name != "segmentation");
         }
         let faulty = Fault::new(port, self.fault.as_ref());
         let mut port = Pcap::new(faulty, self.pcap.as_deref())?;
@@ -156,6 +160,8 @@ mod tests {
     use super::*;
     use crate::program::StartError;
 
+    static STOPPED: AtomicBool = AtomicBool::new(true);
+
     /// Serves nothing.
     struct Idle;
 
@@ -182,11 +188,9 @@ mod tests {
         }
     }
 
-    /// Frames that a worker sends before it is told to stop, which it is at
-    /// once.
-    fn sent_at_start(index: u32, own: bool, serve: bool) -> usize {
-        let (mut port, mut peer, clock) = sim::link(&sim::LinkConfig::default(), 0);
-        let stage = Stage {
+    /// A worker that is told to stop at once.
+    fn stage(index: u32, own: bool) -> Stage<'static, Idle> {
+        Stage {
             program: &Idle,
             context: WorkerContext {
                 index,
@@ -198,14 +202,19 @@ mod tests {
                 port: 7,
                 secret: [0; 32],
             },
-            summary: Vec::new(),
+            summary: vec![("rings", "two".into()), ("segmentation", "runs".into())],
             pcap: None,
             fault: None,
             config: LoopConfig::default(),
-            stop: &AtomicBool::new(true),
-        };
-        // The test's thread gives up its rights here, and ends with the test.
-        let ended = stage.serve(&mut port, |_| serve).unwrap();
+            stop: &STOPPED,
+        }
+    }
+
+    /// Frames that it sends before that. (The test's thread gives up its rights
+    /// here, and ends with the test.)
+    fn sent_at_start(index: u32, own: bool, serve: bool) -> usize {
+        let (mut port, mut peer, clock) = sim::link(&sim::LinkConfig::default(), 0);
+        let ended = stage(index, own).serve(&mut port, |_| serve).unwrap();
         clock.advance(Duration::from_millis(1));
         let mut batch = Batch::new();
         peer.receive(&mut batch, 8).unwrap();
@@ -219,5 +228,21 @@ mod tests {
         assert_eq!(sent_at_start(1, true, true), 0, "once is enough");
         assert_eq!(sent_at_start(0, false, true), 0, "the kernel has them");
         assert_eq!(sent_at_start(0, true, false), 0, "nobody serves");
+    }
+
+    #[test]
+    fn super_segments_are_not_promised_beside_faults() {
+        for (fault, expected) in [(None, 2), (Some(FaultConfig::default()), 1)] {
+            let (port, _peer, _clock) = sim::link(&sim::LinkConfig::default(), 0);
+            let mut stage = stage(0, false);
+            stage.fault = fault;
+            let mut lines = Vec::new();
+            let note = |ready: Ready| {
+                lines = ready.port;
+                false
+            };
+            stage.observe(port, note).unwrap();
+            assert_eq!(lines.len(), expected);
+        }
     }
 }

@@ -274,6 +274,8 @@ impl Recorder {
         if let Some(file) = self.file.take() {
             // Not dropped as it is: that would try to write once more.
             let _ = file.into_parts();
+            let path = self.summary.path.display();
+            tracing::warn!(target: "nmio::pcap", "{path} ends here, and serving goes on: {why}");
         }
         self.summary.stopped.get_or_insert(why);
     }

@@ -3,6 +3,7 @@
 // C has one integer type where we have two.
 #![allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 
+mod features;
 mod packet;
 
 use std::ffi::CStr;
@@ -186,7 +187,6 @@ struct EthtoolDriver {
 
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_STXCSUM: u32 = 0x17;
-const ETHTOOL_GTSO: u32 = 0x1e;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
@@ -250,7 +250,7 @@ impl Control {
         let answer = self.ask(name, libc::SIOCGIFHWADDR)?;
         // SAFETY: this request fills the hardware address.
         let address = unsafe { answer.ifr_ifru.ifru_hwaddr };
-        if address.sa_family != libc::ARPHRD_ETHER && address.sa_family != libc::ARPHRD_LOOPBACK {
+        if address.sa_family != libc::ARPHRD_ETHER {
             return Ok(None);
         }
         let mut mac = [0; 6];
@@ -308,14 +308,11 @@ impl Control {
         Some(channels)
     }
 
-    /// Whether the device cuts TCP segments itself (TSO), and so sums and
-    /// gathers them too.
+    /// Whether the device cuts TCP segments of both IP versions itself (TSO),
+    /// and so sums and gathers them too.
     pub(crate) fn cuts_segments(&self, name: &str) -> bool {
-        let mut value = EthtoolValue {
-            cmd: ETHTOOL_GTSO,
-            data: 0,
-        };
-        self.ethtool(name, &mut value).is_ok() && value.data != 0
+        let kinds = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
+        self.has_features(name, &kinds).unwrap_or(false)
     }
 
     /// Turns off the device's TX checksum offload, so that what it sends

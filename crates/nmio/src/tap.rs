@@ -6,9 +6,9 @@
 //!
 //! Super-segments pass whole in both directions: nothing on the way to this
 //! host's kernel needs them cut. What the kernel sends may have a checksum that
-//! is not finished, says so, and is finished here. Received super-segments need frames of
-//! 64 KB, so they are left to the kernel to cut when packets are resident,
-//! which live in frames of the same size.
+//! is not finished, says so, and is finished here. Received super-segments need
+//! frames of 64 KB, so they are left to the kernel to cut when packets are
+//! resident, which live in frames of the same size.
 
 use std::fs::File;
 use std::io;

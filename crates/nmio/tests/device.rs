@@ -433,9 +433,12 @@ fn wrong_interfaces_are_refused_with_the_remedy() {
     );
     let text = error("xdp:srv", &["10.9.0.1/24"]);
     assert!(text.contains("10.9.0.1 is an address of srv"), "{text}");
-    run("ip link set lo mtu 1500");
-    let text = error("xdp:lo", &[]);
-    assert!(text.contains("xdp:lo,generic"), "{text}");
+    let text = error("xdp:lo,generic", &[]);
+    assert!(text.contains("--device auto"), "{text}");
+    run("ip link add br0 type bridge");
+    run("ip link set br0 up");
+    let text = error("xdp:br0", &["10.9.0.9/24"]);
+    assert!(text.contains("xdp:br0,generic"), "{text}");
     run("ip address flush dev srv");
     let text = error("xdp:srv", &[]);
     assert!(text.contains("ip address add"), "{text}");

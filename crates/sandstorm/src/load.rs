@@ -46,7 +46,7 @@ pub enum LoadError {
         /// The system's word on it.
         source: io::Error,
     },
-    /// What is to be served is no folder.
+    /// What is to be served is no folder, or is not there.
     #[error("{} is not a folder; name the folder that the files are in", path.display())]
     NotAFolder {
         /// What it was to be.
@@ -142,13 +142,15 @@ impl Site {
         mut progress: impl FnMut(&Totals),
     ) -> Result<Self, LoadError> {
         // Links are compared with where the folder really is.
-        let root = folder.canonicalize().map_err(unreadable(folder))?;
-        let is_folder = root.metadata().map_err(unreadable(folder))?.is_dir();
-        if !is_folder {
+        let root = match folder.canonicalize() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            root => Some(root.map_err(unreadable(folder))?),
+        };
+        let Some(root) = root.filter(|root| root.is_dir()) else {
             return Err(LoadError::NotAFolder {
                 path: folder.to_owned(),
             });
-        }
+        };
         let mut loader = Loader {
             folder,
             root: &root,

@@ -167,7 +167,7 @@ fn links_in_a_circle_are_refused() {
 fn what_cannot_be_served_is_named() {
     let folder = folder(&["empty/.hidden", "empty/deep/er/", "dangling/x", "special/x"]);
     let path = |name: &str| folder.path().join(name);
-    assert_refused(&path("nowhere"), &["nowhere", "cannot read"]);
+    assert_refused(&path("nowhere"), &["nowhere", "name the folder"]);
     assert_refused(&path("dangling/x"), &["dangling/x", "is not a folder"]);
     assert_refused(&path("empty"), &["empty", "no file to serve"]);
     symlink("nothing", path("dangling/link")).unwrap();

@@ -77,7 +77,8 @@ struct Serve {
     max_per_address: Option<u32>,
 
     /// Most connections of one worker whose handshake is not complete.
-    #[arg(long, value_name = "N", default_value_t = Config::default().max_half_open)]
+    #[arg(long, value_name = "N", default_value_t = Config::default().max_half_open,
+          value_parser = value_parser!(u32).range(1..))]
     max_half_open: u32,
 
     /// When to answer a client's first packet with a SYN cookie, which takes
@@ -243,11 +244,11 @@ mod tests {
         assert_eq!(set.max_connections, 1_000_000);
         assert_eq!(set.idle_timeout, Duration::from_hours(1));
         let set =
-            tcp("--when-full refuse --max-per-address 9 --max-half-open 0 --syn-cookies never");
+            tcp("--when-full refuse --max-per-address 9 --max-half-open 1 --syn-cookies never");
         let expected = Config {
             when_full: WhenFull::Refuse,
             max_per_address: Some(9),
-            max_half_open: 0,
+            max_half_open: 1,
             syn_cookies: SynCookies::Never,
             ..Config::default()
         };
@@ -255,6 +256,7 @@ mod tests {
         for refused in [
             "--max-connections 0",
             "--max-per-address 0",
+            "--max-half-open 0",
             "--syn-cookies sometimes",
             "--when-full evict",
             "--max-connections 268435457",

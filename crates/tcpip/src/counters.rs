@@ -65,9 +65,14 @@ pub struct Counters {
     pub fast_retransmits: u64,
     /// Times that something sent again was taken as lost again.
     pub lost_again: u64,
-    /// Reductions that proved needless and were taken back (RFC 3522, RFC
-    /// 5682, RFC 3708).
+    /// Reductions that proved needless and were taken back.
     pub undone: u64,
+    /// Of these, by an echo of what was sent first (RFC 3522).
+    pub undone_by_echo: u64,
+    /// By reports that all that was sent again has come twice (RFC 3708).
+    pub undone_by_duplicates: u64,
+    /// By what arrived after a timeout and was not sent again (RFC 5682).
+    pub undone_by_arrival: u64,
     /// Probes of a silent tail (RFC 8985, section 7).
     pub tail_probes: u64,
     /// Of these, such as have mended a loss.
@@ -114,6 +119,8 @@ pub struct Counters {
     pub half_open_full: u64,
     /// Dropped: a SYN beyond the limit of connections.
     pub connections_full: u64,
+    /// Dropped: a SYN, to whose sender no segment fits a frame of the port.
+    pub no_segment_fits: u64,
     /// Refused: a SYN, or a handshake's third segment, beyond the limit of its
     /// address.
     pub per_address_full: u64,
@@ -131,6 +138,10 @@ pub struct Counters {
     /// Dropped: needed a receive buffer when none was free, or one more gap
     /// than a buffer keeps track of.
     pub no_buffer: u64,
+    /// Dropped: data of a peer that has closed, or behind its FIN.
+    pub behind_fin: u64,
+    /// Dropped: data that came after the application had closed.
+    pub after_close: u64,
     /// Dropped: an ICMP error that is not about something in flight, or that
     /// a connection survives.
     pub icmp_ignored: u64,
@@ -141,13 +152,14 @@ pub struct Counters {
 
 impl Counters {
     /// The drops, by reason, for whoever reports them.
-    pub fn drops(&self) -> [(&'static str, u64); 14] {
+    pub fn drops(&self) -> [(&'static str, u64); 17] {
         [
             ("malformed TCP header", self.malformed),
             ("bad TCP checksum", self.bad_checksum),
             ("no connection", self.no_connection),
             ("too many half-open connections", self.half_open_full),
             ("too many connections", self.connections_full),
+            ("no segment fits a frame", self.no_segment_fits),
             ("too many connections of an address", self.per_address_full),
             ("outside the window", self.out_of_window),
             ("old timestamp", self.old_timestamps),
@@ -155,6 +167,8 @@ impl Counters {
             ("unacceptable ACK", self.bad_ack),
             ("unproven reset or SYN", self.unproven),
             ("no receive buffer", self.no_buffer),
+            ("data behind a FIN", self.behind_fin),
+            ("data after close", self.after_close),
             ("ignored ICMP error", self.icmp_ignored),
             ("TX ring full", self.ring_full),
         ]

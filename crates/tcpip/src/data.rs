@@ -18,6 +18,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let tcb = &mut self.records[id as usize].tcb;
         tcb.flags.set(Flags::ACK);
         if !tcb.state.receives() || tcb.flags.has(Flags::ABORT) {
+            self.drop_behind_fin(segment.len);
             return;
         }
         self.restart_idle(id, now);
@@ -71,7 +72,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn offer(&mut self, id: u32, data: &[u8]) -> usize {
         let flags = self.records[id as usize].tcb.flags;
         if data.is_empty() || flags.has(Flags::CLOSE | Flags::ABORT) {
-            return data.len();
+            return self.discard(data);
         }
         let (app, mut connection) = self.connection(id);
         let consumed = app.on_receive(&mut connection, data).min(data.len());
@@ -82,6 +83,19 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         } else {
             consumed
         }
+    }
+
+    /// What comes from a peer that has closed.
+    #[cold]
+    fn drop_behind_fin(&mut self, len: u16) {
+        self.counters.behind_fin += u64::from(len > 0);
+    }
+
+    /// What nobody is there for any more; all of it.
+    #[cold]
+    fn discard(&mut self, data: &[u8]) -> usize {
+        self.counters.after_close += u64::from(!data.is_empty());
+        data.len()
     }
 
     /// Keeps what the application has not consumed. `false` when there is no
@@ -119,6 +133,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         // Nothing comes behind a FIN.
         let end = buffer.fin_ahead().unwrap_or(usize::MAX);
         let data = &data[..data.len().min(end.saturating_sub(ahead))];
+        self.counters.behind_fin += u64::from(data.len() < usize::from(segment.len));
         if !data.is_empty() && buffer.has(ahead, data.len()) {
             let end = segment.seq + data.len() as u32;
             self.twice = Some((segment.seq, end));
@@ -155,6 +170,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let buffer = tcb.buffer;
         let ready = self.buffers.get(buffer).ready();
         let consumed = if tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
+            self.counters.after_close += u64::from(!ready.is_empty());
             ready.len()
         } else if ready.is_empty() {
             0

@@ -120,7 +120,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let options = Options::read(&packet.payload()[..usize::from(segment.data_at)]);
         let capacity = port.pool().layout().capacity;
         let Some(mss) = self.effective_mss(family, options.mss, capacity) else {
-            self.counters.connections_full += 1;
+            self.counters.no_segment_fits += 1;
             return;
         };
         if self.has_too_many(addresses.src()) {
@@ -260,6 +260,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             tcb.has_told_unscaled(header.window);
             self.counters.segments_sent += 1;
             self.counters.turned_round += 1;
+        } else {
+            self.counters.blocked += 1;
         }
     }
 

@@ -57,6 +57,28 @@ enum Frto {
     Second,
 }
 
+/// By what a reduction proves to have been needless.
+#[derive(Clone, Copy, Debug)]
+enum Proof {
+    /// An echo is of what was first sent (RFC 3522).
+    Echo,
+    /// All that was sent again has arrived twice (RFC 3708).
+    Duplicates,
+    /// What was not sent again after a timeout has arrived (RFC 5682).
+    Arrival,
+}
+
+impl Proof {
+    fn count(self, counters: &mut Counters) {
+        counters.undone += 1;
+        match self {
+            Self::Echo => counters.undone_by_echo += 1,
+            Self::Duplicates => counters.undone_by_duplicates += 1,
+            Self::Arrival => counters.undone_by_arrival += 1,
+        }
+    }
+}
+
 /// A probe of the tail that is on its way (RFC 8985, section 7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct TailProbe {
@@ -266,21 +288,22 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Whether an acknowledgement proves that nothing was lost: its echo is
-    /// of what was first sent (RFC 3522), all that was sent again has arrived
-    /// twice (RFC 3708), or what was not sent again after a timeout has
-    /// arrived (RFC 5682).
-    fn was_needless(&mut self, echo: Option<u32>, news: &News, acked: u32, tcb: &Tcb) -> bool {
+    /// By what an acknowledgement proves that nothing was lost, if it does.
+    fn was_needless(
+        &mut self,
+        echo: Option<u32>,
+        news: &News,
+        acked: u32,
+        tcb: &Tcb,
+    ) -> Option<Proof> {
         let unproven = self.unproven;
         self.unproven = unproven.saturating_sub(self.needless_bytes(news) + news.early);
-        if self.prior.is_none() {
-            return false;
-        }
+        self.prior.as_ref()?;
         let of_the_first = match (self.first_again, echo) {
             (Some(first), Some(echo)) => acked > 0 && Seq(echo).before(Seq(first)),
             _ => false,
         };
-        let all_twice = unproven > 0 && self.unproven == 0;
+        let all_twice = (unproven > 0 && self.unproven == 0).then_some(Proof::Duplicates);
         match self.phase {
             Phase::Disorder => return all_twice,
             // One echo is not of all that was sent again.
@@ -294,7 +317,13 @@ impl<C: CongestionControl> Recovery<C> {
             Frto::First => tcb.flags.has(Flags::SACK) && news.not_lost,
             Frto::Second => acked > 0,
         };
-        of_the_first || all_twice || after_timeout
+        if of_the_first {
+            Some(Proof::Echo)
+        } else if after_timeout {
+            Some(Proof::Arrival)
+        } else {
+            all_twice
+        }
     }
 
     /// RFC 5682, section 2.1; with selective acknowledgements the first step
@@ -525,9 +554,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
         }
 
-        if recovery.was_needless(echo, &news, acked, tcb) {
+        if let Some(proof) = recovery.was_needless(echo, &news, acked, tcb) {
             recovery.undo(tcb, congestion);
-            self.counters.undone += 1;
+            proof.count(&mut self.counters);
         }
         recovery.step_frto(tcb, acked, is_duplicate);
 

@@ -625,6 +625,7 @@ pub(crate) struct Record<C> {
 
 // Four cache lines, with the congestion control that is the default.
 const _: () = assert!(size_of::<Record<crate::Cubic>>() <= 256);
+const _: () = assert!(size_of::<Record<crate::Bbr>>() <= 320);
 
 #[cfg(test)]
 #[path = "tcb_tests.rs"]

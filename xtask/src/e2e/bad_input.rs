@@ -261,7 +261,7 @@ fn device_cases(content: &Content) -> Vec<Case> {
             "--device xdp:srv0,queues=1 --workers 2",
             &["--workers"],
         ),
-        ("no Ethernet", "--device xdp:lo,generic", &["lo"]),
+        ("no Ethernet", "--device xdp:lo,generic", &["lo", "auto"]),
         (
             "a device of an unknown kind",
             "--device dpdk:srv0",
@@ -276,6 +276,16 @@ fn device_cases(content: &Content) -> Vec<Case> {
             "an address that is none",
             "--device xdp:srv0 --address 10.0.0/8",
             &["10.0.0/8"],
+        ),
+        (
+            "an address of all hosts",
+            "--device xdp:srv0 --address 10.0.0.255/24",
+            &["10.0.0.255/24", "host"],
+        ),
+        (
+            "an option of a device twice",
+            "--device xdp:srv0,generic,generic",
+            &["generic", "twice"],
         ),
         ("a port that is none", "--port 65536", &["65536"]),
         ("a mode that is none", "--mode quick", &["quick"]),

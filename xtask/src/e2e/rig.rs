@@ -171,7 +171,8 @@ impl Rig {
     }
 }
 
-fn add_device(command: &mut Command, device: Device) {
+/// Adds what makes a server serve on `device`.
+pub(super) fn add_device(command: &mut Command, device: Device) {
     let own = match device {
         Device::Auto => {
             command.args(["--device", "auto"]);

@@ -1,6 +1,7 @@
 //! Runs of segments that leave as super-segments: every byte arrives, whoever
 //! cuts them and however they are received.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use rustix::process::Signal;
@@ -9,7 +10,7 @@ use super::Content;
 use super::checks::Checks;
 use super::flood::scenario;
 use super::http::Connection;
-use super::rig::{self, CLIENT_LINK, Place, Rig, SERVER_LINK};
+use super::rig::{self, CLIENT_LINK, Rig, SERVER_LINK};
 use super::web::{SIZES, body};
 use crate::server::Server;
 use crate::shell::{Context as _, Failure, Result};
@@ -30,10 +31,13 @@ pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Re
     let head = {
         let rig = Rig::build(&scenario)?;
         let (_server, place) = rig.start(&scenario, None, programs, content)?;
-        rig.as_client(|| head_len(&place))??
+        rig.as_client(|| head_len(place.socket(place.v4), EXAMPLE))??
     };
     let site = content.folder.join("edges");
-    let sizes = make_site(&site, head)?;
+    std::fs::create_dir(&site).context(format_args!("making {}", site.display()))?;
+    let mut sizes = edges(&SEGMENTS, SEGMENT, head);
+    sizes.extend(SIZES.last());
+    write_files(&site, &sizes)?;
     for (cutter, tso) in [("the device", true), ("the kernel", false)] {
         for (joined, gro) in [("joined", true), ("not joined", false)] {
             let rig = Rig::build(&scenario)?;
@@ -74,31 +78,33 @@ pub(crate) fn were_sent(output: &str) -> bool {
     output.contains("; of these, runs in ")
 }
 
-fn head_len(place: &Place) -> Result<usize> {
-    let mut connection = Connection::open(place.socket(place.v4))?;
-    let response = connection.request("HEAD", EXAMPLE, "")?;
+/// Bytes before the body in a response to a request for `path`.
+pub(crate) fn head_len(to: SocketAddr, path: &str) -> Result<usize> {
+    let mut connection = Connection::open(to)?;
+    let response = connection.request("HEAD", path, "")?;
     response.expect_status(200)?;
     Ok(response.head_len())
 }
 
-/// Bodies that make responses end where segments and super-segments do, one
-/// byte sooner, one byte later; and a large one. Heads are a byte or so shorter
-/// or longer than `head`.
-fn make_site(site: &Path, head: usize) -> Result<Vec<usize>> {
-    std::fs::create_dir(site).context(format_args!("making {}", site.display()))?;
-    let at = |segments: usize| (segments * SEGMENT - head).saturating_sub(3);
-    let edges = SEGMENTS
-        .iter()
-        .flat_map(|&n| AROUND.map(move |more| at(n) + more));
-    let sizes: Vec<usize> = edges.chain(SIZES.last().copied()).collect();
-    for &size in &sizes {
+/// Sizes of bodies that make responses end where these numbers of segments of
+/// `segment` bytes do, one byte sooner, one byte later. Heads are a byte or so
+/// shorter or longer than `head`.
+pub(crate) fn edges(segments: &[usize], segment: usize, head: usize) -> Vec<usize> {
+    let at = |count: usize| (count * segment - head).saturating_sub(3);
+    let around = |count: &usize| AROUND.map(|more| more + at(*count)).collect::<Vec<_>>();
+    segments.iter().flat_map(around).collect()
+}
+
+/// Makes the files that [`fetch_all`] fetches.
+pub(crate) fn write_files(site: &Path, sizes: &[usize]) -> Result<()> {
+    for &size in sizes {
         let file = site.join(format!("{size}.bin"));
         std::fs::write(&file, body(size)).context(format_args!("writing {}", file.display()))?;
     }
-    Ok(sizes)
+    Ok(())
 }
 
-fn fetch_all(connection: &mut Connection, sizes: &[usize]) -> Result<()> {
+pub(crate) fn fetch_all(connection: &mut Connection, sizes: &[usize]) -> Result<()> {
     for &size in sizes {
         let response = connection.request("GET", &format!("/{size}.bin"), "")?;
         let right = response.expect_body(&body(size));

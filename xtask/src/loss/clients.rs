@@ -32,6 +32,11 @@ const LIMIT: Duration = Duration::from_secs(20);
 const LARGE: usize = 512 << 10;
 const MEDIUM: usize = 128 << 10;
 const AT_ONCE: usize = 6;
+/// What a response must have ahead of it to know its head's length, and how
+/// many segments those have that end where segments and super-segments of 64 KB
+/// do.
+const EXAMPLE: usize = 30_000;
+const EDGES: [usize; 6] = [1, 2, 3, 44, 45, 46];
 /// The requests for [`TINY`], and how large each is: 600 KB in all.
 const REQUESTS: usize = 150;
 const REQUEST_LEN: usize = 4_000;
@@ -143,6 +148,24 @@ impl Client {
         format!("client {}", words.join(", "))
     }
 
+    /// Sizes of responses that end where segments do, as long as the path takes
+    /// them.
+    fn edges(&self, head: usize) -> Vec<usize> {
+        let mtu = match self.path {
+            PathMtu::Full => 1_500,
+            PathMtu::Told => 1_400,
+            PathMtu::Silent => 1_280,
+        };
+        let mss = mtu - if self.v6 { 60 } else { 40 };
+        let mss = if self.mss > 0 {
+            mss.min(self.mss as usize)
+        } else {
+            mss
+        };
+        // There is place for timestamps.
+        supers::edges(&EDGES, mss - 12, head)
+    }
+
     fn prepare(&self, rig: &Rig) -> Result<()> {
         let number = u32::from;
         let settings = [
@@ -221,7 +244,23 @@ fn sample() -> Vec<Client> {
         Client {
             gro: true,
             sent: Sent::Supers,
+            ..MODERN
+        },
+        Client {
+            sent: Sent::Supers,
             path: PathMtu::Told,
+            ..MODERN
+        },
+        Client {
+            gro: true,
+            sent: Sent::Supers,
+            path: PathMtu::Told,
+            ..MODERN
+        },
+        Client {
+            sack: false,
+            sent: Sent::Supers,
+            path: PathMtu::Silent,
             ..MODERN
         },
         Client {
@@ -297,14 +336,21 @@ pub(crate) fn run(
         if clients.is_empty() {
             continue;
         }
-        let options = sent.device_options();
         let (folder, scratch) = (&site.folder, scratch.path());
-        let rig = Rig::build(Stack::Sandstorm, programs, folder, scratch, options)?;
+        let build = |options| Rig::build(Stack::Sandstorm, programs, folder, scratch, options);
+        let mut head = 0;
+        if sent == Sent::Supers {
+            head = head_len(build("")?, &site)?;
+            for (_, client) in &clients {
+                supers::write_files(folder, &client.edges(head))?;
+            }
+        }
+        let rig = build(sent.device_options())?;
         for (seed, client) in clients {
             interrupt::check()?;
             let start = Instant::now();
             let mut checks = Checks::default();
-            let outcome = check(client, &rig, &site, *seed, &mut checks);
+            let outcome = check(client, &rig, &site, (*seed, head), &mut checks);
             if let Err(failure) = outcome {
                 checks.fail("the client itself", &failure.to_string());
             }
@@ -327,7 +373,30 @@ pub(crate) fn run(
     Ok(all)
 }
 
-fn check(client: &Client, rig: &Rig, site: &Site, seed: u64, checks: &mut Checks) -> Result<()> {
+/// Bytes before the body in a response of `rig`'s server.
+fn head_len(rig: Rig, site: &Site) -> Result<usize> {
+    let clean = || "rate=100M,delay=1ms,queue=200".to_owned();
+    let paths = Paths {
+        down: clean(),
+        up: clean(),
+        seed: 1,
+        silence_ms: 200,
+    };
+    let forwarder = rig.join(&paths, None)?;
+    let [v4, _] = Rig::addresses();
+    let head = rig.as_client(|| supers::head_len(v4, &site.file(EXAMPLE).0))??;
+    forwarder.finish()?;
+    rig.finish()?;
+    Ok(head)
+}
+
+fn check(
+    client: &Client,
+    rig: &Rig,
+    site: &Site,
+    (seed, head): (u64, usize),
+    checks: &mut Checks,
+) -> Result<()> {
     client.prepare(rig)?;
     let paths = Paths {
         down: format!("{DOWN}{}", client.path.harm()),
@@ -355,6 +424,11 @@ fn check(client: &Client, rig: &Rig, site: &Site, seed: u64, checks: &mut Checks
             get(to, site, MEDIUM, &slowly)
         });
         checks.check("a client that sends much", || send_much(to, site));
+        if client.sent == Sent::Supers {
+            checks.check("every size around the edges", || {
+                supers::fetch_all(&mut Connection::open(to)?, &client.edges(head))
+            });
+        }
     })?;
     let seen = forwarder.finish()?;
     checks.check("the network was bad", || was_bad(client, &seen));
@@ -417,7 +491,7 @@ fn was_bad(client: &Client, seen: &Seen) -> Result<()> {
             "{count} frames were too large for it"
         )));
     }
-    let connections = AT_ONCE as u64 + 3;
+    let connections = AT_ONCE as u64 + 3 + u64::from(client.sent == Sent::Supers);
     if seen.connections != connections {
         return Err(Failure::new(format!(
             "{} connections instead of {connections}",
@@ -452,8 +526,11 @@ mod tests {
             assert!(sample.iter().any(|c| c.congestion == congestion));
         }
         for path in [PathMtu::Full, PathMtu::Told, PathMtu::Silent] {
-            let is_there = |c: &Client| c.sent == Sent::Supers && c.path == path;
-            assert!(sample.iter().any(is_there));
+            for gro in [false, true] {
+                let is_there =
+                    |c: &Client| c.sent == Sent::Supers && (c.path, c.gro) == (path, gro);
+                assert!(sample.iter().any(is_there));
+            }
         }
     }
 }

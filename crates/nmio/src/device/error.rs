@@ -28,7 +28,10 @@ pub enum DeviceError {
         name: String,
     },
     /// The interface carries no Ethernet frames.
-    #[error("interface {name} is not Ethernet; packets are served over Ethernet only")]
+    #[error(
+        "interface {name} is not Ethernet, and packets are served over Ethernet only; for clients \
+         on this host use --device auto"
+    )]
     NotEthernet {
         /// The interface.
         name: String,
@@ -184,8 +187,9 @@ pub enum DeviceError {
     },
     /// The kernel does not give the packet memory.
     #[error(
-        "{} MiB of packet memory for one queue could not be had ({source}); serve less content, \
-         use --mode memcopy, or raise the limit with: ulimit -l unlimited", bytes >> 20
+        "{} MiB of packet memory for one queue could not be had ({source}); with --mode pre-copy \
+         serve less content, or by memcopy; or lift the limit on locked memory with: ulimit -l \
+         unlimited, or the right CAP_IPC_LOCK", bytes >> 20
     )]
     Memory {
         /// Bytes asked for.

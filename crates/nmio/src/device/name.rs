@@ -74,6 +74,9 @@ pub enum ParseDeviceError {
          offload=auto|on|off"
     )]
     Option(String),
+    /// A word that was there before.
+    #[error("{0} is given twice; leave one out")]
+    Twice(String),
     /// A number of queues.
     #[error("{0:?} is no number of queues; write queues=1 to queues={MAX_QUEUES}")]
     Queues(String),
@@ -107,7 +110,13 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
     let mut generic = false;
     let mut partial_checksums = false;
     let mut offload = Offload::Auto;
+    let mut seen = Vec::new();
     for word in words {
+        let name = word.split('=').next().unwrap_or_default();
+        if seen.contains(&name) {
+            return Err(ParseDeviceError::Twice(name.to_owned()));
+        }
+        seen.push(name);
         match word.split_once('=') {
             Some(("queues", number)) => match number.parse() {
                 Ok(number @ 1..=MAX_QUEUES) => queues = Some(number),
@@ -186,7 +195,10 @@ pub struct AddressPrefix {
 
 /// Why a text is not an address with a prefix.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{0:?} is no address with a prefix length; write it like 192.0.2.10/24 or 2001:db8::10/64")]
+#[error(
+    "{0:?} is no address of one host with a prefix length; write it like 192.0.2.10/24 or \
+     2001:db8::10/64"
+)]
 pub struct ParseAddressError(String);
 
 impl FromStr for AddressPrefix {
@@ -199,7 +211,8 @@ impl FromStr for AddressPrefix {
             let prefix: u8 = prefix.parse().ok()?;
             let unicast = !address.is_multicast() && !address.is_unspecified();
             let most = if address.is_ipv4() { 32 } else { 128 };
-            (prefix <= most && unicast).then_some(Self { address, prefix })
+            let parsed = Self { address, prefix };
+            (prefix <= most && unicast && !parsed.is_for_all()).then_some(parsed)
         };
         parse().ok_or_else(|| ParseAddressError(text.to_owned()))
     }
@@ -212,6 +225,17 @@ impl fmt::Display for AddressPrefix {
 }
 
 impl AddressPrefix {
+    /// Whether it is an IPv4 network's own address, or that of all its hosts;
+    /// those of two addresses have neither (RFC 3021).
+    fn is_for_all(&self) -> bool {
+        let IpAddr::V4(address) = self.address else {
+            return false;
+        };
+        let hosts = u32::MAX.checked_shr(self.prefix.into()).unwrap_or(0);
+        let host = address.to_bits() & hosts;
+        self.prefix <= 30 && (host == 0 || host == hosts)
+    }
+
     /// Whether `other` lies in the same network.
     pub fn contains(&self, other: IpAddr) -> bool {
         match (self.address, other) {
@@ -273,7 +297,7 @@ mod tests {
 
     #[test]
     fn errors_name_the_wrong_word() {
-        use ParseDeviceError::{Kind, Name, Option, Queues};
+        use ParseDeviceError::{Kind, Name, Option, Queues, Twice};
         let error = |text: &str| text.parse::<Device>().unwrap_err();
         assert_eq!(error("eth0"), Kind("eth0".into()));
         assert_eq!(error(""), Kind(String::new()));
@@ -286,6 +310,9 @@ mod tests {
         assert_eq!(error("xdp:eth0,native"), Option("native".into()));
         assert_eq!(error("xdp:eth0,queues"), Option("queues".into()));
         assert_eq!(error("xdp:eth0,offload=yes"), Option("offload=yes".into()));
+        assert_eq!(error("xdp:eth0,generic,generic"), Twice("generic".into()));
+        let offload = "xdp:eth0,offload=on,queues=1,offload=off";
+        assert_eq!(error(offload), Twice("offload".into()));
         assert_eq!(error("xdp:eth0,queues=0"), Queues("0".into()));
         assert_eq!(error("xdp:eth0,queues=257"), Queues("257".into()));
         let message = error("xdp:eth0,native").to_string();
@@ -300,6 +327,14 @@ mod tests {
         let parse = |text: &str| text.parse::<AddressPrefix>();
         assert_eq!(parse("10.0.0.2/24").unwrap().to_string(), "10.0.0.2/24");
         assert_eq!(parse("2001:db8::2/64").unwrap().prefix, 64);
+        for two in [
+            "10.0.0.0/31",
+            "10.0.0.255/31",
+            "10.0.0.0/32",
+            "2001:db8::/64",
+        ] {
+            assert_eq!(parse(two).unwrap().to_string(), two);
+        }
         for wrong in [
             "10.0.0.2",
             "10.0.0.2/33",
@@ -308,6 +343,10 @@ mod tests {
             "10.0.0/8",
             "224.0.0.1/4",
             "::/0",
+            "10.0.0.0/24",
+            "10.0.0.255/24",
+            "255.255.255.255/0",
+            "10.0.0.7/30",
         ] {
             let message = parse(wrong).unwrap_err().to_string();
             assert!(message.contains(wrong), "{message}");

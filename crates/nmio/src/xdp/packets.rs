@@ -103,7 +103,8 @@ impl Runs {
         let cuts = control.cuts_segments(config.interface);
         if !cuts && config.offload == Offload::Auto {
             return refuse(format!(
-                "{} does not cut TCP segments itself (ethtool -k: tcp-segmentation-offload)",
+                "{} does not cut TCP segments itself (ethtool -k: tx-tcp-segmentation, \
+                 tx-tcp6-segmentation)",
                 config.interface
             ));
         }
@@ -226,8 +227,8 @@ impl Packets {
         true
     }
 
-    /// The device says that it cuts, and does not take what there is (TSO may be
-    /// had for IPv4 alone): the kernel knows what to do with it.
+    /// The device says that it cuts, and does not take what there is, such as
+    /// UDP: the kernel knows what to do with it.
     #[cold]
     fn leave_cutting(&mut self) -> bool {
         if !self.device_cuts || sys::bypass_queueing(self.socket.as_fd(), false).is_err() {

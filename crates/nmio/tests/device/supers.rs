@@ -56,13 +56,24 @@ fn path(v6: bool) -> Path {
 
 /// A run over `path`; without `control` it is UDP.
 fn run(path: &Path, bytes: &Arc<[u8]>, len: usize, control: Option<u8>) -> SuperSegment {
+    run_of(MSS, path, bytes, len, control)
+}
+
+/// The same of segments with `mss` bytes of data.
+fn run_of(
+    mss: u16,
+    path: &Path,
+    bytes: &Arc<[u8]>,
+    len: usize,
+    control: Option<u8>,
+) -> SuperSegment {
     let (cut, protocol, header_len) = match (control, path.addresses) {
         (None, _) => (Cut::Udp, PROTOCOL_UDP, UDP),
         (Some(_), Addresses::V4 { .. }) => (Cut::TcpV4, PROTOCOL_TCP, TCP),
         (Some(_), Addresses::V6 { .. }) => (Cut::TcpV6, PROTOCOL_TCP, TCP),
     };
     let at = path.header_len();
-    let mut packet = SuperSegment::new(cut, MSS, (at + header_len, at), bytes, 7..7 + len);
+    let mut packet = SuperSegment::new(cut, mss, (at + header_len, at), bytes, 7..7 + len);
     let headers = packet.headers_mut();
     path.write(headers, protocol, header_len + len);
     let pseudo = path.addresses.pseudo_sum(protocol, header_len + len);
@@ -270,9 +281,13 @@ fn the_choice_is_said_and_an_impossible_one_refused() {
         crate::rig::settle();
     }
     crate::rig::run("ethtool -K srv tx on sg on tso on");
-    let (interface, port) = open("xdp:srv", &["10.9.0.9/24"]);
-    assert!(line(&port.summary(), "segmentation").contains("cut by the device"));
-    drop((port, interface));
+    for (kind, said) in [("on", "cut by the device"), ("off", "does not cut")] {
+        crate::rig::run(&format!("ethtool -K srv tx-tcp6-segmentation {kind}"));
+        let (interface, port) = open("xdp:srv", &["10.9.0.9/24"]);
+        assert!(line(&port.summary(), "segmentation").contains(said));
+        drop((port, interface));
+        crate::rig::settle();
+    }
 }
 
 #[test]
@@ -395,36 +410,72 @@ fn nor_has_a_carrier_that_is_lost() {
     drop((port, interface));
 }
 
-/// Sends a run after `setup`, and a frame behind it: both must go, or what cannot
-/// is given up.
-fn passes(device: &str, setup: &[&str], v6: bool) {
+/// Sends a run over IPv6 and a frame behind it once `changes` were made to a
+/// device that cut: within so many flushes both must go, or what cannot is given
+/// up.
+fn passes(device: &str, changes: &[&str], control: Option<u8>, flushes: usize) {
     let rig = Rig::new(1);
     crate::rig::run("ethtool -K srv tx on sg on tso on");
-    for step in setup {
-        crate::rig::run(step);
-    }
     let (interface, mut port) = open(device, &["10.9.0.9/24", "fd09::9/64"]);
+    for change in changes {
+        crate::rig::run(change);
+    }
     let bytes: Arc<[u8]> = vec![7; 21_000].into();
-    let packet = run(&path(v6), &bytes, 20_000, Some(ACK));
+    let packet = run(&path(true), &bytes, 20_000, control);
     port.send_super(packet).unwrap();
     send_frame(&mut port, &[2; 60]);
-    let away = (0..5_000).any(|_| port.flush().unwrap());
-    assert!(away, "{setup:?}: {:?}", port.counters());
+    let away = (0..flushes).any(|_| port.flush().unwrap());
+    assert!(away, "{changes:?}: {:?}", port.counters());
     drop((port, interface, rig));
 }
 
 /// One client must not silence a server for all.
 #[test]
 fn what_the_device_does_not_cut_is_cut_by_the_kernel() {
-    let setup = ["ethtool -K srv tx-tcp6-segmentation off"];
-    passes("xdp:srv", &setup, true);
+    // It is asked about TCP before long, and not about UDP.
+    let without = |kind| format!("ethtool -K srv tx-{kind}-segmentation off");
+    passes("xdp:srv", &[&without("tcp6")], Some(ACK), 100);
+    passes("xdp:srv", &[&without("udp")], None, 5_000);
 }
 
 #[test]
 fn what_a_rule_refuses_does_not_hold_up_the_rest() {
-    let setup = [
+    let changes = [
         "ethtool -K srv tx off",
         "tc qdisc add dev srv root tbf rate 8mbit burst 200 limit 200",
     ];
-    passes("xdp:srv,offload=on", &setup, false);
+    passes("xdp:srv,offload=on", &changes, Some(ACK), 5_000);
+}
+
+#[test]
+fn a_tap_device_takes_super_segments_in_whole() {
+    let _home = Namespace::unshare();
+    let tap = Interface::open(&config("tap:nmiotap", &["10.9.0.8/24"], 1)).unwrap();
+    let AnyPort::Tap(mut receiver) = tap.queue(0).open(MemoryPlan::default()).unwrap() else {
+        panic!("it is a tap port");
+    };
+    let (host, mut sender) = open("xdp:nmiotap,generic,offload=on", &["10.9.0.9/24"]);
+    let bytes: Arc<[u8]> = (0..21_000u32).map(|n| (n * 31) as u8).collect();
+    for v6 in [false, true] {
+        let path = path(v6);
+        let packet = run(&path, &bytes, 20_000, Some(ACK | PSH));
+        sender.send_super(packet).unwrap();
+        assert!(sender.flush().unwrap());
+        // As one segment would be, with a finished checksum.
+        let whole = run_of(20_000, &path, &bytes, 20_000, Some(ACK | PSH));
+        let end = Instant::now() + Duration::from_secs(5);
+        let mut batch = Batch::new();
+        let taken = loop {
+            receiver.receive(&mut batch, MAX_BATCH).unwrap();
+            // This host has something to say, too.
+            if let Some(frame) = batch.drain(..).find(|frame| frame.len() > 200) {
+                break frame.to_vec();
+            }
+            assert!(Instant::now() < end, "it comes");
+            let pause = Some(Duration::from_millis(50));
+            receiver.wait(Wait::Block, pause).unwrap();
+        };
+        assert!(taken == frames(&whole)[0], "{} bytes", taken.len());
+    }
+    drop((sender, host, receiver, tap));
 }

@@ -177,6 +177,19 @@ fn nothing_is_taken_from_behind_a_fin() {
     rig.recv(1, 1, "A", b"abc");
     assert_eq!(rig.sent_all().last().unwrap().ack, 8);
     assert_eq!(rig.take_log(), "receive(6) half-close");
+    assert_eq!(rig.stack.counters().behind_fin, 1);
+}
+
+#[test]
+fn nothing_is_taken_from_who_has_closed() {
+    let mut rig = Rig::serving(&Config::default(), b"content", None);
+    rig.app().close_back = false;
+    rig.recv(1, 1, "FA", b"");
+    rig.sent(1, 2, "A", b"");
+    rig.recv(2, 1, "A", b"g");
+    rig.sent(1, 2, "A", b"");
+    assert_eq!(rig.take_log(), "half-close");
+    assert_eq!(rig.stack.counters().behind_fin, 1);
 }
 
 #[test]
@@ -289,4 +302,5 @@ fn what_arrives_after_close_is_discarded_and_acknowledged() {
     rig.recv(2, 9, "A", b"more");
     rig.sent(9, 6, "A", b"");
     assert_eq!(rig.take_log(), "receive(1) sent");
+    assert_eq!(rig.stack.counters().after_close, 1);
 }

@@ -81,11 +81,12 @@ fn marks_table(text: &mut String, results: &Results) {
 
 /// The quantities of a figure that a short table has.
 fn tabled(figure: &str) -> &'static [Quantity] {
-    use Quantity::{Core, Fraction, Memory, Rate, Throughput};
+    use Quantity::{ClientBusy, Core, Fraction, Memory, Rate, Throughput};
     match figure {
         "dns-cost" | "web-cost" => &[Core],
         "dns-names" | "dns-batch" => &[Rate, Fraction],
-        "web-sizes" | "web-offload" => &[Throughput, Rate, Core],
+        "web-sizes" => &[Throughput, Rate, Core],
+        "web-offload" => &[Throughput, Rate, Core, ClientBusy],
         "web-mix" | "web-loss" => &[Throughput],
         "connections" => &[Rate, Memory],
         _ => &[Rate, Core],
