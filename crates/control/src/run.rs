@@ -105,7 +105,7 @@ pub fn run<P: Program>(args: &ServeArgs, program: &P) -> Result<(), Error> {
             stop: &stop,
         };
         runtime.block_on(crew.watch(workers, |ready| {
-            let given_up = if interface.is_made() {
+            let given_up = if interface.needs_removal() {
                 rights::keep_interfaces()
             } else {
                 rights::give_up_all()

@@ -119,8 +119,12 @@ pub fn run<P: Port, H: Handler<P>>(
     loop {
         let now = clock.now();
         let is_said = handler.handle_stop(port, now);
-        if (port.flush()? && is_said) || now >= last {
+        let is_sent = port.flush()?;
+        if (is_said && is_sent) || now >= last {
             return Ok(());
+        }
+        if !is_sent {
+            thread::sleep(FAREWELL / 1_000);
         }
     }
 }

@@ -97,6 +97,8 @@ struct Counting {
     awake_until: Option<Instant>,
     /// Calls that its farewell takes.
     farewells: usize,
+    /// Flushes that fail then.
+    late: usize,
 }
 
 impl Handler<Scripted> for Counting {
@@ -110,7 +112,9 @@ impl Handler<Scripted> for Counting {
     fn stays_awake(&self, now: Instant) -> bool {
         self.awake_until.is_some_and(|until| now <= until)
     }
-    fn handle_stop(&mut self, _: &mut Scripted, _: Instant) -> bool {
+    fn handle_stop(&mut self, port: &mut Scripted, _: Instant) -> bool {
+        let late = std::mem::take(&mut self.late);
+        port.flushes.extend(std::iter::repeat_n(false, late));
         self.farewells = self.farewells.saturating_sub(1);
         self.farewells == 0
     }
@@ -250,20 +254,22 @@ fn a_handler_that_stays_awake_is_not_put_to_sleep() {
 
 #[test]
 fn a_farewell_goes_on_until_all_is_said_and_sent_or_a_second_is_over() {
-    let farewell = |farewells, flushes: &[bool]| {
+    let farewell = |farewells, late| {
         let mut handler = Counting {
             farewells,
+            late,
             ..Counting::default()
         };
         // (The last wait sets the stop flag.)
-        let calls = calls(&[], flushes, &mut handler);
+        let calls = calls(&[], &[], &mut handler);
         let waited = calls.iter().rposition(|call| matches!(call, Waits(_)));
         calls[waited.unwrap() + 1..].to_vec()
     };
-    assert_eq!(farewell(1, &[]), [Flush]);
-    assert_eq!(farewell(3, &[]), [Flush; 3]);
+    assert_eq!(farewell(1, 0), [Flush]);
+    assert_eq!(farewell(3, 0), [Flush; 3]);
+    assert_eq!(farewell(1, 4), [Flush; 5]);
     let steps = (FAREWELL.as_micros() / STEP.as_micros()) as usize;
-    assert_eq!(farewell(usize::MAX, &[]).len(), steps + 1);
+    assert_eq!(farewell(usize::MAX, 0).len(), steps + 1);
 }
 
 #[test]

@@ -73,7 +73,7 @@ pub trait Application {
 /// Why a connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// Both sides have closed, and all that was written has arrived.
+    /// Both sides have closed, or the stack has ended, and all that was written has arrived.
     Finished,
     /// The peer has reset it.
     Reset,

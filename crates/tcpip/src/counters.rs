@@ -140,7 +140,8 @@ pub struct Counters {
     pub no_buffer: u64,
     /// Dropped: data of a peer that has closed, or behind its FIN.
     pub behind_fin: u64,
-    /// Dropped: data that came after the application had closed.
+    /// Dropped: data that the application had not taken when it closed, or that
+    /// came after.
     pub after_close: u64,
     /// Dropped: an ICMP error that is not about something in flight, or that
     /// a connection survives.

@@ -17,7 +17,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     pub(crate) fn process_data(&mut self, id: u32, packet: &Packet, segment: Segment, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
         tcb.flags.set(Flags::ACK);
-        if !tcb.state.receives() || tcb.flags.has(Flags::ABORT) {
+        if tcb.flags.has(Flags::ABORT) {
+            return;
+        }
+        if !tcb.state.receives() {
             self.drop_behind_fin(segment.len);
             return;
         }

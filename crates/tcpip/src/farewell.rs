@@ -32,28 +32,33 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     fn part<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) -> Result<(), NoRoom> {
         let tcb = &self.records[id as usize].tcb;
-        let is_owed = tcb.state == State::SynReceived
-            || tcb.flags.has(Flags::WANTS_ROOM)
-            || tcb.snd_una != tcb.limit();
-        let (control, reason) = match tcb.state {
-            State::Closed => return Ok(()),
-            State::TimeWait => {
-                self.forget(id);
-                return Ok(());
-            }
-            _ if is_owed => (Some(Control::RST), CloseReason::Aborted),
-            state if state.fin_sent() => (None, CloseReason::Finished),
-            _ => (Some(Control::FIN), CloseReason::Finished),
-        };
-        if let Some(control) = control {
+        let is_half_open = tcb.state == State::SynReceived;
+        let has_all = tcb.snd_una == tcb.limit() && tcb.state.fin_sent();
+        let is_owed = tcb.snd_una.before(tcb.snd_end) || tcb.flags.has(Flags::WANTS_ROOM);
+        if tcb.state == State::Closed {
+            return Ok(());
+        }
+        if tcb.state != State::TimeWait && !has_all {
+            let is_reset = is_half_open || is_owed;
             let (mut header, _) = self.acknowledgement(id, now);
-            header.control = control | Control::ACK;
             let tcb = &self.records[id as usize].tcb;
+            (header.seq, header.control) = if is_reset {
+                (tcb.reset_at(), Control::RST | Control::ACK)
+            } else {
+                (tcb.snd_end, Control::FIN | Control::ACK)
+            };
             send_control(port, tcb, &header, &Written::default())?;
             self.counters.segments_sent += 1;
-            self.counters.resets_sent += u64::from(control.has(Control::RST));
+            self.counters.resets_sent += u64::from(is_reset);
         }
-        self.close(id, reason);
+        if is_half_open || self.records[id as usize].tcb.state == State::TimeWait {
+            // The application knows nothing of it, or no longer.
+            self.forget(id);
+        } else if is_owed {
+            self.close(id, CloseReason::Aborted);
+        } else {
+            self.close(id, CloseReason::Finished);
+        }
         Ok(())
     }
 }

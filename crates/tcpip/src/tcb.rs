@@ -406,6 +406,17 @@ impl Tcb {
         self.snd_nxt.since(self.snd_una)
     }
 
+    /// The number of a reset: behind all that the peer may have received, so
+    /// that it is in order when that has arrived. A probe of a shut window was
+    /// most likely dropped.
+    pub(crate) fn reset_at(&self) -> Seq {
+        if self.flags.has(Flags::PERSIST) {
+            self.snd_una
+        } else {
+            self.snd_nxt
+        }
+    }
+
     /// Behind the last thing to be sent: what was written, and the FIN if the
     /// application has closed.
     #[inline(always)]

@@ -488,10 +488,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[cold]
     pub(crate) fn send_reset<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
-        // Behind all that the peer may have received, so that it is in order
-        // when that has arrived.
         let header = Header {
-            seq: tcb.snd_nxt,
+            seq: tcb.reset_at(),
             ack: tcb.rcv_nxt,
             control: Control::RST | Control::ACK,
             window: 0,
@@ -529,7 +527,8 @@ fn most_run(segmentation: usize, tcb: &Tcb) -> u32 {
 fn bytes_to_send(tcb: &Tcb, cut: &Cut, flight: u32, usable: u32, most_run: u32) -> Option<u32> {
     if flight.saturating_add(cut.whole) <= usable {
         // Not every device cuts what has CWR set: that segment goes alone.
-        if most_run > 0 && !tcb.flags.has(Flags::REDUCED) {
+        let tells = tcb.flags.has(Flags::REDUCED) && tcb.flags.has(Flags::ECN);
+        if most_run > 0 && !tells {
             let run = cut.run(tcb.mss.into(), usable - flight, most_run);
             return Some(cut.whole.max(run));
         }

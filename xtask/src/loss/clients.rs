@@ -32,9 +32,9 @@ const LIMIT: Duration = Duration::from_secs(20);
 const LARGE: usize = 512 << 10;
 const MEDIUM: usize = 128 << 10;
 const AT_ONCE: usize = 6;
-/// What a response must have ahead of it to know its head's length, and how
-/// many segments those have that end where segments and super-segments of 64 KB
-/// do.
+/// Bytes of a body whose response tells how long a head is; and how many
+/// segments responses have that end where segments do, and about where a
+/// super-segment of 64 KB does.
 const EXAMPLE: usize = 30_000;
 const EDGES: [usize; 6] = [1, 2, 3, 44, 45, 46];
 /// The requests for [`TINY`], and how large each is: 600 KB in all.

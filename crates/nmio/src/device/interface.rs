@@ -201,7 +201,7 @@ impl Interface {
 
     /// Whether dropping it takes the right to remove an interface
     /// (`CAP_NET_ADMIN`): it was made for this.
-    pub fn is_made(&self) -> bool {
+    pub fn needs_removal(&self) -> bool {
         self.wire.is_some()
     }
 

@@ -231,9 +231,12 @@ impl AddressPrefix {
         let IpAddr::V4(address) = self.address else {
             return false;
         };
-        let hosts = u32::MAX.checked_shr(self.prefix.into()).unwrap_or(0);
+        if self.prefix > 30 {
+            return false;
+        }
+        let hosts = u32::MAX >> self.prefix;
         let host = address.to_bits() & hosts;
-        self.prefix <= 30 && (host == 0 || host == hosts)
+        host == 0 || host == hosts
     }
 
     /// Whether `other` lies in the same network.

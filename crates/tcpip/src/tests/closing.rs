@@ -457,6 +457,17 @@ fn who_is_owed_something_at_the_end_of_the_stack_is_reset() {
     rig.sent_one();
     assert!(rig.stack.hang_up(&mut rig.port, rig.now));
     rig.sent(1, 1, "RA", b"");
+    assert_eq!((rig.take_log().as_str(), rig.stack.connections()), ("", 0));
+
+    // The window was shut on a probe: the reset is where the peer expects it.
+    let mut rig = Rig::serving(&Config::default(), b"all of it", None);
+    rig.window = 0;
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "A", b"");
+    rig.pass_ms(200);
+    rig.sent(1, 2, "A", b"a");
+    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    rig.sent(1, 2, "RA", b"");
 }
 
 #[test]
@@ -465,6 +476,11 @@ fn who_has_our_fin_at_the_end_of_the_stack_is_told_nothing() {
     rig.app().habit = Habit::ServeOnce;
     rig.recv(1, 1, "PA", b"g");
     rig.sent(1, 2, "FPA", b"bye");
+    rig.recv(2, 4, "A", b"");
+    let mut again = closed_by_us();
+    again.recv(2, 4, "A", b"");
+    assert!(again.stack.hang_up(&mut again.port, again.now));
+    again.sent(4, 2, "FA", b"");
     rig.recv(2, 5, "A", b"");
     assert!(rig.stack.hang_up(&mut rig.port, rig.now));
     rig.sent_nothing();
