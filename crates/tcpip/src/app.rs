@@ -73,13 +73,15 @@ pub trait Application {
 /// Why a connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// Both sides have closed, or the stack has ended, and all that was written has arrived.
+    /// Both sides have closed, and all that was written has arrived; or that,
+    /// when the stack [hung up](crate::Stack::hang_up).
     Finished,
     /// The peer has reset it.
     Reset,
     /// The peer has stopped answering.
     TimedOut,
-    /// The application has aborted it.
+    /// The application has aborted it, or the stack hung up before all had
+    /// arrived.
     Aborted,
     /// It was silent, and its place was needed
     /// ([`WhenFull::EvictIdle`](crate::WhenFull::EvictIdle)).

@@ -28,13 +28,13 @@ pub struct Counters {
     pub accepted: u64,
     /// Connections that the application refused.
     pub refused: u64,
-    /// Connections closed by both sides.
+    /// Connections closed by both sides, or at the stack's end.
     pub finished: u64,
     /// Connections reset by the peer.
     pub reset_by_peer: u64,
     /// Connections given up: no answer, half-closed or shut for too long.
     pub timed_out: u64,
-    /// Connections aborted by the application.
+    /// Connections aborted by the application, or at the stack's end.
     pub aborted: u64,
     /// Connections closed because they were silent.
     pub idle_closed: u64,
