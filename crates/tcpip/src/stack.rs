@@ -416,9 +416,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 return;
             };
             let tcb = &mut self.records[id as usize].tcb;
-            tcb.flags.clear(Flags::BLOCKED);
-            if tcb.state != State::Closed {
-                self.resume(port, id, now);
+            let owes_probe = tcb.flags.has(Flags::OWES_PROBE);
+            tcb.flags.clear(Flags::BLOCKED | Flags::OWES_PROBE);
+            if tcb.state == State::Closed {
+                continue;
+            }
+            self.resume(port, id, now);
+            if owes_probe && self.records[id as usize].tcb.flags.has(Flags::PERSIST) {
+                self.probe(port, id, now);
             }
         }
     }

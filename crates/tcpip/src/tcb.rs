@@ -116,6 +116,8 @@ impl Flags {
     pub(crate) const NARROW: Self = Self(1 << 20);
     /// The window has opened at once: what it has room for is spread.
     pub(crate) const SPREAD: Self = Self(1 << 23);
+    /// The TX ring had no room for a probe of the peer's window.
+    pub(crate) const OWES_PROBE: Self = Self(1 << 24);
 
     #[inline(always)]
     pub(crate) const fn has(self, bits: Self) -> bool {

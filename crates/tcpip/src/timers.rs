@@ -156,7 +156,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.close(id, CloseReason::TimedOut);
             return true;
         }
-        tcb.retries += 1;
         tcb.backoff += 1;
         self.arm(id, now, self.settings.silence_ms);
         self.send_keep_alive(port, id, now);

@@ -346,22 +346,25 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Sends as much as the window has place for; one octet, or the FIN, when
-    /// it is shut.
+    /// it is shut. Without room in the ring it goes as soon as there is some:
+    /// that is not the peer's silence, which the interval is doubled for.
     pub(crate) fn probe<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let tcb = &mut self.records[id as usize].tcb;
-        tcb.retries = tcb.retries.saturating_add(1);
-        tcb.backoff = tcb.backoff.saturating_add(1);
+        let tcb = &self.records[id as usize].tcb;
         let most = tcb.snd_wnd.clamp(1, u32::from(tcb.mss));
         let seq = tcb.snd_una;
+        let sent = self.send_range(port, id, seq, most, 0, now);
+        let tcb = &mut self.records[id as usize].tcb;
+        if let Ok(taken) = sent {
+            tcb.has_sent_to(seq + taken);
+            tcb.retries = tcb.retries.saturating_add(1);
+            tcb.backoff = tcb.backoff.saturating_add(1);
+            self.counters.window_probes += 1;
+        } else {
+            tcb.flags.set(Flags::OWES_PROBE);
+            self.block(id);
+        }
         let rto = self.rto(id);
         self.arm_timeout(id, now, rto);
-        // Without room the next timeout probes again.
-        let Ok(taken) = self.send_range(port, id, seq, most, 0, now) else {
-            return;
-        };
-        self.counters.window_probes += 1;
-        let tcb = &mut self.records[id as usize].tcb;
-        tcb.has_sent_to(seq + taken);
     }
 
     /// A header without data that acknowledges what has come, and what has
@@ -407,8 +410,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     pub(crate) fn send_keep_alive<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let (mut header, options) = self.acknowledgement(id, now);
         header.seq = Seq(header.seq.0.wrapping_sub(1));
-        let tcb = &self.records[id as usize].tcb;
+        let tcb = &mut self.records[id as usize].tcb;
         if send_control(port, tcb, &header, &options).is_ok() {
+            tcb.retries += 1;
             self.counters.segments_sent += 1;
             self.counters.keep_alives += 1;
         }

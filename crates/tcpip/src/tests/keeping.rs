@@ -34,6 +34,18 @@ fn a_silent_peer_is_asked_and_given_up() {
 }
 
 #[test]
+fn one_that_could_not_be_asked_is_not_given_up() {
+    let mut rig = Rig::established(&keeping());
+    rig.port.room = 0;
+    rig.pass_ms(49_999);
+    rig.sent_nothing();
+    rig.port.room = 1;
+    rig.pass_ms(1);
+    rig.sent(0, 1, "A", b"");
+    assert_eq!(rig.take_log(), "");
+}
+
+#[test]
 fn one_that_answers_is_kept_until_the_idle_timeout() {
     let mut rig = Rig::established(&keeping());
     for _ in 0..5 {

@@ -285,6 +285,39 @@ fn a_shut_window_is_probed_with_one_octet_ever_more_rarely() {
 }
 
 #[test]
+fn a_probe_without_room_goes_when_there_is_some() {
+    let mut rig = shut();
+    rig.port.room = 0;
+    rig.pass_ms(5_000);
+    rig.sent_nothing();
+    rig.port.room = 1;
+    rig.pass_ms(1);
+    rig.sent(1, 2, "A", b"c");
+    // As after the first one, a moment ago.
+    rig.port.room = 1;
+    rig.pass_ms(398);
+    rig.sent_nothing();
+    rig.pass_ms(1);
+    rig.sent(1, 2, "A", b"c");
+    assert_eq!(rig.stack.counters().window_probes, 2);
+}
+
+#[test]
+fn a_window_that_has_opened_meanwhile_is_not_probed() {
+    let mut rig = shut();
+    rig.port.room = 0;
+    rig.pass_ms(200);
+    rig.window = 1000;
+    rig.recv(2, 1, "A", b"");
+    rig.sent_nothing();
+    rig.port.room = 10;
+    rig.pass_ms(1);
+    rig.sent(1, 2, "PA", b"content");
+    rig.sent_nothing();
+    assert_eq!(rig.stack.counters().window_probes, 0);
+}
+
+#[test]
 fn an_opened_window_gets_the_whole_segment() {
     let mut rig = shut();
     rig.pass_ms(200);
