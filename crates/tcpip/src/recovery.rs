@@ -487,12 +487,14 @@ pub(crate) fn event(tcb: &Tcb, in_flight: u32, rtt: u32, now: Moment) -> Event {
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// The recovery of a connection, which begins now if there was none.
+    /// The recovery of a connection, which begins now if there was none, and
+    /// has place for what comes.
     pub(crate) fn recovery_of(&mut self, id: u32) -> u32 {
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.recovery == NONE {
             tcb.recovery = self.recoveries.take(tcb.snd_una);
         }
+        self.recoveries.make_place(tcb.recovery);
         tcb.recovery
     }
 

@@ -12,15 +12,18 @@ use std::collections::{VecDeque, vec_deque};
 
 use crate::wire::Seq;
 
-/// Ranges that a scoreboard keeps. A queue that overflows in slow start loses
-/// every second segment of a window, so this is for windows of twice as many.
-/// A selective acknowledgement that would need more is not taken in: it comes
-/// again, or the data is sent again.
-pub(crate) const MAX_RANGES: usize = 8_192;
+/// Ranges that a scoreboard has the space for. A selective acknowledgement
+/// that would need more is not taken in: it comes again, or the data is sent
+/// again.
+pub(crate) const RANGES: usize = 128;
+/// The same of a long one. A queue that overflows in slow start loses every
+/// second segment of a window, so this is for windows of twice as many.
+pub(crate) const LONG_RANGES: usize = 8_192;
 /// Of these, such as selective acknowledgements leave for what is lost.
-const RESERVE: usize = 64;
-/// Ranges that a scoreboard keeps the memory of when it is cleared.
-const KEPT_RANGES: usize = 64;
+const RESERVE: usize = 32;
+/// Ranges that an acknowledgement adds at most, but for the gaps between those
+/// that are there: three for each block, with what RACK divides.
+const MOST_NEWS: usize = 16;
 
 /// What became of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,22 +72,51 @@ impl Piece {
 
 /// The listed ranges: disjoint, ascending, neighbours of one kind joined. All
 /// lie within half of sequence space.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Scoreboard {
     /// Changes come in near either end: at the front what is acknowledged or
-    /// sent again, at the back what arrives.
+    /// sent again, at the back what arrives. Its space never grows.
     ranges: VecDeque<Range>,
+    /// Ranges that it has space for.
+    limit: usize,
     /// Bytes in ranges of these kinds.
     sacked: u32,
     lost: u32,
 }
 
 impl Scoreboard {
-    /// Forgets all; memory is kept.
+    /// Nothing listed, and space for `limit` ranges, for ever.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            ranges: VecDeque::with_capacity(limit),
+            limit,
+            sacked: 0,
+            lost: 0,
+        }
+    }
+
+    /// Forgets all.
     pub(crate) fn clear(&mut self) {
         self.ranges.clear();
-        self.ranges.shrink_to(KEPT_RANGES);
         (self.sacked, self.lost) = (0, 0);
+    }
+
+    pub(crate) fn is_long(&self) -> bool {
+        self.limit == LONG_RANGES
+    }
+
+    /// Whether there may be no place for what the next acknowledgement tells:
+    /// every gap may turn out to be lost.
+    pub(crate) fn is_short_of_space(&self) -> bool {
+        2 * self.ranges.len() + MOST_NEWS > self.limit - RESERVE
+    }
+
+    /// What it lists goes to a board with more space, in exchange for that.
+    pub(crate) fn move_to(&mut self, mut larger: Self) -> Self {
+        larger.ranges.extend(self.ranges.drain(..));
+        (larger.sacked, larger.lost) = (self.sacked, self.lost);
+        self.clear();
+        std::mem::replace(self, larger)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -172,11 +204,11 @@ impl Scoreboard {
             return true;
         }
         // A range added, and one divided.
-        if self.ranges.len() + 2 > MAX_RANGES - RESERVE {
+        if self.ranges.len() + 2 > self.limit - RESERVE {
             if mark == Some(Mark::Sacked) {
                 return false;
             }
-            if self.ranges.len() + 2 > MAX_RANGES {
+            if self.ranges.len() + 2 > self.limit {
                 self.forget_furthest();
             }
         }
@@ -277,34 +309,42 @@ impl Scoreboard {
     }
 
     fn rebuild(&mut self, una: Seq, nxt: Seq, fate: impl Fn(Option<Mark>) -> Option<Mark>) {
-        let old = std::mem::take(self);
-        for piece in old.pieces(una, nxt) {
-            let Some(mark) = fate(piece.mark) else {
-                continue;
-            };
-            if let Some(last) = self.ranges.back_mut()
-                && last.end == piece.start
-                && last.mark == mark
-            {
-                last.end = piece.end;
-            } else {
-                self.ranges.push_back(Range {
-                    start: piece.start,
-                    end: piece.end,
-                    mark,
-                });
-            }
-            match mark {
-                Mark::Sacked => self.sacked += piece.len(),
-                Mark::Lost => self.lost += piece.len(),
-                _ => {}
-            }
-        }
-        if self.ranges.len() > MAX_RANGES {
-            // Between all that has arrived lay gaps that are listed now.
+        self.advance(una);
+        let listed = self.ranges.len();
+        (self.sacked, self.lost) = (0, 0);
+        if fate(None).is_some() && 2 * listed + 1 > self.limit {
+            // Between all that has arrived lie gaps that would be listed.
             self.ranges.clear();
-            (self.sacked, self.lost) = (0, 0);
-            self.set(una, nxt, fate(None));
+            self.append(una, nxt, fate(None));
+            return;
+        }
+        // Round once: what was listed goes out at the front, and what it has
+        // become comes in behind the last of it.
+        let mut at = una;
+        for _ in 0..listed {
+            let Some(range) = self.ranges.pop_front() else {
+                return;
+            };
+            self.append(at, range.start, fate(None));
+            self.append(range.start, range.end, fate(Some(range.mark)));
+            at = range.end;
+        }
+        self.append(at, nxt, fate(None));
+    }
+
+    /// Lists `start..end` behind all others.
+    fn append(&mut self, start: Seq, end: Seq, mark: Option<Mark>) {
+        let Some(mark) = mark.filter(|_| start.before(end)) else {
+            return;
+        };
+        match mark {
+            Mark::Sacked => self.sacked += end.since(start),
+            Mark::Lost => self.lost += end.since(start),
+            _ => {}
+        }
+        match self.ranges.back_mut() {
+            Some(last) if last.end == start && last.mark == mark => last.end = end,
+            _ => self.ranges.push_back(Range { start, end, mark }),
         }
     }
 }

@@ -84,7 +84,7 @@ proptest! {
     fn agrees_with_a_fate_for_each_byte(steps in steps(), base: u32) {
         // Any place on the circle, its seam included.
         let base = Seq(base);
-        let mut board = Scoreboard::default();
+        let mut board = Scoreboard::new(LONG_RANGES);
         let mut naive = Naive { una: 0, fates: vec![None; SPAN] };
         for step in steps {
             let una = base + naive.una as u32;
@@ -138,7 +138,7 @@ fn adds_up(board: &Scoreboard, una: Seq, nxt: Seq) {
     };
     assert_eq!(board.sacked(), sum(Mark::Sacked));
     assert_eq!(board.lost(), sum(Mark::Lost));
-    assert!(board.ranges().count() <= MAX_RANGES);
+    assert!(board.ranges().count() <= RANGES);
     let mut at = una;
     for range in board.ranges() {
         assert!(!range.start.before(at) && range.start.before(range.end));
@@ -154,14 +154,14 @@ proptest! {
     #[test]
     fn near_its_limit_its_sums_stay_right(
         steps in steps(),
-        fill in MAX_RANGES - RESERVE - 4..MAX_RANGES,
+        fill in RANGES - RESERVE - 4..RANGES,
         base: u32,
-        places in prop::collection::vec(0..4 * MAX_RANGES as u32, 60),
+        places in prop::collection::vec(0..4 * RANGES as u32, 60),
     ) {
         let base = Seq(base);
-        let nxt = base + 4 * MAX_RANGES as u32;
+        let nxt = base + 4 * RANGES as u32;
         let mut una = base;
-        let mut board = Scoreboard::default();
+        let mut board = Scoreboard::new(RANGES);
         for n in 0..fill as u32 {
             let mark = if n % 2 == 0 { Mark::Sacked } else { Mark::Lost };
             board.set(base + 4 * n, base + 4 * n + 2, Some(mark));
@@ -194,9 +194,22 @@ proptest! {
     }
 }
 
+#[test]
+fn a_long_board_takes_over_what_a_short_one_lists() {
+    let (mut board, count) = full();
+    assert!(board.is_short_of_space() && !board.is_long());
+    let (before, sacked) = (board.clone(), board.sacked());
+    let short = board.move_to(Scoreboard::new(LONG_RANGES));
+    assert!(board.ranges().eq(before.ranges()) && board.sacked() == sacked);
+    assert!(board.is_long() && !board.is_short_of_space());
+    assert!(short.is_empty() && short.sacked() == 0 && !short.is_long());
+    let start = Seq(10 * count + 5);
+    assert!(board.set(start, start + 5, Some(Mark::Sacked)));
+}
+
 /// A scoreboard with as many reports as it takes.
 fn full() -> (Scoreboard, u32) {
-    let mut board = Scoreboard::default();
+    let mut board = Scoreboard::new(RANGES);
     let mut count = 0;
     while board.set(
         Seq(10 * count + 5),
@@ -205,7 +218,7 @@ fn full() -> (Scoreboard, u32) {
     ) {
         count += 1;
     }
-    assert_eq!(count as usize, MAX_RANGES - RESERVE - 1);
+    assert_eq!(count as usize, RANGES - RESERVE - 1);
     (board, count)
 }
 
@@ -223,12 +236,12 @@ fn what_is_lost_finds_place_on_a_full_scoreboard() {
     let (mut board, count) = full();
     for n in 0..count {
         assert!(board.set(Seq(10 * n), Seq(10 * n + 5), Some(Mark::Lost)));
-        assert!(board.ranges().count() <= MAX_RANGES);
+        assert!(board.ranges().count() <= RANGES);
     }
     assert_eq!(board.first_lost(), Some((Seq(0), Seq(5))));
     let (mut board, count) = full();
     board.lose_all(Seq(0), Seq(10 * count));
-    assert!(board.ranges().count() <= MAX_RANGES);
+    assert!(board.ranges().count() <= RANGES);
     assert_eq!(board.first_lost().map(|(start, _)| start), Some(Seq(0)));
     assert_eq!(board.lost() + board.sacked(), 10 * count);
 }

@@ -156,7 +156,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             ),
             writes: Writes::new(config.max_write_buffers),
             buffers: Buffers::new(config.max_recv_buffers, recv_buffer),
-            recoveries: Recoveries::new(),
+            recoveries: Recoveries::new(most),
             twice: None,
             settings,
             counters: Counters::default(),
