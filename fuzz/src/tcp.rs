@@ -45,12 +45,10 @@ const MAX_PASSES: usize = 5_000;
 const STEP: Duration = Duration::from_micros(10);
 /// The longest pass that a ring may stay full for.
 const LONGEST_STALL: Duration = Duration::from_millis(50);
-/// In this time everything leaves that waits for the ring, …
+/// In this time everything leaves that waits for the ring.
 const LAST_FLIGHT: Duration = Duration::from_millis(100);
-/// … and in this what is paced: a window in some of the longest round trips.
-const PACED_FLIGHT: Duration = Duration::from_secs(2);
-/// What a connection may send when nobody answers: retransmissions and
-/// probes.
+/// What a connection may send when nobody answers, besides new data in its
+/// window: retransmissions and probes.
 const MAX_LAST_WORDS: u32 = 64;
 /// Segments that a client acknowledges in one round trip, one by one.
 const MAX_ROUND: u32 = 40;
@@ -155,19 +153,21 @@ struct World<C> {
     stalled: u8,
     /// Segments that the server has sent to each client.
     sent: Vec<u32>,
+    /// Those of them that brought no new data.
+    again: Vec<u32>,
 }
 
 /// Carries out `input`, and panics when something is not as it must be.
 pub fn run(input: &Input) {
     match input.congestion % 4 {
-        0 => run_with::<Reno>(input, LAST_FLIGHT),
-        1 => run_with::<NewReno>(input, LAST_FLIGHT),
-        2 => run_with::<Bbr>(input, PACED_FLIGHT),
-        _ => run_with::<Cubic>(input, LAST_FLIGHT),
+        0 => run_with::<Reno>(input),
+        1 => run_with::<NewReno>(input),
+        2 => run_with::<Bbr>(input),
+        _ => run_with::<Cubic>(input),
     }
 }
 
-fn run_with<C: CongestionControl>(input: &Input, last_flight: Duration) {
+fn run_with<C: CongestionControl>(input: &Input) {
     let mut world = World::<C>::new(input);
     for (client, step) in input.steps.iter().take(MAX_STEPS) {
         let client = usize::from(*client) % world.clients.len();
@@ -179,11 +179,11 @@ fn run_with<C: CongestionControl>(input: &Input, last_flight: Duration) {
         world.settle();
     }
     // Nobody says anything any more.
-    world.pass(last_flight);
-    let before = world.sent.clone();
+    world.pass(LAST_FLIGHT);
+    let before = world.again.clone();
     world.pass(LONGEST);
-    for (sent, before) in world.sent.iter().zip(before) {
-        assert!(sent - before <= MAX_LAST_WORDS, "a server that talks on");
+    for (again, before) in world.again.iter().zip(before) {
+        assert!(again - before <= MAX_LAST_WORDS, "a server that talks on");
     }
     let stack = &world.server.stack;
     assert_eq!(stack.connections(), 0, "a connection lives for ever");
@@ -242,6 +242,7 @@ impl<C: CongestionControl> World<C> {
             max_connections: config.max_connections,
             stalled: 0,
             sent: vec![0; clients.len()],
+            again: vec![0; clients.len()],
             clients,
         }
     }
@@ -395,6 +396,13 @@ impl<C: CongestionControl> World<C> {
         frame.set_len(bytes.len());
         frame.copy_from_slice(bytes);
         self.server.handle_frame(&mut self.port, frame, self.now);
+        self.check_invariants();
+    }
+
+    /// What must hold after each call.
+    fn check_invariants(&mut self) {
+        #[cfg(fuzzing)]
+        self.server.stack.check_invariants();
     }
 
     /// Time passes, and timers run as an event loop would run them.
@@ -435,13 +443,12 @@ impl<C: CongestionControl> World<C> {
                 break;
             }
             self.server.stack.handle_timers(&mut self.port, self.now);
+            self.check_invariants();
             passes += 1;
             assert!(passes < MAX_PASSES, "a ring that never empties");
         }
-        let stack = &self.server.stack;
-        assert!(stack.connections() <= self.max_connections);
-        #[cfg(fuzzing)]
-        stack.check_invariants();
+        assert!(self.server.stack.connections() <= self.max_connections);
+        self.check_invariants();
         if self.stalled == 0 {
             let _ = self.port.room();
             let free = self.port.pool().available();
@@ -472,7 +479,10 @@ impl<C: CongestionControl> World<C> {
             eprintln!("{:?} to client {index}: {sent:?}", self.now);
         }
         let stream = self.server.stack.app_mut().streams.get_mut(&key);
-        stream.expect("a known client").server_sent(&sent);
+        let stream = stream.expect("a known client");
+        let before = stream.seen_end;
+        stream.server_sent(&sent);
+        self.again[index] += u32::from(stream.seen_end == before);
         self.clients[index].take(&sent);
     }
 }

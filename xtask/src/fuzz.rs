@@ -260,17 +260,21 @@ impl Place {
     /// Runs one input, and shows what it is.
     fn run_one(&self, program: &Path, input: &Path) -> Result<()> {
         let shown = self.folder("logs")?.join("input");
+        // Either it tells the structure, or it runs it.
+        let mut command = Command::new(program);
+        command.arg(input).env("RUST_LIBFUZZER_DEBUG_PATH", &shown);
+        shell::capture(&mut command)?;
+        let text = fs::read_to_string(&shown);
+        println!(
+            "{}",
+            text.context(format_args!("reading {}", shown.display()))?
+        );
         let mut command = Command::new(program);
         command
             .arg(input)
             .env("RUST_BACKTRACE", "1")
-            .env("FUZZ_TRACE", "1")
-            .env("RUST_LIBFUZZER_DEBUG_PATH", &shown);
-        let outcome = shell::run(&mut command);
-        if let Ok(text) = fs::read_to_string(&shown) {
-            println!("\n{text}");
-        }
-        outcome
+            .env("FUZZ_TRACE", "1");
+        shell::run(&mut command)
     }
 
     /// Puts the fewest inputs in the committed corpus that cover what it and

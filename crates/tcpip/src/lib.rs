@@ -147,6 +147,8 @@ mod data;
 mod farewell;
 mod info;
 mod input;
+#[cfg(any(test, fuzzing))]
+mod invariants;
 mod opening;
 mod options;
 mod output;

@@ -50,7 +50,7 @@ pub struct Stack<A: Application, C = Cubic> {
     pub(crate) states: Vec<A::State>,
     pub(crate) records: Vec<Record<C>>,
     /// TCBs that were used and are free.
-    free: Vec<u32>,
+    pub(crate) free: Vec<u32>,
     pub(crate) table: Table,
     pub(crate) keys: Keys,
     pub(crate) wheel: TimerWheel,
@@ -74,6 +74,8 @@ pub struct Stack<A: Application, C = Cubic> {
     pub(crate) hung_up: usize,
     /// When it was last called.
     pub(crate) now: Instant,
+    #[cfg(any(test, fuzzing))]
+    pub(crate) flights: Vec<crate::invariants::Flight>,
 }
 
 /// How soon a sleeping loop looks again whether a full TX ring has room. At
@@ -167,6 +169,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             blocked: VecDeque::with_capacity(most as usize),
             hung_up: 0,
             now,
+            #[cfg(any(test, fuzzing))]
+            flights: Vec::new(),
         }
     }
 
@@ -426,63 +430,5 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 self.probe(port, id, now);
             }
         }
-    }
-}
-
-#[cfg(any(test, fuzzing))]
-impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Panics when a rule is broken that must hold between two calls.
-    #[doc(hidden)]
-    pub fn check_invariants(&self) {
-        let live = |id: &u32| self.records[*id as usize].tcb.state != State::Closed;
-        let all = 0..self.records.len() as u32;
-        let alive = all.clone().filter(live).count();
-        assert_eq!(alive, self.table.len() as usize, "table and TCBs agree");
-        assert_eq!(alive + self.free.len(), self.records.len());
-        let of = |state: State| {
-            let states = self.records.iter().map(|record| record.tcb.state);
-            states.filter(|s| *s == state).count() as u32
-        };
-        assert_eq!(of(State::SynReceived), self.half_open);
-        assert_eq!(of(State::TimeWait), self.time_waits);
-        assert!(self.half_open <= self.settings.max_half_open);
-        if let Some(peers) = &self.admission.peers {
-            let apart = self.half_open + self.time_waits;
-            let counted = alive as u32 - apart;
-            assert_eq!(peers.totals().1, counted, "connections by address");
-        }
-        let (mut buffers, mut writes, mut recoveries) = (0, 0, 0);
-        for id in all.filter(live) {
-            let tcb = &self.records[id as usize].tcb;
-            buffers += usize::from(tcb.buffer != NONE);
-            let own_writes = tcb.entries().iter().filter_map(|e| e.source.buffer());
-            writes += own_writes.count();
-            let una = tcb.snd_una;
-            let flight = tcb.flight();
-            if tcb.state != State::SynReceived {
-                let fin = u32::from(tcb.flags.has(Flags::CLOSE));
-                let acked_fin = una == tcb.snd_end + 1;
-                assert!(acked_fin || flight <= tcb.snd_end.since(una) + fin);
-            }
-            if tcb.recovery != NONE {
-                let recovery = self.recoveries.get(tcb.recovery);
-                recoveries += 1;
-                assert!(recovery.gone(tcb) <= flight);
-                for range in recovery.board.ranges() {
-                    assert!(range.end.since(una) <= flight, "inside what was sent");
-                    assert!(range.start.since(una) < range.end.since(una));
-                }
-            }
-            assert!(tcb.rcv_adv.since(tcb.rcv_nxt) <= self.buffers.capacity() as u32);
-            let due = self.wheel.deadline(id).expect("every TCB has a timer");
-            assert!(due <= Moment::new(self.now).instant(tcb.deadline) || due <= self.now);
-            let hash = self
-                .keys
-                .hash(&tcb.path.addresses.reversed(), tcb.peer_port, tcb.own_port);
-            assert_eq!(self.table.find(hash, |found| found == id), Some(id));
-        }
-        assert_eq!(buffers, self.buffers.in_use());
-        assert_eq!(writes, self.writes.in_use());
-        assert_eq!(recoveries, self.recoveries.in_use());
     }
 }

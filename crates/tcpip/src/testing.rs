@@ -433,7 +433,7 @@ impl Rig {
     }
 
     /// What must always hold.
-    pub(crate) fn check(&self) {
+    pub(crate) fn check(&mut self) {
         self.stack.check_invariants();
         assert_eq!(
             self.port.pool().available(),

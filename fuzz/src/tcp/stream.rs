@@ -55,7 +55,7 @@ pub(super) struct Stream {
     /// What the client has sent.
     pub(super) sent: Ranges,
     /// Behind all that the server has sent.
-    seen_end: u32,
+    pub(super) seen_end: u32,
     /// The furthest that the client's windows have reached.
     edge: u32,
     /// What the client has acknowledged, and with how many segments.
