@@ -44,10 +44,10 @@ fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
 /// was.
 #[cold]
 pub(crate) fn budget(tcb: &Tcb, rate: u64, now: Moment) -> u32 {
-    // More than that is a clock that has wrapped meanwhile.
-    let ahead = tcb.paced_until.wrapping_sub(now.micros);
-    let ahead = if ahead > MAX_PACING_DEBT { 0 } else { ahead };
-    let Some(time) = PACING_TICK.checked_sub(ahead).filter(|time| *time > 0) else {
+    let Some(time) = PACING_TICK
+        .checked_sub(ahead(tcb, now))
+        .filter(|time| *time > 0)
+    else {
         return 0;
     };
     let bytes = rate.saturating_mul(time.into()) / 1_000_000;
@@ -59,8 +59,20 @@ pub(crate) fn budget(tcb: &Tcb, rate: u64, now: Moment) -> u32 {
 pub(crate) fn spend(tcb: &mut Tcb, rate: u64, bytes: u32, now: Moment) {
     let micros = u64::from(bytes) * 1_000_000 / rate.max(1);
     let micros = micros.min(u64::from(MAX_PACING_DEBT)) as u32;
-    let ahead = tcb.paced_until.wrapping_sub(now.micros);
-    let ahead = if ahead > MAX_PACING_DEBT { 0 } else { ahead };
-    let until = ahead.saturating_add(micros).min(MAX_PACING_DEBT);
+    let until = ahead(tcb, now).saturating_add(micros).min(MAX_PACING_DEBT);
     tcb.paced_until = now.micros.wrapping_add(until);
+}
+
+/// Milliseconds until there is a budget again, when there is none: a tick at
+/// least.
+#[cold]
+pub(crate) fn pause(tcb: &Tcb, now: Moment) -> u32 {
+    (ahead(tcb, now) / PACING_TICK).max(1)
+}
+
+/// Microseconds that what has left is worth yet.
+fn ahead(tcb: &Tcb, now: Moment) -> u32 {
+    let ahead = tcb.paced_until.wrapping_sub(now.micros);
+    // More than that is a clock that has wrapped meanwhile.
+    if ahead > MAX_PACING_DEBT { 0 } else { ahead }
 }

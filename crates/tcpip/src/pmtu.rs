@@ -130,7 +130,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.set_mss(id, mss);
         let tcb = &mut self.records[id as usize].tcb;
         tcb.flags.set(Flags::NARROW);
-        tcb.flags.clear(Flags::TIMING);
+        tcb.flags
+            .clear(Flags::TIMING | Flags::SIZE_LOST | Flags::SIZE_LOST_TWICE);
         tcb.mss_fails = 0;
         tcb.raise_at = seconds(now).wrapping_add(raise_after);
     }
@@ -225,14 +226,26 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         next
     }
 
-    /// A probe of `size` bytes has arrived, or not.
+    /// A probe of `size` bytes has arrived, or not. Any segment may be lost, so
+    /// that only the third is taken as too large (RFC 8899, section 5.1.2,
+    /// `MAX_PROBES`).
     #[cold]
     pub(crate) fn end_size_probe(&mut self, id: u32, size: u16, arrived: bool) {
+        let tcb = &mut self.records[id as usize].tcb;
+        if !arrived && !tcb.flags.has(Flags::SIZE_LOST) {
+            tcb.flags.set(Flags::SIZE_LOST);
+            return;
+        }
+        if !arrived && !tcb.flags.has(Flags::SIZE_LOST_TWICE) {
+            tcb.flags.set(Flags::SIZE_LOST_TWICE);
+            return;
+        }
+        tcb.flags.clear(Flags::SIZE_LOST | Flags::SIZE_LOST_TWICE);
         if arrived {
             self.set_mss(id, size);
             self.counters.path_mtu_raises += 1;
         } else {
-            self.records[id as usize].tcb.mss_fails = size;
+            tcb.mss_fails = size;
         }
     }
 }

@@ -118,6 +118,10 @@ impl Flags {
     pub(crate) const SPREAD: Self = Self(1 << 23);
     /// The TX ring had no room for a probe of the peer's window.
     pub(crate) const OWES_PROBE: Self = Self(1 << 24);
+    /// A probe of the path's width has been lost, …
+    pub(crate) const SIZE_LOST: Self = Self(1 << 25);
+    /// … and another one of the same size.
+    pub(crate) const SIZE_LOST_TWICE: Self = Self(1 << 26);
 
     #[inline(always)]
     pub(crate) const fn has(self, bits: Self) -> bool {

@@ -92,11 +92,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let nxt = tcb.snd_nxt;
         let mss = u32::from(tcb.mss);
         let new = nxt != tcb.limit() && tcb.flight().saturating_add(mss) <= tcb.snd_wnd;
-        let start = if new { nxt } else { last_segment(tcb) };
+        let (start, most) = if new {
+            (nxt, mss)
+        } else {
+            // The peer's window may have cut it short.
+            let last = last_segment(tcb);
+            (last, nxt.since(last).min(mss))
+        };
         let rto = self.rto(id);
         self.arm(id, now, rto);
         // Without room the timeout does it.
-        let Ok(taken) = self.send_range(port, id, start, mss, 0, now) else {
+        let Ok(taken) = self.send_range(port, id, start, most, 0, now) else {
             return;
         };
         let index = self.recovery_of(id);

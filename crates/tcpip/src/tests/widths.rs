@@ -114,8 +114,37 @@ fn a_probe_that_is_too_large_costs_no_window() {
     rig.window = 20_000;
     run(&mut rig, BASE + 100, 60, 2000);
     let counters = rig.stack.counters();
-    assert!(counters.size_probes >= 1, "{counters:?}");
+    // RFC 8899, section 5.1.2: one may be lost for another reason.
+    assert_eq!(counters.size_probes, 3, "{counters:?}");
     assert_eq!(counters.fast_retransmits, before, "{counters:?}");
+}
+
+#[test]
+fn a_probe_that_is_lost_for_another_reason_is_not_the_last() {
+    let mut rig = sending();
+    while rig.stack.counters().black_holes == 0 {
+        rig.pass_ms(100);
+        rig.port.sent.clear();
+    }
+    let mut ack = 1;
+    let mut largest = 0;
+    let mut lost = 0;
+    for _ in 0..200 {
+        rig.pass_ms(200);
+        for segment in rig.sent_all() {
+            let len = segment.data.len();
+            if len > BASE && lost < 2 {
+                // With what is behind it, which tells of it.
+                lost += 1;
+            } else if segment.seq == ack {
+                largest = largest.max(len);
+                ack += len as u32;
+            }
+            rig.recv(2, ack, "A", b"");
+        }
+    }
+    assert_eq!((lost, largest), (2, 1460), "{:?}", rig.stack.counters());
+    assert!(rig.stack.counters().path_mtu_raises >= 2);
 }
 
 /// RFC 6298, 5.1: every time a packet with data is sent the timer runs.
