@@ -182,7 +182,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if port.room() == 0 || self.send_one(port, id, out).is_err() {
             return;
         }
-        let index = self.recovery_of(id);
+        let index = self.recovery_of(id, 0);
         let tcb = &mut self.records[id as usize].tcb;
         let end = seq + u32::from(size);
         let is_first = tcb.flight() == 0;

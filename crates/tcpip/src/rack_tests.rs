@@ -1,7 +1,7 @@
 use nmio::Instant;
 
 use super::*;
-use crate::scoreboard::LONG_RANGES;
+use crate::scoreboard::SIZES;
 
 const MSS: u16 = 1_000;
 
@@ -18,7 +18,7 @@ fn in_flight(segments: u32) -> Tcb {
 fn blocks_of_single_bytes_take_no_more_memory_than_honest_ones() {
     // Thousands of them fit ten segments, and a peer may invent them.
     let tcb = in_flight(10);
-    let (mut rack, mut board) = (Rack::new(Seq(0)), Scoreboard::new(LONG_RANGES));
+    let (mut rack, mut board) = (Rack::new(Seq(0)), Scoreboard::new(SIZES[2]));
     let now = Moment::new(Instant::ZERO);
     let mut refused = false;
     for n in 0..4_000 {
@@ -33,7 +33,7 @@ fn blocks_of_single_bytes_take_no_more_memory_than_honest_ones() {
 #[test]
 fn every_second_segment_of_a_wide_window_finds_place() {
     let tcb = in_flight(5_000);
-    let (mut rack, mut board) = (Rack::new(Seq(0)), Scoreboard::new(LONG_RANGES));
+    let (mut rack, mut board) = (Rack::new(Seq(0)), Scoreboard::new(SIZES[2]));
     let now = Moment::new(Instant::ZERO);
     let mss = u32::from(MSS);
     for n in 0..2_500 {

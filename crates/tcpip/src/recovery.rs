@@ -488,13 +488,13 @@ pub(crate) fn event(tcb: &Tcb, in_flight: u32, rtt: u32, now: Moment) -> Event {
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// The recovery of a connection, which begins now if there was none, and
-    /// has place for what comes.
-    pub(crate) fn recovery_of(&mut self, id: u32) -> u32 {
+    /// has place for what an acknowledgement of so many blocks tells.
+    pub(crate) fn recovery_of(&mut self, id: u32, blocks: usize) -> u32 {
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.recovery == NONE {
             tcb.recovery = self.recoveries.take(tcb.snd_una);
         }
-        self.recoveries.make_place(tcb.recovery);
+        self.recoveries.make_place(tcb.recovery, blocks);
         tcb.recovery
     }
 
@@ -510,7 +510,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         sack: &[Block],
         now: Moment,
     ) {
-        let index = self.recovery_of(id);
+        let index = self.recovery_of(id, sack.len());
         let Record { tcb, congestion } = &mut self.records[id as usize];
         let recovery = self.recoveries.get_mut(index);
         let una = tcb.snd_una;

@@ -12,18 +12,14 @@ use std::collections::{VecDeque, vec_deque};
 
 use crate::wire::Seq;
 
-/// Ranges that a scoreboard has the space for. A selective acknowledgement
+/// Ranges that scoreboards have the space for. A selective acknowledgement
 /// that would need more is not taken in: it comes again, or the data is sent
-/// again.
-pub(crate) const RANGES: usize = 128;
-/// The same of a long one. A queue that overflows in slow start loses every
-/// second segment of a window, so this is for windows of twice as many.
-pub(crate) const LONG_RANGES: usize = 8_192;
-/// Of these, such as selective acknowledgements leave for what is lost.
-const RESERVE: usize = 32;
-/// Ranges that an acknowledgement adds at most, but for the gaps between those
-/// that are there: three for each block, with what RACK divides.
-const MOST_NEWS: usize = 16;
+/// again. The longest are for a queue that overflows in slow start, which loses
+/// every second segment of a window.
+pub(crate) const SIZES: [usize; 3] = [16, 128, 8_192];
+/// Of these, such as selective acknowledgements leave for what is lost: a
+/// quarter, and this at most.
+const MOST_RESERVE: usize = 32;
 
 /// What became of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,14 +97,21 @@ impl Scoreboard {
         (self.sacked, self.lost) = (0, 0);
     }
 
-    pub(crate) fn is_long(&self) -> bool {
-        self.limit == LONG_RANGES
+    /// Which of [`SIZES`] it has.
+    pub(crate) fn size(&self) -> usize {
+        SIZES.partition_point(|size| *size < self.limit)
     }
 
-    /// Whether there may be no place for what the next acknowledgement tells:
-    /// every gap may turn out to be lost.
-    pub(crate) fn is_short_of_space(&self) -> bool {
-        2 * self.ranges.len() + MOST_NEWS > self.limit - RESERVE
+    /// Ranges up to which selective acknowledgements are taken in.
+    fn open(&self) -> usize {
+        self.limit - (self.limit / 4).min(MOST_RESERVE)
+    }
+
+    /// Whether there may be no place for what an acknowledgement of so many
+    /// blocks tells: each divides what it lies in, every gap may turn out to be
+    /// lost, and RACK divides one.
+    pub(crate) fn is_short_of_space(&self, blocks: usize) -> bool {
+        2 * (self.ranges.len() + 2 * blocks + 1) > self.open()
     }
 
     /// What it lists goes to a board with more space, in exchange for that.
@@ -204,7 +207,7 @@ impl Scoreboard {
             return true;
         }
         // A range added, and one divided.
-        if self.ranges.len() + 2 > self.limit - RESERVE {
+        if self.ranges.len() + 2 > self.open() {
             if mark == Some(Mark::Sacked) {
                 return false;
             }

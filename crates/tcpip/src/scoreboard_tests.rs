@@ -84,7 +84,7 @@ proptest! {
     fn agrees_with_a_fate_for_each_byte(steps in steps(), base: u32) {
         // Any place on the circle, its seam included.
         let base = Seq(base);
-        let mut board = Scoreboard::new(LONG_RANGES);
+        let mut board = Scoreboard::new(SIZES[2]);
         let mut naive = Naive { una: 0, fates: vec![None; SPAN] };
         for step in steps {
             let una = base + naive.una as u32;
@@ -138,7 +138,7 @@ fn adds_up(board: &Scoreboard, una: Seq, nxt: Seq) {
     };
     assert_eq!(board.sacked(), sum(Mark::Sacked));
     assert_eq!(board.lost(), sum(Mark::Lost));
-    assert!(board.ranges().count() <= RANGES);
+    assert!(board.ranges().count() <= board.limit);
     let mut at = una;
     for range in board.ranges() {
         assert!(!range.start.before(at) && range.start.before(range.end));
@@ -154,14 +154,16 @@ proptest! {
     #[test]
     fn near_its_limit_its_sums_stay_right(
         steps in steps(),
-        fill in RANGES - RESERVE - 4..RANGES,
+        (limit, fill) in prop::sample::select(&SIZES[..2])
+            .prop_flat_map(|limit| (Just(limit), limit / 4 * 3 - 4..limit)),
         base: u32,
-        places in prop::collection::vec(0..4 * RANGES as u32, 60),
+        places in prop::collection::vec(0u32.., 60),
     ) {
         let base = Seq(base);
-        let nxt = base + 4 * RANGES as u32;
+        let span = 4 * limit as u32;
+        let nxt = base + span;
         let mut una = base;
-        let mut board = Scoreboard::new(RANGES);
+        let mut board = Scoreboard::new(limit);
         for n in 0..fill as u32 {
             let mark = if n % 2 == 0 { Mark::Sacked } else { Mark::Lost };
             board.set(base + 4 * n, base + 4 * n + 2, Some(mark));
@@ -169,7 +171,7 @@ proptest! {
         for (step, place) in steps.into_iter().zip(places) {
             match step {
                 Step::Set(a, b, mark) => {
-                    let start = (base + place).later(una);
+                    let start = (base + place % span).later(una);
                     let end = start + a.abs_diff(b) as u32 % 8;
                     let end = if end.after(nxt) { nxt } else { end };
                     let before = board.clone();
@@ -195,21 +197,51 @@ proptest! {
 }
 
 #[test]
-fn a_long_board_takes_over_what_a_short_one_lists() {
-    let (mut board, count) = full();
-    assert!(board.is_short_of_space() && !board.is_long());
-    let (before, sacked) = (board.clone(), board.sacked());
-    let short = board.move_to(Scoreboard::new(LONG_RANGES));
-    assert!(board.ranges().eq(before.ranges()) && board.sacked() == sacked);
-    assert!(board.is_long() && !board.is_short_of_space());
-    assert!(short.is_empty() && short.sacked() == 0 && !short.is_long());
-    let start = Seq(10 * count + 5);
-    assert!(board.set(start, start + 5, Some(Mark::Sacked)));
+fn a_larger_board_takes_over_what_a_small_one_lists() {
+    for size in [0, 1] {
+        let (mut board, count) = full(size);
+        assert!(board.is_short_of_space(0) && board.size() == size);
+        let (before, sacked) = (board.clone(), board.sacked());
+        let small = board.move_to(Scoreboard::new(SIZES[size + 1]));
+        assert!(board.ranges().eq(before.ranges()) && board.sacked() == sacked);
+        assert!(board.size() == size + 1 && !board.is_short_of_space(0));
+        assert!(small.is_empty() && small.sacked() == 0 && small.size() == size);
+        let start = Seq(10 * count + 5);
+        assert!(board.set(start, start + 5, Some(Mark::Sacked)));
+    }
+}
+
+#[test]
+fn what_an_acknowledgement_tells_has_place() {
+    // Each block divides what was sent again, and all gaps turn out to be lost.
+    for limit in SIZES {
+        for blocks in 1..4 {
+            let mut board = Scoreboard::new(limit);
+            let mut nxt = Seq(0);
+            while !board.is_short_of_space(blocks) {
+                let next = nxt + 100;
+                for n in 0..blocks as u32 {
+                    let at = nxt + 30 * n;
+                    assert!(board.set(at + 10, at + 20, Some(Mark::Sacked)));
+                }
+                let lost: Vec<_> = board
+                    .pieces(nxt, next)
+                    .filter(|p| p.mark.is_none())
+                    .collect();
+                for piece in lost {
+                    assert!(board.len() + 2 <= limit);
+                    board.set(piece.start, piece.end, Some(Mark::Lost));
+                }
+                nxt = next;
+            }
+            assert!(nxt != Seq(0) || limit == SIZES[0] && blocks == 3);
+        }
+    }
 }
 
 /// A scoreboard with as many reports as it takes.
-fn full() -> (Scoreboard, u32) {
-    let mut board = Scoreboard::new(RANGES);
+fn full(size: usize) -> (Scoreboard, u32) {
+    let mut board = Scoreboard::new(SIZES[size]);
     let mut count = 0;
     while board.set(
         Seq(10 * count + 5),
@@ -218,30 +250,34 @@ fn full() -> (Scoreboard, u32) {
     ) {
         count += 1;
     }
-    assert_eq!(count as usize, RANGES - RESERVE - 1);
+    assert_eq!(count as usize, [11, 95][size]);
     (board, count)
 }
 
 #[test]
 fn a_full_scoreboard_takes_no_more_reports_and_stays_right() {
-    let (mut board, count) = full();
-    let nxt = Seq(10 * count + 100);
-    assert!(!board.set(Seq(10 * count + 50), nxt, Some(Mark::Sacked)));
-    assert_eq!(board.ranges().count() as u32, count);
-    assert_eq!(board.sacked(), 5 * count);
+    for size in [0, 1] {
+        let (mut board, count) = full(size);
+        let nxt = Seq(10 * count + 100);
+        assert!(!board.set(Seq(10 * count + 50), nxt, Some(Mark::Sacked)));
+        assert_eq!(board.ranges().count() as u32, count);
+        assert_eq!(board.sacked(), 5 * count);
+    }
 }
 
 #[test]
 fn what_is_lost_finds_place_on_a_full_scoreboard() {
-    let (mut board, count) = full();
-    for n in 0..count {
-        assert!(board.set(Seq(10 * n), Seq(10 * n + 5), Some(Mark::Lost)));
-        assert!(board.ranges().count() <= RANGES);
+    for size in [0, 1] {
+        let (mut board, count) = full(size);
+        for n in 0..count {
+            assert!(board.set(Seq(10 * n), Seq(10 * n + 5), Some(Mark::Lost)));
+            assert!(board.ranges().count() <= SIZES[size]);
+        }
+        assert_eq!(board.first_lost(), Some((Seq(0), Seq(5))));
+        let (mut board, count) = full(size);
+        board.lose_all(Seq(0), Seq(10 * count));
+        assert!(board.ranges().count() <= SIZES[size]);
+        assert_eq!(board.first_lost().map(|(start, _)| start), Some(Seq(0)));
+        assert_eq!(board.lost() + board.sacked(), 10 * count);
     }
-    assert_eq!(board.first_lost(), Some((Seq(0), Seq(5))));
-    let (mut board, count) = full();
-    board.lose_all(Seq(0), Seq(10 * count));
-    assert!(board.ranges().count() <= RANGES);
-    assert_eq!(board.first_lost().map(|(start, _)| start), Some(Seq(0)));
-    assert_eq!(board.lost() + board.sacked(), 10 * count);
 }

@@ -237,9 +237,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[cold]
     #[inline(never)]
     fn retransmit<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let index = self.recovery_of(id, 0);
         loop {
             let Record { tcb, congestion } = &mut self.records[id as usize];
-            let recovery = self.recoveries.get(tcb.recovery);
+            let recovery = self.recoveries.get(index);
             let Some((start, end)) = recovery.next_lost() else {
                 return;
             };
@@ -261,7 +262,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             };
             let Record { tcb, congestion } = &mut self.records[id as usize];
             congestion.on_send(taken, &event(tcb, pipe, 0, now));
-            let recovery = self.recoveries.get_mut(tcb.recovery);
+            let recovery = self.recoveries.get_mut(index);
             recovery.has_resent(start, start + taken, tcb, now);
             let is_timed = !(start + taken).before(tcb.rtt_seq);
             if is_timed || !tcb.flags.has(Flags::SACK) {

@@ -2,11 +2,13 @@
 
 use super::Recovery;
 use crate::congestion::CongestionControl;
-use crate::scoreboard::{LONG_RANGES, RANGES, Scoreboard};
+use crate::scoreboard::{SIZES, Scoreboard};
 use crate::wire::Seq;
 
-/// Long scoreboards, of 160 KB each where all of it is used.
-const LONG_BOARDS: usize = 256;
+/// Scoreboards of each size but the first, of which there is one for each
+/// recovery. In bytes: 1,024 of 2.5 KB, and 256 of 160 KB where all of it is
+/// used.
+const BOARDS: [usize; SIZES.len() - 1] = [1_024, 256];
 
 /// The pool: one for each connection that needs it, so there are never more
 /// than connections.
@@ -16,22 +18,24 @@ pub(crate) struct Recoveries<C> {
     /// kept.
     list: Vec<Recovery<C>>,
     free: Vec<u32>,
-    /// Long scoreboards that none has need of, …
-    long: Vec<Scoreboard>,
-    /// … and the short ones of those that have one.
-    left: Vec<Scoreboard>,
+    /// Scoreboards that none has need of, by their size: of the first those of
+    /// who has a larger one.
+    boards: [Vec<Scoreboard>; SIZES.len()],
 }
 
 impl<C: CongestionControl> Recoveries<C> {
     /// For so many connections.
     pub(crate) fn new(connections: u32) -> Self {
         let connections = connections as usize;
-        let long = connections.min(LONG_BOARDS);
+        let larger = BOARDS.map(|boards| boards.min(connections));
+        let mut boards = [Vec::with_capacity(larger.iter().sum()), vec![], vec![]];
+        for (size, boards) in boards.iter_mut().enumerate().skip(1) {
+            boards.extend((0..larger[size - 1]).map(|_| Scoreboard::new(SIZES[size])));
+        }
         Self {
             list: Vec::with_capacity(connections),
             free: Vec::with_capacity(connections),
-            long: (0..long).map(|_| Scoreboard::new(LONG_RANGES)).collect(),
-            left: Vec::with_capacity(long),
+            boards,
         }
     }
 
@@ -42,31 +46,34 @@ impl<C: CongestionControl> Recoveries<C> {
             *recovery = Recovery::new(board, una);
             return index;
         }
-        self.list.push(Recovery::new(Scoreboard::new(RANGES), una));
+        let board = Scoreboard::new(SIZES[0]);
+        self.list.push(Recovery::new(board, una));
         self.list.len() as u32 - 1
     }
 
     pub(crate) fn release(&mut self, index: u32) {
         let board = &mut self.list[index as usize].board;
         board.clear();
-        if board.is_long()
-            && let Some(short) = self.left.pop()
+        let size = board.size();
+        if size > 0
+            && let Some(least) = self.boards[0].pop()
         {
-            self.long.push(std::mem::replace(board, short));
+            self.boards[size].push(std::mem::replace(board, least));
         }
         self.free.push(index);
     }
 
-    /// Sees to place for what an acknowledgement tells, where there is one.
-    /// Without, some of it is not taken in, and comes again.
+    /// Sees to place for what an acknowledgement of so many blocks tells, where
+    /// there is one. Without, some of it is not taken in, and comes again.
     #[inline]
-    pub(super) fn make_place(&mut self, index: u32) {
+    pub(super) fn make_place(&mut self, index: u32, blocks: usize) {
         let board = &mut self.list[index as usize].board;
-        if board.is_short_of_space()
-            && !board.is_long()
-            && let Some(long) = self.long.pop()
-        {
-            self.left.push(board.move_to(long));
+        if board.is_short_of_space(blocks) {
+            let size = board.size();
+            let mut larger = self.boards[size + 1..].iter_mut();
+            if let Some(larger) = larger.find_map(Vec::pop) {
+                self.boards[size].push(board.move_to(larger));
+            }
         }
     }
 

@@ -12,28 +12,34 @@ fn fill(pool: &mut Recoveries<Reno>, index: u32) {
 }
 
 #[test]
-fn long_boards_go_round() {
-    // One for one connection.
+fn larger_boards_go_round() {
+    // One of each size for one connection.
     let mut pool = Recoveries::new(1);
-    let [first, second] = [Seq(0); 2].map(|una| pool.take(una));
-    for index in [first, second] {
-        pool.make_place(index);
-        assert!(!pool.get(index).board.is_long());
+    let size = |pool: &Recoveries<Reno>, index| pool.get(index).board.size();
+    let [first, second, third] = [Seq(0); 3].map(|una| pool.take(una));
+    for index in [first, second, third] {
+        pool.make_place(index, 1);
+        assert_eq!(size(&pool, index), 0);
         fill(&mut pool, index);
-        pool.make_place(index);
+        pool.make_place(index, 1);
     }
-    assert!(pool.get(first).board.is_long());
-    assert!(pool.get(first).board.len() > RANGES / 2);
-    assert!(!pool.get(second).board.is_long(), "there is no other");
-    pool.release(first);
-    pool.make_place(second);
-    assert!(pool.get(second).board.is_long());
-    // The first begins with a short one, and nothing listed.
-    let again = pool.take(Seq(0));
-    assert_eq!(again, first);
-    assert!(pool.get(again).board.is_empty() && !pool.get(again).board.is_long());
+    assert_eq!([first, second, third].map(|i| size(&pool, i)), [1, 2, 0]);
+    assert!(pool.get(first).board.len() > SIZES[0] / 2);
+    // What was the first's is the third's when that moves on.
+    fill(&mut pool, first);
+    pool.make_place(first, 1);
+    assert_eq!(size(&pool, first), 1, "there is no other");
     pool.release(second);
-    pool.release(again);
-    assert_eq!((pool.long.len(), pool.left.len()), (1, 0));
+    pool.make_place(first, 1);
+    pool.make_place(third, 1);
+    assert_eq!([first, third].map(|i| size(&pool, i)), [2, 1]);
+    // The second begins with a small one, and nothing listed.
+    let again = pool.take(Seq(0));
+    assert_eq!(again, second);
+    assert!(pool.get(again).board.is_empty() && size(&pool, again) == 0);
+    for index in [first, third, again] {
+        pool.release(index);
+    }
+    assert_eq!(pool.boards.each_ref().map(Vec::len), [0, 1, 1]);
     assert_eq!(pool.in_use(), 0);
 }

@@ -16,7 +16,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// milliseconds, when its timer has expired.
     pub(crate) fn stalled_for(&mut self, id: u32, now: Moment) -> u32 {
         let rto = self.rto(id);
-        let index = self.recovery_of(id);
+        let index = self.recovery_of(id, 0);
         let recovery = self.recoveries.get_mut(index);
         if self.records[id as usize].tcb.retries == 0 {
             recovery.stalled_at = now.millis.wrapping_sub(rto);
@@ -39,7 +39,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// The retransmission timer has expired (RFC 6298, 5.4 to 5.6; RFC 5681,
     /// section 3.1): all that has not arrived goes again.
     pub(crate) fn lose_all_by_timeout(&mut self, id: u32, now: Moment) {
-        let index = self.recovery_of(id);
+        let index = self.recovery_of(id, 0);
         let Record { tcb, congestion } = &mut self.records[id as usize];
         let recovery = self.recoveries.get_mut(index);
         let told = event(tcb, recovery.pipe(tcb), 0, now);
@@ -74,7 +74,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// has lost it: the peer's window was shut, or the path has become
     /// narrower.
     pub(crate) fn send_all_again(&mut self, id: u32) {
-        let index = self.recovery_of(id);
+        let index = self.recovery_of(id, 0);
         let tcb = &mut self.records[id as usize].tcb;
         let recovery = self.recoveries.get_mut(index);
         recovery.prior = None;
@@ -105,7 +105,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let Ok(taken) = self.send_range(port, id, start, most, 0, now) else {
             return;
         };
-        let index = self.recovery_of(id);
+        let index = self.recovery_of(id, 0);
         let tcb = &mut self.records[id as usize].tcb;
         tcb.has_sent_to(start + taken);
         let recovery = self.recoveries.get_mut(index);
