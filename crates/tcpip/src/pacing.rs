@@ -63,11 +63,11 @@ pub(crate) fn spend(tcb: &mut Tcb, rate: u64, bytes: u32, now: Moment) {
     tcb.paced_until = now.micros.wrapping_add(until);
 }
 
-/// Milliseconds until there is a budget again, when there is none: a tick at
-/// least.
+/// Whole milliseconds until there is a budget again, when there is none.
 #[cold]
-pub(crate) fn pause(tcb: &Tcb, now: Moment) -> u32 {
-    (ahead(tcb, now) / PACING_TICK).max(1)
+pub(crate) fn pause(tcb: &Tcb, now: Moment) -> Option<u32> {
+    let pause = ahead(tcb, now) / PACING_TICK;
+    (pause > 0).then_some(pause)
 }
 
 /// Microseconds that what has left is worth yet.

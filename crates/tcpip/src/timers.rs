@@ -5,6 +5,7 @@ use nmio::Port;
 use crate::app::{Application, CloseReason};
 use crate::congestion::CongestionControl;
 use crate::output::send_control;
+use crate::pacing::pause;
 use crate::pmtu::BLACK_HOLE_TIMEOUTS;
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, State};
@@ -31,6 +32,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             State::FinWait2 => self.close(id, CloseReason::TimedOut),
             _ if tcb.flags.has(Flags::PERSIST) => self.handle_persist_timeout(port, id, now),
             _ if tcb.flags.has(Flags::PACED) && !tcb.flags.has(Flags::AWAIT_LATE) => {
+                if let Some(pause) = pause(tcb, now) {
+                    self.arm(id, now, pause);
+                    return;
+                }
                 self.arm_after_ack(id, now);
             }
             _ if !in_flight => self.handle_silence(port, id, now),

@@ -12,7 +12,7 @@ use crate::options::{Block, MAX_SACK_BLOCKS, Written};
 use crate::output::{
     Cut, NoRoom, Outgoing, Sender, send_control, turn_round, window_field, window_to_tell,
 };
-use crate::pacing::{budget, pacing_rate, pause, spend};
+use crate::pacing::{budget, pacing_rate, spend};
 use crate::recovery::event;
 use crate::segments::Family;
 use crate::stack::Stack;
@@ -192,10 +192,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
             tcb.flags.clear(Flags::PROBE_TAIL);
             tcb.flags.set(Flags::PACED);
-            // What is late is looked at in its time.
-            let is_late = tcb.flags.has(Flags::AWAIT_LATE);
-            let pause = if is_late { 1 } else { pause(tcb, now) };
-            self.arm(id, now, pause);
+            self.arm(id, now, 1);
         } else if !tcb.flags.has(Flags::PERSIST) {
             // Shut or too small, and nothing in flight whose ACK could tell
             // of it opening.
