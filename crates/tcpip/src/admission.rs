@@ -1,8 +1,10 @@
 //! Who gets a connection when there are few left: SYN cookies, the bound for
 //! each address, and which connection gives way.
 
+use std::cmp::Reverse;
 use std::net::IpAddr;
 
+use arrayvec::ArrayVec;
 use ip::Packet;
 use nmio::{Instant, Port};
 
@@ -20,8 +22,10 @@ use crate::tcb::{Flags, Moment, NONE, State, Tcb};
 use crate::wire::{Segment, Seq, Timestamps};
 
 /// Connections that are looked at for one that gives way; the next time it is
-/// the next ones.
+/// the next ones, …
 const EVICTION_SAMPLE: usize = 64;
+/// … and those of all before that had been silent for longest then.
+const CANDIDATES: usize = 16;
 /// A connection that was silent for less than this does not give way, in
 /// milliseconds: a request may be on its way.
 const MIN_SILENCE_MS: u32 = 1_000;
@@ -36,6 +40,9 @@ pub(crate) struct Admission {
     pub(crate) peers: Option<Peers>,
     /// The connection that is looked at next for giving way.
     hand: usize,
+    /// Connections that gave way next when one did last, if they are silent
+    /// still.
+    candidates: ArrayVec<u32, CANDIDATES>,
     /// When a cookie was last sent, in microseconds.
     baked_at: Option<u64>,
     /// Whether the cookie before was sent shortly before.
@@ -48,6 +55,7 @@ impl Admission {
         Self {
             peers: most.map(|most| Peers::new(connections, most)),
             hand: 0,
+            candidates: ArrayVec::new(),
             baked_at: None,
             floods: false,
         }
@@ -256,26 +264,34 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Makes a place: of the next [`EVICTION_SAMPLE`] connections one in
-    /// TIME-WAIT is forgotten, or the one that has been silent for longest is
-    /// reset. `false` when all of them are being served.
+    /// Makes a place: of the next [`EVICTION_SAMPLE`] connections, and the
+    /// [`CANDIDATES`] among all before, one in TIME-WAIT is forgotten, or the
+    /// one that has been silent for longest is reset. `false` when all of them
+    /// are being served.
     #[cold]
     fn evict<P: Port>(&mut self, port: &mut P, now: Moment) -> bool {
         let len = self.records.len();
-        let mut best: Option<(u32, u32)> = None;
+        let known = self.admission.candidates.take();
+        let mut ids: ArrayVec<u32, { CANDIDATES + EVICTION_SAMPLE }> = ArrayVec::new();
+        ids.extend(known.iter().copied());
         for _ in 0..EVICTION_SAMPLE.min(len) {
             let id = self.admission.hand % len;
             self.admission.hand = id + 1;
-            let silence = self.silence(&self.records[id].tcb, now);
-            if let Some(silence) = silence
-                && best.is_none_or(|(longest, _)| silence > longest)
-            {
-                best = Some((silence, id as u32));
+            if !known.contains(&(id as u32)) {
+                ids.push(id as u32);
             }
         }
-        let Some((_, id)) = best else {
+        let silent = ids.into_iter().filter_map(|id| {
+            let silence = self.silence(&self.records[id as usize].tcb, now)?;
+            Some((Reverse(silence), id))
+        });
+        let mut in_order: ArrayVec<_, { CANDIDATES + EVICTION_SAMPLE }> = silent.collect();
+        in_order.sort_unstable();
+        let mut ids = in_order.into_iter().map(|(_, id)| id);
+        let Some(id) = ids.next() else {
             return false;
         };
+        self.admission.candidates = ids.take(CANDIDATES).collect();
         if self.records[id as usize].tcb.state == State::TimeWait {
             self.counters.time_waits_evicted += 1;
             self.forget(id);
@@ -309,7 +325,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let idle = tcb.snd_una == tcb.snd_nxt
             && tcb.entries().is_empty()
             && tcb.buffer == NONE
-            && tcb.recovery == NONE
             && !tcb.flags.has(pending);
         let silence = if tcb.state == State::FinWait2 {
             since(self.settings.fin_wait_ms)

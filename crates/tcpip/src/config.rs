@@ -11,15 +11,17 @@ use crate::rto::{MAX_RTO_MS, MIN_RTO_MS};
 pub enum WhenFull {
     /// Its SYN is dropped.
     Refuse,
-    /// One that idles gives way. The next 64 connections in the table are
-    /// looked at: one in TIME-WAIT is forgotten, the one that has waited for
-    /// longest; if there is none, the one that has been silent for longest is
-    /// reset, at least a second, and
+    /// One that idles gives way: one in TIME-WAIT is forgotten, the one that
+    /// has waited for longest; if there is none, the one that has been silent
+    /// for longest is reset, at least a second, and
     /// [`on_close`](crate::Application::on_close) is told
     /// [`CloseReason::Evicted`](crate::CloseReason::Evicted). Never one that
-    /// has something unacknowledged, unconsumed or unsent. While a connection
-    /// is needed the next 64 are looked at each time, so that nothing is kept
-    /// in order that costs the others anything.
+    /// has something unacknowledged, unconsumed or unsent.
+    ///
+    /// Nothing is kept in order for it that would cost the others anything:
+    /// each time the next 64 connections in the table are looked at, and the
+    /// 16 that were the next candidates so far. Of a thousand connections it is
+    /// the right one when each was looked at once.
     #[default]
     EvictIdle,
 }

@@ -57,6 +57,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             if tcb.recovery != NONE {
                 let recovery = self.recoveries.get(tcb.recovery);
                 recoveries += 1;
+                assert!(!recovery.is_calm() || recovery.board.size() == 0);
                 assert!(recovery.gone(tcb) <= flight);
                 for range in recovery.board.ranges() {
                     assert!(range.end.since(una) <= flight, "inside what was sent");
@@ -95,16 +96,16 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         let (pipe, window) = match tcb.recovery {
             NONE => (tcb.flight(), congestion.window()),
+            // It asks for no window (RFC 8985, section 7.3).
+            index if self.recoveries.get(index).probes_tail(now.nxt) => return,
             index => {
                 let recovery = self.recoveries.get(index);
                 (recovery.pipe(tcb), recovery.window(congestion))
             }
         };
         let mss = u32::from(tcb.mss_most);
-        // The probe of a tail asks for no window (RFC 8985, section 7.3).
-        let is_probe = now.nxt.since(before.nxt) <= mss;
         assert!(
-            is_probe || pipe <= window + BEYOND * mss,
+            pipe <= window.max(mss) + BEYOND * mss,
             "{pipe} bytes in flight, window {window}"
         );
     }

@@ -446,6 +446,13 @@ impl<C: CongestionControl> Recovery<C> {
         self.high = tcb.snd_nxt;
         self.dup_acks = 0;
         self.tail_probe = None;
+        self.size_probe = None;
+    }
+
+    /// Whether the probe of a tail has sent what ends at `nxt`.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn probes_tail(&self, nxt: Seq) -> bool {
+        self.tail_probe.is_some_and(|probe| probe.end == nxt)
     }
 
     /// Whether all is as it should be again, though something may yet be
@@ -510,7 +517,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         sack: &[Block],
         now: Moment,
     ) {
-        let index = self.recovery_of(id, sack.len());
+        let Tcb {
+            snd_una, snd_nxt, ..
+        } = self.records[id as usize].tcb;
+        let in_flight = |end: Seq| end.after(snd_una) && !end.after(snd_nxt);
+        let blocks = sack.iter().filter(|(_, end)| in_flight(*end)).count();
+        let index = self.recovery_of(id, blocks);
         let Record { tcb, congestion } = &mut self.records[id as usize];
         let recovery = self.recoveries.get_mut(index);
         let una = tcb.snd_una;
@@ -621,10 +633,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         recovery.partial_acks += u32::from(partial);
         let impatient = !selective && recovery.is_impatient();
         let progress = acked > 0 && !impatient || selective && news.delivered > 0;
-        let over = recovery.settle();
-        if over {
+        if recovery.settle() {
             tcb.recovery = NONE;
             self.recoveries.release(index);
+        } else if recovery.is_calm() {
+            self.recoveries.give_back(index);
         }
         if let Some((size, arrived)) = size {
             self.end_size_probe(id, size, arrived);

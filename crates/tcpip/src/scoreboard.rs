@@ -201,7 +201,8 @@ impl Scoreboard {
 
     /// Gives `start..end` one fate. `false` when there is no place for one
     /// more range; nothing has changed then. For what is lost or sent again
-    /// there is always place: what has arrived furthest ahead is forgotten.
+    /// there is always place: what has arrived furthest ahead is forgotten, or
+    /// when it was that something was sent again.
     pub(crate) fn set(&mut self, start: Seq, end: Seq, mark: Option<Mark>) -> bool {
         if !start.before(end) {
             return true;
@@ -262,7 +263,10 @@ impl Scoreboard {
     #[cold]
     fn forget_furthest(&mut self) {
         for _ in 0..2 {
-            let furthest = self.ranges.iter().rposition(|r| r.mark == Mark::Sacked);
+            let mut ranges = self.ranges.iter();
+            let arrived = ranges.rposition(|range| range.mark == Mark::Sacked);
+            let mut ranges = self.ranges.iter();
+            let furthest = arrived.or_else(|| ranges.rposition(|range| range.mark != Mark::Lost));
             let at = furthest.unwrap_or(self.ranges.len() - 1);
             if let Some(range) = self.ranges.remove(at) {
                 match range.mark {
@@ -315,8 +319,8 @@ impl Scoreboard {
         self.advance(una);
         let listed = self.ranges.len();
         (self.sacked, self.lost) = (0, 0);
-        if fate(None).is_some() && 2 * listed + 1 > self.limit {
-            // Between all that has arrived lie gaps that would be listed.
+        if fate(None).is_some() && self.pieces(una, nxt).count() > self.limit {
+            // The gaps between all that has arrived would be listed.
             self.ranges.clear();
             self.append(una, nxt, fate(None));
             return;

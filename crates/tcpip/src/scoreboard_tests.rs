@@ -281,3 +281,29 @@ fn what_is_lost_finds_place_on_a_full_scoreboard() {
         assert_eq!(board.lost() + board.sacked(), 10 * count);
     }
 }
+
+#[test]
+fn what_is_lost_is_not_forgotten_for_what_went_again() {
+    // Each at another time, so that they are not joined.
+    let mut board = Scoreboard::new(SIZES[0]);
+    let nxt = Seq(1_000);
+    board.set(Seq(0), nxt, Some(Mark::Lost));
+    for n in 0..40 {
+        let start = Seq(10 * n);
+        let mark = Mark::Resent { at: n, fence: nxt };
+        assert!(board.set(start, start + 10, Some(mark)));
+        assert!(board.len() <= SIZES[0]);
+        assert_eq!(board.first_lost(), Some((start + 10, nxt)));
+    }
+}
+
+#[test]
+fn where_the_gaps_are_listed_a_timeout_forgets_nothing() {
+    let mut board = Scoreboard::new(SIZES[0]);
+    for n in 0..10 {
+        let mark = [Mark::Lost, Mark::Sacked][n as usize % 2];
+        assert!(board.set(Seq(10 * n), Seq(10 * n + 10), Some(mark)));
+    }
+    board.lose_all(Seq(0), Seq(200));
+    assert_eq!((board.sacked(), board.lost()), (50, 150));
+}

@@ -106,14 +106,14 @@ impl Flags {
     pub(crate) const PROBE_TAIL: Self = Self(1 << 18);
     /// The deadline is that of segments which may be reordered, or lost.
     pub(crate) const AWAIT_LATE: Self = Self(1 << 19);
-
+    /// The path takes less than both ends would: it may widen again.
+    pub(crate) const NARROW: Self = Self(1 << 20);
     /// The peer is silent, and being asked whether it is there: `backoff` counts
-    /// how often, and `retries` how often since it has last answered.
+    /// how often it was time for that, and `retries` how often it was since it
+    /// has last answered.
     pub(crate) const KEEPING: Self = Self(1 << 21);
     /// The deadline is that of the next paced segments.
     pub(crate) const PACED: Self = Self(1 << 22);
-    /// The path takes less than both ends would: it may widen again.
-    pub(crate) const NARROW: Self = Self(1 << 20);
     /// The window has opened at once: what it has room for is spread.
     pub(crate) const SPREAD: Self = Self(1 << 23);
     /// The TX ring had no room for a probe of the peer's window.

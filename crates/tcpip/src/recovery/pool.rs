@@ -8,7 +8,12 @@ use crate::wire::Seq;
 /// Scoreboards of each size but the first, of which there is one for each
 /// recovery. In bytes: 1,024 of 2.5 KB, and 256 of 160 KB where all of it is
 /// used.
-const BOARDS: [usize; SIZES.len() - 1] = [1_024, 256];
+const BOARDS: [usize; SIZES.len() - 1] = if cfg!(any(test, fuzzing)) {
+    // So that they run out.
+    [1, 1]
+} else {
+    [1_024, 256]
+};
 
 /// The pool: one for each connection that needs it, so there are never more
 /// than connections.
@@ -52,6 +57,12 @@ impl<C: CongestionControl> Recoveries<C> {
     }
 
     pub(crate) fn release(&mut self, index: u32) {
+        self.give_back(index);
+        self.free.push(index);
+    }
+
+    /// Nothing that is listed is needed any more, nor a larger scoreboard.
+    pub(super) fn give_back(&mut self, index: u32) {
         let board = &mut self.list[index as usize].board;
         board.clear();
         let size = board.size();
@@ -60,11 +71,10 @@ impl<C: CongestionControl> Recoveries<C> {
         {
             self.boards[size].push(std::mem::replace(board, least));
         }
-        self.free.push(index);
     }
 
     /// Sees to place for what an acknowledgement of so many blocks tells, where
-    /// there is one. Without, some of it is not taken in, and comes again.
+    /// there is one. Without, some of it is not taken in, or forgotten.
     #[inline]
     pub(super) fn make_place(&mut self, index: u32, blocks: usize) {
         let board = &mut self.list[index as usize].board;

@@ -37,6 +37,10 @@ fn larger_boards_go_round() {
     let again = pool.take(Seq(0));
     assert_eq!(again, second);
     assert!(pool.get(again).board.is_empty() && size(&pool, again) == 0);
+    // A larger one goes back alone, too.
+    pool.get_mut(third).board.clear();
+    pool.give_back(third);
+    assert_eq!(size(&pool, third), 0);
     for index in [first, third, again] {
         pool.release(index);
     }

@@ -63,8 +63,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         congestion.on_timeout(again, &told);
         tcb.flags.set(Flags::REDUCED);
+        let size_probe = recovery.size_probe;
         recovery.begin_again(tcb);
-        if let Some(probe) = recovery.size_probe.take() {
+        if let Some(probe) = size_probe {
             let size = probe.end.since(probe.start);
             self.end_size_probe(id, size as u16, false);
         }

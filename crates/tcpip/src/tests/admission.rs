@@ -1,5 +1,6 @@
 //! Who gets a connection when there are few left, and whose is taken.
 
+use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -96,6 +97,40 @@ fn what_was_heard_from_lately_counts() {
     assert!(rig.join(1003));
     assert_eq!(rig.state_of(1000), Some(State::Established));
     assert_eq!(rig.state_of(1001), None);
+}
+
+#[test]
+fn of_many_the_one_that_has_idled_for_longest_gives_way() {
+    const ALL: u16 = 1_000;
+    let mut rig = Rig::new(&Config {
+        max_connections: ALL.into(),
+        ..three()
+    });
+    rig.app().habit = Habit::Silent;
+    for n in 0..ALL {
+        assert!(rig.join(1_000 + n));
+    }
+    // Each says something, in another order than they lie in.
+    let mut eldest_first: VecDeque<u16> = (0..ALL).map(|n| 1_000 + n * 7 % ALL).collect();
+    for port in eldest_first.iter().copied() {
+        rig.peer_port = port;
+        let tcb = &rig.stack.records[usize::from(port - 1_000)].tcb;
+        rig.iss = tcb.snd_una.0.wrapping_sub(1);
+        rig.recv(1, 1, "PA", b"x");
+        rig.port.sent.clear();
+        rig.pass_ms(1);
+    }
+    rig.pass_ms(2_000);
+    // When each has been looked at once, it is no other.
+    for n in 0..200 {
+        assert!(rig.join(3_000 + n));
+        if n < ALL / 64 {
+            eldest_first.retain(|port| rig.state_of(*port).is_some());
+        } else {
+            let eldest = eldest_first.pop_front().unwrap();
+            assert_eq!(rig.state_of(eldest), None, "{eldest}, after {n}");
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Loss and silence: RFC 6298, RFC 5681, RFC 6582, RFC 9293 section 3.8.6.1.
 
 use crate::Config;
+use crate::tcb::{Flags, Moment};
 use crate::testing::{Habit, Rig, noise};
+use crate::wire::{Control, Segment};
 
 const KIB_100: usize = 100_000;
 
@@ -454,4 +456,37 @@ fn a_full_ack_with_new_data_behind_it_resends_nothing() {
     for out in rig.sent_all() {
         assert!(out.seq > last, "{} again", (out.seq - 1) / 1460);
     }
+}
+
+#[test]
+fn a_larger_scoreboard_is_given_back_though_the_loss_is_remembered() {
+    let mut rig = sending();
+    let tcb = &mut rig.stack.records[0].tcb;
+    tcb.flags.set(Flags::SACK);
+    let una = tcb.snd_una;
+    let acknowledgement = Segment {
+        src_port: tcb.peer_port,
+        dst_port: tcb.own_port,
+        seq: tcb.rcv_nxt,
+        ack: una,
+        control: Control::ACK,
+        window: u16::MAX,
+        data_at: 20,
+        len: 0,
+        timestamps: None,
+    };
+    let blocks = [2, 5, 8].map(|n| (una + n * 1460, una + (n + 1) * 1460));
+    let now = Moment::new(rig.now);
+    rig.stack.process_disorder(0, acknowledgement, &blocks, now);
+    let size = |rig: &Rig| {
+        let index = rig.stack.records[0].tcb.recovery;
+        rig.stack.recoveries.get(index).board.size()
+    };
+    assert_eq!(size(&rig), 1);
+    rig.recv(2, 1, "A", b"");
+    assert!(!rig.sent_all().is_empty(), "something goes again");
+    rig.pass_ms(20);
+    rig.recv(2, 1 + 10 * 1460, "A", b"");
+    // The peer may tell yet that some of it has arrived twice.
+    assert_eq!(size(&rig), 0);
 }

@@ -573,7 +573,7 @@ fn a_removed_content_lives_until_it_is_acknowledged() {
     rig.sent(3001, 3, "A", b"");
 }
 
-fn too_big(rig: &Rig, mtu: u32, sequence: u32) -> IcmpError {
+pub(super) fn too_big(rig: &Rig, mtu: u32, sequence: u32) -> IcmpError {
     IcmpError {
         kind: ErrorKind::TooBig { mtu },
         addresses: rig.path.addresses.reversed(),

@@ -1,6 +1,7 @@
 //! The path's width: RFC 4821, RFC 8899. (What routers tell is in
 //! `sending.rs`.)
 
+use super::sending::too_big;
 use crate::Config;
 use crate::testing::{Habit, Rig, noise};
 
@@ -145,6 +146,37 @@ fn a_probe_that_is_lost_for_another_reason_is_not_the_last() {
     }
     assert_eq!((lost, largest), (2, 1460), "{:?}", rig.stack.counters());
     assert!(rig.stack.counters().path_mtu_raises >= 2);
+}
+
+#[test]
+fn a_probe_that_went_again_in_pieces_tells_nothing() {
+    let mut rig = sending();
+    while rig.stack.counters().black_holes == 0 {
+        rig.pass_ms(100);
+        rig.port.sent.clear();
+    }
+    let mut ack = 1;
+    while rig.stack.counters().size_probes == 0 {
+        rig.pass_ms(200);
+        for segment in rig.sent_all() {
+            if segment.seq == ack {
+                ack += segment.data.len() as u32;
+            }
+            rig.recv(2, ack, "A", b"");
+        }
+    }
+    assert!(rig.sent_all().iter().any(|out| out.data.len() > BASE));
+    // A router tells of less: all goes again in smaller segments, and arrives.
+    rig.icmp(&too_big(&rig, 1000, ack));
+    for _ in 0..10 {
+        for segment in rig.sent_all() {
+            assert!(segment.data.len() <= 1000 - 52, "{}", segment.data.len());
+            ack = ack.max(segment.seq + segment.data.len() as u32);
+        }
+        rig.recv(2, ack, "A", b"");
+        rig.pass_ms(50);
+    }
+    assert_eq!(rig.stack.counters().path_mtu_raises, 0);
 }
 
 /// RFC 6298, 5.1: every time a packet with data is sent the timer runs.
