@@ -464,19 +464,6 @@ impl<C: CongestionControl> Recovery<C> {
             && self.size_probe.is_none()
             && self.board.is_empty()
     }
-
-    /// After an ACK: whether nothing has to be remembered any longer.
-    fn settle(&mut self) -> bool {
-        if self.is_calm() {
-            self.rack.forget_resent();
-        }
-        self.is_over()
-    }
-
-    /// Whether nothing has to be remembered any longer.
-    fn is_over(&self) -> bool {
-        self.is_calm() && self.prior.is_none()
-    }
 }
 
 /// What an algorithm of congestion control is told.
@@ -517,12 +504,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         sack: &[Block],
         now: Moment,
     ) {
-        let Tcb {
-            snd_una, snd_nxt, ..
-        } = self.records[id as usize].tcb;
-        let in_flight = |end: Seq| end.after(snd_una) && !end.after(snd_nxt);
-        let blocks = sack.iter().filter(|(_, end)| in_flight(*end)).count();
-        let index = self.recovery_of(id, blocks);
+        let index = self.recovery_of(id, news_of(&self.records[id as usize].tcb, sack));
         let Record { tcb, congestion } = &mut self.records[id as usize];
         let recovery = self.recoveries.get_mut(index);
         let una = tcb.snd_una;
@@ -633,11 +615,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         recovery.partial_acks += u32::from(partial);
         let impatient = !selective && recovery.is_impatient();
         let progress = acked > 0 && !impatient || selective && news.delivered > 0;
-        if recovery.settle() {
+        if self.recoveries.settle(index) {
             tcb.recovery = NONE;
-            self.recoveries.release(index);
-        } else if recovery.is_calm() {
-            self.recoveries.give_back(index);
         }
         if let Some((size, arrived)) = size {
             self.end_size_probe(id, size, arrived);
@@ -683,6 +662,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         self.rearm(id, now, true, found.look_in);
     }
+}
+
+/// Blocks that may tell of something in flight.
+fn news_of(tcb: &Tcb, sack: &[Block]) -> usize {
+    let is_news = |end: Seq| end.after(tcb.snd_una) && !end.after(tcb.snd_nxt);
+    sack.iter().filter(|(_, end)| is_news(*end)).count()
 }
 
 /// The timestamp of ours that comes back with a segment.

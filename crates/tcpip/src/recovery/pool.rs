@@ -56,13 +56,30 @@ impl<C: CongestionControl> Recoveries<C> {
         self.list.len() as u32 - 1
     }
 
+    /// After an ACK: gives back what is needed no longer. Whether that is all of
+    /// it.
+    pub(super) fn settle(&mut self, index: u32) -> bool {
+        let recovery = self.get_mut(index);
+        if !recovery.is_calm() {
+            return false;
+        }
+        recovery.rack.forget_resent();
+        let is_over = recovery.prior.is_none();
+        if is_over {
+            self.release(index);
+        } else {
+            self.give_back(index);
+        }
+        is_over
+    }
+
     pub(crate) fn release(&mut self, index: u32) {
         self.give_back(index);
         self.free.push(index);
     }
 
     /// Nothing that is listed is needed any more, nor a larger scoreboard.
-    pub(super) fn give_back(&mut self, index: u32) {
+    fn give_back(&mut self, index: u32) {
         let board = &mut self.list[index as usize].board;
         board.clear();
         let size = board.size();
