@@ -3,7 +3,7 @@
 
 use super::sending::too_big;
 use crate::Config;
-use crate::testing::{Habit, Rig, noise};
+use crate::testing::{Rig, noise};
 
 const LEN: usize = 400_000;
 /// The payload of a segment on a path of 1,280 bytes.
@@ -15,6 +15,16 @@ fn sending() -> Rig {
     let mut rig = Rig::serving(&Config::default(), &noise(LEN), None);
     rig.recv(1, 1, "PA", b"g");
     assert_eq!(rig.sent_all().len(), 10);
+    rig
+}
+
+/// The same when nothing has come through, and segments are small.
+fn narrowed() -> Rig {
+    let mut rig = sending();
+    while rig.stack.counters().black_holes == 0 {
+        rig.pass_ms(100);
+        rig.port.sent.clear();
+    }
     rig
 }
 
@@ -105,12 +115,7 @@ fn a_path_that_has_become_wider_is_found_out() {
 #[test]
 fn a_probe_that_is_too_large_costs_no_window() {
     // RFC 4821, section 7.5.
-    let mut rig = sending();
-    rig.app().habit = Habit::Serve;
-    while rig.stack.counters().black_holes == 0 {
-        rig.pass_ms(100);
-        rig.port.sent.clear();
-    }
+    let mut rig = narrowed();
     let before = rig.stack.counters().fast_retransmits;
     rig.window = 20_000;
     run(&mut rig, BASE + 100, 60, 2000);
@@ -122,11 +127,7 @@ fn a_probe_that_is_too_large_costs_no_window() {
 
 #[test]
 fn a_probe_that_is_lost_for_another_reason_is_not_the_last() {
-    let mut rig = sending();
-    while rig.stack.counters().black_holes == 0 {
-        rig.pass_ms(100);
-        rig.port.sent.clear();
-    }
+    let mut rig = narrowed();
     let mut ack = 1;
     let mut largest = 0;
     let mut lost = 0;
@@ -150,11 +151,7 @@ fn a_probe_that_is_lost_for_another_reason_is_not_the_last() {
 
 #[test]
 fn a_probe_that_went_again_in_pieces_tells_nothing() {
-    let mut rig = sending();
-    while rig.stack.counters().black_holes == 0 {
-        rig.pass_ms(100);
-        rig.port.sent.clear();
-    }
+    let mut rig = narrowed();
     let mut ack = 1;
     while rig.stack.counters().size_probes == 0 {
         rig.pass_ms(200);
