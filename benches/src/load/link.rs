@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum, value_parser};
 use eth::{ETHERTYPE_ARP, HEADER_LEN, Link, Mac, Station};
 use nmio::device::MemoryPlan;
 use nmio::device::{
-    AddressPrefix, AnyPort, Device, DeviceError, Interface, InterfaceConfig, Offload,
+    AddressPrefix, AnyPort, Device, DeviceError, Interface, InterfaceConfig, Offload, Queues,
 };
 use nmio::{
     Batch, Clock, Fault, FaultConfig, Handler, LoopConfig, MAX_BATCH, Pcap, PcapError, Port,
@@ -199,7 +199,7 @@ pub fn run(options: &Options, memory: MemoryPlan, start: impl Start) -> Result<R
     let interface = Interface::open(&InterfaceConfig {
         device: Device::Xdp {
             interface: options.interface.clone(),
-            queues: None,
+            queues: Queues::All,
             generic: false,
             partial_checksums: true,
             // Single frames are all that it sends.
@@ -207,7 +207,7 @@ pub fn run(options: &Options, memory: MemoryPlan, start: impl Start) -> Result<R
         },
         own_addresses: options.addresses.clone(),
         services: Vec::new(),
-        queues: 1,
+        workers: Some(1),
         wait,
         program: "load",
     })?;

@@ -7,18 +7,20 @@ use clap::{Args, ValueEnum, value_parser};
 use nmio::device::{AddressPrefix, Device};
 use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
 
-/// Most workers of one process; more than any device here has queues.
-pub const MAX_WORKERS: u32 = 64;
+/// Most workers of one process: one for each queue that can be served.
+pub const MAX_WORKERS: u32 = nmio::device::MAX_QUEUES;
 
 /// The options of `serve`, for `#[command(flatten)]`.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Network")]
 pub struct ServeArgs {
     /// Where packets come from: `auto`, `tap:NAME`, or
-    /// `xdp:IFACE[,queues=N][,generic][,partial-checksums][,offload=auto|on|off]`.
+    /// `xdp:IFACE[,queues=N[,partial]][,generic][,partial-checksums][,offload=auto|on|off]`.
     ///
     /// `auto` makes a veth pair on this host, serves on one end and leaves
-    /// the other to the kernel. `partial-checksums` accepts what a peer with
+    /// the other to the kernel. Of an interface all queues are served; with
+    /// `queues=N` so many, if packets arrive on no others, and with
+    /// `queues=N,partial` even if they do. `partial-checksums` accepts what a peer with
     /// TX checksum offload sends over veth; one corrupted packet in 65,536
     /// then passes. With `offload` runs of segments leave as super-segments,
     /// which the device cuts: `auto` where it does so and the rings copy
@@ -36,8 +38,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
     pub port: Option<u16>,
 
-    /// Workers, one queue and one thread each; as many as the device's
-    /// `queues`, or 1, without it.
+    /// Workers, one queue and one thread each. Without it as many as the
+    /// interface has queues, or as `queues=N` says; 1 on `auto` and `tap`.
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_WORKERS)))]
     pub workers: Option<u32>,
 
@@ -82,20 +84,6 @@ impl ServeArgs {
             batch: usize::from(self.batch),
             wait: self.wait.into(),
             ..LoopConfig::default()
-        }
-    }
-
-    /// How many workers run: `--workers`, or the device's `queues`, or 1.
-    /// `None` when both are given and disagree.
-    pub fn worker_count(&self) -> Option<u32> {
-        let queues = match &self.device {
-            Device::Xdp { queues, .. } => *queues,
-            Device::Auto | Device::Tap { .. } => None,
-        };
-        match (self.workers, queues) {
-            (Some(workers), Some(queues)) if workers != queues => None,
-            (Some(n), _) | (None, Some(n)) => Some(n),
-            (None, None) => Some(1),
         }
     }
 }
@@ -162,22 +150,8 @@ mod tests {
         assert_eq!(config.flush_interval, Duration::from_micros(80));
         assert_eq!(config.straggler, Duration::from_millis(5));
         assert_eq!(config.wait, Wait::Block);
-        assert_eq!(args.worker_count(), Some(1));
+        assert_eq!(args.workers, None);
         assert_eq!(args.port, None);
-    }
-
-    #[test]
-    fn workers_and_queues_must_agree() {
-        assert_eq!(
-            parse("--device xdp:e0,queues=2").unwrap().worker_count(),
-            Some(2)
-        );
-        assert_eq!(
-            parse("--device xdp:e0 --workers 2").unwrap().worker_count(),
-            Some(2)
-        );
-        let args = parse("--device xdp:e0,queues=2 --workers 3").unwrap();
-        assert_eq!(args.worker_count(), None);
     }
 
     #[test]
@@ -186,7 +160,7 @@ mod tests {
             "--port 0",
             "--port 65536",
             "--workers 0",
-            "--workers 65",
+            "--workers 257",
             "--batch 0",
             "--batch 257",
             "--wait never",

@@ -10,11 +10,6 @@ use crate::program::StartError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// `--workers` and the device's `queues` disagree.
-    #[error(
-        "--workers and the device's queues=N differ: each worker has one queue, so give one of them"
-    )]
-    WorkersAndQueues,
     /// The operating system refused something that every process may do.
     #[error("{what}: {source}")]
     System {

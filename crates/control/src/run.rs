@@ -54,7 +54,6 @@ pub fn serve<P: Program, E: Display>(
 /// port goes away. The other workers have ended then, and nothing of ours is
 /// left on the interface.
 pub fn run<P: Program>(args: &ServeArgs, program: &P) -> Result<(), Error> {
-    let workers = args.worker_count().ok_or(Error::WorkersAndQueues)?;
     // Signals first: from here on none ends the process before it has
     // cleaned up.
     let (runtime, mut signals) = watch_signals().map_err(system("watching for signals"))?;
@@ -63,10 +62,11 @@ pub fn run<P: Program>(args: &ServeArgs, program: &P) -> Result<(), Error> {
         device: args.device.clone(),
         own_addresses: args.addresses.clone(),
         services: program.services(port),
-        queues: workers,
+        workers: args.workers,
         wait: args.wait.into(),
         program: P::NAME,
     })?;
+    let workers = interface.queues();
     let listening = Listening::new(interface.addresses().to_vec(), port);
     let stop = AtomicBool::new(false);
     // Each worker sends two events, so that sending never waits.

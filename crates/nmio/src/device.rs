@@ -24,6 +24,7 @@ mod name;
 mod namespace;
 mod netlink;
 mod queue;
+mod queues;
 mod ready;
 
 use std::fmt;
@@ -34,7 +35,9 @@ use crate::sys;
 
 pub use error::DeviceError;
 pub use interface::{Interface, InterfaceConfig};
-pub use name::{AddressPrefix, Device, Offload, ParseAddressError, ParseDeviceError};
+pub use name::{
+    AddressPrefix, Device, MAX_QUEUES, Offload, ParseAddressError, ParseDeviceError, Queues,
+};
 pub(crate) use netlink::longest_supers;
 pub use queue::{AnyPort, QueueSource};
 

@@ -49,7 +49,7 @@
 //!     device: "xdp:eth1".parse()?,
 //!     own_addresses: vec![],
 //!     services: vec![(Transport::Udp, 7)],
-//!     queues: 1,
+//!     workers: Some(1),
 //!     wait: Wait::Block,
 //!     program: "mirror",
 //! })?;

@@ -5,6 +5,7 @@
 
 mod features;
 mod packet;
+mod queues;
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -20,6 +21,7 @@ pub(crate) use packet::{
     FINISHED, Gather, MAX_PACKETS, VNET_HEADER, bypass_queueing, packet_sender, read_packet,
     send_packets, unfinished_checksum, vnet_header, write_packet,
 };
+pub(crate) use queues::Channels;
 
 /// `SOL_XDP` options that libc's headers may lack (`linux/if_xdp.h`).
 pub(crate) const XDP_OPTIONS: i32 = 8;
@@ -155,21 +157,6 @@ pub(crate) fn lift_memory_lock_limit() {
 /// namespace are asked and changed.
 pub(crate) struct Control(UnixDatagram);
 
-/// Queues of a device, as `ethtool -l` tells.
-#[repr(C)]
-#[derive(Default)]
-struct EthtoolChannels {
-    cmd: u32,
-    max_rx: u32,
-    max_tx: u32,
-    max_other: u32,
-    max_combined: u32,
-    rx: u32,
-    tx: u32,
-    other: u32,
-    combined: u32,
-}
-
 #[repr(C)]
 struct EthtoolValue {
     cmd: u32,
@@ -187,7 +174,6 @@ struct EthtoolDriver {
 
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_STXCSUM: u32 = 0x17;
-const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
 impl Control {
@@ -284,28 +270,6 @@ impl Control {
             _rest: [0; 160],
         };
         self.ethtool(name, &mut info).is_ok() && info.driver.starts_with(b"veth\0")
-    }
-
-    /// How many RX queues the device has now; `None` when its driver does not
-    /// tell.
-    pub(crate) fn rx_queues(&self, name: &str) -> Option<u32> {
-        let channels = self.channels(name)?;
-        Some(channels.rx + channels.combined)
-    }
-
-    /// The same of TX queues.
-    pub(crate) fn tx_queues(&self, name: &str) -> Option<u32> {
-        let channels = self.channels(name)?;
-        Some(channels.tx + channels.combined)
-    }
-
-    fn channels(&self, name: &str) -> Option<EthtoolChannels> {
-        let mut channels = EthtoolChannels {
-            cmd: ETHTOOL_GCHANNELS,
-            ..EthtoolChannels::default()
-        };
-        self.ethtool(name, &mut channels).ok()?;
-        Some(channels)
     }
 
     /// Whether the device cuts TCP segments of both IP versions itself (TSO),

@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nmio::device::{AnyPort, DeviceError, Interface, MemoryPlan, Transport};
+use nmio::device::{AnyPort, DeviceError, Interface, InterfaceConfig, MemoryPlan, Transport};
 use nmio::{Port, Wait};
 use rig::{Rig, Server, ask, config, run, settle, socket, spawn};
 
@@ -197,45 +197,107 @@ fn two_queues_serve_side_by_side() {
     }
 }
 
+/// The interface as a user gets it who names no number of queues or workers.
+fn defaults(device: &str, own: &[&str]) -> InterfaceConfig {
+    InterfaceConfig {
+        workers: None,
+        ..config(device, own, 1)
+    }
+}
+
+fn refusal(config: &InterfaceConfig) -> DeviceError {
+    Interface::open(config).err().expect("it is refused")
+}
+
 #[test]
-fn queues_that_nobody_serves_are_told() {
+fn by_default_every_queue_is_served() {
+    for (queues, own) in [(2, false), (4, false), (8, false), (4, true)] {
+        let rig = Rig::new(queues);
+        let own: &[&str] = if own { &["10.9.0.9/24"] } else { &[] };
+        let server = Server::start(&defaults("xdp:srv", own));
+        assert_eq!(server.interface.queues(), queues);
+        let summary = server.interface.summary();
+        assert_eq!(line(&summary, "queues"), format!("{queues} of {queues}"));
+        let cores = std::thread::available_parallelism().unwrap().get();
+        let advised = summary.iter().any(|(name, _)| *name == "advice");
+        assert_eq!(advised, queues as usize > cores, "{summary:?}");
+        let to = if own.is_empty() {
+            "10.9.0.1:7"
+        } else {
+            "10.9.0.9:7"
+        };
+        // Each flow hashes to a TX queue of the client's, and so to an RX queue.
+        for _ in 0..200 {
+            let client = rig.client_socket("10.9.0.2:0");
+            assert_eq!(ask(&client, to, "hello"), "hello");
+        }
+        let busy = (0..queues as usize).filter(|queue| server.seen(*queue) > 0);
+        assert_eq!(busy.count(), queues as usize);
+        server.stop();
+    }
+}
+
+#[test]
+fn fewer_queues_than_receive_are_refused_in_either_mode() {
     let rig = Rig::new(2);
-    let server = Server::start(&config("xdp:srv", &[], 1));
-    assert!(line(&server.interface.summary(), "warning").contains("ethtool -L srv"));
+    for own in [&[][..], &["10.9.0.9/24"]] {
+        for config in [config("xdp:srv", own, 1), defaults("xdp:srv,queues=1", own)] {
+            let error = refusal(&config);
+            let asked = matches!(
+                error,
+                DeviceError::UnservedQueues {
+                    has: 2,
+                    served: 1,
+                    ..
+                }
+            );
+            assert!(asked, "{error}");
+            let text = error.to_string();
+            assert!(text.contains("ethtool -L srv rx 1 tx 1"), "{text}");
+        }
+    }
+    // The user knows: only clients on the first queue are served.
+    let server = Server::start(&defaults("xdp:srv,queues=1,partial", &[]));
+    assert!(line(&server.interface.summary(), "warning").contains("partial"));
     server.stop();
-    let error = Interface::open(&config("xdp:srv", &["10.9.0.9/24"], 1))
-        .err()
-        .unwrap();
-    assert!(
-        matches!(
-            error,
-            DeviceError::UnservedQueues {
-                has: 2,
-                served: 1,
-                ..
-            }
-        ),
-        "{error}"
+    // What the error says to do helps.
+    rig.client.run(|| run("ethtool -L cli tx 1"));
+    run("ethtool -L srv rx 1 tx 1");
+    let server = Server::start(&defaults("xdp:srv,queues=1", &[]));
+    assert_eq!(line(&server.interface.summary(), "queues"), "1 of 1");
+    let client = rig.client_socket("10.9.0.2:0");
+    assert_eq!(ask(&client, "10.9.0.1:7", "hello"), "hello");
+    server.stop();
+}
+
+#[test]
+fn each_served_queue_must_exist_and_send() {
+    let rig = Rig::new(2);
+    let error = refusal(&config("xdp:srv,queues=3", &[], 3));
+    let asked = matches!(
+        error,
+        DeviceError::TooManyQueues {
+            asked: 3,
+            has: 2,
+            ..
+        }
     );
-    let error = Interface::open(&config("xdp:srv,queues=3", &[], 1))
-        .err()
-        .unwrap();
-    assert!(
-        matches!(
-            error,
-            DeviceError::TooManyQueues {
-                asked: 3,
-                has: 2,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(asked, "{error}");
     // Two to receive by, and one to send by.
-    rig::run("ethtool -L srv tx 1");
-    let one = Interface::open(&config("xdp:srv,queues=2", &[], 1));
-    let asked = matches!(one, Err(DeviceError::TooManyQueues { has: 1, .. }));
-    assert!(asked, "{:?}", one.err());
+    run("ethtool -L srv tx 1");
+    let error = refusal(&config("xdp:srv,queues=2", &[], 2));
+    let one = matches!(error, DeviceError::TooManyQueues { has: 1, .. });
+    assert!(one, "{error}");
+    let error = refusal(&defaults("xdp:srv", &[]));
+    let one = matches!(error, DeviceError::FewTxQueues { rx: 2, tx: 1, .. });
+    assert!(one, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("ethtool -L srv rx 2 tx 2"), "{text}");
+    // The client's end sends by two queues, and XDP wants two here for that.
+    run("ethtool -L srv rx 1 tx 1");
+    let error = refusal(&defaults("xdp:srv", &[]));
+    let text = error.to_string();
+    assert!(text.contains("ethtool -L PEER tx 1"), "{text}");
     drop(rig);
 }
 

@@ -257,6 +257,11 @@ fn device_cases(content: &Content) -> Vec<Case> {
             &["srv0", "2"],
         ),
         (
+            "partial without a number of queues",
+            "--device xdp:srv0,partial",
+            &["queues=N,partial"],
+        ),
+        (
             "workers and queues that differ",
             "--device xdp:srv0,queues=1 --workers 2",
             &["--workers"],

@@ -15,7 +15,7 @@ use super::addressing::{Addressing, bring_up, interface_addresses, refuse_taken}
 use super::interface::{Lines, join};
 use super::namespace::Namespace;
 use super::ready::{XdpReady, XdpWanted};
-use super::{DeviceError, Interface, InterfaceConfig, Offload, netlink};
+use super::{DeviceError, Interface, InterfaceConfig, Offload, Queues, netlink};
 use crate::sys::{self, Control, TapFlags};
 use crate::xdp::MOST_SUPER_BYTES;
 
@@ -105,7 +105,7 @@ fn set_up_error(source: io::Error, step: &'static str) -> DeviceError {
 }
 
 fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface, DeviceError> {
-    let queues = config.queues.max(1);
+    let queues = config.wire_queues();
     let namespace = Namespace::new()
         .map_err(|error| set_up_error(error, "make a private network namespace"))?;
     let pair = VethPair::create(config.program, queues, &namespace)?;
@@ -116,7 +116,7 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
     control.disable_tx_checksums(&pair.name).map_err(offload)?;
     let wanted = XdpWanted {
         interface: SERVER_END,
-        queues,
+        queues: Queues::Exactly(queues),
         generic: false,
         partial_checksums: false,
         offload: Offload::Auto,
@@ -167,7 +167,7 @@ fn open_auto_tap(config: &InterfaceConfig, wire: Addressing) -> Result<Interface
     for suffix in 0..MAX_SUFFIX {
         let name = format!("{}{suffix}", config.program);
         let how = TapFlags {
-            multi_queue: config.queues > 1,
+            multi_queue: config.wire_queues() > 1,
             exclusive: true,
         };
         match attach(&name, how) {
@@ -203,7 +203,7 @@ pub(super) fn open_named_tap(
         Some(Addressing::new(config)?)
     };
     let how = TapFlags {
-        multi_queue: config.queues > 1,
+        multi_queue: config.wire_queues() > 1,
         exclusive: false,
     };
     let first = attach(name, how).map_err(|error| tap_error(name, error))?;
@@ -225,10 +225,10 @@ fn finish_tap(
 ) -> Result<Interface, DeviceError> {
     let mut queues = vec![Arc::new(first)];
     let how = TapFlags {
-        multi_queue: config.queues > 1,
+        multi_queue: config.wire_queues() > 1,
         exclusive: false,
     };
-    for _ in 1..config.queues {
+    for _ in 1..config.wire_queues() {
         queues.push(Arc::new(
             attach(&name, how).map_err(|error| tap_error(&name, error))?,
         ));

@@ -93,10 +93,22 @@ pub enum DeviceError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// More queues asked for than the device has.
+    /// `--workers` and the device's `queues` disagree.
     #[error(
-        "{asked} queues asked for, one for each worker, and {interface} has {has}; ask for \
-         fewer, or give it more with: ethtool -L {interface} combined {asked} (veth: rx {asked} tx {asked})"
+        "--workers {workers} and queues={queues} differ: each worker serves one queue, so give one \
+         of them, or neither to serve all queues"
+    )]
+    WorkersAndQueues {
+        /// Workers asked for.
+        workers: u32,
+        /// Queues asked for.
+        queues: u32,
+    },
+    /// More queues than the device has, or than can be served.
+    #[error(
+        "{asked} queues of {interface} were to be served, one by each worker, and it has {has} that \
+         receive and send; ask for fewer with queues=N or --workers N, or change their number: \
+         {remedy}"
     )]
     TooManyQueues {
         /// The interface.
@@ -105,12 +117,30 @@ pub enum DeviceError {
         asked: u32,
         /// Queues that the device has.
         has: u32,
+        /// The command that changes their number.
+        remedy: String,
     },
-    /// In own mode all of the device's queues must be served.
+    /// Some RX queues have no TX queue to answer by.
     #[error(
-        "{interface} receives on {has} queues and {served} would be served, so packets to the \
-         server's own address would be lost; serve all with queues={has} or --workers {has}, or \
-         let it have fewer with: ethtool -L {interface} combined {served} (veth: rx {served})"
+        "{interface} receives on {rx} queues and sends on {tx}, and a served queue needs both; \
+         change their number: {remedy}"
+    )]
+    FewTxQueues {
+        /// The interface.
+        interface: String,
+        /// Its RX queues.
+        rx: u32,
+        /// Its TX queues.
+        tx: u32,
+        /// The command that changes their number.
+        remedy: String,
+    },
+    /// Packets may arrive on queues that would not be served.
+    #[error(
+        "{interface} receives on {has} queues and {served} would be served, so clients whose \
+         packets arrive on the others would get no answer; serve all {has} (leave queues= and \
+         --workers away), let it have fewer ({remedy}), or accept the loss with \
+         queues={served},partial"
     )]
     UnservedQueues {
         /// The interface.
@@ -119,6 +149,8 @@ pub enum DeviceError {
         has: u32,
         /// Queues that would be served.
         served: u32,
+        /// The command that reduces their number.
+        remedy: String,
     },
     /// Another `AF_XDP` socket has this queue.
     #[error(
@@ -145,6 +177,21 @@ pub enum DeviceError {
     NoNativeXdp {
         /// The interface.
         interface: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The other end of a veth pair sends on more queues than this one receives
+    /// on.
+    #[error(
+        "the driver of {interface} refuses XDP ({source}): the other end of a veth pair must not \
+         send on more queues than {interface} receives on; at the other end run: \
+         ethtool -L PEER tx {rx}"
+    )]
+    PeerQueues {
+        /// The interface.
+        interface: String,
+        /// Its RX queues.
+        rx: u32,
         /// The kernel's answer.
         source: io::Error,
     },
@@ -327,6 +374,14 @@ impl DeviceError {
             Some(libc::EBUSY | libc::EEXIST) => Self::ProgramBusy { interface },
             Some(libc::EPERM | libc::EACCES) => Self::Rights {
                 what: "an XDP program",
+                source,
+            },
+            Some(libc::ENOSPC) => Self::PeerQueues {
+                rx: sys::Control::new()
+                    .ok()
+                    .and_then(|control| control.channels(&interface))
+                    .map_or(1, |channels| channels.rx),
+                interface,
                 source,
             },
             Some(libc::ERANGE) => Self::DriverMtu {

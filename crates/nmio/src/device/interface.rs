@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::namespace::Namespace;
 use super::queue::{QueueSource, Way};
 use super::ready::{XdpReady, XdpWanted};
-use super::{AddressPrefix, Device, DeviceError, Offload, Transport, auto};
+use super::{AddressPrefix, Device, DeviceError, Offload, Queues, Transport, auto};
 use crate::port::Wait;
 use crate::xdp::steer::{self, Steering};
 
@@ -22,14 +22,22 @@ pub struct InterfaceConfig {
     pub own_addresses: Vec<AddressPrefix>,
     /// The ports that are served.
     pub services: Vec<(Transport, u16)>,
-    /// Workers, each of which will serve a queue. An `xdp` device that names a
-    /// number of queues overrides it; see [`Interface::queues`].
-    pub queues: u32,
+    /// Workers, each of which will serve a queue. `None`: as many as an `xdp`
+    /// interface has queues, and one on a wire of the server's own; see
+    /// [`Interface::queues`].
+    pub workers: Option<u32>,
     /// How the workers will wait.
     pub wait: Wait,
     /// What the program calls itself, at most 12 characters of an interface
     /// name: device `auto` is named after it.
     pub program: &'static str,
+}
+
+impl InterfaceConfig {
+    /// Queues of a wire that is made for the server, one for each worker.
+    pub(super) fn wire_queues(&self) -> u32 {
+        self.workers.unwrap_or(1).max(1)
+    }
 }
 
 /// What the peer of a veth pair must do to be heard.
@@ -86,7 +94,8 @@ impl Interface {
             steer::MAX_ADDRESSES,
         )?;
         check_count("ports", config.services.len(), steer::MAX_SERVICES)?;
-        check_count("queues", config.queues as usize, steer::MAX_QUEUES as usize)?;
+        let queues = config.wire_queues() as usize;
+        check_count("queues", queues, steer::MAX_QUEUES as usize)?;
         match &config.device {
             Device::Auto => auto::open(config),
             Device::Tap { name } => auto::open_named_tap(config, name),
@@ -99,7 +108,7 @@ impl Interface {
             } => {
                 let wanted = XdpWanted {
                     interface,
-                    queues: queues.unwrap_or(config.queues).max(1),
+                    queues: asked_queues(*queues, config.workers)?,
                     generic: *generic,
                     partial_checksums: *partial_checksums,
                     offload: *offload,
@@ -134,7 +143,7 @@ impl Interface {
             mtu: ready.mtu,
             own: !wanted.own.is_empty(),
             addresses: ready.addresses,
-            queues: wanted.queues,
+            queues: ready.queues,
             wait,
             summary: ready.lines,
         }
@@ -257,6 +266,17 @@ impl Interface {
     }
 }
 
+/// `queues=` and `--workers` say the same thing, as each worker has a queue.
+fn asked_queues(queues: Queues, workers: Option<u32>) -> Result<Queues, DeviceError> {
+    match (queues, queues.number(), workers) {
+        (Queues::All, _, Some(workers)) => Ok(Queues::Exactly(workers)),
+        (_, Some(queues), Some(workers)) if queues != workers => {
+            Err(DeviceError::WorkersAndQueues { workers, queues })
+        }
+        _ => Ok(queues),
+    }
+}
+
 pub(super) fn check_count(
     what: &'static str,
     count: usize,
@@ -294,6 +314,24 @@ mod tests {
         is_send::<Interface>();
         is_send::<QueueSource>();
         is_send::<DeviceError>();
+    }
+
+    #[test]
+    fn workers_and_queues_say_the_same_thing() {
+        use Queues::{All, Exactly, Partial};
+        for (queues, workers, asked) in [
+            (All, None, All),
+            (All, Some(2), Exactly(2)),
+            (Exactly(2), None, Exactly(2)),
+            (Exactly(2), Some(2), Exactly(2)),
+            (Partial(2), Some(2), Partial(2)),
+        ] {
+            assert_eq!(asked_queues(queues, workers).unwrap(), asked);
+        }
+        for queues in [Exactly(2), Partial(2)] {
+            let error = asked_queues(queues, Some(3)).unwrap_err().to_string();
+            assert!(error.contains("--workers 3 and queues=2 differ"), "{error}");
+        }
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use thiserror::Error;
 
 /// Where packets come from and go to: `auto`,
-/// `xdp:IFACE[,queues=N][,generic][,partial-checksums][,offload=auto|on|off]` or
-/// `tap:NAME`.
+/// `xdp:IFACE[,queues=N[,partial]][,generic][,partial-checksums][,offload=auto|on|off]`
+/// or `tap:NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Device {
     /// A wire of its own to this host: a veth pair with `AF_XDP`, or else a tap
@@ -19,8 +19,8 @@ pub enum Device {
     Xdp {
         /// Its name.
         interface: String,
-        /// Queues to serve; `None`: as many as there are workers.
-        queues: Option<u32>,
+        /// Which of its queues are served.
+        queues: Queues,
         /// XDP in the kernel's generic mode instead of the driver's.
         generic: bool,
         /// Take packets whose TCP or UDP checksum covers the pseudo-header
@@ -34,6 +34,29 @@ pub enum Device {
         /// Its name.
         name: String,
     },
+}
+
+/// Which queues of an interface are served, one worker each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Queues {
+    /// All that it has.
+    #[default]
+    All,
+    /// So many, from 1 up. An error when packets may arrive on others.
+    Exactly(u32),
+    /// The first so many, from 1 up. Clients whose packets arrive on others are
+    /// not served.
+    Partial(u32),
+}
+
+impl Queues {
+    /// How many; `None` for all.
+    pub fn number(self) -> Option<u32> {
+        match self {
+            Self::All => None,
+            Self::Exactly(number) | Self::Partial(number) => Some(number),
+        }
+    }
 }
 
 /// Whether runs of segments leave as super-segments.
@@ -60,7 +83,8 @@ pub enum ParseDeviceError {
     /// The word before the colon.
     #[error(
         "{0:?} is no device; write auto, \
-         xdp:IFACE[,queues=N][,generic][,partial-checksums][,offload=auto|on|off] or tap:NAME"
+         xdp:IFACE[,queues=N[,partial]][,generic][,partial-checksums][,offload=auto|on|off] or \
+         tap:NAME"
     )]
     Kind(String),
     /// The interface's name.
@@ -70,8 +94,8 @@ pub enum ParseDeviceError {
     Name(String),
     /// A word after the interface.
     #[error(
-        "{0:?} is no option of an xdp device; there are queues=N, generic, partial-checksums, \
-         offload=auto|on|off"
+        "{0:?} is no option of an xdp device; there are queues=N, partial, generic, \
+         partial-checksums, offload=auto|on|off"
     )]
     Option(String),
     /// A word that was there before.
@@ -80,9 +104,13 @@ pub enum ParseDeviceError {
     /// A number of queues.
     #[error("{0:?} is no number of queues; write queues=1 to queues={MAX_QUEUES}")]
     Queues(String),
+    /// `partial` without a number.
+    #[error("partial says that some queues are not served; say how many are with queues=N,partial")]
+    Partial,
 }
 
-const MAX_QUEUES: u32 = crate::xdp::steer::MAX_QUEUES;
+/// Most queues of one interface that can be served.
+pub const MAX_QUEUES: u32 = crate::xdp::steer::MAX_QUEUES;
 /// `IFNAMSIZ` less the closing zero.
 pub(super) const MAX_INTERFACE_NAME: usize = 15;
 
@@ -107,6 +135,7 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
     let mut words = text.split(',');
     let interface = interface_name(words.next().unwrap_or_default())?;
     let mut queues = None;
+    let mut partial = false;
     let mut generic = false;
     let mut partial_checksums = false;
     let mut offload = Offload::Auto;
@@ -125,11 +154,18 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
             Some(("offload", "auto")) => offload = Offload::Auto,
             Some(("offload", "on")) => offload = Offload::On,
             Some(("offload", "off")) => offload = Offload::Off,
+            None if word == "partial" => partial = true,
             None if word == "generic" => generic = true,
             None if word == "partial-checksums" => partial_checksums = true,
             _ => return Err(ParseDeviceError::Option(word.to_owned())),
         }
     }
+    let queues = match (queues, partial) {
+        (None, false) => Queues::All,
+        (None, true) => return Err(ParseDeviceError::Partial),
+        (Some(number), false) => Queues::Exactly(number),
+        (Some(number), true) => Queues::Partial(number),
+    };
     Ok(Device::Xdp {
         interface,
         queues,
@@ -164,8 +200,11 @@ impl fmt::Display for Device {
                 offload,
             } => {
                 write!(f, "xdp:{interface}")?;
-                if let Some(queues) = queues {
-                    write!(f, ",queues={queues}")?;
+                if let Some(number) = queues.number() {
+                    write!(f, ",queues={number}")?;
+                }
+                if matches!(queues, Queues::Partial(_)) {
+                    f.write_str(",partial")?;
                 }
                 if *generic {
                     f.write_str(",generic")?;
@@ -268,7 +307,7 @@ mod tests {
     fn xdp(interface: &str) -> Device {
         Device::Xdp {
             interface: interface.into(),
-            queues: None,
+            queues: Queues::All,
             generic: false,
             partial_checksums: false,
             offload: Offload::Auto,
@@ -289,18 +328,24 @@ mod tests {
             "xdp:eth0,partial-checksums,queues=4,generic,offload=on".parse(),
             Ok(Device::Xdp {
                 interface: "eth0".into(),
-                queues: Some(4),
+                queues: Queues::Exactly(4),
                 generic: true,
                 partial_checksums: true,
                 offload: Offload::On,
             })
         );
         assert_eq!("xdp:eth0,offload=auto".parse(), Ok(xdp("eth0")));
+        for text in ["xdp:eth0,queues=2,partial", "xdp:eth0,partial,queues=2"] {
+            let Ok(Device::Xdp { queues, .. }) = text.parse() else {
+                panic!("{text}");
+            };
+            assert_eq!(queues, Queues::Partial(2));
+        }
     }
 
     #[test]
     fn errors_name_the_wrong_word() {
-        use ParseDeviceError::{Kind, Name, Option, Queues, Twice};
+        use ParseDeviceError::{Kind, Name, Option, Partial, Queues, Twice};
         let error = |text: &str| text.parse::<Device>().unwrap_err();
         assert_eq!(error("eth0"), Kind("eth0".into()));
         assert_eq!(error(""), Kind(String::new()));
@@ -316,6 +361,8 @@ mod tests {
         assert_eq!(error("xdp:eth0,generic,generic"), Twice("generic".into()));
         let offload = "xdp:eth0,offload=on,queues=1,offload=off";
         assert_eq!(error(offload), Twice("offload".into()));
+        assert_eq!(error("xdp:eth0,partial"), Partial);
+        assert_eq!(error("xdp:eth0,partial=2"), Option("partial=2".into()));
         assert_eq!(error("xdp:eth0,queues=0"), Queues("0".into()));
         assert_eq!(error("xdp:eth0,queues=257"), Queues("257".into()));
         let message = error("xdp:eth0,native").to_string();
@@ -374,14 +421,18 @@ mod tests {
         }
 
         #[test]
-        fn near_misses_do_not_panic(text in "(auto|xdp|tap)?:?[a-z0-9/.]{0,18}(,(queues=|generic|partial-checksums|offload=|=)[a-z0-9]{0,12}){0,4}") {
+        fn near_misses_do_not_panic(text in "(auto|xdp|tap)?:?[a-z0-9/.]{0,18}(,(queues=|partial|generic|partial-checksums|offload=|=)[a-z0-9]{0,12}){0,4}") {
             let _ = text.parse::<Device>();
         }
 
         #[test]
         fn what_is_shown_is_read_back(
             interface in "[a-z][a-z0-9.-]{0,14}",
-            queues in proptest::option::of(1u32..=256),
+            queues in prop_oneof![
+                Just(Queues::All),
+                (1u32..=256).prop_map(Queues::Exactly),
+                (1u32..=256).prop_map(Queues::Partial),
+            ],
             generic: bool,
             partial_checksums: bool,
             offload in prop::sample::select(vec![Offload::Auto, Offload::On, Offload::Off]),

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use super::addressing::{interface_addresses, refuse_taken};
 use super::interface::{Lines, check_count, join};
-use super::{AddressPrefix, DeviceError, Offload, Transport};
+use super::{AddressPrefix, DeviceError, Offload, Queues, Transport, queues};
 use crate::sys::{self, Control};
 use crate::xdp::MAX_MTU;
 use crate::xdp::steer::{self, Rules, Steering};
@@ -15,7 +15,7 @@ use crate::xdp::steer::{self, Rules, Steering};
 /// What an XDP interface is opened for.
 pub(super) struct XdpWanted<'a> {
     pub(super) interface: &'a str,
-    pub(super) queues: u32,
+    pub(super) queues: Queues,
     pub(super) generic: bool,
     pub(super) partial_checksums: bool,
     pub(super) offload: Offload,
@@ -32,6 +32,8 @@ pub(super) struct XdpReady {
     pub(super) mac: [u8; 6],
     pub(super) mtu: usize,
     pub(super) is_veth: bool,
+    /// Queues to serve.
+    pub(super) queues: u32,
     pub(super) addresses: Vec<IpAddr>,
     pub(super) lines: Lines,
 }
@@ -76,8 +78,7 @@ impl XdpReady {
             "native: in the driver"
         };
         lines.push(("XDP mode", mode.to_owned()));
-        let sending = control.tx_queues(name);
-        check_queues(wanted, control.rx_queues(name), sending, &mut lines)?;
+        let queues = queues::choose(&control, name, wanted.queues, &mut lines)?;
         let addresses = served_addresses(wanted, &mut lines)?;
         check_count("addresses", addresses.len(), steer::MAX_ADDRESSES)?;
         let held = if wanted.own.is_empty() {
@@ -114,57 +115,11 @@ impl XdpReady {
             mac,
             mtu,
             is_veth: control.is_veth(name),
+            queues,
             addresses,
             lines,
         })
     }
-}
-
-fn check_queues(
-    wanted: &XdpWanted<'_>,
-    has: Option<u32>,
-    sending: Option<u32>,
-    lines: &mut Lines,
-) -> Result<(), DeviceError> {
-    let interface = wanted.interface.to_owned();
-    let served = wanted.queues;
-    // A driver that does not tell is asked by binding to the queue.
-    let Some(has) = has else {
-        lines.push((
-            "queues",
-            format!("{served}, and the driver does not tell how many it has"),
-        ));
-        return Ok(());
-    };
-    // A queue with none to send by takes frames, and keeps them.
-    let pairs = has.min(sending.unwrap_or(has));
-    if served > pairs {
-        return Err(DeviceError::TooManyQueues {
-            interface,
-            asked: served,
-            has: pairs,
-        });
-    }
-    if served < has && !wanted.own.is_empty() {
-        return Err(DeviceError::UnservedQueues {
-            interface,
-            has,
-            served,
-        });
-    }
-    lines.push(("queues", format!("{served} of {has}")));
-    if served < has {
-        lines.push((
-            "warning",
-            format!(
-                "packets that arrive on the other {} of {interface}'s queues go to the kernel and \
-                 are not served; serve them all with queues={has}, or have fewer with: \
-                 ethtool -L {interface} combined {served} (veth: rx {served})",
-                has - served
-            ),
-        ));
-    }
-    Ok(())
 }
 
 fn served_addresses(wanted: &XdpWanted<'_>, lines: &mut Lines) -> Result<Vec<IpAddr>, DeviceError> {

@@ -133,7 +133,9 @@ impl Runs {
             largest,
             device_cuts: cuts,
             tries: 0,
-            one_queue: control.tx_queues(config.interface) == Some(1),
+            one_queue: control
+                .channels(config.interface)
+                .is_some_and(|has| has.tx == 1),
             control,
             interface: config.interface.to_owned(),
             calls: 0,

@@ -166,7 +166,7 @@ pub(crate) fn config(device: &str, own: &[&str], queues: u32) -> InterfaceConfig
         device: device.parse::<Device>().unwrap(),
         own_addresses: own.iter().map(|text| text.parse().unwrap()).collect(),
         services: vec![(Transport::Udp, PORT)],
-        queues,
+        workers: Some(queues),
         wait: Wait::Block,
         program: "nmiotest",
     }

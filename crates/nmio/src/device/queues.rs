@@ -1,0 +1,285 @@
+//! Which of an interface's queues are served.
+//!
+//! Packets to the server arrive on any RX queue that the interface has. So all
+//! of them are served, one worker each, unless the device's flow table shows
+//! that nothing arrives on the others, or the user accepts the loss.
+
+use std::thread;
+
+use super::interface::Lines;
+use super::{DeviceError, Queues};
+use crate::sys::{Channels, Control};
+use crate::xdp::steer::MAX_QUEUES;
+
+/// What the driver tells of an interface's queues.
+struct Found<'a> {
+    interface: &'a str,
+    rx: u32,
+    tx: u32,
+    /// `None`: sysfs told the numbers, and `ethtool -L` does not change them.
+    channels: Option<Channels>,
+    is_veth: bool,
+    /// The RX queue of each slice of flows, where the driver tells.
+    flows: Option<Vec<u32>>,
+    cores: u32,
+}
+
+/// How many queues of an interface are served, numbered from 0. Tells in
+/// `lines` what that means.
+pub(super) fn choose(
+    control: &Control,
+    interface: &str,
+    wanted: Queues,
+    lines: &mut Lines,
+) -> Result<u32, DeviceError> {
+    let channels = control.channels(interface);
+    let counts = channels
+        .map(|channels| (channels.rx, channels.tx))
+        .or_else(|| control.listed_queues(interface));
+    let Some((rx, tx)) = counts else {
+        // A wrong guess is found when a worker binds to its queue.
+        let served = wanted.number().unwrap_or(1);
+        lines.push((
+            "queues",
+            format!("{served}; the driver does not tell how many {interface} has"),
+        ));
+        return Ok(served);
+    };
+    let found = Found {
+        interface,
+        rx,
+        tx,
+        channels,
+        is_veth: control.is_veth(interface),
+        flows: control.flow_table(interface),
+        cores: thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
+    };
+    found.choose(wanted, lines)
+}
+
+impl Found<'_> {
+    fn choose(&self, wanted: Queues, lines: &mut Lines) -> Result<u32, DeviceError> {
+        let interface = self.interface.to_owned();
+        let served = wanted.number().unwrap_or(self.rx);
+        // A queue pair is served: the RX queue alone cannot answer.
+        if wanted == Queues::All && self.rx > self.tx {
+            return Err(DeviceError::FewTxQueues {
+                interface,
+                rx: self.rx,
+                tx: self.tx,
+                remedy: self.resize(self.rx),
+            });
+        }
+        let pairs = self.rx.min(self.tx);
+        if served > pairs.min(MAX_QUEUES) {
+            return Err(DeviceError::TooManyQueues {
+                interface,
+                asked: served,
+                has: pairs,
+                remedy: self.resize(served.min(MAX_QUEUES)),
+            });
+        }
+        let unserved = self.rx - served;
+        if unserved > 0 && matches!(wanted, Queues::Exactly(_)) && !self.are_idle_from(served) {
+            return Err(DeviceError::UnservedQueues {
+                interface,
+                has: self.rx,
+                served,
+                remedy: self.resize(served),
+            });
+        }
+        lines.push(("queues", format!("{served} of {}", self.rx)));
+        if unserved > 0 && self.are_idle_from(served) {
+            lines.push((
+                "flow table",
+                "shows nothing for the queues that are not served".to_owned(),
+            ));
+        } else if unserved > 0 {
+            lines.push((
+                "warning",
+                format!(
+                    "clients whose packets arrive on the other {unserved} queues of {} are not \
+                     served, as partial allows",
+                    self.interface
+                ),
+            ));
+        }
+        if served > self.cores {
+            let advice = format!(
+                "{served} workers share {} cores; fewer queues serve as well: {}",
+                self.cores,
+                self.resize(self.cores)
+            );
+            lines.push(("advice", advice));
+        }
+        Ok(served)
+    }
+
+    /// Whether the flow table shows nothing for queue `first` and those above.
+    fn are_idle_from(&self, first: u32) -> bool {
+        self.flows
+            .as_ref()
+            .is_some_and(|flows| !flows.is_empty() && flows.iter().all(|queue| *queue < first))
+    }
+
+    /// What gives the interface `number` queue pairs, as a command.
+    fn resize(&self, number: u32) -> String {
+        let interface = self.interface;
+        match self.channels {
+            None => format!("the driver of {interface} cannot change that"),
+            Some(channels) if number > channels.most => {
+                format!("{interface} can have at most {}", channels.most)
+            }
+            Some(Channels { combined: true, .. }) => {
+                format!("ethtool -L {interface} combined {number}")
+            }
+            // XDP needs an RX queue for each TX queue of the other end.
+            Some(channels) if self.is_veth && number < channels.rx => format!(
+                "ethtool -L PEER tx {number} at the other end, then ethtool -L {interface} rx \
+                 {number} tx {number}"
+            ),
+            Some(_) => format!("ethtool -L {interface} rx {number} tx {number}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A card with `rx` combined queues out of 8, on a host with 4 cores.
+    fn card(rx: u32) -> Found<'static> {
+        Found {
+            interface: "eth0",
+            rx,
+            tx: rx,
+            channels: Some(Channels {
+                rx,
+                tx: rx,
+                most: 8,
+                combined: true,
+            }),
+            is_veth: false,
+            flows: None,
+            cores: 4,
+        }
+    }
+
+    fn choose(found: &Found<'_>, wanted: Queues) -> (Result<u32, String>, Lines) {
+        let mut lines = Lines::new();
+        let chosen = found.choose(wanted, &mut lines);
+        (chosen.map_err(|error| error.to_string()), lines)
+    }
+
+    fn refusal(found: &Found<'_>, wanted: Queues) -> String {
+        choose(found, wanted).0.unwrap_err()
+    }
+
+    #[test]
+    fn all_queues_are_served_by_default() {
+        for rx in [1, 2, 4] {
+            let (chosen, lines) = choose(&card(rx), Queues::All);
+            assert_eq!(chosen, Ok(rx));
+            assert_eq!(lines, [("queues", format!("{rx} of {rx}"))]);
+        }
+    }
+
+    #[test]
+    fn more_queues_than_cores_are_served_with_advice() {
+        let (chosen, lines) = choose(&card(8), Queues::All);
+        assert_eq!(chosen, Ok(8));
+        let (name, advice) = &lines[1];
+        assert_eq!(*name, "advice");
+        assert!(
+            advice.ends_with("ethtool -L eth0 combined 4") && advice.contains("8 workers"),
+            "{advice}"
+        );
+    }
+
+    #[test]
+    fn fewer_queues_are_refused_with_the_command_that_reduces_them() {
+        let text = refusal(&card(4), Queues::Exactly(2));
+        assert!(text.contains("ethtool -L eth0 combined 2"), "{text}");
+        assert!(text.contains("queues=2,partial"), "{text}");
+        let veth = Found {
+            channels: Some(Channels {
+                rx: 4,
+                tx: 4,
+                most: 4,
+                combined: false,
+            }),
+            is_veth: true,
+            ..card(4)
+        };
+        let text = refusal(&veth, Queues::Exactly(2));
+        assert!(text.contains("ethtool -L eth0 rx 2 tx 2"), "{text}");
+        assert!(text.contains("ethtool -L PEER tx 2"), "{text}");
+    }
+
+    #[test]
+    fn fewer_queues_do_where_the_flow_table_shows_nothing_for_the_others() {
+        let with = |flows: &[u32]| Found {
+            flows: Some(flows.to_vec()),
+            ..card(4)
+        };
+        let (chosen, lines) = choose(&with(&[0, 1, 0, 1]), Queues::Exactly(2));
+        assert_eq!(chosen, Ok(2));
+        assert!(lines.iter().any(|(name, _)| *name == "flow table"));
+        assert!(lines.iter().all(|(name, _)| *name != "warning"));
+        for others in [&[0, 1, 2, 1][..], &[]] {
+            refusal(&with(others), Queues::Exactly(2));
+        }
+    }
+
+    #[test]
+    fn partial_serves_fewer_with_a_warning() {
+        let (chosen, lines) = choose(&card(4), Queues::Partial(1));
+        assert_eq!(chosen, Ok(1));
+        let warning = lines.iter().find(|(name, _)| *name == "warning").unwrap();
+        assert!(warning.1.contains("other 3 queues"), "{warning:?}");
+        let (chosen, lines) = choose(&card(4), Queues::Partial(4));
+        assert_eq!((chosen, lines.len()), (Ok(4), 1));
+    }
+
+    #[test]
+    fn more_queues_than_there_are_are_refused() {
+        for wanted in [Queues::Exactly(6), Queues::Partial(6)] {
+            let text = refusal(&card(4), wanted);
+            assert!(text.contains("ethtool -L eth0 combined 6"), "{text}");
+        }
+        let text = refusal(&card(4), Queues::Exactly(9));
+        assert!(text.contains("at most 8"), "{text}");
+        let fixed = Found {
+            channels: None,
+            ..card(4)
+        };
+        let text = refusal(&fixed, Queues::Exactly(5));
+        assert!(text.contains("cannot change that"), "{text}");
+    }
+
+    #[test]
+    fn each_queue_needs_one_to_send_by() {
+        let lopsided = Found { tx: 1, ..card(2) };
+        let text = refusal(&lopsided, Queues::All);
+        assert!(text.contains("ethtool -L eth0 combined 2"), "{text}");
+        refusal(&lopsided, Queues::Exactly(2));
+        // More to send by than to receive by: all that receive are served.
+        let (chosen, _) = choose(&Found { tx: 4, ..card(2) }, Queues::All);
+        assert_eq!(chosen, Ok(2));
+    }
+
+    #[test]
+    fn more_queues_than_the_steering_program_knows_are_refused() {
+        let huge = Found {
+            channels: Some(Channels {
+                rx: 300,
+                tx: 300,
+                most: 300,
+                combined: true,
+            }),
+            ..card(300)
+        };
+        let text = refusal(&huge, Queues::All);
+        assert!(text.contains("ethtool -L eth0 combined 256"), "{text}");
+    }
+}

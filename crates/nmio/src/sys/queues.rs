@@ -1,0 +1,104 @@
+//! How many queues a device has, and which of them its flow table uses.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::Control;
+
+const ETHTOOL_GRXFHINDIR: u32 = 0x38;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+/// Entries of the largest flow table that is read; drivers have up to 2,048.
+const MAX_FLOW_TABLE: usize = 4096;
+
+/// Queues of a device, as `ethtool -l` shows them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Channels {
+    /// RX queues in use.
+    pub(crate) rx: u32,
+    /// TX queues in use.
+    pub(crate) tx: u32,
+    /// Most pairs of an RX and a TX queue that the device can have.
+    pub(crate) most: u32,
+    /// RX and TX queues come in pairs: `ethtool -L IFACE combined N`.
+    pub(crate) combined: bool,
+}
+
+/// `struct ethtool_channels`.
+#[repr(C)]
+#[derive(Default)]
+struct EthtoolChannels {
+    cmd: u32,
+    max_rx: u32,
+    max_tx: u32,
+    max_other: u32,
+    max_combined: u32,
+    rx: u32,
+    tx: u32,
+    other: u32,
+    combined: u32,
+}
+
+/// `struct ethtool_rxfh_indir`.
+#[repr(C)]
+struct FlowTable {
+    cmd: u32,
+    size: u32,
+    rings: [u32; MAX_FLOW_TABLE],
+}
+
+impl Control {
+    /// The device's queues; `None` when its driver has no such call.
+    pub(crate) fn channels(&self, name: &str) -> Option<Channels> {
+        let mut told = EthtoolChannels {
+            cmd: ETHTOOL_GCHANNELS,
+            ..EthtoolChannels::default()
+        };
+        self.ethtool(name, &mut told).ok()?;
+        let [rx, tx] = [told.rx, told.tx].map(|own| own.saturating_add(told.combined));
+        let combined = told.max_combined > 0;
+        let most = if combined {
+            told.max_combined
+        } else {
+            told.max_rx.min(told.max_tx)
+        };
+        // A tap device without a program at its other end tells 0.
+        (rx > 0).then_some(Channels {
+            rx,
+            tx,
+            most,
+            combined,
+        })
+    }
+
+    /// RX and TX queues by sysfs, where a driver has no call to ask for them.
+    /// `None` also where `/sys` shows another network namespace.
+    pub(crate) fn listed_queues(&self, name: &str) -> Option<(u32, u32)> {
+        let folder = PathBuf::from("/sys/class/net").join(name);
+        let listed = fs::read_to_string(folder.join("ifindex")).ok()?;
+        if listed.trim().parse().ok() != self.index(name).ok() {
+            return None;
+        }
+        let mut counts = (0, 0);
+        for entry in fs::read_dir(folder.join("queues")).ok()? {
+            let entry = entry.ok()?.file_name();
+            match entry.to_str()?.split_once('-')?.0 {
+                "rx" => counts.0 += 1,
+                "tx" => counts.1 += 1,
+                _ => {}
+            }
+        }
+        (counts.0 > 0 && counts.1 > 0).then_some(counts)
+    }
+
+    /// The device's flow table (`ethtool -x`): the RX queue that each slice of
+    /// flows comes by. `None` when its driver has none, or one too large.
+    pub(crate) fn flow_table(&self, name: &str) -> Option<Vec<u32>> {
+        let mut table = Box::new(FlowTable {
+            cmd: ETHTOOL_GRXFHINDIR,
+            size: MAX_FLOW_TABLE as u32,
+            rings: [0; MAX_FLOW_TABLE],
+        });
+        self.ethtool(name, &mut *table).ok()?;
+        table.rings.get(..table.size as usize).map(<[u32]>::to_vec)
+    }
+}
