@@ -14,6 +14,7 @@ pub(crate) mod http;
 mod matrix;
 mod readers;
 mod rig;
+mod rights;
 pub(crate) mod supers;
 pub(crate) mod web;
 
@@ -183,10 +184,11 @@ pub(crate) fn run_built(options: &Options) -> Result<Checks> {
 type Alone = fn(&Path, &Content, &mut Checks) -> Result<()>;
 
 /// What is outside the matrix, and always run.
-const APART: [(&str, Alone); 3] = [
+const APART: [(&str, Alone); 4] = [
     ("bad input", bad_input::run),
     ("super-segments", supers::run),
     ("slow readers", readers::run),
+    ("rights", rights::run),
 ];
 
 /// Sandstorm under pressure.

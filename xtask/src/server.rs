@@ -144,7 +144,8 @@ impl Server {
         Ok((status, output))
     }
 
-    fn signal(&self, signal: Signal) -> Result<()> {
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         // The child is not waited for yet, so its id cannot be another's.
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| Failure::new("a process id out of range"))?;

@@ -7,6 +7,8 @@ use clap::{Args, ValueEnum, value_parser};
 use nmio::device::{AddressPrefix, Device};
 use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
 
+use crate::rights::UserSpec;
+
 /// Most workers of one process: one for each queue that can be served.
 pub const MAX_WORKERS: u32 = nmio::device::MAX_QUEUES;
 
@@ -57,6 +59,12 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FRAMES", default_value_t = 64,
           value_parser = value_parser!(u16).range(1..=MAX_BATCH as i64))]
     pub batch: u16,
+
+    /// The user, and the group, that the server's threads become once devices
+    /// are open and content is read. Without it root becomes the user with the
+    /// program's name, or else nobody; any other user stays who they are.
+    #[arg(long, value_name = "NAME[:GROUP]", help_heading = "Rights")]
+    pub user: Option<UserSpec>,
 
     /// Write every frame that passes to FILE, for Wireshark; with several
     /// workers to FILE.0, FILE.1 and so on. Slow.

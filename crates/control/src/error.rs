@@ -18,6 +18,25 @@ pub enum Error {
         /// The system's word on it.
         source: io::Error,
     },
+    /// There is no user or group of that name.
+    #[error("there is no {kind} {name:?} on this system; name another with --user NAME[:GROUP]")]
+    UnknownUser {
+        /// `user` or `group`.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// The user of `--user` cannot be assumed.
+    #[error(
+        "cannot become {user}: {source}; start as root, or with CAP_SETUID and CAP_SETGID, or \
+         leave --user away"
+    )]
+    User {
+        /// The user.
+        user: String,
+        /// The system's word on it.
+        source: io::Error,
+    },
     /// The device cannot be had as asked for.
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -8,15 +8,18 @@
 //! nowhere below.
 
 pub mod args;
+mod crew;
 mod error;
 pub mod log;
 pub mod program;
 pub mod report;
 mod rights;
 mod run;
+mod signals;
 mod worker;
 
 pub use args::ServeArgs;
 pub use error::Error;
 pub use program::{Listening, Prepared, Program, StartError, Tally, WorkerContext};
-pub use run::{run, serve};
+pub use rights::UserSpec;
+pub use run::serve;

@@ -1,55 +1,181 @@
-//! Giving up rights once every port is open.
+//! Giving up rights once every queue is open and all content is read.
 //!
-//! Capabilities belong to threads. A worker needs none after its port and
-//! handler are made. The main thread keeps the one that removing an interface
-//! takes, where it has made one, because it cleans up after the workers.
+//! User, groups, capabilities and what limits system calls and files belong to
+//! a thread, not to the process. So every thread gives its own up, in the same
+//! way, before the first packet is handled; and since threads share memory,
+//! none of them keeps any.
 
-use rustix::io;
-use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
-};
+mod capabilities;
+mod user;
 
-/// Gives up all capabilities of the calling thread, and the means to gain any.
-pub(crate) fn give_up_all() -> io::Result<()> {
-    keep_only(CapabilitySet::empty())
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use rustix::thread::CapabilitySet;
+
+use crate::args::ServeArgs;
+use crate::error::Error;
+use user::NewUser;
+pub use user::UserSpec;
+
+/// What every thread gives up, decided once from the command line.
+#[derive(Clone, Debug)]
+pub(crate) struct Rights {
+    user: NewUser,
 }
 
-/// As [`give_up_all`], but `CAP_NET_ADMIN` stays if it was there.
-pub(crate) fn keep_interfaces() -> io::Result<()> {
-    keep_only(CapabilitySet::NET_ADMIN)
+/// What a thread could not give up, in words for the start block; empty when
+/// all went well.
+pub(crate) type Missing = Vec<String>;
+
+impl Rights {
+    /// Looks up the user that `args` names.
+    ///
+    /// # Errors
+    /// When there is no such user or group.
+    pub(crate) fn plan(args: &ServeArgs, program: &str) -> Result<Self, Error> {
+        Ok(Self {
+            user: NewUser::find(args.user.as_ref(), program)?,
+        })
+    }
+
+    /// The threads stay who they are.
+    #[cfg(test)]
+    pub(crate) const fn of_who_started() -> Self {
+        Self {
+            user: NewUser::Same,
+        }
+    }
+
+    /// Gives up the calling thread's rights, for good.
+    ///
+    /// # Errors
+    /// When the user that was asked for cannot be assumed, or when the kernel
+    /// refuses to take capabilities away.
+    pub(crate) fn give_up(&self) -> Result<Missing, Error> {
+        let mut missing = Missing::new();
+        // While there still is the capability that this takes.
+        if let Err(errno) = capabilities::empty_bounding_set() {
+            missing.push(format!(
+                "an empty bounding set ({}; it takes CAP_SETPCAP)",
+                text(errno)
+            ));
+        }
+        match &self.user {
+            NewUser::Account { account, asked } => match account.assume() {
+                Ok(()) => {}
+                Err(errno) if *asked => {
+                    return Err(Error::User {
+                        user: account.to_string(),
+                        source: errno.into(),
+                    });
+                }
+                Err(errno) => missing.push(format!("user {account} ({})", text(errno))),
+            },
+            NewUser::Same => {}
+            NewUser::NoneFound => missing.push(
+                "another user than root (neither the program's own nor nobody exists; name one \
+                 with --user)"
+                    .to_owned(),
+            ),
+        }
+        capabilities::keep_only(CapabilitySet::empty()).map_err(|errno| Error::System {
+            what: "giving up capabilities",
+            source: errno.into(),
+        })?;
+        Ok(missing)
+    }
+
+    /// As [`give_up`](Self::give_up), but the user and `CAP_NET_ADMIN` stay, with
+    /// which this thread removes the interface at the end.
+    pub(crate) fn keep_interfaces() -> Result<Missing, Error> {
+        capabilities::keep_only(CapabilitySet::NET_ADMIN).map_err(|errno| Error::System {
+            what: "giving up capabilities",
+            source: errno.into(),
+        })?;
+        Ok(vec!["another user for the control thread".to_owned()])
+    }
+
+    /// Who the server runs as, for the start block, once the calling thread
+    /// has given up its rights.
+    pub(crate) fn user_line(&self) -> String {
+        match &self.user {
+            NewUser::Account { account, .. } if geteuid() == account.uid() => {
+                format!("{account}, no supplementary groups")
+            }
+            NewUser::Account { .. } | NewUser::Same | NewUser::NoneFound => {
+                format!("uid {}, who started the server", geteuid())
+            }
+        }
+    }
 }
 
-fn keep_only(keep: CapabilitySet) -> io::Result<()> {
-    let now = capabilities(None)?;
-    set_capabilities(
-        None,
-        CapabilitySets {
-            effective: now.effective & keep,
-            permitted: now.permitted & keep,
-            inheritable: CapabilitySet::empty(),
-        },
-    )?;
-    set_no_new_privs(true)
+/// The system's word for an error, without its number.
+fn text(errno: Errno) -> String {
+    std::io::Error::from(errno).kind().to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
+
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+
+    fn plan(line: &str) -> Rights {
+        let words = std::iter::once("server").chain(line.split_whitespace());
+        Rights::plan(&Cli::parse_from(words).serve, "no-such-user").unwrap()
+    }
+
+    /// The lines of this thread's status that tell of its rights.
+    fn status() -> BTreeMap<String, String> {
+        const TELLING: [&str; 10] = [
+            "Uid",
+            "Gid",
+            "Groups",
+            "CapInh",
+            "CapPrm",
+            "CapEff",
+            "CapBnd",
+            "CapAmb",
+            "NoNewPrivs",
+            "Seccomp",
+        ];
+        let text = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let lines = text.lines().filter_map(|line| line.split_once(':'));
+        lines
+            .filter(|(name, _)| TELLING.contains(name))
+            .map(|(name, value)| (name.to_owned(), value.trim().replace('\t', " ")))
+            .collect()
+    }
 
     #[test]
     fn what_is_given_up_is_gone_for_this_thread_only() {
-        let before = capabilities(None).unwrap();
+        let before = status();
         std::thread::spawn(|| {
-            keep_interfaces().unwrap();
-            let now = capabilities(None).unwrap();
-            assert!(CapabilitySet::NET_ADMIN.contains(now.permitted));
-            give_up_all().unwrap();
-            let now = capabilities(None).unwrap();
-            assert!(now.permitted.is_empty() && now.effective.is_empty());
-            assert!(rustix::thread::no_new_privs().unwrap());
+            let root = geteuid().is_root();
+            let missing = plan("").give_up().unwrap();
+            assert_eq!(missing.is_empty(), root, "{missing:?}");
+            let now = status();
+            for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+                assert_eq!(now[set], "0000000000000000", "{set}");
+            }
+            assert_eq!(now["NoNewPrivs"], "1");
+            if root {
+                assert_eq!(now["CapBnd"], "0000000000000000");
+                assert_eq!(now["Groups"], "");
+                for id in ["Uid", "Gid"] {
+                    assert_eq!(now[id], "65534 65534 65534 65534", "{id}");
+                }
+            }
         })
         .join()
         .unwrap();
-        assert_eq!(capabilities(None).unwrap(), before);
+        assert_eq!(status(), before);
     }
 }

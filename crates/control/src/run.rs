@@ -2,10 +2,9 @@
 
 use std::fmt::Display;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc as std_mpsc;
 use std::thread;
 use std::time::Instant;
@@ -13,28 +12,32 @@ use std::time::Instant;
 use nmio::device::{Interface, InterfaceConfig};
 use nmio::{FaultConfig, FaultCounters, PortCounters};
 use rustix::rand::{GetRandomFlags, getrandom};
-use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use crate::args::ServeArgs;
+use crate::crew::{self, Crew};
 use crate::error::Error;
+use crate::log;
 use crate::program::{Listening, Prepared, Program, Tally, WorkerContext};
 use crate::report::{self, Block};
+use crate::rights::{Missing, Rights};
+use crate::signals::{self, Harmless, Signals};
 use crate::worker::{Ended, Ready, Worker};
-use crate::{log, rights};
 
-/// A whole `serve` command: logs, then [`run`] with what `load` gives. An
-/// error is printed as one message, and leads to exit status 1.
+/// A whole `serve` command: serves what `load` gives until SIGINT or SIGTERM,
+/// or until a worker fails. It prints the start block when all workers are
+/// ready, and the summary at the end.
+///
+/// A second SIGINT or SIGTERM, a second or more after the first, ends the
+/// process at once. An error is printed as one message, and leads to exit
+/// status 1; nothing of ours is left on the interface then.
 pub fn serve<P: Program, E: Display>(
     args: &ServeArgs,
     load: impl FnOnce() -> Result<P, E>,
 ) -> ExitCode {
     log::init(args.log);
-    let outcome = match load() {
-        Ok(program) => run(args, &program).map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
+    let outcome = load_and_run(args, load);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
@@ -44,19 +47,32 @@ pub fn serve<P: Program, E: Display>(
     }
 }
 
-/// Serves `program` until SIGINT or SIGTERM, or until a worker fails; prints
-/// the start block when all workers are ready, and the summary at the end.
-///
-/// A second signal ends the process at once.
-///
-/// # Errors
-/// When the device, a port or a worker's handler cannot be had, or when a
-/// port goes away. The other workers have ended then, and nothing of ours is
-/// left on the interface.
-pub fn run<P: Program>(args: &ServeArgs, program: &P) -> Result<(), Error> {
-    // Signals first: from here on none ends the process before it has
-    // cleaned up.
-    let (runtime, mut signals) = watch_signals().map_err(system("watching for signals"))?;
+fn load_and_run<P: Program, E: Display>(
+    args: &ServeArgs,
+    load: impl FnOnce() -> Result<P, E>,
+) -> Result<(), String> {
+    let prepare = || {
+        let rights = Rights::plan(args, P::NAME)?;
+        // Loading may take minutes: SIGINT still ends it, SIGHUP does not.
+        let (runtime, harmless) = signals::catch_harmless().map_err(system(WATCHING))?;
+        Ok((rights, runtime, harmless))
+    };
+    let (rights, runtime, harmless) = prepare().map_err(|error: Error| error.to_string())?;
+    let program = load().map_err(|error| error.to_string())?;
+    run(args, &program, &rights, &runtime, harmless).map_err(|error| error.to_string())
+}
+
+const WATCHING: &str = "watching for signals";
+
+fn run<P: Program>(
+    args: &ServeArgs,
+    program: &P,
+    rights: &Rights,
+    runtime: &Runtime,
+    harmless: Harmless,
+) -> Result<(), Error> {
+    // From here on no signal ends the process before it has cleaned up.
+    let mut signals = Signals::catch_all(runtime, harmless).map_err(system(WATCHING))?;
     let port = args.port.unwrap_or(P::DEFAULT_PORT);
     let interface = Interface::open(&InterfaceConfig {
         device: args.device.clone(),
@@ -78,6 +94,7 @@ pub fn run<P: Program>(args: &ServeArgs, program: &P) -> Result<(), Error> {
             let worker = Worker {
                 program,
                 context: context(&interface, index, workers, port)?,
+                rights,
                 source: interface.queue(index),
                 pcap: args
                     .pcap
@@ -94,7 +111,7 @@ pub fn run<P: Program>(args: &ServeArgs, program: &P) -> Result<(), Error> {
             let (events_in, stop) = (events_in.clone(), &stop);
             thread::Builder::new()
                 .name(format!("{}-{index}", P::NAME))
-                .spawn_scoped(scope, move || work(worker, &opened, &events_in, stop))
+                .spawn_scoped(scope, move || crew::work(worker, &opened, &events_in, stop))
                 .map_err(system("starting a worker's thread"))?;
         }
         drop(events_in);
@@ -105,15 +122,15 @@ pub fn run<P: Program>(args: &ServeArgs, program: &P) -> Result<(), Error> {
             stop: &stop,
         };
         runtime.block_on(crew.watch(workers, |ready| {
-            let given_up = if interface.needs_removal() {
-                rights::keep_interfaces()
+            let missing = if interface.needs_removal() {
+                Rights::keep_interfaces()?
             } else {
-                rights::give_up_all()
+                rights.give_up()?
             };
-            if let Err(error) = given_up {
-                tracing::warn!("the rights of the main thread stay: {error}");
-            }
-            start_block(program, &interface, &listening, args.fault, ready).print();
+            let rights = rights_lines(rights, missing, ready);
+            Ok(start_block(
+                program, &interface, &listening, args.fault, rights, ready,
+            ))
         }))
     });
     drop(interface);
@@ -126,29 +143,6 @@ pub fn run<P: Program>(args: &ServeArgs, program: &P) -> Result<(), Error> {
 
 fn system(what: &'static str) -> impl Fn(io::Error) -> Error {
     move |source| Error::System { what, source }
-}
-
-/// SIGINT and SIGTERM.
-struct Signals(Signal, Signal);
-
-impl Signals {
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.0.recv() => {}
-            _ = self.1.recv() => {}
-        }
-    }
-}
-
-fn watch_signals() -> io::Result<(Runtime, Signals)> {
-    let runtime = Builder::new_current_thread().enable_io().build()?;
-    let inside = runtime.enter();
-    let signals = Signals(
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::terminate())?,
-    );
-    drop(inside);
-    Ok((runtime, signals))
 }
 
 fn context(
@@ -182,126 +176,15 @@ fn pcap_path(path: &Path, index: u32, workers: u32) -> PathBuf {
     name.into()
 }
 
-/// What the main thread hears of a worker.
-enum Event {
-    Ready(u32, Ready),
-    Ended(Box<Result<Ended, Error>>),
-}
-
-/// A worker's thread. It serves when its gate is opened, and not at all when
-/// the gate is gone.
-fn work<P: Program>(
-    worker: Worker<'_, P>,
-    gate: &std_mpsc::Receiver<()>,
-    events: &mpsc::Sender<Event>,
-    stop: &AtomicBool,
-) {
-    let index = worker.context.index;
-    let ready = |ready| {
-        // The channel has room for both events; an error means that nobody
-        // listens, and then the gate is gone as well.
-        let _ = events.try_send(Event::Ready(index, ready));
-        gate.recv().is_ok()
-    };
-    // Where panics unwind, one worker's end is told like any other.
-    let outcome = catch_unwind(AssertUnwindSafe(|| worker.work(ready, stop)))
-        .unwrap_or(Err(Error::Panicked { worker: index }));
-    let _ = events.try_send(Event::Ended(Box::new(outcome)));
-}
-
-/// The workers as the main thread sees them.
-struct Crew<'a> {
-    events: &'a mut mpsc::Receiver<Event>,
-    signals: &'a mut Signals,
-    gates: Vec<std_mpsc::Sender<()>>,
-    stop: &'a AtomicBool,
-}
-
-impl Crew<'_> {
-    /// Watches the workers from their start to their end. `None` when a
-    /// signal came before all were ready.
-    async fn watch(
-        &mut self,
-        workers: u32,
-        serving: impl FnOnce(&[Ready]),
-    ) -> Result<Option<(Instant, Vec<Ended>)>, Error> {
-        let mut failed = None;
-        let mut started = None;
-        match self.all_ready(workers).await {
-            Ok(Some(ready)) => {
-                started = Some(Instant::now());
-                for gate in &self.gates {
-                    // An error means that the worker has ended; that is heard
-                    // of below.
-                    let _ = gate.send(());
-                }
-                serving(&ready);
-            }
-            Ok(None) => {}
-            Err(error) => failed = Some(error),
-        }
-        let mut ended = Vec::new();
-        if started.is_none() {
-            self.stop();
-        }
-        loop {
-            tokio::select! {
-                event = self.events.recv() => match event {
-                    Some(Event::Ended(outcome)) => match *outcome {
-                        Ok(end) => ended.push(end),
-                        Err(error) => {
-                            self.stop();
-                            failed.get_or_insert(error);
-                        }
-                    },
-                    Some(Event::Ready(..)) => {}
-                    // All have ended.
-                    None => break,
-                },
-                () = self.signals.next() => {
-                    if self.stop.load(Ordering::Relaxed) {
-                        // The second one: whoever sends it will not wait.
-                        std::process::exit(1);
-                    }
-                    self.stop();
-                }
-            }
-        }
-        match failed {
-            Some(error) => Err(error),
-            None => Ok(started.map(|started| (started, ended))),
-        }
-    }
-
-    /// Waits until every worker is ready. `None` when a signal comes first.
-    async fn all_ready(&mut self, workers: u32) -> Result<Option<Vec<Ready>>, Error> {
-        let mut ready: Vec<(u32, Ready)> = Vec::new();
-        while ready.len() < workers as usize {
-            tokio::select! {
-                event = self.events.recv() => match event {
-                    Some(Event::Ready(index, one)) => ready.push((index, one)),
-                    // No worker ends well before it was let serve.
-                    Some(Event::Ended(outcome)) => return outcome.map(|_| None),
-                    None => return Ok(None),
-                },
-                () = self.signals.next() => return Ok(None),
-            }
-        }
-        ready.sort_by_key(|&(index, _)| index);
-        Ok(Some(ready.into_iter().map(|(_, one)| one).collect()))
-    }
-
-    fn stop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.gates.clear();
-    }
-}
+/// Lines of the start block: label and value.
+type Lines = Vec<(&'static str, String)>;
 
 fn start_block<P: Program>(
     program: &P,
     interface: &Interface,
     listening: &Listening,
     fault: Option<FaultConfig>,
+    rights: Lines,
     ready: &[Ready],
 ) -> Block {
     let mut block = Block::default();
@@ -327,12 +210,9 @@ fn start_block<P: Program>(
         block.line("faults", text);
     }
     block.line("workers", ready.len().to_string());
-    let rights = if ready.iter().all(|one| one.unprivileged) {
-        "workers have given up all capabilities"
-    } else {
-        "could not be given up, see the log"
-    };
-    block.line("rights", rights);
+    for (label, value) in rights {
+        block.line(label, value);
+    }
     let addresses: Vec<String> = listening
         .addresses
         .iter()
@@ -346,6 +226,28 @@ fn start_block<P: Program>(
         block.line("try", command);
     }
     block
+}
+
+/// Who the threads are, and what they could not give up: `missing` of the
+/// control thread, and what the workers say.
+fn rights_lines(rights: &Rights, missing: Missing, ready: &[Ready]) -> Lines {
+    let mut all = missing;
+    for one in ready.iter().flat_map(|one| &one.missing) {
+        if !all.contains(one) {
+            all.push(one.clone());
+        }
+    }
+    let given_up = if all.is_empty() {
+        "no thread has a capability or can gain one"
+    } else {
+        "all given up, but for what the next lines name"
+    };
+    let mut lines = vec![
+        ("user", rights.user_line()),
+        ("rights", given_up.to_owned()),
+    ];
+    lines.extend(all.into_iter().map(|what| ("not to be had", what)));
+    lines
 }
 
 /// What the ports really do: once where all say the same, else by worker.
@@ -432,90 +334,15 @@ fn faults(counters: &FaultCounters) -> String {
 mod tests {
     use super::*;
 
-    fn ready() -> Ready {
-        Ready {
-            port: vec![("port", "a test".into())],
-            prepared: Prepared::default(),
-            unprivileged: true,
-        }
-    }
-
-    /// Watches two workers that say `events`; returns what the watch gives,
-    /// whether it let them serve, and whether it told them to stop.
-    fn watch(events: Vec<Event>) -> (Result<Option<usize>, Error>, bool, bool) {
-        let (runtime, mut signals) = watch_signals().unwrap();
-        let (events_in, mut events_out) = mpsc::channel(4);
-        for event in events {
-            assert!(events_in.try_send(event).is_ok());
-        }
-        drop(events_in);
-        let (gate, opened) = std_mpsc::channel();
-        let stop = AtomicBool::new(false);
-        let mut crew = Crew {
-            events: &mut events_out,
-            signals: &mut signals,
-            gates: vec![gate],
-            stop: &stop,
-        };
-        let mut block_printed = false;
-        let outcome = runtime.block_on(crew.watch(2, |_| block_printed = true));
-        drop(crew);
-        assert_eq!(opened.recv().is_ok(), block_printed);
-        let outcome = outcome.map(|served| served.map(|(_, ended)| ended.len()));
-        (outcome, block_printed, stop.load(Ordering::Relaxed))
-    }
-
-    fn gone() -> Error {
-        Error::PortGone {
-            worker: 1,
-            source: io::ErrorKind::NotConnected.into(),
-        }
-    }
-
-    #[test]
-    fn all_serve_when_all_are_ready() {
-        let (outcome, served, stopped) = watch(vec![
-            Event::Ready(1, ready()),
-            Event::Ready(0, ready()),
-            Event::Ended(Box::new(Ok(Ended::default()))),
-            Event::Ended(Box::new(Ok(Ended::default()))),
-        ]);
-        assert!(matches!(outcome, Ok(Some(2))), "{outcome:?}");
-        assert!(served && !stopped);
-    }
-
-    #[test]
-    fn none_serves_when_one_cannot_start() {
-        let (outcome, served, stopped) = watch(vec![
-            Event::Ready(0, ready()),
-            Event::Ended(Box::new(Err(gone()))),
-            Event::Ended(Box::new(Ok(Ended::default()))),
-        ]);
-        assert!(outcome.is_err() && !served && stopped);
-    }
-
-    #[test]
-    fn all_stop_when_one_fails() {
-        let (outcome, served, stopped) = watch(vec![
-            Event::Ready(0, ready()),
-            Event::Ready(1, ready()),
-            Event::Ended(Box::new(Err(gone()))),
-            Event::Ended(Box::new(Ok(Ended::default()))),
-        ]);
-        let message = outcome.unwrap_err().to_string();
-        assert!(message.contains("worker 1"), "{message}");
-        assert!(served && stopped);
-    }
-
     #[test]
     fn lines_that_differ_between_workers_are_numbered() {
-        let mut other = ready();
+        let mut other = Ready::example();
         let mut block = Block::default();
-        port_lines(&mut block, &[ready(), other.clone()]);
+        port_lines(&mut block, &[Ready::example(), other.clone()]);
         assert_eq!(block.to_string(), "port: a test\n");
         other.port[0].1 = "another".into();
         let mut block = Block::default();
-        port_lines(&mut block, &[ready(), other]);
+        port_lines(&mut block, &[Ready::example(), other]);
         assert_eq!(block.to_string(), "port 0: a test\nport 1: another\n");
     }
 

@@ -10,12 +10,13 @@ use nmio::{
 
 use crate::error::Error;
 use crate::program::{Prepared, Program, Tally, WorkerContext};
-use crate::rights;
+use crate::rights::{Missing, Rights};
 
 /// Everything a worker takes onto its thread.
 pub(crate) struct Worker<'a, P> {
     pub(crate) program: &'a P,
     pub(crate) context: WorkerContext,
+    pub(crate) rights: &'a Rights,
     pub(crate) source: QueueSource,
     pub(crate) pcap: Option<PathBuf>,
     pub(crate) fault: Option<FaultConfig>,
@@ -28,8 +29,19 @@ pub(crate) struct Ready {
     /// What the port really does.
     pub(crate) port: Vec<(&'static str, String)>,
     pub(crate) prepared: Prepared,
-    /// Whether the thread could give up its rights.
-    pub(crate) unprivileged: bool,
+    /// Rights that the thread could not give up.
+    pub(crate) missing: Missing,
+}
+
+#[cfg(test)]
+impl Ready {
+    pub(crate) fn example() -> Self {
+        Self {
+            port: vec![("port", "a test".into())],
+            prepared: Prepared::default(),
+            missing: Vec::new(),
+        }
+    }
 }
 
 /// What a worker says when it has ended.
@@ -55,6 +67,7 @@ impl<P: Program> Worker<'_, P> {
         let stage = Stage {
             program: self.program,
             context: self.context,
+            rights: self.rights,
             summary: port.summary(),
             pcap: self.pcap,
             fault: self.fault,
@@ -74,6 +87,7 @@ impl<P: Program> Worker<'_, P> {
 struct Stage<'a, P> {
     program: &'a P,
     context: WorkerContext,
+    rights: &'a Rights,
     summary: Vec<(&'static str, String)>,
     pcap: Option<PathBuf>,
     fault: Option<FaultConfig>,
@@ -116,17 +130,11 @@ impl<P: Program> Stage<'_, P> {
             .map_err(Error::Start)?;
         // The first one of a process takes some milliseconds.
         let clock = TscClock::new();
-        let unprivileged = match rights::give_up_all() {
-            Ok(()) => true,
-            Err(error) => {
-                tracing::warn!("the rights of worker {} stay: {error}", self.context.index);
-                false
-            }
-        };
+        let missing = self.rights.give_up()?;
         let go = ready(Ready {
             port: self.summary,
             prepared: self.program.prepared(&handler),
-            unprivileged,
+            missing,
         });
         if go {
             if self.context.own && self.context.index == 0 {
@@ -161,6 +169,7 @@ mod tests {
     use crate::program::StartError;
 
     static STOPPED: AtomicBool = AtomicBool::new(true);
+    static RIGHTS: Rights = Rights::of_who_started();
 
     /// Serves nothing.
     struct Idle;
@@ -192,6 +201,7 @@ mod tests {
     fn stage(index: u32, own: bool) -> Stage<'static, Idle> {
         Stage {
             program: &Idle,
+            rights: &RIGHTS,
             context: WorkerContext {
                 index,
                 workers: 2,

@@ -1,0 +1,195 @@
+//! `--user`: whom the server's threads become.
+
+use std::fmt;
+use std::str::FromStr;
+
+use nix::unistd::{Group, User};
+use rustix::io;
+use rustix::process::geteuid;
+use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+use crate::error::Error;
+
+/// The user that every system has for what must own nothing.
+const NOBODY: &str = "nobody";
+
+/// `--user NAME[:GROUP]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserSpec {
+    user: String,
+    /// Without it: the user's own group.
+    group: Option<String>,
+}
+
+impl FromStr for UserSpec {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (user, group) = match text.split_once(':') {
+            Some((user, group)) => (user, Some(group.to_owned())),
+            None => (text, None),
+        };
+        if user.is_empty() || group.as_deref() == Some("") {
+            return Err("give NAME or NAME:GROUP");
+        }
+        Ok(Self {
+            user: user.to_owned(),
+            group,
+        })
+    }
+}
+
+/// A user and a group, by name and number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Account {
+    name: String,
+    uid: Uid,
+    gid: Gid,
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, uid, gid } = self;
+        write!(f, "{name} (uid {uid}, gid {gid})")
+    }
+}
+
+/// Whom the threads become.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NewUser {
+    /// This one. When `asked`, `--user` named it, and nothing less will do.
+    Account { account: Account, asked: bool },
+    /// The ordinary user who started the server.
+    Same,
+    /// Root: there is none of the users that the server would become.
+    NoneFound,
+}
+
+impl NewUser {
+    /// Finds whom to become: who is asked for, else the first of `program` and
+    /// `nobody` that exists. An ordinary user stays who they are.
+    pub(crate) fn find(spec: Option<&UserSpec>, program: &str) -> Result<Self, Error> {
+        if let Some(spec) = spec {
+            let account = look_up(&spec.user, spec.group.as_deref())?;
+            return Ok(Self::Account {
+                account,
+                asked: true,
+            });
+        }
+        if !geteuid().is_root() {
+            return Ok(Self::Same);
+        }
+        for name in [program, NOBODY] {
+            match look_up(name, None) {
+                Ok(account) => {
+                    return Ok(Self::Account {
+                        account,
+                        asked: false,
+                    });
+                }
+                Err(Error::UnknownUser { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Self::NoneFound)
+    }
+}
+
+fn look_up(user: &str, group: Option<&str>) -> Result<Account, Error> {
+    let failed = |errno: nix::Error| Error::System {
+        what: "looking up a user",
+        source: errno.into(),
+    };
+    let found = User::from_name(user).map_err(failed)?;
+    let found = found.ok_or_else(|| Error::UnknownUser {
+        kind: "user",
+        name: user.to_owned(),
+    })?;
+    let gid = match group {
+        None => found.gid,
+        Some(name) => {
+            let group = Group::from_name(name).map_err(failed)?;
+            let group = group.ok_or_else(|| Error::UnknownUser {
+                kind: "group",
+                name: name.to_owned(),
+            })?;
+            group.gid
+        }
+    };
+    Ok(Account {
+        name: found.name,
+        uid: Uid::from_raw(found.uid.as_raw()),
+        gid: Gid::from_raw(gid.as_raw()),
+    })
+}
+
+impl Account {
+    pub(crate) fn uid(&self) -> Uid {
+        self.uid
+    }
+
+    /// Makes the calling thread this user's, without supplementary groups. The
+    /// kernel takes away all its capabilities with uid 0, unless it was told
+    /// otherwise.
+    ///
+    /// User and group belong to a thread; the C library would change all of
+    /// the process's at once, in the middle of opening their queues.
+    pub(crate) fn assume(&self) -> io::Result<()> {
+        set_thread_groups(&[])?;
+        set_thread_res_gid(self.gid, self.gid, self.gid)?;
+        set_thread_res_uid(self.uid, self.uid, self.uid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(text: &str) -> UserSpec {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_user_may_have_another_group() {
+        let parsed = spec("www:staff");
+        assert_eq!(
+            (parsed.user.as_str(), parsed.group.as_deref()),
+            ("www", Some("staff"))
+        );
+        assert_eq!(spec("www").group, None);
+        for wrong in ["", ":", "www:", ":staff"] {
+            assert!(wrong.parse::<UserSpec>().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn users_are_found_by_name() {
+        let found = NewUser::find(Some(&spec("root:daemon")), "x").unwrap();
+        let NewUser::Account { account, asked } = found else {
+            panic!("{found:?}");
+        };
+        assert!(asked && account.uid.is_root() && !account.gid.is_root());
+        for unknown in ["no-such-user", "root:no-such-group"] {
+            let message = NewUser::find(Some(&spec(unknown)), "x")
+                .unwrap_err()
+                .to_string();
+            assert!(message.contains("no-such"), "{message}");
+        }
+    }
+
+    #[test]
+    fn root_becomes_the_programs_user_or_nobody() {
+        let default = |program| NewUser::find(None, program).unwrap();
+        if !geteuid().is_root() {
+            assert_eq!(default("daemon"), NewUser::Same);
+            return;
+        }
+        for (program, expected) in [("daemon", "daemon"), ("no-such-user", "nobody")] {
+            let NewUser::Account { account, asked } = default(program) else {
+                panic!("{program}");
+            };
+            assert!(!asked);
+            assert_eq!(account.name, expected);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Signals: which of them end the server, and which only leave a line in the
+//! log.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// A stop signal that comes this soon after the first one is the same wish: a
+/// supervisor and a terminal often send two at once.
+const SAME_WISH: Duration = Duration::from_secs(1);
+
+/// Signals that would kill the process by default and must not. (SIGPIPE is
+/// ignored by every Rust program from its start.)
+pub(crate) struct Harmless {
+    hangup: Signal,
+    user1: Signal,
+    user2: Signal,
+}
+
+impl Harmless {
+    /// Waits for one of them and says in the log what it does: nothing.
+    async fn note_next(&mut self) {
+        let name = tokio::select! {
+            _ = self.hangup.recv() => {
+                tracing::warn!(
+                    "SIGHUP: this version cannot load its content again; restart the server to \
+                     serve what has changed"
+                );
+                return;
+            }
+            _ = self.user1.recv() => "SIGUSR1",
+            _ = self.user2.recv() => "SIGUSR2",
+        };
+        tracing::info!("{name} has no meaning here and changes nothing");
+    }
+}
+
+/// Catches SIGHUP, SIGUSR1 and SIGUSR2, on a runtime for the calling thread.
+pub(crate) fn catch_harmless() -> io::Result<(Runtime, Harmless)> {
+    let runtime = Builder::new_current_thread().enable_io().build()?;
+    let inside = runtime.enter();
+    let harmless = Harmless {
+        hangup: signal(SignalKind::hangup())?,
+        user1: signal(SignalKind::user_defined1())?,
+        user2: signal(SignalKind::user_defined2())?,
+    };
+    drop(inside);
+    Ok((runtime, harmless))
+}
+
+/// What a stop signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// End in good order.
+    Gently,
+    /// End at once: whoever asks again will not wait.
+    AtOnce,
+}
+
+/// Tells the first stop signal from later ones.
+#[derive(Debug, Default)]
+struct Patience {
+    first: Option<Instant>,
+}
+
+impl Patience {
+    /// What a stop signal at `now` asks for; nothing, if it repeats the first.
+    fn heard(&mut self, now: Instant) -> Option<Stop> {
+        match self.first {
+            None => {
+                self.first = Some(now);
+                Some(Stop::Gently)
+            }
+            Some(first) if now.duration_since(first) < SAME_WISH => None,
+            Some(_) => Some(Stop::AtOnce),
+        }
+    }
+}
+
+/// All signals that the server knows.
+pub(crate) struct Signals {
+    harmless: Harmless,
+    interrupt: Signal,
+    terminate: Signal,
+    patience: Patience,
+}
+
+impl Signals {
+    /// Catches SIGINT and SIGTERM too. From here on no signal but SIGKILL ends
+    /// the process before it has cleaned up.
+    pub(crate) fn catch_all(runtime: &Runtime, harmless: Harmless) -> io::Result<Self> {
+        let _inside = runtime.enter();
+        Ok(Self {
+            harmless,
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            patience: Patience::default(),
+        })
+    }
+
+    /// Waits for a signal that asks for something.
+    pub(crate) async fn next(&mut self) -> Stop {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => {}
+                _ = self.terminate.recv() => {}
+                () = self.harmless.note_next() => continue,
+            }
+            if let Some(stop) = self.patience.heard(Instant::now()) {
+                return stop;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_wish_counts_after_a_second() {
+        let start = Instant::now();
+        let mut patience = Patience::default();
+        let mut at = |millis| patience.heard(start + Duration::from_millis(millis));
+        assert_eq!(at(0), Some(Stop::Gently));
+        assert_eq!(at(0), None);
+        assert_eq!(at(999), None);
+        assert_eq!(at(1_000), Some(Stop::AtOnce));
+        assert_eq!(at(1_001), Some(Stop::AtOnce));
+    }
+}
