@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use eth::{Mac, Station};
 use ip::Host;
-use nmio::device::{MemoryPlan, Transport};
+use nmio::device::{AddressPrefix, MemoryPlan, Transport};
 use nmio::{Capabilities, Handler, Port};
 
 /// Why a worker could not be prepared: a message for a person.
@@ -88,8 +88,8 @@ pub struct WorkerContext {
     pub workers: u32,
     /// The interface's link-layer address.
     pub mac: [u8; 6],
-    /// The addresses served.
-    pub addresses: Vec<IpAddr>,
+    /// The addresses served, and the networks that they are in.
+    pub addresses: Vec<AddressPrefix>,
     /// Whether the addresses are the server's own, so that ARP, NDP and echo
     /// are answered here; otherwise the interface's kernel answers them.
     pub own: bool,
@@ -116,7 +116,12 @@ impl WorkerContext {
 
     /// The server on its link.
     pub(crate) fn station(&self) -> Station {
-        Station::new(Mac(self.mac), &self.addresses)
+        let addresses: Vec<_> = self
+            .addresses
+            .iter()
+            .map(|a| (a.address, a.prefix))
+            .collect();
+        Station::with_prefixes(Mac(self.mac), &addresses)
     }
 
     /// [`secret`](Self::secret) in words, as the TCP stack takes it.
@@ -229,7 +234,7 @@ mod tests {
             index: 0,
             workers: 1,
             mac: [2, 0, 0, 0, 0, 1],
-            addresses: vec!["192.0.2.1".parse().unwrap()],
+            addresses: vec!["192.0.2.1/24".parse().unwrap()],
             own: true,
             mtu: 1500,
             port: 80,
@@ -239,7 +244,11 @@ mod tests {
         capabilities.partial_checksums = true;
         let host = context.host(&capabilities);
         assert_eq!(host.station().mac(), Mac(context.mac));
-        assert_eq!(host.station().addresses(), context.addresses);
+        assert_eq!(host.station().addresses(), [context.addresses[0].address]);
+        assert!(
+            host.station()
+                .is_reserved_on_link("192.0.2.255".parse().unwrap())
+        );
         assert!(host.partial_checksums());
         context.own = false;
         capabilities.partial_checksums = false;

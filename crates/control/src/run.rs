@@ -83,7 +83,8 @@ fn run<P: Program>(
         program: P::NAME,
     })?;
     let workers = interface.queues();
-    let listening = Listening::new(interface.addresses().to_vec(), port);
+    let addresses = interface.addresses().iter().map(|one| one.address);
+    let listening = Listening::new(addresses.collect(), port);
     let stop = AtomicBool::new(false);
     // Each worker sends two events, so that sending never waits.
     let (events_in, mut events) = mpsc::channel(2 * workers as usize);

@@ -159,7 +159,6 @@ impl<P: Program> Stage<'_, P> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
     use std::time::Duration;
 
     use nmio::device::Transport;
@@ -206,7 +205,7 @@ mod tests {
                 index,
                 workers: 2,
                 mac: [2, 0, 0, 0, 0, 1],
-                addresses: vec![Ipv4Addr::new(192, 0, 2, 1).into()],
+                addresses: vec!["192.0.2.1/24".parse().unwrap()],
                 own,
                 mtu: 1500,
                 port: 7,

@@ -33,6 +33,37 @@ fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c])
 }
 
+/// The IPv4 network of one of the station's addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Subnet {
+    network: u32,
+    mask: u32,
+}
+
+impl Subnet {
+    fn new(address: Ipv4Addr, prefix: u8) -> Self {
+        let host_bits = 32u32.saturating_sub(u32::from(prefix));
+        let mask = u32::MAX.checked_shl(host_bits).unwrap_or(0);
+        Self {
+            network: address.to_bits() & mask,
+            mask,
+        }
+    }
+
+    #[inline(always)]
+    fn contains(self, address: Ipv4Addr) -> bool {
+        address.to_bits() & self.mask == self.network
+    }
+
+    /// Whether `address` is the network address or the directed broadcast
+    /// address (RFC 1122, section 3.2.1.3). A /31 and a /32 have neither
+    /// (RFC 3021).
+    fn reserves(self, address: Ipv4Addr) -> bool {
+        let (address, broadcast) = (address.to_bits(), self.network | !self.mask);
+        !self.mask > 1 && (address == self.network || address == broadcast)
+    }
+}
+
 /// A host's presence on its link: one MAC address and the IP addresses that
 /// it answers for.
 #[derive(Clone, Debug)]
@@ -42,30 +73,54 @@ pub struct Station {
     /// The same by version: each received packet is compared with them.
     v4: Box<[Ipv4Addr]>,
     v6: Box<[Ipv6Addr]>,
+    /// Every address of `v4` lies in one of these.
+    subnets: Box<[Subnet]>,
 }
 
 impl Station {
-    /// A station that answers for `addresses`.
+    /// A station that answers for `addresses`, whose networks are not known.
     pub fn new(mac: Mac, addresses: &[IpAddr]) -> Self {
-        let v4 = addresses.iter().filter_map(|address| match address {
-            IpAddr::V4(v4) => Some(*v4),
-            IpAddr::V6(_) => None,
-        });
-        let v6 = addresses.iter().filter_map(|address| match address {
-            IpAddr::V4(_) => None,
-            IpAddr::V6(v6) => Some(*v6),
-        });
+        let alone: Vec<_> = addresses.iter().map(|address| (*address, 128)).collect();
+        Self::with_prefixes(mac, &alone)
+    }
+
+    /// A station that answers for `addresses`, each with the length of its
+    /// network's prefix in bits. A longer prefix than an address has bits
+    /// means a network of this address alone.
+    pub fn with_prefixes(mac: Mac, addresses: &[(IpAddr, u8)]) -> Self {
+        let (mut v4, mut v6, mut subnets) = (Vec::new(), Vec::new(), Vec::new());
+        for &(address, prefix) in addresses {
+            match address {
+                IpAddr::V4(address) => {
+                    v4.push(address);
+                    let subnet = Subnet::new(address, prefix);
+                    if !subnets.contains(&subnet) {
+                        subnets.push(subnet);
+                    }
+                }
+                IpAddr::V6(address) => v6.push(address),
+            }
+        }
         Self {
             mac,
-            addresses: addresses.into(),
-            v4: v4.collect(),
-            v6: v6.collect(),
+            addresses: addresses.iter().map(|(address, _)| *address).collect(),
+            v4: v4.into(),
+            v6: v6.into(),
+            subnets: subnets.into(),
         }
     }
 
     /// Its MAC address.
+    #[inline(always)]
     pub fn mac(&self) -> Mac {
         self.mac
+    }
+
+    /// Whether a frame to this group address is for the station: one to the
+    /// solicited-node group of an address of its own (RFC 4291, section 2.7.1).
+    pub fn listens_to(&self, group: Mac) -> bool {
+        let groups = self.v6.iter().map(|own| group_mac(solicited_node(*own)));
+        groups.into_iter().any(|own| own == group)
     }
 
     /// The addresses that it answers for.
@@ -83,6 +138,20 @@ impl Station {
     #[inline(always)]
     pub fn serves_v6(&self, address: Ipv6Addr) -> bool {
         self.v6.iter().any(|own| own.to_bits() == address.to_bits())
+    }
+
+    /// Whether `address` is in the network of one of the station's addresses,
+    /// as those themselves are.
+    #[inline(always)]
+    pub fn is_on_link(&self, address: Ipv4Addr) -> bool {
+        self.subnets.iter().any(|subnet| subnet.contains(address))
+    }
+
+    /// Whether `address` is the network address or the broadcast address of
+    /// one of the station's IPv4 networks, so that no host can have it.
+    pub fn is_reserved_on_link(&self, address: Ipv4Addr) -> bool {
+        let mut around = self.subnets.iter().filter(|s| s.contains(address));
+        around.any(|subnet| subnet.reserves(address))
     }
 
     /// Turns an ARP request for one of the station's addresses into the

@@ -2,11 +2,12 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use eth::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Header, Station};
+use eth::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Header, Mac, Station};
 use nmio::Frame;
 
 use crate::icmp::{self, CHECKSUM_AT, ICMP_HEADER_LEN, IcmpError, NEIGHBOUR_SOLICITATION};
 use crate::packet::{Addresses, Packet};
+use crate::source::{self, BadSource};
 use crate::{
     IPV4_HEADER_LEN, IPV6_HEADER_LEN, PROTOCOL_ICMP, PROTOCOL_ICMPV6, PROTOCOL_TCP, PROTOCOL_UDP,
 };
@@ -56,27 +57,55 @@ pub struct Counters {
     pub fragments: u64,
     /// Dropped: IPv4 options or IPv6 extension headers.
     pub options: u64,
+    /// Dropped: to another station's MAC address.
+    pub other_station: u64,
     /// Dropped: not to one of our addresses.
     pub not_for_us: u64,
-    /// Dropped: from an address that no host can have.
-    pub bad_source: u64,
+    /// Dropped: from a multicast group or the limited broadcast address.
+    pub source_group: u64,
+    /// Dropped: from a loopback address.
+    pub source_loopback: u64,
+    /// Dropped: from 0/8, 240/4, or an unspecified, IPv4-compatible or
+    /// IPv4-mapped IPv6 address.
+    pub source_reserved: u64,
+    /// Dropped: from the network or broadcast address of a network of ours.
+    pub source_subnet: u64,
+    /// Dropped: from one of our own addresses.
+    pub source_own: u64,
     /// Dropped: a protocol or ICMP message that we do not answer.
     pub unknown_protocol: u64,
 }
 
 impl Counters {
     /// The drops, by reason, for whoever reports them.
-    pub fn drops(&self) -> [(&'static str, u64); 8] {
+    pub fn drops(&self) -> [(&'static str, u64); 13] {
         [
             ("unknown ethertype", self.unknown_ethertype),
             ("malformed IP header", self.malformed),
             ("bad IP or ICMP checksum", self.bad_checksum),
             ("fragment", self.fragments),
             ("IP options", self.options),
+            ("another station's MAC address", self.other_station),
             ("not for us", self.not_for_us),
-            ("impossible source address", self.bad_source),
+            ("source address is a group", self.source_group),
+            ("source address is loopback", self.source_loopback),
+            ("source address is reserved", self.source_reserved),
+            ("source address is the subnet's", self.source_subnet),
+            ("source address is our own", self.source_own),
             ("unknown protocol", self.unknown_protocol),
         ]
+    }
+
+    #[cold]
+    fn count_source(&mut self, why: BadSource) {
+        let counter = match why {
+            BadSource::Group => &mut self.source_group,
+            BadSource::Loopback => &mut self.source_loopback,
+            BadSource::Reserved => &mut self.source_reserved,
+            BadSource::Subnet => &mut self.source_subnet,
+            BadSource::Own => &mut self.source_own,
+        };
+        *counter += 1;
     }
 }
 
@@ -182,15 +211,15 @@ impl Host {
         let protocol = header[9];
         let src = Ipv4Addr::new(header[12], header[13], header[14], header[15]);
         let dst = Ipv4Addr::new(header[16], header[17], header[18], header[19]);
-        if !self.station.serves_v4(dst) || link.dst.is_group() {
+        if link.dst != self.station.mac() {
+            return self.refuse_station(link.dst);
+        }
+        if !self.station.serves_v4(dst) {
             self.counters.not_for_us += 1;
             return Input::Dropped;
         }
-        // RFC 1122, section 3.2.1.3.
-        let impossible =
-            src.is_multicast() || src.is_broadcast() || src.is_unspecified() || src.is_loopback();
-        if impossible || src == dst {
-            self.counters.bad_source += 1;
+        if let Some(why) = source::refuse_v4(&self.station, src) {
+            self.counters.count_source(why);
             return Input::Dropped;
         }
         frame.set_len(start + total_len);
@@ -220,15 +249,15 @@ impl Host {
             )
         };
         let (src, dst) = (address(8), address(24));
-        if dst.is_multicast() || link.dst.is_group() {
+        if dst.is_multicast() || link.dst != self.station.mac() {
             return self.receive_group(frame, &link, next_header);
         }
         if !self.station.serves_v6(dst) {
             self.counters.not_for_us += 1;
             return Input::Dropped;
         }
-        if src.is_multicast() || src.is_unspecified() || src.is_loopback() || src == dst {
-            self.counters.bad_source += 1;
+        if let Some(why) = source::refuse_v6(&self.station, src) {
+            self.counters.count_source(why);
             return Input::Dropped;
         }
         frame.set_len(start + IPV6_HEADER_LEN + payload_len);
@@ -300,9 +329,25 @@ impl Host {
         }
     }
 
-    /// To a group: only neighbour discovery is for us.
+    /// A frame that is not to our own MAC address.
+    #[cold]
+    fn refuse_station(&mut self, dst: Mac) -> Input {
+        if dst.is_group() {
+            self.counters.not_for_us += 1;
+        } else {
+            self.counters.other_station += 1;
+        }
+        Input::Dropped
+    }
+
+    /// To a group, by its IPv6 or its MAC address, or to another station: only
+    /// neighbour discovery for our own addresses is for us.
     #[cold]
     fn receive_group(&mut self, frame: Frame, link: &Header, next_header: u8) -> Input {
+        let is_to_us = link.dst == self.station.mac() || self.station.listens_to(link.dst);
+        if !is_to_us {
+            return self.refuse_station(link.dst);
+        }
         if next_header == PROTOCOL_ICMPV6 {
             return self.receive_solicitation(frame, link);
         }
@@ -325,6 +370,9 @@ impl Host {
         if link.ethertype != ETHERTYPE_ARP {
             self.counters.unknown_ethertype += 1;
             return Input::Dropped;
+        }
+        if link.dst != self.station.mac() && link.dst != Mac::BROADCAST {
+            return self.refuse_station(link.dst);
         }
         let reply = if self.own {
             self.station.answer_arp(frame, link)

@@ -1,3 +1,5 @@
+use std::net::IpAddr;
+
 use eth::{Link, Mac};
 use nmio::{Pool, PoolLayout};
 use proptest::prelude::*;
@@ -244,8 +246,8 @@ fn drops_are_counted_by_reason() {
         ("fragment", |b| b[20] = 0x20, |c| c.fragments),
         ("fragment offset", |b| b[21] = 1, |c| c.fragments),
         ("not ours", |b| b[33] = 77, |c| c.not_for_us),
-        ("source", |b| b[26..30].fill(255), |c| c.bad_source),
-        ("loopback", |b| b[26] = 127, |c| c.bad_source),
+        ("to a group", |b| b[0] = 1, |c| c.not_for_us),
+        ("to another station", |b| b[5] = 7, |c| c.other_station),
     ];
     for (name, change, counter) in cases {
         let mut bytes = packet(to_us(false), PROTOCOL_TCP, b"segment");
@@ -268,6 +270,174 @@ fn ipv6_fragments_and_extensions_are_counted() {
         let mut host = host();
         host.receive(frame(&packet(to_us(true), next, &[0; 16])));
         assert_eq!((host.counters.fragments, host.counters.options), counter);
+    }
+}
+
+/// The host's counters after one packet.
+fn after(mut host: Host, bytes: &[u8]) -> Counters {
+    let input = host.receive(frame(bytes));
+    assert_eq!(
+        matches!(input, Input::Dropped),
+        host.counters.tcp == 0,
+        "{input:?}"
+    );
+    host.counters
+}
+
+#[test]
+fn sources_that_cannot_be_answered_are_counted_by_reason() {
+    type Counter = fn(&Counters) -> u64;
+    let passed: Counter = |c| c.tcp;
+    let (group, loopback): (Counter, Counter) = (|c| c.source_group, |c| c.source_loopback);
+    let (reserved, subnet): (Counter, Counter) = (|c| c.source_reserved, |c| c.source_subnet);
+    let own: Counter = |c| c.source_own;
+    for (src, counter) in [
+        ("192.0.2.9", passed),
+        ("192.0.1.255", passed),
+        ("192.0.3.0", passed),
+        ("198.51.100.0", passed),
+        ("198.51.100.255", passed),
+        ("1.0.0.1", passed),
+        ("126.0.0.1", passed),
+        ("128.0.0.1", passed),
+        ("223.255.255.254", passed),
+        ("192.0.2.0", subnet),
+        ("192.0.2.255", subnet),
+        ("192.0.2.1", own),
+        ("203.0.113.7", own),
+        ("0.0.0.0", reserved),
+        ("0.1.2.3", reserved),
+        ("127.0.0.1", loopback),
+        ("127.255.255.255", loopback),
+        ("224.0.0.1", group),
+        ("239.255.255.255", group),
+        ("240.0.0.1", reserved),
+        ("255.255.255.254", reserved),
+        ("255.255.255.255", group),
+        ("2001:db8::9", passed),
+        ("2001:db8::", passed),
+        ("fe80::9", passed),
+        ("64:ff9b::c000:209", passed),
+        ("0:0:0:1::9", passed),
+        ("2001:db8::1", own),
+        ("::", reserved),
+        ("::1", loopback),
+        ("::192.0.2.9", reserved),
+        ("::ffff:192.0.2.9", reserved),
+        ("ff02::1", group),
+    ] {
+        let src: IpAddr = src.parse().unwrap();
+        let addresses = match src {
+            IpAddr::V4(src) => Addresses::V4 { src, dst: V4.0 },
+            IpAddr::V6(src) => Addresses::V6 { src, dst: V6.0 },
+        };
+        let path = Path {
+            addresses,
+            ..to_us(src.is_ipv6())
+        };
+        let bytes = packet(path, PROTOCOL_TCP, b"segment");
+        let station = || {
+            let other = Ipv4Addr::new(203, 0, 113, 7).into();
+            let addresses = [(V4.0.into(), 24), (other, 32), (V6.0.into(), 64)];
+            Station::with_prefixes(OURS, &addresses)
+        };
+        for host in [Host::own(station()), Host::shared(station())] {
+            let counters = after(host, &bytes);
+            assert_eq!(counter(&counters), 1, "{src}: {counters:?}");
+        }
+    }
+}
+
+/// RFC 3021: both addresses of a /31 are hosts.
+#[test]
+fn networks_of_one_or_two_addresses_have_no_broadcast_address() {
+    for (prefix, passes) in [(30, false), (31, true), (32, true)] {
+        // 192.0.2.0 is the network address of the /30.
+        let station = Station::with_prefixes(OURS, &[(V4.0.into(), prefix)]);
+        let addresses = Addresses::V4 {
+            src: Ipv4Addr::new(192, 0, 2, 0),
+            dst: V4.0,
+        };
+        let path = Path {
+            addresses,
+            ..to_us(false)
+        };
+        let counters = after(Host::own(station), &packet(path, PROTOCOL_TCP, b"segment"));
+        let expected = (u64::from(passes), u64::from(!passes));
+        assert_eq!((counters.tcp, counters.source_subnet), expected);
+    }
+}
+
+/// A neighbour solicitation for our address, to its group.
+fn solicitation() -> Vec<u8> {
+    let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 1);
+    let path = Path {
+        link: Link {
+            peer: Mac([0x33, 0x33, 0xff, 0, 0, 1]),
+            ..to_us(true).link
+        },
+        addresses: Addresses::V6 {
+            src: V6.1,
+            dst: group,
+        },
+    };
+    let mut message = vec![NEIGHBOUR_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
+    message.extend(V6.0.octets());
+    let sum = path.addresses.pseudo_sum(PROTOCOL_ICMPV6, message.len());
+    let field = sum.add(Sum::of(&message)).finish();
+    message[2..4].copy_from_slice(&field.to_be_bytes());
+    let mut bytes = packet(path, PROTOCOL_ICMPV6, &message);
+    bytes[14 + 7] = 255;
+    bytes
+}
+
+fn arp_request() -> Vec<u8> {
+    let mut bytes = vec![0; 14];
+    let link = Link {
+        peer: Mac::BROADCAST,
+        ..to_us(false).link
+    };
+    link.write(&mut bytes, ETHERTYPE_ARP);
+    bytes.extend([0, 1, 8, 0, 6, 4, 0, 1]);
+    bytes.extend([&PEER.0[..], &V4.1.octets(), &[0; 6], &V4.0.octets()].concat());
+    bytes
+}
+
+/// Only frames to our own MAC address are answered, but for the ways by which
+/// we are found: ARP comes as broadcast, and a solicitation to our group.
+#[test]
+fn frames_to_other_stations_are_not_answered() {
+    let segment = |v6| packet(to_us(v6), PROTOCOL_TCP, b"segment");
+    let packets = [
+        ("IPv4", segment(false), [1, 0, 0, 0]),
+        ("IPv6", segment(true), [1, 0, 0, 0]),
+        ("echo", echo(false), [1, 0, 0, 0]),
+        ("IPv6 echo", echo(true), [1, 0, 0, 0]),
+        ("ARP", arp_request(), [1, 1, 0, 0]),
+        ("solicitation", solicitation(), [1, 0, 1, 0]),
+    ];
+    let stations = [
+        OURS,
+        Mac::BROADCAST,
+        Mac([0x33, 0x33, 0xff, 0, 0, 1]),
+        Mac([0x33, 0x33, 0, 0, 0, 1]),
+    ];
+    for (name, mut bytes, heard) in packets {
+        for (dst, heard) in stations.into_iter().zip(heard) {
+            bytes[..6].copy_from_slice(&dst.0);
+            let mut host = host();
+            let input = host.receive(frame(&bytes));
+            assert_eq!(!matches!(input, Input::Dropped), heard == 1, "{name} {dst}");
+            assert_eq!(host.counters.not_for_us, 1 - heard, "{name} {dst}");
+        }
+        for dst in [Mac([2, 0, 0, 0, 0, 2]), Mac([0; 6]), PEER] {
+            bytes[..6].copy_from_slice(&dst.0);
+            for mut host in [host(), Host::shared(host().station)] {
+                let input = host.receive(frame(&bytes));
+                assert!(matches!(input, Input::Dropped), "{name} {dst}");
+                assert_eq!(host.counters.other_station, 1, "{name} {dst}");
+            }
+        }
     }
 }
 

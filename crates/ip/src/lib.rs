@@ -25,6 +25,7 @@ mod icmp;
 mod packet;
 mod path;
 mod segmentation;
+mod source;
 
 pub use host::{Counters, Host, Input};
 pub use icmp::{ErrorKind, IcmpError};

@@ -47,7 +47,10 @@ fn shared_mode_answers_and_leaves_nothing() {
         let rig = Rig::new(1);
         let server = Server::start(&config(device, &[], 1));
         assert!(!server.interface.is_own());
-        assert_eq!(server.interface.addresses()[0].to_string(), "10.9.0.1");
+        assert_eq!(
+            server.interface.addresses()[0].address.to_string(),
+            "10.9.0.1"
+        );
         let v4 = rig.client_socket("10.9.0.2:0");
         assert_eq!(ask(&v4, "10.9.0.1:7", "hello"), "hello");
         let v6 = rig.client_socket("[fd09::2]:0");
@@ -603,7 +606,7 @@ fn child_process() {
     let server = Server::start(&config(&device, &[], 1));
     println!(
         "serving on {} {:?}",
-        server.interface.addresses()[0],
+        server.interface.addresses()[0].address,
         server.interface.summary()
     );
     if !device.starts_with("xdp") {
@@ -611,7 +614,7 @@ fn child_process() {
         client
             .set_read_timeout(Some(Duration::from_secs(2)))
             .unwrap();
-        let to = format!("{}:7", server.interface.addresses()[0]);
+        let to = format!("{}:7", server.interface.addresses()[0].address);
         assert_eq!(ask(&client, &to, "hello"), "hello");
         println!("answered");
     }

@@ -49,7 +49,8 @@ impl Sandstorm {
     }
 
     fn packets(&self, context: &WorkerContext) -> Packets {
-        packets(&self.site, &context.addresses, context.mtu)
+        let addresses: Vec<_> = context.addresses.iter().map(|one| one.address).collect();
+        packets(&self.site, &addresses, context.mtu)
     }
 }
 
@@ -173,8 +174,6 @@ impl Program for Sandstorm {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-
     use super::*;
 
     fn sandstorm(mode: Mode, size: usize) -> (tempfile::TempDir, Sandstorm) {
@@ -194,10 +193,7 @@ mod tests {
             index: 0,
             workers: 1,
             mac: [2, 0, 0, 0, 0, 1],
-            addresses: addresses
-                .iter()
-                .map(|a| a.parse::<IpAddr>().unwrap())
-                .collect(),
+            addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
             own: true,
             mtu: 1500,
             port: 80,
@@ -209,8 +205,8 @@ mod tests {
     fn the_port_gets_memory_for_every_packet_in_both_families() {
         // Both heads fit the last segment with the rest of the body.
         let (_folder, program) = sandstorm(Mode::PreCopy, 9 * 1_400);
-        let v4 = program.packets(&context(&["10.0.0.1"]));
-        let both = program.packets(&context(&["10.0.0.1", "fd00::1"]));
+        let v4 = program.packets(&context(&["10.0.0.1/24"]));
+        let both = program.packets(&context(&["10.0.0.1/24", "fd00::1/64"]));
         let small = program.site.totals().replies - 1;
         assert_eq!(v4.count, small + 9);
         assert_eq!(both.count, 2 * v4.count);
@@ -220,19 +216,22 @@ mod tests {
             both.bytes,
             2 * program.site.totals().reply_bytes + headers * v4.count
         );
-        let plan = program.memory(&context(&["10.0.0.1", "fd00::1"]));
+        let plan = program.memory(&context(&["10.0.0.1/24", "fd00::1/64"]));
         assert_eq!(
             u64::from(plan.resident_frames),
             both.count + SPARE_RESIDENTS
         );
         let (_folder, program) = sandstorm(Mode::MemCopy, 9 * 1_400);
-        assert_eq!(program.memory(&context(&["10.0.0.1"])).resident_frames, 0);
+        assert_eq!(
+            program.memory(&context(&["10.0.0.1/24"])).resident_frames,
+            0
+        );
     }
 
     #[test]
     fn a_handler_prepares_everything() {
         let (_folder, program) = sandstorm(Mode::PreCopy, 100_000);
-        let context = context(&["10.0.0.1", "fd00::1"]);
+        let context = context(&["10.0.0.1/24", "fd00::1/64"]);
         let plan = program.memory(&context);
         let mut port = nmio::sim::Sink::new(1500, 64, plan.resident_frames);
         let handler = program.handler(&mut port, &context).unwrap();

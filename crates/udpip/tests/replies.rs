@@ -268,6 +268,25 @@ fn residents_serve_all_peers_and_both_families() {
     assert_eq!(count(&server).residents_exhausted, 0);
 }
 
+/// RFC 768: source port 0 means that no reply is expected.
+#[test]
+fn source_port_0_is_dropped_and_counted() {
+    for v6 in [false, true] {
+        let (mut server, mut sink) = (server(Way::TurnRound, 0, b"tail", b""), sink(0));
+        for (port, answers) in [(0, false), (1, true), (u16::MAX, true)] {
+            let peer = Peer {
+                port,
+                v6,
+                ..Peer::V4
+            };
+            let reply = handle(&mut server, &mut sink, &peer.datagram(b"hello"));
+            assert_eq!(reply.is_some(), answers, "from port {port}");
+        }
+        let counters = count(&server);
+        assert_eq!((counters.bad_source, counters.received), (1, 2));
+    }
+}
+
 /// A checksum that comes out as zero is sent as all ones (RFC 768).
 #[test]
 fn zero_is_no_checksum() {

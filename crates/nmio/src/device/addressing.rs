@@ -97,10 +97,6 @@ impl Addressing {
         })
     }
 
-    pub(super) fn server_addresses(&self) -> Vec<IpAddr> {
-        self.server.iter().map(|server| server.address).collect()
-    }
-
     /// Gives interface `name` of this namespace the client's addresses and
     /// brings it up.
     pub(super) fn configure(

@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
 use super::addressing::{Addressing, bring_up, interface_addresses, refuse_taken};
-use super::interface::{Lines, join};
+use super::interface::{Lines, join_addresses};
 use super::namespace::Namespace;
 use super::ready::{XdpReady, XdpWanted};
 use super::{DeviceError, Interface, InterfaceConfig, Offload, Queues, netlink};
@@ -238,17 +238,17 @@ fn finish_tap(
     let addresses = if let Some(mut wire) = wire {
         wire.configure(&control, &name, &mut lines)?;
         lines.push(wire.line(&name));
-        wire.server_addresses()
+        wire.server
     } else {
         bring_up(&control, &name)?;
-        config.own_addresses.iter().map(|own| own.address).collect()
+        config.own_addresses.clone()
     };
     let mtu = control
         .mtu(&name)
         .map_err(DeviceError::set_up(format!("ask for {name}'s MTU")))?;
     lines.push((
         "addresses",
-        format!("{} (the server's own)", join(&addresses)),
+        format!("{} (the server's own)", join_addresses(&addresses)),
     ));
     lines.push(("queues", queues.len().to_string()));
     let mut interface = Interface::from_tap(name, queues, mtu, addresses, config.wait);

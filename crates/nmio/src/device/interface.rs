@@ -1,7 +1,6 @@
 //! An interface made ready to serve on.
 
 use std::fs::File;
-use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -59,7 +58,7 @@ pub struct Interface {
     mac: [u8; 6],
     mtu: usize,
     own: bool,
-    addresses: Vec<IpAddr>,
+    addresses: Vec<AddressPrefix>,
     queues: u32,
     wait: Wait,
     summary: Lines,
@@ -153,7 +152,7 @@ impl Interface {
         name: String,
         queues: Vec<Arc<File>>,
         mtu: usize,
-        addresses: Vec<IpAddr>,
+        addresses: Vec<AddressPrefix>,
         wait: Wait,
     ) -> Self {
         Self {
@@ -193,12 +192,12 @@ impl Interface {
         self.mac
     }
 
-    /// The addresses that are served.
+    /// The addresses that are served, and their networks.
     ///
     /// On a device `auto` or `tap` this host is the client. In shared mode a
     /// client is on another host: what a host sends to itself never comes by
     /// its interface.
-    pub fn addresses(&self) -> &[IpAddr] {
+    pub fn addresses(&self) -> &[AddressPrefix] {
         &self.addresses
     }
 
@@ -294,6 +293,11 @@ pub(super) fn join(list: &[impl ToString]) -> String {
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+/// The addresses without their networks, for people.
+pub(super) fn join_addresses(list: &[AddressPrefix]) -> String {
+    join(&list.iter().map(|one| one.address).collect::<Vec<_>>())
 }
 
 /// A locally administered unicast address (IEEE 802-2014, 8.4.2).

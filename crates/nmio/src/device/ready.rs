@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use super::addressing::{interface_addresses, refuse_taken};
-use super::interface::{Lines, check_count, join};
+use super::interface::{Lines, check_count, join_addresses};
 use super::{AddressPrefix, DeviceError, Offload, Queues, Transport, queues};
 use crate::sys::{self, Control};
 use crate::xdp::MAX_MTU;
@@ -34,7 +34,7 @@ pub(super) struct XdpReady {
     pub(super) is_veth: bool,
     /// Queues to serve.
     pub(super) queues: u32,
-    pub(super) addresses: Vec<IpAddr>,
+    pub(super) addresses: Vec<AddressPrefix>,
     pub(super) lines: Lines,
 }
 
@@ -79,8 +79,9 @@ impl XdpReady {
         };
         lines.push(("XDP mode", mode.to_owned()));
         let queues = queues::choose(&control, name, wanted.queues, &mut lines)?;
-        let addresses = served_addresses(wanted, &mut lines)?;
-        check_count("addresses", addresses.len(), steer::MAX_ADDRESSES)?;
+        let networks = served_addresses(wanted, &mut lines)?;
+        check_count("addresses", networks.len(), steer::MAX_ADDRESSES)?;
+        let addresses: Vec<_> = networks.iter().map(|network| network.address).collect();
         let held = if wanted.own.is_empty() {
             reserve(&addresses, wanted.services, index, &mut lines)?
         } else {
@@ -116,19 +117,25 @@ impl XdpReady {
             mtu,
             is_veth: control.is_veth(name),
             queues,
-            addresses,
+            addresses: networks,
             lines,
         })
     }
 }
 
-fn served_addresses(wanted: &XdpWanted<'_>, lines: &mut Lines) -> Result<Vec<IpAddr>, DeviceError> {
+fn served_addresses(
+    wanted: &XdpWanted<'_>,
+    lines: &mut Lines,
+) -> Result<Vec<AddressPrefix>, DeviceError> {
     let all = interface_addresses()?;
     if wanted.own.is_empty() {
         let shared: Vec<_> = all
             .into_iter()
             .filter(|a| a.interface == wanted.interface)
-            .map(|a| a.address)
+            .map(|a| AddressPrefix {
+                address: a.address,
+                prefix: a.prefix,
+            })
             .collect();
         if shared.is_empty() {
             return Err(DeviceError::NoAddress {
@@ -137,14 +144,16 @@ fn served_addresses(wanted: &XdpWanted<'_>, lines: &mut Lines) -> Result<Vec<IpA
         }
         lines.push((
             "addresses",
-            format!("{} (shared with the kernel)", join(&shared)),
+            format!("{} (shared with the kernel)", join_addresses(&shared)),
         ));
         return Ok(shared);
     }
     refuse_taken(wanted.own, &all)?;
-    let own: Vec<_> = wanted.own.iter().map(|own| own.address).collect();
-    lines.push(("addresses", format!("{} (the server's own)", join(&own))));
-    Ok(own)
+    lines.push((
+        "addresses",
+        format!("{} (the server's own)", join_addresses(wanted.own)),
+    ));
+    Ok(wanted.own.to_vec())
 }
 
 /// Lets neighbour solicitations for the server's own addresses in, which go to

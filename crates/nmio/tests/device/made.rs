@@ -12,7 +12,10 @@ fn device_auto_is_a_wire_to_this_host() {
         let server = Server::start(&config("auto", &[], queues));
         let summary = server.interface.summary();
         assert!(line(&summary, "device").contains("veth"), "{summary:?}");
-        assert_eq!(server.interface.addresses()[0].to_string(), "198.18.0.2");
+        assert_eq!(
+            server.interface.addresses()[0].address.to_string(),
+            "198.18.0.2"
+        );
         let client = socket("0.0.0.0:0");
         assert_eq!(ask(&client, "198.18.0.2:7", "hello"), "hello");
         // Where the kernel can have them, super-segments are long: it says so.
@@ -20,7 +23,10 @@ fn device_auto_is_a_wire_to_this_host() {
         assert!(said.contains("of up to 256 KB") || said.contains("of up to 64 KB"));
         // A second one finds other names and networks.
         let second = Server::start(&config("auto", &[], 1));
-        assert_eq!(second.interface.addresses()[0].to_string(), "198.18.0.6");
+        assert_eq!(
+            second.interface.addresses()[0].address.to_string(),
+            "198.18.0.6"
+        );
         assert_eq!(ask(&client, "198.18.0.6:7", "hello"), "hello");
         assert!(run("ip -br link").contains("nmiotest1"));
         let end = run("ip link show nmiotest0");
