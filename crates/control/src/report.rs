@@ -104,6 +104,7 @@ pub(crate) fn summary(uptime: Duration, port: &PortCounters, tally: &Tally) -> B
     }
     let port_drops = [
         ("lost before the ring", port.rx_lost),
+        ("lost by the driver", port.tx_lost),
         ("bad descriptor", port.bad_descriptors),
         ("TX ring full", port.tx_ring_full),
     ];

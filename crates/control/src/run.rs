@@ -279,6 +279,7 @@ fn summary(started: Instant, ended: &[Ended]) -> Block {
             tx_supers,
             tx_ring_full,
             rx_lost,
+            tx_lost,
             bad_descriptors,
             tx_wakeups,
             waits,
@@ -292,6 +293,7 @@ fn summary(started: Instant, ended: &[Ended]) -> Block {
         port.tx_supers += tx_supers;
         port.tx_ring_full += tx_ring_full;
         port.rx_lost += rx_lost;
+        port.tx_lost += tx_lost;
         port.bad_descriptors += bad_descriptors;
         port.tx_wakeups += tx_wakeups;
         port.waits += waits;

@@ -66,7 +66,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::frame::{Pool, PoolLayout};
+    use crate::frame::{Pool, PoolLayout, Sending};
 
     const RESIDENTS: u32 = 5;
 
@@ -79,18 +79,16 @@ mod tests {
         })
     }
 
-    /// Sends a free copy, when there is one: its index.
-    fn send(copies: &mut Copies, pool: &Pool) -> Option<u32> {
-        let copy = copies.free(|| pool.make_resident(b"packet"))?;
-        copy.lend(pool).map(|(index, _)| index)
+    /// Sends a free copy, when there is one. Dropping it completes it.
+    fn send(copies: &mut Copies, pool: &Pool) -> Option<Sending> {
+        copies.free(|| pool.make_resident(b"packet"))?.send(pool)
     }
 
     #[test]
     fn a_copy_serves_alone_until_it_is_in_flight() {
         let (pool, mut copies) = (pool(), Copies::default());
         for _ in 0..3 {
-            let index = send(&mut copies, &pool).unwrap();
-            assert!(pool.complete(index));
+            assert!(send(&mut copies, &pool).is_some());
         }
         assert_eq!(copies.len(), 1);
     }
@@ -98,7 +96,8 @@ mod tests {
     #[test]
     fn a_full_ring_makes_no_copies() {
         let (pool, mut copies) = (pool(), Copies::default());
-        assert!(send(&mut copies, &pool).is_some());
+        let sending = send(&mut copies, &pool);
+        assert!(sending.is_some());
         for _ in 0..10 {
             // Given, and not sent.
             assert!(copies.free(|| pool.make_resident(b"packet")).is_some());
@@ -132,9 +131,9 @@ mod tests {
                 let full = in_flight.len() == RESIDENTS as usize;
                 match step {
                     Step::Send => {
-                        let index = send(&mut copies, &pool);
-                        prop_assert_eq!(index.is_none(), full, "memory for {} copies", RESIDENTS);
-                        in_flight.extend(index);
+                        let sending = send(&mut copies, &pool);
+                        prop_assert_eq!(sending.is_none(), full, "memory for {} copies", RESIDENTS);
+                        in_flight.extend(sending);
                         most = most.max(in_flight.len());
                     }
                     Step::Give => {
@@ -143,11 +142,7 @@ mod tests {
                         prop_assert!(given.is_none_or(|copy| !copy.in_flight()));
                         most = most.max((in_flight.len() + 1).min(RESIDENTS as usize));
                     }
-                    Step::Complete => {
-                        if let Some(index) = in_flight.pop_front() {
-                            prop_assert!(pool.complete(index));
-                        }
-                    }
+                    Step::Complete => drop(in_flight.pop_front()),
                 }
                 prop_assert_eq!(copies.len(), most);
             }

@@ -2,27 +2,33 @@
 //!
 //! A frame is always owned by exactly one value or by the kernel, and the
 //! pool's state table says which. Every transition goes through that table,
-//! so a frame that the kernel holds can be neither read nor written here, a
-//! frame is in the TX ring at most once, and a descriptor that comes back
-//! twice is refused instead of believed:
+//! so a frame that the kernel holds cannot be written here, a frame is in the
+//! TX ring at most once, and a descriptor that comes back twice, or from the
+//! wrong ring, is refused:
 //!
 //! ```text
-//!              take                lend                complete
-//!   FREE ──────────────▶ HELD ──────────────▶ LENT ──────────────▶ FREE
-//!    ▲ drop of a Frame    │  ◀──────────────  (claim: it was received into)
-//!    └────────────────────┤
-//!                         │ make_resident      lend
-//!                         └─────▶ RESIDENT ─────────▶ RESIDENT_LENT
-//!                                    ◀───────── complete
+//!              take            offer                claim
+//!   FREE ──────────────▶ HELD ──────────▶ OFFERED ──────────▶ HELD
+//!    ▲ drop of a Frame    │ │  send                complete
+//!    └────────────────────┘ ├──────────▶ SENDING ──────────▶ FREE
+//!                           │ make_resident       send
+//!                           └─────▶ RESIDENT ───────────▶ RESIDENT_SENDING
+//!                                       ◀─────────── complete
 //! ```
+//!
+//! OFFERED is a frame in the fill ring, SENDING one in the TX ring. Each of
+//! the two SENDING states has a twin, OVERDUE, for a frame that
+//! [`Pool::take_overdue`] has seen once.
 #![allow(unsafe_code)]
 
 use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::rc::Rc;
+use std::slice;
 
 /// Where a frame is. See the module's diagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,9 +36,12 @@ use std::rc::Rc;
 enum State {
     Free,
     Held,
-    Lent,
+    Offered,
+    Sending,
+    Overdue,
     Resident,
-    ResidentLent,
+    ResidentSending,
+    ResidentOverdue,
 }
 
 /// Where frame 0 of a pool in ordinary memory begins: at a cache line.
@@ -79,14 +88,15 @@ impl Shared {
         self.free_len.set(len + 1);
     }
 
+    /// Where a frame's data begin.
+    ///
+    /// # Safety
+    /// `index` is below [`PoolLayout::frames`].
     #[inline(always)]
-    fn data(&self, index: u32) -> NonNull<u8> {
+    unsafe fn data(&self, index: u32) -> NonNull<u8> {
         debug_assert!(index < self.layout.frames());
-        // SAFETY: every index that reaches here came from the free stack or
-        // was checked by `claim`/`complete` against the state table, so it is
-        // below `frames()`, and the constructor's contract gives
-        // `frames() * stride` bytes behind `base` (the last frame's tail
-        // beyond `capacity` is never touched).
+        // SAFETY: the constructor's contract gives `capacity` bytes behind
+        // `base + index * stride`, in one allocation.
         unsafe { self.base.add(index as usize * self.layout.stride) }
     }
 }
@@ -102,11 +112,13 @@ impl Pool {
     /// shares.
     ///
     /// # Safety
-    /// `base` points at the data of frame 0; `capacity` bytes from
-    /// `base + i * stride` are valid for reads and writes, initialised, and
-    /// used by nobody else, for each `i` below [`PoolLayout::frames`], for as
-    /// long as `memory` lives. The kernel touches a frame only while it is
-    /// lent.
+    /// `base` points at the data of frame 0, and its provenance covers every
+    /// frame. `capacity` bytes from `base + i * stride` are valid for reads and
+    /// writes, initialised, and used by nobody else, for each `i` below
+    /// [`PoolLayout::frames`], for as long as `memory` lives. The kernel may
+    /// write a frame only between [`Frame::offer`] and [`Pool::claim`], and
+    /// read one only between [`Frame::send`] or [`Resident::send`] and
+    /// [`Pool::complete`].
     pub(crate) unsafe fn from_raw(
         base: NonNull<u8>,
         layout: PoolLayout,
@@ -191,7 +203,7 @@ impl Pool {
         frame.copy_from_slice(packet);
         shared.state[frame.index as usize].set(State::Resident);
         Some(Resident {
-            frame: std::mem::ManuallyDrop::new(frame),
+            frame: ManuallyDrop::new(frame),
         })
     }
 
@@ -208,13 +220,17 @@ impl Pool {
             .saturating_sub(self.0.residents_left.get())
     }
 
-    /// Takes back a lent frame that `len` bytes were received into. `None`
-    /// when the frame was not lent, or `len` exceeds the frame: the kernel's
-    /// word is checked, not trusted.
+    /// Takes back an offered frame that `len` bytes were received into.
+    /// `None` when the frame was not offered, or when `len` exceeds it: the
+    /// kernel's word is checked, not trusted.
+    ///
+    /// # Safety
+    /// The kernel writes this frame no more: it has given the descriptor back,
+    /// or never got it.
     #[inline(always)]
-    pub(crate) fn claim(&self, index: u32, len: usize) -> Option<Frame> {
+    pub(crate) unsafe fn claim(&self, index: u32, len: usize) -> Option<Frame> {
         let state = self.0.state.get(index as usize)?;
-        if state.get() != State::Lent || len > self.0.layout.capacity {
+        if state.get() != State::Offered || len > self.0.layout.capacity {
             return None;
         }
         state.set(State::Held);
@@ -225,36 +241,46 @@ impl Pool {
         })
     }
 
-    /// Takes back a frame whose sending has ended: a scratch frame becomes
-    /// free, a resident packet can be sent again. `false` when it was not
-    /// lent.
+    /// Takes back a frame that was sent: a scratch frame becomes free, a
+    /// resident packet can be sent again. `false` when it was not being sent.
+    ///
+    /// # Safety
+    /// The kernel reads this frame no more: it has given the descriptor back,
+    /// or never got it. No [`Sending`] owns it.
     #[inline(always)]
-    pub(crate) fn complete(&self, index: u32) -> bool {
+    pub(crate) unsafe fn complete(&self, index: u32) -> bool {
         let Some(state) = self.0.state.get(index as usize) else {
             return false;
         };
         match state.get() {
-            State::Lent => self.0.push_free(index),
-            State::ResidentLent => state.set(State::Resident),
-            State::Free | State::Held | State::Resident => return false,
+            State::Sending | State::Overdue => self.0.push_free(index),
+            State::ResidentSending | State::ResidentOverdue => state.set(State::Resident),
+            State::Free | State::Held | State::Offered | State::Resident => return false,
         }
         true
     }
 
-    /// The bytes of a lent frame, for ports that copy out what was queued.
-    #[inline]
-    pub(crate) fn with_lent<R>(&self, index: u32, len: usize, f: impl FnOnce(&[u8]) -> R) -> R {
-        let shared = &*self.0;
-        let state = shared.state[index as usize].get();
-        assert!(
-            matches!(state, State::Lent | State::ResidentLent),
-            "frame is not lent"
-        );
-        assert!(len <= shared.layout.capacity);
-        // SAFETY: the frame is lent, so no Frame or Resident gives access to
-        // its bytes, and this is called only by ports whose memory no kernel
-        // writes; `len` bytes are inside the frame.
-        f(unsafe { std::slice::from_raw_parts(shared.data(index).as_ptr(), len) })
+    /// Takes back, as [`Pool::complete`] does, all frames that were already
+    /// being sent at the call before this one; returns how many.
+    ///
+    /// # Safety
+    /// The kernel reads none of those frames any more, and no [`Sending`]
+    /// owns one.
+    #[cold]
+    pub(crate) unsafe fn take_overdue(&self) -> u32 {
+        let mut taken = 0;
+        for (index, state) in (0..).zip(&self.0.state) {
+            match state.get() {
+                State::Sending => state.set(State::Overdue),
+                State::ResidentSending => state.set(State::ResidentOverdue),
+                State::Overdue | State::ResidentOverdue => {
+                    // SAFETY: the caller's promise is the one for this frame.
+                    taken += u32::from(unsafe { self.complete(index) });
+                }
+                State::Free | State::Held | State::Offered | State::Resident => {}
+            }
+        }
+        taken
     }
 }
 
@@ -310,18 +336,32 @@ impl Frame {
         }
     }
 
-    /// Gives the frame to the kernel (or to a port that plays one), by its
-    /// index in `pool`, which it must be of.
+    /// Makes this a frame for the kernel to receive into, by its index in
+    /// `pool`, which it must be of.
     #[inline(always)]
-    pub(crate) fn lend(self, pool: &Pool) -> u32 {
+    pub(crate) fn offer(self, pool: &Pool) -> u32 {
         self.assert_of(pool);
-        let index = self.index;
-        self.pool.0.state[index as usize].set(State::Lent);
-        // The frame is the kernel's now; only the pool handle is dropped.
-        let mut this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: `this` is never used again, so the handle is dropped once.
-        unsafe { std::ptr::drop_in_place(&raw mut this.pool) };
+        let (pool, index, _) = self.leave(State::Offered);
+        drop(pool);
         index
+    }
+
+    /// Makes this a packet to send from `pool`, which it must be of.
+    #[inline(always)]
+    pub(crate) fn send(self, pool: &Pool) -> Sending {
+        self.assert_of(pool);
+        let (pool, index, len) = self.leave(State::Sending);
+        Sending { pool, index, len }
+    }
+
+    /// Takes the value apart. Whoever gets the parts owns the frame.
+    #[inline(always)]
+    fn leave(self, state: State) -> (Pool, u32, u32) {
+        self.pool.0.state[self.index as usize].set(state);
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is never used again, so the handle is moved out once.
+        let pool = unsafe { ptr::read(&raw const this.pool) };
+        (pool, this.index, this.len)
     }
 }
 
@@ -344,11 +384,10 @@ impl Deref for Frame {
     type Target = [u8];
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        // SAFETY: a Frame is the only owner of its index (state HELD), `len`
-        // was checked against the capacity, and the memory is initialised.
-        unsafe {
-            std::slice::from_raw_parts(self.pool.0.data(self.index).as_ptr(), self.len as usize)
-        }
+        // SAFETY: a Frame is the only owner of its index (state HELD), which
+        // is one of the pool's; `len` was checked against the capacity, and
+        // the memory is initialised.
+        unsafe { slice::from_raw_parts(self.pool.0.data(self.index).as_ptr(), self.len as usize) }
     }
 }
 
@@ -357,7 +396,7 @@ impl DerefMut for Frame {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`, and `&mut self` makes the access exclusive.
         unsafe {
-            std::slice::from_raw_parts_mut(self.pool.0.data(self.index).as_ptr(), self.len as usize)
+            slice::from_raw_parts_mut(self.pool.0.data(self.index).as_ptr(), self.len as usize)
         }
     }
 }
@@ -371,6 +410,56 @@ impl fmt::Debug for Frame {
     }
 }
 
+/// A packet that is being sent. Its bytes can be read; nobody writes them.
+///
+/// Dropping it completes the packet. A port whose kernel does the sending
+/// takes the index instead, and calls [`Pool::complete`] when it is done.
+pub(crate) struct Sending {
+    pool: Pool,
+    index: u32,
+    len: u32,
+}
+
+impl Sending {
+    /// Leaves the frame to the kernel until [`Pool::complete`].
+    #[inline(always)]
+    pub(crate) fn into_index(self) -> u32 {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is never used again, so the handle is dropped once.
+        drop(unsafe { ptr::read(&raw const this.pool) });
+        this.index
+    }
+}
+
+impl Deref for Sending {
+    type Target = [u8];
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the frame is one of the pool's and being sent, so no Frame
+        // or Resident gives its bytes to be written; `len` was checked against
+        // the capacity.
+        unsafe { slice::from_raw_parts(self.pool.0.data(self.index).as_ptr(), self.len as usize) }
+    }
+}
+
+impl Drop for Sending {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the index was never taken, so no kernel has the frame.
+        let completed = unsafe { self.pool.complete(self.index) };
+        debug_assert!(completed, "frame {} was not being sent", self.index);
+    }
+}
+
+impl fmt::Debug for Sending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sending")
+            .field("index", &self.index)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A pre-built packet that lives in the port's memory for good: it is patched
 /// and sent in place, again and again (*pre-copy*).
 ///
@@ -378,7 +467,7 @@ impl fmt::Debug for Frame {
 /// packet then sends another copy.
 pub struct Resident {
     /// Dropped by hand: the frame may be in the TX ring at that time.
-    frame: std::mem::ManuallyDrop<Frame>,
+    frame: ManuallyDrop<Frame>,
 }
 
 impl Resident {
@@ -389,7 +478,10 @@ impl Resident {
     /// Whether the packet is in the TX ring.
     #[inline(always)]
     pub fn in_flight(&self) -> bool {
-        self.state().get() == State::ResidentLent
+        matches!(
+            self.state().get(),
+            State::ResidentSending | State::ResidentOverdue
+        )
     }
 
     /// The packet, to be patched; `None` while it is in flight.
@@ -418,16 +510,20 @@ impl Resident {
         self.frame.assert_of(pool);
     }
 
-    /// Gives the packet to the kernel: its index in `pool`, which it must be
-    /// of, and its length; or `None` when it is there already.
+    /// Makes this a packet to send from `pool`, which it must be of; `None`
+    /// when it is being sent already.
     #[inline(always)]
-    pub(crate) fn lend(&mut self, pool: &Pool) -> Option<(u32, usize)> {
+    pub(crate) fn send(&mut self, pool: &Pool) -> Option<Sending> {
         self.assert_of(pool);
         if self.in_flight() {
             return None;
         }
-        self.state().set(State::ResidentLent);
-        Some((self.frame.index, self.frame.len as usize))
+        self.state().set(State::ResidentSending);
+        Some(Sending {
+            pool: self.frame.pool.clone(),
+            index: self.frame.index,
+            len: self.frame.len,
+        })
     }
 }
 
@@ -437,14 +533,14 @@ impl Drop for Resident {
         // The place it leaves may be taken by another resident.
         shared.residents_left.set(shared.residents_left.get() + 1);
         if self.in_flight() {
-            self.state().set(State::Lent);
+            self.state().set(State::Sending);
             // SAFETY: the frame's own drop must not run (the kernel has the
             // frame); only its pool handle is dropped, and once, because
             // `self.frame` is not used again.
-            unsafe { std::ptr::drop_in_place(&raw mut self.frame.pool) };
+            unsafe { ptr::drop_in_place(&raw mut self.frame.pool) };
         } else {
             // SAFETY: `self.frame` is not used again.
-            unsafe { std::mem::ManuallyDrop::drop(&mut self.frame) };
+            unsafe { ManuallyDrop::drop(&mut self.frame) };
         }
     }
 }
@@ -497,16 +593,30 @@ mod tests {
         assert!(pool.make_resident(b"c").is_some());
     }
 
+    /// What a kernel says that has given the frame back.
+    fn complete(pool: &Pool, index: u32) -> bool {
+        // SAFETY: no kernel has the frames of these tests, and each `Sending`
+        // was turned into an index.
+        unsafe { pool.complete(index) }
+    }
+
+    /// As [`complete`], for a frame that was received into.
+    fn claim(pool: &Pool, index: u32, len: usize) -> Option<Frame> {
+        // SAFETY: no kernel has the frames of these tests.
+        unsafe { pool.claim(index, len) }
+    }
+
     #[test]
     fn a_resident_is_in_the_ring_at_most_once() {
         let pool = pool(1, 1);
         let mut r = pool.make_resident(b"packet").unwrap();
-        let (index, len) = r.lend(&pool).unwrap();
-        assert_eq!(len, 6);
-        assert!(r.lend(&pool).is_none());
+        let sending = r.send(&pool).unwrap();
+        assert_eq!(&*sending, b"packet");
+        assert!(r.send(&pool).is_none());
         assert!(r.bytes_mut().is_none());
-        assert!(pool.complete(index));
-        assert!(!pool.complete(index), "a second completion is refused");
+        let index = sending.into_index();
+        assert!(complete(&pool, index));
+        assert!(!complete(&pool, index), "a second completion is refused");
         assert_eq!(r.bytes_mut().unwrap(), b"packet");
     }
 
@@ -514,24 +624,70 @@ mod tests {
     fn a_resident_dropped_in_flight_comes_back_on_completion() {
         let pool = pool(0, 1);
         let mut r = pool.make_resident(b"x").unwrap();
-        let (index, _) = r.lend(&pool).unwrap();
+        let index = r.send(&pool).unwrap().into_index();
         drop(r);
         assert!(
             pool.make_resident(b"y").is_none(),
             "the kernel still reads it"
         );
-        assert!(pool.complete(index));
+        assert!(complete(&pool, index));
         assert!(pool.make_resident(b"y").is_some());
     }
 
     #[test]
-    fn only_a_lent_frame_can_be_claimed() {
+    fn a_packet_that_is_dropped_was_sent() {
+        let pool = pool(1, 1);
+        drop(pool.take().unwrap().send(&pool));
+        assert_eq!(pool.available(), 1);
+        let mut r = pool.make_resident(b"x").unwrap();
+        drop(r.send(&pool));
+        assert!(!r.in_flight());
+    }
+
+    #[test]
+    fn only_an_offered_frame_can_be_claimed() {
         let pool = pool(2, 0);
-        let index = pool.take().unwrap().lend(&pool);
-        assert!(pool.claim(index, 61).is_none(), "longer than a frame");
-        let frame = pool.claim(index, 5).unwrap();
+        let index = pool.take().unwrap().offer(&pool);
+        assert!(claim(&pool, index, 61).is_none(), "longer than a frame");
+        let frame = claim(&pool, index, 5).unwrap();
         assert_eq!(frame.len(), 5);
-        assert!(pool.claim(index, 5).is_none());
-        assert!(pool.claim(99, 5).is_none());
+        assert!(claim(&pool, index, 5).is_none());
+        assert!(claim(&pool, 99, 5).is_none());
+    }
+
+    #[test]
+    fn each_ring_gives_back_only_its_own_frames() {
+        let pool = pool(2, 1);
+        let offered = pool.take().unwrap().offer(&pool);
+        assert!(!complete(&pool, offered), "it is in the fill ring");
+        let sending = pool.take().unwrap().send(&pool).into_index();
+        assert!(claim(&pool, sending, 5).is_none(), "it is in the TX ring");
+        let mut r = pool.make_resident(b"x").unwrap();
+        let resident = r.send(&pool).unwrap().into_index();
+        assert!(claim(&pool, resident, 5).is_none(), "it is in the TX ring");
+        assert!(claim(&pool, offered, 5).is_some());
+        assert!(complete(&pool, sending) && complete(&pool, resident));
+    }
+
+    #[test]
+    fn what_is_sent_for_too_long_is_taken_back() {
+        let pool = pool(3, 1);
+        // SAFETY: no kernel has the frames of this test, and each `Sending`
+        // was turned into an index.
+        let take_overdue = || unsafe { pool.take_overdue() };
+        let lost = pool.take().unwrap().send(&pool).into_index();
+        let mut resident = pool.make_resident(b"x").unwrap();
+        let resident_index = resident.send(&pool).unwrap().into_index();
+        let offered = pool.take().unwrap().offer(&pool);
+        assert_eq!(take_overdue(), 0, "they were only seen");
+        assert!(resident.in_flight() && resident.bytes_mut().is_none());
+        let young = pool.take().unwrap().send(&pool).into_index();
+        assert_eq!(take_overdue(), 2);
+        assert!(!resident.in_flight());
+        assert!(!complete(&pool, lost), "it comes too late");
+        assert!(!complete(&pool, resident_index), "so does this one");
+        assert!(complete(&pool, young), "this one comes in time");
+        assert!(claim(&pool, offered, 1).is_some());
+        assert_eq!(pool.available(), 3);
     }
 }

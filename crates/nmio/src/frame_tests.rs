@@ -1,5 +1,6 @@
 //! The pool against a model that knows of each frame only where it is and
 //! what it holds.
+#![allow(unsafe_code)]
 
 use proptest::prelude::*;
 
@@ -20,15 +21,17 @@ enum Step {
     /// written over, to this length.
     Write(usize, usize, u8),
     DropFrame(usize),
-    LendFrame(usize),
+    OfferFrame(usize),
+    SendFrame(usize),
     /// Any index and length, as a faulty kernel might say.
     Claim(u32, usize),
     Complete(u32),
     MakeResident(usize, u8),
     Patch(usize, u8),
     Shorten(usize, usize),
-    LendResident(usize),
+    SendResident(usize),
     DropResident(usize),
+    TakeOverdue,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -39,14 +42,16 @@ fn step() -> impl Strategy<Value = Step> {
         4 => Just(Step::Take),
         2 => (which.clone(), len.clone(), any::<u8>()).prop_map(|(i, n, b)| Step::Write(i, n, b)),
         2 => which.clone().prop_map(Step::DropFrame),
-        3 => which.clone().prop_map(Step::LendFrame),
+        2 => which.clone().prop_map(Step::OfferFrame),
+        3 => which.clone().prop_map(Step::SendFrame),
         2 => (index.clone(), 0..LAYOUT.capacity + 3).prop_map(|(i, n)| Step::Claim(i, n)),
         4 => index.prop_map(Step::Complete),
         3 => (0..LAYOUT.capacity + 3, any::<u8>()).prop_map(|(n, b)| Step::MakeResident(n, b)),
         2 => (which.clone(), any::<u8>()).prop_map(|(i, b)| Step::Patch(i, b)),
         1 => (which.clone(), len).prop_map(|(i, n)| Step::Shorten(i, n)),
-        3 => which.clone().prop_map(Step::LendResident),
+        3 => which.clone().prop_map(Step::SendResident),
         1 => which.prop_map(Step::DropResident),
+        1 => Just(Step::TakeOverdue),
     ]
 }
 
@@ -54,10 +59,13 @@ fn step() -> impl Strategy<Value = Step> {
 enum Place {
     Free,
     Hand,
-    Kernel,
+    /// In the fill ring.
+    Fill,
+    /// In the TX ring.
+    Tx,
     Resident,
-    /// Resident, and in the kernel's hands.
-    ResidentKernel,
+    /// Resident, and in the TX ring.
+    ResidentTx,
 }
 
 /// The pool, the values that it has given, and what ought to be true.
@@ -66,6 +74,8 @@ struct World {
     frames: Vec<Frame>,
     residents: Vec<Resident>,
     places: [Place; FRAMES],
+    /// Frames in the TX ring that the last search for overdue ones has seen.
+    seen: [bool; FRAMES],
     /// All bytes of each frame that is not free.
     bytes: [[u8; LAYOUT.capacity]; FRAMES],
     free: u32,
@@ -79,6 +89,7 @@ impl World {
             frames: Vec::new(),
             residents: Vec::new(),
             places: [Place::Free; FRAMES],
+            seen: [false; FRAMES],
             bytes: [[0; LAYOUT.capacity]; FRAMES],
             free: FRAMES as u32,
             residents_left: LAYOUT.resident_frames,
@@ -105,12 +116,22 @@ impl World {
                     self.free += 1;
                 }
             }
-            Step::LendFrame(i) => {
+            Step::OfferFrame(i) => {
                 if let Some(i) = frame(i) {
                     let frame = self.frames.swap_remove(i);
                     let index = frame.index;
-                    assert_eq!(frame.lend(&self.pool), index);
-                    self.places[index as usize] = Place::Kernel;
+                    assert_eq!(frame.offer(&self.pool), index);
+                    self.places[index as usize] = Place::Fill;
+                }
+            }
+            Step::SendFrame(i) => {
+                if let Some(i) = frame(i) {
+                    let frame = self.frames.swap_remove(i);
+                    let index = frame.index as usize;
+                    let sending = frame.send(&self.pool);
+                    assert_eq!(sending[..], self.bytes[index][..sending.len()]);
+                    assert_eq!(sending.into_index() as usize, index);
+                    self.places[index] = Place::Tx;
                 }
             }
             Step::Claim(index, len) => self.claim(index, len),
@@ -120,8 +141,8 @@ impl World {
                 if let Some(i) = resident(i) {
                     let packet = &mut self.residents[i];
                     let index = packet.frame.index as usize;
-                    let lent = self.places[index] == Place::ResidentKernel;
-                    assert_eq!(packet.bytes_mut().is_none(), lent);
+                    let sending = self.places[index] == Place::ResidentTx;
+                    assert_eq!(packet.bytes_mut().is_none(), sending);
                     if let Some(bytes) = packet.bytes_mut() {
                         bytes.fill(byte);
                         self.bytes[index][..bytes.len()].fill(byte);
@@ -137,14 +158,19 @@ impl World {
                     }
                 }
             }
-            Step::LendResident(i) => {
+            Step::SendResident(i) => {
                 if let Some(i) = resident(i) {
                     let packet = &mut self.residents[i];
-                    let place = &mut self.places[packet.frame.index as usize];
-                    let expected = (*place == Place::Resident)
-                        .then_some((packet.frame.index, packet.frame.len as usize));
-                    assert_eq!(packet.lend(&self.pool), expected);
-                    *place = Place::ResidentKernel;
+                    let index = packet.frame.index as usize;
+                    let len = packet.frame.len as usize;
+                    let sending = packet.send(&self.pool);
+                    let possible = self.places[index] == Place::Resident;
+                    assert_eq!(sending.is_some(), possible);
+                    if let Some(sending) = sending {
+                        assert_eq!(sending[..], self.bytes[index][..len]);
+                        assert_eq!(sending.into_index() as usize, index);
+                    }
+                    self.places[index] = Place::ResidentTx;
                 }
             }
             Step::DropResident(i) => {
@@ -152,14 +178,16 @@ impl World {
                     let packet = self.residents.swap_remove(i);
                     let place = &mut self.places[packet.frame.index as usize];
                     self.residents_left += 1;
-                    if *place == Place::ResidentKernel {
-                        *place = Place::Kernel;
+                    if *place == Place::ResidentTx {
+                        *place = Place::Tx;
+                        self.seen[packet.frame.index as usize] = false;
                     } else {
                         *place = Place::Free;
                         self.free += 1;
                     }
                 }
             }
+            Step::TakeOverdue => self.take_overdue(),
         }
     }
 
@@ -200,9 +228,10 @@ impl World {
     }
 
     fn claim(&mut self, index: u32, len: usize) {
-        let frame = self.pool.claim(index, len);
-        let lent = self.places.get(index as usize) == Some(&Place::Kernel);
-        assert_eq!(frame.is_some(), lent && len <= LAYOUT.capacity);
+        // SAFETY: there is no kernel.
+        let frame = unsafe { self.pool.claim(index, len) };
+        let offered = self.places.get(index as usize) == Some(&Place::Fill);
+        assert_eq!(frame.is_some(), offered && len <= LAYOUT.capacity);
         if let Some(frame) = frame {
             assert_eq!((frame.index, frame.len()), (index, len));
             self.places[index as usize] = Place::Hand;
@@ -211,20 +240,37 @@ impl World {
     }
 
     fn complete(&mut self, index: u32) {
-        let place = self.places.get_mut(index as usize);
-        let completed = self.pool.complete(index);
-        match place {
-            Some(place @ Place::Kernel) => {
-                assert!(completed);
+        // SAFETY: there is no kernel, and no `Sending` outlives its step.
+        let completed = unsafe { self.pool.complete(index) };
+        assert_eq!(completed, self.completes(index as usize));
+    }
+
+    /// What the completion of a frame changes; whether it is one.
+    fn completes(&mut self, index: usize) -> bool {
+        match self.places.get_mut(index) {
+            Some(place @ Place::Tx) => {
                 *place = Place::Free;
                 self.free += 1;
             }
-            Some(place @ Place::ResidentKernel) => {
-                assert!(completed);
-                *place = Place::Resident;
-            }
-            _ => assert!(!completed),
+            Some(place @ Place::ResidentTx) => *place = Place::Resident,
+            _ => return false,
         }
+        self.seen[index] = false;
+        true
+    }
+
+    fn take_overdue(&mut self) {
+        let mut overdue = 0;
+        for index in 0..FRAMES {
+            if self.seen[index] {
+                assert!(self.completes(index));
+                overdue += 1;
+            } else {
+                self.seen[index] = matches!(self.places[index], Place::Tx | Place::ResidentTx);
+            }
+        }
+        // SAFETY: there is no kernel, and no `Sending` outlives its step.
+        assert_eq!(unsafe { self.pool.take_overdue() }, overdue);
     }
 
     /// Whether pool and model agree, and every frame is in one place.
@@ -239,26 +285,23 @@ impl World {
             owners[index] += 1;
             assert_eq!(self.places[index], Place::Hand);
             assert_eq!(frame[..], self.bytes[index][..frame.len()]);
-            assert_eq!(frame.as_ptr(), self.pool.0.data(frame.index).as_ptr());
+            // SAFETY: the index is a frame's.
+            let data = unsafe { self.pool.0.data(frame.index) };
+            assert_eq!(frame.as_ptr(), data.as_ptr());
         }
         for packet in &mut self.residents {
             let index = packet.frame.index as usize;
             owners[index] += 1;
-            let lent = self.places[index] == Place::ResidentKernel;
-            assert!(lent || self.places[index] == Place::Resident);
-            assert_eq!(packet.in_flight(), lent);
+            let sending = self.places[index] == Place::ResidentTx;
+            assert!(sending || self.places[index] == Place::Resident);
+            assert_eq!(packet.in_flight(), sending);
             if let Some(bytes) = packet.bytes_mut() {
                 assert_eq!(*bytes, self.bytes[index][..bytes.len()]);
             }
         }
         for (index, place) in self.places.iter().enumerate() {
-            let owned = !matches!(place, Place::Free | Place::Kernel);
+            let owned = !matches!(place, Place::Free | Place::Fill | Place::Tx);
             assert_eq!(owners[index], u32::from(owned), "owners of frame {index}");
-            if matches!(place, Place::Kernel | Place::ResidentKernel) {
-                self.pool.with_lent(index as u32, LAYOUT.capacity, |bytes| {
-                    assert_eq!(bytes, self.bytes[index]);
-                });
-            }
         }
         let free = self.places.iter().filter(|&&p| p == Place::Free).count();
         assert_eq!(free, self.free as usize);
@@ -269,7 +312,11 @@ impl World {
         self.frames.clear();
         self.residents.clear();
         for index in 0..FRAMES as u32 {
-            self.pool.complete(index);
+            // SAFETY: there is no kernel, and no `Sending` outlives its step.
+            unsafe {
+                self.pool.complete(index);
+                drop(self.pool.claim(index, 0));
+            }
         }
         assert_eq!(self.pool.available(), LAYOUT.io_frames);
         assert_eq!(self.pool.residents_left(), LAYOUT.resident_frames);

@@ -124,6 +124,8 @@ pub struct PortCounters {
     /// Frames that arrived and were lost before the port could take them,
     /// as far as the kernel tells.
     pub rx_lost: u64,
+    /// Frames sent that the driver never gave back; the port took them back.
+    pub tx_lost: u64,
     /// Descriptors that the kernel gave or refused against the rules.
     pub bad_descriptors: u64,
     /// System calls made for sending.

@@ -70,7 +70,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::event_loop::{Handler, LoopConfig, Turn};
-use crate::frame::{Frame, Pool, PoolLayout, Resident};
+use crate::frame::{Frame, Pool, PoolLayout, Resident, Sending};
 use crate::port::{Batch, Capabilities, Port, PortCounters, SendError, Wait};
 use crate::super_segment::{self, SuperSegment};
 use crate::time::{Clock, Instant};
@@ -275,7 +275,7 @@ pub struct SimPort {
     pool: Pool,
     clock: SimClock,
     /// Sent but not flushed: index and length.
-    queued: VecDeque<(u32, usize)>,
+    queued: VecDeque<Sending>,
     outbound: Rc<RefCell<Path>>,
     inbound: Rc<RefCell<Path>>,
     counters: PortCounters,
@@ -317,14 +317,17 @@ impl SimPort {
     fn reap(&mut self) -> usize {
         let now = self.clock.now();
         let mut outbound = self.outbound.borrow_mut();
-        while let Some(index) = outbound.pop_completed(now) {
-            if !self.pool.complete(index) {
-                self.counters.bad_descriptors += 1;
-            }
-        }
+        outbound.complete(now);
         self.config
             .tx_ring
             .saturating_sub(self.queued.len() + outbound.in_ring())
+    }
+
+    /// Puts a packet into the TX ring.
+    fn queue(&mut self, packet: Sending) {
+        self.counters.tx_frames += 1;
+        self.counters.tx_bytes += packet.len() as u64;
+        self.queued.push_back(packet);
     }
 
     /// Moves what has arrived into the RX ring.
@@ -386,11 +389,8 @@ impl Port for SimPort {
             self.counters.tx_ring_full += 1;
             return Err(SendError::RingFull);
         }
-        let len = frame.len();
-        let index = frame.lend(&self.pool);
-        self.counters.tx_frames += 1;
-        self.counters.tx_bytes += len as u64;
-        self.queued.push_back((index, len));
+        let packet = frame.send(&self.pool);
+        self.queue(packet);
         Ok(())
     }
 
@@ -403,10 +403,8 @@ impl Port for SimPort {
             self.counters.tx_ring_full += 1;
             return Err(SendError::RingFull);
         }
-        let (index, len) = packet.lend(&self.pool).ok_or(SendError::InFlight)?;
-        self.counters.tx_frames += 1;
-        self.counters.tx_bytes += len as u64;
-        self.queued.push_back((index, len));
+        let packet = packet.send(&self.pool).ok_or(SendError::InFlight)?;
+        self.queue(packet);
         Ok(())
     }
 
@@ -450,10 +448,8 @@ impl Port for SimPort {
         };
         let now = self.clock.now();
         let mut outbound = self.outbound.borrow_mut();
-        for (index, len) in self.queued.drain(..budget) {
-            self.pool.with_lent(index, len, |bytes| {
-                outbound.transmit(now, index, bytes);
-            });
+        for packet in self.queued.drain(..budget) {
+            outbound.transmit(now, packet);
         }
         Ok(self.queued.is_empty())
     }

@@ -362,9 +362,9 @@ impl XdpPort {
         }
     }
 
+    /// Counts a packet that is in line for the TX ring.
     #[inline(always)]
-    fn stage(&mut self, index: u32, len: usize) {
-        self.rings.stage(index, len);
+    fn staged(&mut self, len: usize) {
         self.unflushed = true;
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += len as u64;
@@ -450,30 +450,31 @@ impl Port for XdpPort {
             return self.send_behind(frame);
         }
         self.make_room()?;
-        self.stage(frame.lend(self.rings.pool()), len);
+        self.rings.send(frame);
+        self.staged(len);
         Ok(())
     }
 
     #[inline]
     fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
-        match packet.bytes_mut() {
-            None => return Err(SendError::InFlight),
-            Some(bytes) if bytes.len() < ETHERNET_HEADER => {
-                self.rings.note_bad();
-                return Ok(());
-            }
-            Some(bytes) if self.detoured => {
-                // It is sent from where it lies, by the ring alone.
-                let mut frame = self.rings.pool().take().ok_or(SendError::RingFull)?;
-                frame.set_len(bytes.len());
-                frame.copy_from_slice(bytes);
-                return self.send_behind(frame);
-            }
-            Some(_) => {}
+        let bytes = packet.bytes_mut().ok_or(SendError::InFlight)?;
+        let len = bytes.len();
+        if len < ETHERNET_HEADER {
+            self.rings.note_bad();
+            return Ok(());
+        }
+        if self.detoured {
+            // It is sent from where it lies, by the ring alone.
+            let mut frame = self.rings.pool().take().ok_or(SendError::RingFull)?;
+            frame.set_len(len);
+            frame.copy_from_slice(bytes);
+            return self.send_behind(frame);
         }
         self.make_room()?;
-        let (index, len) = packet.lend(self.rings.pool()).ok_or(SendError::InFlight)?;
-        self.stage(index, len);
+        if !self.rings.send_resident(packet) {
+            return Err(SendError::InFlight);
+        }
+        self.staged(len);
         Ok(())
     }
 
@@ -564,6 +565,7 @@ impl Port for XdpPort {
         };
         PortCounters {
             rx_lost: lost,
+            tx_lost: self.rings.lost(),
             bad_descriptors: self.rings.bad() + invalid + refused,
             tx_wakeups: self.counters.tx_wakeups + calls,
             ..self.counters

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::frame::Frame;
+use crate::frame::{Frame, Sending};
 use crate::time::Instant;
 
 use super::PASS_TIME;
@@ -127,9 +127,9 @@ pub(super) struct Path {
     counters: PathCounters,
     /// When the sender's line can take the next frame.
     line_free: Instant,
-    /// Frames in the sender's TX ring that were flushed: when each has left,
-    /// and its index. In order of time.
-    completions: VecDeque<(Instant, u32)>,
+    /// Frames in the sender's TX ring that were flushed, and when each has
+    /// left. In order of time.
+    completions: VecDeque<(Instant, Sending)>,
     /// When each frame in the bottleneck's queue has left it, in order, and
     /// its length.
     departures: VecDeque<(Instant, usize)>,
@@ -175,14 +175,17 @@ impl Path {
         self.config = *config;
     }
 
-    /// Sends `bytes`, which frame `index` holds, at `now` or when the line is
-    /// free.
-    pub(super) fn transmit(&mut self, now: Instant, index: u32, bytes: &[u8]) {
-        let left = self.line_free.max(now) + serialisation(bytes.len(), self.config.line_rate);
+    /// Sends `packet` at `now` or when the line is free.
+    pub(super) fn transmit(&mut self, now: Instant, packet: Sending) {
+        let left = self.line_free.max(now) + serialisation(packet.len(), self.config.line_rate);
         self.line_free = left;
-        self.completions.push_back((left, index));
         self.counters.sent += 1;
+        self.deliver(left, &packet);
+        self.completions.push_back((left, packet));
+    }
 
+    /// Decides what `bytes`, which have left the sender, meet on the way.
+    fn deliver(&mut self, left: Instant, bytes: &[u8]) {
         if self.config.max_frame != 0 && bytes.len() > self.config.max_frame {
             self.counters.too_long += 1;
             return;
@@ -295,14 +298,11 @@ impl Path {
         }
     }
 
-    /// The next frame that has left the TX ring by `now`.
-    pub(super) fn pop_completed(&mut self, now: Instant) -> Option<u32> {
-        let &(left, index) = self.completions.front()?;
-        if left > now {
-            return None;
+    /// Gives back the frames that have left the TX ring by `now`.
+    pub(super) fn complete(&mut self, now: Instant) {
+        while (self.completions.front()).is_some_and(|&(left, _)| left <= now) {
+            self.completions.pop_front();
         }
-        self.completions.pop_front();
-        Some(index)
     }
 
     /// Flushed frames that are still in the TX ring.

@@ -103,17 +103,14 @@ impl Port for Sink {
 
     #[inline(always)]
     fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
-        let (index, len) = packet.lend(&self.pool).ok_or(SendError::InFlight)?;
+        let packet = packet.send(&self.pool).ok_or(SendError::InFlight)?;
         self.counters.tx_frames += 1;
-        self.counters.tx_bytes += len as u64;
+        self.counters.tx_bytes += packet.len() as u64;
         self.frame = None;
         if let Some(copy) = &mut self.copy {
-            self.pool.with_lent(index, len, |bytes| {
-                copy.clear();
-                copy.extend_from_slice(bytes);
-            });
+            copy.clear();
+            copy.extend_from_slice(&packet);
         }
-        self.pool.complete(index);
         Ok(())
     }
 

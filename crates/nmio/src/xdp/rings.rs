@@ -15,7 +15,8 @@ use std::io;
 use std::mem;
 use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
+use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use xsk_rs::config::{
@@ -25,7 +26,7 @@ use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue, Umem};
 
 use super::{Patience, XdpConfig};
 use crate::device::DeviceError;
-use crate::frame::Pool;
+use crate::frame::{Frame, Pool, Resident, Sending};
 use crate::port::{Batch, MAX_BATCH};
 use crate::sys;
 
@@ -82,6 +83,8 @@ pub(super) struct Rings {
     in_flight: u32,
     /// Frames that the fill ring lacks.
     fill_owed: u32,
+    overdue: Overdue,
+    lost: u64,
     bad: u64,
     copying: Copying,
 }
@@ -101,7 +104,7 @@ impl Rings {
         let layout = config.memory.layout(chunk as usize, capacity, OWN_FRAMES)?;
         let frames = NonZeroU32::new(layout.frames()).expect("a port has frames of its own");
         sys::lift_memory_lock_limit();
-        let (umem, mut chunks) = Umem::new(umem_config, frames, false).map_err(|error| {
+        let (umem, chunks) = Umem::new(umem_config, frames, false).map_err(|error| {
             let source = os_error(error.source());
             if sys::is_errno(&source, libc::EPERM) {
                 DeviceError::Rights {
@@ -113,16 +116,12 @@ impl Rings {
                 DeviceError::memory(bytes, source)
             }
         })?;
-        // SAFETY: the first chunk belongs to this UMEM, and the kernel has no
-        // chunk yet.
-        let base = unsafe { umem.data_mut(&mut chunks[0]) }
-            .contents_mut()
-            .as_mut_ptr();
-        let base = NonNull::new(base).expect("mapped memory has an address");
+        let base = data_of_first(&umem, &chunks);
         // SAFETY: chunk i's data starts at `base + i * chunk` (as its
-        // descriptor says, see `Umem::new`) and has `mtu()` bytes; the mapping
-        // is zeroed by the kernel, lives as long as the handle given here, and
-        // only the pool's owners touch frames that are not lent.
+        // descriptor says, see `Umem::new`) and has `mtu()` bytes. `base` may
+        // reach the whole mapping, which is zeroed by the kernel and lives as
+        // long as the handle given here. `Rings` gives frames to the kernel,
+        // and takes them back, through the pool's state table only.
         let pool = unsafe { Pool::from_raw(base, layout, Box::new(umem.clone())) };
         let ((tx, rx, fill, completion), copying) = bind(config, &umem)?;
         let mut rings = Self {
@@ -139,6 +138,8 @@ impl Rings {
             staged: ArrayVec::new(),
             in_flight: 0,
             fill_owed: FILL_RING,
+            overdue: Overdue::default(),
+            lost: 0,
             bad: 0,
             copying,
         };
@@ -201,16 +202,18 @@ impl Rings {
             let whole = self.chunks.get(index as usize).map(FrameDesc::addr) == Some(desc.addr())
                 && !desc.has_more_frames();
             let len = desc.lengths().data();
-            match self.pool.claim(index, len) {
+            // SAFETY: this socket's RX ring has given the frame back.
+            match unsafe { self.pool.claim(index, len) } {
                 Some(frame) if whole => batch.push(frame),
                 Some(frame) => {
                     drop(frame);
                     self.bad += 1;
                 }
                 None => {
-                    // Too long for a frame, or never given to the kernel; in
-                    // the first case it is ours again.
-                    drop(self.pool.claim(index, 0));
+                    // Too long for a frame, or never offered; in the first
+                    // case it is ours again.
+                    // SAFETY: as above.
+                    drop(unsafe { self.pool.claim(index, 0) });
                     self.bad += 1;
                 }
             }
@@ -225,20 +228,22 @@ impl Rings {
             let mut descs = ArrayVec::<FrameDesc, MOVE>::new();
             while descs.len() < (self.fill_owed as usize).min(MOVE) {
                 let Some(frame) = self.pool.take() else { break };
-                descs.push(self.chunks[frame.lend(&self.pool) as usize]);
+                descs.push(self.chunks[frame.offer(&self.pool) as usize]);
             }
             if descs.is_empty() {
                 return;
             }
-            // SAFETY: the frames are of this UMEM and lent, so nothing reads
-            // or writes them until the kernel gives them back.
+            // SAFETY: the frames are of this UMEM and offered, so nothing
+            // reads or writes them until the kernel gives them back.
             if unsafe { self.fill.produce(&descs) } == 0 {
                 // More owed than the ring holds: the kernel has invented
                 // descriptors. The ring is full, which is all that matters.
                 self.bad += 1;
                 self.fill_owed = 0;
                 for desc in &descs {
-                    self.pool.complete((desc.addr() >> self.chunk_shift) as u32);
+                    let index = (desc.addr() >> self.chunk_shift) as u32;
+                    // SAFETY: the kernel did not get it.
+                    drop(unsafe { self.pool.claim(index, 0) });
                 }
                 return;
             }
@@ -261,18 +266,33 @@ impl Rings {
     /// Sends that still find a place.
     #[inline(always)]
     pub(super) fn room(&self) -> u32 {
-        TX_RING - self.in_flight
+        TX_RING.saturating_sub(self.in_flight)
     }
 
-    /// Puts lent frame `index` with `len` bytes in line for the TX ring. There
-    /// must be room.
+    /// Puts a frame in line for the TX ring. There must be room.
     #[inline(always)]
-    pub(super) fn stage(&mut self, index: u32, len: usize) {
+    pub(super) fn send(&mut self, frame: Frame) {
+        let packet = frame.send(&self.pool);
+        self.stage(packet);
+    }
+
+    /// Puts a resident packet in line for the TX ring; `false` when it is in
+    /// flight already. There must be room.
+    #[inline(always)]
+    pub(super) fn send_resident(&mut self, packet: &mut Resident) -> bool {
+        let packet = packet.send(&self.pool);
+        packet.map(|packet| self.stage(packet)).is_some()
+    }
+
+    /// A packet of our pool.
+    #[inline(always)]
+    fn stage(&mut self, packet: Sending) {
         debug_assert!(self.room() > 0);
-        let mut desc = self.chunks[index as usize];
-        // SAFETY: the chunk is of this UMEM. Its frame is lent, so no Frame
-        // or Resident gives access to it, and the kernel has not been told of
-        // it yet.
+        let len = packet.len();
+        let mut desc = self.chunks[packet.into_index() as usize];
+        // SAFETY: the chunk is of this UMEM. Its frame is being sent, so no
+        // Frame or Resident gives access to it, and the kernel has not been
+        // told of it yet.
         unsafe { self.umem.data_mut(&mut desc) }
             .cursor()
             .set_pos(len);
@@ -289,15 +309,17 @@ impl Rings {
         if self.staged.is_empty() {
             return;
         }
-        // SAFETY: the frames are of this UMEM and lent, so nothing touches
-        // them until they are completed.
+        // SAFETY: the frames are of this UMEM and being sent, so nothing
+        // writes them until they are completed.
         if unsafe { self.tx.produce(&self.staged) } == 0 {
             // `in_flight` bounds what the ring holds, so it had the space
             // unless the kernel broke its word.
             self.bad += self.staged.len() as u64;
             self.in_flight -= self.staged.len() as u32;
             for desc in &self.staged {
-                self.pool.complete((desc.addr() >> self.chunk_shift) as u32);
+                let index = (desc.addr() >> self.chunk_shift) as u32;
+                // SAFETY: the kernel did not get it.
+                unsafe { self.pool.complete(index) };
             }
         }
         self.staged.clear();
@@ -316,11 +338,17 @@ impl Rings {
             // that were written are read.
             let count = unsafe { self.completion.consume(&mut self.completed[..]) };
             for desc in &self.completed[..count] {
-                if self.pool.complete((desc.addr() >> self.chunk_shift) as u32) {
+                let index = (desc.addr() >> self.chunk_shift) as u32;
+                // SAFETY: this socket's completion ring has given it back, and
+                // `stage` turns each packet into its index.
+                if unsafe { self.pool.complete(index) } {
                     self.in_flight = self.in_flight.saturating_sub(1);
                 } else {
                     self.bad += 1;
                 }
+            }
+            if self.overdue.is_due(count) {
+                self.take_overdue();
             }
             if count < MOVE {
                 return;
@@ -328,9 +356,80 @@ impl Rings {
         }
     }
 
+    /// Takes back frames that the kernel has forgotten to complete.
+    #[cold]
+    fn take_overdue(&mut self) {
+        // SAFETY: the kernel completes in the order of sending, but for small
+        // deviations. It has passed these over `Overdue::AFTER` times and for
+        // `Overdue::PATIENCE`, so it has forgotten them. `stage` turns each
+        // packet into its index.
+        let lost = unsafe { self.pool.take_overdue() };
+        if lost == 0 {
+            return;
+        }
+        self.in_flight = self.in_flight.saturating_sub(lost);
+        self.lost += u64::from(lost);
+        tracing::warn!(
+            target: "nmio::xdp",
+            "the driver has not given back {lost} of the frames sent, so they are taken back: if \
+             this goes on, try generic mode"
+        );
+    }
+
+    /// Frames sent that the kernel has never completed.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
     /// Bytes of the UMEM.
     pub(super) fn memory(&self) -> usize {
         self.chunks.len() << self.chunk_shift
+    }
+}
+
+/// Where the first chunk's data start, as a pointer that may reach the others.
+fn data_of_first(umem: &Umem, chunks: &[FrameDesc]) -> NonNull<u8> {
+    // SAFETY: the chunk belongs to this UMEM, and the kernel has no chunk yet.
+    let first = unsafe { umem.data(&chunks[0]) }.contents().as_ptr();
+    // A slice of the first chunk may not be used to reach the second.
+    // `Umem::new` has handed the mapping's own pointer to C, which exposes it.
+    NonNull::new(ptr::with_exposed_provenance_mut(first.addr()))
+        .expect("mapped memory has an address")
+}
+
+/// When to look for frames that the kernel has forgotten to complete: a frame
+/// is taken back when it was there at the look before.
+#[derive(Debug, Default)]
+struct Overdue {
+    /// Completions since the last look.
+    completed: usize,
+    /// When that was.
+    looked: Option<Instant>,
+}
+
+impl Overdue {
+    /// Completions between two looks at least. A frame in the ring at the
+    /// first look is overtaken by nearly all of them.
+    const AFTER: usize = 16 * TX_RING as usize;
+    /// Time between two looks at least: no queue behind an interface keeps a
+    /// packet for so long.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// Counts completions; whether it is time for a look.
+    #[inline(always)]
+    fn is_due(&mut self, completed: usize) -> bool {
+        self.completed += completed;
+        self.completed >= Self::AFTER && self.has_waited()
+    }
+
+    #[cold]
+    fn has_waited(&mut self) -> bool {
+        self.completed = 0;
+        let due = self.looked.is_none_or(|at| at.elapsed() >= Self::PATIENCE);
+        if due {
+            self.looked = Some(Instant::now());
+        }
+        due
     }
 }
 
@@ -418,3 +517,7 @@ const _: () = assert!(
     mem::size_of::<FrameDesc>() <= 32,
     "the chunk table is read for each send"
 );
+
+#[cfg(test)]
+#[path = "rings_tests.rs"]
+mod tests;
