@@ -236,10 +236,8 @@ impl Rings {
             // SAFETY: the frames are of this UMEM and offered, so nothing
             // reads or writes them until the kernel gives them back.
             if unsafe { self.fill.produce(&descs) } == 0 {
-                // More owed than the ring holds: the kernel has invented
-                // descriptors. The ring is full, which is all that matters.
-                self.bad += 1;
-                self.fill_owed = 0;
+                // The kernel shows what it has received before it frees the
+                // slots that it took the frames from. The next pass goes on.
                 for desc in &descs {
                     let index = (desc.addr() >> self.chunk_shift) as u32;
                     // SAFETY: the kernel did not get it.

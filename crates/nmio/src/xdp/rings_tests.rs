@@ -62,6 +62,20 @@ fn look_for_overdue(rings: &mut Rings) {
     }
 }
 
+/// The kernel frees a slot of the fill ring a moment after it shows the frame
+/// received. So the ring may be full although a frame is owed to it.
+#[test]
+fn a_fill_ring_that_is_still_full_gets_its_frame_later() {
+    on_loopback(|rings| {
+        let available = rings.pool().available();
+        assert_eq!(rings.fill_owed, 0, "it is full");
+        rings.fill_owed = 3;
+        rings.refill();
+        assert_eq!((rings.fill_owed, rings.bad()), (3, 0), "still owed");
+        assert_eq!(rings.pool().available(), available);
+    });
+}
+
 #[test]
 fn frames_that_are_never_completed_are_taken_back() {
     on_loopback(|rings| {
