@@ -508,7 +508,7 @@ fn stack_config(input: &Input) -> Config {
         when_full: if is_off(5) {
             WhenFull::Refuse
         } else {
-            WhenFull::EvictIdle
+            WhenFull::Evict
         },
         max_per_address: Some(u32::from(input.connections) / 8 % 8).filter(|most| *most > 0),
         recv_buffer: if is_off(7) {

@@ -247,7 +247,7 @@ impl Program for Namestorm {
         tally.event("TCP connections", over_tcp.accepted);
         tally.event("SYN cookies sent", over_tcp.cookies_sent);
         tally.event("SYN cookies redeemed", over_tcp.cookies_accepted);
-        tally.event("idle connections evicted", over_tcp.evicted);
+        tally.event("connections evicted", over_tcp.evicted);
         let drops = server.host().counters().drops().into_iter();
         for (reason, dropped) in drops
             .chain(server.udp().counters().drops())

@@ -67,7 +67,7 @@ struct Serve {
     max_connections: u32,
 
     /// What happens to a client beyond that.
-    #[arg(long, value_enum, default_value_t = WhenFullArg::EvictIdle)]
+    #[arg(long, value_enum, default_value_t = WhenFullArg::Evict)]
     when_full: WhenFullArg,
 
     /// Most connections of one client address to one worker, or of one IPv6
@@ -111,9 +111,10 @@ enum ModeArg {
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum WhenFullArg {
-    /// The connection that has been silent for longest, a second at least,
-    /// gives way.
-    EvictIdle,
+    /// The connection that has made the least progress gives way, first those
+    /// of an address that holds more than an eighth of the table.
+    #[value(alias = "evict-idle")]
+    Evict,
     /// The client waits: its first packet is dropped, and comes again.
     Refuse,
 }
@@ -121,7 +122,7 @@ enum WhenFullArg {
 impl From<WhenFullArg> for WhenFull {
     fn from(arg: WhenFullArg) -> Self {
         match arg {
-            WhenFullArg::EvictIdle => Self::EvictIdle,
+            WhenFullArg::Evict => Self::Evict,
             WhenFullArg::Refuse => Self::Refuse,
         }
     }
@@ -258,7 +259,7 @@ mod tests {
             "--max-per-address 0",
             "--max-half-open 0",
             "--syn-cookies sometimes",
-            "--when-full evict",
+            "--when-full idle",
             "--max-connections 268435457",
             "--idle-timeout 0",
             "--idle-timeout 604801",

@@ -162,7 +162,7 @@ impl Program for Sandstorm {
         tally.event("segments sent again", tcp.retransmits);
         tally.event("SYN cookies sent", tcp.cookies_sent);
         tally.event("SYN cookies redeemed", tcp.cookies_accepted);
-        tally.event("idle connections evicted", tcp.evicted);
+        tally.event("connections evicted", tcp.evicted);
         for (reason, count) in handler.host().counters().drops() {
             tally.drop(reason, count);
         }

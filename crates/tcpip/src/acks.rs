@@ -1,5 +1,7 @@
 //! The ACK field: what has arrived, what is lost, how much more may be sent.
 
+use nmio::Port;
+
 use crate::app::{Application, CloseReason};
 use crate::config::Settings;
 use crate::congestion::CongestionControl;
@@ -32,8 +34,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// The ACK field: what has arrived, and how much more may be sent. `sack`
     /// is what the segment acknowledges selectively.
     #[inline(always)]
-    pub(crate) fn process_ack(
+    pub(crate) fn process_ack<P: Port>(
         &mut self,
+        port: &mut P,
         id: u32,
         segment: Segment,
         sack: &[Block],
@@ -42,6 +45,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let Record { tcb, congestion } = &mut self.records[id as usize];
         let acked = segment.ack.since(tcb.snd_una);
         if acked.cast_signed() > 0 {
+            self.standings[id as usize].advance(acked, self.settings.pace, now);
             if tcb.recovery == NONE && sack.is_empty() {
                 advance(tcb, congestion, segment, acked, now);
                 let after = due_after_ack(tcb, true, &self.settings);
@@ -53,7 +57,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
             self.update_window(id, segment, now);
             if self.retire(id) {
-                self.tell_sent(id);
+                self.tell_sent(port, id, now);
             }
             if self.records[id as usize].tcb.flags.has(Flags::CLOSE) {
                 return self.process_fin_ack(id, now);
@@ -185,10 +189,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Something written has arrived as a whole.
     #[inline(always)]
-    fn tell_sent(&mut self, id: u32) {
+    fn tell_sent<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.flags.has(Flags::WANTS_ROOM) {
-            self.offer_again(id);
+            self.offer_again(port, id, now);
         } else if tcb.entries().is_empty() {
             let (app, mut connection) = self.connection(id);
             app.on_sent(&mut connection);
@@ -197,12 +201,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// A write that found no room may be tried again.
     #[cold]
-    pub(crate) fn offer_again(&mut self, id: u32) {
+    pub(crate) fn offer_again<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
         tcb.flags.clear(Flags::WANTS_ROOM);
         let (app, mut connection) = self.connection(id);
         app.on_sent(&mut connection);
-        self.offer_buffered(id);
+        self.offer_buffered(port, id, now);
         let tcb = &mut self.records[id as usize].tcb;
         let told = tcb.rcv_adv.since(tcb.rcv_nxt);
         let most = u32::from(u16::MAX) << tcb.own_scale();

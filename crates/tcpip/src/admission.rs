@@ -1,65 +1,34 @@
-//! Who gets a connection when there are few left: SYN cookies, the bound for
-//! each address, and which connection gives way.
+//! Who gets a connection when there are few left: SYN cookies and the bound for
+//! each address.
 
-use std::cmp::Reverse;
 use std::net::IpAddr;
 
-use arrayvec::ArrayVec;
 use ip::Packet;
 use nmio::{Instant, Port};
 
-use crate::app::{Application, CloseReason};
+use crate::app::Application;
 use crate::config::WhenFull;
 use crate::congestion::CongestionControl;
 use crate::cookies::{Bearer, LIFE_MICROS, SynCookies, Terms};
 use crate::opening::Opening;
 use crate::options::Options;
 use crate::output::turn_round;
+use crate::peers::Pool;
 use crate::segments::Family;
 use crate::stack::Stack;
-use crate::table::Peers;
-use crate::tcb::{Flags, Moment, NONE, State, Tcb};
+use crate::tcb::{Moment, NONE};
 use crate::wire::{Segment, Seq, Timestamps};
-
-/// Connections that are looked at for one that gives way; the next time it is
-/// the next ones, …
-const EVICTION_SAMPLE: usize = 64;
-/// … and those of all before that had been silent for longest then.
-const CANDIDATES: usize = 16;
-/// A connection that was silent for less than this does not give way, in
-/// milliseconds: a request may be on its way.
-const MIN_SILENCE_MS: u32 = 1_000;
 
 /// Cookies that are no further apart than this are a flood, in microseconds.
 const FLOOD_GAP_MICROS: u64 = 1_000;
 
 /// What admission remembers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Admission {
-    /// Connections of each address, where they are bounded.
-    pub(crate) peers: Option<Peers>,
-    /// The connection that is looked at next for giving way.
-    hand: usize,
-    /// Connections that gave way next when one did last, if they are silent
-    /// still.
-    candidates: ArrayVec<u32, CANDIDATES>,
     /// When a cookie was last sent, in microseconds.
     baked_at: Option<u64>,
     /// Whether the cookie before was sent shortly before.
     floods: bool,
-}
-
-impl Admission {
-    /// For `connections` connections; `most` of one address.
-    pub(crate) fn new(connections: u32, most: Option<u32>) -> Self {
-        Self {
-            peers: most.map(|most| Peers::new(connections, most)),
-            hand: 0,
-            candidates: ArrayVec::new(),
-            baked_at: None,
-            floods: false,
-        }
-    }
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
@@ -68,12 +37,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.settings.syn_cookies != SynCookies::Never
     }
 
-    /// What to do with a SYN, whose sender may be invented: where cookies are
+    /// What to do with a SYN from `peer`, who may be invented: where cookies are
     /// baked it takes no other connection's place. One that `reopens` a
     /// connection has a place.
     pub(crate) fn admit_syn<P: Port>(
         &mut self,
         port: &mut P,
+        peer: IpAddr,
         reopens: bool,
         now: Moment,
     ) -> Admitted {
@@ -90,11 +60,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let place = if bakes {
             self.take_tcb()
         } else {
-            self.take_tcb_or_evict(port, now)
+            self.take_tcb_or_evict(port, peer, now)
         };
         match place {
             Some(id) => Admitted::Keep(id),
-            None if bakes && self.settings.when_full == WhenFull::EvictIdle => Admitted::Bake,
+            None if bakes && self.settings.when_full == WhenFull::Evict => Admitted::Bake,
             None => {
                 self.counters.connections_full += 1;
                 Admitted::Drop
@@ -102,13 +72,22 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// A TCB for somebody who is there. When all are in use, one that idles
-    /// gives way, as configured.
-    fn take_tcb_or_evict<P: Port>(&mut self, port: &mut P, now: Moment) -> Option<u32> {
+    /// A TCB for `peer`. When all are in use, another connection gives way, as
+    /// configured.
+    fn take_tcb_or_evict<P: Port>(
+        &mut self,
+        port: &mut P,
+        peer: IpAddr,
+        now: Moment,
+    ) -> Option<u32> {
         if let Some(id) = self.take_tcb() {
             return Some(id);
         }
-        if self.settings.when_full == WhenFull::Refuse || !self.evict(port, now) {
+        if self.settings.when_full == WhenFull::Refuse {
+            return None;
+        }
+        let asker = self.newcomer(self.hash_of(peer));
+        if !self.make_way(port, asker, now) {
             return None;
         }
         self.take_tcb()
@@ -214,7 +193,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.counters.per_address_full += 1;
             return Some(packet);
         }
-        let Some(id) = self.take_tcb_or_evict(port, now) else {
+        let Some(id) = self.take_tcb_or_evict(port, addresses.src(), now) else {
             // What the client sends next it sends again: there may be a place
             // then.
             self.counters.connections_full += 1;
@@ -238,102 +217,35 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         None
     }
 
+    /// The hash of a client's address.
+    pub(crate) fn hash_of(&self, peer: IpAddr) -> u64 {
+        self.keys.hash_peer(peer, self.settings.ipv6_prefix)
+    }
+
     /// Whether an address has as many connections as one may have.
     #[inline]
     pub(crate) fn has_too_many(&self, peer: IpAddr) -> bool {
-        let peers = self.admission.peers.as_ref();
-        peers.is_some_and(|peers| peers.is_full(self.keys.hash_peer(peer)))
+        let most = self.settings.max_per_address;
+        let connections = |hash| {
+            let peer = self.peers.find(hash).unwrap_or(NONE);
+            self.peers.held(peer, Pool::Connections)
+        };
+        most != u32::MAX && connections(self.hash_of(peer)) >= most
     }
 
-    /// A connection has been established: whether its address may have one
-    /// more.
+    /// A connection has been established: its address holds one more.
     #[inline]
     pub(crate) fn count_in(&mut self, id: u32) {
-        if let Some(peers) = &mut self.admission.peers {
-            let peer = self.records[id as usize].tcb.path.addresses.dst();
-            peers.add(self.keys.hash_peer(peer));
-        }
+        let address = self.records[id as usize].tcb.path.addresses.dst();
+        let hash = self.hash_of(address);
+        self.standings[id as usize].peer = self.peers.join(hash);
     }
 
     /// A connection that was counted is over, or only remembered.
     #[inline]
     pub(crate) fn count_out(&mut self, id: u32) {
-        if let Some(peers) = &mut self.admission.peers {
-            let peer = self.records[id as usize].tcb.path.addresses.dst();
-            peers.remove(self.keys.hash_peer(peer));
-        }
-    }
-
-    /// Makes a place: of the next [`EVICTION_SAMPLE`] connections, and the
-    /// [`CANDIDATES`] among all before, one in TIME-WAIT is forgotten, or the
-    /// one that has been silent for longest is reset. `false` when all of them
-    /// are being served.
-    #[cold]
-    fn evict<P: Port>(&mut self, port: &mut P, now: Moment) -> bool {
-        let len = self.records.len();
-        let known = self.admission.candidates.take();
-        let mut ids: ArrayVec<u32, { CANDIDATES + EVICTION_SAMPLE }> = ArrayVec::new();
-        ids.extend(known.iter().copied());
-        for _ in 0..EVICTION_SAMPLE.min(len) {
-            let id = self.admission.hand % len;
-            self.admission.hand = id + 1;
-            if !known.contains(&(id as u32)) {
-                ids.push(id as u32);
-            }
-        }
-        let silent = ids.into_iter().filter_map(|id| {
-            let silence = self.silence(&self.records[id as usize].tcb, now)?;
-            Some((Reverse(silence), id))
-        });
-        let mut in_order: ArrayVec<_, { CANDIDATES + EVICTION_SAMPLE }> = silent.collect();
-        in_order.sort_unstable();
-        let mut ids = in_order.into_iter().map(|(_, id)| id);
-        let Some(id) = ids.next() else {
-            return false;
-        };
-        self.admission.candidates = ids.take(CANDIDATES).collect();
-        if self.records[id as usize].tcb.state == State::TimeWait {
-            self.counters.time_waits_evicted += 1;
-            self.forget(id);
-        } else {
-            self.send_reset(port, id, now);
-            self.close(id, CloseReason::Evicted);
-        }
-        true
-    }
-
-    /// How long a connection has been of no use, in milliseconds; `None` when
-    /// it is being served. What both sides have closed counts for more than
-    /// anything else.
-    fn silence(&self, tcb: &Tcb, now: Moment) -> Option<u32> {
-        const CLOSED: u32 = 1 << 31;
-        let since = |all: u32| {
-            let left = tcb.deadline.wrapping_sub(now.millis).cast_signed();
-            all.saturating_sub(left.max(0).unsigned_abs())
-        };
-        match tcb.state {
-            State::TimeWait => return Some(CLOSED | since(self.settings.time_wait_ms)),
-            State::Established | State::FinWait2 => {}
-            _ => return None,
-        }
-        let pending = Flags::ABORT
-            | Flags::WANTS_ROOM
-            | Flags::HALF_CLOSE
-            | Flags::ACK
-            | Flags::BLOCKED
-            | Flags::PERSIST;
-        let idle = tcb.snd_una == tcb.snd_nxt
-            && tcb.entries().is_empty()
-            && tcb.buffer == NONE
-            && !tcb.flags.has(pending);
-        let silence = if tcb.state == State::FinWait2 {
-            since(self.settings.fin_wait_ms)
-        } else if tcb.flags.has(Flags::CLOSE) {
-            return None;
-        } else {
-            since(self.settings.silence_ms)
-        };
-        (idle && silence >= MIN_SILENCE_MS).then_some(silence)
+        let peer = std::mem::replace(&mut self.standings[id as usize].peer, NONE);
+        self.peers.leave(peer);
     }
 }
 

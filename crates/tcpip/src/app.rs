@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use crate::content::{ContentId, Contents};
 use crate::info::{Info, Sight};
+use crate::peers::{Owner, Peers};
 use crate::tcb::{Flags, Source, Tcb};
 use crate::writes::Writes;
 
@@ -83,8 +84,8 @@ pub enum CloseReason {
     /// The application has aborted it, or the stack hung up before all had
     /// arrived.
     Aborted,
-    /// It was silent, and its place was needed
-    /// ([`WhenFull::EvictIdle`](crate::WhenFull::EvictIdle)).
+    /// Another connection needed its place, or a buffer that it held, and it
+    /// had made the least progress ([`Config::min_rate`](crate::Config::min_rate)).
     Evicted,
 }
 
@@ -118,6 +119,8 @@ pub struct Connection<'a, S> {
     pub(crate) state: &'a mut S,
     pub(crate) contents: &'a mut Contents,
     pub(crate) writes: &'a mut Writes,
+    pub(crate) peers: &'a mut Peers,
+    pub(crate) owner: Owner,
     pub(crate) sight: Sight,
 }
 
@@ -216,7 +219,7 @@ impl<S> Connection<'_, S> {
         let buffer = if tcb.room() == 0 || !tcb.spans(len) {
             None
         } else {
-            self.writes.store(bytes)
+            self.writes.store(bytes, self.owner, self.peers)
         };
         let Some(buffer) = buffer else {
             tcb.flags.set(Flags::WANTS_ROOM);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::content::Mode;
 use crate::cookies::SynCookies;
+use crate::progress::Pace;
 use crate::rto::{MAX_RTO_MS, MIN_RTO_MS};
 
 /// What happens to a new connection when there are as many as may be.
@@ -11,19 +12,20 @@ use crate::rto::{MAX_RTO_MS, MIN_RTO_MS};
 pub enum WhenFull {
     /// Its SYN is dropped.
     Refuse,
-    /// One that idles gives way: one in TIME-WAIT is forgotten, the one that
-    /// has waited for longest; if there is none, the one that has been silent
-    /// for longest is reset, at least a second, and
-    /// [`on_close`](crate::Application::on_close) is told
-    /// [`CloseReason::Evicted`](crate::CloseReason::Evicted). Never one that
-    /// has something unacknowledged, unconsumed or unsent.
+    /// Another one gives way: one in TIME-WAIT is forgotten; if there is none,
+    /// one of an address that holds more than an eighth of the table is reset;
+    /// if there is none, the one that has made the least progress
+    /// ([`Config::min_rate`]), if it lacks a second of it at least, whatever its
+    /// state. [`on_close`](crate::Application::on_close) is told
+    /// [`CloseReason::Evicted`](crate::CloseReason::Evicted). An address that
+    /// holds an eighth of the table takes nobody else's place.
     ///
     /// Nothing is kept in order for it that would cost the others anything:
     /// each time the next 64 connections in the table are looked at, and the
     /// 16 that were the next candidates so far. Of a thousand connections it is
     /// the right one when each was looked at once.
     #[default]
-    EvictIdle,
+    Evict,
 }
 
 /// How a [`Stack`](crate::Stack) serves.
@@ -37,7 +39,7 @@ pub struct Config {
     /// [`MAX_CONNECTIONS`](Self::MAX_CONNECTIONS), 65,536 by default. Takes
     /// about 300 bytes each, touched when they are first used.
     pub max_connections: u32,
-    /// What happens beyond that: [`WhenFull::EvictIdle`] by default.
+    /// What happens beyond that: [`WhenFull::Evict`] by default.
     pub when_full: WhenFull,
     /// Connections whose handshake is not complete, 4,096 by default. A SYN
     /// beyond gets a cookie, or is dropped.
@@ -48,12 +50,22 @@ pub struct Config {
     /// notification only if the client sends timestamps; an MSS is rounded
     /// down to one of eight. A cookie is good for one to two minutes.
     pub syn_cookies: SynCookies,
-    /// Connections of one client address at a time, or of one IPv6 network of
-    /// 64 bits; as many as there are by default. Those in TIME-WAIT are not
-    /// counted, and those that are half open neither, as anybody could have
-    /// opened them in a client's name. A SYN beyond is dropped. Takes 32 to 64
-    /// bytes for each of [`max_connections`](Self::max_connections).
+    /// Connections of one client address at a time; as many as there are by
+    /// default. Those in TIME-WAIT are not counted, and those that are half open
+    /// neither, as anybody could have opened them in a client's name. A SYN
+    /// beyond is dropped.
     pub max_per_address: Option<u32>,
+    /// Leading bits by which IPv6 addresses count as one client address, 64 by
+    /// default: whoever has one address of such a network has them all. At most
+    /// 128.
+    pub ipv6_prefix: u8,
+    /// Bytes a second from which on a client makes full use of what it holds,
+    /// 16,000 by default. A connection that takes or sends less, averaged over
+    /// at least 20 s, stays as long as nothing runs short: connections, receive
+    /// buffers, write buffers or scoreboards. Then the one gives way that has
+    /// made the least progress by this measure. The answer to a request that
+    /// comes while nothing else is owed counts as full use.
+    pub min_rate: u32,
     /// Connections in TIME-WAIT, 32,768 by default. Beyond it a connection is
     /// forgotten at once when it has closed.
     pub max_time_wait: u32,
@@ -63,12 +75,14 @@ pub struct Config {
     /// one piece.
     pub recv_buffer: usize,
     /// Receive buffers, 4,096 by default. Only connections with data that is
-    /// out of order or not consumed need one; what would need one beyond is
-    /// dropped, and comes again.
+    /// out of order or not consumed need one. Beyond it the connection with the
+    /// least progress gives way; if there is none, the data is dropped, and
+    /// comes again.
     pub max_recv_buffers: u32,
     /// Buffers for [`write_bytes`](crate::Connection::write_bytes), 4,096 by
-    /// default: one for each stream entry that is no content. Beyond it a
-    /// write finds the stream full.
+    /// default: one for each stream entry that is no content. Beyond it the
+    /// connection with the least progress gives way; if there is none, a write
+    /// finds the stream full.
     pub max_write_buffers: u32,
     /// Bytes of memory that segments may take for clients whose maximum
     /// segment size is not ours, 64 MiB by default. Beyond it they are served
@@ -156,6 +170,8 @@ impl Default for Config {
             max_half_open: 4_096,
             syn_cookies: SynCookies::default(),
             max_per_address: None,
+            ipv6_prefix: 64,
+            min_rate: 16_000,
             max_time_wait: 32_768,
             recv_buffer: 16_384,
             max_recv_buffers: 4_096,
@@ -189,6 +205,10 @@ pub(crate) struct Settings {
     pub(crate) when_full: WhenFull,
     pub(crate) syn_cookies: SynCookies,
     pub(crate) max_half_open: u32,
+    /// `u32::MAX`: no bound.
+    pub(crate) max_per_address: u32,
+    pub(crate) ipv6_prefix: u8,
+    pub(crate) pace: Pace,
     pub(crate) max_time_wait: u32,
     pub(crate) syn_ack_retries: u8,
     pub(crate) retries: u8,
@@ -220,6 +240,9 @@ impl Settings {
             when_full: config.when_full,
             syn_cookies: config.syn_cookies,
             max_half_open: config.max_half_open,
+            max_per_address: config.max_per_address.unwrap_or(u32::MAX),
+            ipv6_prefix: config.ipv6_prefix.min(128),
+            pace: Pace::of(config.min_rate),
             max_time_wait: config.max_time_wait,
             syn_ack_retries: config.syn_ack_retries,
             retries: config.retries,

@@ -38,8 +38,14 @@ pub struct Counters {
     pub aborted: u64,
     /// Connections closed because they were silent.
     pub idle_closed: u64,
-    /// Idle connections that gave way to new ones.
+    /// Connections that gave way to others, when something ran short.
     pub evicted: u64,
+    /// Half-open connections that gave way to others.
+    pub half_open_evicted: u64,
+    /// Receive buffers taken from connections that had nothing in order there.
+    pub buffers_taken: u64,
+    /// Scoreboards taken from connections that had made less progress.
+    pub scoreboards_taken: u64,
     /// Connections in TIME-WAIT that gave way to new ones.
     pub time_waits_evicted: u64,
     /// Connections forgotten without TIME-WAIT, because too many were in it.

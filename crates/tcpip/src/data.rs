@@ -2,6 +2,7 @@
 //! through a receive buffer.
 
 use ip::Packet;
+use nmio::Port;
 
 use crate::app::{Application, CloseReason, Connection};
 use crate::congestion::CongestionControl;
@@ -14,7 +15,14 @@ use crate::wire::{Control, Segment, Seq};
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// The segment's data and FIN.
     #[inline(always)]
-    pub(crate) fn process_data(&mut self, id: u32, packet: &Packet, segment: Segment, now: Moment) {
+    pub(crate) fn process_data<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        packet: &Packet,
+        segment: Segment,
+        now: Moment,
+    ) {
         let tcb = &mut self.records[id as usize].tcb;
         tcb.flags.set(Flags::ACK);
         if tcb.flags.has(Flags::ABORT) {
@@ -28,12 +36,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let data = &packet.payload()[usize::from(segment.data_at)..][..usize::from(segment.len)];
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.buffer != NONE || segment.seq != tcb.rcv_nxt {
-            self.process_buffered(id, data, segment, now);
+            self.process_buffered(port, id, data, segment, now);
             return;
         }
         tcb.rcv_nxt = tcb.rcv_nxt + data.len() as u32;
-        let consumed = self.offer(id, data);
-        if consumed < data.len() && !self.keep(id, &data[consumed..]) {
+        let consumed = self.offer(port, id, data, now);
+        if consumed < data.len() && !self.keep(port, id, &data[consumed..], now) {
             return;
         }
         if segment.control.has(Control::FIN) {
@@ -70,21 +78,52 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.arm(id, now, idle);
     }
 
-    /// Offers data in order to the application; how much it has consumed.
+    /// Offers data in order to the application; how much it has consumed. When
+    /// it finds no write buffer, and another connection gives way, it is asked
+    /// again.
     #[inline(always)]
-    fn offer(&mut self, id: u32, data: &[u8]) -> usize {
+    fn offer<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8], now: Moment) -> usize {
         let flags = self.records[id as usize].tcb.flags;
         if data.is_empty() || flags.has(Flags::CLOSE | Flags::ABORT) {
             return self.discard(data);
         }
-        let (app, mut connection) = self.connection(id);
-        let consumed = app.on_receive(&mut connection, data).min(data.len());
+        let mut consumed = self.offer_once(id, data, now);
+        while self.writes.was_refused(id)
+            && consumed < data.len()
+            && self.free_write_buffer(port, id, now)
+        {
+            consumed += self.offer_once(id, &data[consumed..], now);
+        }
         let flags = self.records[id as usize].tcb.flags;
         if flags.has(Flags::CLOSE | Flags::ABORT) {
             // What it has left it never takes.
             data.len()
         } else {
             consumed
+        }
+    }
+
+    /// Asks the application, and takes note of the connection's progress.
+    #[inline(always)]
+    fn offer_once(&mut self, id: u32, data: &[u8], now: Moment) -> usize {
+        let tcb = &self.records[id as usize].tcb;
+        let (una, end) = (tcb.snd_una, tcb.snd_end);
+        let (app, mut connection) = self.connection(id);
+        let consumed = app.on_receive(&mut connection, data).min(data.len());
+        self.has_consumed(id, consumed, (una, end), now);
+        consumed
+    }
+
+    /// The application has consumed `bytes`; what it had written before was
+    /// acknowledged up to `una` and ended at `end`.
+    #[inline(always)]
+    fn has_consumed(&mut self, id: u32, bytes: usize, (una, end): (Seq, Seq), now: Moment) {
+        let is_answered = self.records[id as usize].tcb.snd_end != end;
+        let standing = &mut self.standings[id as usize];
+        if una == end && is_answered {
+            standing.renew(now);
+        } else {
+            standing.advance(bytes as u32, self.settings.pace, now);
         }
     }
 
@@ -104,13 +143,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Keeps what the application has not consumed. `false` when there is no
     /// buffer: then the peer must send it again.
     #[cold]
-    fn keep(&mut self, id: u32, rest: &[u8]) -> bool {
-        let tcb = &mut self.records[id as usize].tcb;
-        let stored = self.buffers.take().inspect(|buffer| {
+    fn keep<P: Port>(&mut self, port: &mut P, id: u32, rest: &[u8], now: Moment) -> bool {
+        let stored = self.take_buffer(port, id, now).inspect(|buffer| {
             // No more than the window arrives. It may be told a little larger
             // than a buffer where it is scaled, and there no segment is as long.
             self.buffers.get_mut(*buffer).insert(0, rest);
         });
+        let tcb = &mut self.records[id as usize].tcb;
         if let Some(buffer) = stored {
             tcb.buffer = buffer;
             return true;
@@ -122,15 +161,22 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Data that is out of order, or comes behind what is not consumed yet.
     #[cold]
-    fn process_buffered(&mut self, id: u32, data: &[u8], segment: Segment, now: Moment) {
-        let tcb = &mut self.records[id as usize].tcb;
-        if tcb.buffer == NONE {
-            let Some(buffer) = self.buffers.take() else {
+    fn process_buffered<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        data: &[u8],
+        segment: Segment,
+        now: Moment,
+    ) {
+        if self.records[id as usize].tcb.buffer == NONE {
+            let Some(buffer) = self.take_buffer(port, id, now) else {
                 self.counters.no_buffer += 1;
                 return;
             };
-            tcb.buffer = buffer;
+            self.records[id as usize].tcb.buffer = buffer;
         }
+        let tcb = &mut self.records[id as usize].tcb;
         let buffer = self.buffers.get_mut(tcb.buffer);
         let ahead = segment.seq.since(tcb.rcv_nxt) as usize;
         // Nothing comes behind a FIN.
@@ -156,7 +202,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.counters.out_of_order += 1;
         }
         if in_order > 0 {
-            self.offer_buffered(id);
+            self.offer_buffered(port, id, now);
         }
         self.drop_empty_buffer(id);
         if fin {
@@ -164,8 +210,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Offers all that is in order and not consumed.
-    pub(crate) fn offer_buffered(&mut self, id: u32) {
+    /// Offers all that is in order and not consumed, as [`offer`](Self::offer).
+    pub(crate) fn offer_buffered<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        self.offer_buffered_once(id, now);
+        while self.writes.was_refused(id) && self.free_write_buffer(port, id, now) {
+            self.offer_buffered_once(id, now);
+        }
+    }
+
+    fn offer_buffered_once(&mut self, id: u32, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.buffer == NONE {
             return;
@@ -179,14 +232,20 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             0
         } else {
             let sight = Sight::of(&self.records[id as usize], &self.recoveries);
+            let owner = self.owner(id);
             let mut connection = Connection {
                 sight,
+                owner,
+                peers: &mut self.peers,
                 tcb: &mut self.records[id as usize].tcb,
                 state: &mut self.states[id as usize],
                 contents: &mut self.contents,
                 writes: &mut self.writes,
             };
-            self.app.on_receive(&mut connection, ready)
+            let stream = (connection.tcb.snd_una, connection.tcb.snd_end);
+            let consumed = self.app.on_receive(&mut connection, ready);
+            self.has_consumed(id, consumed, stream, now);
+            consumed
         };
         self.buffers.get_mut(buffer).consume(consumed);
         self.drop_empty_buffer(id);
@@ -195,8 +254,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn drop_empty_buffer(&mut self, id: u32) {
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.buffer != NONE && self.buffers.get(tcb.buffer).is_empty() {
-            self.buffers.release(tcb.buffer);
-            tcb.buffer = NONE;
+            self.release_buffer(id);
         }
     }
 

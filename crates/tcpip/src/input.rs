@@ -105,11 +105,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if tcb.flags.has(Flags::ECN) {
             self.process_congestion_marks(id, packet.ecn(), segment, now);
         }
-        if self.process_ack(id, segment, &sack, now) == Fate::Over {
+        if self.process_ack(port, id, segment, &sack, now) == Fate::Over {
             return;
         }
         if segment.len > 0 || segment.control.has(Control::FIN) {
-            self.process_data(id, &packet, segment, now);
+            self.process_data(port, id, &packet, segment, now);
         }
         let flags = self.records[id as usize].tcb.flags;
         if flags.has(Flags::ABORT) {

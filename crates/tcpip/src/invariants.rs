@@ -36,11 +36,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         assert_eq!(of(State::SynReceived), self.half_open);
         assert_eq!(of(State::TimeWait), self.time_waits);
         assert!(self.half_open <= self.settings.max_half_open);
-        if let Some(peers) = &self.admission.peers {
-            let apart = self.half_open + self.time_waits;
-            let counted = alive as u32 - apart;
-            assert_eq!(peers.totals().1, counted, "connections by address");
-        }
+        let apart = self.half_open + self.time_waits;
+        let [connections, recv, write, ..] = self.peers.totals().1;
+        assert_eq!(connections, alive as u32 - apart, "connections by address");
+        assert_eq!(recv as usize, self.buffers.in_use(), "buffers by address");
+        assert_eq!(write as usize, self.writes.in_use(), "buffers by address");
         let (mut buffers, mut writes, mut recoveries) = (0, 0, 0);
         for id in all.filter(live) {
             let tcb = &self.records[id as usize].tcb;

@@ -123,7 +123,8 @@
 //!   5927), and what they do not (RFC 4821, RFC 8899).
 //! - Attacks: SYN cookies (RFC 4987), initial sequence numbers (RFC 6528),
 //!   challenge ACKs (RFC 5961), bounds for half-open, open and closed
-//!   connections and those of one address; idle ones give way to new ones.
+//!   connections and those of one address. Where connections, buffers or
+//!   scoreboards run short, whoever has made the least progress gives way.
 //!
 //! What is lost, late or out of order is remembered beside the TCBs, in a pool
 //! that only connections in trouble use: while all goes well, loss recovery
@@ -153,7 +154,10 @@ mod opening;
 mod options;
 mod output;
 mod pacing;
+mod peers;
 mod pmtu;
+mod pressure;
+mod progress;
 mod prr;
 mod rack;
 mod recovery;

@@ -14,6 +14,7 @@ use crate::cookies::Terms;
 use crate::input::KIND;
 use crate::options::{Options, Written};
 use crate::output::turn_round;
+use crate::progress::Standing;
 use crate::segments::Family;
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, Record, State, Tcb};
@@ -127,7 +128,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.counters.per_address_full += 1;
             return;
         }
-        let id = match self.admit_syn(port, isn.is_some(), now) {
+        let id = match self.admit_syn(port, addresses.src(), isn.is_some(), now) {
             Admitted::Keep(id) => id,
             Admitted::Bake => {
                 self.send_cookie(port, packet, segment, &options, mss, now);
@@ -215,6 +216,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         tcb.scheduled = now.millis.wrapping_add(i32::MAX.cast_unsigned());
         record.congestion = C::new(u32::from(tcb.mss));
         record.tcb = tcb;
+        self.standings[id as usize] = Standing::new(now);
         self.half_open += 1;
         self.table.insert(hash, id);
         let rto = self.rto(id);

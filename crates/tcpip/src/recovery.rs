@@ -488,8 +488,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if tcb.recovery == NONE {
             tcb.recovery = self.recoveries.take(tcb.snd_una);
         }
-        self.recoveries.make_place(tcb.recovery, blocks);
-        tcb.recovery
+        let index = tcb.recovery;
+        if self.recoveries.is_short_of_space(index, blocks) {
+            self.lend_larger_board(id);
+        }
+        index
     }
 
     /// An acknowledgement while something is out of order, or the first that
@@ -615,7 +618,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         recovery.partial_acks += u32::from(partial);
         let impatient = !selective && recovery.is_impatient();
         let progress = acked > 0 && !impatient || selective && news.delivered > 0;
-        if self.recoveries.settle(index) {
+        if self.recoveries.settle(index, &mut self.peers) {
             tcb.recovery = NONE;
         }
         if let Some((size, arrived)) = size {

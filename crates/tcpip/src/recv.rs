@@ -7,6 +7,8 @@
 
 use arrayvec::ArrayVec;
 
+use crate::peers::{Owner, Owners, Peers, Pool};
+
 /// Gaps between what was received out of order that a buffer keeps track of.
 /// What would need more is dropped, and comes again.
 pub const MAX_RANGES: usize = 4;
@@ -165,7 +167,8 @@ impl Buffer {
 pub(crate) struct Buffers {
     list: Vec<Buffer>,
     free: Vec<u32>,
-    most: usize,
+    owners: Owners,
+    most: u32,
     capacity: usize,
 }
 
@@ -175,7 +178,8 @@ impl Buffers {
         Self {
             list: Vec::new(),
             free: Vec::new(),
-            most: most as usize,
+            owners: Owners::new(Pool::RecvBuffers),
+            most,
             capacity,
         }
     }
@@ -194,20 +198,23 @@ impl Buffers {
     }
 
     /// Takes an empty buffer; `None` when all are in use.
-    pub(crate) fn take(&mut self) -> Option<u32> {
-        if let Some(index) = self.free.pop() {
-            return Some(index);
-        }
-        if self.list.len() == self.most {
-            return None;
-        }
-        self.list.push(Buffer::new(self.capacity));
-        Some(self.list.len() as u32 - 1)
+    pub(crate) fn take(&mut self, owner: Owner, peers: &mut Peers) -> Option<u32> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.list.len() < self.most as usize => {
+                self.list.push(Buffer::new(self.capacity));
+                self.list.len() as u32 - 1
+            }
+            None => return None,
+        };
+        self.owners.take(index, owner, peers);
+        Some(index)
     }
 
     /// Gives a buffer back.
-    pub(crate) fn release(&mut self, index: u32) {
+    pub(crate) fn release(&mut self, index: u32, peers: &mut Peers) {
         self.list[index as usize].clear();
+        self.owners.give_back(index, peers);
         self.free.push(index);
     }
 
@@ -219,6 +226,15 @@ impl Buffers {
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, index: u32) -> &mut Buffer {
         &mut self.list[index as usize]
+    }
+
+    /// The most buffers.
+    pub(crate) fn most(&self) -> u32 {
+        self.most
+    }
+
+    pub(crate) fn owners(&self) -> &Owners {
+        &self.owners
     }
 
     /// Buffers in use.

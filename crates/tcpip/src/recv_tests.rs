@@ -7,15 +7,20 @@ const CAPACITY: usize = 64;
 #[test]
 fn buffers_are_bounded_and_come_back_empty() {
     let mut buffers = Buffers::new(2, CAPACITY);
-    let a = buffers.take().unwrap();
-    let b = buffers.take().unwrap();
-    assert_eq!(buffers.take(), None);
+    let mut peers = Peers::new(1);
+    let owner = Owner {
+        id: 3,
+        peer: peers.join(1),
+    };
+    let a = buffers.take(owner, &mut peers).unwrap();
+    let b = buffers.take(owner, &mut peers).unwrap();
+    assert_eq!(buffers.take(owner, &mut peers), None);
     buffers.get_mut(a).insert(0, b"abc").unwrap();
     buffers.get_mut(a).insert(5, b"f").unwrap();
     buffers.get_mut(a).set_fin(6);
-    buffers.release(a);
+    buffers.release(a, &mut peers);
     assert_eq!(buffers.in_use(), 1);
-    let again = buffers.take().unwrap();
+    let again = buffers.take(owner, &mut peers).unwrap();
     assert!(buffers.get(again).is_empty());
     assert_eq!(buffers.get(b).space(), CAPACITY);
 }

@@ -75,6 +75,8 @@ pub(crate) struct Scoreboard {
     ranges: VecDeque<Range>,
     /// Ranges that it has space for.
     limit: usize,
+    /// Its number among those of its size.
+    slot: u32,
     /// Bytes in ranges of these kinds.
     sacked: u32,
     lost: u32,
@@ -83,9 +85,15 @@ pub(crate) struct Scoreboard {
 impl Scoreboard {
     /// Nothing listed, and space for `limit` ranges, for ever.
     pub(crate) fn new(limit: usize) -> Self {
+        Self::numbered(limit, 0)
+    }
+
+    /// The same, with a number among those of its size.
+    pub(crate) fn numbered(limit: usize, slot: u32) -> Self {
         Self {
             ranges: VecDeque::with_capacity(limit),
             limit,
+            slot,
             sacked: 0,
             lost: 0,
         }
@@ -100,6 +108,11 @@ impl Scoreboard {
     /// Which of [`SIZES`] it has.
     pub(crate) fn size(&self) -> usize {
         SIZES.partition_point(|size| *size < self.limit)
+    }
+
+    /// Its number among those of its size.
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot
     }
 
     /// Ranges up to which selective acknowledgements are taken in.

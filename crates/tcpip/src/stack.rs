@@ -13,6 +13,9 @@ use crate::content::{Contents, NO_CLASS};
 use crate::counters::Counters;
 use crate::info::Sight;
 use crate::options::Block;
+use crate::peers::{Peers, Pool};
+use crate::pressure::Sampler;
+use crate::progress::Standing;
 use crate::recovery::Recoveries;
 use crate::recv::Buffers;
 use crate::segments::Family;
@@ -48,6 +51,8 @@ pub struct Stack<A: Application, C = Cubic> {
     pub(crate) app: A,
     /// Beside the TCBs: what the application remembers of each.
     pub(crate) states: Vec<A::State>,
+    /// Beside the TCBs: what decides whether each may stay.
+    pub(crate) standings: Vec<Standing>,
     pub(crate) records: Vec<Record<C>>,
     /// TCBs that were used and are free.
     pub(crate) free: Vec<u32>,
@@ -67,6 +72,9 @@ pub struct Stack<A: Application, C = Cubic> {
     pub(crate) half_open: u32,
     pub(crate) time_waits: u32,
     pub(crate) admission: Admission,
+    /// What each client address holds.
+    pub(crate) peers: Peers,
+    pub(crate) samplers: [Sampler; Pool::COUNT],
     /// Those that the TX ring had no room for, first come first served.
     blocked: VecDeque<u32>,
     /// How many records the end of all has come to, see
@@ -145,6 +153,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             // Reserved, so that nothing moves or is allocated later; the
             // memory is touched as the number of connections grows.
             states: Vec::with_capacity(most as usize),
+            standings: Vec::with_capacity(most as usize),
             records: Vec::with_capacity(most as usize),
             free: Vec::with_capacity(most as usize),
             table: Table::new(most),
@@ -165,7 +174,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             own_mss,
             half_open: 0,
             time_waits: 0,
-            admission: Admission::new(most, config.max_per_address),
+            admission: Admission::default(),
+            peers: Peers::new(most),
+            samplers: Default::default(),
             blocked: VecDeque::with_capacity(most as usize),
             hung_up: 0,
             now,
@@ -244,8 +255,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline(always)]
     pub(crate) fn connection(&mut self, id: u32) -> (&mut A, Connection<'_, A::State>) {
         let sight = Sight::of(&self.records[id as usize], &self.recoveries);
+        let owner = self.owner(id);
         let connection = Connection {
             sight,
+            owner,
+            peers: &mut self.peers,
             tcb: &mut self.records[id as usize].tcb,
             state: &mut self.states[id as usize],
             contents: &mut self.contents,
@@ -267,6 +281,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             congestion: C::new(u32::from(MIN_MSS)),
         });
         self.states.push(A::State::default());
+        self.standings.push(Standing::new(Moment::new(self.now)));
         Some(self.records.len() as u32 - 1)
     }
 
@@ -354,25 +369,32 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         while let Some(source) = self.records[id as usize].tcb.discard() {
             self.release_source(source);
         }
+        self.release_buffer(id);
         let tcb = &mut self.records[id as usize].tcb;
-        let buffer = std::mem::replace(&mut tcb.buffer, NONE);
-        if buffer != NONE {
-            self.buffers.release(buffer);
-        }
         let recovery = std::mem::replace(&mut tcb.recovery, NONE);
         if recovery != NONE {
-            self.recoveries.release(recovery);
+            self.recoveries.release(recovery, &mut self.peers);
         }
         let class = std::mem::replace(&mut tcb.class, NO_CLASS);
         self.contents.release_class(class);
         self.states[id as usize] = A::State::default();
     }
 
+    /// Gives back a connection's receive buffer, if it has one, with all that
+    /// is in it.
+    pub(crate) fn release_buffer(&mut self, id: u32) {
+        let tcb = &mut self.records[id as usize].tcb;
+        let buffer = std::mem::replace(&mut tcb.buffer, NONE);
+        if buffer != NONE {
+            self.buffers.release(buffer, &mut self.peers);
+        }
+    }
+
     /// The stream no longer refers to `source`.
     #[inline(always)]
     pub(crate) fn release_source(&mut self, source: Source) {
         match source.buffer() {
-            Some(buffer) => self.writes.release(buffer),
+            Some(buffer) => self.writes.release(buffer, &mut self.peers),
             None => self.contents.release(source.index()),
         }
     }

@@ -103,12 +103,17 @@ impl Keys {
     }
 
     /// The hash of whom an address belongs to: one host, or over IPv6 one
-    /// network of 64 bits, as whoever has one of its addresses has them all.
-    pub(crate) fn hash_peer(&self, peer: IpAddr) -> u64 {
-        let mut hasher = SipHasher24::new_with_keys(self.sequence.0, self.sequence.1);
+    /// network of `ipv6_prefix` bits, as whoever has one of its addresses has
+    /// them all.
+    pub(crate) fn hash_peer(&self, peer: IpAddr, ipv6_prefix: u8) -> u64 {
+        let mut hasher = self.table.build_hasher();
         match peer {
             IpAddr::V4(address) => hasher.write_u32(address.to_bits()),
-            IpAddr::V6(address) => hasher.write_u64((address.to_bits() >> 64) as u64),
+            IpAddr::V6(address) => {
+                let host_bits = u128::BITS - u32::from(ipv6_prefix);
+                let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
+                hasher.write_u128(address.to_bits() & mask);
+            }
         }
         hasher.finish()
     }
@@ -206,90 +211,6 @@ impl Table {
         self.places[gap] = (0, FREE);
         self.len -= 1;
         true
-    }
-}
-
-/// How many connections each peer has, by [`Keys::hash_peer`]: as [`Table`],
-/// with a count in the place of a TCB. Two peers are taken as one if 64 bits
-/// of a keyed hash agree.
-#[derive(Debug)]
-pub(crate) struct Peers {
-    /// Count 0 is free.
-    places: Box<[(u64, u32)]>,
-    mask: usize,
-    most: u32,
-}
-
-impl Peers {
-    /// For at most `connections` connections in all, of which `most` may be
-    /// one peer's. Its memory is touched when it is used.
-    pub(crate) fn new(connections: u32, most: u32) -> Self {
-        let places = (connections as usize * 2).next_power_of_two().max(2);
-        Self {
-            places: vec![(0, 0); places].into_boxed_slice(),
-            mask: places - 1,
-            most,
-        }
-    }
-
-    /// Where a peer is, or the free place where it would be.
-    fn find(&self, peer: u64) -> usize {
-        let mut at = peer as usize & self.mask;
-        while self.places[at].1 != 0 && self.places[at].0 != peer {
-            at = (at + 1) & self.mask;
-        }
-        at
-    }
-
-    /// Connections of a peer.
-    pub(crate) fn count(&self, peer: u64) -> u32 {
-        self.places[self.find(peer)].1
-    }
-
-    /// Whether a peer may have no more.
-    pub(crate) fn is_full(&self, peer: u64) -> bool {
-        self.count(peer) >= self.most
-    }
-
-    /// One more. There are never more than connections, and so there is a
-    /// place.
-    pub(crate) fn add(&mut self, peer: u64) {
-        let at = self.find(peer);
-        let count = self.places[at].1;
-        self.places[at] = (peer, count + 1);
-    }
-
-    /// One less.
-    pub(crate) fn remove(&mut self, peer: u64) {
-        let mut gap = self.find(peer);
-        let count = &mut self.places[gap].1;
-        debug_assert!(*count > 0, "it was counted");
-        *count = count.saturating_sub(1);
-        if *count > 0 {
-            return;
-        }
-        // Close the gap, as there.
-        let mut at = gap;
-        loop {
-            at = (at + 1) & self.mask;
-            let (peer, count) = self.places[at];
-            if count == 0 {
-                break;
-            }
-            let home = peer as usize & self.mask;
-            if at.wrapping_sub(home) & self.mask >= at.wrapping_sub(gap) & self.mask {
-                self.places[gap] = (peer, count);
-                gap = at;
-            }
-        }
-        self.places[gap] = (0, 0);
-    }
-
-    /// Peers that have connections, and all their connections.
-    #[cfg(any(test, fuzzing))]
-    pub(crate) fn totals(&self) -> (usize, u32) {
-        let used = self.places.iter().filter(|place| place.1 > 0);
-        (used.clone().count(), used.map(|place| place.1).sum())
     }
 }
 

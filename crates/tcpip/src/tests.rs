@@ -9,6 +9,7 @@ mod keeping;
 mod losing;
 mod misbehaving;
 mod opening;
+mod pressure;
 mod receiving;
 mod runs;
 mod sending;

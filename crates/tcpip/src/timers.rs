@@ -123,7 +123,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn handle_silence<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.flags.has(Flags::WANTS_ROOM) {
-            self.wait_for_room(id, now);
+            self.wait_for_room(port, id, now);
         } else if tcb.snd_nxt == tcb.limit() {
             if self.settings.silence_ms < self.settings.idle_ms && self.keep_alive(port, id, now) {
                 return;
@@ -134,7 +134,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             tcb.flags.set(Flags::CLOSE);
             self.counters.idle_closed += 1;
             // What it has not taken it never will.
-            self.offer_buffered(id);
+            self.offer_buffered(port, id, now);
             self.arm(id, now, self.settings.idle_ms);
         } else {
             // Held up by the ring all the time.
@@ -169,8 +169,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Asks an application again that had found no room. The peer has been
     /// silent since `rtt_at`: nothing is in flight that could be timed.
-    fn wait_for_room(&mut self, id: u32, now: Moment) {
-        self.offer_again(id);
+    fn wait_for_room<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        self.offer_again(port, id, now);
         let idle = self.settings.idle_ms;
         let tcb = &mut self.records[id as usize].tcb;
         let waited = now.micros.wrapping_sub(tcb.rtt_at) / 1000;
@@ -184,7 +184,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             tcb.flags.set(Flags::CLOSE);
             self.counters.idle_closed += 1;
             // What it has not taken it never will.
-            self.offer_buffered(id);
+            self.offer_buffered(port, id, now);
             self.arm(id, now, idle);
         }
     }

@@ -1,5 +1,8 @@
 //! Buffers for what is written once: bytes that are no content.
 
+use crate::peers::{Owner, Owners, Peers, Pool};
+use crate::tcb::NONE;
+
 /// The most bytes of one [`write_bytes`](crate::Connection::write_bytes): a
 /// DNS message over TCP with its length.
 pub const MAX_WRITE_LEN: usize = 2 + 65_535;
@@ -10,7 +13,10 @@ pub const MAX_WRITE_LEN: usize = 2 + 65_535;
 pub(crate) struct Writes {
     buffers: Vec<Vec<u8>>,
     free: Vec<u32>,
-    most: usize,
+    owners: Owners,
+    most: u32,
+    /// The connection that found none free last, or [`NONE`].
+    refused: u32,
 }
 
 impl Writes {
@@ -19,20 +25,26 @@ impl Writes {
         Self {
             buffers: Vec::new(),
             free: Vec::new(),
-            most: most as usize,
+            owners: Owners::new(Pool::WriteBuffers),
+            most,
+            refused: NONE,
         }
     }
 
     /// Stores `bytes` in a free buffer; `None` when all are in use.
-    pub(crate) fn store(&mut self, bytes: &[u8]) -> Option<u32> {
+    pub(crate) fn store(&mut self, bytes: &[u8], owner: Owner, peers: &mut Peers) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
-            None if self.buffers.len() < self.most => {
+            None if self.buffers.len() < self.most as usize => {
                 self.buffers.push(Vec::new());
                 self.buffers.len() as u32 - 1
             }
-            None => return None,
+            None => {
+                self.refused = owner.id;
+                return None;
+            }
         };
+        self.owners.take(index, owner, peers);
         self.buffers[index as usize].extend_from_slice(bytes);
         Some(index)
     }
@@ -54,9 +66,30 @@ impl Writes {
     }
 
     /// Gives a buffer back.
-    pub(crate) fn release(&mut self, index: u32) {
+    pub(crate) fn release(&mut self, index: u32, peers: &mut Peers) {
         self.buffers[index as usize].clear();
+        self.owners.give_back(index, peers);
         self.free.push(index);
+    }
+
+    /// Whether connection `id` was the last that found no buffer free. Tells it
+    /// once.
+    #[inline(always)]
+    pub(crate) fn was_refused(&mut self, id: u32) -> bool {
+        let is_it = self.refused == id;
+        if is_it {
+            self.refused = NONE;
+        }
+        is_it
+    }
+
+    /// The most buffers.
+    pub(crate) fn most(&self) -> u32 {
+        self.most
+    }
+
+    pub(crate) fn owners(&self) -> &Owners {
+        &self.owners
     }
 
     /// Buffers in use.

@@ -2,6 +2,7 @@
 
 use super::Recovery;
 use crate::congestion::CongestionControl;
+use crate::peers::{Owner, Owners, Peers, Pool};
 use crate::scoreboard::{SIZES, Scoreboard};
 use crate::wire::Seq;
 
@@ -26,6 +27,10 @@ pub(crate) struct Recoveries<C> {
     /// Scoreboards that none has need of, by their size: of the first those of
     /// who has a larger one.
     boards: [Vec<Scoreboard>; SIZES.len()],
+    /// Who has the larger ones, by their size less one.
+    owners: [Owners; SIZES.len() - 1],
+    /// How many there are of these.
+    larger: [usize; SIZES.len() - 1],
 }
 
 impl<C: CongestionControl> Recoveries<C> {
@@ -35,12 +40,15 @@ impl<C: CongestionControl> Recoveries<C> {
         let larger = BOARDS.map(|boards| boards.min(connections));
         let mut boards = [Vec::with_capacity(larger.iter().sum()), vec![], vec![]];
         for (size, boards) in boards.iter_mut().enumerate().skip(1) {
-            boards.extend((0..larger[size - 1]).map(|_| Scoreboard::new(SIZES[size])));
+            let slots = 0..larger[size - 1] as u32;
+            boards.extend(slots.map(|slot| Scoreboard::numbered(SIZES[size], slot)));
         }
         Self {
             list: Vec::with_capacity(connections),
             free: Vec::with_capacity(connections),
             boards,
+            owners: Pool::BOARDS.map(Owners::new),
+            larger,
         }
     }
 
@@ -58,7 +66,7 @@ impl<C: CongestionControl> Recoveries<C> {
 
     /// After an ACK: gives back what is needed no longer. Whether that is all of
     /// it.
-    pub(super) fn settle(&mut self, index: u32) -> bool {
+    pub(super) fn settle(&mut self, index: u32, peers: &mut Peers) -> bool {
         let recovery = self.get_mut(index);
         if !recovery.is_calm() {
             return false;
@@ -66,42 +74,72 @@ impl<C: CongestionControl> Recoveries<C> {
         recovery.rack.forget_resent();
         let is_over = recovery.prior.is_none();
         if is_over {
-            self.release(index);
+            self.release(index, peers);
         } else {
-            self.give_back(index);
+            self.give_back(index, peers);
         }
         is_over
     }
 
-    pub(crate) fn release(&mut self, index: u32) {
-        self.give_back(index);
+    pub(crate) fn release(&mut self, index: u32, peers: &mut Peers) {
+        self.give_back(index, peers);
         self.free.push(index);
     }
 
     /// Nothing that is listed is needed any more, nor a larger scoreboard.
-    fn give_back(&mut self, index: u32) {
+    pub(crate) fn give_back(&mut self, index: u32, peers: &mut Peers) {
         let board = &mut self.list[index as usize].board;
         board.clear();
         let size = board.size();
         if size > 0
             && let Some(least) = self.boards[0].pop()
         {
+            self.owners[size - 1].give_back(board.slot(), peers);
             self.boards[size].push(std::mem::replace(board, least));
         }
     }
 
-    /// Sees to place for what an acknowledgement of so many blocks tells, where
-    /// there is one. Without, some of it is not taken in, or forgotten.
+    /// Whether there may be no place for what an acknowledgement of so many
+    /// blocks tells, and there are larger scoreboards. Without one, some of it
+    /// is not taken in, or forgotten.
     #[inline]
-    pub(super) fn make_place(&mut self, index: u32, blocks: usize) {
-        let board = &mut self.list[index as usize].board;
-        if board.is_short_of_space(blocks) {
-            let size = board.size();
-            let mut larger = self.boards[size + 1..].iter_mut();
-            if let Some(larger) = larger.find_map(Vec::pop) {
-                self.boards[size].push(board.move_to(larger));
-            }
+    pub(super) fn is_short_of_space(&self, index: u32, blocks: usize) -> bool {
+        let board = &self.list[index as usize].board;
+        board.is_short_of_space(blocks) && board.size() + 1 < SIZES.len()
+    }
+
+    /// The pool of larger scoreboards that has a free one for `index`.
+    pub(crate) fn free_pool(&self, index: u32) -> Option<Pool> {
+        let mut larger = self.larger_pools(index).iter().copied();
+        larger.find(|pool| !self.boards[size_of_pool(*pool)].is_empty())
+    }
+
+    /// The pools of scoreboards that are larger than that of `index`.
+    pub(crate) fn larger_pools(&self, index: u32) -> &'static [Pool] {
+        &Pool::BOARDS[self.list[index as usize].board.size()..]
+    }
+
+    /// What `index` lists goes to a free scoreboard of `pool`.
+    pub(crate) fn lend(&mut self, index: u32, pool: Pool, owner: Owner, peers: &mut Peers) {
+        let size = size_of_pool(pool);
+        let Some(larger) = self.boards[size].pop() else {
+            return;
+        };
+        self.owners[size - 1].take(larger.slot(), owner, peers);
+        let before = self.list[index as usize].board.move_to(larger);
+        if before.size() > 0 {
+            self.owners[before.size() - 1].give_back(before.slot(), peers);
         }
+        self.boards[before.size()].push(before);
+    }
+
+    /// How many scoreboards a pool has.
+    pub(crate) fn boards(&self, pool: Pool) -> usize {
+        self.larger[size_of_pool(pool) - 1]
+    }
+
+    pub(crate) fn owners(&self, pool: Pool) -> &Owners {
+        &self.owners[size_of_pool(pool) - 1]
     }
 
     pub(crate) fn get(&self, index: u32) -> &Recovery<C> {
@@ -116,6 +154,11 @@ impl<C: CongestionControl> Recoveries<C> {
     pub(crate) fn in_use(&self) -> usize {
         self.list.len() - self.free.len()
     }
+}
+
+/// Which of [`SIZES`] the scoreboards of a pool have.
+fn size_of_pool(pool: Pool) -> usize {
+    if pool == Pool::LargeBoards { 2 } else { 1 }
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ pub(crate) fn set(
         "when_full" => {
             config.when_full = match value {
                 "refuse" => WhenFull::Refuse,
-                "evict" => WhenFull::EvictIdle,
+                "evict" => WhenFull::Evict,
                 _ => return Err(format!("{value} is neither refuse nor evict")),
             }
         }
