@@ -49,7 +49,8 @@
 //! assert!(!answer.close);
 //!
 //! let stamp = Stamp::new(1_795_249_777, answer.close);
-//! let response = answer.of(&site).rendered(stamp, &mut SlotWriter::new());
+//! let mut response = Vec::new();
+//! answer.write(&site, whole, stamp, &mut SlotWriter::new(), &mut response);
 //! let response = String::from_utf8(response)?;
 //! assert!(response.starts_with(
 //!     "HTTP/1.1 200 OK\r\n\
@@ -81,6 +82,8 @@
 //! length and by the stack's idle time only.
 
 pub mod date;
+mod framing;
+mod host;
 mod load;
 mod recent;
 pub mod reply;

@@ -66,10 +66,9 @@ mod tests {
     use super::*;
 
     fn answer(consumed: usize) -> Answer {
-        Answer {
-            consumed,
-            ..Answer::NONE
-        }
+        let mut answer = Answer::NONE;
+        answer.consumed = consumed;
+        answer
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Write as _};
 use std::sync::Arc;
 
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::date::{SLOT_FIELD, SLOT_LEN, SlotWriter, Stamp};
@@ -27,17 +28,19 @@ pub enum Status {
     PreconditionFailed,
     /// The request line is too long.
     UriTooLong,
+    /// `Expect` asks for something other than `100-continue`.
+    ExpectationFailed,
     /// The fields are too many or too long.
     HeadTooLarge,
-    /// A method that HTTP does not know.
+    /// A method or a transfer coding that is not known here.
     NotImplemented,
-    /// Neither HTTP/1.0 nor HTTP/1.1.
+    /// Not HTTP/1.
     VersionNotSupported,
 }
 
 impl Status {
     /// All of them, in the order of their codes.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Ok,
         Self::MovedPermanently,
         Self::NotModified,
@@ -46,6 +49,7 @@ impl Status {
         Self::MethodNotAllowed,
         Self::PreconditionFailed,
         Self::UriTooLong,
+        Self::ExpectationFailed,
         Self::HeadTooLarge,
         Self::NotImplemented,
         Self::VersionNotSupported,
@@ -62,6 +66,7 @@ impl Status {
             Self::MethodNotAllowed => 405,
             Self::PreconditionFailed => 412,
             Self::UriTooLong => 414,
+            Self::ExpectationFailed => 417,
             Self::HeadTooLarge => 431,
             Self::NotImplemented => 501,
             Self::VersionNotSupported => 505,
@@ -79,6 +84,7 @@ impl Status {
             Self::MethodNotAllowed => "Method Not Allowed",
             Self::PreconditionFailed => "Precondition Failed",
             Self::UriTooLong => "URI Too Long",
+            Self::ExpectationFailed => "Expectation Failed",
             Self::HeadTooLarge => "Request Header Fields Too Large",
             Self::NotImplemented => "Not Implemented",
             Self::VersionNotSupported => "HTTP Version Not Supported",
@@ -94,8 +100,11 @@ impl Status {
             Self::MethodNotAllowed => "Files can only be fetched here: use GET or HEAD.",
             Self::PreconditionFailed => "The file is not the one that the request is about.",
             Self::UriTooLong => "The request line is longer than this server reads.",
+            Self::ExpectationFailed => "This server meets no expectation but 100-continue.",
             Self::HeadTooLarge => "The request has more fields than this server reads.",
-            Self::NotImplemented => "This server does not know the request's method.",
+            Self::NotImplemented => {
+                "This server does not know the request's method, or its transfer coding."
+            }
             Self::VersionNotSupported => "This server speaks HTTP/1.0 and HTTP/1.1.",
         }
     }
@@ -106,6 +115,13 @@ impl Display for Status {
         write!(f, "{} {}", self.code(), self.reason())
     }
 }
+
+/// What stands in front of a redirect's location.
+const LOCATION: &[u8] = b"\r\nLocation: ";
+
+/// What is encoded in a query that a redirect keeps: bytes that no URL has.
+/// The percent sign stays, so that what is encoded is not encoded twice.
+const NOT_IN_QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
 
 /// A whole response, but for its slot (see [`crate::date`]).
 #[derive(Clone, Debug)]
@@ -132,12 +148,39 @@ impl Reply {
         self.status
     }
 
-    /// The response as it is sent with `stamp`.
-    pub fn rendered(&self, stamp: Stamp, slots: &mut SlotWriter) -> Vec<u8> {
-        let mut bytes = self.bytes.to_vec();
-        let at = self.slot_at as usize;
-        slots.write(stamp, &mut bytes[at..at + SLOT_LEN]);
-        bytes
+    /// Adds the response to `out`, as it is sent with `stamp`. A redirect
+    /// whose `query` is not empty leads to its location with that query.
+    pub(crate) fn write(
+        &self,
+        query: &[u8],
+        stamp: Stamp,
+        slots: &mut SlotWriter,
+        out: &mut Vec<u8>,
+    ) {
+        let slot_at = out.len() + self.slot_at as usize;
+        if query.is_empty() {
+            out.extend_from_slice(&self.bytes);
+        } else {
+            let (before, behind) = self.bytes.split_at(self.location_end());
+            out.extend_from_slice(before);
+            out.push(b'?');
+            for piece in percent_encode(query, NOT_IN_QUERY) {
+                out.extend_from_slice(piece.as_bytes());
+            }
+            out.extend_from_slice(behind);
+        }
+        slots.write(stamp, &mut out[slot_at..slot_at + SLOT_LEN]);
+    }
+
+    /// Where the value of `Location` ends, or 0 when there is no such field.
+    /// Redirects with a query are rare, so that this is not kept.
+    fn location_end(&self) -> usize {
+        let find = |text: &[u8], from: usize| {
+            let rest = &self.bytes[from..];
+            let at = rest.windows(text.len()).position(|bytes| bytes == text);
+            at.map_or(0, |at| from + at)
+        };
+        find(b"\r\n", find(LOCATION, 0) + LOCATION.len())
     }
 }
 
@@ -246,11 +289,12 @@ pub(crate) fn status_page(status: Status) -> [Reply; 2] {
 }
 
 /// The way to `location`, a path that is encoded so far that HTML finds
-/// nothing of its own in it, for GET and for HEAD.
+/// nothing of its own in it, for GET and for HEAD. The link in the page is for
+/// clients that do not follow `Location`; it never has a query.
 pub(crate) fn redirect(location: &str) -> [Reply; 2] {
     let status = Status::MovedPermanently;
     let body = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<title>{status}</title>\n<h1>{status}</h1>\n<p><a href=\"{location}\">{location}</a></p>\n</html>\n"
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<title>{status}</title>\n<h1>{status}</h1>\n<p>It is <a href=\"{location}\">here</a>.</p>\n</html>\n"
     );
     with_body(|| Head::new(status).field("Location", location), &body)
 }

@@ -10,13 +10,15 @@ use std::mem::MaybeUninit;
 use httparse::{Error, Header, Status as Parsed};
 use httpdate::parse_http_date;
 
+use crate::framing::{Framing, list};
+use crate::host::is_host;
 use crate::reply::Status;
 use crate::site::FilePage;
 
 /// The most bytes of a request's head, its empty line included.
 pub const HEAD_LIMIT: usize = 8_192;
 /// The most fields of a request.
-pub const MAX_FIELDS: usize = 64;
+pub const MAX_FIELDS: usize = 128;
 
 /// Where [`parse`] puts the fields.
 pub(crate) type FieldBuffer<'d> = [MaybeUninit<Header<'d>>; MAX_FIELDS];
@@ -24,6 +26,20 @@ pub(crate) type FieldBuffer<'d> = [MaybeUninit<Header<'d>>; MAX_FIELDS];
 /// Room for the fields of one request; costs nothing.
 pub(crate) const fn field_buffer<'d>() -> FieldBuffer<'d> {
     [const { MaybeUninit::uninit() }; MAX_FIELDS]
+}
+
+/// Why there is no request at the start of some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotRead {
+    /// It is to be answered with an error.
+    Refused(Refusal),
+    /// Its version is HTTP/1.2 or later, which is read and answered as
+    /// HTTP/1.1 (RFC 9110, section 2.5). The version's last digit is the byte
+    /// at `digit_at`: read it again with a 1 there.
+    LaterMinor {
+        /// Less than [`HEAD_LIMIT`].
+        digit_at: usize,
+    },
 }
 
 /// A request that is to be answered with an error, and how.
@@ -74,15 +90,13 @@ pub(crate) struct Request<'f, 'd> {
 pub(crate) fn parse<'f, 'd>(
     data: &'d [u8],
     fields: &'f mut FieldBuffer<'d>,
-) -> Result<Option<Request<'f, 'd>>, Refusal> {
+) -> Result<Option<Request<'f, 'd>>, NotRead> {
     let head = &data[..data.len().min(HEAD_LIMIT)];
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(head, fields) {
         Ok(Parsed::Complete(len)) => {
-            let refuse = |status| Refusal {
-                status,
-                head_only: request.method == Some("HEAD"),
-            };
+            let head_only = request.method == Some("HEAD");
+            let refuse = |status| NotRead::Refused(Refusal { status, head_only });
             if has_bare_line_feed(&head[..len]) {
                 return Err(refuse(Status::BadRequest));
             }
@@ -92,13 +106,13 @@ pub(crate) fn parse<'f, 'd>(
                 return Err(refuse(Status::BadRequest));
             };
             let fields: &'f [Header<'d>] = request.headers;
-            let facts = Facts::of(fields, minor).map_err(refuse)?;
+            let framing = Framing::of(fields, minor).map_err(refuse)?;
             Ok(Some(Request {
                 method: Method::of(method),
                 target,
                 fields,
-                keep_alive: facts.keep_alive,
-                conditional: facts.conditional,
+                keep_alive: framing.keep_alive,
+                conditional: framing.conditional,
                 len,
             }))
         }
@@ -108,13 +122,13 @@ pub(crate) fn parse<'f, 'd>(
                 Ok(_) if head.contains(&b'\n') => Status::HeadTooLarge,
                 Ok(_) => Status::UriTooLong,
                 Err(Error::TooManyHeaders) => Status::HeadTooLarge,
-                Err(Error::Version) if is_other_version(head) => Status::VersionNotSupported,
+                Err(Error::Version) => other_version(head)?,
                 Err(_) => Status::BadRequest,
             };
-            Err(Refusal {
+            Err(NotRead::Refused(Refusal {
                 status,
                 head_only: request.method == Some("HEAD"),
-            })
+            }))
         }
     }
 }
@@ -130,125 +144,52 @@ fn has_bare_line_feed(head: &[u8]) -> bool {
     inside != 0 || head.first() == Some(&b'\n')
 }
 
-/// Whether a request line that names neither HTTP/1.0 nor HTTP/1.1 names some
-/// other version of HTTP (RFC 9112, section 2.3).
-fn is_other_version(head: &[u8]) -> bool {
-    // Empty lines may stand in front.
-    let version = head.trim_ascii_start().split(|b| *b == b' ').nth(2);
-    let digit = version.and_then(|version| version.strip_prefix(b"HTTP/"));
-    digit.is_some_and(|digits| digits.first().is_some_and(u8::is_ascii_digit))
-}
-
-/// What the fields say about the message itself.
-struct Facts {
-    keep_alive: bool,
-    conditional: bool,
-}
-
-impl Facts {
-    /// Looks at all fields once. `minor` is the version's.
-    #[inline]
-    fn of(fields: &[Header<'_>], minor: u8) -> Result<Self, Status> {
-        let mut hosts = 0;
-        let mut length = None;
-        let mut chunked = None;
-        let mut close = false;
-        let mut keep_alive = minor > 0;
-        let mut conditional = false;
-        for Header { name, value } in fields {
-            // Most fields are told by their length to be none of these.
-            match name.len() {
-                4 if name.eq_ignore_ascii_case("host") => {
-                    hosts += 1;
-                    if !is_host(value) {
-                        return Err(Status::BadRequest);
-                    }
-                }
-                8 if name.eq_ignore_ascii_case("if-match") => conditional = true,
-                10 if name.eq_ignore_ascii_case("connection") => {
-                    for option in list(value) {
-                        close |= option.eq_ignore_ascii_case(b"close");
-                        keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-                    }
-                }
-                13 if name.eq_ignore_ascii_case("if-none-match") => conditional = true,
-                14 if name.eq_ignore_ascii_case("content-length") => {
-                    let another = length.replace(content_length(value)?);
-                    if another.is_some() {
-                        return Err(Status::BadRequest);
-                    }
-                }
-                17 if name.eq_ignore_ascii_case("if-modified-since") => conditional = true,
-                17 if name.eq_ignore_ascii_case("transfer-encoding") => {
-                    let last = list(value).last().unwrap_or_default();
-                    chunked = Some(last.eq_ignore_ascii_case(b"chunked"));
-                }
-                19 if name.eq_ignore_ascii_case("if-unmodified-since") => conditional = true,
-                _ => {}
-            }
-        }
-        // RFC 9112, section 3.2: exactly one, but none is needed in HTTP/1.0.
-        let hosts_right = hosts == 1 || (hosts == 0 && minor == 0);
-        // RFC 9112, section 6.3, items 3 and 4.
-        let framing_right = match chunked {
-            None => true,
-            Some(last) => last && length.is_none(),
-        };
-        if !hosts_right || !framing_right {
-            return Err(Status::BadRequest);
-        }
-        // A body is not read but left to the end of the connection.
-        let has_body = chunked.is_some() || length.is_some_and(|n| n > 0);
-        Ok(Self {
-            keep_alive: keep_alive && !close && !has_body,
-            conditional,
-        })
+/// What to say to a request line that names neither HTTP/1.0 nor HTTP/1.1
+/// (RFC 9112, section 2.3).
+#[cold]
+fn other_version(head: &[u8]) -> Result<Status, NotRead> {
+    const MAJOR_1: &[u8] = b"HTTP/1.";
+    // No space stands in front of the method, nor in it or the target.
+    let mut spaces = head.iter().enumerate().filter(|(_, b)| **b == b' ');
+    let at = spaces.nth(1).map_or(head.len(), |(at, _)| at + 1);
+    let version = &head[at..];
+    if let Some([b'2'..=b'9', ..]) = version.strip_prefix(MAJOR_1) {
+        let digit_at = at + MAJOR_1.len();
+        return Err(NotRead::LaterMinor { digit_at });
+    }
+    match version.strip_prefix(b"HTTP/") {
+        Some([b'0' | b'2'..=b'9', ..]) => Ok(Status::VersionNotSupported),
+        _ => Ok(Status::BadRequest),
     }
 }
 
-/// The elements of a list, RFC 9110, section 5.6.1; not for those with quoted
-/// strings.
-fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value
-        .split(|b| *b == b',')
-        .map(<[u8]>::trim_ascii)
-        .filter(|element| !element.is_empty())
+/// What a request is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target<'d> {
+    /// Begins with a slash.
+    pub(crate) path: &'d [u8],
+    /// Without its question mark; empty when there is none.
+    pub(crate) query: &'d [u8],
 }
 
-/// RFC 9110, section 8.6: digits, and nothing else.
-fn content_length(value: &[u8]) -> Result<u64, Status> {
-    let digits = std::str::from_utf8(value).map_err(|_| Status::BadRequest)?;
-    if !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(Status::BadRequest);
-    }
-    digits.parse().map_err(|_| Status::BadRequest)
-}
-
-/// Whether a value can be a host with a port (RFC 9110, section 7.2): of the
-/// characters that these may have, or empty.
-fn is_host(value: &[u8]) -> bool {
-    value
-        .iter()
-        .all(|b| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(b))
-}
-
-impl Request<'_, '_> {
-    /// The path of the target, without the query; `None` when the target is
-    /// none of GET or HEAD (RFC 9112, section 3.2).
+impl<'d> Request<'_, 'd> {
+    /// The path and the query of the target; `None` when the target is none
+    /// of GET or HEAD (RFC 9112, section 3.2).
     #[inline]
-    pub(crate) fn path(&self) -> Option<&[u8]> {
+    pub(crate) fn target(&self) -> Option<Target<'d>> {
         let target = self.target.as_bytes();
-        let path = match target {
+        let rest = match target {
             [b'/', ..] => target,
             _ => absolute_form(target)?,
         };
-        match path.iter().position(|b| matches!(b, b'?' | b'#')) {
-            None => Some(path),
+        let (path, query) = match rest.iter().position(|b| matches!(b, b'?' | b'#')) {
+            None => (rest, &[][..]),
             // A fragment is never sent (RFC 9112, section 3.2).
-            Some(at) if path[at] == b'#' => None,
-            Some(at) => Some(&path[..at]),
-        }
-        .map(|path| if path.is_empty() { b"/" } else { path })
+            Some(at) if rest[at] == b'#' => return None,
+            Some(at) => (&rest[..at], &rest[at + 1..]),
+        };
+        let path = if path.is_empty() { b"/" } else { path };
+        Some(Target { path, query })
     }
 
     /// What the conditions say about a file (RFC 9110, section 13.2.2): `None`

@@ -15,8 +15,12 @@ use tcpip::{
 use crate::date::{SLOT_LEN, SlotWriter, Stamp};
 use crate::recent::Recent;
 use crate::reply::{Reply, Status};
-use crate::session::{Session, Step};
+use crate::request::HEAD_LIMIT;
+use crate::session::{Answer, Session, Step};
 use crate::site::Site;
+
+// A redirect has the path twice, the query once, each byte encoded in three.
+const _: () = assert!(2 * 3 * HEAD_LIMIT + 1_024 <= tcpip::MAX_WRITE_LEN);
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -50,6 +54,8 @@ pub struct Web {
     /// In the order of the site's replies.
     prepared: Box<[Prepared]>,
     slots: SlotWriter,
+    /// A redirect that keeps a query, while it is written.
+    redirect: Vec<u8>,
     recent: Recent,
     /// The present second, since 1970.
     second: u64,
@@ -64,6 +70,7 @@ impl Web {
             site,
             prepared: Box::default(),
             slots: SlotWriter::new(),
+            redirect: Vec::new(),
             recent: Recent::new(),
             second: 0,
             counters: Counters::default(),
@@ -114,6 +121,20 @@ impl Web {
         answer.map_or(more, Step::Answer)
     }
 
+    /// Writes a redirect with the query of the request at the start of `data`.
+    #[cold]
+    fn write_redirect(
+        &mut self,
+        conn: &mut Connection<'_, Session>,
+        answer: &Answer,
+        data: &[u8],
+        stamp: Stamp,
+    ) -> Result<(), WriteError> {
+        self.redirect.clear();
+        answer.write(&self.site, data, stamp, &mut self.slots, &mut self.redirect);
+        conn.write_bytes(&self.redirect)
+    }
+
     /// The site.
     pub fn site(&self) -> &Site {
         &self.site
@@ -136,12 +157,17 @@ impl Application for Web {
                 Step::Answer(answer) => answer,
                 Step::More { consumed: more } => return consumed + more,
             };
-            let Some(reply) = self.prepared.get(answer.reply.index()) else {
+            let Some(reply) = self.prepared.get(answer.reply.index()).copied() else {
                 conn.abort();
                 return data.len();
             };
             let stamp = Stamp::new(self.second, answer.close);
-            match conn.write(reply.content, stamp.as_u32()) {
+            let written = if answer.keeps_query() {
+                self.write_redirect(conn, &answer, &data[consumed..], stamp)
+            } else {
+                conn.write(reply.content, stamp.as_u32())
+            };
+            match written {
                 Ok(()) => {}
                 // The request is offered again when something has arrived at
                 // the client.

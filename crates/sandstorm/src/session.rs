@@ -1,7 +1,10 @@
 //! One connection's HTTP, without the connection: bytes in, replies out.
 
+use arrayvec::ArrayVec;
+
+use crate::date::{SlotWriter, Stamp};
 use crate::reply::{Reply, Status};
-use crate::request::{HEAD_LIMIT, Method, Refusal, Request, field_buffer, parse};
+use crate::request::{HEAD_LIMIT, Method, NotRead, Refusal, Request, field_buffer, parse};
 use crate::site::{NoPage, Page, ReplyId, Site, redirect_reply};
 
 /// What is to be done with the bytes that a client has sent.
@@ -26,6 +29,9 @@ pub struct Answer {
     pub close: bool,
     /// Bytes of the request, and of empty lines in front of it.
     pub consumed: usize,
+    /// Where a query begins that the answer, a redirect, keeps: so many bytes
+    /// before the end of what is consumed. 0 when there is none.
+    query_from_end: u16,
 }
 
 impl Answer {
@@ -34,6 +40,7 @@ impl Answer {
         reply: ReplyId(u32::MAX),
         close: true,
         consumed: 0,
+        query_from_end: 0,
     };
 }
 
@@ -79,58 +86,131 @@ impl Session {
             return Step::More { consumed: skipped };
         }
         let mut fields = field_buffer();
-        let (reply, close, len) = match parse(data, &mut fields) {
-            Ok(Some(request)) => {
-                let (reply, done) = answer(site, &request);
-                (reply, done || !request.keep_alive, request.len)
-            }
+        let answer = match parse(data, &mut fields) {
+            Ok(Some(request)) => answer(site, &request, data),
             Ok(None) => {
                 self.searched = data.len() as u16;
                 return Step::More { consumed: skipped };
             }
-            Err(Refusal { status, head_only }) => {
-                (Site::shared(status, head_only), true, data.len())
+            Err(NotRead::Refused(Refusal { status, head_only })) => Answer {
+                reply: Site::shared(status, head_only),
+                close: true,
+                consumed: data.len(),
+                query_from_end: 0,
+            },
+            Err(NotRead::LaterMinor { digit_at }) => {
+                return self.next_as_1_1(site, data, digit_at).after(skipped);
             }
         };
         self.searched = 0;
-        Step::Answer(Answer {
-            reply,
-            close,
-            consumed: skipped + len,
-        })
+        Step::Answer(answer).after(skipped)
+    }
+
+    /// As [`next`](Self::next), with a version whose last digit, at
+    /// `digit_at`, is a 1.
+    #[cold]
+    fn next_as_1_1(&mut self, site: &Site, data: &[u8], digit_at: usize) -> Step {
+        let head = data.iter().copied().take(HEAD_LIMIT);
+        let mut head = head.collect::<ArrayVec<u8, HEAD_LIMIT>>();
+        head[digit_at] = b'1';
+        self.searched = 0;
+        self.next(site, &head)
     }
 }
 
-/// The reply to a request, and whether the connection must end with it.
+impl Step {
+    /// The same, with `skipped` bytes in front.
+    #[inline(always)]
+    fn after(mut self, skipped: usize) -> Self {
+        match &mut self {
+            Self::More { consumed } | Self::Answer(Answer { consumed, .. }) => *consumed += skipped,
+        }
+        self
+    }
+}
+
+/// The answer to a request at the start of `data`.
 #[inline]
-fn answer(site: &Site, request: &Request<'_, '_>) -> (ReplyId, bool) {
+fn answer(site: &Site, request: &Request<'_, '_>, data: &[u8]) -> Answer {
+    let with = |reply| Answer {
+        reply,
+        close: !request.keep_alive,
+        consumed: request.len,
+        query_from_end: 0,
+    };
     let head_only = match request.method {
         Method::Get => false,
         Method::Head => true,
-        Method::OfNoFile => return (Site::shared(Status::MethodNotAllowed, false), false),
-        Method::Unknown => return (Site::shared(Status::NotImplemented, false), false),
+        Method::OfNoFile => return with(Site::shared(Status::MethodNotAllowed, false)),
+        Method::Unknown => return with(Site::shared(Status::NotImplemented, false)),
     };
-    let shared = |status| Site::shared(status, head_only);
-    let Some(path) = request.path() else {
-        return (shared(Status::BadRequest), true);
+    let shared = |status| with(Site::shared(status, head_only));
+    let refused = Answer {
+        close: true,
+        ..shared(Status::BadRequest)
     };
-    let reply = match site.find(path) {
+    let Some(target) = request.target() else {
+        return refused;
+    };
+    match site.find(target.path) {
         Ok(Page::File(file)) => match request.precondition(file) {
-            None => file.whole(head_only),
-            Some(Status::NotModified) => file.not_modified(),
+            None => with(file.whole(head_only)),
+            Some(Status::NotModified) => with(file.not_modified()),
             Some(status) => shared(status),
         },
-        Ok(Page::Redirect(first)) => redirect_reply(*first, head_only),
+        Ok(Page::Redirect(first)) => Answer {
+            query_from_end: query_from_end(request.len, target.query, data),
+            ..with(redirect_reply(*first, head_only))
+        },
         Err(NoPage::Unknown) => shared(Status::NotFound),
-        Err(NoPage::BadEncoding) => return (shared(Status::BadRequest), true),
-    };
-    (reply, false)
+        Err(NoPage::BadEncoding) => refused,
+    }
+}
+
+/// Bytes from the start of a target's query to the end of the request, which
+/// has `len` bytes and stands at the start of `data`; 0 without a query.
+#[cold]
+fn query_from_end(len: usize, query: &[u8], data: &[u8]) -> u16 {
+    if query.is_empty() {
+        return 0;
+    }
+    // The query is the target's end, and the target the second word.
+    let mut spaces = data.iter().enumerate().filter(|(_, b)| **b == b' ');
+    let target_end = spaces.nth(1).map_or(len, |(at, _)| at);
+    (len - target_end + query.len()) as u16
 }
 
 impl Answer {
-    /// The reply itself.
+    /// The reply itself. A redirect is sent with the request's query.
     pub fn of<'s>(&self, site: &'s Site) -> &'s Reply {
         site.reply(self.reply)
+    }
+
+    /// Whether the reply is a redirect that must keep the request's query, so
+    /// that it is not sent as it was prepared.
+    #[inline(always)]
+    pub(crate) fn keeps_query(&self) -> bool {
+        self.query_from_end != 0
+    }
+
+    /// Adds to `out` what is sent with `stamp`: the whole response to the
+    /// request in `data`, the bytes that [`Session::next`] was called with.
+    pub fn write(
+        &self,
+        site: &Site,
+        data: &[u8],
+        stamp: Stamp,
+        slots: &mut SlotWriter,
+        out: &mut Vec<u8>,
+    ) {
+        let mut query: &[u8] = &[];
+        if self.keeps_query() {
+            let from = self.consumed - usize::from(self.query_from_end);
+            let rest = &data[from..];
+            let end = rest.iter().position(|b| *b == b' ');
+            query = &rest[..end.unwrap_or(rest.len())];
+        }
+        self.of(site).write(query, stamp, slots, out);
     }
 }
 

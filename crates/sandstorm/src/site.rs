@@ -197,12 +197,13 @@ fn hex(digit: u8) -> Result<u8, NoPage> {
 
 /// Replies that are no page's own, in their order in [`Site::replies`], each
 /// for GET and for HEAD.
-const SHARED: [Status; 8] = [
+const SHARED: [Status; 9] = [
     Status::BadRequest,
     Status::NotFound,
     Status::MethodNotAllowed,
     Status::PreconditionFailed,
     Status::UriTooLong,
+    Status::ExpectationFailed,
     Status::HeadTooLarge,
     Status::NotImplemented,
     Status::VersionNotSupported,

@@ -13,6 +13,7 @@ use eth::{Mac, Station};
 use ip::Host;
 use nmio::sim::{self, EndConfig, LinkConfig, PathConfig};
 use nmio::{Instant, LoopConfig, Port};
+use sandstorm::date::{SlotWriter, Stamp};
 use sandstorm::reply::Status;
 use sandstorm::{Builder, Server, Site, packets};
 use tcpip::{Config, Mode};
@@ -242,7 +243,12 @@ impl World {
 /// network.
 fn answer_len(site: &Site, exchange: &Exchange) -> usize {
     match sandstorm::Session::default().next(site, &exchange.request) {
-        sandstorm::Step::Answer(answer) => answer.of(site).bytes().len(),
+        sandstorm::Step::Answer(answer) => {
+            let (stamp, mut response) = (Stamp::new(0, false), Vec::new());
+            let slots = &mut SlotWriter::new();
+            answer.write(site, &exchange.request, stamp, slots, &mut response);
+            response.len()
+        }
         sandstorm::Step::More { .. } => panic!("no whole request"),
     }
 }
@@ -322,6 +328,29 @@ fn errors_leave_the_connection_open() {
         Exchange::of(1),
     ];
     World::new(Mode::PreCopy).exchange(&site, &exchanges, usize::MAX);
+}
+
+#[test]
+fn redirects_with_a_query_stand_between_prepared_answers() {
+    let modified = wall_clock() - Duration::from_secs(1000);
+    let site = Builder::new(wall_clock())
+        .file(b"/docs/index.html", modified, b"docs")
+        .build();
+    let long = format!("/docs?{}", "\u{fc}".repeat(3_000));
+    let exchanges: Vec<Exchange> = (0..40)
+        .map(|i| match i % 4 {
+            0 => Exchange::new("/docs/", "", 200, b"docs"),
+            1 => Exchange::new("/docs", "", 301, b""),
+            2 => Exchange::new(&format!("/docs?{i}"), "", 301, b""),
+            _ => Exchange::new(&long, "", 301, b""),
+        })
+        .collect();
+    let site = Arc::new(site);
+    for mode in MODES {
+        let server = World::new(mode).exchange(&site, &exchanges, 20_000);
+        let counters = server.stack().app().counters();
+        assert_eq!(counters.of(Status::MovedPermanently), 60);
+    }
 }
 
 /// One talk to the first address; what came, and whether the server closed.

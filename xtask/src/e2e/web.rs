@@ -97,7 +97,8 @@ pub(crate) fn check(place: &Place, content: &Content, checks: &mut Checks) {
         ("304", Client::not_modified),
         ("404", Client::not_found),
         ("405", Client::method_not_allowed),
-        ("400", Client::bad_request),
+        ("400, 417, 501, 505", Client::refused),
+        ("a redirect that keeps the query", Client::redirect),
         ("percent signs in a path", Client::percent),
         ("no way out of the folder", Client::traversal),
         ("many requests on one connection", Client::keep_alive),
@@ -105,7 +106,7 @@ pub(crate) fn check(place: &Place, content: &Content, checks: &mut Checks) {
         ("a request in many segments", Client::split_request),
         ("Connection: close", Client::connection_close),
         ("a client that has closed its half", Client::half_closed),
-        ("HTTP/1.0", Client::http_1_0),
+        ("HTTP/1.0 and HTTP/1.2", Client::other_versions),
     ];
     for (name, case) in cases {
         checks.check(name, || case(&client));
@@ -304,23 +305,52 @@ impl Client<'_> {
         Ok(())
     }
 
-    fn bad_request(&self) -> Result<()> {
-        for request in [
-            "nonsense\r\n\r\n",
-            "GET /\r\n\r\n",
-            "GET / HTTP/1.1\r\nHost storm.test\r\n\r\n",
+    fn refused(&self) -> Result<()> {
+        for (request, status) in [
+            ("nonsense\r\n\r\n", 400),
+            ("GET /\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost storm.test\r\n\r\n", 400),
             // RFC 9112, section 3.2: HTTP/1.1 without Host.
-            "GET / HTTP/1.1\r\n\r\n",
-            "GET /%zz HTTP/1.1\r\nHost: storm.test\r\n\r\n",
+            ("GET / HTTP/1.1\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: storm.test:http\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: [::1\r\n\r\n", 400),
+            ("GET /%zz HTTP/1.1\r\nHost: storm.test\r\n\r\n", 400),
+            (
+                "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\
+                 Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                400,
+            ),
+            (
+                "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n\
+                 0\r\n\r\n",
+                501,
+            ),
+            ("GET / HTTP/1.1\r\nHost: a\r\nExpect: miracles\r\n\r\n", 417),
+            ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
         ] {
             let mut connection = self.connect()?;
             connection.send(request.as_bytes())?;
             let response = connection.receive(true);
             response
-                .and_then(|response| response.expect_status(400))
+                .and_then(|response| response.expect_status(status))
+                .and_then(|()| connection.expect_end())
                 .context(format_args!("{request:?}"))?;
         }
         Ok(())
+    }
+
+    /// As curl follows it.
+    fn redirect(&self) -> Result<()> {
+        let query = "?a=1&b=%20c";
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--fail", "--globoff"]);
+        curl.args(["--max-time", "60", "--location", "--write-out"]);
+        curl.arg("%{url_effective}");
+        curl.args(["--output", "/dev/null"]);
+        curl.arg(self.url(self.place.v4, &format!("/docs{query}")));
+        let reached = shell::capture(&mut curl)?;
+        let expected = self.url(self.place.v4, &format!("/docs/{query}"));
+        same(&reached, expected.as_bytes())
     }
 
     fn percent(&self) -> Result<()> {
@@ -424,11 +454,18 @@ impl Client<'_> {
         connection.expect_end()
     }
 
-    fn http_1_0(&self) -> Result<()> {
+    fn other_versions(&self) -> Result<()> {
         let mut connection = self.connect()?;
         connection.send(b"GET /size-1461.bin HTTP/1.0\r\n\r\n")?;
         connection.receive(true)?.expect_body(&body(1_461))?;
-        connection.expect_end()
+        connection.expect_end()?;
+        // A later version than ours is answered as ours.
+        let mut connection = self.connect()?;
+        connection.send(b"GET /size-1461.bin HTTP/1.2\r\nHost: a\r\n\r\n")?;
+        connection.receive(true)?.expect_body(&body(1_461))?;
+        connection
+            .request("GET", "/size-1.bin", "")?
+            .expect_body(&body(1))
     }
 }
 

@@ -1,0 +1,143 @@
+//! What the fields of a request say about the message itself: its host, its
+//! body, its expectation, and whether the connection goes on.
+
+use httparse::Header;
+
+use crate::host::is_host;
+use crate::reply::Status;
+
+/// What the fields say about the message itself.
+pub(crate) struct Framing {
+    /// The connection goes on after the answer.
+    pub(crate) keep_alive: bool,
+    /// There is a precondition.
+    pub(crate) conditional: bool,
+}
+
+impl Framing {
+    /// Looks at all fields once. `minor` is the version's.
+    #[inline]
+    pub(crate) fn of(fields: &[Header<'_>], minor: u8) -> Result<Self, Status> {
+        let mut hosts = 0;
+        let mut length = None;
+        let mut codings = TransferCodings::default();
+        let mut close = false;
+        let mut keep_alive = minor > 0;
+        let mut conditional = false;
+        let mut expected = true;
+        for Header { name, value } in fields {
+            // Most fields are told by their length to be none of these.
+            match name.len() {
+                4 if name.eq_ignore_ascii_case("host") => {
+                    hosts += 1;
+                    if !is_host(value) {
+                        return Err(Status::BadRequest);
+                    }
+                }
+                6 if name.eq_ignore_ascii_case("expect") => {
+                    // A body is never read, so that nobody is told to go on.
+                    expected &= list(value).all(|e| e.eq_ignore_ascii_case(b"100-continue"));
+                }
+                8 if name.eq_ignore_ascii_case("if-match") => conditional = true,
+                10 if name.eq_ignore_ascii_case("connection") => {
+                    for option in list(value) {
+                        close |= option.eq_ignore_ascii_case(b"close");
+                        keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                    }
+                }
+                13 if name.eq_ignore_ascii_case("if-none-match") => conditional = true,
+                14 if name.eq_ignore_ascii_case("content-length") => {
+                    let another = length.replace(content_length(value)?);
+                    if another.is_some() {
+                        return Err(Status::BadRequest);
+                    }
+                }
+                17 if name.eq_ignore_ascii_case("if-modified-since") => conditional = true,
+                17 if name.eq_ignore_ascii_case("transfer-encoding") => codings.add(value),
+                19 if name.eq_ignore_ascii_case("if-unmodified-since") => conditional = true,
+                _ => {}
+            }
+        }
+        // RFC 9112, section 3.2: exactly one, but none is needed in HTTP/1.0.
+        if hosts != 1 && (hosts > 1 || minor > 0) {
+            return Err(Status::BadRequest);
+        }
+        let chunked = codings.are_chunked(minor, length.is_some())?;
+        // RFC 9110, section 10.1.1.
+        if !expected {
+            return Err(Status::ExpectationFailed);
+        }
+        // A body is not read but left to the end of the connection.
+        let has_body = chunked || length.is_some_and(|n| n > 0);
+        Ok(Self {
+            keep_alive: keep_alive && !close && !has_body,
+            conditional,
+        })
+    }
+}
+
+/// The transfer codings of a request: all lines of the field are one list
+/// (RFC 9110, section 5.3).
+#[derive(Default)]
+struct TransferCodings {
+    /// The field is there, whatever is in it.
+    present: bool,
+    /// Times that `chunked` is in the list: 2 means more than once.
+    chunked: u8,
+    /// There are codings but `chunked`.
+    others: bool,
+    /// The last one is `chunked`.
+    chunked_last: bool,
+}
+
+impl TransferCodings {
+    #[cold]
+    fn add(&mut self, value: &[u8]) {
+        self.present = true;
+        for coding in list(value) {
+            self.chunked_last = coding.eq_ignore_ascii_case(b"chunked");
+            if self.chunked_last {
+                self.chunked = (self.chunked + 1).min(2);
+            } else {
+                self.others = true;
+            }
+        }
+    }
+
+    /// Whether the body comes in chunks; an error for a request whose end
+    /// cannot be told, or that is coded in a way not known here.
+    #[inline(always)]
+    fn are_chunked(&self, minor: u8, has_length: bool) -> Result<bool, Status> {
+        if !self.present {
+            return Ok(false);
+        }
+        // RFC 9112, section 6.1: not in HTTP/1.0, not beside a length, and
+        // chunked once. Section 6.3, item 4: chunked last.
+        let framing_right = minor > 0 && !has_length && self.chunked_last && self.chunked == 1;
+        if !framing_right {
+            return Err(Status::BadRequest);
+        }
+        if self.others {
+            return Err(Status::NotImplemented);
+        }
+        Ok(true)
+    }
+}
+
+/// The elements of a list, RFC 9110, section 5.6.1; not for those with quoted
+/// strings.
+pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value
+        .split(|b| *b == b',')
+        .map(<[u8]>::trim_ascii)
+        .filter(|element| !element.is_empty())
+}
+
+/// RFC 9110, section 8.6: digits, and nothing else.
+fn content_length(value: &[u8]) -> Result<u64, Status> {
+    let digits = std::str::from_utf8(value).map_err(|_| Status::BadRequest)?;
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(Status::BadRequest);
+    }
+    digits.parse().map_err(|_| Status::BadRequest)
+}
