@@ -23,6 +23,9 @@ const CLASS_ANY: u16 = 255;
 /// One question, no answers, no authority: what a query's counts are, but for
 /// the additional section.
 const QUERY_COUNTS: [u16; 3] = [1, 0, 0];
+/// The counts of an IXFR query: the authority section holds the client's SOA
+/// (RFC 1995, section 3).
+const IXFR_COUNTS: [u16; 3] = [1, 0, 1];
 
 /// Response codes (RFC 1035, section 4.1.1; RFC 6891, section 9).
 pub mod rcode {
@@ -206,13 +209,20 @@ impl Responder {
         let [qd, an, ns, additional] = header.counts;
         let question = parse_question(message, answers.form(), key, expanded);
         let question = match question {
-            Ok(question) if header.opcode_bits() == 0 && [qd, an, ns] == QUERY_COUNTS => question,
+            Ok(question)
+                if header.opcode_bits() == 0
+                    && ([qd, an, ns] == QUERY_COUNTS
+                        || question.qtype == rtype::IXFR && [qd, an, ns] == IXFR_COUNTS) =>
+            {
+                question
+            }
             _ => return Some(refuse(message, header, counters)),
         };
         let edns = if additional == 0 {
             Ok(None)
         } else {
-            edns::parse(message, question.end, additional)
+            // The SOA of an IXFR query stands before the additional section.
+            edns::parse(message, question.end, additional.saturating_add(ns))
         };
         let limit = match (transport, &edns) {
             (Transport::Tcp, _) => MAX_TCP_MESSAGE,
@@ -277,7 +287,8 @@ fn refusal(query: &Query, malformed: bool) -> Option<u16> {
     }
     let Question { qtype, qclass, .. } = query.question;
     let is_ours = qclass == CLASS_IN || qclass == CLASS_ANY;
-    // Zones are not transferred (RFC 5936, section 2.2.1).
+    // No zone is transferred to anyone, whole or in part: a matter of policy
+    // (RFC 5936, section 2.2.1).
     let is_transfer = qtype == rtype::AXFR || qtype == rtype::IXFR;
     (!is_ours || is_transfer).then_some(rcode::REFUSED)
 }

@@ -62,7 +62,7 @@ impl DnsOverTcp {
         self.responder.counters()
     }
 
-    /// Connections aborted for a query longer than [`MAX_TCP_QUERY`].
+    /// Connections closed for a query longer than [`MAX_TCP_QUERY`].
     pub fn too_long(&self) -> u64 {
         self.too_long
     }
@@ -94,17 +94,18 @@ impl Application for DnsOverTcp {
             let len = usize::from(u16::from_be_bytes([high, low]));
             if LENGTH + len > MAX_TCP_QUERY {
                 self.too_long += 1;
-                conn.abort();
-                break;
+                conn.close();
+                return data.len();
             }
             let Some(message) = data[consumed + LENGTH..].get(..len) else {
                 break;
             };
             let before = *self.counters();
             if !self.answer(message) {
-                // Whoever sends this does not speak DNS to a server.
-                conn.abort();
-                break;
+                // No DNS query. The client still gets the replies to the
+                // queries before it: a reset could destroy them on the way.
+                conn.close();
+                return data.len();
             }
             match conn.write_bytes(&self.reply) {
                 Ok(()) => consumed += LENGTH + len,

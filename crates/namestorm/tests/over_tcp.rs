@@ -58,6 +58,48 @@ fn end(frame: &[u8]) -> u32 {
     end.0.cast_unsigned()
 }
 
+/// A message with its length in front.
+fn framed(message: &[u8]) -> Vec<u8> {
+    let mut bytes = (message.len() as u16).to_be_bytes().to_vec();
+    bytes.extend(message);
+    bytes
+}
+
+/// RFC 7766, section 6.2.3, leaves it to the server when to close; a reset
+/// could destroy replies that the client has not read yet.
+#[test]
+fn a_broken_message_closes_the_connection_after_the_replies_before_it() {
+    let zone = "@ 60 SOA ns host 1 7200 3600 1209600 300\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
+    let answers = prepare(&[("example.org.", zone)], FORMS[0]);
+    let mut query = Query::new(&name("ns.example.org"), 1);
+    let good = framed(&query.bytes());
+    query.flags |= 0x8000;
+    let response = framed(&query.bytes());
+    let too_long = [0xff, 0xff, 1, 2, 3];
+    for broken in [&framed(b"short")[..], &framed(b""), &response, &too_long] {
+        let mut client = Client::new(&answers, MODES[0], false);
+        let syn_ack = client.handle(&segment(0, None, TcpControl::Syn, b""));
+        let heard = end(&syn_ack.unwrap());
+        let sent = [&good, &good, broken, &good].concat();
+        let reply = client.handle(&segment(1, Some(heard), TcpControl::None, &sent));
+        let reply = reply.unwrap();
+        let packet = Ipv4Packet::new_checked(&reply[14..]).unwrap();
+        let tcp = TcpPacket::new_checked(packet.payload()).unwrap();
+        assert!(tcp.fin() && !tcp.rst(), "{broken:?}");
+        // Two replies, each as long as the query and one record.
+        assert_eq!(tcp.payload().len(), 2 * (good.len() + 16), "{broken:?}");
+        // What the client sends meanwhile is acknowledged, not reset.
+        let seq = 1 + sent.len() as u32;
+        let last = client.handle(&segment(seq, Some(heard), TcpControl::None, &good));
+        let last = last.unwrap();
+        let packet = Ipv4Packet::new_checked(&last[14..]).unwrap();
+        let tcp = TcpPacket::new_checked(packet.payload()).unwrap();
+        assert!(!tcp.rst() && tcp.payload().is_empty());
+        let acknowledged = tcp.ack_number().0.cast_unsigned();
+        assert_eq!(acknowledged, seq + good.len() as u32);
+    }
+}
+
 #[test]
 fn a_query_whose_reply_had_to_wait_counts_once() {
     const SEGMENTS: u32 = 4;

@@ -5,7 +5,8 @@
 //! zone NAME             the master file of a zone, up to a line "end"
 //! test TITLE            names the section of the RFC
 //! ? NAME TYPE [WORD…]   a question; words: edns=SIZE, do, version=N,
-//!                       class=NAME, opcode=N, tcp, no-rd
+//!                       class=NAME, opcode=N, tcp, no-rd, soa (a record in
+//!                       the authority section, as IXFR has it)
 //! = RCODE [WORD…]       the reply's flags: aa, tc; opt (and do) when it has
 //!                       an OPT record; bare when it has no question
 //!   RECORD              the answer section, all of it, in order
@@ -121,6 +122,7 @@ fn question(text: &str) -> (Query, bool) {
             "class" => query.qclass = value.parse::<Class>().unwrap().to_int(),
             "opcode" => query.flags |= value.parse::<u16>().unwrap() << 11,
             "no-rd" => query.flags &= !0x0100,
+            "soa" => query.has_soa = true,
             "tcp" => tcp = true,
             _ => panic!("unknown word {word}"),
         }

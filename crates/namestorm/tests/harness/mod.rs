@@ -188,6 +188,8 @@ pub(crate) struct Query {
     pub(crate) qclass: u16,
     /// Size, version and flags of an OPT record.
     pub(crate) edns: Option<(u16, u8, u16)>,
+    /// The authority section holds an SOA record, as in an IXFR query.
+    pub(crate) has_soa: bool,
 }
 
 impl Query {
@@ -200,18 +202,25 @@ impl Query {
             qtype,
             qclass: 1,
             edns: None,
+            has_soa: false,
         }
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let additional = u16::from(self.edns.is_some());
-        for word in [self.id, self.flags, 1, 0, 0, additional] {
+        let authority = u16::from(self.has_soa);
+        for word in [self.id, self.flags, 1, 0, authority, additional] {
             bytes.extend(word.to_be_bytes());
         }
         bytes.extend(&self.name);
         bytes.extend(self.qtype.to_be_bytes());
         bytes.extend(self.qclass.to_be_bytes());
+        if self.has_soa {
+            // Owner, type, class, TTL, length; two root names, five numbers.
+            bytes.extend(b"\xc0\x0c\0\x06\0\x01\0\0\0\0\0\x16\0\0");
+            bytes.extend([0; 20]);
+        }
         if let Some((size, version, flags)) = self.edns {
             bytes.extend([0, 0, 41]);
             bytes.extend(size.to_be_bytes());
