@@ -5,16 +5,12 @@ use ip::Sum;
 use udpip::Tail;
 
 use crate::answers::{Answer, Answers};
+use crate::chain;
 use crate::index::At;
+use crate::key::Key;
 use crate::lookup::Resolution;
-use crate::name;
 use crate::respond::rcode;
-use crate::rtype;
-use crate::tail::{QNAME_POINTER, shift_pointers};
-
-/// Bytes of a record's fields between its owner and its data: type, class,
-/// TTL, length.
-const FIELDS: usize = 10;
+use crate::tail::shift_pointers;
 
 /// What follows the question.
 #[derive(Clone, Copy, Debug)]
@@ -87,19 +83,19 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Puts together what a query for `name` is answered with when nothing is
-/// prepared for it.
+/// Puts together what a query for `qtype` at `name`, whose key is `key`, is
+/// answered with when nothing is prepared for it. `wildcard` is for its use.
 #[inline(never)]
 pub(crate) fn assemble<'a>(
-    answers: &Answers,
-    resolution: Resolution<'a>,
-    name: &[u8],
+    answers: &'a Answers,
+    (name, qtype): (&[u8], u16),
+    [key, wildcard]: [&mut Key; 2],
     scratch: &'a mut [u8],
 ) -> Body<'a> {
     // What was prepared for a name above serves this one when its pointers
     // are moved.
     let shift = |answer: &Answer<'_>| name.len().saturating_sub(answers.name_len(answer));
-    match resolution {
+    match answers.resolve(qtype, name, key, wildcard) {
         Resolution::Answer(answer) | Resolution::NoData(answer) => {
             Body::shifted(&answer, shift(&answer), scratch)
         }
@@ -108,49 +104,9 @@ pub(crate) fn assemble<'a>(
             prepared: None,
             ..Body::shifted(&answer, shift(&answer), scratch)
         },
-        Resolution::Substitution(answer) => substitute(answer, name, shift(&answer), scratch),
+        Resolution::Substitution(dname) => {
+            chain::follow(answers, (name, qtype), dname, [key, wildcard], scratch)
+        }
         Resolution::Refused => Body::empty(rcode::REFUSED),
     }
-}
-
-/// Answers a name below a DNAME: the DNAME and the CNAME that it makes
-/// (RFC 6672, section 3.1). The resolver asks for the new name itself.
-fn substitute<'a>(
-    answer: Answer<'a>,
-    qname: &[u8],
-    shift: usize,
-    scratch: &'a mut [u8],
-) -> Body<'a> {
-    let dname = answer.tail().bytes;
-    let len = dname.len();
-    let (copy, cname) = scratch.split_at_mut(len);
-    copy.copy_from_slice(dname);
-    shift_pointers(copy, answer.fixups(), shift);
-    // The owner is a pointer to the question, or the root.
-    let fields_at = if copy[0] == 0 { 1 } else { 2 };
-    let (fields, target) = copy[fields_at..].split_at(FIELDS);
-    let prefix = &qname[..shift];
-    let target_len = prefix.len() + target.len();
-    let mut body = Body {
-        rcode: rcode::YXDOMAIN,
-        prepared: None,
-        ..Body::prepared(&answer)
-    };
-    let mut end = len;
-    if target_len <= name::MAX_NAME {
-        let cname = &mut cname[..2 + FIELDS + target_len];
-        cname[..2].copy_from_slice(&QNAME_POINTER.to_be_bytes());
-        cname[2..4].copy_from_slice(&rtype::CNAME.to_be_bytes());
-        // Class and TTL are those of the DNAME.
-        cname[4..10].copy_from_slice(&fields[2..8]);
-        cname[10..12].copy_from_slice(&(target_len as u16).to_be_bytes());
-        let (front, back) = cname[12..].split_at_mut(prefix.len());
-        front.copy_from_slice(prefix);
-        back.copy_from_slice(target);
-        end += cname.len();
-        body.rcode = rcode::NOERROR;
-        body.counts = [0, 2, 0, 0, 0, 0];
-    }
-    body.tail = Tail::new(&scratch[..end]);
-    body
 }

@@ -14,6 +14,8 @@
 //! - ANY: all RRsets of the name (RFC 8482 allows less; we have them ready,
 //!   and what is long goes over TCP).
 
+mod alias;
+
 use std::collections::HashSet;
 
 use crate::answers::{Answers, AnswersBuilder, Kind, Meta, NONE, Node, Required};
@@ -26,14 +28,10 @@ use crate::tail::{Base, TailWriter, TooLong};
 use crate::zone::{NameRef, RrsetRef, Standing, Zone};
 use crate::zones::{Found, Zones, glue};
 
-/// Aliases followed in one answer; a resolver follows the rest.
-pub(crate) const MAX_CHAIN: usize = 16;
 /// Names between two calls of a progress function.
 pub(crate) const PROGRESS_STEP: usize = 250_000;
 
 const NOERROR: u8 = 0;
-const NXDOMAIN: u8 = 3;
-const YXDOMAIN: u8 = 6;
 
 /// Prepares the answers of `zones`, with names in the given form and hashes
 /// keyed by `seed`. `progress` is told how many names are done, every
@@ -210,27 +208,6 @@ fn ancestor_of<'a>(name: &'a [u8], apex: &[u8], labels: usize) -> &'a [u8] {
     &name[starts[starts.len() - labels]..]
 }
 
-/// Where a chain of aliases ends.
-enum End<'z> {
-    /// At a name with records, which is written like this.
-    Name(NameRef<'z>, Vec<u8>),
-    NoData(&'z Zone),
-    NxDomain(&'z Zone),
-    Referral(NameRef<'z>),
-    /// At a substitution that makes a name too long.
-    TooLong,
-    /// Where we know no more.
-    Open,
-}
-
-/// A record of a chain.
-struct Link {
-    owner: Vec<u8>,
-    rtype: u16,
-    ttl: u32,
-    data: Vec<u8>,
-}
-
 impl<'z> Compiler<'z> {
     /// The SOA of a zone, for answers that there is nothing (RFC 2308).
     fn negative(&mut self, zone: &'z Zone) -> Result<At, ArenaFull> {
@@ -343,15 +320,7 @@ impl<'z> Compiler<'z> {
 
     /// The answers of a name that is neither an alias nor a cut.
     fn plain(&mut self, name: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
-        for rrset in name.rrsets() {
-            let at = self.answer(name, rrset)?;
-            if name.rrsets().len() == 1 {
-                node.any = at;
-            }
-        }
-        if name.rrsets().len() > 1 {
-            node.any = self.any(name)?;
-        }
+        node.any = self.own_answers(name)?;
         if let Some(dname) = name.rrset(DNAME) {
             node.kind = Kind::Dname;
             self.writer.start(name.owner(), Base::Above);
@@ -361,19 +330,43 @@ impl<'z> Compiler<'z> {
         Ok(node)
     }
 
+    /// The answers with one RRset of a name each, and with all of them, whose
+    /// place it gives.
+    fn own_answers(&mut self, name: NameRef<'z>) -> Result<At, ArenaFull> {
+        let mut last = NONE;
+        for rrset in name.rrsets() {
+            last = self.answer(name, rrset)?;
+        }
+        if name.rrsets().len() == 1 {
+            return Ok(last);
+        }
+        self.any(name)
+    }
+
     /// The answer with one RRset, found by its type.
     fn answer(&mut self, name: NameRef<'z>, rrset: RrsetRef<'z>) -> Result<At, ArenaFull> {
-        let owner = name.owner();
-        self.start(owner);
-        // That an RRset fits a message has been checked.
+        self.start(name.owner());
+        self.answer_behind(0, name.owner(), name.owner(), rrset)
+    }
+
+    /// The answer to a question for `qname` with an RRset of `owner` behind
+    /// the `links` records that the writer holds.
+    fn answer_behind(
+        &mut self,
+        links: u16,
+        qname: &[u8],
+        owner: &[u8],
+        rrset: RrsetRef<'z>,
+    ) -> Result<At, ArenaFull> {
+        // That an RRset fits a message by itself has been checked.
         let count = self.rrset(owner, rrset).unwrap_or(0);
         let len = self.writer.bytes().len();
         let additional = self.additional(rrset, &mut Vec::new());
         self.add(
-            owner,
+            qname,
             rrset.rtype(),
             NOERROR,
-            [count, 0, additional],
+            [links + count, 0, additional],
             Self::required(len, additional),
         )
     }
@@ -460,125 +453,6 @@ impl<'z> Compiler<'z> {
         ([0, authority, glue_count + further], required)
     }
 
-    /// The answers of an alias: for each type of its target, and for all
-    /// others.
-    fn alias(&mut self, name: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
-        node.kind = Kind::Alias;
-        for rrset in name.rrsets() {
-            let at = self.answer(name, rrset)?;
-            if name.rrsets().len() == 1 {
-                node.any = at;
-            }
-        }
-        if name.rrsets().len() > 1 {
-            node.any = self.any(name)?;
-        }
-        let (links, end) = self.follow(name);
-        let owner = name.owner();
-        if let End::Name(target, written) = &end {
-            let types = target
-                .rrsets()
-                .filter(|set| name.rrset(set.rtype()).is_none());
-            for rrset in types {
-                let links = self.chain(owner, &links);
-                let count = self.rrset(written, rrset).unwrap_or(0);
-                let len = self.writer.bytes().len();
-                let additional = self.additional(rrset, &mut Vec::new());
-                self.add(
-                    owner,
-                    rrset.rtype(),
-                    NOERROR,
-                    [links + count, 0, additional],
-                    Self::required(len, additional),
-                )?;
-            }
-        }
-        let answer = self.chain(owner, &links);
-        let (rcode, authority, additional, required) = match end {
-            End::Name(target, _) => (NOERROR, self.authority(target.zone()), 0, None),
-            End::NoData(zone) => (NOERROR, self.authority(zone), 0, None),
-            // The code tells of the end of the chain (RFC 6604).
-            End::NxDomain(zone) => (NXDOMAIN, self.authority(zone), 0, None),
-            End::Referral(cut) => {
-                let ([_, authority, additional], required) = self.delegation(cut);
-                (NOERROR, authority, additional, required)
-            }
-            End::TooLong => (YXDOMAIN, 0, 0, None),
-            End::Open => (NOERROR, 0, 0, None),
-        };
-        node.default = self.add(owner, 0, rcode, [answer, authority, additional], required)?;
-        Ok(node)
-    }
-
-    fn authority(&mut self, zone: &'z Zone) -> u16 {
-        let mark = self.writer.mark();
-        if self.start_of_authority(zone).is_ok() {
-            return 1;
-        }
-        self.writer.rewind(mark);
-        0
-    }
-
-    /// Starts an answer for `owner` with the links of a chain.
-    fn chain(&mut self, owner: &[u8], links: &[Link]) -> u16 {
-        self.start(owner);
-        let mut count = 0;
-        for link in links {
-            let mark = self.writer.mark();
-            let written = self
-                .writer
-                .record(&link.owner, link.rtype, link.ttl, &link.data);
-            if written.is_err() {
-                self.writer.rewind(mark);
-                break;
-            }
-            count += 1;
-        }
-        count
-    }
-
-    /// Follows an alias through all our zones.
-    fn follow(&self, alias: NameRef<'z>) -> (Vec<Link>, End<'z>) {
-        let mut links: Vec<Link> = Vec::new();
-        let mut owner = alias.owner().to_vec();
-        let mut at = alias;
-        while let Some(cname) = at.rrset(CNAME) {
-            let target = cname.data().next().unwrap_or(name::ROOT).to_vec();
-            links.push(Link {
-                owner,
-                rtype: CNAME,
-                ttl: cname.ttl(),
-                data: target.clone(),
-            });
-            owner = target;
-            let found = loop {
-                let seen = links
-                    .iter()
-                    .any(|link| link.rtype == CNAME && name::eq(&link.owner, &owner));
-                if seen || links.len() >= MAX_CHAIN {
-                    return (links, End::Open);
-                }
-                match self.zones.locate(&owner) {
-                    Found::Dname(dname) => {
-                        let Some(target) = substitute(&mut links, &owner, dname) else {
-                            return (links, End::TooLong);
-                        };
-                        owner = target;
-                    }
-                    found => break found,
-                }
-            };
-            at = match found {
-                Found::Name(name) | Found::Wildcard(name) => name,
-                Found::EmptyNonTerminal(zone) => return (links, End::NoData(zone)),
-                Found::Nothing(zone) => return (links, End::NxDomain(zone)),
-                Found::Cut(cut) => return (links, End::Referral(cut)),
-                Found::Outside | Found::Dname(_) => return (links, End::Open),
-            };
-        }
-        (links, End::Name(at, owner))
-    }
-
     /// Makes the names above a zone known, so that the ancestors of every
     /// known name are known: the look-up of what a name lies below depends on
     /// it.
@@ -615,33 +489,4 @@ impl<'z> Compiler<'z> {
         }
         Ok(())
     }
-}
-
-/// Adds the substitution of `name`, below `dname`, to a chain: the DNAME, once
-/// (RFC 2181, section 5), and the CNAME made from it (RFC 6672, section 3.1).
-/// Gives the new name; `None` when that would be too long.
-fn substitute(links: &mut Vec<Link>, name: &[u8], dname: NameRef<'_>) -> Option<Vec<u8>> {
-    let rrset = dname.rrset(DNAME)?;
-    let to = rrset.data().next()?;
-    let prefix = &name[..name.len() - dname.owner().len()];
-    let target = [prefix, to].concat();
-    let mut dnames = links.iter().filter(|link| link.rtype == DNAME);
-    if !dnames.any(|link| name::eq(&link.owner, dname.owner())) {
-        links.push(Link {
-            owner: dname.owner().to_vec(),
-            rtype: DNAME,
-            ttl: rrset.ttl(),
-            data: to.to_vec(),
-        });
-    }
-    if target.len() > name::MAX_NAME {
-        return None;
-    }
-    links.push(Link {
-        owner: name.to_vec(),
-        rtype: CNAME,
-        ttl: rrset.ttl(),
-        data: target.clone(),
-    });
-    Some(target)
 }

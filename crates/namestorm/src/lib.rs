@@ -29,6 +29,7 @@
 mod ahead;
 mod answers;
 mod body;
+mod chain;
 mod check;
 mod compile;
 mod edns;

@@ -80,6 +80,18 @@ impl NameBuf {
         &self.bytes[..self.len]
     }
 
+    /// Holds the name that `parts` make, one behind the other.
+    ///
+    /// # Panics
+    /// When they are longer than a name.
+    pub(crate) fn set(&mut self, parts: &[&[u8]]) {
+        self.len = 0;
+        for part in parts {
+            self.bytes[self.len..][..part.len()].copy_from_slice(part);
+            self.len += part.len();
+        }
+    }
+
     fn push(&mut self, label: &[u8]) -> Result<(), Malformed> {
         let end = self.len + label.len();
         self.bytes

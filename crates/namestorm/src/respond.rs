@@ -247,8 +247,8 @@ impl Responder {
                         &message[QUESTION_AT..][..question.name_len]
                     };
                     counters.assembled += 1;
-                    let resolution = answers.resolve(question.qtype, name, key, wildcard);
-                    body::assemble(answers, resolution, name, scratch)
+                    let question = (name, question.qtype);
+                    body::assemble(answers, question, [key, wildcard], scratch)
                 }
             }
         };

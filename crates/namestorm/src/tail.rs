@@ -7,11 +7,19 @@ use crate::rtype::layout;
 pub(crate) const QUESTION_AT: usize = 12;
 /// Bytes behind the name in a question: type and class.
 pub(crate) const QUESTION_REST: usize = 4;
-/// A pointer to the name of the question.
-pub(crate) const QNAME_POINTER: u16 = 0xc000 | QUESTION_AT as u16;
+/// Aliases followed in one answer; a resolver follows the rest.
+pub(crate) const MAX_CHAIN: usize = 16;
+/// Bytes of a pointer.
+pub(crate) const POINTER: usize = 2;
+/// Bytes of a record's fields between its owner and its data: type, class,
+/// TTL, length.
+pub(crate) const FIELDS: usize = 10;
+/// The most bytes of records in front of a tail: a chain of aliases in which
+/// each step takes a DNAME and a CNAME.
+const MAX_CHAIN_LEN: usize = MAX_CHAIN * 2 * (POINTER + FIELDS + name::MAX_NAME);
 /// The first offset that a pointer cannot hold (RFC 1035, section 4.1.4),
-/// less what a tail may be shifted by.
-const POINTER_LIMIT: usize = 0x4000 - name::MAX_NAME;
+/// less what a tail may be moved by: a longer question, and a chain.
+const POINTER_LIMIT: usize = 0x4000 - name::MAX_NAME - MAX_CHAIN_LEN;
 /// The largest message.
 const MAX_MESSAGE: usize = 65_535;
 /// Names in a tail that later ones are compressed against. What is behind is
@@ -250,6 +258,52 @@ pub(crate) fn shift_pointers(tail: &mut [u8], fixups: impl Iterator<Item = usize
     }
 }
 
+/// Splits the compressed name at the start of `bytes`: the labels in front,
+/// and where in the message the pointer behind them leads to, if there is one.
+pub(crate) fn split_name(bytes: &[u8]) -> (&[u8], Option<u16>) {
+    let mut at = 0;
+    loop {
+        match bytes[at] {
+            0 => return (&bytes[..at], None),
+            high if high & 0xc0 == 0xc0 => {
+                let to = u16::from_be_bytes([high & 0x3f, bytes[at + 1]]);
+                return (&bytes[..at], Some(to));
+            }
+            len => at += 1 + usize::from(len),
+        }
+    }
+}
+
+/// Moves every pointer of a tail: `new` is told where in the tail a pointer
+/// lies and where in the message it leads to, and says where it shall lead.
+///
+/// # Panics
+/// When `tail` does not hold as many records, as [`TailWriter`] writes them.
+pub(crate) fn map_pointers(tail: &mut [u8], records: u16, mut new: impl FnMut(usize, u16) -> u16) {
+    let mut map_name = |tail: &mut [u8], start: usize| {
+        let (literal, to) = split_name(&tail[start..]);
+        let at = start + literal.len();
+        let Some(to) = to else {
+            return at + 1;
+        };
+        let pointer = 0xc000 | new(at, to);
+        tail[at..][..POINTER].copy_from_slice(&pointer.to_be_bytes());
+        at + POINTER
+    };
+    let mut at = 0;
+    for _ in 0..records {
+        at = map_name(tail, at);
+        let word = |at: usize| u16::from_be_bytes([tail[at], tail[at + 1]]);
+        let (layout, len) = (layout(word(at)), usize::from(word(at + 8)));
+        at += FIELDS;
+        let mut name_at = at + layout.fixed;
+        for _ in 0..layout.names {
+            name_at = map_name(tail, name_at);
+        }
+        at += len;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,7 +339,7 @@ mod tests {
         writer
             .record(&name("*.w.org"), 5, 60, &name("*.w.org"))
             .unwrap();
-        assert_eq!(writer.bytes()[..2], QNAME_POINTER.to_be_bytes());
+        assert_eq!(writer.bytes()[..2], *b"\xc0\x0c");
         assert_eq!(writer.bytes()[12..], *b"\x01*\xc0\x0e");
         assert_eq!(writer.fixups(), [14]);
         let mut longer = writer.bytes().to_vec();

@@ -299,6 +299,11 @@ impl<'z> NameRef<'z> {
         &self.zone.nodes[self.index]
     }
 
+    /// Whether it is the same name of the same zone.
+    pub fn is(self, other: Self) -> bool {
+        std::ptr::eq(self.zone, other.zone) && self.index == other.index
+    }
+
     /// The zone that it belongs to.
     pub fn zone(self) -> &'z Zone {
         self.zone

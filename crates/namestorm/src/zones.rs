@@ -122,6 +122,16 @@ impl Zones {
         Found::EmptyNonTerminal(zone)
     }
 
+    /// The cut at `name` in the zone above it, where DS records belong
+    /// (RFC 4035, section 3.1.4.1). The delegated zone may be ours too.
+    pub fn cut_at(&self, name: &[u8]) -> Option<NameRef<'_>> {
+        let zone = self.zone_of(name::parent(name)?)?;
+        let mut key = Vec::new();
+        name::append_sort_key(&mut key, name, zone.apex());
+        let found = zone.find(&key).ok()?;
+        (found.standing() == Standing::Cut).then_some(found)
+    }
+
     /// The addresses of `name`, from our own data or from glue.
     pub fn addresses(&self, name: &[u8]) -> impl Iterator<Item = RrsetRef<'_>> {
         let found = self.zone_of(name).and_then(|zone| addresses_in(zone, name));

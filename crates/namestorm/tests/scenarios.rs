@@ -287,6 +287,7 @@ scenarios!(
     wildcards,
     delegations,
     aliases,
+    chains,
     edns,
     sizes,
     refusals,

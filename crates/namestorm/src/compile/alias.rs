@@ -1,0 +1,247 @@
+//! Answers of aliases: chains of CNAME and DNAME, followed through all our
+//! zones (RFC 1034, section 4.3.2, step 3a).
+
+use super::{Compiler, NOERROR};
+use crate::answers::{Kind, Node};
+use crate::index::{ArenaFull, At};
+use crate::name;
+use crate::rtype::{CNAME, DNAME, DS};
+use crate::tail::MAX_CHAIN;
+use crate::zone::{NameRef, RrsetRef, Zone};
+use crate::zones::Found;
+
+const NXDOMAIN: u8 = 3;
+const YXDOMAIN: u8 = 6;
+
+/// A chain of aliases, from the first to where it ends.
+struct Chain<'z> {
+    /// The chain's CNAME and DNAME records.
+    links: Vec<Link>,
+    /// How many of them are CNAME records.
+    steps: usize,
+    /// The name that it comes to.
+    name: Vec<u8>,
+    end: End<'z>,
+}
+
+/// A record of a chain.
+struct Link {
+    owner: Vec<u8>,
+    rtype: u16,
+    ttl: u32,
+    data: Vec<u8>,
+}
+
+/// What the last name of a chain is.
+enum End<'z> {
+    /// A name with records that is no alias.
+    Name(NameRef<'z>),
+    /// An empty non-terminal.
+    NoData(&'z Zone),
+    NxDomain(&'z Zone),
+    /// A name at or below this cut.
+    Referral(NameRef<'z>),
+    /// A name that a substitution would make too long.
+    TooLong,
+    /// A name that we know no more of, that the chain was at before, or that
+    /// is more than [`MAX_CHAIN`] steps away.
+    Open,
+}
+
+impl<'z> Compiler<'z> {
+    /// The answers of an alias: its own records, what the chain of aliases
+    /// leads to by type, and one for all other types.
+    pub(super) fn alias(&mut self, name: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
+        node.kind = Kind::Alias;
+        node.any = self.own_answers(name)?;
+        let owner = name.owner();
+        let chain = self.follow(name);
+        // DS is the parent's at every step (RFC 4035, section 3.1.4.1).
+        let cut = self.zones.cut_at(&chain.name);
+        if let Some(cut) = cut {
+            self.signer_of_target(owner, &chain, cut)?;
+        }
+        if let End::Name(target) = chain.end {
+            let types = target
+                .rrsets()
+                .filter(|set| name.rrset(set.rtype()).is_none())
+                .filter(|set| set.rtype() != DS || cut.is_none());
+            for rrset in types {
+                self.answer_of_target(owner, &chain, rrset)?;
+            }
+        }
+        node.default = self.other_types(owner, &chain)?;
+        Ok(node)
+    }
+
+    /// The answer with one RRset of a chain's last name.
+    fn answer_of_target(
+        &mut self,
+        owner: &[u8],
+        chain: &Chain<'z>,
+        rrset: RrsetRef<'z>,
+    ) -> Result<At, ArenaFull> {
+        let links = self.links(owner, chain);
+        if rrset.rtype() == DNAME && chain.has_dname(&chain.name) {
+            return self.add(owner, DNAME, NOERROR, [links, 0, 0], None);
+        }
+        self.answer_behind(links, owner, &chain.name, rrset)
+    }
+
+    /// The answer for DS where a chain leads to a cut: the parent's DS
+    /// records, or that there are none.
+    fn signer_of_target(
+        &mut self,
+        owner: &[u8],
+        chain: &Chain<'z>,
+        cut: NameRef<'z>,
+    ) -> Result<At, ArenaFull> {
+        if let Some(signers) = cut.rrset(DS) {
+            return self.answer_of_target(owner, chain, signers);
+        }
+        let links = self.links(owner, chain);
+        let authority = self.authority(cut.zone());
+        self.add(owner, DS, NOERROR, [links, authority, 0], None)
+    }
+
+    /// The answer of an alias for types that have no answer of their own.
+    fn other_types(&mut self, owner: &[u8], chain: &Chain<'z>) -> Result<At, ArenaFull> {
+        let links = self.links(owner, chain);
+        let (rcode, authority, additional, required) = match chain.end {
+            End::Name(target) => (NOERROR, self.authority(target.zone()), 0, None),
+            End::NoData(zone) => (NOERROR, self.authority(zone), 0, None),
+            // The code tells of the end of the chain (RFC 6604, section 3).
+            End::NxDomain(zone) => (NXDOMAIN, self.authority(zone), 0, None),
+            End::Referral(cut) => {
+                let ([_, authority, additional], required) = self.delegation(cut);
+                (NOERROR, authority, additional, required)
+            }
+            End::TooLong => (YXDOMAIN, 0, 0, None),
+            End::Open => (NOERROR, 0, 0, None),
+        };
+        self.add(owner, 0, rcode, [links, authority, additional], required)
+    }
+
+    /// Writes the SOA of a zone, if there is room.
+    fn authority(&mut self, zone: &'z Zone) -> u16 {
+        let mark = self.writer.mark();
+        if self.start_of_authority(zone).is_ok() {
+            return 1;
+        }
+        self.writer.rewind(mark);
+        0
+    }
+
+    /// Starts an answer for `owner` with the links of its chain.
+    fn links(&mut self, owner: &[u8], chain: &Chain<'z>) -> u16 {
+        self.start(owner);
+        let mut count = 0;
+        for link in &chain.links {
+            let mark = self.writer.mark();
+            let written = self
+                .writer
+                .record(&link.owner, link.rtype, link.ttl, &link.data);
+            if written.is_err() {
+                self.writer.rewind(mark);
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
+    /// Follows an alias through all our zones.
+    fn follow(&self, alias: NameRef<'z>) -> Chain<'z> {
+        let mut chain = Chain {
+            links: Vec::new(),
+            steps: 0,
+            name: alias.owner().to_vec(),
+            end: End::Open,
+        };
+        let mut found = Found::Name(alias);
+        loop {
+            match chain.step(found, alias) {
+                Ok(()) => found = self.zones.locate(&chain.name),
+                Err(end) => {
+                    chain.end = end;
+                    return chain;
+                }
+            }
+        }
+    }
+}
+
+impl<'z> Chain<'z> {
+    /// Goes one step on from the chain's name, which is `found` in our zones.
+    /// `alias` is the name that the chain began at.
+    ///
+    /// # Errors
+    /// How the chain ends here.
+    fn step(&mut self, found: Found<'z>, alias: NameRef<'z>) -> Result<(), End<'z>> {
+        let (ttl, target) = match found {
+            Found::Name(name) | Found::Wildcard(name) if name.rrset(CNAME).is_none() => {
+                return Err(End::Name(name));
+            }
+            Found::EmptyNonTerminal(zone) => return Err(End::NoData(zone)),
+            Found::Nothing(zone) => return Err(End::NxDomain(zone)),
+            Found::Cut(cut) => return Err(End::Referral(cut)),
+            Found::Outside => return Err(End::Open),
+            _ if self.steps == MAX_CHAIN => return Err(End::Open),
+            // The name that is asked may be this very one, so that the chain
+            // has come round.
+            Found::Wildcard(name) if name.is(alias) => return Err(End::Open),
+            Found::Name(name) | Found::Wildcard(name) => {
+                let (ttl, target) = only_record(name, CNAME);
+                (ttl, target.to_vec())
+            }
+            Found::Dname(dname) => {
+                let (ttl, to) = self.dname(dname);
+                let prefix_len = self.name.len() - dname.owner().len();
+                (ttl, [&self.name[..prefix_len], to].concat())
+            }
+        };
+        if target.len() > name::MAX_NAME {
+            return Err(End::TooLong);
+        }
+        self.steps += 1;
+        self.links.push(Link {
+            owner: std::mem::replace(&mut self.name, target.clone()),
+            rtype: CNAME,
+            ttl,
+            data: target,
+        });
+        let mut aliases = self.links.iter().filter(|link| link.rtype == CNAME);
+        if aliases.any(|link| name::eq(&link.owner, &self.name)) {
+            return Err(End::Open);
+        }
+        Ok(())
+    }
+
+    /// Adds a DNAME record, once (RFC 2181, section 5). Gives its TTL, which
+    /// is that of the CNAME made from it too (RFC 6672, section 3.1), and its
+    /// target.
+    fn dname(&mut self, dname: NameRef<'z>) -> (u32, &'z [u8]) {
+        let (ttl, to) = only_record(dname, DNAME);
+        if !self.has_dname(dname.owner()) {
+            self.links.push(Link {
+                owner: dname.owner().to_vec(),
+                rtype: DNAME,
+                ttl,
+                data: to.to_vec(),
+            });
+        }
+        (ttl, to)
+    }
+
+    fn has_dname(&self, owner: &[u8]) -> bool {
+        let mut dnames = self.links.iter().filter(|link| link.rtype == DNAME);
+        dnames.any(|link| name::eq(&link.owner, owner))
+    }
+}
+
+/// TTL and data of the record of a type that a name has once.
+fn only_record(name: NameRef<'_>, rtype: u16) -> (u32, &[u8]) {
+    let rrset = name.rrset(rtype);
+    let record = rrset.and_then(|rrset| Some((rrset.ttl(), rrset.data().next()?)));
+    record.unwrap_or((0, name::ROOT))
+}
