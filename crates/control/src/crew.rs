@@ -8,6 +8,7 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 
 use crate::error::Error;
+use crate::helper::Life;
 use crate::program::Program;
 use crate::report::Block;
 use crate::signals::{Signals, Stop};
@@ -44,6 +45,7 @@ pub(crate) fn work<P: Program>(
 pub(crate) struct Crew<'a> {
     pub(crate) events: &'a mut mpsc::Receiver<Event>,
     pub(crate) signals: &'a mut Signals,
+    pub(crate) helper: &'a Life,
     /// One for each worker: opened, it serves; dropped, it ends.
     pub(crate) gates: Vec<std_mpsc::Sender<()>>,
     pub(crate) stop: &'a AtomicBool,
@@ -79,6 +81,7 @@ impl Crew<'_> {
             }
         }
         let mut ended = Vec::new();
+        let mut helper_is_gone = false;
         loop {
             tokio::select! {
                 event = self.events.recv() => match event {
@@ -97,6 +100,11 @@ impl Crew<'_> {
                     Stop::Gently => self.stop(),
                     Stop::AtOnce => std::process::exit(1),
                 },
+                error = self.helper.end(), if !helper_is_gone => {
+                    helper_is_gone = true;
+                    self.stop();
+                    failed.get_or_insert(error);
+                }
             }
         }
         match failed {
@@ -118,6 +126,7 @@ impl Crew<'_> {
                 },
                 // It is the first one, so it asks for a good end.
                 _ = self.signals.next() => return Ok(None),
+                error = self.helper.end() => return Err(error),
             }
         }
         ready.sort_by_key(|&(index, _)| index);
@@ -152,9 +161,13 @@ mod tests {
         drop(events_in);
         let (gate, opened) = std_mpsc::channel();
         let stop = AtomicBool::new(false);
+        let inside = runtime.enter();
+        let (helper, _lifeline) = Life::of_nobody();
+        drop(inside);
         let mut crew = Crew {
             events: &mut events_out,
             signals: &mut signals,
+            helper: &helper,
             gates: vec![gate],
             stop: &stop,
         };

@@ -37,7 +37,16 @@ pub enum Error {
         /// The system's word on it.
         source: io::Error,
     },
-    /// The device cannot be had as asked for.
+    /// The helper process cannot open the device.
+    #[error("{0}")]
+    Refused(String),
+    /// The helper process, which keeps the interface ready, has ended.
+    #[error(
+        "the helper process is gone ({0}), and with it what keeps packets coming; its own message \
+         stands above, unless it was killed"
+    )]
+    HelperGone(String),
+    /// A queue of the device cannot be opened.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The file for `--pcap` cannot be written.

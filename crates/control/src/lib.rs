@@ -10,6 +10,7 @@
 pub mod args;
 mod crew;
 mod error;
+mod helper;
 pub mod log;
 pub mod program;
 pub mod report;

@@ -10,7 +10,7 @@ mod user;
 
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use rustix::thread::CapabilitySet;
+use rustix::thread::{CapabilitySet, set_keep_capabilities};
 
 use crate::args::ServeArgs;
 use crate::error::Error;
@@ -52,7 +52,16 @@ impl Rights {
     /// When the user that was asked for cannot be assumed, or when the kernel
     /// refuses to take capabilities away.
     pub(crate) fn give_up(&self) -> Result<Missing, Error> {
+        self.give_up_but(CapabilitySet::empty())
+    }
+
+    fn give_up_but(&self, keep: CapabilitySet) -> Result<Missing, Error> {
+        let failed = |errno: Errno| Error::System {
+            what: "giving up capabilities",
+            source: errno.into(),
+        };
         let mut missing = Missing::new();
+        set_keep_capabilities(!keep.is_empty()).map_err(failed)?;
         // While there still is the capability that this takes.
         if let Err(errno) = capabilities::empty_bounding_set() {
             missing.push(format!(
@@ -78,21 +87,18 @@ impl Rights {
                     .to_owned(),
             ),
         }
-        capabilities::keep_only(CapabilitySet::empty()).map_err(|errno| Error::System {
-            what: "giving up capabilities",
-            source: errno.into(),
-        })?;
+        capabilities::keep_only(keep).map_err(failed)?;
         Ok(missing)
     }
 
-    /// As [`give_up`](Self::give_up), but the user and `CAP_NET_ADMIN` stay, with
-    /// which this thread removes the interface at the end.
-    pub(crate) fn keep_interfaces() -> Result<Missing, Error> {
-        capabilities::keep_only(CapabilitySet::NET_ADMIN).map_err(|errno| Error::System {
-            what: "giving up capabilities",
-            source: errno.into(),
-        })?;
-        Ok(vec!["another user for the control thread".to_owned()])
+    /// As [`give_up`](Self::give_up), for the helper process: where it has
+    /// made an interface, it keeps `CAP_NET_ADMIN`, which removing it takes.
+    pub(crate) fn give_up_in_helper(&self, made_interface: bool) -> Result<Missing, Error> {
+        self.give_up_but(if made_interface {
+            CapabilitySet::NET_ADMIN
+        } else {
+            CapabilitySet::empty()
+        })
     }
 
     /// Who the server runs as, for the start block, once the calling thread

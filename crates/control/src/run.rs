@@ -9,7 +9,7 @@ use std::sync::mpsc as std_mpsc;
 use std::thread;
 use std::time::Instant;
 
-use nmio::device::{Interface, InterfaceConfig};
+use nmio::device::QueueAccess;
 use nmio::{FaultConfig, FaultCounters, PortCounters};
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::runtime::Runtime;
@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use crate::args::ServeArgs;
 use crate::crew::{self, Crew};
 use crate::error::Error;
+use crate::helper::Helper;
 use crate::log;
 use crate::program::{Listening, Prepared, Program, Tally, WorkerContext};
 use crate::report::{self, Block};
@@ -53,93 +54,107 @@ fn load_and_run<P: Program, E: Display>(
 ) -> Result<(), String> {
     let prepare = || {
         let rights = Rights::plan(args, P::NAME)?;
+        // Before there is any thread or content.
+        let helper = Helper::start(args, P::NAME, &rights)?;
         // Loading may take minutes: SIGINT still ends it, SIGHUP does not.
         let (runtime, harmless) = signals::catch_harmless().map_err(system(WATCHING))?;
-        Ok((rights, runtime, harmless))
+        let start = Start {
+            args,
+            rights,
+            helper,
+            runtime,
+        };
+        Ok((start, harmless))
     };
-    let (rights, runtime, harmless) = prepare().map_err(|error: Error| error.to_string())?;
+    let (start, harmless) = prepare().map_err(|error: Error| error.to_string())?;
     let program = load().map_err(|error| error.to_string())?;
-    run(args, &program, &rights, &runtime, harmless).map_err(|error| error.to_string())
+    start
+        .run(&program, harmless)
+        .map_err(|error| error.to_string())
 }
 
 const WATCHING: &str = "watching for signals";
 
-fn run<P: Program>(
-    args: &ServeArgs,
-    program: &P,
-    rights: &Rights,
-    runtime: &Runtime,
-    harmless: Harmless,
-) -> Result<(), Error> {
-    // From here on no signal ends the process before it has cleaned up.
-    let mut signals = Signals::catch_all(runtime, harmless).map_err(system(WATCHING))?;
-    let port = args.port.unwrap_or(P::DEFAULT_PORT);
-    let interface = Interface::open(&InterfaceConfig {
-        device: args.device.clone(),
-        own_addresses: args.addresses.clone(),
-        services: program.services(port),
-        workers: args.workers,
-        wait: args.wait.into(),
-        program: P::NAME,
-    })?;
-    let workers = interface.queues();
-    let addresses = interface.addresses().iter().map(|one| one.address);
-    let listening = Listening::new(addresses.collect(), port);
-    let stop = AtomicBool::new(false);
-    // Each worker sends two events, so that sending never waits.
-    let (events_in, mut events) = mpsc::channel(2 * workers as usize);
+/// What there is before the content is loaded.
+struct Start<'a> {
+    args: &'a ServeArgs,
+    rights: Rights,
+    helper: Helper,
+    runtime: Runtime,
+}
 
-    let outcome = thread::scope(|scope| {
-        let mut gates = Vec::new();
-        for index in 0..workers {
-            let worker = Worker {
-                program,
-                context: context(&interface, index, workers, port)?,
-                rights,
-                source: interface.queue(index),
-                pcap: args
-                    .pcap
-                    .as_deref()
-                    .map(|path| pcap_path(path, index, workers)),
-                fault: args.fault.map(|fault| FaultConfig {
-                    seed: fault.seed.wrapping_add(u64::from(index)),
-                    ..fault
-                }),
-                config: args.loop_config(),
+impl Start<'_> {
+    fn run<P: Program>(&self, program: &P, harmless: Harmless) -> Result<(), Error> {
+        let Self {
+            args,
+            rights,
+            helper,
+            runtime,
+        } = self;
+        // From here on no signal ends the process before it has cleaned up.
+        let mut signals = Signals::catch_all(runtime, harmless).map_err(system(WATCHING))?;
+        let inside = runtime.enter();
+        let helper_life = helper
+            .life()
+            .map_err(system("watching the helper process"))?;
+        drop(inside);
+        let port = args.port.unwrap_or(P::DEFAULT_PORT);
+        let interface = helper.open(program.services(port))?;
+        let workers = interface.queues();
+        let addresses = interface.addresses().iter().map(|one| one.address);
+        let listening = Listening::new(addresses.collect(), port);
+        let stop = AtomicBool::new(false);
+        // Each worker sends two events, so that sending never waits.
+        let (events_in, mut events) = mpsc::channel(2 * workers as usize);
+
+        let outcome = thread::scope(|scope| {
+            let mut gates = Vec::new();
+            for index in 0..workers {
+                let worker = Worker {
+                    program,
+                    context: context(&interface, index, workers, port)?,
+                    rights,
+                    source: interface.queue(index),
+                    pcap: args
+                        .pcap
+                        .as_deref()
+                        .map(|path| pcap_path(path, index, workers)),
+                    fault: args.fault.map(|fault| FaultConfig {
+                        seed: fault.seed.wrapping_add(u64::from(index)),
+                        ..fault
+                    }),
+                    config: args.loop_config(),
+                };
+                let (gate, opened) = std_mpsc::channel();
+                gates.push(gate);
+                let (events_in, stop) = (events_in.clone(), &stop);
+                thread::Builder::new()
+                    .name(format!("{}-{index}", P::NAME))
+                    .spawn_scoped(scope, move || crew::work(worker, &opened, &events_in, stop))
+                    .map_err(system("starting a worker's thread"))?;
+            }
+            drop(events_in);
+            let mut crew = Crew {
+                events: &mut events,
+                signals: &mut signals,
+                helper: &helper_life,
+                gates,
+                stop: &stop,
             };
-            let (gate, opened) = std_mpsc::channel();
-            gates.push(gate);
-            let (events_in, stop) = (events_in.clone(), &stop);
-            thread::Builder::new()
-                .name(format!("{}-{index}", P::NAME))
-                .spawn_scoped(scope, move || crew::work(worker, &opened, &events_in, stop))
-                .map_err(system("starting a worker's thread"))?;
-        }
-        drop(events_in);
-        let mut crew = Crew {
-            events: &mut events,
-            signals: &mut signals,
-            gates,
-            stop: &stop,
+            runtime.block_on(crew.watch(workers, |ready| {
+                let missing = rights.give_up()?;
+                let rights = rights_lines(rights, missing, ready);
+                Ok(start_block(
+                    program, &interface, &listening, args.fault, rights, ready,
+                ))
+            }))
+        });
+        let Some((started, ended)) = outcome? else {
+            return Ok(());
         };
-        runtime.block_on(crew.watch(workers, |ready| {
-            let missing = if interface.needs_removal() {
-                Rights::keep_interfaces()?
-            } else {
-                rights.give_up()?
-            };
-            let rights = rights_lines(rights, missing, ready);
-            Ok(start_block(
-                program, &interface, &listening, args.fault, rights, ready,
-            ))
-        }))
-    });
-    drop(interface);
-    let Some((started, ended)) = outcome? else {
-        return Ok(());
-    };
-    summary(started, &ended).print();
-    Ok(())
+        summary(started, &ended).print();
+        Ok(())
+    }
 }
 
 fn system(what: &'static str) -> impl Fn(io::Error) -> Error {
@@ -147,7 +162,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> Error {
 }
 
 fn context(
-    interface: &Interface,
+    interface: &QueueAccess,
     index: u32,
     workers: u32,
     port: u16,
@@ -182,7 +197,7 @@ type Lines = Vec<(&'static str, String)>;
 
 fn start_block<P: Program>(
     program: &P,
-    interface: &Interface,
+    interface: &QueueAccess,
     listening: &Listening,
     fault: Option<FaultConfig>,
     rights: Lines,

@@ -5,6 +5,9 @@
 //!   (words)                       (steering, addresses)     (to its thread)
 //! ```
 //!
+//! The part of an interface that opens queues, [`QueueAccess`], can be sent to
+//! another process, which then needs no right to make or to remove interfaces.
+//!
 //! An [`Interface`] is opened once, by the main thread. Each worker then opens
 //! its own queue, in its own thread. Dropping the interface, or the end of the
 //! process, however it comes about, detaches the steering program and removes
@@ -16,6 +19,7 @@
 //! served ports are reserved with kernel sockets. *Own*: the addresses are the
 //! server's alone, and all of IP on them is.
 
+mod access;
 mod addressing;
 mod auto;
 mod error;
@@ -30,9 +34,12 @@ mod ready;
 use std::fmt;
 use std::io;
 
+use serde::{Deserialize, Serialize};
+
 use crate::frame::PoolLayout;
 use crate::sys;
 
+pub use access::QueueAccess;
 pub use error::DeviceError;
 pub use interface::{Interface, InterfaceConfig};
 pub use name::{
@@ -42,7 +49,7 @@ pub(crate) use netlink::longest_supers;
 pub use queue::{AnyPort, QueueSource};
 
 /// A transport protocol with ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Transport {
     /// RFC 9293.
     Tcp,

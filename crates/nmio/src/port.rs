@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
+use serde::{Deserialize, Serialize};
 
 use crate::frame::{Frame, Pool, Resident};
 use crate::super_segment::SuperSegment;
@@ -139,7 +140,7 @@ pub struct PortCounters {
 }
 
 /// How a port waits when there is nothing to do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wait {
     /// Sleep in the kernel until a packet comes or the timeout ends. Where
     /// several packets in a row led to nothing being sent, an `AF_XDP` port first

@@ -505,7 +505,7 @@ const TUN_F_TSO_ECN: libc::c_ulong = 8;
 
 /// Has a tap device give frames whose checksums are not finished, as it then
 /// says, and perhaps TCP super-segments.
-pub(crate) fn offer_offload(tap: &File, supers: bool) -> io::Result<()> {
+pub(crate) fn offer_offload(tap: BorrowedFd<'_>, supers: bool) -> io::Result<()> {
     let mut offers = TUN_F_CSUM;
     if supers {
         offers |= TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;

@@ -10,9 +10,8 @@
 //! frames of 64 KB, so they are left to the kernel to cut when packets are
 //! resident, which live in frames of the same size.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,7 +47,7 @@ pub(crate) struct TapConfig {
 /// One queue of a tap device. Made by
 /// [`QueueSource::open`](crate::device::QueueSource::open).
 pub struct TapPort {
-    file: Arc<File>,
+    file: Arc<OwnedFd>,
     pool: Pool,
     config: TapConfig,
     counters: PortCounters,
@@ -58,10 +57,10 @@ pub struct TapPort {
 
 impl TapPort {
     /// Serves the queue behind `file`, which does not block.
-    pub(crate) fn new(file: Arc<File>, config: TapConfig) -> Result<Self, DeviceError> {
+    pub(crate) fn new(file: Arc<OwnedFd>, config: TapConfig) -> Result<Self, DeviceError> {
         let supers = config.memory.resident_frames == 0;
         let largest = if supers { MAX_PACKET } else { config.mtu };
-        sys::offer_offload(&file, supers).map_err(DeviceError::set_up(
+        sys::offer_offload(file.as_fd(), supers).map_err(DeviceError::set_up(
             "say what the tap device need not finish",
         ))?;
         let capacity = largest + LINK_HEADER;

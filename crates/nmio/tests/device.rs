@@ -34,11 +34,11 @@ fn eventually(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-fn line<'a>(lines: &'a [(&'static str, String)], name: &str) -> &'a str {
+fn line<'a>(lines: &'a [(impl AsRef<str>, String)], name: &str) -> &'a str {
     lines
         .iter()
-        .find(|(n, _)| *n == name)
-        .map_or_else(|| panic!("{name} in {lines:?}"), |l| &l.1)
+        .find(|(n, _)| n.as_ref() == name)
+        .map_or_else(|| panic!("no line {name}"), |l| &l.1)
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn shared_mode_answers_and_leaves_nothing() {
         } else {
             "native"
         };
-        assert!(line(&server.interface.summary(), "XDP mode").starts_with(mode));
+        assert!(line(server.interface.summary(), "XDP mode").starts_with(mode));
         assert!(line(&server.port_summary, "data path").starts_with("AF_XDP, copy ("));
         assert!(has_xdp());
         let counters = server.stop();
@@ -181,7 +181,7 @@ fn two_queues_serve_side_by_side() {
     for device in MODES {
         let rig = Rig::new(2);
         let server = Server::start(&config(device, &[], 2));
-        assert_eq!(line(&server.interface.summary(), "queues"), "2 of 2");
+        assert_eq!(line(server.interface.summary(), "queues"), "2 of 2");
         for _ in 0..64 {
             let client = rig.client_socket("10.9.0.2:0");
             assert_eq!(ask(&client, "10.9.0.1:7", "hello"), "hello");
@@ -220,7 +220,7 @@ fn by_default_every_queue_is_served() {
         let server = Server::start(&defaults("xdp:srv", own));
         assert_eq!(server.interface.queues(), queues);
         let summary = server.interface.summary();
-        assert_eq!(line(&summary, "queues"), format!("{queues} of {queues}"));
+        assert_eq!(line(summary, "queues"), format!("{queues} of {queues}"));
         let cores = std::thread::available_parallelism().unwrap().get();
         let advised = summary.iter().any(|(name, _)| *name == "advice");
         assert_eq!(advised, queues as usize > cores, "{summary:?}");
@@ -261,13 +261,13 @@ fn fewer_queues_than_receive_are_refused_in_either_mode() {
     }
     // The user knows: only clients on the first queue are served.
     let server = Server::start(&defaults("xdp:srv,queues=1,partial", &[]));
-    assert!(line(&server.interface.summary(), "warning").contains("partial"));
+    assert!(line(server.interface.summary(), "warning").contains("partial"));
     server.stop();
     // What the error says to do helps.
     rig.client.run(|| run("ethtool -L cli tx 1"));
     run("ethtool -L srv rx 1 tx 1");
     let server = Server::start(&defaults("xdp:srv,queues=1", &[]));
-    assert_eq!(line(&server.interface.summary(), "queues"), "1 of 1");
+    assert_eq!(line(server.interface.summary(), "queues"), "1 of 1");
     let client = rig.client_socket("10.9.0.2:0");
     assert_eq!(ask(&client, "10.9.0.1:7", "hello"), "hello");
     server.stop();

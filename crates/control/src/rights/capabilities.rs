@@ -3,7 +3,7 @@
 use rustix::io::{self, Errno};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capability_is_in_bounding_set, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+    remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
 };
 
 /// Numbers that a capability may have.
@@ -25,14 +25,16 @@ pub(crate) fn empty_bounding_set() -> io::Result<()> {
     Ok(())
 }
 
-/// Leaves the thread `keep` of its capabilities, and no means to gain any.
+/// Leaves the thread `keep` of its permitted capabilities, and no means to gain
+/// any.
 pub(crate) fn keep_only(keep: CapabilitySet) -> io::Result<()> {
     let now = rustix::thread::capabilities(None)?;
+    set_keep_capabilities(false)?;
     clear_ambient_capability_set()?;
     set_capabilities(
         None,
         CapabilitySets {
-            effective: now.effective & keep,
+            effective: now.permitted & keep,
             permitted: now.permitted & keep,
             inheritable: CapabilitySet::empty(),
         },

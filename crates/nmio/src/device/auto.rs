@@ -8,6 +8,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
@@ -134,7 +135,7 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
     for (name, value) in lines {
         interface.add_line(name, value);
     }
-    Ok(interface.on_pair(pair, namespace))
+    Ok(interface.on_pair(pair, &namespace))
 }
 
 /// Has an end hold up who sends faster than the other end takes, instead of
@@ -223,15 +224,14 @@ fn finish_tap(
     first: File,
     wire: Option<Addressing>,
 ) -> Result<Interface, DeviceError> {
-    let mut queues = vec![Arc::new(first)];
+    let mut queues = vec![Arc::new(OwnedFd::from(first))];
     let how = TapFlags {
         multi_queue: config.wire_queues() > 1,
         exclusive: false,
     };
     for _ in 1..config.wire_queues() {
-        queues.push(Arc::new(
-            attach(&name, how).map_err(|error| tap_error(&name, error))?,
-        ));
+        let queue = attach(&name, how).map_err(|error| tap_error(&name, error))?;
+        queues.push(Arc::new(queue.into()));
     }
     let control = Control::new().map_err(DeviceError::set_up("configure interfaces"))?;
     let mut lines = Lines::new();

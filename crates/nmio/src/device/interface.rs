@@ -1,13 +1,13 @@
 //! An interface made ready to serve on.
 
-use std::fs::File;
+use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use super::access::{Facts, Kind, QueueAccess};
 use super::namespace::Namespace;
-use super::queue::{QueueSource, Way};
 use super::ready::{XdpReady, XdpWanted};
-use super::{AddressPrefix, Device, DeviceError, Offload, Queues, Transport, auto};
+use super::{AddressPrefix, Device, DeviceError, Queues, Transport, auto};
 use crate::port::Wait;
 use crate::xdp::steer::{self, Steering};
 
@@ -48,37 +48,23 @@ const VETH_CHECKSUMS: &str = "a packet without a whole one is dropped; a peer on
 pub(super) type Lines = Vec<(&'static str, String)>;
 
 /// An interface made ready: the steering program attached, ports reserved,
-/// addresses known. Dropping it undoes all that.
+/// addresses known. Dropping it undoes all that. What is known of it and how
+/// its queues are opened is its [`QueueAccess`].
 pub struct Interface {
     // Fields drop in this order: first no more packets are steered, then
     // ports and groups are given up, then the wire goes.
-    access: Access,
+    _steering: Option<Steering>,
     _held: Vec<OwnedFd>,
     wire: Option<auto::VethPair>,
-    mac: [u8; 6],
-    mtu: usize,
-    own: bool,
-    addresses: Vec<AddressPrefix>,
-    queues: u32,
-    wait: Wait,
-    summary: Lines,
+    access: QueueAccess,
 }
 
-/// How queues are reached.
-enum Access {
-    Xdp {
-        interface: String,
-        steering: Steering,
-        /// Where the interface is, if not in the caller's namespace.
-        namespace: Option<Namespace>,
-        generic: bool,
-        partial_checksums: bool,
-        offload: Offload,
-    },
-    Tap {
-        name: String,
-        queues: Vec<Arc<File>>,
-    },
+impl Deref for Interface {
+    type Target = QueueAccess;
+
+    fn deref(&self) -> &QueueAccess {
+        &self.access
+    }
 }
 
 impl Interface {
@@ -127,141 +113,77 @@ impl Interface {
     }
 
     pub(super) fn from_xdp(ready: XdpReady, wanted: &XdpWanted<'_>, wait: Wait) -> Self {
-        Self {
-            access: Access::Xdp {
+        let xsks = ready.steering.xsks();
+        let summary = ready.lines.into_iter();
+        let facts = Facts {
+            kind: Kind::Xdp {
                 interface: wanted.interface.to_owned(),
-                steering: ready.steering,
-                namespace: None,
                 generic: wanted.generic,
                 partial_checksums: wanted.partial_checksums,
                 offload: wanted.offload,
             },
-            _held: ready.held,
-            wire: None,
             mac: ready.mac,
             mtu: ready.mtu,
             own: !wanted.own.is_empty(),
             addresses: ready.addresses,
             queues: ready.queues,
             wait,
-            summary: ready.lines,
+            summary: summary
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
+        };
+        Self {
+            _steering: Some(ready.steering),
+            _held: ready.held,
+            wire: None,
+            access: QueueAccess::new(facts, vec![xsks]),
         }
     }
 
     pub(super) fn from_tap(
         name: String,
-        queues: Vec<Arc<File>>,
+        queues: Vec<Arc<OwnedFd>>,
         mtu: usize,
         addresses: Vec<AddressPrefix>,
         wait: Wait,
     ) -> Self {
-        Self {
-            queues: queues.len() as u32,
-            access: Access::Tap { name, queues },
-            _held: Vec::new(),
-            wire: None,
+        let facts = Facts {
+            kind: Kind::Tap { name },
             mac: random_mac(),
             mtu,
             own: true,
             addresses,
+            queues: queues.len() as u32,
             wait,
             summary: Vec::new(),
+        };
+        Self {
+            _steering: None,
+            _held: Vec::new(),
+            wire: None,
+            access: QueueAccess::new(facts, queues),
         }
     }
 
     /// Says that the interface is one end of `pair`, in `namespace`.
-    pub(super) fn on_pair(mut self, pair: auto::VethPair, inside: Namespace) -> Self {
-        if let Access::Xdp { namespace, .. } = &mut self.access {
-            *namespace = Some(inside);
-        }
+    pub(super) fn on_pair(mut self, pair: auto::VethPair, namespace: &Namespace) -> Self {
+        self.access.enter(namespace);
         self.wire = Some(pair);
         self
     }
 
-    pub(super) fn add_line(&mut self, name: &'static str, value: String) {
-        self.summary.push((name, value));
+    pub(super) fn add_line(&mut self, name: &str, value: String) {
+        self.access.add_line(name, value);
     }
 
-    /// Says, before all else, what was made.
     pub(super) fn set_device_line(&mut self, value: String) {
-        self.summary.insert(0, ("device", value));
-    }
-
-    /// The Ethernet address that the server has.
-    pub fn mac(&self) -> [u8; 6] {
-        self.mac
-    }
-
-    /// The addresses that are served, and their networks.
-    ///
-    /// On a device `auto` or `tap` this host is the client. In shared mode a
-    /// client is on another host: what a host sends to itself never comes by
-    /// its interface.
-    pub fn addresses(&self) -> &[AddressPrefix] {
-        &self.addresses
-    }
-
-    /// Own mode: ARP, neighbour discovery and ICMP echo for the addresses are
-    /// the server's to answer. In shared mode the kernel does.
-    pub fn is_own(&self) -> bool {
-        self.own
+        self.access.set_device_line(value);
     }
 
     /// Whether dropping it takes the right to remove an interface
     /// (`CAP_NET_ADMIN`): it was made for this.
     pub fn needs_removal(&self) -> bool {
         self.wire.is_some()
-    }
-
-    /// The largest IP packet, in bytes.
-    pub fn mtu(&self) -> usize {
-        self.mtu
-    }
-
-    /// Queues to serve, numbered from 0; each needs a worker.
-    pub fn queues(&self) -> u32 {
-        self.queues
-    }
-
-    /// What was really made, for people: pairs of a name and a value. What
-    /// each queue does is in its port's summary.
-    pub fn summary(&self) -> Vec<(&'static str, String)> {
-        self.summary.clone()
-    }
-
-    /// Queue `index`, for the thread that will serve it.
-    ///
-    /// # Panics
-    /// When `index` is not below [`Interface::queues`].
-    pub fn queue(&self, index: u32) -> QueueSource {
-        assert!(index < self.queues, "queue {index} of {}", self.queues);
-        let way = match &self.access {
-            Access::Xdp {
-                interface,
-                steering,
-                namespace,
-                generic,
-                partial_checksums,
-                offload,
-            } => Way::Xdp {
-                interface: interface.clone(),
-                queue: index,
-                xsks: steering.xsks(),
-                namespace: namespace.clone(),
-                generic: *generic,
-                partial_checksums: *partial_checksums,
-                offload: *offload,
-            },
-            Access::Tap { name, queues } => Way::Tap {
-                name: name.clone(),
-                file: Arc::clone(&queues[index as usize]),
-            },
-        };
-        QueueSource {
-            way,
-            mtu: self.mtu,
-            wait: self.wait,
-        }
     }
 }
 
@@ -311,6 +233,7 @@ fn random_mac() -> [u8; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::QueueSource;
 
     #[test]
     fn queues_can_be_sent_to_their_threads() {

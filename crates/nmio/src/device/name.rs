@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Where packets come from and go to: `auto`,
@@ -63,7 +64,7 @@ impl Queues {
 ///
 /// `AF_XDP` itself takes frames only, so they go through a packet socket, which
 /// copies them once, as `AF_XDP` in copy mode copies each frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Offload {
     /// Where the device cuts TCP segments itself and the rings copy anyway. With
     /// zero-copy, frames: they are not copied at all, and the two ways would
@@ -224,7 +225,7 @@ impl fmt::Display for Device {
 }
 
 /// An address and the length of its network's prefix: `10.0.0.2/24`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AddressPrefix {
     /// The address.
     pub address: IpAddr,

@@ -37,6 +37,15 @@ impl Namespace {
         })?
     }
 
+    /// The descriptor that keeps it.
+    pub(super) fn handle(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.0)
+    }
+
+    pub(super) fn from_handle(handle: Arc<OwnedFd>) -> Self {
+        Self(handle)
+    }
+
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

@@ -1,6 +1,5 @@
 //! One queue of an interface, on its way to the thread that will serve it.
 
-use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -29,7 +28,7 @@ pub(super) enum Way {
     },
     Tap {
         name: String,
-        file: Arc<File>,
+        file: Arc<OwnedFd>,
     },
 }
 

@@ -11,7 +11,7 @@ fn device_auto_is_a_wire_to_this_host() {
     for queues in [1, 2] {
         let server = Server::start(&config("auto", &[], queues));
         let summary = server.interface.summary();
-        assert!(line(&summary, "device").contains("veth"), "{summary:?}");
+        assert!(line(summary, "device").contains("veth"), "{summary:?}");
         assert_eq!(
             server.interface.addresses()[0].address.to_string(),
             "198.18.0.2"
@@ -45,7 +45,7 @@ fn device_auto_does_without_ipv6_where_it_is_off() {
     std::fs::write(switch, "1").unwrap();
     let server = Server::start(&config("auto", &[], 1));
     assert_eq!(server.interface.addresses().len(), 1);
-    assert!(line(&server.interface.summary(), "warning").contains("no IPv6"));
+    assert!(line(server.interface.summary(), "warning").contains("no IPv6"));
     assert_eq!(ask(&socket("0.0.0.0:0"), "198.18.0.2:7", "hello"), "hello");
     server.stop();
 }
