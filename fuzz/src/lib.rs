@@ -26,14 +26,17 @@ pub const PEER: (Mac, Ipv4Addr, Ipv6Addr) = (
 /// The largest packet of the wire.
 pub const MTU: usize = 1500;
 
+/// The VLANs that both ends serve.
+const VLANS: [u16; 3] = [0, 1, 2];
+
 /// A station with one of the two sets of addresses.
 pub fn station((mac, v4, v6): (Mac, Ipv4Addr, Ipv6Addr)) -> Station {
-    Station::new(mac, &[v4.into(), v6.into()])
+    Station::new(mac, &[v4.into(), v6.into()]).with_vlans(&VLANS)
 }
 
 /// A host at `address` alone, for what was sent there.
 pub fn host_at(mac: Mac, address: IpAddr) -> Host {
-    Host::own(Station::new(mac, &[address]))
+    Host::own(Station::new(mac, &[address]).with_vlans(&VLANS))
 }
 
 /// The way from the client to the server.
@@ -52,7 +55,8 @@ pub fn path(v6: bool, vlan: Option<u16>) -> Path {
     let link = Link {
         peer: OWN.0,
         own: PEER.0,
-        vlan: vlan.map(|tag| tag & 0xfff),
+        // Whatever its priority, one of four, of which both ends serve three.
+        vlan: vlan.map(|tag| tag & 0xf003),
     };
     Path { link, addresses }
 }

@@ -200,6 +200,7 @@ pub fn run(options: &Options, memory: MemoryPlan, start: impl Start) -> Result<R
         device: Device::Xdp {
             interface: options.interface.clone(),
             queues: Queues::All,
+            vlans: Vec::new(),
             generic: false,
             partial_checksums: true,
             // Single frames are all that it sends.

@@ -17,12 +17,13 @@ pub const MAX_WORKERS: u32 = nmio::device::MAX_QUEUES;
 #[command(next_help_heading = "Network")]
 pub struct ServeArgs {
     /// Where packets come from: `auto`, `tap:NAME`, or
-    /// `xdp:IFACE[,queues=N[,partial]][,generic][,partial-checksums][,offload=auto|on|off]`.
+    /// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,offload=auto|on|off]`.
     ///
     /// `auto` makes a veth pair on this host, serves on one end and leaves
     /// the other to the kernel. Of an interface all queues are served; with
     /// `queues=N` so many, if packets arrive on no others, and with
-    /// `queues=N,partial` even if they do. `partial-checksums` accepts what a peer with
+    /// `queues=N,partial` even if they do. `vlan=10,20` serves frames with a
+    /// tag of these VLANs beside untagged ones. `partial-checksums` accepts what a peer with
     /// TX checksum offload sends over veth; one corrupted packet in 65,536
     /// then passes. With `offload` runs of segments leave as super-segments,
     /// which the device cuts: `auto` where it does so and the rings copy

@@ -90,6 +90,8 @@ pub struct WorkerContext {
     pub mac: [u8; 6],
     /// The addresses served, and the networks that they are in.
     pub addresses: Vec<AddressPrefix>,
+    /// VLANs whose frames are served beside untagged ones.
+    pub vlans: Vec<u16>,
     /// Whether the addresses are the server's own, so that ARP, NDP and echo
     /// are answered here; otherwise the interface's kernel answers them.
     pub own: bool,
@@ -121,7 +123,7 @@ impl WorkerContext {
             .iter()
             .map(|a| (a.address, a.prefix))
             .collect();
-        Station::with_prefixes(Mac(self.mac), &addresses)
+        Station::with_prefixes(Mac(self.mac), &addresses).with_vlans(&self.vlans)
     }
 
     /// [`secret`](Self::secret) in words, as the TCP stack takes it.
@@ -235,6 +237,7 @@ mod tests {
             workers: 1,
             mac: [2, 0, 0, 0, 0, 1],
             addresses: vec!["192.0.2.1/24".parse().unwrap()],
+            vlans: vec![5],
             own: true,
             mtu: 1500,
             port: 80,
@@ -249,6 +252,7 @@ mod tests {
             host.station()
                 .is_reserved_on_link("192.0.2.255".parse().unwrap())
         );
+        assert!(host.station().is_on_vlan(Some(5)) && !host.station().is_on_vlan(Some(6)));
         assert!(host.partial_checksums());
         context.own = false;
         capabilities.partial_checksums = false;

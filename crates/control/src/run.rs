@@ -176,6 +176,7 @@ fn context(
         workers,
         mac: interface.mac(),
         addresses: interface.addresses().to_vec(),
+        vlans: interface.vlans().to_vec(),
         own: interface.is_own(),
         mtu: interface.mtu(),
         port,

@@ -206,6 +206,7 @@ mod tests {
                 workers: 2,
                 mac: [2, 0, 0, 0, 0, 1],
                 addresses: vec!["192.0.2.1/24".parse().unwrap()],
+                vlans: Vec::new(),
                 own,
                 mtu: 1500,
                 port: 7,

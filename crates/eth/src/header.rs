@@ -66,6 +66,9 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 impl Header {
+    /// Bits of the tag control information that name the VLAN.
+    pub const VLAN_ID: u16 = 0x0fff;
+
     /// Reads the header of a frame. `None` for a frame that is too short, has
     /// a group address as its source, an 802.3 length, or a second tag.
     #[inline(always)]

@@ -11,7 +11,7 @@ use smoltcp::wire::{
     IpProtocol, Ipv6Packet, Ipv6Repr, NdiscNeighborFlags, NdiscRepr, RawHardwareAddress,
 };
 
-use crate::header::{ETHERTYPE_ARP, ETHERTYPE_IPV6, HEADER_LEN, Header, Link, Mac};
+use crate::header::{ETHERTYPE_ARP, ETHERTYPE_IPV6, Header, Link, Mac};
 
 const ARP_LEN: usize = 28;
 const IPV6_HEADER_LEN: usize = 40;
@@ -75,6 +75,7 @@ pub struct Station {
     v6: Box<[Ipv6Addr]>,
     /// Every address of `v4` lies in one of these.
     subnets: Box<[Subnet]>,
+    vlans: Box<[u16]>,
 }
 
 impl Station {
@@ -107,7 +108,23 @@ impl Station {
             v4: v4.into(),
             v6: v6.into(),
             subnets: subnets.into(),
+            vlans: Box::default(),
         }
+    }
+
+    /// The station is on the VLANs of these IDs too, beside untagged frames. ID
+    /// 0 is that of priority tags.
+    #[must_use]
+    pub fn with_vlans(mut self, ids: &[u16]) -> Self {
+        self.vlans = ids.into();
+        self
+    }
+
+    /// Whether frames with this tag control information, or without a tag, are
+    /// for the station.
+    #[inline(always)]
+    pub fn is_on_vlan(&self, tag: Option<u16>) -> bool {
+        tag.is_none_or(|tag| self.vlans.contains(&(tag & Header::VLAN_ID)))
     }
 
     /// Its MAC address.
@@ -283,14 +300,17 @@ impl Station {
 
     /// Announces the station's addresses, once at start: a gratuitous ARP
     /// (RFC 5227, section 2.3) for each IPv4 address and an unsolicited
-    /// advertisement (RFC 4861, section 7.2.6) for each IPv6 one. Who has
-    /// known another station by them learns of this one.
+    /// advertisement (RFC 4861, section 7.2.6) for each IPv6 one, untagged and
+    /// on each VLAN. Who has known another station by them learns of this one.
     ///
     /// They go out with the next flush. What the TX ring has no room for is
     /// left out: an announcement is a courtesy.
     pub fn announce(&self, port: &mut impl Port) {
-        for address in &self.addresses {
-            let packet = self.announcement(*address);
+        let tags = self.vlans.iter().map(|id| Some(*id));
+        let links = std::iter::once(None).chain(tags);
+        for (vlan, address) in links.flat_map(|vlan| self.addresses.iter().map(move |a| (vlan, a)))
+        {
+            let packet = self.announcement(*address, vlan);
             let Some(mut frame) = port.pool().take() else {
                 return;
             };
@@ -302,16 +322,16 @@ impl Station {
         }
     }
 
-    fn announcement(&self, address: IpAddr) -> Vec<u8> {
+    fn announcement(&self, address: IpAddr, vlan: Option<u16>) -> Vec<u8> {
         match address {
-            IpAddr::V4(address) => self.gratuitous_arp(address),
+            IpAddr::V4(address) => self.gratuitous_arp(address, vlan),
             IpAddr::V6(address) => {
-                let mut frame = vec![0; HEADER_LEN + IPV6_HEADER_LEN + ADVERTISEMENT_LEN];
                 let link = Link {
                     peer: group_mac(ALL_NODES),
                     own: self.mac,
-                    vlan: None,
+                    vlan,
                 };
+                let mut frame = vec![0; link.header_len() + IPV6_HEADER_LEN + ADVERTISEMENT_LEN];
                 let flags = NdiscNeighborFlags::OVERRIDE;
                 self.write_advertisement(&mut frame, link, address, ALL_NODES, flags);
                 frame
@@ -319,13 +339,13 @@ impl Station {
         }
     }
 
-    fn gratuitous_arp(&self, address: Ipv4Addr) -> Vec<u8> {
-        let mut frame = vec![0; HEADER_LEN + ARP_LEN];
+    fn gratuitous_arp(&self, address: Ipv4Addr, vlan: Option<u16>) -> Vec<u8> {
         let link = Link {
             peer: Mac::BROADCAST,
             own: self.mac,
-            vlan: None,
+            vlan,
         };
+        let mut frame = vec![0; link.header_len() + ARP_LEN];
         let start = link.write(&mut frame, ETHERTYPE_ARP);
         ArpRepr::EthernetIpv4 {
             operation: ArpOperation::Request,

@@ -3,6 +3,7 @@ use std::time::Duration;
 use nmio::{Batch, Pool, PoolLayout, sim};
 
 use super::*;
+use crate::HEADER_LEN;
 
 const OURS: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const PEER: Mac = Mac([2, 0, 0, 0, 0, 9]);
@@ -226,4 +227,22 @@ fn every_address_is_announced() {
         0, 0, 0, 0, 0, 0,  192, 0, 2, 1,
     ];
     assert_eq!(&frames[0][..], &expected);
+}
+
+#[test]
+fn addresses_are_announced_on_every_vlan() {
+    let (mut port, mut peer, clock) = sim::link(&sim::LinkConfig::default(), 0);
+    station().with_vlans(&[5, 4094]).announce(&mut port);
+    port.flush().unwrap();
+    clock.advance(Duration::from_millis(1));
+    let mut frames = Batch::new();
+    peer.receive(&mut frames, 8).unwrap();
+    let headers = frames.iter().map(|frame| Header::parse(frame).unwrap());
+    let seen: Vec<_> = headers.map(|h| (h.vlan, h.ethertype)).collect();
+    let expected =
+        [None, Some(5), Some(4094)].map(|vlan| [(vlan, ETHERTYPE_ARP), (vlan, ETHERTYPE_IPV6)]);
+    assert_eq!(seen, expected.as_flattened());
+    assert_eq!(frames[2][12..18], [0x81, 0, 0, 5, 8, 6]);
+    assert_eq!(frames[2][18..], frames[0][14..], "the same message");
+    assert_eq!(frames[3][18..], frames[1][14..], "the same message");
 }

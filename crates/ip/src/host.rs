@@ -49,6 +49,8 @@ pub struct Counters {
     pub icmp_errors: u64,
     /// Dropped: no Ethernet II frame, or nothing that we speak.
     pub unknown_ethertype: u64,
+    /// Dropped: a tag of a VLAN that is not served.
+    pub foreign_vlan: u64,
     /// Dropped: an IP header that is cut, inconsistent or of another version.
     pub malformed: u64,
     /// Dropped: a wrong IPv4 header or ICMP checksum.
@@ -78,9 +80,10 @@ pub struct Counters {
 
 impl Counters {
     /// The drops, by reason, for whoever reports them.
-    pub fn drops(&self) -> [(&'static str, u64); 13] {
+    pub fn drops(&self) -> [(&'static str, u64); 14] {
         [
             ("unknown ethertype", self.unknown_ethertype),
+            ("VLAN not served", self.foreign_vlan),
             ("malformed IP header", self.malformed),
             ("bad IP or ICMP checksum", self.bad_checksum),
             ("fragment", self.fragments),
@@ -171,6 +174,10 @@ impl Host {
             self.counters.unknown_ethertype += 1;
             return Input::Dropped;
         };
+        if !self.station.is_on_vlan(link.vlan) {
+            self.counters.foreign_vlan += 1;
+            return Input::Dropped;
+        }
         match link.ethertype {
             ETHERTYPE_IPV4 => self.receive_ipv4(frame, link),
             ETHERTYPE_IPV6 => self.receive_ipv6(frame, link),

@@ -224,6 +224,37 @@ fn an_error_about_our_segment_is_parsed() {
     );
 }
 
+#[test]
+fn only_tags_of_named_vlans_are_accepted() {
+    let echo = [8, 0, 0xf7, 0xff, 0, 0, 0, 0];
+    let served: [Option<u16>; 4] = [None, Some(5), Some(0xe005), Some(4094)];
+    let others = [Some(4), Some(6), Some(0), Some(0xe000), Some(0xfff)];
+    for vlan in served.into_iter().chain(others) {
+        let mut path = to_us(false);
+        path.link.vlan = vlan;
+        let station = Station::new(OURS, &[V4.0.into()]).with_vlans(&[5, 4094]);
+        let mut host = Host::own(station);
+        match host.receive(frame(&packet(path, PROTOCOL_ICMP, &echo))) {
+            Input::Reply(reply) => {
+                assert!(served.contains(&vlan), "answered on {vlan:?}");
+                let header = eth::Header::parse(&reply).unwrap();
+                assert_eq!(header.vlan, vlan, "the priority too");
+            }
+            Input::Dropped => {
+                assert!(others.contains(&vlan), "dropped on {vlan:?}");
+                assert_eq!(host.counters.foreign_vlan, 1);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    // By default frames must be untagged.
+    let mut path = to_us(false);
+    path.link.vlan = Some(5);
+    let mut host = host();
+    host.receive(frame(&packet(path, PROTOCOL_TCP, b"segment")));
+    assert_eq!((host.counters.foreign_vlan, host.counters.tcp), (1, 0));
+}
+
 /// One change to a good packet, and the counter that must count it.
 #[test]
 fn drops_are_counted_by_reason() {

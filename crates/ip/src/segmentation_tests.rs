@@ -106,7 +106,9 @@ proptest! {
         packet.patch_mut(patch_at, patch_len).fill(0xaa);
         expected[patch_at..patch_at + patch_len].fill(0xaa);
 
-        let mut host = Host::own(Station::new(OURS, &[V4[1].into(), V6[1].into()]));
+        let served: Vec<u16> = vlan.iter().map(|tag| tag & eth::Header::VLAN_ID).collect();
+        let station = Station::new(OURS, &[V4[1].into(), V6[1].into()]).with_vlans(&served);
+        let mut host = Host::own(station);
         let layout = PoolLayout { stride: 2048, capacity: 2048, io_frames: 1, resident_frames: 0 };
         let pool = Pool::on_heap(layout);
         let mut data = Vec::new();

@@ -9,8 +9,12 @@
  *          to the ring, and so do ARP and neighbour solicitations that ask
  *          for them.
  *
+ * In both modes the frame must be to the interface's own MAC address; only ARP
+ * and neighbour solicitations may be to a group's. It must be untagged, or
+ * have one 802.1Q tag of a VLAN that was named.
+ *
  * All else, all that cannot be parsed, and all that comes by a queue without
- * a ring, passes to the kernel. One 802.1Q tag is looked through.
+ * a ring, passes to the kernel.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -87,6 +91,9 @@ const volatile struct {
 	__u32 own; /* 1 for own mode, 0 for shared */
 	__be32 first_v4; /* one of the addresses; 0 when there is none */
 	struct service first_service; /* protocol 0 when there is none */
+	__u16 mac[3]; /* the interface's, as it stands in frames */
+	__u16 _unused;
+	__u8 vlans[4096 / 8]; /* bit ID % 8 of byte ID / 8: a VLAN that is ours */
 } rules = { 0 };
 
 struct vlan {
@@ -136,6 +143,21 @@ struct solicitation {
 	struct icmp header;
 	struct in6_addr target;
 };
+
+static ALWAYS_INLINE bool is_our_mac(const __u8 *mac)
+{
+	const __u16 *words = (const void *)mac;
+
+	return words[0] == rules.mac[0] && words[1] == rules.mac[1] &&
+	       words[2] == rules.mac[2];
+}
+
+static ALWAYS_INLINE bool is_our_vlan(__be16 tag)
+{
+	__u16 id = BE16(tag) & 0xfff;
+
+	return rules.vlans[id / 8] >> (id % 8) & 1;
+}
 
 static ALWAYS_INLINE bool is_ours(const struct address *address)
 {
@@ -245,11 +267,12 @@ static ALWAYS_INLINE bool steers_v4(void *data, void *end)
 
 /* A neighbour solicitation for one of ours, sent to its solicited-node
  * multicast group ff02::1:ffxx:xxxx (RFC 4861 4.3, RFC 4291 2.7.1). */
-static ALWAYS_INLINE bool is_solicitation(struct ipv6hdr *ip, void *end)
+static ALWAYS_INLINE bool is_solicitation(void *data, void *end)
 {
+	struct ipv6hdr *ip = data;
 	struct solicitation *ns = (void *)(ip + 1);
 
-	return (void *)(ns + 1) <= end && ip->nexthdr == IPPROTO_ICMPV6 &&
+	return (void *)(ns + 1) <= end && ip->version == 6 && ip->nexthdr == IPPROTO_ICMPV6 &&
 	       ip->daddr.s6_addr32[0] == BE32(0xff020000) && ip->daddr.s6_addr32[1] == 0 &&
 	       ip->daddr.s6_addr32[2] == BE32(1) && ip->daddr.s6_addr[12] == 0xff &&
 	       ns->header.type == ICMPV6_SOLICITATION && is_ours_v6(&ns->target);
@@ -295,24 +318,27 @@ int steer(struct xdp_md *ctx)
 	void *end = (void *)(long)ctx->data_end;
 	struct ethhdr *eth = data;
 	__be16 protocol;
-	bool ours;
+	bool to_us, ours;
 
 	if ((void *)(eth + 1) > end)
+		return XDP_PASS;
+	to_us = is_our_mac(eth->h_dest);
+	if (!to_us && !(eth->h_dest[0] & 1))
 		return XDP_PASS;
 	protocol = eth->h_proto;
 	data = eth + 1;
 	if (protocol == BE16(ETH_P_8021Q)) {
 		struct vlan *vlan = data;
 
-		if ((void *)(vlan + 1) > end)
+		if ((void *)(vlan + 1) > end || !is_our_vlan(vlan->tag))
 			return XDP_PASS;
 		protocol = vlan->protocol;
 		data = vlan + 1;
 	}
 	if (protocol == BE16(ETH_P_IP))
-		ours = steers_v4(data, end);
+		ours = to_us && steers_v4(data, end);
 	else if (protocol == BE16(ETH_P_IPV6))
-		ours = steers_v6(data, end);
+		ours = to_us ? steers_v6(data, end) : rules.own && is_solicitation(data, end);
 	else if (protocol == BE16(ETH_P_ARP))
 		ours = steers_arp(data, end);
 	else

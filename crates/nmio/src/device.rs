@@ -43,7 +43,8 @@ pub use access::QueueAccess;
 pub use error::DeviceError;
 pub use interface::{Interface, InterfaceConfig};
 pub use name::{
-    AddressPrefix, Device, MAX_QUEUES, Offload, ParseAddressError, ParseDeviceError, Queues,
+    AddressPrefix, Device, MAX_QUEUES, MAX_VLANS, Offload, ParseAddressError, ParseDeviceError,
+    Queues,
 };
 pub(crate) use netlink::longest_supers;
 pub use queue::{AnyPort, QueueSource};

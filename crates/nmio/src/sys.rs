@@ -174,6 +174,11 @@ struct EthtoolDriver {
 
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_STXCSUM: u32 = 0x17;
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_SFLAGS: u32 = 0x26;
+/// Tags stand beside sent and received frames, not in them.
+const ETH_FLAG_TXVLAN: u32 = 1 << 7;
+const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
 impl Control {
@@ -277,6 +282,18 @@ impl Control {
     pub(crate) fn cuts_segments(&self, name: &str) -> bool {
         let kinds = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
         self.has_features(name, &kinds).unwrap_or(false)
+    }
+
+    /// Has 802.1Q tags stand in sent and received frames, where XDP sees them.
+    pub(crate) fn keep_tags(&self, name: &str) -> io::Result<()> {
+        let mut flags = EthtoolValue {
+            cmd: ETHTOOL_GFLAGS,
+            data: 0,
+        };
+        self.ethtool(name, &mut flags)?;
+        flags.cmd = ETHTOOL_SFLAGS;
+        flags.data &= !(ETH_FLAG_TXVLAN | ETH_FLAG_RXVLAN);
+        self.ethtool(name, &mut flags)
     }
 
     /// Turns off the device's TX checksum offload, so that what it sends

@@ -7,6 +7,8 @@ mod made;
 mod rig;
 #[path = "device/supers.rs"]
 mod supers;
+#[path = "device/vlans.rs"]
+mod vlans;
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;

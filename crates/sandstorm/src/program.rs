@@ -194,6 +194,7 @@ mod tests {
             workers: 1,
             mac: [2, 0, 0, 0, 0, 1],
             addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
+            vlans: Vec::new(),
             own: true,
             mtu: 1500,
             port: 80,

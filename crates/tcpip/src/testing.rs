@@ -258,7 +258,7 @@ impl Rig {
         let frames = port.pool().available();
         Self {
             port,
-            host: Host::own(Station::new(OWN_MAC, &addresses)),
+            host: Host::own(Station::new(OWN_MAC, &addresses).with_vlans(&[5, 7])),
             stack,
             now,
             path: v4_path(),

@@ -257,6 +257,16 @@ fn device_cases(content: &Content) -> Vec<Case> {
             &["srv0", "2"],
         ),
         (
+            "a VLAN that is none",
+            "--device xdp:srv0,vlan=10,4095",
+            &["4095"],
+        ),
+        (
+            "VLANs whose tags are stripped",
+            "--device xdp:srv0,vlan=10",
+            &["srv0", "rxvlan off"],
+        ),
+        (
             "partial without a number of queues",
             "--device xdp:srv0,partial",
             &["queues=N,partial"],

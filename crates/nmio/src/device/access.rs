@@ -36,6 +36,7 @@ pub(super) struct Facts {
     pub(super) own: bool,
     pub(super) addresses: Vec<AddressPrefix>,
     pub(super) queues: u32,
+    pub(super) vlans: Vec<u16>,
     pub(super) wait: Wait,
     pub(super) summary: Vec<(String, String)>,
 }
@@ -133,6 +134,11 @@ impl QueueAccess {
         self.facts.queues
     }
 
+    /// VLANs whose frames are served beside untagged ones.
+    pub fn vlans(&self) -> &[u16] {
+        &self.facts.vlans
+    }
+
     /// What was really made, for people: pairs of a name and a value. What
     /// each queue does is in its port's summary.
     pub fn summary(&self) -> &[(String, String)] {
@@ -195,6 +201,7 @@ mod tests {
                 "2001:db8::1/64".parse().unwrap(),
             ],
             queues: 2,
+            vlans: vec![10],
             wait: Wait::Spin,
             summary: vec![("device".into(), "tap \"t0\"".into())],
         };

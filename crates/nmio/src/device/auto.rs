@@ -118,12 +118,14 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
     let wanted = XdpWanted {
         interface: SERVER_END,
         queues: Queues::Exactly(queues),
+        vlans: &[],
         generic: false,
         partial_checksums: false,
         offload: Offload::Auto,
         own: &wire.server,
         services: &config.services,
     };
+    keep_tags(&control, &pair.name)?;
     add_queue(&control, &pair.name)?;
     let ready = namespace
         .run(|| open_server_end(&wanted))
@@ -147,6 +149,13 @@ fn add_queue(control: &Control, name: &str) -> Result<(), DeviceError> {
         .map_err(DeviceError::set_up(format!("give {name} a queue")))
 }
 
+/// Has the steering program see the tags of VLANs that this host puts on the
+/// wire: only untagged frames are the server's.
+fn keep_tags(control: &Control, name: &str) -> Result<(), DeviceError> {
+    let step = format!("leave VLAN tags in the frames of {name}");
+    control.keep_tags(name).map_err(DeviceError::set_up(step))
+}
+
 /// Runs in the private namespace.
 fn open_server_end(wanted: &XdpWanted<'_>) -> Result<XdpReady, DeviceError> {
     // This kernel end has nothing to say; without IPv6 it says nothing. Where
@@ -155,6 +164,7 @@ fn open_server_end(wanted: &XdpWanted<'_>) -> Result<XdpReady, DeviceError> {
     let control = Control::new().map_err(DeviceError::set_up("configure interfaces"))?;
     let up = DeviceError::set_up("bring the server's end up");
     control.set_up(SERVER_END).map_err(up)?;
+    keep_tags(&control, SERVER_END)?;
     add_queue(&control, SERVER_END)?;
     // Nobody on a wire of our own needs shorter super-segments. Kernels before
     // Linux 6.3 have no longer ones; what the device takes is said at start.

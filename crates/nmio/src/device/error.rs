@@ -56,6 +56,17 @@ pub enum DeviceError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// `vlan=` cannot be obeyed.
+    #[error(
+        "vlan= does not work on {interface}, as the device strips tags before XDP sees them; \
+         run: {remedy}"
+    )]
+    TagsStripped {
+        /// The interface.
+        interface: String,
+        /// The command that leaves tags in the frames.
+        remedy: String,
+    },
     /// Super-segments were asked for, and cannot be.
     #[error(
         "offload=on does not work on {interface}: {why}; use offload=auto, which says at start \

@@ -87,6 +87,7 @@ impl Interface {
             Device::Xdp {
                 interface,
                 queues,
+                vlans,
                 generic,
                 partial_checksums,
                 offload,
@@ -94,6 +95,7 @@ impl Interface {
                 let wanted = XdpWanted {
                     interface,
                     queues: asked_queues(*queues, config.workers)?,
+                    vlans,
                     generic: *generic,
                     partial_checksums: *partial_checksums,
                     offload: *offload,
@@ -127,6 +129,7 @@ impl Interface {
             own: !wanted.own.is_empty(),
             addresses: ready.addresses,
             queues: ready.queues,
+            vlans: wanted.vlans.to_vec(),
             wait,
             summary: summary
                 .map(|(name, value)| (name.to_owned(), value))
@@ -154,6 +157,7 @@ impl Interface {
             own: true,
             addresses,
             queues: queues.len() as u32,
+            vlans: Vec::new(),
             wait,
             summary: Vec::new(),
         };

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Where packets come from and go to: `auto`,
-/// `xdp:IFACE[,queues=N[,partial]][,generic][,partial-checksums][,offload=auto|on|off]`
+/// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,offload=auto|on|off]`
 /// or `tap:NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Device {
@@ -22,6 +22,9 @@ pub enum Device {
         interface: String,
         /// Which of its queues are served.
         queues: Queues,
+        /// VLANs whose frames are served beside untagged ones, each once, at
+        /// most [`MAX_VLANS`]. VLAN 0 is that of priority tags.
+        vlans: Vec<u16>,
         /// XDP in the kernel's generic mode instead of the driver's.
         generic: bool,
         /// Take packets whose TCP or UDP checksum covers the pseudo-header
@@ -84,8 +87,8 @@ pub enum ParseDeviceError {
     /// The word before the colon.
     #[error(
         "{0:?} is no device; write auto, \
-         xdp:IFACE[,queues=N[,partial]][,generic][,partial-checksums][,offload=auto|on|off] or \
-         tap:NAME"
+         xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums]\
+         [,offload=auto|on|off] or tap:NAME"
     )]
     Kind(String),
     /// The interface's name.
@@ -95,8 +98,8 @@ pub enum ParseDeviceError {
     Name(String),
     /// A word after the interface.
     #[error(
-        "{0:?} is no option of an xdp device; there are queues=N, partial, generic, \
-         partial-checksums, offload=auto|on|off"
+        "{0:?} is no option of an xdp device; there are queues=N, partial, \
+         vlan=ID[,ID], generic, partial-checksums, offload=auto|on|off"
     )]
     Option(String),
     /// A word that was there before.
@@ -108,8 +111,18 @@ pub enum ParseDeviceError {
     /// `partial` without a number.
     #[error("partial says that some queues are not served; say how many are with queues=N,partial")]
     Partial,
+    /// A VLAN's number.
+    #[error("{0:?} is no VLAN; write vlan=ID or vlan=ID,ID with numbers from 0 to {MAX_VLAN_ID}")]
+    Vlan(String),
+    /// The table of VLANs is bounded.
+    #[error("vlan= names more than {MAX_VLANS} VLANs, and no more can be served")]
+    Vlans,
 }
 
+/// Most VLANs of one interface that can be served.
+pub const MAX_VLANS: usize = 64;
+/// IEEE 802.1Q: 4,095 is reserved.
+const MAX_VLAN_ID: u16 = 4094;
 /// Most queues of one interface that can be served.
 pub const MAX_QUEUES: u32 = crate::xdp::steer::MAX_QUEUES;
 /// `IFNAMSIZ` less the closing zero.
@@ -140,8 +153,15 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
     let mut generic = false;
     let mut partial_checksums = false;
     let mut offload = Offload::Auto;
+    let mut vlans = Vec::new();
     let mut seen = Vec::new();
     for word in words {
+        // Numbers after vlan=ID are further ones; no option is a number.
+        let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number && seen.last() == Some(&"vlan") {
+            add_vlan(&mut vlans, word)?;
+            continue;
+        }
         let name = word.split('=').next().unwrap_or_default();
         if seen.contains(&name) {
             return Err(ParseDeviceError::Twice(name.to_owned()));
@@ -152,6 +172,7 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
                 Ok(number @ 1..=MAX_QUEUES) => queues = Some(number),
                 _ => return Err(ParseDeviceError::Queues(number.to_owned())),
             },
+            Some(("vlan", id)) => add_vlan(&mut vlans, id)?,
             Some(("offload", "auto")) => offload = Offload::Auto,
             Some(("offload", "on")) => offload = Offload::On,
             Some(("offload", "off")) => offload = Offload::Off,
@@ -170,10 +191,27 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
     Ok(Device::Xdp {
         interface,
         queues,
+        vlans,
         generic,
         partial_checksums,
         offload,
     })
+}
+
+fn add_vlan(vlans: &mut Vec<u16>, id: &str) -> Result<(), ParseDeviceError> {
+    // A number may begin with a plus for the standard library.
+    let number = id.parse().ok().filter(|_| !id.starts_with('+'));
+    match number {
+        Some(number) if vlans.contains(&number) => {
+            return Err(ParseDeviceError::Twice(format!("VLAN {number}")));
+        }
+        Some(number @ 0..=MAX_VLAN_ID) => vlans.push(number),
+        _ => return Err(ParseDeviceError::Vlan(id.to_owned())),
+    }
+    if vlans.len() > MAX_VLANS {
+        return Err(ParseDeviceError::Vlans);
+    }
+    Ok(())
 }
 
 fn interface_name(name: &str) -> Result<String, ParseDeviceError> {
@@ -196,6 +234,7 @@ impl fmt::Display for Device {
             Self::Xdp {
                 interface,
                 queues,
+                vlans,
                 generic,
                 partial_checksums,
                 offload,
@@ -206,6 +245,10 @@ impl fmt::Display for Device {
                 }
                 if matches!(queues, Queues::Partial(_)) {
                     f.write_str(",partial")?;
+                }
+                for (nth, vlan) in vlans.iter().enumerate() {
+                    let name = if nth == 0 { "vlan=" } else { "" };
+                    write!(f, ",{name}{vlan}")?;
                 }
                 if *generic {
                     f.write_str(",generic")?;
@@ -309,6 +352,7 @@ mod tests {
         Device::Xdp {
             interface: interface.into(),
             queues: Queues::All,
+            vlans: Vec::new(),
             generic: false,
             partial_checksums: false,
             offload: Offload::Auto,
@@ -330,6 +374,7 @@ mod tests {
             Ok(Device::Xdp {
                 interface: "eth0".into(),
                 queues: Queues::Exactly(4),
+                vlans: Vec::new(),
                 generic: true,
                 partial_checksums: true,
                 offload: Offload::On,
@@ -342,6 +387,45 @@ mod tests {
             };
             assert_eq!(queues, Queues::Partial(2));
         }
+    }
+
+    #[test]
+    fn numbers_after_a_vlan_are_vlans() {
+        let vlans = |text: &str| match text.parse() {
+            Ok(Device::Xdp { vlans, .. }) => Ok(vlans),
+            Ok(other) => panic!("{other}"),
+            Err(error) => Err(error),
+        };
+        assert_eq!(vlans("xdp:eth0,vlan=10"), Ok(vec![10]));
+        assert_eq!(
+            vlans("xdp:eth0,vlan=20,10,0,4094"),
+            Ok(vec![20, 10, 0, 4094])
+        );
+        assert_eq!(
+            vlans("xdp:eth0,vlan=10,20,queues=2,generic"),
+            Ok(vec![10, 20])
+        );
+        let error = |text: &str| vlans(text).unwrap_err();
+        for id in ["4095", "65546", "-1", "+1", "x", ""] {
+            let text = format!("xdp:eth0,vlan={id}");
+            assert_eq!(error(&text), ParseDeviceError::Vlan(id.into()));
+        }
+        let text = "xdp:eth0,vlan=10,4095";
+        assert_eq!(error(text), ParseDeviceError::Vlan("4095".into()));
+        for text in ["xdp:eth0,vlan=10,generic,20", "xdp:eth0,queues=2,20"] {
+            assert_eq!(error(text), ParseDeviceError::Option("20".into()));
+        }
+        for text in ["xdp:eth0,vlan=10,10", "xdp:eth0,vlan=10,010"] {
+            assert_eq!(error(text), ParseDeviceError::Twice("VLAN 10".into()));
+        }
+        let twice = "xdp:eth0,vlan=10,vlan=20";
+        assert_eq!(error(twice), ParseDeviceError::Twice("vlan".into()));
+        let many = |count| {
+            let ids: Vec<_> = (1..=count).map(|id: usize| id.to_string()).collect();
+            format!("xdp:eth0,vlan={}", ids.join(","))
+        };
+        assert_eq!(vlans(&many(MAX_VLANS)).unwrap().len(), MAX_VLANS);
+        assert_eq!(error(&many(MAX_VLANS + 1)), ParseDeviceError::Vlans);
     }
 
     #[test]
@@ -422,7 +506,7 @@ mod tests {
         }
 
         #[test]
-        fn near_misses_do_not_panic(text in "(auto|xdp|tap)?:?[a-z0-9/.]{0,18}(,(queues=|partial|generic|partial-checksums|offload=|=)[a-z0-9]{0,12}){0,4}") {
+        fn near_misses_do_not_panic(text in "(auto|xdp|tap)?:?[a-z0-9/.]{0,18}(,(queues=|vlan=|partial|generic|partial-checksums|offload=|=)[a-z0-9]{0,12}){0,4}") {
             let _ = text.parse::<Device>();
         }
 
@@ -434,11 +518,13 @@ mod tests {
                 (1u32..=256).prop_map(Queues::Exactly),
                 (1u32..=256).prop_map(Queues::Partial),
             ],
+            vlans in proptest::collection::hash_set(0u16..=4094, 0..5),
             generic: bool,
             partial_checksums: bool,
             offload in prop::sample::select(vec![Offload::Auto, Offload::On, Offload::Off]),
         ) {
-            let device = Device::Xdp { interface, queues, generic, partial_checksums, offload };
+            let vlans = vlans.into_iter().collect();
+            let device = Device::Xdp { interface, queues, vlans, generic, partial_checksums, offload };
             prop_assert_eq!(device.to_string().parse(), Ok(device));
         }
     }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use super::addressing::{interface_addresses, refuse_taken};
-use super::interface::{Lines, check_count, join_addresses};
+use super::interface::{Lines, check_count, join, join_addresses};
 use super::{AddressPrefix, DeviceError, Offload, Queues, Transport, queues};
 use crate::sys::{self, Control};
 use crate::xdp::MAX_MTU;
@@ -16,6 +16,7 @@ use crate::xdp::steer::{self, Rules, Steering};
 pub(super) struct XdpWanted<'a> {
     pub(super) interface: &'a str,
     pub(super) queues: Queues,
+    pub(super) vlans: &'a [u16],
     pub(super) generic: bool,
     pub(super) partial_checksums: bool,
     pub(super) offload: Offload,
@@ -79,6 +80,7 @@ impl XdpReady {
         };
         lines.push(("XDP mode", mode.to_owned()));
         let queues = queues::choose(&control, name, wanted.queues, &mut lines)?;
+        check_vlans(&control, wanted, &mut lines)?;
         let networks = served_addresses(wanted, &mut lines)?;
         check_count("addresses", networks.len(), steer::MAX_ADDRESSES)?;
         let addresses: Vec<_> = networks.iter().map(|network| network.address).collect();
@@ -105,6 +107,8 @@ impl XdpReady {
         })?;
         let rules = Rules {
             own: !wanted.own.is_empty(),
+            mac,
+            vlans: wanted.vlans,
             addresses: &addresses,
             services: wanted.services,
             mtu,
@@ -121,6 +125,35 @@ impl XdpReady {
             lines,
         })
     }
+}
+
+/// Tags must be in the frames for `vlan=`. Without it one should know that
+/// frames of any VLAN look untagged where they are not.
+fn check_vlans(
+    control: &Control,
+    wanted: &XdpWanted<'_>,
+    lines: &mut Lines,
+) -> Result<(), DeviceError> {
+    let interface = wanted.interface.to_owned();
+    let strips = control.strips_tags(&interface);
+    let mut remedy = format!("ethtool -K {interface} rxvlan off");
+    if control.is_veth(&interface) {
+        // The tag stays beside the frame all the way if its sender puts it there.
+        remedy.push_str(", and at the other end: ethtool -K PEER txvlan off");
+    }
+    match (strips, wanted.vlans) {
+        (true, []) => lines.push((
+            "VLANs",
+            format!(
+                "frames of every VLAN count as untagged, as {interface} strips tags before XDP \
+                 sees them; to serve untagged frames only: {remedy}"
+            ),
+        )),
+        (true, _) => return Err(DeviceError::TagsStripped { interface, remedy }),
+        (false, []) => {}
+        (false, vlans) => lines.push(("VLANs", format!("{}, and untagged frames", join(vlans)))),
+    }
+    Ok(())
 }
 
 fn served_addresses(

@@ -49,6 +49,14 @@ struct Block {
 }
 
 impl Control {
+    /// Whether the device takes 802.1Q tags out of received frames, so that XDP
+    /// does not see them. Not known counts as no: most drivers that tell no
+    /// features have none.
+    pub(crate) fn strips_tags(&self, name: &str) -> bool {
+        self.has_features(name, &["rx-vlan-hw-parse"])
+            .unwrap_or(false)
+    }
+
     /// Whether the interface has all of the features `wanted`, and they are on.
     pub(super) fn has_features(&self, name: &str, wanted: &[&str]) -> io::Result<bool> {
         let mut info = SetInfo {

@@ -25,6 +25,10 @@ static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"))
 pub(crate) struct Rules<'a> {
     /// The addresses are the server's alone: all packets to them are.
     pub(crate) own: bool,
+    /// The interface's; frames to other stations are not ours.
+    pub(crate) mac: [u8; 6],
+    /// Whose tagged frames are ours too.
+    pub(crate) vlans: &'a [u16],
     pub(crate) addresses: &'a [IpAddr],
     pub(crate) services: &'a [(Transport, u16)],
     /// The MTU, for the error that a driver may give.
@@ -140,18 +144,26 @@ fn open_and_load(rules: &Rules<'_>) -> libbpf_rs::Result<Object> {
 
 const PRESENT: [u8; 4] = 1u32.to_ne_bytes();
 
+/// Bytes of the program's constant `rules` before its set of VLANs, and in all.
+const VLANS_AT: usize = 20;
+const CONSTANT: usize = VLANS_AT + 4096 / 8;
+
 /// The program's constant `rules`.
-fn constant(rules: &Rules<'_>) -> [u8; 12] {
+fn constant(rules: &Rules<'_>) -> [u8; CONSTANT] {
     let first_v4 = rules.addresses.iter().find_map(|address| match address {
         IpAddr::V4(v4) => Some(v4.octets()),
         IpAddr::V6(_) => None,
     });
     let first_service = rules.services.first();
-    let mut bytes = [0; 12];
+    let mut bytes = [0; CONSTANT];
     bytes[..4].copy_from_slice(&u32::from(rules.own).to_ne_bytes());
     bytes[4..8].copy_from_slice(&first_v4.unwrap_or_default());
     if let Some(&(transport, port)) = first_service {
-        bytes[8..].copy_from_slice(&service_key(transport, port));
+        bytes[8..12].copy_from_slice(&service_key(transport, port));
+    }
+    bytes[12..18].copy_from_slice(&rules.mac);
+    for &id in rules.vlans {
+        bytes[VLANS_AT + usize::from(id / 8)] |= 1 << (id % 8);
     }
     bytes
 }

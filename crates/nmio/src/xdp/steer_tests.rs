@@ -19,6 +19,9 @@ const GROUP: [u8; 16] = [
     0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0xab, 0xcd, 0xef,
 ];
 
+const MAC: [u8; 6] = [2; 6];
+const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
+
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP: u8 = 1;
@@ -36,6 +39,8 @@ impl Program {
     fn load(own: bool) -> Self {
         let rules = Rules {
             own,
+            mac: MAC,
+            vlans: &[5, 4094],
             addresses: &[OURS.into(), OURS_V6.into()],
             services: &[(Transport::Tcp, 80), (Transport::Udp, 53)],
             mtu: 1500,
@@ -64,7 +69,19 @@ impl Program {
 }
 
 fn ethernet(protocol: u16, payload: &[u8]) -> Vec<u8> {
-    [&[2; 12], &protocol.to_be_bytes()[..], payload].concat()
+    [&MAC[..], &PEER_MAC, &protocol.to_be_bytes(), payload].concat()
+}
+
+/// The frame, sent to `mac`.
+fn to(mac: [u8; 6], mut frame: Vec<u8>) -> Vec<u8> {
+    frame[..6].copy_from_slice(&mac);
+    frame
+}
+
+/// The frame with another tag in its header.
+fn with_tag(tag: u16, mut frame: Vec<u8>) -> Vec<u8> {
+    frame[14..16].copy_from_slice(&tag.to_be_bytes());
+    frame
 }
 
 fn v4_with(dst: [u8; 4], protocol: u8, fragment: u16, options: usize, payload: &[u8]) -> Vec<u8> {
@@ -387,6 +404,63 @@ fn own_mode_takes_all_that_is_for_its_addresses() {
                 ip6(&v6(wrong_group, ICMPV6, &icmp(135, &OURS_V6))),
             ),
             ("broadcast", false, ip4(&v4([255; 4], UDP, &ports(68, 67)))),
+        ],
+    );
+}
+
+#[test]
+fn only_tags_of_named_vlans_are_taken() {
+    let v4 = tagged(0x800, 0x8100, &v4(OURS, TCP, &ports(1, 80)));
+    let v6 = tagged(0x86dd, 0x8100, &v6(OURS_V6, TCP, &ports(1, 80)));
+    for own in [false, true] {
+        for frame in [&v4, &v6] {
+            let with = |tag| with_tag(tag, frame.clone());
+            check(
+                own,
+                &[
+                    ("named", true, with(5)),
+                    ("the last one", true, with(4094)),
+                    ("named, with a priority", true, with(0xe005)),
+                    ("the one before", false, with(4)),
+                    ("the one after", false, with(6)),
+                    ("a priority tag", false, with(0xe000)),
+                    ("the reserved one", false, with(4095)),
+                ],
+            );
+        }
+    }
+    let arp = tagged(0x806, 0x8100, &arp(OURS)[14..]);
+    check(
+        true,
+        &[("ARP", true, arp.clone()), ("ARP", false, with_tag(6, arp))],
+    );
+}
+
+#[test]
+fn only_frames_to_the_interface_are_taken() {
+    let broadcast = [0xff; 6];
+    let group = [0x33, 0x33, 0xff, 0xab, 0xcd, 0xef];
+    let (mut near_start, mut near_end) = (MAC, MAC);
+    near_start[0] ^= 4;
+    near_end[5] ^= 1;
+    let served = ip4(&v4(OURS, TCP, &ports(1, 80)));
+    let served_v6 = ip6(&v6(OURS_V6, TCP, &ports(1, 80)));
+    for own in [false, true] {
+        for frame in [&served, &served_v6] {
+            for mac in [PEER_MAC, near_start, near_end, broadcast, group] {
+                check(own, &[("to another", false, to(mac, frame.clone()))]);
+            }
+        }
+    }
+    let solicitation = ip6(&v6(GROUP, ICMPV6, &icmp(135, &OURS_V6)));
+    check(
+        true,
+        &[
+            ("ARP for all", true, to(broadcast, arp(OURS))),
+            ("ARP for another", false, to(PEER_MAC, arp(OURS))),
+            ("solicitation", true, to(group, solicitation.clone())),
+            ("another's", false, to(PEER_MAC, solicitation)),
+            ("IPv4 in IPv6", false, to(group, ip6(&served[14..]))),
         ],
     );
 }

@@ -94,8 +94,8 @@ pub(crate) fn settle() {
     drop(STARTING.lock());
 }
 
-/// The wire: `srv` here, 10.9.0.1/24 and `fd09::1/64`; `cli` in the client's
-/// namespace, 10.9.0.2/24 and `fd09::2/64`.
+/// The wire: `srv` here, 02:00:00:00:00:09, 10.9.0.1/24 and `fd09::1/64`; `cli`
+/// in the client's namespace, 02:00:00:00:00:08, 10.9.0.2/24 and `fd09::2/64`.
 pub(crate) struct Rig {
     pub(crate) client: Namespace,
 }
@@ -107,7 +107,8 @@ impl Rig {
         Namespace::unshare();
         let queues = format!("numrxqueues {queues} numtxqueues {queues}");
         run(&format!(
-            "ip link add srv {queues} type veth peer name cli {queues}"
+            "ip link add srv {queues} address 02:00:00:00:00:09 type veth \
+             peer name cli {queues} address 02:00:00:00:00:08"
         ));
         run(&format!(
             "ip link set cli netns /proc/{}/fd/{}",
@@ -176,8 +177,9 @@ pub(crate) fn config(device: &str, own: &[&str], queues: u32) -> InterfaceConfig
 ///
 /// A payload of `resident` is answered twice by a resident packet, and
 /// `burst N` by N packets at once.
-#[derive(Default)]
 pub(crate) struct Reflector {
+    /// Its own MAC address, for ARP.
+    mac: [u8; 6],
     resident: Option<Resident>,
     /// Frames seen, for all queues of a server.
     seen: Arc<AtomicU64>,
@@ -188,17 +190,17 @@ pub(crate) struct Reflector {
 const ETHERNET: usize = 14;
 
 impl Reflector {
-    fn turn_round(frame: &mut [u8]) -> Option<usize> {
+    fn turn_round(&self, frame: &mut [u8]) -> Option<usize> {
         let (dst, rest) = frame.split_at_mut(6);
-        dst.swap_with_slice(&mut rest[..6]);
+        dst.copy_from_slice(&rest[..6]);
+        rest[..6].copy_from_slice(&self.mac);
         let (at, addresses, len) = match (frame[12], frame[13]) {
             (0x08, 0x06) if frame[21] == 1 => {
                 // The asked-for address becomes the sender's (RFC 826).
-                let me: [u8; 6] = frame[6..12].try_into().unwrap();
                 frame[21] = 2;
                 let (sender, target) = frame[22..42].split_at_mut(10);
                 sender.swap_with_slice(target);
-                sender[..6].copy_from_slice(&me);
+                sender[..6].copy_from_slice(&self.mac);
                 return Some(42);
             }
             (0x08, 0x00) if frame[ETHERNET + 9] == 17 => (ETHERNET + 12, 4, ETHERNET + 20),
@@ -216,7 +218,7 @@ impl Reflector {
 impl<P: Port> Handler<P> for Reflector {
     fn handle_frame(&mut self, port: &mut P, mut frame: Frame, _: Instant) {
         self.seen.fetch_add(1, Ordering::Relaxed);
-        let Some(payload) = Self::turn_round(&mut frame) else {
+        let Some(payload) = self.turn_round(&mut frame) else {
             return;
         };
         let text = String::from_utf8_lossy(&frame[payload.min(frame.len())..]).into_owned();
@@ -282,7 +284,7 @@ impl Server {
             let seen = Arc::new(AtomicU64::new(0));
             server.seen.push(Arc::clone(&seen));
             let (stop, refused, ready) = (Arc::clone(&stop), Arc::clone(&refused), ready.clone());
-            let wait = config.wait;
+            let (wait, mac) = (config.wait, server.interface.mac());
             server.workers.push(thread::spawn(move || {
                 let memory = MemoryPlan {
                     resident_frames: 4,
@@ -293,6 +295,7 @@ impl Server {
                     .unwrap_or_else(|error| panic!("{error}"));
                 ready.send(port.summary()).unwrap();
                 let reflector = Reflector {
+                    mac,
                     seen,
                     refused,
                     resident: None,

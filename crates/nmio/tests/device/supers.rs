@@ -26,7 +26,7 @@ const FIN: u8 = 1;
 const PSH: u8 = 8;
 const ACK: u8 = 16;
 
-fn open(device: &str, own: &[&str]) -> (Interface, XdpPort) {
+pub(crate) fn open(device: &str, own: &[&str]) -> (Interface, XdpPort) {
     let interface = Interface::open(&config(device, own, 1)).unwrap();
     let AnyPort::Xdp(port) = interface.queue(0).open(MemoryPlan::default()).unwrap() else {
         panic!("it is an AF_XDP port");
@@ -103,7 +103,7 @@ fn frames(packet: &SuperSegment) -> Vec<Vec<u8>> {
 }
 
 /// Takes `count` frames, or those that come within some seconds.
-fn take(port: &mut XdpPort, count: usize) -> Vec<Vec<u8>> {
+pub(crate) fn take(port: &mut XdpPort, count: usize) -> Vec<Vec<u8>> {
     let mut taken = Vec::new();
     let end = Instant::now() + Duration::from_secs(5);
     let mut batch = Batch::new();
@@ -116,7 +116,7 @@ fn take(port: &mut XdpPort, count: usize) -> Vec<Vec<u8>> {
     taken
 }
 
-fn send_frame(port: &mut XdpPort, bytes: &[u8]) {
+pub(crate) fn send_frame(port: &mut XdpPort, bytes: &[u8]) {
     let mut frame = port.pool().take().unwrap();
     frame.set_len(bytes.len());
     frame.copy_from_slice(bytes);
