@@ -32,14 +32,17 @@ pub enum Kind {
     Dname,
     /// Above our zones: queries are refused.
     Outside,
+    /// In a zone that could not be loaded: queries get SERVFAIL.
+    Broken,
 }
 
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 6] = [
     Kind::Plain,
     Kind::Alias,
     Kind::Cut,
     Kind::Dname,
     Kind::Outside,
+    Kind::Broken,
 ];
 
 /// A name of the index.
@@ -56,6 +59,19 @@ pub struct Node {
     /// Alias: the answer for types that it has no answer of its own for.
     /// Cut: the referral. Dname: its DNAME record.
     pub default: At,
+}
+
+impl Node {
+    /// A name that has no answers.
+    pub(crate) const fn bare(kind: Kind) -> Self {
+        Self {
+            kind,
+            has_wildcard: false,
+            negative: NONE,
+            any: NONE,
+            default: NONE,
+        }
+    }
 }
 
 /// Bytes in front of a node's key: its length, kind, wildcard, and three
@@ -311,7 +327,7 @@ impl AnswersBuilder {
             header[4 + 4 * at..][..4].copy_from_slice(&place.to_be_bytes());
         }
         let at = self.nodes.push(&[&header, key])?;
-        self.name_count += usize::from(node.kind != Kind::Outside);
+        self.name_count += usize::from(!matches!(node.kind, Kind::Outside | Kind::Broken));
         self.node_entries
             .push((key::hash(&self.hasher, 0, key), at));
         Ok(())

@@ -108,5 +108,6 @@ pub(crate) fn assemble<'a>(
             chain::follow(answers, (name, qtype), dname, [key, wildcard], scratch)
         }
         Resolution::Refused => Body::empty(rcode::REFUSED),
+        Resolution::Broken => Body::empty(rcode::SERVFAIL),
     }
 }

@@ -32,6 +32,7 @@ use crate::zones::{Found, Zones, glue};
 pub(crate) const PROGRESS_STEP: usize = 250_000;
 
 const NOERROR: u8 = 0;
+const SERVFAIL: u8 = 2;
 
 /// Prepares the answers of `zones`, with names in the given form and hashes
 /// keyed by `seed`. `progress` is told how many names are done, every
@@ -49,7 +50,7 @@ pub fn compile(
         zones,
         out: AnswersBuilder::new(form, seed),
         writer: TailWriter::new(),
-        fillers: HashSet::new(),
+        fillers: zones.broken().map(<[u8]>::to_vec).collect(),
     };
     let mut done = 0;
     for (zone, children) in zones.with_children() {
@@ -62,8 +63,11 @@ pub fn compile(
             }
         }
     }
-    for zone in zones.iter() {
-        compiler.fill_above(zone)?;
+    for apex in zones.broken() {
+        compiler.broken(apex)?;
+    }
+    for apex in zones.iter().map(Zone::apex).chain(zones.broken()) {
+        compiler.fill_above(apex)?;
     }
     let records = zones.iter().map(Zone::record_count).sum();
     Ok(compiler.out.finish(zones.iter().len(), records))
@@ -73,6 +77,7 @@ struct Compiler<'z> {
     zones: &'z Zones,
     out: AnswersBuilder,
     writer: TailWriter,
+    /// Names outside our zones' data that are known already, in lower case.
     fillers: HashSet<Vec<u8>>,
 }
 
@@ -93,17 +98,21 @@ impl<'c, 'z> Pass<'c, 'z> {
     fn new(
         compiler: &'c mut Compiler<'z>,
         zone: &'z Zone,
-        children: impl Iterator<Item = &'z Zone>,
+        children: &[Vec<u8>],
     ) -> Result<Self, ArenaFull> {
         let negative = compiler.negative(zone)?;
         let wildcard_parents = zone
             .names()
             .flat_map(|name| wildcard_parents(name.key()))
             .collect();
+        if compiler.zones.is_below_broken(zone.apex()) {
+            compiler.missing_signer(zone)?;
+        }
         let mut children: Vec<_> = children
+            .iter()
             .map(|child| {
                 let mut key = Vec::new();
-                name::append_sort_key(&mut key, child.apex(), zone.apex());
+                name::append_sort_key(&mut key, child, zone.apex());
                 key
             })
             .collect();
@@ -140,11 +149,9 @@ impl<'c, 'z> Pass<'c, 'z> {
             return Ok(());
         }
         let node = Node {
-            kind: Kind::Plain,
             has_wildcard: self.wildcard_parents.contains(key),
             negative: self.negative,
-            any: NONE,
-            default: NONE,
+            ..Node::bare(Kind::Plain)
         };
         let node = match name.standing() {
             Standing::Cut => self.compiler.cut(name, node)?,
@@ -171,11 +178,9 @@ impl<'c, 'z> Pass<'c, 'z> {
             }
             let labels = ancestor.split(|byte| *byte == 0).count() - 1;
             let node = Node {
-                kind: Kind::Plain,
                 has_wildcard: self.wildcard_parents.contains(ancestor),
                 negative: self.negative,
-                any: NONE,
-                default: NONE,
+                ..Node::bare(Kind::Plain)
             };
             let owner = ancestor_of(name.owner(), self.zone.apex(), labels);
             self.compiler.out.add_node(owner, &node)?;
@@ -453,25 +458,38 @@ impl<'z> Compiler<'z> {
         ([0, authority, glue_count + further], required)
     }
 
+    /// Makes a zone known that could not be loaded: what lies in it gets
+    /// SERVFAIL.
+    fn broken(&mut self, apex: &[u8]) -> Result<(), ArenaFull> {
+        self.out.add_node(apex, &Node::bare(Kind::Broken))
+    }
+
+    /// The answer for DS at a zone whose parent is ours and broken: only the
+    /// parent knows (RFC 4035, section 3.1.4.1).
+    fn missing_signer(&mut self, zone: &Zone) -> Result<At, ArenaFull> {
+        let meta = Meta {
+            qtype: DS,
+            rcode: SERVFAIL,
+            authoritative: false,
+            counts: [0; 3],
+        };
+        self.out.add_answer(zone.apex(), meta, &[], None, &[])
+    }
+
     /// Makes the names above a zone known, so that the ancestors of every
     /// known name are known: the look-up of what a name lies below depends on
     /// it.
-    fn fill_above(&mut self, zone: &'z Zone) -> Result<(), ArenaFull> {
-        let mut above = zone.apex();
+    fn fill_above(&mut self, apex: &'z [u8]) -> Result<(), ArenaFull> {
+        let mut above = apex;
         while let Some(parent) = name::parent(above) {
             above = parent;
-            let mut node = Node {
-                kind: Kind::Outside,
-                has_wildcard: false,
-                negative: NONE,
-                any: NONE,
-                default: NONE,
-            };
+            let mut node = Node::bare(Kind::Outside);
             match self.zones.locate(above) {
                 Found::Name(_) | Found::EmptyNonTerminal(_) => continue,
                 Found::Cut(cut) if name::eq(cut.owner(), above) => continue,
                 _ if !self.fillers.insert(above.to_ascii_lowercase()) => continue,
                 Found::Outside => {}
+                Found::Broken => node.kind = Kind::Broken,
                 Found::Cut(cut) => {
                     node.kind = Kind::Cut;
                     node.default = self.referral(cut)?;

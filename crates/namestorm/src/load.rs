@@ -3,20 +3,23 @@
 //! A zone is read whole or not at all: every error of its files is reported
 //! with file and line, as far as one error does not hide the next.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+mod entry;
+mod origin;
+mod source;
 
-use domain::base::Name;
-use domain::base::iana::Class;
+use std::path::Path;
+
 use domain::base::name::ToName;
 use domain::base::rdata::{ComposeRecordData, ParseRecordData};
 use domain::dep::octseq::Parser;
 use domain::rdata::ZoneRecordData;
-use domain::zonefile::inplace::{self, ScannedDname, ScannedRecord, Zonefile};
+use domain::zonefile::inplace::ScannedRecord;
 
+use self::entry::{EntryParser, Parsed, State};
+pub use self::origin::ZoneSpec;
+use self::origin::{leading_origin, origin_of_file};
 use crate::check;
-use crate::master::{self, Entries, Unclosed};
+use crate::master::{Entries, Unclosed};
 use crate::name;
 use crate::report::Report;
 use crate::rtype;
@@ -30,58 +33,6 @@ pub(crate) const MAX_FILES: usize = 1024;
 pub(crate) const MAX_TTL: u32 = i32::MAX as u32;
 /// Records between two calls of a progress function.
 pub(crate) const PROGRESS_STEP: usize = 250_000;
-/// The TTL of records before any is stated.
-const DEFAULT_TTL: u32 = 3600;
-/// Characters of an entry that a message shows.
-const EXCERPT: usize = 60;
-/// Ends of file names that are not part of the zone's name.
-const FILE_SUFFIXES: [&str; 3] = [".zone", ".db", ".txt"];
-/// A start of file names that is not part of the zone's name.
-const FILE_PREFIX: &str = "db.";
-
-/// A zone as it is named on the command line: `[ORIGIN=]FILE`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ZoneSpec {
-    /// The zone's name in wire format, if given.
-    pub origin: Option<Vec<u8>>,
-    /// The master file.
-    pub file: PathBuf,
-}
-
-impl FromStr for ZoneSpec {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        // What looks like a path is one, whatever signs are in it.
-        let is_path = text.starts_with(['/', '.']);
-        let (origin, file) = match text.split_once('=') {
-            Some((origin, file)) if !is_path || origin == "." => (Some(origin), file),
-            _ => (None, text),
-        };
-        let origin = match origin {
-            Some(origin) => Some(name::parse(origin).ok_or_else(|| {
-                format!("'{origin}' is no domain name; write ORIGIN=FILE, or ./FILE")
-            })?),
-            None => None,
-        };
-        if file.is_empty() {
-            return Err("the file is missing; write ORIGIN=FILE".into());
-        }
-        Ok(Self {
-            origin,
-            file: file.into(),
-        })
-    }
-}
-
-impl fmt::Display for ZoneSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(origin) = &self.origin {
-            write!(f, "{}=", name::Shown(origin))?;
-        }
-        write!(f, "{}", self.file.display())
-    }
-}
 
 /// A zone that was read without an error.
 #[derive(Debug)]
@@ -92,12 +43,21 @@ pub struct Loaded {
     pub report: Report,
 }
 
+/// A zone that could not be read: nothing of it is served.
+#[derive(Debug)]
+pub struct Broken {
+    /// The zone's name in wire format, if it is known.
+    pub apex: Option<Vec<u8>>,
+    /// What is wrong: at least one error.
+    pub report: Report,
+}
+
 /// Reads a zone. `progress` is told how many records have been read, every
 /// 250,000 of them.
 ///
 /// # Errors
-/// A report with at least one error.
-pub fn load(spec: &ZoneSpec, progress: &mut dyn FnMut(usize)) -> Result<Loaded, Report> {
+/// All that is wrong with it.
+pub fn load(spec: &ZoneSpec, progress: &mut dyn FnMut(usize)) -> Result<Loaded, Broken> {
     let mut loader = Loader::new(progress);
     loader.read_first(spec);
     loader.finish()
@@ -112,10 +72,11 @@ pub fn load_text(file: &str, origin: Option<&str>, text: &str) -> Result<Loaded,
     let mut loader = Loader::new(&mut quiet);
     let origin = origin.and_then(name::parse);
     loader.read_zone(Path::new(file), origin, text);
-    loader.finish()
+    loader.finish().map_err(|broken| broken.report)
 }
 
 /// The zone's name, as far as it is known before the first record.
+#[derive(Clone)]
 enum Apex {
     /// Given, or set by the file's first `$ORIGIN`.
     Known(Vec<u8>),
@@ -147,16 +108,17 @@ impl<'p> Loader<'p> {
     }
 
     fn read_first(&mut self, spec: &ZoneSpec) {
-        match std::fs::read(&spec.file) {
-            Ok(bytes) => {
-                let text = String::from_utf8_lossy(&bytes);
-                self.read_zone(&spec.file, spec.origin.clone(), &text);
-            }
-            Err(error) => {
+        match source::read(&spec.file) {
+            Ok(text) => self.read_zone(&spec.file, spec.origin.clone(), &text),
+            Err(reason) => {
+                self.apex = match &spec.origin {
+                    Some(given) => Apex::Known(given.clone()),
+                    None => Apex::Guessed(origin_of_file(&spec.file)),
+                };
                 let file = self.report.add_file(&spec.file);
                 let place = Place { file, line: 0 };
                 self.report
-                    .error(place, format!("cannot read the file: {error}"));
+                    .error(place, format!("cannot read the file: {reason}"));
             }
         }
     }
@@ -177,10 +139,7 @@ impl<'p> Loader<'p> {
             }
             (None, None) => Apex::Guessed(origin_of_file(path)),
         };
-        let origin = match &self.apex {
-            Apex::Known(origin) => Some(origin.clone()),
-            Apex::Guessed(origin) => origin.clone(),
-        };
+        let origin = self.apex.clone().into_name();
         let state = State { origin, ttl: None };
         self.read_text(path, text, &state, skip_line, 0);
     }
@@ -231,10 +190,7 @@ impl<'p> Loader<'p> {
                     path: included,
                     origin,
                 }) => {
-                    let state = State {
-                        origin: origin.or_else(|| parser.origin()),
-                        ttl: parser.ttl,
-                    };
+                    let state = parser.state(origin);
                     let included = path.parent().unwrap_or(Path::new("")).join(included);
                     self.include(&included, &state, place, depth + 1);
                 }
@@ -255,14 +211,11 @@ impl<'p> Loader<'p> {
             );
             return;
         }
-        match std::fs::read(path) {
-            Ok(bytes) => {
-                let text = String::from_utf8_lossy(&bytes);
-                self.read_text(path, &text, state, None, depth);
-            }
-            Err(error) => self
+        match source::read(path) {
+            Ok(text) => self.read_text(path, &text, state, None, depth),
+            Err(reason) => self
                 .report
-                .error(place, format!("cannot read {}: {error}", path.display())),
+                .error(place, format!("cannot read {}: {reason}", path.display())),
         }
     }
 
@@ -283,8 +236,10 @@ impl<'p> Loader<'p> {
         let builder = match &mut self.builder {
             Some(builder) => builder,
             none => {
+                if rtype == rtype::SOA && matches!(self.apex, Apex::Guessed(_)) {
+                    self.apex = Apex::Known(self.owner.clone());
+                }
                 let apex = match &self.apex {
-                    Apex::Guessed(_) if rtype == rtype::SOA => &self.owner,
                     Apex::Known(apex) | Apex::Guessed(Some(apex)) => apex,
                     // No name in this file can have been relative.
                     Apex::Guessed(None) => {
@@ -304,6 +259,15 @@ impl<'p> Loader<'p> {
                 if builder.record_count().is_multiple_of(PROGRESS_STEP) {
                     (self.progress)(builder.record_count());
                 }
+            }
+            Err(Refused::OutOfZone) if rtype == rtype::SOA && builder.record_count() > 0 => {
+                let message = format!(
+                    "a second zone starts here, {}: a file holds one zone, here {}; give the \
+                     other its own file",
+                    name::Shown(&self.owner),
+                    name::Shown(builder.apex()),
+                );
+                self.report.error(place, message);
             }
             Err(Refused::OutOfZone) => {
                 let message = format!(
@@ -354,202 +318,38 @@ impl<'p> Loader<'p> {
         }
     }
 
-    fn finish(mut self) -> Result<Loaded, Report> {
-        let Some(builder) = self.builder.take() else {
-            if self.report.errors() == 0 {
-                self.report
-                    .error(Place { file: 0, line: 0 }, "there is no record in it");
-            }
-            return Err(self.report);
-        };
+    fn finish(mut self) -> Result<Loaded, Broken> {
         let report = &mut self.report;
-        let zone = builder.finish(|place| report.warning(place, "the same record again: dropped"));
-        // What a half-read zone lacks says nothing.
-        if report.errors() == 0 {
-            check::check(&zone, report);
+        let zone = self.builder.map(|builder| {
+            builder.finish(|place| report.warning(place, "the same record again: dropped"))
+        });
+        match &zone {
+            // What a half-read zone lacks says nothing.
+            _ if report.errors() > 0 => {}
+            Some(zone) => check::check(zone, report),
+            None => report.error(Place { file: 0, line: 0 }, "there is no record in it"),
         }
         report.sort();
-        if report.errors() > 0 {
-            return Err(self.report);
-        }
-        Ok(Loaded {
-            zone,
-            report: self.report,
-        })
-    }
-}
-
-/// The origin that the text sets before its first record, and where.
-fn leading_origin(text: &str) -> Option<(u32, Vec<u8>)> {
-    for entry in Entries::new(text) {
-        let entry = entry.ok()?;
-        let mut words = entry.text.split_whitespace();
-        let first = words.next()?;
-        if first.eq_ignore_ascii_case("$ORIGIN") && !entry.text.starts_with([' ', '\t']) {
-            let word = words.next()?;
-            let word = word.split(';').next().unwrap_or(word);
-            return Some((entry.line, name::parse(word)?));
-        }
-        if !first.eq_ignore_ascii_case("$TTL") {
-            return None;
-        }
-    }
-    None
-}
-
-/// The zone's name as a file's name has it: `example.org`,
-/// `example.org.zone`, `db.example.org`.
-fn origin_of_file(path: &Path) -> Option<Vec<u8>> {
-    let mut name = path.file_name()?.to_str()?;
-    name = name.strip_prefix(FILE_PREFIX).unwrap_or(name);
-    for suffix in FILE_SUFFIXES {
-        if let Some(stem) = name.strip_suffix(suffix) {
-            name = stem;
-            break;
-        }
-    }
-    name::parse(name)
-}
-
-/// What one part of a file hands on to the next, or to an included file.
-struct State {
-    /// In wire format.
-    origin: Option<Vec<u8>>,
-    ttl: Option<u32>,
-}
-
-enum Parsed {
-    Record {
-        record: Box<ScannedRecord>,
-        /// The TTL, when the file has stated none so far.
-        ttl_taken: Option<u32>,
-    },
-    Include {
-        path: PathBuf,
-        origin: Option<Vec<u8>>,
-    },
-    Nothing,
-}
-
-/// The parser of entries, which can be started again after an error.
-struct EntryParser {
-    zonefile: Zonefile,
-    /// What `$TTL` has set.
-    ttl: Option<u32>,
-    ttl_known: bool,
-    last_owner: Option<ScannedDname>,
-}
-
-impl EntryParser {
-    fn new(state: &State) -> Self {
-        let mut zonefile = Zonefile::new();
-        zonefile.set_default_class(Class::IN);
-        if let Some(Ok(origin)) = state.origin.as_deref().map(Name::from_slice) {
-            zonefile.set_origin(origin.to_bytes());
-        }
-        let mut parser = Self {
-            zonefile,
-            ttl: state.ttl,
-            ttl_known: state.ttl.is_some(),
-            last_owner: None,
-        };
-        if let Some(ttl) = state.ttl {
-            parser.feed(&format!("$TTL {ttl}"));
-            let _ = parser.zonefile.next_entry();
-        }
-        parser
-    }
-
-    fn origin(&self) -> Option<Vec<u8>> {
-        let origin = self.zonefile.origin().ok()?;
-        Some(origin.as_slice().to_vec())
-    }
-
-    fn feed(&mut self, text: &str) {
-        self.zonefile.extend_from_slice(text.as_bytes());
-        self.zonefile.extend_from_slice(b"\n");
-    }
-
-    fn parse(&mut self, text: &str) -> Result<Parsed, String> {
-        let prepared = master::prepare(text);
-        self.ttl_known |= prepared.has_ttl;
-        self.feed(&prepared.text);
-        let entry = match self.zonefile.next_entry() {
-            Ok(entry) => entry,
-            Err(error) => {
-                self.start_again();
-                return Err(explain(&error, text));
-            }
-        };
-        match entry {
-            Some(inplace::Entry::Record(record)) => {
-                if !text.starts_with([' ', '\t', '\r']) {
-                    self.last_owner = Some(record.owner().clone());
-                }
-                let ttl_taken = (!self.ttl_known).then_some(DEFAULT_TTL);
-                Ok(Parsed::Record {
-                    record: Box::new(record),
-                    ttl_taken,
-                })
-            }
-            Some(inplace::Entry::Include { path, origin }) => Ok(Parsed::Include {
-                path: PathBuf::from(&path[..]),
-                origin: origin.map(|origin| origin.as_slice().to_vec()),
+        match zone {
+            Some(zone) if self.report.errors() == 0 => Ok(Loaded {
+                zone,
+                report: self.report,
             }),
-            None => {
-                if prepared.is_directive && prepared.has_ttl {
-                    let mut words = prepared.text.split_whitespace();
-                    self.ttl = words.nth(1).and_then(|word| word.parse().ok());
-                }
-                Ok(Parsed::Nothing)
-            }
-        }
-    }
-
-    /// After an error the parser's state is undefined: a new one goes on
-    /// with the same origin, TTL and owner.
-    fn start_again(&mut self) {
-        let state = State {
-            origin: self.origin(),
-            ttl: self.ttl,
-        };
-        let last_owner = self.last_owner.take();
-        let ttl_known = self.ttl_known;
-        *self = Self::new(&state);
-        self.ttl_known = ttl_known;
-        if let Some(owner) = last_owner {
-            let mut wire = Vec::new();
-            let Ok(()) = owner.compose(&mut wire);
-            self.feed(&format!("{} 0 IN A 192.0.2.1", name::Shown(&wire)));
-            let _ = self.zonefile.next_entry();
-            self.last_owner = Some(owner);
+            _ => Err(Broken {
+                apex: self.apex.into_name(),
+                report: self.report,
+            }),
         }
     }
 }
 
-/// The parser's message, in words that say what to mend.
-fn explain(error: &inplace::Error, text: &str) -> String {
-    let shown = error.to_string();
-    // It starts with a line and column of the parser's own counting.
-    let message = shown.split_once(": ").map_or(shown.as_str(), |(_, m)| m);
-    let meaning = match message {
-        "expected rtype" => "no known record type where one must be",
-        "unknown record type with concrete data" => {
-            "data of this record type must be written as RFC 3597 has it: \\# LENGTH HEX"
+impl Apex {
+    fn into_name(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Known(name) => Some(name),
+            Self::Guessed(name) => name,
         }
-        "missing origin" => "a relative name, and no origin: give ORIGIN=FILE, or an $ORIGIN",
-        "missing last owner" => "no owner here, and none before",
-        "trailing tokens" => "more fields than the record type has",
-        "unexpected end of entry" | "short buffer" => "fields are missing at the end",
-        "bad name" => "a label or name is too long or empty",
-        other => other,
-    };
-    let mut excerpt: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some((end, _)) = excerpt.char_indices().nth(EXCERPT) {
-        excerpt.truncate(end);
-        excerpt.push('…');
     }
-    format!("{meaning}: \"{excerpt}\"")
 }
 
 #[cfg(test)]

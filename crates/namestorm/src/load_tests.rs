@@ -346,20 +346,24 @@ fn included_files_are_read_in_their_place() {
     );
     write("bad", &format!("{START}$INCLUDE worse\n"));
     write("worse", "\n\nx A nonsense\n");
-    let report = load(&spec("bad"), &mut |_| {}).unwrap_err().to_string();
+    let wrong = |file: &str| {
+        let broken = load(&spec(file), &mut |_| {}).unwrap_err();
+        assert_eq!(broken.apex.as_deref(), Some(&b"\x07example\x03org\0"[..]));
+        broken.report.to_string()
+    };
+    let report = wrong("bad");
     assert!(report.contains("/worse:3: "), "{report}");
     write("loop", &format!("{START}$INCLUDE loop\n"));
-    let report = load(&spec("loop"), &mut |_| {}).unwrap_err().to_string();
+    let report = wrong("loop");
     assert!(report.contains("included inside one another"), "{report}");
-    let missing = load(&spec("missing"), &mut |_| {}).unwrap_err().to_string();
-    assert!(
-        missing.ends_with("/missing: cannot read the file: No such file or directory (os error 2)")
-    );
-    let folder_itself = load(&spec(""), &mut |_| {}).unwrap_err().to_string();
-    assert!(
-        folder_itself.contains("cannot read the file"),
-        "{folder_itself}"
-    );
+    let missing = wrong("missing");
+    let ends = "/missing: cannot read the file: No such file or directory (os error 2)";
+    assert!(missing.ends_with(ends), "{missing}");
+    write("gone", &format!("{START}$INCLUDE .\n"));
+    let ends = "cannot read the file: it is a folder, not a file";
+    assert!(wrong("").ends_with(ends), "{}", wrong(""));
+    assert!(wrong("gone").contains("/gone:4: "), "{}", wrong("gone"));
+    assert!(wrong("gone").ends_with("it is a folder, not a file"));
 }
 
 #[test]
@@ -391,16 +395,34 @@ fn a_checked_zone_is_described_in_a_line() {
     let file = folder.path().join("example.org");
     fs::write(&file, START).unwrap();
     let spec: ZoneSpec = file.to_str().unwrap().parse().unwrap();
-    let mut said = Vec::new();
-    let line = check(&spec, &mut |line| said.push(line)).unwrap();
+    let checked = |specs: &[ZoneSpec]| {
+        let (mut said, mut printed) = (Vec::new(), Vec::new());
+        let mut say = |line| said.push(line);
+        let good = check(specs, &mut say, &mut |line| printed.push(line));
+        (good, said.join("\n"), printed.join("\n"))
+    };
+    let (good, said, printed) = checked(std::slice::from_ref(&spec));
+    assert!(good && said.is_empty(), "{said}");
     assert!(
-        line.starts_with("example.org.: 2 names, 3 records, 5 packets, "),
-        "{line}"
+        printed.starts_with("example.org.: 2 names, 3 records, 5 packets, "),
+        "{printed}"
     );
-    assert!(said.is_empty());
+    // The same zone from another file.
+    let again = folder.path().join("again");
+    fs::write(&again, START).unwrap();
+    let again = ZoneSpec {
+        origin: name::parse("EXAMPLE.org"),
+        file: again,
+    };
+    let (good, said, printed) = checked(&[spec.clone(), again]);
+    assert!(!good && printed.lines().count() == 1);
+    assert!(
+        said.contains("/again: not loaded; ") && said.ends_with("too: give it once"),
+        "{said}"
+    );
     fs::write(&file, "nonsense").unwrap();
-    let error = check(&spec, &mut |line| said.push(line)).unwrap_err();
-    assert!(error.to_string().contains("example.org:1: "), "{error}");
+    let (good, said, _) = checked(&[spec]);
+    assert!(!good && said.contains("example.org:1: "), "{said}");
 }
 
 proptest! {

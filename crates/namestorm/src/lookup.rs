@@ -21,6 +21,8 @@ pub enum Resolution<'a> {
     Substitution(Answer<'a>),
     /// The name lies in none of our zones.
     Refused,
+    /// The name lies in a zone that could not be loaded.
+    Broken,
 }
 
 impl Answers {
@@ -42,6 +44,7 @@ impl Answers {
         };
         match node.kind {
             Kind::Outside => Resolution::Refused,
+            Kind::Broken => Resolution::Broken,
             Kind::Cut => Resolution::Answer(self.answer(node.default)),
             Kind::Dname => Resolution::Substitution(self.answer(node.default)),
             Kind::Plain | Kind::Alias if node.has_wildcard => {
@@ -86,6 +89,7 @@ impl Answers {
         let prepared = |at: At| Resolution::Answer(self.answer(at));
         match node.kind {
             Kind::Outside => Resolution::Refused,
+            Kind::Broken => Resolution::Broken,
             Kind::Cut => prepared(node.default),
             _ if qtype == rtype::ANY && node.any != NONE => prepared(node.any),
             Kind::Alias => prepared(node.default),

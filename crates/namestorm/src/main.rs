@@ -20,7 +20,7 @@ enum Command {
     /// Serve zones until SIGINT or SIGTERM.
     Serve(Box<Serve>),
     /// Check zones and say how much is in them; status 1 when one is not
-    /// fit to be served.
+    /// fit to be served, or given twice.
     Check {
         /// The master files. Without ORIGIN a file's first $ORIGIN or its
         /// name decides.
@@ -35,6 +35,11 @@ struct Serve {
     /// $ORIGIN or the file's own name; may repeat.
     #[arg(long = "zone", required = true, num_args = 1.., value_name = "[ORIGIN=]FILE")]
     zones: Vec<ZoneSpec>,
+
+    /// Do not start when a zone cannot be loaded. Otherwise the others are
+    /// served, and queries for the broken one get SERVFAIL.
+    #[arg(long)]
+    strict: bool,
 
     /// The form of names in the index: `wire`, as queries have them, or
     /// `fqdn`, as text.
@@ -55,20 +60,21 @@ fn main() -> ExitCode {
     let mut say = |line: String| eprintln!("{line}");
     match Cli::parse().command {
         Command::Serve(serve) => control::serve(&serve.network, || {
-            Namestorm::load(&serve.zones, serve.hash, serve.mode, &mut say)
+            let Serve {
+                zones,
+                hash,
+                mode,
+                strict,
+                ..
+            } = &*serve;
+            Namestorm::load(zones, *hash, *mode, *strict, &mut say)
         }),
         Command::Check { zones } => {
-            let mut status = ExitCode::SUCCESS;
-            for zone in &zones {
-                match namestorm::check(zone, &mut say) {
-                    Ok(line) => println!("{line}"),
-                    Err(error) => {
-                        eprintln!("namestorm: {error}");
-                        status = ExitCode::FAILURE;
-                    }
-                }
+            if namestorm::check(&zones, &mut say, &mut |line| println!("{line}")) {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
             }
-            status
         }
     }
 }

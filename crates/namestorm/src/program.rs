@@ -12,8 +12,9 @@ use nmio::device::{MemoryPlan, Transport};
 
 use crate::answers::Answers;
 use crate::compile::compile;
+use crate::gather::{Gathered, Gatherer, Outcome, gather, summary};
 use crate::key::Form;
-use crate::load::{ZoneSpec, load};
+use crate::load::ZoneSpec;
 use crate::name;
 use crate::rtype;
 use crate::server::Server;
@@ -31,17 +32,17 @@ const COPIES: usize = 4;
 /// Why the zones cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Files cannot be read, or what they hold makes no zone.
-    #[error("the zones are not served:\n{0}")]
-    Zones(String),
-    /// Two files hold the same zone.
-    #[error("{file} holds the zone {zone}, which an earlier file holds already; give it once")]
-    Twice {
-        /// The zone's name.
-        zone: String,
-        /// The second file.
-        file: String,
+    /// Some are broken, and that is not to be.
+    #[error("{lost} of {all} zones cannot be loaded, which --strict does not allow; see above")]
+    Strict {
+        /// Zones that are broken or given twice.
+        lost: usize,
+        /// Zones given.
+        all: usize,
     },
+    /// None is good, and of none the name is known.
+    #[error("there is nothing to answer: no zone can be loaded, and no name of one is known")]
+    Nothing,
     /// The answers do not fit the index.
     #[error("the answers take more than 32 GiB; serve fewer zones")]
     TooLarge,
@@ -52,6 +53,8 @@ pub enum LoadError {
 pub struct Namestorm {
     answers: Arc<Answers>,
     mode: Mode,
+    /// What was given and is not served, by the reason.
+    lost: Option<String>,
     /// A name and type to try.
     example: String,
     took: Duration,
@@ -59,73 +62,88 @@ pub struct Namestorm {
 
 impl Namestorm {
     /// Reads the zones of `specs` and prepares their answers. `say` is given
-    /// lines about how far it has come, and the warnings.
+    /// lines about how far it has come, the warnings, and all that is wrong
+    /// with zones that cannot be loaded. Those get SERVFAIL, or nothing is
+    /// served when it is `strict`.
     ///
     /// # Errors
-    /// All that is wrong with any of the zones.
+    /// See [`LoadError`].
     pub fn load(
         specs: &[ZoneSpec],
         form: Form,
         mode: Mode,
+        strict: bool,
         say: &mut dyn FnMut(String),
     ) -> Result<Self, LoadError> {
         let start = Instant::now();
-        let zones = read(specs, say)?;
+        let Gathered { zones, lost } = gather(specs, say);
+        if strict && !lost.is_empty() {
+            return Err(LoadError::Strict {
+                lost: lost.len(),
+                all: specs.len(),
+            });
+        }
+        for lost in &lost {
+            say(lost.to_string());
+        }
+        if zones.iter().len() + zones.broken().len() == 0 {
+            return Err(LoadError::Nothing);
+        }
+        if zones.iter().len() == 0 {
+            say("no zone could be loaded: every query gets SERVFAIL or REFUSED".into());
+        }
         let mut progress = |names| say(format!("{} names prepared", count(names as u64)));
         let answers =
             compile(&zones, form, random_seed(), &mut progress).map_err(|_| LoadError::TooLarge)?;
+        let example = zones.iter().next().map(example);
+        let broken = zones.broken().next();
+        let example = example.or(broken.map(|apex| format!("{} SOA", name::Shown(apex))));
         Ok(Self {
             answers: Arc::new(answers),
             mode,
-            example: zones.iter().next().map(example).unwrap_or_default(),
+            lost: (!lost.is_empty()).then(|| summary(&lost)),
+            example: example.unwrap_or_default(),
             took: start.elapsed(),
         })
     }
 }
 
-fn read(specs: &[ZoneSpec], say: &mut dyn FnMut(String)) -> Result<Zones, LoadError> {
-    let (mut zones, mut errors) = (Vec::new(), Vec::new());
+/// Reads zones and prepares their answers, as `namestorm check` does. `say` is
+/// given all that is wrong with them, and `print` a line for each good one
+/// that says how much is in it. Gives whether all are good.
+pub fn check(
+    specs: &[ZoneSpec],
+    say: &mut dyn FnMut(String),
+    print: &mut dyn FnMut(String),
+) -> bool {
+    let mut gatherer = Gatherer::default();
+    let mut all_good = true;
     for spec in specs {
-        let mut progress = |records| {
-            say(format!("{spec}: {} records read", count(records as u64)));
+        let outcome = match gatherer.read(spec, say) {
+            Outcome::Good(loaded) => describe(loaded.zone).map_err(|error| error.to_string()),
+            Outcome::Broken(_) => Err(format!("{spec}: not fit to be served")),
+            Outcome::Twice(lost) => Err(lost.to_string()),
         };
-        match load(spec, &mut progress) {
-            Ok(loaded) => {
-                zones.push(loaded.zone);
-                if !loaded.report.findings().is_empty() {
-                    say(loaded.report.to_string());
-                }
+        match outcome {
+            Ok(line) => print(line),
+            Err(line) => {
+                say(line);
+                all_good = false;
             }
-            Err(report) => errors.push(report.to_string()),
         }
     }
-    if !errors.is_empty() {
-        return Err(LoadError::Zones(errors.join("\n")));
-    }
-    let apexes: Vec<_> = zones
-        .iter()
-        .map(|zone| name::Shown(zone.apex()).to_string())
-        .collect();
-    Zones::new(zones).map_err(|index| LoadError::Twice {
-        zone: apexes[index].clone(),
-        file: specs[index].file.display().to_string(),
-    })
+    all_good
 }
 
-/// Reads one zone and prepares its answers, as `namestorm check` does: gives
-/// the warnings, and a line that says how much is in it.
-///
-/// # Errors
-/// All that is wrong with it.
-pub fn check(spec: &ZoneSpec, say: &mut dyn FnMut(String)) -> Result<String, LoadError> {
-    let zones = read(std::slice::from_ref(spec), say)?;
+/// How much is in a zone.
+fn describe(zone: Zone) -> Result<String, LoadError> {
+    let apex = name::Shown(zone.apex()).to_string();
+    let zones = Zones::new(vec![zone]).unwrap_or_else(|_| unreachable!("one zone"));
     let answers =
         compile(&zones, Form::Wire, random_seed(), &mut |_| {}).map_err(|_| LoadError::TooLarge)?;
-    let apex = zones.iter().next().map_or(name::ROOT, Zone::apex);
     let size = answers.size();
     Ok(format!(
-        "{}: {} names, {} records, {} packets, {} bytes",
-        name::Shown(apex),
+        "{apex}: {} names, {} records, {} packets, {} bytes",
         count(size.names as u64),
         count(size.records as u64),
         count(size.answers as u64),
@@ -202,8 +220,9 @@ impl Program for Namestorm {
         let size = self.answers.size();
         let n = |number: usize| count(number as u64);
         let per_name = size.memory / size.names.max(1);
-        vec![
-            ("zones", n(size.zones)),
+        let mut lines = vec![("zones", n(size.zones))];
+        lines.extend(self.lost.clone().map(|lost| ("zones not loaded", lost)));
+        lines.extend([
             ("names", n(size.names)),
             ("records", n(size.records)),
             (
@@ -218,7 +237,8 @@ impl Program for Namestorm {
                 "hash, mode",
                 format!("{}, {}", self.answers.form(), self.mode),
             ),
-        ]
+        ]);
+        lines
     }
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {

@@ -33,6 +33,8 @@ pub mod rcode {
     pub const NOERROR: u16 = 0;
     /// The query cannot be read.
     pub const FORMERR: u16 = 1;
+    /// The zone could not be loaded.
+    pub const SERVFAIL: u16 = 2;
     /// The name does not exist.
     pub const NXDOMAIN: u16 = 3;
     /// This kind of query is not supported.
@@ -75,11 +77,12 @@ impl Counters {
     }
 
     /// The replies, by response code.
-    pub fn by_rcode(&self) -> [(&'static str, u64); 7] {
+    pub fn by_rcode(&self) -> [(&'static str, u64); 8] {
         let count = |code: u16| self.replies[usize::from(code)];
         [
             ("NOERROR", count(rcode::NOERROR)),
             ("FORMERR", count(rcode::FORMERR)),
+            ("SERVFAIL", count(rcode::SERVFAIL)),
             ("NXDOMAIN", count(rcode::NXDOMAIN)),
             ("NOTIMP", count(rcode::NOTIMP)),
             ("REFUSED", count(rcode::REFUSED)),

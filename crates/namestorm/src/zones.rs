@@ -24,15 +24,30 @@ pub enum Found<'z> {
     Wildcard(NameRef<'z>),
     /// It does not exist.
     Nothing(&'z Zone),
+    /// It lies in a zone of ours that could not be loaded.
+    Broken,
+}
+
+/// What we have of a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    /// Its data: an index into the list of zones.
+    Whole(usize),
+    /// Its name alone.
+    Broken,
 }
 
 /// A set of zones, no two of the same name.
 #[derive(Debug)]
 pub struct Zones {
     list: Vec<Zone>,
-    by_apex: HashMap<Vec<u8>, usize>,
-    /// For each zone, the zones right below it.
-    children: Vec<Vec<usize>>,
+    /// Apexes of zones that could not be loaded, in lower case.
+    broken: Vec<Vec<u8>>,
+    /// By apex in lower case.
+    by_apex: HashMap<Vec<u8>, Held>,
+    /// For each zone, the apexes of the zones right below it, broken ones
+    /// too.
+    children: Vec<Vec<Vec<u8>>>,
 }
 
 impl Zones {
@@ -41,31 +56,62 @@ impl Zones {
     /// # Errors
     /// The index of a zone that has the name of an earlier one.
     pub fn new(zones: Vec<Zone>) -> Result<Self, usize> {
+        Self::with_broken(zones, Vec::new())
+    }
+
+    /// Joins `zones`. Of the zones with the names in `broken` no data is
+    /// there, but their names are known: queries get SERVFAIL. A name that is
+    /// among `zones` too counts as theirs.
+    ///
+    /// # Errors
+    /// The index of a zone that has the name of an earlier one.
+    pub fn with_broken(zones: Vec<Zone>, broken: Vec<Vec<u8>>) -> Result<Self, usize> {
         let mut by_apex = HashMap::new();
         for (index, zone) in zones.iter().enumerate() {
             let apex = zone.apex().to_ascii_lowercase();
-            if by_apex.insert(apex, index).is_some() {
+            if by_apex.insert(apex, Held::Whole(index)).is_some() {
                 return Err(index);
             }
         }
         let mut this = Self {
             children: vec![Vec::new(); zones.len()],
             list: zones,
+            broken: Vec::new(),
             by_apex,
         };
-        for index in 0..this.list.len() {
-            let parent = name::parent(this.list[index].apex());
-            if let Some(above) = parent.and_then(|parent| this.index_of(parent)) {
-                this.children[above].push(index);
+        for mut apex in broken {
+            apex.make_ascii_lowercase();
+            if !this.by_apex.contains_key(&apex) {
+                this.by_apex.insert(apex.clone(), Held::Broken);
+                this.broken.push(apex);
+            }
+        }
+        let apexes = this.list.iter().map(|zone| zone.apex().to_vec());
+        let apexes: Vec<_> = apexes.chain(this.broken.iter().cloned()).collect();
+        for apex in apexes {
+            let above = name::parent(&apex).and_then(|parent| this.held_for(parent));
+            if let Some(Held::Whole(above)) = above {
+                this.children[above].push(apex);
             }
         }
         Ok(this)
     }
 
-    /// Each zone, with those of our zones that lie right below it.
-    pub fn with_children(&self) -> impl Iterator<Item = (&Zone, impl Iterator<Item = &Zone>)> {
-        let pairs = self.list.iter().zip(&self.children);
-        pairs.map(|(zone, children)| (zone, children.iter().map(|index| &self.list[*index])))
+    /// Each zone, with the apexes of our zones that lie right below it.
+    pub(crate) fn with_children(&self) -> impl Iterator<Item = (&Zone, &[Vec<u8>])> {
+        let children = self.children.iter().map(Vec::as_slice);
+        self.list.iter().zip(children)
+    }
+
+    /// The apexes of the zones that could not be loaded, in lower case.
+    pub fn broken(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.broken.iter().map(Vec::as_slice)
+    }
+
+    /// Whether the zone of ours right above `apex` could not be loaded.
+    pub(crate) fn is_below_broken(&self, apex: &[u8]) -> bool {
+        let above = name::parent(apex).and_then(|parent| self.held_for(parent));
+        above == Some(Held::Broken)
     }
 
     /// The zones.
@@ -74,11 +120,16 @@ impl Zones {
     }
 
     /// The zone of ours that `name` lies in: the one with the longest name.
+    /// None when that one could not be loaded.
     pub fn zone_of(&self, name: &[u8]) -> Option<&Zone> {
-        self.index_of(name).map(|index| &self.list[index])
+        match self.held_for(name)? {
+            Held::Whole(index) => Some(&self.list[index]),
+            Held::Broken => None,
+        }
     }
 
-    fn index_of(&self, name: &[u8]) -> Option<usize> {
+    /// What we have of the zone that `name` lies in.
+    fn held_for(&self, name: &[u8]) -> Option<Held> {
         let lower = name.to_ascii_lowercase();
         let mut starts = name::label_starts(name).chain([name.len() - 1]);
         starts.find_map(|start| self.by_apex.get(&lower[start..]).copied())
@@ -86,8 +137,10 @@ impl Zones {
 
     /// What is known of `name`.
     pub fn locate(&self, name: &[u8]) -> Found<'_> {
-        let Some(zone) = self.zone_of(name) else {
-            return Found::Outside;
+        let zone = match self.held_for(name) {
+            None => return Found::Outside,
+            Some(Held::Broken) => return Found::Broken,
+            Some(Held::Whole(index)) => &self.list[index],
         };
         let mut key = Vec::new();
         name::append_sort_key(&mut key, name, zone.apex());

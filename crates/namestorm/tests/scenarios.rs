@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! zone NAME             the master file of a zone, up to a line "end"
+//! broken NAME           a zone that could not be loaded
 //! test TITLE            names the section of the RFC
 //! ? NAME TYPE [WORD…]   a question; words: edns=SIZE, do, version=N,
 //!                       class=NAME, opcode=N, tcp, no-rd, soa (a record in
@@ -28,7 +29,7 @@ use domain::base::{Message, ParsedName, ParsedRecord};
 use domain::dep::octseq::Parser;
 use domain::rdata::AllRecordData;
 use domain::zonefile::inplace::{Entry, Zonefile};
-use harness::{Client, FORMS, MODES, Query, name, prepare, rtype};
+use harness::{Client, FORMS, MODES, Query, name, prepare_beside, rtype};
 use namestorm::{Answers, Form, Responder, Transport};
 
 #[derive(Clone, Debug)]
@@ -53,6 +54,7 @@ struct Reply {
 #[derive(Default)]
 struct Scenario {
     zones: Vec<(String, String)>,
+    broken: Vec<String>,
     cases: Vec<Case>,
 }
 
@@ -72,6 +74,7 @@ fn read(text: &str) -> Scenario {
                 let text = text.fold(String::new(), |all, line| all + line + "\n");
                 scenario.zones.push((rest.to_owned(), text));
             }
+            "broken" => scenario.broken.push(rest.to_owned()),
             "test" => rest.clone_into(&mut title),
             "?" => {
                 let (query, tcp) = question(rest);
@@ -238,9 +241,10 @@ fn run(file: &str, text: &str) {
         .iter()
         .map(|(origin, text)| (origin.as_str(), text.as_str()))
         .collect();
+    let broken: Vec<_> = scenario.broken.iter().map(String::as_str).collect();
     let answers: Vec<_> = FORMS
         .iter()
-        .map(|form: &Form| prepare(&zones, *form))
+        .map(|form: &Form| prepare_beside(&zones, &broken, *form))
         .collect();
     let mut clients = Vec::new();
     for answers in &answers {
@@ -283,6 +287,7 @@ macro_rules! scenarios {
 
 scenarios!(
     answers,
+    broken_zones,
     negative,
     wildcards,
     delegations,

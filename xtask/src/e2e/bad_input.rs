@@ -211,7 +211,7 @@ fn content_cases(content: &Content, files: &Files) -> Vec<Case> {
     for (name, line) in broken.chain([("no-soa", None), ("empty", None)]) {
         let path = files.path(&format!("{name}.zone"));
         let place = line.map_or(path.clone(), |line| format!("{path}:{line}"));
-        let serve = format!("serve --zone {path} --device tap:never0");
+        let serve = format!("serve --strict --zone {path} --device tap:never0");
         cases.push(Case::new(name, "namestorm", &serve, &[&place]));
         cases.push(Case::new(
             name,
@@ -224,7 +224,7 @@ fn content_cases(content: &Content, files: &Files) -> Vec<Case> {
     cases.push(Case::new(
         "two zones of one name",
         "namestorm",
-        &format!("serve --zone {zone} --zone {zone} --device tap:never0"),
+        &format!("serve --strict --zone {zone} --zone {zone} --device tap:never0"),
         &["storm.test"],
     ));
     cases

@@ -43,7 +43,8 @@ enum End<'z> {
     Referral(NameRef<'z>),
     /// A name that a substitution would make too long.
     TooLong,
-    /// A name that we know no more of, that the chain was at before, or that
+    /// A name that we know no more of (another server may, even where a zone
+    /// of ours could not be loaded), that the chain was at before, or that
     /// is more than [`MAX_CHAIN`] steps away.
     Open,
 }
@@ -185,7 +186,7 @@ impl<'z> Chain<'z> {
             Found::EmptyNonTerminal(zone) => return Err(End::NoData(zone)),
             Found::Nothing(zone) => return Err(End::NxDomain(zone)),
             Found::Cut(cut) => return Err(End::Referral(cut)),
-            Found::Outside => return Err(End::Open),
+            Found::Outside | Found::Broken => return Err(End::Open),
             _ if self.steps == MAX_CHAIN => return Err(End::Open),
             // The name that is asked may be this very one, so that the chain
             // has come round.

@@ -30,6 +30,11 @@ pub(crate) const MODES: [Mode; 3] = [Mode::Turnaround, Mode::MemCopy, Mode::PreC
 
 /// Zones, each as (origin, text), prepared.
 pub(crate) fn prepare(zones: &[(&str, &str)], form: Form) -> Arc<Answers> {
+    prepare_beside(zones, &[], form)
+}
+
+/// Zones, each as (origin, text), prepared beside broken ones.
+pub(crate) fn prepare_beside(zones: &[(&str, &str)], broken: &[&str], form: Form) -> Arc<Answers> {
     let zones = zones
         .iter()
         .map(
@@ -39,7 +44,8 @@ pub(crate) fn prepare(zones: &[(&str, &str)], form: Form) -> Arc<Answers> {
             },
         )
         .collect();
-    let zones = Zones::new(zones).expect("zones of different names");
+    let broken = broken.iter().map(|apex| name(apex)).collect();
+    let zones = Zones::with_broken(zones, broken).expect("zones of different names");
     Arc::new(compile(&zones, form, [1, 2, 3, 4], &mut |_| {}).unwrap())
 }
 

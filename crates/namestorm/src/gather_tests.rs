@@ -1,0 +1,182 @@
+//! What becomes of the zones of a command line.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::*;
+use crate::{Form, LoadError, Mode, Namestorm};
+
+const GOOD: &str = "@ 60 IN SOA ns host 1 2 3 4 60\n@ 60 IN NS ns\nns 60 IN A 192.0.2.1\n";
+
+fn zone(folder: &Path, file: &str, text: &str) -> ZoneSpec {
+    fs::write(folder.join(file), text).unwrap();
+    ZoneSpec {
+        origin: None,
+        file: folder.join(file),
+    }
+}
+
+/// Apexes of good and of broken zones, and what is said of files.
+fn gathered(specs: &[ZoneSpec]) -> (Vec<String>, Vec<String>, Vec<String>) {
+    let mut said = Vec::new();
+    let gathered = gather(specs, &mut |line| said.push(line));
+    let show = |apex: &[u8]| name::Shown(apex).to_string();
+    let zones = &gathered.zones;
+    (
+        zones.iter().map(|zone| show(zone.apex())).collect(),
+        zones.broken().map(show).collect(),
+        gathered.lost.iter().map(ToString::to_string).collect(),
+    )
+}
+
+#[test]
+fn the_name_of_a_broken_zone_is_known_from_where_it_stands_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let zone = |file: &str, text: &str| zone(folder.path(), file, text);
+    let wrong = format!("{GOOD}x 60 A nonsense\n");
+    let given = ZoneSpec {
+        origin: name::parse("given.example"),
+        ..zone("a", &wrong)
+    };
+    let missing = |file: &str| ZoneSpec {
+        origin: None,
+        file: folder.path().join(file),
+    };
+    let cases = [
+        (given, Some("given.example.")),
+        (
+            zone("b.example", &format!("$ORIGIN set.example.\n{wrong}")),
+            Some("set.example."),
+        ),
+        (
+            zone("c", "owner.example. 60 SOA a. b. 1 2 3 4 5\n"),
+            Some("owner.example."),
+        ),
+        (zone("Called.Example.zone", &wrong), Some("called.example.")),
+        (
+            zone("no-ns.example.zone", "@ 60 SOA a. b. 1 2 3 4 5\n"),
+            Some("no-ns.example."),
+        ),
+        (
+            zone("no-soa.example.zone", "@ 60 NS a.\n"),
+            Some("no-soa.example."),
+        ),
+        (
+            zone("nothing.example.zone", "; nothing\n"),
+            Some("nothing.example."),
+        ),
+        (zone("empty.example", ""), Some("empty.example.")),
+        (
+            zone("junk.example.db", "\u{7f}ELF\0\0\0\n"),
+            Some("junk.example."),
+        ),
+        (missing("db.missing.example"), Some("missing.example.")),
+        (zone("no..name", &wrong), None),
+        (missing("no..file"), None),
+    ];
+    for (spec, expected) in cases {
+        let (good, broken, lost) = gathered(std::slice::from_ref(&spec));
+        assert!(good.is_empty(), "{spec}");
+        assert_eq!(broken, Vec::from_iter(expected), "{spec}");
+        let end = match expected {
+            Some(apex) => format!(": not loaded; queries for {apex} get SERVFAIL"),
+            None => "give ORIGIN=FILE".into(),
+        };
+        assert!(lost.len() == 1 && lost[0].ends_with(&end), "{lost:?}");
+    }
+}
+
+#[test]
+fn good_zones_are_kept_whatever_the_others_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let zone = |file: &str, text: &str| zone(folder.path(), file, text);
+    let two = format!("{GOOD}other.example. 60 SOA a. b. 1 2 3 4 5\nother.example. 60 NS a.\n");
+    let again = ZoneSpec {
+        origin: name::parse("GOOD.example"),
+        ..zone("again", GOOD)
+    };
+    let specs = [
+        zone("two.example", &two),
+        // Broken, but good in a file behind.
+        zone("good.example.db", "nonsense\n"),
+        zone("good.example", GOOD),
+        again,
+    ];
+    let (good, broken, lost) = gathered(&specs);
+    assert_eq!(good, ["good.example."]);
+    assert_eq!(broken, ["two.example."]);
+    let ends = [
+        "/again: not loaded; ",
+        "/two.example: not loaded; queries for two.example. get SERVFAIL",
+        "/good.example.db: not loaded; ",
+    ];
+    assert_eq!(lost.len(), ends.len(), "{lost:?}");
+    assert!(
+        lost.iter().zip(ends).all(|(lost, end)| lost.contains(end)),
+        "{lost:?}"
+    );
+    assert!(lost[2].ends_with("/good.example holds the zone good.example. too: give it once"));
+    let mut said = Vec::new();
+    gather(&specs, &mut |line| said.push(line));
+    let said = said.join("\n");
+    assert!(
+        said.contains("two.example:4: a second zone starts here, other.example.: "),
+        "{said}"
+    );
+}
+
+#[test]
+fn no_kind_of_file_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo.example");
+    let path = std::ffi::CString::new(fifo.as_os_str().as_bytes()).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &path,
+        rustix::fs::FileType::Fifo,
+        0o600.into(),
+        0,
+    )
+    .unwrap();
+    let spec = |file: &Path| ZoneSpec {
+        origin: None,
+        file: file.to_owned(),
+    };
+    for (file, what) in [
+        (fifo.as_path(), "it is a FIFO, a socket or a device"),
+        (Path::new("/dev/zero"), "it is a FIFO, a socket or a device"),
+        (folder.path(), "it is a folder"),
+    ] {
+        let mut said = Vec::new();
+        gather(&[spec(file)], &mut |line| said.push(line));
+        let expected = format!("{}: cannot read the file: {what}", file.display());
+        assert!(said[0].starts_with(&expected), "{said:?}");
+    }
+}
+
+#[test]
+fn strict_refuses_what_is_served_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = zone(folder.path(), "good.example", GOOD);
+    let bad = zone(folder.path(), "bad.example", "nonsense\n");
+    let nameless = zone(folder.path(), "no..name", "nonsense\n");
+    let load = |specs: &[&ZoneSpec], strict| {
+        let specs: Vec<_> = specs.iter().map(|spec| (*spec).clone()).collect();
+        Namestorm::load(&specs, Form::Wire, Mode::Turnaround, strict, &mut |_| {})
+    };
+    assert!(load(&[&good], true).is_ok());
+    assert!(load(&[&good, &bad, &nameless], false).is_ok());
+    assert!(load(&[&bad], false).is_ok(), "it answers SERVFAIL");
+    let refused = load(&[&good, &bad, &good], true).unwrap_err();
+    assert!(
+        matches!(refused, LoadError::Strict { lost: 2, all: 3 }),
+        "{refused}"
+    );
+    assert!(matches!(load(&[&nameless], false), Err(LoadError::Nothing)));
+    let served = load(&[&good, &bad, &nameless, &good], false).unwrap();
+    let lines = control::Program::loaded(&served);
+    let expected = "1 answered with SERVFAIL, 1 refused, their names not known, 1 given twice";
+    assert_eq!(lines[0], ("zones", "1".to_owned()));
+    assert_eq!(lines[1], ("zones not loaded", expected.to_owned()));
+}

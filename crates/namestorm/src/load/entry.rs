@@ -1,0 +1,164 @@
+//! One entry of a master file: parsed by the `domain` crate, with its errors
+//! said in words that tell what to mend.
+
+use std::path::PathBuf;
+
+use domain::base::Name;
+use domain::base::iana::Class;
+use domain::base::name::ToName;
+use domain::zonefile::inplace::{self, ScannedDname, ScannedRecord, Zonefile};
+
+use crate::master;
+use crate::name;
+
+/// The TTL of records before any is stated.
+const DEFAULT_TTL: u32 = 3600;
+/// Characters of an entry that a message shows.
+const EXCERPT: usize = 60;
+
+/// What one part of a file hands on to the next, or to an included file.
+pub(super) struct State {
+    /// In wire format.
+    pub(super) origin: Option<Vec<u8>>,
+    /// What `$TTL` has set, in seconds.
+    pub(super) ttl: Option<u32>,
+}
+
+pub(super) enum Parsed {
+    Record {
+        record: Box<ScannedRecord>,
+        /// The TTL, when the file has stated none so far.
+        ttl_taken: Option<u32>,
+    },
+    Include {
+        path: PathBuf,
+        origin: Option<Vec<u8>>,
+    },
+    Nothing,
+}
+
+/// The parser of entries, which can be started again after an error.
+pub(super) struct EntryParser {
+    zonefile: Zonefile,
+    /// What `$TTL` has set.
+    ttl: Option<u32>,
+    ttl_known: bool,
+    last_owner: Option<ScannedDname>,
+}
+
+impl EntryParser {
+    pub(super) fn new(state: &State) -> Self {
+        let mut zonefile = Zonefile::new();
+        zonefile.set_default_class(Class::IN);
+        if let Some(Ok(origin)) = state.origin.as_deref().map(Name::from_slice) {
+            zonefile.set_origin(origin.to_bytes());
+        }
+        let mut parser = Self {
+            zonefile,
+            ttl: state.ttl,
+            ttl_known: state.ttl.is_some(),
+            last_owner: None,
+        };
+        if let Some(ttl) = state.ttl {
+            parser.feed(&format!("$TTL {ttl}"));
+            let _ = parser.zonefile.next_entry();
+        }
+        parser
+    }
+
+    fn origin(&self) -> Option<Vec<u8>> {
+        let origin = self.zonefile.origin().ok()?;
+        Some(origin.as_slice().to_vec())
+    }
+
+    /// The state here, for a file that is included.
+    pub(super) fn state(&self, origin: Option<Vec<u8>>) -> State {
+        State {
+            origin: origin.or_else(|| self.origin()),
+            ttl: self.ttl,
+        }
+    }
+
+    fn feed(&mut self, text: &str) {
+        self.zonefile.extend_from_slice(text.as_bytes());
+        self.zonefile.extend_from_slice(b"\n");
+    }
+
+    pub(super) fn parse(&mut self, text: &str) -> Result<Parsed, String> {
+        let prepared = master::prepare(text);
+        self.ttl_known |= prepared.has_ttl;
+        self.feed(&prepared.text);
+        let entry = match self.zonefile.next_entry() {
+            Ok(entry) => entry,
+            Err(error) => {
+                self.start_again();
+                return Err(explain(&error, text));
+            }
+        };
+        match entry {
+            Some(inplace::Entry::Record(record)) => {
+                if !text.starts_with([' ', '\t', '\r']) {
+                    self.last_owner = Some(record.owner().clone());
+                }
+                let ttl_taken = (!self.ttl_known).then_some(DEFAULT_TTL);
+                Ok(Parsed::Record {
+                    record: Box::new(record),
+                    ttl_taken,
+                })
+            }
+            Some(inplace::Entry::Include { path, origin }) => Ok(Parsed::Include {
+                path: PathBuf::from(&path[..]),
+                origin: origin.map(|origin| origin.as_slice().to_vec()),
+            }),
+            None => {
+                if prepared.is_directive && prepared.has_ttl {
+                    let mut words = prepared.text.split_whitespace();
+                    self.ttl = words.nth(1).and_then(|word| word.parse().ok());
+                }
+                Ok(Parsed::Nothing)
+            }
+        }
+    }
+
+    /// After an error the parser's state is undefined: a new one goes on
+    /// with the same origin, TTL and owner.
+    fn start_again(&mut self) {
+        let state = self.state(None);
+        let last_owner = self.last_owner.take();
+        let ttl_known = self.ttl_known;
+        *self = Self::new(&state);
+        self.ttl_known = ttl_known;
+        if let Some(owner) = last_owner {
+            let mut wire = Vec::new();
+            let Ok(()) = owner.compose(&mut wire);
+            self.feed(&format!("{} 0 IN A 192.0.2.1", name::Shown(&wire)));
+            let _ = self.zonefile.next_entry();
+            self.last_owner = Some(owner);
+        }
+    }
+}
+
+/// The parser's message, in words that say what to mend.
+fn explain(error: &inplace::Error, text: &str) -> String {
+    let shown = error.to_string();
+    // It starts with a line and column of the parser's own counting.
+    let message = shown.split_once(": ").map_or(shown.as_str(), |(_, m)| m);
+    let meaning = match message {
+        "expected rtype" => "no known record type where one must be",
+        "unknown record type with concrete data" => {
+            "data of this record type must be written as RFC 3597 has it: \\# LENGTH HEX"
+        }
+        "missing origin" => "a relative name, and no origin: give ORIGIN=FILE, or an $ORIGIN",
+        "missing last owner" => "no owner here, and none before",
+        "trailing tokens" => "more fields than the record type has",
+        "unexpected end of entry" | "short buffer" => "fields are missing at the end",
+        "bad name" => "a label or name is too long or empty",
+        other => other,
+    };
+    let mut excerpt: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((end, _)) = excerpt.char_indices().nth(EXCERPT) {
+        excerpt.truncate(end);
+        excerpt.push('…');
+    }
+    format!("{meaning}: \"{excerpt}\"")
+}

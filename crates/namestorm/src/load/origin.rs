@@ -1,0 +1,90 @@
+//! The name of the zone that a file holds: as it is given on the command line,
+//! as the file sets it, or as the file is called.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::master::Entries;
+use crate::name;
+
+/// Ends of file names that are not part of the zone's name.
+const FILE_SUFFIXES: [&str; 3] = [".zone", ".db", ".txt"];
+/// A start of file names that is not part of the zone's name.
+const FILE_PREFIX: &str = "db.";
+
+/// A zone as it is named on the command line: `[ORIGIN=]FILE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneSpec {
+    /// The zone's name in wire format, if given.
+    pub origin: Option<Vec<u8>>,
+    /// The master file.
+    pub file: PathBuf,
+}
+
+impl FromStr for ZoneSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // What looks like a path is one, whatever signs are in it.
+        let is_path = text.starts_with(['/', '.']);
+        let (origin, file) = match text.split_once('=') {
+            Some((origin, file)) if !is_path || origin == "." => (Some(origin), file),
+            _ => (None, text),
+        };
+        let origin = match origin {
+            Some(origin) => Some(name::parse(origin).ok_or_else(|| {
+                format!("'{origin}' is no domain name; write ORIGIN=FILE, or ./FILE")
+            })?),
+            None => None,
+        };
+        if file.is_empty() {
+            return Err("the file is missing; write ORIGIN=FILE".into());
+        }
+        Ok(Self {
+            origin,
+            file: file.into(),
+        })
+    }
+}
+
+impl fmt::Display for ZoneSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(origin) = &self.origin {
+            write!(f, "{}=", name::Shown(origin))?;
+        }
+        write!(f, "{}", self.file.display())
+    }
+}
+
+/// The origin that the text sets before its first record, and where.
+pub(super) fn leading_origin(text: &str) -> Option<(u32, Vec<u8>)> {
+    for entry in Entries::new(text) {
+        let entry = entry.ok()?;
+        let mut words = entry.text.split_whitespace();
+        let first = words.next()?;
+        if first.eq_ignore_ascii_case("$ORIGIN") && !entry.text.starts_with([' ', '\t']) {
+            let word = words.next()?;
+            let word = word.split(';').next().unwrap_or(word);
+            return Some((entry.line, name::parse(word)?));
+        }
+        if !first.eq_ignore_ascii_case("$TTL") {
+            return None;
+        }
+    }
+    None
+}
+
+/// The zone's name as a file's name has it: `example.org`,
+/// `example.org.zone`, `db.example.org`.
+pub(super) fn origin_of_file(path: &Path) -> Option<Vec<u8>> {
+    let mut name = path.file_name()?.to_str()?;
+    name = name.strip_prefix(FILE_PREFIX).unwrap_or(name);
+    for suffix in FILE_SUFFIXES {
+        if let Some(stem) = name.strip_suffix(suffix) {
+            name = stem;
+            break;
+        }
+    }
+    name::parse(name)
+}
