@@ -15,6 +15,7 @@ mod matrix;
 mod readers;
 mod rig;
 mod rights;
+mod secrets;
 pub(crate) mod supers;
 pub(crate) mod web;
 
@@ -184,11 +185,12 @@ pub(crate) fn run_built(options: &Options) -> Result<Checks> {
 type Alone = fn(&Path, &Content, &mut Checks) -> Result<()>;
 
 /// What is outside the matrix, and always run.
-const APART: [(&str, Alone); 4] = [
+const APART: [(&str, Alone); 5] = [
     ("bad input", bad_input::run),
     ("super-segments", supers::run),
     ("slow readers", readers::run),
     ("rights", rights::run),
+    ("secrets", secrets::run),
 ];
 
 /// Sandstorm under pressure.

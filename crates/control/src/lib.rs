@@ -16,6 +16,7 @@ pub mod program;
 pub mod report;
 mod rights;
 mod run;
+mod secret;
 mod signals;
 mod worker;
 
@@ -24,3 +25,4 @@ pub use error::Error;
 pub use program::{Listening, Prepared, Program, StartError, Tally, WorkerContext};
 pub use rights::UserSpec;
 pub use run::serve;
+pub use secret::Secret;

@@ -8,6 +8,8 @@ use ip::Host;
 use nmio::device::{AddressPrefix, MemoryPlan, Transport};
 use nmio::{Capabilities, Handler, Port};
 
+use crate::secret::Secret;
+
 /// Why a worker could not be prepared: a message for a person.
 pub type StartError = Box<dyn Error + Send + Sync>;
 
@@ -80,7 +82,7 @@ pub trait Program: Sync {
 }
 
 /// What a worker knows about its place in the world.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct WorkerContext {
     /// This worker's number, from 0.
     pub index: u32,
@@ -99,9 +101,8 @@ pub struct WorkerContext {
     pub mtu: usize,
     /// The port served.
     pub port: u16,
-    /// Random bytes of this worker's own, from the system: the key for its
-    /// hashes and initial sequence numbers.
-    pub secret: [u8; 32],
+    /// This worker's own.
+    pub secret: Secret,
 }
 
 impl WorkerContext {
@@ -124,15 +125,6 @@ impl WorkerContext {
             .map(|a| (a.address, a.prefix))
             .collect();
         Station::with_prefixes(Mac(self.mac), &addresses).with_vlans(&self.vlans)
-    }
-
-    /// [`secret`](Self::secret) in words, as the TCP stack takes it.
-    pub fn secret_words(&self) -> [u64; 4] {
-        let mut words = [0; 4];
-        for (word, bytes) in words.iter_mut().zip(self.secret.chunks_exact(8)) {
-            *word = bytes.iter().fold(0, |word, b| word << 8 | u64::from(*b));
-        }
-        words
     }
 }
 
@@ -241,7 +233,7 @@ mod tests {
             own: true,
             mtu: 1500,
             port: 80,
-            secret: std::array::from_fn(|i| i as u8),
+            secret: Secret::random().unwrap(),
         };
         let mut capabilities = nmio::sim::Sink::new(1500, 64, 0).capabilities();
         capabilities.partial_checksums = true;
@@ -257,15 +249,6 @@ mod tests {
         context.own = false;
         capabilities.partial_checksums = false;
         assert!(!context.host(&capabilities).partial_checksums());
-        assert_eq!(
-            context.secret_words(),
-            [
-                0x0001_0203_0405_0607,
-                0x0809_0a0b_0c0d_0e0f,
-                0x1011_1213_1415_1617,
-                0x1819_1a1b_1c1d_1e1f
-            ]
-        );
     }
 
     #[test]

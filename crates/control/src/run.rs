@@ -11,7 +11,6 @@ use std::time::Instant;
 
 use nmio::device::QueueAccess;
 use nmio::{FaultConfig, FaultCounters, PortCounters};
-use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
@@ -23,6 +22,7 @@ use crate::log;
 use crate::program::{Listening, Prepared, Program, Tally, WorkerContext};
 use crate::report::{self, Block};
 use crate::rights::{Missing, Rights};
+use crate::secret::Secret;
 use crate::signals::{self, Harmless, Signals};
 use crate::worker::{Ended, Ready, Worker};
 
@@ -167,10 +167,6 @@ fn context(
     workers: u32,
     port: u16,
 ) -> Result<WorkerContext, Error> {
-    let mut secret = [0; 32];
-    // At most 256 bytes come at once and whole, once the system has any.
-    getrandom(&mut secret, GetRandomFlags::empty())
-        .map_err(|errno| system("getting random bytes")(errno.into()))?;
     Ok(WorkerContext {
         index,
         workers,
@@ -180,7 +176,7 @@ fn context(
         own: interface.is_own(),
         mtu: interface.mtu(),
         port,
-        secret,
+        secret: Secret::random().map_err(system("getting random bytes"))?,
     })
 }
 

@@ -166,6 +166,7 @@ mod tests {
 
     use super::*;
     use crate::program::StartError;
+    use crate::secret::Secret;
 
     static STOPPED: AtomicBool = AtomicBool::new(true);
     static RIGHTS: Rights = Rights::of_who_started();
@@ -210,7 +211,7 @@ mod tests {
                 own,
                 mtu: 1500,
                 port: 7,
-                secret: [0; 32],
+                secret: Secret::random().unwrap(),
             },
             summary: vec![("rings", "two".into()), ("segmentation", "runs".into())],
             pcap: None,

@@ -200,7 +200,7 @@ impl Program for Namestorm {
             &self.answers,
             self.mode,
             &capabilities,
-            context.secret_words(),
+            context.secret.words(),
         );
         server.tells = context.index == 0;
         Ok(server)
@@ -278,5 +278,19 @@ impl Program for Namestorm {
             tally.drop(reason, dropped);
         }
         tally.drop("query over TCP too long", server.tcp().app().too_long());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_of_every_seed_is_another() {
+        let mut words = [random_seed(), random_seed()].concat();
+        words.push(0);
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), 9);
     }
 }

@@ -85,7 +85,7 @@ impl Program for Sandstorm {
             ports: vec![context.port],
             ..self.tcp.clone()
         };
-        let secret = context.secret_words();
+        let secret = context.secret.words();
         let site = Arc::clone(&self.site);
         let server = Server::new(site, host, &config, port, secret, Instant::ZERO)?;
         let packets = server.packets();
@@ -174,6 +174,8 @@ impl Program for Sandstorm {
 
 #[cfg(test)]
 mod tests {
+    use control::Secret;
+
     use super::*;
 
     fn sandstorm(mode: Mode, size: usize) -> (tempfile::TempDir, Sandstorm) {
@@ -198,7 +200,7 @@ mod tests {
             own: true,
             mtu: 1500,
             port: 80,
-            secret: [7; 32],
+            secret: Secret::random().unwrap(),
         }
     }
 

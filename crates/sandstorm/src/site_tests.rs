@@ -187,3 +187,14 @@ fn a_redirect_says_nothing_that_could_be_taken_for_html() {
     assert!(text.contains(&format!("\r\nLocation: {location}\r\n")));
     assert!(text.contains(&format!("<a href=\"{location}\">here</a>")));
 }
+
+#[test]
+fn the_hash_of_paths_is_keyed_by_chance() {
+    let hash = |builder: &Builder| builder.site.pages.hasher().hash_one("/index.html");
+    let now = SystemTime::UNIX_EPOCH;
+    let (a, b) = (Builder::new(now), Builder::new(now));
+    assert_ne!(hash(&a), hash(&b));
+    let keyed = |keys| hash(&Builder::keyed(now, keys));
+    assert_ne!(keyed([0; 4]), hash(&a));
+    assert_ne!(keyed([0; 4]), keyed([1, 0, 0, 0]));
+}

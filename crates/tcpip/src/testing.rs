@@ -239,6 +239,10 @@ impl Rig {
     }
 
     pub(crate) fn with_mtu(config: &Config, mtu: usize) -> Self {
+        Self::with_secret(config, mtu, SECRET)
+    }
+
+    pub(crate) fn with_secret(config: &Config, mtu: usize, secret: [u64; 4]) -> Self {
         let addresses: [IpAddr; 2] = [V4.0.into(), V6.0.into()];
         let port = Outbox::new(mtu, 64);
         let app = App {
@@ -254,7 +258,7 @@ impl Rig {
         let mut config = config.clone();
         config.ports.push(OWN_PORT);
         let capabilities = port.capabilities();
-        let stack = Stack::with_congestion_control(&config, app, &capabilities, SECRET, now);
+        let stack = Stack::with_congestion_control(&config, app, &capabilities, secret, now);
         let frames = port.pool().available();
         Self {
             port,

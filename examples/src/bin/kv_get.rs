@@ -90,7 +90,7 @@ impl Program for KvGet {
         port: &mut P,
         context: &WorkerContext,
     ) -> Result<Self::Handler<P>, StartError> {
-        let (capabilities, secret) = (port.capabilities(), context.secret_words());
+        let (capabilities, secret) = (port.capabilities(), context.secret.words());
         let (config, store) = (Config::on_ports(&[context.port]), Store::default());
         let mut stack = Stack::new(&config, store, &capabilities, secret, Instant::ZERO);
         let (store, contents) = stack.parts_mut();

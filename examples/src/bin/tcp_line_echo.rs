@@ -69,7 +69,7 @@ impl Program for LineEchoProgram {
             &Config::on_ports(&[context.port]),
             LineEcho,
             &capabilities,
-            context.secret_words(),
+            context.secret.words(),
             Instant::ZERO,
         );
         Ok(Server::new(context.host(&capabilities), stack))

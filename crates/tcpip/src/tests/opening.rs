@@ -1,6 +1,6 @@
 //! Opening a connection: RFC 9293, sections 3.5 and 3.10.7.1 to 3.10.7.4.
 
-use crate::testing::{Habit, Rig, noise, v6_path};
+use crate::testing::{Habit, MTU, Rig, noise, v6_path};
 use crate::wire::Control;
 use crate::{Config, INITIAL_RTO_AFTER_LOSS_MS, SynCookies, WhenFull};
 
@@ -370,4 +370,25 @@ fn initial_sequence_numbers_differ_by_connection_and_grow_with_time() {
     let later = iss_of(1000, 8);
     assert_ne!(first, other);
     assert_eq!(later.wrapping_sub(first), 2000);
+}
+
+#[test]
+fn initial_sequence_numbers_depend_on_the_secret() {
+    let of = |secret| {
+        let mut rig = Rig::with_secret(&Config::default(), MTU, secret);
+        rig.syn(None);
+        rig.sent_one();
+        rig.iss
+    };
+    let first = of([1, 2, 3, 4]);
+    assert_eq!(of([1, 2, 3, 4]), first);
+    for other in [
+        [0; 4],
+        [1, 2, 3, 5],
+        [1, 2, 5, 4],
+        [1, 5, 3, 4],
+        [5, 2, 3, 4],
+    ] {
+        assert_ne!(of(other), first, "{other:?}");
+    }
 }
