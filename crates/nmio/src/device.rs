@@ -24,6 +24,7 @@ mod addressing;
 mod auto;
 mod error;
 mod interface;
+mod monitor;
 mod name;
 mod namespace;
 mod netlink;
@@ -42,6 +43,7 @@ use crate::sys;
 pub use access::QueueAccess;
 pub use error::DeviceError;
 pub use interface::{Interface, InterfaceConfig};
+pub use monitor::{Change, Monitor};
 pub use name::{
     AddressPrefix, Device, MAX_QUEUES, MAX_VLANS, Offload, ParseAddressError, ParseDeviceError,
     Queues,

@@ -485,6 +485,27 @@ pub(crate) fn route_socket() -> io::Result<File> {
     })
 }
 
+/// A netlink socket that hears of changes of interfaces and their addresses in
+/// the calling thread's network namespace; reading never blocks.
+pub(crate) fn route_monitor() -> io::Result<File> {
+    let groups = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no pointers; a descriptor that is not negative is new and ours.
+    let socket = unsafe {
+        File::from_raw_fd(check(libc::socket(
+            libc::AF_NETLINK,
+            kind,
+            libc::NETLINK_ROUTE,
+        ))?)
+    };
+    // SAFETY: the address is plain data, for which all zeroes are valid.
+    let mut address: libc::sockaddr_nl = unsafe { mem::zeroed() };
+    address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+    address.nl_groups = groups as u32;
+    bind(socket.as_fd(), &address)?;
+    Ok(socket)
+}
+
 /// An `AF_XDP` socket without memory or queue: whether this process may have
 /// one.
 pub(crate) fn xdp_socket() -> io::Result<OwnedFd> {

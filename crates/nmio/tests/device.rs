@@ -7,6 +7,8 @@ mod made;
 mod rig;
 #[path = "device/supers.rs"]
 mod supers;
+#[path = "device/told.rs"]
+mod told;
 #[path = "device/vlans.rs"]
 mod vlans;
 
@@ -28,7 +30,7 @@ fn has_xdp() -> bool {
 }
 
 /// Waits until `condition` holds, some seconds at most.
-fn eventually(what: &str, condition: impl Fn() -> bool) {
+fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !condition() {
         assert!(begin.elapsed() < Duration::from_secs(5), "{what}");

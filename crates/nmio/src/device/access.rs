@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::namespace::Namespace;
 use super::queue::{QueueSource, Way};
-use super::{AddressPrefix, Offload};
+use super::{AddressPrefix, Monitor, Offload};
 use crate::port::Wait;
 
 /// What is known of an open interface, and the descriptors that its queues are
@@ -145,6 +145,26 @@ impl QueueAccess {
         &self.facts.summary
     }
 
+    /// What will happen to the interface, for whoever logs it. Open it while the
+    /// thread may still enter the interface's network namespace.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn monitor(&self) -> io::Result<Monitor> {
+        match &self.facts.kind {
+            Kind::Tap { name } => Monitor::open(name),
+            Kind::Xdp { interface, .. } => match self.namespace() {
+                Some(namespace) => namespace.run(|| Monitor::open(interface))?,
+                None => Monitor::open(interface),
+            },
+        }
+    }
+
+    /// Where an `AF_XDP` interface is, if not in the caller's namespace.
+    fn namespace(&self) -> Option<Namespace> {
+        self.descriptors.get(1).cloned().map(Namespace::from_handle)
+    }
+
     /// Queue `index`, for the thread that will serve it.
     ///
     /// # Panics
@@ -162,7 +182,7 @@ impl QueueAccess {
                 interface: interface.clone(),
                 queue: index,
                 xsks: Arc::clone(&self.descriptors[0]),
-                namespace: self.descriptors.get(1).cloned().map(Namespace::from_handle),
+                namespace: self.namespace(),
                 generic: *generic,
                 partial_checksums: *partial_checksums,
                 offload: *offload,

@@ -264,6 +264,20 @@ pub enum DeviceError {
         /// The interface.
         interface: String,
     },
+    /// The interface has no address to share, as another one has them.
+    #[error(
+        "interface {interface} has no address, as it is a port of the {kind} {master}; serve that \
+         with --device xdp:{master} (xdp:{master},generic where it has no native XDP), or take \
+         {interface} out of it with: ip link set {interface} nomaster"
+    )]
+    PortWithoutAddress {
+        /// The interface.
+        interface: String,
+        /// The interface that it is a port of.
+        master: String,
+        /// What that is, such as a bridge.
+        kind: String,
+    },
     /// An address meant to be the server's own is the kernel's.
     #[error(
         "{address} is an address of {interface} already, and all traffic to it would be taken \

@@ -18,13 +18,15 @@ const NLM_F_REQUEST: u16 = 0x1;
 const NLM_F_ACK: u16 = 0x4;
 const NLM_F_CREATE_NEW: u16 = 0x400 | 0x200;
 const NLMSG_ERROR: u16 = 2;
-const RTM_NEWLINK: u16 = 16;
+pub(super) const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
 const RTM_GETLINK: u16 = 18;
 const RTM_SETLINK: u16 = 19;
-const RTM_NEWADDR: u16 = 20;
+pub(super) const RTM_NEWADDR: u16 = 20;
+pub(super) const RTM_DELADDR: u16 = 21;
 const RTM_NEWQDISC: u16 = 36;
 const IFLA_IFNAME: u16 = 3;
+const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
@@ -33,9 +35,10 @@ const IFLA_GSO_MAX_SIZE: u16 = 41;
 const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
+const IFLA_INFO_SLAVE_KIND: u16 = 4;
 const VETH_INFO_PEER: u16 = 1;
-const IFA_ADDRESS: u16 = 1;
-const IFA_LOCAL: u16 = 2;
+pub(super) const IFA_ADDRESS: u16 = 1;
+pub(super) const IFA_LOCAL: u16 = 2;
 const IFA_BROADCAST: u16 = 4;
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
@@ -45,14 +48,14 @@ const AF_INET6: u8 = libc::AF_INET6 as u8;
 /// Use an IPv6 address at once, without asking whether others have it.
 const IFA_F_NODAD: u8 = 0x02;
 
-const HEADER: usize = 16;
+pub(super) const HEADER: usize = 16;
 /// `struct ifinfomsg`: family, padding, type, index, flags, change.
-const INTERFACE_MESSAGE: usize = 16;
+pub(super) const INTERFACE_MESSAGE: usize = 16;
 /// `struct tcmsg`: family, padding, interface, handle, parent, info.
 const QDISC_MESSAGE: usize = 20;
 /// What is told of one interface is some 2 KB, and more for each function of a
 /// card that is shared out.
-const ANSWER: usize = 32 << 10;
+pub(super) const ANSWER: usize = 32 << 10;
 /// Limit of super-segments before there was a choice.
 const DEFAULT_GSO_SIZE: u32 = 65_536;
 
@@ -125,17 +128,54 @@ impl Message {
     }
 }
 
-/// The value of the attribute of this kind, a number, if it is among them.
-fn number(mut attributes: &[u8], wanted: u16) -> Option<u32> {
+/// The value of the attribute of this kind, if it is among them.
+pub(super) fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     while let [a, b, c, d, rest @ ..] = attributes {
         let len = usize::from(u16::from_ne_bytes([*a, *b])).checked_sub(4)?;
         if u16::from_ne_bytes([*c, *d]) == wanted {
-            let value = rest.get(..len)?.first_chunk()?;
-            return Some(u32::from_ne_bytes(*value));
+            return rest.get(..len);
         }
         attributes = rest.get(len.next_multiple_of(4)..)?;
     }
     None
+}
+
+/// The same of a number.
+fn number(attributes: &[u8], wanted: u16) -> Option<u32> {
+    let value = attribute(attributes, wanted)?.first_chunk()?;
+    Some(u32::from_ne_bytes(*value))
+}
+
+/// The same of a text, which may end with a zero.
+fn text(attributes: &[u8], wanted: u16) -> Option<String> {
+    let value = attribute(attributes, wanted)?;
+    let end = value.iter().position(|byte| *byte == 0);
+    Some(String::from_utf8_lossy(&value[..end.unwrap_or(value.len())]).into_owned())
+}
+
+/// An interface that has another one as its port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Master {
+    pub(super) name: String,
+    /// What it is: `bridge`, `bond`, `team`, `vrf` and so on.
+    pub(super) kind: String,
+}
+
+/// The interface that interface number `index` is a port of, if any.
+pub(super) fn master(index: u32) -> io::Result<Option<Master>> {
+    let attributes = |index| {
+        let answer = Message::about(RTM_GETLINK, 0, index).ask()?;
+        io::Result::Ok(answer.get(INTERFACE_MESSAGE..).unwrap_or_default().to_vec())
+    };
+    let port = attributes(index)?;
+    let Some(master) = number(&port, IFLA_MASTER) else {
+        return Ok(None);
+    };
+    let info = attribute(&port, IFLA_LINKINFO).unwrap_or_default();
+    Ok(Some(Master {
+        name: text(&attributes(master)?, IFLA_IFNAME).unwrap_or_default(),
+        kind: text(info, IFLA_INFO_SLAVE_KIND).unwrap_or_default(),
+    }))
 }
 
 /// One end of a veth pair.

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 
 use super::addressing::{interface_addresses, refuse_taken};
 use super::interface::{Lines, check_count, join, join_addresses};
+use super::netlink::{self, Master};
 use super::{AddressPrefix, DeviceError, Offload, Queues, Transport, queues};
 use crate::sys::{self, Control};
 use crate::xdp::MAX_MTU;
@@ -81,7 +82,11 @@ impl XdpReady {
         lines.push(("XDP mode", mode.to_owned()));
         let queues = queues::choose(&control, name, wanted.queues, &mut lines)?;
         check_vlans(&control, wanted, &mut lines)?;
-        let networks = served_addresses(wanted, &mut lines)?;
+        let master = netlink::master(index).map_err(ask())?;
+        // It only has a routing table of its own: addresses stay where they are.
+        let master = master.filter(|master| master.kind != "vrf");
+        let networks = served_addresses(wanted, master.as_ref(), &mut lines)?;
+        hints(wanted, master.as_ref(), &networks, &mut lines);
         check_count("addresses", networks.len(), steer::MAX_ADDRESSES)?;
         let addresses: Vec<_> = networks.iter().map(|network| network.address).collect();
         let held = if wanted.own.is_empty() {
@@ -158,6 +163,7 @@ fn check_vlans(
 
 fn served_addresses(
     wanted: &XdpWanted<'_>,
+    master: Option<&Master>,
     lines: &mut Lines,
 ) -> Result<Vec<AddressPrefix>, DeviceError> {
     let all = interface_addresses()?;
@@ -171,8 +177,14 @@ fn served_addresses(
             })
             .collect();
         if shared.is_empty() {
-            return Err(DeviceError::NoAddress {
-                interface: wanted.interface.to_owned(),
+            let interface = wanted.interface.to_owned();
+            return Err(match master.cloned() {
+                None => DeviceError::NoAddress { interface },
+                Some(Master { name, kind }) => DeviceError::PortWithoutAddress {
+                    interface,
+                    master: name,
+                    kind,
+                },
             });
         }
         lines.push((
@@ -187,6 +199,54 @@ fn served_addresses(
         format!("{} (the server's own)", join_addresses(wanted.own)),
     ));
     Ok(wanted.own.to_vec())
+}
+
+/// Tells who will not be served although the start is a good one.
+fn hints(
+    wanted: &XdpWanted<'_>,
+    master: Option<&Master>,
+    addresses: &[AddressPrefix],
+    lines: &mut Lines,
+) {
+    let interface = wanted.interface;
+    if let Some(Master { name, kind }) = master {
+        lines.push((
+            "warning",
+            format!(
+                "{interface} is a port of the {kind} {name}: only packets that arrive by {interface} \
+                 itself reach the server; serve {name} instead with --device xdp:{name} \
+                 (xdp:{name},generic where it has no native XDP), or take {interface} out of it \
+                 with: ip link set {interface} nomaster"
+            ),
+        ));
+    }
+    if !wanted.own.is_empty() {
+        return;
+    }
+    if addresses.iter().all(|own| own.address.is_ipv6()) {
+        let is_local = |own: &AddressPrefix| match own.address {
+            IpAddr::V4(v4) => v4.is_link_local(),
+            IpAddr::V6(v6) => v6.is_unicast_link_local(),
+        };
+        let who = if addresses.iter().all(is_local) {
+            "clients over IPv4 and beyond a router are not served, as it has link-local addresses only"
+        } else {
+            "clients over IPv4 are not served, as it has no IPv4 address"
+        };
+        lines.push((
+            "warning",
+            format!(
+                "{interface}: {who}; give it one with: ip address add ADDRESS/PREFIX dev \
+                 {interface}, and start again"
+            ),
+        ));
+    }
+    lines.push((
+        "this host",
+        "its own programs get \"connection refused\" here, as what a host sends to its own address \
+         never comes by an interface; for clients on this host use --device auto"
+            .to_owned(),
+    ));
 }
 
 /// Lets neighbour solicitations for the server's own addresses in, which go to

@@ -1,0 +1,309 @@
+//! What happens to an interface while it is served.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+use super::netlink::{
+    ANSWER, HEADER, IFA_ADDRESS, IFA_LOCAL, INTERFACE_MESSAGE, RTM_DELADDR, RTM_NEWADDR,
+    RTM_NEWLINK, attribute,
+};
+use crate::sys::{self, Control};
+
+const IFLA_ADDRESS: u16 = 1;
+/// `struct ifaddrmsg`: family, prefix, flags, scope, index.
+const ADDRESS_MESSAGE: usize = 8;
+/// Addresses of one interface that are kept in mind; changes of others are told
+/// again when the kernel repeats them.
+const MAX_ADDRESSES: usize = 1024;
+
+/// A change of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It was set up.
+    Up,
+    /// It was set down.
+    Down,
+    /// It can send and receive again.
+    Carrier,
+    /// It is up and its link is not.
+    NoCarrier,
+    /// It has another MAC address.
+    Mac([u8; 6]),
+    /// It has one more address.
+    AddressAdded(IpAddr),
+    /// It has lost an address.
+    AddressRemoved(IpAddr),
+    /// So much changed at once that the kernel could not tell of all.
+    Missed,
+}
+
+/// The state of an interface, as messages of the kernel tell.
+#[derive(Debug)]
+struct State {
+    index: u32,
+    is_up: bool,
+    has_carrier: bool,
+    mac: Option<[u8; 6]>,
+    addresses: Vec<IpAddr>,
+}
+
+/// Hears of the changes of one interface.
+///
+/// Wait until its descriptor can be read, then take changes by
+/// [`next_change`](Self::next_change) until there are none. It needs no rights
+/// once it is open.
+#[derive(Debug)]
+pub struct Monitor {
+    socket: File,
+    /// A message of the kernel, and how much of it is still to be looked at.
+    buffer: Box<[u8]>,
+    rest: (usize, usize),
+    state: State,
+}
+
+impl Monitor {
+    /// Begins to hear of interface `name` in the calling thread's namespace.
+    pub(super) fn open(name: &str) -> io::Result<Self> {
+        // First the socket, so that no change is lost in between.
+        let socket = sys::route_monitor()?;
+        let control = Control::new()?;
+        let flags = control.flags(name)?;
+        let (_, addresses) = sys::interfaces()?;
+        let own = addresses.into_iter().filter(|a| a.interface == name);
+        Ok(Self {
+            socket,
+            buffer: vec![0; ANSWER].into_boxed_slice(),
+            rest: (0, 0),
+            state: State {
+                index: control.index(name)?,
+                is_up: flags & libc::IFF_UP != 0,
+                has_carrier: flags & libc::IFF_RUNNING != 0,
+                mac: control.mac(name)?,
+                addresses: own.map(|a| a.address).collect(),
+            },
+        })
+    }
+
+    /// The next change; `None` when there is none yet.
+    ///
+    /// # Errors
+    /// When the kernel does not tell any more.
+    pub fn next_change(&mut self) -> io::Result<Option<Change>> {
+        loop {
+            let (start, end) = self.rest;
+            if let Some(message) = first_message(&self.buffer[start..end]) {
+                self.rest.0 += message.len().next_multiple_of(4).min(end - start);
+                if let Some(change) = self.state.learn(message) {
+                    return Ok(Some(change));
+                }
+                continue;
+            }
+            self.rest = (0, 0);
+            match self.socket.read(&mut self.buffer) {
+                Ok(len) => self.rest = (0, len),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if sys::is_errno(&error, libc::ENOBUFS) => {
+                    return Ok(Some(Change::Missed));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl AsFd for Monitor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsRawFd for Monitor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+/// The first whole message, its header included.
+fn first_message(bytes: &[u8]) -> Option<&[u8]> {
+    let len = u32_at(bytes, 0)? as usize;
+    if len < HEADER {
+        return None;
+    }
+    bytes.get(..len)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+impl State {
+    /// What a message changes, if it is about this interface and tells of
+    /// anything new.
+    fn learn(&mut self, message: &[u8]) -> Option<Change> {
+        let kind = u16::from_ne_bytes(*message.get(4..)?.first_chunk()?);
+        let body = &message[HEADER..];
+        // Both messages have the interface's number here.
+        if u32_at(body, 4)? != self.index {
+            return None;
+        }
+        match kind {
+            RTM_NEWLINK => self.learn_link(body),
+            RTM_NEWADDR => self.learn_address(body, true),
+            RTM_DELADDR => self.learn_address(body, false),
+            _ => None,
+        }
+    }
+
+    fn learn_link(&mut self, body: &[u8]) -> Option<Change> {
+        let flags = u32_at(body, 8)?.cast_signed();
+        let is_up = flags & libc::IFF_UP != 0;
+        let has_carrier = flags & libc::IFF_RUNNING != 0;
+        let was = (self.is_up, self.has_carrier);
+        (self.is_up, self.has_carrier) = (is_up, has_carrier);
+        match (was, (is_up, has_carrier)) {
+            ((true, _), (false, _)) => return Some(Change::Down),
+            ((false, _), (true, _)) => return Some(Change::Up),
+            ((true, true), (true, false)) => return Some(Change::NoCarrier),
+            ((true, false), (true, true)) => return Some(Change::Carrier),
+            _ => {}
+        }
+        let mac = *attribute(body.get(INTERFACE_MESSAGE..)?, IFLA_ADDRESS)?.first_chunk()?;
+        let is_new = self.mac != Some(mac);
+        self.mac = Some(mac);
+        is_new.then_some(Change::Mac(mac))
+    }
+
+    fn learn_address(&mut self, body: &[u8], added: bool) -> Option<Change> {
+        let attributes = body.get(ADDRESS_MESSAGE..)?;
+        // On a point-to-point link the other end's is IFA_ADDRESS.
+        let octets =
+            attribute(attributes, IFA_LOCAL).or_else(|| attribute(attributes, IFA_ADDRESS))?;
+        let address = match i32::from(*body.first()?) {
+            libc::AF_INET => Ipv4Addr::from(<[u8; 4]>::try_from(octets).ok()?).into(),
+            libc::AF_INET6 => Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?).into(),
+            _ => return None,
+        };
+        let known = self.addresses.iter().position(|known| *known == address);
+        match (known, added) {
+            // The kernel repeats it when its lifetime or state changes.
+            (Some(_), true) => None,
+            (None, true) => {
+                if self.addresses.len() < MAX_ADDRESSES {
+                    self.addresses.push(address);
+                }
+                Some(Change::AddressAdded(address))
+            }
+            (Some(at), false) => {
+                self.addresses.swap_remove(at);
+                Some(Change::AddressRemoved(address))
+            }
+            (None, false) => Some(Change::AddressRemoved(address)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn state() -> State {
+        State {
+            index: 7,
+            is_up: true,
+            has_carrier: true,
+            mac: Some([2; 6]),
+            addresses: vec!["192.0.2.1".parse().unwrap()],
+        }
+    }
+
+    fn message(kind: u16, fixed: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER];
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        bytes.extend_from_slice(fixed);
+        for (kind, value) in attributes {
+            bytes.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
+            bytes.extend_from_slice(&kind.to_ne_bytes());
+            bytes.extend_from_slice(value);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+        }
+        let len = (bytes.len() as u32).to_ne_bytes();
+        bytes[..4].copy_from_slice(&len);
+        bytes
+    }
+
+    fn link(index: u32, flags: i32, mac: [u8; 6]) -> Vec<u8> {
+        let mut fixed = [0; INTERFACE_MESSAGE];
+        fixed[4..8].copy_from_slice(&index.to_ne_bytes());
+        fixed[8..12].copy_from_slice(&flags.to_ne_bytes());
+        message(RTM_NEWLINK, &fixed, &[(3, b"eth0\0"), (IFLA_ADDRESS, &mac)])
+    }
+
+    #[test]
+    fn changes_of_the_link_are_told_once() {
+        let mut state = state();
+        let (up, running) = (libc::IFF_UP, libc::IFF_UP | libc::IFF_RUNNING);
+        for (flags, mac, change) in [
+            (running, [2; 6], None),
+            (up, [2; 6], Some(Change::NoCarrier)),
+            (up, [2; 6], None),
+            (running, [2; 6], Some(Change::Carrier)),
+            (0, [2; 6], Some(Change::Down)),
+            (running, [2; 6], Some(Change::Up)),
+            (running, [4; 6], Some(Change::Mac([4; 6]))),
+            (running, [4; 6], None),
+        ] {
+            assert_eq!(state.learn(&link(7, flags, mac)), change);
+        }
+        assert_eq!(state.learn(&link(8, 0, [2; 6])), None, "another interface");
+    }
+
+    #[test]
+    fn addresses_are_told_when_they_come_and_go() {
+        let mut state = state();
+        let v4 = |kind, octets: [u8; 4]| {
+            let fixed = [libc::AF_INET as u8, 24, 0, 0, 7, 0, 0, 0];
+            message(
+                kind,
+                &fixed,
+                &[(IFA_ADDRESS, &[9; 4]), (IFA_LOCAL, &octets)],
+            )
+        };
+        let first = "192.0.2.1".parse().unwrap();
+        let second = "192.0.2.2".parse().unwrap();
+        for (kind, last, change) in [
+            (RTM_NEWADDR, 1, None),
+            (RTM_NEWADDR, 2, Some(Change::AddressAdded(second))),
+            (RTM_NEWADDR, 2, None),
+            (RTM_DELADDR, 1, Some(Change::AddressRemoved(first))),
+            (RTM_NEWADDR, 1, Some(Change::AddressAdded(first))),
+        ] {
+            assert_eq!(state.learn(&v4(kind, [192, 0, 2, last])), change);
+        }
+        let fixed = [libc::AF_INET6 as u8, 64, 0, 0, 7, 0, 0, 0];
+        let v6: Ipv6Addr = "2001:db8::1".parse().unwrap();
+        let message = message(RTM_NEWADDR, &fixed, &[(IFA_ADDRESS, &v6.octets())]);
+        assert_eq!(state.learn(&message), Some(Change::AddressAdded(v6.into())));
+    }
+
+    proptest! {
+        #[test]
+        fn any_message_is_survived(bytes in prop::collection::vec(any::<u8>(), 0..80), kind in 15u16..24) {
+            let mut bytes = bytes;
+            if bytes.len() > 24 {
+                bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+                bytes[20..24].copy_from_slice(&7u32.to_ne_bytes());
+            }
+            if let Some(message) = first_message(&bytes) {
+                state().learn(message);
+            }
+            if bytes.len() >= HEADER {
+                state().learn(&bytes);
+            }
+        }
+    }
+}

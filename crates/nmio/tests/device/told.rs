@@ -1,0 +1,112 @@
+//! What the start and the monitor tell of an interface.
+
+use std::net::IpAddr;
+
+use nmio::device::{Change, DeviceError, Interface, Monitor};
+
+use crate::rig::{Namespace, Rig, config, run};
+use crate::{eventually, line, refusal};
+
+/// The value of every line of this name.
+fn told(interface: &Interface, name: &str) -> Vec<String> {
+    let lines = interface.summary().iter();
+    let lines = lines.filter(|(n, _)| n == name);
+    lines.map(|(_, value)| value.clone()).collect()
+}
+
+fn open(own: &[&str]) -> Interface {
+    Interface::open(&config("xdp:srv", own, 1)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn on_shared_addresses_this_host_is_told_the_way() {
+    let _rig = Rig::new(1);
+    let interface = open(&[]);
+    assert!(line(interface.summary(), "this host").contains("--device auto"));
+    assert!(told(&interface, "warning").is_empty());
+    drop(interface);
+    assert!(told(&open(&["10.9.0.9/24"]), "this host").is_empty());
+}
+
+#[test]
+fn missing_ipv4_is_told() {
+    let _rig = Rig::new(1);
+    run("ip -4 address flush dev srv");
+    let [warning] = &told(&open(&[]), "warning")[..] else {
+        panic!("one warning");
+    };
+    assert!(warning.contains("no IPv4 address"), "{warning}");
+    assert!(warning.contains("ip address add"), "{warning}");
+    run("ip address del fd09::1/64 dev srv");
+    let warning = told(&open(&[]), "warning").concat();
+    assert!(warning.contains("link-local addresses only"), "{warning}");
+    // Addresses of its own are the user's choice.
+    assert!(told(&open(&["fd09::9/64"]), "warning").is_empty());
+}
+
+#[test]
+fn a_bridge_port_is_told() {
+    let _rig = Rig::new(1);
+    run("ip link add br7 type bridge");
+    run("ip link set srv master br7");
+    for own in [&[][..], &["10.9.0.9/24"]] {
+        let warning = told(&open(own), "warning").concat();
+        assert!(warning.contains("a port of the bridge br7"), "{warning}");
+        assert!(warning.contains("xdp:br7,generic"), "{warning}");
+        assert!(warning.contains("ip link set srv nomaster"), "{warning}");
+    }
+    run("ip address flush dev srv");
+    let error = refusal(&config("xdp:srv", &[], 1));
+    let asked = matches!(error, DeviceError::PortWithoutAddress { .. });
+    assert!(asked && error.to_string().contains("xdp:br7"), "{error}");
+    // The remedy works.
+    run("ip address add 10.9.0.1/24 dev br7");
+    run("ip link set br7 up");
+    let bridge = Interface::open(&config("xdp:br7,generic", &[], 1));
+    assert!(bridge.is_ok(), "{:?}", bridge.err());
+}
+
+/// Waits until the monitor has told `change`.
+fn hear(monitor: &mut Monitor, change: Change) {
+    let mut heard = Vec::new();
+    eventually(&format!("{change:?}"), || {
+        while let Some(one) = monitor.next_change().unwrap() {
+            heard.push(one);
+        }
+        heard.contains(&change)
+    });
+}
+
+#[test]
+fn changes_of_the_interface_are_heard_of() {
+    let rig = Rig::new(1);
+    let interface = open(&[]);
+    let mut monitor = interface.monitor().unwrap();
+    assert_eq!(monitor.next_change().unwrap(), None);
+    let address: IpAddr = "10.9.0.77".parse().unwrap();
+    run("ip address add 10.9.0.77/24 dev srv");
+    hear(&mut monitor, Change::AddressAdded(address));
+    run("ip address del 10.9.0.77/24 dev srv");
+    hear(&mut monitor, Change::AddressRemoved(address));
+    rig.client.run(|| run("ip link set cli down"));
+    hear(&mut monitor, Change::NoCarrier);
+    rig.client.run(|| run("ip link set cli up"));
+    hear(&mut monitor, Change::Carrier);
+    run("ip link set srv down");
+    hear(&mut monitor, Change::Down);
+    run("ip link set srv up");
+    hear(&mut monitor, Change::Up);
+    run("ip link set srv address 02:00:00:00:00:77");
+    hear(&mut monitor, Change::Mac([2, 0, 0, 0, 0, 0x77]));
+}
+
+#[test]
+fn the_monitor_hears_of_a_private_namespace() {
+    Namespace::unshare();
+    let interface = Interface::open(&config("auto", &[], 1)).unwrap_or_else(|e| panic!("{e}"));
+    let mut monitor = interface.monitor().unwrap();
+    run("ip link set nmiotest0 down");
+    hear(&mut monitor, Change::NoCarrier);
+    run("ip link set nmiotest0 up");
+    hear(&mut monitor, Change::Carrier);
+}
