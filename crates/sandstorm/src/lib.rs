@@ -88,12 +88,15 @@ mod load;
 mod recent;
 pub mod reply;
 mod request;
+mod root;
 pub mod server;
 mod session;
 mod site;
+mod skipped;
 
-pub use load::{Limits, LoadError};
+pub use load::{Limits, LoadError, Progress};
 pub use request::{HEAD_LIMIT, MAX_FIELDS};
 pub use server::{Packets, Server, packets};
 pub use session::{Answer, Session, Step};
 pub use site::{Builder, MAX_FILE_LEN, ReplyId, Site, Totals};
+pub use skipped::{Reason, Skipped};

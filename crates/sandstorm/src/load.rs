@@ -1,20 +1,24 @@
-//! Loading a folder: once, whole, or not at all.
+//! Loading a folder: every file in it, but for those that cannot be served.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use walkdir::{DirEntry, WalkDir};
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
 
+use crate::root::{BadLink, Root, file_type};
 use crate::site::{Builder, MAX_FILE_LEN, Site, Totals};
+use crate::skipped::{Reason, Skipped};
 
 /// Hidden, and served all the same (RFC 8615).
 const WELL_KNOWN: &[u8] = b".well-known";
 
 /// Folders inside each other, the one that is served included.
-const MAX_DEPTH: usize = 64;
+pub(crate) const MAX_DEPTH: usize = 64;
 
 /// How much is loaded at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +27,9 @@ pub struct Limits {
     pub files: u64,
     /// Bytes of all files: 16 GiB by default. All of them are kept in memory.
     pub bytes: u64,
+    /// Folders that are looked into: 1,000,000 by default. A folder counts for
+    /// each path to it, and few links can make very many paths.
+    pub folders: u64,
 }
 
 impl Default for Limits {
@@ -30,26 +37,42 @@ impl Default for Limits {
         Self {
             files: 1_000_000,
             bytes: 16 << 30,
+            folders: 1_000_000,
         }
     }
+}
+
+/// What happens while a folder is loaded.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    /// A file was loaded: the totals with it.
+    Loaded(&'a Totals),
+    /// An entry was left out.
+    Skipped(Skipped),
 }
 
 /// Why a folder was not loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The folder to be served, one in it, or an entry of one cannot be read.
-    #[error("cannot read {}: {source}; make it readable, or take it out of the folder", path.display())]
+    /// The folder cannot be read.
+    #[error("cannot read {}: {source}; make it readable", path.display())]
     Unreadable {
-        /// What cannot be read.
+        /// The folder.
         path: PathBuf,
         /// The system's word on it.
         source: io::Error,
     },
-    /// What is to be served is no folder, or is not there.
+    /// There is no such folder.
+    #[error("there is no folder {}; name the folder that the files are in", path.display())]
+    Missing {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// It is no folder.
     #[error("{} is not a folder; name the folder that the files are in", path.display())]
     NotAFolder {
-        /// What it was to be.
+        /// What was named.
         path: PathBuf,
     },
     /// No file at all.
@@ -58,245 +81,242 @@ pub enum LoadError {
         /// The folder.
         path: PathBuf,
     },
-    /// A symbolic link leads out of the folder.
-    #[error(
-        "{} is a link to {}, which is not in the folder that is served; remove the link, or put a copy in its place",
-        link.display(), target.display()
-    )]
-    LeadsOut {
-        /// The link.
-        link: PathBuf,
-        /// Where it leads.
-        target: PathBuf,
-    },
-    /// A symbolic link leads to a folder that it lies in.
-    #[error("{} is a link to {}, in which it lies itself; remove the link", link.display(), target.display())]
-    Circular {
-        /// The link.
-        link: PathBuf,
-        /// Where it leads.
-        target: PathBuf,
-    },
-    /// Neither a file nor a folder.
-    #[error("{} is neither a file nor a folder; take it out of the folder", path.display())]
-    Special {
-        /// The device, pipe or socket.
-        path: PathBuf,
-    },
-    /// A file has got longer or shorter while it was read.
-    #[error("{} has changed while it was read; start again when it is complete", path.display())]
-    Changed {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A file is longer than [`MAX_FILE_LEN`].
-    #[error("{} has {len} bytes, more than the {MAX_FILE_LEN} of one response; serve it in parts", path.display())]
-    FileTooLong {
-        /// The file.
-        path: PathBuf,
-        /// Its bytes.
-        len: u64,
-    },
-    /// Folders lie deeper in each other than anybody wants.
-    #[error("{} lies {MAX_DEPTH} folders deep; no file is served from there", path.display())]
-    TooDeep {
+    /// Every file was left out.
+    #[error("no file in {} can be served: {skipped} entries are left out, each for its own reason", path.display())]
+    AllSkipped {
         /// The folder.
         path: PathBuf,
+        /// Entries that were left out.
+        skipped: u64,
     },
-    /// More files than [`Limits::files`].
-    #[error("there are more than {limit} files in {}; raise --max-files, or serve less", path.display())]
-    TooManyFiles {
-        /// The folder that is served.
-        path: PathBuf,
-        /// How many are allowed.
-        limit: u64,
-    },
-    /// More bytes than [`Limits::bytes`].
-    #[error("the files in {} have more than {limit} bytes, and all are kept in memory; raise --max-bytes, or serve less", path.display())]
-    TooManyBytes {
-        /// The folder that is served.
-        path: PathBuf,
-        /// How many are allowed.
-        limit: u64,
-    },
-}
-
-fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> LoadError {
-    let path = path.to_owned();
-    |source| LoadError::Unreadable { path, source }
 }
 
 impl Site {
     /// Loads all files of `folder` and of the folders in it. `progress` is
-    /// told what has been loaded after each file.
+    /// told of each file, and of each entry that cannot be served, which is
+    /// left out.
     ///
     /// Hidden files and folders, whose names begin with a dot, are left out,
     /// but for `.well-known`. Symbolic links are followed inside the folder.
     ///
     /// # Errors
-    /// [`LoadError`]: one file that cannot be served as it should ends it,
-    /// and nothing is served.
+    /// [`LoadError`], when there is nothing to serve.
     pub fn load(
         folder: &Path,
         limits: &Limits,
-        mut progress: impl FnMut(&Totals),
+        progress: impl FnMut(Progress<'_>),
     ) -> Result<Self, LoadError> {
-        // Links are compared with where the folder really is.
-        let root = match folder.canonicalize() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            root => Some(root.map_err(unreadable(folder))?),
-        };
-        let Some(root) = root.filter(|root| root.is_dir()) else {
-            return Err(LoadError::NotAFolder {
-                path: folder.to_owned(),
-            });
-        };
+        let path = || folder.to_owned();
+        let root = Root::open(folder).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => LoadError::Missing { path: path() },
+            io::ErrorKind::NotADirectory => LoadError::NotAFolder { path: path() },
+            _ => LoadError::Unreadable {
+                path: path(),
+                source,
+            },
+        })?;
+        let (stat, names) = root.list(Path::new("")).map_err(|source| {
+            let path = path();
+            LoadError::Unreadable { path, source }
+        })?;
         let mut loader = Loader {
             folder,
             root: &root,
             limits,
             site: Builder::new(SystemTime::now()),
+            open: vec![Folder::new(PathBuf::new(), PathBuf::new(), &stat, names)],
+            folders: 1,
+            progress,
         };
-        let mut entries = WalkDir::new(folder)
-            .follow_links(true)
-            .max_depth(MAX_DEPTH)
-            .sort_by_file_name()
-            .into_iter();
-        while let Some(entry) = entries.next() {
-            match entry {
-                Ok(entry) if is_hidden(entry.depth(), entry.path()) => {
-                    loader.site.add_hidden();
-                    if entry.file_type().is_dir() {
-                        entries.skip_current_dir();
-                    }
-                }
-                Ok(entry) => {
-                    loader.load(&entry)?;
-                    progress(loader.site.totals());
-                }
-                // A link that leads nowhere, such as an editor's lock.
-                Err(error) if is_hidden(error.depth(), error.path().unwrap_or(folder)) => {
-                    loader.site.add_hidden();
-                }
-                Err(error) => return Err(walk_error(folder, error)),
-            }
+        loader.load_all();
+        let totals = *loader.site.totals();
+        match totals.files {
+            0 if totals.skipped == 0 => Err(LoadError::Empty { path: path() }),
+            0 => Err(LoadError::AllSkipped {
+                path: path(),
+                skipped: totals.skipped,
+            }),
+            _ => Ok(loader.site.build()),
         }
-        if loader.site.totals().files == 0 {
-            return Err(LoadError::Empty {
-                path: folder.to_owned(),
-            });
-        }
-        Ok(loader.site.build())
     }
 }
 
-/// Whether an entry is left out. The folder that is served never is.
-fn is_hidden(depth: usize, path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().as_bytes();
-    depth > 0 && name.starts_with(b".") && name != WELL_KNOWN
+/// Whether an entry is left out without a word.
+fn is_hidden(name: &[u8]) -> bool {
+    name.starts_with(b".") && name != WELL_KNOWN
 }
 
-fn walk_error(folder: &Path, error: walkdir::Error) -> LoadError {
-    let path = error.path().unwrap_or(folder).to_owned();
-    match error.loop_ancestor() {
-        Some(target) => LoadError::Circular {
-            link: path,
-            target: target.to_owned(),
-        },
-        None => LoadError::Unreadable {
+/// A folder whose entries are being loaded.
+struct Folder {
+    /// Its path as clients ask for it, below the served folder.
+    path: PathBuf,
+    /// Where it really is below the served folder, without a link.
+    real: PathBuf,
+    /// The file system and the number there: the same for every path to it.
+    id: (u64, u64),
+    names: std::vec::IntoIter<OsString>,
+}
+
+impl Folder {
+    fn new(path: PathBuf, real: PathBuf, stat: &Stat, names: Vec<OsString>) -> Self {
+        Self {
             path,
-            source: error
-                .into_io_error()
-                .unwrap_or_else(|| io::ErrorKind::Other.into()),
-        },
+            real,
+            id: (stat.st_dev, stat.st_ino),
+            names: names.into_iter(),
+        }
     }
 }
 
-struct Loader<'a> {
+struct Loader<'a, P> {
     /// As the user has named it.
     folder: &'a Path,
-    /// Where it really is.
-    root: &'a Path,
+    root: &'a Root,
     limits: &'a Limits,
     site: Builder,
+    /// The folders that lead to the present entry, the served one first.
+    open: Vec<Folder>,
+    /// Folders looked into.
+    folders: u64,
+    progress: P,
 }
 
-impl Loader<'_> {
-    fn load(&mut self, entry: &DirEntry) -> Result<(), LoadError> {
-        let path = entry.path();
-        if entry.path_is_symlink() && entry.depth() > 0 {
-            let target = path.canonicalize().map_err(unreadable(path))?;
-            if !target.starts_with(self.root) {
-                return Err(LoadError::LeadsOut {
-                    link: path.to_owned(),
-                    target,
-                });
+impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
+    fn load_all(&mut self) {
+        while let Some(folder) = self.open.last_mut() {
+            let Some(name) = folder.names.next() else {
+                self.open.pop();
+                continue;
+            };
+            if is_hidden(name.as_bytes()) {
+                self.site.add_hidden();
+                continue;
+            }
+            let path = folder.path.join(&name);
+            let real = folder.real.join(&name);
+            if let Err(reason) = self.load(&path, real) {
+                let ends = matches!(
+                    reason,
+                    Reason::TooManyFiles { .. } | Reason::TooManyFolders { .. }
+                );
+                self.site.add_skipped();
+                (self.progress)(Progress::Skipped(Skipped {
+                    path: self.folder.join(&path),
+                    reason,
+                }));
+                if ends {
+                    return;
+                }
             }
         }
-        let kind = entry.file_type();
-        if kind.is_file() {
-            return self.load_file(path);
+    }
+
+    /// Loads one entry, at `path` for clients and really at `real`. A folder's
+    /// own entries come next.
+    fn load(&mut self, path: &Path, mut real: PathBuf) -> Result<(), Reason> {
+        let mut kind = file_type(&self.root.look(&real).map_err(unreadable)?);
+        if kind == FileType::Symlink {
+            real = self.root.follow(&real).map_err(bad_link)?;
+            kind = file_type(&self.root.look(&real).map_err(unreadable)?);
         }
-        if !kind.is_dir() {
-            return Err(LoadError::Special {
-                path: path.to_owned(),
-            });
+        match kind {
+            FileType::RegularFile => self.load_file(path, &real),
+            FileType::Directory => self.enter(path, real),
+            _ => Err(Reason::Special {
+                kind: name_of(kind),
+            }),
         }
-        if entry.depth() == MAX_DEPTH {
-            return Err(LoadError::TooDeep {
-                path: path.to_owned(),
-            });
+    }
+
+    fn enter(&mut self, path: &Path, real: PathBuf) -> Result<(), Reason> {
+        if self.open.len() == MAX_DEPTH {
+            return Err(Reason::TooDeep);
         }
+        if self.folders >= self.limits.folders {
+            let limit = self.limits.folders;
+            return Err(Reason::TooManyFolders { limit });
+        }
+        let (stat, names) = self.root.list(&real).map_err(unreadable)?;
+        let folder = Folder::new(path.to_owned(), real, &stat, names);
+        if self.open.iter().any(|outer| outer.id == folder.id) {
+            return Err(Reason::Circular);
+        }
+        self.folders += 1;
+        self.open.push(folder);
         Ok(())
     }
 
-    fn load_file(&mut self, path: &Path) -> Result<(), LoadError> {
-        let mut file = File::open(path).map_err(unreadable(path))?;
-        let metadata = file.metadata().map_err(unreadable(path))?;
-        let modified = metadata.modified().map_err(unreadable(path))?;
+    fn load_file(&mut self, path: &Path, real: &Path) -> Result<(), Reason> {
+        let mut file = self.root.file(real).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        // It was one when it was looked at.
+        if !metadata.is_file() {
+            return Err(Reason::Changed);
+        }
+        let modified = metadata.modified().map_err(unreadable)?;
         let len = metadata.len();
         let totals = self.site.totals();
-        if totals.files >= self.limits.files {
-            return Err(LoadError::TooManyFiles {
-                path: self.folder.to_owned(),
-                limit: self.limits.files,
-            });
-        }
         if len > MAX_FILE_LEN {
-            return Err(LoadError::FileTooLong {
-                path: path.to_owned(),
-                len,
-            });
+            return Err(Reason::FileTooLong { len });
         }
-        if totals.content_bytes + len > self.limits.bytes {
-            return Err(LoadError::TooManyBytes {
-                path: self.folder.to_owned(),
-                limit: self.limits.bytes,
-            });
+        if totals.files >= self.limits.files {
+            let limit = self.limits.files;
+            return Err(Reason::TooManyFiles { limit });
         }
-        // Every entry lies below the folder.
-        let name = path.strip_prefix(self.folder).unwrap_or(path);
-        let key = [b"/", name.as_os_str().as_bytes()].concat();
+        if totals.content_bytes.saturating_add(len) > self.limits.bytes {
+            let limit = self.limits.bytes;
+            return Err(Reason::TooManyBytes { len, limit });
+        }
+        let key = [b"/", path.as_os_str().as_bytes()].concat();
         self.site.add_file(&key, modified, len as usize, |place| {
-            read_exactly(&mut file, place, path)
-        })
+            read_exactly(&mut file, place, modified)
+        })?;
+        (self.progress)(Progress::Loaded(self.site.totals()));
+        Ok(())
     }
 }
 
-/// Reads a file that must have as many bytes as `place`.
-fn read_exactly(file: &mut File, place: &mut [u8], path: &Path) -> Result<(), LoadError> {
-    let changed = || LoadError::Changed {
-        path: path.to_owned(),
-    };
-    file.read_exact(place)
-        .map_err(|source| match source.kind() {
-            io::ErrorKind::UnexpectedEof => changed(),
-            _ => unreadable(path)(source),
-        })?;
-    let mut more = [0];
-    match file.read(&mut more).map_err(unreadable(path))? {
-        0 => Ok(()),
-        _ => Err(changed()),
+/// Reads a file that must have as many bytes as `place`, and be `modified` at
+/// the same time as before.
+fn read_exactly(file: &mut File, place: &mut [u8], modified: SystemTime) -> Result<(), Reason> {
+    file.read_exact(place).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => Reason::Changed,
+        _ => Reason::Unreadable(error),
+    })?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    let now = metadata.modified().map_err(unreadable)?;
+    let more = file.read(&mut [0]).map_err(unreadable)?;
+    if more == 0 && metadata.len() == place.len() as u64 && now == modified {
+        Ok(())
+    } else {
+        Err(Reason::Changed)
+    }
+}
+
+/// What an error of opening or reading an entry means, after it was listed.
+fn unreadable(error: io::Error) -> Reason {
+    match Errno::from_io_error(&error) {
+        // It is gone, or a link now, or has a link on the way.
+        Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::XDEV) => Reason::Changed,
+        _ => Reason::Unreadable(error),
+    }
+}
+
+fn bad_link(link: BadLink) -> Reason {
+    match link {
+        BadLink::LeadsOut { target } => Reason::LeadsOut { target },
+        BadLink::Dangling { target } => Reason::Dangling { target },
+        BadLink::Endless => Reason::Endless,
+        BadLink::Unreadable(error) => unreadable(error),
+    }
+}
+
+fn name_of(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Fifo => "a named pipe",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        _ => "of an unknown kind",
     }
 }
 

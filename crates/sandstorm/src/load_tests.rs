@@ -3,6 +3,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
 use super::*;
@@ -121,114 +122,288 @@ fn links_are_followed_inside_the_folder() {
     assert_eq!(body(&site, b"/d/b.txt").unwrap(), b"a/b.txt");
 }
 
-/// That loading fails, with a message of one line that has these words.
-fn assert_refused(folder: &Path, words: &[&str]) {
-    let message = load(folder).unwrap_err().to_string();
-    assert_eq!(message.lines().count(), 1, "{message}");
-    for word in words {
-        assert!(message.contains(word), "no {word:?} in {message:?}");
+/// The site that a folder gives, and a line for each entry left out.
+fn load_with(folder: &Path, limits: &Limits) -> (Site, Vec<String>) {
+    let mut lines = Vec::new();
+    let site = Site::load(folder, limits, |progress| {
+        if let Progress::Skipped(skipped) = progress {
+            lines.push(skipped.to_string());
+        }
+    });
+    let site = site.unwrap();
+    assert_eq!(site.totals().skipped as usize, lines.len());
+    (site, lines)
+}
+
+/// That these entries and no others are left out, each with its words in one
+/// line, and that `/index.html` is served all the same.
+fn assert_skipped(folder: &Path, expected: &[(&str, &str)]) {
+    fs::write(folder.join("index.html"), "served").unwrap();
+    let (site, lines) = load_with(folder, &Limits::default());
+    assert_eq!(body(&site, b"/").unwrap(), b"served");
+    assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+    for (line, (name, words)) in lines.iter().zip(expected) {
+        let path = format!("{:?}", folder.join(name));
+        assert!(line.starts_with(&path), "no {path} in {line}");
+        assert!(line.contains(words), "no {words:?} in {line}");
+        assert_eq!(line.lines().count(), 1, "{line:?}");
     }
 }
 
 #[test]
-fn links_that_lead_out_are_refused() {
-    let outside = folder(&["secret.txt", "site/index.html", "site-b/x", "secrets/a"]);
+fn links_that_lead_out_are_left_out() {
+    let outside = folder(&["secret.txt", "site/a/b", "site-b/x", "secrets/a"]);
     let site = outside.path().join("site");
     let link = site.join("link");
     for target in [
         "../secret.txt",
         "../secrets",
         "..",
+        "a/../../secret.txt",
+        "../site/../secret.txt",
         "/",
         "/etc/passwd",
         "../site-b/x",
+        outside.path().join("secret.txt").to_str().unwrap(),
     ] {
         symlink(target, &link).unwrap();
-        assert_refused(&site, &[link.to_str().unwrap(), "is a link to"]);
+        assert_skipped(&site, &[("link", "leads out of the folder")]);
         fs::remove_file(&link).unwrap();
     }
     // Through another link that stays inside.
     symlink("link", site.join("way")).unwrap();
     symlink("../secret.txt", &link).unwrap();
-    assert_refused(&site, &["is a link to", "secret.txt"]);
+    assert_skipped(
+        &site,
+        &[("link", "secret.txt"), ("way", "to \"../secret.txt\"")],
+    );
 }
 
 #[test]
-fn links_in_a_circle_are_refused() {
+fn links_through_links_stay_inside() {
+    let outside = folder(&["site/a/b/c", "site/d"]);
+    let site = outside.path().join("site");
+    symlink("site", outside.path().join("alias")).unwrap();
+    let link = |target: &Path, name: &str| symlink(target, site.join(name)).unwrap();
+    link(&site.join("a"), "absolute");
+    link(Path::new("absolute/b/../../d"), "through");
+    link(&outside.path().join("alias/d"), "by-alias");
+    link(Path::new("../a/b/c"), "a/up");
+    let (site, lines) = load_with(&site, &Limits::default());
+    assert_eq!(lines, [""; 0]);
+    for (path, expected) in [
+        ("/absolute/b/c", "site/a/b/c"),
+        ("/absolute/up", "site/a/b/c"),
+        ("/through", "site/d"),
+        ("/by-alias", "site/d"),
+    ] {
+        let found = body(&site, path.as_bytes());
+        assert_eq!(found, Some(expected.as_bytes()), "{path}");
+    }
+}
+
+#[test]
+fn links_in_a_circle_are_left_out() {
     let folder = folder(&["a/b/c"]);
     symlink("..", folder.path().join("a/b/up")).unwrap();
-    assert_refused(folder.path(), &["a/b/up", "in which it lies"]);
-    fs::remove_file(folder.path().join("a/b/up")).unwrap();
+    symlink(".", folder.path().join("here")).unwrap();
     symlink("itself", folder.path().join("itself")).unwrap();
-    assert_refused(folder.path(), &["itself", "cannot read"]);
+    symlink("pong", folder.path().join("ping")).unwrap();
+    symlink("ping", folder.path().join("pong")).unwrap();
+    assert_skipped(
+        folder.path(),
+        &[
+            ("a/b/up", "a folder that contains the link"),
+            ("here", "a folder that contains the link"),
+            ("itself", "leads to no end"),
+            ("ping", "leads to no end"),
+            ("pong", "leads to no end"),
+        ],
+    );
 }
 
 #[test]
-fn what_cannot_be_served_is_named() {
-    let folder = folder(&["empty/.hidden", "empty/deep/er/", "dangling/x", "special/x"]);
+fn what_cannot_be_served_is_left_out() {
+    let folder = folder(&["special/x", "z"]);
     let path = |name: &str| folder.path().join(name);
-    assert_refused(&path("nowhere"), &["nowhere", "name the folder"]);
-    assert_refused(&path("dangling/x"), &["dangling/x", "is not a folder"]);
-    assert_refused(&path("empty"), &["empty", "no file to serve"]);
-    symlink("nothing", path("dangling/link")).unwrap();
-    assert_refused(&path("dangling"), &["dangling/link", "cannot read"]);
+    symlink("nothing", path("dangling")).unwrap();
+    symlink("z/nothing", path("dangling-below-a-file")).unwrap();
+    symlink("/nothing/at/all", path("dangling-far")).unwrap();
     let _socket = UnixListener::bind(path("special/socket")).unwrap();
-    assert_refused(
-        &path("special"),
-        &["special/socket", "neither a file nor a folder"],
+    for pipe in ["pipe", "line\nfeed \u{1b}[31m"] {
+        mknodat(
+            CWD,
+            path(pipe),
+            FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+    }
+    symlink("pipe", path("way")).unwrap();
+    assert_skipped(
+        folder.path(),
+        &[
+            ("dangling", "is a link to \"nothing\", which does not exist"),
+            ("dangling-below-a-file", "which does not exist"),
+            ("dangling-far", "which does not exist"),
+            ("line\nfeed \u{1b}[31m", "is a named pipe"),
+            ("pipe", "is a named pipe"),
+            ("special/socket", "is a socket"),
+            ("way", "is a named pipe"),
+        ],
     );
+    // A name that is no text.
+    let odd = path("").join(OsStr::from_bytes(b"\xff"));
+    symlink("nothing", odd).unwrap();
+    let (_, lines) = load_with(folder.path(), &Limits::default());
+    assert!(lines.iter().any(|line| line.contains("/\\xFF\" is a link")));
 }
 
 #[test]
-fn too_much_is_refused() {
-    let folder = folder(&["a", "b", "c"]);
-    let load = |files, bytes| Site::load(folder.path(), &Limits { files, bytes }, |_| {});
-    assert!(load(3, 3).is_ok());
-    let error = load(2, 3).unwrap_err();
+fn nothing_to_serve_is_an_error() {
+    let folder = folder(&["empty/.hidden", "empty/deep/er/", "file", "bad/"]);
+    let path = |name: &str| folder.path().join(name);
+    symlink("nothing", path("bad/link")).unwrap();
+    symlink("nothing", path("link")).unwrap();
+    for (name, words) in [
+        ("nowhere", "there is no folder"),
+        ("link", "there is no folder"),
+        ("file", "is not a folder"),
+        ("file/x", "is not a folder"),
+        ("empty", "there is no file to serve"),
+        ("bad", "1 entries are left out"),
+    ] {
+        let message = load(&path(name)).unwrap_err().to_string();
+        assert!(message.contains(words), "no {words:?} in {message:?}");
+        assert!(message.contains(path(name).to_str().unwrap()), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+    }
+}
+
+#[test]
+fn an_index_may_be_a_folder() {
+    let folder = folder(&["index.html/a", "docs/index.html/index.html"]);
+    let site = load(folder.path()).unwrap();
+    assert_eq!(body(&site, b"/"), None);
+    assert_eq!(body(&site, b"/index.html/a").unwrap(), b"index.html/a");
+    assert_eq!(body(&site, b"/docs/"), None);
+    assert!(body(&site, b"/docs/index.html/").is_some());
+}
+
+#[test]
+fn beyond_the_limits_files_are_left_out() {
+    let folder = folder(&["a", "bb", "c", "d/e"]);
+    let load = |files, bytes| {
+        let folders = 9;
+        load_with(
+            folder.path(),
+            &Limits {
+                files,
+                bytes,
+                folders,
+            },
+        )
+    };
+    let (site, lines) = load(4, 7);
+    assert_eq!((site.totals().files, lines.len()), (4, 0));
+    // A file that does not fit leaves room for smaller ones behind it.
+    let (site, lines) = load(4, 2);
+    assert_eq!(body(&site, b"/c").unwrap(), b"c");
+    assert_eq!((site.totals().files, lines.len()), (2, 2));
+    assert!(lines[0].contains("/bb\" has 2 bytes"), "{lines:?}");
+    assert!(lines[0].contains("--max-bytes"), "{lines:?}");
+    let (site, lines) = load(2, 9);
+    assert_eq!((site.totals().files, lines.len()), (2, 1));
     assert!(
-        matches!(error, LoadError::TooManyFiles { limit: 2, .. }),
-        "{error}"
+        lines[0].contains("/c\" and all files behind it"),
+        "{lines:?}"
     );
-    let error = load(3, 2).unwrap_err();
-    assert!(
-        matches!(error, LoadError::TooManyBytes { limit: 2, .. }),
-        "{error}"
-    );
-    // A file that is mostly a hole, beyond what one response holds.
-    let huge = File::create(folder.path().join("huge")).unwrap();
-    huge.set_len(MAX_FILE_LEN + 1).unwrap();
-    let error = load(9, u64::MAX).unwrap_err();
-    assert!(matches!(error, LoadError::FileTooLong { .. }), "{error}");
+    assert!(lines[0].contains("--max-files"), "{lines:?}");
+}
+
+#[test]
+fn a_file_too_long_for_one_response_is_left_out() {
+    let folder = folder(&["a"]);
+    for len in [MAX_FILE_LEN + 1, 1 << 32, 5 << 30, 1 << 42] {
+        // All of it is a hole.
+        let huge = File::create(folder.path().join("huge")).unwrap();
+        huge.set_len(len).unwrap();
+        let limits = Limits {
+            bytes: u64::MAX,
+            ..Limits::default()
+        };
+        let (site, lines) = load_with(folder.path(), &limits);
+        assert_eq!(site.totals().files, 1);
+        assert!(lines[0].contains(&format!("has {len} bytes")), "{lines:?}");
+    }
 }
 
 #[test]
 fn folders_lie_in_each_other_only_so_deep() {
-    let deep = |depth: usize| folder(&[&*("d/".repeat(depth) + "file")]);
+    let deep = |depth: usize| folder(&[&*("d/".repeat(depth) + "file"), "a"]);
+    let loaded = |depth| load_with(deep(depth).path(), &Limits::default());
     // The file itself lies one deeper than its folder.
-    assert!(load(deep(MAX_DEPTH - 1).path()).is_ok());
-    assert_refused(deep(MAX_DEPTH).path(), &["folders deep"]);
+    let (site, lines) = loaded(MAX_DEPTH - 1);
+    assert_eq!((site.totals().files, lines.len()), (2, 0));
+    let (site, lines) = loaded(MAX_DEPTH);
+    assert_eq!((site.totals().files, lines.len()), (1, 1));
+    assert!(lines[0].contains("folders deep"), "{lines:?}");
+}
+
+#[test]
+fn links_do_not_multiply_folders_without_end() {
+    // Each folder has two ways to the next: more paths than seconds will do.
+    let folder = folder(&["a"]);
+    let path = |name: String| folder.path().join(name);
+    for n in 0..40 {
+        fs::create_dir(path(format!("d{n:02}"))).unwrap();
+        for way in ["l", "r"] {
+            symlink(format!("../d{:02}", n + 1), path(format!("d{n:02}/{way}"))).unwrap();
+        }
+    }
+    let limits = Limits {
+        folders: 1_000,
+        ..Limits::default()
+    };
+    let (site, lines) = load_with(folder.path(), &limits);
+    assert_eq!(site.totals().files, 1);
+    let last = lines.last().unwrap();
+    assert!(last.contains("more than 1000 paths to folders"), "{last}");
 }
 
 #[test]
 fn a_file_that_changes_is_noticed() {
     let folder = folder(&["four"]);
     let path = folder.path().join("four");
-    for (len, right) in [(3, false), (4, true), (5, false)] {
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    let before = modified - std::time::Duration::from_nanos(1);
+    for (len, modified, right) in [
+        (3, modified, false),
+        (4, modified, true),
+        (5, modified, false),
+        (4, before, false),
+    ] {
         let mut file = File::open(&path).unwrap();
-        let outcome = read_exactly(&mut file, &mut vec![0; len], &path);
+        let outcome = read_exactly(&mut file, &mut vec![0; len], modified);
         assert_eq!(outcome.is_ok(), right);
-        assert!(right || matches!(outcome, Err(LoadError::Changed { .. })));
+        assert!(right || matches!(outcome, Err(Reason::Changed)));
     }
 }
 
 #[test]
-fn progress_is_told_after_each_entry() {
-    let folder = folder(&["a", "b/c", ".d"]);
+fn progress_is_told_after_each_file() {
+    let folder = folder(&[".a", "b", "c/d"]);
     let mut told = Vec::new();
-    let site = Site::load(folder.path(), &Limits::default(), |totals| {
-        told.push(*totals);
+    let site = Site::load(folder.path(), &Limits::default(), |progress| {
+        if let Progress::Loaded(totals) = progress {
+            told.push(*totals);
+        }
     })
     .unwrap();
     assert_eq!(told.last(), Some(site.totals()));
     assert!(told.is_sorted_by_key(|totals| totals.files));
 }
+
+#[path = "load_race_tests.rs"]
+mod race;

@@ -1,17 +1,18 @@
 //! The command line of the web server.
 
+mod loading;
 mod program;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use control::ServeArgs;
-use control::report;
-use sandstorm::{Limits, Totals};
+use sandstorm::Limits;
 use tcpip::{Config, SynCookies, WhenFull};
 
+use loading::NotLoaded;
 use program::Sandstorm;
 
 /// Sandstorm serves a folder of files over HTTP, from packets that stand
@@ -33,11 +34,12 @@ enum Command {
     /// All files are read once, at the start; changes are seen after the next
     /// one. `/` and `/sub/` are answered with the folder's index.html, and
     /// `/sub` leads to `/sub/`. Files and folders whose names begin with a
-    /// dot are left out, but for .well-known; symbolic links must not lead
-    /// out of the folder.
+    /// dot are left out, but for .well-known. Symbolic links are followed
+    /// inside the folder. Links that lead out of it or nowhere, pipes, devices
+    /// and what cannot be read are left out with a warning.
     #[command(
-        after_help = "Exit status: 0 after a signal, 1 when something could not be served \
-                            (one line on standard error says what), 2 for a wrong command line."
+        after_help = "Exit status: 0 after a signal, 1 when nothing could be served \
+                            (standard error says why), 2 for a wrong command line."
     )]
     Serve(Serve),
 }
@@ -52,11 +54,17 @@ struct Serve {
     #[arg(long, value_enum, default_value_t = ModeArg::MemCopy)]
     mode: ModeArg,
 
-    /// Most files to load.
+    /// Refuse to start when an entry of the folder cannot be served, and name
+    /// all of them. Without it they are left out, with a warning each.
+    #[arg(long)]
+    strict: bool,
+
+    /// Most files to load; those beyond are left out.
     #[arg(long, value_name = "N", default_value_t = Limits::default().files)]
     max_files: u64,
 
-    /// Most bytes of all files together; they are kept in memory.
+    /// Most bytes of all files together, which are kept in memory; a file that
+    /// does not fit is left out.
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().bytes)]
     max_bytes: u64,
 
@@ -174,33 +182,17 @@ impl From<ModeArg> for tcpip::Mode {
     }
 }
 
-/// Loading that takes longer is told about, this often.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
-
 fn main() -> ExitCode {
     let Command::Serve(serve) = Cli::parse().command;
     control::serve(&serve.network, || {
         let limits = Limits {
             files: serve.max_files,
             bytes: serve.max_bytes,
+            ..Limits::default()
         };
-        Sandstorm::load(&serve.folder, &limits, serve.tcp(), progress())
+        let site = loading::load(&serve.folder, &limits, serve.strict)?;
+        Ok::<_, NotLoaded>(Sandstorm::new(site, &serve.folder, serve.tcp()))
     })
-}
-
-/// Tells on standard error how far loading has come, when it takes long.
-fn progress() -> impl FnMut(&Totals) {
-    let mut told = Instant::now();
-    move |totals| {
-        if told.elapsed() >= PROGRESS_INTERVAL {
-            told = Instant::now();
-            eprintln!(
-                "loading: {} files, {} so far",
-                report::count(totals.files),
-                report::bytes(totals.content_bytes)
-            );
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use control::{Listening, Prepared, Program, StartError, Tally, WorkerContext, re
 use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 use sandstorm::reply::Status;
-use sandstorm::{Limits, LoadError, Packets, Server, Site, Totals, packets};
+use sandstorm::{Packets, Server, Site, packets};
 use tcpip::{Config, Mode};
 
 /// The port of HTTP.
@@ -33,19 +33,14 @@ pub(crate) struct Sandstorm {
 }
 
 impl Sandstorm {
-    /// Loads `folder`, to be served with the settings of `tcp` on a port that
-    /// is told later.
-    pub(crate) fn load(
-        folder: &Path,
-        limits: &Limits,
-        tcp: Config,
-        progress: impl FnMut(&Totals),
-    ) -> Result<Self, LoadError> {
-        Ok(Self {
-            site: Arc::new(Site::load(folder, limits, progress)?),
+    /// Serves `site`, which was loaded from `folder`, with the settings of
+    /// `tcp` on a port that is told later.
+    pub(crate) fn new(site: Site, folder: &Path, tcp: Config) -> Self {
+        Self {
+            site: Arc::new(site),
             folder: folder.to_owned(),
             tcp,
-        })
+        }
     }
 
     fn packets(&self, context: &WorkerContext) -> Packets {
@@ -126,12 +121,20 @@ impl Program for Sandstorm {
             report::count(totals.replies),
             report::bytes(totals.reply_bytes)
         );
+        let skipped = match totals.skipped {
+            0 => "none".to_owned(),
+            n => format!(
+                "{}; the warnings say why, --strict refuses",
+                report::count(n)
+            ),
+        };
         let mode = match self.tcp.mode {
             Mode::PreCopy => "pre-copy: packets are sent in place",
             Mode::MemCopy => "memcopy: packets are copied to be sent",
         };
         vec![
             ("files", files),
+            ("left out", skipped),
             ("responses", responses),
             ("mode", mode.to_owned()),
         ]
@@ -174,7 +177,10 @@ impl Program for Sandstorm {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use control::Secret;
+    use sandstorm::Limits;
 
     use super::*;
 
@@ -186,8 +192,10 @@ mod tests {
             mode,
             ..Config::default()
         };
-        let program = Sandstorm::load(folder.path(), &Limits::default(), tcp, |_| {});
-        (folder, program.unwrap())
+        symlink("nowhere", folder.path().join("dangling")).unwrap();
+        let site = Site::load(folder.path(), &Limits::default(), |_| {}).unwrap();
+        let program = Sandstorm::new(site, folder.path(), tcp);
+        (folder, program)
     }
 
     fn context(addresses: &[&str]) -> WorkerContext {
@@ -253,5 +261,7 @@ mod tests {
         let path = folder.path().display();
         let expected = format!("1, 1.5 kB, from {path} (hidden ones left out: 1)");
         assert_eq!(lines[0], ("files", expected));
+        let expected = "1; the warnings say why, --strict refuses".to_owned();
+        assert_eq!(lines[1], ("left out", expected));
     }
 }

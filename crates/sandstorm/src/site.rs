@@ -80,6 +80,8 @@ pub struct Totals {
     pub content_bytes: u64,
     /// Hidden files and folders that were left out.
     pub hidden: u64,
+    /// Entries that were left out because they cannot be served.
+    pub skipped: u64,
     /// Replies: three of each file, and those that are nobody's.
     pub replies: u64,
     /// Bytes of memory for all replies.
@@ -330,6 +332,10 @@ impl Builder {
 
     pub(crate) fn add_hidden(&mut self) {
         self.site.totals.hidden += 1;
+    }
+
+    pub(crate) fn add_skipped(&mut self) {
+        self.site.totals.skipped += 1;
     }
 
     pub(crate) fn totals(&self) -> &Totals {

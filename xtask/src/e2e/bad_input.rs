@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -49,6 +49,10 @@ impl Case {
             nobody: true,
             ..self
         }
+    }
+
+    fn with_lines(self, most_lines: usize) -> Self {
+        Self { most_lines, ..self }
     }
 }
 
@@ -131,6 +135,13 @@ impl Files {
         files.write("locked/index.html", "page")?;
         make("with-locked-file")?;
         files.write("with-locked-file/page.html", "page")?;
+        make("odd")?;
+        files.write("odd/index.html", "page")?;
+        for (name, target) in [("way-out", "../locked"), ("dangling", "nowhere")] {
+            symlink(target, files.folder.join("odd").join(name))
+                .context(format_args!("linking {name}"))?;
+        }
+        shell::run(Command::new("mkfifo").arg(files.folder.join("odd/pipe")))?;
         let lock = |name: &str| {
             fs::set_permissions(files.folder.join(name), fs::Permissions::from_mode(0o000))
                 .context(format_args!("locking {name}"))
@@ -191,9 +202,16 @@ fn content_cases(content: &Content, files: &Files) -> Vec<Case> {
         sandstorm(
             "an unreadable file",
             &files.path("with-locked-file"),
-            &["page.html"],
+            &["page.html", "Permission denied"],
         )
-        .run_by_nobody(),
+        .run_by_nobody()
+        .with_lines(2),
+        sandstorm(
+            "entries that cannot be served, with --strict",
+            &format!("{} --strict", files.path("odd")),
+            &["way-out", "dangling", "pipe", "--strict"],
+        )
+        .with_lines(4),
         Case::new(
             "a zone file that is not there",
             "namestorm",

@@ -1,0 +1,68 @@
+//! Loading while somebody who may write to the folder exchanges its entries.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use super::*;
+
+/// Loads of one race; the racer would have to win once.
+const LOADS: usize = 3_000;
+
+/// Loads `site` many times while `left` and `right` in it are exchanged without
+/// a pause. A GET of these paths never gives what only the secret holds.
+fn never_published(site: &Path, [left, right]: [&str; 2], paths: &[&str]) {
+    let (left, right) = (&site.join(left), &site.join(right));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let racer = scope.spawn(|| {
+            let mut times = 0_u64;
+            while !stop.load(Ordering::Relaxed) {
+                renameat_with(CWD, left, CWD, right, RenameFlags::EXCHANGE).unwrap();
+                times += 1;
+            }
+            times
+        });
+        let published = (0..LOADS).filter(|_| is_published(site, paths)).count();
+        stop.store(true, Ordering::Relaxed);
+        assert!(racer.join().unwrap() > LOADS as u64, "hardly a race");
+        assert_eq!(published, 0, "of {LOADS} loads");
+    });
+}
+
+fn is_published(site: &Path, paths: &[&str]) -> bool {
+    let is_secret = |site: &Site, path: &str| body(site, path.as_bytes()) == Some(b"secret");
+    load(site).is_ok_and(|site| paths.iter().any(|path| is_secret(&site, path)))
+}
+
+#[test]
+fn a_file_exchanged_with_a_link_never_publishes_its_target() {
+    let outside = folder(&["site/a", "site/z"]);
+    fs::write(outside.path().join("secret.txt"), "secret").unwrap();
+    let site = outside.path().join("site");
+    symlink("../secret.txt", site.join("b")).unwrap();
+    never_published(&site, ["a", "b"], &["/a", "/b"]);
+}
+
+#[test]
+fn a_folder_exchanged_with_a_link_never_publishes_what_is_there() {
+    let outside = folder(&["site/a/x", "site/z", "secrets/"]);
+    fs::write(outside.path().join("secrets/x"), "secret").unwrap();
+    fs::write(outside.path().join("secrets/y"), "secret").unwrap();
+    let site = outside.path().join("site");
+    symlink("../secrets", site.join("b")).unwrap();
+    never_published(&site, ["a", "b"], &["/a/x", "/a/y", "/b/x", "/b/y"]);
+}
+
+#[test]
+fn a_link_that_is_made_to_lead_out_publishes_nothing() {
+    let outside = folder(&["site/inside", "site/z"]);
+    fs::write(outside.path().join("secret.txt"), "secret").unwrap();
+    let site = outside.path().join("site");
+    symlink("inside", site.join("a")).unwrap();
+    symlink("../secret.txt", site.join("b")).unwrap();
+    symlink("a", site.join("way")).unwrap();
+    never_published(&site, ["a", "b"], &["/a", "/b", "/way"]);
+}

@@ -1,0 +1,116 @@
+//! Loading as the operator sees it: progress, warnings, and `--strict`.
+
+use std::fmt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use control::report;
+use sandstorm::{Limits, LoadError, Progress, Site, Skipped, Totals};
+
+/// Loading that takes longer is told about, this often.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
+/// Entries left out that are named; those beyond are only counted.
+const MAX_NAMED: u64 = 100;
+
+/// Why the folder is not served: a message for the operator.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotLoaded {
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// With `--strict`, a line for each entry behind the first line.
+    #[error(
+        "entries that cannot be served: {}; mend them, or leave out --strict to serve the rest{}",
+        report::count(*count), Lines(named)
+    )]
+    Strict { count: u64, named: Vec<Skipped> },
+}
+
+/// Each entry on a line of its own.
+struct Lines<'a>(&'a [Skipped]);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|one| write!(f, "\n  {one}"))
+    }
+}
+
+/// Loads the folder. Entries that cannot be served are left out with a
+/// warning each; `strict` makes an error of them all.
+pub(crate) fn load(folder: &Path, limits: &Limits, strict: bool) -> Result<Site, NotLoaded> {
+    let mut told = Instant::now();
+    let (mut count, mut named) = (0_u64, Vec::new());
+    let outcome = Site::load(folder, limits, |progress| match progress {
+        Progress::Loaded(totals) => tell(totals, &mut told),
+        Progress::Skipped(skipped) => {
+            count += 1;
+            match (count <= MAX_NAMED, strict) {
+                (true, true) => named.push(skipped),
+                (true, false) => tracing::warn!("left out: {skipped}"),
+                (false, _) => {}
+            }
+        }
+    });
+    if strict && count > 0 {
+        return Err(NotLoaded::Strict { count, named });
+    }
+    if count > MAX_NAMED {
+        let more = report::count(count - MAX_NAMED);
+        tracing::warn!("left out, not named here: {more} entries more");
+    }
+    Ok(outcome?)
+}
+
+/// Tells how far loading has come, when it takes long.
+fn tell(totals: &Totals, told: &mut Instant) {
+    if told.elapsed() >= PROGRESS_INTERVAL {
+        *told = Instant::now();
+        eprintln!(
+            "loading: {} files, {} so far",
+            report::count(totals.files),
+            report::bytes(totals.content_bytes)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn folder(bad: u64) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("page.html"), "page").unwrap();
+        for n in 0..bad {
+            symlink("nowhere", folder.path().join(format!("bad\n{n:04}"))).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn strict_refuses_and_names_all_up_to_a_bound() {
+        for (bad, lines) in [(1, 2), (MAX_NAMED, 101), (MAX_NAMED + 1, 101)] {
+            let folder = folder(bad);
+            let error = load(folder.path(), &Limits::default(), true).unwrap_err();
+            let message = error.to_string();
+            assert_eq!(message.lines().count(), lines, "{message}");
+            let start = format!("entries that cannot be served: {bad}; ");
+            assert!(message.starts_with(&start), "{message}");
+            assert!(message.contains("bad\\n0000\" is a link to \"nowhere\""));
+            let site = load(folder.path(), &Limits::default(), false).unwrap();
+            assert_eq!((site.totals().files, site.totals().skipped), (1, bad));
+        }
+        let site = load(folder(0).path(), &Limits::default(), true).unwrap();
+        assert_eq!(site.totals().skipped, 0);
+    }
+
+    #[test]
+    fn a_folder_without_a_file_is_refused_either_way() {
+        let folder = folder(1);
+        fs::remove_file(folder.path().join("page.html")).unwrap();
+        let load = |strict| load(folder.path(), &Limits::default(), strict).unwrap_err();
+        assert!(load(false).to_string().contains("1 entries are left out"));
+        assert!(load(true).to_string().contains("is a link to"));
+    }
+}
