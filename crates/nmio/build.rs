@@ -1,14 +1,48 @@
-//! Compiles the steering program for the kernel's virtual machine.
+//! Looks for what the build needs from the system, and compiles the steering
+//! program for the kernel's virtual machine.
+//!
+//! The build scripts of libbpf and libxdp need most of it, and say little of
+//! what they miss. Cargo may run them first: then their words are the ones
+//! shown, and the README has the whole list.
 
 use std::env;
+use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const SOURCE: &str = "bpf/steer.bpf.c";
+
+/// Programs that the build runs, and their Debian packages.
+const PROGRAMS: [(&str, &str); 5] = [
+    ("make", "build-essential"),
+    ("pkg-config", "pkg-config"),
+    ("clang", "clang"),
+    ("llvm-strip", "llvm"),
+    ("m4", "m4"),
+];
+/// Headers that it reads.
+const HEADERS: [(&str, &str); 3] = [
+    ("libelf.h", "libelf-dev"),
+    ("zlib.h", "zlib1g-dev"),
+    ("pcap/pcap.h", "libpcap-dev"),
+];
 
 fn main() {
     println!("cargo::rerun-if-changed={SOURCE}");
     println!("cargo::rerun-if-env-changed=CLANG");
+    let missing = missing();
+    if !missing.is_empty() {
+        let names: Vec<&str> = missing.iter().map(|(what, _)| *what).collect();
+        let mut packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+        packages.dedup();
+        println!(
+            "cargo::error=the build needs {}, not found here; on Debian: apt-get install {} (or \
+             cargo xtask setup)",
+            names.join(", "),
+            packages.join(" ")
+        );
+        return;
+    }
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".into());
     let out_dir = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     let object = Path::new(&out_dir).join("steer.bpf.o");
@@ -34,4 +68,39 @@ fn main() {
         ),
     };
     println!("cargo::error={problem}");
+}
+
+/// What is not there, each with its package.
+fn missing() -> Vec<(&'static str, &'static str)> {
+    let headers = HEADERS.into_iter().filter(|(name, _)| !is_header(name));
+    PROGRAMS
+        .into_iter()
+        .filter(|(name, _)| !is_program(name))
+        .chain(headers)
+        .collect()
+}
+
+fn is_program(name: &str) -> bool {
+    if name == "clang" && env::var_os("CLANG").is_some() {
+        return true;
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+/// Whether the C compiler finds it. Without a compiler, `make` is missing too.
+fn is_header(name: &str) -> bool {
+    let compiler = env::var("CC").unwrap_or_else(|_| "cc".into());
+    let mut command = Command::new(compiler);
+    command.args(["-E", "-x", "c", "-", "-o", "/dev/null"]);
+    let child = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let Ok(mut child) = child else {
+        return true;
+    };
+    let written = child
+        .stdin
+        .take()
+        .is_none_or(|mut pipe| writeln!(pipe, "#include <{name}>").is_ok());
+    let status = child.wait();
+    written && status.is_ok_and(|status| status.success())
 }

@@ -7,11 +7,13 @@ mod fuzz;
 mod interrupt;
 mod loss;
 mod markdown;
+mod miri;
 mod netns;
 mod server;
 mod setup;
 mod shell;
 mod test;
+mod watched;
 
 use std::process::ExitCode;
 
@@ -39,6 +41,7 @@ Usage: cargo xtask COMMAND
         --minimize               then put the fewest inputs in fuzz/corpus that cover all
         --input FILE             this input alone, with what it is and a backtrace
         --sanitizer NAME         with a nightly compiler's sanitizer, such as address
+  miri                           tests of frames and rings under Miri, with a nightly compiler
   loss [--clients [--full]] [--quick] [--seed N] [--repeats N] [--trace] [--list]
        [--programs DIR] [FILTER]
                                  our TCP beside the kernel's on bad networks, by a userspace
@@ -105,6 +108,7 @@ fn dispatch(command: &str, args: &[String]) -> Result<()> {
         "fuzz" => fuzz::run(args),
         "bench" => bench::run(args),
         "loss" => loss::run(args),
+        "miri" => miri::run(args),
         other => Err(Failure::new(format!("no such command: {other}\n\n{USAGE}"))),
     }
 }

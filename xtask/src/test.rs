@@ -6,10 +6,14 @@ use std::time::{Duration, Instant};
 
 use crate::e2e::{self, Options};
 use crate::shell::{self, Context as _, Failure, Result};
-use crate::{fuzz, interrupt, loss, setup};
+use crate::{fuzz, interrupt, loss, setup, watched};
 
 /// Of a failing step this much of the end is shown.
 const SHOWN_LINES: usize = 200;
+/// A step that writes no line for so long has hung, and is ended.
+const SILENCE: Duration = Duration::from_mins(15);
+/// The same with `--full`, where one test has thousands of cells.
+const FULL_SILENCE: Duration = Duration::from_mins(90);
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let mut options = Options::default();
@@ -25,7 +29,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
     setup::run()?;
     setup::require_components()?;
-    let mut tests = Tests::default();
+    let mut tests = Tests {
+        silence: if options.full { FULL_SILENCE } else { SILENCE },
+        ..Tests::default()
+    };
     if options.filter.is_empty() {
         tests.step("format", || cargo(&["fmt", "--all", "--check"]));
         tests.step("format of the fuzz targets", || {
@@ -46,6 +53,13 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             doc.env("RUSTDOCFLAGS", "-D warnings");
             doc
         });
+    }
+    if options.filter.is_empty() {
+        tests.step_where_installed(
+            "licences, duplicates and sources of dependencies",
+            "deny",
+            &["--offline", "check", "licenses", "bans", "sources"],
+        );
     }
     tests.step("unit, property and simulation tests", || {
         let mut test = cargo(&["test", "--workspace", "--no-fail-fast"]);
@@ -111,6 +125,7 @@ struct Tests {
     passed: u32,
     failed: u32,
     summary: String,
+    silence: Duration,
 }
 
 impl Tests {
@@ -122,23 +137,26 @@ impl Tests {
         println!("==== {name}");
         let start = Instant::now();
         let mut command = command();
-        match shell::output(&mut command) {
-            Ok(output) => {
-                let stdout = String::from_utf8_lossy(&output.stdout);
-                let counts = Counts::of(&stdout);
+        match watched::run(&mut command, self.silence) {
+            Ok(outcome) => {
+                let counts = Counts::of(&outcome.stdout);
                 // A step that runs no tests is one itself.
                 let itself = u32::from(counts == Counts::default());
                 self.passed += counts.passed;
                 self.failed += counts.failed;
-                if output.status.success() {
+                let well = outcome.status.success() && !outcome.hung;
+                if well {
                     self.passed += itself;
                 } else {
                     self.failed += u32::from(counts.failed == 0);
                     println!("$ {}", shell::shown(&command));
-                    println!("{}", end_of(&stdout));
-                    println!("{}", end_of(&String::from_utf8_lossy(&output.stderr)));
+                    println!("{}", end_of(&outcome.stdout));
+                    println!("{}", end_of(&outcome.stderr));
                 }
-                self.close(name, output.status.success(), start.elapsed());
+                if outcome.hung {
+                    println!("{}", hung(self.silence, &outcome.running_tests()));
+                }
+                self.close(name, well, start.elapsed());
             }
             Err(failure) => {
                 println!("{failure}");
@@ -146,6 +164,20 @@ impl Tests {
                 self.close(name, false, start.elapsed());
             }
         }
+    }
+
+    /// Runs a command of a tool that is not built here: skipped where it is
+    /// not installed.
+    fn step_where_installed(&mut self, name: &str, tool: &str, args: &[&str]) {
+        let mut version = cargo(&[tool, "--version"]);
+        if shell::output(&mut version).is_ok_and(|output| output.status.success()) {
+            self.step(name, || cargo(&[&[tool], args].concat()));
+            return;
+        }
+        let line = format!("skip {name}: cargo-{tool} is not installed");
+        println!("{line}");
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.summary, "{line}");
     }
 
     /// Runs a step that counts its own checks and says what has failed.
@@ -208,6 +240,16 @@ impl Counts {
         }
         counts
     }
+}
+
+/// Why a step was ended.
+fn hung(silence: Duration, running: &[&str]) -> String {
+    let running = match running {
+        [] => "no test had said that it runs for long".to_owned(),
+        names => format!("still running: {}", names.join(", ")),
+    };
+    let minutes = silence.as_secs() / 60;
+    format!("ended, as nothing was heard for {minutes} minutes; {running}")
 }
 
 fn end_of(text: &str) -> String {
