@@ -3,11 +3,15 @@
 //! Errors are what leaves no right answer: without them the zone is not
 //! served. Warnings are what can be served but is hardly meant.
 
+mod dots;
+
 use std::collections::HashMap;
 
 use crate::name::{self, Shown};
 use crate::report::Report;
-use crate::rtype::{self, A, AAAA, CNAME, DNAME, DS, MX, NS, NSEC, RRSIG, SOA, SRV};
+use crate::rtype::{
+    self, A, AAAA, CNAME, DNAME, DNSKEY, DS, MX, NS, NSEC, NSEC3PARAM, RRSIG, SOA, SRV,
+};
 use crate::zone::{NameRef, Place, RrsetRef, Standing, Zone};
 
 /// Bytes of a message around an RRset: header, question type and class.
@@ -21,10 +25,12 @@ const MAX_MESSAGE: usize = 65_535;
 /// Checks a whole zone.
 pub(crate) fn check(zone: &Zone, report: &mut Report) {
     check_apex(zone, report);
+    check_signed(zone, report);
     let mut targets = Targets::default();
     for name in zone.names() {
         check_types(name, report);
         check_hidden(name, report);
+        dots::check(name, report);
         for rrset in name.rrsets() {
             check_rrset(name, rrset, report);
             check_targets(name, rrset, &mut targets, report);
@@ -50,6 +56,24 @@ fn check_apex(zone: &Zone, report: &mut Report) {
     }
     if apex.and_then(|apex| apex.rrset(NS)).is_none() {
         report.error(start, format!("there is no NS record for {shown}"));
+    }
+}
+
+/// Signatures are served as data only, so that validators refuse the answers.
+fn check_signed(zone: &Zone, report: &mut Report) {
+    let apex = zone.apex_name();
+    let signs = [RRSIG, DNSKEY, NSEC, NSEC3PARAM];
+    let sign = apex.and_then(|apex| signs.iter().find_map(|rtype| apex.rrset(*rtype)));
+    if let Some(sign) = sign {
+        report.warning(
+            sign.place(),
+            format!(
+                "{} is signed (DNSSEC), but signatures and proofs are not sent with answers yet: \
+                 while the parent has DS records for it, resolvers that validate refuse the \
+                 answers; remove those records first",
+                Shown(zone.apex())
+            ),
+        );
     }
 }
 

@@ -29,8 +29,6 @@ use crate::zone::{Builder, Place, Refused, Zone};
 pub(crate) const MAX_INCLUDE_DEPTH: usize = 8;
 /// Files of one zone.
 pub(crate) const MAX_FILES: usize = 1024;
-/// The longest TTL, in seconds (RFC 2181, section 8).
-pub(crate) const MAX_TTL: u32 = i32::MAX as u32;
 /// Records between two calls of a progress function.
 pub(crate) const PROGRESS_STEP: usize = 250_000;
 
@@ -229,7 +227,7 @@ impl<'p> Loader<'p> {
         );
         let rtype = record.rtype().to_int();
         let ttl = record.ttl().as_secs();
-        if let Err(message) = self.check_record(rtype, ttl) {
+        if let Err(message) = self.check_record(rtype) {
             self.report.error(place, message);
             return;
         }
@@ -283,16 +281,13 @@ impl<'p> Loader<'p> {
         }
     }
 
-    fn check_record(&mut self, rtype: u16, ttl: u32) -> Result<(), String> {
+    fn check_record(&mut self, rtype: u16) -> Result<(), String> {
         let shown = || rtype::show(rtype);
         if !rtype::is_data(rtype) {
             return Err(format!("{} records cannot be in a zone", shown()));
         }
         if !name::is_name(&self.owner) {
             return Err("the owner has an empty label or is too long".into());
-        }
-        if ttl > MAX_TTL {
-            return Err(format!("a TTL is at most {MAX_TTL} s, not {ttl}"));
         }
         if self.data.len() > usize::from(u16::MAX) {
             return Err(format!("the data of this {} is too long", shown()));

@@ -60,14 +60,20 @@ fn errors_have_their_line() {
         "www TYPE65280 x\n",
         &["f:4: data of this record type must be written"],
     );
-    finds("www CH A 1.2.3.4\n", &["f:4: different class"]);
+    finds(
+        "www CH A 1.2.3.4\n",
+        &["f:4: class CH is not served, only IN is; write IN, or leave the class out: \"www CH"],
+    );
     finds("www TXT \"open\n", &["f:4: a quoted string is not closed"]);
     finds(
         "www TXT ( \"a\"\n\"b\"\n",
         &["f:4: a parenthesis is not closed"],
     );
     finds("www TXT a )\n", &["f:4: unbalanced parens"]);
-    finds("$NONSENSE x\n", &["f:4: unknown control"]);
+    finds(
+        "$NONSENSE x\n",
+        &["f:4: $NONSENSE is not known; the directives are "],
+    );
     finds(
         "$INCLUDE missing\n",
         &["f:4: cannot read missing: No such file"],
@@ -82,7 +88,35 @@ fn errors_have_their_line() {
     );
     finds(
         "www 2147483648 A 1.2.3.4\n",
-        &["f:4: a TTL is at most 2147483647 s"],
+        &["f:4: '2147483648' is no TTL: write 0 to 2147483647 seconds, or a time with units"],
+    );
+    // What follows is not told of for the lack of a TTL.
+    finds(
+        "$TTL 99999w\nwww A 1.2.3.4\n",
+        &["f:4: '99999w' is no TTL: "],
+    );
+    finds(
+        "@ SOA ns host 1 4294967296 3 4 5\n",
+        &["f:4: a number is too large for its field: "],
+    );
+    for escape in ["\\999", "\\256x", "\\12", "\\1x2"] {
+        finds(
+            &format!("www 60 TXT \"{escape}\"\nx{escape} 60 A 1.2.3.4\n"),
+            &[
+                "f:4: an escape is \\ and three digits, ",
+                "f:5: an escape is ",
+            ],
+        );
+    }
+    finds(
+        "www TXT \"caf\u{e9}\"\n",
+        &["f:4: only printable ASCII can stand here as it is; "],
+    );
+    finds(
+        "www \u{1b}[31m A\n",
+        &[
+            "f:4: only printable ASCII can stand here as it is; write each other byte as an escape, \\ and three digits: \"www \u{fffd}[31m A\"",
+        ],
     );
     finds(
         "www A \\# 3 010203\n",
@@ -236,6 +270,66 @@ fn what_is_hardly_meant_is_warned_of() {
         lines,
         [(Severity::Warning, 1), (Severity::Warning, 2)],
         "no TTL"
+    );
+}
+
+#[test]
+fn a_missing_final_dot_is_pointed_out() {
+    finds(
+        "www.example.org 60 A 192.0.2.1\nmail 60 MX 1 mx.Example.org\n",
+        &[
+            "f:4: warning: www.example.org.example.org. looks as if the dot at its end is \
+             missing; if www.example.org. is meant, write it with the dot",
+            "f:5: warning: mx.Example.org.example.org. looks as if",
+        ],
+    );
+    finds(
+        "a 60 CNAME www.example.net\nb 60 SRV 0 0 53 ns.example.com\nc 60 DNAME example.com\n",
+        &[
+            "f:4: warning: www.example.net.example.org. looks as if",
+            "f:5: warning: ns.example.com.example.org. looks as if",
+            "f:6: warning: example.com.example.org. looks as if",
+        ],
+    );
+    // Once for each RRset.
+    finds(
+        "a 60 MX 1 x.net\na 60 MX 2 y.net\n",
+        &["f:4: warning: x.net.example.org. looks as if"],
+    );
+    // What exists is meant, and so is what only looks a little like it.
+    finds(
+        "x.net 60 A 192.0.2.1\na 60 CNAME x.net\nb 60 CNAME network\nc 60 MX 1 example.org.\n",
+        &[],
+    );
+    let reverse = "@ 60 SOA ns.a. h.a. 1 2 3 4 5\n@ 60 NS ns.a.\n1 60 PTR host.example\n\
+                   2 60 PTR host.example.\n3 60 CNAME 3.sub\n";
+    let report = load_text("f", Some("2.0.192.in-addr.arpa"), reverse)
+        .unwrap()
+        .report;
+    let expected = "f:3: warning: host.example.2.0.192.in-addr.arpa. looks as if";
+    assert!(report.to_string().starts_with(expected), "{report}");
+    assert_eq!(report.findings().len(), 1);
+    // In the root zone each name is whole.
+    let root = "@ 60 SOA a b 1 2 3 4 5\n@ 60 NS ns.net\norg 60 NS ns.org\n";
+    let report = load_text("f", Some("."), root).unwrap().report;
+    assert!(!report.to_string().contains("looks as if"), "{report}");
+}
+
+#[test]
+fn a_signed_zone_is_warned_of() {
+    let key = "@ 60 DNSKEY 257 3 13 mdsswUyr3DPW132mOi8V9xESWE8jTo0dxCjjnopKl+GqJxpVXckHAeF+KkxLbxILfDLUT0rAK9iUzy1L53eKGQ==\n";
+    finds(
+        key,
+        &["f:4: warning: example.org. is signed (DNSSEC), but signatures and proofs are not sent"],
+    );
+    finds(
+        "@ 60 NSEC a.example.org. NS SOA\n@ 60 NSEC3PARAM 1 0 0 -\n",
+        &["f:4: warning: example.org. is signed"],
+    );
+    // A signed zone below is not this one.
+    finds(
+        "sub 60 NS ns\nsub 60 DS 1 13 2 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n",
+        &[],
     );
 }
 

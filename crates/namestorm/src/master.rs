@@ -8,6 +8,9 @@
 
 use std::borrow::Cow;
 
+/// The longest TTL, in seconds (RFC 2181, section 8).
+pub(crate) const MAX_TTL: u32 = i32::MAX as u32;
+
 /// One entry: the text of one or, inside parentheses, more lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
@@ -204,6 +207,8 @@ pub(crate) struct Prepared<'a> {
     pub has_ttl: bool,
     /// It is a directive (`$…`), no record.
     pub is_directive: bool,
+    /// What stands where a TTL must be, and is none.
+    pub bad_ttl: Option<&'a str>,
 }
 
 /// Reads the fields in front of an entry's type, and rewrites times with
@@ -216,6 +221,7 @@ pub(crate) fn prepare(text: &str) -> Prepared<'_> {
             .is_some_and(|t| t.eq_ignore_ascii_case("$TTL"));
     let mut rewritten: Option<String> = None;
     let mut has_ttl = is_ttl_directive;
+    let mut bad_ttl = None;
     let mut copied = 0;
     // The owner, or the directive's own name, comes first unless the entry
     // is indented.
@@ -230,11 +236,14 @@ pub(crate) fn prepare(text: &str) -> Prepared<'_> {
         if type_seen && !is_soa {
             break;
         }
-        let is_number = token.bytes().all(|b| b.is_ascii_digit());
         let time = seconds(token);
         if !type_seen {
-            if is_number || time.is_some() {
+            let ttl = time.or_else(|| token.parse().ok());
+            if ttl.is_some_and(|ttl| ttl <= MAX_TTL) {
                 has_ttl = true;
+            } else if is_ttl_directive || ttl.is_some() || is_like_time(token) {
+                has_ttl = true;
+                bad_ttl = bad_ttl.or(Some(token));
             } else if !is_class(token) {
                 type_seen = true;
                 is_soa = token.eq_ignore_ascii_case("SOA");
@@ -258,7 +267,16 @@ pub(crate) fn prepare(text: &str) -> Prepared<'_> {
         text,
         has_ttl,
         is_directive,
+        bad_ttl,
     }
+}
+
+/// Whether a time is meant: digits and letters, a digit first. No class or
+/// type looks like that.
+fn is_like_time(token: &str) -> bool {
+    let digits = token.strip_prefix('-').unwrap_or(token);
+    digits.starts_with(|first: char| first.is_ascii_digit())
+        && digits.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 fn is_class(token: &str) -> bool {
@@ -322,6 +340,29 @@ mod tests {
         ] {
             assert_eq!(prepared(same), same);
         }
+    }
+
+    #[test]
+    fn what_is_no_ttl_is_found() {
+        let bad = |text: &str| prepare(text).bad_ttl.map(str::to_owned);
+        for good in [
+            "a 2147483647 A 1",
+            "a IN 3550w A 1",
+            "4294967296 IN A 1",
+            "a TXT 4294967296",
+            "a 192.0.2.1",
+            "$TTL 0",
+            "$ORIGIN 9x",
+            "@ SOA a b (9999999999 1h30 3 4 5)",
+        ] {
+            assert_eq!(bad(good), None, "{good}");
+        }
+        for wrong in ["2147483648", "99999999999", "3551w", "1h30", "-1", "1y"] {
+            assert_eq!(bad(&format!("a IN {wrong} A 1")).as_deref(), Some(wrong));
+            assert_eq!(bad(&format!(" {wrong} IN A 1")).as_deref(), Some(wrong));
+            assert_eq!(bad(&format!("$TTL {wrong} ; x")).as_deref(), Some(wrong));
+        }
+        assert_eq!(bad("$TTL soon").as_deref(), Some("soon"));
     }
 
     #[test]

@@ -28,6 +28,10 @@ pub(crate) const DS: u16 = 43;
 pub(crate) const RRSIG: u16 = 46;
 /// Denial of existence (RFC 4034).
 pub(crate) const NSEC: u16 = 47;
+/// A key of the zone (RFC 4034).
+pub(crate) const DNSKEY: u16 = 48;
+/// Parameters of hashed denial of existence (RFC 5155).
+pub(crate) const NSEC3PARAM: u16 = 51;
 /// Service binding (RFC 9460).
 pub(crate) const SVCB: u16 = 64;
 /// Service binding of HTTPS (RFC 9460).

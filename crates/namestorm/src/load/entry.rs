@@ -8,7 +8,7 @@ use domain::base::iana::Class;
 use domain::base::name::ToName;
 use domain::zonefile::inplace::{self, ScannedDname, ScannedRecord, Zonefile};
 
-use crate::master;
+use crate::master::{self, MAX_TTL};
 use crate::name;
 
 /// The TTL of records before any is stated.
@@ -87,6 +87,12 @@ impl EntryParser {
     pub(super) fn parse(&mut self, text: &str) -> Result<Parsed, String> {
         let prepared = master::prepare(text);
         self.ttl_known |= prepared.has_ttl;
+        if let Some(bad) = prepared.bad_ttl {
+            return Err(format!(
+                "'{}' is no TTL: write 0 to {MAX_TTL} seconds, or a time with units such as 1h30m",
+                excerpt(bad)
+            ));
+        }
         self.feed(&prepared.text);
         let entry = match self.zonefile.next_entry() {
             Ok(entry) => entry,
@@ -153,12 +159,49 @@ fn explain(error: &inplace::Error, text: &str) -> String {
         "trailing tokens" => "more fields than the record type has",
         "unexpected end of entry" | "short buffer" => "fields are missing at the end",
         "bad name" => "a label or name is too long or empty",
-        other => other,
+        "decimal number overflow" => "a number is too large for its field",
+        "expected decimal number" => "a number must be where something else is",
+        "bad symbol: illegal escape sequence" => {
+            "an escape is \\ and three digits, \\000 to \\255, or \\ before any other character"
+        }
+        "bad symbol" => {
+            "only printable ASCII can stand here as it is; write each other byte as an escape, \
+             \\ and three digits"
+        }
+        other => return explain_word(other, text),
     };
-    let mut excerpt: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some((end, _)) = excerpt.char_indices().nth(EXCERPT) {
-        excerpt.truncate(end);
-        excerpt.push('…');
+    format!("{meaning}: \"{}\"", excerpt(text))
+}
+
+/// Messages of the parser that hold a word of the entry.
+fn explain_word(message: &str, text: &str) -> String {
+    let meaning = match message.split_once(": ") {
+        Some(("different class", classes)) => {
+            let class = classes.split(' ').next().unwrap_or(classes);
+            format!("class {class} is not served, only IN is; write IN, or leave the class out")
+        }
+        Some(("unknown control", word)) => {
+            format!("{word} is not known; the directives are $ORIGIN, $TTL and $INCLUDE")
+        }
+        _ => message.to_owned(),
+    };
+    format!("{meaning}: \"{}\"", excerpt(text))
+}
+
+/// The start of an entry as it can be shown in a line.
+fn excerpt(text: &str) -> String {
+    let words: Vec<_> = text.split_whitespace().collect();
+    let line = words.join(" ");
+    let printable = |c: char| {
+        if c.is_control() {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            c
+        }
+    };
+    let mut shown: String = line.chars().take(EXCERPT).map(printable).collect();
+    if line.chars().nth(EXCERPT).is_some() {
+        shown.push('…');
     }
-    format!("{meaning}: \"{excerpt}\"")
+    shown
 }

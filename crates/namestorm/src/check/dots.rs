@@ -1,0 +1,91 @@
+//! Names that look as if the dot at their end is missing: a name without it
+//! has the origin appended (RFC 1035, section 5.1).
+
+use crate::name::{self, Shown};
+use crate::report::Report;
+use crate::rtype::{self, DNAME, PTR, SRV};
+use crate::zone::{NameRef, RrsetRef, Zone};
+
+/// Top-level domains that hardly any zone has as names of its own.
+const TOP_LEVEL: [&[u8]; 9] = [
+    b"com", b"net", b"org", b"edu", b"gov", b"mil", b"int", b"info", b"arpa",
+];
+/// `arpa.`, where reverse zones are.
+const ARPA: &[u8] = b"\x04arpa\0";
+
+/// Warns of the owner and of the names in the data of its records, once for
+/// each RRset.
+pub(super) fn check(name: NameRef<'_>, report: &mut Report) {
+    let zone = name.zone();
+    if zone.apex() == name::ROOT {
+        // There the dot makes no difference.
+        return;
+    }
+    let owner = name.owner();
+    for (at, rrset) in name.rrsets().enumerate() {
+        let owner = (at == 0)
+            .then_some(owner)
+            .filter(|owner| repeats(zone, owner));
+        let target = || names(rrset).find(|target| is_suspect(zone, rrset.rtype(), target));
+        if let Some(suspect) = owner.or_else(target) {
+            let meant = without_apex(zone, suspect);
+            report.warning(
+                rrset.place(),
+                format!(
+                    "{} looks as if the dot at its end is missing; if {} is meant, write it \
+                     with the dot",
+                    Shown(suspect),
+                    Shown(&meant)
+                ),
+            );
+        }
+    }
+}
+
+fn is_suspect(zone: &Zone, rtype: u16, target: &[u8]) -> bool {
+    if !name::is_within(target, zone.apex()) || target.len() == zone.apex().len() {
+        return false;
+    }
+    let meant = without_apex(zone, target);
+    let last = name::labels(&meant).last().unwrap_or_default();
+    let suspect = repeats(zone, target)
+        || rtype == PTR && name::is_within(zone.apex(), ARPA)
+        || TOP_LEVEL.iter().any(|top| last.eq_ignore_ascii_case(top));
+    if !suspect {
+        return false;
+    }
+    let mut key = Vec::new();
+    name::append_sort_key(&mut key, target, zone.apex());
+    !zone.exists(&key)
+}
+
+/// Whether the zone's name stands in `name` twice at the end.
+fn repeats(zone: &Zone, name: &[u8]) -> bool {
+    name::is_within(&without_apex(zone, name), zone.apex())
+}
+
+/// A name of the zone as it is without the zone's name appended.
+fn without_apex(zone: &Zone, name: &[u8]) -> Vec<u8> {
+    let below = name.len().saturating_sub(zone.apex().len());
+    [&name[..below], name::ROOT].concat()
+}
+
+/// The names in the data of an RRset.
+fn names(rrset: RrsetRef<'_>) -> impl Iterator<Item = &[u8]> {
+    let (fixed, count) = match rrset.rtype() {
+        DNAME => (0, 1),
+        SRV => (6, 1),
+        rtype => {
+            let layout = rtype::layout(rtype);
+            (layout.fixed, layout.names)
+        }
+    };
+    rrset.data().flat_map(move |data| {
+        let mut rest = data.get(fixed..).unwrap_or_default();
+        (0..count).map_while(move |_| {
+            let (name, behind) = rest.split_at(name::prefix_len(rest)?);
+            rest = behind;
+            Some(name)
+        })
+    })
+}
