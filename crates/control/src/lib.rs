@@ -12,6 +12,7 @@ mod crew;
 mod error;
 mod helper;
 pub mod log;
+mod news;
 pub mod program;
 pub mod report;
 mod rights;
@@ -22,7 +23,7 @@ mod worker;
 
 pub use args::ServeArgs;
 pub use error::Error;
-pub use program::{Listening, Prepared, Program, StartError, Tally, WorkerContext};
+pub use program::{Counted, Listening, Prepared, Program, StartError, Tally, WorkerContext};
 pub use rights::UserSpec;
 pub use run::serve;
 pub use secret::Secret;

@@ -75,6 +75,13 @@ pub trait Program: Sync {
         Vec::new()
     }
 
+    /// What a handler has counted that the log tells of. Called once a second
+    /// while it serves.
+    fn counted<P: Port>(&self, handler: &Self::Handler<P>) -> Counted {
+        let _ = handler;
+        Counted::default()
+    }
+
     /// Adds what an ended worker's handler has counted.
     fn tally<P: Port>(&self, handler: &Self::Handler<P>, tally: &mut Tally) {
         let _ = (handler, tally);
@@ -126,6 +133,15 @@ impl WorkerContext {
             .collect();
         Station::with_prefixes(Mac(self.mac), &addresses).with_vlans(&self.vlans)
     }
+}
+
+/// What the log tells of while handlers serve, counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Packets dropped because their senders left the checksum to a device.
+    pub unfinished_checksums: u64,
+    /// Connections that gave way to others.
+    pub evicted: u64,
 }
 
 /// Packets that stand ready to be sent.

@@ -19,6 +19,7 @@ use crate::crew::{self, Crew};
 use crate::error::Error;
 use crate::helper::Helper;
 use crate::log;
+use crate::news::{News, Published};
 use crate::program::{Listening, Prepared, Program, Tally, WorkerContext};
 use crate::report::{self, Block};
 use crate::rights::{Missing, Rights};
@@ -104,6 +105,8 @@ impl Start<'_> {
         let addresses = interface.addresses().iter().map(|one| one.address);
         let listening = Listening::new(addresses.collect(), port);
         let stop = AtomicBool::new(false);
+        let published: Vec<_> = (0..workers).map(|_| Published::default()).collect();
+        let news = News::new(&interface, &published).map_err(system("watching the interface"))?;
         // Each worker sends two events, so that sending never waits.
         let (events_in, mut events) = mpsc::channel(2 * workers as usize);
 
@@ -124,6 +127,7 @@ impl Start<'_> {
                         ..fault
                     }),
                     config: args.loop_config(),
+                    published: &published[index as usize],
                 };
                 let (gate, opened) = std_mpsc::channel();
                 gates.push(gate);
@@ -141,13 +145,19 @@ impl Start<'_> {
                 gates,
                 stop: &stop,
             };
-            runtime.block_on(crew.watch(workers, |ready| {
+            let watch = crew.watch(workers, |ready| {
                 let missing = rights.give_up()?;
                 let rights = rights_lines(rights, missing, ready);
                 Ok(start_block(
                     program, &interface, &listening, args.fault, rights, ready,
                 ))
-            }))
+            });
+            runtime.block_on(async {
+                tokio::select! {
+                    outcome = watch => outcome,
+                    never = news.tell() => match never {},
+                }
+            })
         });
         let Some((started, ended)) = outcome? else {
             return Ok(());

@@ -39,7 +39,7 @@ impl Harmless {
 
 /// Catches SIGHUP, SIGUSR1 and SIGUSR2, on a runtime for the calling thread.
 pub(crate) fn catch_harmless() -> io::Result<(Runtime, Harmless)> {
-    let runtime = Builder::new_current_thread().enable_io().build()?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
     let inside = runtime.enter();
     let harmless = Harmless {
         hangup: signal(SignalKind::hangup())?,

@@ -9,6 +9,7 @@ use nmio::{
 };
 
 use crate::error::Error;
+use crate::news::{Published, Publisher};
 use crate::program::{Prepared, Program, Tally, WorkerContext};
 use crate::rights::{Missing, Rights};
 
@@ -21,6 +22,7 @@ pub(crate) struct Worker<'a, P> {
     pub(crate) pcap: Option<PathBuf>,
     pub(crate) fault: Option<FaultConfig>,
     pub(crate) config: LoopConfig,
+    pub(crate) published: &'a Published,
 }
 
 /// What a worker says before it serves.
@@ -72,6 +74,7 @@ impl<P: Program> Worker<'_, P> {
             pcap: self.pcap,
             fault: self.fault,
             config: self.config,
+            published: self.published,
             stop,
         };
         // The only place that knows which port it is: everything below is
@@ -92,6 +95,7 @@ struct Stage<'a, P> {
     pcap: Option<PathBuf>,
     fault: Option<FaultConfig>,
     config: LoopConfig,
+    published: &'a Published,
     stop: &'a AtomicBool,
 }
 
@@ -124,7 +128,7 @@ impl<P: Program> Stage<'_, P> {
         port: &mut Q,
         ready: impl FnOnce(Ready) -> bool,
     ) -> Result<Ended, Error> {
-        let mut handler = self
+        let handler = self
             .program
             .handler(port, &self.context)
             .map_err(Error::Start)?;
@@ -136,17 +140,19 @@ impl<P: Program> Stage<'_, P> {
             prepared: self.program.prepared(&handler),
             missing,
         });
+        let mut publisher = Publisher::new(self.program, handler, self.published);
         if go {
             if self.context.own && self.context.index == 0 {
                 self.context.station().announce(port);
             }
-            nmio::run(port, &mut handler, &clock, &self.config, self.stop).map_err(|source| {
+            nmio::run(port, &mut publisher, &clock, &self.config, self.stop).map_err(|source| {
                 Error::PortGone {
                     worker: self.context.index,
                     source,
                 }
             })?;
         }
+        let handler = publisher.into_handler();
         let mut tally = Tally::default();
         self.program.tally(&handler, &mut tally);
         Ok(Ended {
@@ -217,6 +223,7 @@ mod tests {
             pcap: None,
             fault: None,
             config: LoopConfig::default(),
+            published: Box::leak(Box::default()),
             stop: &STOPPED,
         }
     }

@@ -181,8 +181,22 @@ impl Packet {
         if pseudo.add(Sum::of(payload)).is_valid() {
             return true;
         }
-        let field = u16::from_be_bytes([payload[field_at], payload[field_at + 1]]);
-        partial && field == pseudo.fold()
+        partial && self.is_unfinished(pseudo, field_at)
+    }
+
+    /// Whether the transport checksum holds only the pseudo-header's sum. Its
+    /// sender has left the rest to a device that did not do it. For counting
+    /// packets that [`checksum_ok`](Self::checksum_ok) has refused.
+    #[cold]
+    pub fn has_unfinished_checksum(&self, protocol: u8, field_at: usize) -> bool {
+        let pseudo = self.addresses.pseudo_sum(protocol, self.payload().len());
+        self.is_unfinished(pseudo, field_at)
+    }
+
+    #[inline(always)]
+    fn is_unfinished(&self, pseudo: Sum, field_at: usize) -> bool {
+        let payload = self.payload();
+        u16::from_be_bytes([payload[field_at], payload[field_at + 1]]) == pseudo.fold()
     }
 
     /// Turns the packet round: the frame becomes one to the sender, with

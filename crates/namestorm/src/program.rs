@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use control::report::{bytes, count};
-use control::{Listening, Prepared, Program, StartError, Tally, WorkerContext};
+use control::{Counted, Listening, Prepared, Program, StartError, Tally, WorkerContext};
 use nmio::Port;
 use nmio::device::{MemoryPlan, Transport};
 
@@ -251,6 +251,14 @@ impl Program for Namestorm {
             format!(" -p {}", at.port)
         };
         vec![format!("dig @{address}{port} {}", self.example)]
+    }
+
+    fn counted<P: Port>(&self, server: &Server) -> Counted {
+        let (udp, tcp) = (server.udp().counters(), server.tcp().counters());
+        Counted {
+            unfinished_checksums: udp.unfinished_checksum + tcp.unfinished_checksum,
+            evicted: tcp.evicted,
+        }
     }
 
     fn tally<P: Port>(&self, server: &Server, tally: &mut Tally) {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use control::{Listening, Prepared, Program, StartError, Tally, WorkerContext, report};
+use control::{Counted, Listening, Prepared, Program, StartError, Tally, WorkerContext, report};
 use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 use sandstorm::reply::Status;
@@ -146,6 +146,14 @@ impl Program for Sandstorm {
             .map(|authority| format!("curl http://{authority}{path}"))
             .into_iter()
             .collect()
+    }
+
+    fn counted<P: Port>(&self, handler: &Self::Handler<P>) -> Counted {
+        let tcp = handler.stack().counters();
+        Counted {
+            unfinished_checksums: tcp.unfinished_checksum,
+            evicted: tcp.evicted,
+        }
     }
 
     fn tally<P: Port>(&self, handler: &Self::Handler<P>, tally: &mut Tally) {

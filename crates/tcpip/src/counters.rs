@@ -1,5 +1,9 @@
 //! What has happened, counted.
 
+use ip::{PROTOCOL_TCP, Packet};
+
+use crate::wire::CHECKSUM_AT;
+
 /// Segments and connections by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -119,6 +123,9 @@ pub struct Counters {
     pub malformed: u64,
     /// Dropped: a wrong checksum.
     pub bad_checksum: u64,
+    /// Dropped: a checksum that its sender has left to a device
+    /// ([`Packet::has_unfinished_checksum`]).
+    pub unfinished_checksum: u64,
     /// Dropped: to no connection, and not answered.
     pub no_connection: u64,
     /// Dropped: a SYN beyond the limit of half-open connections.
@@ -158,11 +165,21 @@ pub struct Counters {
 }
 
 impl Counters {
+    #[cold]
+    pub(crate) fn count_bad_checksum(&mut self, packet: &Packet) {
+        if packet.has_unfinished_checksum(PROTOCOL_TCP, CHECKSUM_AT) {
+            self.unfinished_checksum += 1;
+        } else {
+            self.bad_checksum += 1;
+        }
+    }
+
     /// The drops, by reason, for whoever reports them.
-    pub fn drops(&self) -> [(&'static str, u64); 17] {
+    pub fn drops(&self) -> [(&'static str, u64); 18] {
         [
             ("malformed TCP header", self.malformed),
             ("bad TCP checksum", self.bad_checksum),
+            ("unfinished TCP checksum", self.unfinished_checksum),
             ("no connection", self.no_connection),
             ("too many half-open connections", self.half_open_full),
             ("too many connections", self.connections_full),

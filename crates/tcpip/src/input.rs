@@ -53,7 +53,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         };
         if !packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT, partial_checksums) {
-            self.counters.bad_checksum += 1;
+            self.counters.count_bad_checksum(&packet);
             return;
         }
         let addresses = packet.addresses();

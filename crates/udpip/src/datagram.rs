@@ -321,6 +321,8 @@ pub(crate) fn verify(packet: &mut Packet, partial: bool) -> Result<(), Malformed
     }
     if packet.checksum_ok(PROTOCOL_UDP, CHECKSUM_AT, partial) {
         Ok(())
+    } else if packet.has_unfinished_checksum(PROTOCOL_UDP, CHECKSUM_AT) {
+        Err(Malformed::Unfinished)
     } else {
         Err(Malformed::Checksum)
     }
@@ -331,4 +333,6 @@ pub(crate) fn verify(packet: &mut Packet, partial: bool) -> Result<(), Malformed
 pub(crate) enum Malformed {
     Length,
     Checksum,
+    /// Its sender has left the checksum to a device.
+    Unfinished,
 }

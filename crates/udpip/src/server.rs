@@ -23,6 +23,9 @@ pub struct Counters {
     pub malformed: u64,
     /// Dropped: a wrong checksum, or none over IPv6.
     pub bad_checksum: u64,
+    /// Dropped: a checksum that its sender has left to a device
+    /// ([`Packet::has_unfinished_checksum`]).
+    pub unfinished_checksum: u64,
     /// Dropped: to a port that is not served.
     pub no_service: u64,
     /// Dropped: from port 0, which nobody can answer.
@@ -38,10 +41,11 @@ pub struct Counters {
 
 impl Counters {
     /// The drops, by reason, for whoever reports them.
-    pub fn drops(&self) -> [(&'static str, u64); 6] {
+    pub fn drops(&self) -> [(&'static str, u64); 7] {
         [
             ("malformed UDP header", self.malformed),
             ("bad UDP checksum", self.bad_checksum),
+            ("unfinished UDP checksum", self.unfinished_checksum),
             ("UDP port not served", self.no_service),
             ("UDP source port 0", self.bad_source),
             ("TX ring full", self.ring_full),
@@ -85,6 +89,7 @@ impl Udp {
         match verify(&mut packet, partial) {
             Err(Malformed::Length) => self.counters.malformed += 1,
             Err(Malformed::Checksum) => self.counters.bad_checksum += 1,
+            Err(Malformed::Unfinished) => self.counters.unfinished_checksum += 1,
             Ok(()) => {
                 let header = packet.payload();
                 let src_port = u16::from_be_bytes([header[0], header[1]]);

@@ -287,6 +287,30 @@ fn source_port_0_is_dropped_and_counted() {
     }
 }
 
+/// What a peer sends that has left the checksum to a device: only the
+/// pseudo-header's sum.
+#[test]
+fn a_checksum_left_to_a_device_is_counted_apart() {
+    let mut datagram = Peer::V4.datagram(b"hello");
+    let (ip, udp) = (14, 14 + 20);
+    let words = datagram[ip + 12..udp].chunks_exact(2);
+    let mut sum: u32 = words
+        .map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])))
+        .sum();
+    sum += 17 + (datagram.len() - udp) as u32;
+    let pseudo = (sum & 0xffff) as u16 + (sum >> 16) as u16;
+    for (field, unfinished, bad) in [(pseudo, 1, 0), (pseudo ^ 1, 0, 1)] {
+        datagram[udp + 6..udp + 8].copy_from_slice(&field.to_be_bytes());
+        let (mut server, mut sink) = (server(Way::Copy, 0, b"", b""), sink(0));
+        assert!(handle(&mut server, &mut sink, &datagram).is_none());
+        let counters = count(&server);
+        assert_eq!(
+            (counters.unfinished_checksum, counters.bad_checksum),
+            (unfinished, bad)
+        );
+    }
+}
+
 /// A checksum that comes out as zero is sent as all ones (RFC 768).
 #[test]
 fn zero_is_no_checksum() {

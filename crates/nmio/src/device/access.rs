@@ -104,6 +104,14 @@ impl QueueAccess {
         Ok(Self { facts, descriptors })
     }
 
+    /// The interface's name, in the network namespace where it is.
+    pub fn name(&self) -> &str {
+        match &self.facts.kind {
+            Kind::Xdp { interface, .. } => interface,
+            Kind::Tap { name } => name,
+        }
+    }
+
     /// The Ethernet address that the server has.
     pub fn mac(&self) -> [u8; 6] {
         self.facts.mac
@@ -151,18 +159,18 @@ impl QueueAccess {
     /// # Errors
     /// When the kernel does not tell.
     pub fn monitor(&self) -> io::Result<Monitor> {
-        match &self.facts.kind {
-            Kind::Tap { name } => Monitor::open(name),
-            Kind::Xdp { interface, .. } => match self.namespace() {
-                Some(namespace) => namespace.run(|| Monitor::open(interface))?,
-                None => Monitor::open(interface),
-            },
+        match self.namespace() {
+            Some(namespace) => namespace.run(|| Monitor::open(self.name()))?,
+            None => Monitor::open(self.name()),
         }
     }
 
-    /// Where an `AF_XDP` interface is, if not in the caller's namespace.
+    /// Where the interface is, if not in the caller's namespace.
     fn namespace(&self) -> Option<Namespace> {
-        self.descriptors.get(1).cloned().map(Namespace::from_handle)
+        match &self.facts.kind {
+            Kind::Xdp { .. } => self.descriptors.get(1).cloned().map(Namespace::from_handle),
+            Kind::Tap { .. } => None,
+        }
     }
 
     /// Queue `index`, for the thread that will serve it.

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use super::netlink::{
     ANSWER, HEADER, IFA_ADDRESS, IFA_LOCAL, INTERFACE_MESSAGE, RTM_DELADDR, RTM_NEWADDR,
@@ -51,9 +50,8 @@ struct State {
 
 /// Hears of the changes of one interface.
 ///
-/// Wait until its descriptor can be read, then take changes by
-/// [`next_change`](Self::next_change) until there are none. It needs no rights
-/// once it is open.
+/// Take changes by [`next_change`](Self::next_change) from time to time; the
+/// kernel keeps some until then. It needs no rights once it is open.
 #[derive(Debug)]
 pub struct Monitor {
     socket: File,
@@ -111,18 +109,6 @@ impl Monitor {
                 Err(error) => return Err(error),
             }
         }
-    }
-}
-
-impl AsFd for Monitor {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-impl AsRawFd for Monitor {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
     }
 }
 

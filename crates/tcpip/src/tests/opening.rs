@@ -301,6 +301,22 @@ fn a_wrong_checksum_is_dropped() {
 }
 
 #[test]
+fn a_checksum_left_to_a_device_is_counted_apart() {
+    let mut rig = Rig::new(&Config::default());
+    let mut packet = rig.packet(rig.irs, 0, "S", b"", None);
+    let segment = 14 + 20;
+    let pseudo = rig.path.addresses.pseudo_sum(6, packet.len() - segment);
+    packet[segment + 16..segment + 18].copy_from_slice(&pseudo.fold().to_be_bytes());
+    rig.input(&packet);
+    rig.sent_nothing();
+    let counters = rig.stack.counters();
+    assert_eq!(
+        (counters.unfinished_checksum, counters.bad_checksum),
+        (1, 0)
+    );
+}
+
+#[test]
 fn a_data_offset_outside_the_segment_is_dropped() {
     let mut rig = Rig::new(&Config::default());
     for offset in [0x00, 0x40, 0xf0] {
