@@ -8,11 +8,11 @@ use eth::{ETHERTYPE_ARP, Header, Mac};
 use fuzz::{MTU, OWN, PEER, host_at, mend, packet, path, station};
 use ip::{
     Addresses, Host, Input, PROTOCOL_ICMP, PROTOCOL_ICMPV6, PROTOCOL_TCP, PROTOCOL_UDP, Packet,
-    Path,
+    Path, Sum,
 };
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use nmio::Port;
+use nmio::{Instant, Port};
 use nmio::sim::Sink;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
@@ -47,7 +47,18 @@ enum Template {
         v6: bool,
         protocol: u8,
     },
+    /// An echo request or a datagram behind IPv4 options, or extension headers
+    /// of these kinds.
+    Extended {
+        v6: bool,
+        is_echo: bool,
+        kinds: [u8; 3],
+        options: [[u8; 8]; 3],
+    },
 }
+
+/// The extension headers that are looked through (RFC 8200, section 4.1).
+const EXTENSIONS: [u8; 4] = [0, 43, 44, 60];
 
 #[derive(Arbitrary, Debug)]
 struct Frame<'a> {
@@ -89,6 +100,12 @@ impl Frame<'_> {
                 packet(&path(v6), protocol, &[&head, quoted].concat())
             }
             Template::Packet { v6, protocol } => packet(&path(v6), protocol, self.bytes),
+            Template::Extended {
+                v6,
+                is_echo,
+                kinds,
+                options,
+            } => self.extended(v6, is_echo, kinds, options),
         };
         for (at, byte) in &self.edits {
             if let Some(place) = frame.get_mut(usize::from(*at)) {
@@ -99,6 +116,45 @@ impl Frame<'_> {
             mend(&mut frame);
         }
         frame.truncate(self.cut.map_or(MTU + 18, usize::from));
+        frame
+    }
+
+    fn extended(
+        &self,
+        v6: bool,
+        is_echo: bool,
+        kinds: [u8; 3],
+        mut options: [[u8; 8]; 3],
+    ) -> Vec<u8> {
+        let path = path(v6, self.vlan);
+        let (protocol, head) = match (v6, is_echo) {
+            (_, false) => (PROTOCOL_UDP, [0x30, 0x39, 0, 53, 0, 0, 0, 0]),
+            (false, true) => (PROTOCOL_ICMP, ICMP_ECHO),
+            (true, true) => (PROTOCOL_ICMPV6, ICMPV6_ECHO),
+        };
+        let mut frame = packet(&path, protocol, &[&head, self.bytes].concat());
+        let at = path.link.header_len();
+        if v6 {
+            let mut next = protocol;
+            for (option, kind) in options.iter_mut().zip(kinds).rev() {
+                // One of eight bytes, so that they follow one another.
+                (option[0], option[1]) = (next, 0);
+                next = EXTENSIONS[usize::from(kind) % EXTENSIONS.len()];
+            }
+            frame[at + 6] = next;
+        } else {
+            frame[at] += 6;
+        }
+        let len_at = at + if v6 { 4 } else { 2 };
+        let len = u16::from_be_bytes([frame[len_at], frame[len_at + 1]]) + 24;
+        frame[len_at..len_at + 2].copy_from_slice(&len.to_be_bytes());
+        let options_at = path.header_len();
+        frame.splice(options_at..options_at, options.into_iter().flatten());
+        if !v6 {
+            frame[at + 10..at + 12].fill(0);
+            let sum = Sum::of(&frame[at..options_at + 24]).finish();
+            frame[at + 10..at + 12].copy_from_slice(&sum.to_be_bytes());
+        }
         frame
     }
 
@@ -134,6 +190,7 @@ impl Frame<'_> {
 
 fuzz_target!(|input: Frame| {
     let bytes = input.frame();
+    refuses(&input, &bytes);
     let host = if input.is_shared {
         Host::shared(station(OWN))
     } else {
@@ -142,7 +199,7 @@ fuzz_target!(|input: Frame| {
     let mut host = host.with_partial_checksums(input.partial_checksums);
     let sink = Sink::new(MTU, 2, 0);
     let free = sink.pool().available();
-    match host.receive(sink.frame_from(&bytes)) {
+    match host.receive(sink.frame_from(&bytes), Instant::ZERO) {
         Input::Tcp(packet) => goes_back(&sink, packet, PROTOCOL_TCP),
         Input::Udp(packet) => goes_back(&sink, packet, PROTOCOL_UDP),
         Input::Reply(reply) => {
@@ -159,6 +216,17 @@ fuzz_target!(|input: Frame| {
     assert_eq!(sink.pool().available(), free, "a frame has leaked");
 });
 
+/// A server without UDP answers with an error, if at all.
+fn refuses(input: &Frame, bytes: &[u8]) {
+    let mut host = Host::own(station(OWN)).with_partial_checksums(input.partial_checksums);
+    let sink = Sink::new(MTU, 2, 0);
+    if let Input::Udp(packet) = host.receive(sink.frame_from(bytes), Instant::ZERO)
+        && let Some(error) = host.refuse_udp(packet, Instant::ZERO)
+    {
+        is_understood(bytes, &error);
+    }
+}
+
 fn counted(host: &Host) -> u64 {
     let c = host.counters();
     let kept = c.tcp + c.udp + c.discovery_replies + c.echo_replies + c.icmp_errors;
@@ -172,11 +240,17 @@ fn goes_back(sink: &Sink, packet: Packet, protocol: u8) {
     let reply = packet.turn_round(protocol);
     assert_eq!(reply.len(), path.header_len() + sent.len());
     let mut peer = host_at(path.link.peer, path.addresses.dst());
-    match peer.receive(sink.frame_from(&reply)) {
+    match peer.receive(sink.frame_from(&reply), Instant::ZERO) {
         Input::Tcp(packet) if protocol == PROTOCOL_TCP => assert_eq!(packet.payload(), sent),
         Input::Udp(packet) if protocol == PROTOCOL_UDP => assert_eq!(packet.payload(), sent),
         other => panic!("the peer refuses it: {other:?}"),
     }
+}
+
+/// An error carries what was received, unchanged and not too much of it.
+fn is_quoted(quoted: &[u8], request: &[u8], message_len: usize) {
+    assert!(request.starts_with(quoted));
+    assert!(!quoted.is_empty() && message_len <= 1280 - 40);
 }
 
 /// An independent reader takes the reply for what it should be, with right
@@ -220,8 +294,16 @@ fn is_understood(request: &[u8], reply: &[u8]) {
             assert_eq!(packet.src_addr(), OWN.1);
             assert_eq!(packet.dst_addr().octets(), request[12..16]);
             let icmp = Icmpv4Packet::new_checked(packet.payload()).expect("an ICMP message");
-            assert_eq!(icmp.msg_type(), Icmpv4Message::EchoReply);
-            Icmpv4Repr::parse(&icmp, &checksums).expect("an echo reply");
+            match icmp.msg_type() {
+                Icmpv4Message::EchoReply => {
+                    Icmpv4Repr::parse(&icmp, &checksums).expect("an echo reply");
+                }
+                Icmpv4Message::DstUnreachable => {
+                    assert!(icmp.verify_checksum());
+                    is_quoted(icmp.data(), request, packet.payload().len());
+                }
+                other => panic!("sent {other}"),
+            }
             assert_eq!(link.dst, asked.src);
         }
         EthernetProtocol::Ipv6 => {
@@ -229,11 +311,21 @@ fn is_understood(request: &[u8], reply: &[u8]) {
             let (src, dst) = (packet.src_addr(), packet.dst_addr());
             assert_eq!(src, OWN.2);
             let icmp = Icmpv6Packet::new_checked(packet.payload()).expect("an ICMPv6 message");
-            Icmpv6Repr::parse(&src, &dst, &icmp, &checksums).expect("a reply");
+            assert!(icmp.verify_checksum(&src, &dst));
             let to_asker = dst.octets() == request[8..24];
             match icmp.msg_type() {
-                Icmpv6Message::EchoReply => assert!(to_asker),
-                Icmpv6Message::NeighborAdvert => assert!(to_asker || dst.is_multicast()),
+                Icmpv6Message::EchoReply => {
+                    Icmpv6Repr::parse(&src, &dst, &icmp, &checksums).expect("a reply");
+                    assert!(to_asker);
+                }
+                Icmpv6Message::NeighborAdvert => {
+                    Icmpv6Repr::parse(&src, &dst, &icmp, &checksums).expect("a reply");
+                    assert!(to_asker || dst.is_multicast());
+                }
+                Icmpv6Message::DstUnreachable | Icmpv6Message::ParamProblem => {
+                    is_quoted(&packet.payload()[8..], request, packet.payload().len());
+                    assert!(to_asker);
+                }
                 other => panic!("sent {other}"),
             }
             assert_eq!(link.dst == asked.src, to_asker);

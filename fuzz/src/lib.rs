@@ -114,12 +114,14 @@ pub fn mend(frame: &mut [u8]) {
         ETHERTYPE_IPV4 if packet.len() >= IPV4_HEADER_LEN => {
             packet[16..20].copy_from_slice(&OWN.1.octets());
             packet[10..12].fill(0);
-            let sum = Sum::of(&packet[..IPV4_HEADER_LEN]).finish();
+            let told = usize::from(packet[0] & 15) * 4;
+            let header_len = told.clamp(IPV4_HEADER_LEN, packet.len());
+            let sum = Sum::of(&packet[..header_len]).finish();
             packet[10..12].copy_from_slice(&sum.to_be_bytes());
             let src = Ipv4Addr::from_octets(packet[12..16].try_into().expect("four bytes"));
             let len = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
             let addresses = Addresses::V4 { src, dst: OWN.1 };
-            (addresses, packet[9], len, IPV4_HEADER_LEN)
+            (addresses, packet[9], len, header_len)
         }
         ETHERTYPE_IPV6 if packet.len() >= IPV6_HEADER_LEN => {
             let address =

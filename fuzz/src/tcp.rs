@@ -460,7 +460,7 @@ impl<C: CongestionControl> World<C> {
     /// A segment reaches its client.
     fn arrive(&mut self, frame: Frame) {
         let ecn = ecn_of(&frame);
-        let packet = match self.peer.receive(frame) {
+        let packet = match self.peer.receive(frame, Instant::ZERO) {
             Received::Tcp(packet) => packet,
             other => panic!("the peer refuses it: {other:?}"),
         };

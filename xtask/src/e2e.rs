@@ -10,6 +10,7 @@ mod echo;
 mod expected;
 mod flood;
 mod gigabyte;
+mod headers;
 pub(crate) mod http;
 mod matrix;
 mod readers;
@@ -314,6 +315,7 @@ fn run_scenario(
     let (server, place) = start()?;
     rig.as_client(|| {
         echo::check(&place, checks);
+        headers::check(&place, &scenario.program, checks);
         match scenario.program {
             Program::Sandstorm { .. } => web::check(&place, content, checks),
             Program::Namestorm { .. } => dns::check(&place, content, checks),

@@ -104,8 +104,8 @@ impl Flood {
 }
 
 impl<P: Port> Handler<P> for Flood {
-    fn handle_frame(&mut self, port: &mut P, frame: Frame, _now: Instant) {
-        if let Input::Reply(frame) = self.host.receive(frame) {
+    fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
+        if let Input::Reply(frame) = self.host.receive(frame, now) {
             let _ = port.send(frame);
         }
     }
@@ -169,7 +169,7 @@ mod tests {
             flood.handle_timers(&mut port, Instant::from_millis(n));
             let packet = port.last().to_vec();
             let frame = port.frame_from(&packet);
-            let Input::Tcp(packet) = host.receive(frame) else {
+            let Input::Tcp(packet) = host.receive(frame, Instant::ZERO) else {
                 panic!("no TCP for the server");
             };
             assert!(packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT, false));

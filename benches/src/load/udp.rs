@@ -203,7 +203,7 @@ impl<Q: Questions> Asker<Q> {
 impl<P: Port, Q: Questions> Handler<P> for Asker<Q> {
     #[inline(always)]
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
-        match self.host.receive(frame) {
+        match self.host.receive(frame, now) {
             Input::Udp(packet) => {
                 self.reply(&packet, now);
                 // The frame goes back first, and is taken again at once.

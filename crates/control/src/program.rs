@@ -121,7 +121,8 @@ impl WorkerContext {
         } else {
             Host::shared(self.station())
         };
-        host.with_partial_checksums(capabilities.partial_checksums)
+        host.with_secret(self.secret.words())
+            .with_partial_checksums(capabilities.partial_checksums)
     }
 
     /// The server on its link.

@@ -3,9 +3,11 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use eth::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Header, Mac, Station};
-use nmio::Frame;
+use nmio::{Frame, Instant};
 
+use crate::errors::{self, Problem, Rations};
 use crate::icmp::{self, CHECKSUM_AT, ICMP_HEADER_LEN, IcmpError, NEIGHBOUR_SOLICITATION};
+use crate::options::{self, Refusal};
 use crate::packet::{Addresses, Packet};
 use crate::source::{self, BadSource};
 use crate::{
@@ -15,8 +17,13 @@ use nmio::checksum::Sum;
 
 /// More fragments, or an offset: part of a fragmented packet.
 const FRAGMENT_BITS: u16 = 0x3fff;
-/// Next header of an IPv6 fragment (RFC 8200, section 4.5).
-const NEXT_FRAGMENT: u8 = 44;
+/// Version and header length of an IPv4 header without options.
+const PLAIN_V4: u8 = 0x45;
+/// No payload at all (RFC 8200, section 4.7).
+const NO_NEXT_HEADER: u8 = 59;
+/// Where a packet's own header names its protocol.
+const PROTOCOL_AT_V4: usize = 9;
+const NEXT_HEADER_AT_V6: usize = 6;
 
 /// What a received frame turns out to be.
 #[derive(Debug)]
@@ -25,8 +32,8 @@ pub enum Input {
     Tcp(Packet),
     /// A UDP datagram for us; its checksum is still to be checked.
     Udp(Packet),
-    /// An answer below the transport (ARP, neighbour discovery, echo): send
-    /// it as it is.
+    /// An answer below the transport (ARP, neighbour discovery, echo, an ICMP
+    /// error): send it as it is.
     Reply(Frame),
     /// Somebody tells about a packet of ours.
     Error(IcmpError),
@@ -47,6 +54,8 @@ pub struct Counters {
     pub echo_replies: u64,
     /// ICMP errors passed on.
     pub icmp_errors: u64,
+    /// ICMP errors made about what was dropped.
+    pub errors_sent: u64,
     /// Dropped: no Ethernet II frame, or nothing that we speak.
     pub unknown_ethertype: u64,
     /// Dropped: a tag of a VLAN that is not served.
@@ -57,8 +66,12 @@ pub struct Counters {
     pub bad_checksum: u64,
     /// Dropped: a fragment.
     pub fragments: u64,
-    /// Dropped: IPv4 options or IPv6 extension headers.
+    /// Dropped: an IPv6 option that we must not ignore, or more extension
+    /// headers than we look through.
     pub options: u64,
+    /// Dropped: an IPv4 source route, or an IPv6 routing header with segments
+    /// left.
+    pub source_routes: u64,
     /// Dropped: to another station's MAC address.
     pub other_station: u64,
     /// Dropped: not to one of our addresses.
@@ -76,11 +89,15 @@ pub struct Counters {
     pub source_own: u64,
     /// Dropped: a protocol or ICMP message that we do not answer.
     pub unknown_protocol: u64,
+    /// Passed on, and dropped there: UDP to a port that nobody serves.
+    pub udp_not_served: u64,
+    /// Passed on, and dropped there: TCP to a server without TCP.
+    pub tcp_not_served: u64,
 }
 
 impl Counters {
     /// The drops, by reason, for whoever reports them.
-    pub fn drops(&self) -> [(&'static str, u64); 14] {
+    pub fn drops(&self) -> [(&'static str, u64); 17] {
         [
             ("unknown ethertype", self.unknown_ethertype),
             ("VLAN not served", self.foreign_vlan),
@@ -88,6 +105,7 @@ impl Counters {
             ("bad IP or ICMP checksum", self.bad_checksum),
             ("fragment", self.fragments),
             ("IP options", self.options),
+            ("source route", self.source_routes),
             ("another station's MAC address", self.other_station),
             ("not for us", self.not_for_us),
             ("source address is a group", self.source_group),
@@ -96,6 +114,8 @@ impl Counters {
             ("source address is the subnet's", self.source_subnet),
             ("source address is our own", self.source_own),
             ("unknown protocol", self.unknown_protocol),
+            ("UDP port not served", self.udp_not_served),
+            ("TCP not served", self.tcp_not_served),
         ]
     }
 
@@ -119,17 +139,20 @@ pub struct Host {
     station: Station,
     own: bool,
     partial_checksums: bool,
+    rations: Rations,
     counters: Counters,
 }
 
 impl Host {
     /// A host in **own** mode: the station's addresses belong to the server
-    /// alone, so it also answers ARP, neighbour discovery and echo.
+    /// alone, so it also answers ARP, neighbour discovery and echo, and sends
+    /// ICMP errors.
     pub fn own(station: Station) -> Self {
         Self {
             station,
             own: true,
             partial_checksums: false,
+            rations: Rations::new([0; 4]),
             counters: Counters::default(),
         }
     }
@@ -151,6 +174,14 @@ impl Host {
         self
     }
 
+    /// Keys the hash by which ICMP errors are rationed among their receivers.
+    /// Without a random `secret` a stranger can use up another's.
+    #[must_use]
+    pub fn with_secret(mut self, secret: [u64; 4]) -> Self {
+        self.rations = Rations::new(secret);
+        self
+    }
+
     /// Whether such checksums are accepted.
     #[inline(always)]
     pub fn partial_checksums(&self) -> bool {
@@ -169,7 +200,7 @@ impl Host {
 
     /// Takes a frame apart.
     #[inline(always)]
-    pub fn receive(&mut self, frame: Frame) -> Input {
+    pub fn receive(&mut self, frame: Frame, now: Instant) -> Input {
         let Some(link) = Header::parse(&frame) else {
             self.counters.unknown_ethertype += 1;
             return Input::Dropped;
@@ -179,64 +210,101 @@ impl Host {
             return Input::Dropped;
         }
         match link.ethertype {
-            ETHERTYPE_IPV4 => self.receive_ipv4(frame, link),
-            ETHERTYPE_IPV6 => self.receive_ipv6(frame, link),
-            _ => self.receive_other(frame, &link),
+            ETHERTYPE_IPV4 => self.receive_ipv4(frame, link, now),
+            ETHERTYPE_IPV6 => self.receive_ipv6(frame, link, now),
+            _ => self.receive_arp(frame, &link),
         }
     }
 
     #[inline(always)]
-    fn receive_ipv4(&mut self, mut frame: Frame, link: Header) -> Input {
+    fn receive_ipv4(&mut self, frame: Frame, link: Header, now: Instant) -> Input {
         let start = link.len();
         let Some(header) = frame[start..].first_chunk::<IPV4_HEADER_LEN>() else {
             self.counters.malformed += 1;
             return Input::Dropped;
         };
-        let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
-        if header[0] != 0x45 {
-            let with_options = header[0] >> 4 == 4 && header[0] & 15 > 5;
-            let reason = if with_options {
-                &mut self.counters.options
-            } else {
-                &mut self.counters.malformed
-            };
-            *reason += 1;
-            return Input::Dropped;
-        }
-        if total_len < IPV4_HEADER_LEN || total_len > frame.len() - start {
-            self.counters.malformed += 1;
-            return Input::Dropped;
+        if header[0] != PLAIN_V4 {
+            return self.receive_ipv4_options(frame, link, now);
         }
         if !Sum::of(header).is_valid() {
             self.counters.bad_checksum += 1;
             return Input::Dropped;
         }
-        if u16::from_be_bytes([header[6], header[7]]) & FRAGMENT_BITS != 0 {
-            self.counters.fragments += 1;
+        match self.admit_ipv4(frame, link, IPV4_HEADER_LEN) {
+            Some((packet, protocol)) => self.pass_on(packet, protocol, PROTOCOL_ICMP, now),
+            None => Input::Dropped,
+        }
+    }
+
+    /// An IPv4 packet whose header has not the usual length.
+    #[cold]
+    #[inline(never)]
+    fn receive_ipv4_options(&mut self, frame: Frame, link: Header, now: Instant) -> Input {
+        let packet = &frame[link.len()..];
+        let header_len = usize::from(packet[0] & 15) * 4;
+        let header = packet.get(..header_len);
+        let (4, Some(header)) = (packet[0] >> 4, header) else {
+            self.counters.malformed += 1;
+            return Input::Dropped;
+        };
+        if header_len > IPV4_HEADER_LEN && !Sum::of(header).is_valid() {
+            self.counters.bad_checksum += 1;
             return Input::Dropped;
         }
-        let protocol = header[9];
+        let judged = options::check_ipv4(header);
+        let Some((mut packet, protocol)) = self.admit_ipv4(frame, link, header_len) else {
+            return Input::Dropped;
+        };
+        if let Err(refusal) = judged {
+            return self.refuse_options(packet, refusal, now);
+        }
+        packet.set_options_aside(header_len - IPV4_HEADER_LEN);
+        self.pass_on(packet, protocol, PROTOCOL_ICMP, now)
+    }
+
+    /// The packet and its protocol, if it is whole, for us, and can be
+    /// answered. Its header of `header_len` bytes has a right checksum.
+    #[inline(always)]
+    fn admit_ipv4(
+        &mut self,
+        mut frame: Frame,
+        link: Header,
+        header_len: usize,
+    ) -> Option<(Packet, u8)> {
+        let start = link.len();
+        let header: &[u8; IPV4_HEADER_LEN] = frame[start..].first_chunk()?;
+        let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        if total_len < header_len || total_len > frame.len() - start {
+            self.counters.malformed += 1;
+            return None;
+        }
+        if u16::from_be_bytes([header[6], header[7]]) & FRAGMENT_BITS != 0 {
+            self.counters.fragments += 1;
+            return None;
+        }
+        let protocol = header[PROTOCOL_AT_V4];
         let src = Ipv4Addr::new(header[12], header[13], header[14], header[15]);
         let dst = Ipv4Addr::new(header[16], header[17], header[18], header[19]);
         if link.dst != self.station.mac() {
-            return self.refuse_station(link.dst);
+            self.count_station(link.dst);
+            return None;
         }
         if !self.station.serves_v4(dst) {
             self.counters.not_for_us += 1;
-            return Input::Dropped;
+            return None;
         }
         if let Some(why) = source::refuse_v4(&self.station, src) {
             self.counters.count_source(why);
-            return Input::Dropped;
+            return None;
         }
         frame.set_len(start + total_len);
         let addresses = Addresses::V4 { src, dst };
         let packet = Packet::new(frame, link, addresses, start + IPV4_HEADER_LEN);
-        self.pass_on(packet, protocol, PROTOCOL_ICMP)
+        Some((packet, protocol))
     }
 
     #[inline(always)]
-    fn receive_ipv6(&mut self, mut frame: Frame, link: Header) -> Input {
+    fn receive_ipv6(&mut self, mut frame: Frame, link: Header, now: Instant) -> Input {
         let start = link.len();
         let Some(header) = frame[start..].first_chunk::<IPV6_HEADER_LEN>() else {
             self.counters.malformed += 1;
@@ -247,7 +315,7 @@ impl Host {
             self.counters.malformed += 1;
             return Input::Dropped;
         }
-        let next_header = header[6];
+        let next_header = header[NEXT_HEADER_AT_V6];
         let address = |at: usize| {
             Ipv6Addr::from(
                 *header[at..]
@@ -275,11 +343,12 @@ impl Host {
         if is_solicitation {
             return self.receive_solicitation(packet.into_frame(), &link);
         }
-        self.pass_on(packet, next_header, PROTOCOL_ICMPV6)
+        self.pass_on(packet, next_header, PROTOCOL_ICMPV6, now)
     }
 
+    /// By what a packet carries.
     #[inline(always)]
-    fn pass_on(&mut self, packet: Packet, protocol: u8, icmp: u8) -> Input {
+    fn pass_on(&mut self, packet: Packet, protocol: u8, icmp: u8, now: Instant) -> Input {
         match protocol {
             PROTOCOL_TCP => {
                 self.counters.tcp += 1;
@@ -290,19 +359,90 @@ impl Host {
                 Input::Udp(packet)
             }
             _ if protocol == icmp => self.receive_icmp(packet, protocol),
-            _ => self.refuse_protocol(protocol),
+            _ => self.receive_other(packet, protocol, icmp, now),
+        }
+    }
+
+    /// An IPv6 packet with extension headers, or what we do not speak.
+    #[cold]
+    #[inline(never)]
+    fn receive_other(&mut self, mut packet: Packet, protocol: u8, icmp: u8, now: Instant) -> Input {
+        let has_extensions = icmp == PROTOCOL_ICMPV6 && options::is_extension(protocol);
+        // Hop-by-hop options that are not the first are no such header.
+        if !has_extensions || packet.has_options() {
+            return self.refuse_protocol(packet, protocol, now);
+        }
+        match options::walk_ipv6(packet.ip()) {
+            Ok(payload) => {
+                packet.set_options_aside(payload.at - IPV6_HEADER_LEN);
+                self.pass_on(packet, payload.protocol, icmp, now)
+            }
+            Err(refusal) => self.refuse_options(packet, refusal, now),
         }
     }
 
     #[cold]
-    fn refuse_protocol(&mut self, protocol: u8) -> Input {
-        match protocol {
-            NEXT_FRAGMENT => self.counters.fragments += 1,
-            // Hop-by-hop, routing, authentication, destination options.
-            0 | 43 | 51 | 60 => self.counters.options += 1,
-            _ => self.counters.unknown_protocol += 1,
+    fn refuse_options(&mut self, packet: Packet, refusal: Refusal, now: Instant) -> Input {
+        let (counter, problem) = match refusal {
+            Refusal::Malformed => (&mut self.counters.malformed, None),
+            Refusal::Fragment => (&mut self.counters.fragments, None),
+            Refusal::SourceRoute => (&mut self.counters.source_routes, None),
+            Refusal::RoutingHeader { at } => {
+                let problem = Problem::RoutingType { at };
+                (&mut self.counters.source_routes, Some(problem))
+            }
+            Refusal::Option { tells, at } => {
+                let problem = tells.then_some(Problem::Option { at });
+                (&mut self.counters.options, problem)
+            }
+            Refusal::TooMany => (&mut self.counters.options, None),
+        };
+        *counter += 1;
+        let error = problem.and_then(|problem| self.complain(packet, problem, now));
+        error.map_or(Input::Dropped, Input::Reply)
+    }
+
+    #[cold]
+    fn refuse_protocol(&mut self, packet: Packet, protocol: u8, now: Instant) -> Input {
+        self.counters.unknown_protocol += 1;
+        if protocol == NO_NEXT_HEADER {
+            return Input::Dropped;
         }
-        Input::Dropped
+        let error = self.complain(packet, Problem::Protocol, now);
+        error.map_or(Input::Dropped, Input::Reply)
+    }
+
+    /// Refuses a UDP datagram to a port that nobody serves: counts it, and
+    /// gives the port unreachable to send, if one is due.
+    #[cold]
+    pub fn refuse_udp(&mut self, packet: Packet, now: Instant) -> Option<Frame> {
+        self.counters.udp_not_served += 1;
+        let is_answerable = packet.is_answerable_udp(self.partial_checksums);
+        if is_answerable {
+            self.complain(packet, Problem::Port, now)
+        } else {
+            None
+        }
+    }
+
+    /// Refuses a TCP segment at a server without TCP, as
+    /// [`refuse_udp`](Self::refuse_udp).
+    #[cold]
+    pub fn refuse_tcp(&mut self, packet: Packet, now: Instant) -> Option<Frame> {
+        self.counters.tcp_not_served += 1;
+        self.complain(packet, Problem::Protocol, now)
+    }
+
+    /// The error about a packet, which may be none: in shared mode errors are
+    /// the kernel's to send.
+    #[cold]
+    fn complain(&mut self, packet: Packet, problem: Problem, now: Instant) -> Option<Frame> {
+        if !self.own || !self.rations.take(packet.addresses().src(), now) {
+            return None;
+        }
+        let error = errors::turn_into_error(packet, problem)?;
+        self.counters.errors_sent += 1;
+        Some(error)
     }
 
     #[cold]
@@ -338,13 +478,12 @@ impl Host {
 
     /// A frame that is not to our own MAC address.
     #[cold]
-    fn refuse_station(&mut self, dst: Mac) -> Input {
+    fn count_station(&mut self, dst: Mac) {
         if dst.is_group() {
             self.counters.not_for_us += 1;
         } else {
             self.counters.other_station += 1;
         }
-        Input::Dropped
     }
 
     /// To a group, by its IPv6 or its MAC address, or to another station: only
@@ -353,7 +492,8 @@ impl Host {
     fn receive_group(&mut self, frame: Frame, link: &Header, next_header: u8) -> Input {
         let is_to_us = link.dst == self.station.mac() || self.station.listens_to(link.dst);
         if !is_to_us {
-            return self.refuse_station(link.dst);
+            self.count_station(link.dst);
+            return Input::Dropped;
         }
         if next_header == PROTOCOL_ICMPV6 {
             return self.receive_solicitation(frame, link);
@@ -373,13 +513,14 @@ impl Host {
     }
 
     #[cold]
-    fn receive_other(&mut self, frame: Frame, link: &Header) -> Input {
+    fn receive_arp(&mut self, frame: Frame, link: &Header) -> Input {
         if link.ethertype != ETHERTYPE_ARP {
             self.counters.unknown_ethertype += 1;
             return Input::Dropped;
         }
         if link.dst != self.station.mac() && link.dst != Mac::BROADCAST {
-            return self.refuse_station(link.dst);
+            self.count_station(link.dst);
+            return Input::Dropped;
         }
         let reply = if self.own {
             self.station.answer_arp(frame, link)

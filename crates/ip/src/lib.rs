@@ -15,17 +15,26 @@
 //! assert_eq!(sum.fold(), 0xddf2);
 //! ```
 //!
+//! IPv4 options and IPv6 extension headers are skipped. A reply carries none:
+//! many networks drop packets that do (RFC 9288; RFC 7126), and for that
+//! reason an echo reply does not return a record route or a timestamp, which
+//! RFC 1122, section 3.2.2.6, only recommends.
+//!
 //! Deliberately absent, and counted where they arrive: fragments (answers
-//! never need them, and their reassembly is a way to be attacked), IPv4
-//! options and IPv6 extension headers (RFC 7126; replies would have to carry
-//! or strip them), forwarding, and multicast but for neighbour discovery.
+//! never need them, and their reassembly is a way to be attacked; an atomic
+//! fragment is none, RFC 6946), source routes, forwarding, and multicast but
+//! for neighbour discovery.
 
+mod errors;
 mod host;
 mod icmp;
+mod options;
 mod packet;
 mod path;
 mod segmentation;
 mod source;
+#[cfg(test)]
+mod testing;
 
 pub use host::{Counters, Host, Input};
 pub use icmp::{ErrorKind, IcmpError};

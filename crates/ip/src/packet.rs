@@ -6,8 +6,11 @@ use eth::Header;
 use nmio::Frame;
 
 use crate::path::{Ecn, Path};
-use crate::{IPV4_HEADER_LEN, IPV6_HEADER_LEN};
+use crate::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, PROTOCOL_UDP};
 use nmio::checksum::Sum;
+
+const UDP_HEADER_LEN: usize = 8;
+const UDP_CHECKSUM_AT: usize = 6;
 
 /// Source and destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,11 +86,12 @@ impl Addresses {
     }
 }
 
-/// A received packet to one of our addresses: whole, without options, its
-/// header checked. The checksum of what it carries is not checked yet.
+/// A received packet to one of our addresses: whole, its header checked. The
+/// checksum of what it carries is not checked yet.
 ///
 /// Its bytes are those of the IP payload, exactly: padding of the frame is cut
-/// off.
+/// off. IPv4 options and IPv6 extension headers are out of the way, so that
+/// the payload begins where a reply's does.
 #[derive(Debug)]
 pub struct Packet {
     frame: Frame,
@@ -95,19 +99,55 @@ pub struct Packet {
     addresses: Addresses,
     /// Where the IP payload starts, from the start of the frame.
     start: u16,
+    /// Where it ended when it was received.
+    end: u16,
+    /// Bytes of options or extension headers, which lie behind `end`.
+    options_len: u16,
 }
 
 impl Packet {
-    /// `frame` must have been cut to the end of the IP packet, and `start`
-    /// lie inside it.
+    /// `frame` must have been cut to the end of the IP packet, and `start`,
+    /// the end of a header without options, lie inside it.
+    #[inline(always)]
     pub(crate) fn new(frame: Frame, link: Header, addresses: Addresses, start: usize) -> Self {
         debug_assert!(start <= frame.len());
         Self {
+            end: frame.len() as u16,
             frame,
             link,
             addresses,
             start: start as u16,
+            options_len: 0,
         }
+    }
+
+    /// Whether options or extension headers are set aside.
+    pub(crate) fn has_options(&self) -> bool {
+        self.options_len > 0
+    }
+
+    /// The whole IP packet, while nothing is set aside.
+    pub(crate) fn ip(&self) -> &[u8] {
+        &self.frame[self.link.len()..]
+    }
+
+    /// Moves the first `len` bytes behind the header, options or extension
+    /// headers, behind the payload.
+    pub(crate) fn set_options_aside(&mut self, len: usize) {
+        let start = usize::from(self.start);
+        self.frame[start..].rotate_left(len);
+        self.frame.set_len(self.frame.len() - len);
+        self.end = self.frame.len() as u16;
+        self.options_len = len as u16;
+    }
+
+    /// The frame as it was received, without padding. Nothing must have been
+    /// written to the packet.
+    pub(crate) fn restore(mut self) -> Frame {
+        let options_len = usize::from(self.options_len);
+        self.frame.set_len(usize::from(self.end) + options_len);
+        self.frame[usize::from(self.start)..].rotate_right(options_len);
+        self.frame
     }
 
     /// The whole frame again.
@@ -197,6 +237,17 @@ impl Packet {
     fn is_unfinished(&self, pseudo: Sum, field_at: usize) -> bool {
         let payload = self.payload();
         u16::from_be_bytes([payload[field_at], payload[field_at + 1]]) == pseudo.fold()
+    }
+
+    /// Whether an ICMP error about this UDP datagram would find its sender:
+    /// the checksum is right, and the source port is not 0.
+    pub(crate) fn is_answerable_udp(&self, partial: bool) -> bool {
+        let Some(&[a, b, .., c, d]) = self.payload().first_chunk::<UDP_HEADER_LEN>() else {
+            return false;
+        };
+        let is_unsummed = [c, d] == [0; 2] && matches!(self.addresses, Addresses::V4 { .. });
+        [a, b] != [0; 2]
+            && (is_unsummed || self.checksum_ok(PROTOCOL_UDP, UDP_CHECKSUM_AT, partial))
     }
 
     /// Turns the packet round: the frame becomes one to the sender, with

@@ -43,7 +43,7 @@ fn receive(host: &mut Host, pool: &Pool, bytes: &[u8]) -> Input {
     let mut frame = pool.take().unwrap();
     frame.set_len(bytes.len());
     frame.copy_from_slice(bytes);
-    host.receive(frame)
+    host.receive(frame, nmio::Instant::ZERO)
 }
 
 /// A run of `bytes[range]`, with control bits where it is TCP.

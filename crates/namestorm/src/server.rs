@@ -77,13 +77,15 @@ impl Server {
 impl<P: Port> Handler<P> for Server {
     #[inline(always)]
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
-        let input = self.host.receive(frame);
-        let partial = self.host.partial_checksums();
-        match input {
+        match self.host.receive(frame, now) {
             Input::Udp(packet) => {
-                self.udp.handle(port, packet, &mut self.dns, partial, now);
+                let (host, dns) = (&mut self.host, &mut self.dns);
+                self.udp.handle(port, host, packet, dns, now);
             }
-            Input::Tcp(packet) => self.stack.handle_segment(port, packet, partial, now),
+            Input::Tcp(packet) => {
+                let partial = self.host.partial_checksums();
+                self.stack.handle_segment(port, packet, partial, now);
+            }
             // A reply that finds the ring full is asked for again.
             Input::Reply(reply) => drop(port.send(reply)),
             Input::Error(error) => self.stack.handle_icmp_error(&error, now),

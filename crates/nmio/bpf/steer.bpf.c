@@ -48,10 +48,11 @@ static long (*const bpf_redirect_map)(void *map, __u64 key, __u64 flags) =
 #define MAX_QUEUES 256
 #define MAX_ADDRESSES 256
 #define MAX_SERVICES 256
-/* IPv6 extension headers that are looked through. */
-#define MAX_EXTENSIONS 4
+/* IPv6 extension headers that are looked through, as many as crate ip does. */
+#define MAX_EXTENSIONS 6
 
 #define FRAGMENT_BITS 0x3fff /* more-fragments flag and offset, RFC 791 3.1 */
+#define FRAGMENT_BITS_V6 0xfff9 /* the same, RFC 8200 4.5 */
 
 /* An IPv6 address, or an IPv4 one as ::ffff:a.b.c.d. */
 struct address {
@@ -109,6 +110,7 @@ struct ports {
 struct extension {
 	__u8 next;
 	__u8 length; /* in units of 8 bytes, the first not counted */
+	__be16 fragment; /* of a fragment header, whose length byte is 0 */
 };
 
 /* RFC 826, for IPv4 over Ethernet. */
@@ -191,7 +193,8 @@ static ALWAYS_INLINE bool is_served(__u8 protocol, __be16 port)
 }
 
 /* Past the extension headers that may stand before the transport's; NULL
- * when the packet ends in them. A fragment header is where it stops. */
+ * when the packet ends in them. It stops at the header of a fragment, unless
+ * that is the whole packet (RFC 6946). */
 static ALWAYS_INLINE void *skip_extensions(void *next, void *end, __u8 *protocol)
 {
 #pragma unroll
@@ -199,12 +202,17 @@ static ALWAYS_INLINE void *skip_extensions(void *next, void *end, __u8 *protocol
 		struct extension *extension = next;
 
 		if (*protocol != IPPROTO_HOPOPTS && *protocol != IPPROTO_ROUTING &&
-		    *protocol != IPPROTO_DSTOPTS)
+		    *protocol != IPPROTO_DSTOPTS && *protocol != IPPROTO_FRAGMENT)
 			return next;
 		if ((void *)(extension + 1) > end)
 			return NULL;
+		if (*protocol == IPPROTO_FRAGMENT &&
+		    (extension->length || extension->fragment & BE16(FRAGMENT_BITS_V6)))
+			return next;
 		*protocol = extension->next;
-		next += ((__u32)extension->length + 1) * 8;
+		/* Read again: a verifier that knew it to be 0 for some kinds would
+		 * walk every sequence of kinds. */
+		next += (*(volatile __u8 *)&extension->length + 1) * 8;
 	}
 	return next;
 }

@@ -25,7 +25,7 @@ impl<A: Application, C> Server<A, C> {
 impl<A: Application, C: CongestionControl, P: Port> Handler<P> for Server<A, C> {
     #[inline(always)]
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
-        match self.host.receive(frame) {
+        match self.host.receive(frame, now) {
             Input::Tcp(packet) => {
                 let partial = self.host.partial_checksums();
                 self.stack.handle_segment(port, packet, partial, now);
@@ -33,7 +33,12 @@ impl<A: Application, C: CongestionControl, P: Port> Handler<P> for Server<A, C> 
             // A reply that finds the ring full is asked for again.
             Input::Reply(reply) => drop(port.send(reply)),
             Input::Error(error) => self.stack.handle_icmp_error(&error, now),
-            Input::Udp(_) | Input::Dropped => {}
+            Input::Udp(packet) => {
+                if let Some(error) = self.host.refuse_udp(packet, now) {
+                    let _ = port.send(error);
+                }
+            }
+            Input::Dropped => {}
         }
     }
 

@@ -405,7 +405,7 @@ impl Rig {
         let mut frame = self.port.pool().take().expect("a free frame");
         frame.set_len(packet.len());
         frame.copy_from_slice(packet);
-        match self.host.receive(frame) {
+        match self.host.receive(frame, self.now) {
             Input::Tcp(packet) => {
                 self.stack
                     .handle_segment(&mut self.port, packet, false, self.now);

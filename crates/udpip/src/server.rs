@@ -26,8 +26,6 @@ pub struct Counters {
     /// Dropped: a checksum that its sender has left to a device
     /// ([`Packet::has_unfinished_checksum`]).
     pub unfinished_checksum: u64,
-    /// Dropped: to a port that is not served.
-    pub no_service: u64,
     /// Dropped: from port 0, which nobody can answer.
     pub bad_source: u64,
     /// Not answered: the TX ring was full.
@@ -41,12 +39,11 @@ pub struct Counters {
 
 impl Counters {
     /// The drops, by reason, for whoever reports them.
-    pub fn drops(&self) -> [(&'static str, u64); 7] {
+    pub fn drops(&self) -> [(&'static str, u64); 6] {
         [
             ("malformed UDP header", self.malformed),
             ("bad UDP checksum", self.bad_checksum),
             ("unfinished UDP checksum", self.unfinished_checksum),
-            ("UDP port not served", self.no_service),
             ("UDP source port 0", self.bad_source),
             ("TX ring full", self.ring_full),
             ("answer too long", self.too_long),
@@ -75,18 +72,17 @@ impl Udp {
         &self.counters
     }
 
-    /// Checks one datagram and gives it to `service`. `partial` is
-    /// [`Host::partial_checksums`].
+    /// Checks one datagram that `host` has received, and gives it to `service`.
     #[inline(always)]
     pub fn handle<P: Port, S: Service>(
         &mut self,
         port: &mut P,
+        host: &mut Host,
         mut packet: Packet,
         service: &mut S,
-        partial: bool,
         now: Instant,
     ) {
-        match verify(&mut packet, partial) {
+        match verify(&mut packet, host.partial_checksums()) {
             Err(Malformed::Length) => self.counters.malformed += 1,
             Err(Malformed::Checksum) => self.counters.bad_checksum += 1,
             Err(Malformed::Unfinished) => self.counters.unfinished_checksum += 1,
@@ -94,16 +90,23 @@ impl Udp {
                 let header = packet.payload();
                 let src_port = u16::from_be_bytes([header[0], header[1]]);
                 let dst_port = u16::from_be_bytes([header[2], header[3]]);
-                if dst_port != self.port {
-                    self.counters.no_service += 1;
-                } else if src_port == 0 {
+                if src_port == 0 {
                     self.counters.bad_source += 1;
+                } else if dst_port != self.port {
+                    send(port, host.refuse_udp(packet, now));
                 } else {
                     self.counters.received += 1;
                     service.on_datagram(Datagram::new(port, packet, &mut self.counters), now);
                 }
             }
         }
+    }
+}
+
+/// A reply that finds the ring full is lost, as on the wire.
+fn send<P: Port>(port: &mut P, reply: Option<Frame>) {
+    if let Some(frame) = reply {
+        let _ = port.send(frame);
     }
 }
 
@@ -144,15 +147,14 @@ impl<S: Service> Server<S> {
 impl<P: Port, S: Service> Handler<P> for Server<S> {
     #[inline(always)]
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
-        match self.host.receive(frame) {
+        match self.host.receive(frame, now) {
             Input::Udp(packet) => {
-                let partial = self.host.partial_checksums();
-                self.udp
-                    .handle(port, packet, &mut self.service, partial, now);
+                let (host, service) = (&mut self.host, &mut self.service);
+                self.udp.handle(port, host, packet, service, now);
             }
-            // An answer that finds the ring full is lost, as on the wire.
-            Input::Reply(frame) => drop(port.send(frame)),
-            Input::Tcp(_) | Input::Error(_) | Input::Dropped => {}
+            Input::Tcp(packet) => send(port, self.host.refuse_tcp(packet, now)),
+            Input::Reply(frame) => send(port, Some(frame)),
+            Input::Error(_) | Input::Dropped => {}
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use eth::{Link, Mac, Station};
-use ip::{Addresses, Host, PROTOCOL_UDP, Path};
+use ip::{Addresses, Host, PROTOCOL_TCP, PROTOCOL_UDP, Path};
 use nmio::sim::{self, EndConfig, LinkConfig, SimPort, Sink};
 use nmio::{Handler, Instant, Port};
 use proptest::prelude::*;
@@ -266,6 +266,29 @@ fn residents_serve_all_peers_and_both_families() {
     // Complete at once: one of each family was enough.
     assert_eq!(server.service().copies.packets(), 2);
     assert_eq!(count(&server).residents_exhausted, 0);
+}
+
+/// Another port and another protocol are answered by ICMP errors, which carry
+/// the request.
+#[test]
+fn what_is_not_served_is_refused() {
+    let closed = Peer::V4.datagram(b"hello");
+    let mut elsewhere = closed.clone();
+    elsewhere[14 + 20 + 3] += 1;
+    elsewhere[14 + 20 + 7] -= 1;
+    let path = Peer::V4.path();
+    let mut tcp = vec![0; path.header_len() + 20];
+    path.write(&mut tcp, PROTOCOL_TCP, 20);
+    for (frame, code) in [(elsewhere, 3), (tcp, 2)] {
+        let (mut server, mut sink) = (server(Way::TurnRound, 0, b"tail", b""), sink(0));
+        let reply = handle(&mut server, &mut sink, &frame).unwrap();
+        assert_eq!(reply[14 + 20..][..2], [3, code]);
+        assert_eq!(reply[14 + 20 + 8..], frame[14..]);
+        assert_eq!(server.udp().counters().received, 0);
+        let counters = server.host().counters();
+        let refused = (counters.udp_not_served, counters.tcp_not_served);
+        assert_eq!(refused, (u64::from(code == 3), u64::from(code == 2)));
+    }
 }
 
 /// RFC 768: source port 0 means that no reply is expected.

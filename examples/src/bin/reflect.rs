@@ -43,11 +43,11 @@ fn turn_round(frame: &mut [u8]) -> bool {
 
 impl<P: Port> Handler<P> for Reflect {
     #[inline(always)]
-    fn handle_frame(&mut self, port: &mut P, mut frame: Frame, _now: Instant) {
+    fn handle_frame(&mut self, port: &mut P, mut frame: Frame, now: Instant) {
         // What finds the ring full is lost; the summary tells how much.
         if turn_round(&mut frame) {
             let _ = port.send(frame);
-        } else if let Input::Reply(reply) = self.0.receive(frame) {
+        } else if let Input::Reply(reply) = self.0.receive(frame, now) {
             let _ = port.send(reply);
         }
     }

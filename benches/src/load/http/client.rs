@@ -159,7 +159,7 @@ impl Client {
 
     #[inline(always)]
     fn frame<P: Port>(&mut self, port: &mut P, frame: Frame, now: Instant) {
-        let packet = match self.host.receive(frame) {
+        let packet = match self.host.receive(frame, now) {
             Input::Tcp(packet) => packet,
             Input::Reply(frame) => {
                 let _ = port.send(frame);

@@ -2,6 +2,7 @@ use std::net::Ipv4Addr;
 
 use eth::{Link, Mac, Station};
 use ip::{Host, Input};
+use nmio::Instant;
 use nmio::sim::Sink;
 
 use super::*;
@@ -23,7 +24,7 @@ fn received(frame: &[u8]) -> (Segment, Vec<u8>) {
     let sink = Sink::new(1500, 4, 0);
     let place = place();
     let mut host = Host::own(Station::new(place.link.peer, &[place.target.0.into()]));
-    let Input::Tcp(packet) = host.receive(sink.frame_from(frame)) else {
+    let Input::Tcp(packet) = host.receive(sink.frame_from(frame), Instant::ZERO) else {
         panic!("no TCP: {frame:x?}");
     };
     assert!(packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT, false));

@@ -269,12 +269,13 @@ fn shared_mode_takes_the_served_ports_and_their_errors() {
 #[test]
 fn shared_mode_takes_the_same_of_ipv6() {
     let served_v6 = v6(OURS_V6, UDP, &ports(40_000, 53));
-    let too_deep = [
-        extension(60, 1),
-        extension(60, 1),
-        extension(60, 1),
-        extension(60, 1),
-    ];
+    let deep = extension(60, 1).repeat(5);
+    let too_deep = extension(60, 1).repeat(6);
+    let fragment = |bits: u16| {
+        let mut header = extension(UDP, 1);
+        header[2..4].copy_from_slice(&bits.to_be_bytes());
+        [header, ports(1, 53)].concat()
+    };
     check(
         false,
         &[
@@ -302,20 +303,31 @@ fn shared_mode_takes_the_same_of_ipv6() {
             (
                 "more IPv6 extensions than are looked through",
                 false,
+                ip6(&v6(OURS_V6, 60, &[too_deep, ports(1, 53)].concat())),
+            ),
+            (
+                "as many IPv6 extensions as are looked through",
+                true,
                 ip6(&v6(
                     OURS_V6,
                     60,
-                    &[too_deep.concat(), ports(1, 53)].concat(),
+                    &[deep, extension(UDP, 1), ports(1, 53)].concat(),
                 )),
             ),
             (
-                "IPv6 fragment",
+                "a first IPv6 fragment",
                 false,
-                ip6(&v6(
-                    OURS_V6,
-                    44,
-                    &[extension(UDP, 1), ports(1, 53)].concat(),
-                )),
+                ip6(&v6(OURS_V6, 44, &fragment(1))),
+            ),
+            (
+                "a later IPv6 fragment",
+                false,
+                ip6(&v6(OURS_V6, 44, &fragment(8))),
+            ),
+            (
+                "an atomic IPv6 fragment",
+                true,
+                ip6(&v6(OURS_V6, 44, &fragment(0))),
             ),
             (
                 "IPv6 echo",

@@ -485,7 +485,7 @@ fn without_frames_segments_wait() {
     let mut frame = frame.unwrap();
     frame.set_len(request.len());
     frame.copy_from_slice(&request);
-    let ip::Input::Tcp(packet) = rig.host.receive(frame) else {
+    let ip::Input::Tcp(packet) = rig.host.receive(frame, rig.now) else {
         panic!("not passed on")
     };
     rig.stack

@@ -1,0 +1,260 @@
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use eth::{Mac, Station};
+
+use super::*;
+use crate::testing::{
+    OURS, PEER, V4, V6, frame, host, packet, to_us, with_extensions, with_options,
+};
+use crate::{Host, Input, PROTOCOL_TCP, PROTOCOL_UDP, Path};
+
+/// A UDP datagram from port 0x3039 to port 53, its checksum right.
+fn datagram(v6: bool, data: &[u8]) -> Vec<u8> {
+    let path = to_us(v6);
+    let len = 8 + data.len();
+    let mut udp = vec![0x30, 0x39, 0, 53, (len >> 8) as u8, len as u8, 0, 0];
+    udp.extend_from_slice(data);
+    let sum = path.addresses.pseudo_sum(PROTOCOL_UDP, len);
+    let field = sum.add(Sum::of(&udp)).finish_udp();
+    udp[6..8].copy_from_slice(&field.to_be_bytes());
+    packet(path, PROTOCOL_UDP, &udp)
+}
+
+/// The answer to UDP that nobody serves.
+fn refuse(host: &mut Host, bytes: &[u8], now: Instant) -> Option<Vec<u8>> {
+    match host.receive(frame(bytes), now) {
+        Input::Udp(packet) => Some(host.refuse_udp(packet, now)?.to_vec()),
+        other => panic!("not passed on: {other:?}"),
+    }
+}
+
+/// The answer of a host to what it does not pass on.
+fn answer(host: &mut Host, bytes: &[u8]) -> Option<Vec<u8>> {
+    match host.receive(frame(bytes), Instant::ZERO) {
+        Input::Reply(frame) => Some(frame.to_vec()),
+        Input::Dropped => None,
+        other => panic!("passed on: {other:?}"),
+    }
+}
+
+/// The error that quotes `quoted`, built the other way round.
+fn error(v6: bool, start: [u8; 2], pointer: u8, quoted: &[u8]) -> Vec<u8> {
+    let back = Path {
+        link: eth::Link {
+            peer: PEER,
+            own: OURS,
+            vlan: None,
+        },
+        addresses: to_us(v6).addresses.reversed(),
+    };
+    let mut message = vec![start[0], start[1], 0, 0, 0, 0, 0, pointer];
+    message.extend_from_slice(quoted);
+    let (protocol, pseudo) = if v6 {
+        let sum = back.addresses.pseudo_sum(PROTOCOL_ICMPV6, message.len());
+        (PROTOCOL_ICMPV6, sum)
+    } else {
+        (PROTOCOL_ICMP, Sum::ZERO)
+    };
+    let field = pseudo.add(Sum::of(&message)).finish();
+    message[2..4].copy_from_slice(&field.to_be_bytes());
+    packet(back, protocol, &message)
+}
+
+#[test]
+fn a_closed_port_is_unreachable_byte_for_byte() {
+    let bytes = datagram(false, b"hello");
+    #[rustfmt::skip]
+    let expected = [
+        2, 0, 0, 0, 0, 9,  2, 0, 0, 0, 0, 1,  8, 0,
+        0x45, 0, 0, 61,  0, 0, 0x40, 0,  64, 1, 0xb6, 0xb5,  192, 0, 2, 1,  192, 0, 2, 9,
+        3, 3, 0x81, 0x26,  0, 0, 0, 0,
+        0x45, 0, 0, 33,  0, 0, 0x40, 0,  64, 17, 0xb6, 0xc1,  192, 0, 2, 9,  192, 0, 2, 1,
+        0x30, 0x39, 0, 53,  0, 13, 0x07, 0x89,  b'h', b'e', b'l', b'l', b'o',
+    ];
+    let reply = refuse(&mut host(), &bytes, Instant::ZERO).unwrap();
+    assert_eq!(reply, expected);
+    for v6 in [false, true] {
+        let bytes = datagram(v6, b"hello");
+        let start = if v6 { [1, 4] } else { [3, 3] };
+        let reply = refuse(&mut host(), &bytes, Instant::ZERO).unwrap();
+        assert_eq!(reply, error(v6, start, 0, &bytes[14..]));
+    }
+}
+
+/// RFC 1122, section 3.2.2: what is quoted must be as it was received.
+#[test]
+fn an_error_quotes_options_and_extension_headers() {
+    let options = [148, 4, 0, 0];
+    let bytes = with_options(datagram(false, b"hello"), &options);
+    let mut padded = bytes.clone();
+    padded.resize(60, 0xee);
+    let reply = refuse(&mut host(), &padded, Instant::ZERO).unwrap();
+    assert_eq!(reply, error(false, [3, 3], 0, &bytes[14..]));
+    let extension: &[u8] = &[0, 0, 1, 4, 0, 0, 0, 0];
+    let bytes = with_extensions(datagram(true, b"hello"), &[(0, extension), (60, extension)]);
+    let reply = refuse(&mut host(), &bytes, Instant::ZERO).unwrap();
+    assert_eq!(reply, error(true, [1, 4], 0, &bytes[14..]));
+}
+
+#[test]
+fn a_long_datagram_is_quoted_in_part() {
+    for (v6, start, longest) in [(false, [3, 3], 576), (true, [1, 4], 1280)] {
+        let bytes = datagram(v6, &[7; 1400]);
+        let reply = refuse(&mut host(), &bytes, Instant::ZERO).unwrap();
+        let header_len = reply.len() - 14 - if v6 { 1232 } else { 548 };
+        assert_eq!(reply.len(), 14 + longest);
+        let quoted = &bytes[14..][..longest - header_len];
+        assert_eq!(reply, error(v6, start, 0, quoted));
+    }
+}
+
+#[test]
+fn an_unknown_protocol_is_unreachable() {
+    let bytes = packet(to_us(false), 132, b"SCTP, say");
+    let reply = answer(&mut host(), &bytes).unwrap();
+    assert_eq!(reply, error(false, [3, 2], 0, &bytes[14..]));
+    // RFC 4443, section 3.4: IPv6 points at the field that names it.
+    let bytes = packet(to_us(true), 132, b"SCTP, say");
+    let reply = answer(&mut host(), &bytes).unwrap();
+    assert_eq!(reply, error(true, [4, 1], 6, &bytes[14..]));
+    let extension: &[u8] = &[0, 0, 1, 4, 0, 0, 0, 0];
+    let bytes = with_extensions(bytes, &[(0, extension), (60, extension)]);
+    let reply = answer(&mut host(), &bytes).unwrap();
+    assert_eq!(reply, error(true, [4, 1], 48, &bytes[14..]));
+    // It says that nothing follows (RFC 8200, section 4.7).
+    let bytes = packet(to_us(true), 59, b"");
+    assert_eq!(answer(&mut host(), &bytes), None);
+}
+
+#[test]
+fn tcp_is_unreachable_where_there_is_none() {
+    for (v6, start, pointer) in [(false, [3, 2], 0), (true, [4, 1], 6)] {
+        let bytes = packet(to_us(v6), PROTOCOL_TCP, b"segment");
+        let mut host = host();
+        let Input::Tcp(packet) = host.receive(frame(&bytes), Instant::ZERO) else {
+            panic!("not passed on");
+        };
+        let reply = host.refuse_tcp(packet, Instant::ZERO).unwrap();
+        assert_eq!(reply[..], error(v6, start, pointer, &bytes[14..]));
+        assert_eq!(host.counters().tcp_not_served, 1);
+    }
+}
+
+/// RFC 8200, sections 4.2 and 4.4.
+#[test]
+fn ipv6_headers_that_must_be_understood_are_complained_about() {
+    let option = |kind| [0, 0, kind, 4, 0, 0, 0, 0];
+    let routing = [0, 0, 4, 1, 0, 0, 0, 0];
+    for (kind, extension, code) in [
+        (60, option(0x45), None),
+        (60, option(0x85), Some(2)),
+        (60, option(0xc5), Some(2)),
+        (43, routing, Some(0)),
+    ] {
+        let bytes = with_extensions(datagram(true, b"hello"), &[(kind, &extension)]);
+        let expected = code.map(|code| error(true, [4, code], 42, &bytes[14..]));
+        assert_eq!(answer(&mut host(), &bytes), expected);
+    }
+}
+
+/// RFC 1122, section 3.2.2, and RFC 4443, section 2.4 e.
+#[test]
+fn nothing_is_complained_about_to_those_who_must_not_hear_it() {
+    let broken: [fn(&mut Vec<u8>); 3] = [
+        // From port 0, to which no error finds its way.
+        |bytes| bytes[34..36].fill(0),
+        |bytes| bytes[40] ^= 1,
+        |bytes| bytes.truncate(14 + 20 + 4),
+    ];
+    for change in broken {
+        let mut bytes = datagram(false, b"hello");
+        change(&mut bytes);
+        let len = (bytes.len() - 14) as u8;
+        bytes[17] = len;
+        crate::testing::mend_header(&mut bytes);
+        let mut host = host();
+        assert_eq!(refuse(&mut host, &bytes, Instant::ZERO), None);
+        assert_eq!(
+            (host.counters().udp_not_served, host.counters().errors_sent),
+            (1, 0)
+        );
+    }
+    let mut fragment = packet(to_us(false), 132, b"SCTP, say");
+    fragment[20] = 0x20;
+    crate::testing::mend_header(&mut fragment);
+    let mut broadcast = packet(to_us(false), 132, b"SCTP, say");
+    broadcast[..6].copy_from_slice(&Mac::BROADCAST.0);
+    let mut unanswerable = packet(to_us(false), 132, b"SCTP, say");
+    unanswerable[26] = 0;
+    crate::testing::mend_header(&mut unanswerable);
+    for bytes in [fragment, broadcast, unanswerable] {
+        let mut host = host();
+        assert_eq!(answer(&mut host, &bytes), None);
+        assert_eq!(host.counters().errors_sent, 0);
+    }
+}
+
+#[test]
+fn a_checksum_may_be_left_out_over_ipv4() {
+    for (v6, answers) in [(false, true), (true, false)] {
+        let mut bytes = datagram(v6, b"hello");
+        let at = to_us(v6).header_len() + 6;
+        bytes[at..at + 2].fill(0);
+        assert_eq!(
+            refuse(&mut host(), &bytes, Instant::ZERO).is_some(),
+            answers
+        );
+    }
+}
+
+#[test]
+fn in_shared_mode_errors_are_the_kernels() {
+    let mut host = Host::shared(host().station().clone());
+    assert_eq!(
+        refuse(&mut host, &datagram(false, b"hello"), Instant::ZERO),
+        None
+    );
+    assert_eq!(answer(&mut host, &packet(to_us(true), 132, b"SCTP")), None);
+    let counters = host.counters();
+    assert_eq!((counters.udp_not_served, counters.unknown_protocol), (1, 1));
+}
+
+#[test]
+fn errors_are_rationed_by_sender() {
+    let from = |peer: IpAddr, host: &mut Host, now| {
+        let addresses = match peer {
+            IpAddr::V4(src) => Addresses::V4 { src, dst: V4.0 },
+            IpAddr::V6(src) => Addresses::V6 { src, dst: V6.0 },
+        };
+        let path = Path {
+            addresses,
+            ..to_us(peer.is_ipv6())
+        };
+        let input = host.receive(frame(&packet(path, 132, b"SCTP")), now);
+        matches!(input, Input::Reply(_))
+    };
+    let v4 = |n: u32| IpAddr::V4(Ipv4Addr::from_bits(0xc633_6400 + n));
+    let v6 = |net: u16, n: u16| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, net, 0, 0, 0, n));
+    let mut host =
+        Host::own(Station::new(OURS, &[V4.0.into(), V6.0.into()])).with_secret([1, 2, 3, 4]);
+    let start = Instant::from_millis(60_000);
+    let sent = |peers: &mut dyn FnMut(u16) -> IpAddr, host: &mut Host, now| {
+        (0..100).filter(|n| from(peers(*n), host, now)).count()
+    };
+    assert_eq!(sent(&mut |_| v4(1), &mut host, start), 6);
+    // Another is not kept from its own, and a /64 is one sender.
+    assert_eq!(sent(&mut |_| v4(2), &mut host, start), 6);
+    assert_eq!(sent(&mut |n| v6(1, n + 9), &mut host, start), 6);
+    // One comes back in a second, and six at the most.
+    let later = |millis: u64| Instant::from_millis(60_000 + millis);
+    assert_eq!(sent(&mut |_| v4(1), &mut host, later(999)), 0);
+    assert_eq!(sent(&mut |_| v4(1), &mut host, later(1_000)), 1);
+    assert_eq!(sent(&mut |_| v4(1), &mut host, later(3_500)), 2);
+    assert_eq!(sent(&mut |_| v4(1), &mut host, later(900_000)), 6);
+    // However many ask, a worker sends a bounded number.
+    let mut flood = 0;
+    for n in 0..10_000 {
+        flood += u32::from(from(v4(n), &mut host, later(2_000_000)));
+    }
+    assert!(flood > 1_000 && flood <= 256 * 6, "{flood}");
+}

@@ -1,0 +1,176 @@
+//! IPv4 options and IPv6 extension headers: walked, judged and skipped.
+//!
+//! A server needs none of them. They are accepted as a peer's stack accepts
+//! them, but for those that would have us send by a route that the sender
+//! chose (RFC 7126, sections 4.3 and 4.4; RFC 5095), and those that their
+//! sender wants understood or discarded (RFC 8200, section 4.2).
+
+use crate::{IPV4_HEADER_LEN, IPV6_HEADER_LEN};
+
+/// IPv6 extension headers of one packet. The steering program looks through as
+/// many. All that RFC 8200, section 4.1, recommends are five.
+const MAX_EXTENSIONS: usize = 6;
+/// Options of one IPv6 packet, padding included (RFC 8504, section 5.3, lets
+/// a host bound them).
+const MAX_OPTIONS: usize = 32;
+
+/// IPv4 options (RFC 791, section 3.1).
+const END_OF_OPTIONS: u8 = 0;
+const NO_OPERATION: u8 = 1;
+const LOOSE_SOURCE_ROUTE: u8 = 131;
+const STRICT_SOURCE_ROUTE: u8 = 137;
+
+/// Next headers (RFC 8200, section 4.1).
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const DESTINATION: u8 = 60;
+/// An extension header's length is a multiple of this.
+const EXTENSION_UNIT: usize = 8;
+/// The fragment's offset and the more-fragments flag (RFC 8200, section 4.5).
+const FRAGMENT_BITS: u16 = 0xfff9;
+
+/// IPv6 options (RFC 8200, section 4.2).
+const PAD_1: u8 = 0;
+/// What to do about an option that is not understood: its highest two bits.
+const ACTION_BITS: u8 = 0xc0;
+const ACTION_SKIP: u8 = 0x00;
+const ACTION_DISCARD: u8 = 0x40;
+
+/// Why a packet is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Cut, or its lengths contradict each other.
+    Malformed,
+    /// A fragment of a larger packet.
+    Fragment,
+    /// To be forwarded along a route that the sender chose.
+    SourceRoute,
+    /// The same by an IPv6 routing header, whose type is the byte `at` of the
+    /// packet.
+    RoutingHeader { at: u16 },
+    /// An IPv6 option that we do not know, and must not ignore. `tells`: its
+    /// sender wants an error, about the byte `at` of the packet.
+    Option { tells: bool, at: u16 },
+    /// More headers or options than we look through.
+    TooMany,
+}
+
+/// Where a packet's payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Payload {
+    pub(crate) protocol: u8,
+    /// From the start of the IP header.
+    pub(crate) at: usize,
+    /// Where the header says what `protocol` is.
+    pub(crate) named_at: usize,
+}
+
+/// Judges the options of an IPv4 header.
+pub(crate) fn check_ipv4(header: &[u8]) -> Result<(), Refusal> {
+    let mut options = header.get(IPV4_HEADER_LEN..).ok_or(Refusal::Malformed)?;
+    while let [kind, rest @ ..] = options {
+        options = match *kind {
+            END_OF_OPTIONS => break,
+            NO_OPERATION => rest,
+            LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE => return Err(Refusal::SourceRoute),
+            _ => {
+                let len = usize::from(*rest.first().ok_or(Refusal::Malformed)?);
+                if len < 2 {
+                    return Err(Refusal::Malformed);
+                }
+                options.get(len..).ok_or(Refusal::Malformed)?
+            }
+        };
+    }
+    Ok(())
+}
+
+/// Whether `next_header` is that of an extension header that is looked through.
+#[inline(always)]
+pub(crate) fn is_extension(next_header: u8) -> bool {
+    matches!(next_header, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION)
+}
+
+/// Walks the extension headers of an IPv6 packet, which ends where its header
+/// says.
+pub(crate) fn walk_ipv6(packet: &[u8]) -> Result<Payload, Refusal> {
+    let mut payload = Payload {
+        protocol: *packet.get(6).ok_or(Refusal::Malformed)?,
+        at: IPV6_HEADER_LEN,
+        named_at: 6,
+    };
+    let mut options_left = MAX_OPTIONS;
+    for _ in 0..MAX_EXTENSIONS {
+        // Hop-by-hop options stand directly behind the IPv6 header (RFC 8200,
+        // section 4.1); anywhere else they are no header that we know.
+        let is_late = payload.protocol == HOP_BY_HOP && payload.at != IPV6_HEADER_LEN;
+        if !is_extension(payload.protocol) || is_late {
+            return Ok(payload);
+        }
+        let rest = packet.get(payload.at..).ok_or(Refusal::Malformed)?;
+        let unit: &[u8; EXTENSION_UNIT] = rest.first_chunk().ok_or(Refusal::Malformed)?;
+        let len = match payload.protocol {
+            FRAGMENT => EXTENSION_UNIT,
+            _ => EXTENSION_UNIT * (1 + usize::from(unit[1])),
+        };
+        let extension = rest.get(..len).ok_or(Refusal::Malformed)?;
+        match payload.protocol {
+            // An atomic fragment is whole, and no other belongs to it
+            // (RFC 6946, section 4).
+            FRAGMENT if u16::from_be_bytes([unit[2], unit[3]]) & FRAGMENT_BITS != 0 => {
+                return Err(Refusal::Fragment);
+            }
+            // Where no segments are left it is ignored (RFC 8200, section 4.4).
+            ROUTING if unit[3] != 0 => {
+                let at = (payload.at + 2) as u16;
+                return Err(Refusal::RoutingHeader { at });
+            }
+            HOP_BY_HOP | DESTINATION => {
+                check_ipv6_options(extension, payload.at, &mut options_left)?;
+            }
+            _ => {}
+        }
+        payload = Payload {
+            protocol: unit[0],
+            at: payload.at + len,
+            named_at: payload.at,
+        };
+    }
+    if is_extension(payload.protocol) {
+        return Err(Refusal::TooMany);
+    }
+    Ok(payload)
+}
+
+/// Judges the options of an extension header that lies `at` in its packet.
+fn check_ipv6_options(extension: &[u8], at: usize, left: &mut usize) -> Result<(), Refusal> {
+    let mut next = 2;
+    while next < extension.len() {
+        *left = left.checked_sub(1).ok_or(Refusal::TooMany)?;
+        let kind = extension[next];
+        if kind == PAD_1 {
+            next += 1;
+            continue;
+        }
+        let len = *extension.get(next + 1).ok_or(Refusal::Malformed)?;
+        match kind & ACTION_BITS {
+            ACTION_SKIP => {}
+            action => {
+                return Err(Refusal::Option {
+                    tells: action != ACTION_DISCARD,
+                    at: (at + next) as u16,
+                });
+            }
+        }
+        next += 2 + usize::from(len);
+        if next > extension.len() {
+            return Err(Refusal::Malformed);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "options_tests.rs"]
+mod tests;

@@ -1,0 +1,122 @@
+//! What the tests of this crate share: two stations, and packets from the peer
+//! to us.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use eth::{Link, Mac, Station};
+use nmio::{Frame, Pool, PoolLayout};
+
+use crate::{Addresses, Host, PROTOCOL_ICMP, PROTOCOL_ICMPV6, Path, Sum};
+
+pub(crate) const OURS: Mac = Mac([2, 0, 0, 0, 0, 1]);
+pub(crate) const PEER: Mac = Mac([2, 0, 0, 0, 0, 9]);
+pub(crate) const V4: (Ipv4Addr, Ipv4Addr) =
+    (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 9));
+pub(crate) const V6: (Ipv6Addr, Ipv6Addr) = (
+    Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1),
+    Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9),
+);
+
+pub(crate) fn host() -> Host {
+    Host::own(Station::new(OURS, &[V4.0.into(), V6.0.into()]))
+}
+
+/// From the peer to us.
+pub(crate) fn to_us(v6: bool) -> Path {
+    let addresses = if v6 {
+        Addresses::V6 {
+            src: V6.1,
+            dst: V6.0,
+        }
+    } else {
+        Addresses::V4 {
+            src: V4.1,
+            dst: V4.0,
+        }
+    };
+    Path {
+        link: Link {
+            peer: OURS,
+            own: PEER,
+            vlan: None,
+        },
+        addresses,
+    }
+}
+
+pub(crate) fn packet(path: Path, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; path.header_len() + payload.len()];
+    let start = path.write(&mut bytes, protocol, payload.len());
+    bytes[start..].copy_from_slice(payload);
+    bytes
+}
+
+pub(crate) fn frame(bytes: &[u8]) -> Frame {
+    let pool = Pool::on_heap(PoolLayout {
+        stride: 2048,
+        capacity: 2048,
+        io_frames: 1,
+        resident_frames: 0,
+    });
+    let mut frame = pool.take().unwrap();
+    frame.set_len(bytes.len());
+    frame.copy_from_slice(bytes);
+    frame
+}
+
+pub(crate) fn echo(v6: bool) -> Vec<u8> {
+    echo_of(v6, &[0x12, 0x34, 0, 1, b'p', b'i', b'n'])
+}
+
+/// An echo request with this identifier, sequence number and data.
+pub(crate) fn echo_of(v6: bool, rest: &[u8]) -> Vec<u8> {
+    let path = to_us(v6);
+    let (kind, protocol) = if v6 {
+        (128, PROTOCOL_ICMPV6)
+    } else {
+        (8, PROTOCOL_ICMP)
+    };
+    let mut message = vec![kind, 0, 0, 0];
+    message.extend_from_slice(rest);
+    let pseudo = if v6 {
+        path.addresses.pseudo_sum(protocol, message.len())
+    } else {
+        Sum::ZERO
+    };
+    let field = pseudo.add(Sum::of(&message)).finish();
+    message[2..4].copy_from_slice(&field.to_be_bytes());
+    packet(path, protocol, &message)
+}
+
+/// A packet over IPv4 with `options`, a multiple of four bytes, put in.
+pub(crate) fn with_options(mut bytes: Vec<u8>, options: &[u8]) -> Vec<u8> {
+    bytes.splice(34..34, options.iter().copied());
+    let total_len = (bytes.len() - 14) as u16;
+    bytes[14] += (options.len() / 4) as u8;
+    bytes[16..18].copy_from_slice(&total_len.to_be_bytes());
+    mend_header(&mut bytes);
+    bytes
+}
+
+/// Makes the checksum of an IPv4 header right.
+pub(crate) fn mend_header(bytes: &mut [u8]) {
+    let end = 14 + usize::from(bytes[14] & 15) * 4;
+    bytes[24..26].fill(0);
+    let field = Sum::of(&bytes[14..end]).finish();
+    bytes[24..26].copy_from_slice(&field.to_be_bytes());
+}
+
+/// A packet over IPv6 with extension headers put in: the type and the bytes of
+/// each, whose first is written here.
+pub(crate) fn with_extensions(mut bytes: Vec<u8>, extensions: &[(u8, &[u8])]) -> Vec<u8> {
+    let mut next = bytes[20];
+    for (kind, extension) in extensions.iter().rev() {
+        bytes.splice(54..54, extension.iter().copied());
+        bytes[54] = next;
+        next = *kind;
+    }
+    bytes[20] = next;
+    let payload_len = (bytes.len() - 54) as u16;
+    bytes[18..20].copy_from_slice(&payload_len.to_be_bytes());
+    bytes
+}
