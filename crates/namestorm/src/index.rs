@@ -159,6 +159,16 @@ mod tests {
     }
 
     #[test]
+    fn a_guess_is_a_record_with_the_right_tag() {
+        let table = Table::new(&[(3 << 32, 17), (4 << 32, 23)]);
+        assert_eq!(table.guess(3 << 32), Some(17));
+        assert_eq!(table.guess(4 << 32), Some(23));
+        assert_eq!(table.guess(5 << 32), None);
+        // Room for two entries at a load of two thirds: four slots.
+        assert_eq!(table.memory(), 4 * 8);
+    }
+
+    #[test]
     fn a_record_that_fits_a_line_lies_in_one() {
         let mut arena = Arena::default();
         for len in [1, 40, 30, 64, 60, 5, 70, 128, 9] {

@@ -211,6 +211,33 @@ mod tests {
     }
 
     #[test]
+    fn a_form_is_read_as_it_is_shown() {
+        for (text, form) in [("wire", Form::Wire), ("fqdn", Form::Fqdn)] {
+            assert_eq!(text.parse(), Ok(form));
+            assert_eq!(form.to_string(), text);
+        }
+        let refused = "text".parse::<Form>().unwrap_err();
+        assert_eq!(refused, "'text' is no form of names: wire or fqdn");
+    }
+
+    #[test]
+    fn the_hash_depends_on_seed_type_and_name() {
+        let of =
+            |seed, qtype, key: &[u8]| hash(&RandomState::with_seeds(seed, 2, 3, 4), qtype, key);
+        let all = [
+            of(1, 1, b"a"),
+            of(2, 1, b"a"),
+            of(1, 2, b"a"),
+            of(1, 1, b"b"),
+            of(1, 1, b"aa"),
+        ];
+        for (i, one) in all.iter().enumerate() {
+            assert!(!all[i + 1..].contains(one), "number {i}");
+        }
+        assert_eq!(of(1, 1, b"a"), all[0]);
+    }
+
+    #[test]
     fn names_have_keys_in_both_forms() {
         let name = name::parse("WWW.Example.org").unwrap();
         assert_eq!(

@@ -291,6 +291,124 @@ fn what_is_not_served_is_refused() {
     }
 }
 
+/// An answer of this many bytes, all tail, to a datagram over IPv4.
+fn answer_of(way: Way, len: usize, sink: &mut Sink) -> (Option<Vec<u8>>, Counters) {
+    let mut server = server(way, 0, &vec![7; len], b"");
+    let reply = handle(&mut server, sink, &Peer::V4.datagram(b"x"));
+    (reply, count(&server))
+}
+
+#[test]
+fn an_answer_that_fills_the_link_is_sent_and_a_longer_one_is_counted() {
+    let most = 1500 - 20 - HEADER_LEN;
+    for way in WAYS {
+        let (reply, counters) = answer_of(way, most, &mut sink(1));
+        assert_eq!(Peer::V4.payload(&reply.unwrap()), vec![7; most], "{way:?}");
+        assert_eq!((counters.answered, counters.too_long), (1, 0));
+        let (reply, counters) = answer_of(way, most + 1, &mut sink(1));
+        assert_eq!(reply, None, "{way:?}");
+        assert_eq!((counters.answered, counters.too_long), (0, 1));
+    }
+}
+
+#[test]
+fn a_head_that_is_not_there_is_counted_as_too_long() {
+    /// Takes one byte more of the request than it has.
+    struct Greedy;
+    impl Service for Greedy {
+        fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
+            let len = datagram.payload().len() + 1;
+            assert!(!datagram.turn_round(len, Tail::EMPTY, b""));
+        }
+    }
+    let (mut server, mut sink) = (Server::new(host(), PORT, Greedy), sink(0));
+    let frame = sink.frame_from(&Peer::V4.datagram(b"hello"));
+    server.handle_frame(&mut sink, frame, Instant::ZERO);
+    assert_eq!(server.udp().counters().too_long, 1);
+}
+
+#[test]
+fn a_pool_without_frames_drops_a_copy_and_counts_it() {
+    let (mut server, mut sink) = (server(Way::Copy, 0, b"tail", b""), sink(0));
+    let request = sink.frame_from(&Peer::V4.datagram(b"x"));
+    let all: Vec<_> = std::iter::from_fn(|| sink.pool().take()).collect();
+    server.handle_frame(&mut sink, request, Instant::ZERO);
+    assert_eq!((count(&server).answered, count(&server).ring_full), (0, 1));
+    drop(all);
+}
+
+#[test]
+fn without_memory_for_a_resident_a_copy_is_sent_and_counted() {
+    let (mut server, mut sink) = (server(Way::Resident, 0, b"tail", b""), sink(0));
+    for sent in 1..3 {
+        let reply = handle(&mut server, &mut sink, &Peer::V4.datagram(b"x")).unwrap();
+        assert_eq!(Peer::V4.payload(&reply), b"tail");
+        let counters = count(&server);
+        assert_eq!(
+            (counters.answered, counters.residents_exhausted),
+            (sent, sent)
+        );
+    }
+}
+
+/// Each reason for which a datagram is dropped, and how many were.
+fn dropped(server: &Server<Answerer>) -> Vec<(&'static str, u64)> {
+    let drops = count(server).drops();
+    drops.into_iter().filter(|(_, n)| *n > 0).collect()
+}
+
+#[test]
+fn what_is_wrong_is_dropped_and_counted_by_its_reason() {
+    for peer in [Peer::V4, Peer::V6] {
+        let udp = peer.path().header_len();
+        let right = peer.datagram(b"hello");
+        let wrong = |at: usize, bytes: [u8; 2]| {
+            let mut frame = right.clone();
+            frame[udp + at..][..2].copy_from_slice(&bytes);
+            frame
+        };
+        let length = HEADER_LEN as u8 + 5;
+        let frames = [
+            (wrong(4, [0, length + 1]), "malformed UDP header"),
+            (wrong(4, [0, HEADER_LEN as u8 - 1]), "malformed UDP header"),
+            (wrong(HEADER_LEN, *b"jj"), "bad UDP checksum"),
+            (wrong(6, [0x12, 0x34]), "bad UDP checksum"),
+        ];
+        for (frame, reason) in frames {
+            let (mut server, mut sink) = (server(Way::Copy, 0, b"tail", b""), sink(0));
+            for n in 1..3 {
+                assert_eq!(handle(&mut server, &mut sink, &frame), None);
+                assert_eq!(dropped(&server), [(reason, n)]);
+            }
+            assert_eq!(count(&server).received, 0);
+        }
+    }
+}
+
+/// "No checksum" is allowed over IPv4 alone (RFC 8200, section 8.1).
+#[test]
+fn a_datagram_without_a_checksum_is_answered_over_ipv4_only() {
+    for (peer, answers) in [(Peer::V4, true), (Peer::V6, false)] {
+        let (mut server, mut sink) = (server(Way::Copy, 0, b"tail", b""), sink(0));
+        let mut frame = peer.datagram(b"hello");
+        frame[peer.path().header_len() + 6..][..2].fill(0);
+        let reply = handle(&mut server, &mut sink, &frame);
+        assert_eq!(reply.is_some(), answers, "{peer:?}");
+        let expected: &[_] = if answers {
+            &[]
+        } else {
+            &[("bad UDP checksum", 1)]
+        };
+        assert_eq!(dropped(&server), expected);
+    }
+}
+
+#[test]
+fn udp_alone_has_no_timers() {
+    let server = server(Way::Copy, 0, b"", b"");
+    assert_eq!(Handler::<Sink>::poll_timeout(&server), None);
+}
+
 /// RFC 768: source port 0 means that no reply is expected.
 #[test]
 fn source_port_0_is_dropped_and_counted() {
