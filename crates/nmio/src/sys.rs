@@ -199,16 +199,22 @@ impl Control {
         Ok(request)
     }
 
-    fn ask(&self, name: &str, code: libc::c_ulong) -> io::Result<libc::ifreq> {
+    /// Asks the kernel something about an interface.
+    ///
+    /// # Safety
+    /// The request of this code reads and writes one `ifreq`, and follows no
+    /// pointer in it.
+    unsafe fn ask(&self, name: &str, code: libc::c_ulong) -> io::Result<libc::ifreq> {
         let mut request = Self::request(name)?;
-        // SAFETY: the codes passed here read and write one ifreq.
+        // SAFETY: the caller's promise; the ifreq lives through the call.
         check(unsafe { libc::ioctl(self.0.as_raw_fd(), code, &raw mut request) })?;
         Ok(request)
     }
 
     /// Interface flags (`IFF_UP` and so on).
     pub(crate) fn flags(&self, name: &str) -> io::Result<i32> {
-        let answer = self.ask(name, libc::SIOCGIFFLAGS)?;
+        // SAFETY: the code takes one ifreq without pointers.
+        let answer = unsafe { self.ask(name, libc::SIOCGIFFLAGS) }?;
         // SAFETY: this request fills the flags.
         Ok(unsafe { answer.ifr_ifru.ifru_flags }.into())
     }
@@ -231,14 +237,16 @@ impl Control {
 
     /// The largest IP packet, in bytes.
     pub(crate) fn mtu(&self, name: &str) -> io::Result<usize> {
-        let answer = self.ask(name, libc::SIOCGIFMTU)?;
+        // SAFETY: the code takes one ifreq without pointers.
+        let answer = unsafe { self.ask(name, libc::SIOCGIFMTU) }?;
         // SAFETY: this request fills the MTU.
         Ok(unsafe { answer.ifr_ifru.ifru_mtu }.try_into().unwrap_or(0))
     }
 
     /// The Ethernet address; `None` when the interface is not Ethernet.
     pub(crate) fn mac(&self, name: &str) -> io::Result<Option<[u8; 6]>> {
-        let answer = self.ask(name, libc::SIOCGIFHWADDR)?;
+        // SAFETY: the code takes one ifreq without pointers.
+        let answer = unsafe { self.ask(name, libc::SIOCGIFHWADDR) }?;
         // SAFETY: this request fills the hardware address.
         let address = unsafe { answer.ifr_ifru.ifru_hwaddr };
         if address.sa_family != libc::ARPHRD_ETHER {
@@ -253,16 +261,21 @@ impl Control {
 
     /// The interface's number in this namespace.
     pub(crate) fn index(&self, name: &str) -> io::Result<u32> {
-        let answer = self.ask(name, libc::SIOCGIFINDEX)?;
+        // SAFETY: the code takes one ifreq without pointers.
+        let answer = unsafe { self.ask(name, libc::SIOCGIFINDEX) }?;
         // SAFETY: this request fills the index.
         Ok(unsafe { answer.ifr_ifru.ifru_ifindex } as u32)
     }
 
-    fn ethtool<T>(&self, name: &str, command: &mut T) -> io::Result<()> {
+    /// Carries out an ethtool command.
+    ///
+    /// # Safety
+    /// `T` is the structure that belongs to the command in its first word, and
+    /// holds all that the kernel writes.
+    unsafe fn ethtool<T>(&self, name: &str, command: &mut T) -> io::Result<()> {
         let mut request = Self::request(name)?;
         request.ifr_ifru.ifru_data = ptr::from_mut(command).cast();
-        // SAFETY: the callers pass the structure that belongs to the command
-        // in its first word, and it lives through the call.
+        // SAFETY: the caller's promise; the structure lives through the call.
         check(unsafe { libc::ioctl(self.0.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) })
             .map(drop)
     }
@@ -274,7 +287,9 @@ impl Control {
             driver: [0; 32],
             _rest: [0; 160],
         };
-        self.ethtool(name, &mut info).is_ok() && info.driver.starts_with(b"veth\0")
+        // SAFETY: the structure belongs to the command in its first word.
+        let told = unsafe { self.ethtool(name, &mut info) };
+        told.is_ok() && info.driver.starts_with(b"veth\0")
     }
 
     /// Whether the device cuts TCP segments of both IP versions itself (TSO),
@@ -290,22 +305,23 @@ impl Control {
             cmd: ETHTOOL_GFLAGS,
             data: 0,
         };
-        self.ethtool(name, &mut flags)?;
+        // SAFETY: the structure belongs to the command in its first word.
+        unsafe { self.ethtool(name, &mut flags) }?;
         flags.cmd = ETHTOOL_SFLAGS;
         flags.data &= !(ETH_FLAG_TXVLAN | ETH_FLAG_RXVLAN);
-        self.ethtool(name, &mut flags)
+        // SAFETY: the structure belongs to the command in its first word.
+        unsafe { self.ethtool(name, &mut flags) }
     }
 
     /// Turns off the device's TX checksum offload, so that what it sends
     /// carries whole checksums.
     pub(crate) fn disable_tx_checksums(&self, name: &str) -> io::Result<()> {
-        self.ethtool(
-            name,
-            &mut EthtoolValue {
-                cmd: ETHTOOL_STXCSUM,
-                data: 0,
-            },
-        )
+        let mut value = EthtoolValue {
+            cmd: ETHTOOL_STXCSUM,
+            data: 0,
+        };
+        // SAFETY: the structure belongs to the command in its first word.
+        unsafe { self.ethtool(name, &mut value) }
     }
 }
 
@@ -334,9 +350,10 @@ pub(crate) fn interfaces() -> io::Result<(Vec<String>, Vec<InterfaceAddress>)> {
         let name = name.to_string_lossy();
         // IPv4 addresses may carry a label, `eth0:1`.
         let interface = name.split(':').next().unwrap_or_default().to_owned();
-        if let (Some(address), Some(mask)) =
-            (socket_ip(entry.ifa_addr), socket_ip(entry.ifa_netmask))
-        {
+        // SAFETY: getifaddrs gives null or a whole address of the family it
+        // names.
+        let (address, mask) = unsafe { (socket_ip(entry.ifa_addr), socket_ip(entry.ifa_netmask)) };
+        if let (Some(address), Some(mask)) = (address, mask) {
             let prefix = match mask {
                 IpAddr::V4(mask) => mask.to_bits().leading_ones(),
                 IpAddr::V6(mask) => mask.to_bits().leading_ones(),
@@ -356,11 +373,15 @@ pub(crate) fn interfaces() -> io::Result<(Vec<String>, Vec<InterfaceAddress>)> {
     Ok((names, addresses))
 }
 
-fn socket_ip(address: *const libc::sockaddr) -> Option<IpAddr> {
+/// The IP address in a socket's address, if it is one.
+///
+/// # Safety
+/// `address` is null, or points at a whole address of the family it names.
+unsafe fn socket_ip(address: *const libc::sockaddr) -> Option<IpAddr> {
     if address.is_null() {
         return None;
     }
-    // SAFETY: getifaddrs gives null or a whole address of the family it names.
+    // SAFETY: the caller's promise, and it is not null.
     unsafe {
         match i32::from((*address).sa_family) {
             libc::AF_INET => {

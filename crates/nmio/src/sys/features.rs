@@ -65,7 +65,9 @@ impl Control {
             mask: 1 << FEATURES,
             count: 0,
         };
-        self.ethtool(name, &mut info)?;
+        // SAFETY: the structure belongs to the command in its first word, and holds
+        // all that the kernel writes.
+        unsafe { self.ethtool(name, &mut info) }?;
         // The kernel writes as many names as there are.
         if info.mask == 0 || info.count as usize > MOST {
             return Err(io::ErrorKind::Unsupported.into());
@@ -76,7 +78,9 @@ impl Control {
             count: info.count,
             texts: [[0; 32]; MOST],
         });
-        self.ethtool(name, &mut *names)?;
+        // SAFETY: the structure belongs to the command in its first word, and holds
+        // all that the kernel writes.
+        unsafe { self.ethtool(name, &mut *names) }?;
         let mut features = Features {
             cmd: ETHTOOL_GFEATURES,
             blocks: (MOST / 32) as u32,
@@ -87,7 +91,9 @@ impl Control {
                 _never_changed: 0,
             }; MOST / 32],
         };
-        self.ethtool(name, &mut features)?;
+        // SAFETY: the structure belongs to the command in its first word, and holds
+        // all that the kernel writes.
+        unsafe { self.ethtool(name, &mut features) }?;
         let is_on = |wanted: &&str| {
             let is_it = |name: &[u8; 32]| {
                 let end = name.iter().position(|byte| *byte == 0);

@@ -53,7 +53,9 @@ impl Control {
             cmd: ETHTOOL_GCHANNELS,
             ..EthtoolChannels::default()
         };
-        self.ethtool(name, &mut told).ok()?;
+        // SAFETY: the structure belongs to the command in its first word, and holds
+        // all that the kernel writes.
+        unsafe { self.ethtool(name, &mut told) }.ok()?;
         let [rx, tx] = [told.rx, told.tx].map(|own| own.saturating_add(told.combined));
         let combined = told.max_combined > 0;
         let most = if combined {
@@ -98,7 +100,9 @@ impl Control {
             size: MAX_FLOW_TABLE as u32,
             rings: [0; MAX_FLOW_TABLE],
         });
-        self.ethtool(name, &mut *table).ok()?;
+        // SAFETY: the structure belongs to the command in its first word, and holds
+        // all that the kernel writes.
+        unsafe { self.ethtool(name, &mut *table) }.ok()?;
         table.rings.get(..table.size as usize).map(<[u32]>::to_vec)
     }
 }

@@ -42,9 +42,15 @@ pub(super) fn attach(
 }
 
 /// Writes one element of a map of 4-byte keys and values.
+///
+/// # Errors
+/// What the kernel gives, and `EINVAL` for a map of other sizes.
 pub(super) fn update(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
-    // SAFETY: the callers pass a map whose keys and values have 4 bytes each,
-    // which is what the pointers give.
+    if sizes(map)? != (4, 4) {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: keys and values of the map have 4 bytes each, which is what the
+    // pointers give.
     let result = unsafe {
         libbpf_sys::bpf_map_update_elem(
             map.as_raw_fd(),
@@ -53,6 +59,22 @@ pub(super) fn update(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()
             0,
         )
     };
+    check(result)
+}
+
+/// Bytes of a map's keys and values.
+fn sizes(map: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    // SAFETY: the structure is plain data, for which all zeroes are valid.
+    let mut info: libbpf_sys::bpf_map_info = unsafe { mem::zeroed() };
+    let mut len = mem::size_of_val(&info) as u32;
+    // SAFETY: the kernel writes at most `len` bytes into the live structure.
+    check(unsafe {
+        libbpf_sys::bpf_map_get_info_by_fd(map.as_raw_fd(), &raw mut info, &raw mut len)
+    })?;
+    Ok((info.key_size, info.value_size))
+}
+
+fn check(result: i32) -> io::Result<()> {
     if result < 0 {
         Err(io::Error::from_raw_os_error(-result))
     } else {
