@@ -124,7 +124,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let is_newer = !segment.seq.before(tcb.snd_wl1);
         if is_newer {
             tcb.snd_wl1 = segment.seq;
-            tcb.snd_wnd = tcb.peer_window(segment.window);
+            tcb.set_peer_window(segment.window);
             if tcb.snd_wnd >= 2 * u32::from(tcb.mss) {
                 tcb.flags.set(Flags::WIDE);
             }

@@ -281,7 +281,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let packet = if tcb.state == State::SynReceived {
             self.establish(port, id, packet, segment, now)?
         } else if segment.ack.after(tcb.snd_nxt)
-            || (segment.ack + tcb.peer_window(u16::MAX)).before(tcb.snd_una)
+            || segment.ack.before(tcb.snd_una) && !tcb.is_old_ack(segment.ack)
         {
             // RFC 5961, section 5.2.
             self.counters.bad_ack += 1;
@@ -331,6 +331,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// A segment whose timestamp says that it is old, or one without, though
     /// all must have them (RFC 7323, sections 3.2 and 5.3).
+    ///
+    /// Section 5.3, R1, answers every old segment, so that a half-open
+    /// connection is found out. A pure ACK that a later one has overtaken is
+    /// not answered: it is in order and acknowledges nothing new, so both ends
+    /// agree, and an ACK for each reordering would only be traffic. (Linux and
+    /// FreeBSD do not answer it either.) It is dropped all the same: SACK
+    /// blocks of an earlier turn of the sequence space would look like ours.
     fn refuse_untimely<P: Port>(
         &mut self,
         port: &mut P,
@@ -344,6 +351,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         self.counters.old_timestamps += 1;
+        let tcb = &self.records[id as usize].tcb;
+        let is_overtaken = segment.sequence_len() == 0
+            && !segment.seq.after(tcb.rcv_nxt)
+            && tcb.is_old_ack(segment.ack);
+        if is_overtaken {
+            return;
+        }
         if segment.len > 0 || segment.control.has(Control::FIN) || self.may_challenge(id, now) {
             self.acknowledge(port, id, packet, now);
         }

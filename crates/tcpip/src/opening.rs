@@ -198,6 +198,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             snd_nxt: iss + 1,
             snd_end: iss + 1,
             snd_wnd: u32::from(window),
+            // A SYN's window is not scaled.
+            max_snd_wnd: window.div_ceil(1 << terms.peer_scale),
             snd_wl1: irs,
             rcv_nxt: irs + 1,
             rcv_adv: irs + 1,
@@ -310,7 +312,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         tcb.state = State::Established;
         tcb.snd_una = segment.ack;
-        tcb.snd_wnd = tcb.peer_window(segment.window);
+        tcb.set_peer_window(segment.window);
         tcb.snd_wl1 = segment.seq;
         if tcb.flags.has(Flags::TIMING) {
             end_timing(tcb, now);

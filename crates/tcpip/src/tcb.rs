@@ -282,6 +282,9 @@ pub(crate) struct Tcb {
     pub(crate) snd_end: Seq,
     /// The peer's window, in bytes from `snd_una`.
     pub(crate) snd_wnd: u32,
+    /// The largest window that the peer has ever told (RFC 5961's
+    /// `MAX.SND.WND`), as its field has it: scaled.
+    pub(crate) max_snd_wnd: u16,
     /// Segment that `snd_wnd` was taken from.
     pub(crate) snd_wl1: Seq,
     pub(crate) rcv_nxt: Seq,
@@ -348,6 +351,7 @@ impl Tcb {
             snd_nxt: Seq(0),
             snd_end: Seq(0),
             snd_wnd: 0,
+            max_snd_wnd: 0,
             snd_wl1: Seq(0),
             rcv_nxt: Seq(0),
             rcv_adv: Seq(0),
@@ -481,6 +485,19 @@ impl Tcb {
     #[inline(always)]
     pub(crate) fn peer_window(&self, field: u16) -> u32 {
         u32::from(field) << (self.scales & 0x0f)
+    }
+
+    /// Takes the peer's window from a segment's field.
+    #[inline(always)]
+    pub(crate) fn set_peer_window(&mut self, field: u16) {
+        self.snd_wnd = self.peer_window(field);
+        self.max_snd_wnd = self.max_snd_wnd.max(field);
+    }
+
+    /// Whether an ACK says what was known already, and is not older than the
+    /// largest window (RFC 5961, section 5.2).
+    pub(crate) fn is_old_ack(&self, ack: Seq) -> bool {
+        self.snd_una.since(ack) <= self.peer_window(self.max_snd_wnd)
     }
 
     /// How our windows are shifted.
