@@ -13,6 +13,7 @@ mod gigabyte;
 mod headers;
 pub(crate) mod http;
 mod matrix;
+mod pressure;
 mod readers;
 mod rig;
 mod rights;
@@ -186,19 +187,21 @@ pub(crate) fn run_built(options: &Options) -> Result<Checks> {
 type Alone = fn(&Path, &Content, &mut Checks) -> Result<()>;
 
 /// What is outside the matrix, and always run.
-const APART: [(&str, Alone); 5] = [
+const APART: [(&str, Alone); 6] = [
     ("bad input", bad_input::run),
     ("super-segments", supers::run),
     ("slow readers", readers::run),
+    ("who gives way", pressure::sample),
     ("rights", rights::run),
     ("secrets", secrets::run),
 ];
 
-/// Sandstorm under pressure.
-const PRESSURE: [(&str, Alone); 3] = [
+/// The servers under pressure.
+const PRESSURE: [(&str, Alone); 4] = [
     ("flood", flood::run),
     ("crowd", crowd::run),
     ("gigabyte", gigabyte::run),
+    ("pressure", pressure::whole),
 ];
 
 fn run_alone(name: &str, run: Alone, programs: &Path, content: &Content) -> Result<Checks> {

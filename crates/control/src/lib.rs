@@ -8,6 +8,7 @@
 //! nowhere below.
 
 pub mod args;
+mod connections;
 mod crew;
 mod error;
 mod helper;
@@ -22,6 +23,7 @@ mod signals;
 mod worker;
 
 pub use args::ServeArgs;
+pub use connections::ConnectionArgs;
 pub use error::Error;
 pub use program::{Counted, Listening, Prepared, Program, StartError, Tally, WorkerContext};
 pub use rights::UserSpec;

@@ -62,7 +62,7 @@ pub use report::{Finding, Report, Severity};
 pub use respond::{Counters, MAX_TCP_MESSAGE, Reply, Responder, Transport, rcode};
 pub use server::Server;
 pub use service::{Dns, Mode};
-pub use tcp::{DnsOverTcp, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_TCP_QUERY};
+pub use tcp::{DnsOverTcp, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_TCP_QUERY, TcpSettings};
 pub use zone::Zone;
 pub use zones::Zones;
 

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use control::ServeArgs;
-use namestorm::{Form, Mode, Namestorm, ZoneSpec};
+use control::{ConnectionArgs, ServeArgs};
+use namestorm::{Form, Mode, Namestorm, TcpSettings, ZoneSpec};
 
 /// An authoritative DNS server that answers from prepared packets, with a
 /// network stack of its own.
@@ -52,7 +52,21 @@ struct Serve {
     mode: Mode,
 
     #[command(flatten)]
+    connections: ConnectionArgs,
+
+    #[command(flatten)]
     network: ServeArgs,
+}
+
+impl Serve {
+    /// TCP as asked for.
+    fn tcp(&self) -> TcpSettings {
+        let defaults = TcpSettings::default();
+        TcpSettings {
+            stack: self.connections.config(defaults.stack),
+            request_timeout: self.connections.request_timeout(defaults.request_timeout),
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -68,6 +82,7 @@ fn main() -> ExitCode {
                 ..
             } = &*serve;
             Namestorm::load(zones, *hash, *mode, *strict, &mut say)
+                .map(|program| program.with_tcp(serve.tcp()))
         }),
         Command::Check { zones } => {
             if namestorm::check(&zones, &mut say, &mut |line| println!("{line}")) {

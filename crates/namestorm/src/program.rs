@@ -19,6 +19,7 @@ use crate::name;
 use crate::rtype;
 use crate::server::Server;
 use crate::service::Mode;
+use crate::tcp::TcpSettings;
 use crate::zone::Zone;
 use crate::zones::Zones;
 
@@ -55,6 +56,7 @@ pub struct Namestorm {
     mode: Mode,
     /// What was given and is not served, by the reason.
     lost: Option<String>,
+    tcp: TcpSettings,
     /// A name and type to try.
     example: String,
     took: Duration,
@@ -101,10 +103,17 @@ impl Namestorm {
         Ok(Self {
             answers: Arc::new(answers),
             mode,
+            tcp: TcpSettings::default(),
             lost: (!lost.is_empty()).then(|| summary(&lost)),
             example: example.unwrap_or_default(),
             took: start.elapsed(),
         })
+    }
+
+    /// Serves TCP with other settings.
+    #[must_use]
+    pub fn with_tcp(self, tcp: TcpSettings) -> Self {
+        Self { tcp, ..self }
     }
 }
 
@@ -194,11 +203,12 @@ impl Program for Namestorm {
         context: &WorkerContext,
     ) -> Result<Server, StartError> {
         let capabilities = port.capabilities();
-        let mut server = Server::new(
+        let mut server = Server::with_tcp(
             context.host(&capabilities),
             context.port,
             &self.answers,
             self.mode,
+            &self.tcp,
             &capabilities,
             context.secret.words(),
         );
@@ -276,6 +286,7 @@ impl Program for Namestorm {
         tally.event("SYN cookies sent", over_tcp.cookies_sent);
         tally.event("SYN cookies redeemed", over_tcp.cookies_accepted);
         tally.event("connections evicted", over_tcp.evicted);
+        tally.event("queries too slow", over_tcp.deadlines_missed);
         let drops = server.host().counters().drops().into_iter();
         for (reason, dropped) in drops
             .chain(server.udp().counters().drops())

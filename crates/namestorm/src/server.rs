@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use ip::{Host, Input};
 use nmio::{Batch, Capabilities, Frame, Handler, Instant, Port};
-use tcpip::Stack;
+use tcpip::{Config, Stack};
 use udpip::Udp;
 
 use crate::ahead::Ahead;
 use crate::answers::Answers;
 use crate::service::{Dns, Mode};
-use crate::tcp::{self, DnsOverTcp};
+use crate::tcp::{DnsOverTcp, TcpSettings};
 
 /// A DNS server: give it to [`nmio::run`], one to each worker.
 pub struct Server {
@@ -36,8 +36,25 @@ impl Server {
         capabilities: &Capabilities,
         secret: [u64; 4],
     ) -> Self {
-        let over_tcp = DnsOverTcp::new(Arc::clone(answers));
-        let config = tcp::config(port);
+        let tcp = TcpSettings::default();
+        Self::with_tcp(host, port, answers, mode, &tcp, capabilities, secret)
+    }
+
+    /// The same with other settings for TCP.
+    pub fn with_tcp(
+        host: Host,
+        port: u16,
+        answers: &Arc<Answers>,
+        mode: Mode,
+        tcp: &TcpSettings,
+        capabilities: &Capabilities,
+        secret: [u64; 4],
+    ) -> Self {
+        let over_tcp = DnsOverTcp::new(Arc::clone(answers), tcp.request_timeout);
+        let config = Config {
+            ports: vec![port],
+            ..tcp.stack.clone()
+        };
         Self {
             host,
             udp: Udp::new(port),

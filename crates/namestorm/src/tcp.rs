@@ -2,13 +2,13 @@
 //!
 //! A client may send many queries before it reads a reply; they are answered
 //! in their order. What a client has sent in part waits in the connection's
-//! receive buffer. The stack closes a connection that is silent for
-//! [`IDLE_TIMEOUT`].
+//! receive buffer. By default the stack closes a connection that is silent for
+//! [`IDLE_TIMEOUT`], or that takes as long for one query.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tcpip::{Application, Config, Connection, WriteError};
+use tcpip::{Application, Config, Connection, Deadline, WriteError};
 
 use crate::answers::Answers;
 use crate::respond::{Counters, MAX_TCP_MESSAGE, Responder, Transport};
@@ -25,14 +25,28 @@ pub const MAX_TCP_QUERY: usize = 16_384;
 /// Bytes of the length in front of a message.
 const LENGTH: usize = 2;
 
-/// How the stack serves DNS on `port`.
-pub(crate) fn config(port: u16) -> Config {
-    Config {
-        max_connections: MAX_CONNECTIONS,
-        recv_buffer: MAX_TCP_QUERY,
-        idle_timeout: IDLE_TIMEOUT,
-        fin_wait: IDLE_TIMEOUT,
-        ..Config::on_ports(&[port])
+/// How DNS is served over TCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpSettings {
+    /// The stack's settings. Its ports are given to the server.
+    pub stack: Config,
+    /// A connection is closed when a query has not arrived whole in this time
+    /// from its first byte on.
+    pub request_timeout: Duration,
+}
+
+impl Default for TcpSettings {
+    fn default() -> Self {
+        Self {
+            stack: Config {
+                max_connections: MAX_CONNECTIONS,
+                recv_buffer: MAX_TCP_QUERY,
+                idle_timeout: IDLE_TIMEOUT,
+                fin_wait: IDLE_TIMEOUT,
+                ..Config::default()
+            },
+            request_timeout: IDLE_TIMEOUT,
+        }
     }
 }
 
@@ -44,16 +58,19 @@ pub struct DnsOverTcp {
     query: Box<[u8]>,
     reply: Vec<u8>,
     too_long: u64,
+    request_timeout: Duration,
 }
 
 impl DnsOverTcp {
-    /// Answers from `answers`.
-    pub fn new(answers: Arc<Answers>) -> Self {
+    /// Answers from `answers`. A query must arrive in `request_timeout` from its
+    /// first byte on.
+    pub fn new(answers: Arc<Answers>, request_timeout: Duration) -> Self {
         Self {
             responder: Responder::new(answers),
             query: vec![0; MAX_TCP_QUERY].into_boxed_slice(),
             reply: Vec::with_capacity(LENGTH + MAX_TCP_MESSAGE),
             too_long: 0,
+            request_timeout,
         }
     }
 
@@ -100,6 +117,7 @@ impl Application for DnsOverTcp {
             let Some(message) = data[consumed + LENGTH..].get(..len) else {
                 break;
             };
+            conn.clear_deadline();
             let before = *self.counters();
             if !self.answer(message) {
                 // No DNS query. The client still gets the replies to the
@@ -112,10 +130,13 @@ impl Application for DnsOverTcp {
                 // It is offered again when there is room.
                 Err(WriteError::Full) => {
                     self.responder.uncount(before);
-                    break;
+                    return consumed;
                 }
                 Err(_) => return data.len(),
             }
+        }
+        if consumed < data.len() && conn.deadline().is_none() {
+            conn.set_deadline(Deadline::Request, self.request_timeout);
         }
         consumed
     }

@@ -7,11 +7,14 @@ use harness::{
     CLIENT_MAC, CLIENT_V4, Client, FORMS, MODES, PORT, Query, SERVER_MAC, SERVER_V4, name, prepare,
 };
 use namestorm::rcode;
+use nmio::{Handler, Instant};
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
     EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet, Ipv4Repr, TcpControl,
     TcpPacket, TcpRepr, TcpSeqNumber,
 };
+
+const ZONE: &str = "@ 60 SOA ns host 1 7200 3600 1209600 300\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
 
 /// A segment from the client, as a whole frame.
 fn segment(seq: u32, ack: Option<u32>, control: TcpControl, data: &[u8]) -> Vec<u8> {
@@ -48,6 +51,13 @@ fn segment(seq: u32, ack: Option<u32>, control: TcpControl, data: &[u8]) -> Vec<
     let (from, to) = (CLIENT_V4.into(), SERVER_V4.into());
     tcp.emit(&mut out, &from, &to, &checksums);
     frame
+}
+
+impl Client {
+    /// Nothing arrives until `now`.
+    fn wait_until(&mut self, now: Instant) {
+        self.server.handle_timers(&mut self.sink, now);
+    }
 }
 
 /// Where the last thing the server sent ends in its sequence space.
@@ -131,4 +141,27 @@ fn a_query_whose_reply_had_to_wait_counts_once() {
     let counters = counters(&client);
     assert_eq!(counters.queries, asked);
     assert_eq!(counters.replies[usize::from(rcode::NOERROR)], asked);
+}
+
+#[test]
+fn a_query_has_ten_seconds_from_its_first_byte_on() {
+    let answers = prepare(&[("example.org.", ZONE)], FORMS[0]);
+    for (bytes, is_closed) in [(1, true), (2, true), (20, true), (0, false)] {
+        let mut client = Client::new(&answers, MODES[0], false);
+        let query = Query::new(&name("ns.example.org"), 1).bytes();
+        let mut message = (query.len() as u16).to_be_bytes().to_vec();
+        message.extend(&query);
+        let syn_ack = client.handle(&segment(0, None, TcpControl::Syn, b""));
+        let heard = end(&syn_ack.unwrap());
+        message.extend_from_within(..bytes);
+        let reply = client.handle(&segment(1, Some(heard), TcpControl::None, &message));
+        let heard = end(&reply.unwrap());
+        let seq = 1 + message.len() as u32;
+        client.handle(&segment(seq, Some(heard), TcpControl::None, b""));
+        let missed = |client: &Client| client.server.tcp().counters().deadlines_missed;
+        client.wait_until(Instant::from_millis(9_998));
+        assert_eq!(missed(&client), 0);
+        client.wait_until(Instant::from_millis(10_001));
+        assert_eq!(missed(&client), u64::from(is_closed), "{bytes} bytes");
+    }
 }

@@ -5,12 +5,11 @@ mod program;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
-use control::ServeArgs;
-use sandstorm::Limits;
-use tcpip::{Config, SynCookies, WhenFull};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use control::{ConnectionArgs, ServeArgs};
+use sandstorm::{Limits, REQUEST_TIMEOUT};
+use tcpip::Config;
 
 use loading::NotLoaded;
 use program::Sandstorm;
@@ -68,44 +67,12 @@ struct Serve {
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().bytes)]
     max_bytes: u64,
 
-    /// Most connections of one worker at a time. Each takes about 300 bytes
-    /// once it is used.
-    #[arg(long, value_name = "N", default_value_t = Config::default().max_connections,
-          value_parser = value_parser!(u32).range(1..=i64::from(Config::MAX_CONNECTIONS)))]
-    max_connections: u32,
-
-    /// What happens to a client beyond that.
-    #[arg(long, value_enum, default_value_t = WhenFullArg::Evict)]
-    when_full: WhenFullArg,
-
-    /// Most connections of one client address to one worker, or of one IPv6
-    /// network of 64 bits: beyond it a client is not let in. Without it as
-    /// many as there are.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
-    max_per_address: Option<u32>,
-
-    /// Most connections of one worker whose handshake is not complete.
-    #[arg(long, value_name = "N", default_value_t = Config::default().max_half_open,
-          value_parser = value_parser!(u32).range(1..))]
-    max_half_open: u32,
-
-    /// When to answer a client's first packet with a SYN cookie, which takes
-    /// no memory.
-    #[arg(long, value_enum, default_value_t = SynCookiesArg::Auto)]
-    syn_cookies: SynCookiesArg,
-
-    /// Close a connection that has been silent for this long.
-    #[arg(long, value_name = "SECONDS",
-          default_value_t = Config::default().idle_timeout.as_secs() as u32,
-          value_parser = value_parser!(u32).range(1..=MAX_IDLE_SECONDS))]
-    idle_timeout: u32,
+    #[command(flatten)]
+    connections: ConnectionArgs,
 
     #[command(flatten)]
     network: ServeArgs,
 }
-
-/// The stack takes a longer time as this one.
-const MAX_IDLE_SECONDS: i64 = Config::MAX_TIME.as_secs().cast_signed();
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum ModeArg {
@@ -117,59 +84,13 @@ enum ModeArg {
     MemCopy,
 }
 
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum WhenFullArg {
-    /// The connection that has made the least progress gives way, first those
-    /// of an address that holds more than an eighth of the table.
-    #[value(alias = "evict-idle")]
-    Evict,
-    /// The client waits: its first packet is dropped, and comes again.
-    Refuse,
-}
-
-impl From<WhenFullArg> for WhenFull {
-    fn from(arg: WhenFullArg) -> Self {
-        match arg {
-            WhenFullArg::Evict => Self::Evict,
-            WhenFullArg::Refuse => Self::Refuse,
-        }
-    }
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum SynCookiesArg {
-    /// When a limit is reached: nobody is shut out by clients that are not
-    /// there.
-    Auto,
-    /// Always.
-    Always,
-    /// Never: beyond a limit first packets are dropped.
-    Never,
-}
-
-impl From<SynCookiesArg> for SynCookies {
-    fn from(arg: SynCookiesArg) -> Self {
-        match arg {
-            SynCookiesArg::Auto => Self::Auto,
-            SynCookiesArg::Always => Self::Always,
-            SynCookiesArg::Never => Self::Never,
-        }
-    }
-}
-
 impl Serve {
     /// TCP as asked for; the port comes later.
     fn tcp(&self) -> Config {
-        Config {
+        self.connections.config(Config {
             mode: self.mode.into(),
-            max_connections: self.max_connections,
-            when_full: self.when_full.into(),
-            max_per_address: self.max_per_address,
-            max_half_open: self.max_half_open,
-            syn_cookies: self.syn_cookies.into(),
-            idle_timeout: Duration::from_secs(self.idle_timeout.into()),
             ..Config::default()
-        }
+        })
     }
 }
 
@@ -191,7 +112,10 @@ fn main() -> ExitCode {
             ..Limits::default()
         };
         let site = loading::load(&serve.folder, &limits, serve.strict)?;
-        Ok::<_, NotLoaded>(Sandstorm::new(site, &serve.folder, serve.tcp()))
+        let request_timeout = serve.connections.request_timeout(REQUEST_TIMEOUT);
+        Ok::<_, NotLoaded>(
+            Sandstorm::new(site, &serve.folder, serve.tcp()).with_request_timeout(request_timeout),
+        )
     })
 }
 
@@ -226,37 +150,9 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_connections_are_the_stacks() {
-        let tcp = |options: &str| {
-            let line = format!("sandstorm serve d {options}");
-            let Command::Serve(serve) = Cli::try_parse_from(line.split_whitespace())?.command;
-            Ok::<_, clap::Error>(serve.tcp())
-        };
-        assert_eq!(tcp("").unwrap(), Config::default());
-        let set = tcp("--max-connections 1000000 --idle-timeout 3600").unwrap();
-        assert_eq!(set.max_connections, 1_000_000);
-        assert_eq!(set.idle_timeout, Duration::from_hours(1));
-        let set =
-            tcp("--when-full refuse --max-per-address 9 --max-half-open 1 --syn-cookies never");
-        let expected = Config {
-            when_full: WhenFull::Refuse,
-            max_per_address: Some(9),
-            max_half_open: 1,
-            syn_cookies: SynCookies::Never,
-            ..Config::default()
-        };
-        assert_eq!(set.unwrap(), expected);
-        for refused in [
-            "--max-connections 0",
-            "--max-per-address 0",
-            "--max-half-open 0",
-            "--syn-cookies sometimes",
-            "--when-full idle",
-            "--max-connections 268435457",
-            "--idle-timeout 0",
-            "--idle-timeout 604801",
-        ] {
-            assert!(tcp(refused).is_err(), "{refused}");
-        }
+    fn without_options_the_stack_has_its_defaults() {
+        let line = ["sandstorm", "serve", "d"];
+        let Command::Serve(serve) = Cli::try_parse_from(line).unwrap().command;
+        assert_eq!(serve.tcp(), Config::default());
     }
 }

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use control::{Counted, Listening, Prepared, Program, StartError, Tally, WorkerContext, report};
 use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 use sandstorm::reply::Status;
-use sandstorm::{Packets, Server, Site, packets};
+use sandstorm::{Packets, REQUEST_TIMEOUT, Server, Site, packets};
 use tcpip::{Config, Mode};
 
 /// The port of HTTP.
@@ -30,6 +31,7 @@ pub(crate) struct Sandstorm {
     folder: PathBuf,
     /// TCP's settings, but for the port.
     tcp: Config,
+    request_timeout: Duration,
 }
 
 impl Sandstorm {
@@ -40,6 +42,15 @@ impl Sandstorm {
             site: Arc::new(site),
             folder: folder.to_owned(),
             tcp,
+            request_timeout: REQUEST_TIMEOUT,
+        }
+    }
+
+    /// The same; a request may take `request_timeout` from its first byte on.
+    pub(crate) fn with_request_timeout(self, request_timeout: Duration) -> Self {
+        Self {
+            request_timeout,
+            ..self
         }
     }
 
@@ -82,7 +93,8 @@ impl Program for Sandstorm {
         };
         let secret = context.secret.words();
         let site = Arc::clone(&self.site);
-        let server = Server::new(site, host, &config, port, secret, Instant::ZERO)?;
+        let server = Server::new(site, host, &config, port, secret, Instant::ZERO)?
+            .with_request_timeout(self.request_timeout);
         let packets = server.packets();
         let residents = server.stack().contents().totals().residents;
         if self.tcp.mode == Mode::PreCopy && residents < packets.count {
@@ -174,6 +186,7 @@ impl Program for Sandstorm {
         tally.event("SYN cookies sent", tcp.cookies_sent);
         tally.event("SYN cookies redeemed", tcp.cookies_accepted);
         tally.event("connections evicted", tcp.evicted);
+        tally.event("requests too slow", tcp.deadlines_missed);
         for (reason, count) in handler.host().counters().drops() {
             tally.drop(reason, count);
         }

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ip::Host;
 use nmio::{Frame, Handler, Instant, Port};
 use tcpip::{
-    Application, CongestionControl, Connection, ContentError, ContentId, Contents, Cubic, Family,
-    MIN_MSS, Slot, Stack, WriteError,
+    Application, CongestionControl, Connection, ContentError, ContentId, Contents, Cubic, Deadline,
+    Family, MIN_MSS, Slot, Stack, WriteError,
 };
 
 use crate::date::{SLOT_LEN, SlotWriter, Stamp};
@@ -23,6 +23,10 @@ use crate::site::Site;
 const _: () = assert!(2 * 3 * HEAD_LIMIT + 1_024 <= tcpip::MAX_WRITE_LEN);
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// A client has so long for a request, without
+/// [`Server::with_request_timeout`].
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What has been answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +61,7 @@ pub struct Web {
     /// A redirect that keeps a query, while it is written.
     redirect: Vec<u8>,
     recent: Recent,
+    request_timeout: Duration,
     /// The present second, since 1970.
     second: u64,
     counters: Counters,
@@ -72,6 +77,7 @@ impl Web {
             slots: SlotWriter::new(),
             redirect: Vec::new(),
             recent: Recent::new(),
+            request_timeout: REQUEST_TIMEOUT,
             second: 0,
             counters: Counters::default(),
         }
@@ -155,8 +161,15 @@ impl Application for Web {
         while consumed < data.len() {
             let answer = match self.next(conn.state(), &data[consumed..]) {
                 Step::Answer(answer) => answer,
-                Step::More { consumed: more } => return consumed + more,
+                Step::More { consumed: more } => {
+                    // From its first byte, empty lines before it included.
+                    if conn.deadline().is_none() {
+                        conn.set_deadline(Deadline::Request, self.request_timeout);
+                    }
+                    return consumed + more;
+                }
             };
+            conn.clear_deadline();
             let Some(reply) = self.prepared.get(answer.reply.index()).copied() else {
                 conn.abort();
                 return data.len();
@@ -275,6 +288,14 @@ impl<C> Server<C> {
 }
 
 impl<C: CongestionControl> Server<C> {
+    /// Closes a connection when a request has not arrived whole in this time from
+    /// its first byte on.
+    #[must_use]
+    pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
+        self.inner.stack.app_mut().request_timeout = timeout;
+        self
+    }
+
     #[cold]
     fn read_wall_clock(&mut self, now: Instant) {
         let time = (self.wall_clock)().duration_since(UNIX_EPOCH);

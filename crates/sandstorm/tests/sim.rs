@@ -412,6 +412,23 @@ fn a_client_that_has_closed_its_half_gets_all_answers() {
 }
 
 #[test]
+fn a_request_has_its_time_from_its_first_byte_on() {
+    let half = b"GET / HTTP/1.1\r\nHost: a".to_vec();
+    let behind_another = [get("/1.bin", ""), half.clone()].concat();
+    for bytes in [half, b"\r\n\r\n".to_vec(), behind_another] {
+        let (_, closed, server) = talk(bytes, false);
+        assert!(closed);
+        let counters = server.stack().counters();
+        assert_eq!((counters.deadlines_missed, counters.idle_closed), (1, 0));
+    }
+    // One that is whole ends the wait, and silence is another matter.
+    let (_, closed, server) = talk(get("/1.bin", ""), false);
+    assert!(closed);
+    let counters = server.stack().counters();
+    assert_eq!((counters.deadlines_missed, counters.idle_closed), (0, 1));
+}
+
+#[test]
 fn small_segments_cut_heads_and_slots() {
     let site = site(&[0, 1_000]);
     let exchanges = [

@@ -130,6 +130,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
         }
         if tcb.flags.has(Flags::PERSIST) {
+            // It is there (RFC 6429, section 3).
+            tcb.retries = 0;
+            tcb.rtt_at = now.micros;
             self.end_probing(id, is_newer && segment.window > 0, now);
         }
     }

@@ -2,10 +2,13 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use crate::config::millis;
 use crate::content::{ContentId, Contents};
 use crate::info::{Info, Sight};
 use crate::peers::{Owner, Peers};
+use crate::progress::Standing;
 use crate::tcb::{Flags, Source, Tcb};
 use crate::writes::Writes;
 
@@ -53,6 +56,13 @@ pub trait Application {
         conn.close();
     }
 
+    /// A [deadline](Connection::set_deadline) has passed. Closing our side is the
+    /// default.
+    fn on_deadline(&mut self, conn: &mut Connection<'_, Self::State>, deadline: Deadline) {
+        let _ = deadline;
+        conn.close();
+    }
+
     /// The connection is over. Called once for each connection that
     /// [`on_accept`](Self::on_accept) has accepted.
     fn on_close(&mut self, state: &mut Self::State, reason: CloseReason) {
@@ -69,6 +79,15 @@ pub trait Application {
         let _ = stamp;
         slot.fill(b' ');
     }
+}
+
+/// What an application waits for until a
+/// [deadline](Connection::set_deadline).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Deadline {
+    /// The whole of a request whose first byte has arrived.
+    Request,
 }
 
 /// Why a connection is over.
@@ -120,7 +139,9 @@ pub struct Connection<'a, S> {
     pub(crate) contents: &'a mut Contents,
     pub(crate) writes: &'a mut Writes,
     pub(crate) peers: &'a mut Peers,
-    pub(crate) owner: Owner,
+    pub(crate) standing: &'a mut Standing,
+    /// Its number.
+    pub(crate) id: u32,
     pub(crate) sight: Sight,
 }
 
@@ -219,7 +240,8 @@ impl<S> Connection<'_, S> {
         let buffer = if tcb.room() == 0 || !tcb.spans(len) {
             None
         } else {
-            self.writes.store(bytes, self.owner, self.peers)
+            let (id, peer) = (self.id, self.standing.peer);
+            self.writes.store(bytes, Owner { id, peer }, self.peers)
         };
         let Some(buffer) = buffer else {
             tcb.flags.set(Flags::WANTS_ROOM);
@@ -229,13 +251,40 @@ impl<S> Connection<'_, S> {
         Ok(())
     }
 
+    /// Calls [`Application::on_deadline`] in `after` from now, at most
+    /// [`Config::MAX_TIME`](crate::Config::MAX_TIME), unless the deadline is cleared or the connection is
+    /// closed before. There is one deadline for a connection: this one takes the
+    /// place of any that was set.
+    pub fn set_deadline(&mut self, deadline: Deadline, after: Duration) {
+        if self.tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
+            return;
+        }
+        self.tcb.flags.clear(Flags::DUE);
+        self.tcb.flags.set(Flags::DUE_NEW);
+        self.standing.due = millis(after);
+        self.standing.due_for = deadline;
+    }
+
+    /// What the deadline is for, if there is one.
+    pub fn deadline(&self) -> Option<Deadline> {
+        let is_due = self.tcb.flags.has(Flags::DUE | Flags::DUE_NEW);
+        is_due.then_some(self.standing.due_for)
+    }
+
+    /// There is no deadline any more.
+    #[inline(always)]
+    pub fn clear_deadline(&mut self) {
+        self.tcb.flags.clear(Flags::DUE | Flags::DUE_NEW);
+    }
+
     /// Closes our side after all that is written: the paper's `tcp_close()`.
     /// The peer may go on sending until it closes its side too; that is
     /// acknowledged and discarded.
     #[inline(always)]
     pub fn close(&mut self) {
         self.tcb.flags.set(Flags::CLOSE);
-        self.tcb.flags.clear(Flags::WANTS_ROOM);
+        let ended = Flags::WANTS_ROOM | Flags::DUE | Flags::DUE_NEW;
+        self.tcb.flags.clear(ended);
     }
 
     /// Ends the connection at once with a reset. What is not acknowledged is

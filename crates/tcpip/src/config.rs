@@ -6,6 +6,7 @@ use crate::content::Mode;
 use crate::cookies::SynCookies;
 use crate::progress::Pace;
 use crate::rto::{MAX_RTO_MS, MIN_RTO_MS};
+use crate::tcb::{Moment, Tcb};
 
 /// What happens to a new connection when there are as many as may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -95,9 +96,9 @@ pub struct Config {
     /// default: after one to several minutes (RFC 9293, section 3.8.3: R2 is
     /// at least 100 s).
     pub retries: u8,
-    /// Times that a shut window is probed before the connection is given up,
-    /// 10 by default: a peer that keeps it shut for minutes holds memory for
-    /// nothing (RFC 6429).
+    /// Probes of a shut window, or keep-alives, that stay without an answer
+    /// before the connection is given up, 10 by default. A peer that answers
+    /// may keep its window shut for as long as nothing runs short (RFC 6429).
     pub probes: u8,
     /// How long a closed connection is remembered. 2 MSL in RFC 9293, section
     /// 3.4.2; 10 s by default, the time in which segments really get lost.
@@ -108,9 +109,11 @@ pub struct Config {
     /// How long a connection may be silent before it is closed (with a FIN,
     /// as by the application), 60 s by default.
     pub idle_timeout: Duration,
-    /// How long data may stay unacknowledged before the connection is given up
-    /// (RFC 5482's user timeout, of ours alone), or `None` for as long as
-    /// [`retries`](Self::retries) take. None by default.
+    /// How long a peer that has something to acknowledge may stay silent before
+    /// the connection is given up (the user timeout of RFC 9293, section 3.9.1,
+    /// or RFC 5482, of ours alone): data is not acknowledged, or probes of a shut
+    /// window are not answered. `None` for as long as [`retries`](Self::retries)
+    /// and [`probes`](Self::probes) take. 120 s by default.
     pub user_timeout: Option<Duration>,
     /// After how much silence a client is asked whether it is there (RFC 1122,
     /// section 4.2.3.6), and again after as much; after
@@ -183,7 +186,7 @@ impl Default for Config {
             time_wait: Duration::from_secs(10),
             fin_wait: Duration::from_secs(30),
             idle_timeout: Duration::from_mins(1),
-            user_timeout: None,
+            user_timeout: Some(Duration::from_mins(2)),
             keep_alive: None,
             pacing: false,
             min_rto: Duration::from_millis(MIN_RTO_MS.into()),
@@ -194,6 +197,17 @@ impl Default for Config {
             reset_unknown: true,
         }
     }
+}
+
+/// Probes of a shut window that are sent in a user timeout at least.
+const PROBES_IN_USER_TIMEOUT: u32 = 4;
+/// A longer silence behind a shut window is not told apart from this one: the
+/// clock that it is timed by wraps soon after.
+const MAX_PERSIST_SILENCE_MS: u32 = 3_600_000;
+
+/// A time as deadlines are counted: 1 to [`Config::MAX_TIME`].
+pub(crate) fn millis(time: Duration) -> u32 {
+    time.min(Config::MAX_TIME).as_millis().max(1) as u32
 }
 
 /// The configuration, as the stack uses it.
@@ -218,6 +232,8 @@ pub(crate) struct Settings {
     pub(crate) idle_ms: u32,
     /// `u32::MAX`: none.
     pub(crate) user_timeout_ms: u32,
+    /// Between probes of a shut window: some are to go before the user timeout.
+    pub(crate) most_probe_interval_ms: u32,
     /// The silence after which something is done: a keep-alive is sent, or the
     /// connection closed.
     pub(crate) silence_ms: u32,
@@ -232,7 +248,8 @@ pub(crate) struct Settings {
 
 impl Settings {
     pub(crate) fn new(config: &Config) -> Self {
-        let millis = |time: Duration| time.min(Config::MAX_TIME).as_millis().max(1) as u32;
+        let user_timeout_ms = config.user_timeout.map_or(u32::MAX, millis);
+        let min_rto_ms = millis(config.min_rto).min(MAX_RTO_MS);
         Self {
             ports: config.ports.clone().into(),
             mode: config.mode,
@@ -250,19 +267,31 @@ impl Settings {
             time_wait_ms: millis(config.time_wait),
             fin_wait_ms: millis(config.fin_wait),
             idle_ms: millis(config.idle_timeout),
-            user_timeout_ms: config.user_timeout.map_or(u32::MAX, millis),
+            user_timeout_ms,
+            most_probe_interval_ms: (user_timeout_ms / PROBES_IN_USER_TIMEOUT).max(min_rto_ms),
             silence_ms: millis(
                 config
                     .keep_alive
                     .map_or(config.idle_timeout, |time| time.min(config.idle_timeout)),
             ),
             pacing: config.pacing,
-            min_rto_ms: millis(config.min_rto).min(MAX_RTO_MS),
+            min_rto_ms,
             sack: config.sack,
             timestamps: config.timestamps,
             window_scaling: config.window_scaling,
             ecn: config.ecn,
             reset_unknown: config.reset_unknown,
         }
+    }
+
+    /// What is left of the user timeout for a peer behind a shut window, in
+    /// milliseconds.
+    pub(crate) fn persist_time_left(&self, tcb: &Tcb, now: Moment) -> u32 {
+        if self.user_timeout_ms == u32::MAX {
+            return u32::MAX;
+        }
+        let silent = now.micros.wrapping_sub(tcb.rtt_at) / 1000;
+        let most = self.user_timeout_ms.min(MAX_PERSIST_SILENCE_MS);
+        most.saturating_sub(silent)
     }
 }

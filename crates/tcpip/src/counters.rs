@@ -42,6 +42,8 @@ pub struct Counters {
     pub aborted: u64,
     /// Connections closed because they were silent.
     pub idle_closed: u64,
+    /// Deadlines of the application that have passed.
+    pub deadlines_missed: u64,
     /// Connections that gave way to others, when something ran short.
     pub evicted: u64,
     /// Half-open connections that gave way to others.

@@ -232,10 +232,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             0
         } else {
             let sight = Sight::of(&self.records[id as usize], &self.recoveries);
-            let owner = self.owner(id);
             let mut connection = Connection {
                 sight,
-                owner,
+                id,
+                standing: &mut self.standings[id as usize],
                 peers: &mut self.peers,
                 tcb: &mut self.records[id as usize].tcb,
                 state: &mut self.states[id as usize],

@@ -119,13 +119,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.transmit(port, id, now);
         let tcb = &self.records[id as usize].tcb;
         let waits = tcb.flags.has(Flags::WANTS_ROOM) && tcb.snd_nxt == tcb.snd_una;
-        let is_unsettled = waits || tcb.state == State::TimeWait;
+        let is_unsettled = waits || tcb.state == State::TimeWait || tcb.flags.has(Flags::DUE_NEW);
         if tcb.flags.has(Flags::ACK) {
             self.acknowledge(port, id, packet, now);
         }
         self.twice = None;
         if is_unsettled {
-            self.settle(id, now);
+            self.settle(id, waits, now);
         }
     }
 
@@ -156,16 +156,24 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         (options.timestamps, sack)
     }
 
-    /// What is left to do after a pass over a connection, rarely.
+    /// What is left to do after a pass over a connection, rarely. `waits`: the
+    /// application waits for room, and nothing is in flight.
     #[cold]
-    fn settle(&mut self, id: u32, now: Moment) {
-        let tcb = &mut self.records[id as usize].tcb;
+    fn settle(&mut self, id: u32, waits: bool, now: Moment) {
+        let tcb = &self.records[id as usize].tcb;
         if tcb.state == State::TimeWait {
             if self.time_waits > self.settings.max_time_wait {
                 self.counters.time_wait_overflow += 1;
                 self.forget(id);
             }
-        } else if !tcb.flags.has(Flags::PERSIST) {
+            return;
+        }
+        if tcb.flags.has(Flags::DUE_NEW) {
+            self.start_due(id, now);
+            self.schedule(id, now);
+        }
+        let tcb = &mut self.records[id as usize].tcb;
+        if waits && !tcb.flags.has(Flags::PERSIST) {
             // Nothing is in flight whose ACK could tell of room.
             tcb.rtt_at = now.micros;
             self.arm(id, now, ROOM_RETRY_MS);

@@ -67,6 +67,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             assert!(tcb.rcv_adv.since(tcb.rcv_nxt) <= self.buffers.capacity() as u32);
             let due = self.wheel.deadline(id).expect("every TCB has a timer");
             assert!(due <= Moment::new(self.now).instant(tcb.deadline) || due <= self.now);
+            assert!(!tcb.flags.has(Flags::DUE_NEW), "a deadline runs");
+            if tcb.flags.has(Flags::DUE) {
+                let standing = &self.standings[id as usize];
+                let app_due = Moment::new(self.now).instant(standing.due);
+                assert!(due <= app_due || due <= self.now);
+            }
             let hash = self
                 .keys
                 .hash(&tcb.path.addresses.reversed(), tcb.peer_port, tcb.own_port);

@@ -109,7 +109,7 @@
 //! # What is obeyed
 //! - RFC 9293 for a server: passive open, every state behind it, half-close,
 //!   simultaneous close, TIME-WAIT and its reuse (RFC 6191), resets, zero
-//!   windows, silly windows, keep-alive and a user timeout where configured.
+//!   windows, silly windows, a user timeout, keep-alive where configured.
 //! - Options: MSS, window scale both ways, timestamps with PAWS (RFC 7323),
 //!   SACK (RFC 2018) with reports of duplicates (RFC 2883).
 //! - Loss: a scoreboard (RFC 6675), RACK and tail loss probes (RFC 8985),
@@ -146,6 +146,7 @@ mod cookies;
 mod counters;
 mod data;
 mod farewell;
+mod free_list;
 mod info;
 mod input;
 #[cfg(any(test, fuzzing))]
@@ -178,7 +179,7 @@ mod transmit;
 mod wire;
 mod writes;
 
-pub use app::{Application, CloseReason, Connection, WriteError};
+pub use app::{Application, CloseReason, Connection, Deadline, WriteError};
 pub use config::{Config, WhenFull};
 pub use congestion::{Bbr, Congestion, CongestionControl, Cubic, Event, NewReno, Reno};
 pub use content::{

@@ -327,6 +327,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let family = Family::of(&tcb.path.addresses);
         tcb.class = self.contents.acquire_class(family, mss);
         self.half_open -= 1;
+        self.standings[id as usize].renew(now);
         self.arm(id, now, self.settings.silence_ms);
         if !self.admits(id, packet.addresses().src()) {
             self.release_all(id);

@@ -13,6 +13,7 @@
 //! over [`CREDIT_MS`] at least. Where something runs short, the connection that
 //! lacks most gives way (see `pressure.rs`).
 
+use crate::app::Deadline;
 use crate::tcb::{Moment, NONE};
 
 /// Milliseconds that progress may be ahead of now: what a peer has read fast it
@@ -49,6 +50,12 @@ pub(crate) struct Standing {
     /// The client's entry in [`Peers`](crate::peers::Peers), or [`NONE`] while
     /// it is not counted.
     pub(crate) peer: u32,
+    /// The application's deadline, as [`Moment::millis`], while the TCB has
+    /// [`Flags::DUE`](crate::tcb::Flags::DUE). While it has
+    /// [`Flags::DUE_NEW`](crate::tcb::Flags::DUE_NEW), milliseconds from now on.
+    pub(crate) due: u32,
+    /// What it is for.
+    pub(crate) due_for: Deadline,
 }
 
 impl Standing {
@@ -57,6 +64,8 @@ impl Standing {
         Self {
             progress: now.millis,
             peer: NONE,
+            due: 0,
+            due_for: Deadline::Request,
         }
     }
 

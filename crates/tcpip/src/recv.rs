@@ -7,6 +7,7 @@
 
 use arrayvec::ArrayVec;
 
+use crate::free_list::FreeList;
 use crate::peers::{Owner, Owners, Peers, Pool};
 
 /// Gaps between what was received out of order that a buffer keeps track of.
@@ -38,6 +39,13 @@ impl Buffer {
             changed: ArrayVec::new(),
             changes: 0,
             fin: None,
+        }
+    }
+
+    /// Sees to memory for `capacity` bytes, which may have been given back.
+    fn provide(&mut self, capacity: usize) {
+        if self.bytes.is_empty() {
+            self.bytes = vec![0; capacity].into_boxed_slice();
         }
     }
 
@@ -162,11 +170,12 @@ impl Buffer {
     }
 }
 
-/// The bounded pool. A buffer is made when it is first needed and kept.
+/// The bounded pool. A buffer is made when it is first needed, and keeps its
+/// memory until [`trim`](Self::trim).
 #[derive(Debug)]
 pub(crate) struct Buffers {
     list: Vec<Buffer>,
-    free: Vec<u32>,
+    free: FreeList,
     owners: Owners,
     most: u32,
     capacity: usize,
@@ -177,7 +186,7 @@ impl Buffers {
     pub(crate) fn new(most: u32, capacity: usize) -> Self {
         Self {
             list: Vec::new(),
-            free: Vec::new(),
+            free: FreeList::default(),
             owners: Owners::new(Pool::RecvBuffers),
             most,
             capacity,
@@ -200,9 +209,13 @@ impl Buffers {
     /// Takes an empty buffer; `None` when all are in use.
     pub(crate) fn take(&mut self, owner: Owner, peers: &mut Peers) -> Option<u32> {
         let index = match self.free.pop() {
-            Some(index) => index,
+            Some(index) => {
+                self.list[index as usize].provide(self.capacity);
+                index
+            }
             None if self.list.len() < self.most as usize => {
                 self.list.push(Buffer::new(self.capacity));
+                self.free.has_taken();
                 self.list.len() as u32 - 1
             }
             None => return None,
@@ -237,10 +250,36 @@ impl Buffers {
         &self.owners
     }
 
+    pub(crate) fn free(&mut self) -> &mut FreeList {
+        &mut self.free
+    }
+
+    /// Whether there may soon be memory to give back.
+    #[inline]
+    pub(crate) fn has_surplus(&self) -> bool {
+        self.free.has_surplus()
+    }
+
+    /// Gives back the memory of one buffer that was not needed for a while.
+    /// Whether there was one.
+    pub(crate) fn trim(&mut self) -> bool {
+        let slot = self.free.next_surplus();
+        if let Some(slot) = slot {
+            self.list[slot as usize].bytes = Box::default();
+        }
+        slot.is_some()
+    }
+
     /// Buffers in use.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn in_use(&self) -> usize {
-        self.list.len() - self.free.len()
+        self.free.in_use()
+    }
+
+    /// Bytes of memory that the buffers have.
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> usize {
+        self.list.iter().map(|buffer| buffer.bytes.len()).sum()
     }
 }
 

@@ -80,6 +80,8 @@ pub struct Stack<A: Application, C = Cubic> {
     /// How many records the end of all has come to, see
     /// [`hang_up`](Self::hang_up).
     pub(crate) hung_up: usize,
+    /// When pools are next looked at for memory that was not needed.
+    trim_at: Instant,
     /// When it was last called.
     pub(crate) now: Instant,
     #[cfg(any(test, fuzzing))]
@@ -89,6 +91,14 @@ pub struct Stack<A: Application, C = Cubic> {
 /// How soon a sleeping loop looks again whether a full TX ring has room. At
 /// 10 Gb/s about a hundred full packets leave in this time.
 pub(crate) const BLOCKED_RETRY: Duration = Duration::from_micros(125);
+
+/// The memory of a buffer is given back when it was not needed for so long, or
+/// for twice as long.
+const TRIM_INTERVAL: Duration = Duration::from_secs(2);
+/// Of each pool so many buffers at a time, …
+const TRIM_STEP: usize = 32;
+/// … and then not before this time has passed.
+const TRIM_PAUSE: Duration = Duration::from_millis(10);
 
 /// Our own maximum segment sizes.
 #[derive(Clone, Copy, Debug)]
@@ -179,6 +189,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             samplers: Default::default(),
             blocked: VecDeque::with_capacity(most as usize),
             hung_up: 0,
+            trim_at: now,
             now,
             #[cfg(any(test, fuzzing))]
             flights: Vec::new(),
@@ -235,7 +246,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             // The port cannot tell when its ring has room.
             return Some(self.now + BLOCKED_RETRY);
         }
-        self.wheel.next_deadline()
+        let due = self.wheel.next_deadline();
+        if self.buffers.has_surplus() || self.writes.has_surplus() {
+            return Some(due.map_or(self.trim_at, |due| due.min(self.trim_at)));
+        }
+        due
     }
 
     /// Runs what is due at `now`, and goes on with what the TX ring had no
@@ -249,16 +264,34 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         while let Some(id) = self.wheel.pop_expired(now) {
             self.handle_expired(port, id, Moment::new(now));
         }
+        if now >= self.trim_at {
+            self.trim(now);
+        }
+    }
+
+    /// Gives back memory of the pools that was not needed since the last look.
+    #[cold]
+    fn trim(&mut self, now: Instant) {
+        for _ in 0..TRIM_STEP {
+            let more = self.buffers.trim() | self.writes.trim();
+            if !more {
+                self.buffers.free().look();
+                self.writes.free().look();
+                self.trim_at = now + TRIM_INTERVAL;
+                return;
+            }
+        }
+        self.trim_at = now + TRIM_PAUSE;
     }
 
     /// A connection, in the hands of a callback.
     #[inline(always)]
     pub(crate) fn connection(&mut self, id: u32) -> (&mut A, Connection<'_, A::State>) {
         let sight = Sight::of(&self.records[id as usize], &self.recoveries);
-        let owner = self.owner(id);
         let connection = Connection {
             sight,
-            owner,
+            id,
+            standing: &mut self.standings[id as usize],
             peers: &mut self.peers,
             tcb: &mut self.records[id as usize].tcb,
             state: &mut self.states[id as usize],
@@ -316,12 +349,20 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Sets the wheel, which would expire after the deadline.
+    /// Sets the wheel, which would expire after the deadline, or after that of
+    /// the application.
     #[inline(never)]
     pub(crate) fn schedule(&mut self, id: u32, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
         tcb.scheduled = tcb.deadline;
-        self.wheel.schedule(id, now.instant(tcb.deadline));
+        if tcb.flags.has(Flags::DUE) {
+            let due = self.standings[id as usize].due;
+            let ahead = tcb.deadline.wrapping_sub(due).cast_signed();
+            if ahead > 0 {
+                tcb.scheduled = due;
+            }
+        }
+        self.wheel.schedule(id, now.instant(tcb.scheduled));
     }
 
     /// The retransmission timeout of a connection, in milliseconds.
@@ -335,10 +376,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let tcb = &mut self.records[id as usize].tcb;
         // The wheel has no entry now: `arm` need not look at it.
         tcb.scheduled = now.millis;
-        if tcb.deadline.wrapping_sub(now.millis).cast_signed() <= 0 {
+        let has_passed = |moment: u32| moment.wrapping_sub(now.millis).cast_signed() <= 0;
+        if tcb.flags.has(Flags::DUE) && has_passed(self.standings[id as usize].due) {
+            self.handle_due(port, id, now);
+        }
+        let tcb = &self.records[id as usize].tcb;
+        if tcb.state != State::Closed && has_passed(tcb.deadline) {
             self.handle_deadline(port, id, now);
         }
-        if self.records[id as usize].tcb.state != State::Closed {
+        let tcb = &self.records[id as usize].tcb;
+        if tcb.state != State::Closed {
+            self.start_due(id, now);
             self.schedule(id, now);
         }
     }

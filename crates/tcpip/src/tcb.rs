@@ -123,6 +123,12 @@ impl Flags {
     /// … and another one of the same size.
     pub(crate) const SIZE_LOST_TWICE: Self = Self(1 << 26);
 
+    /// The application has set a deadline: see
+    /// [`Standing`](crate::progress::Standing).
+    pub(crate) const DUE: Self = Self(1 << 27);
+    /// It has just set one, which does not run yet.
+    pub(crate) const DUE_NEW: Self = Self(1 << 28);
+
     #[inline(always)]
     pub(crate) const fn has(self, bits: Self) -> bool {
         self.0 & bits.0 != 0
@@ -293,8 +299,8 @@ pub(crate) struct Tcb {
     pub(crate) rtt: Rtt,
     /// An ACK of this ends the timing that began at `rtt_at`.
     pub(crate) rtt_seq: Seq,
-    /// In microseconds. While nothing is in flight and the application waits
-    /// for room: when the peer was last heard.
+    /// In microseconds. While the peer's window is shut, and while nothing is in
+    /// flight and the application waits for room: when the peer was last heard.
     pub(crate) rtt_at: u32,
     /// When something is due, in milliseconds. What, follows from the rest.
     pub(crate) deadline: u32,

@@ -24,7 +24,8 @@ use self::outbox::Outbox;
 use crate::options::{Options, Written};
 use crate::wire::{Control, Header, Seq};
 use crate::{
-    Application, CloseReason, Config, Connection, ContentId, Info, NewReno, Slot, Stack, WriteError,
+    Application, CloseReason, Config, Connection, ContentId, Deadline, Info, NewReno, Slot, Stack,
+    WriteError,
 };
 
 pub(crate) const OWN_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
@@ -78,6 +79,9 @@ pub(crate) struct App {
     pub(crate) content: Option<ContentId>,
     pub(crate) log: String,
     pub(crate) stamp: u32,
+    /// Set on data when there is none, or another one.
+    pub(crate) deadline: Option<Duration>,
+    deadline_before: Option<Duration>,
 }
 
 impl App {
@@ -145,6 +149,13 @@ impl Application for App {
             }
         };
         *conn.state() += consumed as u32;
+        if self.deadline != self.deadline_before {
+            self.deadline_before = self.deadline;
+            match self.deadline {
+                Some(after) => conn.set_deadline(Deadline::Request, after),
+                None => conn.clear_deadline(),
+            }
+        }
         consumed
     }
 
@@ -157,6 +168,11 @@ impl Application for App {
         if self.close_back {
             conn.close();
         }
+    }
+
+    fn on_deadline(&mut self, conn: &mut Connection<'_, u32>, deadline: Deadline) {
+        self.note(format_args!("deadline({deadline:?})"));
+        conn.close();
     }
 
     fn on_close(&mut self, _state: &mut u32, reason: CloseReason) {
@@ -253,6 +269,8 @@ impl Rig {
             content: None,
             log: String::new(),
             stamp: 0,
+            deadline: None,
+            deadline_before: None,
         };
         let now = Instant::from_millis(1_000_000);
         let mut config = config.clone();

@@ -4,6 +4,7 @@
 mod admission;
 mod anything;
 mod closing;
+mod deadlines;
 mod flooding;
 mod keeping;
 mod losing;

@@ -43,6 +43,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             _ if tcb.flags.has(Flags::AWAIT_LATE) => self.handle_late(id, now),
             _ => self.handle_rto(port, id, now),
         }
+        self.go_on(port, id, now);
+    }
+
+    /// What is left to do after a timer: a reset, or what may be sent.
+    fn go_on<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
         if tcb.state == State::Closed {
             return;
@@ -51,6 +56,36 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.abort(port, id, now);
         } else {
             self.resume(port, id, now);
+        }
+    }
+
+    /// The application's deadline has passed.
+    pub(crate) fn handle_due<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        tcb.flags.clear(Flags::DUE);
+        if tcb.flags.has(Flags::CLOSE) {
+            // By the idle timeout.
+            return;
+        }
+        self.counters.deadlines_missed += 1;
+        let deadline = self.standings[id as usize].due_for;
+        let (app, mut connection) = self.connection(id);
+        app.on_deadline(&mut connection, deadline);
+        if self.records[id as usize].tcb.flags.has(Flags::CLOSE) {
+            // What it has not taken it never will.
+            self.offer_buffered(port, id, now);
+        }
+        self.go_on(port, id, now);
+    }
+
+    /// A deadline that the application has just set runs from now on.
+    pub(crate) fn start_due(&mut self, id: u32, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        if tcb.flags.has(Flags::DUE_NEW) {
+            tcb.flags.clear(Flags::DUE_NEW);
+            tcb.flags.set(Flags::DUE);
+            let due = &mut self.standings[id as usize].due;
+            *due = due.wrapping_add(now.millis);
         }
     }
 
@@ -86,6 +121,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             // The peer has shut its window on what is in flight.
             tcb.flags.set(Flags::PERSIST);
             tcb.flags.clear(Flags::TIMING);
+            tcb.rtt_at = now.micros;
             self.handle_persist_timeout(port, id, now);
             return;
         }
@@ -111,7 +147,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     fn handle_persist_timeout<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
-        if tcb.retries >= self.settings.probes {
+        let left = self.settings.persist_time_left(tcb, now);
+        if tcb.retries >= self.settings.probes || left == 0 {
             self.send_reset(port, id, now);
             self.close(id, CloseReason::TimedOut);
             return;

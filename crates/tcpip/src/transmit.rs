@@ -332,6 +332,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let tcb = &mut self.records[id as usize].tcb;
         tcb.flags.set(Flags::PERSIST);
         tcb.flags.clear(Flags::TIMING);
+        tcb.rtt_at = now.micros;
         tcb.retries = 0;
         tcb.backoff = 0;
         let rto = self.rto(id);
@@ -364,8 +365,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             tcb.flags.set(Flags::OWES_PROBE);
             self.block(id);
         }
-        let rto = self.rto(id);
-        self.arm_timeout(id, now, rto);
+        let tcb = &self.records[id as usize].tcb;
+        let left = self.settings.persist_time_left(tcb, now);
+        let most = self.settings.most_probe_interval_ms;
+        let interval = self.rto(id).min(most).min(left.max(1));
+        self.arm_timeout(id, now, interval);
     }
 
     /// A header without data that acknowledges what has come, and what has

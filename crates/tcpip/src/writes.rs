@@ -1,5 +1,6 @@
 //! Buffers for what is written once: bytes that are no content.
 
+use crate::free_list::FreeList;
 use crate::peers::{Owner, Owners, Peers, Pool};
 use crate::tcb::NONE;
 
@@ -7,12 +8,13 @@ use crate::tcb::NONE;
 /// DNS message over TCP with its length.
 pub const MAX_WRITE_LEN: usize = 2 + 65_535;
 
-/// A bounded pool of buffers. A buffer keeps its memory when it is given
-/// back, so that in a steady state nothing is allocated.
+/// A bounded pool of buffers. A buffer keeps its memory when it is released,
+/// so that in a steady state nothing is allocated, until
+/// [`trim`](Self::trim).
 #[derive(Debug)]
 pub(crate) struct Writes {
     buffers: Vec<Vec<u8>>,
-    free: Vec<u32>,
+    free: FreeList,
     owners: Owners,
     most: u32,
     /// The connection that found none free last, or [`NONE`].
@@ -24,7 +26,7 @@ impl Writes {
     pub(crate) fn new(most: u32) -> Self {
         Self {
             buffers: Vec::new(),
-            free: Vec::new(),
+            free: FreeList::default(),
             owners: Owners::new(Pool::WriteBuffers),
             most,
             refused: NONE,
@@ -37,6 +39,7 @@ impl Writes {
             Some(index) => index,
             None if self.buffers.len() < self.most as usize => {
                 self.buffers.push(Vec::new());
+                self.free.has_taken();
                 self.buffers.len() as u32 - 1
             }
             None => {
@@ -92,9 +95,35 @@ impl Writes {
         &self.owners
     }
 
+    pub(crate) fn free(&mut self) -> &mut FreeList {
+        &mut self.free
+    }
+
+    /// Whether there may soon be memory to give back.
+    #[inline]
+    pub(crate) fn has_surplus(&self) -> bool {
+        self.free.has_surplus()
+    }
+
+    /// Gives back the memory of one buffer that was not needed for a while.
+    /// Whether there was one.
+    pub(crate) fn trim(&mut self) -> bool {
+        let slot = self.free.next_surplus();
+        if let Some(slot) = slot {
+            self.buffers[slot as usize] = Vec::new();
+        }
+        slot.is_some()
+    }
+
     /// Buffers in use.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn in_use(&self) -> usize {
-        self.buffers.len() - self.free.len()
+        self.free.in_use()
+    }
+
+    /// Bytes of memory that the buffers have.
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> usize {
+        self.buffers.iter().map(Vec::capacity).sum()
     }
 }

@@ -223,13 +223,7 @@ impl Client<'_> {
     }
 
     fn tcp(&self) -> Result<TcpStream> {
-        let stream = TcpStream::connect_timeout(&self.socket(), super::http::PATIENCE)
-            .context("connecting")?;
-        stream
-            .set_read_timeout(Some(super::http::PATIENCE))
-            .context("setting a time limit")?;
-        stream.set_nodelay(true).context("setting TCP_NODELAY")?;
-        Ok(stream)
+        connect(self.socket())
     }
 
     fn tcp_pipelining(&self) -> Result<()> {
@@ -325,7 +319,7 @@ const HEADER: usize = 12;
 const NAME: &[u8] = b"\x03www\x05storm\x04test\x00";
 
 /// A question for the address of `www.storm.test`.
-fn question(id: u16) -> Vec<u8> {
+pub(super) fn question(id: u16) -> Vec<u8> {
     let mut message = id.to_be_bytes().to_vec();
     message.extend([0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
     message.extend(NAME);
@@ -334,10 +328,28 @@ fn question(id: u16) -> Vec<u8> {
 }
 
 /// A message with its length in front, as TCP wants it.
-fn framed(message: &[u8]) -> Vec<u8> {
+pub(super) fn framed(message: &[u8]) -> Vec<u8> {
     let mut bytes = (message.len() as u16).to_be_bytes().to_vec();
     bytes.extend(message);
     bytes
+}
+
+/// Connects to a server of DNS.
+pub(super) fn connect(to: SocketAddr) -> Result<TcpStream> {
+    let patience = super::http::PATIENCE;
+    let stream = TcpStream::connect_timeout(&to, patience).context("connecting")?;
+    stream
+        .set_read_timeout(Some(patience))
+        .context("setting a time limit")?;
+    stream.set_nodelay(true).context("setting TCP_NODELAY")?;
+    Ok(stream)
+}
+
+/// Asks [`question`] over a connection, and expects its answer.
+pub(super) fn ask_over(stream: &mut TcpStream, id: u16) -> Result<()> {
+    let asked = stream.write_all(&framed(&question(id)));
+    asked.context("sending a question")?;
+    expect_address(id, &receive_framed(stream)?)
 }
 
 fn receive_framed(stream: &mut TcpStream) -> Result<Vec<u8>> {

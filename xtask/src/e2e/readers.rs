@@ -32,7 +32,7 @@ const FILES: u64 = 2 * READERS as u64;
 
 /// Runs it.
 pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Result<()> {
-    allow_files()?;
+    allow_files(FILES)?;
     let scenario = scenario();
     let rig = Rig::build(&scenario)?;
     let mut sysctl = rig.client().command("sysctl");
@@ -48,12 +48,13 @@ pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Re
     Ok(())
 }
 
-fn allow_files() -> Result<()> {
+/// Lets this program have so many files open.
+pub(super) fn allow_files(files: u64) -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_some_and(|current| current < FILES) {
-        let maximum = limit.maximum.map(|maximum| maximum.max(FILES));
+    if limit.current.is_some_and(|current| current < files) {
+        let maximum = limit.maximum.map(|maximum| maximum.max(files));
         let more = Rlimit {
-            current: Some(FILES),
+            current: Some(files),
             maximum,
         };
         setrlimit(Resource::Nofile, more).context("allowing more open files")?;

@@ -366,7 +366,7 @@ fn probes_end_when_they_have_sent_everything() {
 }
 
 #[test]
-fn a_window_shut_for_too_long_ends_the_connection() {
+fn silence_behind_a_shut_window_ends_the_connection() {
     // RFC 6429.
     let mut rig = Rig::serving(
         &Config {
@@ -383,7 +383,6 @@ fn a_window_shut_for_too_long_ends_the_connection() {
     for wait in [200, 400, 800] {
         rig.pass_ms(wait);
         rig.sent(1, 2, "A", b"c");
-        rig.recv(2, 1, "A", b"");
     }
     rig.pass_ms(1600);
     assert_eq!(rig.sent_one().control, "RA");

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use super::admission::{from_v4, from_v6, peer_port_of};
+use super::flooding::Offer;
 use crate::Config;
+use crate::peers::Pool;
 use crate::tcb::State;
 use crate::testing::{Habit, Rig, noise};
+use crate::wire::Control;
 
 /// A client with a connection.
 #[derive(Clone, Copy, Debug)]
@@ -187,6 +190,71 @@ fn who_has_a_write_buffer_keeps_it_while_it_makes_progress() {
     assert_eq!(rig.stack.counters().evicted, 0);
 }
 
+/// A client that has lost every second segment of a window, which takes more
+/// than the smallest scoreboard.
+fn loser(rig: &mut Rig, path: ip::Path, port: u16) -> Client {
+    (rig.path, rig.peer_port) = (path, port);
+    rig.offer(&Offer {
+        mss: Some(1472),
+        sack: true,
+        ..Offer::default()
+    });
+    let syn_ack = rig.reply();
+    rig.complete(&syn_ack, 0, b"");
+    rig.iss = syn_ack.segment.seq.0;
+    rig.recv(1, 1, "PA", b"g");
+    for n in [1, 3, 5, 7] {
+        sack(rig, n);
+    }
+    rig.port.sent.clear();
+    let iss = rig.iss;
+    Client { path, port, iss }
+}
+
+/// The client has received the n-th segment, and none in order.
+fn sack(rig: &mut Rig, n: u32) {
+    let edge = |segment: u32| rig.iss.wrapping_add(1 + segment * 1460).to_be_bytes();
+    let option = [&[1, 1, 5, 10][..], &edge(n), &edge(n + 1)].concat();
+    let (seq, ack) = (rig.irs.wrapping_add(2), rig.iss.wrapping_add(1));
+    rig.raw(seq, ack, Control::ACK, &option, b"");
+}
+
+#[test]
+fn a_larger_scoreboard_goes_to_whoever_makes_progress() {
+    // There is one of each size here.
+    let mut rig = Rig::new(&place_for(16));
+    rig.load(&noise(100_000), None);
+    let holders = |rig: &Rig| {
+        let of = |pool| rig.stack.recoveries.owners(pool).get(0);
+        [Pool::Boards, Pool::LargeBoards].map(of)
+    };
+    let first = loser(&mut rig, from_v4(20), 1000);
+    assert_eq!(holders(&rig), [Some(0), None]);
+    loser(&mut rig, from_v4(21), 1001);
+    assert_eq!(holders(&rig), [Some(0), Some(1)]);
+    rig.pass_ms(100);
+    let third = loser(&mut rig, from_v4(22), 1002);
+    assert_eq!(holders(&rig), [Some(0), Some(1)], "both are in use");
+    rig.pass_ms(2_000);
+    rig.be(third);
+    sack(&mut rig, 9);
+    assert_eq!(holders(&rig), [Some(2), Some(1)]);
+    assert_eq!(rig.stack.counters().scoreboards_taken, 1);
+    assert_eq!(rig.stack.counters().evicted, 0);
+    // The first gets all of it again.
+    rig.be(first);
+    rig.port.sent.clear();
+    let mut at = 1;
+    for _ in 0..500 {
+        let next = rig.stack.records[0].tcb.snd_nxt.0.wrapping_sub(rig.iss);
+        at = next.min(at + 2 * 1460);
+        rig.recv(2, at, "A", b"");
+        rig.pass_ms(10);
+        rig.port.sent.clear();
+    }
+    assert_eq!(at, 100_001);
+}
+
 /// Of sixteen places one address may have two while others ask.
 fn sixteen() -> Config {
     Config {
@@ -295,4 +363,39 @@ fn of_two_readers_the_slower_one_gives_way() {
     rig.port.sent.clear();
     rig.client(from_v4(5), 3000);
     assert!(!rig.lives(slow) && rig.lives(fast));
+}
+
+#[test]
+fn memory_is_given_back_when_the_pressure_has_passed() {
+    let mut rig = Rig::new(&Config {
+        max_connections: 1_000,
+        ..place_for(1_000)
+    });
+    let quiet = |rig: &Rig| rig.stack.buffers.memory() + rig.stack.writes.memory();
+    rig.app().habit = Habit::Echo;
+    let mut clients = Vec::new();
+    for n in 0..500 {
+        let client = rig.client(from_v4(20), 1000 + n);
+        rig.recv(1, 1, "PA", &[b'x'; 1000]);
+        rig.recv(1002, 1, "PA", b"out of order");
+        rig.port.sent.clear();
+        clients.push(client);
+    }
+    assert!(quiet(&rig) >= 500 * (16_384 + 1_000));
+    for client in clients {
+        rig.be(client);
+        rig.send_raw(rig.irs.wrapping_add(1001), 0, "R", b"", None);
+    }
+    assert_eq!(rig.stack.connections(), 0);
+    assert!(
+        rig.stack.poll_timeout().is_some(),
+        "although nothing else is due"
+    );
+    rig.pass_ms(4_500);
+    assert!(quiet(&rig) <= 64 * (16_384 + 2_048), "{}", quiet(&rig));
+    assert_eq!(rig.stack.poll_timeout(), None);
+    // And taken again.
+    rig.client(from_v4(20), 5000);
+    rig.recv(1, 1, "PA", b"query");
+    rig.sent(1, 6, "PA", b"query");
 }

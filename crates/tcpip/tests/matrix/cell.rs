@@ -41,8 +41,9 @@ pub(crate) enum Control {
 pub(crate) enum End {
     /// Every byte has come, and both sides have closed.
     Finished,
-    /// The server gives the peer up.
-    GivenUp,
+    /// The peer answers and reads no more: the server waits for it, as nothing
+    /// runs short.
+    Waits,
 }
 
 /// Bits a second at the bottleneck, and the round trip without a queue.

@@ -61,7 +61,7 @@ pub(crate) fn row(cell: &Cell, outcome: &Outcome) -> String {
         let ideal = ideal::time(cell).div_duration_f64(took);
         (format!("{rate:.3}"), format!("{:.1}%", ideal * 100.0))
     } else {
-        ("given up".to_owned(), "-".to_owned())
+        ("waits".to_owned(), "-".to_owned())
     };
     let needless = match cell.peer {
         Peer::Ours(_) => kilobytes(outcome.needless),

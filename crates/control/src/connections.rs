@@ -1,0 +1,209 @@
+//! The options of TCP connections, which all servers have in common.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum, value_parser};
+use tcpip::{Config, SynCookies, WhenFull};
+
+/// The options of `serve` that say who may have a connection and for how long,
+/// for `#[command(flatten)]`. Without an option the program's own default
+/// holds.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(next_help_heading = "Connections")]
+pub struct ConnectionArgs {
+    /// Most connections of one worker at a time; 65,536 by default, 16,384 of
+    /// Namestorm. Each takes about 300 bytes once it is used.
+    #[arg(long, value_name = "N",
+          value_parser = value_parser!(u32).range(1..=i64::from(Config::MAX_CONNECTIONS)))]
+    max_connections: Option<u32>,
+
+    /// What happens to a client beyond that; `evict` by default.
+    #[arg(long, value_enum)]
+    when_full: Option<WhenFullArg>,
+
+    /// Most connections of one client address to one worker: beyond it a client
+    /// is not let in. Without it an address may have all, but gives way first
+    /// when it holds more than an eighth and something runs short.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    max_per_address: Option<u32>,
+
+    /// Leading bits by which IPv6 addresses count as one client address; 64 by
+    /// default.
+    #[arg(long, value_name = "BITS", value_parser = value_parser!(u8).range(1..=128))]
+    ipv6_prefix: Option<u8>,
+
+    /// Most connections of one worker whose handshake is not complete; 4,096 by
+    /// default.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    max_half_open: Option<u32>,
+
+    /// When to answer a client's first packet with a SYN cookie, which takes
+    /// no memory; `auto` by default.
+    #[arg(long, value_enum)]
+    syn_cookies: Option<SynCookiesArg>,
+
+    /// Close a connection that has been silent for this long; 60 s by default,
+    /// 10 s of Namestorm.
+    #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u32).range(1..=MAX_SECONDS))]
+    idle_timeout: Option<u32>,
+
+    /// Close a connection when a request has not arrived whole in this time from
+    /// its first byte on; 30 s by default, 10 s of Namestorm.
+    #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u32).range(1..=MAX_SECONDS))]
+    request_timeout: Option<u32>,
+
+    /// Give a connection up when the client acknowledges nothing for this long;
+    /// 120 s by default. A client that keeps its window shut but answers stays.
+    #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u32).range(1..=MAX_SECONDS))]
+    user_timeout: Option<u32>,
+
+    /// Clients that take fewer bytes a second, averaged over 20 s or more, give
+    /// way when connections or buffers run short, the slowest first; 16,000 by
+    /// default.
+    #[arg(long, value_name = "BYTES", value_parser = value_parser!(u32).range(1..))]
+    min_rate: Option<u32>,
+}
+
+/// The stack takes a longer time as this one.
+const MAX_SECONDS: i64 = Config::MAX_TIME.as_secs().cast_signed();
+
+impl ConnectionArgs {
+    /// `defaults`, with what is asked for in their place.
+    pub fn config(&self, defaults: Config) -> Config {
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        Config {
+            max_connections: self.max_connections.unwrap_or(defaults.max_connections),
+            when_full: self.when_full.map_or(defaults.when_full, Into::into),
+            max_per_address: self.max_per_address.or(defaults.max_per_address),
+            ipv6_prefix: self.ipv6_prefix.unwrap_or(defaults.ipv6_prefix),
+            max_half_open: self.max_half_open.unwrap_or(defaults.max_half_open),
+            syn_cookies: self.syn_cookies.map_or(defaults.syn_cookies, Into::into),
+            idle_timeout: self.idle_timeout.map_or(defaults.idle_timeout, seconds),
+            user_timeout: self.user_timeout.map(seconds).or(defaults.user_timeout),
+            min_rate: self.min_rate.unwrap_or(defaults.min_rate),
+            ..defaults
+        }
+    }
+
+    /// `--request-timeout`, or `default`.
+    pub fn request_timeout(&self, default: Duration) -> Duration {
+        let seconds = self.request_timeout;
+        seconds.map_or(default, |seconds| Duration::from_secs(seconds.into()))
+    }
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum WhenFullArg {
+    /// The connection that has made the least progress gives way, first those
+    /// of an address that holds more than an eighth of the table.
+    #[value(alias = "evict-idle")]
+    Evict,
+    /// The client waits: its first packet is dropped, and comes again.
+    Refuse,
+}
+
+impl From<WhenFullArg> for WhenFull {
+    fn from(arg: WhenFullArg) -> Self {
+        match arg {
+            WhenFullArg::Evict => Self::Evict,
+            WhenFullArg::Refuse => Self::Refuse,
+        }
+    }
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum SynCookiesArg {
+    /// When a limit is reached: nobody is shut out by clients that are not
+    /// there.
+    Auto,
+    /// Always.
+    Always,
+    /// Never: beyond a limit first packets are dropped.
+    Never,
+}
+
+impl From<SynCookiesArg> for SynCookies {
+    fn from(arg: SynCookiesArg) -> Self {
+        match arg {
+            SynCookiesArg::Auto => Self::Auto,
+            SynCookiesArg::Always => Self::Always,
+            SynCookiesArg::Never => Self::Never,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        connections: ConnectionArgs,
+    }
+
+    fn parse(line: &str) -> Result<ConnectionArgs, clap::Error> {
+        Cli::try_parse_from(std::iter::once("server").chain(line.split_whitespace()))
+            .map(|cli| cli.connections)
+    }
+
+    #[test]
+    fn without_options_the_defaults_stay() {
+        let defaults = Config {
+            max_connections: 7,
+            max_per_address: Some(3),
+            user_timeout: None,
+            ..Config::default()
+        };
+        let args = parse("").unwrap();
+        assert_eq!(args.config(defaults.clone()), defaults);
+        let default = Duration::from_secs(9);
+        assert_eq!(args.request_timeout(default), default);
+    }
+
+    #[test]
+    fn each_option_takes_the_place_of_a_default() {
+        let line = "--max-connections 1000000 --idle-timeout 3600 --when-full refuse \
+                    --max-per-address 9 --ipv6-prefix 48 --max-half-open 1 --syn-cookies never \
+                    --user-timeout 5 --min-rate 240 --request-timeout 2";
+        let args = parse(line).unwrap();
+        let expected = Config {
+            max_connections: 1_000_000,
+            idle_timeout: Duration::from_hours(1),
+            when_full: WhenFull::Refuse,
+            max_per_address: Some(9),
+            ipv6_prefix: 48,
+            max_half_open: 1,
+            syn_cookies: SynCookies::Never,
+            user_timeout: Some(Duration::from_secs(5)),
+            min_rate: 240,
+            ..Config::default()
+        };
+        assert_eq!(args.config(Config::default()), expected);
+        let timeout = args.request_timeout(Duration::from_secs(9));
+        assert_eq!(timeout, Duration::from_secs(2));
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused() {
+        for line in [
+            "--max-connections 0",
+            "--max-connections 268435457",
+            "--max-per-address 0",
+            "--ipv6-prefix 0",
+            "--ipv6-prefix 129",
+            "--max-half-open 0",
+            "--syn-cookies sometimes",
+            "--when-full idle",
+            "--idle-timeout 0",
+            "--idle-timeout 604801",
+            "--request-timeout 0",
+            "--user-timeout 0",
+            "--min-rate 0",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}
