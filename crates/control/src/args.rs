@@ -164,6 +164,21 @@ mod tests {
     }
 
     #[test]
+    fn the_loop_is_as_asked_for() {
+        for (word, wait) in [
+            ("block", Wait::Block),
+            ("spin", Wait::Spin),
+            ("busy-poll", Wait::BusyPoll),
+        ] {
+            let line = format!("--wait {word} --flush-interval-us 7 --batch 9");
+            let config = parse(&line).unwrap().loop_config();
+            assert_eq!(config.wait, wait);
+            assert_eq!(config.flush_interval, Duration::from_micros(7));
+            assert_eq!(config.batch, 9);
+        }
+    }
+
+    #[test]
     fn what_is_out_of_range_is_refused() {
         for line in [
             "--port 0",

@@ -193,6 +193,22 @@ mod tests {
     }
 
     #[test]
+    fn a_mac_is_shown_in_hexadecimal() {
+        let mac = Mac([0, 0x1a, 2, 0xff, 4, 5]);
+        assert_eq!(mac.to_string(), "00:1a:02:ff:04:05");
+        assert_eq!(format!("{mac:?}"), "00:1a:02:ff:04:05");
+    }
+
+    #[test]
+    fn the_least_ethertype_is_one() {
+        let mut frame = [0u8; HEADER_LEN];
+        frame[12..].copy_from_slice(&LEAST_ETHERTYPE.to_be_bytes());
+        assert!(Header::parse(&frame).is_some());
+        frame[12..].copy_from_slice(&(LEAST_ETHERTYPE - 1).to_be_bytes());
+        assert_eq!(Header::parse(&frame), None, "802.3 length");
+    }
+
+    #[test]
     fn what_is_no_ethernet_two_frame_is_refused() {
         let mut frame = [0u8; 64];
         assert_eq!(Header::parse(&frame), None, "802.3 length");

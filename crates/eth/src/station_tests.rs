@@ -246,3 +246,65 @@ fn addresses_are_announced_on_every_vlan() {
     assert_eq!(frames[2][18..], frames[0][14..], "the same message");
     assert_eq!(frames[3][18..], frames[1][14..], "the same message");
 }
+
+#[test]
+fn a_station_knows_its_addresses_and_the_group_that_asks_for_them() {
+    let station = station();
+    assert_eq!(station.mac(), OURS);
+    assert_eq!(
+        station.addresses(),
+        [IpAddr::from(OUR_V4), IpAddr::from(OUR_V6)]
+    );
+    // RFC 2464, section 7, of ff02::1:ff00:1.
+    let ours = Mac([0x33, 0x33, 0xff, 0, 0, 1]);
+    assert!(station.listens_to(ours));
+    assert!(!station.listens_to(Mac([0x33, 0x33, 0xff, 0, 0, 2])));
+    assert!(
+        !station.listens_to(Mac([0x33, 0x33, 0, 0, 0, 1])),
+        "all nodes"
+    );
+    assert!(!station.listens_to(Mac::BROADCAST));
+}
+
+#[test]
+fn a_network_reserves_its_first_and_its_last_address() {
+    let address = |last| Ipv4Addr::new(192, 0, 2, last);
+    let with = |prefix| Station::with_prefixes(OURS, &[(address(130).into(), prefix)]);
+    let in_network = |prefix| (0..=255).filter(move |n| with(prefix).is_on_link(address(*n)));
+    let reserved =
+        |prefix| (0..=255).filter(move |n| with(prefix).is_reserved_on_link(address(*n)));
+    assert!(in_network(25).eq(128..=255));
+    assert!(reserved(25).eq([128, 255]));
+    assert!(in_network(30).eq(128..=131));
+    assert!(reserved(30).eq([128, 131]));
+    // RFC 3021.
+    assert!(in_network(31).eq([130, 131]));
+    assert_eq!(reserved(31).count(), 0);
+    assert!(in_network(32).eq([130]));
+    assert_eq!(reserved(32).count(), 0);
+    assert!(in_network(0).eq(0..=255));
+    assert!(!with(25).is_on_link(Ipv4Addr::new(192, 0, 3, 130)));
+}
+
+#[test]
+fn a_station_is_on_its_vlans_whatever_the_priority() {
+    let station = station().with_vlans(&[5, 0]);
+    for (tag, ours) in [
+        (None, true),
+        (Some(5), true),
+        (Some(0xe005), true),
+        (Some(0xe000), true),
+        (Some(4), false),
+        (Some(7), false),
+        (Some(0x0fff), false),
+    ] {
+        assert_eq!(station.is_on_vlan(tag), ours, "{tag:?}");
+    }
+    assert!(!self::station().is_on_vlan(Some(0)));
+}
+
+#[test]
+fn duplicate_address_detection_is_answered_by_ethernet_group() {
+    let reply = answer(&solicitation(Ipv6Addr::UNSPECIFIED, OUR_V6, 255)).unwrap();
+    assert_eq!(reply[..6], [0x33, 0x33, 0, 0, 0, 1]);
+}
