@@ -14,8 +14,8 @@ const ZONE: &str = include_str!("../../xtask/sample/zones/storm.test.zone");
 const HEADER_LEN: usize = 12;
 
 /// Types that are asked for.
-const TYPES: [u16; 19] = [
-    1, 2, 5, 6, 12, 15, 16, 28, 33, 35, 39, 41, 44, 52, 251, 252, 255, 257, 65280,
+const TYPES: [u16; 20] = [
+    1, 2, 5, 6, 12, 15, 16, 28, 33, 35, 39, 41, 44, 52, 251, 252, 255, 257, 65280, 43,
 ];
 
 #[derive(Arbitrary, Debug)]
