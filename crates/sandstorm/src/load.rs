@@ -82,7 +82,7 @@ pub enum LoadError {
         path: PathBuf,
     },
     /// Every file was left out.
-    #[error("no file in {} can be served: {skipped} entries are left out, each for its own reason", path.display())]
+    #[error("no file in {} can be served; entries left out, each with its reason: {skipped}", path.display())]
     AllSkipped {
         /// The folder.
         path: PathBuf,

@@ -272,7 +272,7 @@ fn nothing_to_serve_is_an_error() {
         ("file", "is not a folder"),
         ("file/x", "is not a folder"),
         ("empty", "there is no file to serve"),
-        ("bad", "1 entries are left out"),
+        ("bad", "each with its reason: 1"),
     ] {
         let message = load(&path(name)).unwrap_err().to_string();
         assert!(message.contains(words), "no {words:?} in {message:?}");

@@ -110,7 +110,7 @@ mod tests {
         let folder = folder(1);
         fs::remove_file(folder.path().join("page.html")).unwrap();
         let load = |strict| load(folder.path(), &Limits::default(), strict).unwrap_err();
-        assert!(load(false).to_string().contains("1 entries are left out"));
+        assert!(load(false).to_string().contains("each with its reason: 1"));
         assert!(load(true).to_string().contains("is a link to"));
     }
 }
