@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum, value_parser};
 use nmio::device::{AddressPrefix, Device};
 use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
 
-use crate::rights::UserSpec;
+use crate::rights::{Sandbox, UserSpec};
 
 /// Most workers of one process: one for each queue that can be served.
 pub const MAX_WORKERS: u32 = nmio::device::MAX_QUEUES;
@@ -67,6 +67,16 @@ pub struct ServeArgs {
     #[arg(long, value_name = "NAME[:GROUP]", help_heading = "Rights")]
     pub user: Option<UserSpec>,
 
+    /// Limits on files (Landlock) and system calls (seccomp), which each
+    /// thread takes before it handles a packet.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Sandbox::Auto,
+          help_heading = "Rights")]
+    sandbox: Sandbox,
+
+    /// The same as `--sandbox off`.
+    #[arg(long, conflicts_with = "sandbox", help_heading = "Rights")]
+    no_sandbox: bool,
+
     /// Write every frame that passes to FILE, for Wireshark; with several
     /// workers to FILE.0, FILE.1 and so on. Slow.
     #[arg(long, value_name = "FILE", help_heading = "Diagnosis")]
@@ -86,6 +96,15 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
+    /// The sandbox as asked for.
+    pub fn sandbox(&self) -> Sandbox {
+        if self.no_sandbox {
+            Sandbox::Off
+        } else {
+            self.sandbox
+        }
+    }
+
     /// The loop's constants as asked for.
     pub fn loop_config(&self) -> LoopConfig {
         LoopConfig {

@@ -37,6 +37,12 @@ pub enum Error {
         /// The system's word on it.
         source: io::Error,
     },
+    /// `--sandbox required` asks for more than could be had.
+    #[error("--sandbox required: not to be had: {0}")]
+    Sandbox(String),
+    /// The rules of the sandbox could not be made.
+    #[error("the sandbox cannot be set up: {0}; --no-sandbox serves without it")]
+    Walls(String),
     /// The helper process cannot open the device.
     #[error("{0}")]
     Refused(String),

@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::ServeArgs;
 use crate::error::Error;
-use crate::rights::Rights;
+use crate::rights::{Kind, Plan, Table};
 use process::Side;
 
 /// All that the server may ask for.
@@ -71,7 +71,7 @@ impl Helper {
     pub(crate) fn start(
         args: &ServeArgs,
         program: &'static str,
-        rights: &Rights,
+        plan: &Plan,
     ) -> Result<Self, Error> {
         let failed = |source| Error::System {
             what: "starting the helper process",
@@ -86,7 +86,7 @@ impl Helper {
             }),
             Side::Helper => {
                 drop((server, lifeline));
-                let outcome = assist(helper.as_fd(), args, program, rights);
+                let outcome = assist(helper.as_fd(), args, program, plan);
                 if let Err(error) = &outcome {
                     tracing::error!("the helper process: {error}");
                 }
@@ -170,7 +170,7 @@ fn assist(
     socket: BorrowedFd<'_>,
     args: &ServeArgs,
     program: &'static str,
-    rights: &Rights,
+    plan: &Plan,
 ) -> Result<(), Error> {
     let failed = |source| Error::System {
         what: "talking to the server",
@@ -195,12 +195,20 @@ fn assist(
             wait: args.wait.into(),
             program,
         });
-        match interface {
+        // What it cannot give up the server cannot either, and says so.
+        let confined = interface
+            .map_err(|error| error.to_string())
+            .and_then(|interface| {
+                let table = Table::for_helper(interface.needs_removal());
+                let given_up = plan
+                    .rights(table)
+                    .and_then(|rights| rights.give_up(Kind::Helper));
+                given_up.map_err(|error| error.to_string())?;
+                Ok(interface)
+            });
+        match confined {
             Ok(interface) => {
                 let (facts, descriptors) = interface.to_parts().map_err(failed)?;
-                // What it could not give up the server could not either, and
-                // the server says so.
-                rights.give_up_in_helper(interface.needs_removal())?;
                 let answer = Answer::Opened {
                     facts,
                     descriptors: descriptors.len(),
@@ -210,9 +218,7 @@ fn assist(
                 drop(descriptors);
                 opened = Some(interface);
             }
-            Err(error) => {
-                message::send(socket, &Answer::Refused(error.to_string())).map_err(failed)?;
-            }
+            Err(why) => message::send(socket, &Answer::Refused(why)).map_err(failed)?,
         }
     }
     Ok(())

@@ -26,6 +26,6 @@ pub use args::ServeArgs;
 pub use connections::ConnectionArgs;
 pub use error::Error;
 pub use program::{Counted, Listening, Prepared, Program, StartError, Tally, WorkerContext};
-pub use rights::UserSpec;
+pub use rights::{Sandbox, UserSpec};
 pub use run::serve;
 pub use secret::Secret;

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use eth::{Mac, Station};
 use ip::Host;
@@ -61,6 +62,12 @@ pub trait Program: Sync {
     fn prepared<P: Port>(&self, handler: &Self::Handler<P>) -> Prepared {
         let _ = handler;
         Prepared::default()
+    }
+
+    /// Folders and files that the content was read from. The server may still
+    /// read below these, and open no other file, once it serves.
+    fn read_paths(&self) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     /// Lines for the start block, label and value: what was loaded.

@@ -6,61 +6,162 @@
 //! none of them keeps any.
 
 mod capabilities;
+mod files;
+mod seccomp;
+mod table;
 mod user;
 
+use clap::ValueEnum;
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use rustix::thread::{CapabilitySet, set_keep_capabilities};
+use rustix::thread::set_keep_capabilities;
 
 use crate::args::ServeArgs;
 use crate::error::Error;
+use files::Files;
+use seccomp::Filter;
+pub(crate) use table::{Kind, Table};
 use user::NewUser;
 pub use user::UserSpec;
 
-/// What every thread gives up, decided once from the command line.
-#[derive(Clone, Debug)]
-pub(crate) struct Rights {
-    user: NewUser,
+/// `--sandbox`.
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sandbox {
+    /// As far as the kernel has it; what could not be had is said at start.
+    #[default]
+    Auto,
+    /// All of it, and no start without.
+    Required,
+    /// No limits on files and system calls. User and capabilities are given up
+    /// all the same.
+    Off,
 }
 
-/// What a thread could not give up, in words for the start block; empty when
-/// all went well.
-pub(crate) type Missing = Vec<String>;
+/// What the command line says of rights.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    user: NewUser,
+    sandbox: Sandbox,
+}
 
-impl Rights {
+impl Plan {
     /// Looks up the user that `args` names.
     ///
     /// # Errors
     /// When there is no such user or group.
-    pub(crate) fn plan(args: &ServeArgs, program: &str) -> Result<Self, Error> {
+    pub(crate) fn new(args: &ServeArgs, program: &str) -> Result<Self, Error> {
         Ok(Self {
             user: NewUser::find(args.user.as_ref(), program)?,
+            sandbox: args.sandbox(),
         })
     }
 
-    /// The threads stay who they are.
-    #[cfg(test)]
-    pub(crate) const fn of_who_started() -> Self {
-        Self {
-            user: NewUser::Same,
-        }
-    }
-
-    /// Gives up the calling thread's rights, for good.
+    /// What threads of this process give up, with `table` for exceptions.
     ///
     /// # Errors
-    /// When the user that was asked for cannot be assumed, or when the kernel
-    /// refuses to take capabilities away.
-    pub(crate) fn give_up(&self) -> Result<Missing, Error> {
-        self.give_up_but(CapabilitySet::empty())
+    /// When rules for files or system calls cannot be made, which is a bug.
+    pub(crate) fn rights(&self, table: Table) -> Result<Rights, Error> {
+        let walls = match self.sandbox {
+            Sandbox::Off => None,
+            Sandbox::Auto | Sandbox::Required => Some([
+                Walls::new(Kind::Worker, &table)?,
+                Walls::new(Kind::Control, &table)?,
+                Walls::new(Kind::Helper, &table)?,
+            ]),
+        };
+        Ok(Rights {
+            plan: self.clone(),
+            table,
+            walls,
+        })
+    }
+}
+
+/// What every thread of this process gives up.
+#[derive(Debug)]
+pub(crate) struct Rights {
+    plan: Plan,
+    table: Table,
+    /// By [`Kind`]; `None` when they are off.
+    walls: Option<[Walls; 3]>,
+}
+
+/// What keeps a thread of one kind from files and system calls.
+#[derive(Debug)]
+struct Walls {
+    files: Files,
+    filter: Filter,
+}
+
+impl Walls {
+    fn new(kind: Kind, table: &Table) -> Result<Self, Error> {
+        Ok(Self {
+            files: Files::reading_below(table.readable(kind))
+                .map_err(|error| Error::Walls(error.to_string()))?,
+            filter: Filter::compile(kind).map_err(|error| Error::Walls(error.to_string()))?,
+        })
     }
 
-    fn give_up_but(&self, keep: CapabilitySet) -> Result<Missing, Error> {
+    fn raise(&self, missing: &mut Vec<String>) {
+        match self.files.apply() {
+            Ok(true) => {}
+            Ok(false) => missing.push("Landlock (this kernel has none)".to_owned()),
+            Err(error) => missing.push(format!("Landlock ({error})")),
+        }
+        if let Err(error) = self.filter.apply() {
+            missing.push(format!("seccomp ({error})"));
+        }
+    }
+}
+
+/// What has become of a thread's rights, in words for the start block.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GivenUp {
+    /// Who the thread is now.
+    user: String,
+    /// What it could not give up; empty when all went well.
+    missing: Vec<String>,
+}
+
+impl GivenUp {
+    /// Adds what other threads could not give up.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for what in &other.missing {
+            if !self.missing.contains(what) {
+                self.missing.push(what.clone());
+            }
+        }
+    }
+}
+
+impl Rights {
+    /// The threads stay who they are, without a sandbox.
+    #[cfg(test)]
+    pub(crate) fn of_who_started() -> &'static Self {
+        static RIGHTS: std::sync::LazyLock<Rights> = std::sync::LazyLock::new(|| Rights {
+            plan: Plan {
+                user: NewUser::Same,
+                sandbox: Sandbox::Off,
+            },
+            table: Table::for_server(Vec::new()),
+            walls: None,
+        });
+        &RIGHTS
+    }
+
+    /// Gives up the rights of the calling thread, of this kind, for good.
+    ///
+    /// # Errors
+    /// When the user that was asked for cannot be assumed, when the kernel
+    /// refuses to take capabilities away, or when something is missing that
+    /// `--sandbox required` asks for.
+    pub(crate) fn give_up(&self, kind: Kind) -> Result<GivenUp, Error> {
         let failed = |errno: Errno| Error::System {
             what: "giving up capabilities",
             source: errno.into(),
         };
-        let mut missing = Missing::new();
+        let keep = self.table.keeps(kind);
+        let mut missing = Vec::new();
         set_keep_capabilities(!keep.is_empty()).map_err(failed)?;
         // While there still is the capability that this takes.
         if let Err(errno) = capabilities::empty_bounding_set() {
@@ -69,9 +170,22 @@ impl Rights {
                 text(errno)
             ));
         }
-        match &self.user {
+        let user = self.change_user(&mut missing)?;
+        capabilities::keep_only(keep).map_err(failed)?;
+        // Last: system calls that are not needed any more end here.
+        if let Some(walls) = &self.walls {
+            walls[kind as usize].raise(&mut missing);
+        }
+        if self.plan.sandbox == Sandbox::Required && !missing.is_empty() {
+            return Err(Error::Sandbox(missing.join(", ")));
+        }
+        Ok(GivenUp { user, missing })
+    }
+
+    fn change_user(&self, missing: &mut Vec<String>) -> Result<String, Error> {
+        match &self.plan.user {
             NewUser::Account { account, asked } => match account.assume() {
-                Ok(()) => {}
+                Ok(()) => return Ok(format!("{account}, no supplementary groups")),
                 Err(errno) if *asked => {
                     return Err(Error::User {
                         user: account.to_string(),
@@ -87,31 +201,30 @@ impl Rights {
                     .to_owned(),
             ),
         }
-        capabilities::keep_only(keep).map_err(failed)?;
-        Ok(missing)
+        Ok(format!("uid {}, who started the server", geteuid()))
     }
 
-    /// As [`give_up`](Self::give_up), for the helper process: where it has
-    /// made an interface, it keeps `CAP_NET_ADMIN`, which removing it takes.
-    pub(crate) fn give_up_in_helper(&self, made_interface: bool) -> Result<Missing, Error> {
-        self.give_up_but(if made_interface {
-            CapabilitySet::NET_ADMIN
-        } else {
-            CapabilitySet::empty()
-        })
-    }
-
-    /// Who the server runs as, for the start block, once the calling thread
-    /// has given up its rights.
-    pub(crate) fn user_line(&self) -> String {
-        match &self.user {
-            NewUser::Account { account, .. } if geteuid() == account.uid() => {
-                format!("{account}, no supplementary groups")
-            }
-            NewUser::Account { .. } | NewUser::Same | NewUser::NoneFound => {
-                format!("uid {}, who started the server", geteuid())
-            }
-        }
+    /// Lines for the start block: who the threads are, what keeps them in, and
+    /// what is missing.
+    pub(crate) fn lines(&self, given_up: GivenUp) -> Vec<(&'static str, String)> {
+        let sandbox = match &self.walls {
+            None => "off, as asked for; no thread has a capability".to_owned(),
+            Some([worker, control, _]) => format!(
+                "no thread has a capability; Landlock: no file but for reading {}; seccomp: {} \
+                 system calls for workers, {} for the control thread",
+                self.table.shown(),
+                worker.filter.calls(),
+                control.filter.calls()
+            ),
+        };
+        let mut lines = vec![("user", given_up.user), ("sandbox", sandbox)];
+        lines.extend(
+            given_up
+                .missing
+                .into_iter()
+                .map(|what| ("not to be had", what)),
+        );
+        lines
     }
 }
 
@@ -121,67 +234,5 @@ fn text(errno: Errno) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
-
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        serve: ServeArgs,
-    }
-
-    fn plan(line: &str) -> Rights {
-        let words = std::iter::once("server").chain(line.split_whitespace());
-        Rights::plan(&Cli::parse_from(words).serve, "no-such-user").unwrap()
-    }
-
-    /// The lines of this thread's status that tell of its rights.
-    fn status() -> BTreeMap<String, String> {
-        const TELLING: [&str; 10] = [
-            "Uid",
-            "Gid",
-            "Groups",
-            "CapInh",
-            "CapPrm",
-            "CapEff",
-            "CapBnd",
-            "CapAmb",
-            "NoNewPrivs",
-            "Seccomp",
-        ];
-        let text = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-        let lines = text.lines().filter_map(|line| line.split_once(':'));
-        lines
-            .filter(|(name, _)| TELLING.contains(name))
-            .map(|(name, value)| (name.to_owned(), value.trim().replace('\t', " ")))
-            .collect()
-    }
-
-    #[test]
-    fn what_is_given_up_is_gone_for_this_thread_only() {
-        let before = status();
-        std::thread::spawn(|| {
-            let root = geteuid().is_root();
-            let missing = plan("").give_up().unwrap();
-            assert_eq!(missing.is_empty(), root, "{missing:?}");
-            let now = status();
-            for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
-                assert_eq!(now[set], "0000000000000000", "{set}");
-            }
-            assert_eq!(now["NoNewPrivs"], "1");
-            if root {
-                assert_eq!(now["CapBnd"], "0000000000000000");
-                assert_eq!(now["Groups"], "");
-                for id in ["Uid", "Gid"] {
-                    assert_eq!(now[id], "65534 65534 65534 65534", "{id}");
-                }
-            }
-        })
-        .join()
-        .unwrap();
-        assert_eq!(status(), before);
-    }
-}
+#[path = "rights_tests.rs"]
+mod tests;

@@ -22,7 +22,7 @@ use crate::log;
 use crate::news::{News, Published};
 use crate::program::{Listening, Prepared, Program, Tally, WorkerContext};
 use crate::report::{self, Block};
-use crate::rights::{Missing, Rights};
+use crate::rights::{Kind, Plan, Table};
 use crate::secret::Secret;
 use crate::signals::{self, Harmless, Signals};
 use crate::worker::{Ended, Ready, Worker};
@@ -54,14 +54,14 @@ fn load_and_run<P: Program, E: Display>(
     load: impl FnOnce() -> Result<P, E>,
 ) -> Result<(), String> {
     let prepare = || {
-        let rights = Rights::plan(args, P::NAME)?;
+        let plan = Plan::new(args, P::NAME)?;
         // Before there is any thread or content.
-        let helper = Helper::start(args, P::NAME, &rights)?;
+        let helper = Helper::start(args, P::NAME, &plan)?;
         // Loading may take minutes: SIGINT still ends it, SIGHUP does not.
         let (runtime, harmless) = signals::catch_harmless().map_err(system(WATCHING))?;
         let start = Start {
             args,
-            rights,
+            plan,
             helper,
             runtime,
         };
@@ -79,7 +79,7 @@ const WATCHING: &str = "watching for signals";
 /// What there is before the content is loaded.
 struct Start<'a> {
     args: &'a ServeArgs,
-    rights: Rights,
+    plan: Plan,
     helper: Helper,
     runtime: Runtime,
 }
@@ -88,10 +88,11 @@ impl Start<'_> {
     fn run<P: Program>(&self, program: &P, harmless: Harmless) -> Result<(), Error> {
         let Self {
             args,
-            rights,
+            plan,
             helper,
             runtime,
         } = self;
+        let rights = &plan.rights(Table::for_server(program.read_paths()))?;
         // From here on no signal ends the process before it has cleaned up.
         let mut signals = Signals::catch_all(runtime, harmless).map_err(system(WATCHING))?;
         let inside = runtime.enter();
@@ -146,8 +147,11 @@ impl Start<'_> {
                 stop: &stop,
             };
             let watch = crew.watch(workers, |ready| {
-                let missing = rights.give_up()?;
-                let rights = rights_lines(rights, missing, ready);
+                let mut given_up = rights.give_up(Kind::Control)?;
+                for one in ready {
+                    given_up.merge(&one.given_up);
+                }
+                let rights = rights.lines(given_up);
                 Ok(start_block(
                     program, &interface, &listening, args.fault, rights, ready,
                 ))
@@ -249,28 +253,6 @@ fn start_block<P: Program>(
         block.line("try", command);
     }
     block
-}
-
-/// Who the threads are, and what they could not give up: `missing` of the
-/// control thread, and what the workers say.
-fn rights_lines(rights: &Rights, missing: Missing, ready: &[Ready]) -> Lines {
-    let mut all = missing;
-    for one in ready.iter().flat_map(|one| &one.missing) {
-        if !all.contains(one) {
-            all.push(one.clone());
-        }
-    }
-    let given_up = if all.is_empty() {
-        "no thread has a capability or can gain one"
-    } else {
-        "all given up, but for what the next lines name"
-    };
-    let mut lines = vec![
-        ("user", rights.user_line()),
-        ("rights", given_up.to_owned()),
-    ];
-    lines.extend(all.into_iter().map(|what| ("not to be had", what)));
-    lines
 }
 
 /// What the ports really do: once where all say the same, else by worker.

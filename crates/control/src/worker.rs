@@ -11,7 +11,7 @@ use nmio::{
 use crate::error::Error;
 use crate::news::{Published, Publisher};
 use crate::program::{Prepared, Program, Tally, WorkerContext};
-use crate::rights::{Missing, Rights};
+use crate::rights::{GivenUp, Kind, Rights};
 
 /// Everything a worker takes onto its thread.
 pub(crate) struct Worker<'a, P> {
@@ -31,8 +31,7 @@ pub(crate) struct Ready {
     /// What the port really does.
     pub(crate) port: Vec<(&'static str, String)>,
     pub(crate) prepared: Prepared,
-    /// Rights that the thread could not give up.
-    pub(crate) missing: Missing,
+    pub(crate) given_up: GivenUp,
 }
 
 #[cfg(test)]
@@ -41,7 +40,7 @@ impl Ready {
         Self {
             port: vec![("port", "a test".into())],
             prepared: Prepared::default(),
-            missing: Vec::new(),
+            given_up: GivenUp::default(),
         }
     }
 }
@@ -134,11 +133,11 @@ impl<P: Program> Stage<'_, P> {
             .map_err(Error::Start)?;
         // The first one of a process takes some milliseconds.
         let clock = TscClock::new();
-        let missing = self.rights.give_up()?;
+        let given_up = self.rights.give_up(Kind::Worker)?;
         let go = ready(Ready {
             port: self.summary,
             prepared: self.program.prepared(&handler),
-            missing,
+            given_up,
         });
         let mut publisher = Publisher::new(self.program, handler, self.published);
         if go {
@@ -175,7 +174,6 @@ mod tests {
     use crate::secret::Secret;
 
     static STOPPED: AtomicBool = AtomicBool::new(true);
-    static RIGHTS: Rights = Rights::of_who_started();
 
     /// Serves nothing.
     struct Idle;
@@ -207,7 +205,7 @@ mod tests {
     fn stage(index: u32, own: bool) -> Stage<'static, Idle> {
         Stage {
             program: &Idle,
-            rights: &RIGHTS,
+            rights: Rights::of_who_started(),
             context: WorkerContext {
                 index,
                 workers: 2,

@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,8 @@ pub struct Namestorm {
     /// A name and type to try.
     example: String,
     took: Duration,
+    /// The zones' files.
+    files: Vec<PathBuf>,
 }
 
 impl Namestorm {
@@ -107,6 +110,7 @@ impl Namestorm {
             lost: (!lost.is_empty()).then(|| summary(&lost)),
             example: example.unwrap_or_default(),
             took: start.elapsed(),
+            files: specs.iter().map(|spec| spec.file.clone()).collect(),
         })
     }
 
@@ -224,6 +228,15 @@ impl Program for Namestorm {
             packets: self.answers.size().answers as u64,
             bytes: self.answers.size().memory as u64,
         }
+    }
+
+    /// The files' folders, where another file may take a zone's place.
+    fn read_paths(&self) -> Vec<PathBuf> {
+        let folder = |file: &PathBuf| Some(file.canonicalize().ok()?.parent()?.to_owned());
+        let mut folders: Vec<_> = self.files.iter().filter_map(folder).collect();
+        folders.sort();
+        folders.dedup();
+        folders
     }
 
     fn loaded(&self) -> Vec<(&'static str, String)> {

@@ -116,6 +116,10 @@ impl Program for Sandstorm {
         }
     }
 
+    fn read_paths(&self) -> Vec<PathBuf> {
+        vec![self.folder.clone()]
+    }
+
     fn loaded(&self) -> Vec<(&'static str, String)> {
         let totals = self.site.totals();
         let hidden = match totals.hidden {

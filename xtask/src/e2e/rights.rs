@@ -40,7 +40,7 @@ const NOTHING: &str = "0000000000000000";
 const CAP_NET_ADMIN: &str = "0000000000001000";
 
 /// What `/proc/PID/task/TID/status` says of a thread without rights.
-const EXPECTED: [(&str, &str); 9] = [
+const EXPECTED: [(&str, &str); 10] = [
     ("Uid", "65534 65534 65534 65534"),
     ("Gid", "65534 65534 65534 65534"),
     ("Groups", ""),
@@ -50,6 +50,7 @@ const EXPECTED: [(&str, &str); 9] = [
     ("CapBnd", NOTHING),
     ("CapAmb", NOTHING),
     ("NoNewPrivs", "1"),
+    ("Seccomp", "2"),
 ];
 
 /// Signals that must change nothing.

@@ -124,10 +124,6 @@ fn look_up(user: &str, group: Option<&str>) -> Result<Account, Error> {
 }
 
 impl Account {
-    pub(crate) fn uid(&self) -> Uid {
-        self.uid
-    }
-
     /// Makes the calling thread this user's, without supplementary groups. The
     /// kernel takes away all its capabilities with uid 0, unless it was told
     /// otherwise.

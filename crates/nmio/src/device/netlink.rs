@@ -105,10 +105,14 @@ impl Message {
 
     /// Sends the request and waits for the kernel's answer: what comes behind
     /// its header, nothing where it only says that all is well.
-    fn ask(mut self) -> io::Result<Vec<u8>> {
+    fn ask(self) -> io::Result<Vec<u8>> {
+        self.ask_through(&sys::route_socket()?)
+    }
+
+    /// The same through a socket that is open already.
+    fn ask_through(mut self, mut socket: &File) -> io::Result<Vec<u8>> {
         let len = self.0.len() as u32;
         self.0[..4].copy_from_slice(&len.to_ne_bytes());
-        let mut socket: File = sys::route_socket()?;
         socket.write_all(&self.0)?;
         let mut answer = vec![0; ANSWER];
         let len = socket.read(&mut answer)?;
@@ -216,8 +220,8 @@ pub(super) fn delete_link(index: u32) -> io::Result<()> {
 /// The longest super-segments of TCP over IPv4 and over IPv6 that interface
 /// number `index` takes, as bytes of the whole packet, link header included.
 /// Kernels before Linux 6.3 have one number for both.
-pub(crate) fn longest_supers(index: u32) -> io::Result<[usize; 2]> {
-    let answer = Message::about(RTM_GETLINK, 0, index).ask()?;
+pub(crate) fn longest_supers(route: &File, index: u32) -> io::Result<[usize; 2]> {
+    let answer = Message::about(RTM_GETLINK, 0, index).ask_through(route)?;
     let attributes = answer.get(INTERFACE_MESSAGE..).unwrap_or_default();
     let v6 = number(attributes, IFLA_GSO_MAX_SIZE).unwrap_or(DEFAULT_GSO_SIZE);
     let v4 = number(attributes, IFLA_GSO_IPV4_MAX_SIZE).unwrap_or(v6.min(DEFAULT_GSO_SIZE));

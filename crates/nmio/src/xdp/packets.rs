@@ -12,6 +12,7 @@
 //! goes this way for good once something did.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -66,8 +67,7 @@ pub(super) struct Packets {
     tries: u32,
     /// It has one TX queue, the ring's.
     one_queue: bool,
-    control: Control,
-    interface: String,
+    device: Device,
     /// System calls.
     pub(super) calls: u64,
     /// Packets that the kernel refused for good.
@@ -108,11 +108,15 @@ impl Runs {
                 config.interface
             ));
         }
-        let largest = match largest(&control, config.interface) {
+        let device = match Device::open(control, config.interface) {
+            Ok(device) => device,
+            Err(error) => return refuse(format!("the kernel cannot be asked for it: {error}")),
+        };
+        let largest = match device.largest() {
             Ok(largest) => largest,
             Err(error) => return refuse(format!("the kernel does not say how large: {error}")),
         };
-        let opened = control.index(config.interface).and_then(sys::packet_sender);
+        let opened = sys::packet_sender(device.index);
         let socket = match opened {
             Ok(socket) => socket,
             Err(error) => return refuse(format!("the kernel refuses a packet socket: {error}")),
@@ -133,11 +137,8 @@ impl Runs {
             largest,
             device_cuts: cuts,
             tries: 0,
-            one_queue: control
-                .channels(config.interface)
-                .is_some_and(|has| has.tx == 1),
-            control,
-            interface: config.interface.to_owned(),
+            one_queue: device.has_one_queue(),
+            device,
             calls: 0,
             refused: 0,
         }))
@@ -153,13 +154,42 @@ impl Runs {
     }
 }
 
-/// The longest super-segments that an interface takes, as bytes of an IP
-/// packet. Where those over IPv6 are bounded more than they are anyway, all are.
-fn largest(control: &Control, interface: &str) -> io::Result<usize> {
-    let limits = control.index(interface).and_then(longest_supers)?;
-    let bytes = |limit: usize| limit.min(MOST_BYTES - 1).saturating_sub(ETHERNET_HEADER);
-    let [v4, v6] = limits.map(bytes);
-    Ok(if v6 < MAX_OVER_V6 { v4.min(v6) } else { v4 })
+/// Whom to ask what the device does, without opening anything: a worker that
+/// serves may not.
+struct Device {
+    control: Control,
+    route: File,
+    name: String,
+    index: u32,
+}
+
+impl Device {
+    fn open(control: Control, name: &str) -> io::Result<Self> {
+        Ok(Self {
+            index: control.index(name)?,
+            control,
+            route: sys::route_socket()?,
+            name: name.to_owned(),
+        })
+    }
+
+    fn has_one_queue(&self) -> bool {
+        let channels = self.control.channels(&self.name);
+        channels.is_some_and(|has| has.tx == 1)
+    }
+
+    fn cuts(&self) -> bool {
+        self.control.cuts_segments(&self.name)
+    }
+
+    /// The longest super-segments that it takes, as bytes of an IP packet.
+    /// Where those over IPv6 are bounded more than they are anyway, all are.
+    fn largest(&self) -> io::Result<usize> {
+        let limits = longest_supers(&self.route, self.index)?;
+        let bytes = |limit: usize| limit.min(MOST_BYTES - 1).saturating_sub(ETHERNET_HEADER);
+        let [v4, v6] = limits.map(bytes);
+        Ok(if v6 < MAX_OVER_V6 { v4.min(v6) } else { v4 })
+    }
 }
 
 impl Packets {
@@ -188,14 +218,14 @@ impl Packets {
     /// it, which does not go past the queueing discipline.
     #[cold]
     fn still_cuts(&mut self) -> bool {
-        self.device_cuts = self.control.cuts_segments(&self.interface)
-            && largest(&self.control, &self.interface).is_ok_and(|now| now >= self.largest);
+        self.device_cuts =
+            self.device.cuts() && self.device.largest().is_ok_and(|now| now >= self.largest);
         if !self.device_cuts {
             tracing::warn!(
                 target: "nmio::xdp",
                 "{} cuts TCP segments no longer: the kernel does from now on, and all that is \
                  sent takes its way",
-                self.interface
+                self.device.name
             );
             // What does not work is tried again, and told as a full ring.
             let _ = sys::bypass_queueing(self.socket.as_fd(), false);
@@ -207,7 +237,7 @@ impl Packets {
     /// packets as long as ours. Whether something was done about it.
     #[cold]
     fn finds_no_room(&mut self) -> bool {
-        if !self.control.is_running(&self.interface) {
+        if !self.device.control.is_running(&self.device.name) {
             // A link without carrier has no room for anything.
             return false;
         }
@@ -240,7 +270,7 @@ impl Packets {
             target: "nmio::xdp",
             "{} does not take what it should cut: the kernel cuts from now on, and all that is \
              sent takes its way",
-            self.interface
+            self.device.name
         );
         self.device_cuts = false;
         self.tries = 0;
@@ -257,7 +287,7 @@ impl Packets {
         tracing::warn!(
             target: "nmio::xdp",
             "{} or the kernel has no room for long packets: super-segments are shorter from now on",
-            self.interface
+            self.device.name
         );
         self.largest = SURE_BYTES;
         let waiting = self.queue.len();

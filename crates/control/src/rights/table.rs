@@ -1,0 +1,210 @@
+//! What each kind of thread may still do once it has given up its rights: the
+//! one place where files and system calls are named.
+//!
+//! What is open already needs no line here: queues, captures, standard error,
+//! the helper's socket. A feature that opens files or sockets while the server
+//! runs adds its paths to [`Table::for_server`] and its calls to
+//! [`system_calls`].
+
+use std::path::PathBuf;
+
+use libc::c_long;
+use rustix::thread::CapabilitySet;
+
+/// A kind of thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It reads what the network sends.
+    Worker,
+    /// It reads signals, and what the helper says.
+    Control,
+    /// The only thread of the helper process.
+    Helper,
+}
+
+/// What differs from one configuration to the next.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    /// Below these the control thread may read. No other thread opens a file.
+    pub(super) readable: Vec<PathBuf>,
+    /// Capabilities that the helper keeps.
+    pub(super) helper_keeps: CapabilitySet,
+}
+
+impl Table {
+    /// For a server that reads its content below `readable`.
+    pub(crate) fn for_server(readable: Vec<PathBuf>) -> Self {
+        Self {
+            readable,
+            helper_keeps: CapabilitySet::empty(),
+        }
+    }
+
+    /// For the helper process, which may have an interface to remove.
+    pub(crate) fn for_helper(made_interface: bool) -> Self {
+        Self {
+            helper_keeps: if made_interface {
+                CapabilitySet::NET_ADMIN
+            } else {
+                CapabilitySet::empty()
+            },
+            readable: Vec::new(),
+        }
+    }
+
+    /// The paths, for people.
+    pub(super) fn shown(&self) -> String {
+        if self.readable.is_empty() {
+            return "none".to_owned();
+        }
+        let shown = self.readable.iter().map(|path| path.display().to_string());
+        format!("below {}", shown.collect::<Vec<_>>().join(", "))
+    }
+
+    /// Paths below which a thread of this kind may read.
+    pub(super) fn readable(&self, kind: Kind) -> &[PathBuf] {
+        match kind {
+            Kind::Control => &self.readable,
+            Kind::Worker | Kind::Helper => &[],
+        }
+    }
+
+    /// Capabilities that a thread of this kind keeps.
+    pub(super) fn keeps(&self, kind: Kind) -> CapabilitySet {
+        match kind {
+            Kind::Helper => self.helper_keeps,
+            Kind::Worker | Kind::Control => CapabilitySet::empty(),
+        }
+    }
+}
+
+/// A system call, and what one of its arguments must be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    pub(super) number: c_long,
+    pub(super) argument: Option<Argument>,
+}
+
+/// What an argument must be.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Argument {
+    /// The argument at this place is one of these.
+    OneOf(u8, &'static [u64]),
+    /// The argument at this place has none of these bits.
+    Without(u8, u64),
+    /// The argument at this place is this process.
+    ThisProcess(u8),
+}
+
+const fn any(number: c_long) -> Call {
+    Call {
+        number,
+        argument: None,
+    }
+}
+
+const fn only(number: c_long, argument: Argument) -> Call {
+    Call {
+        number,
+        argument: Some(argument),
+    }
+}
+
+/// No new code: memory is never made executable.
+const NOT_EXECUTABLE: Argument = Argument::Without(2, libc::PROT_EXEC as u64);
+
+// linux/sockios.h, linux/if_packet.h
+const SIOCGIFFLAGS: u64 = 0x8913;
+const SIOCGIFINDEX: u64 = 0x8933;
+const SIOCETHTOOL: u64 = 0x8946;
+const PACKET_QDISC_BYPASS: u64 = 20;
+
+/// Calls of the C library and the standard library: memory, locks, time, log
+/// lines, the end of a thread, and the end by `abort`.
+const EVERYWHERE: &[Call] = &[
+    any(libc::SYS_read),
+    any(libc::SYS_write),
+    any(libc::SYS_writev),
+    any(libc::SYS_close),
+    only(libc::SYS_fcntl, Argument::OneOf(1, &[libc::F_GETFD as u64])),
+    any(libc::SYS_brk),
+    only(libc::SYS_mmap, NOT_EXECUTABLE),
+    only(libc::SYS_mprotect, NOT_EXECUTABLE),
+    any(libc::SYS_mremap),
+    any(libc::SYS_munmap),
+    any(libc::SYS_madvise),
+    any(libc::SYS_futex),
+    any(libc::SYS_clock_gettime),
+    any(libc::SYS_clock_nanosleep),
+    any(libc::SYS_nanosleep),
+    any(libc::SYS_sched_yield),
+    any(libc::SYS_getrandom),
+    any(libc::SYS_getpid),
+    any(libc::SYS_gettid),
+    only(libc::SYS_tgkill, Argument::ThisProcess(0)),
+    any(libc::SYS_rt_sigaction),
+    any(libc::SYS_rt_sigprocmask),
+    any(libc::SYS_rt_sigreturn),
+    any(libc::SYS_restart_syscall),
+    any(libc::SYS_sigaltstack),
+    any(libc::SYS_exit),
+    any(libc::SYS_exit_group),
+    // tokio's signal handler, which runs on any thread, and kicks of the rings.
+    any(libc::SYS_sendto),
+    any(libc::SYS_recvfrom),
+];
+
+/// Ports: waiting, tap devices, super-segments, and what becomes of a device
+/// that no longer cuts them.
+const WORKER: &[Call] = &[
+    any(libc::SYS_ppoll),
+    any(libc::SYS_readv),
+    any(libc::SYS_sendmmsg),
+    any(libc::SYS_getsockopt),
+    only(
+        libc::SYS_setsockopt,
+        Argument::OneOf(2, &[PACKET_QDISC_BYPASS]),
+    ),
+    only(
+        libc::SYS_ioctl,
+        Argument::OneOf(1, &[SIOCETHTOOL, SIOCGIFFLAGS]),
+    ),
+];
+
+/// Waiting for events and for the helper's end.
+const CONTROL: &[Call] = &[
+    #[cfg(target_arch = "x86_64")]
+    any(libc::SYS_epoll_wait),
+    any(libc::SYS_epoll_pwait),
+    any(libc::SYS_epoll_ctl),
+    any(libc::SYS_recvmsg),
+    any(libc::SYS_shutdown),
+];
+
+/// Waiting for the server's end, and removing an interface.
+const HELPER: &[Call] = &[
+    any(libc::SYS_recvmsg),
+    any(libc::SYS_sendmsg),
+    only(
+        libc::SYS_socket,
+        Argument::OneOf(
+            0,
+            &[
+                libc::AF_INET as u64,
+                libc::AF_UNIX as u64,
+                libc::AF_NETLINK as u64,
+            ],
+        ),
+    ),
+    only(libc::SYS_ioctl, Argument::OneOf(1, &[SIOCGIFINDEX])),
+];
+
+/// All that a thread of this kind may call.
+pub(super) fn system_calls(kind: Kind) -> impl Iterator<Item = &'static Call> {
+    let more = match kind {
+        Kind::Worker => WORKER,
+        Kind::Control => CONTROL,
+        Kind::Helper => HELPER,
+    };
+    EVERYWHERE.iter().chain(more)
+}

@@ -1,0 +1,190 @@
+use super::*;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::net::UdpSocket;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Command, ExitStatus};
+
+use clap::Parser;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+fn rights(line: &str) -> Rights {
+    let words = std::iter::once("server").chain(line.split_whitespace());
+    let plan = Plan::new(&Cli::parse_from(words).serve, "no-such-user").unwrap();
+    plan.rights(Table::for_server(Vec::new())).unwrap()
+}
+
+/// The lines of this thread's status that tell of its rights.
+fn status() -> BTreeMap<String, String> {
+    const TELLING: [&str; 10] = [
+        "Uid",
+        "Gid",
+        "Groups",
+        "CapInh",
+        "CapPrm",
+        "CapEff",
+        "CapBnd",
+        "CapAmb",
+        "NoNewPrivs",
+        "Seccomp",
+    ];
+    let text = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let lines = text.lines().filter_map(|line| line.split_once(':'));
+    lines
+        .filter(|(name, _)| TELLING.contains(name))
+        .map(|(name, value)| (name.to_owned(), value.trim().replace('\t', " ")))
+        .collect()
+}
+
+#[test]
+fn what_is_given_up_is_gone_for_this_thread_only() {
+    let before = status();
+    std::thread::spawn(|| {
+        let root = geteuid().is_root();
+        let given_up = rights("--no-sandbox").give_up(Kind::Worker).unwrap();
+        assert_eq!(given_up.missing.is_empty(), root, "{given_up:?}");
+        let now = status();
+        for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            assert_eq!(now[set], "0000000000000000", "{set}");
+        }
+        assert_eq!(now["NoNewPrivs"], "1");
+        if root {
+            assert_eq!(now["CapBnd"], "0000000000000000");
+            assert_eq!(now["Groups"], "");
+            for id in ["Uid", "Gid"] {
+                assert_eq!(now[id], "65534 65534 65534 65534", "{id}");
+            }
+        }
+    })
+    .join()
+    .unwrap();
+    assert_eq!(status(), before);
+}
+
+/// Its name, and whether it succeeds.
+type Attempt = (&'static str, fn() -> bool);
+
+/// What a worker that was taken over would try.
+const ATTEMPTS: [Attempt; 5] = [
+    ("open", || File::open(secret()).is_ok()),
+    ("write", || {
+        let path = std::env::temp_dir().join(format!("control-{}", std::process::id()));
+        let written = fs::write(&path, "x").is_ok();
+        written && fs::remove_file(path).is_ok()
+    }),
+    ("execve", || {
+        // It returns only when it fails.
+        let _ = Command::new("/bin/true").exec();
+        false
+    }),
+    ("socket", || UdpSocket::bind("127.0.0.1:0").is_ok()),
+    ("ptrace", || {
+        // It gets as far as finding that it does not trace itself.
+        let outcome = nix::sys::ptrace::cont(nix::unistd::Pid::this(), None);
+        outcome == Err(nix::errno::Errno::ESRCH)
+    }),
+];
+
+/// A file that whoever runs this test may read, and a worker may not.
+fn secret() -> &'static str {
+    if geteuid().is_root() {
+        "/etc/shadow"
+    } else {
+        "/etc/passwd"
+    }
+}
+
+/// What the child process tries, as `KIND ATTEMPT`.
+const TO_TRY: &str = "CONTROL_TEST_TO_TRY";
+const SUCCEEDED: i32 = 17;
+/// Neither that nor a signal.
+const REFUSED: i32 = 18;
+
+/// Not a test of its own: the process that [`attempt`] starts.
+#[test]
+fn child() {
+    let Ok(words) = std::env::var(TO_TRY) else {
+        return;
+    };
+    let (kind, attempt) = words.split_once(' ').unwrap();
+    let (_, attempt) = ATTEMPTS.iter().find(|(name, _)| *name == attempt).unwrap();
+    match kind {
+        "worker" => drop(rights("").give_up(Kind::Worker).unwrap()),
+        "control" => drop(rights("").give_up(Kind::Control).unwrap()),
+        "helper" => drop(rights("").give_up(Kind::Helper).unwrap()),
+        _ => {}
+    }
+    std::process::exit(if attempt() { SUCCEEDED } else { REFUSED });
+}
+
+fn attempt(kind: &str, attempt: &str) -> ExitStatus {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "rights::tests::child", "--nocapture"]);
+    command.env(TO_TRY, format!("{kind} {attempt}"));
+    command.output().unwrap().status
+}
+
+#[test]
+fn forbidden_things_end_the_process() {
+    for (name, _) in ATTEMPTS {
+        let free = attempt("unconfined", name);
+        let succeeded = match name {
+            // It has become the other program.
+            "execve" => Some(0),
+            _ => Some(SUCCEEDED),
+        };
+        assert_eq!(free.code(), succeeded, "{name} without a sandbox");
+        for kind in ["worker", "control", "helper"] {
+            let confined = attempt(kind, name);
+            let killed = Some(libc::SIGSYS);
+            assert_eq!(confined.signal(), killed, "{name} in {kind}: {confined}");
+        }
+    }
+}
+
+#[test]
+fn the_new_user_cannot_read_what_is_roots() {
+    if !geteuid().is_root() {
+        return;
+    }
+    std::thread::spawn(|| {
+        rights("--no-sandbox").give_up(Kind::Worker).unwrap();
+        assert!(File::open("/etc/passwd").is_ok());
+        let error = File::open("/etc/shadow").unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn landlock_leaves_reading_below_the_named_folders() {
+    let folder = std::env::temp_dir().join(format!("control-landlock-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("page"), "text").unwrap();
+    let inside = folder.clone();
+    let outcome = std::thread::spawn(move || {
+        let files = Files::reading_below(std::slice::from_ref(&inside)).unwrap();
+        if !files.apply().unwrap() {
+            return; // No Landlock here.
+        }
+        assert_eq!(fs::read_to_string(inside.join("page")).unwrap(), "text");
+        assert!(fs::read_dir(&inside).is_ok());
+        for error in [
+            fs::write(inside.join("page"), "other").unwrap_err(),
+            fs::write(inside.join("new"), "").unwrap_err(),
+            fs::remove_file(inside.join("page")).unwrap_err(),
+            File::open("/etc/passwd").map(drop).unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+        }
+    })
+    .join();
+    fs::remove_dir_all(&folder).unwrap();
+    outcome.unwrap();
+}
