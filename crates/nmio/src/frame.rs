@@ -18,7 +18,7 @@
 //!
 //! OFFERED is a frame in the fill ring, SENDING one in the TX ring. Each of
 //! the two SENDING states has a twin, OVERDUE, for a frame that
-//! [`Pool::take_overdue`] has seen once.
+//! `take_overdue` has seen once.
 #![allow(unsafe_code)]
 
 use std::any::Any;

@@ -23,7 +23,7 @@ pub struct InterfaceConfig {
     pub services: Vec<(Transport, u16)>,
     /// Workers, each of which will serve a queue. `None`: as many as an `xdp`
     /// interface has queues, and one on a wire of the server's own; see
-    /// [`Interface::queues`].
+    /// [`QueueAccess::queues`](super::QueueAccess::queues).
     pub workers: Option<u32>,
     /// How the workers will wait.
     pub wait: Wait,
