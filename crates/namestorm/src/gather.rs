@@ -70,6 +70,13 @@ impl fmt::Display for Lost {
     }
 }
 
+impl Lost {
+    /// Whether another file holds the zone of this name.
+    pub(crate) fn is_given_twice(&self) -> bool {
+        matches!(self.why, Why::Twice { .. })
+    }
+}
+
 impl Gatherer {
     /// Reads one zone. `say` is told how far it has come, and what was found
     /// in the zone.

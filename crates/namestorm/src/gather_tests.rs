@@ -161,10 +161,11 @@ fn strict_refuses_what_is_served_otherwise() {
     let good = zone(folder.path(), "good.example", GOOD);
     let bad = zone(folder.path(), "bad.example", "nonsense\n");
     let nameless = zone(folder.path(), "no..name", "nonsense\n");
-    let load = |specs: &[&ZoneSpec], strict| {
+    let load_saying = |specs: &[&ZoneSpec], strict, say: &mut dyn FnMut(String)| {
         let specs: Vec<_> = specs.iter().map(|spec| (*spec).clone()).collect();
-        Namestorm::load(&specs, Form::Wire, Mode::Turnaround, strict, &mut |_| {})
+        Namestorm::load(&specs, Form::Wire, Mode::Turnaround, strict, say)
     };
+    let load = |specs: &[&ZoneSpec], strict| load_saying(specs, strict, &mut |_| {});
     assert!(load(&[&good], true).is_ok());
     assert!(load(&[&good, &bad, &nameless], false).is_ok());
     assert!(load(&[&bad], false).is_ok(), "it answers SERVFAIL");
@@ -173,6 +174,10 @@ fn strict_refuses_what_is_served_otherwise() {
         matches!(refused, LoadError::Strict { lost: 2, all: 3 }),
         "{refused}"
     );
+    let mut said = Vec::new();
+    load_saying(&[&good, &good], true, &mut |line| said.push(line)).unwrap_err();
+    let end = "/good.example holds the zone good.example. too: give it once";
+    assert!(said.len() == 1 && said[0].ends_with(end), "{said:?}");
     assert!(matches!(load(&[&nameless], false), Err(LoadError::Nothing)));
     let served = load(&[&good, &bad, &nameless, &good], false).unwrap();
     let lines = control::Program::loaded(&served);

@@ -57,7 +57,7 @@ pub use compile::compile;
 pub use edns::{MAX_UDP_MESSAGE, MIN_UDP_MESSAGE};
 pub use key::{Form, Key};
 pub use load::{Broken, Loaded, ZoneSpec, load, load_text};
-pub use program::{LoadError, MAX_RESIDENT_PACKETS, Namestorm, check};
+pub use program::{CheckFailed, LoadError, MAX_RESIDENT_PACKETS, Namestorm, check};
 pub use report::{Finding, Report, Severity};
 pub use respond::{Counters, MAX_TCP_MESSAGE, Reply, Responder, Transport, rcode};
 pub use server::Server;

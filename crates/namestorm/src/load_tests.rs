@@ -492,11 +492,12 @@ fn a_checked_zone_is_described_in_a_line() {
     let checked = |specs: &[ZoneSpec]| {
         let (mut said, mut printed) = (Vec::new(), Vec::new());
         let mut say = |line| said.push(line);
-        let good = check(specs, &mut say, &mut |line| printed.push(line));
-        (good, said.join("\n"), printed.join("\n"))
+        let outcome = check(specs, &mut say, &mut |line| printed.push(line));
+        let refused = outcome.err().map(|error| error.to_string());
+        (refused, said.join("\n"), printed.join("\n"))
     };
-    let (good, said, printed) = checked(std::slice::from_ref(&spec));
-    assert!(good && said.is_empty(), "{said}");
+    let (refused, said, printed) = checked(std::slice::from_ref(&spec));
+    assert!(refused.is_none() && said.is_empty(), "{said}");
     assert!(
         printed.starts_with("example.org.: 2 names, 3 records, 5 packets, "),
         "{printed}"
@@ -508,15 +509,20 @@ fn a_checked_zone_is_described_in_a_line() {
         origin: name::parse("EXAMPLE.org"),
         file: again,
     };
-    let (good, said, printed) = checked(&[spec.clone(), again]);
-    assert!(!good && printed.lines().count() == 1);
+    let (refused, said, printed) = checked(&[spec.clone(), again]);
+    let expected =
+        |lost, all| format!("{lost} of {all} zones cannot be served: correct the errors above");
+    assert_eq!(refused, Some(expected(1, 2)));
+    assert_eq!(printed.lines().count(), 1);
     assert!(
         said.contains("/again: not loaded; ") && said.ends_with("too: give it once"),
         "{said}"
     );
     fs::write(&file, "nonsense").unwrap();
-    let (good, said, _) = checked(&[spec]);
-    assert!(!good && said.contains("example.org:1: "), "{said}");
+    let (refused, said, _) = checked(&[spec]);
+    assert_eq!(refused, Some(expected(1, 1)));
+    assert!(said.contains("example.org:1: "), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
 }
 
 proptest! {

@@ -19,8 +19,8 @@ struct Cli {
 enum Command {
     /// Serve zones until SIGINT or SIGTERM.
     Serve(Box<Serve>),
-    /// Check zones and say how much is in them; status 1 when one is not
-    /// fit to be served, or given twice.
+    /// Check zones and say how much is in them; status 1 when one cannot
+    /// be served, or is given twice.
     Check {
         /// The master files. Without ORIGIN a file's first $ORIGIN or its
         /// name decides.
@@ -85,10 +85,12 @@ fn main() -> ExitCode {
                 .map(|program| program.with_tcp(serve.tcp()))
         }),
         Command::Check { zones } => {
-            if namestorm::check(&zones, &mut say, &mut |line| println!("{line}")) {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
+            match namestorm::check(&zones, &mut say, &mut |line| println!("{line}")) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("namestorm: {error}");
+                    ExitCode::FAILURE
+                }
             }
         }
     }

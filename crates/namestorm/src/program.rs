@@ -35,7 +35,10 @@ const COPIES: usize = 4;
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// Some are broken, and that is not to be.
-    #[error("{lost} of {all} zones cannot be loaded, which --strict does not allow; see above")]
+    #[error(
+        "{lost} of {all} zones cannot be loaded, which --strict does not allow: correct the \
+         errors above, or leave --strict out"
+    )]
     Strict {
         /// Zones that are broken or given twice.
         lost: usize,
@@ -83,6 +86,10 @@ impl Namestorm {
         let start = Instant::now();
         let Gathered { zones, lost } = gather(specs, say);
         if strict && !lost.is_empty() {
+            // The errors of broken zones have been told already.
+            for twice in lost.iter().filter(|lost| lost.is_given_twice()) {
+                say(twice.to_string());
+            }
             return Err(LoadError::Strict {
                 lost: lost.len(),
                 all: specs.len(),
@@ -121,31 +128,52 @@ impl Namestorm {
     }
 }
 
+/// Zones that `namestorm check` refuses.
+#[derive(Debug, thiserror::Error)]
+#[error("{lost} of {all} zones cannot be served: correct the errors above")]
+pub struct CheckFailed {
+    /// Zones that are broken, too large, or given twice.
+    pub lost: usize,
+    /// Zones given.
+    pub all: usize,
+}
+
 /// Reads zones and prepares their answers, as `namestorm check` does. `say` is
 /// given all that is wrong with them, and `print` a line for each good one
-/// that says how much is in it. Gives whether all are good.
+/// that says how much is in it.
+///
+/// # Errors
+/// Some zones cannot be served; `say` was given at least one line for each.
 pub fn check(
     specs: &[ZoneSpec],
     say: &mut dyn FnMut(String),
     print: &mut dyn FnMut(String),
-) -> bool {
+) -> Result<(), CheckFailed> {
     let mut gatherer = Gatherer::default();
-    let mut all_good = true;
+    let mut lost = 0;
     for spec in specs {
-        let outcome = match gatherer.read(spec, say) {
-            Outcome::Good(loaded) => describe(loaded.zone).map_err(|error| error.to_string()),
-            Outcome::Broken(_) => Err(format!("{spec}: not fit to be served")),
-            Outcome::Twice(lost) => Err(lost.to_string()),
+        let error = match gatherer.read(spec, say) {
+            Outcome::Good(loaded) => match describe(loaded.zone) {
+                Ok(line) => {
+                    print(line);
+                    continue;
+                }
+                Err(error) => Some(format!("{spec}: {error}")),
+            },
+            // Its errors have been told.
+            Outcome::Broken(_) => None,
+            Outcome::Twice(twice) => Some(twice.to_string()),
         };
-        match outcome {
-            Ok(line) => print(line),
-            Err(line) => {
-                say(line);
-                all_good = false;
-            }
-        }
+        error.into_iter().for_each(&mut *say);
+        lost += 1;
     }
-    all_good
+    match lost {
+        0 => Ok(()),
+        _ => Err(CheckFailed {
+            lost,
+            all: specs.len(),
+        }),
+    }
 }
 
 /// How much is in a zone.

@@ -405,7 +405,8 @@ fn refuse(rig: &Rig, programs: &Path, case: &Case) -> Result<()> {
             shown()
         )));
     }
-    let ours = message.contains(&format!("{}: ", case.program));
+    let name = format!("{}: ", case.program);
+    let ours = message.lines().any(|line| line.starts_with(&name));
     let lines = message.trim_end().lines().count();
     if output.status.code() == Some(1) && !(ours && lines <= case.most_lines) {
         return Err(Failure::new(format!("not one clear message: {}", shown())));
