@@ -138,6 +138,9 @@ const EVERYWHERE: &[Call] = &[
     any(libc::SYS_clock_nanosleep),
     any(libc::SYS_nanosleep),
     any(libc::SYS_sched_yield),
+    // The C library asks how many CPUs there are when it needs another arena of
+    // memory or, from version 2.41 on, a new state for random bytes.
+    any(libc::SYS_sched_getaffinity),
     any(libc::SYS_getrandom),
     any(libc::SYS_getpid),
     any(libc::SYS_gettid),
@@ -153,6 +156,17 @@ const EVERYWHERE: &[Call] = &[
     any(libc::SYS_sendto),
     any(libc::SYS_recvfrom),
 ];
+
+/// Calls that fail with `EACCES` instead of ending the process. Giving memory of
+/// an arena back, the C library looks for `/proc/sys/vm/overcommit_memory`, and
+/// does without.
+pub(super) const REFUSED: &[Call] = &[only(
+    libc::SYS_openat,
+    Argument::Without(
+        2,
+        (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND) as u64,
+    ),
+)];
 
 /// Ports: waiting, tap devices, super-segments, and what becomes of a device
 /// that no longer cuts them.
