@@ -20,8 +20,9 @@
 //! The format is the classic one of libpcap with the magic number for
 //! nanoseconds (draft-ietf-opsawg-pcap).
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -50,6 +51,12 @@ const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 /// Why a capture could not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum PcapError {
+    /// The path is a symbolic link.
+    #[error("the capture file {} is a link, and a capture does not follow links; remove the link, or give the path of the file that it leads to", path.display())]
+    Link {
+        /// The link.
+        path: PathBuf,
+    },
     /// The file cannot be created or written.
     #[error("cannot write the capture file {}: {source}; give a path in a folder that exists and is writable", path.display())]
     Create {
@@ -86,16 +93,20 @@ pub struct Pcap<P> {
 
 impl<P: Port> Pcap<P> {
     /// Wraps a port; with a path, what passes is recorded in a new file
-    /// there (an old one is overwritten).
+    /// there (an old one is overwritten). Links are not followed: with the
+    /// rights of root a link would choose which file is overwritten.
     ///
     /// # Errors
-    /// When the file cannot be created or its header not be written.
+    /// When the path is a link, or the file cannot be created or written.
     pub fn new(inner: P, path: Option<&Path>) -> Result<Self, PcapError> {
         let recorder = path
             .map(|path| {
-                Recorder::create(path).map_err(|source| PcapError::Create {
-                    path: path.to_owned(),
-                    source,
+                Recorder::create(path).map_err(|source| {
+                    let path = path.to_owned();
+                    match source.raw_os_error() {
+                        Some(libc::ELOOP) => PcapError::Link { path },
+                        _ => PcapError::Create { path, source },
+                    }
                 })
             })
             .transpose()?
@@ -213,7 +224,12 @@ struct Recorder {
 
 impl Recorder {
     fn create(path: &Path) -> io::Result<Self> {
-        let mut file = File::create(path)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(path)?;
         let header = file_header();
         file.write_all(&header)?;
         Ok(Self {

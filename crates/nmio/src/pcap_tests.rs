@@ -223,3 +223,15 @@ fn tshark_reads_the_file_where_it_is_installed() {
         Err(error) => assert_eq!(error.kind(), io::ErrorKind::NotFound),
     }
 }
+
+#[test]
+fn a_link_is_not_followed() {
+    let (target, link) = (Scratch::new("target"), Scratch::new("link"));
+    std::fs::write(&target.0, "precious").unwrap();
+    std::os::unix::fs::symlink(&target.0, &link.0).unwrap();
+    let (port, _) = self::link(4);
+    let message = Pcap::new(port, Some(&link.0)).unwrap_err().to_string();
+    assert!(message.contains(&link.0.display().to_string()), "{message}");
+    assert!(message.contains("remove the link"), "{message}");
+    assert_eq!(std::fs::read(&target.0).unwrap(), b"precious");
+}
