@@ -70,6 +70,12 @@ pub trait Program: Sync {
         Vec::new()
     }
 
+    /// Files that the content was read from. A warning at start names those that
+    /// the server may not read again.
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     /// Lines for the start block, label and value: what was loaded.
     fn loaded(&self) -> Vec<(&'static str, String)> {
         Vec::new()

@@ -7,6 +7,7 @@
 
 mod capabilities;
 mod files;
+mod reading;
 mod seccomp;
 mod table;
 mod user;
@@ -19,6 +20,7 @@ use rustix::thread::set_keep_capabilities;
 use crate::args::ServeArgs;
 use crate::error::Error;
 use files::Files;
+use reading::Unreadable;
 use seccomp::Filter;
 pub(crate) use table::{Kind, Table};
 use user::NewUser;
@@ -143,7 +145,7 @@ impl Rights {
                 user: NewUser::Same,
                 sandbox: Sandbox::Off,
             },
-            table: Table::for_server(Vec::new()),
+            table: Table::for_server(Vec::new(), Vec::new()),
             walls: None,
         });
         &RIGHTS
@@ -172,6 +174,12 @@ impl Rights {
         }
         let user = self.change_user(&mut missing)?;
         capabilities::keep_only(keep).map_err(failed)?;
+        if let Some(files) = Unreadable::among(self.table.to_read_again(kind)) {
+            tracing::warn!(
+                "only a restart can load these files again: {files}; let the server's user read \
+                 them ({user}), or name another with --user"
+            );
+        }
         // Last: system calls that are not needed any more end here.
         if let Some(walls) = &self.walls {
             walls[kind as usize].raise(&mut missing);

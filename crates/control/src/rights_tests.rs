@@ -17,7 +17,8 @@ struct Cli {
 fn rights(line: &str) -> Rights {
     let words = std::iter::once("server").chain(line.split_whitespace());
     let plan = Plan::new(&Cli::parse_from(words).serve, "no-such-user").unwrap();
-    plan.rights(Table::for_server(Vec::new())).unwrap()
+    plan.rights(Table::for_server(Vec::new(), Vec::new()))
+        .unwrap()
 }
 
 /// The lines of this thread's status that tell of its rights.
@@ -249,6 +250,9 @@ fn the_new_user_cannot_read_what_is_roots() {
         assert!(File::open("/etc/passwd").is_ok());
         let error = File::open("/etc/shadow").unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+        let files = ["/etc/passwd", "/etc/shadow"].map(std::path::PathBuf::from);
+        let unreadable = Unreadable::among(&files).map(|files| files.to_string());
+        assert_eq!(unreadable.as_deref(), Some("/etc/shadow"));
     })
     .join()
     .unwrap();

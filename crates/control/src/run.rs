@@ -92,7 +92,7 @@ impl Start<'_> {
             helper,
             runtime,
         } = self;
-        let rights = &plan.rights(Table::for_server(program.read_paths()))?;
+        let rights = &plan.rights(Table::for_server(program.read_paths(), program.files()))?;
         // From here on no signal ends the process before it has cleaned up.
         let mut signals = Signals::catch_all(runtime, harmless).map_err(system(WATCHING))?;
         let inside = runtime.enter();

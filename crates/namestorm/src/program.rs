@@ -267,6 +267,10 @@ impl Program for Namestorm {
         folders
     }
 
+    fn files(&self) -> Vec<PathBuf> {
+        self.files.clone()
+    }
+
     fn loaded(&self) -> Vec<(&'static str, String)> {
         let size = self.answers.size();
         let n = |number: usize| count(number as u64);

@@ -1,5 +1,7 @@
 //! The web server as `control` runs it.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,6 +120,13 @@ impl Program for Sandstorm {
 
     fn read_paths(&self) -> Vec<PathBuf> {
         vec![self.folder.clone()]
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let below = |path: &[u8]| self.folder.join(OsStr::from_bytes(path));
+        let mut files: Vec<_> = self.site.file_paths().map(below).collect();
+        files.sort();
+        files
     }
 
     fn loaded(&self) -> Vec<(&'static str, String)> {
@@ -288,5 +297,6 @@ mod tests {
         assert_eq!(lines[0], ("files", expected));
         let expected = "1; the warnings say why, --strict refuses".to_owned();
         assert_eq!(lines[1], ("left out", expected));
+        assert_eq!(program.files(), [folder.path().join("index.html")]);
     }
 }

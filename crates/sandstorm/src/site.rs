@@ -165,6 +165,14 @@ impl Site {
         &self.totals
     }
 
+    /// Paths of all files, decoded, without their leading slash.
+    pub fn file_paths(&self) -> impl Iterator<Item = &[u8]> {
+        self.pages
+            .iter()
+            .filter(|(path, page)| matches!(page, Page::File(_)) && !path.ends_with(b"/"))
+            .filter_map(|(path, _)| path.strip_prefix(b"/"))
+    }
+
     /// The path of some file, encoded as in a URL, for whoever wants to try
     /// the server: the shortest one that there is, `/` before all others.
     pub fn some_path(&self) -> String {

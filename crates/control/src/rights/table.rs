@@ -27,15 +27,19 @@ pub(crate) enum Kind {
 pub(crate) struct Table {
     /// Below these the control thread may read. No other thread opens a file.
     pub(super) readable: Vec<PathBuf>,
+    /// Files that the content was read from.
+    files: Vec<PathBuf>,
     /// Capabilities that the helper keeps.
     pub(super) helper_keeps: CapabilitySet,
 }
 
 impl Table {
-    /// For a server that reads its content below `readable`.
-    pub(crate) fn for_server(readable: Vec<PathBuf>) -> Self {
+    /// For a server that reads its content, which is these `files`, below
+    /// `readable`.
+    pub(crate) fn for_server(readable: Vec<PathBuf>, files: Vec<PathBuf>) -> Self {
         Self {
             readable,
+            files,
             helper_keeps: CapabilitySet::empty(),
         }
     }
@@ -49,6 +53,7 @@ impl Table {
                 CapabilitySet::empty()
             },
             readable: Vec::new(),
+            files: Vec::new(),
         }
     }
 
@@ -65,6 +70,14 @@ impl Table {
     pub(super) fn readable(&self, kind: Kind) -> &[PathBuf] {
         match kind {
             Kind::Control => &self.readable,
+            Kind::Worker | Kind::Helper => &[],
+        }
+    }
+
+    /// Files that a thread of this kind should be able to read again.
+    pub(super) fn to_read_again(&self, kind: Kind) -> &[PathBuf] {
+        match kind {
+            Kind::Control => &self.files,
             Kind::Worker | Kind::Helper => &[],
         }
     }

@@ -1,0 +1,81 @@
+//! Files that were read at start and that the new user cannot read again.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+
+/// Files that a warning names; it counts the others.
+const NAMED: usize = 3;
+
+/// Files that the calling thread has no right to read; at least one.
+pub(super) struct Unreadable<'a> {
+    named: Vec<&'a Path>,
+    count: usize,
+}
+
+impl<'a> Unreadable<'a> {
+    /// Asks the kernel about each of `files`, with the rights that the calling
+    /// thread has now. It opens none of them.
+    pub(super) fn among(files: &'a [PathBuf]) -> Option<Self> {
+        let mut found = Self {
+            named: Vec::new(),
+            count: 0,
+        };
+        for file in files {
+            if accessat(CWD, file, Access::READ_OK, AtFlags::EACCESS) != Err(Errno::ACCESS) {
+                continue;
+            }
+            found.count += 1;
+            if found.named.len() < NAMED {
+                found.named.push(file);
+            }
+        }
+        (found.count > 0).then_some(found)
+    }
+}
+
+impl fmt::Display for Unreadable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, path) in self.named.iter().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            write!(f, "{comma}{}", path.display())?;
+        }
+        match self.count - self.named.len() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_few_files_are_named_and_all_are_counted() {
+        let paths = ["a", "b", "c", "d", "e"].map(PathBuf::from);
+        let shown = |count| {
+            let named = paths.iter().take(NAMED.min(count)).map(PathBuf::as_path);
+            let named = named.collect();
+            Unreadable { named, count }.to_string()
+        };
+        assert_eq!(shown(1), "a");
+        assert_eq!(shown(3), "a, b, c");
+        assert_eq!(shown(5), "a, b, c and 2 more");
+    }
+
+    #[test]
+    fn files_that_are_readable_or_gone_are_not_named() {
+        let file = std::env::temp_dir().join(format!("control-reading-{}", std::process::id()));
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        let gone = file.with_extension("gone");
+        assert!(Unreadable::among(&[file.clone(), gone]).is_none());
+        fs::remove_file(file).unwrap();
+    }
+}
