@@ -31,6 +31,7 @@ mod netlink;
 mod queue;
 mod queues;
 mod ready;
+mod rights;
 
 use std::fmt;
 use std::io;
@@ -50,6 +51,7 @@ pub use name::{
 };
 pub(crate) use netlink::longest_supers;
 pub use queue::{AnyPort, QueueSource};
+pub(crate) use rights::Needs;
 
 /// A transport protocol with ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

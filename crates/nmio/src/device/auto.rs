@@ -16,7 +16,7 @@ use super::addressing::{Addressing, bring_up, interface_addresses, refuse_taken}
 use super::interface::{Lines, join_addresses};
 use super::namespace::Namespace;
 use super::ready::{XdpReady, XdpWanted};
-use super::{DeviceError, Interface, InterfaceConfig, Offload, Queues, netlink};
+use super::{DeviceError, Interface, InterfaceConfig, Needs, Offload, Queues, netlink};
 use crate::sys::{self, Control, TapFlags};
 use crate::xdp::MOST_SUPER_BYTES;
 
@@ -94,10 +94,9 @@ fn names_used_up(program: &str) -> DeviceError {
 
 fn set_up_error(source: io::Error, step: &'static str) -> DeviceError {
     match source.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => DeviceError::Rights {
-            what: "a network device",
-            source,
-        },
+        Some(libc::EPERM | libc::EACCES) => {
+            DeviceError::rights("a network device", Needs::Auto, source)
+        }
         _ => DeviceError::SetUp {
             step: step.to_owned(),
             source,
@@ -282,10 +281,7 @@ fn attach(name: &str, how: TapFlags) -> io::Result<File> {
 
 fn tap_error(name: &str, source: io::Error) -> DeviceError {
     match source.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => DeviceError::Rights {
-            what: "a tap device",
-            source,
-        },
+        Some(libc::EPERM | libc::EACCES) => DeviceError::rights("a tap device", Needs::Tap, source),
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => DeviceError::Kernel {
             what: "tap devices (/dev/net/tun)",
             source,

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use thiserror::Error;
 
-use super::Transport;
+use super::{Needs, Transport};
 use crate::sys;
 
 /// Why an interface or one of its queues could not be opened. Each message
@@ -37,16 +37,14 @@ pub enum DeviceError {
         name: String,
     },
     /// The kernel forbids it to this user.
-    #[error(
-        "no right to open {what} ({source}); run as root, or with the capabilities \
-         CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON, and CAP_NET_BIND_SERVICE for a port \
-         below 1024"
-    )]
+    #[error("no right to open {what} ({source}); {advice}")]
     Rights {
         /// What was to be opened.
         what: &'static str,
         /// The kernel's answer.
         source: io::Error,
+        /// What the device needs, what this process lacks, and what to do.
+        advice: String,
     },
     /// The kernel was built without something.
     #[error("this kernel has no {what} ({source}); device tap:NAME needs none")]
@@ -247,7 +245,7 @@ pub enum DeviceError {
     #[error(
         "{} MiB of packet memory for one queue could not be had ({source}); with --mode pre-copy \
          serve less content, or by memcopy; or lift the limit on locked memory with: ulimit -l \
-         unlimited, or the right CAP_IPC_LOCK", bytes >> 20
+         unlimited, or the capability CAP_IPC_LOCK", bytes >> 20
     )]
     Memory {
         /// Bytes asked for.
@@ -372,6 +370,15 @@ impl DeviceError {
         }
     }
 
+    /// The kernel forbids it; tells which capabilities are lacking.
+    pub(crate) fn rights(what: &'static str, needs: Needs, source: io::Error) -> Self {
+        Self::Rights {
+            what,
+            source,
+            advice: needs.advice(),
+        }
+    }
+
     pub(crate) fn memory(bytes: u64, source: io::Error) -> Self {
         Self::Memory { bytes, source }
     }
@@ -381,10 +388,9 @@ impl DeviceError {
         match source.raw_os_error() {
             Some(libc::EBUSY) => Self::QueueBusy { interface, queue },
             Some(libc::EINVAL) => Self::NoSuchQueue { interface, queue },
-            Some(libc::EPERM | libc::EACCES) => Self::Rights {
-                what: "an AF_XDP socket",
-                source,
-            },
+            Some(libc::EPERM | libc::EACCES) => {
+                Self::rights("an AF_XDP socket", Needs::Xdp, source)
+            }
             _ => Self::Bind {
                 interface,
                 queue,
@@ -397,10 +403,7 @@ impl DeviceError {
         let interface = interface.to_owned();
         match source.raw_os_error() {
             Some(libc::EBUSY | libc::EEXIST) => Self::ProgramBusy { interface },
-            Some(libc::EPERM | libc::EACCES) => Self::Rights {
-                what: "an XDP program",
-                source,
-            },
+            Some(libc::EPERM | libc::EACCES) => Self::rights("an XDP program", Needs::Xdp, source),
             Some(libc::ENOSPC) => Self::PeerQueues {
                 rx: sys::Control::new()
                     .ok()

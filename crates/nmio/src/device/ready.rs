@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use super::addressing::{interface_addresses, refuse_taken};
 use super::interface::{Lines, check_count, join, join_addresses};
 use super::netlink::{self, Master};
-use super::{AddressPrefix, DeviceError, Offload, Queues, Transport, queues};
+use super::{AddressPrefix, DeviceError, Needs, Offload, Queues, Transport, queues};
 use crate::sys::{self, Control};
 use crate::xdp::MAX_MTU;
 use crate::xdp::steer::{self, Rules, Steering};
@@ -101,10 +101,9 @@ impl XdpReady {
             ));
         }
         sys::xdp_socket().map_err(|source| match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => DeviceError::Rights {
-                what: "an AF_XDP socket",
-                source,
-            },
+            Some(libc::EPERM | libc::EACCES) => {
+                DeviceError::rights("an AF_XDP socket", Needs::Xdp, source)
+            }
             _ => DeviceError::Kernel {
                 what: "AF_XDP sockets",
                 source,
@@ -264,10 +263,9 @@ fn join_groups(name: &str, index: u32, addresses: &[IpAddr]) -> Result<OwnedFd, 
         })
         .collect();
     sys::join_groups(index, &groups).map_err(|source| match source.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => DeviceError::Rights {
-            what: "a packet socket",
-            source,
-        },
+        Some(libc::EPERM | libc::EACCES) => {
+            DeviceError::rights("a packet socket", Needs::Xdp, source)
+        }
         _ => DeviceError::SetUp {
             step: format!("let multicast for neighbour discovery in on {name}"),
             source,
@@ -310,10 +308,9 @@ fn reserve_error(
             port,
             address,
         },
-        Some(libc::EPERM | libc::EACCES) => DeviceError::Rights {
-            what: "a port below 1024",
-            source,
-        },
+        Some(libc::EPERM | libc::EACCES) => {
+            DeviceError::rights("a port below 1024", Needs::LowPort, source)
+        }
         _ => DeviceError::Reserve {
             transport,
             port,

@@ -25,7 +25,7 @@ use xsk_rs::config::{
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue, Umem};
 
 use super::{Patience, XdpConfig};
-use crate::device::DeviceError;
+use crate::device::{DeviceError, Needs};
 use crate::frame::{Frame, Pool, Resident, Sending};
 use crate::port::{Batch, MAX_BATCH};
 use crate::sys;
@@ -107,10 +107,7 @@ impl Rings {
         let (umem, chunks) = Umem::new(umem_config, frames, false).map_err(|error| {
             let source = os_error(error.source());
             if sys::is_errno(&source, libc::EPERM) {
-                DeviceError::Rights {
-                    what: "an AF_XDP socket",
-                    source,
-                }
+                DeviceError::rights("an AF_XDP socket", Needs::Xdp, source)
             } else {
                 let bytes = u64::from(frames.get()) * u64::from(chunk);
                 DeviceError::memory(bytes, source)

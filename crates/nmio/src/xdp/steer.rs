@@ -9,7 +9,7 @@ use std::sync::Arc;
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel};
 
 use super::{Patience, link};
-use crate::device::{DeviceError, Transport};
+use crate::device::{DeviceError, Needs, Transport};
 use crate::sys;
 
 /// Queues of one interface that can be served; `MAX_QUEUES` of the program.
@@ -108,10 +108,7 @@ fn load(rules: &Rules<'_>) -> Result<Object, DeviceError> {
     loaded.map_err(|error| {
         let source = io::Error::other(error.to_string());
         if error.kind() == ErrorKind::PermissionDenied {
-            DeviceError::Rights {
-                what: "an XDP program",
-                source,
-            }
+            DeviceError::rights("an XDP program", Needs::Xdp, source)
         } else {
             DeviceError::Steering {
                 step: "load",
