@@ -13,6 +13,7 @@ mod crew;
 mod error;
 mod helper;
 pub mod log;
+mod memory;
 mod news;
 pub mod program;
 pub mod report;

@@ -19,6 +19,7 @@ use crate::crew::{self, Crew};
 use crate::error::Error;
 use crate::helper::Helper;
 use crate::log;
+use crate::memory;
 use crate::news::{News, Published};
 use crate::program::{Listening, Prepared, Program, Tally, WorkerContext};
 use crate::report::{self, Block};
@@ -160,6 +161,7 @@ impl Start<'_> {
                 tokio::select! {
                     outcome = watch => outcome,
                     never = news.tell() => match never {},
+                    never = memory::give_back() => match never {},
                 }
             })
         });

@@ -50,6 +50,8 @@ pub struct Counters {
     pub half_open_evicted: u64,
     /// Receive buffers taken from connections that had nothing in order there.
     pub buffers_taken: u64,
+    /// Write buffers freed for others: their connections gave way.
+    pub write_buffers_taken: u64,
     /// Scoreboards taken from connections that had made less progress.
     pub scoreboards_taken: u64,
     /// Connections in TIME-WAIT that gave way to new ones.

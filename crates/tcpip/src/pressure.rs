@@ -236,6 +236,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return false;
         };
         self.evict(port, victim, now);
+        self.counters.write_buffers_taken += 1;
         self.records[id as usize].tcb.flags.clear(Flags::WANTS_ROOM);
         true
     }

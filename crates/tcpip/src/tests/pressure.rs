@@ -171,6 +171,7 @@ fn unread_answers_leave_their_write_buffers_to_others() {
         "it is asked again at once"
     );
     assert!(rig.lives(readers[1]) && rig.lives(guest));
+    assert_eq!(rig.stack.counters().write_buffers_taken, 1);
 }
 
 #[test]
@@ -188,6 +189,7 @@ fn who_has_a_write_buffer_keeps_it_while_it_makes_progress() {
     rig.sent(1, 6, "A", b"");
     assert!(rig.lives(guest));
     assert_eq!(rig.stack.counters().evicted, 0);
+    assert_eq!(rig.stack.counters().write_buffers_taken, 0);
 }
 
 /// A client that has lost every second segment of a window, which takes more
