@@ -99,10 +99,12 @@ pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Re
                 let (mut server, _) = start()?;
                 kill_process(helper(&server)?, Signal::KILL).context("killing the helper")?;
                 let ended = interrupt::wait_for(END_LIMIT, || server.ended())?;
-                let output = server.output();
-                match ended {
-                    Some(status) if status.code() == Some(1) && output.contains("helper") => {}
-                    other => return Err(Failure::new(format!("{other:?}:\n{output}"))),
+                // Its last words may still be on their way here.
+                let says_why = || Ok(server.output().contains("helper").then_some(()));
+                let why = interrupt::wait_for(END_LIMIT, says_why)?;
+                if ended.and_then(|status| status.code()) != Some(1) || why.is_none() {
+                    let output = server.output();
+                    return Err(Failure::new(format!("{ended:?}:\n{output}")));
                 }
                 rig.expect_links(&before)
             });
