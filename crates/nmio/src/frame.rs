@@ -1,9 +1,9 @@
 //! Packet memory: a [`Pool`] of equal frames, and the values that own them.
 //!
 //! A frame is always owned by exactly one value or by the kernel, and the
-//! pool's state table says which. Every transition goes through that table,
-//! so a frame that the kernel holds cannot be written here, a frame is in the
-//! TX ring at most once, and a descriptor that comes back twice, or from the
+//! pool's state table says which. Every transition goes through that table.
+//! So a frame that the kernel holds cannot be written here, and a frame is in
+//! the TX ring at most once. A descriptor that comes back twice, or from the
 //! wrong ring, is refused:
 //!
 //! ```text

@@ -343,9 +343,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Section 5.3, R1, answers every old segment, so that a half-open
     /// connection is found out. A pure ACK that a later one has overtaken is
     /// not answered: it is in order and acknowledges nothing new, so both ends
-    /// agree, and an ACK for each reordering would only be traffic. (Linux and
-    /// FreeBSD do not answer it either.) It is dropped all the same: SACK
-    /// blocks of an earlier turn of the sequence space would look like ours.
+    /// agree, and an ACK for each reordering would only be traffic. It is
+    /// dropped all the same: SACK blocks of an earlier turn of the sequence
+    /// space would look like ours.
     fn refuse_untimely<P: Port>(
         &mut self,
         port: &mut P,

@@ -7,11 +7,11 @@
 //! [`Config::min_rate`](crate::Config::min_rate), at most to [`CREDIT_MS`] ahead
 //! of now. What it lies back behind now is the connection's *lack* of progress.
 //!
-//! An idle connection, half a request that comes byte by byte, a reader with a
-//! zero window and one that is far slower than that rate all age at nearly real
-//! time, and one at that rate or above does not age. So the rate is averaged
-//! over [`CREDIT_MS`] at least. Where something runs short, the connection that
-//! lacks most gives way (see `pressure.rs`).
+//! A reader at that rate or above does not age. An idle connection, half a
+//! request that comes byte by byte, a zero window and a far slower reader all
+//! age at nearly real time. The rate is averaged over [`CREDIT_MS`] at least.
+//! Where something runs short, the connection that lacks most gives way (see
+//! `pressure.rs`).
 
 use crate::app::Deadline;
 use crate::tcb::{Moment, NONE};

@@ -4,10 +4,11 @@
 //! Each case fills something of the server's: receive buffers with halves of
 //! requests, the connection table with them, with readers whose window is shut
 //! and with readers that hardly read, write buffers with answers that nobody
-//! reads. Connections that the server takes away are opened again at once. The
-//! marks: each answer to the other client comes within a second, the median of
-//! its small requests is at most three times that of a quiet server, and later
-//! the server's memory is at most one and a half times what it was.
+//! reads. Connections that the server takes away are opened again at once.
+//!
+//! Each answer to the other client must come within a second. The median of its
+//! small requests may be three times that of a quiet server. Later the server's
+//! memory may be one and a half times what it was.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};

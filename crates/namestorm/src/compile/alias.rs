@@ -43,9 +43,9 @@ enum End<'z> {
     Referral(NameRef<'z>),
     /// A name that a substitution would make too long.
     TooLong,
-    /// A name that we know no more of (another server may, even where a zone
-    /// of ours could not be loaded), that the chain was at before, or that
-    /// is more than [`MAX_CHAIN`] steps away.
+    /// A name that the chain was at before, that is more than [`MAX_CHAIN`]
+    /// steps away, or that we know no more of. Another server may know it,
+    /// even where a zone of ours could not be loaded.
     Open,
 }
 
