@@ -23,6 +23,9 @@ struct Entry {
     bytes: [u8; MAX_LEN],
 }
 
+// A power of two, so that an entry is found by a shift.
+const _: () = assert!(size_of::<Entry>() == 512);
+
 /// The requests of one worker; each new one takes the place of another that
 /// hashes alike.
 #[derive(Debug)]

@@ -386,3 +386,7 @@ pub fn packets(site: &Site, addresses: &[IpAddr], mtu: usize) -> Packets {
     }
     packets
 }
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;
