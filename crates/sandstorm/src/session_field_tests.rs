@@ -1,5 +1,5 @@
-//! Fields and versions that decide whether a request is one, and the query
-//! that a redirect keeps.
+//! Heads, fields and versions that decide whether a request is one, and the
+//! query that a redirect keeps.
 
 use super::*;
 
@@ -45,6 +45,29 @@ fn a_host_that_is_none_is_refused() {
     assert_eq!(of_fields(1, "Host: \t \r\n"), Some((200, false)));
     assert_eq!(of_fields(1, "Host: a, b\r\n"), Some((400, true)));
     assert_eq!(of_fields(1, "Host:\r\nHost:\r\n"), Some((400, true)));
+}
+
+/// Each value would be refused, or would close, in a field that is known here
+/// and has a name of the same length.
+#[test]
+fn a_field_of_the_same_length_is_another_field() {
+    for field in [
+        "From: a b",
+        "Accept: */*",
+        "If-Range: \"x\"",
+        "User-Agent: close",
+        "Authorization: *",
+        "Accept-Charset: utf-8",
+        "X-Forwarded-Proto: https",
+        "Proxy-Authorization: *",
+    ] {
+        let found = of_fields(1, &format!("Host: a\r\n{field}\r\n"));
+        assert_eq!(found, Some((200, false)), "{field}");
+    }
+    // Nor does it count as a host, or let a connection go on.
+    assert_eq!(of_fields(1, "Date: a\r\n"), Some((400, true)));
+    let old = "User-Agent: keep-alive\r\n";
+    assert_eq!(of_fields(0, old), Some((200, true)));
 }
 
 #[test]
@@ -129,6 +152,45 @@ fn a_request_may_have_a_hundred_fields() {
     assert_eq!(of_fields(1, &fields(100)), Some((200, false)));
     assert_eq!(of_fields(1, &fields(MAX_FIELDS)), Some((200, false)));
     assert_eq!(of_fields(1, &fields(MAX_FIELDS + 1)), Some((431, true)));
+}
+
+#[test]
+fn a_head_may_be_as_long_as_the_limit() {
+    let request = |len: usize| {
+        let start = get("/", "A: \r\n");
+        let value = "x".repeat(len - start.len());
+        get("/", &format!("A: {value}\r\n"))
+    };
+    assert_eq!(request(HEAD_LIMIT).len(), HEAD_LIMIT);
+    assert_eq!(outcome(request(HEAD_LIMIT)), Some((200, false)));
+    assert_eq!(outcome(request(HEAD_LIMIT + 1)), Some((431, true)));
+    // What follows in the same buffer does not count.
+    let twice = request(HEAD_LIMIT).repeat(2);
+    let (sent, closes) = talk(&site(), [twice.as_bytes()]);
+    assert!(!closes);
+    assert_eq!(parse_responses(&sent, "GG").len(), 2);
+}
+
+#[test]
+fn a_head_that_reaches_the_limit_is_refused_at_once() {
+    let long = format!("GET /{}", "x".repeat(HEAD_LIMIT));
+    let (most, rest) = long.as_bytes().split_at(HEAD_LIMIT - 1);
+    for more in [1, 2] {
+        let (sent, closes) = talk(&site(), [most, &rest[..more]]);
+        assert!(sent.starts_with(b"HTTP/1.1 414 URI Too Long\r\n"), "{more}");
+        assert!(closes);
+    }
+    assert_eq!(talk(&site(), [most]), (Vec::new(), false));
+}
+
+#[test]
+fn a_head_is_read_again_only_when_a_line_has_ended() {
+    // Were it read with every byte, a slow client would cost much.
+    let pieces = [&b"GET /"[..], b"\0", b"x", b"\n"];
+    assert_eq!(talk(&site(), pieces[..3].to_vec()), (Vec::new(), false));
+    let (sent, closes) = talk(&site(), pieces);
+    assert!(sent.starts_with(b"HTTP/1.1 400 Bad Request\r\n"));
+    assert!(closes);
 }
 
 #[test]
