@@ -152,6 +152,14 @@ impl Connection {
         Err(Failure::new("the server sent more instead of closing"))
     }
 
+    /// Waits until something comes, and leaves it unread.
+    pub(crate) fn wait(&mut self) -> Result<()> {
+        self.stream
+            .peek(&mut [0])
+            .context("waiting for a response")
+            .map(drop)
+    }
+
     /// What has come of a body, whose head has been received without it: what
     /// one read gives.
     pub(crate) fn receive_part(&mut self) -> Result<Vec<u8>> {
