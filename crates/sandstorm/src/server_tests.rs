@@ -30,17 +30,16 @@ fn status(web: &mut Web, session: &mut Session, data: &[u8]) -> Option<Status> {
 #[test]
 fn a_request_in_two_pieces_leaves_nothing_behind() {
     let mut web = web();
-    let (long, short) = (get("/not-a-file"), get("/a"));
-    // From the second session on, an answer may come from memory.
-    for whole_first in [false, true, false] {
+    let long = get("/not-a-file");
+    // The second session's answer may come from memory. What follows it never
+    // does: it has to be read, from its first byte on.
+    for next in ["/a?1", "/a?2"] {
         let mut session = Session::default();
-        if !whole_first {
-            let half = &long[..long.len() - 1];
-            assert_eq!(status(&mut web, &mut session, half), None);
-        }
+        let half = &long[..long.len() - 1];
+        assert_eq!(status(&mut web, &mut session, half), None);
         let found = status(&mut web, &mut session, &long);
         assert_eq!(found, Some(Status::NotFound));
-        let found = status(&mut web, &mut session, &short);
+        let found = status(&mut web, &mut session, &get(next));
         assert_eq!(found, Some(Status::Ok));
     }
 }
