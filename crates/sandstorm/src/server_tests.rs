@@ -1,12 +1,25 @@
-//! What a session and the memory of requests do together.
+//! The server without a client: its memory of requests, its clock, its count
+//! of packets.
+
+use eth::{Mac, Station};
+use nmio::sim::{self, LinkConfig, PathConfig};
 
 use super::*;
 use crate::site::Builder;
 
 /// The application, with a site whose only file is `/a`.
 fn web() -> Web {
-    let site = Builder::new(UNIX_EPOCH).file(b"/a", UNIX_EPOCH, b"content");
-    Web::new(Arc::new(site.build()))
+    Web::new(site(7))
+}
+
+/// A site whose only file, `/a`, has `len` bytes.
+fn site(len: usize) -> Arc<Site> {
+    let site = Builder::new(UNIX_EPOCH).file(b"/a", UNIX_EPOCH, &vec![b'x'; len]);
+    Arc::new(site.build())
+}
+
+fn addresses() -> [IpAddr; 2] {
+    ["10.0.0.1", "fd00::1"].map(|address| address.parse().unwrap())
 }
 
 fn get(path: &str) -> Vec<u8> {
@@ -55,4 +68,52 @@ fn a_remembered_request_is_not_read_again() {
     web.recent.answer(&request, || Some(missing));
     let found = status(&mut web, &mut Session::default(), &request);
     assert_eq!(found, Some(Status::NotFound));
+}
+
+/// Half a second into the second 1,795,249,777.
+fn half_past() -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(1_795_249_777_500)
+}
+
+#[test]
+fn the_time_of_day_is_read_again_when_its_second_ends() {
+    let config = LinkConfig::symmetric(PathConfig::default());
+    let (port, _, _) = sim::link(&config, 1);
+    let host = Host::own(Station::new(Mac([2, 0, 0, 0, 0, 1]), &addresses()));
+    let config = tcpip::Config::on_ports(&[80]);
+    let now = Instant::ZERO;
+    let server = Server::<Cubic>::new(site(7), host, &config, &port, [1, 2, 3, 4], now);
+    let mut server = server.unwrap().with_wall_clock(half_past);
+    assert_eq!(server.packets(), packets(&site(7), &addresses(), 1500));
+
+    let now = now + Duration::from_secs(3);
+    server.read_wall_clock(now);
+    assert_eq!(server.stack().app().second, 1_795_249_777);
+    assert_eq!(server.second_ends, now + Duration::from_millis(500));
+}
+
+#[test]
+fn packets_are_counted_for_each_family_with_their_headers() {
+    // Nine shared replies and a file, each with its HEAD, and "not modified".
+    let replies = 2 * 10 + 1;
+    let [v4, v6] = addresses();
+    for (len, segments_v4, segments_v6) in [(7, 1, 1), (2_800, 3, 3), (4_075, 3, 4)] {
+        let site = site(len);
+        let bytes: usize = site.replies().iter().map(|r| r.bytes().len()).sum();
+        let expected = |segments: u64, headers: u64| {
+            let count = replies - 1 + segments;
+            let bytes = bytes as u64 + count * (14 + headers);
+            Packets { count, bytes }
+        };
+        let of_v4 = expected(segments_v4, 20 + 32);
+        let of_v6 = expected(segments_v6, 40 + 32);
+        assert_eq!(packets(&site, &[v4], 1500), of_v4, "{len}");
+        assert_eq!(packets(&site, &[v6], 1500), of_v6, "{len}");
+        let both = Packets {
+            count: of_v4.count + of_v6.count,
+            bytes: of_v4.bytes + of_v6.bytes,
+        };
+        assert_eq!(packets(&site, &[v6, v4, v4], 1500), both, "{len}");
+    }
+    assert_eq!(packets(&site(7), &[], 1500), Packets::default());
 }
