@@ -16,9 +16,14 @@ fn station() -> Station {
 }
 
 fn frame(bytes: &[u8]) -> Frame {
+    frame_of(2048, bytes)
+}
+
+/// A frame with room for `capacity` bytes.
+fn frame_of(capacity: usize, bytes: &[u8]) -> Frame {
     let pool = Pool::on_heap(PoolLayout {
         stride: 2048,
-        capacity: 2048,
+        capacity,
         io_frames: 1,
         resident_frames: 0,
     });
@@ -110,25 +115,57 @@ fn arp_for_somebody_else_is_left_alone() {
 }
 
 #[test]
-fn a_solicitation_is_answered_to_the_asker() {
+fn a_solicitation_is_answered_byte_for_byte() {
     let reply = answer(&solicitation(PEER_V6, OUR_V6, 255)).unwrap();
-    let header = Header::parse(&reply).unwrap();
-    assert_eq!((header.dst, header.src), (PEER, OURS));
+    #[rustfmt::skip]
+    let expected = [
+        2, 0, 0, 0, 0, 9,  2, 0, 0, 0, 0, 1,  0x86, 0xdd,
+        0x60, 0, 0, 0,  0, 32, 58, 255,
+        0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
+        0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9,
+        // Solicited, and overrides what was known.
+        136, 0, 0, 0,  0x60, 0, 0, 0,
+        0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
+        2, 1, 2, 0, 0, 0, 0, 1,
+    ];
+    let checksum = 14 + 40 + 2;
+    assert_eq!(reply[..checksum], expected[..checksum]);
+    assert_eq!(reply[checksum + 2..], expected[checksum + 2..]);
     let ip = Ipv6Packet::new_checked(&reply[HEADER_LEN..]).unwrap();
-    assert_eq!(
-        (ip.src_addr(), ip.dst_addr(), ip.hop_limit()),
-        (OUR_V6, PEER_V6, 255)
-    );
     let icmp = Icmpv6Packet::new_checked(ip.payload()).unwrap();
-    let caps = ChecksumCapabilities::default();
-    assert_eq!(
-        Icmpv6Repr::parse(&OUR_V6, &PEER_V6, &icmp, &caps).unwrap(),
-        Icmpv6Repr::Ndisc(NdiscRepr::NeighborAdvert {
-            flags: NdiscNeighborFlags::SOLICITED | NdiscNeighborFlags::OVERRIDE,
-            target_addr: OUR_V6,
-            lladdr: Some(RawHardwareAddress::from_bytes(&OURS.0)),
-        })
-    );
+    assert!(icmp.verify_checksum(&OUR_V6, &PEER_V6));
+}
+
+/// A solicitation need not have the asker's MAC address, so that it may be
+/// shorter than its answer.
+#[test]
+fn an_advertisement_must_fit_the_frame() {
+    let repr = Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit {
+        target_addr: OUR_V6,
+        lladdr: None,
+    });
+    let bytes = solicitation_to(OUR_V6, PEER_V6, &repr, 255);
+    let header = Header::parse(&bytes).unwrap();
+    let needed = HEADER_LEN + IPV6_HEADER_LEN + ADVERTISEMENT_LEN;
+    for (capacity, fits) in [(bytes.len(), false), (needed - 1, false), (needed, true)] {
+        let reply = station().answer_solicitation(frame_of(capacity, &bytes), &header);
+        assert_eq!(reply.is_some(), fits, "{capacity} bytes");
+    }
+}
+
+/// RFC 4861, section 7.1.1, and RFC 4291, section 2.7: no group is a source,
+/// and who has no address yet names no MAC address either.
+#[test]
+fn a_solicitation_from_nobody_is_refused() {
+    assert!(answer(&solicitation(ALL_NODES, OUR_V6, 255)).is_none());
+    let repr = Icmpv6Repr::Ndisc(NdiscRepr::NeighborSolicit {
+        target_addr: OUR_V6,
+        lladdr: Some(RawHardwareAddress::from_bytes(&PEER.0)),
+    });
+    let group = solicited_node(OUR_V6);
+    let from = |src| answer(&solicitation_to(group, src, &repr, 255));
+    assert!(from(PEER_V6).is_some());
+    assert!(from(Ipv6Addr::UNSPECIFIED).is_none());
 }
 
 #[test]
