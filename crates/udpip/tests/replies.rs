@@ -250,6 +250,24 @@ fn a_head_may_be_longer_than_the_request() {
 }
 
 #[test]
+fn a_payload_is_extended_to_the_length_asked_for_and_never_cut() {
+    struct Extending;
+    impl Service for Extending {
+        fn on_datagram<P: Port>(&mut self, mut datagram: Datagram<'_, P>, _now: Instant) {
+            for (asked, len) in [(9, 9), (3, 9), (9, 9), (40, 40)] {
+                datagram.extend_payload(asked);
+                assert_eq!(datagram.payload().len(), len);
+                assert!(datagram.payload().starts_with(b"hello"));
+            }
+        }
+    }
+    let (mut server, mut sink) = (Server::new(host(), PORT, Extending), sink(0));
+    let frame = sink.frame_from(&Peer::V4.datagram(b"hello"));
+    server.handle_frame(&mut sink, frame, Instant::ZERO);
+    assert_eq!(server.udp().counters().received, 1);
+}
+
+#[test]
 fn residents_serve_all_peers_and_both_families() {
     let (mut server, mut sink) = (server(Way::Resident, 2, b"answer", b""), sink(2));
     for number in 1..5 {
@@ -349,6 +367,28 @@ fn without_memory_for_a_resident_a_copy_is_sent_and_counted() {
             (sent, sent)
         );
     }
+}
+
+#[test]
+fn the_service_sees_how_many_residents_there_is_memory_for() {
+    /// Answers with one resident packet, and notes what was left before.
+    #[derive(Default)]
+    struct Noting {
+        left: Vec<u32>,
+        copies: AnswerCopies,
+    }
+    impl Service for Noting {
+        fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
+            self.left.push(datagram.residents_left());
+            assert!(datagram.send_resident(0, &mut self.copies, Tail::new(b"tail"), b""));
+        }
+    }
+    let (mut server, mut sink) = (Server::new(host(), PORT, Noting::default()), sink(3));
+    for peer in [Peer::V4, Peer::V6, Peer::V4] {
+        let frame = sink.frame_from(&peer.datagram(b"x"));
+        server.handle_frame(&mut sink, frame, Instant::ZERO);
+    }
+    assert_eq!(server.service().left, [3, 2, 1]);
 }
 
 /// Each reason for which a datagram is dropped, and how many were.
