@@ -245,6 +245,7 @@ fn errors_are_rationed_by_sender() {
     // Another is not kept from its own, and a /64 is one sender.
     assert_eq!(sent(&mut |_| v4(2), &mut host, start), 6);
     assert_eq!(sent(&mut |n| v6(1, n + 9), &mut host, start), 6);
+    assert_eq!(sent(&mut |n| v6(2, n + 9), &mut host, start), 6);
     // One comes back in a second, and six at the most.
     let later = |millis: u64| Instant::from_millis(60_000 + millis);
     assert_eq!(sent(&mut |_| v4(1), &mut host, later(999)), 0);

@@ -7,7 +7,7 @@ use super::*;
 use crate::Ecn;
 use crate::icmp::ErrorKind;
 use crate::path::Path;
-use crate::testing::{OURS, PEER, V4, V6, echo, echo_of, frame, host, packet, to_us};
+use crate::testing::{OURS, PEER, V4, V6, echo, echo_of, frame, host, mend_header, packet, to_us};
 
 #[test]
 fn padding_is_cut_off() {
@@ -119,27 +119,33 @@ fn partial_checksums_are_tcps_and_udps_alone() {
         .addresses
         .pseudo_sum(PROTOCOL_ICMPV6, bytes.len() - start);
     bytes[start + 2..start + 4].copy_from_slice(&pseudo.fold().to_be_bytes());
+    assert!(!host().partial_checksums());
     let mut host = host().with_partial_checksums(true);
+    assert!(host.partial_checksums());
     host.receive(frame(&bytes), Instant::ZERO);
     assert_eq!(host.counters().bad_checksum, 1);
 }
 
+/// An ICMP error about a segment, from the peer to us.
+fn too_big(segment: &[u8]) -> Vec<u8> {
+    let mut message = vec![3, 4, 0, 0, 0, 0, 0x05, 0x14];
+    message.extend_from_slice(&segment[eth::HEADER_LEN..]);
+    let field = Sum::of(&message).finish();
+    message[2..4].copy_from_slice(&field.to_be_bytes());
+    packet(to_us(false), PROTOCOL_ICMP, &message)
+}
+
 #[test]
-fn an_error_about_our_segment_is_parsed() {
+fn an_error_about_our_segment_is_passed_on() {
     let ours = to_us(false).addresses.reversed();
     let about = Path {
         addresses: ours,
         ..to_us(false)
     };
-    let segment = packet(about, PROTOCOL_TCP, &[0, 80, 0x30, 0x39, 1, 2, 3, 4]);
-    let mut message = vec![3, 4, 0, 0, 0, 0, 0x05, 0x14];
-    message.extend_from_slice(&segment[eth::HEADER_LEN..]);
-    let field = Sum::of(&message).finish();
-    message[2..4].copy_from_slice(&field.to_be_bytes());
-    let input = host().receive(
-        frame(&packet(to_us(false), PROTOCOL_ICMP, &message)),
-        Instant::ZERO,
-    );
+    let segment = [0, 80, 0x30, 0x39, 1, 2, 3, 4];
+    let mut host = host();
+    let bytes = too_big(&packet(about, PROTOCOL_TCP, &segment));
+    let input = host.receive(frame(&bytes), Instant::ZERO);
     let Input::Error(error) = input else {
         panic!("{input:?}")
     };
@@ -154,6 +160,13 @@ fn an_error_about_our_segment_is_parsed() {
             sequence: 0x0102_0304,
         }
     );
+    assert_eq!(host.counters.icmp_errors, 1);
+    // The peer's own segment is none that we have sent.
+    let bytes = too_big(&packet(to_us(false), PROTOCOL_TCP, &segment));
+    let input = host.receive(frame(&bytes), Instant::ZERO);
+    assert!(matches!(input, Input::Dropped), "{input:?}");
+    assert_eq!(host.counters.icmp_errors, 1);
+    assert_eq!(drops(&host.counters), [("unknown protocol", 1)]);
 }
 
 #[test]
@@ -190,43 +203,154 @@ fn only_tags_of_named_vlans_are_accepted() {
     assert_eq!((host.counters.foreign_vlan, host.counters.tcp), (1, 0));
 }
 
-/// One change to a good packet, and the counter that must count it.
-#[test]
-fn drops_are_counted_by_reason() {
-    type Case = (&'static str, fn(&mut Vec<u8>), fn(&Counters) -> u64);
-    let fix = |b: &mut Vec<u8>| {
-        b[24..26].fill(0);
-        let field = Sum::of(&b[14..34]).finish();
-        b[24..26].copy_from_slice(&field.to_be_bytes());
-    };
-    let cases: [Case; 9] = [
-        ("cut header", |b| b.truncate(30), |c| c.malformed),
-        (
-            "total length beyond the frame",
-            |b| b[17] = 200,
-            |c| c.malformed,
-        ),
-        ("version", |b| b[14] = 0x55, |c| c.malformed),
-        ("checksum", |b| b[24] ^= 1, |c| c.bad_checksum),
-        ("fragment", |b| b[20] = 0x20, |c| c.fragments),
-        ("fragment offset", |b| b[21] = 1, |c| c.fragments),
-        ("not ours", |b| b[33] = 77, |c| c.not_for_us),
-        ("to a group", |b| b[0] = 1, |c| c.not_for_us),
-        ("to another station", |b| b[5] = 7, |c| c.other_station),
-    ];
-    for (name, change, counter) in cases {
-        let mut bytes = packet(to_us(false), PROTOCOL_TCP, b"segment");
+/// Each reason for which something was dropped, and how often.
+fn drops(counters: &Counters) -> Vec<(&'static str, u64)> {
+    let drops = counters.drops().into_iter();
+    drops.filter(|(_, count)| *count > 0).collect()
+}
+
+type Change = (&'static str, fn(&mut Vec<u8>), &'static str);
+
+/// Makes one change to a good packet, and looks for the reason that it is
+/// dropped for.
+fn check_drops(v6: bool, cases: &[Change]) {
+    for (name, change, reason) in cases {
+        let mut bytes = packet(to_us(v6), PROTOCOL_TCP, b"segment");
         change(&mut bytes);
-        if bytes.len() > 34 && name != "checksum" {
-            fix(&mut bytes);
+        if !v6 && bytes.len() > 34 && *name != "checksum" {
+            mend_header(&mut bytes);
         }
         let mut host = host();
-        assert!(
-            matches!(host.receive(frame(&bytes), Instant::ZERO), Input::Dropped),
-            "{name}"
-        );
-        assert_eq!(counter(&host.counters), 1, "{name}: {:?}", host.counters);
+        for n in 1..3 {
+            let input = host.receive(frame(&bytes), Instant::ZERO);
+            assert!(matches!(input, Input::Dropped), "{name}: {input:?}");
+            assert_eq!(drops(&host.counters), [(*reason, n)], "{name}");
+        }
     }
+}
+
+#[test]
+fn ipv4_packets_are_dropped_and_counted_by_reason() {
+    check_drops(
+        false,
+        &[
+            ("cut link header", |b| b.truncate(13), "unknown ethertype"),
+            ("ethertype", |b| b[12] = 9, "unknown ethertype"),
+            ("cut header", |b| b.truncate(33), "malformed IP header"),
+            ("one byte too few", |b| b[17] += 1, "malformed IP header"),
+            ("length", |b| b[17] = 19, "malformed IP header"),
+            ("version", |b| b[14] = 0x55, "malformed IP header"),
+            ("checksum", |b| b[24] ^= 1, "bad IP or ICMP checksum"),
+            ("fragment", |b| b[20] = 0x20, "fragment"),
+            ("fragment offset", |b| b[21] = 1, "fragment"),
+            ("not ours", |b| b[33] = 77, "not for us"),
+            ("to a group", |b| b[0] = 1, "not for us"),
+            (
+                "another station",
+                |b| b[5] = 7,
+                "another station's MAC address",
+            ),
+            ("source", |b| b[26] = 127, "source address is loopback"),
+        ],
+    );
+}
+
+#[test]
+fn ipv6_packets_are_dropped_and_counted_by_reason() {
+    check_drops(
+        true,
+        &[
+            ("cut header", |b| b.truncate(53), "malformed IP header"),
+            ("one byte too few", |b| b[19] += 1, "malformed IP header"),
+            ("version", |b| b[14] = 0x50, "malformed IP header"),
+            ("not ours", |b| b[53] = 77, "not for us"),
+            ("to a group", |b| b[38] = 0xff, "not for us"),
+            (
+                "another station",
+                |b| b[5] = 7,
+                "another station's MAC address",
+            ),
+            ("source", |b| b[22] = 0xff, "source address is a group"),
+        ],
+    );
+}
+
+#[test]
+fn a_packet_without_payload_is_passed_on() {
+    for v6 in [false, true] {
+        let input = host().receive(frame(&packet(to_us(v6), PROTOCOL_TCP, b"")), Instant::ZERO);
+        let Input::Tcp(mut packet) = input else {
+            panic!("not passed on: {input:?}")
+        };
+        assert_eq!(packet.payload(), b"");
+        let most = packet.payload_capacity();
+        assert_eq!(most, 2048 - to_us(v6).header_len());
+        packet.set_payload_len(most);
+        assert_eq!(packet.payload().len(), most);
+    }
+}
+
+/// See [`nmio::Capabilities::partial_checksums`].
+#[test]
+fn a_checksum_left_to_a_device_is_known() {
+    for v6 in [false, true] {
+        let mut udp = *b"\x30\x39\x00\x35\x00\x0c\x00\x00data";
+        let pseudo = to_us(v6).addresses.pseudo_sum(PROTOCOL_UDP, udp.len());
+        let finished = pseudo.add(Sum::of(&udp)).finish_udp();
+        let unfinished = pseudo.fold();
+        for (field, expected) in [
+            (finished, [true, true, false]),
+            (unfinished, [false, true, true]),
+            (unfinished ^ 1, [false, false, false]),
+        ] {
+            udp[6..8].copy_from_slice(&field.to_be_bytes());
+            let bytes = frame(&packet(to_us(v6), PROTOCOL_UDP, &udp));
+            let mut host = host().with_partial_checksums(true);
+            let Input::Udp(packet) = host.receive(bytes, Instant::ZERO) else {
+                panic!("not passed on")
+            };
+            let [strict, partial] = [false, true].map(|p| packet.checksum_ok(PROTOCOL_UDP, 6, p));
+            let left = packet.has_unfinished_checksum(PROTOCOL_UDP, 6);
+            assert_eq!([strict, partial, left], expected, "{field:x}");
+            let error = host.refuse_udp(packet, Instant::ZERO);
+            assert_eq!(error.is_some(), partial, "{field:x}");
+        }
+    }
+}
+
+#[test]
+fn an_icmp_message_has_a_whole_header() {
+    for (v6, protocol, kind) in [(false, PROTOCOL_ICMP, 8), (true, PROTOCOL_ICMPV6, 128)] {
+        let mut bytes = echo_of(v6, &[0; 4]);
+        let start = to_us(v6).header_len();
+        assert_eq!((bytes.len() - start, bytes[start]), (8, kind));
+        bytes = packet(to_us(v6), protocol, &bytes[start..start + 7]);
+        let mut host = host();
+        let input = host.receive(frame(&bytes), Instant::ZERO);
+        assert!(matches!(input, Input::Dropped), "{input:?}");
+        assert_eq!(drops(&host.counters), [("malformed IP header", 1)]);
+    }
+}
+
+#[test]
+fn replies_are_counted() {
+    let mut host = host();
+    for bytes in [
+        echo(false),
+        echo(true),
+        solicitation(),
+        arp_request(),
+        arp_request(),
+    ] {
+        let input = host.receive(frame(&bytes), Instant::ZERO);
+        assert!(matches!(input, Input::Reply(_)), "{input:?}");
+    }
+    let expected = Counters {
+        echo_replies: 2,
+        discovery_replies: 3,
+        ..Counters::default()
+    };
+    assert_eq!(host.counters, expected);
 }
 
 /// The host's counters after one packet.
@@ -326,17 +450,19 @@ fn networks_of_one_or_two_addresses_have_no_broadcast_address() {
 
 /// A neighbour solicitation for our address, to its group.
 fn solicitation() -> Vec<u8> {
-    let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 1);
-    let path = Path {
+    solicitation_on(Path {
         link: Link {
             peer: Mac([0x33, 0x33, 0xff, 0, 0, 1]),
             ..to_us(true).link
         },
         addresses: Addresses::V6 {
             src: V6.1,
-            dst: group,
+            dst: Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 1),
         },
-    };
+    })
+}
+
+fn solicitation_on(path: Path) -> Vec<u8> {
     let mut message = vec![NEIGHBOUR_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
     message.extend(V6.0.octets());
     let sum = path.addresses.pseudo_sum(PROTOCOL_ICMPV6, message.len());
@@ -345,6 +471,21 @@ fn solicitation() -> Vec<u8> {
     let mut bytes = packet(path, PROTOCOL_ICMPV6, &message);
     bytes[14 + 7] = 255;
     bytes
+}
+
+/// RFC 4861, section 7.3: so a neighbour asks whether we are still there.
+#[test]
+fn a_solicitation_to_our_own_address_is_answered() {
+    let bytes = solicitation_on(to_us(true));
+    let Input::Reply(reply) = host().receive(frame(&bytes), Instant::ZERO) else {
+        panic!("no reply")
+    };
+    assert_eq!(reply[..6], PEER.0);
+    assert_eq!(reply[54], 136, "an advertisement");
+    // What begins with the same byte in another protocol is none.
+    let bytes = packet(to_us(true), PROTOCOL_TCP, &[NEIGHBOUR_SOLICITATION; 20]);
+    let input = host().receive(frame(&bytes), Instant::ZERO);
+    assert!(matches!(input, Input::Tcp(_)), "{input:?}");
 }
 
 fn arp_request() -> Vec<u8> {

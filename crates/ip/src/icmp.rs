@@ -168,3 +168,7 @@ fn parse_embedded(
         sequence: be32(transport, 4)?,
     })
 }
+
+#[cfg(test)]
+#[path = "icmp_tests.rs"]
+mod tests;
