@@ -450,3 +450,23 @@ impl Answers {
 }
 
 const _: () = assert!(UNIT.is_power_of_two() && HEADER + crate::name::MAX_NAME < 1 << 10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_that_of_records_and_tables() {
+        let mut builder = AnswersBuilder::new(Form::Wire, [1, 2, 3, 4]);
+        let meta = Meta {
+            qtype: 1,
+            ..Meta::default()
+        };
+        let name = b"\x01a\x00";
+        builder.add_answer(name, meta, &[7; 10], None, &[]).unwrap();
+        builder.add_node(name, &Node::bare(Kind::Plain)).unwrap();
+        let answers = builder.finish(1, 1);
+        let (answer, node, table) = (HEADER + 3 + 10, NODE_HEADER + 3, 2 * 8);
+        assert_eq!(answers.size().memory, answer + node + 2 * table);
+    }
+}

@@ -60,9 +60,10 @@ impl Answers {
     /// All ancestors of a known name are known, so that halving finds the
     /// border: at most eight look-ups for 127 labels.
     fn closest(&self, name: &[u8], key: &Key) -> Option<(usize, Node)> {
-        let mut starts = [0u8; name::MAX_LABELS + 1];
+        // All labels but the first, as the name itself is not known, and the
+        // root.
+        let mut starts = [0u8; name::MAX_LABELS];
         let mut count = 0;
-        // The name itself is not known.
         for start in name::label_starts(name).chain([name.len() - 1]).skip(1) {
             starts[count] = start as u8;
             count += 1;

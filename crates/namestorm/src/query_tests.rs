@@ -58,6 +58,26 @@ fn a_compressed_question_is_decompressed() {
     }
 }
 
+/// The longest label before a pointer, and one that is too long behind it.
+#[test]
+fn labels_of_a_compressed_question_have_at_most_63_bytes() {
+    let label = [&[63][..], &[b'y'; 63]].concat();
+    let mut message = query(&[&label[..], b"\xc0\x00"].concat());
+    message[0] = 0;
+    for form in FORMS {
+        let (_, name) = parse(&message, form).unwrap();
+        assert_eq!(name, [&label[..], &[0]].concat());
+    }
+    // The id begins a label of 64 to 191 bytes, which the message has.
+    for len in [64, 0x80, 0xbf] {
+        message[0] = len;
+        message.resize(300, 0);
+        for form in FORMS {
+            assert_eq!(parse(&message, form), Err(Malformed), "{len} bytes");
+        }
+    }
+}
+
 #[test]
 fn the_longest_names_are_read_and_longer_ones_are_not() {
     let longest = [[1, b'x'].repeat(127), vec![0]].concat();

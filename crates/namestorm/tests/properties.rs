@@ -391,8 +391,19 @@ fn nothing_is_lost_without_a_count() {
     }
     assert!(client.ask(&good).is_some());
     assert!(client.ask(&good[..12]).is_some(), "FORMERR");
+    let mut unknown = Query::new(&name("nowhere.z."), 1);
+    unknown.edns = Some((1232, 0, 0));
+    assert!(client.ask(&unknown.bytes()).is_some(), "NXDOMAIN");
     let counters = client.server.dns().counters();
     let replies: u64 = counters.replies.iter().sum();
-    assert_eq!((counters.queries, counters.too_short), (6, 3));
-    assert_eq!((counters.responses, replies), (1, 2));
+    assert_eq!((counters.queries, replies), (7, 3));
+    assert_eq!((counters.edns, counters.assembled), (1, 1));
+    let drops = [
+        ("shorter than a DNS header", 3),
+        ("a response, not a query", 1),
+    ];
+    assert_eq!(counters.drops(), drops);
+    let mut by_rcode = counters.by_rcode().to_vec();
+    by_rcode.retain(|(_, count)| *count > 0);
+    assert_eq!(by_rcode, [("NOERROR", 1), ("FORMERR", 1), ("NXDOMAIN", 1)]);
 }

@@ -207,7 +207,9 @@ fn ask_tcp(answers: &Arc<Answers>, query: &[u8]) -> Vec<u8> {
     let head = reply.rewritten.map(<[u8]>::to_vec);
     let (head_len, tail, trail) = (reply.head_len, reply.tail.bytes, reply.trail);
     let head = head.unwrap_or_else(|| message[..head_len].to_vec());
-    [&head[..], tail, trail].concat()
+    let whole = [&head[..], tail, trail].concat();
+    assert_eq!((reply.len(), reply.is_empty()), (whole.len(), false));
+    whole
 }
 
 /// All replies to one question, which must be the same.
