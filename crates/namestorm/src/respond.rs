@@ -365,3 +365,26 @@ fn refuse<'a>(message: &mut [u8], header: Header, counters: &mut Counters) -> Re
         prepared: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Form;
+    use crate::prepare_text;
+
+    #[test]
+    fn a_head_has_room_for_the_longest_compressed_name() {
+        let zone = "$ORIGIN z.\n@ 60 SOA ns h 1 2 3 4 60\n@ 60 NS ns.y.\n";
+        let answers = prepare_text(zone, Form::Wire).unwrap();
+        let mut responder = Responder::new(answers.into());
+        let labels = [1, b'x'].repeat(name::MAX_LABELS);
+        // The pointer leads to the id, whose first byte is the root.
+        let header = [0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        let mut query = [&header[..], &labels, b"\xc0\x00\x00\x01\x00\x01"].concat();
+        let reply = responder.respond(&mut query, Transport::Tcp).unwrap();
+        let refused = [0, 7, 0x80, 5, 0, 1, 0, 0, 0, 0, 0, 0];
+        let expected = [&refused[..], &labels, b"\x00\x00\x01\x00\x01"].concat();
+        assert_eq!(reply.rewritten, Some(&expected[..]));
+        assert_eq!(reply.head_len, MAX_HEAD);
+    }
+}
