@@ -248,6 +248,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn counts_are_read_as_they_were_published() {
+        let published = Published::default();
+        published.write(Counted {
+            unfinished_checksums: 3,
+            evicted: 5,
+        });
+        let read = published.read();
+        assert_eq!((read.unfinished_checksums, read.evicted), (3, 5));
+    }
+
+    #[test]
     fn growth_is_told_at_once_and_then_in_sum() {
         let mut growth = Growth::default();
         let start = Instant::now();

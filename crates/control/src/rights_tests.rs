@@ -68,6 +68,71 @@ fn what_is_given_up_is_gone_for_this_thread_only() {
     assert_eq!(status(), before);
 }
 
+#[test]
+fn what_threads_could_not_give_up_is_told_once() {
+    let lacking = |missing: &[&str]| GivenUp {
+        user: "somebody".to_owned(),
+        missing: missing.iter().map(|&what| what.to_owned()).collect(),
+    };
+    let mut sum = lacking(&["a"]);
+    sum.merge(&lacking(&["a", "b"]));
+    assert_eq!(sum.missing, ["a", "b"]);
+    let lines = rights("--no-sandbox").lines(sum.clone());
+    let off = "off, as asked for; no thread has a capability";
+    let [user, missing] = [("user", "somebody"), ("not to be had", "a")];
+    let expected = [user, ("sandbox", off), missing, ("not to be had", "b")];
+    assert_eq!(lines, expected.map(|(name, text)| (name, text.to_owned())));
+    let sandbox = &rights("").lines(sum)[1].1;
+    assert!(
+        sandbox.contains("no file but for reading none"),
+        "{sandbox}"
+    );
+}
+
+#[test]
+fn who_lacks_rights_is_told_or_refused() {
+    if !geteuid().is_root() {
+        return;
+    }
+    std::thread::spawn(|| {
+        let ours = rights("--no-sandbox");
+        let asked_for = rights("--no-sandbox --user nobody");
+        let mut required = rights("--no-sandbox");
+        required.plan.sandbox = Sandbox::Required;
+        assert_eq!(required.give_up(Kind::Worker).unwrap().missing, [""; 0]);
+        // Now nobody, who cannot change users.
+        let again = ours.give_up(Kind::Worker).unwrap();
+        let missing = "user nobody (uid 65534, gid 65534) (permission denied)";
+        assert_eq!(again.missing, [missing]);
+        assert_eq!(again.user, "uid 65534, who started the server");
+        let refused = asked_for.give_up(Kind::Worker);
+        assert!(matches!(refused, Err(Error::User { .. })), "{refused:?}");
+        let refused = required.give_up(Kind::Worker);
+        assert!(matches!(refused, Err(Error::Sandbox(_))), "{refused:?}");
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn a_helper_that_has_an_interface_to_remove_keeps_one_capability() {
+    if !geteuid().is_root() {
+        return;
+    }
+    std::thread::spawn(|| {
+        let plan = rights("--no-sandbox").plan;
+        let rights = plan.rights(Table::for_helper(true)).unwrap();
+        rights.give_up(Kind::Helper).unwrap();
+        let now = status();
+        for set in ["CapPrm", "CapEff"] {
+            assert_eq!(now[set], "0000000000001000", "{set}");
+        }
+        assert_eq!(now["Uid"], "65534 65534 65534 65534");
+    })
+    .join()
+    .unwrap();
+}
+
 /// Its name, and whether it succeeds.
 type Attempt = (&'static str, fn() -> bool);
 

@@ -104,6 +104,20 @@ mod tests {
     use crate::helper::socket_pair;
 
     #[test]
+    fn a_message_arrives_whole_or_is_refused() {
+        let (here, there) = socket_pair().unwrap();
+        // Quotes take two bytes.
+        let longest = "x".repeat(MOST_BYTES - 2);
+        for text in ["", "some text", &longest] {
+            send(here.as_fd(), &text).unwrap();
+            let come = receive::<String>(there.as_fd()).unwrap();
+            assert_eq!(come.as_deref(), Some(text));
+        }
+        let error = send(here.as_fd(), &(longest + "x")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
     fn as_many_descriptors_arrive_as_were_sent() {
         let (here, there) = socket_pair().unwrap();
         let null = File::open("/dev/null").unwrap();
