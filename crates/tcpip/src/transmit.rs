@@ -114,7 +114,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                     break;
                 };
                 len = bytes;
-                if len == cut.place.left {
+                if len == cut.place.left || fills_window(tcb, flight + len) {
                     control = control | Control::PSH;
                 }
             }
@@ -527,6 +527,17 @@ fn most_run(segmentation: usize, tcb: &Tcb) -> u32 {
     };
     let headers = tcb.path.addresses.header_len() + TIMESTAMPED_HEADER_LEN;
     most.saturating_sub(headers) as u32
+}
+
+/// Whether a segment that ends `end` bytes behind SND.UNA fills a peer's window of
+/// a few segments. It is pushed: Linux then acknowledges it once it is read,
+/// instead of holding the ACK back for a segment that cannot come. Wider windows
+/// gain nothing by it, and cost an ACK for every segment.
+#[inline(always)]
+fn fills_window(tcb: &Tcb, end: u32) -> bool {
+    const FEW: u32 = 16;
+    let mss = u32::from(tcb.mss);
+    tcb.snd_wnd < FEW * mss && end + mss > tcb.snd_wnd
 }
 
 /// How much may be sent from a place in the stream, behind `flight` in flight,

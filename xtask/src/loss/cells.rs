@@ -62,6 +62,10 @@ pub(crate) struct Cell {
     pub(crate) in_turn: usize,
     /// The client asks for ECN.
     pub(crate) ecn: bool,
+    /// Bytes of the client's receive buffer, half of which is its window; 0:
+    /// what the kernel finds right.
+    #[serde(default)]
+    pub(crate) receive_buffer: usize,
     /// Servers that remember nothing, such as a path's MTU.
     pub(crate) fresh: bool,
     /// It belongs to the short matrix.
@@ -147,6 +151,7 @@ impl Path {
             at_once: 1,
             in_turn: 1,
             ecn: false,
+            receive_buffer: 0,
             fresh: false,
             quick: false,
         }
@@ -195,6 +200,7 @@ pub(crate) fn limit() -> Cell {
         at_once: 1,
         in_turn: 1,
         ecn: false,
+        receive_buffer: 0,
         fresh: false,
         quick: true,
     }
@@ -210,6 +216,7 @@ pub(crate) fn all() -> Vec<Cell> {
     acks_and_marks(&mut cells);
     buffers(&mut cells);
     short_and_many(&mut cells);
+    small_windows(&mut cells);
     path_mtu(&mut cells);
     cells
 }
@@ -348,6 +355,22 @@ fn short_and_many(cells: &mut Vec<Cell>) {
             cell.at_once = 8;
             cell.size = 2 << 20;
             cells.push(cell);
+        }
+    }
+}
+
+/// The peer's window limits these, to a few segments in each round trip.
+fn small_windows(cells: &mut Vec<Cell>) {
+    for (kb, factor) in [(4, 1), (8, 2), (16, 4)] {
+        for (rtt_ms, size) in [(1, 2 << 20), (10, 512 << 10), (50, 128 << 10)] {
+            let path = Path::new(100, rtt_ms);
+            for (loss, what) in [(0.0, "0%"), (0.01, "1%")] {
+                let harm = format!("loss={loss}");
+                let mut cell = path.cell(&format!("{kb} KB window"), what, &harm, loss);
+                cell.size = size * factor;
+                cell.receive_buffer = kb << 11;
+                cells.push(cell);
+            }
         }
     }
 }

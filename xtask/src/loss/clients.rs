@@ -10,7 +10,7 @@ use super::FIRST_SEED;
 use super::fetch::{Reading, fetch};
 use super::forwarder::{Paths, Seen};
 use super::lab::{Site, TINY};
-use super::rig::{Rig, Stack};
+use super::rig::{self, Rig, Stack};
 
 use crate::e2e::checks::Checks;
 use crate::e2e::http::Connection;
@@ -182,7 +182,7 @@ impl Client {
                 if self.small_buffer {
                     "4096 16384 16384"
                 } else {
-                    "4096 131072 6291456"
+                    rig::RECEIVE_BUFFERS
                 }
             ),
         ];

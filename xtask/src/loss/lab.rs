@@ -9,7 +9,7 @@ use super::cells::{Cell, SIZES};
 use super::fetch::{Reading, Times, fetch};
 use super::forwarder::Paths;
 use super::results::{Measured, Run};
-use super::rig::{Rig, Stack};
+use super::rig::{self, Rig, Stack};
 use crate::e2e::web;
 use crate::interrupt;
 use crate::shell::{Context as _, Failure, Result, Scratch};
@@ -139,7 +139,14 @@ impl<'a> Lab<'a> {
                 rig.stack().name()
             ))
         });
-        rig.set_client(&[&format!("net.ipv4.tcp_ecn={}", u32::from(cell.ecn))])?;
+        let receive = match cell.receive_buffer {
+            0 => rig::RECEIVE_BUFFERS.to_owned(),
+            most => format!("4096 {most} {most}"),
+        };
+        rig.set_client(&[
+            &format!("net.ipv4.tcp_ecn={}", u32::from(cell.ecn)),
+            &format!("net.ipv4.tcp_rmem={receive}"),
+        ])?;
         let forwarder = rig.join(&paths, trace.as_deref())?;
         let (outcomes, seconds) = rig.as_client(|| {
             let start = Instant::now();

@@ -29,10 +29,13 @@ const SERVER: [&str; 2] = ["10.99.0.2", "fd99::2"];
 const PREFIXES: [u32; 2] = [24, 64];
 const PORT: u16 = 80;
 
-/// Kernel settings at both ends. Windows never end before the paths do, and
-/// one connection knows nothing of the one before.
+/// Least, usual and most bytes of a receive buffer: windows never end before
+/// the paths do.
+pub(crate) const RECEIVE_BUFFERS: &str = "4096 131072 16777216";
+
+/// Kernel settings at both ends, beside [`RECEIVE_BUFFERS`]: one connection
+/// knows nothing of the one before.
 const SETTINGS: &[&str] = &[
-    "net.ipv4.tcp_rmem=4096 131072 16777216",
     "net.ipv4.tcp_wmem=4096 65536 16777216",
     "net.ipv4.tcp_no_metrics_save=1",
     // Linux would give a flow another queue after a retransmission.
@@ -119,6 +122,7 @@ impl Rig {
             (&client, CLIENT_LINK, CLIENT, SERVER, SERVER_MAC),
             (&far, SERVER_LINK, SERVER, CLIENT, CLIENT_MAC),
         ] {
+            set(end, &[&format!("net.ipv4.tcp_rmem={RECEIVE_BUFFERS}")])?;
             set(end, SETTINGS)?;
             // Usable at once, and no router is looked for.
             let quiet = [

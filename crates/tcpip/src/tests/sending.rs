@@ -188,7 +188,28 @@ fn the_peers_window_bounds_what_is_in_flight() {
     rig.recv(1, 1, "PA", b"g");
     assert_eq!(rig.sent_all().len(), 2, "and no small piece of the third");
     rig.recv(2, 1461, "A", b"");
-    rig.sent(2921, 2, "A", &noise(10_000)[2920..4380]);
+    rig.sent(2921, 2, "PA", &noise(10_000)[2920..4380]);
+    rig.sent_nothing();
+}
+
+#[test]
+fn the_last_segment_that_fits_the_peers_window_is_pushed() {
+    // Linux acknowledges it as soon as it is read, instead of waiting for more.
+    let mut rig = Rig::new(&Config::default());
+    let content = noise(20_000);
+    rig.load(&content, None);
+    rig.window = 5 * 1460 - 1;
+    rig.open(Some(1472));
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "A", &content[..1460]);
+    rig.sent(1461, 2, "A", &content[1460..2920]);
+    rig.sent(2921, 2, "A", &content[2920..4380]);
+    rig.sent(4381, 2, "PA", &content[4380..5840]);
+    rig.sent_nothing();
+    // One byte more, and it is the fifth.
+    rig.window = 5 * 1460;
+    rig.recv(2, 1, "A", b"");
+    rig.sent(5841, 2, "PA", &content[5840..7300]);
     rig.sent_nothing();
 }
 
@@ -271,7 +292,7 @@ fn after_a_part_the_segments_are_whole_again() {
     rig.window = 1000;
     rig.open(Some(1472));
     rig.recv(1, 1, "PA", b"g");
-    rig.sent(1, 2, "A", &content[..1000]);
+    rig.sent(1, 2, "PA", &content[..1000]);
     rig.window = 65_535;
     rig.recv(2, 1001, "A", b"");
     rig.sent(1001, 2, "A", &content[1000..1460]);
