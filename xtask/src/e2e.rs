@@ -1,6 +1,7 @@
 //! `xtask e2e`: both servers, as built for release, against ordinary clients
 //! (curl, dig, sockets of the kernel) in network namespaces.
 
+pub(crate) mod abusers;
 mod bad_input;
 pub(crate) mod checks;
 mod crowd;

@@ -109,6 +109,8 @@ fn dispatch(command: &str, args: &[String]) -> Result<()> {
         "bench" => bench::run(args),
         "loss" => loss::run(args),
         "miri" => miri::run(args),
+        // Not for people: a part of `e2e`.
+        "abuse" => e2e::abusers::run(args),
         other => Err(Failure::new(format!("no such command: {other}\n\n{USAGE}"))),
     }
 }

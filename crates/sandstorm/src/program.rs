@@ -199,6 +199,8 @@ impl Program for Sandstorm {
         tally.event("SYN cookies sent", tcp.cookies_sent);
         tally.event("SYN cookies redeemed", tcp.cookies_accepted);
         tally.event("connections evicted", tcp.evicted);
+        tally.event("receive buffers taken", tcp.buffers_taken);
+        tally.event("scoreboards taken", tcp.scoreboards_taken);
         tally.event("requests too slow", tcp.deadlines_missed);
         for (reason, count) in handler.host().counters().drops() {
             tally.drop(reason, count);

@@ -3,54 +3,44 @@
 //!
 //! Each case fills something of the server's: receive buffers with halves of
 //! requests, the connection table with them, with readers whose window is shut
-//! and with readers that hardly read, write buffers with answers that nobody
-//! reads. Connections that the server takes away are opened again at once.
+//! and with readers that hardly read, scoreboards with readers that never take
+//! some segments, write buffers with answers that nobody reads. Connections that the server takes away are opened again at once.
 //!
 //! Each answer to the other client must come within a second. The median of its
 //! small requests may be three times that of a quiet server. Later the server's
 //! memory may be one and a half times what it was.
 
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
 use rustix::process::Signal;
 
+use super::abusers::{Abuse, Abusers};
 use super::checks::Checks;
 use super::flood::{self, memory};
 use super::http::Connection;
 use super::matrix::{Program, Scenario};
 use super::rig::{Place, Rig};
-use super::{Content, dns, readers};
+use super::{Content, dns};
 use crate::interrupt;
 use crate::server::Server;
 use crate::shell::{self, Context as _, Failure, Result};
 
-/// Threads that the abusers share.
-const THREADS: usize = 4;
-/// Files that this program may have open beside the abusers' connections.
-const FILES: usize = 1_000;
+/// The abusers' processes.
+const PROCESSES: usize = 4;
+/// The other client begins so long after the last of them.
+const SETTLED: Duration = Duration::from_secs(1);
 /// The abusers' addresses: one client address, as it is one IPv6 network, with
 /// ports enough to fill a table.
 const ABUSERS: [&str; 2] = ["fd99::66", "fd99::67"];
-/// The time between two bytes of a request, and between two looks at whether a
-/// connection is still there.
-const ROUND: Duration = Duration::from_secs(1);
-/// Rounds between two reads of a reader that hardly reads, and what it reads.
-const SIP_ROUNDS: u32 = 9;
-const SIP: usize = 500;
-/// Queries of one connection that reads no answer.
-const QUERIES: usize = 250;
-/// What a client with a shut window has place for.
-const SMALL_BUFFER: usize = 2_048;
 /// A request of several segments has so many bytes of cookies, …
 const COOKIES: usize = 4_096;
 /// … and is one of so many.
 const LONG_EACH: usize = 5;
+/// The other client waits so long before it connects again: the abusers go on
+/// meanwhile.
+const PAUSE: Duration = Duration::from_millis(1);
 /// The marks.
 const MOST_WAIT: Duration = Duration::from_secs(1);
 const MOST_MEDIAN: f64 = 3.0;
@@ -58,20 +48,8 @@ const MOST_MEMORY: f64 = 1.5;
 /// A busy machine gets so many tries.
 const TRIES: u32 = 3;
 
-/// What an abuser does with a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Abuse {
-    /// Half a request, and then a byte a round.
-    HalfHead,
-    /// Asks for a large file and reads nothing.
-    ShutWindow,
-    /// Asks for a large file and reads [`SIP`] bytes now and then.
-    Sip,
-    /// Asks [`QUERIES`] questions and reads no answer.
-    Queries,
-}
-
 /// What is tried.
+#[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
     program: Program,
@@ -91,10 +69,8 @@ const NAMESTORM: Program = Program::Namestorm {
     hash: "wire",
 };
 const EVICTED: &str = "connections evicted";
+/// Requests in the sample.
 const FEW: usize = 1_000;
-const ALL: usize = 10_000;
-const TABLE: &[&str] = &["--max-connections", "16000"];
-const MINUTE: Option<Duration> = Some(Duration::from_mins(1));
 
 /// What is always tried: small tables where many would take long.
 const SAMPLE: [Case; 3] = [
@@ -131,54 +107,45 @@ const SAMPLE: [Case; 3] = [
     },
 ];
 
-/// The whole. Tables are smaller than by default, so that one program may have
-/// the files open that fill them.
-const WHOLE: [Case; 6] = [
-    Case {
-        requests: ALL,
-        memory_after: MINUTE,
-        ..SAMPLE[0]
-    },
+/// The whole, with default options. The table has 65,536 places.
+const WHOLE: [Case; 8] = [
+    SAMPLE[0].whole(),
     Case {
         name: "a table full of halves of requests",
-        options: TABLE,
-        abuses: &[(Abuse::HalfHead, 17_000)],
-        requests: ALL,
-        memory_after: MINUTE,
-        ..SAMPLE[0]
+        abuses: &[(Abuse::HalfHead, 70_000)],
+        ..SAMPLE[0].whole()
     },
     Case {
         name: "a table full of shut windows",
-        options: TABLE,
-        abuses: &[(Abuse::ShutWindow, 17_000)],
-        requests: ALL,
-        memory_after: MINUTE,
-        ..SAMPLE[0]
+        abuses: &[(Abuse::ShutWindow, 70_000)],
+        ..SAMPLE[0].whole()
     },
     Case {
         name: "a table full of readers that hardly read",
-        options: TABLE,
-        abuses: &[(Abuse::Sip, 17_000)],
-        requests: ALL,
-        memory_after: MINUTE,
-        ..SAMPLE[0]
+        abuses: &[(Abuse::Sip, 70_000)],
+        ..SAMPLE[0].whole()
+    },
+    Case {
+        name: "1,500 readers that never take every fourth segment",
+        abuses: &[(Abuse::Holes, 1_500)],
+        shortage: "scoreboards taken",
+        ..SAMPLE[0].whole()
     },
     Case {
         name: "a table full of everything",
-        options: TABLE,
         abuses: &[
-            (Abuse::HalfHead, 5_700),
-            (Abuse::ShutWindow, 5_700),
-            (Abuse::Sip, 5_700),
+            (Abuse::HalfHead, 24_000),
+            (Abuse::ShutWindow, 22_000),
+            (Abuse::Sip, 22_000),
+            (Abuse::Holes, 1_500),
         ],
-        requests: ALL,
-        memory_after: MINUTE,
-        ..SAMPLE[0]
+        ..SAMPLE[0].whole()
     },
+    SAMPLE[2].whole(),
     Case {
-        requests: ALL,
-        memory_after: MINUTE,
-        ..SAMPLE[2]
+        name: "8,600 connections with unread answers or half a question",
+        abuses: &[(Abuse::Queries, 4_300), (Abuse::HalfQuestion, 4_300)],
+        ..SAMPLE[2].whole()
     },
 ];
 
@@ -194,8 +161,6 @@ pub(crate) fn whole(programs: &Path, content: &Content, checks: &mut Checks) -> 
 
 fn run(cases: &[Case], programs: &Path, content: &Content, checks: &mut Checks) -> Result<()> {
     for case in cases {
-        let connections: usize = case.abuses.iter().map(|(_, count)| count).sum();
-        readers::allow_files((FILES + connections) as u64)?;
         let mut outcome = Err(Failure::new("not tried"));
         for _ in 0..TRIES {
             interrupt::check()?;
@@ -224,6 +189,15 @@ struct Seen {
 }
 
 impl Case {
+    /// The same, with as many requests as the marks say, and memory later.
+    const fn whole(self) -> Self {
+        Self {
+            requests: 10_000,
+            memory_after: Some(Duration::from_mins(1)),
+            ..self
+        }
+    }
+
     fn run(&self, programs: &Path, content: &Content) -> Result<String> {
         let scenario = Scenario {
             program: self.program,
@@ -272,56 +246,18 @@ impl Case {
 
     /// The same while the abusers are there.
     fn press(&self, place: &Place) -> Result<Seen> {
-        let (full, over) = (&Barrier::new(THREADS + 1), &AtomicBool::new(false));
-        std::thread::scope(|scope| {
-            let abuse = |thread| scope.spawn(move || self.abuse(thread, place, full, over));
-            let abusers: Vec<_> = (0..THREADS).map(abuse).collect();
-            full.wait();
-            std::thread::sleep(ROUND);
-            let seen = self.ask(place);
-            over.store(true, Ordering::Relaxed);
-            for abuser in abusers {
-                let panicked = |_| Failure::new("a thread of the abusers' has panicked");
-                abuser.join().map_err(panicked)??;
-            }
-            seen
-        })
-    }
-
-    /// One thread's part of the abuse, until it is `over`. Waits at `full` when
-    /// all is open.
-    fn abuse(&self, thread: usize, place: &Place, full: &Barrier, over: &AtomicBool) -> Result<()> {
-        let from = ABUSERS[thread % ABUSERS.len()];
-        let from = SocketAddr::new(from.parse::<IpAddr>().context(from)?, 0);
         let to = place.socket(place.v6);
         let mut abusers = Vec::new();
-        let mut failed = None;
-        for (abuse, count) in self.abuses {
-            for _ in 0..count / THREADS {
-                match abuse.open(from, to) {
-                    Ok(stream) => abusers.push((*abuse, stream)),
-                    Err(failure) => failed = Some(failure),
-                }
-            }
+        for process in 0..PROCESSES {
+            let from = ABUSERS[process % ABUSERS.len()];
+            let from = SocketAddr::new(from.parse::<IpAddr>().context(from)?, 0);
+            let part = |(abuse, count): &(Abuse, usize)| (*abuse, count / PROCESSES);
+            let part: Vec<_> = self.abuses.iter().map(part).collect();
+            abusers.push(Abusers::start(from, to, &part)?);
         }
-        full.wait();
-        let mut round = 0;
-        while !over.load(Ordering::Relaxed) {
-            for (abuse, stream) in &mut abusers {
-                if over.load(Ordering::Relaxed) {
-                    break;
-                }
-                if !abuse.goes_on(stream, round) {
-                    // A refusal is as good as a place that is taken away.
-                    if let Ok(again) = abuse.open(from, to) {
-                        *stream = again;
-                    }
-                }
-            }
-            round += 1;
-            std::thread::sleep(ROUND);
-        }
-        failed.map_or(Ok(()), Err)
+        abusers.iter_mut().try_for_each(Abusers::wait)?;
+        std::thread::sleep(SETTLED);
+        self.ask(place)
     }
 
     /// Asks, by a connection for two requests each time.
@@ -329,6 +265,7 @@ impl Case {
         let (mut short, mut long) = (Vec::new(), Vec::new());
         let cookies = format!("Cookie: {}\r\n", "c".repeat(COOKIES));
         for n in 0..self.requests / 2 {
+            std::thread::sleep(PAUSE);
             let is_long = n % LONG_EACH == 0;
             let start = Instant::now();
             match self.program {
@@ -361,49 +298,6 @@ impl Case {
         let median = short[short.len() / 2];
         let most = short.into_iter().chain(long).max().unwrap_or_default();
         Ok(Seen { median, most })
-    }
-}
-
-impl Abuse {
-    /// Opens a connection and begins.
-    fn open(self, from: SocketAddr, to: SocketAddr) -> Result<TcpStream> {
-        let what = || format!("a connection from {from} to {to}");
-        let fd = socket(AddressFamily::INET6, SocketType::STREAM, None).context(what())?;
-        // Otherwise the client's kernel buffers all the answers.
-        if matches!(self, Self::ShutWindow | Self::Sip | Self::Queries) {
-            sockopt::set_socket_recv_buffer_size(&fd, SMALL_BUFFER).context(what())?;
-        }
-        bind(&fd, &from).context(what())?;
-        connect(&fd, &to).context(what())?;
-        let mut stream = TcpStream::from(fd);
-        stream.write_all(&self.first_bytes()).context(what())?;
-        stream.set_nonblocking(true).context(what())?;
-        Ok(stream)
-    }
-
-    fn first_bytes(self) -> Vec<u8> {
-        match self {
-            Self::HalfHead => b"GET / HTTP/1.1\r\nHost: a\r\nX: ".to_vec(),
-            Self::ShutWindow | Self::Sip => {
-                b"GET /size-30000000.bin HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()
-            }
-            Self::Queries => (0..QUERIES as u16)
-                .flat_map(|id| dns::framed(&dns::question(id)))
-                .collect(),
-        }
-    }
-
-    /// Goes on with a connection; `false` when the server has taken it away.
-    fn goes_on(self, stream: &mut TcpStream, round: u32) -> bool {
-        let done = match self {
-            Self::HalfHead => stream.write(b"x"),
-            Self::Sip if round.is_multiple_of(SIP_ROUNDS) => stream.read(&mut [0; SIP]),
-            _ => return matches!(stream.take_error(), Ok(None)),
-        };
-        match done {
-            Ok(count) => count > 0,
-            Err(error) => error.kind() == ErrorKind::WouldBlock,
-        }
     }
 }
 
