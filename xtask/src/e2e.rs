@@ -19,6 +19,7 @@ mod readers;
 mod rig;
 mod rights;
 mod secrets;
+mod stations;
 pub(crate) mod supers;
 pub(crate) mod web;
 
@@ -188,13 +189,14 @@ pub(crate) fn run_built(options: &Options) -> Result<Checks> {
 type Alone = fn(&Path, &Content, &mut Checks) -> Result<()>;
 
 /// What is outside the matrix, and always run.
-const APART: [(&str, Alone); 6] = [
+const APART: [(&str, Alone); 7] = [
     ("bad input", bad_input::run),
     ("super-segments", supers::run),
     ("slow readers", readers::run),
     ("who gives way", pressure::sample),
     ("rights", rights::run),
     ("secrets", secrets::run),
+    ("other stations", stations::run),
 ];
 
 /// The servers under pressure.

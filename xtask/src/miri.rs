@@ -22,6 +22,12 @@ const TESTS: [(&str, &[&str]); 2] = [
     ),
     ("netmap-sys", &[]),
 ];
+/// Tests that count what befalls tens of thousands of frames, all of which take
+/// the same way through the code: each would take an hour.
+const SKIPPED: [&str; 2] = [
+    "bursts_lose_frames_that_follow_each_other",
+    "losses_are_as_many_as_asked_for",
+];
 /// Of each property so many cases: Miri takes a thousand times as long.
 const CASES: &str = "4";
 
@@ -35,6 +41,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     for (package, modules) in TESTS {
         let mut test = nightly(&["miri", "test", "-p", package, "--lib", "--"]);
         test.args(modules)
+            .args(SKIPPED.iter().flat_map(|name| ["--skip", *name]))
             .env("CARGO_TARGET_DIR", &target)
             .env("PROPTEST_CASES", CASES)
             // Properties look for the file of failures that they keep.
