@@ -41,6 +41,8 @@ const LONG_EACH: usize = 5;
 /// The other client waits so long before it connects again: the abusers go on
 /// meanwhile.
 const PAUSE: Duration = Duration::from_millis(1);
+/// Frames that wait at the clients' end of the link.
+const QUEUE: usize = 100_000;
 /// The marks.
 const MOST_WAIT: Duration = Duration::from_secs(1);
 const MOST_MEDIAN: f64 = 3.0;
@@ -211,6 +213,11 @@ impl Case {
         let ports = "net.ipv4.ip_local_port_range=1024 65535";
         let mut sysctl = rig.client().command("sysctl");
         shell::capture(sysctl.args(["-q", "-w", ports]))?;
+        // Thousands of connections of one kernel send again at the same moment: the
+        // link queues that, instead of dropping what the other client sends.
+        let queue = format!("qdisc add dev cli0 root pfifo limit {QUEUE}");
+        let mut tc = rig.client().command("tc");
+        shell::capture(tc.args(queue.split(' ')))?;
         let (server, place) = rig.start_with(&scenario, None, programs, content, self.options)?;
         let (quiet, pressed) = rig.as_client(|| {
             let quiet = self.ask(&place)?;
