@@ -30,6 +30,16 @@ const MIN_LACK_MS: u32 = 1_000;
 pub(crate) struct Sampler {
     hand: usize,
     candidates: ArrayVec<u32, CANDIDATES>,
+    refused: Option<Refused>,
+}
+
+/// Who found nobody to give way. In the same millisecond others of that address
+/// who lack as much are not looked for again: thousands may ask at once.
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    at: u32,
+    peer: u32,
+    lack: u32,
 }
 
 /// Who asks for a part of a pool.
@@ -57,6 +67,17 @@ struct Candidate {
     reason: Reason,
     slot: u32,
     id: u32,
+}
+
+impl Sampler {
+    /// Whether `asker` would be refused as one just before.
+    fn has_refused(&self, asker: Asker, now: Moment) -> bool {
+        self.refused.is_some_and(|refused| {
+            refused.at == now.millis
+                && refused.peer == asker.owner.peer
+                && refused.lack <= asker.lack
+        })
+    }
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
@@ -92,6 +113,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// from others.
     #[cold]
     pub(crate) fn who_gives_way(&mut self, pool: Pool, asker: Asker, now: Moment) -> Option<u32> {
+        if self.samplers[pool as usize].has_refused(asker, now) {
+            return None;
+        }
         let sample = self.sample(pool);
         let mut ranked: ArrayVec<Reverse<Candidate>, { CANDIDATES + SAMPLE }> = ArrayVec::new();
         for slot in sample {
@@ -117,7 +141,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let found = ranked.iter().position(|Reverse(one)| gives_way(one));
         let victim = found.and_then(|at| ranked.pop_at(at));
         let others = ranked.iter().take(CANDIDATES);
-        self.samplers[pool as usize].candidates = others.map(|Reverse(one)| one.slot).collect();
+        let sampler = &mut self.samplers[pool as usize];
+        sampler.candidates = others.map(|Reverse(one)| one.slot).collect();
+        sampler.refused = victim.is_none().then_some(Refused {
+            at: now.millis,
+            peer,
+            lack: asker.lack,
+        });
         victim.map(|Reverse(one)| one.id)
     }
 
@@ -288,5 +318,33 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 self.close(id, CloseReason::Evicted);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nmio::Instant;
+
+    use super::*;
+
+    #[test]
+    fn who_was_refused_is_refused_for_the_rest_of_the_millisecond() {
+        let sampler = Sampler {
+            refused: Some(Refused {
+                at: 7,
+                peer: 3,
+                lack: 1_500,
+            }),
+            ..Sampler::default()
+        };
+        let refused = |millis, peer, lack| {
+            let owner = Owner { id: 0, peer };
+            let now = Moment::new(Instant::from_millis(millis));
+            sampler.has_refused(Asker { owner, lack }, now)
+        };
+        assert!(refused(7, 3, 1_500) && refused(7, 3, 9_000));
+        assert!(!refused(7, 3, 1_499), "it lacks less");
+        assert!(!refused(7, 4, 1_500), "another address");
+        assert!(!refused(8, 3, 1_500), "a millisecond later");
     }
 }
