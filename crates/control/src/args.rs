@@ -78,8 +78,9 @@ pub struct ServeArgs {
     no_sandbox: bool,
 
     /// Write every frame that passes to FILE, for Wireshark; with several
-    /// workers to FILE.0, FILE.1 and so on. Slow.
-    #[arg(long, value_name = "FILE", help_heading = "Diagnosis")]
+    /// workers to FILE.0, FILE.1 and so on. FILE is a regular file or a new
+    /// one. Slow.
+    #[arg(long, value_name = "FILE", value_parser = parse_capture, help_heading = "Diagnosis")]
     pub pcap: Option<PathBuf>,
 
     /// What is logged to standard error.
@@ -93,6 +94,14 @@ pub struct ServeArgs {
     /// and `seed`. Each worker adds its number to the seed.
     #[arg(long, value_name = "drop=RATE,seed=N", help_heading = "Diagnosis")]
     pub fault: Option<FaultConfig>,
+}
+
+/// A path for `--pcap`.
+fn parse_capture(text: &str) -> Result<PathBuf, &'static str> {
+    if text == "-" {
+        return Err("a capture goes to a file, never to standard output; give a path");
+    }
+    Ok(text.into())
 }
 
 impl ServeArgs {
@@ -215,6 +224,14 @@ mod tests {
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn a_capture_does_not_go_to_standard_output() {
+        let message = parse("--pcap -").map(|_| ()).unwrap_err().to_string();
+        assert!(message.contains("never to standard output"), "{message}");
+        let path = parse("--pcap ./-").unwrap().pcap;
+        assert_eq!(path, Some("./-".into()));
     }
 
     #[test]

@@ -57,6 +57,12 @@ pub enum PcapError {
         /// The link.
         path: PathBuf,
     },
+    /// The path leads to a pipe, a device, a socket or a folder.
+    #[error("the capture file {} exists and is no regular file, and a capture goes to a regular file only; give another path", path.display())]
+    NotRegular {
+        /// The path.
+        path: PathBuf,
+    },
     /// The file cannot be created or written.
     #[error("cannot write the capture file {}: {source}; give a path in a folder that exists and is writable", path.display())]
     Create {
@@ -94,21 +100,15 @@ pub struct Pcap<P> {
 impl<P: Port> Pcap<P> {
     /// Wraps a port; with a path, what passes is recorded in a new file
     /// there (an old one is overwritten). Links are not followed: with the
-    /// rights of root a link would choose which file is overwritten.
+    /// rights of root a link would choose which file is overwritten. Pipes and
+    /// devices are refused: a full pipe would hold serving up.
     ///
     /// # Errors
-    /// When the path is a link, or the file cannot be created or written.
+    /// When the path is a link or no regular file, or the file cannot be
+    /// created or written.
     pub fn new(inner: P, path: Option<&Path>) -> Result<Self, PcapError> {
         let recorder = path
-            .map(|path| {
-                Recorder::create(path).map_err(|source| {
-                    let path = path.to_owned();
-                    match source.raw_os_error() {
-                        Some(libc::ELOOP) => PcapError::Link { path },
-                        _ => PcapError::Create { path, source },
-                    }
-                })
-            })
+            .map(Recorder::create)
             .transpose()?
             .map(Box::new);
         Ok(Self { inner, recorder })
@@ -223,15 +223,30 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn create(path: &Path) -> io::Result<Self> {
+    fn create(path: &Path) -> Result<Self, PcapError> {
+        let failed = |source: io::Error| {
+            let path = path.to_owned();
+            match source.raw_os_error() {
+                Some(libc::ELOOP) => PcapError::Link { path },
+                // A pipe without a reader or a socket; a folder.
+                Some(libc::ENXIO | libc::EISDIR) => PcapError::NotRegular { path },
+                _ => PcapError::Create { path, source },
+            }
+        };
+        // Without O_NONBLOCK, opening a pipe would wait for a reader.
         let mut file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(true)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(path)?;
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)
+            .map_err(failed)?;
+        if !file.metadata().map_err(failed)?.is_file() {
+            let path = path.to_owned();
+            return Err(PcapError::NotRegular { path });
+        }
         let header = file_header();
-        file.write_all(&header)?;
+        file.write_all(&header).map_err(failed)?;
         Ok(Self {
             file: Some(BufWriter::with_capacity(BUFFER, file)),
             written: std::time::Instant::now(),

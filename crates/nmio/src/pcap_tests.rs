@@ -235,3 +235,22 @@ fn a_link_is_not_followed() {
     assert!(message.contains("remove the link"), "{message}");
     assert_eq!(std::fs::read(&target.0).unwrap(), b"precious");
 }
+
+#[test]
+fn a_capture_goes_to_regular_files_only() {
+    let refusal = |path: &Path| {
+        let message = Pcap::new(link(4).0, Some(path)).unwrap_err().to_string();
+        let expected = format!("{} exists and is no regular file", path.display());
+        assert!(message.contains(&expected), "{message}");
+    };
+    refusal(Path::new("/dev/null"));
+    refusal(&std::env::temp_dir());
+    let pipe = Scratch::new("pipe");
+    let made = Command::new("mkfifo").arg(&pipe.0).status().unwrap();
+    assert!(made.success());
+    refusal(&pipe.0);
+    // Reading and writing, which does not wait for another end.
+    let reader = File::options().read(true).write(true).open(&pipe.0);
+    refusal(&pipe.0);
+    drop(reader);
+}
