@@ -169,7 +169,10 @@ struct EthtoolDriver {
     cmd: u32,
     /// A C string.
     driver: [u8; 32],
-    _rest: [u8; 160],
+    _versions: [u8; 64],
+    /// A C string.
+    bus: [u8; 32],
+    _rest: [u8; 64],
 }
 
 const ETHTOOL_GDRVINFO: u32 = 0x03;
@@ -282,14 +285,28 @@ impl Control {
 
     /// Whether it is one end of a veth pair.
     pub(crate) fn is_veth(&self, name: &str) -> bool {
+        self.driver(name)
+            .is_ok_and(|info| info.driver.starts_with(b"veth\0"))
+    }
+
+    /// Whether it is a tap device. A tun device, which carries no Ethernet
+    /// frames, has the same driver.
+    pub(crate) fn is_tap(&self, name: &str) -> bool {
+        self.driver(name)
+            .is_ok_and(|info| info.driver.starts_with(b"tun\0") && info.bus.starts_with(b"tap\0"))
+    }
+
+    fn driver(&self, name: &str) -> io::Result<EthtoolDriver> {
         let mut info = EthtoolDriver {
             cmd: ETHTOOL_GDRVINFO,
             driver: [0; 32],
-            _rest: [0; 160],
+            _versions: [0; 64],
+            bus: [0; 32],
+            _rest: [0; 64],
         };
         // SAFETY: the structure belongs to the command in its first word.
-        let told = unsafe { self.ethtool(name, &mut info) };
-        told.is_ok() && info.driver.starts_with(b"veth\0")
+        unsafe { self.ethtool(name, &mut info) }?;
+        Ok(info)
     }
 
     /// Whether the device cuts TCP segments of both IP versions itself (TSO),

@@ -204,12 +204,38 @@ pub(super) fn refuse_taken(
     }
 }
 
+/// An address belongs to one network only.
+pub(super) fn refuse_twice(own: &[AddressPrefix]) -> Result<(), DeviceError> {
+    for (at, one) in own.iter().enumerate() {
+        if own[..at].iter().any(|before| before.address == one.address) {
+            return Err(DeviceError::AddressTwice {
+                address: one.address,
+            });
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn prefix(text: &str) -> AddressPrefix {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_address_is_given_once() {
+        let refuse = |texts: &[&str]| {
+            let own: Vec<_> = texts.iter().map(|text| prefix(text)).collect();
+            refuse_twice(&own).map_err(|error| error.to_string())
+        };
+        let twice = "--address 10.7.0.2 is given twice; leave one out";
+        for second in ["10.7.0.2/24", "10.7.0.2/16"] {
+            let own = ["10.7.0.2/24", "fd00::2/64", second];
+            assert_eq!(refuse(&own), Err(twice.into()));
+        }
+        assert_eq!(refuse(&["10.7.0.2/24", "10.7.0.3/24"]), Ok(()));
     }
 
     fn taken(text: &str) -> InterfaceAddress {

@@ -201,6 +201,11 @@ pub(super) fn open_named_tap(
 ) -> Result<Interface, DeviceError> {
     let control = Control::new().map_err(DeviceError::set_up("ask for interfaces"))?;
     let exists = control.index(name).is_ok();
+    if exists && !control.is_tap(name) {
+        return Err(DeviceError::NotTap {
+            name: name.to_owned(),
+        });
+    }
     if exists && config.own_addresses.is_empty() {
         return Err(DeviceError::TapNeedsAddress {
             name: name.to_owned(),

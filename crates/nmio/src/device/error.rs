@@ -243,9 +243,9 @@ pub enum DeviceError {
     },
     /// The kernel does not give the packet memory.
     #[error(
-        "{} MiB of packet memory for one queue could not be had ({source}); with --mode pre-copy \
-         serve less content, or by memcopy; or lift the limit on locked memory with: ulimit -l \
-         unlimited, or the capability CAP_IPC_LOCK", bytes >> 20
+        "{} MiB of packet memory for one queue could not be had ({source}); lift the limit on \
+         locked memory with: ulimit -l unlimited, or the capability CAP_IPC_LOCK; if the memory \
+         itself is short, --mode memcopy takes less than pre-copy", bytes >> 20
     )]
     Memory {
         /// Bytes asked for.
@@ -286,6 +286,12 @@ pub enum DeviceError {
         address: IpAddr,
         /// The interface that has it.
         interface: String,
+    },
+    /// Two of the server's own addresses are the same.
+    #[error("--address {address} is given twice; leave one out")]
+    AddressTwice {
+        /// The address.
+        address: IpAddr,
     },
     /// A kernel socket has the port.
     #[error(
@@ -331,6 +337,12 @@ pub enum DeviceError {
         address: IpAddr,
         /// Its prefix length.
         prefix: u8,
+    },
+    /// The interface exists, and is of another kind.
+    #[error("interface {name} is no tap device; serve it with --device xdp:{name}")]
+    NotTap {
+        /// The interface.
+        name: String,
     },
     /// A tap device that existed before is not given addresses.
     #[error(
@@ -425,5 +437,18 @@ impl DeviceError {
     pub(crate) fn set_up(step: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let step = step.into();
         move |source| Self::SetUp { step, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_on_locked_memory_is_the_first_remedy() {
+        let source = io::Error::from_raw_os_error(libc::ENOBUFS);
+        let text = DeviceError::memory(8 << 20, source).to_string();
+        let at = |word: &str| text.find(word).unwrap();
+        assert!(at("ulimit -l unlimited") < at("--mode"), "{text}");
     }
 }

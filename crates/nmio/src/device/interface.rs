@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::access::{Facts, Kind, QueueAccess};
+use super::addressing::refuse_twice;
 use super::namespace::Namespace;
 use super::ready::{XdpReady, XdpWanted};
 use super::{AddressPrefix, Device, DeviceError, Queues, Transport, auto};
@@ -78,6 +79,7 @@ impl Interface {
             config.own_addresses.len(),
             steer::MAX_ADDRESSES,
         )?;
+        refuse_twice(&config.own_addresses)?;
         check_count("ports", config.services.len(), steer::MAX_SERVICES)?;
         let queues = config.wire_queues() as usize;
         check_count("queues", queues, steer::MAX_QUEUES as usize)?;
@@ -245,6 +247,21 @@ mod tests {
         is_send::<Interface>();
         is_send::<QueueSource>();
         is_send::<DeviceError>();
+    }
+
+    #[test]
+    fn an_address_given_twice_opens_nothing() {
+        let own = ["10.7.0.2/24", "10.7.0.2/16"];
+        let config = InterfaceConfig {
+            device: "tap:nmio-none".parse().unwrap(),
+            own_addresses: own.iter().map(|own| own.parse().unwrap()).collect(),
+            services: Vec::new(),
+            workers: None,
+            wait: Wait::Block,
+            program: "test",
+        };
+        let error = Interface::open(&config).err().unwrap();
+        assert!(matches!(error, DeviceError::AddressTwice { .. }), "{error}");
     }
 
     #[test]

@@ -293,9 +293,11 @@ impl FromStr for AddressPrefix {
             let address: IpAddr = address.parse().ok()?;
             let prefix: u8 = prefix.parse().ok()?;
             let unicast = !address.is_multicast() && !address.is_unspecified();
+            // No packet on a wire has an IPv4 address in an IPv6 one.
+            let mapped = address.to_canonical() != address;
             let most = if address.is_ipv4() { 32 } else { 128 };
             let parsed = Self { address, prefix };
-            (prefix <= most && unicast && !parsed.is_for_all()).then_some(parsed)
+            (prefix <= most && unicast && !mapped && !parsed.is_for_all()).then_some(parsed)
         };
         parse().ok_or_else(|| ParseAddressError(text.to_owned()))
     }
@@ -482,6 +484,7 @@ mod tests {
             "10.0.0.255/24",
             "255.255.255.255/0",
             "10.0.0.7/30",
+            "::ffff:192.0.2.10/96",
         ] {
             let message = parse(wrong).unwrap_err().to_string();
             assert!(message.contains(wrong), "{message}");

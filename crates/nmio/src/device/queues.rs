@@ -95,11 +95,15 @@ impl Found<'_> {
                 "shows nothing for the queues that are not served".to_owned(),
             ));
         } else if unserved > 0 {
+            let others = match unserved {
+                1 => "the other queue".to_owned(),
+                _ => format!("the other {unserved} queues"),
+            };
             lines.push((
                 "warning",
                 format!(
-                    "clients whose packets arrive on the other {unserved} queues of {} are not \
-                     served, as partial allows",
+                    "clients whose packets arrive on {others} of {} are not served, as partial \
+                     allows",
                     self.interface
                 ),
             ));
@@ -237,6 +241,10 @@ mod tests {
         assert_eq!(chosen, Ok(1));
         let warning = lines.iter().find(|(name, _)| *name == "warning").unwrap();
         assert!(warning.1.contains("other 3 queues"), "{warning:?}");
+        let (_, lines) = choose(&card(2), Queues::Partial(1));
+        assert!(lines.iter().any(|(_, value)| {
+            value.starts_with("clients whose packets arrive on the other queue of eth0 are")
+        }));
         let (chosen, lines) = choose(&card(4), Queues::Partial(4));
         assert_eq!((chosen, lines.len()), (Ok(4), 1));
     }

@@ -90,6 +90,23 @@ fn a_tap_device_answers_and_vanishes() {
 }
 
 #[test]
+fn an_interface_of_another_kind_is_no_tap_device() {
+    Namespace::unshare();
+    run("ip link add v0 type veth peer name v1");
+    run("ip tuntap add dev t0 mode tun");
+    for (device, addresses) in [
+        ("tap:v0", &[][..]),
+        ("tap:v0", &["10.7.0.2/24"]),
+        ("tap:t0", &[]),
+    ] {
+        let error = Interface::open(&config(device, addresses, 1))
+            .err()
+            .unwrap();
+        assert!(matches!(error, DeviceError::NotTap { .. }), "{error}");
+    }
+}
+
+#[test]
 fn a_tap_device_that_exists_is_used_and_kept() {
     Namespace::unshare();
     run("ip tuntap add dev nmiotap mode tap");
