@@ -1,9 +1,12 @@
 //! The command line that all servers have in common.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum, value_parser};
+use clap::{Args, ValueEnum};
 use nmio::device::{AddressPrefix, Device};
 use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
 
@@ -38,12 +41,12 @@ pub struct ServeArgs {
     pub addresses: Vec<AddressPrefix>,
 
     /// The port to serve; the program's own (80 or 53) without it.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number::<u16>(1..=u16::MAX))]
     pub port: Option<u16>,
 
     /// Workers, one queue and one thread each. Without it as many as the
     /// interface has queues, or as `queues=N` says; 1 on `auto` and `tap`.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_WORKERS)))]
+    #[arg(long, value_name = "N", value_parser = number::<u32>(1..=MAX_WORKERS))]
     pub workers: Option<u32>,
 
     /// What a worker does when there is nothing to do.
@@ -53,12 +56,12 @@ pub struct ServeArgs {
     /// Most time between two flushes of the TX ring while packets keep
     /// coming (δt of the paper), in microseconds.
     #[arg(long = "flush-interval-us", value_name = "MICROSECONDS", default_value_t = 80,
-          value_parser = value_parser!(u32).range(0..=5_000))]
+          value_parser = number::<u32>(0..=5_000))]
     pub flush_interval_us: u32,
 
     /// Frames handled before the clock is read again.
     #[arg(long, value_name = "FRAMES", default_value_t = 64,
-          value_parser = value_parser!(u16).range(1..=MAX_BATCH as i64))]
+          value_parser = number::<u16>(1..=MAX_BATCH as u16))]
     pub batch: u16,
 
     /// The user, and the group, that the server's threads become once devices
@@ -94,6 +97,20 @@ pub struct ServeArgs {
     /// and `seed`. Each worker adds its number to the seed.
     #[arg(long, value_name = "drop=RATE,seed=N", help_heading = "Diagnosis")]
     pub fault: Option<FaultConfig>,
+}
+
+/// A parser of whole numbers in `range`, whose errors tell the range.
+pub(crate) fn number<T: FromStr + PartialOrd + Display>(
+    range: RangeInclusive<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    RangeInclusive<T>: Clone,
+{
+    move |text| {
+        let parsed = text.parse().ok().filter(|number| range.contains(number));
+        let (least, most) = (range.start(), range.end());
+        parsed.ok_or_else(|| format!("give a whole number from {least} to {most}"))
+    }
 }
 
 /// A path for `--pcap`.
@@ -223,6 +240,14 @@ mod tests {
             "--fault lose=0.1",
         ] {
             assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_no_number_is_told_the_range() {
+        for line in ["--port http", "--port 0", "--port 65536"] {
+            let message = parse(line).map(|_| ()).unwrap_err().to_string();
+            assert!(message.contains("from 1 to 65535"), "{message}");
         }
     }
 

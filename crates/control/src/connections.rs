@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum, value_parser};
+use clap::{Args, ValueEnum};
 use tcpip::{Config, SynCookies, WhenFull};
+
+use crate::args::number;
+use crate::program::StartError;
+use crate::report;
 
 /// The options of `serve` that say who may have a connection and for how long,
 /// for `#[command(flatten)]`. Without an option the program's own default
@@ -12,9 +16,10 @@ use tcpip::{Config, SynCookies, WhenFull};
 #[command(next_help_heading = "Connections")]
 pub struct ConnectionArgs {
     /// Most connections of one worker at a time; 65,536 by default, 16,384 of
-    /// Namestorm. Each takes about 300 bytes once it is used.
+    /// Namestorm. An open one takes about 340 bytes, and up to about 900 while
+    /// acknowledgements are missing.
     #[arg(long, value_name = "N",
-          value_parser = value_parser!(u32).range(1..=i64::from(Config::MAX_CONNECTIONS)))]
+          value_parser = number::<u32>(1..=Config::MAX_CONNECTIONS))]
     max_connections: Option<u32>,
 
     /// What happens to a client beyond that; `evict` by default.
@@ -24,17 +29,17 @@ pub struct ConnectionArgs {
     /// Most connections of one client address to one worker: beyond it a client
     /// is not let in. Without it an address may have all, but gives way first
     /// when it holds more than an eighth and something runs short.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number::<u32>(1..=u32::MAX))]
     max_per_address: Option<u32>,
 
     /// Leading bits by which IPv6 addresses count as one client address; 64 by
     /// default.
-    #[arg(long, value_name = "BITS", value_parser = value_parser!(u8).range(1..=128))]
+    #[arg(long, value_name = "BITS", value_parser = number::<u8>(1..=128))]
     ipv6_prefix: Option<u8>,
 
     /// Most connections of one worker whose handshake is not complete; 4,096 by
     /// default.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number::<u32>(1..=u32::MAX))]
     max_half_open: Option<u32>,
 
     /// When to answer a client's first packet with a SYN cookie, which takes
@@ -44,28 +49,45 @@ pub struct ConnectionArgs {
 
     /// Close a connection that has been silent for this long; 60 s by default,
     /// 10 s of Namestorm.
-    #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u32).range(1..=MAX_SECONDS))]
+    #[arg(long, value_name = "SECONDS", value_parser = number::<u32>(1..=MAX_SECONDS))]
     idle_timeout: Option<u32>,
 
     /// Close a connection when a request has not arrived whole in this time from
     /// its first byte on; 30 s by default, 10 s of Namestorm.
-    #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u32).range(1..=MAX_SECONDS))]
+    #[arg(long, value_name = "SECONDS", value_parser = number::<u32>(1..=MAX_SECONDS))]
     request_timeout: Option<u32>,
 
     /// Give a connection up when the client acknowledges nothing for this long;
     /// 120 s by default. A client that keeps its window shut but answers stays.
-    #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u32).range(1..=MAX_SECONDS))]
+    #[arg(long, value_name = "SECONDS", value_parser = number::<u32>(1..=MAX_SECONDS))]
     user_timeout: Option<u32>,
 
     /// Clients that take fewer bytes a second, averaged over 20 s or more, give
     /// way when connections or buffers run short, the slowest first; 16,000 by
     /// default.
-    #[arg(long, value_name = "BYTES", value_parser = value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "BYTES", value_parser = number::<u32>(1..=u32::MAX))]
     min_rate: Option<u32>,
 }
 
+/// Asks the system for the `bytes` of memory that a stack reserves for
+/// `max_connections` of `config`, and gives them back.
+///
+/// # Errors
+/// When the system refuses them; making the stack would end the process.
+pub fn check_reserved(config: &Config, bytes: usize) -> Result<(), StartError> {
+    Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| {
+        format!(
+            "--max-connections {} needs {} of memory for each worker, and the system does not \
+             give them; choose a smaller number",
+            config.max_connections,
+            report::bytes(bytes as u64)
+        )
+        .into()
+    })
+}
+
 /// The stack takes a longer time as this one.
-const MAX_SECONDS: i64 = Config::MAX_TIME.as_secs().cast_signed();
+const MAX_SECONDS: u32 = Config::MAX_TIME.as_secs() as u32;
 
 impl ConnectionArgs {
     /// `defaults`, with what is asked for in their place.
@@ -184,6 +206,27 @@ mod tests {
         assert_eq!(args.config(Config::default()), expected);
         let timeout = args.request_timeout(Duration::from_secs(9));
         assert_eq!(timeout, Duration::from_secs(2));
+    }
+
+    #[test]
+    fn memory_that_the_system_refuses_is_an_error_with_the_option() {
+        let config = Config {
+            max_connections: 9,
+            ..Config::default()
+        };
+        check_reserved(&config, 1 << 20).unwrap();
+        // More than any address space has.
+        let error = check_reserved(&config, 1 << 60).unwrap_err().to_string();
+        let start = "--max-connections 9 needs 1152.9 PB of memory for each worker";
+        assert!(error.starts_with(start), "{error}");
+    }
+
+    #[test]
+    fn a_word_that_is_no_number_is_told_the_range() {
+        for line in ["--idle-timeout 0.5", "--idle-timeout 0"] {
+            let message = parse(line).unwrap_err().to_string();
+            assert!(message.contains("from 1 to 604800"), "{message}");
+        }
     }
 
     #[test]

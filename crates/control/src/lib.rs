@@ -24,7 +24,7 @@ mod signals;
 mod worker;
 
 pub use args::ServeArgs;
-pub use connections::ConnectionArgs;
+pub use connections::{ConnectionArgs, check_reserved};
 pub use error::Error;
 pub use program::{Counted, Listening, Prepared, Program, StartError, Tally, WorkerContext};
 pub use rights::{Sandbox, UserSpec};

@@ -10,6 +10,7 @@ use control::report::{bytes, count};
 use control::{Counted, Listening, Prepared, Program, StartError, Tally, WorkerContext};
 use nmio::Port;
 use nmio::device::{MemoryPlan, Transport};
+use tcpip::Stack;
 
 use crate::answers::Answers;
 use crate::compile::compile;
@@ -20,7 +21,7 @@ use crate::name;
 use crate::rtype;
 use crate::server::Server;
 use crate::service::Mode;
-use crate::tcp::TcpSettings;
+use crate::tcp::{DnsOverTcp, TcpSettings};
 use crate::zone::Zone;
 use crate::zones::Zones;
 
@@ -234,6 +235,8 @@ impl Program for Namestorm {
         port: &mut P,
         context: &WorkerContext,
     ) -> Result<Server, StartError> {
+        let tcp = &self.tcp.stack;
+        control::check_reserved(tcp, Stack::<DnsOverTcp>::reserved_bytes(tcp))?;
         let capabilities = port.capabilities();
         let mut server = Server::with_tcp(
             context.host(&capabilities),

@@ -93,6 +93,7 @@ impl Program for Sandstorm {
             ports: vec![context.port],
             ..self.tcp.clone()
         };
+        control::check_reserved(&config, <Server>::reserved_bytes(&config))?;
         let secret = context.secret.words();
         let site = Arc::clone(&self.site);
         let server = Server::new(site, host, &config, port, secret, Instant::ZERO)?
@@ -288,6 +289,20 @@ mod tests {
         assert_eq!(totals.residents, prepared.packets);
         let mut tally = Tally::default();
         Program::tally::<nmio::sim::Sink>(&program, &handler, &mut tally);
+    }
+
+    #[test]
+    fn tables_that_the_system_refuses_are_an_error() {
+        let (_folder, mut program) = sandstorm(Mode::MemCopy, 1);
+        program.tcp.max_connections = Config::MAX_CONNECTIONS;
+        let mut port = nmio::sim::Sink::new(1500, 64, 0);
+        let context = context(&["10.0.0.1/24"]);
+        // A machine that overcommits gives everything.
+        let Err(error) = program.handler(&mut port, &context) else {
+            return;
+        };
+        let message = error.to_string();
+        assert!(message.contains("--max-connections 268435456"), "{message}");
     }
 
     #[test]

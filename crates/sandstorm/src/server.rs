@@ -271,6 +271,12 @@ impl<C> Server<C> {
         Self { wall_clock, ..self }
     }
 
+    /// Bytes that a server reserves for its connections, see
+    /// [`Stack::reserved_bytes`].
+    pub fn reserved_bytes(config: &tcpip::Config) -> usize {
+        Stack::<Web, C>::reserved_bytes(config)
+    }
+
     /// What stands ready.
     pub fn packets(&self) -> Packets {
         self.packets

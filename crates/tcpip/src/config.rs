@@ -38,7 +38,10 @@ pub struct Config {
     pub mode: Mode,
     /// Connections at a time, those in TIME-WAIT included: 1 to
     /// [`MAX_CONNECTIONS`](Self::MAX_CONNECTIONS), 65,536 by default. Takes
-    /// about 300 bytes each, touched when they are first used.
+    /// about 340 bytes for each that is open, and up to about 900 while
+    /// acknowledgements are missing. Memory is touched when it is first used;
+    /// [`Stack::reserved_bytes`](crate::Stack::reserved_bytes) of it are
+    /// reserved.
     pub max_connections: u32,
     /// What happens beyond that: [`WhenFull::Evict`] by default.
     pub when_full: WhenFull,

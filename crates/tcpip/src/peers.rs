@@ -1,5 +1,6 @@
 //! What each client address holds of every bounded thing.
 
+use crate::table::places;
 use crate::tcb::NONE;
 
 /// A bounded thing that connections hold a part of.
@@ -46,10 +47,16 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
+    /// Bytes for at most `connections` connections.
+    pub(crate) fn bytes(connections: u32) -> usize {
+        let each = size_of::<Peer>() + size_of::<u32>();
+        places(connections) * size_of::<u32>() + connections as usize * each
+    }
+
     /// For at most `connections` connections in all. Memory is touched when it
     /// is used.
     pub(crate) fn new(connections: u32) -> Self {
-        let places = (connections as usize * 2).next_power_of_two().max(2);
+        let places = places(connections);
         Self {
             places: vec![0; places].into_boxed_slice(),
             mask: places - 1,

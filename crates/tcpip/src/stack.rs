@@ -16,7 +16,7 @@ use crate::options::Block;
 use crate::peers::{Peers, Pool};
 use crate::pressure::Sampler;
 use crate::progress::Standing;
-use crate::recovery::Recoveries;
+use crate::recovery::{Recoveries, Recovery};
 use crate::recv::Buffers;
 use crate::segments::Family;
 use crate::table::{Keys, Table};
@@ -34,6 +34,9 @@ pub const DEFAULT_MSS_V4: u16 = 536;
 pub const DEFAULT_MSS_V6: u16 = 1220;
 /// Bytes of the largest link header: Ethernet with a tag.
 const LINK_HEADER: usize = eth::TAGGED_HEADER_LEN;
+
+/// What the timer wheel takes for each connection.
+const TIMER_LEN: usize = 16;
 
 /// All TCP connections of one port: a sans-I/O state machine but for the
 /// TX ring, which it fills itself.
@@ -127,10 +130,27 @@ impl OwnMss {
     }
 }
 
+impl<A: Application, C> Stack<A, C> {
+    /// Bytes of the tables that [`new`](Self::new) reserves for
+    /// [`Config::max_connections`]. They are touched as connections are first
+    /// used.
+    pub fn reserved_bytes(config: &Config) -> usize {
+        let most = Settings::new(config).max_connections;
+        // `free`, `blocked`, and those of the recoveries that are free.
+        let indices = 3 * size_of::<u32>();
+        let records = size_of::<A::State>() + size_of::<Standing>() + size_of::<Record<C>>();
+        let each = records + size_of::<Recovery<C>>() + TIMER_LEN + indices;
+        most as usize * each + Table::bytes(most) + Peers::bytes(most)
+    }
+}
+
 impl<A: Application> Stack<A> {
     /// A stack with [`Cubic`]. `capabilities` are those of the port that it will
     /// be used with; `secret` keys the hash of the connection table and the
     /// initial sequence numbers, and must be random and unknown to others.
+    ///
+    /// Where the system refuses [`reserved_bytes`](Stack::reserved_bytes) of
+    /// memory, the process aborts, as with all allocations that fail.
     pub fn new(
         config: &Config,
         app: A,

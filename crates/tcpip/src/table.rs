@@ -139,10 +139,20 @@ pub(crate) struct Table {
 /// TCBs are stored one higher, so that zeroed memory is an empty table.
 const FREE: u32 = 0;
 
+/// Places of a table that is at most half full.
+pub(crate) fn places(capacity: u32) -> usize {
+    (capacity as usize * 2).next_power_of_two().max(2)
+}
+
 impl Table {
+    /// Bytes of a table for `capacity` TCBs.
+    pub(crate) fn bytes(capacity: u32) -> usize {
+        places(capacity) * size_of::<(u32, u32)>()
+    }
+
     /// A table for `capacity` TCBs. Its memory is touched when it is used.
     pub(crate) fn new(capacity: u32) -> Self {
-        let places = (capacity as usize * 2).next_power_of_two().max(2);
+        let places = places(capacity);
         Self {
             places: vec![(0, FREE); places].into_boxed_slice(),
             mask: places - 1,

@@ -9,8 +9,8 @@ use nmio::Instant;
 use proptest::prelude::*;
 
 use crate::tcb::State;
-use crate::testing::{Habit, MSS, Rig, V4, V6, noise, v4_path, v6_path};
-use crate::{Config, SynCookies, WhenFull};
+use crate::testing::{App, Habit, MSS, Rig, V4, V6, noise, v4_path, v6_path};
+use crate::{Config, NewReno, Stack, SynCookies, WhenFull};
 
 /// Place for three connections.
 fn three() -> Config {
@@ -19,6 +19,28 @@ fn three() -> Config {
         idle_timeout: Duration::from_mins(1),
         ..Config::default()
     }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no virtual memory of its own")]
+fn what_a_stack_reserves_is_told_beforehand() {
+    // The first field counts pages of virtual memory.
+    let reserved = || {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        pages.split(' ').next().unwrap().parse::<usize>().unwrap() * 4096
+    };
+    let config = Config {
+        max_connections: 1 << 22,
+        ..Config::default()
+    };
+    let told = Stack::<App, NewReno>::reserved_bytes(&config);
+    let before = reserved();
+    let rig = Rig::new(&config);
+    let more = reserved() - before;
+    drop(rig);
+    // Threads of other tests take some too.
+    let few = told / 10;
+    assert!(more.abs_diff(told) < few, "{more} bytes, not {told}");
 }
 
 impl Rig {
