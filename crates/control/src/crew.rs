@@ -179,6 +179,7 @@ mod tests {
 
     fn gone() -> Error {
         Error::PortGone {
+            interface: "srv0".into(),
             worker: 1,
             source: io::ErrorKind::NotConnected.into(),
         }

@@ -19,7 +19,9 @@ pub enum Error {
         source: io::Error,
     },
     /// There is no user or group of that name.
-    #[error("there is no {kind} {name:?} on this system; name another with --user NAME[:GROUP]")]
+    #[error(
+        "there is no {kind} {name:?} on this system; name another with --user NAME[:GROUP], and not by its number"
+    )]
     UnknownUser {
         /// `user` or `group`.
         kind: &'static str,
@@ -62,8 +64,12 @@ pub enum Error {
     #[error("{0}")]
     Start(StartError),
     /// A port went away while it was served.
-    #[error("worker {worker}: the port is gone: {source} (was the interface removed?)")]
+    #[error(
+        "worker {worker}: the port on interface {interface} is gone: {source} (was it removed?)"
+    )]
     PortGone {
+        /// The interface.
+        interface: String,
         /// Which worker served it.
         worker: u32,
         /// The system's word on it.
@@ -75,4 +81,30 @@ pub enum Error {
         /// Which worker.
         worker: u32,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_gone_has_the_name_of_its_interface() {
+        let error = Error::PortGone {
+            interface: "srv0".into(),
+            worker: 0,
+            source: io::Error::from_raw_os_error(100),
+        };
+        let message = error.to_string();
+        assert!(message.contains("on interface srv0 is gone"), "{message}");
+    }
+
+    #[test]
+    fn a_user_who_is_not_found_is_to_be_named() {
+        let error = Error::UnknownUser {
+            kind: "user",
+            name: "1000".into(),
+        };
+        let message = error.to_string();
+        assert!(message.ends_with("and not by its number"), "{message}");
+    }
 }

@@ -117,6 +117,7 @@ impl Start<'_> {
             for index in 0..workers {
                 let worker = Worker {
                     program,
+                    interface: interface.name(),
                     context: context(&interface, index, workers, port)?,
                     rights,
                     source: interface.queue(index),

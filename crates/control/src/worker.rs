@@ -16,6 +16,8 @@ use crate::rights::{GivenUp, Kind, Rights};
 /// Everything a worker takes onto its thread.
 pub(crate) struct Worker<'a, P> {
     pub(crate) program: &'a P,
+    /// What the port is on, for people.
+    pub(crate) interface: &'a str,
     pub(crate) context: WorkerContext,
     pub(crate) rights: &'a Rights,
     pub(crate) source: QueueSource,
@@ -67,6 +69,7 @@ impl<P: Program> Worker<'_, P> {
         let port = self.source.open(self.program.memory(&self.context))?;
         let stage = Stage {
             program: self.program,
+            interface: self.interface,
             context: self.context,
             rights: self.rights,
             summary: port.summary(),
@@ -88,6 +91,7 @@ impl<P: Program> Worker<'_, P> {
 /// A worker whose port is open.
 struct Stage<'a, P> {
     program: &'a P,
+    interface: &'a str,
     context: WorkerContext,
     rights: &'a Rights,
     summary: Vec<(&'static str, String)>,
@@ -146,6 +150,7 @@ impl<P: Program> Stage<'_, P> {
             }
             nmio::run(port, &mut publisher, &clock, &self.config, self.stop).map_err(|source| {
                 Error::PortGone {
+                    interface: self.interface.to_owned(),
                     worker: self.context.index,
                     source,
                 }
@@ -205,6 +210,7 @@ mod tests {
     fn stage(index: u32, own: bool) -> Stage<'static, Idle> {
         Stage {
             program: &Idle,
+            interface: "srv0",
             rights: Rights::of_who_started(),
             context: WorkerContext {
                 index,
