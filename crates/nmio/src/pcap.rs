@@ -107,10 +107,7 @@ impl<P: Port> Pcap<P> {
     /// When the path is a link or no regular file, or the file cannot be
     /// created or written.
     pub fn new(inner: P, path: Option<&Path>) -> Result<Self, PcapError> {
-        let recorder = path
-            .map(Recorder::create)
-            .transpose()?
-            .map(Box::new);
+        let recorder = path.map(Recorder::create).transpose()?.map(Box::new);
         Ok(Self { inner, recorder })
     }
 
