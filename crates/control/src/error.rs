@@ -75,8 +75,12 @@ pub enum Error {
         /// The system's word on it.
         source: io::Error,
     },
-    /// A worker panicked, which is a bug; its message was printed before.
-    #[error("worker {worker} has panicked, which is a bug: please report the message above")]
+    /// A worker panicked, maybe in the program's own code; its message was
+    /// printed before.
+    #[error(
+        "worker {worker} has panicked, which is a bug in this program: the message above tells its \
+         developers where"
+    )]
     Panicked {
         /// Which worker.
         worker: u32,

@@ -245,11 +245,15 @@ fn attempt(kind: &str, attempt: &str) -> ExitStatus {
 }
 
 fn output(kind: &str, attempt: &str) -> Output {
+    output_with(kind, attempt, "0")
+}
+
+/// With this value of `RUST_BACKTRACE`.
+fn output_with(kind: &str, attempt: &str, backtrace: &str) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "rights::tests::child", "--nocapture"]);
     command.env(TO_TRY, format!("{kind} {attempt}"));
-    // Printing a backtrace takes calls that no list has.
-    command.env("RUST_BACKTRACE", "0");
+    command.env("RUST_BACKTRACE", backtrace);
     command.output().unwrap()
 }
 
@@ -302,6 +306,23 @@ fn a_panic_and_an_abort_end_a_confined_process_in_their_own_way() {
             Some(libc::SIGABRT),
             "{kind}"
         );
+    }
+}
+
+#[test]
+fn a_panic_with_a_backtrace_unwinds_in_a_confined_thread() {
+    /// The test harness's, when a test fails.
+    const FAILED: i32 = 101;
+    for kind in ["worker", "control", "helper"] {
+        for value in ["1", "full"] {
+            let panicked = output_with(kind, "panic", value);
+            let text = String::from_utf8_lossy(&panicked.stderr);
+            let (status, case) = (panicked.status, format!("{value} in {kind}: {text}"));
+            // The test's own thread has seen the panic, and panics too.
+            assert_eq!(status.code(), Some(FAILED), "{status}, {case}");
+            let (_, rest) = text.split_once("on purpose").expect(&case);
+            assert!(rest.trim_start().starts_with("stack backtrace:"), "{case}");
+        }
     }
 }
 

@@ -170,16 +170,26 @@ const EVERYWHERE: &[Call] = &[
     any(libc::SYS_recvfrom),
 ];
 
-/// Calls that fail with `EACCES` instead of ending the process. Giving memory of
-/// an arena back, the C library looks for `/proc/sys/vm/overcommit_memory`, and
-/// does without.
-pub(super) const REFUSED: &[Call] = &[only(
-    libc::SYS_openat,
-    Argument::Without(
-        2,
-        (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND) as u64,
+/// Calls that fail with `EACCES` instead of ending the process.
+///
+/// Giving memory of an arena back, the C library looks for
+/// `/proc/sys/vm/overcommit_memory`, and does without. With `RUST_BACKTRACE` a
+/// panic looks for the current folder and the program's file. It goes on without:
+/// frames have no names then.
+pub(super) const REFUSED: &[Call] = &[
+    only(
+        libc::SYS_openat,
+        Argument::Without(
+            2,
+            (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND) as u64,
+        ),
     ),
-)];
+    any(libc::SYS_getcwd),
+    #[cfg(target_arch = "x86_64")]
+    any(libc::SYS_readlink),
+    #[cfg(not(target_arch = "x86_64"))]
+    any(libc::SYS_readlinkat),
+];
 
 /// Ports: waiting, tap devices, super-segments, and what becomes of a device
 /// that no longer cuts them.
