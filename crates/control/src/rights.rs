@@ -12,6 +12,8 @@ mod seccomp;
 mod table;
 mod user;
 
+use std::backtrace::Backtrace;
+
 use clap::ValueEnum;
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -65,11 +67,14 @@ impl Plan {
     pub(crate) fn rights(&self, table: Table) -> Result<Rights, Error> {
         let walls = match self.sandbox {
             Sandbox::Off => None,
-            Sandbox::Auto | Sandbox::Required => Some([
-                Walls::new(Kind::Worker, &table)?,
-                Walls::new(Kind::Control, &table)?,
-                Walls::new(Kind::Helper, &table)?,
-            ]),
+            Sandbox::Auto | Sandbox::Required => {
+                keep_symbols();
+                Some([
+                    Walls::new(Kind::Worker, &table)?,
+                    Walls::new(Kind::Control, &table)?,
+                    Walls::new(Kind::Helper, &table)?,
+                ])
+            }
         };
         Ok(Rights {
             plan: self.clone(),
@@ -234,6 +239,12 @@ impl Rights {
         );
         lines
     }
+}
+
+/// Where `RUST_BACKTRACE` asks for backtraces, makes the standard library map the
+/// program's symbols, as a thread behind walls cannot open them.
+fn keep_symbols() {
+    drop(Backtrace::capture().to_string());
 }
 
 /// The system's word for an error, without its number.

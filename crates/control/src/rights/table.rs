@@ -174,8 +174,7 @@ const EVERYWHERE: &[Call] = &[
 ///
 /// Giving memory of an arena back, the C library looks for
 /// `/proc/sys/vm/overcommit_memory`, and does without. With `RUST_BACKTRACE` a
-/// panic looks for the current folder and the program's file. It goes on without:
-/// frames have no names then.
+/// panic asks for the current folder and the program's path, and does without.
 pub(super) const REFUSED: &[Call] = &[
     only(
         libc::SYS_openat,
