@@ -23,6 +23,19 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 /// [`try_commands`](Program::try_commands) become part of the start block,
 /// and the workers begin to serve. When a worker has ended,
 /// [`tally`](Program::tally) collects what its handler has counted.
+///
+/// # Rights
+/// Some hooks run before rights are given up, as the user who started the server,
+/// mostly root. The others run as the server's user in the
+/// [sandbox](crate#what-a-callback-may-do-in-the-sandbox).
+///
+/// | hook | thread | rights |
+/// |---|---|---|
+/// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services) | control | as started |
+/// | [`memory`](Program::memory), [`handler`](Program::handler) | worker | as started |
+/// | [`prepared`](Program::prepared) | worker | given up |
+/// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands) | control | given up |
+/// | the handler's callbacks, [`counted`](Program::counted), [`tally`](Program::tally) | worker | given up |
 pub trait Program: Sync {
     /// The program's name, as in `sandstorm`. Worker threads are named after
     /// it, so it should be at most 12 bytes long.
@@ -37,18 +50,20 @@ pub trait Program: Sync {
     /// What serves on one port.
     type Handler<P: Port>: Handler<P>;
 
-    /// What is to be steered to the rings when `port` is served.
+    /// What is to be steered to the rings when `port` is served. Called before
+    /// rights are given up.
     fn services(&self, port: u16) -> Vec<(Transport, u16)>;
 
     /// How much packet memory one worker wants. Without an own answer:
-    /// frames for receiving and scratch only, no resident packets.
+    /// frames for receiving and scratch only, no resident packets. Called before
+    /// rights are given up.
     fn memory(&self, context: &WorkerContext) -> MemoryPlan {
         let _ = context;
         MemoryPlan::default()
     }
 
     /// Makes one worker's handler, with everything prepared in `port`'s
-    /// memory. Called on the worker's own thread.
+    /// memory. Called on the worker's own thread, before it gives up its rights.
     ///
     /// # Errors
     /// When it cannot serve on this port; nothing is served then.
@@ -58,44 +73,47 @@ pub trait Program: Sync {
         context: &WorkerContext,
     ) -> Result<Self::Handler<P>, StartError>;
 
-    /// What a ready handler has prepared.
+    /// What a ready handler has prepared. Called after rights are given up.
     fn prepared<P: Port>(&self, handler: &Self::Handler<P>) -> Prepared {
         let _ = handler;
         Prepared::default()
     }
 
-    /// Folders and files that the content was read from. The server may still
-    /// read below these, and open no other file, once it serves.
+    /// Folders and files that the content was read from. Called before rights are
+    /// given up. Landlock lets the control thread read below these and open no
+    /// other file; where seccomp is in force too, it opens none at all.
     fn read_paths(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
     /// Files that the content was read from. A warning at start names those that
-    /// the server may not read again.
+    /// the server may not read again. Called before rights are given up.
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// Lines for the start block, label and value: what was loaded.
+    /// Lines for the start block, label and value: what was loaded. Called after
+    /// rights are given up.
     fn loaded(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
     /// Commands to try, typed as they stand here; the first is the one that
-    /// scripts take.
+    /// scripts take. Called after rights are given up.
     fn try_commands(&self, at: &Listening) -> Vec<String> {
         let _ = at;
         Vec::new()
     }
 
     /// What a handler has counted that the log tells of. Called once a second
-    /// while it serves.
+    /// while it serves, after rights are given up.
     fn counted<P: Port>(&self, handler: &Self::Handler<P>) -> Counted {
         let _ = handler;
         Counted::default()
     }
 
-    /// Adds what an ended worker's handler has counted.
+    /// Adds what an ended worker's handler has counted. Called after rights are
+    /// given up.
     fn tally<P: Port>(&self, handler: &Self::Handler<P>, tally: &mut Tally) {
         let _ = (handler, tally);
     }

@@ -34,7 +34,15 @@ use crate::worker::{Ended, Ready, Worker};
 ///
 /// A second SIGINT or SIGTERM, a second or more after the first, ends the
 /// process at once. An error is printed as one message, and leads to exit
-/// status 1; nothing of ours is left on the interface then.
+/// status 1; nothing of ours is left on the interface then. There is no summary
+/// after an error.
+///
+/// `load` runs with the rights of the user who started the server. Rights are
+/// given up before the first packet; [`Program`] says for each hook when it runs,
+/// and the [crate](crate#what-a-callback-may-do-in-the-sandbox) what it may do.
+///
+/// A panic of a worker stops the others and is such an error. Where the profile
+/// says `panic = "abort"` it ends the process by SIGABRT instead.
 pub fn serve<P: Program, E: Display>(
     args: &ServeArgs,
     load: impl FnOnce() -> Result<P, E>,

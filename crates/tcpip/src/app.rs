@@ -58,6 +58,11 @@ pub trait Application {
 
     /// A [deadline](Connection::set_deadline) has passed. Closing our side is the
     /// default.
+    ///
+    /// [`Connection::close`] does not end the connection at once. First all that
+    /// was written must be acknowledged; then the peer has
+    /// [`Config::fin_wait`](crate::Config::fin_wait) to close its side.
+    /// [`Connection::abort`] ends it at once, with a reset.
     fn on_deadline(&mut self, conn: &mut Connection<'_, Self::State>, deadline: Deadline) {
         let _ = deadline;
         conn.close();
@@ -98,7 +103,8 @@ pub enum CloseReason {
     Finished,
     /// The peer has reset it.
     Reset,
-    /// The peer has stopped answering.
+    /// The peer has stopped answering, or has not closed its side within
+    /// [`Config::fin_wait`](crate::Config::fin_wait) after it acknowledged our FIN.
     TimedOut,
     /// The application has aborted it, or the stack hung up before all had
     /// arrived.
@@ -111,8 +117,12 @@ pub enum CloseReason {
 /// Why nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The stream or the pool of write buffers has no room. Leave the data
-    /// that asks for it unconsumed: it is offered again when there is room.
+    /// The stream has no room: [`room`](Connection::room) is 0, or there are too
+    /// many bytes in it. For [`write_bytes`](Connection::write_bytes) also: no
+    /// write buffer is free
+    /// ([`Config::max_write_buffers`](crate::Config::max_write_buffers)), whatever
+    /// `room` says. Leave the data that asks for it unconsumed: it is offered again
+    /// when there is room.
     #[error("the connection's stream is full; write again after on_sent")]
     Full,
     /// The connection was closed or aborted before.

@@ -30,6 +30,9 @@ pub enum WhenFull {
 }
 
 /// How a [`Stack`](crate::Stack) serves.
+///
+/// Times are counted in whole milliseconds: a shorter one, 0 included, is taken
+/// as 1 ms, and a longer one than [`MAX_TIME`](Self::MAX_TIME) as that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Ports that connections are accepted on.
@@ -46,7 +49,10 @@ pub struct Config {
     /// What happens beyond that: [`WhenFull::Evict`] by default.
     pub when_full: WhenFull,
     /// Connections whose handshake is not complete, 4,096 by default. A SYN
-    /// beyond gets a cookie, or is dropped.
+    /// beyond gets a cookie, or is dropped where
+    /// [`syn_cookies`](Self::syn_cookies) is [`SynCookies::Never`]. With 0 every
+    /// SYN is beyond. `u32::MAX` sets no bound but
+    /// [`max_connections`](Self::max_connections).
     pub max_half_open: u32,
     /// When SYNs are answered with cookies (RFC 4987, section 3.6), which take
     /// no memory: [`SynCookies::Auto`] by default. A connection opened by one
@@ -57,7 +63,8 @@ pub struct Config {
     /// Connections of one client address at a time; as many as there are by
     /// default. Those in TIME-WAIT are not counted, and those that are half open
     /// neither, as anybody could have opened them in a client's name. A SYN
-    /// beyond is dropped.
+    /// beyond is dropped. `None` sets no bound. With `Some(0)` every SYN is
+    /// dropped.
     pub max_per_address: Option<u32>,
     /// Leading bits by which IPv6 addresses count as one client address, 64 by
     /// default: whoever has one address of such a network has them all. At most
@@ -68,10 +75,11 @@ pub struct Config {
     /// at least 20 s, stays as long as nothing runs short: connections, receive
     /// buffers, write buffers or scoreboards. Then the one gives way that has
     /// made the least progress by this measure. The answer to a request that
-    /// comes while nothing else is owed counts as full use.
+    /// comes while nothing else is owed counts as full use. Any value will do; 0
+    /// is taken as 1.
     pub min_rate: u32,
     /// Connections in TIME-WAIT, 32,768 by default. Beyond it a connection is
-    /// forgotten at once when it has closed.
+    /// forgotten at once when it has closed. With 0 none is remembered.
     pub max_time_wait: u32,
     /// Bytes of a receive buffer, and so the window that is told: 536 to 16
     /// MiB, 16,384 by default. Beyond 65,535 only clients that scale windows
@@ -81,12 +89,16 @@ pub struct Config {
     /// Receive buffers, 4,096 by default. Only connections with data that is
     /// out of order or not consumed need one. Beyond it the connection with the
     /// least progress gives way; if there is none, the data is dropped, and
-    /// comes again.
+    /// comes again. With 0 there are no buffers, and such data is always dropped.
+    /// Each takes [`recv_buffer`](Self::recv_buffer) bytes of memory, from its
+    /// first use on.
     pub max_recv_buffers: u32,
     /// Buffers for [`write_bytes`](crate::Connection::write_bytes), 4,096 by
     /// default: one for each stream entry that is no content. Beyond it the
     /// connection with the least progress gives way; if there is none, a write
-    /// finds the stream full.
+    /// fails with [`WriteError::Full`](crate::WriteError::Full). With 0 each one
+    /// does. A buffer has the memory that its bytes take, at most
+    /// [`MAX_WRITE_LEN`](crate::MAX_WRITE_LEN).
     pub max_write_buffers: u32,
     /// Bytes of memory that segments may take for clients whose maximum
     /// segment size is not ours, 64 MiB by default. Beyond it they are served
@@ -110,7 +122,8 @@ pub struct Config {
     /// by default.
     pub fin_wait: Duration,
     /// How long a connection may be silent before it is closed (with a FIN,
-    /// as by the application), 60 s by default.
+    /// as by the application), 60 s by default. It cannot be turned off: 0 is
+    /// taken as 1 ms.
     pub idle_timeout: Duration,
     /// How long a peer that has something to acknowledge may stay silent before
     /// the connection is given up (the user timeout of RFC 9293, section 3.9.1,
@@ -121,8 +134,10 @@ pub struct Config {
     /// After how much silence a client is asked whether it is there (RFC 1122,
     /// section 4.2.3.6), and again after as much; after
     /// [`probes`](Self::probes) without an answer the connection is given up.
-    /// Silence ends with the idle timeout all the same. `None`, the default:
-    /// nobody is asked.
+    /// Silence ends with the idle timeout all the same, so a time that is not
+    /// shorter than [`idle_timeout`](Self::idle_timeout) has no effect.
+    /// `Some(Duration::ZERO)` is taken as 1 ms. `None`, the default: nobody is
+    /// asked.
     pub keep_alive: Option<Duration>,
     /// Whether segments are spread over the round trip instead of leaving in
     /// bursts. Timers tick once a millisecond, so bursts of that long remain.

@@ -37,7 +37,8 @@ pub enum Mode {
     MemCopy,
 }
 
-/// Names a content of one [`Contents`]. An id is never given twice.
+/// Names a content of one [`Contents`]. No id of one `Contents` is given
+/// twice; another `Contents` gives the same ids again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContentId {
     index: u32,
