@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
-use socket2::{SockFilter, SockRef};
 
 use super::{dns, readers};
 use crate::shell::{Context as _, Failure, Result};
@@ -30,8 +29,6 @@ const SIP: usize = 500;
 const QUERIES: usize = 250;
 /// What a client with a shut window has place for.
 const SMALL_BUFFER: usize = 2_048;
-/// What a client that loses every fourth segment has place for.
-const LARGE_BUFFER: usize = 512 << 10;
 /// What an abuser says once all its connections have been opened.
 const OPEN: &str = "all open";
 
@@ -44,9 +41,6 @@ pub(super) enum Abuse {
     ShutWindow,
     /// Asks for a large file and reads [`SIP`] bytes now and then.
     Sip,
-    /// Asks for a large file, never takes every fourth segment of it, and reports
-    /// the others.
-    Holes,
     /// Asks [`QUERIES`] questions and reads no answer.
     Queries,
     /// Half a question, and then a byte a round.
@@ -165,11 +159,10 @@ fn abuse(from: SocketAddr, to: SocketAddr, wanted: &[Abuse]) -> Result<()> {
 }
 
 impl Abuse {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 5] = [
         Self::HalfHead,
         Self::ShutWindow,
         Self::Sip,
-        Self::Holes,
         Self::Queries,
         Self::HalfQuestion,
     ];
@@ -182,18 +175,12 @@ impl Abuse {
         let buffer = match self {
             Self::HalfHead | Self::HalfQuestion => None,
             Self::ShutWindow | Self::Sip | Self::Queries => Some(SMALL_BUFFER),
-            Self::Holes => Some(LARGE_BUFFER),
         };
         if let Some(size) = buffer {
             sockopt::set_socket_recv_buffer_size(&fd, size).context(what())?;
         }
         bind(&fd, &from).context(what())?;
         connect(&fd, &to).context(what())?;
-        if self == Self::Holes {
-            SockRef::from(&fd)
-                .attach_filter(&every_fourth())
-                .context(what())?;
-        }
         let mut stream = TcpStream::from(fd);
         stream.write_all(&self.first_bytes()).context(what())?;
         stream.set_nonblocking(true).context(what())?;
@@ -203,7 +190,7 @@ impl Abuse {
     fn first_bytes(self) -> Vec<u8> {
         match self {
             Self::HalfHead => b"GET / HTTP/1.1\r\nHost: a\r\nX: ".to_vec(),
-            Self::ShutWindow | Self::Sip | Self::Holes => {
+            Self::ShutWindow | Self::Sip => {
                 b"GET /size-30000000.bin HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()
             }
             Self::Queries => (0..QUERIES as u16)
@@ -243,23 +230,4 @@ impl FromStr for Abuse {
             .find(|abuse| abuse.to_string() == name);
         abuse.ok_or_else(|| Failure::new(format!("no such abuse: {name}")))
     }
-}
-
-/// A filter of the socket that drops what begins in the last quarter of each 8 KB
-/// of sequence space, whenever it comes. Packets begin with their TCP header.
-fn every_fourth() -> [SockFilter; 5] {
-    // linux/bpf_common.h
-    const LOAD_WORD: u16 = 0x20;
-    const AND: u16 = 0x54;
-    const JUMP_IF_EQUAL: u16 = 0x15;
-    const RETURN: u16 = 0x06;
-    const SEQUENCE_NUMBER: u32 = 4;
-    const LAST_QUARTER: u32 = 3 << 11;
-    [
-        SockFilter::new(LOAD_WORD, 0, 0, SEQUENCE_NUMBER),
-        SockFilter::new(AND, 0, 0, LAST_QUARTER),
-        SockFilter::new(JUMP_IF_EQUAL, 1, 0, LAST_QUARTER),
-        SockFilter::new(RETURN, 0, 0, u32::MAX),
-        SockFilter::new(RETURN, 0, 0, 0),
-    ]
 }
