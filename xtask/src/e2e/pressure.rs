@@ -30,7 +30,7 @@ use crate::shell::{self, Context as _, Failure, Result};
 /// The abusers' processes.
 const PROCESSES: usize = 4;
 /// The other client begins so long after the last of them.
-const SETTLED: Duration = Duration::from_secs(1);
+const SETTLED: Duration = Duration::from_secs(3);
 /// The abusers' addresses: one client address, as it is one IPv6 network, with
 /// ports enough to fill a table.
 const ABUSERS: [&str; 2] = ["fd99::66", "fd99::67"];
