@@ -15,3 +15,4 @@ mod receiving;
 mod runs;
 mod sending;
 mod widths;
+mod windows;
