@@ -15,6 +15,7 @@
 //! requests), as every packet's checksum is finished when it is built; a UMEM
 //! shared by several queues, as cores share nothing.
 
+mod fill_level;
 mod link;
 mod packets;
 mod rings;
@@ -211,7 +212,7 @@ impl XdpPort {
                     "RX {}, TX {}, fill {}",
                     rings::RX_RING,
                     rings::TX_RING,
-                    rings::FILL_RING
+                    fill_level::FILL_RING
                 ),
             ),
             (
@@ -418,7 +419,6 @@ impl Port for XdpPort {
     fn receive(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()> {
         self.rings.reap();
         self.rings.receive(batch, limit.min(MAX_BATCH));
-        self.rings.refill();
         if batch.is_empty() {
             self.empty_looks += 1;
             if self.empty_looks == LOOKS_UNTIL_CHECK {

@@ -1,6 +1,8 @@
 //! Real packets over real devices, in network namespaces made here. Needs
 //! root, and the commands `ip` and `ethtool`.
 
+#[path = "device/bursts.rs"]
+mod bursts;
 #[path = "device/made.rs"]
 mod made;
 #[path = "device/rig.rs"]

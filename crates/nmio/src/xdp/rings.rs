@@ -24,6 +24,7 @@ use xsk_rs::config::{
 };
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue, Umem};
 
+use super::fill_level::{FILL_RING, FillLevel};
 use super::{Patience, XdpConfig};
 use crate::device::{DeviceError, Needs};
 use crate::frame::{Frame, Pool, Resident, Sending};
@@ -32,9 +33,7 @@ use crate::sys;
 
 /// Slots of the RX ring. It holds all that the fill ring gave, so that the
 /// kernel never finds it full.
-pub(super) const RX_RING: u32 = 2048;
-/// Frames that wait for the kernel to receive into.
-pub(super) const FILL_RING: u32 = 2048;
+pub(super) const RX_RING: u32 = FILL_RING;
 /// Frames that may be on their way out: queued, or not completed yet.
 pub(super) const TX_RING: u32 = 2048;
 /// Each frame on its way out has its place here.
@@ -42,7 +41,7 @@ const COMPLETION_RING: u32 = TX_RING;
 /// Frames for callers that keep some beside a batch.
 const RESERVE: u32 = 256;
 /// Frames that the port itself needs.
-const OWN_FRAMES: u32 = FILL_RING + TX_RING + MAX_BATCH as u32 + RESERVE;
+const OWN_FRAMES: u32 = RX_RING + TX_RING + MAX_BATCH as u32 + RESERVE;
 /// Descriptors that go to or come from a ring in one move.
 const MOVE: usize = 64;
 /// A chunk of this size holds frames of the common MTU …
@@ -52,7 +51,6 @@ const LARGE_CHUNK: u32 = 4096;
 /// Ethernet header and one 802.1Q tag: what a frame has beyond the MTU.
 const LINK_HEADER: usize = 18;
 
-const _: () = assert!(FILL_RING <= RX_RING, "the RX ring could overflow");
 const _: () = assert!(COMPLETION_RING >= TX_RING, "completions could be refused");
 
 /// Whether the kernel copies between frames and the device.
@@ -81,8 +79,10 @@ pub(super) struct Rings {
     staged: ArrayVec<FrameDesc, MOVE>,
     /// Frames staged, in the TX ring, or sent and not completed.
     in_flight: u32,
-    /// Frames that the fill ring lacks.
-    fill_owed: u32,
+    /// Frames that the kernel may receive into, or has received into and not
+    /// given back yet. At most `RX_RING`, so that the RX ring never overflows.
+    offered: u32,
+    fill_level: FillLevel,
     overdue: Overdue,
     lost: u64,
     bad: u64,
@@ -134,7 +134,8 @@ impl Rings {
             completed: Box::new([FrameDesc::default(); MOVE]),
             staged: ArrayVec::new(),
             in_flight: 0,
-            fill_owed: FILL_RING,
+            offered: 0,
+            fill_level: FillLevel::new(),
             overdue: Overdue::default(),
             lost: 0,
             bad: 0,
@@ -144,7 +145,7 @@ impl Rings {
         if options.is_ok_and(|bits| bits & sys::XDP_OPTIONS_ZEROCOPY != 0) {
             rings.copying = Copying::Never;
         }
-        rings.refill();
+        rings.refill(0);
         Ok(rings)
     }
 
@@ -215,15 +216,23 @@ impl Rings {
                 }
             }
         }
-        self.fill_owed += count as u32;
+        self.offered = self.offered.saturating_sub(count as u32);
+        if count > 0 || self.offered < self.fill_level.frames() {
+            let left = FILL_RING - self.fill.nb_free_exact();
+            self.fill_level.look(count as u32, count == room, left);
+            self.refill(left);
+        }
     }
 
-    /// Fills the fill ring up again, as far as the pool has frames.
+    /// Fills the fill ring, in which some frames are `left`, up to its level, as
+    /// far as the pool has frames.
     #[inline(always)]
-    pub(super) fn refill(&mut self) {
-        while self.fill_owed > 0 {
+    fn refill(&mut self, left: u32) {
+        let lacking = self.fill_level.frames().saturating_sub(left);
+        let mut lacking = lacking.min(RX_RING - self.offered);
+        while lacking > 0 {
             let mut descs = ArrayVec::<FrameDesc, MOVE>::new();
-            while descs.len() < (self.fill_owed as usize).min(MOVE) {
+            while descs.len() < (lacking as usize).min(MOVE) {
                 let Some(frame) = self.pool.take() else { break };
                 descs.push(self.chunks[frame.offer(&self.pool) as usize]);
             }
@@ -232,17 +241,10 @@ impl Rings {
             }
             // SAFETY: the frames are of this UMEM and offered, so nothing
             // reads or writes them until the kernel gives them back.
-            if unsafe { self.fill.produce(&descs) } == 0 {
-                // The kernel shows what it has received before it frees the
-                // slots that it took the frames from. The next pass goes on.
-                for desc in &descs {
-                    let index = (desc.addr() >> self.chunk_shift) as u32;
-                    // SAFETY: the kernel did not get it.
-                    drop(unsafe { self.pool.claim(index, 0) });
-                }
-                return;
-            }
-            self.fill_owed -= descs.len() as u32;
+            let count = unsafe { self.fill.produce(&descs) };
+            debug_assert_eq!(count, descs.len(), "the ring has the place");
+            self.offered += descs.len() as u32;
+            lacking -= descs.len() as u32;
         }
     }
 

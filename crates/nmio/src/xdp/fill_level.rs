@@ -1,0 +1,107 @@
+//! How many frames wait in the fill ring: few while the worker keeps up, all
+//! of them while bursts come.
+//!
+//! The kernel takes frames in turn. Few frames stay in the cache, many frames
+//! outlast a burst that comes while the worker does not run. So a burst that
+//! nearly empties the fill ring raises the level, and as many frames as a long
+//! time without one lower it. A queue that never drains is no burst: a longer
+//! one would only delay each packet.
+
+/// Slots of the fill ring, and frames in it while bursts come.
+pub(super) const FILL_RING: u32 = 8192;
+/// Frames in it otherwise.
+const FEW: u32 = 2048;
+/// Received frames without a burst that lower the level.
+const CALM: u32 = 64 * FILL_RING;
+
+/// The level and what it depends on.
+#[derive(Debug)]
+pub(super) struct FillLevel {
+    frames: u32,
+    /// All that was received has been taken since the last burst.
+    drained: bool,
+    /// Frames received since the last burst.
+    calm: u32,
+}
+
+impl FillLevel {
+    /// The level of a calm start.
+    pub(super) const fn new() -> Self {
+        Self {
+            frames: FEW,
+            drained: true,
+            calm: 0,
+        }
+    }
+
+    /// Frames that the fill ring should hold.
+    #[inline(always)]
+    pub(super) fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    /// After a look at the RX ring: so many were `received`, whether others
+    /// `wait`, and the fill ring has so many `left`.
+    #[inline(always)]
+    pub(super) fn look(&mut self, received: u32, wait: bool, left: u32) {
+        self.calm = self.calm.saturating_add(received);
+        if self.drained && left < self.frames / 4 {
+            *self = Self {
+                frames: FILL_RING,
+                drained: false,
+                calm: 0,
+            };
+        }
+        self.drained |= !wait;
+        if self.calm >= CALM {
+            self.frames = FEW;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BATCH: u32 = 64;
+
+    #[test]
+    fn a_burst_raises_the_level_until_it_has_long_been_calm() {
+        let mut level = FillLevel::new();
+        level.look(BATCH, true, FEW / 4);
+        assert_eq!(level.frames(), FEW, "a quarter is left");
+        level.look(BATCH, true, FEW / 4 - 1);
+        assert_eq!(level.frames(), FILL_RING);
+        for _ in 1..CALM / BATCH {
+            level.look(BATCH, false, FILL_RING - BATCH);
+            assert_eq!(level.frames(), FILL_RING);
+        }
+        level.look(BATCH, false, FILL_RING - BATCH);
+        assert_eq!(level.frames(), FEW);
+    }
+
+    #[test]
+    fn a_burst_keeps_a_high_level_high() {
+        let mut level = FillLevel::new();
+        level.look(BATCH, true, 0);
+        level.look(CALM - BATCH - 1, false, FILL_RING);
+        level.look(BATCH, true, FILL_RING / 4 - 1);
+        level.look(CALM - 1, false, FILL_RING);
+        assert_eq!(level.frames(), FILL_RING);
+    }
+
+    #[test]
+    fn a_queue_that_never_drains_is_one_burst() {
+        let mut level = FillLevel::new();
+        level.look(BATCH, true, 0);
+        for _ in 0..CALM / BATCH {
+            level.look(BATCH, true, 0);
+        }
+        assert_eq!(level.frames(), FEW);
+        level.look(BATCH, true, 0);
+        assert_eq!(level.frames(), FEW, "still the same");
+        level.look(BATCH - 1, false, 0);
+        level.look(BATCH, true, 0);
+        assert_eq!(level.frames(), FILL_RING, "another");
+    }
+}

@@ -1,0 +1,40 @@
+//! Bursts that come while the worker does not run.
+
+use std::net::UdpSocket;
+
+use nmio::{Batch, MAX_BATCH, Port};
+
+use crate::MODES;
+use crate::rig::{Rig, run};
+use crate::supers::{open, take};
+
+/// Frames in the fill ring while no bursts come.
+const FEW: usize = 2_048;
+/// More than those, and fewer than the slots.
+const BURST: usize = 4_000;
+
+fn send_burst(client: &UdpSocket) {
+    for _ in 0..BURST {
+        client.send_to(b"burst", "10.9.0.9:7").unwrap();
+    }
+}
+
+#[test]
+fn after_a_burst_the_next_finds_more_frames() {
+    for mode in MODES {
+        let rig = Rig::new(1);
+        let (_interface, mut server) = open(mode, &["10.9.0.9/24"]);
+        let known = "ip neigh add 10.9.0.9 lladdr 02:00:00:00:00:09 dev cli";
+        rig.client.run(|| run(known));
+        let client = rig.client_socket("10.9.0.2:0");
+
+        send_burst(&client);
+        assert_eq!(take(&mut server, FEW).len(), FEW, "{mode}");
+        let mut more = Batch::new();
+        server.receive(&mut more, MAX_BATCH).unwrap();
+        assert!(more.is_empty(), "{mode}: the others are lost");
+
+        send_burst(&client);
+        assert_eq!(take(&mut server, BURST).len(), BURST, "{mode}");
+    }
+}
