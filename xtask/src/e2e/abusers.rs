@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
+use socket2::{SockFilter, SockRef};
 
 use super::{dns, readers};
 use crate::shell::{Context as _, Failure, Result};
@@ -25,6 +26,8 @@ const AT_ONCE: usize = 32;
 /// Rounds between two reads of a reader that hardly reads, and what it reads.
 const SIP_ROUNDS: u32 = 3;
 const SIP: usize = 500;
+/// What a client with holes has place for: all of [`holes`].
+const LARGE_BUFFER: usize = 256 << 10;
 /// Queries of one connection that reads no answer.
 const QUERIES: usize = 250;
 /// What a client with a shut window has place for.
@@ -41,6 +44,8 @@ pub(super) enum Abuse {
     ShutWindow,
     /// Asks for a large file and reads [`SIP`] bytes now and then.
     Sip,
+    /// Asks for a large file and acknowledges it with holes.
+    Holes,
     /// Asks [`QUERIES`] questions and reads no answer.
     Queries,
     /// Half a question, and then a byte a round.
@@ -159,10 +164,11 @@ fn abuse(from: SocketAddr, to: SocketAddr, wanted: &[Abuse]) -> Result<()> {
 }
 
 impl Abuse {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::HalfHead,
         Self::ShutWindow,
         Self::Sip,
+        Self::Holes,
         Self::Queries,
         Self::HalfQuestion,
     ];
@@ -174,14 +180,21 @@ impl Abuse {
         // Otherwise the client's kernel buffers all the answers.
         let buffer = match self {
             Self::HalfHead | Self::HalfQuestion => None,
+            Self::Holes => Some(LARGE_BUFFER),
             Self::ShutWindow | Self::Sip | Self::Queries => Some(SMALL_BUFFER),
         };
         if let Some(size) = buffer {
-            sockopt::set_socket_recv_buffer_size(&fd, size).context(what())?;
+            sockopt::set_socket_recv_buffer_size_force(&fd, size).context(what())?;
         }
         bind(&fd, &from).context(what())?;
         connect(&fd, &to).context(what())?;
         let mut stream = TcpStream::from(fd);
+        if self == Self::Holes {
+            let filter = holes();
+            SockRef::from(&stream)
+                .attach_filter(&filter)
+                .context(what())?;
+        }
         stream.write_all(&self.first_bytes()).context(what())?;
         stream.set_nonblocking(true).context(what())?;
         Ok(stream)
@@ -190,7 +203,7 @@ impl Abuse {
     fn first_bytes(self) -> Vec<u8> {
         match self {
             Self::HalfHead => b"GET / HTTP/1.1\r\nHost: a\r\nX: ".to_vec(),
-            Self::ShutWindow | Self::Sip => {
+            Self::ShutWindow | Self::Sip | Self::Holes => {
                 b"GET /size-30000000.bin HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()
             }
             Self::Queries => (0..QUERIES as u16)
@@ -213,6 +226,27 @@ impl Abuse {
             Err(error) => error.kind() == ErrorKind::WouldBlock,
         }
     }
+}
+
+/// A filter in front of a socket that drops nearly every second segment in one
+/// stretch of 64 KB of four, however often it comes.
+fn holes() -> [SockFilter; 5] {
+    /// Where the sequence number is in the TCP header.
+    const SEQ: u32 = 4;
+    /// All zero in such a stretch.
+    const STRETCH: u32 = 0x3_0000;
+    /// Another value in nearly every segment.
+    const CHANGING: u32 = 0x400;
+    let code = |code: u32| code as u16;
+    let jump_if_set = code(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K);
+    let end = code(libc::BPF_RET | libc::BPF_K);
+    [
+        SockFilter::new(code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS), 0, 0, SEQ),
+        SockFilter::new(jump_if_set, 2, 0, STRETCH),
+        SockFilter::new(jump_if_set, 0, 1, CHANGING),
+        SockFilter::new(end, 0, 0, 0),
+        SockFilter::new(end, 0, 0, u32::MAX),
+    ]
 }
 
 impl Display for Abuse {

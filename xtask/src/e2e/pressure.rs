@@ -3,8 +3,8 @@
 //!
 //! Each case fills something of the server's: receive buffers with halves of
 //! requests, the connection table with them, with readers whose window is shut
-//! and with readers that hardly read, write buffers with answers that nobody
-//! reads. Connections that the server takes away are opened again at once.
+//! and with readers that hardly read, scoreboards with holes, write buffers with
+//! answers that nobody reads. Connections that the server takes away are opened again at once.
 //!
 //! Each answer to the other client must come within a second. The median of its
 //! small requests may be three times that of a quiet server. Later the server's
@@ -21,7 +21,7 @@ use super::checks::Checks;
 use super::flood::{self, memory};
 use super::http::Connection;
 use super::matrix::{Program, Scenario};
-use super::rig::{Place, Rig};
+use super::rig::{Place, Rig, SERVER_LINK};
 use super::{Content, dns};
 use crate::interrupt;
 use crate::server::Server;
@@ -110,7 +110,7 @@ const SAMPLE: [Case; 3] = [
 ];
 
 /// The whole, with default options. The table has 65,536 places.
-const WHOLE: [Case; 7] = [
+const WHOLE: [Case; 8] = [
     SAMPLE[0].whole(),
     Case {
         name: "a table full of halves of requests",
@@ -134,6 +134,12 @@ const WHOLE: [Case; 7] = [
             (Abuse::ShutWindow, 22_000),
             (Abuse::Sip, 22_000),
         ],
+        ..SAMPLE[0].whole()
+    },
+    Case {
+        name: "scoreboards full of holes",
+        abuses: &[(Abuse::Holes, 3_000)],
+        shortage: "scoreboards taken",
         ..SAMPLE[0].whole()
     },
     SAMPLE[2].whole(),
@@ -211,6 +217,10 @@ impl Case {
         let queue = format!("qdisc add dev cli0 root pfifo limit {QUEUE}");
         let mut tc = rig.client().command("tc");
         shell::capture(tc.args(queue.split(' ')))?;
+        if self.abuses.iter().any(|(abuse, _)| *abuse == Abuse::Holes) {
+            // A super-segment that comes whole is one hole at most.
+            rig.server().set_features(SERVER_LINK, &["tso"], false)?;
+        }
         let (server, place) = rig.start_with(&scenario, None, programs, content, self.options)?;
         let (quiet, pressed) = rig.as_client(|| {
             let quiet = self.ask(&place)?;
