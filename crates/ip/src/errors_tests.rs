@@ -81,6 +81,15 @@ fn a_closed_port_is_unreachable_byte_for_byte() {
     }
 }
 
+#[test]
+fn every_error_that_is_sent_is_counted() {
+    let mut host = host();
+    for sent in 1..4 {
+        assert!(refuse(&mut host, &datagram(false, b"hello"), Instant::ZERO).is_some());
+        assert_eq!(host.counters().errors_sent, sent);
+    }
+}
+
 /// RFC 1122, section 3.2.2: what is quoted must be as it was received.
 #[test]
 fn an_error_quotes_options_and_extension_headers() {
