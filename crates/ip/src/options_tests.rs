@@ -15,8 +15,12 @@ const ROUTER_ALERT: [u8; 4] = [148, 4, 0, 0];
 
 /// Padding of six bytes, behind next header and length.
 const PADDING: [u8; 8] = [0, 0, 1, 4, 0, 0, 0, 0];
-/// A fragment header of a whole packet, and of a first and a last fragment.
+/// A fragment header of a whole packet.
 const ATOMIC: [u8; 8] = [0, 0, 0, 0, 1, 2, 3, 4];
+/// The same with every reserved bit set. One byte of them is a length in other
+/// headers (RFC 8200, section 4.5).
+const RESERVED: [u8; 8] = [0, 255, 0, 6, 1, 2, 3, 4];
+/// Those of a first and of a last fragment.
 const FIRST: [u8; 8] = [0, 0, 0, 1, 1, 2, 3, 4];
 const LAST: [u8; 8] = [0, 0, 0, 8, 1, 2, 3, 4];
 /// A routing header of type 2 whose one address is travelled.
@@ -48,7 +52,7 @@ fn plain(v6: bool) -> [Vec<u8>; 3] {
 #[test]
 fn ipv4_options_are_skipped_and_not_returned() {
     let most = [NO_OPERATION; 40];
-    let cases: [&[u8]; 8] = [
+    let cases: [&[u8]; 9] = [
         &[NO_OPERATION; 4],
         &[END_OF_OPTIONS, 255, 255, 255],
         &RECORD_ROUTE,
@@ -57,6 +61,8 @@ fn ipv4_options_are_skipped_and_not_returned() {
         // RFC 1108, and an option that nobody knows.
         &[130, 3, 0, 0],
         &[222, 4, 1, 2],
+        // The shortest that has a length.
+        &[222, 2, NO_OPERATION, NO_OPERATION],
         &most,
     ];
     for bytes in plain(false) {
@@ -142,13 +148,14 @@ fn ipv6_extension_headers_are_skipped_and_not_returned() {
     // An option that nobody knows and anybody may skip, and router alert.
     let skipped = [0, 0, 0x1e, 2, 1, 2, 1, 0];
     let alert = [0, 0, 5, 2, 0, 0, 1, 0];
-    let cases: [&[(u8, &[u8])]; 8] = [
+    let cases: [&[(u8, &[u8])]; 9] = [
         &[(HOP_BY_HOP, &PADDING)],
         &[(HOP_BY_HOP, &alert), (DESTINATION, &pads)],
         &[(DESTINATION, &skipped)],
         &[(DESTINATION, &long)],
         &[(ROUTING, &ROUTED)],
         &[(FRAGMENT, &ATOMIC)],
+        &[(FRAGMENT, &RESERVED)],
         &[
             (HOP_BY_HOP, &PADDING),
             (DESTINATION, &PADDING),
