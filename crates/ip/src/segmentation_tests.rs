@@ -85,6 +85,23 @@ fn run(
     packet
 }
 
+/// CWR is the first segment's, PSH and FIN the last one's; all others are
+/// every segment's.
+#[test]
+fn each_segment_has_the_control_bits_that_are_its_own() {
+    for v6 in [false, true] {
+        let path = path(v6, None);
+        let bytes: Arc<[u8]> = [7; 30].into();
+        let packet = run(&path, Some((1, 0xff)), 10, &bytes, 0..30);
+        let control = [0, 1, 2].map(|index| {
+            let mut frame = Vec::new();
+            cut(&packet, index, &mut frame);
+            frame[path.header_len() + 13]
+        });
+        assert_eq!(control, [0b1111_0110, 0b0111_0110, 0b0111_1111]);
+    }
+}
+
 proptest! {
     /// Every segment is one that a host takes, and together they are what was
     /// to be sent.
