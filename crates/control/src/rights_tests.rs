@@ -10,6 +10,7 @@ use clap::Parser;
 use landlock::{
     ABI, Access as _, AccessFs, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
 };
+use rustix::fs::{CWD, Mode, OFlags, openat};
 
 #[derive(Parser)]
 struct Cli {
@@ -93,6 +94,18 @@ fn what_threads_could_not_give_up_is_told_once() {
 }
 
 #[test]
+fn the_start_block_counts_the_system_calls_of_each_list() {
+    let lines = rights("").lines(GivenUp::default());
+    let [workers, control] =
+        [Kind::Worker, Kind::Control].map(|kind| table::system_calls(kind).count());
+    let expected = format!(
+        "no thread has a capability; Landlock: no file but for reading none; seccomp: {workers} \
+         system calls for workers, {control} for the control thread"
+    );
+    assert_eq!(lines[1], ("sandbox", expected));
+}
+
+#[test]
 fn who_lacks_rights_is_told_or_refused() {
     if !geteuid().is_root() {
         return;
@@ -140,13 +153,17 @@ fn a_helper_that_has_an_interface_to_remove_keeps_one_capability() {
 type Attempt = (&'static str, fn() -> bool);
 
 /// What a worker that was taken over would try.
-const ATTEMPTS: [Attempt; 5] = [
+const ATTEMPTS: [Attempt; 9] = [
     ("open", || File::open(secret()).is_ok()),
     ("write", || {
         let path = std::env::temp_dir().join(format!("control-{}", std::process::id()));
         let written = fs::write(&path, "x").is_ok();
         written && fs::remove_file(path).is_ok()
     }),
+    ("open for writing", || opens_with(OFlags::WRONLY)),
+    ("open to create", || opens_with(OFlags::CREATE)),
+    ("open to cut short", || opens_with(OFlags::TRUNC)),
+    ("open to append", || opens_with(OFlags::APPEND)),
     ("execve", || {
         // It returns only when it fails.
         let _ = Command::new("/bin/true").exec();
@@ -159,6 +176,11 @@ const ATTEMPTS: [Attempt; 5] = [
         outcome == Err(nix::errno::Errno::ESRCH)
     }),
 ];
+
+/// Opens a file that anybody may, and that keeps nothing.
+fn opens_with(flags: OFlags) -> bool {
+    openat(CWD, "/dev/null", flags, Mode::RUSR).is_ok()
+}
 
 /// What the C library, the standard library and the log do while a server runs.
 const ALLOWED: [Attempt; 5] = [
@@ -346,6 +368,10 @@ fn the_new_user_cannot_read_what_is_roots() {
         let files = ["/etc/passwd", "/etc/shadow"].map(std::path::PathBuf::from);
         let unreadable = Unreadable::among(&files).map(|files| files.to_string());
         assert_eq!(unreadable.as_deref(), Some("/etc/shadow"));
+        let files = [(); 5].map(|()| std::path::PathBuf::from("/etc/shadow"));
+        let unreadable = Unreadable::among(&files).map(|files| files.to_string());
+        let three = "/etc/shadow, /etc/shadow, /etc/shadow";
+        assert_eq!(unreadable, Some(format!("{three} and 2 more")));
     })
     .join()
     .unwrap();

@@ -244,3 +244,21 @@ pub(super) fn system_calls(kind: Kind) -> impl Iterator<Item = &'static Call> {
     };
     EVERYWHERE.iter().chain(more)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_control_thread_alone_may_read_and_should_read_again() {
+        let [folder, file] = ["pages", "pages/index"].map(PathBuf::from);
+        let table = Table::for_server(vec![folder.clone()], vec![file.clone()]);
+        assert_eq!(table.shown(), "below pages");
+        assert_eq!(table.readable(Kind::Control), [folder]);
+        assert_eq!(table.to_read_again(Kind::Control), [file]);
+        for kind in [Kind::Worker, Kind::Helper] {
+            assert!(table.readable(kind).is_empty(), "{kind:?}");
+            assert!(table.to_read_again(kind).is_empty(), "{kind:?}");
+        }
+    }
+}
