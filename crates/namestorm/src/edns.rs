@@ -137,6 +137,14 @@ mod tests {
     }
 
     #[test]
+    fn the_do_bit_is_the_highest_flag_and_no_other() {
+        for (flags, dnssec_ok) in [(0, false), (0x7fff, false), (0x8000, true)] {
+            let edns = parse(&opt(1232, 0, flags, &[]), 0, 1).unwrap().unwrap();
+            assert_eq!(edns.dnssec_ok, dnssec_ok, "{flags:#06x}");
+        }
+    }
+
+    #[test]
     fn what_is_no_opt_is_refused() {
         let good = opt(1232, 0, 0, &[]);
         let twice = [good.clone(), good.clone()].concat();

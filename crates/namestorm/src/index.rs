@@ -169,6 +169,24 @@ mod tests {
     }
 
     #[test]
+    fn any_hash_has_a_slot_to_ask_for() {
+        for entries in [&[][..], &[(3 << 32, 17), (4 << 32, 23)]] {
+            let table = Table::new(entries);
+            for hash in [0, 1, u64::MAX] {
+                table.prefetch(hash);
+            }
+        }
+    }
+
+    #[test]
+    fn records_lie_close_where_no_further_line_is_touched() {
+        let mut arena = Arena::default();
+        let lens = [1, 40, 30, 64, 60, 5, 70, 128, 9];
+        let starts = lens.map(|len| arena.push(&[&vec![0; len]]).unwrap() as usize * UNIT);
+        assert_eq!(starts, [0, 8, 64, 128, 192, 256, 264, 384, 512]);
+    }
+
+    #[test]
     fn a_record_that_fits_a_line_lies_in_one() {
         let mut arena = Arena::default();
         for len in [1, 40, 30, 64, 60, 5, 70, 128, 9] {

@@ -187,6 +187,25 @@ mod tests {
         ));
     }
 
+    #[test]
+    fn a_parent_lacks_the_first_label() {
+        assert_eq!(parent(b"\x03www\x03org\x00"), Some(&b"\x03org\x00"[..]));
+        assert_eq!(parent(b"\x03org\x00"), Some(ROOT));
+        assert_eq!(parent(ROOT), None);
+        assert_eq!(parent(b""), None);
+    }
+
+    #[test]
+    fn bytes_that_would_look_like_the_end_of_a_label_are_changed_in_keys() {
+        let mut key = vec![b'k'];
+        append_sort_key(
+            &mut key,
+            b"\x05\x00\x01\x02A\xff\x01b\x03org\x00",
+            b"\x03org\x00",
+        );
+        assert_eq!(key, [b'k', b'b', 0, 1, 1, 1, 2, 2, b'a', 0xff, 0]);
+    }
+
     /// The example of RFC 4034, section 6.1.
     #[test]
     fn keys_sort_in_canonical_order() {
