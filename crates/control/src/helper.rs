@@ -147,9 +147,10 @@ impl Life {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // Errors mean that it has ended, which is what this waits for.
+        // An error means that it has ended, which is what this waits for. An
+        // answer that nobody has read may still stand before that.
         if shutdown(&self.socket, Shutdown::Write).is_ok() {
-            let _ = message::receive::<Answer>(self.socket.as_fd());
+            message::drain(self.socket.as_fd());
         }
     }
 }

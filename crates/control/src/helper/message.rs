@@ -4,8 +4,9 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use serde::Serialize;
@@ -58,6 +59,18 @@ pub(super) fn receive_descriptors(
     Ok(descriptors)
 }
 
+/// Takes and forgets all that comes until the other end is closed.
+pub(super) fn drain(socket: BorrowedFd<'_>) {
+    loop {
+        match receive_with(socket, &mut [0], &mut Vec::new()) {
+            Ok(0) => return,
+            // What this process has no room for is forgotten as well.
+            Err(error) if error.raw_os_error() != Some(libc::EMFILE) => return,
+            _ => {}
+        }
+    }
+}
+
 fn send_with(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
@@ -92,6 +105,10 @@ fn receive_with(
             descriptors.extend(come);
         }
     }
+    // Descriptors beyond the process's limit are lost and do not come again.
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(Errno::MFILE.into());
+    }
     Ok(received.bytes)
 }
 
@@ -99,6 +116,9 @@ fn receive_with(
 mod tests {
     use std::fs::File;
     use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
     use super::*;
     use crate::helper::socket_pair;
@@ -129,5 +149,44 @@ mod tests {
         drop(here);
         assert!(receive_descriptors(there.as_fd(), 1).is_err());
         assert!(receive::<String>(there.as_fd()).unwrap().is_none());
+    }
+
+    /// Two ends of which the second does not wait for ever, and a message on
+    /// its way there with more descriptors than are taken at once.
+    fn too_many_on_their_way() -> (OwnedFd, OwnedFd) {
+        const SENT: usize = 2 * MOST_DESCRIPTORS;
+        let (here, there) = socket_pair().unwrap();
+        let patience = Some(Duration::from_secs(2));
+        set_socket_timeout(&there, Timeout::Recv, patience).unwrap();
+        let null = File::open("/dev/null").unwrap();
+        let descriptors = [null.as_fd(); SENT];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SENT))];
+        let mut beside = SendAncillaryBuffer::new(&mut space);
+        assert!(beside.push(SendAncillaryMessage::ScmRights(&descriptors)));
+        let bytes = [IoSlice::new(&[0])];
+        sendmsg(&here, &bytes, &mut beside, SendFlags::NOSIGNAL).unwrap();
+        (here, there)
+    }
+
+    #[test]
+    fn descriptors_that_are_lost_are_an_error() {
+        let (_here, there) = too_many_on_their_way();
+        let error = receive_descriptors(there.as_fd(), 2 * MOST_DESCRIPTORS).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{error}");
+    }
+
+    #[test]
+    fn draining_ends_with_the_other_end_only() {
+        let (here, there) = too_many_on_their_way();
+        send(here.as_fd(), &"unread").unwrap();
+        let closing = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(here);
+        });
+        drain(there.as_fd());
+        // Nothing is left but the end, which does not have to be waited for.
+        set_socket_timeout(&there, Timeout::Recv, Some(Duration::from_micros(1))).unwrap();
+        assert!(receive::<String>(there.as_fd()).unwrap().is_none());
+        closing.join().unwrap();
     }
 }
