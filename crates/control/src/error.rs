@@ -40,7 +40,7 @@ pub enum Error {
         source: io::Error,
     },
     /// `--sandbox required` asks for more than could be had.
-    #[error("--sandbox required: not to be had: {0}")]
+    #[error("--sandbox required: not to be had: {0}; --sandbox auto starts without and says so")]
     Sandbox(String),
     /// The rules of the sandbox could not be made.
     #[error("the sandbox cannot be set up: {0}; --no-sandbox serves without it")]
@@ -51,7 +51,7 @@ pub enum Error {
     /// The helper process, which keeps the interface ready, has ended.
     #[error(
         "the helper process is gone ({0}), and with it what keeps packets coming; its own message \
-         stands above, unless it was killed"
+         stands above, unless it was killed; start again"
     )]
     HelperGone(String),
     /// A queue of the device cannot be opened.

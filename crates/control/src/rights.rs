@@ -29,10 +29,9 @@ use user::NewUser;
 pub use user::UserSpec;
 
 /// `--sandbox`.
-#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sandbox {
     /// As far as the kernel has it; what could not be had is said at start.
-    #[default]
     Auto,
     /// All of it, and no start without.
     Required,

@@ -32,7 +32,7 @@ use crate::worker::{Ended, Ready, Worker};
 /// or until a worker fails. It prints the start block when all workers are
 /// ready, and the summary at the end.
 ///
-/// A second SIGINT or SIGTERM, a second or more after the first, ends the
+/// A second SIGINT or SIGTERM, a second or more after the first, ends a serving
 /// process at once. An error is printed as one message, and leads to exit
 /// status 1; nothing of ours is left on the interface then. There is no summary
 /// after an error.

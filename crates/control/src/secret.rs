@@ -15,7 +15,7 @@ impl Secret {
     /// A new one.
     ///
     /// # Errors
-    /// When the system gives no random bytes, or only zeros.
+    /// When the system gives no random bytes, or a word of zeros.
     pub fn random() -> io::Result<Self> {
         let mut words = [0; 4];
         for word in &mut words {

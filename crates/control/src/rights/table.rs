@@ -26,11 +26,11 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     /// Below these the control thread may read. No other thread opens a file.
-    pub(super) readable: Vec<PathBuf>,
+    readable: Vec<PathBuf>,
     /// Files that the content was read from.
     files: Vec<PathBuf>,
     /// Capabilities that the helper keeps.
-    pub(super) helper_keeps: CapabilitySet,
+    helper_keeps: CapabilitySet,
 }
 
 impl Table {
@@ -223,14 +223,7 @@ const HELPER: &[Call] = &[
     any(libc::SYS_sendmsg),
     only(
         libc::SYS_socket,
-        Argument::OneOf(
-            0,
-            &[
-                libc::AF_INET as u64,
-                libc::AF_UNIX as u64,
-                libc::AF_NETLINK as u64,
-            ],
-        ),
+        Argument::OneOf(0, &[libc::AF_UNIX as u64, libc::AF_NETLINK as u64]),
     ),
     only(libc::SYS_ioctl, Argument::OneOf(1, &[SIOCGIFINDEX])),
 ];
