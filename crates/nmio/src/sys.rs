@@ -38,6 +38,13 @@ fn check(result: i32) -> io::Result<i32> {
     }
 }
 
+/// A new socket, which another program that is executed does not get.
+fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
+    let kind = kind | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers; a descriptor that is not negative is new and ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, protocol))?) })
+}
+
 /// Whether `error` is the system's error number `errno`.
 pub(crate) fn is_errno(error: &io::Error, errno: i32) -> bool {
     error.raw_os_error() == Some(errno)
@@ -423,14 +430,13 @@ pub(crate) fn reserve_port(address: SocketAddr, tcp: bool, scope: u32) -> io::Re
         libc::SOCK_STREAM
     } else {
         libc::SOCK_DGRAM
-    } | libc::SOCK_CLOEXEC;
+    };
     let family = if address.is_ipv4() {
         libc::AF_INET
     } else {
         libc::AF_INET6
     };
-    // SAFETY: no pointers; a descriptor that is not negative is new and ours.
-    let socket = unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, 0))?) };
+    let socket = socket(family, kind, 0)?;
     let share = |on| set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, on);
     if tcp {
         share(1)?;
@@ -485,9 +491,7 @@ fn bind<T>(socket: BorrowedFd<'_>, address: &T) -> io::Result<()> {
 /// A socket that receives nothing: while it lives, interface number `index`
 /// lets frames to the Ethernet multicast addresses `groups` in.
 pub(crate) fn join_groups(index: u32, groups: &[[u8; 6]]) -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: no pointers; a descriptor that is not negative is new and ours.
-    let socket = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))?) };
+    let socket = socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
     for group in groups {
         let mut request = libc::packet_mreq {
             mr_ifindex: index as i32,
@@ -512,44 +516,28 @@ pub(crate) fn join_groups(index: u32, groups: &[[u8; 6]]) -> io::Result<OwnedFd>
 
 /// A routing netlink socket: requests are written to it and answers read.
 pub(crate) fn route_socket() -> io::Result<File> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: no pointers; a descriptor that is not negative is new and ours.
-    Ok(unsafe {
-        File::from_raw_fd(check(libc::socket(
-            libc::AF_NETLINK,
-            kind,
-            libc::NETLINK_ROUTE,
-        ))?)
-    })
+    let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+    Ok(socket.into())
 }
 
 /// A netlink socket that hears of changes of interfaces and their addresses in
 /// the calling thread's network namespace; reading never blocks.
 pub(crate) fn route_monitor() -> io::Result<File> {
     let groups = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: no pointers; a descriptor that is not negative is new and ours.
-    let socket = unsafe {
-        File::from_raw_fd(check(libc::socket(
-            libc::AF_NETLINK,
-            kind,
-            libc::NETLINK_ROUTE,
-        ))?)
-    };
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
+    let socket = socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE)?;
     // SAFETY: the address is plain data, for which all zeroes are valid.
     let mut address: libc::sockaddr_nl = unsafe { mem::zeroed() };
     address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
     address.nl_groups = groups as u32;
     bind(socket.as_fd(), &address)?;
-    Ok(socket)
+    Ok(socket.into())
 }
 
 /// An `AF_XDP` socket without memory or queue: whether this process may have
 /// one.
 pub(crate) fn xdp_socket() -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: no pointers; a descriptor that is not negative is new and ours.
-    Ok(unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_XDP, kind, 0))?) })
+    socket(libc::AF_XDP, libc::SOCK_RAW, 0)
 }
 
 /// Moves the calling thread into a new network namespace.

@@ -61,7 +61,7 @@ impl QueueAccess {
     }
 
     /// Says that an `AF_XDP` interface is in `namespace`.
-    pub(super) fn enter(&mut self, namespace: &Namespace) {
+    pub(super) fn set_namespace(&mut self, namespace: &Namespace) {
         self.descriptors.push(namespace.handle());
     }
 

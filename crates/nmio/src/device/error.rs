@@ -318,7 +318,7 @@ pub enum DeviceError {
         source: io::Error,
     },
     /// The steering tables are bounded.
-    #[error("{count} {what} to serve, and at most {most} are possible")]
+    #[error("{count} {what} to serve, and at most {most} are possible; ask for fewer")]
     TooMany {
         /// What there is too much of.
         what: &'static str,

@@ -173,7 +173,7 @@ impl Interface {
 
     /// Says that the interface is one end of `pair`, in `namespace`.
     pub(super) fn on_pair(mut self, pair: auto::VethPair, namespace: &Namespace) -> Self {
-        self.access.enter(namespace);
+        self.access.set_namespace(namespace);
         self.wire = Some(pair);
         self
     }

@@ -223,10 +223,7 @@ fn hints(
         return;
     }
     if addresses.iter().all(|own| own.address.is_ipv6()) {
-        let is_local = |own: &AddressPrefix| match own.address {
-            IpAddr::V4(v4) => v4.is_link_local(),
-            IpAddr::V6(v6) => v6.is_unicast_link_local(),
-        };
+        let is_local = |own: &AddressPrefix| matches!(own.address, IpAddr::V6(v6) if v6.is_unicast_link_local());
         let who = if addresses.iter().all(is_local) {
             "clients over IPv4 and beyond a router are not served, as it has link-local addresses only"
         } else {

@@ -3,12 +3,12 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 use arrayvec::ArrayVec;
 
-use super::{bind, check, set_option};
+use super::{bind, check, set_option, socket};
 use crate::super_segment::{Cut, SuperSegment};
 
 /// Bytes of a `virtio_net_hdr` (`linux/virtio_net.h`).
@@ -78,10 +78,8 @@ impl Gather<'_> {
 
 /// A packet socket that receives nothing and sends on one interface.
 pub(crate) fn packet_sender(interface: u32) -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: no pointers; a descriptor that is not negative is new and ours.
     // Without a protocol the socket receives nothing.
-    let socket = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))?) };
+    let socket = socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
     set_option(socket.as_fd(), libc::SOL_PACKET, PACKET_VNET_HDR, 1)?;
     // SAFETY: an address is plain data, for which all zeroes are valid.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };

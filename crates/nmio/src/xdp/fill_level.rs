@@ -1,11 +1,11 @@
 //! How many frames wait in the fill ring: few while the worker keeps up, all
 //! of them while bursts come.
 //!
-//! The kernel takes frames in turn. Few frames stay in the cache, many frames
-//! outlast a burst that comes while the worker does not run. So a burst that
-//! nearly empties the fill ring raises the level, and as many frames as a long
-//! time without one lower it. A queue that never drains is no burst: a longer
-//! one would only delay each packet.
+//! The kernel takes frames in turn. Few frames stay in the cache, many outlast
+//! a burst that comes while the worker does not run. A burst that nearly empties
+//! the fill ring raises the level. `CALM` received frames without another burst
+//! lower it. A queue that never drains counts as one burst, so its level falls
+//! again: a longer queue would only delay each packet.
 
 /// Slots of the fill ring, and frames in it while bursts come.
 pub(super) const FILL_RING: u32 = 8192;
