@@ -207,8 +207,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     pub(crate) fn offer_again<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
         tcb.flags.clear(Flags::WANTS_ROOM);
-        let (app, mut connection) = self.connection(id);
-        app.on_sent(&mut connection);
+        loop {
+            self.writes.forget_refusal();
+            let (app, mut connection) = self.connection(id);
+            app.on_sent(&mut connection);
+            if !self.writes.was_refused(id) || !self.free_write_buffer(port, id, now) {
+                break;
+            }
+        }
         self.offer_buffered(port, id, now);
         let tcb = &mut self.records[id as usize].tcb;
         let told = tcb.rcv_adv.since(tcb.rcv_nxt);

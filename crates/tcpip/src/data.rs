@@ -106,6 +106,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Asks the application, and takes note of the connection's progress.
     #[inline(always)]
     fn offer_once(&mut self, id: u32, data: &[u8], now: Moment) -> usize {
+        self.writes.forget_refusal();
         let tcb = &self.records[id as usize].tcb;
         let (una, end) = (tcb.snd_una, tcb.snd_end);
         let (app, mut connection) = self.connection(id);
@@ -219,6 +220,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     fn offer_buffered_once(&mut self, id: u32, now: Moment) {
+        self.writes.forget_refusal();
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.buffer == NONE {
             return;
@@ -244,6 +246,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             };
             let stream = (connection.tcb.snd_una, connection.tcb.snd_end);
             let consumed = self.app.on_receive(&mut connection, ready);
+            let consumed = consumed.min(ready.len());
             self.has_consumed(id, consumed, stream, now);
             consumed
         };

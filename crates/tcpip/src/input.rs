@@ -22,8 +22,8 @@ use crate::wire::{CHECKSUM_AT, Control, Segment, Seq, Timestamps};
 
 /// A connection sends challenge ACKs, and ACKs of segments without data that
 /// are outside the window, no faster than one in half a second, which are 16
-/// ticks of 32 ms and one that has begun (RFC 5961, section 7). Counted for each
-/// connection alone: a count that all share tells strangers about each other.
+/// ticks of 32 ms and one that has begun (RFC 5961, section 7). Each connection
+/// has its own: a global counter would be a side channel between connections.
 const CHALLENGE_TICKS: u16 = 17;
 /// What a segment acknowledges selectively.
 type Sacked = ArrayVec<Block, MAX_SACK_BLOCKS>;
@@ -159,7 +159,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// What is left to do after a pass over a connection, rarely. `waits`: the
     /// application waits for room, and nothing is in flight.
     #[cold]
-    fn settle(&mut self, id: u32, waits: bool, now: Moment) {
+    pub(crate) fn settle(&mut self, id: u32, waits: bool, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
         if tcb.state == State::TimeWait {
             if self.time_waits > self.settings.max_time_wait {

@@ -19,7 +19,7 @@ pub(crate) enum Pool {
 }
 
 impl Pool {
-    pub(crate) const COUNT: usize = 5;
+    pub(crate) const COUNT: usize = Self::LargeBoards as usize + 1;
     /// The pools of scoreboards larger than the smallest, by their size.
     pub(crate) const BOARDS: [Self; 2] = [Self::Boards, Self::LargeBoards];
 }

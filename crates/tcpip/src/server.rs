@@ -30,7 +30,7 @@ impl<A: Application, C: CongestionControl, P: Port> Handler<P> for Server<A, C> 
                 let partial = self.host.partial_checksums();
                 self.stack.handle_segment(port, packet, partial, now);
             }
-            // A reply that finds the ring full is asked for again.
+            // A reply that finds the ring full is lost, as on the wire.
             Input::Reply(reply) => drop(port.send(reply)),
             Input::Error(error) => self.stack.handle_icmp_error(&error, now),
             Input::Udp(packet) => {

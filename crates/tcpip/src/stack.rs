@@ -80,7 +80,7 @@ pub struct Stack<A: Application, C = Cubic> {
     pub(crate) samplers: [Sampler; Pool::COUNT],
     /// Those that the TX ring had no room for, first come first served.
     blocked: VecDeque<u32>,
-    /// How many records the end of all has come to, see
+    /// Number of records already shut down, see
     /// [`hang_up`](Self::hang_up).
     pub(crate) hung_up: usize,
     /// When pools are next looked at for memory that was not needed.

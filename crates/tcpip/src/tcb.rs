@@ -422,9 +422,9 @@ impl Tcb {
         self.snd_nxt.since(self.snd_una)
     }
 
-    /// The number of a reset: behind all that the peer may have received, so
-    /// that it is in order when that has arrived. A probe of a shut window was
-    /// most likely dropped.
+    /// Sequence number for a RST, above everything the peer may have received,
+    /// so that it is in order then. A probe of a zero window was most likely
+    /// dropped.
     pub(crate) fn reset_at(&self) -> Seq {
         if self.flags.has(Flags::PERSIST) {
             self.snd_una

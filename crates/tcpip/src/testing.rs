@@ -62,6 +62,8 @@ pub(crate) enum Habit {
     ServeOnce,
     /// Aborts.
     Abort,
+    /// Says that it consumes more than there is.
+    Boast,
     /// Consumes two bytes at a time.
     Sip,
     /// Writes what it gets, and closes whether that went or not.
@@ -77,6 +79,9 @@ pub(crate) struct App {
     /// Whether the peer's FIN closes our side too.
     pub(crate) close_back: bool,
     pub(crate) content: Option<ContentId>,
+    /// Written on the next deadline, or once all that was written before is
+    /// acknowledged.
+    pub(crate) later: Option<&'static [u8]>,
     pub(crate) log: String,
     pub(crate) stamp: u32,
     /// Set on data when there is none, or another one.
@@ -90,6 +95,10 @@ impl App {
             self.log.push(' ');
         }
         self.log.write_fmt(event).unwrap();
+    }
+
+    fn write_later(&mut self, conn: &mut Connection<'_, u32>) {
+        self.later = self.later.filter(|bytes| conn.write_bytes(bytes).is_err());
     }
 
     fn answer(
@@ -130,6 +139,7 @@ impl Application for App {
         let consumed = match self.habit {
             Habit::Silent => data.len(),
             Habit::Lazy => 0,
+            Habit::Boast => usize::MAX,
             Habit::Echo => match conn.write_bytes(data) {
                 Ok(()) => data.len(),
                 Err(_) => 0,
@@ -148,7 +158,7 @@ impl Application for App {
                 data.len()
             }
         };
-        *conn.state() += consumed as u32;
+        *conn.state() += consumed.min(data.len()) as u32;
         if self.deadline != self.deadline_before {
             self.deadline_before = self.deadline;
             match self.deadline {
@@ -159,8 +169,9 @@ impl Application for App {
         consumed
     }
 
-    fn on_sent(&mut self, _conn: &mut Connection<'_, u32>) {
+    fn on_sent(&mut self, conn: &mut Connection<'_, u32>) {
         self.note(format_args!("sent"));
+        self.write_later(conn);
     }
 
     fn on_half_close(&mut self, conn: &mut Connection<'_, u32>) {
@@ -172,7 +183,11 @@ impl Application for App {
 
     fn on_deadline(&mut self, conn: &mut Connection<'_, u32>, deadline: Deadline) {
         self.note(format_args!("deadline({deadline:?})"));
-        conn.close();
+        if self.later.is_some() {
+            self.write_later(conn);
+        } else {
+            conn.close();
+        }
     }
 
     fn on_close(&mut self, _state: &mut u32, reason: CloseReason) {
@@ -267,6 +282,7 @@ impl Rig {
             greeting: false,
             close_back: true,
             content: None,
+            later: None,
             log: String::new(),
             stamp: 0,
             deadline: None,

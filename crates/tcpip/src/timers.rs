@@ -76,6 +76,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.offer_buffered(port, id, now);
         }
         self.go_on(port, id, now);
+        let tcb = &self.records[id as usize].tcb;
+        let waits = tcb.flags.has(Flags::WANTS_ROOM) && tcb.snd_nxt == tcb.snd_una;
+        if waits && tcb.state != State::Closed {
+            self.settle(id, waits, now);
+        }
     }
 
     /// A deadline that the application has just set runs from now on.

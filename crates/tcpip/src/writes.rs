@@ -75,15 +75,17 @@ impl Writes {
         self.free.push(index);
     }
 
-    /// Whether connection `id` was the last that found no buffer free. Tells it
-    /// once.
+    /// Whether connection `id` has found no buffer free since
+    /// [`forget_refusal`](Self::forget_refusal).
     #[inline(always)]
-    pub(crate) fn was_refused(&mut self, id: u32) -> bool {
-        let is_it = self.refused == id;
-        if is_it {
-            self.refused = NONE;
-        }
-        is_it
+    pub(crate) fn was_refused(&self, id: u32) -> bool {
+        self.refused == id
+    }
+
+    /// What was refused before says nothing of the next callback.
+    #[inline(always)]
+    pub(crate) fn forget_refusal(&mut self) {
+        self.refused = NONE;
     }
 
     /// The most buffers.

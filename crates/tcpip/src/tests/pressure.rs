@@ -140,8 +140,8 @@ fn a_buffer_without_data_in_order_is_taken_and_its_owner_stays() {
     assert_eq!(rig.stack.counters().evicted, 0);
 }
 
-#[test]
-fn unread_answers_leave_their_write_buffers_to_others() {
+/// Two connections that hold all write buffers, and read nothing of them.
+fn unread() -> (Rig, [Client; 2]) {
     let mut rig = Rig::new(&place_for(2));
     rig.app().habit = Habit::Echo;
     let readers = [20, 21].map(|last| {
@@ -159,6 +159,12 @@ fn unread_answers_leave_their_write_buffers_to_others() {
         rig.recv(6, 1, "PA", b"query");
         rig.window = 65_535;
     }
+    (rig, readers)
+}
+
+#[test]
+fn unread_answers_leave_their_write_buffers_to_others() {
+    let (mut rig, readers) = unread();
     rig.port.sent.clear();
     let guest = rig.client(from_v4(5), 3000);
     rig.take_log();
@@ -172,6 +178,58 @@ fn unread_answers_leave_their_write_buffers_to_others() {
     );
     assert!(rig.lives(readers[1]) && rig.lives(guest));
     assert_eq!(rig.stack.counters().write_buffers_taken, 1);
+}
+
+#[test]
+fn what_is_written_after_an_acknowledgement_takes_a_write_buffer_too() {
+    let (mut rig, readers) = unread();
+    rig.load(b"content", None);
+    let guest = rig.client(from_v4(5), 3000);
+    rig.recv(1, 1, "PA", b"1");
+    rig.app().later = Some(b"later");
+    rig.take_log();
+    rig.port.sent.clear();
+    rig.recv(2, 8, "A", b"");
+    rig.pass_ms(100);
+    rig.sent_reset_to(readers[0]);
+    rig.sent(8, 2, "PA", b"later");
+    assert_eq!(
+        rig.take_log(),
+        "sent sent close(Evicted) sent",
+        "it is asked again, and once more when there is a buffer"
+    );
+    assert!(rig.lives(readers[1]) && rig.lives(guest));
+}
+
+#[test]
+fn what_is_written_on_a_deadline_takes_a_write_buffer_soon() {
+    let (mut rig, readers) = unread();
+    rig.app().habit = Habit::Silent;
+    rig.app().deadline = Some(Duration::from_millis(50));
+    rig.client(from_v4(5), 3000);
+    rig.recv(1, 1, "PA", b"1");
+    rig.app().later = Some(b"later");
+    rig.take_log();
+    rig.port.sent.clear();
+    rig.pass_ms(100);
+    rig.sent_reset_to(readers[0]);
+    rig.sent(1, 2, "PA", b"later");
+    let log = "deadline(Request) sent close(Evicted) sent";
+    assert_eq!(rig.take_log(), log);
+}
+
+#[test]
+fn who_says_it_consumed_more_than_there_was_makes_no_more_progress() {
+    let standing = |habit| {
+        let mut rig = Rig::established(&Config::default());
+        rig.app().habit = habit;
+        rig.pass_ms(10_000);
+        // The second half waits in a buffer.
+        rig.recv(4, 1, "PA", b"def");
+        rig.recv(1, 1, "PA", b"abc");
+        format!("{:?}", rig.stack.standings)
+    };
+    assert_eq!(standing(Habit::Boast), standing(Habit::Silent));
 }
 
 #[test]
