@@ -67,7 +67,7 @@ pub struct Counters {
     /// Dropped: a fragment.
     pub fragments: u64,
     /// Dropped: an IPv6 option that we must not ignore, or more extension
-    /// headers than we look through.
+    /// headers or options than we look through.
     pub options: u64,
     /// Dropped: an IPv4 source route, or an IPv6 routing header with segments
     /// left.
@@ -243,11 +243,12 @@ impl Host {
         let packet = &frame[link.len()..];
         let header_len = usize::from(packet[0] & 15) * 4;
         let header = packet.get(..header_len);
+        let header = header.filter(|header| header.len() > IPV4_HEADER_LEN);
         let (4, Some(header)) = (packet[0] >> 4, header) else {
             self.counters.malformed += 1;
             return Input::Dropped;
         };
-        if header_len > IPV4_HEADER_LEN && !Sum::of(header).is_valid() {
+        if !Sum::of(header).is_valid() {
             self.counters.bad_checksum += 1;
             return Input::Dropped;
         }

@@ -97,6 +97,11 @@ fn ipv4_options_that_contradict_themselves_are_malformed() {
         let (reply, counters) = outcome(&bytes);
         assert_eq!((reply, counters.malformed), (None, 1), "{version_ihl:x}");
     }
+    // It is too short, and so is the packet.
+    let mut short = bytes.clone();
+    short[14] = 0x44;
+    short[17] = 16;
+    assert_eq!(outcome(&short).1.malformed, 1);
     // It ends in the frame, but behind the total length.
     let mut bytes = with_options(bytes, &[NO_OPERATION; 8]);
     bytes[17] = 24;
