@@ -74,12 +74,11 @@
 //! in two ways is refused and its connection closed: bare line feeds, folded
 //! fields, several lengths or hosts, a length beside a transfer coding. A
 //! request's body is not read: its request is answered, and the connection
-//! closed.
+//! closed. A head must arrive whole in [`REQUEST_TIMEOUT`] from its first byte on.
 //!
 //! Deliberately absent: TLS, ranges, compression and content negotiation,
 //! listings of folders, virtual hosts, logs of requests, and anything that
-//! depends on who asks. A client that sends its head slowly is limited by its
-//! length and by the stack's idle time only.
+//! depends on who asks.
 
 pub mod date;
 mod framing;

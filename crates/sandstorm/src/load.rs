@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rustix::fs::{FileType, Stat};
-use rustix::io::Errno;
 
-use crate::root::{BadLink, Root, file_type};
+use crate::root::{Root, file_type};
 use crate::site::{Builder, MAX_FILE_LEN, Site, Totals};
-use crate::skipped::{Reason, Skipped};
+use crate::skipped::{Reason, Skipped, unreadable};
 
 /// Hidden, and served all the same (RFC 8615).
 const WELL_KNOWN: &[u8] = b".well-known";
@@ -216,7 +215,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     fn load(&mut self, path: &Path, mut real: PathBuf) -> Result<(), Reason> {
         let mut kind = file_type(&self.root.look(&real).map_err(unreadable)?);
         if kind == FileType::Symlink {
-            real = self.root.follow(&real).map_err(bad_link)?;
+            real = self.root.follow(&real)?;
             kind = file_type(&self.root.look(&real).map_err(unreadable)?);
         }
         match kind {
@@ -290,24 +289,6 @@ fn read_exactly(file: &mut File, place: &mut [u8], modified: SystemTime) -> Resu
         Ok(())
     } else {
         Err(Reason::Changed)
-    }
-}
-
-/// What an error of opening or reading an entry means, after it was listed.
-fn unreadable(error: io::Error) -> Reason {
-    match Errno::from_io_error(&error) {
-        // It is gone, or a link now, or has a link on the way.
-        Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::XDEV) => Reason::Changed,
-        _ => Reason::Unreadable(error),
-    }
-}
-
-fn bad_link(link: BadLink) -> Reason {
-    match link {
-        BadLink::LeadsOut { target } => Reason::LeadsOut { target },
-        BadLink::Dangling { target } => Reason::Dangling { target },
-        BadLink::Endless => Reason::Endless,
-        BadLink::Unreadable(error) => unreadable(error),
     }
 }
 

@@ -210,6 +210,8 @@ fn links_in_a_circle_are_left_out() {
     symlink("itself", folder.path().join("itself")).unwrap();
     symlink("pong", folder.path().join("ping")).unwrap();
     symlink("ping", folder.path().join("pong")).unwrap();
+    let round = folder.path().join("round");
+    symlink(&round, &round).unwrap();
     assert_skipped(
         folder.path(),
         &[
@@ -218,6 +220,7 @@ fn links_in_a_circle_are_left_out() {
             ("itself", "leads to no end"),
             ("ping", "leads to no end"),
             ("pong", "leads to no end"),
+            ("round", "leads to no end"),
         ],
     );
 }
@@ -228,6 +231,7 @@ fn what_cannot_be_served_is_left_out() {
     let path = |name: &str| folder.path().join(name);
     symlink("nothing", path("dangling")).unwrap();
     symlink("z/nothing", path("dangling-below-a-file")).unwrap();
+    symlink(path("z/nothing"), path("dangling-by-its-whole-path")).unwrap();
     symlink("/nothing/at/all", path("dangling-far")).unwrap();
     let _socket = UnixListener::bind(path("special/socket")).unwrap();
     for pipe in ["pipe", "line\nfeed \u{1b}[31m"] {
@@ -246,6 +250,7 @@ fn what_cannot_be_served_is_left_out() {
         &[
             ("dangling", "is a link to \"nothing\", which does not exist"),
             ("dangling-below-a-file", "which does not exist"),
+            ("dangling-by-its-whole-path", "which does not exist"),
             ("dangling-far", "which does not exist"),
             ("line\nfeed \u{1b}[31m", "is a named pipe"),
             ("pipe", "is a named pipe"),

@@ -17,7 +17,7 @@ const MAX_NAMED: u64 = 100;
 pub(crate) enum NotLoaded {
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// With `--strict`, a line for each entry behind the first line.
+    /// With `--strict`, a line for each of the first entries behind the first line.
     #[error(
         "entries that cannot be served: {}; mend them, or leave out --strict to serve the rest{}",
         report::count(*count), Lines(named)
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_refuses_and_names_all_up_to_a_bound() {
+    fn strict_refuses_and_names_them_up_to_a_bound() {
         for (bad, lines) in [(1, 2), (MAX_NAMED, 101), (MAX_NAMED + 1, 101)] {
             let folder = folder(bad);
             let error = load(folder.path(), &Limits::default(), true).unwrap_err();

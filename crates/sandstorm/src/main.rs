@@ -54,7 +54,8 @@ struct Serve {
     mode: ModeArg,
 
     /// Refuse to start when an entry of the folder cannot be served, and name
-    /// all of them. Without it they are left out, with a warning each.
+    /// the first 100. Without it they are left out, with a warning for each of
+    /// those.
     #[arg(long)]
     strict: bool,
 

@@ -292,20 +292,6 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_the_system_refuses_are_an_error() {
-        let (_folder, mut program) = sandstorm(Mode::MemCopy, 1);
-        program.tcp.max_connections = Config::MAX_CONNECTIONS;
-        let mut port = nmio::sim::Sink::new(1500, 64, 0);
-        let context = context(&["10.0.0.1/24"]);
-        // A machine that overcommits gives everything.
-        let Err(error) = program.handler(&mut port, &context) else {
-            return;
-        };
-        let message = error.to_string();
-        assert!(message.contains("--max-connections 268435456"), "{message}");
-    }
-
-    #[test]
     fn the_start_block_says_what_was_loaded() {
         let (folder, program) = sandstorm(Mode::MemCopy, 1_500);
         let lines = program.loaded();

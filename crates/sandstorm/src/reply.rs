@@ -172,8 +172,8 @@ impl Reply {
         slots.write(stamp, &mut out[slot_at..slot_at + SLOT_LEN]);
     }
 
-    /// Where the value of `Location` ends, or 0 when there is no such field.
-    /// Redirects with a query are rare, so that this is not kept.
+    /// Where the value of a redirect's `Location` ends. Redirects with a query
+    /// are rare, so that this is not kept.
     fn location_end(&self) -> usize {
         let find = |text: &[u8], from: usize| {
             let rest = &self.bytes[from..];

@@ -17,6 +17,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::skipped::{Reason, unreadable};
+
 /// Links that are followed one after another, as many as the kernel follows.
 const MAX_LINKS: usize = 40;
 
@@ -26,25 +28,6 @@ pub(crate) struct Root {
     descriptor: OwnedFd,
     /// Where it really is, without a link.
     path: PathBuf,
-}
-
-/// Why a link leads to nothing that can be served.
-#[derive(Debug)]
-pub(crate) enum BadLink {
-    /// Out of the root.
-    LeadsOut {
-        /// The target of the link that does.
-        target: PathBuf,
-    },
-    /// To nothing.
-    Dangling {
-        /// The target of the link that does.
-        target: PathBuf,
-    },
-    /// Through more than [`MAX_LINKS`] links.
-    Endless,
-    /// It cannot be followed.
-    Unreadable(io::Error),
 }
 
 impl Root {
@@ -87,7 +70,7 @@ impl Root {
     /// Where the link at `link` really leads: a path below the root without a
     /// link in it. Relative links and absolute ones are followed, as long as
     /// they stay inside.
-    pub(crate) fn follow(&self, link: &Path) -> Result<PathBuf, BadLink> {
+    pub(crate) fn follow(&self, link: &Path) -> Result<PathBuf, Reason> {
         let mut real = PathBuf::new();
         let mut rest: VecDeque<OsString> = link.iter().map(OsStr::to_owned).collect();
         let mut target = PathBuf::new();
@@ -95,27 +78,26 @@ impl Root {
         while let Some(name) = rest.pop_front() {
             if name == ".." {
                 if !real.pop() {
-                    return Err(BadLink::LeadsOut { target });
+                    return Err(Reason::LeadsOut { target });
                 }
                 continue;
             }
             let next = real.join(&name);
             let at = match self.open_below(&next, OFlags::PATH) {
                 Ok(at) => at,
-                Err(Errno::NOENT | Errno::NOTDIR) => return Err(BadLink::Dangling { target }),
-                Err(error) => return Err(BadLink::Unreadable(error.into())),
+                Err(Errno::NOENT | Errno::NOTDIR) => return Err(Reason::Dangling { target }),
+                Err(error) => return Err(unreadable(error.into())),
             };
             let kind = fstat(&at).map(|stat| file_type(&stat));
-            if kind.map_err(|error| BadLink::Unreadable(error.into()))? != FileType::Symlink {
+            if kind.map_err(|error| unreadable(error.into()))? != FileType::Symlink {
                 real = next;
                 continue;
             }
             links += 1;
             if links > MAX_LINKS {
-                return Err(BadLink::Endless);
+                return Err(Reason::Endless);
             }
-            let text = readlinkat(&at, "", Vec::new())
-                .map_err(|error| BadLink::Unreadable(error.into()))?;
+            let text = readlinkat(&at, "", Vec::new()).map_err(|error| unreadable(error.into()))?;
             target = PathBuf::from(OsString::from_vec(text.into_bytes()));
             let mut way = target.clone();
             if target.is_absolute() {
@@ -130,17 +112,19 @@ impl Root {
     }
 
     /// An absolute path as one below the root.
-    fn below(&self, target: &Path) -> Result<PathBuf, BadLink> {
-        let path = target.canonicalize().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => BadLink::Dangling {
+    fn below(&self, target: &Path) -> Result<PathBuf, Reason> {
+        let failed = |error| match Errno::from_io_error(&error) {
+            Some(Errno::NOENT | Errno::NOTDIR) => Reason::Dangling {
                 target: target.to_owned(),
             },
-            _ => BadLink::Unreadable(error),
-        })?;
+            Some(Errno::LOOP) => Reason::Endless,
+            _ => Reason::Unreadable(error),
+        };
+        let path = target.canonicalize().map_err(failed)?;
         let inside = path.strip_prefix(&self.path);
         inside
             .map(Path::to_owned)
-            .map_err(|_| BadLink::LeadsOut { target: path })
+            .map_err(|_| Reason::LeadsOut { target: path })
     }
 
     /// Opens `path` without following a link anywhere in it, at its end
@@ -152,8 +136,8 @@ impl Root {
             path
         };
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let resolve =
-            ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
+        // Magic links are links, too.
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         openat2(&self.descriptor, path, flags, Mode::empty(), resolve)
     }
 }

@@ -4,6 +4,8 @@ use std::fmt::{self, Display};
 use std::io;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+
 use crate::load::MAX_DEPTH;
 use crate::site::MAX_FILE_LEN;
 
@@ -70,7 +72,7 @@ pub enum Reason {
         len: u64,
     },
     /// Too many folders in each other.
-    #[error("lies {MAX_DEPTH} folders deep, and nothing is served from there")]
+    #[error("lies {MAX_DEPTH} folders deep, and nothing is served from there; move it further up")]
     TooDeep,
     /// With this file there would be more bytes than
     /// [`Limits::bytes`](crate::Limits::bytes).
@@ -96,4 +98,13 @@ pub enum Reason {
         /// How many are looked into.
         limit: u64,
     },
+}
+
+/// What an error of opening or reading an entry means, after it was listed.
+pub(crate) fn unreadable(error: io::Error) -> Reason {
+    match Errno::from_io_error(&error) {
+        // It is gone, or a link now, or has a link on the way.
+        Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => Reason::Changed,
+        _ => Reason::Unreadable(error),
+    }
 }
