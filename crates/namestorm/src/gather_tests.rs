@@ -73,6 +73,10 @@ fn the_name_of_a_broken_zone_is_known_from_where_it_stands_first() {
         ),
         (missing("db.missing.example"), Some("missing.example.")),
         (zone("no..name", &wrong), None),
+        (
+            zone("root.example", "$ORIGIN .\nx.example 60 SOA a. b. wrong\n"),
+            None,
+        ),
         (missing("no..file"), None),
     ];
     for (spec, expected) in cases {

@@ -331,7 +331,11 @@ impl<'p> Loader<'p> {
                 report: self.report,
             }),
             _ => Err(Broken {
-                apex: self.apex.into_name(),
+                apex: match self.apex {
+                    // Files of any zone may begin with `$ORIGIN .`.
+                    Apex::Guessed(Some(apex)) if apex == name::ROOT => None,
+                    apex => apex.into_name(),
+                },
                 report: self.report,
             }),
         }

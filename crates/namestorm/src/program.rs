@@ -47,7 +47,9 @@ pub enum LoadError {
         all: usize,
     },
     /// None is good, and of none the name is known.
-    #[error("there is nothing to answer: no zone can be loaded, and no name of one is known")]
+    #[error(
+        "there is nothing to answer: no zone can be loaded, and no name of one is known: correct the errors above, or give ORIGIN=FILE"
+    )]
     Nothing,
     /// The answers do not fit the index.
     #[error("the answers take more than 32 GiB; serve fewer zones")]

@@ -104,7 +104,7 @@ impl Zones {
     }
 
     /// The apexes of the zones that could not be loaded, in lower case.
-    pub fn broken(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+    pub(crate) fn broken(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.broken.iter().map(Vec::as_slice)
     }
 
@@ -177,7 +177,7 @@ impl Zones {
 
     /// The cut at `name` in the zone above it, where DS records belong
     /// (RFC 4035, section 3.1.4.1). The delegated zone may be ours too.
-    pub fn cut_at(&self, name: &[u8]) -> Option<NameRef<'_>> {
+    pub(crate) fn cut_at(&self, name: &[u8]) -> Option<NameRef<'_>> {
         let zone = self.zone_of(name::parent(name)?)?;
         let mut key = Vec::new();
         name::append_sort_key(&mut key, name, zone.apex());

@@ -79,8 +79,7 @@ fn framed(message: &[u8]) -> Vec<u8> {
 /// could destroy replies that the client has not read yet.
 #[test]
 fn a_broken_message_closes_the_connection_after_the_replies_before_it() {
-    let zone = "@ 60 SOA ns host 1 7200 3600 1209600 300\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
-    let answers = prepare(&[("example.org.", zone)], FORMS[0]);
+    let answers = prepare(&[("example.org.", ZONE)], FORMS[0]);
     let mut query = Query::new(&name("ns.example.org"), 1);
     let good = framed(&query.bytes());
     query.flags |= 0x8000;
@@ -119,11 +118,7 @@ fn a_query_whose_reply_had_to_wait_counts_once() {
     let answers = prepare(&[("example.org.", &zone)], FORMS[0]);
     let mut client = Client::new(&answers, MODES[0], false);
     let query = Query::new(&name("ns.example.org"), 16).bytes();
-    let mut queries = Vec::new();
-    for _ in 0..AT_ONCE {
-        queries.extend((query.len() as u16).to_be_bytes());
-        queries.extend(&query);
-    }
+    let queries = framed(&query).repeat(AT_ONCE as usize);
     let syn_ack = client.handle(&segment(0, None, TcpControl::Syn, b""));
     let mut heard = end(&syn_ack.unwrap());
     let mut seq = 1;
@@ -149,8 +144,7 @@ fn a_query_has_ten_seconds_from_its_first_byte_on() {
     for (bytes, is_closed) in [(1, true), (2, true), (20, true), (0, false)] {
         let mut client = Client::new(&answers, MODES[0], false);
         let query = Query::new(&name("ns.example.org"), 1).bytes();
-        let mut message = (query.len() as u16).to_be_bytes().to_vec();
-        message.extend(&query);
+        let mut message = framed(&query);
         let syn_ack = client.handle(&segment(0, None, TcpControl::Syn, b""));
         let heard = end(&syn_ack.unwrap());
         message.extend_from_within(..bytes);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, SocketType, connect, socket};
 
 use super::checks::Checks;
+use super::dns;
 use super::http::PATIENCE;
 use super::matrix::Program;
 use super::rig::Place;
@@ -45,8 +46,6 @@ const V6: [(&str, libc::c_int, libc::c_int, &[u8]); 2] = [
 ];
 
 const HTTP_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-/// storm.test SOA.
-const DNS_QUERY: &[u8] = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x05storm\x04test\0\0\x06\0\x01";
 /// Frames that are lost are sent again.
 const TRIES: usize = 8;
 
@@ -58,7 +57,7 @@ pub(crate) fn check(place: &Place, program: &Program, checks: &mut Checks) {
             let with = |socket: &dyn AsFd| set_option(socket, level, option, value);
             checks.check(&format!("TCP with {name}"), || {
                 let request = if is_dns {
-                    [&(DNS_QUERY.len() as u16).to_be_bytes(), DNS_QUERY].concat()
+                    dns::framed(&dns::question(1))
                 } else {
                     HTTP_REQUEST.to_vec()
                 };
@@ -150,10 +149,11 @@ fn udp(address: IpAddr, port: u16) -> Result<UdpSocket> {
 fn ask_udp(place: &Place, address: IpAddr, with: impl Fn(&dyn AsFd) -> Result<()>) -> Result<()> {
     let socket = udp(address, place.port)?;
     with(&socket)?;
+    let query = dns::question(1);
     let mut reply = [0; 512];
     for _ in 0..TRIES {
-        socket.send(DNS_QUERY).context("sending")?;
-        if matches!(socket.recv(&mut reply), Ok(length) if length > DNS_QUERY.len()) {
+        socket.send(&query).context("sending")?;
+        if matches!(socket.recv(&mut reply), Ok(length) if length > query.len()) {
             return Ok(());
         }
     }

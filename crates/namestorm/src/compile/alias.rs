@@ -61,6 +61,10 @@ impl<'z> Compiler<'z> {
         let cut = self.zones.cut_at(&chain.name);
         if let Some(cut) = cut {
             self.signer_of_target(owner, &chain, cut)?;
+        } else if self.zones.is_below_broken(&chain.name) {
+            // Only the parent knows. The client asks for the rest itself.
+            let links = self.links(owner, &chain);
+            self.add(owner, DS, NOERROR, [links, 0, 0], None)?;
         }
         if let End::Name(target) = chain.end {
             let types = target

@@ -52,7 +52,9 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
     }
     let mut bytes = Vec::with_capacity(metadata.len() as usize);
     // It may grow meanwhile.
-    let mut file = file.take(MAX_FILE);
-    file.read_to_end(&mut bytes).map_err(shown)?;
-    Ok(bytes)
+    let mut file = file.take(MAX_FILE + 1);
+    match file.read_to_end(&mut bytes).map_err(shown)? as u64 {
+        len if len > MAX_FILE => Err("it is larger than 4 GiB".into()),
+        _ => Ok(bytes),
+    }
 }
