@@ -6,7 +6,7 @@ use super::*;
 use crate::testing::{
     OURS, PEER, V4, V6, frame, host, packet, to_us, with_extensions, with_options,
 };
-use crate::{Host, Input, PROTOCOL_TCP, PROTOCOL_UDP, Path};
+use crate::{Host, Input, PROTOCOL_ICMPV6, PROTOCOL_TCP, PROTOCOL_UDP, Path};
 
 /// A UDP datagram from port 0x3039 to port 53, its checksum right.
 fn datagram(v6: bool, data: &[u8]) -> Vec<u8> {
@@ -163,6 +163,25 @@ fn ipv6_headers_that_must_be_understood_are_complained_about() {
         let bytes = with_extensions(datagram(true, b"hello"), &[(kind, &extension)]);
         let expected = code.map(|code| error(true, [4, code], 42, &bytes[14..]));
         assert_eq!(answer(&mut host(), &bytes), expected);
+    }
+}
+
+/// RFC 4443, section 2.4 e.1.
+#[test]
+fn no_icmpv6_error_behind_extension_headers_gets_an_error() {
+    let option = [0, 0, 0x85, 4, 0, 0, 0, 0];
+    let routing = [0, 0, 4, 1, 0, 0, 0, 0];
+    for (kind, extension, code) in [(60, option, 2), (43, routing, 0)] {
+        for (icmp_type, is_error) in [(1, true), (127, true), (128, false)] {
+            let message = [icmp_type, 0, 0, 0];
+            let bytes = packet(to_us(true), PROTOCOL_ICMPV6, &message);
+            let bytes = with_extensions(bytes, &[(kind, &extension)]);
+            let expected = (!is_error).then(|| error(true, [4, code], 42, &bytes[14..]));
+            assert_eq!(answer(&mut host(), &bytes), expected, "type {icmp_type}");
+        }
+        let hidden = [(kind, &extension[..]), (60, &[0, 0, 1, 4, 0, 0, 0, 0])];
+        let bytes = with_extensions(datagram(true, b"hello"), &hidden);
+        assert_eq!(answer(&mut host(), &bytes), None, "another header follows");
     }
 }
 

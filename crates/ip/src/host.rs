@@ -388,9 +388,9 @@ impl Host {
             Refusal::Malformed => (&mut self.counters.malformed, None),
             Refusal::Fragment => (&mut self.counters.fragments, None),
             Refusal::SourceRoute => (&mut self.counters.source_routes, None),
-            Refusal::RoutingHeader { at } => {
-                let problem = Problem::RoutingType { at };
-                (&mut self.counters.source_routes, Some(problem))
+            Refusal::RoutingHeader { tells, at } => {
+                let problem = tells.then_some(Problem::RoutingType { at });
+                (&mut self.counters.source_routes, problem)
             }
             Refusal::Option { tells, at } => {
                 let problem = tells.then_some(Problem::Option { at });

@@ -5,7 +5,7 @@
 //! chose (RFC 7126, sections 4.3 and 4.4; RFC 5095), and those that their
 //! sender wants understood or discarded (RFC 8200, section 4.2).
 
-use crate::{IPV4_HEADER_LEN, IPV6_HEADER_LEN};
+use crate::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, PROTOCOL_ICMPV6};
 
 /// IPv6 extension headers of one packet. The steering program looks through as
 /// many. All that RFC 8200, section 4.1, recommends are five.
@@ -47,8 +47,8 @@ pub(crate) enum Refusal {
     /// To be forwarded along a route that the sender chose.
     SourceRoute,
     /// The same by an IPv6 routing header, whose type is the byte `at` of the
-    /// packet.
-    RoutingHeader { at: u16 },
+    /// packet. `tells`: its sender may be sent an error.
+    RoutingHeader { tells: bool, at: u16 },
     /// An IPv6 option that we do not know, and must not ignore. `tells`: its
     /// sender wants an error, about the byte `at` of the packet.
     Option { tells: bool, at: u16 },
@@ -115,6 +115,7 @@ pub(crate) fn walk_ipv6(packet: &[u8]) -> Result<Payload, Refusal> {
             _ => EXTENSION_UNIT * (1 + usize::from(unit[1])),
         };
         let extension = rest.get(..len).ok_or(Refusal::Malformed)?;
+        let tells = !may_be_error(unit[0], &rest[len..]);
         match payload.protocol {
             // An atomic fragment is whole, and no other belongs to it
             // (RFC 6946, section 4).
@@ -124,10 +125,10 @@ pub(crate) fn walk_ipv6(packet: &[u8]) -> Result<Payload, Refusal> {
             // Where no segments are left it is ignored (RFC 8200, section 4.4).
             ROUTING if unit[3] != 0 => {
                 let at = (payload.at + 2) as u16;
-                return Err(Refusal::RoutingHeader { at });
+                return Err(Refusal::RoutingHeader { tells, at });
             }
             HOP_BY_HOP | DESTINATION => {
-                check_ipv6_options(extension, payload.at, &mut options_left)?;
+                check_ipv6_options(extension, payload.at, tells, &mut options_left)?;
             }
             _ => {}
         }
@@ -143,8 +144,23 @@ pub(crate) fn walk_ipv6(packet: &[u8]) -> Result<Payload, Refusal> {
     Ok(payload)
 }
 
-/// Judges the options of an extension header that lies `at` in its packet.
-fn check_ipv6_options(extension: &[u8], at: usize, left: &mut usize) -> Result<(), Refusal> {
+/// Whether what follows an extension header may be an ICMPv6 error. Nobody
+/// answers one with an error (RFC 4443, section 2.4), so a further extension
+/// header counts as one, unread.
+fn may_be_error(next_header: u8, rest: &[u8]) -> bool {
+    const INFORMATIONAL: u8 = 128;
+    let is_error = rest.first().is_none_or(|kind| *kind < INFORMATIONAL);
+    is_extension(next_header) || next_header == PROTOCOL_ICMPV6 && is_error
+}
+
+/// Judges the options of an extension header that lies `at` in its packet, and
+/// whose sender may be told of them or not.
+fn check_ipv6_options(
+    extension: &[u8],
+    at: usize,
+    tells: bool,
+    left: &mut usize,
+) -> Result<(), Refusal> {
     let mut next = 2;
     while next < extension.len() {
         *left = left.checked_sub(1).ok_or(Refusal::TooMany)?;
@@ -158,7 +174,7 @@ fn check_ipv6_options(extension: &[u8], at: usize, left: &mut usize) -> Result<(
             ACTION_SKIP => {}
             action => {
                 return Err(Refusal::Option {
-                    tells: action != ACTION_DISCARD,
+                    tells: tells && action != ACTION_DISCARD,
                     at: (at + next) as u16,
                 });
             }
