@@ -12,6 +12,7 @@ mod netns;
 mod server;
 mod setup;
 mod shell;
+mod structure;
 mod test;
 mod watched;
 
@@ -41,6 +42,8 @@ Usage: cargo xtask COMMAND
         --minimize               then put the fewest inputs in fuzz/corpus that cover all
         --input FILE             this input alone, with what it is and a backtrace
         --sanitizer NAME         with a nightly compiler's sanitizer, such as address
+  structure [CRATE]...           circles of files, open items, long files and functions
+        CRATE                    first show what its circles hang on, and its open items
   miri                           tests of frames and rings under Miri, with a nightly compiler
   loss [--clients [--full]] [--quick] [--seed N] [--repeats N] [--trace] [--list]
        [--programs DIR] [FILTER]
@@ -109,6 +112,7 @@ fn dispatch(command: &str, args: &[String]) -> Result<()> {
         "bench" => bench::run(args),
         "loss" => loss::run(args),
         "miri" => miri::run(args),
+        "structure" => structure::run(args),
         // Not for people: a part of `e2e`.
         "abuse" => e2e::abusers::run(args),
         other => Err(Failure::new(format!("no such command: {other}\n\n{USAGE}"))),

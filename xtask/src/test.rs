@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::e2e::{self, Options};
 use crate::shell::{self, Context as _, Failure, Result};
-use crate::{fuzz, interrupt, loss, setup, watched};
+use crate::{fuzz, interrupt, loss, setup, structure, watched};
 
 /// Of a failing step this much of the end is shown.
 const SHOWN_LINES: usize = 200;
@@ -53,6 +53,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             doc.env("RUSTDOCFLAGS", "-D warnings");
             doc
         });
+        tests.counted("structure of the crates", structure::check)?;
     }
     if options.filter.is_empty() {
         tests.step_where_installed(

@@ -1,0 +1,52 @@
+//! How long the functions of a module are.
+
+use syn::Item;
+use syn::visit::{self, Visit};
+
+use super::tree::Module;
+
+/// The functions of a module and their lengths in lines, from `fn` to the
+/// closing brace.
+pub(super) fn functions(module: &Module<'_>) -> Vec<(String, usize)> {
+    let mut functions = Functions::default();
+    for item in &module.items {
+        // A module inside of the file is a module of the tree itself.
+        if !matches!(item, Item::Mod(_)) {
+            functions.visit_item(item);
+        }
+    }
+    functions.found
+}
+
+#[derive(Default)]
+struct Functions {
+    found: Vec<(String, usize)>,
+}
+
+impl Functions {
+    fn add(&mut self, signature: &syn::Signature, block: &syn::Block) {
+        let first = signature.fn_token.span.start().line;
+        let last = block.brace_token.span.close().end().line;
+        self.found
+            .push((signature.ident.to_string(), last + 1 - first));
+    }
+}
+
+impl<'ast> Visit<'ast> for Functions {
+    fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
+        self.add(&function.sig, &function.block);
+        visit::visit_item_fn(self, function);
+    }
+
+    fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
+        self.add(&function.sig, &function.block);
+        visit::visit_impl_item_fn(self, function);
+    }
+
+    fn visit_trait_item_fn(&mut self, function: &'ast syn::TraitItemFn) {
+        if let Some(block) = &function.default {
+            self.add(&function.sig, block);
+        }
+        visit::visit_trait_item_fn(self, function);
+    }
+}
