@@ -464,10 +464,7 @@ impl<C: CongestionControl> World<C> {
             Received::Tcp(packet) => packet,
             other => panic!("the peer refuses it: {other:?}"),
         };
-        assert!(
-            packet.checksum_ok(PROTOCOL_TCP, 16, false),
-            "a wrong checksum"
-        );
+        assert!(packet.checksum_ok(PROTOCOL_TCP, 16), "a wrong checksum");
         let sent = Sent::parse(&packet, ecn);
         assert_eq!(sent.own_port, OWN_PORT);
         let key = (sent.peer_port, packet.addresses().src().is_ipv6());

@@ -172,7 +172,7 @@ mod tests {
             let Input::Tcp(packet) = host.receive(frame, Instant::ZERO) else {
                 panic!("no TCP for the server");
             };
-            assert!(packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT, false));
+            assert!(packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT));
             let tcp = packet.payload();
             assert_eq!((tcp[13], tcp.len()), (SYN, SEGMENT_LEN));
             assert_eq!(tcp[2..4], 80u16.to_be_bytes());

@@ -168,7 +168,7 @@ impl<Q: Questions> Asker<Q> {
         }
         // Over IPv4 a sender may leave the checksum out (RFC 768): some do.
         let unsummed = udp[CHECKSUM_AT..][..2] == [0, 0];
-        if !unsummed && !packet.checksum_ok(PROTOCOL_UDP, CHECKSUM_AT, true) {
+        if !unsummed && !packet.checksum_ok(PROTOCOL_UDP, CHECKSUM_AT) {
             return self.meter.error("wrong checksum");
         }
         let word = |at: usize| u16::from_be_bytes([udp[at], udp[at + 1]]);

@@ -6,7 +6,7 @@ use eth::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Header, Mac, Station};
 use nmio::{Frame, Instant};
 
 use crate::errors::{self, Problem, Rations};
-use crate::icmp::{self, CHECKSUM_AT, ICMP_HEADER_LEN, IcmpError, NEIGHBOUR_SOLICITATION};
+use crate::icmp::{self, ICMP_HEADER_LEN, IcmpError, NEIGHBOUR_SOLICITATION};
 use crate::options::{self, Refusal};
 use crate::packet::{Addresses, Packet};
 use crate::source::{self, BadSource};
@@ -300,7 +300,8 @@ impl Host {
         }
         frame.set_len(start + total_len);
         let addresses = Addresses::V4 { src, dst };
-        let packet = Packet::new(frame, link, addresses, start + IPV4_HEADER_LEN);
+        let payload_at = start + IPV4_HEADER_LEN;
+        let packet = Packet::new(frame, link, addresses, payload_at, self.partial_checksums);
         Some((packet, protocol))
     }
 
@@ -338,7 +339,8 @@ impl Host {
         }
         frame.set_len(start + IPV6_HEADER_LEN + payload_len);
         let addresses = Addresses::V6 { src, dst };
-        let packet = Packet::new(frame, link, addresses, start + IPV6_HEADER_LEN);
+        let payload_at = start + IPV6_HEADER_LEN;
+        let packet = Packet::new(frame, link, addresses, payload_at, self.partial_checksums);
         let is_solicitation = next_header == PROTOCOL_ICMPV6
             && packet.payload().first() == Some(&NEIGHBOUR_SOLICITATION);
         if is_solicitation {
@@ -418,8 +420,7 @@ impl Host {
     #[cold]
     pub fn refuse_udp(&mut self, packet: Packet, now: Instant) -> Option<Frame> {
         self.counters.udp_not_served += 1;
-        let is_answerable = packet.is_answerable_udp(self.partial_checksums);
-        if is_answerable {
+        if packet.is_answerable_udp() {
             self.complain(packet, Problem::Port, now)
         } else {
             None
@@ -453,7 +454,7 @@ impl Host {
             return Input::Dropped;
         }
         let valid = if protocol == PROTOCOL_ICMPV6 {
-            packet.checksum_ok(protocol, CHECKSUM_AT, false)
+            packet.checksum_is_whole(protocol)
         } else {
             Sum::of(packet.payload()).is_valid()
         };

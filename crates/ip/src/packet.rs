@@ -103,13 +103,21 @@ pub struct Packet {
     end: u16,
     /// Bytes of options or extension headers, which lie behind `end`.
     options_len: u16,
+    /// A checksum that holds only the pseudo-header's sum is right too.
+    partial_checksum: bool,
 }
 
 impl Packet {
     /// `frame` must have been cut to the end of the IP packet, and `start`,
     /// the end of a header without options, lie inside it.
     #[inline(always)]
-    pub(crate) fn new(frame: Frame, link: Header, addresses: Addresses, start: usize) -> Self {
+    pub(crate) fn new(
+        frame: Frame,
+        link: Header,
+        addresses: Addresses,
+        start: usize,
+        partial_checksum: bool,
+    ) -> Self {
         debug_assert!(start <= frame.len());
         Self {
             end: frame.len() as u16,
@@ -118,6 +126,7 @@ impl Packet {
             addresses,
             start: start as u16,
             options_len: 0,
+            partial_checksum,
         }
     }
 
@@ -208,20 +217,26 @@ impl Packet {
         self.frame.set_len(usize::from(self.start) + len);
     }
 
-    /// Whether the transport checksum is right. With `partial` a field that
-    /// holds only the pseudo-header's sum is right too: what a peer with
+    /// Whether the transport checksum is right. At a host
+    /// [with partial checksums](crate::Host::with_partial_checksums) a field
+    /// that holds only the pseudo-header's sum is right too: what a peer with
     /// checksum offload sends over a link that needs none.
     ///
     /// `field_at` is the field's offset in the payload; the caller has
     /// checked that the payload reaches behind it.
     #[inline(always)]
-    pub fn checksum_ok(&self, protocol: u8, field_at: usize, partial: bool) -> bool {
-        let payload = self.payload();
-        let pseudo = self.addresses.pseudo_sum(protocol, payload.len());
-        if pseudo.add(Sum::of(payload)).is_valid() {
+    pub fn checksum_ok(&self, protocol: u8, field_at: usize) -> bool {
+        let pseudo = self.pseudo_sum(protocol);
+        if self.is_summed(pseudo) {
             return true;
         }
-        partial && self.is_unfinished(pseudo, field_at)
+        self.partial_checksum && self.is_unfinished(pseudo, field_at)
+    }
+
+    /// Whether the checksum over pseudo-header and payload is right, and not
+    /// only begun.
+    pub(crate) fn checksum_is_whole(&self, protocol: u8) -> bool {
+        self.is_summed(self.pseudo_sum(protocol))
     }
 
     /// Whether the transport checksum holds only the pseudo-header's sum. Its
@@ -229,8 +244,17 @@ impl Packet {
     /// packets that [`checksum_ok`](Self::checksum_ok) has refused.
     #[cold]
     pub fn has_unfinished_checksum(&self, protocol: u8, field_at: usize) -> bool {
-        let pseudo = self.addresses.pseudo_sum(protocol, self.payload().len());
-        self.is_unfinished(pseudo, field_at)
+        self.is_unfinished(self.pseudo_sum(protocol), field_at)
+    }
+
+    #[inline(always)]
+    fn pseudo_sum(&self, protocol: u8) -> Sum {
+        self.addresses.pseudo_sum(protocol, self.payload().len())
+    }
+
+    #[inline(always)]
+    fn is_summed(&self, pseudo: Sum) -> bool {
+        pseudo.add(Sum::of(self.payload())).is_valid()
     }
 
     #[inline(always)]
@@ -241,13 +265,12 @@ impl Packet {
 
     /// Whether an ICMP error about this UDP datagram would find its sender:
     /// the checksum is right, and the source port is not 0.
-    pub(crate) fn is_answerable_udp(&self, partial: bool) -> bool {
+    pub(crate) fn is_answerable_udp(&self) -> bool {
         let Some(&[a, b, .., c, d]) = self.payload().first_chunk::<UDP_HEADER_LEN>() else {
             return false;
         };
         let is_unsummed = [c, d] == [0; 2] && matches!(self.addresses, Addresses::V4 { .. });
-        [a, b] != [0; 2]
-            && (is_unsummed || self.checksum_ok(PROTOCOL_UDP, UDP_CHECKSUM_AT, partial))
+        [a, b] != [0; 2] && (is_unsummed || self.checksum_ok(PROTOCOL_UDP, UDP_CHECKSUM_AT))
     }
 
     /// Turns the packet round: the frame becomes one to the sender, with

@@ -99,10 +99,7 @@ impl<P: Port> Handler<P> for Server {
                 let (host, dns) = (&mut self.host, &mut self.dns);
                 self.udp.handle(port, host, packet, dns, now);
             }
-            Input::Tcp(packet) => {
-                let partial = self.host.partial_checksums();
-                self.stack.handle_segment(port, packet, partial, now);
-            }
+            Input::Tcp(packet) => self.stack.handle_segment(port, packet, now),
             // A reply that finds the ring full is asked for again.
             Input::Reply(reply) => drop(port.send(reply)),
             Input::Error(error) => self.stack.handle_icmp_error(&error, now),

@@ -35,24 +35,15 @@ pub(crate) const KIND: Control =
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Handles a received TCP segment: updates its connection, calls the
     /// application, and queues what may be sent now.
-    ///
-    /// `partial_checksums`: see
-    /// [`Capabilities::partial_checksums`](nmio::Capabilities::partial_checksums).
     #[inline(always)]
-    pub fn handle_segment<P: Port>(
-        &mut self,
-        port: &mut P,
-        packet: Packet,
-        partial_checksums: bool,
-        now: Instant,
-    ) {
+    pub fn handle_segment<P: Port>(&mut self, port: &mut P, packet: Packet, now: Instant) {
         self.now = now;
         self.counters.segments_received += 1;
         let Some(segment) = Segment::parse(packet.payload()) else {
             self.counters.malformed += 1;
             return;
         };
-        if !packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT, partial_checksums) {
+        if !packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT) {
             self.counters.count_bad_checksum(&packet);
             return;
         }

@@ -26,10 +26,7 @@ impl<A: Application, C: CongestionControl, P: Port> Handler<P> for Server<A, C> 
     #[inline(always)]
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
         match self.host.receive(frame, now) {
-            Input::Tcp(packet) => {
-                let partial = self.host.partial_checksums();
-                self.stack.handle_segment(port, packet, partial, now);
-            }
+            Input::Tcp(packet) => self.stack.handle_segment(port, packet, now),
             // A reply that finds the ring full is lost, as on the wire.
             Input::Reply(reply) => drop(port.send(reply)),
             Input::Error(error) => self.stack.handle_icmp_error(&error, now),

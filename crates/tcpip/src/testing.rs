@@ -441,8 +441,7 @@ impl Rig {
         frame.copy_from_slice(packet);
         match self.host.receive(frame, self.now) {
             Input::Tcp(packet) => {
-                self.stack
-                    .handle_segment(&mut self.port, packet, false, self.now);
+                self.stack.handle_segment(&mut self.port, packet, self.now);
             }
             other => panic!("not passed on to TCP: {other:?}"),
         }

@@ -299,7 +299,7 @@ fn count(counters: &mut Counters, sent: Result<(), SendError>) -> bool {
 /// Whether a received datagram's length and checksum are right; cuts what
 /// lies behind its end.
 #[inline(always)]
-pub(crate) fn verify(packet: &mut Packet, partial: bool) -> Result<(), Malformed> {
+pub(crate) fn verify(packet: &mut Packet) -> Result<(), Malformed> {
     let payload = packet.payload();
     let Some(header) = payload.first_chunk::<HEADER_LEN>() else {
         return Err(Malformed::Length);
@@ -319,7 +319,7 @@ pub(crate) fn verify(packet: &mut Packet, partial: bool) -> Result<(), Malformed
             Err(Malformed::Checksum)
         };
     }
-    if packet.checksum_ok(PROTOCOL_UDP, CHECKSUM_AT, partial) {
+    if packet.checksum_ok(PROTOCOL_UDP, CHECKSUM_AT) {
         Ok(())
     } else if packet.has_unfinished_checksum(PROTOCOL_UDP, CHECKSUM_AT) {
         Err(Malformed::Unfinished)

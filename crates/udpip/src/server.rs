@@ -82,7 +82,7 @@ impl Udp {
         service: &mut S,
         now: Instant,
     ) {
-        match verify(&mut packet, host.partial_checksums()) {
+        match verify(&mut packet) {
             Err(Malformed::Length) => self.counters.malformed += 1,
             Err(Malformed::Checksum) => self.counters.bad_checksum += 1,
             Err(Malformed::Unfinished) => self.counters.unfinished_checksum += 1,

@@ -174,7 +174,7 @@ impl Client {
             return;
         };
         let from_server = src == *self.target.ip() && segment.src_port == self.target.port();
-        if !from_server || !packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT, true) {
+        if !from_server || !packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT) {
             return;
         }
         let dst = dst.to_bits();

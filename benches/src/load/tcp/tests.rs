@@ -27,7 +27,7 @@ fn received(frame: &[u8]) -> (Segment, Vec<u8>) {
     let Input::Tcp(packet) = host.receive(sink.frame_from(frame), Instant::ZERO) else {
         panic!("no TCP: {frame:x?}");
     };
-    assert!(packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT, false));
+    assert!(packet.checksum_ok(PROTOCOL_TCP, CHECKSUM_AT));
     assert_eq!(packet.addresses().src(), place.addresses[0]);
     let segment = Segment::parse(packet.payload()).unwrap();
     assert_eq!((segment.src_port, segment.dst_port), (40_000, 80));

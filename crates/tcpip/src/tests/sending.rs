@@ -375,8 +375,7 @@ fn without_frames_segments_wait() {
     let ip::Input::Tcp(packet) = rig.host.receive(frame, rig.now) else {
         panic!("not passed on")
     };
-    rig.stack
-        .handle_segment(&mut rig.port, packet, false, rig.now);
+    rig.stack.handle_segment(&mut rig.port, packet, rig.now);
     // Its own frame turned round was all that could be sent.
     assert_eq!(rig.sent_all().len(), 1);
     drop(held);
