@@ -6,17 +6,8 @@
 //! putting the copy back that it kept; an algorithm says how much may be in
 //! flight, and how it learns from what became of that.
 
-mod bbr;
-mod cubic;
-mod hystart;
-mod newreno;
-mod reno;
-mod validation;
-
-pub use bbr::Bbr;
-pub use cubic::Cubic;
-pub use newreno::NewReno;
-pub use reno::Reno;
+pub(crate) mod bbr;
+pub(crate) mod loss_based;
 
 /// The connection as an algorithm sees it with an event. (What is rarely done
 /// with one takes a copy, so that otherwise it need not be in memory.)
@@ -151,19 +142,6 @@ pub(crate) const fn initial_window(mss: u32) -> u32 {
     } else {
         MAX_WINDOW
     }
-}
-
-/// The window that congestion leaves of `base` bytes: `factor` hundredths,
-/// but at least two segments.
-fn reduced(base: u32, factor: u32, mss: u32) -> u32 {
-    let part = u64::from(base) * u64::from(factor) / 100;
-    (part as u32).clamp(MIN_SEGMENTS * mss.clamp(1, MAX_WINDOW / 2), MAX_WINDOW)
-}
-
-/// `base` reduced to three quarters, as the threshold up to which a window
-/// that went unused may be opened quickly again (RFC 7661, section 4.4.2).
-const fn three_quarters(window: u32) -> u32 {
-    window - window / 4
 }
 
 #[cfg(test)]

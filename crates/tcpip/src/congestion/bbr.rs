@@ -1,52 +1,34 @@
 //! BBR, version 3: draft-ietf-ccwg-bbr.
+//!
+//! Here is what it knows of a connection, and the arithmetic on that; `round`
+//! measures, and `machine` learns and decides.
 
-mod aggregation;
-mod rate;
+mod machine;
 mod round;
-mod state;
 
-use aggregation::Aggregation;
-use round::{Round, Sample};
-use state::{Flags, State};
+use super::{Event, MAX_WINDOW, initial_window};
 
-use super::{Congestion, CongestionControl, Event, MAX_WINDOW, MIN_SEGMENTS, initial_window};
-
-/// Percent below the bandwidth that is left free on average.
-const PACING_MARGIN: u32 = 1;
 /// Percent of the long-term limit left free for others while cruising.
 const HEADROOM: u32 = 15;
-/// Percent that a loss leaves of the short-term limits at least.
-const BETA: u32 = 70;
 /// Percent of loss in a round that is tolerated.
 const LOSS_THRESH: u32 = 2;
-/// Losses in a round that end Startup.
-const STARTUP_LOSSES: u8 = 6;
-/// Percent of growth in a round below which the pipe seems full, and rounds
-/// of that.
-const FULL_BW_GROWTH: u32 = 125;
-const FULL_BW_ROUNDS: u8 = 3;
-/// Rounds of Drain at most.
-const DRAIN_ROUNDS: u8 = 3;
 /// Segments in flight at least, so that delayed ACKs keep coming.
 const MIN_PIPE: u32 = 4;
-/// Rounds between probes at most, as Reno would need for the window to grow
-/// back.
-const MAX_PROBE_ROUNDS: u32 = 63;
-/// Times are kept in units of 4.096 ms.
-const TICK_SHIFT: u32 = 12;
-const fn ticks(millis: u32) -> u16 {
-    (millis * 1_000).div_ceil(1 << TICK_SHIFT) as u16
-}
-const MIN_RTT_FILTER: u16 = ticks(10_000);
-const PROBE_RTT_INTERVAL: u16 = ticks(5_000);
-const PROBE_RTT_DURATION: u16 = ticks(200);
-/// Time between probes: two to three seconds.
-const PROBE_WAIT: u16 = ticks(2_000);
-const PROBE_WAIT_RANDOM: u16 = ticks(1_000);
 /// Bounds of the send quantum: a millisecond's data.
 const MAX_QUANTUM: u32 = 65_536;
+/// Times are kept in units of 4.096 ms.
+const TICK_SHIFT: u32 = 12;
 /// No limit.
 const NONE: u32 = u32::MAX;
+
+/// Bytes a second of a rate of 1: rates reach 34 GB/s in 32 bits.
+const RATE_UNIT: u64 = 8;
+const MICROS: u64 = 1_000_000;
+/// Longer spans are cut to this, a minute, to keep products in 64 bits.
+const MAX_SPAN: u32 = 1 << 26;
+/// Rounds of half the filter of [`Aggregation`]; it remembers 5 to 10 (the
+/// draft: 10).
+const HALF: u8 = 5;
 
 /// BBR as draft-ietf-ccwg-bbr describes it (version 3), on what the stack tells
 /// an algorithm. The stack must obey [`pacing_rate`], or bursts of the whole
@@ -74,7 +56,7 @@ const NONE: u32 = u32::MAX;
 ///   (RFC 3168, section 6.1.2).
 /// - *Undo* of a spurious recovery puts the whole state back, filters too.
 ///
-/// [`pacing_rate`]: CongestionControl::pacing_rate
+/// [`pacing_rate`]: super::CongestionControl::pacing_rate
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bbr {
     round: Round,
@@ -136,8 +118,8 @@ impl Bbr {
         if self.min_rtt == NONE || bw == 0 {
             return initial_window(mss);
         }
-        let bdp = rate::bytes(bw, self.min_rtt).min(u64::from(MAX_WINDOW)) as u32;
-        rate::percent(bdp, gain).min(MAX_WINDOW)
+        let bdp = bytes_at(bw, self.min_rtt).min(u64::from(MAX_WINDOW)) as u32;
+        percent(bdp, gain).min(MAX_WINDOW)
     }
 
     fn min_pipe(mss: u32) -> u32 {
@@ -146,7 +128,7 @@ impl Bbr {
 
     /// `inflight` with room for what is sent and acknowledged in lumps.
     fn quantized(&self, inflight: u32, mss: u32) -> u32 {
-        let quantum = rate::bytes(self.pacing_rate, 1_000).min(u64::from(MAX_QUANTUM)) as u32;
+        let quantum = bytes_at(self.pacing_rate, 1_000).min(u64::from(MAX_QUANTUM)) as u32;
         let quantum = quantum.max(mss.saturating_mul(2));
         let inflight = inflight
             .max(quantum.saturating_mul(3))
@@ -167,530 +149,225 @@ impl Bbr {
         if self.inflight_longterm == NONE {
             return NONE;
         }
-        let headroom = rate::percent(self.inflight_longterm, HEADROOM).max(mss);
+        let headroom = percent(self.inflight_longterm, HEADROOM).max(mss);
         self.inflight_longterm
             .saturating_sub(headroom)
             .max(Self::min_pipe(mss))
     }
+}
 
-    /// More is lost of what was in flight than is tolerated.
-    fn loses_much(lost: u32, in_flight: u32) -> bool {
-        u64::from(lost) * 100 > u64::from(in_flight) * u64::from(LOSS_THRESH)
+/// Percent of the bandwidth at which each state sends, and of the
+/// bandwidth-delay product that it has in flight.
+const STARTUP_PACING: u32 = 277;
+const DRAIN_PACING: u32 = 50;
+const DOWN_PACING: u32 = 90;
+const UP_PACING: u32 = 125;
+const CWND_GAIN: u32 = 200;
+const UP_CWND_GAIN: u32 = 225;
+const PROBE_RTT_CWND_GAIN: u32 = 50;
+
+/// A state of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Startup,
+    Drain,
+    Down,
+    Cruise,
+    Refill,
+    Up,
+    ProbeRtt,
+}
+
+impl State {
+    /// Whether the state is one of `ProbeBW`.
+    const fn probes_bw(self) -> bool {
+        matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    fn reset_full_bw(&mut self, baseline: u32) {
-        self.full_bw = baseline;
-        self.full_bw_rounds = 0;
-        self.flags.clear(Flags::FULL_BW_NOW);
+    /// Whether it accelerates.
+    const fn accelerates(self) -> bool {
+        matches!(self, Self::Startup | Self::Refill | Self::Up)
     }
 
-    fn reset_shortterm(&mut self) {
-        self.bw_shortterm = NONE;
-        self.inflight_shortterm = NONE;
-    }
-
-    fn enter_drain(&mut self) {
-        self.state = State::Drain;
-        self.full_bw_rounds = 0;
-    }
-
-    fn start_down(&mut self, in_flight: u32, event: &Event) {
-        self.flags.clear(Flags::LOSS);
-        // Fair to others, and not in step with them.
-        let random = (event.now ^ event.una).wrapping_mul(0x9e37_79b1);
-        self.rounds_since_probe = (random >> 31) as u8;
-        let wait = (random >> 8) % u32::from(PROBE_WAIT_RANDOM);
-        self.deadline = Self::clock(event.now)
-            .wrapping_add(PROBE_WAIT)
-            .wrapping_add(wait as u16);
-        self.flags.set(Flags::PROBE_STOPPING);
-        self.round.restart(in_flight, event.now);
-        self.state = State::Down;
-    }
-
-    fn start_refill(&mut self, in_flight: u32, event: &Event) {
-        self.reset_shortterm();
-        self.up_rounds = 0;
-        self.up_acked = 0;
-        self.flags
-            .clear(Flags::PRECAUTIONARY | Flags::PROBE_STOPPING);
-        self.round.restart(in_flight, event.now);
-        self.state = State::Refill;
-    }
-
-    fn start_up(&mut self, sample: &Sample) {
-        self.flags.set(Flags::PROBE_SAMPLE);
-        self.reset_full_bw(sample.rate);
-        self.state = State::Up;
-        self.up_rounds = 1;
-    }
-
-    fn enter_probe_rtt(&mut self, in_flight: u32, event: &Event) {
-        self.state = State::ProbeRtt;
-        self.flags
-            .clear(Flags::PROBE_RTT_TIMED | Flags::PROBE_RTT_ROUND);
-        self.flags.set(Flags::PROBE_STOPPING);
-        self.round.restart(in_flight, event.now);
-    }
-
-    fn leave_probe_rtt(&mut self, in_flight: u32, event: &Event) {
-        self.probe_rtt_stamp = Self::clock(event.now);
-        self.reset_shortterm();
-        if self.flags.has(Flags::FULL_BW_REACHED) {
-            self.start_down(in_flight, event);
-            self.state = State::Cruise;
-        } else {
-            self.state = State::Startup;
-        }
-        // The last known good window.
-        let known = self.max_inflight(event.mss);
-        self.cwnd = self.cwnd.max(known).min(MAX_WINDOW);
-    }
-
-    // The model.
-
-    /// Bytes were `delivered` and `lost`.
-    #[inline(always)]
-    fn update(&mut self, delivered: u32, lost: u32, event: &Event) {
-        let in_flight = event
-            .in_flight
-            .saturating_sub(delivered.saturating_add(lost));
-        let sample = self.round.on_ack(delivered, lost, self.pacing_rate, event);
-        if lost > 0 {
-            self.on_loss(in_flight, event);
-        }
-        if delivered > 0 {
-            let bw = self.bw();
-            self.aggregation.on_ack(delivered, bw, self.cwnd, event);
-        }
-        if let Some(sample) = &sample {
-            self.on_round(sample, in_flight, event);
-        }
-        if matches!(self.state, State::Drain | State::Down) {
-            self.round.mark_limited();
-        }
-        match self.state {
-            State::Startup | State::Cruise | State::Refill => {}
-            State::Drain => {
-                let drained =
-                    in_flight <= self.quantized(self.bdp(self.bw(), 100, event.mss), event.mss);
-                if drained || self.full_bw_rounds > DRAIN_ROUNDS {
-                    self.start_down(in_flight, event);
-                }
-            }
-            State::Down => self.check_cruise(in_flight, event),
-            State::Up => self.check_down(delivered, in_flight, event),
-            State::ProbeRtt => self.go_on_with_probe_rtt(sample.is_some(), in_flight, event),
-        }
-        if matches!(self.state, State::Down | State::Cruise) {
-            self.check_probe(in_flight, event);
-        }
-        self.update_min_rtt(in_flight, event);
-        self.flags.clear(Flags::IDLE);
-        self.set_pacing_rate(self.state.pacing_gain());
-        self.set_cwnd(delivered, event.mss);
-    }
-
-    /// A round is over.
-    #[inline(never)]
-    fn on_round(&mut self, sample: &Sample, in_flight: u32, event: &Event) {
-        self.rounds_since_probe = self.rounds_since_probe.saturating_add(1);
-        self.aggregation
-            .on_round(!self.flags.has(Flags::FULL_BW_REACHED));
-        if sample.rate >= self.max_bw() || !sample.limited {
-            self.max_bw[0] = self.max_bw[0].max(sample.rate);
-        }
-        if self.flags.has(Flags::LOSS) {
-            self.flags.clear(Flags::LOSS);
-            if !self.state.accelerates() {
-                self.lower_bounds(sample);
-            }
-        }
-        self.check_full_bw(sample);
-        match self.state {
-            State::Startup => self.check_startup_done(sample, event),
-            State::Drain => self.full_bw_rounds = self.full_bw_rounds.saturating_add(1),
-            _ => {}
-        }
-        if self.flags.has(Flags::RECOVERY) {
-            self.flags.set(Flags::RECOVERY_ROUND);
-        }
-        if !self.flags.has(Flags::FULL_BW_REACHED) {
-            return;
-        }
-        if self.flags.has(Flags::PROBE_STOPPING) {
-            self.flags
-                .clear(Flags::PROBE_STOPPING | Flags::PROBE_SAMPLE);
-            if self.state.probes_bw() {
-                if !sample.limited && self.max_bw[0] != 0 {
-                    self.max_bw = [0, self.max_bw[0]];
-                }
-                if self.flags.has(Flags::PRECAUTIONARY) && !self.flags.has(Flags::TOO_HIGH) {
-                    self.start_refill(in_flight, event);
-                    return;
-                }
-            }
-        }
-        let safe = !Self::loses_much(sample.lost, sample.tx_in_flight);
-        if safe && self.state != State::Down && self.inflight_longterm != NONE {
-            self.inflight_longterm = self
-                .inflight_longterm
-                .max(sample.tx_in_flight.min(MAX_WINDOW));
-        }
-        match self.state {
-            State::Refill => self.start_up(sample),
-            State::Up => self.up_rounds = (self.up_rounds + 1).min(30),
-            _ => {}
+    const fn pacing_gain(self) -> u32 {
+        match self {
+            Self::Startup => STARTUP_PACING,
+            Self::Drain => DRAIN_PACING,
+            Self::Down => DOWN_PACING,
+            Self::Up => UP_PACING,
+            Self::Cruise | Self::Refill | Self::ProbeRtt => 100,
         }
     }
 
-    /// Something is lost.
-    #[cold]
-    fn on_loss(&mut self, in_flight: u32, event: &Event) {
-        self.flags.set(Flags::LOSS);
-        let tx_in_flight = self.round.tx_in_flight();
-        if self.flags.has(Flags::PROBE_SAMPLE) && Self::loses_much(self.round.lost(), tx_in_flight)
-        {
-            self.on_inflight_too_high(in_flight, event);
+    const fn cwnd_gain(self) -> u32 {
+        match self {
+            Self::Up => UP_CWND_GAIN,
+            Self::ProbeRtt => PROBE_RTT_CWND_GAIN,
+            _ => CWND_GAIN,
         }
-    }
-
-    /// `HandleInflightTooHigh`.
-    #[cold]
-    fn on_inflight_too_high(&mut self, in_flight: u32, event: &Event) {
-        self.flags.set(Flags::TOO_HIGH);
-        self.flags.clear(Flags::PROBE_SAMPLE);
-        if !self.round.is_limited() {
-            let carried = self
-                .round
-                .tx_in_flight()
-                .saturating_sub(self.round.lost())
-                .min(MAX_WINDOW);
-            self.inflight_longterm = carried
-                .max(rate::percent(self.target(event.mss), BETA))
-                .max(Self::min_pipe(event.mss));
-            self.round.limit_in_flight(self.inflight_longterm);
-        }
-        if self.state == State::Up {
-            self.start_down(in_flight, event);
-        }
-    }
-
-    /// `LossLowerBounds`, once a round with loss.
-    fn lower_bounds(&mut self, sample: &Sample) {
-        if self.bw_shortterm == NONE {
-            self.bw_shortterm = self.max_bw();
-        }
-        if self.inflight_shortterm == NONE {
-            self.inflight_shortterm = self.cwnd;
-        }
-        let sent = sample.delivered.saturating_add(sample.lost);
-        let loses_much = Self::loses_much(sample.lost, sent);
-        if sample.limited && !loses_much {
-            // It was held back, and tells how fast it was sent, not more.
-            return;
-        }
-        let tolerated = if loses_much {
-            LOSS_THRESH
-        } else {
-            // What is less than the threshold is no sign of congestion.
-            (u64::from(sample.lost) * 100).div_ceil(u64::from(sent.max(1))) as u32
-        };
-        let latest = 100 + PACING_MARGIN + tolerated;
-        let bw = rate::percent(sample.rate, latest);
-        let reduced = rate::percent(self.bw_shortterm, BETA);
-        self.bw_shortterm = bw.max(reduced);
-        let inflight = rate::percent(sample.delivered, latest);
-        let reduced = rate::percent(self.inflight_shortterm, BETA);
-        self.inflight_shortterm = inflight.max(reduced);
-    }
-
-    /// `CheckFullBWReached`.
-    fn check_full_bw(&mut self, sample: &Sample) {
-        if self.flags.has(Flags::FULL_BW_NOW) || self.state == State::Drain || sample.limited {
-            return;
-        }
-        if u64::from(sample.rate) * 100 >= u64::from(self.full_bw) * u64::from(FULL_BW_GROWTH) {
-            self.reset_full_bw(sample.rate);
-            return;
-        }
-        self.full_bw_rounds = self.full_bw_rounds.saturating_add(1);
-        if self.full_bw_rounds >= FULL_BW_ROUNDS {
-            self.flags.set(Flags::FULL_BW_NOW | Flags::FULL_BW_REACHED);
-        }
-    }
-
-    /// `CheckStartupHighLoss` and `CheckStartupDone`.
-    fn check_startup_done(&mut self, sample: &Sample, event: &Event) {
-        if self.flags.has(Flags::RECOVERY_ROUND)
-            && sample.losses >= STARTUP_LOSSES
-            && Self::loses_much(sample.lost, sample.tx_in_flight)
-        {
-            self.flags.set(Flags::FULL_BW_REACHED);
-            self.inflight_longterm = self
-                .bdp(self.bw(), 100, event.mss)
-                .max(sample.delivered.min(MAX_WINDOW))
-                .max(Self::min_pipe(event.mss));
-        }
-        if self.flags.has(Flags::FULL_BW_REACHED) {
-            self.enter_drain();
-        }
-    }
-
-    /// `IsTimeToCruise`.
-    fn check_cruise(&mut self, in_flight: u32, event: &Event) {
-        let bdp = self.bdp(self.max_bw(), 100, event.mss);
-        if in_flight <= self.with_headroom(event.mss) && in_flight <= self.quantized(bdp, event.mss)
-        {
-            self.state = State::Cruise;
-        }
-    }
-
-    /// `IsTimeToProbeBW`.
-    fn check_probe(&mut self, in_flight: u32, event: &Event) {
-        let segments = self.target(event.mss) / event.mss.max(1);
-        let reno_rounds = segments.clamp(1, MAX_PROBE_ROUNDS);
-        if Self::has_come(Self::clock(event.now), self.deadline)
-            || u32::from(self.rounds_since_probe) >= reno_rounds
-        {
-            self.start_refill(in_flight, event);
-        }
-    }
-
-    /// `IsTimeToGoDown` and `ProbeInflightLongtermUpward`.
-    fn check_down(&mut self, delivered: u32, in_flight: u32, event: &Event) {
-        if self.flags.has(Flags::TOO_HIGH) && in_flight >= self.inflight_longterm {
-            self.flags.set(Flags::PRECAUTIONARY);
-            self.flags.clear(Flags::TOO_HIGH);
-            self.start_down(in_flight, event);
-        } else if self.round.window_is_used() && self.cwnd >= self.inflight_longterm {
-            // The limit, and not the path, ends the growth.
-            self.reset_full_bw(self.full_bw);
-            self.up_acked = self.up_acked.saturating_add(delivered);
-            let growth = 1_u32 << self.up_rounds.saturating_sub(1).min(30);
-            let per_segment = (self.cwnd / growth).max(event.mss).max(1);
-            let segments = self.up_acked / per_segment;
-            self.up_acked -= segments * per_segment;
-            self.inflight_longterm = self
-                .inflight_longterm
-                .saturating_add(segments.saturating_mul(event.mss))
-                .min(MAX_WINDOW);
-        } else if self.flags.has(Flags::FULL_BW_NOW) {
-            self.flags.clear(Flags::TOO_HIGH);
-            self.start_down(in_flight, event);
-        }
-    }
-
-    /// `UpdateMinRTT` and the beginning of `ProbeRTT`.
-    #[inline(always)]
-    fn update_min_rtt(&mut self, in_flight: u32, event: &Event) {
-        let clock = Self::clock(event.now);
-        let expired = clock.wrapping_sub(self.probe_rtt_stamp) > PROBE_RTT_INTERVAL;
-        if event.rtt != 0 && (event.rtt < self.probe_rtt_min || expired) {
-            self.probe_rtt_min = event.rtt;
-            self.probe_rtt_stamp = clock;
-        }
-        if self.probe_rtt_min < self.min_rtt
-            || clock.wrapping_sub(self.min_rtt_stamp) > MIN_RTT_FILTER
-        {
-            self.min_rtt = self.probe_rtt_min;
-            self.min_rtt_stamp = self.probe_rtt_stamp;
-        }
-        if expired
-            && self.min_rtt != NONE
-            && self.state != State::ProbeRtt
-            && !self.flags.has(Flags::IDLE)
-        {
-            self.enter_probe_rtt(in_flight, event);
-        }
-    }
-
-    /// `HandleProbeRTT`.
-    #[cold]
-    fn go_on_with_probe_rtt(&mut self, round_start: bool, in_flight: u32, event: &Event) {
-        self.round.mark_limited();
-        if !self.flags.has(Flags::PROBE_RTT_TIMED) {
-            if in_flight <= self.probe_rtt_cwnd(event.mss) {
-                self.flags.set(Flags::PROBE_RTT_TIMED);
-                self.deadline = Self::clock(event.now).wrapping_add(PROBE_RTT_DURATION);
-                self.round.restart(in_flight, event.now);
-            }
-            return;
-        }
-        if round_start {
-            self.flags.set(Flags::PROBE_RTT_ROUND);
-        }
-        if self.flags.has(Flags::PROBE_RTT_ROUND) {
-            self.check_probe_rtt_done(in_flight, event);
-        }
-    }
-
-    fn check_probe_rtt_done(&mut self, in_flight: u32, event: &Event) {
-        if self.flags.has(Flags::PROBE_RTT_TIMED)
-            && Self::has_come(Self::clock(event.now), self.deadline)
-        {
-            self.leave_probe_rtt(in_flight, event);
-        }
-    }
-
-    fn probe_rtt_cwnd(&self, mss: u32) -> u32 {
-        self.bdp(self.bw(), State::ProbeRtt.cwnd_gain(), mss)
-            .max(Self::min_pipe(mss))
-    }
-
-    // Control.
-
-    fn set_pacing_rate(&mut self, gain: u32) {
-        let rate = rate::percent(rate::percent(self.bw(), gain), 100 - PACING_MARGIN);
-        if self.flags.has(Flags::FULL_BW_REACHED) || rate > self.pacing_rate {
-            self.pacing_rate = rate.max(1);
-        }
-    }
-
-    fn max_inflight(&self, mss: u32) -> u32 {
-        let bdp = self.bdp(self.bw(), self.state.cwnd_gain(), mss);
-        let inflight = bdp.saturating_add(self.aggregation.extra());
-        self.quantized(inflight, mss).min(MAX_WINDOW)
-    }
-
-    fn set_cwnd(&mut self, delivered: u32, mss: u32) {
-        let max_inflight = self.max_inflight(mss);
-        if self.flags.has(Flags::FULL_BW_REACHED) {
-            self.cwnd = self.cwnd.saturating_add(delivered).min(max_inflight);
-        } else if self.cwnd < max_inflight || self.max_bw() == 0 {
-            self.cwnd = self.cwnd.saturating_add(delivered);
-        }
-        let cap = match self.state {
-            State::Startup | State::Drain => NONE,
-            State::Down | State::Refill | State::Up => self.inflight_longterm,
-            State::Cruise => self.with_headroom(mss),
-            State::ProbeRtt => self.with_headroom(mss).min(self.probe_rtt_cwnd(mss)),
-        };
-        let cap = cap.min(self.inflight_shortterm).max(Self::min_pipe(mss));
-        self.cwnd = self.cwnd.max(Self::min_pipe(mss)).min(cap).min(MAX_WINDOW);
     }
 }
 
-impl CongestionControl for Bbr {
-    fn with_window(window: u32) -> Self {
-        // As if the round trip were a millisecond, until it is known.
-        let pacing_rate = rate::percent(rate::of(window, 1_000), State::Startup.pacing_gain());
-        Self {
-            round: Round::new(),
-            aggregation: Aggregation::new(),
-            cwnd: window,
-            max_bw: [0; 2],
-            bw_shortterm: NONE,
-            inflight_shortterm: NONE,
-            inflight_longterm: NONE,
-            full_bw: 0,
-            pacing_rate,
-            min_rtt: NONE,
-            probe_rtt_min: NONE,
-            up_acked: 0,
-            min_rtt_stamp: 0,
-            probe_rtt_stamp: 0,
-            deadline: 0,
-            flags: Flags::default(),
-            state: State::Startup,
-            full_bw_rounds: 0,
-            rounds_since_probe: 0,
-            up_rounds: 0,
+/// What is on or off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Flags(u16);
+
+impl Flags {
+    /// The pipe has been full once.
+    const FULL_BW_REACHED: u16 = 1;
+    /// It is full, as far as the present probe can tell.
+    const FULL_BW_NOW: u16 = 1 << 1;
+    /// Samples are of a probe for bandwidth.
+    const PROBE_SAMPLE: u16 = 1 << 2;
+    /// Samples of the last probe still arrive until the round ends.
+    const PROBE_STOPPING: u16 = 1 << 3;
+    /// The last probe lost too much.
+    const TOO_HIGH: u16 = 1 << 4;
+    /// The last probe was stopped early by precaution.
+    const PRECAUTIONARY: u16 = 1 << 5;
+    /// Something was lost in this round.
+    const LOSS: u16 = 1 << 6;
+    /// Recovery goes on, and has for a round.
+    const RECOVERY: u16 = 1 << 7;
+    const RECOVERY_ROUND: u16 = 1 << 8;
+    /// Nothing was in flight for long before this.
+    const IDLE: u16 = 1 << 9;
+    /// `ProbeRTT`: little enough is in flight, and has been for a round.
+    const PROBE_RTT_TIMED: u16 = 1 << 10;
+    const PROBE_RTT_ROUND: u16 = 1 << 11;
+    /// The pacing rate is known to be for this path.
+    const PACED: u16 = 1 << 12;
+
+    const fn has(self, flags: u16) -> bool {
+        self.0 & flags != 0
+    }
+
+    fn set(&mut self, flags: u16) {
+        self.0 |= flags;
+    }
+
+    fn clear(&mut self, flags: u16) {
+        self.0 &= !flags;
+    }
+}
+
+/// What a round trip has carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sample {
+    /// The delivery rate, in units of [`RATE_UNIT`].
+    rate: u32,
+    /// Bytes delivered.
+    delivered: u32,
+    /// Bytes taken as lost.
+    lost: u32,
+    /// Losses found.
+    losses: u8,
+    /// Most bytes in flight while what was delivered was sent.
+    tx_in_flight: u32,
+    /// The application had less to send than it was allowed.
+    limited: bool,
+}
+
+/// A round trip timed by packets: it begins with the sending of a segment and
+/// ends when that is acknowledged.
+///
+/// Nothing is kept of each segment. What was in flight when the round began
+/// must be delivered or lost before the first segment sent in it can be
+/// acknowledged, so the round ends with the next byte after that, in and out
+/// of recovery alike. Its delivery rate is the draft's sample of that segment:
+/// what was delivered, over the longer of the round and the round before, in
+/// which it was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Round {
+    /// Bytes left in flight of those when the round began.
+    left: u32,
+    /// Bytes delivered since.
+    delivered: u32,
+    /// Bytes lost since.
+    lost: u32,
+    /// Bytes sent since, new and again.
+    sent: u32,
+    /// When it began, in microseconds.
+    start: u32,
+    /// Microseconds of the round before; 0: none.
+    before: u32,
+    /// Most bytes in flight in this round, and in the round before.
+    in_flight: [u32; 2],
+    /// Losses found in this round.
+    losses: u8,
+    flags: u8,
+}
+
+/// `BBR.extra_acked`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Aggregation {
+    /// Since when, in microseconds.
+    start: u32,
+    /// Bytes delivered since.
+    delivered: u32,
+    /// Most bytes beyond those expected, of this half of the filter and the
+    /// one before.
+    extra: [u32; 2],
+    /// Rounds of this half.
+    rounds: u8,
+}
+
+impl Aggregation {
+    fn restart(&mut self, now: u32) {
+        self.start = now;
+        self.delivered = 0;
+    }
+
+    /// `delivered` bytes at an estimated rate of `bw`.
+    #[inline(always)]
+    fn on_ack(&mut self, delivered: u32, bw: u32, cwnd: u32, event: &Event) {
+        let expected = bytes_at(bw, event.now.wrapping_sub(self.start));
+        let expected = if u64::from(self.delivered) <= expected {
+            self.restart(event.now);
+            0
+        } else {
+            expected
+        };
+        self.delivered = self.delivered.saturating_add(delivered);
+        let extra = u64::from(self.delivered).saturating_sub(expected);
+        let extra = extra.min(u64::from(cwnd)) as u32;
+        self.extra[0] = self.extra[0].max(extra);
+    }
+
+    /// A round is over; during Startup (`short`) only one is remembered.
+    fn on_round(&mut self, short: bool) {
+        self.rounds += 1;
+        if short || self.rounds >= HALF {
+            self.rounds = 0;
+            self.extra = [0, self.extra[0]];
         }
     }
 
-    #[inline(always)]
-    fn window(&self) -> u32 {
-        self.cwnd
+    fn extra(&self) -> u32 {
+        self.extra[0].max(self.extra[1])
     }
+}
 
-    /// The long-term limit of bytes in flight that loss has shown; `u32::MAX`
-    /// if none.
-    #[inline(always)]
-    fn ssthresh(&self) -> u32 {
-        self.inflight_longterm
-    }
+/// The rate of `bytes` in `micros`.
+fn rate_of(bytes: u32, micros: u32) -> u32 {
+    let rate = u64::from(bytes) * (MICROS / RATE_UNIT) / u64::from(micros.max(1));
+    rate.min(u64::from(u32::MAX - 1)) as u32
+}
 
-    #[inline(always)]
-    fn pacing_rate(&self) -> Option<u64> {
-        Some(u64::from(self.pacing_rate) * rate::UNIT)
-    }
+/// The bytes that `rate` makes in `micros`.
+fn bytes_at(rate: u32, micros: u32) -> u64 {
+    u64::from(rate) * RATE_UNIT * u64::from(micros.min(MAX_SPAN)) / MICROS
+}
 
-    #[inline(always)]
-    fn on_send(&mut self, bytes: u32, event: &Event) {
-        if !self.flags.has(Flags::PACED) && event.srtt != 0 {
-            self.flags.set(Flags::PACED);
-            let nominal = rate::of(initial_window(event.mss), event.srtt);
-            self.pacing_rate = rate::percent(nominal, State::Startup.pacing_gain()).max(1);
-            let clock = Self::clock(event.now);
-            (self.min_rtt_stamp, self.probe_rtt_stamp) = (clock, clock);
-            self.min_rtt = event.srtt;
-            self.probe_rtt_min = event.srtt;
-        }
-        self.round.on_send(bytes, self.cwnd, event);
-    }
+/// `percent` of `value`.
+fn percent(value: u32, percent: u32) -> u32 {
+    let part = u64::from(value) * u64::from(percent) / 100;
+    part.min(u64::from(u32::MAX - 1)) as u32
+}
 
-    fn on_ack(&mut self, acked: u32, event: &Event) {
-        // Recovery may never have begun: a probe of the tail has mended all.
-        self.flags.clear(Flags::RECOVERY | Flags::RECOVERY_ROUND);
-        self.update(acked, 0, event);
-    }
-
-    #[cold]
-    fn on_congestion(&mut self, cause: Congestion, event: &Event) {
-        match cause {
-            Congestion::Loss => self.flags.set(Flags::RECOVERY),
-            Congestion::Ecn => {
-                let window = self.cwnd;
-                if self.inflight_shortterm == NONE {
-                    self.inflight_shortterm = window;
-                }
-                self.inflight_shortterm = rate::percent(self.inflight_shortterm, BETA);
-                match self.state {
-                    State::Startup => {
-                        self.flags.set(Flags::FULL_BW_REACHED);
-                        self.enter_drain();
-                    }
-                    State::Refill | State::Up => {
-                        self.on_inflight_too_high(event.in_flight, event);
-                    }
-                    _ => {}
-                }
-                self.cwnd = window.min(self.inflight_shortterm);
-            }
-        }
-        let floor = event.mss.saturating_mul(MIN_SEGMENTS).min(MAX_WINDOW);
-        self.cwnd = self.cwnd.max(floor);
-    }
-
-    fn on_recovery_ack(&mut self, delivered: u32, lost: u32, event: &Event) {
-        self.update(delivered, lost, event);
-    }
-
-    fn on_recovered(&mut self, _delivered: u32, _event: &Event) {
-        self.flags.clear(Flags::RECOVERY | Flags::RECOVERY_ROUND);
-    }
-
-    #[cold]
-    fn on_timeout(&mut self, _again: bool, event: &Event) {
-        self.flags.set(Flags::LOSS);
-        self.flags.clear(Flags::RECOVERY | Flags::RECOVERY_ROUND);
-        self.round.mark_limited();
-        self.round.restart(0, event.now);
-        self.cwnd = event.mss.clamp(1, MAX_WINDOW);
-    }
-
-    /// `HandleRestartFromIdle`: the window stays, paced at the bandwidth.
-    #[cold]
-    fn on_idle(&mut self, event: &Event) {
-        self.flags.set(Flags::IDLE);
-        self.aggregation.restart(event.now);
-        if self.state.probes_bw() {
-            self.set_pacing_rate(100);
-        } else if self.state == State::ProbeRtt {
-            self.check_probe_rtt_done(0, event);
-        }
-    }
+/// More is lost of what was in flight than is tolerated.
+fn loses_much(lost: u32, in_flight: u32) -> bool {
+    u64::from(lost) * 100 > u64::from(in_flight) * u64::from(LOSS_THRESH)
 }
 
 #[cfg(test)]

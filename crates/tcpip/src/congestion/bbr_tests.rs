@@ -1,5 +1,6 @@
-use super::super::link::{Link, MSS};
 use super::*;
+use crate::congestion::link::{Link, MSS};
+use crate::congestion::{Congestion, CongestionControl};
 
 /// 100 Mb/s, 40 ms: 345 segments, and a queue of one and a half as many.
 const LINK: Link = Link::new(100, 40, 15);
@@ -36,13 +37,13 @@ fn its_size_is_known() {
 
 #[test]
 fn rates_keep_their_precision() {
-    assert_eq!(rate::of(1_250_000, 100_000), 12_500_000 / 8);
-    assert_eq!(rate::bytes(12_500_000 / 8, 40_000), 500_000);
-    assert_eq!(rate::of(u32::MAX, 1), u32::MAX - 1);
-    assert_eq!(rate::percent(1_000, 277), 2_770);
+    assert_eq!(rate_of(1_250_000, 100_000), 12_500_000 / 8);
+    assert_eq!(bytes_at(12_500_000 / 8, 40_000), 500_000);
+    assert_eq!(rate_of(u32::MAX, 1), u32::MAX - 1);
+    assert_eq!(percent(1_000, 277), 2_770);
     // 100 Gb/s and 10 kb/s are within reach.
-    assert_eq!(rate::of(12_500_000, 1_000), 1_562_500_000);
-    assert_eq!(rate::of(1_250, 1_000_000), 156);
+    assert_eq!(rate_of(12_500_000, 1_000), 1_562_500_000);
+    assert_eq!(rate_of(1_250, 1_000_000), 156);
 }
 
 #[test]

@@ -1,54 +1,7 @@
 //! Packet-timed round trips, and what each has carried.
 
-use super::super::Event;
-use super::rate;
-
-/// What a round trip has carried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sample {
-    /// The delivery rate, in units of [`rate::UNIT`].
-    pub(super) rate: u32,
-    /// Bytes delivered.
-    pub(super) delivered: u32,
-    /// Bytes taken as lost.
-    pub(super) lost: u32,
-    /// Losses found.
-    pub(super) losses: u8,
-    /// Most bytes in flight while what was delivered was sent.
-    pub(super) tx_in_flight: u32,
-    /// The application had less to send than it was allowed.
-    pub(super) limited: bool,
-}
-
-/// A round trip timed by packets: it begins with the sending of a segment and
-/// ends when that is acknowledged.
-///
-/// Nothing is kept of each segment. What was in flight when the round began
-/// must be delivered or lost before the first segment sent in it can be
-/// acknowledged, so the round ends with the next byte after that, in and out
-/// of recovery alike. Its delivery rate is the draft's sample of that segment:
-/// what was delivered, over the longer of the round and the round before, in
-/// which it was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Round {
-    /// Bytes left in flight of those when the round began.
-    left: u32,
-    /// Bytes delivered since.
-    delivered: u32,
-    /// Bytes lost since.
-    lost: u32,
-    /// Bytes sent since, new and again.
-    sent: u32,
-    /// When it began, in microseconds.
-    start: u32,
-    /// Microseconds of the round before; 0: none.
-    before: u32,
-    /// Most bytes in flight in this round, and in the round before.
-    in_flight: [u32; 2],
-    /// Losses found in this round.
-    losses: u8,
-    flags: u8,
-}
+use super::{Round, Sample, bytes_at, loses_much, rate_of};
+use crate::congestion::Event;
 
 /// The window was used up in this round.
 const FULL: u8 = 1;
@@ -60,20 +13,6 @@ const WAS_LIMITED: u8 = 4;
 const LIMITED: u8 = 8;
 
 impl Round {
-    pub(super) const fn new() -> Self {
-        Self {
-            left: 0,
-            delivered: 0,
-            lost: 0,
-            sent: 0,
-            start: 0,
-            before: 0,
-            in_flight: [0; 2],
-            losses: 0,
-            flags: 0,
-        }
-    }
-
     /// `bytes` are sent, with a window of `cwnd`.
     #[inline(always)]
     pub(super) fn on_send(&mut self, bytes: u32, cwnd: u32, event: &Event) {
@@ -117,10 +56,10 @@ impl Round {
     #[inline(never)]
     fn end(&mut self, in_flight: u32, pacing_rate: u32, event: &Event) -> Sample {
         let elapsed = event.now.wrapping_sub(self.start).max(1);
-        let allowed = rate::bytes(pacing_rate, elapsed);
+        let allowed = bytes_at(pacing_rate, elapsed);
         let limited = self.flags & FULL == 0 && u64::from(self.sent) < allowed / 8 * 7;
         let sample = Sample {
-            rate: rate::of(self.delivered, elapsed.max(self.before)),
+            rate: rate_of(self.delivered, elapsed.max(self.before)),
             delivered: self.delivered,
             lost: self.lost,
             losses: self.losses,
@@ -165,13 +104,8 @@ impl Round {
         self.flags & (FULL | WAS_FULL) != 0
     }
 
-    /// Whether what is delivered now was sent with less than was allowed.
-    pub(super) const fn is_limited(&self) -> bool {
-        self.flags & WAS_LIMITED != 0
-    }
-
     /// Most bytes in flight while what is delivered now was sent.
-    pub(super) fn tx_in_flight(&self) -> u32 {
+    fn tx_in_flight(&self) -> u32 {
         if self.in_flight[1] == 0 {
             self.in_flight[0]
         } else {
@@ -179,13 +113,20 @@ impl Round {
         }
     }
 
+    /// Whether more is lost in this round than is tolerated.
+    pub(super) fn loses_much(&self) -> bool {
+        loses_much(self.lost, self.tx_in_flight())
+    }
+
+    /// Bytes in flight that the path has carried: the most that there were, less
+    /// what was lost. `None`: less was sent than was allowed, so it is not known.
+    pub(super) fn carried(&self) -> Option<u32> {
+        let is_limited = self.flags & WAS_LIMITED != 0;
+        (!is_limited).then(|| self.tx_in_flight().saturating_sub(self.lost))
+    }
+
     /// No more than `limit` may have been in flight safely.
     pub(super) fn limit_in_flight(&mut self, limit: u32) {
         self.in_flight = self.in_flight.map(|most| most.min(limit));
-    }
-
-    /// Bytes lost in this round.
-    pub(super) const fn lost(&self) -> u32 {
-        self.lost
     }
 }

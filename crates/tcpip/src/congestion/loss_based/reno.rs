@@ -1,9 +1,7 @@
 //! Reno: slow start and AIMD, RFC 5681, counting bytes (RFC 3465).
 
-use super::validation::Validation;
-use super::{
-    Congestion, CongestionControl, Event, MAX_WINDOW, initial_window, reduced, three_quarters,
-};
+use super::{Validation, reduced, three_quarters};
+use crate::congestion::{Congestion, CongestionControl, Event, MAX_WINDOW, initial_window};
 
 /// Hundredths of the window that a loss leaves (RFC 5681, equation 4).
 const BETA_LOSS: u32 = 50;
@@ -20,7 +18,7 @@ const SLOW_START_LIMIT_AFTER_TIMEOUT: u32 = 1;
 /// answer to ECN of RFC 8511.
 ///
 /// Without SACK its recovery ends with the first ACK of new data, as RFC 5681
-/// knows no partial ones; see [`NewReno`](super::NewReno).
+/// knows no partial ones; see [`NewReno`](super::newreno::NewReno).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reno {
     cwnd: u32,

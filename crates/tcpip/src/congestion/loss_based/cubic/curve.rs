@@ -1,6 +1,7 @@
 //! The window as a function of time since the last congestion.
 
-use super::super::{Event, MAX_WINDOW};
+use super::{Curve, Marks, Pause};
+use crate::congestion::{Event, MAX_WINDOW};
 
 /// Milliseconds from the plateau in which any curve meets [`MAX_WINDOW`].
 const MAX_DISTANCE_MS: i64 = 200_000;
@@ -19,123 +20,15 @@ const LEAST_GAIN: u32 = u32::MAX / 20;
 /// Bytes below which growth of the Reno window is left to add up.
 const MIN_STEP: u32 = 64;
 
-/// The plateau that fast convergence leaves of a window of `used` bytes (RFC
-/// 9438, section 4.7): (1 + beta) / 2.
-pub(super) fn converged(used: u32) -> u32 {
-    (u64::from(used) * 17 / 20) as u32
-}
-
-/// What is known of an epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Marks(u8);
-
-impl Marks {
-    /// Fast convergence has lowered the plateau.
-    pub(super) const CONVERGED: u8 = 1;
-    /// The window is that of Reno.
-    const RENO: u8 = 2;
-    /// Slow start has ended, and nothing was ever lost.
-    pub(super) const UNTRIED: u8 = 4;
-
-    pub(super) fn set(&mut self, mark: u8) {
-        self.0 |= mark;
-    }
-
-    fn clear(&mut self, mark: u8) {
-        self.0 &= !mark;
-    }
-
-    const fn has(self, mark: u8) -> bool {
-        self.0 & mark != 0
-    }
-}
-
-/// Whether the curve goes on with time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pause {
-    /// It does.
-    None,
-    /// It has not begun: slow start leads back to it.
-    SlowStart,
-    /// The epoch begins with the next ACK.
-    Fresh,
-    /// It stands still while nothing is in flight, until there is something
-    /// to send.
-    Silent,
-    /// It stands still while the window goes unused (RFC 9438, section 5.8).
-    Unused,
-}
-
-/// Congestion avoidance of CUBIC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Curve {
-    /// `W_max` in bytes: where the curve is flat.
-    w_max: u32,
-    /// When it is flat, in microseconds: the epoch's begin and K.
-    plateau: u32,
-    /// `W_est` in bytes: the window that Reno would have.
-    w_est: u32,
-    /// Bytes acknowledged that are not in `w_est` yet. While the curve stands
-    /// still: since when, in microseconds.
-    acked: u32,
-    /// Bytes of growth for each 2^32 acknowledged.
-    gain: u32,
-    /// Growth left over, in 2^-16 bytes.
-    credit: u16,
-    /// When the gain was looked up, in units of 256 µs.
-    tick: u8,
-    pause: Pause,
-}
-
 impl Curve {
-    /// A curve that is to make for `w_max`, if that is more than the window
-    /// will be when it begins.
-    pub(super) const fn new(w_max: u32) -> Self {
-        Self {
-            w_max,
-            plateau: 0,
-            w_est: 0,
-            acked: 0,
-            gain: 0,
-            credit: 0,
-            tick: 0,
-            pause: Pause::Fresh,
-        }
-    }
-
-    pub(super) const fn w_max(&self) -> u32 {
-        self.w_max
-    }
-
     #[inline(always)]
     const fn clock(now: u32) -> u8 {
         (now >> TICK_SHIFT) as u8
     }
 
-    /// The same after slow start, which is to come.
-    pub(super) const fn after_slow_start(w_max: u32) -> Self {
-        let mut curve = Self::new(w_max);
-        curve.pause = Pause::SlowStart;
-        curve
-    }
-
-    pub(super) fn waits_for_slow_start(&self) -> bool {
-        self.pause == Pause::SlowStart
-    }
-
-    pub(super) fn end_slow_start(&mut self) {
-        self.pause = Pause::Fresh;
-    }
-
-    /// Whether it goes on with time.
-    #[inline(always)]
-    pub(super) fn rises(&self) -> bool {
-        self.pause == Pause::None
-    }
-
     /// `acked` bytes of a window of `cwnd`, which is used, are acknowledged while
-    /// the curve rises: whether [`look_up`](Self::look_up) is due before
-    /// [`grow`](Self::grow).
+    /// the curve rises: whether it is to be looked up, which
+    /// [`attend`](Self::attend) does.
     #[inline(always)]
     pub(super) fn is_due(&self, cwnd: u32, acked: u32, event: &Event) -> bool {
         let acked = self.acked.wrapping_add(acked);
@@ -156,9 +49,27 @@ impl Curve {
         cwnd.wrapping_add((grown >> 16) as u32).min(MAX_WINDOW)
     }
 
-    /// Nothing is in flight any more.
-    pub(super) fn fall_silent(&mut self, cwnd: u32, marks: Marks, event: &Event) {
-        self.stand_still(Pause::Silent, cwnd, marks, event);
+    /// As [`grow`](Self::grow), with what is not to be done for every ACK: the
+    /// look-up when `due`, and standing still when nothing is in flight any more.
+    #[inline]
+    pub(super) fn attend(
+        &mut self,
+        cwnd: u32,
+        acked: u32,
+        due: bool,
+        marks: &mut Marks,
+        event: &Event,
+    ) -> u32 {
+        let cwnd = if due {
+            self.look_up(cwnd, marks, event)
+        } else {
+            cwnd
+        };
+        let cwnd = self.grow(cwnd, acked);
+        if event.una == event.nxt {
+            self.stand_still(Pause::Silent, cwnd, *marks, event);
+        }
+        cwnd
     }
 
     /// An ACK while the curve stands still, or that makes it stand.
@@ -240,7 +151,7 @@ impl Curve {
     /// Finds the gain for the time to come. The window, which Reno's growth
     /// may have raised.
     #[inline(never)]
-    pub(super) fn look_up(&mut self, mut cwnd: u32, marks: &mut Marks, event: &Event) -> u32 {
+    fn look_up(&mut self, mut cwnd: u32, marks: &mut Marks, event: &Event) -> u32 {
         let mss = event.mss.max(1);
         self.tick = Self::clock(event.now);
         if event.now.wrapping_sub(self.plateau).cast_signed() > MAX_DISTANCE.cast_signed() {

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::NewReno;
+use super::super::newreno::NewReno;
 use super::*;
 
 const MSS: u32 = 1000;
@@ -229,8 +229,8 @@ proptest! {
         let mut newreno = NewReno::new(MSS);
         for (kind, acked, in_flight) in events {
             let event = flight(in_flight);
-            super::super::tests::happen(&mut reno, kind, acked, &event);
-            super::super::tests::happen(&mut newreno, kind, acked, &event);
+            crate::congestion::tests::happen(&mut reno, kind, acked, &event);
+            crate::congestion::tests::happen(&mut newreno, kind, acked, &event);
             prop_assert_eq!(reno.window(), newreno.window());
             prop_assert_eq!(reno.ssthresh(), newreno.ssthresh());
         }

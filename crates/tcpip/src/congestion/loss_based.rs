@@ -1,8 +1,14 @@
-//! Has the window been used? New-CWV, RFC 7661.
+//! Algorithms whose window grows until something is lost, and what they share:
+//! what congestion leaves of a window, and how much of it was used (New-CWV,
+//! RFC 7661).
 
-use super::{Event, MAX_WINDOW};
+pub(crate) mod cubic;
+pub(crate) mod newreno;
+pub(crate) mod reno;
 
-/// The clock of this file in microseconds, as a shift: 1.024 ms a tick, so
+use super::{Event, MAX_WINDOW, MIN_SEGMENTS};
+
+/// The clock of [`Validation`] in microseconds, as a shift: 1.024 ms a tick, so
 /// that 16 bits are good for a minute. Silence for longer than that is
 /// longer than any retransmission timeout, and then the window restarts.
 const TICK_SHIFT: u32 = 10;
@@ -32,7 +38,7 @@ const RECOVERING: u16 = u16::MAX;
 /// Otherwise it must not grow, and congestion reduces what was used of it, not
 /// what was allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Validation {
+struct Validation {
     /// `pipeACK` of this half period, in bytes. During recovery from the
     /// non-validated phase: what was used when it began.
     pipe_ack: u32,
@@ -48,7 +54,7 @@ pub(super) struct Validation {
 /// Whether a window of `cwnd`, of which `used` bytes were used, is validated (RFC
 /// 7661, section 4.4).
 #[inline(always)]
-pub(super) const fn is_validated(cwnd: u32, used: u32) -> bool {
+const fn is_validated(cwnd: u32, used: u32) -> bool {
     cwnd / 2 <= used
 }
 
@@ -60,7 +66,7 @@ impl Validation {
 
     /// Takes in what was in flight when an ACK came.
     #[inline(always)]
-    pub(super) fn note(&mut self, event: &Event) {
+    fn note(&mut self, event: &Event) {
         if event.in_flight > self.pipe_ack {
             self.pipe_ack = event.in_flight;
         }
@@ -69,14 +75,14 @@ impl Validation {
     /// Whether [`turn`](Self::turn) may be due. To be asked once a round trip
     /// or second.
     #[inline(always)]
-    pub(super) fn is_turn(&self, event: &Event) -> bool {
+    fn is_turn(&self, event: &Event) -> bool {
         Self::clock(event.now).wrapping_sub(self.since) >= MIN_HALF_PERIOD
     }
 
     /// Half a sampling period may have passed. True when the window `cwnd`
     /// has not been validated for five minutes and must shrink.
     #[cold]
-    pub(super) fn turn(&mut self, cwnd: u32, event: &Event) -> bool {
+    fn turn(&mut self, cwnd: u32, event: &Event) -> bool {
         let elapsed = Self::clock(event.now).wrapping_sub(self.since);
         let half = (event.srtt >> TICK_SHIFT).saturating_mul(3) / 2;
         let half = (half.min(u32::from(u16::MAX)) as u16).clamp(MIN_HALF_PERIOD, MAX_HALF_PERIOD);
@@ -114,7 +120,7 @@ impl Validation {
 
     /// Whether slow start may open a window of `cwnd`: the validated phase.
     #[inline(always)]
-    pub(super) fn in_slow_start(&self, cwnd: u32) -> bool {
+    fn in_slow_start(&self, cwnd: u32) -> bool {
         is_validated(cwnd, self.pipe_ack) || is_validated(cwnd, self.earlier)
     }
 
@@ -123,7 +129,7 @@ impl Validation {
     /// would only be wrong by more when it is used at last. What is less than a
     /// segment of `mss` bytes cannot be used, and is not spare.
     #[inline(always)]
-    pub(super) fn in_avoidance(&self, cwnd: u32, mss: u32) -> bool {
+    fn in_avoidance(&self, cwnd: u32, mss: u32) -> bool {
         let used = cwnd.saturating_sub((cwnd / 4).max(mss));
         used <= self.pipe_ack || used <= self.earlier
     }
@@ -132,7 +138,7 @@ impl Validation {
     /// least (RFC 7661, section 4.4.1: max (pipeACK, `FlightSize`)). `recovery`
     /// follows: what is lost in it counts then, if the window was not
     /// validated.
-    pub(super) fn on_congestion(&mut self, cwnd: u32, event: &Event, recovery: bool) -> u32 {
+    fn on_congestion(&mut self, cwnd: u32, event: &Event, recovery: bool) -> u32 {
         let used = self.used(cwnd, event);
         *self = Self {
             since: Self::clock(event.now),
@@ -146,13 +152,13 @@ impl Validation {
     }
 
     /// Bytes that were used of the window `cwnd`.
-    pub(super) fn used(&self, cwnd: u32, event: &Event) -> u32 {
+    fn used(&self, cwnd: u32, event: &Event) -> u32 {
         event.flight_size().max(self.pipe_ack()).min(cwnd)
     }
 
     /// `lost` more bytes are lost and will be sent again.
     #[inline(always)]
-    pub(super) fn on_lost(&mut self, lost: u32) {
+    fn on_lost(&mut self, lost: u32) {
         if self.phase == RECOVERING {
             self.earlier = self.earlier.saturating_add(lost).min(MAX_WINDOW);
         }
@@ -161,7 +167,7 @@ impl Validation {
     /// Recovery has ended. If the window was not validated when it began, the
     /// bytes that the network has carried of what was used: to be reduced once
     /// more in place of those at the beginning (RFC 7661, section 4.4.1).
-    pub(super) fn on_recovered(&mut self, event: &Event) -> Option<u32> {
+    fn on_recovered(&mut self, event: &Event) -> Option<u32> {
         let carried = self.pipe_ack.saturating_sub(self.earlier);
         let was = self.phase == RECOVERING;
         self.restart(event);
@@ -169,7 +175,7 @@ impl Validation {
     }
 
     /// Nothing is known of the path any more: `pipeACK` is undefined.
-    pub(super) fn restart(&mut self, event: &Event) {
+    fn restart(&mut self, event: &Event) {
         *self = Self {
             since: Self::clock(event.now),
             ..Self::default()
@@ -177,6 +183,19 @@ impl Validation {
     }
 }
 
+/// The window that congestion leaves of `base` bytes: `factor` hundredths,
+/// but at least two segments.
+fn reduced(base: u32, factor: u32, mss: u32) -> u32 {
+    let part = u64::from(base) * u64::from(factor) / 100;
+    (part as u32).clamp(MIN_SEGMENTS * mss.clamp(1, MAX_WINDOW / 2), MAX_WINDOW)
+}
+
+/// `base` reduced to three quarters, as the threshold up to which a window
+/// that went unused may be opened quickly again (RFC 7661, section 4.4.2).
+const fn three_quarters(window: u32) -> u32 {
+    window - window / 4
+}
+
 #[cfg(test)]
-#[path = "validation_tests.rs"]
+#[path = "loss_based/loss_based_tests.rs"]
 mod tests;

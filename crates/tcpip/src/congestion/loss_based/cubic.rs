@@ -1,14 +1,10 @@
 //! CUBIC: RFC 9438.
 
 mod curve;
+mod hystart;
 
-use curve::{Curve, Marks};
-
-use super::hystart::{self, HyStart};
-use super::validation::{Validation, is_validated};
-use super::{
-    Congestion, CongestionControl, Event, MAX_WINDOW, initial_window, reduced, three_quarters,
-};
+use super::{Validation, is_validated, reduced, three_quarters};
+use crate::congestion::{Congestion, CongestionControl, Event, MAX_WINDOW, initial_window};
 
 /// Hundredths of the window that a loss leaves (RFC 9438, section 4.6).
 const BETA_LOSS: u32 = 70;
@@ -66,6 +62,128 @@ pub struct Cubic {
 
 const _: () = assert!(size_of::<Cubic>() <= 48);
 
+/// What comes after an ACK in slow start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Step {
+    /// Bytes by which the window may grow.
+    growth: u32,
+    /// A round is over, or slow start.
+    round_over: bool,
+    /// Slow start is over: congestion avoidance goes on from here.
+    exit: bool,
+}
+
+/// The initial slow start of a connection (RFC 9406, section 4.2). Later ones
+/// have a threshold, and no need of this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct HyStart {
+    /// The round ends when something behind this is acknowledged.
+    round_end: u32,
+    /// The shortest round trip of all rounds before this one in microseconds; 0
+    /// before the first round, `u32::MAX` without samples. (RFC 9406 looks at the
+    /// last round alone, and does not see a queue that several connections fill
+    /// little by little.)
+    last_min: u32,
+    /// The shortest round trip of this round.
+    min: u32,
+    /// The shortest round trip with which conservative slow start began, in
+    /// ticks; 1 when a train began it, 0 outside it.
+    css_baseline: u16,
+    /// Samples of this round, up to the eight that are judged.
+    samples: u8,
+    /// Rounds of conservative slow start that have begun.
+    css_rounds: u8,
+    /// When the round began, and the last ACK of its train came, in ticks.
+    round_start: u16,
+    train_end: u16,
+}
+
+/// What is known of an epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Marks(u8);
+
+impl Marks {
+    /// Fast convergence has lowered the plateau.
+    const CONVERGED: u8 = 1;
+    /// The window is that of Reno.
+    const RENO: u8 = 2;
+    /// Slow start has ended, and nothing was ever lost.
+    const UNTRIED: u8 = 4;
+
+    fn set(&mut self, mark: u8) {
+        self.0 |= mark;
+    }
+
+    fn clear(&mut self, mark: u8) {
+        self.0 &= !mark;
+    }
+
+    const fn has(self, mark: u8) -> bool {
+        self.0 & mark != 0
+    }
+}
+
+/// Whether the curve goes on with time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pause {
+    /// It does.
+    None,
+    /// It has not begun: slow start leads back to it.
+    SlowStart,
+    /// The epoch begins with the next ACK.
+    Fresh,
+    /// It stands still while nothing is in flight, until there is something
+    /// to send.
+    Silent,
+    /// It stands still while the window goes unused (RFC 9438, section 5.8).
+    Unused,
+}
+
+/// Congestion avoidance of CUBIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Curve {
+    /// `W_max` in bytes: where the curve is flat.
+    w_max: u32,
+    /// When it is flat, in microseconds: the epoch's begin and K.
+    plateau: u32,
+    /// `W_est` in bytes: the window that Reno would have.
+    w_est: u32,
+    /// Bytes acknowledged that are not in `w_est` yet. While the curve stands
+    /// still: since when, in microseconds.
+    acked: u32,
+    /// Bytes of growth for each 2^32 acknowledged.
+    gain: u32,
+    /// Growth left over, in 2^-16 bytes.
+    credit: u16,
+    /// When the gain was looked up, in units of 256 µs.
+    tick: u8,
+    pause: Pause,
+}
+
+impl Curve {
+    /// A curve that is to make for `w_max`, if that is more than the window
+    /// will be when it begins.
+    const fn new(w_max: u32) -> Self {
+        Self {
+            w_max,
+            plateau: 0,
+            w_est: 0,
+            acked: 0,
+            gain: 0,
+            credit: 0,
+            tick: 0,
+            pause: Pause::Fresh,
+        }
+    }
+
+    /// The same after slow start, which is to come.
+    const fn after_slow_start(w_max: u32) -> Self {
+        let mut curve = Self::new(w_max);
+        curve.pause = Pause::SlowStart;
+        curve
+    }
+}
+
 impl Cubic {
     /// RFC 7661, section 4.4.2: five minutes without validation.
     #[inline]
@@ -93,7 +211,7 @@ impl Cubic {
     fn w_max(&self) -> u32 {
         match self.phase {
             Phase::Start(_) => 0,
-            Phase::Avoidance(curve) => curve.w_max(),
+            Phase::Avoidance(curve) => curve.w_max,
         }
     }
 
@@ -140,13 +258,7 @@ impl Cubic {
     #[inline(never)]
     fn attend(&mut self, due: bool, acked: u32, event: Event) {
         if let Phase::Avoidance(curve) = &mut self.phase {
-            if due {
-                self.cwnd = curve.look_up(self.cwnd, &mut self.marks, &event);
-            }
-            self.cwnd = curve.grow(self.cwnd, acked);
-            if event.una == event.nxt {
-                curve.fall_silent(self.cwnd, self.marks, &event);
-            }
+            self.cwnd = curve.attend(self.cwnd, acked, due, &mut self.marks, &event);
         }
         self.turn(&event);
     }
@@ -158,7 +270,7 @@ impl Cubic {
         let Phase::Avoidance(curve) = &mut self.phase else {
             return;
         };
-        if !curve.waits_for_slow_start() {
+        if curve.pause != Pause::SlowStart {
             // Recovery, if there was one, is over.
             self.mending = Mending::Nothing;
             let used = self.validation.in_avoidance(self.cwnd, event.mss);
@@ -167,13 +279,13 @@ impl Cubic {
         } else if self.validation.in_slow_start(self.cwnd) {
             let step = match self.mending {
                 Mending::Timeout => acked.min(LIMIT_AFTER_TIMEOUT.saturating_mul(event.mss)),
-                Mending::Nothing | Mending::Loss => hystart::slow_start(acked, &event),
+                Mending::Nothing | Mending::Loss => HyStart::slow_start(acked, &event),
             };
             let grown = self.cwnd.saturating_add(step).min(MAX_WINDOW);
             // What is beyond the threshold is the curve's.
             self.cwnd = grown.min(self.ssthresh.max(self.cwnd));
             if self.cwnd >= self.ssthresh {
-                curve.end_slow_start();
+                curve.pause = Pause::Fresh;
             }
         }
     }
@@ -222,7 +334,8 @@ impl CongestionControl for Cubic {
                 }
             }
             Phase::Avoidance(curve) => {
-                if !curve.rises() || !self.validation.in_avoidance(self.cwnd, event.mss) {
+                if curve.pause != Pause::None || !self.validation.in_avoidance(self.cwnd, event.mss)
+                {
                     self.on_ack_apart(acked, *event);
                     return;
                 }
@@ -253,7 +366,7 @@ impl CongestionControl for Cubic {
         self.marks = Marks::default();
         let w_max = if from < last {
             self.marks.set(Marks::CONVERGED);
-            curve::converged(from)
+            converged(from)
         } else {
             from
         };
@@ -306,6 +419,12 @@ impl CongestionControl for Cubic {
             *start = HyStart::new();
         }
     }
+}
+
+/// The plateau that fast convergence leaves of a window of `used` bytes (RFC
+/// 9438, section 4.7): (1 + beta) / 2.
+fn converged(used: u32) -> u32 {
+    (u64::from(used) * 17 / 20) as u32
 }
 
 #[cfg(test)]

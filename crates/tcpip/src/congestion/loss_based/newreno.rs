@@ -1,6 +1,7 @@
 //! `NewReno`: RFC 6582.
 
-use super::{Congestion, CongestionControl, Event, Reno};
+use super::reno::Reno;
+use crate::congestion::{Congestion, CongestionControl, Event};
 
 /// `NewReno`: Reno whose recovery lasts until all that was in flight when it
 /// began is acknowledged (RFC 6582).

@@ -1,6 +1,7 @@
 //! When to leave slow start before it overflows a queue: `HyStart++`, RFC 9406.
 
-use super::Event;
+use super::{HyStart, Step};
+use crate::congestion::Event;
 
 /// Samples of a round that are judged (RFC 9406, section 4.3).
 const N_RTT_SAMPLE: u8 = 8;
@@ -23,16 +24,6 @@ const LIMIT: u32 = 8;
 /// a lump lets one of its size out anyway, and slow start would not be one
 /// with receivers of that kind.
 const LUMP_LIMIT: u32 = 45;
-
-/// Bytes by which slow start opens the window for `acked`.
-#[inline(always)]
-pub(super) fn slow_start(acked: u32, event: &Event) -> u32 {
-    if acked > LIMIT.wrapping_mul(event.mss) {
-        of_lump(acked, *event)
-    } else {
-        acked
-    }
-}
 
 /// An ACK may also cover what had arrived, out of order, long before. That is
 /// not in flight: only what has left the flight counts.
@@ -61,42 +52,6 @@ const TRAIN_SEGMENTS: u32 = 16;
 /// A round trip that none is shorter than, in ticks.
 const SHORTEST: u16 = 1;
 
-/// What comes after an ACK in slow start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
-    /// Bytes by which the window may grow.
-    pub(super) growth: u32,
-    /// A round is over, or slow start.
-    pub(super) round_over: bool,
-    /// Slow start is over: congestion avoidance goes on from here.
-    pub(super) exit: bool,
-}
-
-/// The initial slow start of a connection (RFC 9406, section 4.2). Later ones
-/// have a threshold, and no need of this.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct HyStart {
-    /// The round ends when something behind this is acknowledged.
-    round_end: u32,
-    /// The shortest round trip of all rounds before this one in microseconds; 0
-    /// before the first round, `u32::MAX` without samples. (RFC 9406 looks at the
-    /// last round alone, and does not see a queue that several connections fill
-    /// little by little.)
-    last_min: u32,
-    /// The shortest round trip of this round.
-    min: u32,
-    /// The shortest round trip with which conservative slow start began, in
-    /// ticks; [`SHORTEST`] when a train began it, 0 outside it.
-    css_baseline: u16,
-    /// Samples of this round, up to [`N_RTT_SAMPLE`].
-    samples: u8,
-    /// Rounds of conservative slow start that have begun.
-    css_rounds: u8,
-    /// When the round began, and the last ACK of its train came, in ticks.
-    round_start: u16,
-    train_end: u16,
-}
-
 impl HyStart {
     pub(super) const fn new() -> Self {
         Self {
@@ -109,6 +64,16 @@ impl HyStart {
             css_rounds: 0,
             round_start: 0,
             train_end: 0,
+        }
+    }
+
+    /// Bytes by which slow start opens the window for `acked`.
+    #[inline(always)]
+    pub(super) fn slow_start(acked: u32, event: &Event) -> u32 {
+        if acked > LIMIT.wrapping_mul(event.mss) {
+            of_lump(acked, *event)
+        } else {
+            acked
         }
     }
 
@@ -126,7 +91,7 @@ impl HyStart {
         if event.in_flight >= TRAIN_SEGMENTS * event.mss && self.is_long_train(event) {
             exit |= self.begin_last_round();
         }
-        let growth = slow_start(acked, event);
+        let growth = Self::slow_start(acked, event);
         let growth = match self.css_rounds {
             0 => growth,
             1 => 0,

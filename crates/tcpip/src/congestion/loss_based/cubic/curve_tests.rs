@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::super::converged;
 use super::*;
 
 const MSS: u32 = 1448;
