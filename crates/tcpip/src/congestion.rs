@@ -6,8 +6,11 @@
 //! putting the copy back that it kept; an algorithm says how much may be in
 //! flight, and how it learns from what became of that.
 
-pub(crate) mod bbr;
-pub(crate) mod loss_based;
+mod bbr;
+mod loss_based;
+
+pub use bbr::Bbr;
+pub use loss_based::{Cubic, NewReno, Reno};
 
 /// The connection as an algorithm sees it with an event. (What is rarely done
 /// with one takes a copy, so that otherwise it need not be in memory.)

@@ -181,9 +181,7 @@ mod writes;
 
 pub use app::{Application, CloseReason, Connection, Deadline, WriteError};
 pub use config::{Config, WhenFull};
-pub use congestion::bbr::Bbr;
-pub use congestion::loss_based::{cubic::Cubic, newreno::NewReno, reno::Reno};
-pub use congestion::{Congestion, CongestionControl, Event};
+pub use congestion::{Bbr, Congestion, CongestionControl, Cubic, Event, NewReno, Reno};
 pub use content::{
     ContentError, ContentId, Contents, Family, MAX_CLASSES, MAX_CONTENT_LEN, MAX_CONTENTS,
     MAX_SLOT_LEN, Mode, Slot, Totals,

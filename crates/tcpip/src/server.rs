@@ -4,8 +4,7 @@ use ip::{Host, Input};
 use nmio::{Frame, Handler, Instant, Port};
 
 use crate::app::Application;
-use crate::congestion::CongestionControl;
-use crate::congestion::loss_based::cubic::Cubic;
+use crate::congestion::{CongestionControl, Cubic};
 use crate::stack::Stack;
 
 /// A [`Host`] with a [`Stack`] on it: give it to [`nmio::run`].

@@ -2,7 +2,6 @@ use proptest::prelude::*;
 
 use super::link::{Link, MSS};
 use super::*;
-use crate::{Bbr, Cubic, NewReno, Reno};
 
 #[test]
 fn the_initial_window_is_that_of_rfc_6928() {

@@ -2,9 +2,13 @@
 //! what congestion leaves of a window, and how much of it was used (New-CWV,
 //! RFC 7661).
 
-pub(crate) mod cubic;
-pub(crate) mod newreno;
-pub(crate) mod reno;
+mod cubic;
+mod newreno;
+mod reno;
+
+pub use cubic::Cubic;
+pub use newreno::NewReno;
+pub use reno::Reno;
 
 use super::{Event, MAX_WINDOW, MIN_SEGMENTS};
 

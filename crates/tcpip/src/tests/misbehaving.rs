@@ -5,10 +5,11 @@
 
 use proptest::prelude::*;
 
+use crate::Config;
+use crate::congestion::{CongestionControl, Cubic, Event, NewReno, Reno};
 use crate::testing::{Rig, noise};
 use crate::tests::flooding::Offer;
 use crate::wire::{Control, Seq};
-use crate::{Config, CongestionControl, Cubic, Event, NewReno, Reno};
 
 /// Bytes of data in a full segment.
 const SEGMENT: u32 = 1460;

@@ -18,7 +18,7 @@ const SLOW_START_LIMIT_AFTER_TIMEOUT: u32 = 1;
 /// answer to ECN of RFC 8511.
 ///
 /// Without SACK its recovery ends with the first ACK of new data, as RFC 5681
-/// knows no partial ones; see [`NewReno`](super::newreno::NewReno).
+/// knows no partial ones; see [`NewReno`](super::NewReno).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reno {
     cwnd: u32,

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::newreno::NewReno;
+use super::super::NewReno;
 use super::*;
 
 const MSS: u32 = 1000;
