@@ -19,7 +19,6 @@ const CIRCLES: &[(&str, &str)] = &[
     ("control", "still to be cut: args and rights"),
     ("ip", "still to be cut: packet and path"),
     ("namestorm", "still to be cut: body, chain and respond"),
-    ("nmio", "still to be cut: device, xdp, sim and sys"),
     (
         "sandstorm",
         "still to be cut: load, root and skipped; request and site",
@@ -36,7 +35,6 @@ const MAX_FUNCTION_LINES: usize = 70;
 const LONG_FUNCTIONS: &[&str] = &[
     "control/src/run.rs: run",
     "namestorm/src/respond.rs: respond",
-    "nmio/src/device/ready.rs: open",
     "tcpip/src/input.rs: admit",
     "tcpip/src/recovery.rs: process_disorder",
     "tcpip/src/transmit.rs: send_new",

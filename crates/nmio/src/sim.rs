@@ -75,17 +75,14 @@ use crate::port::{Batch, Capabilities, Port, PortCounters, SendError, Wait};
 use crate::super_segment::{self, SuperSegment};
 use crate::time::{Clock, Instant};
 
-use path::Path;
 pub use path::{Bursts, Mark, PathConfig, PathCounters};
+use path::{PASS_TIME, Path};
 pub use sink::Sink;
 
 /// Room for link headers beside the IP packet: Ethernet and one VLAN tag.
 const LINK_HEADERS: usize = 18;
 /// Frames start at multiples of a cache line.
 const FRAME_ALIGN: usize = 64;
-/// What one pass of both event loops takes on virtual time, at least; with
-/// it a handler that always has something due cannot hold time still.
-const PASS_TIME: Duration = Duration::from_micros(1);
 
 /// One end of a link: its memory and its rings.
 #[derive(Clone, Copy, Debug)]

@@ -3,25 +3,29 @@
 // C has one integer type where we have two.
 #![allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 
+mod control;
 mod features;
 mod packet;
 mod queues;
+mod socket;
 
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::net::UnixDatagram;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::time::Duration;
 
+pub(crate) use control::Control;
 pub(crate) use packet::{
     FINISHED, Gather, MAX_PACKETS, VNET_HEADER, bypass_queueing, packet_sender, read_packet,
     send_packets, unfinished_checksum, vnet_header, write_packet,
 };
 pub(crate) use queues::Channels;
+use socket::{bind, check, socket};
+pub(crate) use socket::{is_errno, option, set_option};
 
 /// `SOL_XDP` options that libc's headers may lack (`linux/if_xdp.h`).
 pub(crate) const XDP_OPTIONS: i32 = 8;
@@ -29,58 +33,6 @@ pub(crate) const XDP_OPTIONS: i32 = 8;
 pub(crate) const XDP_OPTIONS_ZEROCOPY: i32 = 1;
 /// Packets that one wakeup may send in copy mode, 32 to the ring's size.
 pub(crate) const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
-
-fn check(result: i32) -> io::Result<i32> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
-}
-
-/// A new socket, which another program that is executed does not get.
-fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
-    let kind = kind | libc::SOCK_CLOEXEC;
-    // SAFETY: no pointers; a descriptor that is not negative is new and ours.
-    Ok(unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, protocol))?) })
-}
-
-/// Whether `error` is the system's error number `errno`.
-pub(crate) fn is_errno(error: &io::Error, errno: i32) -> bool {
-    error.raw_os_error() == Some(errno)
-}
-
-/// Sets a socket option that is an `int`.
-pub(crate) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: u32) -> io::Result<()> {
-    // SAFETY: the pointer and the length are those of a live u32.
-    check(unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            mem::size_of::<u32>() as libc::socklen_t,
-        )
-    })
-    .map(drop)
-}
-
-/// Reads a socket option that is an `int`.
-pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
-    let mut value = 0i32;
-    let mut len = mem::size_of::<i32>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes into the live i32.
-    check(unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            (&raw mut value).cast(),
-            &raw mut len,
-        )
-    })?;
-    Ok(value)
-}
 
 /// Asks the kernel to go on sending what is in the TX ring of an AF_XDP
 /// socket; never blocks.
@@ -158,195 +110,6 @@ pub(crate) fn lift_memory_lock_limit() {
     };
     // SAFETY: a live rlimit. Failure is seen where the memory is registered.
     let _ = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const unlimited) };
-}
-
-/// The handle through which interfaces of the calling thread's network
-/// namespace are asked and changed.
-pub(crate) struct Control(UnixDatagram);
-
-#[repr(C)]
-struct EthtoolValue {
-    cmd: u32,
-    data: u32,
-}
-
-/// What a device says of itself, as `ethtool -i` tells.
-#[repr(C)]
-struct EthtoolDriver {
-    cmd: u32,
-    /// A C string.
-    driver: [u8; 32],
-    _versions: [u8; 64],
-    /// A C string.
-    bus: [u8; 32],
-    _rest: [u8; 64],
-}
-
-const ETHTOOL_GDRVINFO: u32 = 0x03;
-const ETHTOOL_STXCSUM: u32 = 0x17;
-const ETHTOOL_GFLAGS: u32 = 0x25;
-const ETHTOOL_SFLAGS: u32 = 0x26;
-/// Tags stand beside sent and received frames, not in them.
-const ETH_FLAG_TXVLAN: u32 = 1 << 7;
-const ETH_FLAG_RXVLAN: u32 = 1 << 8;
-const SIOCETHTOOL: libc::c_ulong = 0x8946;
-
-impl Control {
-    pub(crate) fn new() -> io::Result<Self> {
-        UnixDatagram::unbound().map(Self)
-    }
-
-    fn request(name: &str) -> io::Result<libc::ifreq> {
-        // SAFETY: an ifreq is plain data, for which all zeroes are valid.
-        let mut request: libc::ifreq = unsafe { mem::zeroed() };
-        // One byte stays zero: the name's end.
-        if name.len() >= request.ifr_name.len() || name.contains('\0') {
-            return Err(io::Error::from_raw_os_error(libc::ENODEV));
-        }
-        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-            *to = from as libc::c_char;
-        }
-        Ok(request)
-    }
-
-    /// Asks the kernel something about an interface.
-    ///
-    /// # Safety
-    /// The request of this code reads and writes one `ifreq`, and follows no
-    /// pointer in it.
-    unsafe fn ask(&self, name: &str, code: libc::c_ulong) -> io::Result<libc::ifreq> {
-        let mut request = Self::request(name)?;
-        // SAFETY: the caller's promise; the ifreq lives through the call.
-        check(unsafe { libc::ioctl(self.0.as_raw_fd(), code, &raw mut request) })?;
-        Ok(request)
-    }
-
-    /// Interface flags (`IFF_UP` and so on).
-    pub(crate) fn flags(&self, name: &str) -> io::Result<i32> {
-        // SAFETY: the code takes one ifreq without pointers.
-        let answer = unsafe { self.ask(name, libc::SIOCGIFFLAGS) }?;
-        // SAFETY: this request fills the flags.
-        Ok(unsafe { answer.ifr_ifru.ifru_flags }.into())
-    }
-
-    /// Whether the interface is up and has a carrier, as far as is known.
-    pub(crate) fn is_running(&self, name: &str) -> bool {
-        self.flags(name)
-            .map_or(true, |flags| flags & libc::IFF_RUNNING != 0)
-    }
-
-    /// Brings the interface up.
-    pub(crate) fn set_up(&self, name: &str) -> io::Result<()> {
-        let flags = self.flags(name)? | libc::IFF_UP;
-        let mut request = Self::request(name)?;
-        request.ifr_ifru.ifru_flags = flags as libc::c_short;
-        // SAFETY: this request reads one ifreq.
-        check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCSIFFLAGS, &raw mut request) })
-            .map(drop)
-    }
-
-    /// The largest IP packet, in bytes.
-    pub(crate) fn mtu(&self, name: &str) -> io::Result<usize> {
-        // SAFETY: the code takes one ifreq without pointers.
-        let answer = unsafe { self.ask(name, libc::SIOCGIFMTU) }?;
-        // SAFETY: this request fills the MTU.
-        Ok(unsafe { answer.ifr_ifru.ifru_mtu }.try_into().unwrap_or(0))
-    }
-
-    /// The Ethernet address; `None` when the interface is not Ethernet.
-    pub(crate) fn mac(&self, name: &str) -> io::Result<Option<[u8; 6]>> {
-        // SAFETY: the code takes one ifreq without pointers.
-        let answer = unsafe { self.ask(name, libc::SIOCGIFHWADDR) }?;
-        // SAFETY: this request fills the hardware address.
-        let address = unsafe { answer.ifr_ifru.ifru_hwaddr };
-        if address.sa_family != libc::ARPHRD_ETHER {
-            return Ok(None);
-        }
-        let mut mac = [0; 6];
-        for (to, from) in mac.iter_mut().zip(address.sa_data) {
-            *to = from as u8;
-        }
-        Ok(Some(mac))
-    }
-
-    /// The interface's number in this namespace.
-    pub(crate) fn index(&self, name: &str) -> io::Result<u32> {
-        // SAFETY: the code takes one ifreq without pointers.
-        let answer = unsafe { self.ask(name, libc::SIOCGIFINDEX) }?;
-        // SAFETY: this request fills the index.
-        Ok(unsafe { answer.ifr_ifru.ifru_ifindex } as u32)
-    }
-
-    /// Carries out an ethtool command.
-    ///
-    /// # Safety
-    /// `T` is the structure that belongs to the command in its first word, and
-    /// holds all that the kernel writes.
-    unsafe fn ethtool<T>(&self, name: &str, command: &mut T) -> io::Result<()> {
-        let mut request = Self::request(name)?;
-        request.ifr_ifru.ifru_data = ptr::from_mut(command).cast();
-        // SAFETY: the caller's promise; the structure lives through the call.
-        check(unsafe { libc::ioctl(self.0.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) })
-            .map(drop)
-    }
-
-    /// Whether it is one end of a veth pair.
-    pub(crate) fn is_veth(&self, name: &str) -> bool {
-        self.driver(name)
-            .is_ok_and(|info| info.driver.starts_with(b"veth\0"))
-    }
-
-    /// Whether it is a tap device. A tun device, which carries no Ethernet
-    /// frames, has the same driver.
-    pub(crate) fn is_tap(&self, name: &str) -> bool {
-        self.driver(name)
-            .is_ok_and(|info| info.driver.starts_with(b"tun\0") && info.bus.starts_with(b"tap\0"))
-    }
-
-    fn driver(&self, name: &str) -> io::Result<EthtoolDriver> {
-        let mut info = EthtoolDriver {
-            cmd: ETHTOOL_GDRVINFO,
-            driver: [0; 32],
-            _versions: [0; 64],
-            bus: [0; 32],
-            _rest: [0; 64],
-        };
-        // SAFETY: the structure belongs to the command in its first word.
-        unsafe { self.ethtool(name, &mut info) }?;
-        Ok(info)
-    }
-
-    /// Whether the device cuts TCP segments of both IP versions itself (TSO),
-    /// and so sums and gathers them too.
-    pub(crate) fn cuts_segments(&self, name: &str) -> bool {
-        let kinds = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
-        self.has_features(name, &kinds).unwrap_or(false)
-    }
-
-    /// Has 802.1Q tags stand in sent and received frames, where XDP sees them.
-    pub(crate) fn keep_tags(&self, name: &str) -> io::Result<()> {
-        let mut flags = EthtoolValue {
-            cmd: ETHTOOL_GFLAGS,
-            data: 0,
-        };
-        // SAFETY: the structure belongs to the command in its first word.
-        unsafe { self.ethtool(name, &mut flags) }?;
-        flags.cmd = ETHTOOL_SFLAGS;
-        flags.data &= !(ETH_FLAG_TXVLAN | ETH_FLAG_RXVLAN);
-        // SAFETY: the structure belongs to the command in its first word.
-        unsafe { self.ethtool(name, &mut flags) }
-    }
-
-    /// Turns off the device's TX checksum offload, so that what it sends
-    /// carries whole checksums.
-    pub(crate) fn disable_tx_checksums(&self, name: &str) -> io::Result<()> {
-        let mut value = EthtoolValue {
-            cmd: ETHTOOL_STXCSUM,
-            data: 0,
-        };
-        // SAFETY: the structure belongs to the command in its first word.
-        unsafe { self.ethtool(name, &mut value) }
-    }
 }
 
 /// One address of one interface.
@@ -474,18 +237,6 @@ pub(crate) fn reserve_port(address: SocketAddr, tcp: bool, scope: u32) -> io::Re
         share(0)?;
     }
     Ok(socket)
-}
-
-fn bind<T>(socket: BorrowedFd<'_>, address: &T) -> io::Result<()> {
-    // SAFETY: the callers pass a live socket address of type T.
-    check(unsafe {
-        libc::bind(
-            socket.as_raw_fd(),
-            ptr::from_ref(address).cast(),
-            mem::size_of::<T>() as libc::socklen_t,
-        )
-    })
-    .map(drop)
 }
 
 /// A socket that receives nothing: while it lives, interface number `index`

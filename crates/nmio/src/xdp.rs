@@ -8,16 +8,18 @@
 //! [`Capabilities::zero_copy`].
 //!
 //! Runs of segments may leave as super-segments, past the ring: see
-//! [`Port::send_super`] and [`Offload`].
+//! [`Port::send_super`] and [`Offload`](crate::device::Offload).
 //!
 //! Left out on purpose: packets in several buffers (`XDP_USE_SG`), so the MTU
 //! is limited to what one page holds; TX metadata (checksum and timestamp
 //! requests), as every packet's checksum is finished when it is built; a UMEM
 //! shared by several queues, as cores share nothing.
 
+mod config;
 mod fill_level;
 mod link;
 mod packets;
+mod patience;
 mod rings;
 pub(crate) mod steer;
 mod wakeups;
@@ -25,32 +27,19 @@ mod wakeups;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::device::{DeviceError, MemoryPlan, Offload};
+use crate::device::DeviceError;
 use crate::frame::{Frame, Pool, Resident};
 use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
 use crate::super_segment::{self, SuperSegment};
 use crate::sys;
+pub(crate) use config::XdpConfig;
 pub(crate) use packets::MOST_BYTES as MOST_SUPER_BYTES;
 use packets::{Packets, Runs};
 pub(crate) use rings::MAX_MTU;
 use rings::{Copying, Rings};
 use wakeups::WakeUps;
-
-/// What a port is opened with.
-pub(crate) struct XdpConfig<'a> {
-    pub(crate) interface: &'a str,
-    pub(crate) queue: u32,
-    pub(crate) mtu: usize,
-    pub(crate) generic: bool,
-    pub(crate) partial_checksums: bool,
-    pub(crate) offload: Offload,
-    pub(crate) wait: Wait,
-    pub(crate) memory: MemoryPlan,
-    /// The steering program's table of sockets.
-    pub(crate) xsks: BorrowedFd<'a>,
-}
 
 /// An Ethernet header: nothing shorter is a frame.
 const ETHERNET_HEADER: usize = 14;
@@ -77,28 +66,6 @@ const SO_BUSY_POLL: i32 = 46;
 const SO_INCOMING_NAPI_ID: i32 = 56;
 const SO_PREFER_BUSY_POLL: i32 = 69;
 const SO_BUSY_POLL_BUDGET: i32 = 70;
-
-/// Waits for what a server that has just ended still holds: its queue for some
-/// 20 to 40 ms, its program until the kernel has taken its last handle away.
-struct Patience(Instant);
-
-impl Patience {
-    const MOST: Duration = Duration::from_millis(250);
-    const PAUSE: Duration = Duration::from_millis(5);
-
-    fn begin() -> Self {
-        Self(Instant::now())
-    }
-
-    /// Sleeps a little; `false` when it has been long enough.
-    fn wait(&self) -> bool {
-        let more = self.0.elapsed() < Self::MOST;
-        if more {
-            thread::sleep(Self::PAUSE);
-        }
-        more
-    }
-}
 
 /// What has become of the wish to busy-poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

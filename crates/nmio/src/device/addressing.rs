@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::interface::{Lines, join};
+use super::lines::{Lines, join};
 use super::{AddressPrefix, DeviceError, InterfaceConfig, netlink};
 use crate::sys::{self, Control, InterfaceAddress};
 

@@ -13,8 +13,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
 use super::addressing::{Addressing, bring_up, interface_addresses, refuse_taken};
-use super::interface::{Lines, join_addresses};
+use super::lines::{Lines, join_addresses};
 use super::namespace::Namespace;
+use super::pair::VethPair;
 use super::ready::{XdpReady, XdpWanted};
 use super::{DeviceError, Interface, InterfaceConfig, Needs, Offload, Queues, netlink};
 use crate::sys::{self, Control, TapFlags};
@@ -27,6 +28,7 @@ const SERVER_END: &str = "server";
 /// Packets that wait at either end of a veth pair for room in the other's
 /// ring, as many as wait for a network card by default.
 const QUEUE_LEN: u32 = 1_000;
+
 /// Opens device `auto`.
 pub(super) fn open(config: &InterfaceConfig) -> Result<Interface, DeviceError> {
     // What the user got wrong is no reason to try another way.
@@ -47,39 +49,20 @@ pub(super) fn open(config: &InterfaceConfig) -> Result<Interface, DeviceError> {
     }
 }
 
-/// This host's end of a veth pair; dropping it removes the pair.
-pub(super) struct VethPair {
-    name: String,
-}
-
-impl Drop for VethPair {
-    fn drop(&mut self) {
-        // The namespace would take it away too, but some time later.
-        let removed = Control::new()
-            .and_then(|control| control.index(&self.name))
-            .and_then(netlink::delete_link);
-        if let Err(error) = removed {
-            tracing::debug!(target: "nmio::device", "cannot remove {}: {error}", self.name);
-        }
-    }
-}
-
-impl VethPair {
-    /// Makes `<program>0`, or with the next number that is free, with its
-    /// peer in `namespace`.
-    fn create(program: &str, queues: u32, namespace: &Namespace) -> Result<Self, DeviceError> {
-        for suffix in 0..MAX_SUFFIX {
-            let name = format!("{program}{suffix}");
-            match netlink::create_veth(&name, SERVER_END, queues, namespace.as_fd()) {
-                Ok(()) => return Ok(Self { name }),
-                Err(error) if sys::is_errno(&error, libc::EEXIST) => {}
-                Err(error) => {
-                    return Err(set_up_error(error, "make a veth pair"));
-                }
+/// Makes `<program>0`, or with the next number that is free, with its peer in
+/// `namespace`.
+fn create_pair(program: &str, queues: u32, namespace: &Namespace) -> Result<VethPair, DeviceError> {
+    for suffix in 0..MAX_SUFFIX {
+        let name = format!("{program}{suffix}");
+        match VethPair::create(name, SERVER_END, queues, namespace.as_fd()) {
+            Ok(pair) => return Ok(pair),
+            Err(error) if sys::is_errno(&error, libc::EEXIST) => {}
+            Err(error) => {
+                return Err(set_up_error(error, "make a veth pair"));
             }
         }
-        Err(names_used_up(program))
     }
+    Err(names_used_up(program))
 }
 
 fn names_used_up(program: &str) -> DeviceError {
@@ -108,12 +91,12 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
     let queues = config.wire_queues();
     let namespace = Namespace::new()
         .map_err(|error| set_up_error(error, "make a private network namespace"))?;
-    let pair = VethPair::create(config.program, queues, &namespace)?;
+    let pair = create_pair(config.program, queues, &namespace)?;
     let control = Control::new().map_err(DeviceError::set_up("configure interfaces"))?;
     let mut lines = Lines::new();
-    wire.configure(&control, &pair.name, &mut lines)?;
-    let offload = DeviceError::set_up(format!("turn off TX checksum offload on {}", pair.name));
-    control.disable_tx_checksums(&pair.name).map_err(offload)?;
+    wire.configure(&control, pair.name(), &mut lines)?;
+    let offload = DeviceError::set_up(format!("turn off TX checksum offload on {}", pair.name()));
+    control.disable_tx_checksums(pair.name()).map_err(offload)?;
     let wanted = XdpWanted {
         interface: SERVER_END,
         queues: Queues::Exactly(queues),
@@ -124,14 +107,14 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
         own: &wire.server,
         services: &config.services,
     };
-    keep_tags(&control, &pair.name)?;
-    add_queue(&control, &pair.name)?;
+    keep_tags(&control, pair.name())?;
+    add_queue(&control, pair.name())?;
     let ready = namespace
         .run(|| open_server_end(&wanted))
         .map_err(DeviceError::set_up("enter the private network namespace"))??;
     let mut interface = Interface::from_xdp(ready, &wanted, config.wait);
     interface.set_device_line("auto: a veth pair with AF_XDP".into());
-    let (name, value) = wire.line(&pair.name);
+    let (name, value) = wire.line(pair.name());
     interface.add_line(name, value);
     for (name, value) in lines {
         interface.add_line(name, value);

@@ -434,6 +434,14 @@ impl DeviceError {
         }
     }
 
+    /// Refuses a `count` of `what` above `most`.
+    pub(super) fn check_count(what: &'static str, count: usize, most: usize) -> Result<(), Self> {
+        if count > most {
+            return Err(Self::TooMany { what, count, most });
+        }
+        Ok(())
+    }
+
     pub(crate) fn set_up(step: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let step = step.into();
         move |source| Self::SetUp { step, source }

@@ -123,8 +123,9 @@ pub enum ParseDeviceError {
 pub const MAX_VLANS: usize = 64;
 /// IEEE 802.1Q: 4,095 is reserved.
 const MAX_VLAN_ID: u16 = 4094;
-/// Most queues of one interface that can be served.
-pub const MAX_QUEUES: u32 = crate::xdp::steer::MAX_QUEUES;
+/// Most queues of one interface that can be served; `MAX_QUEUES` of the
+/// steering program.
+pub const MAX_QUEUES: u32 = 256;
 /// `IFNAMSIZ` less the closing zero.
 pub(super) const MAX_INTERFACE_NAME: usize = 15;
 

@@ -6,10 +6,9 @@
 
 use std::thread;
 
-use super::interface::Lines;
-use super::{DeviceError, Queues};
+use super::lines::Lines;
+use super::{DeviceError, MAX_QUEUES, Queues};
 use crate::sys::{Channels, Control};
-use crate::xdp::steer::MAX_QUEUES;
 
 /// What the driver tells of an interface's queues.
 struct Found<'a> {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use super::addressing::{interface_addresses, refuse_taken};
-use super::interface::{Lines, check_count, join, join_addresses};
+use super::lines::{Lines, join, join_addresses};
 use super::netlink::{self, Master};
 use super::{AddressPrefix, DeviceError, Needs, Offload, Queues, Transport, queues};
 use crate::sys::{self, Control};
@@ -45,33 +45,13 @@ impl XdpReady {
     pub(super) fn open(wanted: &XdpWanted<'_>) -> Result<Self, DeviceError> {
         let name = wanted.interface;
         let control = Control::new().map_err(DeviceError::set_up("ask for interfaces"))?;
-        let index = control
-            .index(name)
-            .map_err(|_| DeviceError::unknown_interface(name))?;
-        let ask = || DeviceError::set_up(format!("ask for the state of interface {name}"));
-        if control.flags(name).map_err(ask())? & libc::IFF_UP == 0 {
-            return Err(DeviceError::InterfaceDown {
-                name: name.to_owned(),
-            });
-        }
-        let mac = control.mac(name).map_err(ask())?;
-        let mac = mac.ok_or_else(|| DeviceError::NotEthernet {
-            name: name.to_owned(),
-        })?;
-        let mtu = control.mtu(name).map_err(ask())?;
-        if mtu > MAX_MTU {
-            let interface = name.to_owned();
-            return Err(DeviceError::Mtu {
-                interface,
-                mtu,
-                largest: MAX_MTU,
-            });
-        }
+        let link = Link::of(&control, name)?;
         let mut lines = vec![(
             "interface",
             format!(
-                "{name}, Ethernet {}, MTU {mtu}",
-                mac.map(|octet| format!("{octet:02x}")).join(":")
+                "{name}, Ethernet {}, MTU {}",
+                link.mac.map(|octet| format!("{octet:02x}")).join(":"),
+                link.mtu
             ),
         )];
         let mode = if wanted.generic {
@@ -82,17 +62,17 @@ impl XdpReady {
         lines.push(("XDP mode", mode.to_owned()));
         let queues = queues::choose(&control, name, wanted.queues, &mut lines)?;
         check_vlans(&control, wanted, &mut lines)?;
-        let master = netlink::master(index).map_err(ask())?;
+        let master = netlink::master(link.index).map_err(asking(name))?;
         // It only has a routing table of its own: addresses stay where they are.
         let master = master.filter(|master| master.kind != "vrf");
         let networks = served_addresses(wanted, master.as_ref(), &mut lines)?;
         hints(wanted, master.as_ref(), &networks, &mut lines);
-        check_count("addresses", networks.len(), steer::MAX_ADDRESSES)?;
+        DeviceError::check_count("addresses", networks.len(), steer::MAX_ADDRESSES)?;
         let addresses: Vec<_> = networks.iter().map(|network| network.address).collect();
         let held = if wanted.own.is_empty() {
-            reserve(&addresses, wanted.services, index, &mut lines)?
+            reserve(&addresses, wanted.services, link.index, &mut lines)?
         } else {
-            vec![join_groups(name, index, &addresses)?]
+            vec![join_groups(name, link.index, &addresses)?]
         };
         if wanted.partial_checksums {
             lines.push((
@@ -100,7 +80,71 @@ impl XdpReady {
                 "a TCP or UDP checksum of the pseudo-header alone is accepted".to_owned(),
             ));
         }
-        sys::xdp_socket().map_err(|source| match source.raw_os_error() {
+        check_sockets()?;
+        let rules = Rules {
+            own: !wanted.own.is_empty(),
+            mac: link.mac,
+            vlans: wanted.vlans,
+            addresses: &addresses,
+            services: wanted.services,
+            mtu: link.mtu,
+        };
+        let steering = Steering::attach(name, link.index, wanted.generic, &rules)?;
+        Ok(Self {
+            steering,
+            held,
+            mac: link.mac,
+            mtu: link.mtu,
+            is_veth: control.is_veth(name),
+            queues,
+            addresses: networks,
+            lines,
+        })
+    }
+}
+
+/// An interface that is up, is Ethernet, and whose packets fit.
+struct Link {
+    index: u32,
+    mac: [u8; 6],
+    mtu: usize,
+}
+
+impl Link {
+    fn of(control: &Control, name: &str) -> Result<Self, DeviceError> {
+        let index = control
+            .index(name)
+            .map_err(|_| DeviceError::unknown_interface(name))?;
+        if control.flags(name).map_err(asking(name))? & libc::IFF_UP == 0 {
+            return Err(DeviceError::InterfaceDown {
+                name: name.to_owned(),
+            });
+        }
+        let mac = control.mac(name).map_err(asking(name))?;
+        let mac = mac.ok_or_else(|| DeviceError::NotEthernet {
+            name: name.to_owned(),
+        })?;
+        let mtu = control.mtu(name).map_err(asking(name))?;
+        if mtu > MAX_MTU {
+            return Err(DeviceError::Mtu {
+                interface: name.to_owned(),
+                mtu,
+                largest: MAX_MTU,
+            });
+        }
+        Ok(Self { index, mac, mtu })
+    }
+}
+
+fn asking(name: &str) -> impl FnOnce(io::Error) -> DeviceError {
+    DeviceError::set_up(format!("ask for the state of interface {name}"))
+}
+
+/// Whether this kernel gives this process `AF_XDP` sockets.
+fn check_sockets() -> Result<(), DeviceError> {
+    match sys::xdp_socket() {
+        Ok(_) => Ok(()),
+        Err(source) => Err(match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
                 DeviceError::rights("an AF_XDP socket", Needs::Xdp, source)
             }
@@ -108,26 +152,7 @@ impl XdpReady {
                 what: "AF_XDP sockets",
                 source,
             },
-        })?;
-        let rules = Rules {
-            own: !wanted.own.is_empty(),
-            mac,
-            vlans: wanted.vlans,
-            addresses: &addresses,
-            services: wanted.services,
-            mtu,
-        };
-        let steering = Steering::attach(name, index, wanted.generic, &rules)?;
-        Ok(Self {
-            steering,
-            held,
-            mac,
-            mtu,
-            is_veth: control.is_veth(name),
-            queues,
-            addresses: networks,
-            lines,
-        })
+        }),
     }
 }
 

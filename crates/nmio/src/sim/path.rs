@@ -6,8 +6,9 @@ use std::time::Duration;
 use crate::frame::{Frame, Sending};
 use crate::time::Instant;
 
-use super::PASS_TIME;
-
+/// What one pass of both event loops takes on virtual time, at least; with
+/// it a handler that always has something due cannot hold time still.
+pub(super) const PASS_TIME: Duration = Duration::from_micros(1);
 /// Wire buffers kept for the next frame.
 const MAX_SPARE: usize = 4096;
 

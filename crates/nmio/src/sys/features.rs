@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Control;
+use super::control::Control;
 
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
@@ -49,6 +49,13 @@ struct Block {
 }
 
 impl Control {
+    /// Whether the device cuts TCP segments of both IP versions itself (TSO),
+    /// and so sums and gathers them too.
+    pub(crate) fn cuts_segments(&self, name: &str) -> bool {
+        let kinds = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
+        self.has_features(name, &kinds).unwrap_or(false)
+    }
+
     /// Whether the device takes 802.1Q tags out of received frames, so that XDP
     /// does not see them. Not known counts as no: most drivers that tell no
     /// features have none.
@@ -58,7 +65,7 @@ impl Control {
     }
 
     /// Whether the interface has all of the features `wanted`, and they are on.
-    pub(super) fn has_features(&self, name: &str, wanted: &[&str]) -> io::Result<bool> {
+    fn has_features(&self, name: &str, wanted: &[&str]) -> io::Result<bool> {
         let mut info = SetInfo {
             cmd: ETHTOOL_GSSET_INFO,
             _reserved: 0,

@@ -8,7 +8,7 @@ use std::ptr;
 
 use arrayvec::ArrayVec;
 
-use super::{bind, check, set_option, socket};
+use super::socket::{bind, check, set_option, socket};
 use crate::super_segment::{Cut, SuperSegment};
 
 /// Bytes of a `virtio_net_hdr` (`linux/virtio_net.h`).

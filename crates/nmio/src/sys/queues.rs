@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::Control;
+use super::control::Control;
 
 const ETHTOOL_GRXFHINDIR: u32 = 0x38;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;

@@ -24,8 +24,9 @@ use xsk_rs::config::{
 };
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue, Umem};
 
+use super::config::XdpConfig;
 use super::fill_level::{FILL_RING, FillLevel};
-use super::{Patience, XdpConfig};
+use super::patience::Patience;
 use crate::device::{DeviceError, Needs};
 use crate::frame::{Frame, Pool, Resident, Sending};
 use crate::port::{Batch, MAX_BATCH};

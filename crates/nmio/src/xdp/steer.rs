@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel};
 
-use super::{Patience, link};
+use super::link;
+use super::patience::Patience;
 use crate::device::{DeviceError, Needs, Transport};
 use crate::sys;
 
-/// Queues of one interface that can be served; `MAX_QUEUES` of the program.
-pub(crate) const MAX_QUEUES: u32 = 256;
 /// Addresses that can be served; `MAX_ADDRESSES` of the program.
 pub(crate) const MAX_ADDRESSES: usize = 256;
 /// Ports that can be served; `MAX_SERVICES` of the program.

@@ -1,0 +1,110 @@
+//! From a configuration to an open interface.
+
+use super::addressing::refuse_twice;
+use super::ready::{XdpReady, XdpWanted};
+use super::{Device, DeviceError, Interface, InterfaceConfig, MAX_QUEUES, Queues, auto};
+use crate::xdp::steer;
+
+/// What the peer of a veth pair must do to be heard.
+const VETH_CHECKSUMS: &str = "a packet without a whole one is dropped; a peer on this host that \
+    leaves them to the device (ethtool -k PEER) is heard after: ethtool -K PEER tx off, or with \
+    partial-checksums here";
+
+impl Interface {
+    /// Makes the configured interface ready.
+    ///
+    /// # Errors
+    /// [`DeviceError`]; nothing is left behind then.
+    pub fn open(config: &InterfaceConfig) -> Result<Self, DeviceError> {
+        DeviceError::check_count(
+            "addresses",
+            config.own_addresses.len(),
+            steer::MAX_ADDRESSES,
+        )?;
+        refuse_twice(&config.own_addresses)?;
+        DeviceError::check_count("ports", config.services.len(), steer::MAX_SERVICES)?;
+        let queues = config.wire_queues() as usize;
+        DeviceError::check_count("queues", queues, MAX_QUEUES as usize)?;
+        match &config.device {
+            Device::Auto => auto::open(config),
+            Device::Tap { name } => auto::open_named_tap(config, name),
+            Device::Xdp {
+                interface,
+                queues,
+                vlans,
+                generic,
+                partial_checksums,
+                offload,
+            } => {
+                let wanted = XdpWanted {
+                    interface,
+                    queues: asked_queues(*queues, config.workers)?,
+                    vlans,
+                    generic: *generic,
+                    partial_checksums: *partial_checksums,
+                    offload: *offload,
+                    own: &config.own_addresses,
+                    services: &config.services,
+                };
+                let ready = XdpReady::open(&wanted)?;
+                let is_veth = ready.is_veth;
+                let mut interface = Self::from_xdp(ready, &wanted, config.wait);
+                interface.set_device_line(config.device.to_string());
+                if is_veth && !partial_checksums {
+                    interface.add_line("checksums", VETH_CHECKSUMS.to_owned());
+                }
+                Ok(interface)
+            }
+        }
+    }
+}
+
+/// `queues=` and `--workers` say the same thing, as each worker has a queue.
+fn asked_queues(queues: Queues, workers: Option<u32>) -> Result<Queues, DeviceError> {
+    match (queues, queues.number(), workers) {
+        (Queues::All, _, Some(workers)) => Ok(Queues::Exactly(workers)),
+        (_, Some(queues), Some(workers)) if queues != workers => {
+            Err(DeviceError::WorkersAndQueues { workers, queues })
+        }
+        _ => Ok(queues),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::port::Wait;
+
+    #[test]
+    fn an_address_given_twice_opens_nothing() {
+        let own = ["10.7.0.2/24", "10.7.0.2/16"];
+        let config = InterfaceConfig {
+            device: "tap:nmio-none".parse().unwrap(),
+            own_addresses: own.iter().map(|own| own.parse().unwrap()).collect(),
+            services: Vec::new(),
+            workers: None,
+            wait: Wait::Block,
+            program: "test",
+        };
+        let error = Interface::open(&config).err().unwrap();
+        assert!(matches!(error, DeviceError::AddressTwice { .. }), "{error}");
+    }
+
+    #[test]
+    fn workers_and_queues_say_the_same_thing() {
+        use Queues::{All, Exactly, Partial};
+        for (queues, workers, asked) in [
+            (All, None, All),
+            (All, Some(2), Exactly(2)),
+            (Exactly(2), None, Exactly(2)),
+            (Exactly(2), Some(2), Exactly(2)),
+            (Partial(2), Some(2), Partial(2)),
+        ] {
+            assert_eq!(asked_queues(queues, workers).unwrap(), asked);
+        }
+        for queues in [Exactly(2), Partial(2)] {
+            let error = asked_queues(queues, Some(3)).unwrap_err().to_string();
+            assert!(error.contains("--workers 3 and queues=2 differ"), "{error}");
+        }
+    }
+}

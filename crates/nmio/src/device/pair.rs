@@ -1,0 +1,41 @@
+//! The wire between this host and the server.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use super::netlink;
+use crate::sys::Control;
+
+/// This host's end of a veth pair; dropping it removes the pair.
+pub(super) struct VethPair {
+    name: String,
+}
+
+impl VethPair {
+    /// Makes interface `name`, with its peer in `namespace`.
+    pub(super) fn create(
+        name: String,
+        peer: &str,
+        queues: u32,
+        namespace: BorrowedFd<'_>,
+    ) -> io::Result<Self> {
+        netlink::create_veth(&name, peer, queues, namespace)?;
+        Ok(Self { name })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for VethPair {
+    fn drop(&mut self) {
+        // The namespace would take it away too, but some time later.
+        let removed = Control::new()
+            .and_then(|control| control.index(&self.name))
+            .and_then(netlink::delete_link);
+        if let Err(error) = removed {
+            tracing::debug!(target: "nmio::device", "cannot remove {}: {error}", self.name);
+        }
+    }
+}

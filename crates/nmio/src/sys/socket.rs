@@ -1,0 +1,70 @@
+//! Sockets and their options.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+pub(super) fn check(result: i32) -> io::Result<i32> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// A new socket, which another program that is executed does not get.
+pub(super) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
+    let kind = kind | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers; a descriptor that is not negative is new and ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, protocol))?) })
+}
+
+/// Whether `error` is the system's error number `errno`.
+pub(crate) fn is_errno(error: &io::Error, errno: i32) -> bool {
+    error.raw_os_error() == Some(errno)
+}
+
+/// Sets a socket option that is an `int`.
+pub(crate) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: u32) -> io::Result<()> {
+    // SAFETY: the pointer and the length are those of a live u32.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            mem::size_of::<u32>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+/// Reads a socket option that is an `int`.
+pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
+    let mut value = 0i32;
+    let mut len = mem::size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into the live i32.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(value)
+}
+
+pub(super) fn bind<T>(socket: BorrowedFd<'_>, address: &T) -> io::Result<()> {
+    // SAFETY: the callers pass a live socket address of type T.
+    check(unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            ptr::from_ref(address).cast(),
+            mem::size_of::<T>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
