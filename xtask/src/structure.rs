@@ -36,7 +36,7 @@ const LONG_FUNCTIONS: &[&str] = &[
     "control/src/run.rs: run",
     "namestorm/src/respond.rs: respond",
     "tcpip/src/input.rs: admit",
-    "tcpip/src/recovery.rs: process_disorder",
+    "tcpip/src/recovery/disorder.rs: process_disorder",
     "tcpip/src/transmit.rs: send_new",
 ];
 /// Where these exceptions are.

@@ -96,6 +96,7 @@ impl Sight {
         recoveries: &Recoveries<C>,
     ) -> Self {
         let recovery = recoveries.get(record.tcb.recovery);
+        let (sacked, lost) = recovery.sacked_and_lost();
         Self {
             cwnd: recovery.window(&record.congestion),
             condition: match recovery.phase {
@@ -103,8 +104,8 @@ impl Sight {
                 Phase::Reduction => Condition::Recovery,
                 Phase::Again => Condition::Loss,
             },
-            sacked: recovery.board.sacked(),
-            lost: recovery.board.lost(),
+            sacked,
+            lost,
             ..self
         }
     }

@@ -57,11 +57,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             if tcb.recovery != NONE {
                 let recovery = self.recoveries.get(tcb.recovery);
                 recoveries += 1;
-                assert!(!recovery.is_calm() || recovery.board.size() == 0);
+                assert!(!recovery.is_calm() || recovery.board_size() == 0);
                 assert!(recovery.gone(tcb) <= flight);
-                for range in recovery.board.ranges() {
-                    assert!(range.end.since(una) <= flight, "inside what was sent");
-                    assert!(range.start.since(una) < range.end.since(una));
+                for (start, end) in recovery.ranges() {
+                    assert!(end.since(una) <= flight, "inside what was sent");
+                    assert!(start.since(una) < end.since(una));
                 }
             }
             assert!(tcb.rcv_adv.since(tcb.rcv_nxt) <= self.buffers.capacity() as u32);

@@ -9,29 +9,279 @@
 //! meanwhile is for proportional rate reduction to say (RFC 6937); and what
 //! turns out not to have been lost is undone (RFC 3522, RFC 5682, RFC 3708).
 
+mod disorder;
 mod pool;
+mod prr;
+mod rack;
+mod reorder;
+mod scoreboard;
 mod timeouts;
+mod undo;
 
 pub(crate) use pool::Recoveries;
+pub(crate) use reorder::Reorder;
 
-use crate::acks::{is_duplicate, measure, measure_selective};
-use crate::app::Application;
-use crate::congestion::{Congestion, CongestionControl, Event, initial_window};
+use std::collections::VecDeque;
+
+use crate::congestion::{Congestion, CongestionControl, Event};
 use crate::counters::Counters;
 use crate::options::Block;
 use crate::output::segment_len_at;
-use crate::prr::Prr;
-use crate::rack::{DUP_THRESH, Found, News, Rack, lateness, narrow_reordering, widen_reordering};
-use crate::scoreboard::{Mark, Scoreboard};
-use crate::stack::Stack;
-use crate::tcb::{Flags, Moment, NONE, Record, Tcb};
-use crate::wire::{Segment, Seq};
+use crate::tcb::{Flags, Moment, Tcb};
+use crate::wire::Seq;
 
+/// Ranges that scoreboards have the space for. A selective acknowledgement
+/// that would need more is not taken in: it comes again, or the data is sent
+/// again. The longest are for a queue that overflows in slow start, which loses
+/// every second segment of a window.
+const SIZES: [usize; 3] = [16, 128, 8_192];
+/// Selectively acknowledged segments that mean a loss (RFC 8985, section
+/// 6.2).
+const DUP_THRESH: u32 = 3;
 /// Partial acknowledgements in one reduction that put off the timeout.
 const PATIENCE: u32 = 100;
-/// New segments that are sent to find out whether a timeout was needless (RFC
-/// 5682, section 2.1).
-const FRTO_SEGMENTS: u32 = 2;
+
+/// What became of a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mark {
+    /// The peer has it.
+    Sacked,
+    /// Something sent later has arrived, as has been known since `at`; it may
+    /// be on its way by another route.
+    Late { at: u32 },
+    /// Taken as lost, and not sent again yet.
+    Lost,
+    /// Sent again.
+    Resent { at: u32, fence: Seq },
+    /// Sent again, and something sent still later has arrived.
+    LateAgain { at: u32 },
+}
+
+/// A range of sequence space, `end` not included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Range {
+    start: Seq,
+    end: Seq,
+    mark: Mark,
+}
+
+impl Range {
+    fn len(&self) -> u32 {
+        self.end.since(self.start)
+    }
+}
+
+/// A stretch of sequence space with one fate; `None`: in flight as first
+/// sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Piece {
+    start: Seq,
+    end: Seq,
+    mark: Option<Mark>,
+}
+
+impl Piece {
+    fn len(&self) -> u32 {
+        self.end.since(self.start)
+    }
+}
+
+/// The listed ranges: disjoint, ascending, neighbours of one kind joined. All
+/// lie within half of sequence space.
+#[derive(Clone, Debug)]
+struct Scoreboard {
+    /// Changes come in near either end: at the front what is acknowledged or
+    /// sent again, at the back what arrives. Its space never grows.
+    ranges: VecDeque<Range>,
+    /// Ranges that it has space for.
+    limit: usize,
+    /// Its number among those of its size.
+    slot: u32,
+    /// Bytes in ranges of these kinds.
+    sacked: u32,
+    lost: u32,
+}
+
+impl Scoreboard {
+    /// Nothing listed, and space for `limit` ranges, for ever.
+    fn new(limit: usize) -> Self {
+        Self::numbered(limit, 0)
+    }
+
+    /// The same, with a number among those of its size.
+    fn numbered(limit: usize, slot: u32) -> Self {
+        Self {
+            ranges: VecDeque::with_capacity(limit),
+            limit,
+            slot,
+            sacked: 0,
+            lost: 0,
+        }
+    }
+
+    /// Forgets all.
+    fn clear(&mut self) {
+        self.ranges.clear();
+        (self.sacked, self.lost) = (0, 0);
+    }
+
+    /// Which of [`SIZES`] it has.
+    fn size(&self) -> usize {
+        SIZES.partition_point(|size| *size < self.limit)
+    }
+
+    /// Its number among those of its size.
+    fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Ranges listed.
+    fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Whether something that was sent again is still out.
+    fn any_resent(&self) -> bool {
+        let mut ranges = self.ranges.iter();
+        ranges.any(|range| matches!(range.mark, Mark::Resent { .. } | Mark::LateAgain { .. }))
+    }
+
+    /// Bytes that the peer has, beyond what it has acknowledged.
+    fn sacked(&self) -> u32 {
+        self.sacked
+    }
+
+    /// Bytes that are lost and to be sent again.
+    fn lost(&self) -> u32 {
+        self.lost
+    }
+}
+
+/// What one acknowledgement tells of.
+#[derive(Clone, Copy, Default, Debug)]
+struct News {
+    /// Bytes that have newly arrived.
+    delivered: u32,
+    /// Some of them as they were first sent, though taken as lost.
+    not_lost: bool,
+    /// Some of them as they were first sent, after something behind them.
+    reordered: bool,
+    /// What has arrived twice.
+    twice: Option<Block>,
+    /// Bytes that were sent again and have arrived too soon for that: what was
+    /// first sent has.
+    early: u32,
+    /// A block found no place on the scoreboard.
+    no_place: bool,
+}
+
+/// What is late, and what is newly lost.
+#[derive(Clone, Copy, Default, Debug)]
+struct Found {
+    /// Bytes newly taken as lost.
+    lost: u32,
+    /// Some of them had been sent again before.
+    again: bool,
+    /// Microseconds after which to look again.
+    look_in: Option<u32>,
+}
+
+/// The latest of what has arrived, in order of transmission.
+#[derive(Clone, Copy, Debug)]
+struct Rack {
+    /// What was first sent before this has been overtaken.
+    overtook: Seq,
+    /// Behind the last byte that has arrived as it was first sent.
+    fack: Seq,
+    /// When the latest of what was sent again and has arrived was sent, and
+    /// its end.
+    resent: Option<(u32, Seq)>,
+    /// Everything before this has been looked at since it was overtaken.
+    looked: Seq,
+    /// The earliest of what was sent again and is still out: its fence, its
+    /// moment and its end; perhaps it has arrived meanwhile.
+    earliest: Option<(Seq, u32, Seq)>,
+    /// Something is late.
+    late: bool,
+}
+
+impl Rack {
+    const fn new(una: Seq) -> Self {
+        Self {
+            overtook: una,
+            fack: una,
+            resent: None,
+            looked: una,
+            earliest: None,
+            late: false,
+        }
+    }
+
+    /// Nothing that was sent again is out: its clock must not wrap.
+    fn forget_resent(&mut self) {
+        self.resent = None;
+    }
+}
+
+/// What is in flight, and when: all that [`Rack`] knows of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    /// SND.UNA.
+    una: Seq,
+    /// SND.NXT.
+    nxt: Seq,
+    /// Most bytes of data in a segment.
+    mss: u32,
+    /// Everything that was written has been sent.
+    all_sent: bool,
+    /// The peer acknowledges selectively.
+    selective: bool,
+    /// The least round trip in microseconds; 0 before it is measured.
+    least_rtt: u32,
+    /// How long a segment that was overtaken may stay out, in microseconds.
+    reordering_window: u32,
+    /// Our timestamps' clock now.
+    ts_clock: u32,
+    /// Milliseconds by which the timestamp of what is sent again lies back.
+    lateness: u32,
+    /// Now, in microseconds.
+    now: u32,
+}
+
+impl Flight {
+    fn of(tcb: &Tcb, now: Moment) -> Self {
+        Self {
+            una: tcb.snd_una,
+            nxt: tcb.snd_nxt,
+            mss: u32::from(tcb.mss),
+            all_sent: tcb.snd_nxt == tcb.limit(),
+            selective: tcb.flags.has(Flags::SACK),
+            least_rtt: tcb.rtt.least(),
+            reordering_window: tcb.reorder.window(tcb.rtt),
+            ts_clock: tcb.ts_clock(now),
+            lateness: lateness(tcb),
+            now: now.micros,
+        }
+    }
+
+    /// Bytes and FIN sent and not acknowledged, lost ones included.
+    fn len(&self) -> u32 {
+        self.nxt.since(self.una)
+    }
+}
+
+/// Proportional rate reduction (RFC 6937), in bytes.
+#[derive(Clone, Copy, Default, Debug)]
+struct Prr {
+    delivered: u32,
+    sent: u32,
+    /// In flight when it began: `RecoverFS`.
+    flight: u32,
+}
 
 /// Where a connection stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,7 +348,7 @@ pub(crate) struct SizeProbe {
 /// See the module's text.
 #[derive(Clone, Debug)]
 pub(crate) struct Recovery<C> {
-    pub(crate) board: Scoreboard,
+    board: Scoreboard,
     pub(crate) phase: Phase,
     /// SND.NXT when the phase began: it ends there.
     high: Seq,
@@ -201,7 +451,7 @@ impl<C: CongestionControl> Recovery<C> {
             fence: tcb.snd_nxt,
         };
         self.board.set(start, end, Some(mark));
-        self.rack.has_resent(end, tcb.snd_nxt, now);
+        self.rack.has_resent(end, tcb.snd_nxt, now.micros);
         let clock = tcb.ts_clock(now).wrapping_sub(self.lateness(tcb));
         self.first_again.get_or_insert(clock);
         self.has_sent(end.since(start));
@@ -244,104 +494,12 @@ impl<C: CongestionControl> Recovery<C> {
         // What limited transmit has sent on top does not count (RFC 5681,
         // section 3.2, step 2).
         let flight = tcb.flight().min(congestion.window());
-        self.prr = Prr::begin(flight);
+        self.prr = Prr {
+            flight,
+            ..Prr::default()
+        };
         congestion.on_congestion(Congestion::Loss, told);
         tcb.flags.set(Flags::REDUCED);
-    }
-
-    /// What was sent again need not have been (RFC 3522; RFC 4015).
-    fn undo(&mut self, tcb: &mut Tcb, congestion: &mut C) {
-        if self.phase == Phase::Reduction {
-            tcb.flags.set(Flags::REORDERING);
-        }
-        if let Some(prior) = self.prior.take() {
-            *congestion = prior;
-        }
-        // A window that opens at once would be a burst, which may overflow the
-        // queue that it is to fill again. (RFC 4015, section 3.4, lets an initial
-        // window go, and comes back by slow start.)
-        let opened = congestion.window().saturating_sub(self.pipe(tcb));
-        let burst = 2 * initial_window(tcb.mss.into());
-        if opened > burst.max(congestion.window() / 2) {
-            tcb.flags.set(Flags::SPREAD);
-        }
-        self.board.lose_nothing(tcb.snd_una, tcb.snd_nxt);
-        self.rack.look_again(tcb.snd_una);
-        self.phase = Phase::Disorder;
-        self.dup_acks = 0;
-        self.frto = Frto::Off;
-        tcb.backoff = 0;
-    }
-
-    /// Bytes that have arrived twice because they were sent again, and not
-    /// because the network has doubled them.
-    fn needless_bytes(&self, news: &News) -> u32 {
-        match news.twice {
-            Some((start, end))
-                if self.unproven > 0
-                    && !start.before(self.resent.0)
-                    && !end.after(self.resent.1) =>
-            {
-                end.since(start)
-            }
-            _ => 0,
-        }
-    }
-
-    /// By what an acknowledgement proves that nothing was lost, if it does.
-    fn was_needless(
-        &mut self,
-        echo: Option<u32>,
-        news: &News,
-        acked: u32,
-        tcb: &Tcb,
-    ) -> Option<Proof> {
-        let unproven = self.unproven;
-        self.unproven = unproven.saturating_sub(self.needless_bytes(news) + news.early);
-        self.prior.as_ref()?;
-        let of_the_first = match (self.first_again, echo) {
-            (Some(first), Some(echo)) => acked > 0 && Seq(echo).before(Seq(first)),
-            _ => false,
-        };
-        let all_twice = (unproven > 0 && self.unproven == 0).then_some(Proof::Duplicates);
-        match self.phase {
-            Phase::Disorder => return all_twice,
-            // One echo is not of all that was sent again.
-            Phase::Reduction if self.board.any_resent() || self.board.lost() > 0 => {
-                return all_twice;
-            }
-            Phase::Reduction | Phase::Again => {}
-        }
-        let after_timeout = match self.frto {
-            Frto::Off => false,
-            Frto::First => tcb.flags.has(Flags::SACK) && news.not_lost,
-            Frto::Second => acked > 0,
-        };
-        if of_the_first {
-            Some(Proof::Echo)
-        } else if after_timeout {
-            Some(Proof::Arrival)
-        } else {
-            all_twice
-        }
-    }
-
-    /// RFC 5682, section 2.1; with selective acknowledgements the first step
-    /// lasts, as each tells what has arrived.
-    fn step_frto(&mut self, tcb: &Tcb, acked: u32, is_duplicate: bool) {
-        if self.frto == Frto::Off || tcb.flags.has(Flags::SACK) {
-            return;
-        }
-        let has_new = tcb.snd_nxt != tcb.limit()
-            && tcb.flight().saturating_add(u32::from(tcb.mss)) <= tcb.snd_wnd;
-        self.frto = match self.frto {
-            Frto::First if acked > 0 && has_new => {
-                self.new_sent = FRTO_SEGMENTS;
-                Frto::Second
-            }
-            Frto::Second if !is_duplicate => Frto::Second,
-            _ => Frto::Off,
-        };
     }
 
     /// Whether a probe of the path's width has arrived, and its bytes, once
@@ -403,7 +561,8 @@ impl<C: CongestionControl> Recovery<C> {
             let enough = self.board.sacked() > (DUP_THRESH - 1) * mss;
             let at_once =
                 !tcb.flags.has(Flags::REORDERING) && (self.phase != Phase::Disorder || enough);
-            return self.rack.find_lost(&mut self.board, tcb, at_once, now);
+            let flight = Flight::of(tcb, now);
+            return self.rack.find_lost(&mut self.board, &flight, at_once);
         }
         let lost = match self.phase {
             Phase::Disorder => self.dup_acks >= DUP_THRESH,
@@ -449,6 +608,27 @@ impl<C: CongestionControl> Recovery<C> {
         self.size_probe = None;
     }
 
+    /// Bytes that the peer has beyond what it has acknowledged, and bytes that are
+    /// lost and to be sent again.
+    pub(crate) fn sacked_and_lost(&self) -> (u32, u32) {
+        (self.board.sacked(), self.board.lost())
+    }
+
+    /// Which of the sizes of scoreboards it has.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn board_size(&self) -> usize {
+        self.board.size()
+    }
+
+    /// The ranges that are not in flight as first sent.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (Seq, Seq)> {
+        self.board
+            .ranges
+            .iter()
+            .map(|range| (range.start, range.end))
+    }
+
     /// Whether the probe of a tail has sent what ends at `nxt`.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn probes_tail(&self, nxt: Seq) -> bool {
@@ -480,217 +660,17 @@ pub(crate) fn event(tcb: &Tcb, in_flight: u32, rtt: u32, now: Moment) -> Event {
     }
 }
 
-impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// The recovery of a connection, which begins now if there was none, and
-    /// has place for what an acknowledgement of so many blocks tells.
-    pub(crate) fn recovery_of(&mut self, id: u32, blocks: usize) -> u32 {
-        let tcb = &mut self.records[id as usize].tcb;
-        if tcb.recovery == NONE {
-            tcb.recovery = self.recoveries.take(tcb.snd_una);
-        }
-        let index = tcb.recovery;
-        if self.recoveries.is_short_of_space(index, blocks) {
-            self.lend_larger_board(id);
-        }
-        index
-    }
-
-    /// An acknowledgement while something is out of order, or the first that
-    /// tells of it. SND.UNA is `una` still. What it acknowledges is not taken
-    /// out of the stream here.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn process_disorder(
-        &mut self,
-        id: u32,
-        segment: Segment,
-        sack: &[Block],
-        now: Moment,
-    ) {
-        let index = self.recovery_of(id, news_of(&self.records[id as usize].tcb, sack));
-        let Record { tcb, congestion } = &mut self.records[id as usize];
-        let recovery = self.recoveries.get_mut(index);
-        let una = tcb.snd_una;
-        let acked = segment.ack.since(una);
-        let before = recovery.pipe(tcb);
-        let had_gaps = !recovery.board.is_empty();
-        let is_duplicate = acked == 0 && is_duplicate(tcb, segment);
-        tcb.snd_una = segment.ack;
-
-        // What has arrived.
-        let echo = echo(tcb, segment);
-        let mut news = recovery
-            .rack
-            .take_in(&mut recovery.board, tcb, una, echo, sack, now);
-        let selective = tcb.flags.has(Flags::SACK);
-        let mss = u32::from(tcb.mss);
-        if !selective {
-            recovery.count_duplicates(tcb, is_duplicate, acked, &mut news);
-        }
-        let needless = recovery.needless_bytes(&news);
-        note_disorder(&mut self.counters, tcb, &news, needless > 0);
-
-        // The round trip, where the peer's echo tells it even of what was
-        // sent again (RFC 7323, section 4).
-        let mut rtt = measure_selective(tcb, sack, now);
-        if acked > 0 {
-            tcb.retries = 0;
-            if rtt == 0 {
-                rtt = measure(tcb, segment, now);
-            }
-        }
-        // What fills a gap was late itself, and no queue need be the reason.
-        let told = event(tcb, before, if had_gaps { 0 } else { rtt }, now);
-        if let Some(probe) = recovery.tail_probe
-            && !segment.ack.before(probe.end)
-        {
-            recovery.tail_probe = None;
-            if probe.again && news.twice.is_none() && recovery.phase == Phase::Disorder {
-                // RFC 8985, section 7.4.2: the probe has mended a loss.
-                congestion.on_congestion(Congestion::Loss, &told);
-                tcb.flags.set(Flags::REDUCED);
-                self.counters.tail_losses += 1;
-            }
-        }
-
-        if let Some(proof) = recovery.was_needless(echo, &news, acked, tcb) {
-            recovery.undo(tcb, congestion);
-            proof.count(&mut self.counters);
-        }
-        recovery.step_frto(tcb, acked, is_duplicate);
-
-        // Is all of it mended? RFC 6582, section 3.2: without SACK, duplicates
-        // of what was sent again may still come, so only something behind it
-        // tells.
-        let mended = if selective || tcb.flight() == 0 {
-            !tcb.snd_una.before(recovery.high)
-        } else {
-            // Plain Reno ends with any acknowledgement of something new.
-            let partial = C::PARTIAL_ACK_RECOVERY || recovery.phase == Phase::Again;
-            tcb.snd_una.after(recovery.high) || acked > 0 && !partial
-        };
-        let ends = recovery.phase == Phase::Reduction && mended;
-        if recovery.phase != Phase::Disorder && mended {
-            recovery.end_phase(tcb);
-            congestion.on_recovered(if ends { news.delivered } else { 0 }, &told);
-            narrow_reordering(tcb);
-        } else if tcb.snd_una.after(recovery.high) {
-            // What was sent after all was mended has arrived: no report of
-            // duplicates comes any more.
-            recovery.prior = None;
-        }
-
-        // What is lost?
-        let mut found = recovery.find_lost(tcb, acked > 0, now);
-        let size = recovery.take_size_probe(tcb, &mut found);
-        self.counters.lost_again += u64::from(found.again);
-        if found.lost > 0 && recovery.phase == Phase::Disorder {
-            recovery.begin_reduction(tcb, congestion, &told);
-            self.counters.fast_retransmits += 1;
-        }
-        match recovery.phase {
-            Phase::Reduction => {
-                let pipe = recovery.pipe(tcb);
-                let progress = acked > 0 && found.lost == 0;
-                let target = congestion.window();
-                let prr = &mut recovery.prr;
-                let mut allowed = prr.allowance(news.delivered, pipe, target, progress, mss);
-                if !selective && found.lost > 0 {
-                    // RFC 6582, section 3.2, step 3: it goes at once.
-                    allowed = allowed.max(mss);
-                }
-                recovery.window = pipe + allowed;
-                congestion.on_recovery_ack(news.delivered, found.lost, &told);
-            }
-            Phase::Disorder | Phase::Again => {
-                // Where segments change their order, those behind a gap count
-                // when they arrive.
-                let at_once = recovery.phase == Phase::Disorder
-                    && selective
-                    && tcb.flags.has(Flags::REORDERING);
-                let counted = if at_once { news.delivered } else { acked };
-                if counted > 0 && !ends {
-                    congestion.on_ack(counted, &told);
-                }
-            }
-        }
-        let partial = acked > 0 && recovery.phase == Phase::Reduction;
-        recovery.partial_acks += u32::from(partial);
-        let impatient = !selective && recovery.is_impatient();
-        let progress = acked > 0 && !impatient || selective && news.delivered > 0;
-        if self.recoveries.settle(index, &mut self.peers) {
-            tcb.recovery = NONE;
-        }
-        if let Some((size, arrived)) = size {
-            self.end_size_probe(id, size, arrived);
-        }
-        self.rearm(id, now, progress, found.look_in);
-    }
-
-    /// Sets the timer after an acknowledgement, or when late segments have
-    /// been looked at: `look_in` microseconds from now again.
-    fn rearm(&mut self, id: u32, now: Moment, progress: bool, look_in: Option<u32>) {
-        let tcb = &mut self.records[id as usize].tcb;
-        if let Some(micros) = look_in {
-            tcb.flags.clear(Flags::PROBE_TAIL);
-            tcb.flags.set(Flags::AWAIT_LATE);
-            self.arm(id, now, micros.div_ceil(1000).max(1));
-        } else if progress || tcb.flags.has(Flags::AWAIT_LATE) {
-            tcb.flags.clear(Flags::AWAIT_LATE);
-            self.arm_after_ack(id, now);
-        }
-    }
-
-    /// Late segments have had their time.
-    #[cold]
-    pub(crate) fn handle_late(&mut self, id: u32, now: Moment) {
-        let Record { tcb, congestion } = &mut self.records[id as usize];
-        let recovery = self.recoveries.get_mut(tcb.recovery);
-        let told = event(tcb, recovery.pipe(tcb), 0, now);
-        let mut found = recovery.find_lost(tcb, false, now);
-        let size = recovery.take_size_probe(tcb, &mut found);
-        self.counters.lost_again += u64::from(found.again);
-        if found.lost > 0 && recovery.phase == Phase::Disorder {
-            recovery.begin_reduction(tcb, congestion, &told);
-            self.counters.fast_retransmits += 1;
-        }
-        if recovery.phase == Phase::Reduction {
-            let pipe = recovery.pipe(tcb);
-            let target = congestion.window();
-            let prr = &mut recovery.prr;
-            recovery.window = pipe + prr.allowance(0, pipe, target, false, told.mss);
-        }
-        if let Some((size, arrived)) = size {
-            self.end_size_probe(id, size, arrived);
-        }
-        self.rearm(id, now, true, found.look_in);
-    }
-}
-
-/// Blocks that may tell of something in flight.
-fn news_of(tcb: &Tcb, sack: &[Block]) -> usize {
-    let is_news = |end: Seq| end.after(tcb.snd_una) && !end.after(tcb.snd_nxt);
-    sack.iter().filter(|(_, end)| is_news(*end)).count()
-}
-
-/// The timestamp of ours that comes back with a segment.
-fn echo(tcb: &Tcb, segment: Segment) -> Option<u32> {
-    let timestamps = segment
-        .timestamps
-        .filter(|_| tcb.flags.has(Flags::TIMESTAMPS));
-    timestamps.map(|timestamps| timestamps.echo)
-}
-
-/// Counts and remembers what is not as it should be; `needless`: something was
-/// sent again for nothing.
-fn note_disorder(counters: &mut Counters, tcb: &mut Tcb, news: &News, needless: bool) {
-    counters.scoreboard_full += u64::from(news.no_place);
-    counters.duplicates_reported += u64::from(news.twice.is_some());
-    if news.reordered && !tcb.flags.has(Flags::REORDERING) {
-        tcb.flags.set(Flags::REORDERING);
-        counters.reorderings += 1;
-    }
-    if news.early > 0 || needless {
-        widen_reordering(tcb);
+/// Milliseconds by which the timestamp of what is sent again lies back. It
+/// fills a gap, and from then on the receiver takes what is older for another
+/// connection's (RFC 7323, section 5: PAWS): also what is merely late, and would
+/// be lost that way. So it is as old as what may still be on its way, but not by
+/// more than a round trip: older than what was first sent it would itself be
+/// thrown away.
+fn lateness(tcb: &Tcb) -> u32 {
+    if tcb.flags.has(Flags::REORDERING) {
+        let least = tcb.rtt.least() / 1_000;
+        tcb.reorder.window(tcb.rtt).div_ceil(1_000).min(least)
+    } else {
+        0
     }
 }

@@ -8,6 +8,7 @@ use ip::{Addresses, PROTOCOL_TCP, Path, Sum};
 use nmio::Instant;
 
 use crate::content::NO_CLASS;
+use crate::recovery::Reorder;
 use crate::rto::Rtt;
 use crate::wire::{Control, Seq, Timestamps};
 
@@ -267,10 +268,7 @@ pub(crate) struct Tcb {
     pub(crate) entries: u8,
     /// Shifts of the windows that the peer tells (low half) and that we tell.
     pub(crate) scales: u8,
-    /// Quarters of the least round trip that reordering may last (RFC 8985's
-    /// `RACK.reo_wnd_mult`), 1 to 15, and recoveries before they are one
-    /// again, times 16.
-    pub(crate) reorder: u8,
+    pub(crate) reorder: Reorder,
     /// The largest segments that the peer and we could take, as `mss`.
     pub(crate) mss_most: u16,
     /// The least that the path was found too narrow for; 0: none.
@@ -348,7 +346,7 @@ impl Tcb {
             backoff: 0,
             entries: 0,
             scales: 0,
-            reorder: 1,
+            reorder: Reorder::new(),
             mss_most: 0,
             mss_fails: 0,
             raise_at: 0,

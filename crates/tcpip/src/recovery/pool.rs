@@ -1,9 +1,8 @@
 //! Recoveries lie in a pool beside the TCBs.
 
-use super::Recovery;
+use super::{Recovery, SIZES, Scoreboard};
 use crate::congestion::CongestionControl;
 use crate::peers::{Owner, Owners, Peers, Pool};
-use crate::scoreboard::{SIZES, Scoreboard};
 use crate::wire::Seq;
 
 /// Scoreboards of each size but the first, of which there is one for each

@@ -3,11 +3,10 @@
 
 use nmio::Port;
 
-use super::{Frto, Phase, TailProbe, event};
+use super::{Frto, Mark, Phase, TailProbe, event};
 use crate::app::Application;
 use crate::congestion::CongestionControl;
 use crate::output::last_segment;
-use crate::scoreboard::Mark;
 use crate::stack::Stack;
 use crate::tcb::{Flags, Moment, NONE, Record};
 

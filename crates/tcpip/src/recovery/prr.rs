@@ -1,33 +1,18 @@
 //! How much is sent while the window shrinks: proportional rate reduction (RFC
 //! 6937).
 
-/// Proportional rate reduction (RFC 6937), in bytes.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Prr {
-    delivered: u32,
-    sent: u32,
-    /// In flight when it began: `RecoverFS`.
-    flight: u32,
-}
+use super::Prr;
 
 impl Prr {
-    /// A reduction begins with `flight` bytes in flight.
-    pub(crate) fn begin(flight: u32) -> Self {
-        Self {
-            flight,
-            ..Self::default()
-        }
-    }
-
     /// Bytes have been sent, new or again.
-    pub(crate) fn has_sent(&mut self, bytes: u32) {
+    pub(super) fn has_sent(&mut self, bytes: u32) {
         self.sent = self.sent.saturating_add(bytes);
     }
 
     /// What may be sent with an acknowledgement of `delivered` bytes, when
     /// `pipe` are in flight and the window is to become `target`. `progress`:
     /// it was cumulative and told of no further loss.
-    pub(crate) fn allowance(
+    pub(super) fn allowance(
         &mut self,
         delivered: u32,
         pipe: u32,

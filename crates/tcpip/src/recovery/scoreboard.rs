@@ -8,113 +8,16 @@
 //! that moment, its *fence*: all before the fence was first sent earlier than
 //! it, all behind it later.
 
-use std::collections::{VecDeque, vec_deque};
+use std::collections::vec_deque;
 
+use super::{Mark, Piece, Range, Scoreboard};
 use crate::wire::Seq;
 
-/// Ranges that scoreboards have the space for. A selective acknowledgement
-/// that would need more is not taken in: it comes again, or the data is sent
-/// again. The longest are for a queue that overflows in slow start, which loses
-/// every second segment of a window.
-pub(crate) const SIZES: [usize; 3] = [16, 128, 8_192];
-/// Of these, such as selective acknowledgements leave for what is lost: a
-/// quarter, and this at most.
+/// Ranges such as selective acknowledgements leave for what is lost: a quarter
+/// of those that there is space for, and this at most.
 const MOST_RESERVE: usize = 32;
 
-/// What became of a range.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mark {
-    /// The peer has it.
-    Sacked,
-    /// Something sent later has arrived, as has been known since `at`; it may
-    /// be on its way by another route.
-    Late { at: u32 },
-    /// Taken as lost, and not sent again yet.
-    Lost,
-    /// Sent again.
-    Resent { at: u32, fence: Seq },
-    /// Sent again, and something sent still later has arrived.
-    LateAgain { at: u32 },
-}
-
-/// A range of sequence space, `end` not included.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Range {
-    pub(crate) start: Seq,
-    pub(crate) end: Seq,
-    pub(crate) mark: Mark,
-}
-
-impl Range {
-    fn len(&self) -> u32 {
-        self.end.since(self.start)
-    }
-}
-
-/// A stretch of sequence space with one fate; `None`: in flight as first
-/// sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Piece {
-    pub(crate) start: Seq,
-    pub(crate) end: Seq,
-    pub(crate) mark: Option<Mark>,
-}
-
-impl Piece {
-    pub(crate) fn len(&self) -> u32 {
-        self.end.since(self.start)
-    }
-}
-
-/// The listed ranges: disjoint, ascending, neighbours of one kind joined. All
-/// lie within half of sequence space.
-#[derive(Clone, Debug)]
-pub(crate) struct Scoreboard {
-    /// Changes come in near either end: at the front what is acknowledged or
-    /// sent again, at the back what arrives. Its space never grows.
-    ranges: VecDeque<Range>,
-    /// Ranges that it has space for.
-    limit: usize,
-    /// Its number among those of its size.
-    slot: u32,
-    /// Bytes in ranges of these kinds.
-    sacked: u32,
-    lost: u32,
-}
-
 impl Scoreboard {
-    /// Nothing listed, and space for `limit` ranges, for ever.
-    pub(crate) fn new(limit: usize) -> Self {
-        Self::numbered(limit, 0)
-    }
-
-    /// The same, with a number among those of its size.
-    pub(crate) fn numbered(limit: usize, slot: u32) -> Self {
-        Self {
-            ranges: VecDeque::with_capacity(limit),
-            limit,
-            slot,
-            sacked: 0,
-            lost: 0,
-        }
-    }
-
-    /// Forgets all.
-    pub(crate) fn clear(&mut self) {
-        self.ranges.clear();
-        (self.sacked, self.lost) = (0, 0);
-    }
-
-    /// Which of [`SIZES`] it has.
-    pub(crate) fn size(&self) -> usize {
-        SIZES.partition_point(|size| *size < self.limit)
-    }
-
-    /// Its number among those of its size.
-    pub(crate) fn slot(&self) -> u32 {
-        self.slot
-    }
-
     /// Ranges up to which selective acknowledgements are taken in.
     fn open(&self) -> usize {
         self.limit - (self.limit / 4).min(MOST_RESERVE)
@@ -123,50 +26,20 @@ impl Scoreboard {
     /// Whether there may be no place for what an acknowledgement of so many
     /// blocks tells: each divides what it lies in, every gap may turn out to be
     /// lost, and RACK divides one.
-    pub(crate) fn is_short_of_space(&self, blocks: usize) -> bool {
+    pub(super) fn is_short_of_space(&self, blocks: usize) -> bool {
         2 * (self.ranges.len() + 2 * blocks + 1) > self.open()
     }
 
     /// What it lists goes to a board with more space, in exchange for that.
-    pub(crate) fn move_to(&mut self, mut larger: Self) -> Self {
+    pub(super) fn move_to(&mut self, mut larger: Self) -> Self {
         larger.ranges.extend(self.ranges.drain(..));
         (larger.sacked, larger.lost) = (self.sacked, self.lost);
         self.clear();
         std::mem::replace(self, larger)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
-    }
-
-    /// Ranges listed.
-    pub(crate) fn len(&self) -> usize {
-        self.ranges.len()
-    }
-
-    /// Whether something that was sent again is still out.
-    pub(crate) fn any_resent(&self) -> bool {
-        let mut ranges = self.ranges.iter();
-        ranges.any(|range| matches!(range.mark, Mark::Resent { .. } | Mark::LateAgain { .. }))
-    }
-
-    /// Bytes that the peer has, beyond what it has acknowledged.
-    pub(crate) fn sacked(&self) -> u32 {
-        self.sacked
-    }
-
-    /// Bytes that are lost and to be sent again.
-    pub(crate) fn lost(&self) -> u32 {
-        self.lost
-    }
-
-    #[cfg(any(test, fuzzing))]
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = &Range> {
-        self.ranges.iter()
-    }
-
     /// The first range to be sent again.
-    pub(crate) fn first_lost(&self) -> Option<(Seq, Seq)> {
+    pub(super) fn first_lost(&self) -> Option<(Seq, Seq)> {
         if self.lost == 0 {
             return None;
         }
@@ -175,7 +48,7 @@ impl Scoreboard {
     }
 
     /// The pieces of `start..end`, in order.
-    pub(crate) fn pieces(&self, start: Seq, end: Seq) -> Pieces<'_> {
+    pub(super) fn pieces(&self, start: Seq, end: Seq) -> Pieces<'_> {
         let first = self.first_behind(start);
         Pieces {
             ranges: self.ranges.range(first..),
@@ -190,7 +63,7 @@ impl Scoreboard {
     }
 
     /// All before `una` is acknowledged.
-    pub(crate) fn advance(&mut self, una: Seq) {
+    pub(super) fn advance(&mut self, una: Seq) {
         let gone = self.first_behind(una);
         for range in self.ranges.drain(..gone) {
             match range.mark {
@@ -216,7 +89,7 @@ impl Scoreboard {
     /// more range; nothing has changed then. For what is lost or sent again
     /// there is always place: what has arrived furthest ahead is forgotten, or
     /// when it was that something was sent again.
-    pub(crate) fn set(&mut self, start: Seq, end: Seq, mark: Option<Mark>) -> bool {
+    pub(super) fn set(&mut self, start: Seq, end: Seq, mark: Option<Mark>) -> bool {
         if !start.before(end) {
             return true;
         }
@@ -308,7 +181,7 @@ impl Scoreboard {
     }
 
     /// All of `una..nxt` that the peer has not is lost.
-    pub(crate) fn lose_all(&mut self, una: Seq, nxt: Seq) {
+    pub(super) fn lose_all(&mut self, una: Seq, nxt: Seq) {
         self.rebuild(una, nxt, |mark| match mark {
             Some(Mark::Sacked) => mark,
             _ => Some(Mark::Lost),
@@ -316,7 +189,7 @@ impl Scoreboard {
     }
 
     /// What was taken as lost, or as late, is in flight after all.
-    pub(crate) fn lose_nothing(&mut self, una: Seq, nxt: Seq) {
+    pub(super) fn lose_nothing(&mut self, una: Seq, nxt: Seq) {
         self.rebuild(una, nxt, |mark| {
             mark.filter(|mark| matches!(mark, Mark::Sacked | Mark::Resent { .. }))
         });
@@ -324,7 +197,7 @@ impl Scoreboard {
 
     /// The peer may have thrown away what it had told to have (RFC 2018,
     /// section 8).
-    pub(crate) fn forget_sacked(&mut self, una: Seq, nxt: Seq) {
+    pub(super) fn forget_sacked(&mut self, una: Seq, nxt: Seq) {
         self.rebuild(una, nxt, |mark| mark.filter(|mark| *mark != Mark::Sacked));
     }
 
@@ -371,7 +244,7 @@ impl Scoreboard {
 
 /// See [`Scoreboard::pieces`].
 #[derive(Clone, Debug)]
-pub(crate) struct Pieces<'a> {
+pub(super) struct Pieces<'a> {
     ranges: vec_deque::Iter<'a, Range>,
     at: Seq,
     end: Seq,

@@ -1,0 +1,123 @@
+//! Undoing what proves to have been needless: Eifel (RFC 3522, RFC 4015), F-RTO
+//! (RFC 5682), reports of duplicates (RFC 3708).
+
+use super::{Frto, News, Phase, Proof, Recovery};
+use crate::congestion::{CongestionControl, initial_window};
+use crate::tcb::{Flags, Tcb};
+use crate::wire::Seq;
+
+/// New segments that are sent to find out whether a timeout was needless (RFC
+/// 5682, section 2.1).
+const FRTO_SEGMENTS: u32 = 2;
+
+impl<C: CongestionControl> Recovery<C> {
+    /// Takes a reduction back if an acknowledgement proves that nothing was lost,
+    /// and says by what.
+    pub(super) fn undo_if_needless(
+        &mut self,
+        echo: Option<u32>,
+        news: &News,
+        acked: u32,
+        tcb: &mut Tcb,
+        congestion: &mut C,
+    ) -> Option<Proof> {
+        let proof = self.was_needless(echo, news, acked, tcb)?;
+        self.undo(tcb, congestion);
+        Some(proof)
+    }
+
+    /// What was sent again need not have been (RFC 3522; RFC 4015).
+    fn undo(&mut self, tcb: &mut Tcb, congestion: &mut C) {
+        if self.phase == Phase::Reduction {
+            tcb.flags.set(Flags::REORDERING);
+        }
+        if let Some(prior) = self.prior.take() {
+            *congestion = prior;
+        }
+        // A window that opens at once would be a burst, which may overflow the
+        // queue that it is to fill again. (RFC 4015, section 3.4, lets an initial
+        // window go, and comes back by slow start.)
+        let opened = congestion.window().saturating_sub(self.pipe(tcb));
+        let burst = 2 * initial_window(tcb.mss.into());
+        if opened > burst.max(congestion.window() / 2) {
+            tcb.flags.set(Flags::SPREAD);
+        }
+        self.board.lose_nothing(tcb.snd_una, tcb.snd_nxt);
+        self.rack.look_again(tcb.snd_una);
+        self.phase = Phase::Disorder;
+        self.dup_acks = 0;
+        self.frto = Frto::Off;
+        tcb.backoff = 0;
+    }
+
+    /// Bytes that have arrived twice because they were sent again, and not
+    /// because the network has doubled them.
+    pub(super) fn needless_bytes(&self, news: &News) -> u32 {
+        match news.twice {
+            Some((start, end))
+                if self.unproven > 0
+                    && !start.before(self.resent.0)
+                    && !end.after(self.resent.1) =>
+            {
+                end.since(start)
+            }
+            _ => 0,
+        }
+    }
+
+    /// By what an acknowledgement proves that nothing was lost, if it does.
+    fn was_needless(
+        &mut self,
+        echo: Option<u32>,
+        news: &News,
+        acked: u32,
+        tcb: &Tcb,
+    ) -> Option<Proof> {
+        let unproven = self.unproven;
+        self.unproven = unproven.saturating_sub(self.needless_bytes(news) + news.early);
+        self.prior.as_ref()?;
+        let of_the_first = match (self.first_again, echo) {
+            (Some(first), Some(echo)) => acked > 0 && Seq(echo).before(Seq(first)),
+            _ => false,
+        };
+        let all_twice = (unproven > 0 && self.unproven == 0).then_some(Proof::Duplicates);
+        match self.phase {
+            Phase::Disorder => return all_twice,
+            // One echo is not of all that was sent again.
+            Phase::Reduction if self.board.any_resent() || self.board.lost() > 0 => {
+                return all_twice;
+            }
+            Phase::Reduction | Phase::Again => {}
+        }
+        let after_timeout = match self.frto {
+            Frto::Off => false,
+            Frto::First => tcb.flags.has(Flags::SACK) && news.not_lost,
+            Frto::Second => acked > 0,
+        };
+        if of_the_first {
+            Some(Proof::Echo)
+        } else if after_timeout {
+            Some(Proof::Arrival)
+        } else {
+            all_twice
+        }
+    }
+
+    /// RFC 5682, section 2.1; with selective acknowledgements the first step
+    /// lasts, as each tells what has arrived.
+    pub(super) fn step_frto(&mut self, tcb: &Tcb, acked: u32, is_duplicate: bool) {
+        if self.frto == Frto::Off || tcb.flags.has(Flags::SACK) {
+            return;
+        }
+        let has_new = tcb.snd_nxt != tcb.limit()
+            && tcb.flight().saturating_add(u32::from(tcb.mss)) <= tcb.snd_wnd;
+        self.frto = match self.frto {
+            Frto::First if acked > 0 && has_new => {
+                self.new_sent = FRTO_SEGMENTS;
+                Frto::Second
+            }
+            Frto::Second if !is_duplicate => Frto::Second,
+            _ => Frto::Off,
+        };
+    }
+}
