@@ -124,7 +124,7 @@ fuzz_target!(|input: Input| {
                 asker.service().0.as_ref(),
                 Some(answer),
                 "{:?}",
-                asker.udp()
+                asker.udp().counters()
             );
         }
     }

@@ -4,21 +4,9 @@ use eth::{Mac, Station};
 
 use super::*;
 use crate::testing::{
-    OURS, PEER, V4, V6, frame, host, packet, to_us, with_extensions, with_options,
+    OURS, PEER, V4, V6, datagram, frame, host, packet, to_us, with_extensions, with_options,
 };
-use crate::{Host, Input, PROTOCOL_ICMPV6, PROTOCOL_TCP, PROTOCOL_UDP, Path};
-
-/// A UDP datagram from port 0x3039 to port 53, its checksum right.
-fn datagram(v6: bool, data: &[u8]) -> Vec<u8> {
-    let path = to_us(v6);
-    let len = 8 + data.len();
-    let mut udp = vec![0x30, 0x39, 0, 53, (len >> 8) as u8, len as u8, 0, 0];
-    udp.extend_from_slice(data);
-    let sum = path.addresses.pseudo_sum(PROTOCOL_UDP, len);
-    let field = sum.add(Sum::of(&udp)).finish_udp();
-    udp[6..8].copy_from_slice(&field.to_be_bytes());
-    packet(path, PROTOCOL_UDP, &udp)
-}
+use crate::{Host, Input, PROTOCOL_ICMPV6, PROTOCOL_TCP, Path};
 
 /// The answer to UDP that nobody serves.
 fn refuse(host: &mut Host, bytes: &[u8], now: Instant) -> Option<Vec<u8>> {

@@ -89,15 +89,18 @@ pub struct Counters {
     pub source_own: u64,
     /// Dropped: a protocol or ICMP message that we do not answer.
     pub unknown_protocol: u64,
-    /// Passed on, and dropped there: UDP to a port that nobody serves.
+    /// Passed on, and given back: UDP to a port that nobody serves.
     pub udp_not_served: u64,
-    /// Passed on, and dropped there: TCP to a server without TCP.
+    /// Passed on, and given back: TCP to a server without TCP.
     pub tcp_not_served: u64,
+    /// Passed on, and given back: an ICMP error about a protocol that nobody
+    /// serves.
+    pub icmp_errors_not_served: u64,
 }
 
 impl Counters {
     /// The drops, by reason, for whoever reports them.
-    pub fn drops(&self) -> [(&'static str, u64); 17] {
+    pub fn drops(&self) -> [(&'static str, u64); 18] {
         [
             ("unknown ethertype", self.unknown_ethertype),
             ("VLAN not served", self.foreign_vlan),
@@ -116,6 +119,10 @@ impl Counters {
             ("unknown protocol", self.unknown_protocol),
             ("UDP port not served", self.udp_not_served),
             ("TCP not served", self.tcp_not_served),
+            (
+                "ICMP error about a protocol not served",
+                self.icmp_errors_not_served,
+            ),
         ]
     }
 
@@ -418,7 +425,7 @@ impl Host {
     /// Refuses a UDP datagram to a port that nobody serves: counts it, and
     /// gives the port unreachable to send, if one is due.
     #[cold]
-    pub fn refuse_udp(&mut self, packet: Packet, now: Instant) -> Option<Frame> {
+    pub(crate) fn refuse_udp(&mut self, packet: Packet, now: Instant) -> Option<Frame> {
         self.counters.udp_not_served += 1;
         if packet.is_answerable_udp() {
             self.complain(packet, Problem::Port, now)
@@ -430,9 +437,14 @@ impl Host {
     /// Refuses a TCP segment at a server without TCP, as
     /// [`refuse_udp`](Self::refuse_udp).
     #[cold]
-    pub fn refuse_tcp(&mut self, packet: Packet, now: Instant) -> Option<Frame> {
+    pub(crate) fn refuse_tcp(&mut self, packet: Packet, now: Instant) -> Option<Frame> {
         self.counters.tcp_not_served += 1;
         self.complain(packet, Problem::Protocol, now)
+    }
+
+    #[cold]
+    pub(crate) fn count_error_not_served(&mut self) {
+        self.counters.icmp_errors_not_served += 1;
     }
 
     /// The error about a packet, which may be none: in shared mode errors are

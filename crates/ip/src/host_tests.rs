@@ -7,7 +7,9 @@ use super::*;
 use crate::Ecn;
 use crate::icmp::ErrorKind;
 use crate::path::Path;
-use crate::testing::{OURS, PEER, V4, V6, echo, echo_of, frame, host, mend_header, packet, to_us};
+use crate::testing::{
+    OURS, PEER, V4, V6, echo, echo_of, frame, host, mend_header, packet, to_us, too_big,
+};
 
 #[test]
 fn padding_is_cut_off() {
@@ -124,15 +126,6 @@ fn partial_checksums_are_tcps_and_udps_alone() {
     assert!(host.partial_checksums());
     host.receive(frame(&bytes), Instant::ZERO);
     assert_eq!(host.counters().bad_checksum, 1);
-}
-
-/// An ICMP error about a segment, from the peer to us.
-fn too_big(segment: &[u8]) -> Vec<u8> {
-    let mut message = vec![3, 4, 0, 0, 0, 0, 0x05, 0x14];
-    message.extend_from_slice(&segment[eth::HEADER_LEN..]);
-    let field = Sum::of(&message).finish();
-    message[2..4].copy_from_slice(&field.to_be_bytes());
-    packet(to_us(false), PROTOCOL_ICMP, &message)
 }
 
 #[test]

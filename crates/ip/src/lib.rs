@@ -5,7 +5,8 @@
 //! [`Packet`] whose headers have been checked, so that everything behind it
 //! can read without checking again; or a reply that only needs sending (ARP,
 //! neighbour discovery, echo); or a parsed ICMP error about something that we
-//! sent. All else is dropped and counted by its reason.
+//! sent. All else is dropped and counted by its reason. A server lets
+//! [`Host::handle_frame`] do so, and implements [`Transports`].
 //!
 //! ```
 //! use ip::Sum;
@@ -35,6 +36,7 @@ mod segmentation;
 mod source;
 #[cfg(test)]
 mod testing;
+mod transports;
 
 pub use host::{Counters, Host, Input};
 pub use icmp::{ErrorKind, IcmpError};
@@ -42,6 +44,7 @@ pub use nmio::checksum::{self, Sum};
 pub use packet::{Addresses, Packet};
 pub use path::{Ecn, Path};
 pub use segmentation::cut;
+pub use transports::{Both, Transports};
 
 /// Protocol number of TCP.
 pub const PROTOCOL_TCP: u8 = 6;

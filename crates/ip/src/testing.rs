@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use eth::{Link, Mac, Station};
 use nmio::{Frame, Pool, PoolLayout};
 
-use crate::{Addresses, Host, PROTOCOL_ICMP, PROTOCOL_ICMPV6, Path, Sum};
+use crate::{Addresses, Host, PROTOCOL_ICMP, PROTOCOL_ICMPV6, PROTOCOL_UDP, Path, Sum};
 
 pub(crate) const OURS: Mac = Mac([2, 0, 0, 0, 0, 1]);
 pub(crate) const PEER: Mac = Mac([2, 0, 0, 0, 0, 9]);
@@ -62,6 +62,27 @@ pub(crate) fn frame(bytes: &[u8]) -> Frame {
     frame.set_len(bytes.len());
     frame.copy_from_slice(bytes);
     frame
+}
+
+/// A UDP datagram from port 0x3039 to port 53, its checksum right.
+pub(crate) fn datagram(v6: bool, data: &[u8]) -> Vec<u8> {
+    let path = to_us(v6);
+    let len = 8 + data.len();
+    let mut udp = vec![0x30, 0x39, 0, 53, (len >> 8) as u8, len as u8, 0, 0];
+    udp.extend_from_slice(data);
+    let sum = path.addresses.pseudo_sum(PROTOCOL_UDP, len);
+    let field = sum.add(Sum::of(&udp)).finish_udp();
+    udp[6..8].copy_from_slice(&field.to_be_bytes());
+    packet(path, PROTOCOL_UDP, &udp)
+}
+
+/// An ICMP error about a packet of ours, from the peer to us.
+pub(crate) fn too_big(ours: &[u8]) -> Vec<u8> {
+    let mut message = vec![3, 4, 0, 0, 0, 0, 0x05, 0x14];
+    message.extend_from_slice(&ours[eth::HEADER_LEN..]);
+    let field = Sum::of(&message).finish();
+    message[2..4].copy_from_slice(&field.to_be_bytes());
+    packet(to_us(false), PROTOCOL_ICMP, &message)
 }
 
 pub(crate) fn echo(v6: bool) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ip::{Host, Input};
+use ip::{Both, Host};
 use nmio::{Batch, Capabilities, Frame, Handler, Instant, Port};
 use tcpip::{Config, Stack};
 use udpip::Udp;
@@ -15,8 +15,7 @@ use crate::tcp::{DnsOverTcp, TcpSettings};
 /// A DNS server: give it to [`nmio::run`], one to each worker.
 pub struct Server {
     host: Host,
-    udp: Udp,
-    dns: Dns,
+    udp: Udp<Dns>,
     stack: Stack<DnsOverTcp>,
     ahead: Ahead,
     /// It is the one worker that tells of the answers, which all share.
@@ -57,8 +56,7 @@ impl Server {
         };
         Self {
             host,
-            udp: Udp::new(port),
-            dns: Dns::new(Arc::clone(answers), mode),
+            udp: Udp::new(port, Dns::new(Arc::clone(answers), mode)),
             stack: Stack::new(&config, over_tcp, capabilities, secret, Instant::ZERO),
             ahead: Ahead::new(answers),
             tells: false,
@@ -67,7 +65,7 @@ impl Server {
 
     /// What it answers from.
     pub fn answers(&self) -> &Arc<Answers> {
-        self.dns.answers()
+        self.dns().answers()
     }
 
     /// The network layer, for its counters.
@@ -76,13 +74,13 @@ impl Server {
     }
 
     /// The UDP layer, for its counters.
-    pub fn udp(&self) -> &Udp {
+    pub fn udp(&self) -> &Udp<Dns> {
         &self.udp
     }
 
     /// The service on UDP, for its counters.
     pub fn dns(&self) -> &Dns {
-        &self.dns
+        self.udp.service()
     }
 
     /// TCP and the service on it, for their counters.
@@ -94,22 +92,13 @@ impl Server {
 impl<P: Port> Handler<P> for Server {
     #[inline(always)]
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
-        match self.host.receive(frame, now) {
-            Input::Udp(packet) => {
-                let (host, dns) = (&mut self.host, &mut self.dns);
-                self.udp.handle(port, host, packet, dns, now);
-            }
-            Input::Tcp(packet) => self.stack.handle_segment(port, packet, now),
-            // A reply that finds the ring full is asked for again.
-            Input::Reply(reply) => drop(port.send(reply)),
-            Input::Error(error) => self.stack.handle_icmp_error(&error, now),
-            Input::Dropped => {}
-        }
+        let mut transports = Both(&mut self.udp, &mut self.stack);
+        self.host.handle_frame(port, frame, &mut transports, now);
     }
 
     #[inline(always)]
     fn handle_batch(&mut self, port: &mut P, batch: &mut Batch, now: Instant) {
-        self.ahead.fetch(self.dns.answers(), batch);
+        self.ahead.fetch(self.udp.service().answers(), batch);
         for frame in batch.drain(..) {
             self.handle_frame(port, frame, now);
         }

@@ -1,6 +1,6 @@
 //! A whole server for those who serve TCP only.
 
-use ip::{Host, Input};
+use ip::{Host, IcmpError, PROTOCOL_TCP, Packet, Transports};
 use nmio::{Frame, Handler, Instant, Port};
 
 use crate::app::Application;
@@ -22,21 +22,28 @@ impl<A: Application, C> Server<A, C> {
     }
 }
 
+/// A stack takes every segment: it answers those of no connection too.
+impl<A: Application, C: CongestionControl, P: Port> Transports<P> for Stack<A, C> {
+    #[inline(always)]
+    fn handle_tcp(&mut self, port: &mut P, segment: Packet, now: Instant) -> Option<Packet> {
+        self.handle_segment(port, segment, now);
+        None
+    }
+
+    #[inline(always)]
+    fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) -> bool {
+        let is_about_tcp = error.protocol == PROTOCOL_TCP;
+        if is_about_tcp {
+            Stack::handle_icmp_error(self, error, now);
+        }
+        is_about_tcp
+    }
+}
+
 impl<A: Application, C: CongestionControl, P: Port> Handler<P> for Server<A, C> {
     #[inline(always)]
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
-        match self.host.receive(frame, now) {
-            Input::Tcp(packet) => self.stack.handle_segment(port, packet, now),
-            // A reply that finds the ring full is lost, as on the wire.
-            Input::Reply(reply) => drop(port.send(reply)),
-            Input::Error(error) => self.stack.handle_icmp_error(&error, now),
-            Input::Udp(packet) => {
-                if let Some(error) = self.host.refuse_udp(packet, now) {
-                    let _ = port.send(error);
-                }
-            }
-            Input::Dropped => {}
-        }
+        self.host.handle_frame(port, frame, &mut self.stack, now);
     }
 
     #[inline(always)]
@@ -58,3 +65,7 @@ impl<A: Application, C: CongestionControl, P: Port> Handler<P> for Server<A, C> 
         self.stack.hang_up(port, now)
     }
 }
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

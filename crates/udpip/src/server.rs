@@ -1,6 +1,6 @@
 //! Datagrams to services.
 
-use ip::{Host, Input, Packet};
+use ip::{Host, Packet, Transports};
 use nmio::{Frame, Handler, Instant, Port};
 
 use crate::datagram::{Datagram, Malformed, verify};
@@ -51,19 +51,21 @@ impl Counters {
     }
 }
 
-/// The UDP layer: one port of ours.
+/// The UDP layer: one port of ours, and the service on it.
 #[derive(Clone, Debug)]
-pub struct Udp {
+pub struct Udp<S> {
     port: u16,
     counters: Counters,
+    service: S,
 }
 
-impl Udp {
-    /// Serves `port`.
-    pub fn new(port: u16) -> Self {
+impl<S> Udp<S> {
+    /// Serves `port` with `service`.
+    pub fn new(port: u16, service: S) -> Self {
         Self {
             port,
             counters: Counters::default(),
+            service,
         }
     }
 
@@ -72,16 +74,16 @@ impl Udp {
         &self.counters
     }
 
-    /// Checks one datagram that `host` has received, and gives it to `service`.
+    /// The service.
+    pub fn service(&self) -> &S {
+        &self.service
+    }
+}
+
+/// Whole datagrams to other ports are given back.
+impl<P: Port, S: Service> Transports<P> for Udp<S> {
     #[inline(always)]
-    pub fn handle<P: Port, S: Service>(
-        &mut self,
-        port: &mut P,
-        host: &mut Host,
-        mut packet: Packet,
-        service: &mut S,
-        now: Instant,
-    ) {
+    fn handle_udp(&mut self, port: &mut P, mut packet: Packet, now: Instant) -> Option<Packet> {
         match verify(&mut packet) {
             Err(Malformed::Length) => self.counters.malformed += 1,
             Err(Malformed::Checksum) => self.counters.bad_checksum += 1,
@@ -93,20 +95,15 @@ impl Udp {
                 if src_port == 0 {
                     self.counters.bad_source += 1;
                 } else if dst_port != self.port {
-                    send(port, host.refuse_udp(packet, now));
+                    return Some(packet);
                 } else {
                     self.counters.received += 1;
-                    service.on_datagram(Datagram::new(port, packet, &mut self.counters), now);
+                    let datagram = Datagram::new(port, packet, &mut self.counters);
+                    self.service.on_datagram(datagram, now);
                 }
             }
         }
-    }
-}
-
-/// A reply that finds the ring full is lost, as on the wire.
-fn send<P: Port>(port: &mut P, reply: Option<Frame>) {
-    if let Some(frame) = reply {
-        let _ = port.send(frame);
+        None
     }
 }
 
@@ -114,8 +111,7 @@ fn send<P: Port>(port: &mut P, reply: Option<Frame>) {
 #[derive(Debug)]
 pub struct Server<S> {
     host: Host,
-    udp: Udp,
-    service: S,
+    udp: Udp<S>,
 }
 
 impl<S: Service> Server<S> {
@@ -123,8 +119,7 @@ impl<S: Service> Server<S> {
     pub fn new(host: Host, port: u16, service: S) -> Self {
         Self {
             host,
-            udp: Udp::new(port),
-            service,
+            udp: Udp::new(port, service),
         }
     }
 
@@ -134,28 +129,20 @@ impl<S: Service> Server<S> {
     }
 
     /// The UDP layer, for its counters.
-    pub fn udp(&self) -> &Udp {
+    pub fn udp(&self) -> &Udp<S> {
         &self.udp
     }
 
     /// The service.
     pub fn service(&self) -> &S {
-        &self.service
+        self.udp.service()
     }
 }
 
 impl<P: Port, S: Service> Handler<P> for Server<S> {
     #[inline(always)]
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
-        match self.host.receive(frame, now) {
-            Input::Udp(packet) => {
-                let (host, service) = (&mut self.host, &mut self.service);
-                self.udp.handle(port, host, packet, service, now);
-            }
-            Input::Tcp(packet) => send(port, self.host.refuse_tcp(packet, now)),
-            Input::Reply(frame) => send(port, Some(frame)),
-            Input::Error(_) | Input::Dropped => {}
-        }
+        self.host.handle_frame(port, frame, &mut self.udp, now);
     }
 
     fn handle_timers(&mut self, _port: &mut P, _now: Instant) {}

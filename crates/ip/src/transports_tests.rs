@@ -1,0 +1,204 @@
+use nmio::sim::Sink;
+
+use super::*;
+use crate::testing::{datagram, echo, host, packet, to_us, too_big};
+use crate::{Counters, PROTOCOL_TCP, PROTOCOL_UDP};
+
+/// Takes packets of one protocol, and errors about it.
+struct Taker {
+    protocol: u8,
+    taken: u32,
+}
+
+impl Taker {
+    fn of(protocol: u8) -> Self {
+        Self { protocol, taken: 0 }
+    }
+
+    fn take(&mut self, protocol: u8, packet: Packet) -> Option<Packet> {
+        if protocol != self.protocol {
+            return Some(packet);
+        }
+        self.taken += 1;
+        None
+    }
+}
+
+impl<P: Port> Transports<P> for Taker {
+    fn handle_tcp(&mut self, _port: &mut P, segment: Packet, _now: Instant) -> Option<Packet> {
+        self.take(PROTOCOL_TCP, segment)
+    }
+
+    fn handle_udp(&mut self, _port: &mut P, datagram: Packet, _now: Instant) -> Option<Packet> {
+        self.take(PROTOCOL_UDP, datagram)
+    }
+
+    fn handle_icmp_error(&mut self, error: &IcmpError, _now: Instant) -> bool {
+        let is_ours = error.protocol == self.protocol;
+        self.taken += u32::from(is_ours);
+        is_ours
+    }
+}
+
+fn segment(v6: bool) -> Vec<u8> {
+    packet(to_us(v6), PROTOCOL_TCP, b"a segment of 20 byte")
+}
+
+/// An ICMP error about a packet of ours with this protocol.
+fn error_about(protocol: u8) -> Vec<u8> {
+    let mut ours = to_us(false);
+    ours.addresses = ours.addresses.reversed();
+    too_big(&packet(ours, protocol, b"a header, 20 bytes. "))
+}
+
+/// What a host with these transports answers; its counters are `counted`.
+fn answer<T: Transports<Sink>>(
+    transports: &mut T,
+    bytes: &[u8],
+    counted: &Counters,
+) -> Option<Vec<u8>> {
+    let (mut host, mut sink) = (host(), Sink::new(1500, 2, 0));
+    let frame = sink.frame_from(bytes);
+    host.handle_frame(&mut sink, frame, transports, Instant::ZERO);
+    assert_eq!(host.counters(), counted);
+    let is_answered = sink.counters().tx_frames > 0;
+    // The sink keeps the frame that it has sent, and nobody another.
+    assert_eq!(sink.pool().available(), 3 - u32::from(is_answered));
+    is_answered.then(|| sink.last().to_vec())
+}
+
+/// Type and code of an ICMP message in an untagged frame.
+fn message(v6: bool, frame: &[u8]) -> [u8; 2] {
+    let at = to_us(v6).header_len();
+    [frame[at], frame[at + 1]]
+}
+
+#[test]
+fn what_nobody_takes_is_refused_and_counted() {
+    for (v6, port_unreachable, protocol_unreachable) in
+        [(false, [3, 3], [3, 2]), (true, [1, 4], [4, 1])]
+    {
+        let counted = Counters {
+            udp: 1,
+            udp_not_served: 1,
+            errors_sent: 1,
+            ..Counters::default()
+        };
+        let mut tcp = Taker::of(PROTOCOL_TCP);
+        let answered = answer(&mut tcp, &datagram(v6, b"hello"), &counted).unwrap();
+        assert_eq!(message(v6, &answered), port_unreachable);
+        assert!(counted.drops().contains(&("UDP port not served", 1)));
+
+        let counted = Counters {
+            tcp: 1,
+            tcp_not_served: 1,
+            errors_sent: 1,
+            ..Counters::default()
+        };
+        let mut udp = Taker::of(PROTOCOL_UDP);
+        let answered = answer(&mut udp, &segment(v6), &counted).unwrap();
+        assert_eq!(message(v6, &answered), protocol_unreachable);
+        assert!(counted.drops().contains(&("TCP not served", 1)));
+
+        let counted = Counters {
+            unknown_protocol: 1,
+            errors_sent: 1,
+            ..Counters::default()
+        };
+        let sctp = packet(to_us(v6), 132, b"SCTP, say");
+        let answered = answer(&mut Both(&mut tcp, &mut udp), &sctp, &counted).unwrap();
+        assert_eq!(message(v6, &answered), protocol_unreachable);
+        assert!(counted.drops().contains(&("unknown protocol", 1)));
+        assert_eq!((tcp.taken, udp.taken), (0, 0));
+    }
+}
+
+#[test]
+fn an_error_about_a_protocol_that_nobody_serves_is_counted() {
+    let passed_on = Counters {
+        icmp_errors: 1,
+        ..Counters::default()
+    };
+    let given_back = Counters {
+        icmp_errors_not_served: 1,
+        ..passed_on
+    };
+    let reason = ("ICMP error about a protocol not served", 1);
+    assert!(given_back.drops().contains(&reason));
+    for (protocol, other) in [(PROTOCOL_TCP, PROTOCOL_UDP), (PROTOCOL_UDP, PROTOCOL_TCP)] {
+        let mut taker = Taker::of(protocol);
+        assert_eq!(answer(&mut taker, &error_about(other), &given_back), None);
+        assert_eq!(taker.taken, 0);
+        assert_eq!(answer(&mut taker, &error_about(protocol), &passed_on), None);
+        assert_eq!(taker.taken, 1);
+    }
+}
+
+#[test]
+fn the_second_gets_what_the_first_gives_back() {
+    let (tcp, udp) = (
+        Counters {
+            tcp: 1,
+            ..Counters::default()
+        },
+        Counters {
+            udp: 1,
+            ..Counters::default()
+        },
+    );
+    let error = Counters {
+        icmp_errors: 1,
+        ..Counters::default()
+    };
+    for first in [PROTOCOL_TCP, PROTOCOL_UDP] {
+        let second = PROTOCOL_TCP + PROTOCOL_UDP - first;
+        for (bytes, protocol, counted) in [
+            (segment(false), PROTOCOL_TCP, tcp),
+            (datagram(true, b"hello"), PROTOCOL_UDP, udp),
+            (error_about(PROTOCOL_TCP), PROTOCOL_TCP, error),
+            (error_about(PROTOCOL_UDP), PROTOCOL_UDP, error),
+        ] {
+            let (mut a, mut b) = (Taker::of(first), Taker::of(second));
+            let answered = answer(&mut Both(&mut a, &mut b), &bytes, &counted);
+            assert_eq!(answered, None);
+            let expected = [first, second].map(|of| u32::from(of == protocol));
+            assert_eq!([a.taken, b.taken], expected);
+        }
+    }
+}
+
+#[test]
+fn what_the_first_takes_the_second_does_not_get() {
+    for (bytes, protocol, counted) in [
+        (
+            segment(false),
+            PROTOCOL_TCP,
+            Counters {
+                tcp: 1,
+                ..Counters::default()
+            },
+        ),
+        (
+            datagram(false, b"hello"),
+            PROTOCOL_UDP,
+            Counters {
+                udp: 1,
+                ..Counters::default()
+            },
+        ),
+    ] {
+        let (mut a, mut b) = (Taker::of(protocol), Taker::of(protocol));
+        answer(&mut Both(&mut a, &mut b), &bytes, &counted);
+        assert_eq!([a.taken, b.taken], [1, 0]);
+    }
+}
+
+#[test]
+fn a_host_without_transports_answers_below_them() {
+    let counted = Counters {
+        echo_replies: 1,
+        ..Counters::default()
+    };
+    let answered = answer(&mut (), &echo(false), &counted).unwrap();
+    assert_eq!(message(false, &answered), [0, 0]);
+}

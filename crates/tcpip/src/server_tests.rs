@@ -1,0 +1,77 @@
+use ip::{PROTOCOL_ICMP, PROTOCOL_UDP, Sum};
+use nmio::sim::Sink;
+
+use super::*;
+use crate::Config;
+use crate::congestion::NewReno;
+use crate::testing::{App, Rig, v4_path};
+
+fn server() -> (Server<App, NewReno>, Rig) {
+    let (rig, other) = (Rig::new(&Config::default()), Rig::new(&Config::default()));
+    (Server::new(other.host, other.stack), rig)
+}
+
+/// What the server answers to a packet from the peer.
+fn answer(server: &mut Server<App, NewReno>, packet: &[u8]) -> Option<Vec<u8>> {
+    let mut sink = Sink::new(1500, 8, 0);
+    let frame = sink.frame_from(packet);
+    server.handle_frame(&mut sink, frame, Instant::ZERO);
+    (sink.counters().tx_frames > 0).then(|| sink.last().to_vec())
+}
+
+/// From the peer to us.
+fn packet(protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let path = v4_path();
+    let mut packet = vec![0; path.header_len()];
+    path.write(&mut packet, protocol, payload.len());
+    packet.extend_from_slice(payload);
+    packet
+}
+
+/// "Port unreachable" about a packet of ours that has this protocol.
+fn unreachable(protocol: u8) -> Vec<u8> {
+    let mut ours = v4_path();
+    ours.addresses = ours.addresses.reversed();
+    let mut quoted = vec![0; ours.header_len() + 8];
+    ours.write(&mut quoted, protocol, 8);
+    let mut message = vec![3, 3, 0, 0, 0, 0, 0, 0];
+    message.extend_from_slice(&quoted[eth::HEADER_LEN..]);
+    let checksum = Sum::of(&message).finish();
+    message[2..4].copy_from_slice(&checksum.to_be_bytes());
+    packet(PROTOCOL_ICMP, &message)
+}
+
+#[test]
+fn tcp_is_served() {
+    let (mut server, rig) = server();
+    let syn = rig.packet(rig.irs, 0, "S", b"", None);
+    let syn_ack = answer(&mut server, &syn).unwrap();
+    assert_eq!(syn_ack[14 + 9], PROTOCOL_TCP);
+    assert_eq!(server.stack.counters().segments_received, 1);
+    assert_eq!(server.host.counters().tcp_not_served, 0);
+}
+
+#[test]
+fn udp_is_refused_and_counted() {
+    let (mut server, _) = server();
+    // Without a checksum (RFC 768).
+    let datagram = packet(PROTOCOL_UDP, &[0x30, 0x39, 0, 53, 0, 8, 0, 0]);
+    let error = answer(&mut server, &datagram).unwrap();
+    assert_eq!(
+        (error[14 + 9], &error[34..36]),
+        (PROTOCOL_ICMP, &[3, 3][..])
+    );
+    assert_eq!(server.host.counters().udp_not_served, 1);
+    assert_eq!(server.stack.counters().segments_received, 0);
+}
+
+#[test]
+fn an_icmp_error_about_udp_is_not_for_tcp() {
+    let (mut server, _) = server();
+    for (protocol, ignored, not_served) in [(PROTOCOL_UDP, 0, 1), (PROTOCOL_TCP, 1, 1)] {
+        assert_eq!(answer(&mut server, &unreachable(protocol)), None);
+        assert_eq!(server.stack.counters().icmp_ignored, ignored);
+        let counters = server.host.counters();
+        assert_eq!(counters.icmp_errors_not_served, not_served);
+    }
+}
