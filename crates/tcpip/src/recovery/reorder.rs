@@ -47,3 +47,7 @@ impl Reorder {
         };
     }
 }
+
+#[cfg(test)]
+#[path = "reorder_tests.rs"]
+mod tests;
