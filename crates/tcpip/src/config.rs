@@ -6,7 +6,6 @@ use crate::content::Mode;
 use crate::cookies::SynCookies;
 use crate::progress::Pace;
 use crate::rto::{MAX_RTO_MS, MIN_RTO_MS};
-use crate::tcb::{Moment, Tcb};
 
 /// What happens to a new connection when there are as many as may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -219,9 +218,6 @@ impl Default for Config {
 
 /// Probes of a shut window that are sent in a user timeout at least.
 const PROBES_IN_USER_TIMEOUT: u32 = 4;
-/// A longer silence behind a shut window is not told apart from this one: the
-/// clock that it is timed by wraps soon after.
-const MAX_PERSIST_SILENCE_MS: u32 = 3_600_000;
 
 /// A time as deadlines are counted: 1 to [`Config::MAX_TIME`].
 pub(crate) fn millis(time: Duration) -> u32 {
@@ -300,16 +296,5 @@ impl Settings {
             ecn: config.ecn,
             reset_unknown: config.reset_unknown,
         }
-    }
-
-    /// What is left of the user timeout for a peer behind a shut window, in
-    /// milliseconds.
-    pub(crate) fn persist_time_left(&self, tcb: &Tcb, now: Moment) -> u32 {
-        if self.user_timeout_ms == u32::MAX {
-            return u32::MAX;
-        }
-        let silent = now.micros.wrapping_sub(tcb.rtt_at) / 1000;
-        let most = self.user_timeout_ms.min(MAX_PERSIST_SILENCE_MS);
-        most.saturating_sub(silent)
     }
 }

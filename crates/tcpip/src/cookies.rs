@@ -21,10 +21,11 @@
 
 use ip::Addresses;
 
+use crate::clock::Moment;
+use crate::connection::Negotiated;
+use crate::mss::{MIN_MSS, OwnMss};
 use crate::segments::Family;
-use crate::stack::{MIN_MSS, OwnMss};
 use crate::table::Keys;
-use crate::tcb::{Flags, Moment};
 use crate::wire::{Seq, Timestamps};
 
 /// A cookie is good in the period in which it was sent and in the next one:
@@ -58,63 +59,50 @@ const TERM_ECN: u32 = 1 << 5;
 /// none.
 const TERM_TIMESTAMPS: u32 = 1 << TERMS_BITS;
 
-/// What both sides of a connection take part in.
+/// What both sides of a connection that a cookie opens have agreed on: without
+/// timestamps there is no place for anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Terms {
-    pub(crate) flags: Flags,
-    /// The peer's window scale, where windows are scaled.
-    pub(crate) peer_scale: u8,
-}
+pub(crate) struct Terms(Negotiated);
 
 impl Terms {
-    /// The terms of a connection that a cookie opens: without timestamps
-    /// there is no place for any.
-    pub(crate) fn kept(self) -> Self {
-        if self.flags.has(Flags::TIMESTAMPS) {
-            self
+    /// What of `negotiated` a cookie keeps.
+    pub(crate) fn new(negotiated: Negotiated) -> Self {
+        if negotiated.timestamps() {
+            Self(negotiated)
         } else {
             Self::default()
         }
     }
 
+    /// The terms that an echoed timestamp brings back, if there is one.
+    pub(crate) fn of_echo(timestamps: Option<Timestamps>) -> Self {
+        let Some(Timestamps { echo, .. }) = timestamps else {
+            return Self::default();
+        };
+        let scale = Some(echo & NO_SCALE).filter(|scale| *scale != NO_SCALE);
+        let (sack, ecn) = (echo & TERM_SACK != 0, echo & TERM_ECN != 0);
+        Self(Negotiated::new(sack, true, scale.map(|s| s as u8), ecn))
+    }
+
+    pub(crate) fn negotiated(self) -> Negotiated {
+        self.0
+    }
+
     fn bits(self) -> u32 {
-        if !self.flags.has(Flags::TIMESTAMPS) {
+        let Self(negotiated) = self;
+        if !negotiated.timestamps() {
             return 0;
         }
-        let mut bits = TERM_TIMESTAMPS;
-        bits |= if self.flags.has(Flags::SCALED) {
-            u32::from(self.peer_scale)
+        let scale = if negotiated.scaled() {
+            u32::from(negotiated.peer_scale())
         } else {
             NO_SCALE
         };
-        if self.flags.has(Flags::SACK) {
-            bits |= TERM_SACK;
-        }
-        if self.flags.has(Flags::ECN) {
-            bits |= TERM_ECN;
-        }
-        bits
-    }
-
-    /// The terms that an echoed timestamp brings back, if there is one.
-    pub(crate) fn of_echo(timestamps: Option<Timestamps>) -> Self {
-        let mut terms = Self::default();
-        let Some(Timestamps { echo, .. }) = timestamps else {
-            return terms;
-        };
-        terms.flags.set(Flags::TIMESTAMPS);
-        let scale = echo & NO_SCALE;
-        if scale != NO_SCALE {
-            terms.flags.set(Flags::SCALED);
-            terms.peer_scale = scale as u8;
-        }
-        if echo & TERM_SACK != 0 {
-            terms.flags.set(Flags::SACK);
-        }
-        if echo & TERM_ECN != 0 {
-            terms.flags.set(Flags::ECN);
-        }
-        terms
+        let bit = |is_on: bool, bit: u32| if is_on { bit } else { 0 };
+        TERM_TIMESTAMPS
+            | scale
+            | bit(negotiated.sack(), TERM_SACK)
+            | bit(negotiated.ecn(), TERM_ECN)
     }
 
     /// Puts the terms into a timestamp of ours. It becomes older, never newer:

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::congestion::CongestionControl;
-use crate::recovery::{Phase, Recoveries};
-use crate::tcb::{Flags, NONE, Record, Tcb};
+use crate::connection::{Conn, Flags, Tcb};
+use crate::recovery::{Phase, Recovery};
 
 /// How it goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -69,6 +69,7 @@ pub struct Info {
 pub(crate) struct Sight {
     cwnd: u32,
     ssthresh: u32,
+    own_scale: u8,
     condition: Condition,
     sacked: u32,
     lost: u32,
@@ -76,29 +77,24 @@ pub(crate) struct Sight {
 
 impl Sight {
     #[inline(always)]
-    pub(crate) fn of<C: CongestionControl>(record: &Record<C>, recoveries: &Recoveries<C>) -> Self {
+    pub(crate) fn of<C: CongestionControl>(conn: &Conn<'_, C>) -> Self {
         let sight = Self {
-            cwnd: record.congestion.window(),
-            ssthresh: record.congestion.ssthresh(),
+            cwnd: conn.congestion.window(),
+            ssthresh: conn.congestion.ssthresh(),
+            own_scale: conn.own_scale() as u8,
             ..Self::default()
         };
-        if record.tcb.recovery == NONE {
-            sight
-        } else {
-            sight.in_disorder(record, recoveries)
+        match conn.recovery() {
+            None => sight,
+            Some(recovery) => sight.in_disorder(recovery, conn.congestion),
         }
     }
 
     #[cold]
-    fn in_disorder<C: CongestionControl>(
-        self,
-        record: &Record<C>,
-        recoveries: &Recoveries<C>,
-    ) -> Self {
-        let recovery = recoveries.get(record.tcb.recovery);
+    fn in_disorder<C: CongestionControl>(self, recovery: &Recovery<C>, congestion: &C) -> Self {
         let (sacked, lost) = recovery.sacked_and_lost();
         Self {
-            cwnd: recovery.window(&record.congestion),
+            cwnd: recovery.window(congestion),
             condition: match recovery.phase {
                 Phase::Disorder => Condition::Disorder,
                 Phase::Reduction => Condition::Recovery,
@@ -127,10 +123,10 @@ impl Sight {
             unsent: tcb.limit().since(tcb.snd_nxt),
             snd_wnd: tcb.snd_wnd,
             rcv_wnd: tcb.rcv_adv.since(tcb.rcv_nxt),
-            timestamps: tcb.flags.has(Flags::TIMESTAMPS),
-            sack: tcb.flags.has(Flags::SACK),
-            window_scales: (tcb.scales & 0x0f, tcb.scales >> 4),
-            ecn: tcb.flags.has(Flags::ECN),
+            timestamps: tcb.negotiated.timestamps(),
+            sack: tcb.negotiated.sack(),
+            window_scales: (tcb.negotiated.peer_scale(), self.own_scale),
+            ecn: tcb.negotiated.ecn(),
             reordering: tcb.flags.has(Flags::REORDERING),
         }
     }

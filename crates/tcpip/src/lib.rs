@@ -136,28 +136,20 @@
 //! at once), a reset for data that arrives after our close (it is acknowledged
 //! and discarded; RFC 9293, section 3.6.1, would have one), TCP Fast Open.
 
-mod acks;
-mod admission;
 mod app;
+mod clock;
 mod config;
 mod congestion;
+mod connection;
 mod content;
 mod cookies;
 mod counters;
-mod data;
-mod farewell;
+mod emit;
 mod free_list;
 mod info;
-mod input;
-#[cfg(any(test, fuzzing))]
-mod invariants;
-mod opening;
+mod mss;
 mod options;
-mod output;
-mod pacing;
 mod peers;
-mod pmtu;
-mod pressure;
 mod progress;
 mod recovery;
 mod recv;
@@ -165,20 +157,15 @@ mod rto;
 mod segments;
 mod server;
 mod stack;
+mod stream;
 mod table;
-mod tcb;
-#[cfg(test)]
-mod testing;
-#[cfg(test)]
-mod tests;
-mod timers;
-mod transmit;
 mod wire;
 mod writes;
 
-pub use app::{Application, CloseReason, Connection, Deadline, WriteError};
+pub use app::{Application, Connection, Deadline, WriteError};
 pub use config::{Config, WhenFull};
 pub use congestion::{Bbr, Congestion, CongestionControl, Cubic, Event, NewReno, Reno};
+pub use connection::CloseReason;
 pub use content::{
     ContentError, ContentId, Contents, Family, MAX_CLASSES, MAX_CONTENT_LEN, MAX_CONTENTS,
     MAX_SLOT_LEN, Mode, Slot, Totals,
@@ -186,10 +173,11 @@ pub use content::{
 pub use cookies::SynCookies;
 pub use counters::Counters;
 pub use info::{Condition, Info};
+pub use mss::{DEFAULT_MSS_V4, DEFAULT_MSS_V6, MIN_MSS};
 pub use recv::MAX_RANGES;
 pub use rto::{INITIAL_RTO_AFTER_LOSS_MS, INITIAL_RTO_MS, MAX_RTO_MS, MIN_RTO_MS};
 pub use server::Server;
-pub use stack::{DEFAULT_MSS_V4, DEFAULT_MSS_V6, MIN_MSS, Stack};
-pub use tcb::STREAM_ENTRIES;
+pub use stack::Stack;
+pub use stream::STREAM_ENTRIES;
 pub use wire::TIMESTAMPED_HEADER_LEN as PREPARED_HEADER_LEN;
 pub use writes::MAX_WRITE_LEN;

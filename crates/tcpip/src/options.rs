@@ -6,8 +6,8 @@
 use arrayvec::ArrayVec;
 use ip::Sum;
 
+use crate::mss::{DEFAULT_MSS_V4, DEFAULT_MSS_V6};
 use crate::segments::Family;
-use crate::stack::{DEFAULT_MSS_V4, DEFAULT_MSS_V6};
 use crate::wire::{HEADER_LEN, Seq, TIMESTAMPS_LEN, Timestamps};
 
 const END: u8 = 0;

@@ -1,7 +1,7 @@
 //! What each client address holds of every bounded thing.
 
+use crate::connection::NONE;
 use crate::table::places;
-use crate::tcb::NONE;
 
 /// A bounded thing that connections hold a part of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

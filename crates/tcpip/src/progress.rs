@@ -14,7 +14,8 @@
 //! `pressure.rs`).
 
 use crate::app::Deadline;
-use crate::tcb::{Moment, NONE};
+use crate::clock::Moment;
+use crate::connection::NONE;
 
 /// Milliseconds that progress may be ahead of now: what a peer has read fast it
 /// may then read slowly.
@@ -51,8 +52,8 @@ pub(crate) struct Standing {
     /// it is not counted.
     pub(crate) peer: u32,
     /// The application's deadline, as [`Moment::millis`], while the TCB has
-    /// [`Flags::DUE`](crate::tcb::Flags::DUE). While it has
-    /// [`Flags::DUE_NEW`](crate::tcb::Flags::DUE_NEW), milliseconds from now on.
+    /// [`Flags::DUE`](crate::connection::Flags::DUE). While it has
+    /// [`Flags::DUE_NEW`](crate::connection::Flags::DUE_NEW), milliseconds from now on.
     pub(crate) due: u32,
     /// What it is for.
     pub(crate) due_for: Deadline,

@@ -23,11 +23,11 @@ pub(crate) use reorder::Reorder;
 
 use std::collections::VecDeque;
 
+use crate::clock::Moment;
 use crate::congestion::{Congestion, CongestionControl, Event};
+use crate::connection::{Flags, Tcb, segment_len_at};
 use crate::counters::Counters;
 use crate::options::Block;
-use crate::output::segment_len_at;
-use crate::tcb::{Flags, Moment, Tcb};
 use crate::wire::Seq;
 
 /// Ranges that scoreboards have the space for. A selective acknowledgement
@@ -259,7 +259,7 @@ impl Flight {
             nxt: tcb.snd_nxt,
             mss: u32::from(tcb.mss),
             all_sent: tcb.snd_nxt == tcb.limit(),
-            selective: tcb.flags.has(Flags::SACK),
+            selective: tcb.negotiated.sack(),
             least_rtt: tcb.rtt.least(),
             reordering_window: tcb.reorder.window(tcb.rtt),
             ts_clock: tcb.ts_clock(now),
@@ -557,7 +557,7 @@ impl<C: CongestionControl> Recovery<C> {
     /// What is lost by now; `advanced`: something was acknowledged.
     fn find_lost(&mut self, tcb: &Tcb, advanced: bool, now: Moment) -> Found {
         let mss = u32::from(tcb.mss);
-        if tcb.flags.has(Flags::SACK) {
+        if tcb.negotiated.sack() {
             let enough = self.board.sacked() > (DUP_THRESH - 1) * mss;
             let at_once =
                 !tcb.flags.has(Flags::REORDERING) && (self.phase != Phase::Disorder || enough);
@@ -593,7 +593,7 @@ impl<C: CongestionControl> Recovery<C> {
         self.high = tcb.snd_nxt;
         self.dup_acks = 0;
         self.frto = Frto::Off;
-        if self.unproven == 0 || !tcb.flags.has(Flags::SACK) {
+        if self.unproven == 0 || !tcb.negotiated.sack() {
             self.prior = None;
         }
     }
@@ -645,21 +645,6 @@ impl<C: CongestionControl> Recovery<C> {
             && self.board.is_empty()
     }
 }
-
-/// What an algorithm of congestion control is told.
-#[inline(always)]
-pub(crate) fn event(tcb: &Tcb, in_flight: u32, rtt: u32, now: Moment) -> Event {
-    Event {
-        now: now.micros,
-        in_flight,
-        mss: u32::from(tcb.mss),
-        srtt: tcb.rtt.smoothed(),
-        rtt,
-        una: tcb.snd_una.0,
-        nxt: tcb.snd_nxt.0,
-    }
-}
-
 /// Milliseconds by which the timestamp of what is sent again lies back. It
 /// fills a gap, and from then on the receiver takes what is older for another
 /// connection's (RFC 7323, section 5: PAWS): also what is merely late, and would

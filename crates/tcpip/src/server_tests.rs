@@ -4,7 +4,7 @@ use nmio::sim::Sink;
 use super::*;
 use crate::Config;
 use crate::congestion::NewReno;
-use crate::testing::{App, Rig, v4_path};
+use crate::stack::testing::{App, Rig, v4_path};
 
 fn server() -> (Server<App, NewReno>, Rig) {
     let (rig, other) = (Rig::new(&Config::default()), Rig::new(&Config::default()));

@@ -99,6 +99,8 @@ impl Control {
     /// RFC 3168, section 6.1.
     pub(crate) const ECE: Self = Self(64);
     pub(crate) const CWR: Self = Self(128);
+    /// The bits by which segments are told apart.
+    pub(crate) const KIND: Self = Self(Self::FIN.0 | Self::SYN.0 | Self::RST.0 | Self::ACK.0);
 
     #[inline(always)]
     pub(crate) const fn has(self, bits: Self) -> bool {

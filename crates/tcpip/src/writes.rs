@@ -1,8 +1,8 @@
 //! Buffers for what is written once: bytes that are no content.
 
+use crate::connection::NONE;
 use crate::free_list::FreeList;
 use crate::peers::{Owner, Owners, Peers, Pool};
-use crate::tcb::NONE;
 
 /// The most bytes of one [`write_bytes`](crate::Connection::write_bytes): a
 /// DNS message over TCP with its length.

@@ -11,7 +11,7 @@ mod expr;
 mod forms;
 #[path = "segments/language.rs"]
 mod language;
-#[path = "../src/testing/outbox.rs"]
+#[path = "../src/stack/testing/outbox.rs"]
 mod outbox;
 #[path = "segments/peer.rs"]
 mod peer;

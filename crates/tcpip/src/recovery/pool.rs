@@ -51,7 +51,7 @@ impl<C: CongestionControl> Recoveries<C> {
         }
     }
 
-    pub(super) fn take(&mut self, una: Seq) -> u32 {
+    pub(crate) fn take(&mut self, una: Seq) -> u32 {
         if let Some(index) = self.free.pop() {
             let recovery = self.get_mut(index);
             let board = std::mem::replace(&mut recovery.board, Scoreboard::new(0));
@@ -65,7 +65,7 @@ impl<C: CongestionControl> Recoveries<C> {
 
     /// After an ACK: gives back what is needed no longer. Whether that is all of
     /// it.
-    pub(super) fn settle(&mut self, index: u32, peers: &mut Peers) -> bool {
+    pub(crate) fn settle(&mut self, index: u32, peers: &mut Peers) -> bool {
         let recovery = self.get_mut(index);
         if !recovery.is_calm() {
             return false;
@@ -102,7 +102,7 @@ impl<C: CongestionControl> Recoveries<C> {
     /// blocks tells, and there are larger scoreboards. Without one, some of it
     /// is not taken in, or forgotten.
     #[inline]
-    pub(super) fn is_short_of_space(&self, index: u32, blocks: usize) -> bool {
+    pub(crate) fn is_short_of_space(&self, index: u32, blocks: usize) -> bool {
         let board = &self.list[index as usize].board;
         board.is_short_of_space(blocks) && board.size() + 1 < SIZES.len()
     }

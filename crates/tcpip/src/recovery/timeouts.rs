@@ -1,58 +1,55 @@
 //! What is lost because nothing has arrived for too long, and what is sent to
 //! find out before.
 
-use nmio::Port;
-
-use super::{Frto, Mark, Phase, TailProbe, event};
-use crate::app::Application;
+use super::{Frto, Mark, Phase, TailProbe};
+use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::output::last_segment;
-use crate::stack::Stack;
-use crate::tcb::{Flags, Moment, NONE, Record};
+use crate::connection::{Conn, Due, Flags, Kind, NONE, Plan};
 
-impl<A: Application, C: CongestionControl> Stack<A, C> {
+impl<C: CongestionControl> Conn<'_, C> {
     /// For how long the first unacknowledged segment has been out, in
     /// milliseconds, when its timer has expired.
-    pub(crate) fn stalled_for(&mut self, id: u32, now: Moment) -> u32 {
-        let rto = self.rto(id);
-        let index = self.recovery_of(id, 0);
-        let recovery = self.recoveries.get_mut(index);
-        if self.records[id as usize].tcb.retries == 0 {
+    pub(crate) fn stalled_for(&mut self, now: Moment) -> u32 {
+        let rto = self.rto();
+        let index = self.begin_recovery();
+        let recovery = self.losses.get_mut(index);
+        if self.tcb.retries == 0 {
             recovery.stalled_at = now.millis.wrapping_sub(rto);
         }
         now.millis.wrapping_sub(recovery.stalled_at)
     }
 
-    /// What is left of the user timeout for the first unacknowledged segment,
-    /// if it has timed out before; in milliseconds.
-    pub(crate) fn user_time_left(&self, id: u32, now: Moment) -> u32 {
-        let tcb = &self.records[id as usize].tcb;
-        if tcb.retries == 0 || tcb.recovery == NONE {
-            return u32::MAX;
+    /// The retransmission timeout of a segment that may have timed out before,
+    /// in milliseconds: at most what is left of the user timeout.
+    pub(crate) fn rto_within_user_timeout(&self, now: Moment) -> u32 {
+        let rto = self.rto();
+        match self.recovery() {
+            Some(recovery) if self.tcb.retries > 0 => {
+                let stalled = now.millis.wrapping_sub(recovery.stalled_at);
+                let most = self.cx.settings.user_timeout_ms;
+                rto.min(most.saturating_sub(stalled).max(1))
+            }
+            _ => rto,
         }
-        let since = self.recoveries.get(tcb.recovery).stalled_at;
-        let stalled = now.millis.wrapping_sub(since);
-        self.settings.user_timeout_ms.saturating_sub(stalled).max(1)
     }
 
     /// The retransmission timer has expired (RFC 6298, 5.4 to 5.6; RFC 5681,
     /// section 3.1): all that has not arrived goes again.
-    pub(crate) fn lose_all_by_timeout(&mut self, id: u32, now: Moment) {
-        let index = self.recovery_of(id, 0);
-        let Record { tcb, congestion } = &mut self.records[id as usize];
-        let recovery = self.recoveries.get_mut(index);
-        let told = event(tcb, recovery.pipe(tcb), 0, now);
+    pub(crate) fn lose_all_by_timeout(&mut self, now: Moment) {
+        let index = self.begin_recovery();
+        let (tcb, recovery) = (&mut *self.tcb, self.losses.get_mut(index));
+        let event = tcb.event(recovery.pipe(tcb), 0, now);
         let una = tcb.snd_una;
         let first = recovery.board.pieces(una, tcb.snd_nxt).next();
         if first.is_some_and(|piece| piece.mark == Some(Mark::Sacked)) {
             // It has not what it told to have.
             recovery.board.forget_sacked(una, tcb.snd_nxt);
-            self.counters.reneged += 1;
+            self.cx.counters.reneged += 1;
         }
         let again = tcb.retries > 0;
         if recovery.phase == Phase::Disorder {
             recovery.frto = Frto::First;
-            recovery.remember(congestion);
+            recovery.remember(self.congestion);
         } else {
             // RFC 5682, section 2.1, step 1: something is lost anyway.
             recovery.frto = Frto::Off;
@@ -60,35 +57,35 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 recovery.prior = None;
             }
         }
-        congestion.on_timeout(again, &told);
+        self.congestion.on_timeout(again, &event);
         tcb.flags.set(Flags::REDUCED);
         let size_probe = recovery.size_probe;
         recovery.begin_again(tcb);
         if let Some(probe) = size_probe {
             let size = probe.end.since(probe.start);
-            self.end_size_probe(id, size as u16, false);
+            self.end_size_probe(size as u16, false);
         }
     }
 
     /// All that has not arrived goes again, though it is not congestion that
     /// has lost it: the peer's window was shut, or the path has become
     /// narrower.
-    pub(crate) fn send_all_again(&mut self, id: u32) {
-        let index = self.recovery_of(id, 0);
-        let tcb = &mut self.records[id as usize].tcb;
-        let recovery = self.recoveries.get_mut(index);
+    pub(crate) fn send_all_again(&mut self) {
+        let index = self.begin_recovery();
+        let recovery = self.losses.get_mut(index);
         recovery.prior = None;
         recovery.frto = Frto::Off;
-        recovery.begin_again(tcb);
+        recovery.begin_again(self.tcb);
     }
 
-    /// The tail has been silent for two round trips: sends new data, or the
-    /// last segment again, so that the peer tells what it has (RFC 8985,
-    /// section 7.3).
+    /// The tail has been silent for two round trips: new data goes, or the last
+    /// segment again, so that the peer tells what it has (RFC 8985, section
+    /// 7.3). Without room for it the timeout does it.
     #[cold]
-    pub(crate) fn probe_tail<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let tcb = &mut self.records[id as usize].tcb;
-        tcb.flags.clear(Flags::PROBE_TAIL);
+    pub(crate) fn probe_tail(&mut self, now: Moment) -> Plan {
+        let rto = self.rto();
+        let tcb = &mut *self.tcb;
+        tcb.arm(Due::Retransmit, rto, now);
         let nxt = tcb.snd_nxt;
         let mss = u32::from(tcb.mss);
         let new = nxt != tcb.limit() && tcb.flight().saturating_add(mss) <= tcb.snd_wnd;
@@ -96,28 +93,90 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             (nxt, mss)
         } else {
             // The peer's window may have cut it short.
-            let last = last_segment(tcb);
+            let last = tcb.last_segment();
             (last, nxt.since(last).min(mss))
         };
-        let rto = self.rto(id);
-        self.arm(id, now, rto);
-        // Without room the timeout does it.
-        let Ok(taken) = self.send_range(port, id, start, most, 0, now) else {
-            return;
-        };
-        let index = self.recovery_of(id, 0);
-        let tcb = &mut self.records[id as usize].tcb;
-        tcb.has_sent_to(start + taken);
-        let recovery = self.recoveries.get_mut(index);
+        self.plan(Kind::TailProbe { again: !new }, start, most, 0, now)
+    }
+
+    /// The probe of the tail that `plan` is has been sent.
+    pub(crate) fn has_probed_tail(&mut self, plan: &Plan, again: bool, now: Moment) {
+        let index = self.begin_recovery();
+        let (tcb, recovery) = (&mut *self.tcb, self.losses.get_mut(index));
+        let (start, end) = plan.range();
+        tcb.has_sent_to(end);
         recovery.tail_probe = Some(TailProbe {
             end: tcb.snd_nxt,
-            again: !new,
+            again,
         });
-        if !new {
+        if again {
             tcb.flags.clear(Flags::TIMING);
-            recovery.has_resent(start, start + taken, tcb, now);
-            self.counters.retransmits += 1;
+            recovery.has_resent(start, end, tcb, now);
+            self.cx.counters.retransmits += 1;
         }
-        self.counters.tail_probes += 1;
+        self.cx.counters.tail_probes += 1;
+    }
+
+    /// The next segment that is lost, as far as the windows allow.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn next_lost(&mut self, now: Moment) -> Option<Plan> {
+        let (tcb, recovery) = (&*self.tcb, self.recovery()?);
+        let (start, end) = recovery.next_lost()?;
+        let most = end.since(start).min(u32::from(tcb.mss));
+        let pipe = recovery.pipe(tcb);
+        let window = recovery.window(self.congestion);
+        // At least one segment, whatever its size.
+        if pipe > 0 && pipe.saturating_add(most) > window {
+            return None;
+        }
+        if start.since(tcb.snd_una) >= tcb.snd_wnd {
+            // The window was shut on it: the timer probes.
+            return None;
+        }
+        let late = recovery.lateness(tcb);
+        Some(self.plan(Kind::Lost, start, most, late, now))
+    }
+
+    /// What was lost has been sent again.
+    pub(crate) fn has_resent(&mut self, plan: &Plan, now: Moment) {
+        let tcb = &mut *self.tcb;
+        let recovery = self.losses.get_mut(tcb.recovery);
+        let (start, end) = plan.range();
+        let pipe = recovery.pipe(tcb);
+        let event = tcb.event(pipe, 0, now);
+        self.congestion.on_send(end.since(start), &event);
+        recovery.has_resent(start, end, tcb, now);
+        let is_timed = !end.before(tcb.rtt_seq);
+        if is_timed || !tcb.negotiated.sack() {
+            tcb.flags.clear(Flags::TIMING);
+        }
+        self.cx.counters.retransmits += 1;
+        let impatient = !tcb.negotiated.sack() && recovery.is_impatient();
+        if start == tcb.snd_una && !impatient {
+            let rto = self.rto_within_user_timeout(now);
+            self.arm_timeout(rto, now);
+        }
+    }
+
+    /// How far from SND.UNA the congestion window reaches, while something is
+    /// out of order: what is in the network no longer does not count.
+    #[cold]
+    pub(crate) fn reach_in_disorder(&self) -> u32 {
+        let recovery = self.losses.get(self.tcb.recovery);
+        if recovery.lost_goes_first() {
+            // There was no room for a whole segment of it.
+            return self.tcb.flight();
+        }
+        recovery
+            .window(self.congestion)
+            .saturating_add(recovery.gone(self.tcb))
+    }
+
+    /// Bytes have been sent while something is out of order.
+    pub(crate) fn has_sent_in_disorder(&mut self, bytes: u32) {
+        if self.tcb.recovery != NONE {
+            self.losses.get_mut(self.tcb.recovery).has_sent(bytes);
+        }
     }
 }

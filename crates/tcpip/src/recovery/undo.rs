@@ -3,7 +3,7 @@
 
 use super::{Frto, News, Phase, Proof, Recovery};
 use crate::congestion::{CongestionControl, initial_window};
-use crate::tcb::{Flags, Tcb};
+use crate::connection::{Flags, Tcb};
 use crate::wire::Seq;
 
 /// New segments that are sent to find out whether a timeout was needless (RFC
@@ -91,7 +91,7 @@ impl<C: CongestionControl> Recovery<C> {
         }
         let after_timeout = match self.frto {
             Frto::Off => false,
-            Frto::First => tcb.flags.has(Flags::SACK) && news.not_lost,
+            Frto::First => tcb.negotiated.sack() && news.not_lost,
             Frto::Second => acked > 0,
         };
         if of_the_first {
@@ -106,7 +106,7 @@ impl<C: CongestionControl> Recovery<C> {
     /// RFC 5682, section 2.1; with selective acknowledgements the first step
     /// lasts, as each tells what has arrived.
     pub(super) fn step_frto(&mut self, tcb: &Tcb, acked: u32, is_duplicate: bool) {
-        if self.frto == Frto::Off || tcb.flags.has(Flags::SACK) {
+        if self.frto == Frto::Off || tcb.negotiated.sack() {
             return;
         }
         let has_new = tcb.snd_nxt != tcb.limit()

@@ -1,0 +1,40 @@
+//! The clocks that connections use.
+
+use nmio::Instant;
+
+/// A moment on the clocks that a TCB uses. They wrap, so differences must be
+/// less than half their range: 35 minutes and 24 days.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// Microseconds, for round trips.
+    pub(crate) micros: u32,
+    /// Milliseconds, for deadlines.
+    pub(crate) millis: u32,
+    /// Microseconds without wrapping.
+    pub(crate) whole_micros: u64,
+}
+
+impl Moment {
+    #[inline(always)]
+    pub(crate) const fn new(now: Instant) -> Self {
+        let micros = now.as_micros();
+        Self {
+            micros: micros as u32,
+            millis: (micros / 1000) as u32,
+            whole_micros: micros,
+        }
+    }
+
+    /// Microseconds since the last whole millisecond.
+    #[inline(always)]
+    pub(crate) const fn past_millis(self) -> u32 {
+        self.micros.wrapping_sub(self.millis.wrapping_mul(1000))
+    }
+
+    /// The moment of a deadline in milliseconds; now when it has passed.
+    #[inline]
+    pub(crate) fn instant(self, deadline: u32) -> Instant {
+        let ahead = deadline.wrapping_sub(self.millis).cast_signed().max(0);
+        Instant::from_millis(self.whole_micros / 1000 + u64::from(ahead.unsigned_abs()))
+    }
+}

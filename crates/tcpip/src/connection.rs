@@ -1,0 +1,579 @@
+//! One connection: a [`Tcb`] with its congestion control, and the rules of TCP
+//! for them.
+//!
+//! A [`Conn`] knows no application and no port. It takes a segment
+//! ([`Conn::on_segment`]) or the time ([`Conn::on_deadline`]), and says what to
+//! send ([`Conn::next`]). The stack calls the application in between.
+
+mod acks;
+mod conn;
+mod deadlines;
+mod pacing;
+mod path_mtu;
+mod plan;
+mod segment;
+mod transmit;
+mod writing;
+
+use std::net::Ipv4Addr;
+
+use eth::{Link, Mac};
+use ip::{Addresses, PROTOCOL_TCP, Path, Sum};
+
+use crate::clock::Moment;
+use crate::congestion::Event;
+use crate::content::NO_CLASS;
+use crate::recovery::Reorder;
+use crate::rto::Rtt;
+use crate::stream::{Entry, STREAM_ENTRIES};
+use crate::wire::{Control, Seq, Timestamps};
+
+pub(crate) use acks::{AfterFin, is_duplicate};
+pub(crate) use conn::{Conn, Context};
+pub(crate) use deadlines::Expiry;
+pub(crate) use plan::{Cut, Kind, Plan, segment_len_at};
+pub(crate) use segment::Verdict;
+
+/// No receive buffer, no next TCB.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// The states of RFC 9293, section 3.3.2, that a server's connection can be
+/// in; CLOSED is a free TCB, and LISTEN needs none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Closed,
+    SynReceived,
+    Established,
+    CloseWait,
+    FinWait1,
+    FinWait2,
+    Closing,
+    LastAck,
+    TimeWait,
+}
+
+impl State {
+    /// The peer may still send data.
+    #[inline(always)]
+    pub(crate) const fn receives(self) -> bool {
+        matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
+    }
+
+    /// We may still send, or send again.
+    #[inline(always)]
+    pub(crate) const fn sends(self) -> bool {
+        matches!(
+            self,
+            Self::Established | Self::CloseWait | Self::FinWait1 | Self::Closing | Self::LastAck
+        )
+    }
+
+    /// Our FIN has been sent.
+    #[inline(always)]
+    pub(crate) const fn fin_sent(self) -> bool {
+        matches!(
+            self,
+            Self::FinWait1 | Self::FinWait2 | Self::Closing | Self::LastAck | Self::TimeWait
+        )
+    }
+}
+
+/// Why a connection is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CloseReason {
+    /// Both sides have closed, and all that was written has arrived; or that,
+    /// when the stack [hung up](crate::Stack::hang_up).
+    Finished,
+    /// The peer has reset it.
+    Reset,
+    /// The peer has stopped answering, or has not closed its side within
+    /// [`Config::fin_wait`](crate::Config::fin_wait) after it acknowledged our FIN.
+    TimedOut,
+    /// The application has aborted it, or the stack hung up before all had
+    /// arrived.
+    Aborted,
+    /// Another connection needed its place, or a buffer that it held, and it
+    /// had made the least progress ([`Config::min_rate`](crate::Config::min_rate)).
+    Evicted,
+}
+
+/// What else is the case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Flags(u32);
+
+impl Flags {
+    /// The application has closed: a FIN follows what is written.
+    pub(crate) const CLOSE: Self = Self(1);
+    /// The application has aborted.
+    pub(crate) const ABORT: Self = Self(1 << 1);
+    /// A write has failed for want of room: the application waits for it.
+    pub(crate) const WANTS_ROOM: Self = Self(1 << 2);
+    /// The peer's FIN has come in order, and the application is still to be
+    /// told.
+    pub(crate) const HALF_CLOSE: Self = Self(1 << 3);
+    /// Something must be acknowledged.
+    pub(crate) const ACK: Self = Self(1 << 4);
+    /// On the list of those that the TX ring had no room for.
+    pub(crate) const BLOCKED: Self = Self(1 << 5);
+    /// A segment is being timed: `rtt_seq` and `rtt_at` are valid.
+    pub(crate) const TIMING: Self = Self(1 << 6);
+    /// The SYN-ACK was sent more than once.
+    pub(crate) const SYN_AGAIN: Self = Self(1 << 7);
+    /// The peer has told a window of two segments or more.
+    pub(crate) const WIDE: Self = Self(1 << 8);
+    /// A router has marked a packet: the peer is told until it says CWR.
+    pub(crate) const ECHO: Self = Self(1 << 9);
+    /// The peer has echoed a mark or something was lost: the next new segment
+    /// says CWR.
+    pub(crate) const REDUCED: Self = Self(1 << 10);
+    /// `cwr_high` is valid: until it is acknowledged, echoes say nothing new.
+    pub(crate) const REDUCING: Self = Self(1 << 11);
+    /// Segments have overtaken each other on the way (RFC 8985, section 6.2).
+    pub(crate) const REORDERING: Self = Self(1 << 12);
+    /// The path takes less than both ends would: it may widen again.
+    pub(crate) const NARROW: Self = Self(1 << 13);
+    /// The window has opened at once: what it has room for is spread.
+    pub(crate) const SPREAD: Self = Self(1 << 14);
+    /// The TX ring had no room for a probe of the peer's window.
+    pub(crate) const OWES_PROBE: Self = Self(1 << 15);
+    /// A probe of the path's width has been lost, …
+    pub(crate) const SIZE_LOST: Self = Self(1 << 16);
+    /// … and another one of the same size.
+    pub(crate) const SIZE_LOST_TWICE: Self = Self(1 << 17);
+
+    /// The application has set a deadline: see
+    /// [`Standing`](crate::progress::Standing).
+    pub(crate) const DUE: Self = Self(1 << 18);
+    /// It has just set one, which does not run yet.
+    pub(crate) const DUE_NEW: Self = Self(1 << 19);
+
+    #[inline(always)]
+    pub(crate) const fn has(self, bits: Self) -> bool {
+        self.0 & bits.0 != 0
+    }
+
+    #[inline(always)]
+    pub(crate) const fn set(&mut self, bits: Self) {
+        self.0 |= bits.0;
+    }
+
+    #[inline(always)]
+    pub(crate) const fn clear(&mut self, bits: Self) {
+        self.0 &= !bits.0;
+    }
+}
+
+impl std::ops::BitOr for Flags {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// What a connection's deadline is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Due {
+    /// A SYN-ACK that may be lost (RFC 6298, 5.7).
+    Handshake,
+    /// The retransmission timeout (RFC 6298).
+    Retransmit,
+    /// A tail loss probe (RFC 8985, section 7.2).
+    TailProbe,
+    /// Segments that are reordered, or lost (RFC 8985, section 6.2).
+    Reorder,
+    /// The next paced segments.
+    Pacing,
+    /// A probe of the peer's window, which is shut or too small (RFC 9293,
+    /// section 3.8.6.1).
+    ZeroWindow,
+    /// Nothing is in flight: a keep-alive, the idle timeout, or an application
+    /// that waits for room.
+    Silence,
+    /// As `Silence`, and the peer is being asked whether it is there: `backoff`
+    /// counts how often it was time for that, and `retries` how often it was
+    /// since it has last answered.
+    KeepAlive,
+    /// The peer's FIN.
+    FinWait,
+    /// The end of TIME-WAIT.
+    TimeWait,
+}
+
+/// What both sides have agreed on with their SYNs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Negotiated(u8);
+
+impl Negotiated {
+    const SACK: u8 = 1 << 4;
+    const TIMESTAMPS: u8 = 1 << 5;
+    const SCALED: u8 = 1 << 6;
+    const ECN: u8 = 1 << 7;
+
+    /// Options and congestion notification; `peer_scale` is the shift of the
+    /// peer's windows, 0 to 14, if windows are scaled.
+    pub(crate) fn new(sack: bool, timestamps: bool, peer_scale: Option<u8>, ecn: bool) -> Self {
+        let bit = |is_on: bool, bit: u8| if is_on { bit } else { 0 };
+        Self(
+            bit(sack, Self::SACK)
+                | bit(timestamps, Self::TIMESTAMPS)
+                | bit(ecn, Self::ECN)
+                | peer_scale.map_or(0, |scale| Self::SCALED | scale & 0x0f),
+        )
+    }
+
+    /// Both sides take selective acknowledgements (RFC 2018).
+    #[inline(always)]
+    pub(crate) const fn sack(self) -> bool {
+        self.0 & Self::SACK != 0
+    }
+
+    /// Both sides send timestamps (RFC 7323).
+    #[inline(always)]
+    pub(crate) const fn timestamps(self) -> bool {
+        self.0 & Self::TIMESTAMPS != 0
+    }
+
+    /// Both sides scale windows (RFC 7323).
+    #[inline(always)]
+    pub(crate) const fn scaled(self) -> bool {
+        self.0 & Self::SCALED != 0
+    }
+
+    /// Both sides take part in congestion notification (RFC 3168).
+    #[inline(always)]
+    pub(crate) const fn ecn(self) -> bool {
+        self.0 & Self::ECN != 0
+    }
+
+    /// The shift of the peer's windows.
+    #[inline(always)]
+    pub(crate) const fn peer_scale(self) -> u8 {
+        self.0 & 0x0f
+    }
+}
+
+/// See the module's text. Fields are named as in RFC 9293, section 3.3.1.
+#[derive(Clone, Debug)]
+pub(crate) struct Tcb {
+    pub(crate) path: Path,
+    pub(crate) own_port: u16,
+    pub(crate) peer_port: u16,
+    /// What addresses, ports and protocol add to every checksum, folded.
+    pub(crate) sum: u16,
+    /// Most bytes of data in a segment.
+    pub(crate) mss: u16,
+    /// Of prepared segments, or [`NO_CLASS`].
+    pub(crate) class: u8,
+    pub(crate) state: State,
+    pub(crate) flags: Flags,
+    /// Timeouts since the peer has last acknowledged something.
+    pub(crate) retries: u8,
+    /// Doublings of the timeout (RFC 6298, 5.5), until a round trip is
+    /// measured again.
+    pub(crate) backoff: u8,
+    /// Entries of `stream` in use.
+    pub(crate) entries: u8,
+    pub(crate) negotiated: Negotiated,
+    /// What the deadline is for.
+    pub(crate) due: Due,
+    pub(crate) reorder: Reorder,
+    /// The largest segments that the peer and we could take, as `mss`.
+    pub(crate) mss_most: u16,
+    /// The least that the path was found too narrow for; 0: none.
+    pub(crate) mss_fails: u16,
+    /// When a larger one may be tried, in seconds.
+    pub(crate) raise_at: u16,
+    /// When a challenge ACK was last sent: low bits of a clock of 32 ms, which
+    /// come again after 35 minutes.
+    pub(crate) challenged_at: u16,
+    pub(crate) snd_una: Seq,
+    /// Behind everything that was ever sent: new data begins here. What is to
+    /// be sent again before it, the scoreboard tells.
+    pub(crate) snd_nxt: Seq,
+    /// Behind everything that was written; a FIN comes here.
+    pub(crate) snd_end: Seq,
+    /// The peer's window, in bytes from `snd_una`.
+    pub(crate) snd_wnd: u32,
+    /// The largest window that the peer has ever told (RFC 5961's
+    /// `MAX.SND.WND`), as its field has it: scaled.
+    pub(crate) max_snd_wnd: u16,
+    /// Segment that `snd_wnd` was taken from.
+    pub(crate) snd_wl1: Seq,
+    pub(crate) rcv_nxt: Seq,
+    /// Right edge of the window that we have told.
+    pub(crate) rcv_adv: Seq,
+    pub(crate) rtt: Rtt,
+    /// An ACK of this ends the timing that began at `rtt_at`.
+    pub(crate) rtt_seq: Seq,
+    /// In microseconds. While the peer's window is shut, and while nothing is in
+    /// flight and the application waits for room: when the peer was last heard.
+    pub(crate) rtt_at: u32,
+    /// When something is due, in milliseconds.
+    pub(crate) deadline: u32,
+    /// When the wheel's entry expires: not later than `deadline`.
+    pub(crate) scheduled: u32,
+    pub(crate) stream: [Entry; STREAM_ENTRIES],
+    /// Receive buffer, or [`NONE`].
+    pub(crate) buffer: u32,
+    /// What became of what is in flight, or [`NONE`] while all goes well.
+    pub(crate) recovery: u32,
+    /// The peer's latest timestamp (RFC 7323's `TS.Recent`).
+    pub(crate) ts_recent: u32,
+    /// What our timestamps are ahead of the clock's milliseconds.
+    pub(crate) ts_offset: u32,
+    /// An ACK of this ends the window in which an echo was answered.
+    pub(crate) cwr_high: Seq,
+    /// Until when, in microseconds, what has been sent lasts at the rate of
+    /// pacing.
+    pub(crate) paced_until: u32,
+}
+
+impl Tcb {
+    /// A free TCB.
+    pub(crate) const fn closed() -> Self {
+        Self {
+            path: Path {
+                link: Link {
+                    peer: Mac([0; 6]),
+                    own: Mac([0; 6]),
+                    vlan: None,
+                },
+                addresses: Addresses::V4 {
+                    src: Ipv4Addr::UNSPECIFIED,
+                    dst: Ipv4Addr::UNSPECIFIED,
+                },
+            },
+            own_port: 0,
+            peer_port: 0,
+            sum: 0,
+            mss: 0,
+            class: NO_CLASS,
+            state: State::Closed,
+            flags: Flags(0),
+            retries: 0,
+            backoff: 0,
+            entries: 0,
+            negotiated: Negotiated(0),
+            due: Due::Handshake,
+            reorder: Reorder::new(),
+            mss_most: 0,
+            mss_fails: 0,
+            raise_at: 0,
+            challenged_at: 0,
+            snd_una: Seq(0),
+            snd_nxt: Seq(0),
+            snd_end: Seq(0),
+            snd_wnd: 0,
+            max_snd_wnd: 0,
+            snd_wl1: Seq(0),
+            rcv_nxt: Seq(0),
+            rcv_adv: Seq(0),
+            rtt: Rtt::UNKNOWN,
+            rtt_seq: Seq(0),
+            rtt_at: 0,
+            deadline: 0,
+            scheduled: 0,
+            stream: [Entry::NONE; STREAM_ENTRIES],
+            buffer: NONE,
+            recovery: NONE,
+            ts_recent: 0,
+            ts_offset: 0,
+            cwr_high: Seq(0),
+            paced_until: 0,
+        }
+    }
+
+    /// What a connection adds to every checksum.
+    pub(crate) fn connection_sum(path: &Path, own_port: u16, peer_port: u16) -> u16 {
+        Sum::ZERO
+            .add(path.addresses.sum())
+            .word(u16::from(PROTOCOL_TCP))
+            .word(own_port)
+            .word(peer_port)
+            .fold()
+    }
+
+    /// Whether this is the connection of a segment between `addresses`, the
+    /// peer's first.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, addresses: &Addresses, src_port: u16, dst_port: u16) -> bool {
+        if self.peer_port != src_port || self.own_port != dst_port {
+            return false;
+        }
+        match (&self.path.addresses, addresses) {
+            (
+                Addresses::V4 { src, dst },
+                Addresses::V4 {
+                    src: peer,
+                    dst: own,
+                },
+            ) => src == own && dst == peer,
+            (
+                Addresses::V6 { src, dst },
+                Addresses::V6 {
+                    src: peer,
+                    dst: own,
+                },
+            ) => src.to_bits() == own.to_bits() && dst.to_bits() == peer.to_bits(),
+            _ => false,
+        }
+    }
+
+    /// Bytes and FIN sent and not acknowledged, lost ones included.
+    #[inline(always)]
+    pub(crate) fn flight(&self) -> u32 {
+        self.snd_nxt.since(self.snd_una)
+    }
+
+    /// Sequence number for a RST, above everything the peer may have received,
+    /// so that it is in order then. A probe of a zero window was most likely
+    /// dropped.
+    pub(crate) fn reset_at(&self) -> Seq {
+        if self.probes_window() {
+            self.snd_una
+        } else {
+            self.snd_nxt
+        }
+    }
+
+    /// Behind the last thing to be sent: what was written, and the FIN if the
+    /// application has closed.
+    #[inline(always)]
+    pub(crate) fn limit(&self) -> Seq {
+        self.snd_end + u32::from(self.flags.has(Flags::CLOSE))
+    }
+
+    /// The retransmission timeout in milliseconds, at least `least_ms` before
+    /// it is doubled.
+    #[inline(always)]
+    pub(crate) fn rto(&self, least_ms: u32) -> u32 {
+        let after_loss = self.flags.has(Flags::SYN_AGAIN);
+        self.rtt.timeout(self.backoff, after_loss, least_ms)
+    }
+
+    /// Sets the deadline to `after` milliseconds from now. A later one than
+    /// before costs no more: the wheel's entry expires early and is set again
+    /// then.
+    #[inline(always)]
+    pub(crate) fn arm(&mut self, due: Due, after: u32, now: Moment) {
+        self.due = due;
+        self.deadline = now.millis.wrapping_add(after);
+    }
+
+    /// Whether the wheel's entry would expire after the deadline.
+    #[inline(always)]
+    pub(crate) fn is_due_sooner(&self) -> bool {
+        self.scheduled.wrapping_sub(self.deadline).cast_signed() > 0
+    }
+
+    /// The peer's window is shut, or too small: the timer probes it.
+    #[inline(always)]
+    pub(crate) fn probes_window(&self) -> bool {
+        self.due == Due::ZeroWindow
+    }
+
+    /// What is in flight, if anything, is no probe of the peer's window any
+    /// more. The deadline stays.
+    fn stop_probing(&mut self) {
+        self.due = Due::Retransmit;
+        (self.retries, self.backoff) = (0, 0);
+    }
+
+    /// The control bit that tells the peer of a smaller window, in the next
+    /// segment with new data (RFC 3168, section 6.1.2).
+    #[cold]
+    pub(crate) fn tell_reduction(&mut self) -> Control {
+        self.flags.clear(Flags::REDUCED);
+        if self.negotiated.ecn() {
+            Control::CWR
+        } else {
+            Control(0)
+        }
+    }
+
+    /// Ours and the peer's.
+    #[inline(always)]
+    pub(crate) fn ports(&self) -> (u16, u16) {
+        (self.own_port, self.peer_port)
+    }
+
+    /// The window that a field of a segment of the peer's tells, in bytes.
+    #[inline(always)]
+    pub(crate) fn peer_window(&self, field: u16) -> u32 {
+        u32::from(field) << self.negotiated.peer_scale()
+    }
+
+    /// Takes the peer's window from a segment's field.
+    #[inline(always)]
+    pub(crate) fn set_peer_window(&mut self, field: u16) {
+        self.snd_wnd = self.peer_window(field);
+        self.max_snd_wnd = self.max_snd_wnd.max(field);
+    }
+
+    /// Whether an ACK says what was known already, and is not older than the
+    /// largest window (RFC 5961, section 5.2).
+    pub(crate) fn is_old_ack(&self, ack: Seq) -> bool {
+        self.snd_una.since(ack) <= self.peer_window(self.max_snd_wnd)
+    }
+
+    /// The timestamps of a segment that is sent now, if both sides send them.
+    #[inline(always)]
+    pub(crate) fn timestamps(&self, now: Moment) -> Option<Timestamps> {
+        self.negotiated.timestamps().then(|| Timestamps {
+            value: self.ts_clock(now),
+            echo: self.ts_recent,
+        })
+    }
+
+    /// The clock of our timestamps: milliseconds (RFC 7323, section 5.4).
+    #[inline(always)]
+    pub(crate) fn ts_clock(&self, now: Moment) -> u32 {
+        now.millis.wrapping_add(self.ts_offset)
+    }
+
+    /// What an algorithm of congestion control is told.
+    #[inline(always)]
+    pub(crate) fn event(&self, in_flight: u32, rtt: u32, now: Moment) -> Event {
+        Event {
+            now: now.micros,
+            in_flight,
+            mss: u32::from(self.mss),
+            srtt: self.rtt.smoothed(),
+            rtt,
+            una: self.snd_una.0,
+            nxt: self.snd_nxt.0,
+        }
+    }
+
+    /// Everything before `seq` has been sent, the FIN perhaps too.
+    #[inline(always)]
+    pub(crate) fn has_sent_to(&mut self, seq: Seq) {
+        if seq.after(self.snd_nxt) {
+            self.snd_nxt = seq;
+        }
+        if seq == self.snd_end + 1 {
+            self.state = match self.state {
+                State::Established => State::FinWait1,
+                State::CloseWait => State::LastAck,
+                other => other,
+            };
+        }
+    }
+}
+
+/// A TCB and its congestion control.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub(crate) struct Record<C> {
+    pub(crate) tcb: Tcb,
+    pub(crate) congestion: C,
+}
+
+// Four cache lines, with the congestion control that is the default.
+const _: () = assert!(size_of::<Record<crate::Cubic>>() <= 256);
+const _: () = assert!(size_of::<Record<crate::Bbr>>() <= 320);
+const _: () = assert!(size_of::<Tcb>() <= 208);
+
+#[cfg(test)]
+#[path = "connection/connection_tests.rs"]
+mod tests;

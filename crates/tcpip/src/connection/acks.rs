@@ -1,0 +1,263 @@
+//! The ACK field: what has arrived, and how much more may be sent.
+
+use super::{Conn, Cut, Due, Flags, NONE, State, Tcb};
+use crate::clock::Moment;
+use crate::congestion::CongestionControl;
+use crate::options::Block;
+use crate::recovery::Recovery;
+use crate::wire::{Control, Segment};
+
+/// A tail is not probed sooner, in milliseconds: the timers of many fast
+/// connections would cost more than they mend.
+const MIN_PROBE_MS: u32 = 10;
+/// How long a peer may hold back the acknowledgement of a lone segment, in
+/// milliseconds (RFC 8985, section 7.2: `TLP.max_ack_delay`).
+const MAX_ACK_DELAY_MS: u32 = 200;
+
+/// An older echo is not of anything in flight, in milliseconds.
+const MAX_ECHO_MS: u32 = 600_000;
+
+/// What an acknowledgement of our FIN leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AfterFin {
+    /// The connection goes on.
+    Open,
+    /// Both sides have closed.
+    TimeWait,
+    /// Both sides have closed, and nothing is left to wait for.
+    Finished,
+}
+
+impl<C: CongestionControl> Conn<'_, C> {
+    /// The ACK field, and what the segment acknowledges selectively. Returns
+    /// what it acknowledges for the first time.
+    #[inline(always)]
+    pub(super) fn on_ack(&mut self, segment: Segment, sack: &[Block], now: Moment) -> u32 {
+        let acked = segment.ack.since(self.tcb.snd_una);
+        if acked.cast_signed() > 0 {
+            if self.tcb.recovery == NONE && sack.is_empty() {
+                self.advance(segment, acked, now);
+                self.arm_after_ack(true, now);
+            } else {
+                self.on_disorder(segment, sack, now);
+            }
+            self.update_window(segment, now);
+            return acked;
+        }
+        if acked == 0 {
+            if self.tcb.due == Due::KeepAlive {
+                // It is there.
+                self.tcb.retries = 0;
+            }
+            if !sack.is_empty() || is_duplicate(self.tcb, segment) {
+                self.on_same_ack(segment, sack, now);
+            }
+            self.update_window(segment, now);
+        }
+        0
+    }
+
+    /// An ACK of nothing new, which says that something else has arrived.
+    #[cold]
+    fn on_same_ack(&mut self, segment: Segment, sack: &[Block], now: Moment) {
+        if self.tcb.flight() > 0 && !self.tcb.probes_window() {
+            self.on_disorder(segment, sack, now);
+        }
+    }
+
+    /// `acked` bytes are acknowledged for the first time, and nothing is out of
+    /// order.
+    #[inline(always)]
+    fn advance(&mut self, segment: Segment, acked: u32, now: Moment) {
+        let tcb = &mut *self.tcb;
+        let in_flight = tcb.flight();
+        tcb.snd_una = segment.ack;
+        tcb.retries = 0;
+        let rtt = tcb.measure(segment, now);
+        // RFC 3168, section 6.1.2: an echo of congestion opens no window.
+        if !segment.control.has(Control::ECE) || !tcb.negotiated.ecn() {
+            let event = tcb.event(in_flight, rtt, now);
+            self.congestion.on_ack(acked, &event);
+        }
+    }
+
+    /// Sets the deadline after an ACK of something new (RFC 6298, 5.2 and 5.3).
+    /// `is_calm`: nothing of what is in flight is known to be out of order.
+    #[inline(always)]
+    pub(crate) fn arm_after_ack(&mut self, is_calm: bool, now: Moment) {
+        let tcb = &mut *self.tcb;
+        if tcb.snd_nxt == tcb.snd_una && !tcb.probes_window() {
+            tcb.arm(Due::Silence, self.cx.settings.silence_ms, now);
+        } else {
+            let (due, after) = tcb.timeout(is_calm, self.cx.settings.min_rto_ms);
+            tcb.arm(due, after, now);
+        }
+    }
+
+    /// Whether nothing of what is in flight is known to be out of order.
+    #[inline(always)]
+    pub(crate) fn is_calm(&self) -> bool {
+        self.recovery().is_none_or(Recovery::is_calm)
+    }
+
+    /// SND.WND, unless the segment is older than the one it was taken from.
+    /// (RFC 9293's comparison of SND.WL2 is always true here, as older ACKs
+    /// do not come this far.)
+    #[inline(always)]
+    fn update_window(&mut self, segment: Segment, now: Moment) {
+        let tcb = &mut *self.tcb;
+        let is_newer = !segment.seq.before(tcb.snd_wl1);
+        if is_newer {
+            tcb.snd_wl1 = segment.seq;
+            tcb.set_peer_window(segment.window);
+            if tcb.snd_wnd >= 2 * u32::from(tcb.mss) {
+                tcb.flags.set(Flags::WIDE);
+            }
+        }
+        if tcb.probes_window() {
+            // It is there (RFC 6429, section 3).
+            tcb.retries = 0;
+            tcb.rtt_at = now.micros;
+            self.end_probing(is_newer && segment.window > 0, now);
+        }
+    }
+
+    /// The peer's window was shut; `is_open`: it is no longer.
+    #[cold]
+    fn end_probing(&mut self, is_open: bool, now: Moment) {
+        let tcb = &mut *self.tcb;
+        if tcb.snd_una == tcb.limit() {
+            // Probes have sent all that there was.
+            tcb.backoff = 0;
+            tcb.arm(Due::Silence, self.cx.settings.silence_ms, now);
+        } else if is_open {
+            // What was sent beyond the window has most likely been dropped.
+            match tcb.flight() {
+                // What it had place for has arrived.
+                0 => tcb.backoff = 0,
+                // A probe: it goes again with what lies behind it, if that may go.
+                1 if tcb.recovery == NONE => {
+                    let next = Cut::at(tcb, tcb.snd_una);
+                    if next.is_none_or(|cut| tcb.fits_window(&cut)) {
+                        tcb.snd_nxt = tcb.snd_una;
+                    }
+                }
+                _ => {
+                    tcb.stop_probing();
+                    self.send_all_again();
+                }
+            }
+        }
+    }
+
+    /// After close: has our FIN been acknowledged?
+    #[cold]
+    pub(crate) fn on_fin_acked(&mut self, now: Moment) -> AfterFin {
+        let tcb = &mut *self.tcb;
+        let acked = tcb.state.fin_sent() && tcb.snd_una == tcb.snd_end + 1;
+        if !acked || tcb.flags.has(Flags::ABORT) {
+            return AfterFin::Open;
+        }
+        match tcb.state {
+            State::FinWait1 => {
+                tcb.state = State::FinWait2;
+                tcb.arm(Due::FinWait, self.cx.settings.fin_wait_ms, now);
+                AfterFin::Open
+            }
+            State::Closing => AfterFin::TimeWait,
+            State::LastAck => AfterFin::Finished,
+            _ => AfterFin::Open,
+        }
+    }
+}
+
+impl Tcb {
+    /// What must be done about what is in flight, and when, in milliseconds:
+    /// it is sent again or, while all `is_calm`, its tail is probed.
+    #[inline(always)]
+    pub(super) fn timeout(&self, is_calm: bool, min_rto_ms: u32) -> (Due, u32) {
+        let rto = self.rto(min_rto_ms);
+        if self.probes_window() {
+            return (Due::ZeroWindow, rto);
+        }
+        let is_measured = self.rtt.smoothed() > 0;
+        if !self.negotiated.sack() || !is_measured || self.backoff > 0 || !is_calm {
+            return (Due::Retransmit, rto);
+        }
+        // RFC 8985, section 7.2.
+        let mut probe = (self.rtt.smoothed() / 500).max(MIN_PROBE_MS);
+        if self.flight() <= u32::from(self.mss) {
+            probe += MAX_ACK_DELAY_MS;
+        }
+        (Due::TailProbe, probe.min(rto))
+    }
+
+    /// Takes a measurement of the round trip from an acknowledgement of
+    /// something new, if it tells one; in microseconds, or 0.
+    #[inline(always)]
+    pub(crate) fn measure(&mut self, segment: Segment, now: Moment) -> u32 {
+        if self.flags.has(Flags::TIMING) && !segment.ack.before(self.rtt_seq) {
+            return self.end_timing(now);
+        }
+        // The echo is as fine as its clock, and there is one for each
+        // acknowledgement: it only helps out where nothing else is timed.
+        match segment.timestamps {
+            Some(timestamps) if self.negotiated.timestamps() => {
+                self.measure_echo(timestamps.echo, now)
+            }
+            _ => 0,
+        }
+    }
+
+    /// The same from a selective acknowledgement, of which the echo tells
+    /// nothing.
+    pub(crate) fn measure_selective(&mut self, sack: &[Block], now: Moment) -> u32 {
+        let timed = self.rtt_seq;
+        let mut blocks = sack.iter();
+        if self.flags.has(Flags::TIMING)
+            && blocks.any(|(start, end)| start.before(timed) && !end.before(timed))
+        {
+            return self.end_timing(now);
+        }
+        0
+    }
+
+    /// What was timed has arrived.
+    #[inline(always)]
+    pub(super) fn end_timing(&mut self, now: Moment) -> u32 {
+        self.flags.clear(Flags::TIMING);
+        self.backoff = 0;
+        let rtt = now.micros.wrapping_sub(self.rtt_at);
+        self.rtt.sample(rtt);
+        rtt
+    }
+
+    /// The round trip that an echo tells, in microseconds; 0 when it tells none.
+    /// It was up to a millisecond shorter, and the shortest of several is about
+    /// right.
+    #[inline]
+    fn measure_echo(&mut self, echo: u32, now: Moment) -> u32 {
+        let millis = self.ts_clock(now).wrapping_sub(echo);
+        if echo == 0 || millis == 0 || millis > MAX_ECHO_MS {
+            return 0;
+        }
+        if !self.flags.has(Flags::TIMING) {
+            self.backoff = 0;
+            self.rtt.sample(millis * 1000);
+        }
+        millis * 1000 + now.past_millis()
+    }
+}
+
+/// Whether an ACK of nothing new is a duplicate (RFC 5681, section 2).
+#[inline(always)]
+pub(crate) fn is_duplicate(tcb: &Tcb, segment: Segment) -> bool {
+    segment.len == 0
+        && tcb.snd_nxt != tcb.snd_una
+        && tcb.peer_window(segment.window) == tcb.snd_wnd
+        && !segment.control.has(Control::FIN)
+}
+
+#[cfg(test)]
+#[path = "acks_tests.rs"]
+mod tests;

@@ -1,0 +1,238 @@
+//! What happens when nothing arrives.
+
+use super::pacing::pause;
+use super::path_mtu::BLACK_HOLE_TIMEOUTS;
+use super::{Conn, Due, Flags, Plan};
+use crate::clock::Moment;
+use crate::congestion::CongestionControl;
+
+/// An application that found no write buffer is asked again after this time,
+/// in milliseconds, when no ACK is to come that would ask it; and then each
+/// time after as long as it has waited already, up to a second: many that wait
+/// for long must not cost much.
+const ROOM_RETRY_MS: u32 = 20;
+const MAX_ROOM_RETRY_MS: u32 = 1_000;
+/// Waiting is timed by a clock that wraps soon after.
+const MAX_ROOM_WAIT_MS: u32 = 3_600_000;
+/// The silence of a peer behind a shut window is timed by a clock that wraps
+/// soon after.
+const MAX_PERSIST_SILENCE_MS: u32 = 3_600_000;
+
+/// What to do when a connection's deadline has passed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Expiry {
+    /// What may be sent is sent.
+    GoOn,
+    /// There is nothing to do yet.
+    Wait,
+    /// The SYN-ACK goes again.
+    SynAck,
+    /// A probe goes.
+    Send(Plan),
+    /// The peer is asked whether it is there.
+    KeepAlive,
+    /// The application is asked again that had found no room.
+    OfferAgain,
+    /// Our side closes: the connection has been silent for too long.
+    CloseIdle,
+    /// The peer does not answer: the connection is given up, …
+    TimeOut,
+    /// … with a reset.
+    Reset,
+    /// The application does not know the connection, or no longer: it is
+    /// forgotten.
+    Forget,
+}
+
+impl<C: CongestionControl> Conn<'_, C> {
+    /// The deadline has passed.
+    pub(crate) fn on_deadline(&mut self, now: Moment) -> Expiry {
+        match self.tcb.due {
+            Due::Handshake => self.on_handshake_timeout(now),
+            Due::TimeWait => Expiry::Forget,
+            Due::FinWait => Expiry::TimeOut,
+            Due::ZeroWindow => self.on_zero_window(now),
+            Due::Pacing => {
+                if let Some(pause) = pause(self.tcb, now) {
+                    self.tcb.arm(Due::Pacing, pause, now);
+                    return Expiry::Wait;
+                }
+                let is_calm = self.is_calm();
+                self.arm_after_ack(is_calm, now);
+                Expiry::GoOn
+            }
+            Due::Silence | Due::KeepAlive => self.on_silence(now),
+            Due::TailProbe => Expiry::Send(self.probe_tail(now)),
+            Due::Reorder => {
+                self.on_late(now);
+                Expiry::GoOn
+            }
+            Due::Retransmit => self.on_rto(now),
+        }
+    }
+
+    fn on_handshake_timeout(&mut self, now: Moment) -> Expiry {
+        let tcb = &mut *self.tcb;
+        if tcb.retries >= self.cx.settings.syn_ack_retries {
+            self.cx.counters.handshakes_failed += 1;
+            return Expiry::Forget;
+        }
+        tcb.retries += 1;
+        tcb.backoff += 1;
+        tcb.flags.set(Flags::SYN_AGAIN);
+        tcb.flags.clear(Flags::TIMING);
+        // The first timeout was for the first SYN-ACK; RFC 6298, 5.7, is
+        // about data.
+        let least = self.cx.settings.min_rto_ms;
+        let rto = tcb.rtt.timeout(tcb.backoff, false, least);
+        tcb.arm(Due::Handshake, rto, now);
+        Expiry::SynAck
+    }
+
+    /// RFC 6298, 5.4 to 5.6, and RFC 5681, section 3.1.
+    fn on_rto(&mut self, now: Moment) -> Expiry {
+        let tcb = &mut *self.tcb;
+        debug_assert!(tcb.flight() > 0, "something is in flight");
+        if tcb.snd_wnd == 0 {
+            // The peer has shut its window on what is in flight.
+            tcb.flags.clear(Flags::TIMING);
+            tcb.rtt_at = now.micros;
+            tcb.due = Due::ZeroWindow;
+            return self.on_zero_window(now);
+        }
+        let stalled = self.stalled_for(now);
+        let settings = &self.cx.settings;
+        if self.tcb.retries >= settings.retries || stalled >= settings.user_timeout_ms {
+            return Expiry::TimeOut;
+        }
+        self.lose_all_by_timeout(now);
+        self.cx.counters.timeouts += 1;
+        let tcb = &mut *self.tcb;
+        tcb.retries += 1;
+        tcb.backoff = tcb.backoff.saturating_add(1);
+        tcb.flags.clear(Flags::TIMING);
+        if BLACK_HOLE_TIMEOUTS.contains(&tcb.retries) {
+            self.suspect_black_hole(now);
+        }
+        let rto = self.rto_within_user_timeout(now);
+        self.tcb.arm(Due::Retransmit, rto, now);
+        Expiry::GoOn
+    }
+
+    fn on_zero_window(&mut self, now: Moment) -> Expiry {
+        let left = self.persist_time_left(now);
+        if self.tcb.retries >= self.cx.settings.probes || left == 0 {
+            return Expiry::Reset;
+        }
+        Expiry::Send(self.probe_window(now))
+    }
+
+    /// What is left of the user timeout for a peer behind a shut window, in
+    /// milliseconds.
+    pub(super) fn persist_time_left(&self, now: Moment) -> u32 {
+        let most = self.cx.settings.user_timeout_ms;
+        if most == u32::MAX {
+            return u32::MAX;
+        }
+        let silent = now.micros.wrapping_sub(self.tcb.rtt_at) / 1000;
+        most.min(MAX_PERSIST_SILENCE_MS).saturating_sub(silent)
+    }
+
+    /// Nothing is in flight.
+    fn on_silence(&mut self, now: Moment) -> Expiry {
+        let (silence, idle) = (self.cx.settings.silence_ms, self.cx.settings.idle_ms);
+        if self.tcb.flags.has(Flags::WANTS_ROOM) {
+            return Expiry::OfferAgain;
+        }
+        if self.has_new() {
+            // Held up by the ring all the time.
+            self.tcb.arm(Due::Silence, idle, now);
+            return Expiry::GoOn;
+        }
+        if silence < idle
+            && let Some(asked) = self.ask(now)
+        {
+            return asked;
+        }
+        // The application has not closed, or its FIN would be in flight.
+        self.close_idle(now)
+    }
+
+    /// Silent for too long.
+    fn close_idle(&mut self, now: Moment) -> Expiry {
+        self.tcb.flags.clear(Flags::WANTS_ROOM);
+        self.tcb.flags.set(Flags::CLOSE);
+        self.cx.counters.idle_closed += 1;
+        self.tcb.arm(Due::Silence, self.cx.settings.idle_ms, now);
+        Expiry::CloseIdle
+    }
+
+    /// Asks the peer whether it is there (RFC 1122, section 4.2.3.6). `None`
+    /// when the silence has lasted for as long as it may.
+    fn ask(&mut self, now: Moment) -> Option<Expiry> {
+        let settings = &self.cx.settings;
+        let tcb = &mut *self.tcb;
+        if tcb.due != Due::KeepAlive {
+            tcb.due = Due::KeepAlive;
+            (tcb.retries, tcb.backoff) = (0, 0);
+        }
+        let silent = u64::from(settings.silence_ms) * (u64::from(tcb.backoff) + 1);
+        if silent >= u64::from(settings.idle_ms) || tcb.backoff == u8::MAX {
+            (tcb.retries, tcb.backoff) = (0, 0);
+            return None;
+        }
+        if tcb.retries >= settings.probes {
+            return Some(Expiry::Reset);
+        }
+        tcb.backoff += 1;
+        tcb.arm(Due::KeepAlive, settings.silence_ms, now);
+        Some(Expiry::KeepAlive)
+    }
+
+    /// An application waits for room, and nothing is in flight whose ACK could
+    /// tell of it.
+    pub(crate) fn wait_for_room(&mut self, now: Moment) {
+        if !self.tcb.probes_window() {
+            self.tcb.rtt_at = now.micros;
+            self.tcb.arm(Due::Silence, ROOM_RETRY_MS, now);
+        }
+    }
+
+    /// An application that had found no room has been asked again. The peer has
+    /// been silent since `rtt_at`: nothing is in flight that could be timed.
+    pub(crate) fn has_offered_again(&mut self, now: Moment) -> Expiry {
+        let idle = self.cx.settings.idle_ms;
+        let waited = now.micros.wrapping_sub(self.tcb.rtt_at) / 1000;
+        if !self.tcb.flags.has(Flags::WANTS_ROOM) {
+            self.tcb.arm(Due::Silence, idle, now);
+        } else if waited < idle.min(MAX_ROOM_WAIT_MS) {
+            let next = waited.clamp(ROOM_RETRY_MS, MAX_ROOM_RETRY_MS);
+            self.tcb.arm(Due::Silence, next, now);
+        } else {
+            return self.close_idle(now);
+        }
+        Expiry::GoOn
+    }
+
+    /// The peer has said something while nothing was in flight. After a long
+    /// silence the congestion window is no longer known to be right.
+    #[inline(always)]
+    pub(crate) fn end_silence(&mut self, now: Moment) {
+        let tcb = &mut *self.tcb;
+        let idle = self.cx.settings.silence_ms;
+        let silent_since = tcb.deadline.wrapping_sub(idle);
+        let mut silence = now.millis.wrapping_sub(silent_since).cast_signed();
+        if tcb.due == Due::KeepAlive {
+            // Each keep-alive has put the deadline off.
+            let before = idle.saturating_mul(tcb.backoff.into());
+            silence = silence.max(i32::try_from(before).unwrap_or(i32::MAX));
+            (tcb.retries, tcb.backoff) = (0, 0);
+        }
+        let least = self.cx.settings.min_rto_ms;
+        let rto = tcb.rtt.timeout(tcb.backoff, false, least);
+        if silence > rto.cast_signed() {
+            self.congestion.on_idle(&tcb.event(0, 0, now));
+        }
+        tcb.arm(Due::Silence, idle, now);
+    }
+}

@@ -1,0 +1,371 @@
+//! What is sent when: new data as far as the windows allow, and probes.
+
+use ip::{Addresses, Ecn};
+use nmio::super_segment::MAX_OVER_V6;
+
+use super::pacing::{budget, pacing_rate, spend};
+use super::{Conn, Cut, Due, Flags, Kind, NONE, Plan, Tcb};
+use crate::clock::Moment;
+use crate::congestion::CongestionControl;
+use crate::wire::{Control, Header, Seq, TIMESTAMPED_HEADER_LEN};
+
+/// New data that one pass sends.
+pub(crate) struct Burst {
+    /// SND.NXT before it.
+    first: Seq,
+    /// Behind what it has sent.
+    seq: Seq,
+    /// Bytes behind SND.UNA that both windows allow, …
+    open: u32,
+    /// … and that pacing allows, too.
+    usable: u32,
+    rate: Option<u64>,
+    is_paced: bool,
+    /// Bytes of data that a super-segment may have; 0: there are none.
+    most_run: u32,
+    window: u16,
+    ecn: Ecn,
+    control: Control,
+    /// The TX ring has no room for the next.
+    is_blocked: bool,
+}
+
+impl Burst {
+    /// The next segment has found no room.
+    pub(crate) fn block(&mut self) {
+        self.is_blocked = true;
+    }
+}
+
+impl<C: CongestionControl> Conn<'_, C> {
+    /// Whether there is something to be sent for the first time.
+    #[inline(always)]
+    pub(crate) fn has_new(&self) -> bool {
+        self.tcb.snd_nxt != self.tcb.limit()
+    }
+
+    /// Begins a pass of new data on a port that takes super-segments of
+    /// `segmentation` bytes over IPv4; 0: none.
+    #[inline(always)]
+    pub(crate) fn begin(&self, segmentation: usize, now: Moment) -> Burst {
+        let tcb = &*self.tcb;
+        let reach = if tcb.recovery == NONE {
+            self.congestion.window()
+        } else {
+            self.reach_in_disorder()
+        };
+        let first = tcb.snd_nxt;
+        let open = tcb.snd_wnd.min(reach);
+        let is_paced = self.cx.settings.pacing || tcb.flags.has(Flags::SPREAD);
+        let rate = pacing_rate(tcb, self.congestion, is_paced);
+        let usable = match rate {
+            None => open,
+            Some(rate) => open.min(tcb.flight().saturating_add(budget(tcb, rate, now))),
+        };
+        Burst {
+            first,
+            seq: first,
+            open,
+            usable,
+            rate,
+            is_paced,
+            most_run: most_run(segmentation, tcb),
+            window: self.window_field(),
+            ecn: if tcb.negotiated.ecn() {
+                Ecn::Ect0
+            } else {
+                Ecn::NotEct
+            },
+            control: tcb.control(),
+            is_blocked: false,
+        }
+    }
+
+    /// The next segment, or run of segments, of new data; `None` when that was
+    /// all that may be sent, or when there is no `room` in the TX ring.
+    #[inline(always)]
+    pub(crate) fn next(&mut self, burst: &mut Burst, room: usize, now: Moment) -> Option<Plan> {
+        let tcb = &mut *self.tcb;
+        let (seq, limit) = (burst.seq, tcb.limit());
+        if seq == limit {
+            return None;
+        }
+        let flight = seq.since(tcb.snd_una);
+        let cut = Cut::at(tcb, seq);
+        let mut control = burst.control;
+        let mut len = 0;
+        if let Some(cut) = &cut {
+            len = tcb.bytes_to_send(cut, flight, burst)?;
+            if len == cut.place.left || tcb.fills_window(flight + len) {
+                control = control | Control::PSH;
+            }
+        }
+        // A FIN needs its place in the peer's window, as data does.
+        let ends = seq + len == tcb.snd_end && limit != tcb.snd_end;
+        if ends && flight + len < tcb.snd_wnd {
+            control = control | Control::FIN;
+        } else if len == 0 {
+            return None;
+        }
+        if room == 0 {
+            burst.is_blocked = true;
+            return None;
+        }
+        if len > 0 && tcb.flags.has(Flags::REDUCED) {
+            control = control | tcb.tell_reduction();
+        }
+        let header = Header {
+            seq,
+            ack: tcb.rcv_nxt,
+            control,
+            window: burst.window,
+            timestamps: tcb.timestamps(now),
+        };
+        let Some(cut) = cut else {
+            return Some(Plan::of_control(Kind::New, header));
+        };
+        let is_run = len > cut.whole;
+        Some(Plan {
+            kind: Kind::New,
+            header,
+            ecn: burst.ecn,
+            place: Some(cut.place),
+            len,
+            prepared: cut.prepared.filter(|_| is_run || len == cut.whole),
+            is_run,
+        })
+    }
+
+    /// The port has taken a plan of [`next`](Self::next).
+    #[inline(always)]
+    pub(crate) fn has_sent_next(&mut self, burst: &mut Burst, plan: &Plan, now: Moment) {
+        let (seq, end) = plan.range();
+        if !self.tcb.flags.has(Flags::TIMING) && self.may_time() {
+            let tcb = &mut *self.tcb;
+            tcb.flags.set(Flags::TIMING);
+            // Of a run, its first segment.
+            let mss = u32::from(tcb.mss);
+            tcb.rtt_seq = if plan.len > mss { seq + mss } else { end };
+            tcb.rtt_at = now.micros;
+        }
+        burst.seq = end;
+    }
+
+    /// Ends a pass of new data. Whether it goes on when the TX ring has room.
+    #[inline(always)]
+    pub(crate) fn end(&mut self, burst: &Burst, now: Moment) -> bool {
+        let tcb = &mut *self.tcb;
+        let Burst { first, seq, .. } = *burst;
+        let flight = first.since(tcb.snd_una);
+        if seq != first {
+            if tcb.probes_window() {
+                tcb.stop_probing();
+            }
+            let event = tcb.event(flight, 0, now);
+            self.congestion.on_send(seq.since(first), &event);
+            if let Some(rate) = burst.rate {
+                spend(tcb, rate, seq.since(first), now);
+            }
+            tcb.has_sent_to(seq);
+            self.has_told(burst.window);
+            if flight <= u32::from(self.tcb.mss) || self.tcb.recovery != NONE {
+                self.has_sent_behind(flight, seq.since(first), now);
+            }
+        }
+        let tcb = &mut *self.tcb;
+        let is_held_back = burst.usable < burst.open && seq != tcb.limit();
+        if burst.is_paced && !is_held_back {
+            // Acknowledgements are the clock again.
+            tcb.flags.clear(Flags::SPREAD);
+        }
+        if !burst.is_blocked && (is_held_back || seq == tcb.snd_una) {
+            self.wait_for_more(is_held_back, now);
+        }
+        burst.is_blocked
+    }
+
+    /// What is left to send waits for the next tick of pacing, or for the
+    /// peer's window.
+    fn wait_for_more(&mut self, is_held_back: bool, now: Moment) {
+        let tcb = &mut *self.tcb;
+        if is_held_back {
+            if tcb.probes_window() {
+                // It is not the window any more.
+                tcb.stop_probing();
+            }
+            let due = match tcb.due {
+                Due::Reorder => Due::Reorder,
+                _ => Due::Pacing,
+            };
+            tcb.arm(due, 1, now);
+        } else if !tcb.probes_window() {
+            // Shut or too small, and nothing in flight whose ACK could tell
+            // of it opening.
+            self.start_probing(now);
+        }
+    }
+
+    /// `bytes` have been sent behind `flight` in flight: little or none, or
+    /// something of it is out of order.
+    #[inline(always)]
+    fn has_sent_behind(&mut self, flight: u32, bytes: u32, now: Moment) {
+        let tcb = &mut *self.tcb;
+        if flight == 0 {
+            // RFC 6298, 5.1.
+            if tcb.due == Due::KeepAlive {
+                (tcb.retries, tcb.backoff) = (0, 0);
+            }
+            let (due, after) = self.timeout();
+            self.tcb.arm(due, after, now);
+        } else if flight <= u32::from(tcb.mss) && tcb.due == Due::TailProbe {
+            self.hasten_probe(now);
+        } else {
+            self.has_sent_in_disorder(bytes);
+        }
+    }
+
+    /// The ACK of a lone segment might have been held back; that of more will
+    /// not be, and the tail is probed sooner (RFC 8985, section 7.2). Never
+    /// later: what waits for longest is not to wait for what comes after it.
+    #[cold]
+    fn hasten_probe(&mut self, now: Moment) {
+        let (due, after) = self.timeout();
+        let left = self.tcb.deadline.wrapping_sub(now.millis).cast_signed();
+        if due != Due::TailProbe || i64::from(after) < i64::from(left) {
+            self.tcb.arm(due, after, now);
+        }
+    }
+
+    /// As [`Tcb::timeout`].
+    #[inline(always)]
+    pub(super) fn timeout(&self) -> (Due, u32) {
+        self.tcb
+            .timeout(self.is_calm(), self.cx.settings.min_rto_ms)
+    }
+
+    /// The retransmission timeout, in milliseconds.
+    #[inline(always)]
+    pub(crate) fn rto(&self) -> u32 {
+        self.tcb.rto(self.cx.settings.min_rto_ms)
+    }
+
+    /// Sets the deadline to a retransmission, or to a probe of the peer's window
+    /// where that is shut.
+    pub(crate) fn arm_timeout(&mut self, after: u32, now: Moment) {
+        let due = match self.tcb.due {
+            Due::ZeroWindow => Due::ZeroWindow,
+            _ => Due::Retransmit,
+        };
+        self.tcb.arm(due, after, now);
+    }
+
+    /// The peer's window has no place for what is to be sent (RFC 9293,
+    /// section 3.8.6.1).
+    #[cold]
+    fn start_probing(&mut self, now: Moment) {
+        let tcb = &mut *self.tcb;
+        tcb.flags.clear(Flags::TIMING);
+        tcb.rtt_at = now.micros;
+        (tcb.retries, tcb.backoff) = (0, 0);
+        let rto = self.rto();
+        self.tcb.arm(Due::ZeroWindow, rto, now);
+    }
+
+    /// As much as the peer's window has place for; one octet, or the FIN, when
+    /// it is shut.
+    pub(crate) fn probe_window(&self, now: Moment) -> Plan {
+        let most = self.tcb.snd_wnd.clamp(1, u32::from(self.tcb.mss));
+        self.plan(Kind::WindowProbe, self.tcb.snd_una, most, 0, now)
+    }
+
+    /// Sets the deadline to the next probe of the peer's window. One that found
+    /// no room in the TX ring goes as soon as there is some: that is not the
+    /// peer's silence, which the interval is doubled for.
+    pub(crate) fn arm_window_probe(&mut self, now: Moment) {
+        let left = self.persist_time_left(now);
+        let most = self.cx.settings.most_probe_interval_ms;
+        let interval = self.rto().min(most).min(left.max(1));
+        self.tcb.arm(Due::ZeroWindow, interval, now);
+    }
+
+    /// The port has taken a plan other than of [`next`](Self::next).
+    pub(crate) fn has_sent(&mut self, plan: &Plan, now: Moment) {
+        self.has_told(plan.header.window);
+        let (_, end) = plan.range();
+        match plan.kind {
+            Kind::New => self.tcb.has_sent_to(end),
+            Kind::Lost => self.has_resent(plan, now),
+            Kind::TailProbe { again } => self.has_probed_tail(plan, again, now),
+            Kind::SizeProbe => self.has_probed_size(plan, now),
+            Kind::WindowProbe => {
+                self.tcb.has_sent_to(end);
+                self.tcb.retries = self.tcb.retries.saturating_add(1);
+                self.tcb.backoff = self.tcb.backoff.saturating_add(1);
+                self.cx.counters.window_probes += 1;
+            }
+        }
+    }
+
+    /// Whether a round trip may be timed: while a gap holds up what is
+    /// acknowledged it seems longer, unless it is acknowledged selectively.
+    #[inline(always)]
+    fn may_time(&self) -> bool {
+        let tcb = &*self.tcb;
+        tcb.recovery == NONE || tcb.negotiated.sack() || !tcb.negotiated.timestamps()
+    }
+}
+
+impl Tcb {
+    /// Whether a segment that ends `end` bytes behind SND.UNA fills a peer's
+    /// window of a few segments. It is pushed: Linux then acknowledges it once it
+    /// is read, instead of holding the ACK back for a segment that cannot come.
+    /// Wider windows gain nothing by it, and cost an ACK for every segment.
+    #[inline(always)]
+    fn fills_window(&self, end: u32) -> bool {
+        const FEW: u32 = 16;
+        let mss = u32::from(self.mss);
+        self.snd_wnd < FEW * mss && end + mss > self.snd_wnd
+    }
+
+    /// How much may be sent from a place in the stream, behind `flight` in
+    /// flight: a segment, or a run of segments.
+    #[inline(always)]
+    fn bytes_to_send(&self, cut: &Cut, flight: u32, burst: &Burst) -> Option<u32> {
+        if flight.saturating_add(cut.whole) <= burst.usable {
+            // Not every device cuts what has CWR set: that segment goes alone.
+            let tells = self.flags.has(Flags::REDUCED) && self.negotiated.ecn();
+            if burst.most_run > 0 && !tells {
+                let run = cut.run(self.mss.into(), burst.usable - flight, burst.most_run);
+                return Some(cut.whole.max(run));
+            }
+            return Some(cut.whole);
+        }
+        // RFC 9293, section 3.8.6.2.1: a part of a segment only to a peer whose
+        // window was never wide, and only when nothing else is in flight. To
+        // others the timer sends it, if the window stays as it is.
+        let alone = flight == 0 && self.snd_wnd > 0 && !self.flags.has(Flags::WIDE);
+        alone.then(|| cut.whole.min(burst.usable))
+    }
+
+    /// Whether the peer's window, which is open, lets the segment at SND.UNA go
+    /// when nothing is in flight, see [`bytes_to_send`](Self::bytes_to_send).
+    pub(super) fn fits_window(&self, cut: &Cut) -> bool {
+        cut.whole <= self.snd_wnd || !self.flags.has(Flags::WIDE)
+    }
+}
+
+/// Bytes of data that a super-segment to this peer may have, of `segmentation`
+/// bytes in all over IPv4; 0: none. On tagged links every segment is a frame,
+/// as not all that cut look behind a tag.
+#[inline(always)]
+fn most_run(segmentation: usize, tcb: &Tcb) -> u32 {
+    if segmentation == 0 || tcb.path.link.vlan.is_some() {
+        return 0;
+    }
+    let most = match tcb.path.addresses {
+        Addresses::V4 { .. } => segmentation,
+        Addresses::V6 { .. } => segmentation.min(MAX_OVER_V6),
+    };
+    let headers = tcb.path.addresses.header_len() + TIMESTAMPED_HEADER_LEN;
+    most.saturating_sub(headers) as u32
+}

@@ -1,0 +1,327 @@
+//! Making segments: the hot path.
+//!
+//! A [`Plan`] names a place of the stream, for new data and lost data alike. A
+//! whole prepared segment leaves by patching: its payload is not read, only
+//! copied ([`Mode::MemCopy`]) or not even that ([`Mode::PreCopy`]).
+
+use ip::{Addresses, PROTOCOL_TCP, Packet, Sum};
+use nmio::{Port, SendError, SuperSegment, super_segment};
+
+use crate::app::Application;
+use crate::connection::{Plan, Tcb};
+use crate::content::{Contents, MAX_SLOT_LEN, Mode, Slot};
+use crate::counters::Counters;
+use crate::options::{self, Written};
+use crate::segments::payload_sum;
+use crate::stream::Place;
+use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN};
+use crate::writes::Writes;
+
+/// The ring or the pool has no room: try again later.
+#[derive(Debug)]
+pub(crate) struct NoRoom;
+
+/// What sending needs of the stack, beside the connection.
+pub(crate) struct Emitter<'a, A> {
+    pub(crate) app: &'a mut A,
+    pub(crate) contents: &'a mut Contents,
+    pub(crate) writes: &'a Writes,
+    pub(crate) mode: Mode,
+}
+
+/// The whole checksum of a segment of `tcb` with `more` bytes of options
+/// behind the header; `rest` is the sum of these and the data.
+#[inline(always)]
+fn checksum(tcb: &Tcb, header: &Header, more: usize, len: usize, rest: Sum) -> u16 {
+    Sum::from_folded(tcb.sum)
+        .word((header.len() + more + len) as u16)
+        .add(header.sum(more))
+        .add(rest)
+        .finish()
+}
+
+/// Renders the part of a slot that lies in `start..` of its content into
+/// `payload`, which begins there, and sums it.
+#[inline(always)]
+fn render<A: Application>(
+    app: &mut A,
+    slot: Option<Slot>,
+    stamp: u32,
+    start: usize,
+    payload: &mut [u8],
+) -> Sum {
+    let Some(slot) = slot else {
+        return Sum::ZERO;
+    };
+    let Some((from, to)) = slot.within(start, start + payload.len()) else {
+        return Sum::ZERO;
+    };
+    let part = &mut payload[from - start..to - start];
+    render_at(app, slot, stamp, from, part);
+    Sum::ZERO.add_at(Sum::of(part), from - start)
+}
+
+/// Renders the part of a slot that begins at `from` of its content.
+#[inline(always)]
+fn render_at<A: Application>(app: &mut A, slot: Slot, stamp: u32, from: usize, part: &mut [u8]) {
+    if part.len() == slot.len as usize {
+        app.render(stamp, part);
+    } else {
+        render_part(app, slot, stamp, from, part);
+    }
+}
+
+/// The same of less than the whole slot.
+#[cold]
+fn render_part<A: Application>(app: &mut A, slot: Slot, stamp: u32, from: usize, part: &mut [u8]) {
+    let mut rendered = [0; MAX_SLOT_LEN];
+    app.render(stamp, &mut rendered[..slot.len as usize]);
+    part.copy_from_slice(&rendered[from - slot.offset as usize..][..part.len()]);
+}
+
+impl<A: Application> Emitter<'_, A> {
+    /// Sends what is planned, and counts it.
+    #[inline(always)]
+    pub(crate) fn send<P: Port>(
+        &mut self,
+        port: &mut P,
+        tcb: &Tcb,
+        plan: &Plan,
+        counters: &mut Counters,
+    ) -> Result<(), NoRoom> {
+        match plan.place {
+            Some(place) if plan.is_run => self.send_run(port, tcb, plan, place, counters)?,
+            Some(place) => self.send_segment(port, tcb, plan, place, counters)?,
+            None => send_control(port, tcb, &plan.header, &Written::default())?,
+        }
+        counters.segments_sent += 1;
+        counters.bytes_sent += u64::from(plan.len);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn send_segment<P: Port>(
+        &mut self,
+        port: &mut P,
+        tcb: &Tcb,
+        plan: &Plan,
+        place: Place,
+        counters: &mut Counters,
+    ) -> Result<(), NoRoom> {
+        if let Some(segment) = plan.prepared {
+            let index = place.source.index();
+            let sum = match self.contents.get(index).sum(tcb.class, segment) {
+                Some(sum) => Some(sum),
+                None => self.first_sum(index, tcb.class, segment),
+            };
+            if let Some(sum) = sum {
+                let sum = Sum::from_folded(sum);
+                // Prepared packets have no place for a tag.
+                if self.mode == Mode::PreCopy && tcb.path.link.vlan.is_none() {
+                    return self.send_resident(port, tcb, plan, (place, segment, sum), counters);
+                }
+                return self.send_copy(port, tcb, plan, (place, sum), counters);
+            }
+        }
+        self.send_assembled(port, tcb, plan, place)?;
+        counters.sent_assembled += 1;
+        Ok(())
+    }
+
+    /// Sends a run of segments as one packet. Its payload is neither read nor
+    /// copied here.
+    #[inline(never)]
+    fn send_run<P: Port>(
+        &mut self,
+        port: &mut P,
+        tcb: &Tcb,
+        plan: &Plan,
+        place: Place,
+        counters: &mut Counters,
+    ) -> Result<(), NoRoom> {
+        let content = self.contents.get(place.source.index());
+        let (start, len) = (place.offset as usize, plan.len as usize);
+        let (at, header_len) = (tcb.path.header_len(), plan.header.len());
+        let cut = match tcb.path.addresses {
+            Addresses::V4 { .. } => super_segment::Cut::TcpV4,
+            Addresses::V6 { .. } => super_segment::Cut::TcpV6,
+        };
+        let headers = (at + header_len, at);
+        let range = start..start + len;
+        let mut packet = SuperSegment::new(cut, tcb.mss, headers, &content.bytes, range);
+        let header = packet.headers_mut();
+        let tcp_len = header_len + len;
+        tcb.path
+            .write_marked(header, PROTOCOL_TCP, tcp_len, plan.ecn);
+        let pseudo = tcb.path.addresses.pseudo_sum(PROTOCOL_TCP, tcp_len).fold();
+        plan.header.write(&mut header[at..], tcb.ports(), pseudo, 0);
+        if let Some(slot) = content.slot
+            && let Some((from, to)) = slot.within(start, start + len)
+        {
+            let part = packet.patch_mut(from - start, to - from);
+            render_at(self.app, slot, place.stamp, from, part);
+        }
+        let segments = packet.segments() as u64;
+        port.send_super(packet).map_err(|_| NoRoom)?;
+        counters.sent_runs += 1;
+        // The run itself is counted as a segment, as all that is sent.
+        counters.segments_sent += segments - 1;
+        Ok(())
+    }
+
+    /// Sums a segment that is sent for the first time in its class.
+    #[cold]
+    fn first_sum(&mut self, index: u32, class: u8, segment: u32) -> Option<u16> {
+        self.contents
+            .ensure_segments(index, class)
+            .then(|| self.contents.sum(index, class, segment))
+    }
+
+    #[inline(always)]
+    fn send_resident<P: Port>(
+        &mut self,
+        port: &mut P,
+        tcb: &Tcb,
+        plan: &Plan,
+        (place, segment, sum): (Place, u32, Sum),
+        counters: &mut Counters,
+    ) -> Result<(), NoRoom> {
+        let index = place.source.index();
+        let resident = self
+            .contents
+            .resident(index, tcb.class, segment, port.pool());
+        let Some((resident, slot)) = resident else {
+            counters.resident_fallbacks += 1;
+            return self.send_copy(port, tcb, plan, (place, sum), counters);
+        };
+        let len = plan.len as usize;
+        let packet = resident.bytes_mut().ok_or(NoRoom)?;
+        let tcp_len = TIMESTAMPED_HEADER_LEN + len;
+        tcb.path
+            .patch_marked(packet, PROTOCOL_TCP, tcp_len, plan.ecn);
+        let tcp = &mut packet[tcb.path.header_len()..];
+        let (header, payload) = tcp.split_at_mut(TIMESTAMPED_HEADER_LEN);
+        let start = place.offset as usize;
+        let mut sum = sum.add(render(self.app, slot, place.stamp, start, payload));
+        // Without timestamps their place is filled with no-operations.
+        let mut more = 0;
+        if plan.header.timestamps.is_none() {
+            more = TIMESTAMPS_LEN;
+            header[HEADER_LEN..].copy_from_slice(&options::NO_OPERATIONS);
+            sum = sum.add(options::NO_OPERATIONS_SUM);
+        }
+        let checksum = checksum(tcb, &plan.header, more, len, sum);
+        plan.header.write(header, tcb.ports(), checksum, more);
+        port.send_resident(resident).map_err(|_| NoRoom)?;
+        counters.sent_resident += 1;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn send_copy<P: Port>(
+        &mut self,
+        port: &mut P,
+        tcb: &Tcb,
+        plan: &Plan,
+        (place, sum): (Place, Sum),
+        counters: &mut Counters,
+    ) -> Result<(), NoRoom> {
+        let len = plan.len as usize;
+        let mut frame = port.pool().take().ok_or(NoRoom)?;
+        let header_len = plan.header.len();
+        frame.set_len(tcb.path.header_len() + header_len + len);
+        let path = &tcb.path;
+        let at = path.write_marked(&mut frame, PROTOCOL_TCP, header_len + len, plan.ecn);
+        let (header, payload) = frame[at..].split_at_mut(header_len);
+        let content = self.contents.get(place.source.index());
+        let start = place.offset as usize;
+        payload.copy_from_slice(&content.bytes[start..start + len]);
+        let sum = sum.add(render(self.app, content.slot, place.stamp, start, payload));
+        let checksum = checksum(tcb, &plan.header, 0, len, sum);
+        plan.header.write(header, tcb.ports(), checksum, 0);
+        port.send(frame).map_err(|_| NoRoom)?;
+        counters.sent_copied += 1;
+        Ok(())
+    }
+
+    /// The general path: any range of any source, on any link.
+    #[inline(never)]
+    fn send_assembled<P: Port>(
+        &mut self,
+        port: &mut P,
+        tcb: &Tcb,
+        plan: &Plan,
+        place: Place,
+    ) -> Result<(), NoRoom> {
+        let (bytes, slot) = if let Some(buffer) = place.source.buffer() {
+            (self.writes.get(buffer), None)
+        } else {
+            let content = self.contents.get(place.source.index());
+            (&*content.bytes, content.slot)
+        };
+        let (start, len) = (place.offset as usize, plan.len as usize);
+        let mut frame = port.pool().take().ok_or(NoRoom)?;
+        let header_len = plan.header.len();
+        frame.set_len(tcb.path.header_len() + header_len + len);
+        let path = &tcb.path;
+        let at = path.write_marked(&mut frame, PROTOCOL_TCP, header_len + len, plan.ecn);
+        let (header, payload) = frame[at..].split_at_mut(header_len);
+        payload.copy_from_slice(&bytes[start..start + len]);
+        let sum = payload_sum(bytes, slot, start, start + len).add(render(
+            self.app,
+            slot,
+            place.stamp,
+            start,
+            payload,
+        ));
+        let checksum = checksum(tcb, &plan.header, 0, len, sum);
+        plan.header.write(header, tcb.ports(), checksum, 0);
+        port.send(frame).map_err(|_| NoRoom)?;
+        Ok(())
+    }
+}
+
+/// Sends a segment without data, made in a scratch frame.
+pub(crate) fn send_control<P: Port>(
+    port: &mut P,
+    tcb: &Tcb,
+    header: &Header,
+    options: &Written,
+) -> Result<(), NoRoom> {
+    let mut frame = port.pool().take().ok_or(NoRoom)?;
+    let more = options.bytes();
+    let len = header.len() + more.len();
+    frame.set_len(tcb.path.header_len() + len);
+    let at = tcb.path.write(&mut frame, PROTOCOL_TCP, len);
+    let checksum = checksum(tcb, header, more.len(), 0, Sum::of(more));
+    header.write(&mut frame[at..], tcb.ports(), checksum, more.len());
+    frame[at + header.len()..].copy_from_slice(more);
+    port.send(frame).map_err(|_| NoRoom)
+}
+
+/// Turns a received segment round into one without data.
+#[inline(always)]
+pub(crate) fn turn_round<P: Port>(
+    port: &mut P,
+    mut packet: Packet,
+    header: &Header,
+    options: &Written,
+    (own_port, peer_port): (u16, u16),
+) -> Result<(), SendError> {
+    let more = options.bytes();
+    let len = header.len() + more.len();
+    let mut sum = packet
+        .addresses()
+        .pseudo_sum(PROTOCOL_TCP, len)
+        .word(own_port)
+        .word(peer_port)
+        .add(header.sum(more.len()));
+    packet.set_payload_len(len);
+    let payload = packet.payload_mut();
+    if !more.is_empty() {
+        sum = sum.add(Sum::of(more));
+        payload[header.len()..].copy_from_slice(more);
+    }
+    header.write(payload, (own_port, peer_port), sum.finish(), more.len());
+    port.send(packet.turn_round(PROTOCOL_TCP))
+}

@@ -1,0 +1,262 @@
+//! Who gets a connection when there are few left: SYN cookies and the bound for
+//! each address.
+
+use std::net::IpAddr;
+
+use ip::Packet;
+use nmio::{Instant, Port};
+
+use super::Stack;
+use super::opening::Opening;
+use crate::app::Application;
+use crate::clock::Moment;
+use crate::config::WhenFull;
+use crate::congestion::CongestionControl;
+use crate::connection::NONE;
+use crate::cookies::{Bearer, LIFE_MICROS, SynCookies, Terms};
+use crate::emit::turn_round;
+use crate::options::Options;
+use crate::peers::Pool;
+use crate::segments::Family;
+use crate::wire::{Segment, Seq, Timestamps};
+
+/// Cookies that are no further apart than this are a flood, in microseconds.
+const FLOOD_GAP_MICROS: u64 = 1_000;
+
+/// What admission remembers.
+#[derive(Debug, Default)]
+pub(crate) struct Admission {
+    /// When a cookie was last sent, in microseconds.
+    baked_at: Option<u64>,
+    /// Whether the cookie before was sent shortly before.
+    floods: bool,
+}
+
+impl<A: Application, C: CongestionControl> Stack<A, C> {
+    /// Whether a SYN that there is no place for gets a cookie.
+    pub(super) fn bakes_cookies(&self) -> bool {
+        self.cx.settings.syn_cookies != SynCookies::Never
+    }
+
+    /// What to do with a SYN from `peer`, who may be invented: where cookies are
+    /// baked it takes no other connection's place. One that `reopens` a
+    /// connection has a place.
+    pub(super) fn admit_syn<P: Port>(
+        &mut self,
+        port: &mut P,
+        peer: IpAddr,
+        reopens: bool,
+        now: Moment,
+    ) -> Admitted {
+        let bakes = self.bakes_cookies();
+        let full = self.half_open >= self.cx.settings.max_half_open;
+        let always = self.cx.settings.syn_cookies == SynCookies::Always && !reopens;
+        if bakes && (full || always) {
+            return Admitted::Bake;
+        }
+        if full {
+            self.cx.counters.half_open_full += 1;
+            return Admitted::Drop;
+        }
+        let place = if bakes {
+            self.take_tcb()
+        } else {
+            self.take_tcb_or_evict(port, peer, now)
+        };
+        match place {
+            Some(id) => Admitted::Keep(id),
+            None if bakes && self.cx.settings.when_full == WhenFull::Evict => Admitted::Bake,
+            None => {
+                self.cx.counters.connections_full += 1;
+                Admitted::Drop
+            }
+        }
+    }
+
+    /// A TCB for `peer`. When all are in use, another connection gives way, as
+    /// configured.
+    fn take_tcb_or_evict<P: Port>(
+        &mut self,
+        port: &mut P,
+        peer: IpAddr,
+        now: Moment,
+    ) -> Option<u32> {
+        if let Some(id) = self.take_tcb() {
+            return Some(id);
+        }
+        if self.cx.settings.when_full == WhenFull::Refuse {
+            return None;
+        }
+        let asker = self.newcomer(self.hash_of(peer));
+        if !self.make_way(port, asker, now) {
+            return None;
+        }
+        self.take_tcb()
+    }
+
+    /// Answers a SYN and keeps nothing of it. It is answered once: there is
+    /// nothing to send again, and nothing to be amplified.
+    #[inline(never)]
+    pub(super) fn send_cookie<P: Port>(
+        &mut self,
+        port: &mut P,
+        packet: Packet,
+        segment: Segment,
+        options: &Options,
+        mss: u16,
+        now: Moment,
+    ) {
+        let addresses = packet.addresses();
+        let told = options.mss_or_default(Family::of(&addresses));
+        let terms = Terms::new(self.agree(options, segment));
+        let bearer = Bearer {
+            addresses: &addresses,
+            ports: (segment.src_port, segment.dst_port),
+            irs: segment.seq,
+        };
+        let iss = bearer.bake(&self.keys, told, self.cx.own_mss, terms, now);
+        let opening = Opening {
+            negotiated: terms.negotiated(),
+            mss,
+            iss,
+            irs: segment.seq,
+            window: segment.window,
+            ts_recent: options.timestamps.map_or(0, |timestamps| timestamps.value),
+        };
+        let tcb = self.half_open_tcb(&packet, segment, &opening);
+        let (mut header, more) = tcb.syn_ack(&self.cx, &self.buffers, now);
+        if let Some(Timestamps { value, .. }) = &mut header.timestamps {
+            *value = terms.stamp(*value);
+        }
+        if packet.payload_capacity() < header.len() + more.bytes().len() {
+            return;
+        }
+        if turn_round(port, packet, &header, &more, tcb.ports()).is_ok() {
+            self.admission.floods = self.baked_within(FLOOD_GAP_MICROS, now);
+            self.admission.baked_at = Some(now.whole_micros);
+            self.cx.counters.cookies_sent += 1;
+            self.cx.counters.segments_sent += 1;
+            self.cx.counters.turned_round += 1;
+        } else {
+            self.cx.counters.ring_full += 1;
+        }
+    }
+
+    /// Whether somebody may still bring a cookie back.
+    #[inline]
+    pub(super) fn awaits_cookies(&self, now: Moment) -> bool {
+        self.baked_within(LIFE_MICROS, now)
+    }
+
+    /// Whether there is a flood of SYNs: more than a thousand cookies a second,
+    /// just now.
+    pub fn is_flooded(&self, now: Instant) -> bool {
+        self.admission.floods && self.baked_within(FLOOD_GAP_MICROS, Moment::new(now))
+    }
+
+    #[inline]
+    fn baked_within(&self, micros: u64, now: Moment) -> bool {
+        let baked_at = self.admission.baked_at;
+        baked_at.is_some_and(|baked_at| now.whole_micros - baked_at <= micros)
+    }
+
+    /// A segment that may bring a cookie back: then it opens a connection and
+    /// is processed as the third one of its handshake. Otherwise the packet is
+    /// given back.
+    #[inline(never)]
+    pub(super) fn redeem<P: Port>(
+        &mut self,
+        port: &mut P,
+        packet: Packet,
+        segment: Segment,
+        hash: u32,
+        now: Moment,
+    ) -> Option<Packet> {
+        let addresses = packet.addresses();
+        let family = Family::of(&addresses);
+        let options = Options::read(&packet.payload()[..usize::from(segment.data_at)]);
+        let terms = Terms::of_echo(options.timestamps);
+        let irs = Seq(segment.seq.0.wrapping_sub(1));
+        let iss = Seq(segment.ack.0.wrapping_sub(1));
+        let bearer = Bearer {
+            addresses: &addresses,
+            ports: (segment.src_port, segment.dst_port),
+            irs,
+        };
+        let told = bearer.check(&self.keys, iss, self.cx.own_mss, terms, now);
+        let capacity = port.pool().layout().capacity;
+        let mss = told.and_then(|told| self.cx.own_mss.effective(family, Some(told), capacity));
+        let Some(mss) = mss else {
+            self.cx.counters.cookies_bad += 1;
+            return Some(packet);
+        };
+        if self.has_too_many(addresses.src()) {
+            self.cx.counters.per_address_full += 1;
+            return Some(packet);
+        }
+        let Some(id) = self.take_tcb_or_evict(port, addresses.src(), now) else {
+            // What the client sends next it sends again: there may be a place
+            // then.
+            self.cx.counters.connections_full += 1;
+            return None;
+        };
+        let opening = Opening {
+            negotiated: terms.negotiated(),
+            mss,
+            iss,
+            irs,
+            window: segment.window,
+            ts_recent: options.timestamps.map_or(0, |timestamps| timestamps.value),
+        };
+        let mut tcb = self.half_open_tcb(&packet, segment, &opening);
+        let told = self.buffers.capacity().min(usize::from(u16::MAX));
+        tcb.has_told_unscaled(told as u16);
+        tcb.paced_until = now.micros;
+        self.insert(id, hash, tcb, now);
+        self.cx.counters.cookies_accepted += 1;
+        self.handle_first(port, id, packet, segment, now);
+        None
+    }
+
+    /// The hash of a client's address.
+    pub(super) fn hash_of(&self, peer: IpAddr) -> u64 {
+        self.keys.hash_peer(peer, self.cx.settings.ipv6_prefix)
+    }
+
+    /// Whether an address has as many connections as one may have.
+    #[inline]
+    pub(super) fn has_too_many(&self, peer: IpAddr) -> bool {
+        let most = self.cx.settings.max_per_address;
+        let connections = |hash| {
+            let peer = self.peers.find(hash).unwrap_or(NONE);
+            self.peers.held(peer, Pool::Connections)
+        };
+        most != u32::MAX && connections(self.hash_of(peer)) >= most
+    }
+
+    /// A connection has been established: its address holds one more.
+    #[inline]
+    pub(super) fn count_in(&mut self, id: u32) {
+        let address = self.records[id as usize].tcb.path.addresses.dst();
+        let hash = self.hash_of(address);
+        self.standings[id as usize].peer = self.peers.join(hash);
+    }
+
+    /// A connection that was counted is over, or only remembered.
+    #[inline]
+    pub(super) fn count_out(&mut self, id: u32) {
+        let peer = std::mem::replace(&mut self.standings[id as usize].peer, NONE);
+        self.peers.leave(peer);
+    }
+}
+
+/// What is done with a SYN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Admitted {
+    /// This TCB is for it.
+    Keep(u32),
+    /// It gets a cookie.
+    Bake,
+    /// It has been counted.
+    Drop,
+}

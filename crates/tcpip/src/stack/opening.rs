@@ -1,0 +1,307 @@
+//! Opening a connection: CLOSED, LISTEN and SYN-RECEIVED (RFC 9293, sections
+//! 3.10.7.1 to 3.10.7.4).
+
+use std::net::IpAddr;
+
+use ip::Packet;
+use nmio::Port;
+
+use super::Stack;
+use super::admission::Admitted;
+use crate::app::Application;
+use crate::clock::Moment;
+use crate::congestion::CongestionControl;
+use crate::connection::{Due, Flags, Negotiated, State, Tcb};
+use crate::emit::turn_round;
+use crate::options::{Options, Written};
+use crate::progress::Standing;
+use crate::segments::Family;
+use crate::wire::{Control, Header, Segment, Seq};
+
+/// When a SYN reopens a connection in TIME-WAIT, its sequence numbers begin
+/// this far behind the old ones: beyond any window.
+const REOPEN_DISTANCE: u32 = 1 << 17;
+
+/// What a SYN, or the cookie of one, says of a new connection.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) negotiated: Negotiated,
+    /// The most bytes of data in a segment.
+    pub(crate) mss: u16,
+    pub(crate) iss: Seq,
+    pub(crate) irs: Seq,
+    /// As the segment's field has it.
+    pub(crate) window: u16,
+    pub(crate) ts_recent: u32,
+}
+
+impl<A: Application, C: CongestionControl> Stack<A, C> {
+    /// A segment to no connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
+    #[inline(never)]
+    pub(super) fn handle_unknown<P: Port>(
+        &mut self,
+        port: &mut P,
+        packet: Packet,
+        segment: Segment,
+        hash: u32,
+        now: Moment,
+    ) {
+        let control = segment.control;
+        let is_syn = control & Control::KIND == Control::SYN;
+        let contradicts = control.has(Control::SYN) && control.has(Control::FIN | Control::RST);
+        let mut packet = packet;
+        if contradicts || segment.src_port == 0 {
+            self.cx.counters.malformed += 1;
+            return;
+        }
+        let completes = control.has(Control::ACK) && !control.has(Control::SYN | Control::RST);
+        if completes && self.awaits_cookies(now) && self.serves(segment.dst_port) {
+            match self.redeem(port, packet, segment, hash, now) {
+                Some(other) => packet = other,
+                None => return,
+            }
+        }
+        if is_syn && self.serves(segment.dst_port) {
+            self.open(port, packet, segment, hash, None, now);
+        } else if control.has(Control::RST)
+            || !self.cx.settings.reset_unknown
+            || !control.has(Control::ACK | Control::SYN) && self.serves(segment.dst_port)
+        {
+            self.cx.counters.no_connection += 1;
+        } else {
+            self.reset_unknown(port, packet, segment);
+        }
+    }
+
+    /// Answers a segment that no connection expects with a reset.
+    #[cold]
+    pub(super) fn reset_unknown<P: Port>(
+        &mut self,
+        port: &mut P,
+        packet: Packet,
+        segment: Segment,
+    ) {
+        let header = if segment.control.has(Control::ACK) {
+            Header {
+                seq: segment.ack,
+                ack: Seq(0),
+                control: Control::RST,
+                window: 0,
+                timestamps: None,
+            }
+        } else {
+            Header {
+                seq: Seq(0),
+                ack: segment.seq + segment.sequence_len(),
+                control: Control::RST | Control::ACK,
+                window: 0,
+                timestamps: None,
+            }
+        };
+        let ports = (segment.dst_port, segment.src_port);
+        if turn_round(port, packet, &header, &Written::default(), ports).is_ok() {
+            self.cx.counters.segments_sent += 1;
+            self.cx.counters.turned_round += 1;
+            self.cx.counters.resets_sent += 1;
+        } else {
+            self.cx.counters.ring_full += 1;
+        }
+    }
+
+    /// LISTEN: a SYN opens a connection. `isn`: ours, where it must not be
+    /// chosen freely.
+    fn open<P: Port>(
+        &mut self,
+        port: &mut P,
+        packet: Packet,
+        segment: Segment,
+        hash: u32,
+        isn: Option<Seq>,
+        now: Moment,
+    ) {
+        let addresses = packet.addresses();
+        let family = Family::of(&addresses);
+        let options = Options::read(&packet.payload()[..usize::from(segment.data_at)]);
+        let capacity = port.pool().layout().capacity;
+        let Some(mss) = self.cx.own_mss.effective(family, options.mss, capacity) else {
+            self.cx.counters.no_segment_fits += 1;
+            return;
+        };
+        if self.has_too_many(addresses.src()) {
+            self.cx.counters.per_address_full += 1;
+            return;
+        }
+        let id = match self.admit_syn(port, addresses.src(), isn.is_some(), now) {
+            Admitted::Keep(id) => id,
+            Admitted::Bake => {
+                self.send_cookie(port, packet, segment, &options, mss, now);
+                return;
+            }
+            Admitted::Drop => return,
+        };
+        let (own_port, peer_port) = (segment.dst_port, segment.src_port);
+        let iss = isn.unwrap_or_else(|| {
+            self.keys
+                .initial_sequence(&addresses, peer_port, own_port, now.whole_micros)
+        });
+        let opening = Opening {
+            negotiated: self.agree(&options, segment),
+            mss,
+            iss,
+            irs: segment.seq,
+            window: segment.window,
+            ts_recent: options.timestamps.map_or(0, |timestamps| timestamps.value),
+        };
+        let mut tcb = self.half_open_tcb(&packet, segment, &opening);
+        tcb.flags.set(Flags::TIMING);
+        tcb.rtt_seq = iss + 1;
+        tcb.rtt_at = now.micros;
+        tcb.paced_until = now.micros;
+        self.insert(id, hash, tcb, now);
+        self.send_syn_ack(port, id, packet, now);
+    }
+
+    /// A connection in SYN-RECEIVED, which nobody knows of yet.
+    pub(super) fn half_open_tcb(
+        &self,
+        packet: &Packet,
+        segment: Segment,
+        opening: &Opening,
+    ) -> Tcb {
+        let (own_port, peer_port) = (segment.dst_port, segment.src_port);
+        let path = packet.path_back();
+        let &Opening {
+            negotiated,
+            mss,
+            iss,
+            irs,
+            window,
+            ts_recent,
+        } = opening;
+        Tcb {
+            path,
+            own_port,
+            peer_port,
+            sum: Tcb::connection_sum(&path, own_port, peer_port),
+            mss,
+            mss_most: mss,
+            state: State::SynReceived,
+            negotiated,
+            ts_recent,
+            ts_offset: self
+                .keys
+                .timestamp_offset(&packet.addresses(), peer_port, own_port),
+            snd_una: iss,
+            snd_nxt: iss + 1,
+            snd_end: iss + 1,
+            snd_wnd: u32::from(window),
+            // A SYN's window is not scaled.
+            max_snd_wnd: window.div_ceil(1 << negotiated.peer_scale()),
+            snd_wl1: irs,
+            rcv_nxt: irs + 1,
+            rcv_adv: irs + 1,
+            ..Tcb::closed()
+        }
+    }
+
+    /// Puts a connection in SYN-RECEIVED in a free TCB's place.
+    pub(super) fn insert(&mut self, id: u32, hash: u32, mut tcb: Tcb, now: Moment) {
+        let record = &mut self.records[id as usize];
+        // A TCB may have been freed while it waited for the ring.
+        if record.tcb.flags.has(Flags::BLOCKED) {
+            tcb.flags.set(Flags::BLOCKED);
+        }
+        // The wheel has no entry yet.
+        tcb.scheduled = now.millis.wrapping_add(i32::MAX.cast_unsigned());
+        record.congestion = C::new(u32::from(tcb.mss));
+        record.tcb = tcb;
+        self.standings[id as usize] = Standing::new(now);
+        self.half_open += 1;
+        self.table.insert(hash, id);
+        let conn = self.conn(id);
+        let rto = conn.rto();
+        conn.tcb.arm(Due::Handshake, rto, now);
+        self.keep_time(id, now);
+    }
+
+    /// What of a SYN's offers is taken.
+    pub(super) fn agree(&self, options: &Options, segment: Segment) -> Negotiated {
+        let settings = &self.cx.settings;
+        let scale = options.window_scale.filter(|_| settings.window_scaling);
+        // RFC 3168, section 6.1.1.
+        let both = Control(segment.control.0 & (Control::ECE | Control::CWR).0);
+        Negotiated::new(
+            settings.sack && options.sack_permitted,
+            settings.timestamps && options.timestamps.is_some(),
+            scale,
+            settings.ecn && both == Control::ECE | Control::CWR,
+        )
+    }
+
+    /// A SYN reopens a connection in TIME-WAIT (RFC 9293, section 3.6.1), which
+    /// stays if there is no place among those that are half open. A cookie,
+    /// whose number is not free, is one only to a peer that tells old segments
+    /// from new ones by their timestamps.
+    pub(super) fn reopen<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        packet: Packet,
+        segment: Segment,
+        now: Moment,
+    ) {
+        let tcb = &self.records[id as usize].tcb;
+        let isn = tcb.snd_nxt + REOPEN_DISTANCE;
+        let both_stamp = tcb.negotiated.timestamps() && segment.timestamps.is_some();
+        if self.half_open >= self.cx.settings.max_half_open && !(both_stamp && self.bakes_cookies())
+        {
+            self.cx.counters.half_open_full += 1;
+            return;
+        }
+        self.forget(id);
+        let hash = self
+            .keys
+            .hash(&packet.addresses(), segment.src_port, segment.dst_port);
+        self.open(port, packet, segment, hash, Some(isn), now);
+    }
+
+    /// The third segment of the handshake has established a connection: does the
+    /// application take it?
+    pub(super) fn establish<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        packet: Packet,
+        segment: Segment,
+        now: Moment,
+    ) -> Option<Packet> {
+        let tcb = &mut self.records[id as usize].tcb;
+        let family = Family::of(&tcb.path.addresses);
+        tcb.class = self.contents.acquire_class(family, tcb.mss);
+        self.half_open -= 1;
+        self.standings[id as usize].renew(now);
+        if !self.admits(id, packet.addresses().src()) {
+            self.release_all(id);
+            self.forget(id);
+            self.reset_unknown(port, packet, segment);
+            return None;
+        }
+        self.cx.counters.accepted += 1;
+        Some(packet)
+    }
+
+    /// Whether connection `id` from `peer`, now established, may stay.
+    fn admits(&mut self, id: u32, peer: IpAddr) -> bool {
+        // Many of one address may have been half open.
+        let too_many = self.has_too_many(peer);
+        self.count_in(id);
+        if too_many {
+            self.cx.counters.per_address_full += 1;
+            return false;
+        }
+        let (app, mut connection) = self.connection(id);
+        let accepted = app.on_accept(&mut connection);
+        self.cx.counters.refused += u64::from(!accepted);
+        accepted
+    }
+}

@@ -1,0 +1,351 @@
+//! Who gives way when something runs short: the least progress decides (see
+//! `progress.rs`), for connections, buffers and scoreboards alike.
+
+use std::cmp::Reverse;
+
+use arrayvec::ArrayVec;
+use nmio::Port;
+
+use super::Stack;
+use crate::app::Application;
+use crate::clock::Moment;
+use crate::congestion::CongestionControl;
+use crate::connection::{CloseReason, Flags, NONE, State};
+use crate::peers::{Owner, Pool};
+
+/// Parts of a pool that are looked at for a decision; the next time it is the
+/// next ones, …
+const SAMPLE: usize = 64;
+/// … and those of all before whose holders lacked most then.
+const CANDIDATES: usize = 16;
+/// The part of a pool that one client address may hold while others ask for
+/// it is one in so many.
+const SHARE: u32 = 8;
+/// A connection that lacks less than this does not give way, in milliseconds,
+/// unless its address holds more than its share: connections that are all in
+/// use must not push each other out.
+const MIN_LACK_MS: u32 = 1_000;
+
+/// Where a pool was looked at last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sampler {
+    hand: usize,
+    candidates: ArrayVec<u32, CANDIDATES>,
+    refused: Option<Refused>,
+}
+
+/// Who found nobody to give way. In the same millisecond others of that address
+/// who lack as much are not looked for again: thousands may ask at once.
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    at: u32,
+    peer: u32,
+    lack: u32,
+}
+
+/// Who asks for a part of a pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    owner: Owner,
+    lack: u32,
+}
+
+/// How good a reason there is that a connection gives way. The order is that of
+/// the reasons: the last gives way first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Reason {
+    /// It lacks progress, by so many milliseconds.
+    Lack(u32),
+    /// It lacks progress, and its address holds more than its share.
+    BeyondShare(u32),
+    /// Both sides have closed it.
+    Closed(u32),
+}
+
+/// A part of a pool whose holder might give way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Candidate {
+    reason: Reason,
+    slot: u32,
+    id: u32,
+}
+
+impl Sampler {
+    /// Whether `asker` would be refused as one just before.
+    fn has_refused(&self, asker: Asker, now: Moment) -> bool {
+        self.refused.is_some_and(|refused| {
+            refused.at == now.millis
+                && refused.peer == asker.owner.peer
+                && refused.lack <= asker.lack
+        })
+    }
+}
+
+impl<A: Application, C: CongestionControl> Stack<A, C> {
+    /// A connection as the owner of something.
+    #[inline(always)]
+    pub(super) fn owner(&self, id: u32) -> Owner {
+        let peer = self.standings[id as usize].peer;
+        Owner { id, peer }
+    }
+
+    /// A connection that asks.
+    fn asker(&self, id: u32, now: Moment) -> Asker {
+        Asker {
+            owner: self.owner(id),
+            lack: self.standings[id as usize].lack(now),
+        }
+    }
+
+    /// A client that asks for a connection, by the hash of its address.
+    pub(super) fn newcomer(&self, hash: u64) -> Asker {
+        let peer = self.peers.find(hash).unwrap_or(NONE);
+        Asker {
+            owner: Owner { id: NONE, peer },
+            lack: 0,
+        }
+    }
+
+    /// The connection that gives way to `asker`, which finds nothing left of
+    /// `pool`; `None` when all that were looked at have a better right.
+    ///
+    /// Those of an address beyond its share come first, then the one that lacks
+    /// most progress. An asker whose address is beyond its share takes nothing
+    /// from others.
+    #[cold]
+    pub(super) fn who_gives_way(&mut self, pool: Pool, asker: Asker, now: Moment) -> Option<u32> {
+        if self.samplers[pool as usize].has_refused(asker, now) {
+            return None;
+        }
+        let sample = self.sample(pool);
+        let mut ranked: ArrayVec<Reverse<Candidate>, { CANDIDATES + SAMPLE }> = ArrayVec::new();
+        for slot in sample {
+            if let Some(id) = self.holder(pool, slot) {
+                let reason = self.reason(pool, id, now);
+                ranked.push(Reverse(Candidate { reason, slot, id }));
+            }
+        }
+        ranked.sort_unstable();
+        let Owner { id, peer } = asker.owner;
+        let is_beyond = self.peers.held(peer, pool) >= self.share(pool);
+        let gives_way = |candidate: &Candidate| {
+            let is_own = peer != NONE && self.standings[candidate.id as usize].peer == peer;
+            let lacks_more = |lack| lack >= MIN_LACK_MS && lack > asker.lack;
+            candidate.id != id
+                && match candidate.reason {
+                    Reason::Closed(_) => true,
+                    Reason::BeyondShare(lack) if is_own => lacks_more(lack),
+                    Reason::BeyondShare(_) => !is_beyond,
+                    Reason::Lack(lack) => lacks_more(lack) && (is_own || !is_beyond),
+                }
+        };
+        let found = ranked.iter().position(|Reverse(one)| gives_way(one));
+        let victim = found.and_then(|at| ranked.pop_at(at));
+        let others = ranked.iter().take(CANDIDATES);
+        let sampler = &mut self.samplers[pool as usize];
+        sampler.candidates = others.map(|Reverse(one)| one.slot).collect();
+        sampler.refused = victim.is_none().then_some(Refused {
+            at: now.millis,
+            peer,
+            lack: asker.lack,
+        });
+        victim.map(|Reverse(one)| one.id)
+    }
+
+    /// The candidates so far, and the next slots of a pool.
+    fn sample(&mut self, pool: Pool) -> ArrayVec<u32, { CANDIDATES + SAMPLE }> {
+        let len = self.slots(pool);
+        let sampler = &mut self.samplers[pool as usize];
+        let known = sampler.candidates.take();
+        let mut slots = ArrayVec::new();
+        slots.extend(known.iter().copied());
+        for _ in 0..SAMPLE.min(len) {
+            let slot = (sampler.hand % len) as u32;
+            sampler.hand = slot as usize + 1;
+            if !known.contains(&slot) {
+                slots.push(slot);
+            }
+        }
+        slots
+    }
+
+    /// Slots of a pool that have been used so far.
+    fn slots(&self, pool: Pool) -> usize {
+        match pool {
+            Pool::Connections => self.records.len(),
+            Pool::RecvBuffers => self.buffers.owners().len(),
+            Pool::WriteBuffers => self.writes.owners().len(),
+            Pool::Boards | Pool::LargeBoards => self.losses.owners(pool).len(),
+        }
+    }
+
+    /// The connection that holds a slot of a pool.
+    fn holder(&self, pool: Pool, slot: u32) -> Option<u32> {
+        match pool {
+            Pool::Connections => {
+                let state = self.records[slot as usize].tcb.state;
+                (state != State::Closed).then_some(slot)
+            }
+            Pool::RecvBuffers => self.buffers.owners().get(slot),
+            Pool::WriteBuffers => self.writes.owners().get(slot),
+            Pool::Boards | Pool::LargeBoards => self.losses.owners(pool).get(slot),
+        }
+    }
+
+    /// What one address may hold of a pool while others ask.
+    fn share(&self, pool: Pool) -> u32 {
+        let size = match pool {
+            Pool::Connections => self.cx.settings.max_connections,
+            Pool::RecvBuffers => self.buffers.most(),
+            Pool::WriteBuffers => self.writes.most(),
+            Pool::Boards | Pool::LargeBoards => self.losses.boards(pool) as u32,
+        };
+        (size / SHARE).max(1)
+    }
+
+    fn reason(&self, pool: Pool, id: u32, now: Moment) -> Reason {
+        let standing = &self.standings[id as usize];
+        let lack = standing.lack(now);
+        if self.records[id as usize].tcb.state == State::TimeWait {
+            Reason::Closed(lack)
+        } else if standing.peer != NONE && self.peers.held(standing.peer, pool) > self.share(pool) {
+            Reason::BeyondShare(lack)
+        } else {
+            Reason::Lack(lack)
+        }
+    }
+
+    /// Makes a place in the connection table for `asker`. Whether there is one.
+    pub(super) fn make_way<P: Port>(&mut self, port: &mut P, asker: Asker, now: Moment) -> bool {
+        let victim = self.who_gives_way(Pool::Connections, asker, now);
+        if let Some(id) = victim {
+            self.evict(port, id, now);
+        }
+        victim.is_some()
+    }
+
+    /// A receive buffer for connection `id`, which has none; that of another
+    /// connection where all are in use.
+    pub(super) fn take_buffer<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        now: Moment,
+    ) -> Option<u32> {
+        let owner = self.owner(id);
+        if let Some(buffer) = self.buffers.take(owner, &mut self.peers) {
+            return Some(buffer);
+        }
+        let victim = self.who_gives_way(Pool::RecvBuffers, self.asker(id, now), now)?;
+        let other = self.records[victim as usize].tcb.buffer;
+        if self.buffers.get(other).ready().is_empty() {
+            // Nothing in it is acknowledged: the peer has all of it still and
+            // sends it again (RFC 2018, section 8).
+            self.release_buffer(victim);
+            self.cx.counters.buffers_taken += 1;
+        } else {
+            self.evict(port, victim, now);
+        }
+        self.buffers.take(owner, &mut self.peers)
+    }
+
+    /// The application of connection `id` found no write buffer: frees that of
+    /// another connection. Whether it may be asked again.
+    #[cold]
+    pub(super) fn free_write_buffer<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        now: Moment,
+    ) -> bool {
+        let asker = self.asker(id, now);
+        let tcb = &mut self.records[id as usize].tcb;
+        if tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
+            return false;
+        }
+        let Some(victim) = self.who_gives_way(Pool::WriteBuffers, asker, now) else {
+            return false;
+        };
+        self.evict(port, victim, now);
+        self.cx.counters.write_buffers_taken += 1;
+        self.records[id as usize].tcb.flags.clear(Flags::WANTS_ROOM);
+        true
+    }
+
+    /// Lends connection `id` a larger scoreboard, that of another connection
+    /// where all are in use.
+    #[cold]
+    pub(super) fn lend_larger_board(&mut self, id: u32) {
+        let index = self.records[id as usize].tcb.recovery;
+        let mut pool = self.losses.free_pool(index);
+        if pool.is_none() {
+            let now = Moment::new(self.now);
+            let asker = self.asker(id, now);
+            let larger = self.losses.larger_pools(index).iter();
+            pool = larger.copied().find(|pool| {
+                let victim = self.who_gives_way(*pool, asker, now);
+                victim.inspect(|id| self.take_board_back(*id)).is_some()
+            });
+        }
+        if let Some(pool) = pool {
+            let owner = self.owner(id);
+            self.losses.lend(index, pool, owner, &mut self.peers);
+        }
+    }
+
+    /// A connection loses its larger scoreboard and what is listed there: all
+    /// that is in flight goes again.
+    fn take_board_back(&mut self, id: u32) {
+        let index = self.records[id as usize].tcb.recovery;
+        self.losses.give_back(index, &mut self.peers);
+        self.conn(id).send_all_again();
+        self.cx.counters.scoreboards_taken += 1;
+    }
+
+    /// A place is made at the cost of connection `id`: one that both sides have
+    /// closed, or that is half open, is forgotten, any other is reset.
+    fn evict<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        match self.records[id as usize].tcb.state {
+            State::TimeWait => {
+                self.cx.counters.time_waits_evicted += 1;
+                self.forget(id);
+            }
+            State::SynReceived => {
+                self.cx.counters.half_open_evicted += 1;
+                self.forget(id);
+            }
+            _ => {
+                self.send_reset(port, id, now);
+                self.close(id, CloseReason::Evicted);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nmio::Instant;
+
+    use super::*;
+
+    #[test]
+    fn who_was_refused_is_refused_for_the_rest_of_the_millisecond() {
+        let sampler = Sampler {
+            refused: Some(Refused {
+                at: 7,
+                peer: 3,
+                lack: 1_500,
+            }),
+            ..Sampler::default()
+        };
+        let refused = |millis, peer, lack| {
+            let owner = Owner { id: 0, peer };
+            let now = Moment::new(Instant::from_millis(millis));
+            sampler.has_refused(Asker { owner, lack }, now)
+        };
+        assert!(refused(7, 3, 1_500) && refused(7, 3, 9_000));
+        assert!(!refused(7, 3, 1_499), "it lacks less");
+        assert!(!refused(7, 4, 1_500), "another address");
+        assert!(!refused(8, 3, 1_500), "a millisecond later");
+    }
+}

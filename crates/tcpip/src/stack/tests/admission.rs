@@ -1,0 +1,536 @@
+//! Who gets a connection when there are few left, and whose is taken.
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use ip::Addresses;
+use nmio::Instant;
+use proptest::prelude::*;
+
+use crate::connection::State;
+use crate::stack::testing::{App, Habit, MSS, Rig, V4, V6, noise, v4_path, v6_path};
+use crate::{Config, NewReno, Stack, SynCookies, WhenFull};
+
+/// Place for three connections.
+fn three() -> Config {
+    Config {
+        max_connections: 3,
+        idle_timeout: Duration::from_mins(1),
+        ..Config::default()
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no virtual memory of its own")]
+fn what_a_stack_reserves_is_told_beforehand() {
+    // The first field counts pages of virtual memory.
+    let reserved = || {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        pages.split(' ').next().unwrap().parse::<usize>().unwrap() * 4096
+    };
+    let config = Config {
+        max_connections: 1 << 22,
+        ..Config::default()
+    };
+    let told = Stack::<App, NewReno>::reserved_bytes(&config);
+    let before = reserved();
+    let rig = Rig::new(&config);
+    let more = reserved() - before;
+    drop(rig);
+    // Threads of other tests take some too.
+    let few = told / 10;
+    assert!(more.abs_diff(told) < few, "{more} bytes, not {told}");
+}
+
+impl Rig {
+    /// Another client, by its port, sends its SYN.
+    fn knock(&mut self, port: u16) {
+        (self.peer_port, self.iss) = (port, 0);
+        self.syn(Some(1472));
+    }
+
+    /// A client opens a connection; whether it has got one. `iss` is set.
+    pub(super) fn join(&mut self, port: u16) -> bool {
+        self.knock(port);
+        if self.port.sent.is_empty() {
+            return false;
+        }
+        while let Some(packet) = self.port.sent.front() {
+            // Whoever gives way is told.
+            if peer_port_of(packet) != port {
+                self.port.sent.pop_front();
+                continue;
+            }
+            assert_eq!(self.sent_one().control, "SA");
+        }
+        self.recv(1, 1, "A", b"");
+        self.state_of(port) == Some(State::Established)
+    }
+
+    pub(super) fn state_of(&self, port: u16) -> Option<State> {
+        let mut all = self.stack.records.iter().map(|record| &record.tcb);
+        let found = all.find(|tcb| tcb.state != State::Closed && tcb.peer_port == port);
+        found.map(|tcb| tcb.state)
+    }
+
+    /// Clients 1000 to 1002, a second after each other, and five more.
+    fn three_idle(config: &Config) -> Self {
+        let mut rig = Self::new(config);
+        for port in 1000..1003 {
+            assert!(rig.join(port));
+            rig.pass_ms(1_000);
+        }
+        rig.pass_ms(5_000);
+        rig.take_log();
+        rig
+    }
+}
+
+/// The client's port of a packet that came out.
+pub(super) fn peer_port_of(packet: &[u8]) -> u16 {
+    let at = if packet[12..14] == [0x86, 0xdd] {
+        54
+    } else {
+        34
+    };
+    u16::from_be_bytes([packet[at + 2], packet[at + 3]])
+}
+
+#[test]
+fn the_one_that_has_idled_for_longest_gives_way_and_is_reset() {
+    let mut rig = Rig::three_idle(&three());
+    rig.knock(1003);
+    // A cookie: nobody gives way to what may be an invention.
+    rig.sent(0, 1, "SA", b"");
+    assert_eq!(rig.stack.connections(), 3);
+    rig.recv(1, 1, "A", b"");
+    let reset = rig.port.sent.pop_front().unwrap();
+    assert_eq!(u16::from_be_bytes([reset[36], reset[37]]), 1000);
+    assert_eq!(reset[47] & 0x14, 0x14, "RST and ACK");
+    rig.sent_nothing();
+    assert_eq!(rig.take_log(), "close(Evicted) accept");
+    assert_eq!(rig.state_of(1000), None);
+    assert_eq!(rig.state_of(1003), Some(State::Established));
+    assert_eq!(rig.stack.counters().evicted, 1);
+    assert_eq!(rig.stack.connections(), 3);
+}
+
+#[test]
+fn a_request_that_was_answered_lately_counts() {
+    let mut rig = Rig::three_idle(&three());
+    rig.app().habit = Habit::Echo;
+    // The eldest asks for something.
+    rig.peer_port = 1000;
+    let iss = rig.stack.records[0].tcb.snd_una.0.wrapping_sub(1);
+    rig.iss = iss;
+    rig.recv(1, 1, "PA", b"x");
+    rig.port.sent.clear();
+    assert!(rig.join(1003));
+    assert_eq!(rig.state_of(1000), Some(State::Established));
+    assert_eq!(rig.state_of(1001), None);
+}
+
+#[test]
+fn of_many_the_one_that_has_idled_for_longest_gives_way() {
+    const ALL: u16 = 1_000;
+    let mut rig = Rig::new(&Config {
+        max_connections: ALL.into(),
+        ..three()
+    });
+    rig.app().habit = Habit::Echo;
+    for n in 0..ALL {
+        assert!(rig.join(1_000 + n));
+    }
+    // Each asks for something, in another order than they lie in.
+    let mut eldest_first: VecDeque<u16> = (0..ALL).map(|n| 1_000 + n * 7 % ALL).collect();
+    for port in eldest_first.iter().copied() {
+        rig.peer_port = port;
+        let tcb = &rig.stack.records[usize::from(port - 1_000)].tcb;
+        rig.iss = tcb.snd_una.0.wrapping_sub(1);
+        rig.recv(1, 1, "PA", b"x");
+        rig.port.sent.clear();
+        rig.pass_ms(1);
+    }
+    rig.pass_ms(2_000);
+    // When each has been looked at once, it is no other.
+    for n in 0..200 {
+        assert!(rig.join(3_000 + n));
+        if n < ALL / 64 {
+            eldest_first.retain(|port| rig.state_of(*port).is_some());
+        } else {
+            let eldest = eldest_first.pop_front().unwrap();
+            assert_eq!(rig.state_of(eldest), None, "{eldest}, after {n}");
+        }
+    }
+}
+
+#[test]
+fn invented_syns_push_nobody_out() {
+    let mut rig = Rig::three_idle(&three());
+    for port in 2000..3000 {
+        rig.knock(port);
+    }
+    assert_eq!(rig.stack.connections(), 3);
+    assert_eq!(rig.stack.counters().evicted, 0);
+    assert_eq!(rig.take_log(), "");
+}
+
+#[test]
+fn a_connection_in_time_wait_goes_first_and_silently() {
+    let mut rig = Rig::three_idle(&three());
+    // The youngest is closed, ours first.
+    rig.app().habit = Habit::ServeOnce;
+    rig.load(b"content", None);
+    rig.app().habit = Habit::ServeOnce;
+    rig.iss = rig.stack.records[2].tcb.snd_una.0.wrapping_sub(1);
+    rig.recv(1, 1, "PA", b"g");
+    rig.recv(2, 9, "FA", b"");
+    assert_eq!(rig.state_of(1002), Some(State::TimeWait));
+    rig.port.sent.clear();
+    rig.take_log();
+    assert!(rig.join(1003));
+    rig.sent_nothing();
+    assert_eq!(rig.take_log(), "accept");
+    assert_eq!(rig.stack.counters().time_waits_evicted, 1);
+    assert_eq!(rig.stack.counters().evicted, 0);
+    assert_eq!(rig.state_of(1000), Some(State::Established));
+}
+
+/// Three connections, each of which has come to the state to which `act` brings
+/// it: none gives way at once, and the eldest does when it has made no progress
+/// for more than a second.
+fn the_eldest_gives_way(act: impl Fn(&mut Rig)) {
+    let mut rig = Rig::new(&three());
+    rig.load(&[7; 3000], None);
+    for port in 1000..1003 {
+        assert!(rig.join(port));
+        act(&mut rig);
+        rig.port.sent.clear();
+        rig.pass_ms(10);
+    }
+    // The most silence that leaves what is in flight alone.
+    rig.pass_ms(150);
+    rig.port.sent.clear();
+    assert!(!rig.join(1003), "there is no place");
+    assert_eq!(rig.stack.connections(), 3);
+    assert_eq!(rig.stack.counters().connections_full, 1);
+    for port in 1000..1003 {
+        assert!(rig.state_of(port).is_some());
+    }
+    rig.pass_ms(2_000);
+    rig.port.sent.clear();
+    assert!(rig.join(1003));
+    assert_eq!(rig.state_of(1000), None);
+    assert!(rig.state_of(1001).is_some());
+    assert_eq!(rig.stack.counters().evicted, 1);
+}
+
+/// To be owed something is no licence to stay.
+#[test]
+fn whoever_makes_no_progress_gives_way_whatever_its_state() {
+    // In flight.
+    the_eldest_gives_way(|rig| rig.recv(1, 1, "PA", b"g"));
+    // Not consumed.
+    the_eldest_gives_way(|rig| {
+        rig.app().habit = Habit::Lazy;
+        rig.recv(1, 1, "PA", b"g");
+        rig.app().habit = Habit::Silent;
+    });
+    // Behind a shut window.
+    the_eldest_gives_way(|rig| {
+        rig.window = 0;
+        rig.recv(1, 1, "PA", b"g");
+        rig.window = 65_535;
+    });
+    // Closed, and the FIN in flight.
+    the_eldest_gives_way(|rig| {
+        rig.app().habit = Habit::Silent;
+        rig.recv(1, 1, "FA", b"");
+    });
+    // Opened just now.
+    the_eldest_gives_way(|_| {});
+}
+
+#[test]
+fn what_was_served_gives_way() {
+    let mut rig = Rig::new(&three());
+    rig.load(&[7; 3000], None);
+    for port in 1000..1003 {
+        rig.pass_ms(1);
+        assert!(rig.join(port));
+        rig.recv(1, 1, "PA", b"g");
+        rig.recv(2, 3001, "A", b"");
+        rig.port.sent.clear();
+    }
+    rig.pass_ms(2_000);
+    assert!(rig.join(1003));
+    assert_eq!(rig.state_of(1000), None);
+}
+
+#[test]
+fn half_closed_connections_give_way_too() {
+    // FIN-WAIT-2: all that we had to say has arrived.
+    let mut rig = Rig::new(&three());
+    rig.load(b"content", None);
+    rig.app().habit = Habit::ServeOnce;
+    for port in 1000..1003 {
+        assert!(rig.join(port));
+        rig.recv(1, 1, "PA", b"g");
+        rig.recv(2, 9, "A", b"");
+        assert_eq!(rig.state_of(port), Some(State::FinWait2));
+        rig.port.sent.clear();
+    }
+    rig.pass_ms(2_000);
+    rig.take_log();
+    assert!(rig.join(1003));
+    assert_eq!(rig.take_log(), "close(Evicted) accept");
+}
+
+#[test]
+fn nobody_gives_way_where_it_is_configured_so() {
+    let mut rig = Rig::three_idle(&Config {
+        when_full: WhenFull::Refuse,
+        ..three()
+    });
+    assert!(!rig.join(1003));
+    rig.sent_nothing();
+    assert_eq!(rig.stack.counters().connections_full, 1);
+    assert_eq!(rig.stack.counters().cookies_sent, 0);
+}
+
+#[test]
+fn without_cookies_a_syn_is_enough() {
+    let mut rig = Rig::three_idle(&Config {
+        syn_cookies: SynCookies::Never,
+        ..three()
+    });
+    rig.knock(1003);
+    assert_eq!(rig.state_of(1003), Some(State::SynReceived));
+    assert_eq!(rig.state_of(1000), None);
+    assert_eq!(rig.take_log(), "close(Evicted)");
+}
+
+#[test]
+fn of_many_a_sample_is_looked_at_and_then_the_next() {
+    let mut rig = Rig::new(&Config {
+        max_connections: 200,
+        ..Config::default()
+    });
+    for port in 1000..1200 {
+        assert!(rig.join(port));
+    }
+    rig.pass_ms(2_000);
+    for port in 2000..2200 {
+        assert!(rig.join(port), "{port}");
+        rig.pass_ms(6);
+    }
+    let old = (1000..1200).filter(|port| rig.state_of(*port).is_some());
+    let left = old.count();
+    assert!(left <= 10, "{left} of those that idled longest are left");
+}
+
+/// A path from another address.
+pub(super) fn from_v4(last: u8) -> ip::Path {
+    let mut path = v4_path();
+    let src = Ipv4Addr::new(10, 0, 0, last);
+    path.addresses = Addresses::V4 { src, dst: V4.0 };
+    path
+}
+
+pub(super) fn from_v6(network: u16, host: u16) -> ip::Path {
+    let mut path = v6_path();
+    let src = Ipv6Addr::new(0xfd00, 0, 0, network, 0, 0, 0, host);
+    path.addresses = Addresses::V6 { src, dst: V6.0 };
+    path
+}
+
+fn two_each() -> Config {
+    Config {
+        max_per_address: Some(2),
+        ..Config::default()
+    }
+}
+
+/// Opens as [`Rig::join`], from where `path` comes.
+fn joins(rig: &mut Rig, path: ip::Path, port: u16) -> bool {
+    rig.path = path;
+    (rig.peer_port, rig.iss) = (port, 0);
+    rig.syn(Some(1472));
+    if rig.port.sent.is_empty() {
+        return false;
+    }
+    rig.sent(0, 1, "SA", b"");
+    rig.recv(1, 1, "A", b"");
+    let refused = rig.port.sent.pop_front();
+    refused.is_none()
+}
+
+#[test]
+fn an_address_has_no_more_than_its_share() {
+    let mut rig = Rig::new(&two_each());
+    assert!(joins(&mut rig, from_v4(5), 1000));
+    assert!(joins(&mut rig, from_v4(5), 1001));
+    assert!(!joins(&mut rig, from_v4(5), 1002));
+    assert_eq!(rig.stack.counters().per_address_full, 1);
+    assert!(joins(&mut rig, from_v4(6), 1002), "others have theirs");
+    // One goes, and another may come.
+    rig.path = from_v4(5);
+    rig.peer_port = 1000;
+    rig.recv(1, 1, "R", b"");
+    let tcb = &rig.stack.records[0].tcb;
+    let next = tcb.rcv_nxt.0;
+    rig.send_raw(next, 0, "R", b"", None);
+    assert!(joins(&mut rig, from_v4(5), 1003));
+    assert!(!joins(&mut rig, from_v4(5), 1004));
+}
+
+#[test]
+fn an_ipv6_network_of_64_bits_counts_as_one_address() {
+    let mut rig = Rig::new(&two_each());
+    assert!(joins(&mut rig, from_v6(1, 1), 1000));
+    assert!(joins(&mut rig, from_v6(1, 2), 1000));
+    assert!(!joins(&mut rig, from_v6(1, 3), 1000));
+    assert!(joins(&mut rig, from_v6(2, 3), 1000));
+}
+
+#[test]
+fn syns_in_somebodys_name_do_not_use_up_its_share() {
+    let mut rig = Rig::new(&two_each());
+    rig.path = from_v4(5);
+    for port in 2000..2100 {
+        rig.knock(port);
+    }
+    rig.port.sent.clear();
+    assert!(joins(&mut rig, from_v4(5), 1000));
+    assert!(joins(&mut rig, from_v4(5), 1001));
+}
+
+/// All five are half open before the first completes its handshake.
+fn five_knock_and_two_are_let_in(rig: &mut Rig) {
+    let halves = (1000..1005).map(|port| {
+        rig.knock(port);
+        rig.sent_one();
+        (port, rig.iss)
+    });
+    for (port, iss) in halves.collect::<Vec<_>>() {
+        (rig.peer_port, rig.iss) = (port, iss);
+        rig.recv(1, 1, "A", b"");
+        let refused = !rig.port.sent.is_empty();
+        assert_eq!(refused, port >= 1002);
+        if refused {
+            assert_eq!(rig.sent_one().control, "R");
+        }
+    }
+}
+
+#[test]
+fn of_many_half_open_ones_only_the_share_is_established() {
+    let mut rig = Rig::new(&two_each());
+    rig.path = from_v4(5);
+    five_knock_and_two_are_let_in(&mut rig);
+    assert_eq!(rig.take_log(), "accept accept");
+    assert_eq!(rig.stack.connections(), 2);
+    assert_eq!(rig.stack.counters().per_address_full, 3);
+}
+
+#[test]
+fn cookies_do_not_get_round_the_share() {
+    let mut rig = Rig::new(&Config {
+        syn_cookies: SynCookies::Always,
+        ..two_each()
+    });
+    rig.path = from_v4(5);
+    five_knock_and_two_are_let_in(&mut rig);
+    assert_eq!(rig.stack.connections(), 2);
+}
+
+#[test]
+fn time_wait_does_not_count() {
+    let mut rig = Rig::new(&two_each());
+    rig.load(b"content", None);
+    rig.app().habit = Habit::ServeOnce;
+    for port in 1000..1020 {
+        assert!(joins(&mut rig, from_v4(5), port), "{port}");
+        rig.recv(1, 1, "PA", b"g");
+        rig.recv(2, 9, "FA", b"");
+        assert_eq!(rig.state_of(port), Some(State::TimeWait));
+        rig.port.sent.clear();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// The rig checks after each step that the counts are those of the TCBs.
+    #[test]
+    fn shares_are_counted_right_whatever_happens(
+        steps in prop::collection::vec((0u8..6, 0u8..4, 1000u16..1006, 0u64..4_000), 1..150),
+        cookies: bool,
+    ) {
+        let syn_cookies = if cookies { SynCookies::Always } else { SynCookies::Auto };
+        let mut rig = Rig::new(&Config {
+            max_connections: 5,
+            max_half_open: 2,
+            max_time_wait: 2,
+            syn_cookies,
+            ..two_each()
+        });
+        rig.load(b"content", None);
+        rig.app().habit = Habit::ServeOnce;
+        for (what, client, port, wait) in steps {
+            rig.path = if client < 2 { from_v4(client + 5) } else { from_v6(client.into(), 1) };
+            let known = rig.stack.records.iter().map(|record| &record.tcb).find(|tcb| {
+                tcb.state != State::Closed
+                    && tcb.is_of(&rig.path.addresses, port, rig.own_port)
+            });
+            let (seq, ack) = known.map_or((1, 1), |tcb| (tcb.rcv_nxt.0, tcb.snd_nxt.0));
+            rig.peer_port = port;
+            match what {
+                0 => { joins_or_not(&mut rig, port); }
+                1 => rig.send_raw(seq, ack, "PA", b"g", None),
+                2 => rig.send_raw(seq, ack, "FA", b"", None),
+                3 => rig.send_raw(seq, ack, "R", b"", None),
+                4 => rig.knock(port),
+                _ => rig.pass_ms(wait),
+            }
+            rig.port.sent.clear();
+        }
+        // With nobody there, every one is given up.
+        rig.pass_ms(2_000_000);
+        prop_assert_eq!(rig.stack.peers.totals(), (0, [0; 5]));
+    }
+}
+
+fn joins_or_not(rig: &mut Rig, port: u16) {
+    rig.knock(port);
+    let Some(packet) = rig.port.sent.pop_back() else {
+        return;
+    };
+    let at = rig.path.header_len();
+    let isn = u32::from_be_bytes(packet[at + 4..at + 8].try_into().unwrap());
+    let seq = rig.irs.wrapping_add(1);
+    rig.send_raw(seq, isn.wrapping_add(1), "A", b"", None);
+}
+
+/// A connection by a cookie may send at once, whatever the clock says.
+#[test]
+fn pacing_after_a_cookie() {
+    let config = Config {
+        pacing: true,
+        syn_cookies: SynCookies::Always,
+        ..Config::default()
+    };
+    let mut rig = Rig::new(&config);
+    // Half a second before the microseconds wrap.
+    rig.now = Instant::ZERO + Duration::from_micros((1 << 32) - 500_000);
+    rig.open(Some(MSS));
+    rig.load(&noise(100_000), None);
+    // A round trip must be measured for pacing.
+    rig.recv(1, 1, "PA", b"g");
+    rig.pass_ms(10);
+    let sent = rig.sent_all().len() as u32;
+    rig.recv(2, 1 + sent * 1460, "A", b"");
+    rig.pass_ms(20);
+    assert!(!rig.sent_all().is_empty(), "{sent} before");
+}

@@ -1,0 +1,361 @@
+//! Any sequence of segments, times and calls: what must always hold, holds
+//! (`check_invariants`), no frame leaks, every connection ends, and what is
+//! sent is what was written.
+
+use std::time::Duration;
+
+use ip::{ErrorKind, IcmpError, PROTOCOL_TCP};
+use proptest::prelude::*;
+
+use crate::connection::{State, Tcb};
+use crate::stack::testing::{Habit, Rig, noise, v4_path, v6_path};
+use crate::{Config, Mode};
+
+const CONTENT_LEN: usize = 5_003;
+
+/// One thing that happens. Numbers are distances from what the connection
+/// expects, so that most segments mean something.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Segment {
+        client: u8,
+        control: &'static str,
+        seq: i32,
+        /// From SND.UNA, else from the end of what was sent.
+        again: bool,
+        ack: i32,
+        len: usize,
+        window: u16,
+    },
+    /// A handshake, if there is no connection, and a request.
+    Open(u8),
+    /// Some ACKs of what is acknowledged already.
+    Duplicates(u8, usize),
+    Pass(u64),
+    Room(usize),
+    Habit(Habit),
+    TooBig {
+        client: u8,
+        mtu: u32,
+        at: u32,
+    },
+    Reload,
+}
+
+fn near() -> impl Strategy<Value = i32> {
+    prop_oneof![
+        20 => Just(0),
+        4 => -2000..2000i32,
+        1 => any::<i32>(),
+    ]
+}
+
+fn segment() -> impl Strategy<Value = Step> {
+    let control = prop_oneof![
+        16 => Just("A"),
+        6 => Just("PA"),
+        3 => Just("S"),
+        2 => Just("FA"),
+        1 => Just("R"),
+        1 => Just("RA"),
+        1 => prop::sample::select(vec!["", "F", "SA", "SF", "P", "FR", "SFRPA"]),
+    ];
+    let len = prop_oneof![4 => Just(0), 2 => 1..4usize, 1 => 1..1460usize];
+    let window = prop::sample::select(vec![0, 1, 100, 1000, 5000, 65_535, 65_535, 65_535]);
+    let again = prop::bool::weighted(0.4);
+    (0u8..4, control, near(), again, near(), len, window).prop_map(
+        |(client, control, seq, again, ack, len, window)| Step::Segment {
+            client,
+            control,
+            seq,
+            again,
+            ack,
+            len,
+            window,
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let habits = vec![
+        Habit::Serve,
+        Habit::Serve,
+        Habit::ServeOnce,
+        Habit::Silent,
+        Habit::Lazy,
+        Habit::Sip,
+        Habit::Abort,
+    ];
+    prop_oneof![
+        30 => segment(),
+        4 => (0u8..4).prop_map(Step::Open),
+        3 => (0u8..4, 1..6usize).prop_map(|(client, n)| Step::Duplicates(client, n)),
+        4 => (0u64..3000).prop_map(Step::Pass),
+        2 => prop_oneof![Just(0), 1..4usize, Just(1000)].prop_map(Step::Room),
+        2 => prop::sample::select(habits).prop_map(Step::Habit),
+        1 => (0u8..4, 0u32..2000, 0u32..3000).prop_map(|(client, mtu, at)| {
+            Step::TooBig { client, mtu, at }
+        }),
+        1 => Just(Step::Reload),
+    ]
+}
+
+/// Small limits, so that all are reached.
+fn config(mode: Mode) -> Config {
+    Config {
+        mode,
+        max_connections: 3,
+        max_half_open: 2,
+        max_time_wait: 1,
+        recv_buffer: 3000,
+        max_recv_buffers: 2,
+        class_budget: 30,
+        retries: 3,
+        probes: 3,
+        syn_ack_retries: 1,
+        time_wait: Duration::from_secs(1),
+        fin_wait: Duration::from_secs(1),
+        idle_timeout: Duration::from_secs(2),
+        ..Config::default()
+    }
+}
+
+/// A client's connection.
+fn tcb_of(rig: &Rig, port: u16) -> Option<&Tcb> {
+    let records = rig.stack.records.iter().map(|record| &record.tcb);
+    records
+        .filter(|tcb| tcb.state != State::Closed)
+        .find(|tcb| tcb.peer_port == port)
+}
+
+/// The numbers of a client's connection: RCV.NXT, behind all that was sent,
+/// SND.UNA.
+fn expected(rig: &Rig, port: u16) -> Option<(u32, u32, u32)> {
+    let tcb = tcb_of(rig, port)?;
+    Some((tcb.rcv_nxt.0, tcb.snd_nxt.0, tcb.snd_una.0))
+}
+
+struct World {
+    rig: Rig,
+    content: Vec<u8>,
+    /// Where the data of each client's connection begins.
+    starts: [Option<u32>; 4],
+    /// The furthest that its windows have reached.
+    edges: [u32; 4],
+    /// Our number in the last SYN-ACK to each client: a cookie, perhaps.
+    cookies: [u32; 4],
+}
+
+impl World {
+    fn select(&mut self, client: u8) -> u16 {
+        let port = 1000 + u16::from(client);
+        self.rig.peer_port = port;
+        self.rig.path = if client.is_multiple_of(2) {
+            v4_path()
+        } else {
+            v6_path()
+        };
+        port
+    }
+
+    fn note_start(&mut self, client: u8) {
+        if let Some(tcb) = tcb_of(&self.rig, self.rig.peer_port)
+            && tcb.state == State::SynReceived
+        {
+            let start = tcb.snd_nxt.0;
+            self.starts[usize::from(client)] = Some(start);
+            self.edges[usize::from(client)] = start;
+        }
+    }
+
+    /// Takes in the windows that the stack now believes.
+    fn note_edges(&mut self) {
+        for record in &self.rig.stack.records {
+            let tcb = &record.tcb;
+            if tcb.state != State::Closed {
+                let told = (tcb.snd_una + tcb.snd_wnd).0;
+                let edge = &mut self.edges[usize::from(tcb.peer_port - 1000)];
+                if told.wrapping_sub(*edge).cast_signed() > 0 {
+                    *edge = told;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Segment {
+                client,
+                control,
+                seq,
+                again,
+                ack,
+                len,
+                window,
+            } => {
+                let port = self.select(client);
+                let (nxt, max, una) = expected(&self.rig, port).unwrap_or((9, 9, 9));
+                self.rig.window = window;
+                let seq = nxt.wrapping_add_signed(seq);
+                let ack = if again { una } else { max }.wrapping_add_signed(ack);
+                let mss = [Some(1472), Some(100), Some(1000), None][usize::from(client)];
+                let mss = mss.filter(|_| control == "S");
+                self.rig.send_raw(seq, ack, control, &vec![b'g'; len], mss);
+                self.note_start(client);
+            }
+            Step::Open(client) => {
+                let port = self.select(client);
+                self.rig.window = 65_535;
+                if tcb_of(&self.rig, port).is_none() {
+                    self.rig.send_raw(9, 9, "S", b"", Some(1472));
+                    self.note_start(client);
+                    self.look();
+                    self.select(client);
+                }
+                let start = self.cookies[usize::from(client)].wrapping_add(1);
+                let known = expected(&self.rig, port);
+                let (nxt, max, _) = known.unwrap_or((10, start, start));
+                self.rig.send_raw(nxt, max, "A", b"g", None);
+                if known.is_none() && tcb_of(&self.rig, port).is_some() {
+                    self.starts[usize::from(client)] = Some(start);
+                    self.edges[usize::from(client)] = start;
+                }
+            }
+            Step::Duplicates(client, n) => {
+                let port = self.select(client);
+                let (nxt, _, una) = expected(&self.rig, port).unwrap_or((9, 9, 9));
+                for _ in 0..n {
+                    self.rig.send_raw(nxt, una, "A", b"", None);
+                }
+            }
+            Step::Pass(millis) => self.rig.pass_ms(millis),
+            Step::Room(room) => {
+                self.rig.port.room = room;
+                self.rig.timers();
+            }
+            Step::Habit(habit) => self.rig.app().habit = habit,
+            Step::TooBig { client, mtu, at } => {
+                let port = self.select(client);
+                let (_, _, una) = expected(&self.rig, port).unwrap_or((9, 9, 9));
+                let error = IcmpError {
+                    kind: ErrorKind::TooBig { mtu },
+                    addresses: self.rig.path.addresses.reversed(),
+                    protocol: PROTOCOL_TCP,
+                    src_port: self.rig.own_port,
+                    dst_port: port,
+                    sequence: una.wrapping_add(at),
+                };
+                self.rig.icmp(&error);
+            }
+            Step::Reload => {
+                // The same bytes again, so that streams may mix both.
+                let old = self.rig.app().content.unwrap();
+                let habit = self.rig.app().habit;
+                let content = self.content.clone();
+                self.rig.load(&content, None);
+                self.rig.app().habit = habit;
+                self.rig.stack.contents_mut().remove(old);
+            }
+        }
+        self.look();
+    }
+
+    /// Everything that was sent is a piece of the content, at its place, and
+    /// inside the window but for probes.
+    fn look(&mut self) {
+        self.note_edges();
+        while let Some(packet) = self.rig.port.sent.front() {
+            let v6 = packet[12] == 0x86;
+            let at = if v6 { 54 + 2 } else { 34 + 2 };
+            let port = u16::from_be_bytes([packet[at], packet[at + 1]]);
+            let client = (port - 1000) as u8;
+            self.select(client);
+            self.rig.iss = 0;
+            self.rig.irs = 0;
+            let out = self.rig.sent_one();
+            if out.control.contains('S') {
+                self.cookies[usize::from(client)] = self.rig.iss;
+            }
+            if !out.data.is_empty() {
+                let start = self.starts[usize::from(client)];
+                let start = start.expect("data comes after a SYN");
+                let offset = out.seq.wrapping_sub(start) as usize % CONTENT_LEN;
+                let len = out.data.len() as u32;
+                let edge = self.edges[usize::from(client)];
+                let beyond = out.seq.wrapping_add(len).wrapping_sub(edge).cast_signed();
+                assert!(beyond <= 0 || len == 1, "{beyond} bytes beyond the window");
+                let cycle = self.content.iter().cycle().skip(offset);
+                assert!(out.data.iter().eq(cycle.take(out.data.len())));
+            }
+        }
+    }
+}
+
+fn run(mode: Mode, steps: Vec<Step>) {
+    let content = noise(CONTENT_LEN);
+    let mut rig = Rig::new(&config(mode));
+    rig.load(&content, None);
+    let mut world = World {
+        rig,
+        content,
+        starts: [None; 4],
+        edges: [0; 4],
+        cookies: [0; 4],
+    };
+    for step in steps {
+        world.take(step);
+    }
+    // With nobody there, everything ends.
+    world.take(Step::Room(1 << 20));
+    world.take(Step::Pass(400_000));
+    assert_eq!(world.rig.stack.connections(), 0, "every connection ends");
+    assert_eq!(world.rig.stack.poll_timeout(), None);
+    let content = world.rig.app().content.unwrap();
+    assert!(world.rig.stack.contents_mut().remove(content));
+    let totals = world.rig.stack.contents().totals();
+    assert_eq!(
+        (totals.contents, totals.memory),
+        (0, 0),
+        "nothing refers to it"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn nothing_breaks_it_by_copying(steps in prop::collection::vec(step(), 1..150)) {
+        run(Mode::MemCopy, steps);
+    }
+
+    #[test]
+    fn nothing_breaks_it_from_resident_packets(steps in prop::collection::vec(step(), 1..150)) {
+        run(Mode::PreCopy, steps);
+    }
+
+    #[test]
+    fn any_bytes_behind_an_ip_header_are_survived(
+        mut bytes in prop::collection::vec(any::<u8>(), 0..200),
+        valid: bool,
+        offset in 5u8..16,
+    ) {
+        let mut rig = Rig::established(&Config::default());
+        if bytes.len() >= 20 && valid {
+            // With ports, numbers, length and checksum right, the rest is
+            // looked at.
+            bytes[..2].copy_from_slice(&rig.peer_port.to_be_bytes());
+            bytes[2..4].copy_from_slice(&rig.own_port.to_be_bytes());
+            bytes[4..8].copy_from_slice(&rig.irs.wrapping_add(1).to_be_bytes());
+            bytes[8..12].copy_from_slice(&rig.iss.wrapping_add(1).to_be_bytes());
+            bytes[12] = offset << 4;
+            bytes[16..18].fill(0);
+            let addresses = rig.path.addresses;
+            let sum = addresses.pseudo_sum(PROTOCOL_TCP, bytes.len()).add(ip::Sum::of(&bytes));
+            bytes[16..18].copy_from_slice(&sum.finish().to_be_bytes());
+        }
+        let mut packet = vec![0; rig.path.header_len()];
+        rig.path.write(&mut packet, PROTOCOL_TCP, bytes.len());
+        packet.extend_from_slice(&bytes);
+        rig.input(&packet);
+    }
+}

@@ -1,0 +1,188 @@
+//! Deadlines of the application, the user timeout, and windows that stay shut.
+
+use std::time::Duration;
+
+use crate::connection::State;
+use crate::stack::testing::{Habit, Rig, noise};
+use crate::{Config, Deadline};
+
+const LONG: Duration = Duration::from_hours(24);
+
+/// Nothing else ends a connection.
+fn patient() -> Config {
+    Config {
+        idle_timeout: LONG,
+        ..Config::default()
+    }
+}
+
+/// An application that has asked for a deadline with the first byte, and waits
+/// for the rest.
+fn waiting(config: &Config, after: Duration) -> Rig {
+    let mut rig = Rig::established(config);
+    rig.app().habit = Habit::Lazy;
+    rig.app().deadline = Some(after);
+    rig.recv(1, 1, "PA", b"G");
+    rig.sent(1, 2, "A", b"");
+    rig.take_log();
+    rig
+}
+
+#[test]
+fn a_deadline_is_told_when_it_has_passed() {
+    let mut rig = waiting(&patient(), Duration::from_secs(30));
+    // Bytes that come meanwhile change nothing.
+    for at in 2..32 {
+        rig.pass_ms(967);
+        rig.recv(at, 1, "PA", b"x");
+        rig.sent(1, at + 1, "A", b"");
+    }
+    rig.pass_ms(30_000 - 30 * 967 - 1);
+    rig.sent_nothing();
+    rig.take_log();
+    rig.pass_ms(1);
+    rig.sent(1, 32, "FA", b"");
+    assert_eq!(rig.take_log(), "deadline(Request)");
+    assert_eq!(rig.stack.counters().deadlines_missed, 1);
+    assert_eq!(
+        rig.stack.buffers.in_use(),
+        0,
+        "what was not consumed is gone"
+    );
+}
+
+#[test]
+fn a_deadline_that_was_cleared_never_passes() {
+    let mut rig = waiting(&patient(), Duration::from_secs(30));
+    rig.pass_ms(29_999);
+    rig.app().habit = Habit::Echo;
+    rig.app().deadline = None;
+    rig.recv(2, 1, "PA", b"x");
+    rig.sent(1, 3, "PA", b"Gx");
+    rig.recv(3, 3, "A", b"");
+    rig.take_log();
+    rig.pass_ms(1_000_000);
+    rig.sent_nothing();
+    assert_eq!(rig.take_log(), "");
+}
+
+#[test]
+fn a_new_deadline_takes_the_place_of_the_one_before() {
+    let mut rig = waiting(&patient(), Duration::from_secs(30));
+    rig.pass_ms(10_000);
+    rig.app().deadline = Some(Duration::from_secs(5));
+    rig.recv(2, 1, "PA", b"x");
+    rig.sent(1, 3, "A", b"");
+    rig.pass_ms(4_999);
+    rig.sent_nothing();
+    rig.pass_ms(1);
+    rig.sent(1, 3, "FA", b"");
+}
+
+#[test]
+fn the_idle_timeout_may_come_first() {
+    let config = Config {
+        idle_timeout: Duration::from_secs(20),
+        ..Config::default()
+    };
+    let mut rig = waiting(&config, Duration::from_secs(30));
+    rig.pass_ms(19_999);
+    rig.sent_nothing();
+    rig.pass_ms(1);
+    rig.sent(1, 2, "FA", b"");
+    rig.recv(2, 2, "A", b"");
+    rig.pass_ms(15_000);
+    rig.sent_nothing();
+    assert_eq!(
+        rig.stack.counters().deadlines_missed,
+        0,
+        "it was closed before"
+    );
+}
+
+#[test]
+fn a_deadline_leaves_what_is_being_sent_alone() {
+    let mut rig = Rig::serving(&patient(), &noise(20_000), None);
+    rig.app().deadline = Some(Duration::from_secs(1));
+    rig.recv(1, 1, "PA", b"g");
+    assert_eq!(rig.sent_all().len(), 10);
+    let mut at = 1;
+    while at < 20_001 {
+        rig.pass_ms(150);
+        at = (at + 1460).min(20_001);
+        rig.recv(2, at, "A", b"");
+    }
+    assert_eq!(rig.stack.counters().deadlines_missed, 1);
+    assert_eq!(rig.stack.counters().retransmits, 0);
+    let last = rig.sent_all().pop().unwrap();
+    assert!(last.control.contains('F'), "behind all that was written");
+}
+
+#[test]
+fn nothing_acknowledged_for_two_minutes_ends_the_connection() {
+    let mut rig = Rig::serving(&patient(), b"content", None);
+    rig.recv(1, 1, "PA", b"g");
+    rig.take_log();
+    rig.pass_ms(119_999);
+    assert_eq!(rig.take_log(), "");
+    rig.pass_ms(1);
+    assert_eq!(rig.take_log(), "close(TimedOut)");
+}
+
+/// A response to a peer whose window is shut.
+fn shut_out(config: &Config) -> Rig {
+    let mut rig = Rig::serving(config, &noise(20_000), None);
+    rig.window = 0;
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "A", b"");
+    rig.take_log();
+    rig
+}
+
+/// RFC 9293, section 3.8.6.1; RFC 6429, section 3.
+#[test]
+fn a_peer_that_answers_may_keep_its_window_shut() {
+    let mut rig = shut_out(&patient());
+    for _ in 0..3_600 {
+        rig.pass_ms(1_000);
+        for _ in rig.sent_all() {
+            rig.recv(2, 1, "A", b"");
+        }
+    }
+    assert_eq!(rig.state_of(rig.peer_port), Some(State::Established));
+    assert!(rig.stack.counters().window_probes > 100);
+    // The pause is over.
+    rig.window = 65_535;
+    rig.recv(2, 1, "A", b"");
+    assert_eq!(rig.sent_all().len(), 10);
+}
+
+#[test]
+fn a_peer_behind_a_shut_window_that_is_silent_is_given_up() {
+    let mut rig = shut_out(&patient());
+    for _ in 0..100 {
+        rig.pass_ms(1_000);
+        for _ in rig.sent_all() {
+            rig.recv(2, 1, "A", b"");
+        }
+    }
+    // It has answered last at some time in the last half minute.
+    rig.pass_ms(119_999 - 30_000);
+    assert_eq!(rig.take_log(), "");
+    let probes = rig.sent_all().len();
+    assert!((2..=4).contains(&probes), "{probes} without an answer");
+    rig.pass_ms(30_001);
+    assert_eq!(rig.take_log(), "close(TimedOut)");
+    assert_eq!(rig.sent_all().pop().unwrap().control, "RA");
+}
+
+#[test]
+fn a_deadline_says_what_it_is_for() {
+    let mut rig = waiting(&patient(), Duration::from_secs(30));
+    assert_eq!(
+        rig.stack.connection(0).1.deadline(),
+        Some(Deadline::Request)
+    );
+    rig.stack.connection(0).1.clear_deadline();
+    assert_eq!(rig.stack.connection(0).1.deadline(), None);
+}

@@ -1,0 +1,461 @@
+//! What runs short goes to whoever makes progress: shares, and buffers.
+
+use std::time::Duration;
+
+use super::admission::{from_v4, from_v6, peer_port_of};
+use super::flooding::Offer;
+use crate::Config;
+use crate::connection::State;
+use crate::peers::Pool;
+use crate::stack::testing::{Habit, Rig, noise};
+use crate::wire::Control;
+
+/// A client with a connection.
+#[derive(Clone, Copy, Debug)]
+struct Client {
+    path: ip::Path,
+    port: u16,
+    iss: u32,
+}
+
+impl Rig {
+    /// A client opens a connection.
+    #[track_caller]
+    fn client(&mut self, path: ip::Path, port: u16) -> Client {
+        let client = self.try_client(path, port);
+        client.expect("a place for the client")
+    }
+
+    fn try_client(&mut self, path: ip::Path, port: u16) -> Option<Client> {
+        self.path = path;
+        let joined = self.join(port);
+        let iss = self.iss;
+        joined.then_some(Client { path, port, iss })
+    }
+
+    /// What arrives from now on is of `client`.
+    fn be(&mut self, client: Client) {
+        (self.path, self.peer_port, self.iss) = (client.path, client.port, client.iss);
+    }
+
+    fn lives(&self, client: Client) -> bool {
+        let lives = |state| state != State::TimeWait;
+        self.state_of(client.port).is_some_and(lives)
+    }
+
+    /// The next segment is a reset to `client`.
+    #[track_caller]
+    fn sent_reset_to(&mut self, client: Client) {
+        let packet = self.port.sent.pop_front().expect("a reset");
+        let control = packet[client.path.header_len() + 13];
+        assert_eq!((peer_port_of(&packet), control & 4), (client.port, 4));
+    }
+}
+
+/// Place for `most` of everything.
+fn place_for(most: u32) -> Config {
+    Config {
+        max_connections: 10 * most,
+        max_recv_buffers: most,
+        max_write_buffers: most,
+        idle_timeout: Duration::from_hours(1),
+        ..Config::default()
+    }
+}
+
+#[test]
+fn half_a_request_leaves_its_receive_buffer_to_another() {
+    let mut rig = Rig::new(&place_for(2));
+    rig.app().habit = Habit::Lazy;
+    let halves = [20, 21].map(|last| {
+        let client = rig.client(from_v4(last), 1000 + u16::from(last));
+        rig.recv(1, 1, "PA", b"GET");
+        rig.pass_ms(100);
+        client
+    });
+    let guest = rig.client(from_v4(5), 3000);
+    rig.port.sent.clear();
+    rig.recv(1, 1, "PA", b"GET / HTTP/1.1");
+    rig.sent(1, 1, "A", b"");
+    assert_eq!(rig.stack.counters().no_buffer, 1, "all are in use");
+    // One byte a second is no progress.
+    for at in 4..7 {
+        for client in halves {
+            rig.be(client);
+            rig.recv(at, 1, "PA", b" ");
+        }
+        rig.pass_ms(1_000);
+    }
+    rig.port.sent.clear();
+    rig.be(guest);
+    rig.take_log();
+    // (It has made no more progress than they have, but for being younger.)
+    rig.recv(1, 1, "PA", b"GET / HTTP/1.1");
+    rig.sent_reset_to(halves[0]);
+    rig.sent(1, 15, "A", b"");
+    assert_eq!(rig.take_log(), "receive(14) close(Evicted)");
+    assert!(rig.lives(halves[1]) && rig.lives(guest));
+}
+
+#[test]
+fn nobody_takes_a_buffer_from_whoever_made_more_progress() {
+    let mut rig = Rig::new(&place_for(1));
+    rig.app().habit = Habit::Lazy;
+    let old = rig.client(from_v4(20), 1000);
+    rig.pass_ms(5_000);
+    let young = rig.client(from_v4(21), 1001);
+    rig.recv(1, 1, "PA", b"GET");
+    rig.pass_ms(5_000);
+    rig.port.sent.clear();
+    rig.be(old);
+    rig.recv(1, 1, "PA", b"GET");
+    rig.sent(1, 1, "A", b"");
+    assert!(rig.lives(old) && rig.lives(young));
+    assert_eq!(rig.stack.counters().no_buffer, 1);
+}
+
+/// RFC 2018, section 8: what was only acknowledged selectively may be dropped.
+#[test]
+fn a_buffer_without_data_in_order_is_taken_and_its_owner_stays() {
+    let mut rig = Rig::new(&place_for(1));
+    rig.app().habit = Habit::Echo;
+    let first = rig.client(from_v4(20), 1000);
+    rig.recv(4, 1, "PA", b"def");
+    rig.sent(1, 1, "A", b"");
+    rig.pass_ms(2_000);
+    let second = rig.client(from_v4(21), 1001);
+    rig.recv(4, 1, "PA", b"DEF");
+    rig.sent(1, 1, "A", b"");
+    rig.recv(1, 1, "PA", b"ABC");
+    rig.sent(1, 7, "PA", b"ABCDEF");
+    assert_eq!(rig.stack.counters().buffers_taken, 1);
+    rig.be(second);
+    rig.recv(7, 7, "A", b"");
+    // The first sends all of it again.
+    rig.be(first);
+    rig.recv(1, 1, "PA", b"abc");
+    rig.sent(1, 4, "PA", b"abc");
+    rig.recv(4, 4, "PA", b"def");
+    rig.sent(4, 7, "PA", b"def");
+    assert_eq!(rig.stack.counters().evicted, 0);
+}
+
+/// Two connections that hold all write buffers, and read nothing of them.
+fn unread() -> (Rig, [Client; 2]) {
+    let mut rig = Rig::new(&place_for(2));
+    rig.app().habit = Habit::Echo;
+    let readers = [20, 21].map(|last| {
+        let client = rig.client(from_v4(last), 1000 + u16::from(last));
+        rig.window = 0;
+        rig.recv(1, 1, "PA", b"query");
+        rig.window = 65_535;
+        rig.pass_ms(1_000);
+        client
+    });
+    // Further queries are answered too, but nothing of it is read.
+    for client in readers {
+        rig.be(client);
+        rig.window = 0;
+        rig.recv(6, 1, "PA", b"query");
+        rig.window = 65_535;
+    }
+    (rig, readers)
+}
+
+#[test]
+fn unread_answers_leave_their_write_buffers_to_others() {
+    let (mut rig, readers) = unread();
+    rig.port.sent.clear();
+    let guest = rig.client(from_v4(5), 3000);
+    rig.take_log();
+    rig.recv(1, 1, "PA", b"query");
+    rig.sent_reset_to(readers[0]);
+    rig.sent(1, 6, "PA", b"query");
+    assert_eq!(
+        rig.take_log(),
+        "receive(5) close(Evicted) receive(5)",
+        "it is asked again at once"
+    );
+    assert!(rig.lives(readers[1]) && rig.lives(guest));
+    assert_eq!(rig.stack.counters().write_buffers_taken, 1);
+}
+
+#[test]
+fn what_is_written_after_an_acknowledgement_takes_a_write_buffer_too() {
+    let (mut rig, readers) = unread();
+    rig.load(b"content", None);
+    let guest = rig.client(from_v4(5), 3000);
+    rig.recv(1, 1, "PA", b"1");
+    rig.app().later = Some(b"later");
+    rig.take_log();
+    rig.port.sent.clear();
+    rig.recv(2, 8, "A", b"");
+    rig.pass_ms(100);
+    rig.sent_reset_to(readers[0]);
+    rig.sent(8, 2, "PA", b"later");
+    assert_eq!(
+        rig.take_log(),
+        "sent sent close(Evicted) sent",
+        "it is asked again, and once more when there is a buffer"
+    );
+    assert!(rig.lives(readers[1]) && rig.lives(guest));
+}
+
+#[test]
+fn what_is_written_on_a_deadline_takes_a_write_buffer_soon() {
+    let (mut rig, readers) = unread();
+    rig.app().habit = Habit::Silent;
+    rig.app().deadline = Some(Duration::from_millis(50));
+    rig.client(from_v4(5), 3000);
+    rig.recv(1, 1, "PA", b"1");
+    rig.app().later = Some(b"later");
+    rig.take_log();
+    rig.port.sent.clear();
+    rig.pass_ms(100);
+    rig.sent_reset_to(readers[0]);
+    rig.sent(1, 2, "PA", b"later");
+    let log = "deadline(Request) sent close(Evicted) sent";
+    assert_eq!(rig.take_log(), log);
+}
+
+#[test]
+fn who_says_it_consumed_more_than_there_was_makes_no_more_progress() {
+    let standing = |habit| {
+        let mut rig = Rig::established(&Config::default());
+        rig.app().habit = habit;
+        rig.pass_ms(10_000);
+        // The second half waits in a buffer.
+        rig.recv(4, 1, "PA", b"def");
+        rig.recv(1, 1, "PA", b"abc");
+        format!("{:?}", rig.stack.standings)
+    };
+    assert_eq!(standing(Habit::Boast), standing(Habit::Silent));
+}
+
+#[test]
+fn who_has_a_write_buffer_keeps_it_while_it_makes_progress() {
+    let mut rig = Rig::new(&place_for(2));
+    rig.app().habit = Habit::Echo;
+    for last in [20, 21] {
+        rig.client(from_v4(last), 1000 + u16::from(last));
+        rig.recv(1, 1, "PA", b"query");
+        rig.sent_one();
+    }
+    rig.pass_ms(100);
+    let guest = rig.client(from_v4(5), 3000);
+    rig.recv(1, 1, "PA", b"query");
+    rig.sent(1, 6, "A", b"");
+    assert!(rig.lives(guest));
+    assert_eq!(rig.stack.counters().evicted, 0);
+    assert_eq!(rig.stack.counters().write_buffers_taken, 0);
+}
+
+/// A client that has lost every second segment of a window, which takes more
+/// than the smallest scoreboard.
+fn loser(rig: &mut Rig, path: ip::Path, port: u16) -> Client {
+    (rig.path, rig.peer_port) = (path, port);
+    rig.offer(&Offer {
+        mss: Some(1472),
+        sack: true,
+        ..Offer::default()
+    });
+    let syn_ack = rig.reply();
+    rig.complete(&syn_ack, 0, b"");
+    rig.iss = syn_ack.segment.seq.0;
+    rig.recv(1, 1, "PA", b"g");
+    for n in [1, 3, 5, 7] {
+        sack(rig, n);
+    }
+    rig.port.sent.clear();
+    let iss = rig.iss;
+    Client { path, port, iss }
+}
+
+/// The client has received the n-th segment, and none in order.
+fn sack(rig: &mut Rig, n: u32) {
+    let edge = |segment: u32| rig.iss.wrapping_add(1 + segment * 1460).to_be_bytes();
+    let option = [&[1, 1, 5, 10][..], &edge(n), &edge(n + 1)].concat();
+    let (seq, ack) = (rig.irs.wrapping_add(2), rig.iss.wrapping_add(1));
+    rig.raw(seq, ack, Control::ACK, &option, b"");
+}
+
+#[test]
+fn a_larger_scoreboard_goes_to_whoever_makes_progress() {
+    // There is one of each size here.
+    let mut rig = Rig::new(&place_for(16));
+    rig.load(&noise(100_000), None);
+    let holders = |rig: &Rig| {
+        let of = |pool| rig.stack.losses.owners(pool).get(0);
+        [Pool::Boards, Pool::LargeBoards].map(of)
+    };
+    let first = loser(&mut rig, from_v4(20), 1000);
+    assert_eq!(holders(&rig), [Some(0), None]);
+    loser(&mut rig, from_v4(21), 1001);
+    assert_eq!(holders(&rig), [Some(0), Some(1)]);
+    rig.pass_ms(100);
+    let third = loser(&mut rig, from_v4(22), 1002);
+    assert_eq!(holders(&rig), [Some(0), Some(1)], "both are in use");
+    rig.pass_ms(2_000);
+    rig.be(third);
+    sack(&mut rig, 9);
+    assert_eq!(holders(&rig), [Some(2), Some(1)]);
+    assert_eq!(rig.stack.counters().scoreboards_taken, 1);
+    assert_eq!(rig.stack.counters().evicted, 0);
+    // The first gets all of it again.
+    rig.be(first);
+    rig.port.sent.clear();
+    let mut at = 1;
+    for _ in 0..500 {
+        let next = rig.stack.records[0].tcb.snd_nxt.0.wrapping_sub(rig.iss);
+        at = next.min(at + 2 * 1460);
+        rig.recv(2, at, "A", b"");
+        rig.pass_ms(10);
+        rig.port.sent.clear();
+    }
+    assert_eq!(at, 100_001);
+}
+
+/// Of sixteen places one address may have two while others ask.
+fn sixteen() -> Config {
+    Config {
+        max_connections: 16,
+        idle_timeout: Duration::from_hours(1),
+        ..Config::default()
+    }
+}
+
+#[test]
+fn an_address_beyond_its_share_gives_way_first() {
+    let mut rig = Rig::new(&sixteen());
+    let others: Vec<Client> = (0..8)
+        .map(|n| rig.client(from_v4(20 + n), 1000 + u16::from(n)))
+        .collect();
+    rig.pass_ms(10_000);
+    // Half of the table, and all of it just opened.
+    let many: Vec<Client> = (0..8).map(|n| rig.client(from_v4(5), 2000 + n)).collect();
+    for n in 0..6 {
+        rig.client(from_v4(40 + n), 3000 + u16::from(n));
+    }
+    assert!(others.iter().all(|client| rig.lives(*client)));
+    let left = many.iter().filter(|client| rig.lives(**client)).count();
+    assert_eq!(left, 2);
+    // Then the ones that idle for longest.
+    rig.client(from_v4(50), 3050);
+    assert!(many.iter().any(|client| rig.lives(*client)));
+    assert!(!others.iter().all(|client| rig.lives(*client)));
+}
+
+#[test]
+fn an_address_at_its_share_takes_nobody_elses_place() {
+    let mut rig = Rig::new(&sixteen());
+    for n in 0..14 {
+        rig.client(from_v4(20 + n), 1000 + u16::from(n));
+    }
+    rig.pass_ms(10_000);
+    let own = [2000, 2001].map(|port| {
+        rig.pass_ms(10);
+        rig.client(from_v4(5), port)
+    });
+    assert!(
+        rig.try_client(from_v4(5), 2002).is_none(),
+        "the table is full"
+    );
+    assert_eq!(rig.stack.counters().connections_full, 1);
+    assert_eq!(rig.stack.connections(), 16);
+    // Of its own it may exchange those that it does not use.
+    rig.pass_ms(1_500);
+    rig.client(from_v4(5), 2003);
+    assert!(!rig.lives(own[0]) && rig.lives(own[1]));
+    assert!((0..14).all(|n| rig.state_of(1000 + n).is_some()));
+}
+
+#[test]
+fn an_ipv6_network_has_one_share_and_its_size_can_be_set() {
+    for (prefix, left) in [(64, 2), (128, 8), (32, 2)] {
+        let mut rig = Rig::new(&Config {
+            ipv6_prefix: prefix,
+            ..sixteen()
+        });
+        let many: Vec<Client> = (0..8)
+            .map(|n| rig.client(from_v6(1, n), 2000 + n))
+            .collect();
+        for n in 0..8 {
+            rig.client(from_v4(20 + n), 1000 + u16::from(n));
+        }
+        rig.pass_ms(100);
+        for n in 0..6 {
+            let _ = rig.try_client(from_v4(40 + n), 3000 + u16::from(n));
+        }
+        let living = many.iter().filter(|client| rig.lives(**client));
+        assert_eq!(living.count(), left, "/{prefix}");
+    }
+}
+
+#[test]
+fn of_two_readers_the_slower_one_gives_way() {
+    let mut rig = Rig::new(&Config {
+        max_connections: 2,
+        ..sixteen()
+    });
+    rig.load(&noise(1_000_000), None);
+    let slow = rig.client(from_v4(20), 1000);
+    rig.recv(1, 1, "PA", b"g");
+    let fast = rig.client(from_v4(21), 1001);
+    rig.recv(1, 1, "PA", b"g");
+    let (mut slow_at, mut fast_at) = (1, 1);
+    for _ in 0..9 {
+        rig.pass_ms(100);
+        fast_at += 1460;
+        rig.be(fast);
+        rig.recv(2, fast_at, "A", b"");
+    }
+    for _ in 0..20 {
+        rig.pass_ms(1_000);
+        slow_at += 1460;
+        rig.be(slow);
+        rig.recv(2, slow_at, "A", b"");
+        for _ in 0..10 {
+            fast_at += 1460;
+            rig.be(fast);
+            rig.recv(2, fast_at, "A", b"");
+        }
+    }
+    rig.port.sent.clear();
+    rig.client(from_v4(5), 3000);
+    assert!(!rig.lives(slow) && rig.lives(fast));
+}
+
+#[test]
+fn memory_is_given_back_when_the_pressure_has_passed() {
+    let mut rig = Rig::new(&Config {
+        max_connections: 1_000,
+        ..place_for(1_000)
+    });
+    let quiet = |rig: &Rig| rig.stack.buffers.memory() + rig.stack.writes.memory();
+    rig.app().habit = Habit::Echo;
+    let mut clients = Vec::new();
+    for n in 0..500 {
+        let client = rig.client(from_v4(20), 1000 + n);
+        rig.recv(1, 1, "PA", &[b'x'; 1000]);
+        rig.recv(1002, 1, "PA", b"out of order");
+        rig.port.sent.clear();
+        clients.push(client);
+    }
+    assert!(quiet(&rig) >= 500 * (16_384 + 1_000));
+    for client in clients {
+        rig.be(client);
+        rig.send_raw(rig.irs.wrapping_add(1001), 0, "R", b"", None);
+    }
+    assert_eq!(rig.stack.connections(), 0);
+    assert!(
+        rig.stack.poll_timeout().is_some(),
+        "although nothing else is due"
+    );
+    rig.pass_ms(4_500);
+    assert!(quiet(&rig) <= 64 * (16_384 + 2_048), "{}", quiet(&rig));
+    assert_eq!(rig.stack.poll_timeout(), None);
+    // And taken again.
+    rig.client(from_v4(20), 5000);
+    rig.recv(1, 1, "PA", b"query");
+    rig.sent(1, 6, "PA", b"query");
+}

@@ -1,0 +1,177 @@
+//! Runs of segments as one packet: the same segments, fewer packets.
+
+use nmio::super_segment::MAX_OVER_V6;
+
+use crate::connection::Negotiated;
+use crate::stack::testing::{Out, Rig, noise, v6_path};
+use crate::{Config, Slot};
+
+/// Bytes of data in a segment, and of headers before them in a super-segment.
+const MSS: usize = 1460;
+const HEADERS: usize = 20 + 32;
+
+/// What a client gets of a content of `len` bytes that acknowledges all that
+/// came, over a port that takes super-segments of `segmentation` bytes; and how
+/// many of them were sent.
+fn fetch(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (Vec<Out>, u64) {
+    let (all, rig) = fetch_all(len, slot, v6, segmentation);
+    (all, rig.stack.counters().sent_runs)
+}
+
+/// The same, with all that took part in it.
+fn fetch_all(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (Vec<Out>, Rig) {
+    let mut rig = Rig::new(&Config::default());
+    rig.window_scale = Some(4);
+    rig.port.segmentation = segmentation;
+    rig.load(&noise(len), slot);
+    if v6 {
+        rig.path = v6_path();
+    }
+    rig.open(Some(MSS as u16 + 12));
+    rig.recv(1, 1, "PA", b"g");
+    let mut all = Vec::new();
+    loop {
+        let round = rig.sent_all();
+        let Some(last) = round.last() else {
+            return (all, rig);
+        };
+        rig.recv(2, last.seq + last.data.len() as u32, "A", b"");
+        all.extend(round);
+    }
+}
+
+#[test]
+fn every_size_leaves_as_the_same_segments() {
+    // Runs of three, and as long as an IP packet can be.
+    for most in [3 * MSS + HEADERS, 65_535] {
+        for segments in [1, 2, 3, 4, 6, 7, 44, 45, 90] {
+            for len in [segments * MSS - 1, segments * MSS, segments * MSS + 1] {
+                let (frames, runs) = fetch(len, None, false, 0);
+                assert_eq!(runs, 0);
+                let (cut, runs) = fetch(len, None, false, most);
+                assert!(frames == cut, "{len} bytes in runs of {most}");
+                assert_eq!(runs > 0, len > MSS, "{len} bytes in runs of {most}");
+            }
+        }
+    }
+    assert!(fetch(100_000, None, true, 0).0 == fetch(100_000, None, true, 65_535).0);
+}
+
+#[test]
+fn a_super_segment_is_as_large_as_the_port_takes() {
+    // A byte less, and a segment less.
+    for (most, runs) in [(3 * MSS + HEADERS, 2), (3 * MSS + HEADERS - 1, 3)] {
+        assert_eq!(fetch(6 * MSS, None, false, most).1, runs);
+    }
+    assert_eq!(fetch(6 * MSS, None, false, 2 * MSS).1, 0, "no run at all");
+}
+
+#[test]
+fn over_ipv4_it_may_be_larger_than_the_length_field_says() {
+    for (v6, most) in [(false, 100_000), (true, MAX_OVER_V6)] {
+        let (frames, _) = fetch_all(3_000_000, None, v6, 0);
+        let (cut, rig) = fetch_all(3_000_000, None, v6, 100_000);
+        assert!(frames == cut, "the same segments");
+        let longest = rig.port.longest;
+        assert!((most - MSS + 1..=most).contains(&longest), "{v6} {longest}");
+    }
+}
+
+#[test]
+fn a_slot_is_rendered_wherever_it_lies() {
+    let len = 4 * MSS + 100;
+    for offset in [0, 1, MSS - 10, MSS, 3 * MSS + 7, len - 29] {
+        let slot = Some(Slot {
+            offset: offset as u32,
+            len: 29,
+        });
+        let frames = fetch(len, slot, false, 0).0;
+        assert!(frames == fetch(len, slot, false, 65_535).0, "{offset}");
+    }
+}
+
+#[test]
+fn a_run_is_no_longer_than_windows_allow() {
+    let mut rig = Rig::new(&Config::default());
+    rig.port.segmentation = 65_535;
+    rig.window = (4 * MSS + 700) as u16;
+    rig.load(&noise(40 * MSS), None);
+    rig.open(Some(MSS as u16 + 12));
+    rig.recv(1, 1, "PA", b"g");
+    // The peer's: whole segments of it.
+    assert_eq!(rig.sent_all().len(), 4);
+    rig.window = 65_535;
+    rig.recv(2, 1 + 4 * MSS as u32, "A", b"");
+    // The congestion window, which was not used and has not grown.
+    assert_eq!(rig.sent_all().len(), 10);
+    assert_eq!(rig.stack.counters().segments_sent, 1 + 4 + 10);
+    assert_eq!(rig.stack.counters().sent_runs, 2);
+}
+
+#[test]
+fn a_run_that_finds_no_room_goes_later_as_a_whole() {
+    let mut rig = Rig::new(&Config::default());
+    rig.port.segmentation = 65_535;
+    rig.load(&noise(5 * MSS), None);
+    rig.open(Some(MSS as u16 + 12));
+    rig.port.room = 0;
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent_nothing();
+    rig.port.room = 1;
+    rig.pass_ms(10);
+    let sent = rig.sent_all();
+    assert_eq!(sent.len(), 5);
+    let pushed: Vec<bool> = sent.iter().map(|out| out.control.contains('P')).collect();
+    assert_eq!(pushed, [false, false, false, false, true]);
+    assert_eq!(rig.stack.counters().sent_runs, 1);
+}
+
+#[test]
+fn what_is_lost_goes_again_as_a_segment() {
+    let mut rig = Rig::new(&Config::default());
+    rig.port.segmentation = 65_535;
+    let content = noise(8 * MSS);
+    rig.load(&content, None);
+    rig.open(Some(MSS as u16 + 12));
+    rig.recv(1, 1, "PA", b"g");
+    assert_eq!(rig.sent_all().len(), 8);
+    rig.recv(2, 1 + MSS as u32, "A", b"");
+    for _ in 0..3 {
+        rig.recv(2, 1 + MSS as u32, "A", b"");
+    }
+    rig.sent(1 + MSS as u32, 2, "A", &content[MSS..2 * MSS]);
+    assert_eq!(rig.stack.counters().sent_runs, 1);
+}
+
+#[test]
+fn a_tagged_link_gets_frames() {
+    let mut rig = Rig::new(&Config::default());
+    rig.port.segmentation = 65_535;
+    rig.path.link.vlan = Some(5);
+    rig.load(&noise(5 * MSS), None);
+    rig.open(Some(MSS as u16 + 12));
+    rig.recv(1, 1, "PA", b"g");
+    assert_eq!(rig.sent_all().len(), 5);
+    assert_eq!(rig.stack.counters().sent_runs, 0);
+}
+
+#[test]
+fn what_tells_of_a_reduction_goes_alone() {
+    // Not every device cuts a run that begins with CWR.
+    let mut rig = Rig::new(&Config::default());
+    rig.port.segmentation = 65_535;
+    rig.load(&noise(40 * MSS), None);
+    rig.open(Some(MSS as u16 + 12));
+    rig.stack.records[0].tcb.negotiated = Negotiated::new(false, false, None, true);
+    rig.recv(1, 1, "PA", b"g");
+    assert_eq!(rig.sent_all().len(), 10);
+    rig.port.room = 1;
+    rig.recv(2, 1 + 10 * MSS as u32, "AE", b"");
+    let first = rig.sent_one();
+    assert_eq!((first.control.as_str(), first.data.len()), ("AW", MSS));
+    rig.sent_nothing();
+    rig.port.room = 1;
+    rig.pass_ms(10);
+    let rest = rig.sent_all();
+    assert!(rest.len() > 1 && rest.iter().all(|out| out.control == "A"));
+}

@@ -1,0 +1,583 @@
+//! Sending: segmentation, windows, the ring, the three ways to send.
+
+use std::sync::Arc;
+
+use ip::{ErrorKind, IcmpError, PROTOCOL_TCP};
+
+use crate::stack::testing::{Habit, MSS, Out, Rig, noise, v6_path};
+use crate::stack::timers::BLOCKED_RETRY;
+use crate::{Config, Family, MAX_WRITE_LEN, Mode, Slot};
+
+fn in_mode(mode: Mode) -> Config {
+    Config {
+        mode,
+        ..Config::default()
+    }
+}
+
+/// Acknowledges whatever comes until nothing does, and gives what came.
+pub(super) fn fetch(rig: &mut Rig) -> Vec<Out> {
+    let mut all = Vec::new();
+    loop {
+        let round = rig.sent_all();
+        let Some(last) = round.last() else {
+            return all;
+        };
+        let fin = u32::from(last.control.contains('F'));
+        rig.recv(2, last.seq + last.data.len() as u32 + fin, "A", b"");
+        all.extend(round);
+    }
+}
+
+pub(super) fn bytes_of(segments: &[Out]) -> Vec<u8> {
+    let mut at = segments[0].seq;
+    let mut bytes = Vec::new();
+    for segment in segments {
+        assert_eq!(segment.seq, at, "no gap and no overlap");
+        at += segment.data.len() as u32;
+        bytes.extend_from_slice(&segment.data);
+    }
+    bytes
+}
+
+#[test]
+fn a_content_is_cut_at_multiples_of_the_mss() {
+    for mode in [Mode::MemCopy, Mode::PreCopy] {
+        for (path, mss) in [(None, 1460), (Some(v6_path()), 1440)] {
+            let content = noise(2 * mss + 80);
+            let mut rig = Rig::new(&in_mode(mode));
+            rig.load(&content, None);
+            if let Some(path) = path {
+                rig.path = path;
+            }
+            rig.open(Some(mss as u16 + 12));
+            rig.recv(1, 1, "PA", b"g");
+            rig.sent(1, 2, "A", &content[..mss]);
+            rig.sent(1 + mss as u32, 2, "A", &content[mss..2 * mss]);
+            rig.sent(1 + 2 * mss as u32, 2, "PA", &content[2 * mss..]);
+            rig.sent_nothing();
+            let counters = *rig.stack.counters();
+            let ways = (counters.sent_resident, counters.sent_copied);
+            assert_eq!(
+                ways,
+                if mode == Mode::PreCopy {
+                    (3, 0)
+                } else {
+                    (0, 3)
+                }
+            );
+            assert_eq!(counters.sent_assembled, 0);
+        }
+    }
+}
+
+#[test]
+fn every_size_arrives_in_both_modes_and_by_any_mss() {
+    for mode in [Mode::MemCopy, Mode::PreCopy] {
+        for mss in [88, 536, 1001, 1460] {
+            for len in [1, 87, 88, 89, 1459, 1460, 1461, 2920, 30_001] {
+                let content = noise(len);
+                let mut rig = Rig::new(&in_mode(mode));
+                rig.load(&content, None);
+                rig.open(Some(mss));
+                rig.recv(1, 1, "PA", b"g");
+                assert!(
+                    bytes_of(&fetch(&mut rig)) == content,
+                    "{mode:?} {mss} {len}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn an_empty_content_is_nothing() {
+    let mut rig = Rig::serving(&Config::default(), b"", None);
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "A", b"");
+}
+
+#[test]
+fn push_ends_each_content() {
+    let mut rig = Rig::serving(&Config::default(), b"content", None);
+    rig.recv(1, 1, "PA", b"gg");
+    rig.sent(1, 3, "PA", b"content");
+    rig.sent(8, 3, "PA", b"content");
+}
+
+#[test]
+fn the_fin_rides_on_the_last_segment() {
+    let mut rig = Rig::serving(&Config::default(), &noise(2000), None);
+    rig.app().habit = Habit::ServeOnce;
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "A", &noise(2000)[..1460]);
+    rig.sent(1461, 2, "FPA", &noise(2000)[1460..]);
+    rig.sent_nothing();
+}
+
+#[test]
+fn a_slot_is_rendered_with_its_stamp() {
+    for mode in [Mode::MemCopy, Mode::PreCopy] {
+        for offset in [0, 3, 8] {
+            let slot = Slot { offset, len: 5 };
+            let mut rig = Rig::serving(&in_mode(mode), b"GARBAGE GARBAGE", Some(slot));
+            rig.app().stamp = 41;
+            rig.recv(1, 1, "PA", b"gg");
+            let mut expected = b"GARBAGE GARBAGE".to_vec();
+            expected[offset as usize..][..5].copy_from_slice(b"00041");
+            rig.sent(1, 3, "PA", &expected);
+            expected[offset as usize..][..5].copy_from_slice(b"00042");
+            rig.sent(16, 3, "PA", &expected);
+        }
+    }
+}
+
+#[test]
+fn a_slot_may_lie_across_segments() {
+    for mode in [Mode::MemCopy, Mode::PreCopy] {
+        let slot = Slot {
+            offset: 1450,
+            len: 21,
+        };
+        let mut rig = Rig::serving(&in_mode(mode), &noise(3000), Some(slot));
+        rig.app().stamp = 7;
+        rig.recv(1, 1, "PA", b"g");
+        let mut expected = noise(3000);
+        expected[1450..1471].copy_from_slice(b"000000000000000000007");
+        assert!(bytes_of(&fetch(&mut rig)) == expected);
+    }
+}
+
+#[test]
+fn a_slot_is_sent_again_with_the_same_stamp() {
+    let slot = Slot { offset: 2, len: 4 };
+    let mut rig = Rig::serving(&Config::default(), b"ab....cd", Some(slot));
+    rig.app().stamp = 5;
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "PA", b"ab0005cd");
+    rig.app().stamp = 9;
+    rig.pass_ms(1000);
+    rig.sent(1, 2, "PA", b"ab0005cd");
+}
+
+#[test]
+fn the_initial_window_is_ten_segments() {
+    // RFC 6928.
+    let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
+    rig.recv(1, 1, "PA", b"g");
+    assert_eq!(rig.sent_all().len(), 10);
+}
+
+#[test]
+fn slow_start_doubles_the_window_each_round_trip() {
+    // RFC 5681, section 3.1: two segments for one acknowledged.
+    let mut rig = Rig::serving(&Config::default(), &noise(1_000_000), None);
+    rig.recv(1, 1, "PA", b"g");
+    for out in rig.sent_all() {
+        rig.recv(2, out.seq + 1460, "A", b"");
+    }
+    assert_eq!(rig.sent_all().len(), 20);
+}
+
+#[test]
+fn a_full_stream_leaves_requests_unconsumed_until_there_is_room() {
+    let mut rig = Rig::serving(&Config::default(), b"content", None);
+    rig.recv(1, 1, "PA", b"gggggg");
+    let out = rig.sent_all();
+    assert_eq!(out.len(), 4, "entries of the stream");
+    assert_eq!(out[3].ack, 7, "all is received");
+    assert_eq!(out[3].window, 16_384 - 2);
+    rig.recv(7, 15, "A", b"");
+    rig.sent(29, 7, "PA", b"content");
+    rig.sent(36, 7, "PA", b"content");
+    assert_eq!(rig.take_log(), "receive(6) sent receive(2)");
+}
+
+#[test]
+fn a_peers_fin_waits_for_the_requests_before_it() {
+    let mut rig = Rig::serving(&Config::default(), b"content", None);
+    rig.recv(1, 1, "FPA", b"gggggg");
+    assert_eq!(rig.sent_all().len(), 4);
+    assert_eq!(rig.take_log(), "receive(6)");
+    rig.recv(8, 29, "A", b"");
+    rig.sent(29, 8, "PA", b"content");
+    rig.sent(36, 8, "FPA", b"content");
+    assert_eq!(rig.take_log(), "sent receive(2) half-close");
+}
+
+#[test]
+fn bytes_written_one_after_the_other_go_together() {
+    let mut rig = Rig::with_habit(Habit::Echo);
+    rig.window = 0;
+    rig.recv(1, 1, "A", b"a");
+    for at in 2..10 {
+        rig.recv(at, 1, "A", b"b");
+    }
+    rig.sent_all();
+    rig.window = 1000;
+    rig.recv(10, 1, "A", b"");
+    rig.sent(1, 10, "PA", b"abbbbbbbb");
+    assert_eq!(rig.stack.writes.in_use(), 1);
+    rig.recv(10, 10, "A", b"");
+    assert_eq!(rig.stack.writes.in_use(), 0);
+}
+
+#[test]
+fn a_write_buffer_has_a_limit() {
+    let mut rig = Rig::with_habit(Habit::Echo);
+    rig.window = 0;
+    let piece = noise(1000);
+    let mut at = 1;
+    while rig.stack.writes.in_use() < 2 {
+        rig.recv(at, 1, "A", &piece);
+        at += 1000;
+        assert!(at < MAX_WRITE_LEN as u32 + 2000);
+    }
+    assert_eq!(at as usize - 1, MAX_WRITE_LEN / 1000 * 1000 + 1000);
+}
+
+#[test]
+fn without_a_write_buffer_the_application_is_asked_again() {
+    let mut rig = Rig::established(&Config {
+        max_write_buffers: 1,
+        ..Config::default()
+    });
+    rig.app().habit = Habit::Echo;
+    rig.recv(1, 1, "A", b"first");
+    rig.sent(1, 6, "PA", b"first");
+    // Another connection finds no buffer.
+    let (port, iss) = (rig.peer_port, rig.iss);
+    (rig.peer_port, rig.iss) = (port + 1, 0);
+    rig.open(None);
+    rig.recv(1, 1, "A", b"second");
+    rig.sent(1, 7, "A", b"");
+    let second = rig.iss;
+    (rig.peer_port, rig.iss) = (port, iss);
+    rig.recv(6, 6, "A", b"");
+    (rig.peer_port, rig.iss) = (port + 1, second);
+    rig.pass_ms(25);
+    rig.sent(1, 7, "PA", b"second");
+}
+
+#[test]
+fn waiting_for_a_write_buffer_is_seldom_asked_and_not_for_ever() {
+    let mut rig = Rig::established(&Config {
+        max_write_buffers: 0,
+        ..Config::default()
+    });
+    rig.app().habit = Habit::Echo;
+    rig.pass_ms(30_000);
+    rig.recv(1, 1, "PA", b"first");
+    rig.sent(1, 6, "A", b"");
+    // The peer has said something since: the time begins again.
+    rig.pass_ms(30_000);
+    rig.recv(6, 1, "PA", b"second");
+    rig.sent(1, 12, "A", b"");
+    rig.take_log();
+    rig.pass_ms(59_000);
+    rig.sent_nothing();
+    let asked = rig.take_log().matches("receive(11)").count();
+    assert!((59..70).contains(&asked), "{asked} times in a minute");
+    rig.pass_ms(2_000);
+    rig.sent(1, 12, "FA", b"");
+    assert_eq!(rig.stack.counters().idle_closed, 1);
+    assert_eq!(rig.stack.buffers.in_use(), 0, "nobody will read it");
+    rig.recv(12, 2, "FA", b"");
+    assert!(rig.take_log().ends_with("close(Finished)"));
+}
+
+#[test]
+fn a_full_ring_holds_segments_up_and_nothing_is_lost() {
+    let content = noise(10_000);
+    let mut rig = Rig::serving(&Config::default(), &content, None);
+    rig.port.room = 3;
+    rig.recv(1, 1, "PA", b"g");
+    let mut segments = rig.sent_all();
+    assert_eq!(segments.len(), 3);
+    assert_eq!(
+        rig.stack.poll_timeout(),
+        Some(rig.now + BLOCKED_RETRY),
+        "soon, without spinning"
+    );
+    rig.timers();
+    rig.sent_nothing();
+    rig.port.room = 2;
+    rig.timers();
+    segments.extend(rig.sent_all());
+    assert_eq!(segments.len(), 5);
+    rig.port.room = 100;
+    rig.timers();
+    segments.extend(rig.sent_all());
+    assert!(bytes_of(&segments) == content);
+    assert_eq!(rig.stack.counters().retransmits, 0);
+}
+
+#[test]
+fn an_acknowledgement_waits_for_the_ring() {
+    let mut rig = Rig::with_habit(Habit::Silent);
+    rig.port.room = 0;
+    rig.recv(1, 1, "A", b"abc");
+    rig.sent_nothing();
+    rig.port.room = 1;
+    rig.timers();
+    rig.sent(1, 4, "A", b"");
+}
+
+#[test]
+fn those_that_wait_for_the_ring_are_served_in_order() {
+    let mut rig = Rig::new(&Config::default());
+    rig.load(b"content", None);
+    let mut isses = Vec::new();
+    for port in 1000..1004 {
+        (rig.peer_port, rig.iss) = (port, 0);
+        rig.open(None);
+        isses.push(rig.iss);
+    }
+    rig.port.room = 0;
+    for port in 1000..1004 {
+        (rig.peer_port, rig.iss) = (port, isses[usize::from(port) - 1000]);
+        rig.recv(1, 1, "PA", b"g");
+    }
+    // One of them goes meanwhile.
+    (rig.peer_port, rig.iss) = (1002, isses[2]);
+    rig.recv(2, 1, "R", b"");
+    for port in [1000, 1001, 1003] {
+        rig.port.room = 1;
+        rig.timers();
+        (rig.peer_port, rig.iss) = (port, isses[usize::from(port) - 1000]);
+        rig.sent(1, 2, "PA", b"content");
+        rig.sent_nothing();
+    }
+}
+
+#[test]
+fn without_frames_segments_wait() {
+    let mut rig = Rig::serving(&Config::default(), &noise(3000), None);
+    let mut held = Vec::new();
+    let request = rig.packet(
+        rig.irs.wrapping_add(1),
+        rig.iss.wrapping_add(1),
+        "PA",
+        b"g",
+        None,
+    );
+    let mut frame = None;
+    while let Some(taken) = nmio::Port::pool(&rig.port).take() {
+        if frame.is_none() {
+            frame = Some(taken);
+        } else {
+            held.push(taken);
+        }
+    }
+    let mut frame = frame.unwrap();
+    frame.set_len(request.len());
+    frame.copy_from_slice(&request);
+    let ip::Input::Tcp(packet) = rig.host.receive(frame, rig.now) else {
+        panic!("not passed on")
+    };
+    rig.stack.handle_segment(&mut rig.port, packet, rig.now);
+    // Its own frame turned round was all that could be sent.
+    assert_eq!(rig.sent_all().len(), 1);
+    drop(held);
+    rig.timers();
+    assert_eq!(rig.sent_all().len(), 3);
+}
+
+#[test]
+fn prepared_contents_are_summed_once() {
+    for mode in [Mode::MemCopy, Mode::PreCopy] {
+        let mut rig = Rig::serving(&in_mode(mode), &noise(3000), None);
+        let id = rig.app().content.unwrap();
+        let pool = nmio::Port::pool(&rig.port).clone();
+        let residents = rig.stack.contents_mut().prepare(id, &pool, Family::V4);
+        assert_eq!(residents, if mode == Mode::PreCopy { 3 } else { 0 });
+        let totals = rig.stack.contents().totals();
+        assert_eq!((totals.packets, totals.bytes), (3, 3000));
+        rig.recv(1, 1, "PA", b"g");
+        assert!(bytes_of(&fetch(&mut rig)) == noise(3000));
+        assert_eq!(rig.stack.contents().totals(), totals);
+    }
+}
+
+#[test]
+fn without_memory_for_residents_segments_are_copied() {
+    let mut rig = Rig::serving(&in_mode(Mode::PreCopy), &noise(100 * 1460), None);
+    rig.recv(1, 1, "PA", b"g");
+    assert!(bytes_of(&fetch(&mut rig)) == noise(100 * 1460));
+    let counters = rig.stack.counters();
+    assert_eq!(counters.sent_resident, 64);
+    assert_eq!(counters.sent_copied, 36);
+    assert_eq!(counters.resident_fallbacks, 36);
+}
+
+#[test]
+fn a_tagged_link_gets_copies() {
+    let mut rig = Rig::new(&in_mode(Mode::PreCopy));
+    rig.path.link.vlan = Some(7);
+    rig.load(&noise(3000), None);
+    rig.open(Some(1472));
+    rig.recv(1, 1, "PA", b"g");
+    let segments = fetch(&mut rig);
+    assert!(segments.iter().all(|out| out.vlan == Some(7)));
+    assert!(bytes_of(&segments) == noise(3000));
+}
+
+#[test]
+fn without_a_budget_for_classes_segments_are_assembled() {
+    let mut rig = Rig::new(&Config {
+        class_budget: 0,
+        ..Config::default()
+    });
+    rig.load(&noise(5000), None);
+    rig.open(Some(1012));
+    rig.recv(1, 1, "PA", b"g");
+    assert!(bytes_of(&fetch(&mut rig)) == noise(5000));
+    assert_eq!(rig.stack.counters().sent_assembled, 5);
+}
+
+#[test]
+fn a_removed_content_lives_until_it_is_acknowledged() {
+    let mut rig = Rig::serving(&Config::default(), &noise(3000), None);
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent_all();
+    let id = rig.app().content.unwrap();
+    assert!(rig.stack.contents_mut().remove(id));
+    assert!(!rig.stack.contents_mut().remove(id));
+    assert_eq!(rig.stack.contents().totals().contents, 1);
+    rig.pass_ms(200);
+    rig.sent(1, 2, "A", &noise(3000)[..1460]);
+    rig.recv(2, 3001, "A", b"");
+    let totals = rig.stack.contents().totals();
+    assert_eq!((totals.contents, totals.memory, totals.packets), (0, 0, 0));
+    let other = rig
+        .stack
+        .contents_mut()
+        .add(Arc::from(*b"x"), None)
+        .unwrap();
+    assert_ne!(other, id, "ids are not given twice");
+    rig.recv(2, 3001, "PA", b"g");
+    rig.sent(3001, 3, "A", b"");
+}
+
+pub(super) fn too_big(rig: &Rig, mtu: u32, sequence: u32) -> IcmpError {
+    IcmpError {
+        kind: ErrorKind::TooBig { mtu },
+        addresses: rig.path.addresses.reversed(),
+        protocol: PROTOCOL_TCP,
+        src_port: rig.own_port,
+        dst_port: rig.peer_port,
+        sequence: rig.iss.wrapping_add(sequence),
+    }
+}
+
+#[test]
+fn a_narrower_path_makes_segments_smaller() {
+    // RFC 1191.
+    for mode in [Mode::MemCopy, Mode::PreCopy] {
+        let content = noise(5000);
+        let mut rig = Rig::serving(&in_mode(mode), &content, None);
+        rig.recv(1, 1, "PA", b"g");
+        rig.sent_all();
+        rig.icmp(&too_big(&rig, 1012, 1));
+        rig.sent(1, 2, "A", &content[..960]);
+        let mut segments = rig.sent_all();
+        rig.recv(2, 5001, "A", b"");
+        segments.extend(fetch(&mut rig));
+        assert!(bytes_of(&segments) == content[960..]);
+        assert_eq!(rig.stack.counters().path_mtu_reductions, 1);
+    }
+}
+
+#[test]
+fn an_icmp_error_about_nothing_in_flight_is_ignored() {
+    // RFC 5927, section 4.1.
+    let mut rig = Rig::serving(&Config::default(), &noise(2000), None);
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent_all();
+    rig.icmp(&too_big(&rig, 1000, 0));
+    rig.icmp(&too_big(&rig, 1000, 2001));
+    rig.icmp(&too_big(&rig, 1512, 1));
+    let unreachable = IcmpError {
+        kind: ErrorKind::Unreachable(3),
+        ..too_big(&rig, 0, 1)
+    };
+    rig.icmp(&unreachable);
+    rig.sent_nothing();
+    assert_eq!(rig.stack.counters().icmp_ignored, 4);
+    // Nobody needs less than what every host must take.
+    rig.icmp(&too_big(&rig, 68, 1));
+    assert_eq!(rig.sent_one().data.len(), 536 - 12);
+}
+
+/// Held back by pacing when the window has opened is no reason to probe.
+#[test]
+fn pacing_and_a_window_that_opens() {
+    let config = Config {
+        pacing: true,
+        ..Config::default()
+    };
+    let mut rig = Rig::new(&config);
+    rig.syn(Some(MSS));
+    rig.sent_one();
+    // The handshake takes long, and what follows does not.
+    rig.pass_ms(500);
+    rig.window = 1460;
+    rig.recv(1, 1, "A", b"");
+    rig.load(&noise(100_000), None);
+    rig.recv(1, 1, "PA", b"g");
+    assert_eq!(rig.sent_all().len(), 1);
+    rig.pass_ms(12);
+    rig.window = 0;
+    rig.recv(2, 1 + 1460, "A", b"");
+    rig.sent_all();
+    rig.pass_ms(1);
+    rig.window = 65_535;
+    rig.recv(2, 1 + 1460, "A", b"");
+    rig.sent_all();
+    rig.pass_ms(12);
+    let sent: Vec<_> = rig
+        .sent_all()
+        .iter()
+        .map(|out| (out.control.clone(), out.seq, out.data.len()))
+        .collect();
+    assert!(sent.iter().all(|out| !out.0.contains('R')), "{sent:?}");
+    assert!(sent.len() <= 1, "{sent:?}");
+}
+
+/// RFC 9293, section 3.8.6.2.1: the override timeout is 0.1 to 1 s. What it has
+/// sent arrives: there is nothing to back off from.
+#[test]
+fn a_window_that_stays_small_is_used_at_least_once_a_second() {
+    let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
+    rig.window = 150;
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent_one();
+    let mut waits = Vec::new();
+    for n in 0..9 {
+        let mut wait = 0;
+        while rig.port.sent.is_empty() {
+            rig.pass_ms(10);
+            wait += 10;
+        }
+        waits.push(wait);
+        rig.sent_one();
+        rig.recv(2, 1 + 150 * (n + 1), "A", b"");
+    }
+    assert!(waits.iter().all(|wait| *wait <= 1_000), "{waits:?}");
+}
+
+/// RFC 9293, section 3.8.6.1: it is of what was sent.
+#[test]
+fn the_ack_of_a_probe_is_good_after_the_window_has_opened_a_little() {
+    let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
+    rig.window = 0;
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent_one();
+    rig.pass_ms(200);
+    assert_eq!(rig.sent_one().data.len(), 1);
+    rig.window = 1_000;
+    rig.recv(2, 1, "A", b"");
+    rig.window = 999;
+    rig.recv(2, 2, "A", b"");
+    assert_eq!(rig.stack.counters().bad_ack, 0);
+}

@@ -1,0 +1,260 @@
+//! Time passes: deadlines, connections that wait for the TX ring, memory that
+//! is given back.
+
+use std::time::Duration;
+
+use nmio::{Instant, Port};
+
+use super::Stack;
+use crate::app::Application;
+use crate::clock::Moment;
+use crate::congestion::CongestionControl;
+use crate::connection::{CloseReason, Expiry, Flags, State};
+
+/// How soon a sleeping loop looks again whether a full TX ring has room. At
+/// 10 Gb/s about a hundred full packets leave in this time.
+pub(super) const BLOCKED_RETRY: Duration = Duration::from_micros(125);
+
+/// The memory of a buffer is given back when it was not needed for so long, or
+/// for twice as long.
+const TRIM_INTERVAL: Duration = Duration::from_secs(2);
+/// Of each pool so many buffers at a time, …
+const TRIM_STEP: usize = 32;
+/// … and then not before this time has passed.
+const TRIM_PAUSE: Duration = Duration::from_millis(10);
+
+impl<A: Application, C: CongestionControl> Stack<A, C> {
+    /// When [`handle_timers`](Self::handle_timers) must be called next, at
+    /// the latest; `None` when only a segment can cause work.
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if !self.blocked.is_empty() {
+            // The port cannot tell when its ring has room.
+            return Some(self.now + BLOCKED_RETRY);
+        }
+        let due = self.wheel.next_deadline();
+        if self.buffers.has_surplus() || self.writes.has_surplus() {
+            return Some(due.map_or(self.trim_at, |due| due.min(self.trim_at)));
+        }
+        due
+    }
+
+    /// Runs what is due at `now`, and goes on with what the TX ring had no
+    /// room for.
+    #[inline]
+    pub fn handle_timers<P: Port>(&mut self, port: &mut P, now: Instant) {
+        self.now = now;
+        if !self.blocked.is_empty() {
+            self.resume_blocked(port, Moment::new(now));
+        }
+        while let Some(id) = self.wheel.pop_expired(now) {
+            self.handle_expired(port, id, Moment::new(now));
+        }
+        if now >= self.trim_at {
+            self.trim(now);
+        }
+    }
+
+    /// Gives back memory of the pools that was not needed since the last look.
+    #[cold]
+    fn trim(&mut self, now: Instant) {
+        for _ in 0..TRIM_STEP {
+            let more = self.buffers.trim() | self.writes.trim();
+            if !more {
+                self.buffers.free().look();
+                self.writes.free().look();
+                self.trim_at = now + TRIM_INTERVAL;
+                return;
+            }
+        }
+        self.trim_at = now + TRIM_PAUSE;
+    }
+
+    /// Sets the wheel if it would expire after the deadline of a connection.
+    #[inline(always)]
+    pub(super) fn keep_time(&mut self, id: u32, now: Moment) {
+        if self.records[id as usize].tcb.is_due_sooner() {
+            self.schedule(id, now);
+        }
+    }
+
+    /// Sets the wheel to the deadline of a connection, or to that of its
+    /// application.
+    #[inline(never)]
+    fn schedule(&mut self, id: u32, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        if tcb.state == State::Closed {
+            return;
+        }
+        tcb.scheduled = tcb.deadline;
+        if tcb.flags.has(Flags::DUE) {
+            let due = self.standings[id as usize].due;
+            let ahead = tcb.deadline.wrapping_sub(due).cast_signed();
+            if ahead > 0 {
+                tcb.scheduled = due;
+            }
+        }
+        self.wheel.schedule(id, now.instant(tcb.scheduled));
+    }
+
+    #[cold]
+    fn handle_expired<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        // The wheel has no entry now.
+        let has_passed = |moment: u32| moment.wrapping_sub(now.millis).cast_signed() <= 0;
+        let tcb = &self.records[id as usize].tcb;
+        if tcb.flags.has(Flags::DUE) && has_passed(self.standings[id as usize].due) {
+            self.handle_due(port, id, now);
+        }
+        let tcb = &self.records[id as usize].tcb;
+        if tcb.state != State::Closed && has_passed(tcb.deadline) {
+            self.handle_deadline(port, id, now);
+        }
+        self.start_due(id, now);
+        self.schedule(id, now);
+    }
+
+    /// A connection's deadline has passed.
+    fn handle_deadline<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        self.ensure_space(id);
+        let expiry = self.conn(id).on_deadline(now);
+        self.settle_losses(id);
+        self.act(port, id, expiry, now);
+    }
+
+    /// Does what a passed deadline asks for.
+    fn act<P: Port>(&mut self, port: &mut P, id: u32, expiry: Expiry, now: Moment) {
+        match expiry {
+            Expiry::Wait => return,
+            Expiry::GoOn => {}
+            Expiry::Forget => self.forget(id),
+            Expiry::TimeOut => self.close(id, CloseReason::TimedOut),
+            Expiry::Reset => {
+                self.send_reset(port, id, now);
+                self.close(id, CloseReason::TimedOut);
+            }
+            Expiry::SynAck => self.send_syn_ack_from_scratch(port, id, now),
+            Expiry::Send(plan) => self.send_probe(port, id, &plan, now),
+            Expiry::KeepAlive => self.send_keep_alive(port, id, now),
+            Expiry::OfferAgain => {
+                self.offer_again(port, id, now);
+                let next = self.conn(id).has_offered_again(now);
+                return self.act(port, id, next, now);
+            }
+            // What it has not taken it never will.
+            Expiry::CloseIdle => self.offer_buffered(port, id, now),
+        }
+        self.go_on(port, id, now);
+    }
+
+    /// What is left to do after a timer: a reset, or what may be sent.
+    fn go_on<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let tcb = &self.records[id as usize].tcb;
+        if tcb.state == State::Closed {
+            return;
+        }
+        if tcb.flags.has(Flags::ABORT) {
+            self.abort(port, id, now);
+        } else {
+            self.resume(port, id, now);
+        }
+    }
+
+    /// The application's deadline has passed.
+    fn handle_due<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        tcb.flags.clear(Flags::DUE);
+        if tcb.flags.has(Flags::CLOSE) {
+            // By the idle timeout.
+            return;
+        }
+        self.cx.counters.deadlines_missed += 1;
+        let deadline = self.standings[id as usize].due_for;
+        let (app, mut connection) = self.connection(id);
+        app.on_deadline(&mut connection, deadline);
+        if self.records[id as usize].tcb.flags.has(Flags::CLOSE) {
+            // What it has not taken it never will.
+            self.offer_buffered(port, id, now);
+        }
+        self.go_on(port, id, now);
+        self.wait_for_room(id, now);
+    }
+
+    /// A deadline that the application has just set runs from now on.
+    pub(super) fn start_due(&mut self, id: u32, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        if tcb.flags.has(Flags::DUE_NEW) {
+            tcb.flags.clear(Flags::DUE_NEW);
+            tcb.flags.set(Flags::DUE);
+            let due = &mut self.standings[id as usize].due;
+            *due = due.wrapping_add(now.millis);
+        }
+    }
+
+    /// After a pass over a connection: what it leaves to be done, rarely.
+    #[cold]
+    pub(super) fn settle(&mut self, id: u32, now: Moment) {
+        let tcb = &self.records[id as usize].tcb;
+        if tcb.state == State::TimeWait {
+            if self.time_waits > self.cx.settings.max_time_wait {
+                self.cx.counters.time_wait_overflow += 1;
+                self.forget(id);
+            }
+            return;
+        }
+        if tcb.flags.has(Flags::DUE_NEW) {
+            self.start_due(id, now);
+            self.schedule(id, now);
+        }
+        self.wait_for_room(id, now);
+    }
+
+    /// Where an application waits for room and nothing is in flight, no ACK
+    /// tells of it.
+    fn wait_for_room(&mut self, id: u32, now: Moment) {
+        let tcb = &self.records[id as usize].tcb;
+        let waits = tcb.flags.has(Flags::WANTS_ROOM) && tcb.flight() == 0;
+        if waits && tcb.state != State::Closed {
+            self.conn(id).wait_for_room(now);
+        }
+    }
+
+    /// Puts a connection on the list of those that wait for the TX ring. A
+    /// TCB that is freed meanwhile stays there; nothing is to be sent then.
+    #[cold]
+    pub(super) fn block(&mut self, id: u32) {
+        let tcb = &mut self.records[id as usize].tcb;
+        if tcb.flags.has(Flags::BLOCKED) {
+            return;
+        }
+        tcb.flags.set(Flags::BLOCKED);
+        self.cx.counters.blocked += 1;
+        // Each connection at most once: there is place.
+        self.blocked.push_back(id);
+    }
+
+    #[cold]
+    fn resume_blocked<P: Port>(&mut self, port: &mut P, now: Moment) {
+        // Whoever blocks again comes behind these, and has had its turn.
+        for _ in 0..self.blocked.len() {
+            if port.room() == 0 {
+                return;
+            }
+            let Some(id) = self.blocked.pop_front() else {
+                return;
+            };
+            let tcb = &mut self.records[id as usize].tcb;
+            let owes_probe = tcb.flags.has(Flags::OWES_PROBE);
+            tcb.flags.clear(Flags::BLOCKED | Flags::OWES_PROBE);
+            if tcb.state == State::Closed {
+                continue;
+            }
+            self.resume(port, id, now);
+            let conn = self.conn(id);
+            if owes_probe && conn.tcb.probes_window() {
+                let plan = conn.probe_window(now);
+                self.send_probe(port, id, &plan, now);
+            }
+            self.keep_time(id, now);
+        }
+    }
+}
