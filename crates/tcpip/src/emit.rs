@@ -80,17 +80,31 @@ fn render_part<A: Application>(app: &mut A, slot: Slot, stamp: u32, from: usize,
 }
 
 impl<A: Application> Emitter<'_, A> {
+    /// The same for a call that is not inlined, so that this one can stay in
+    /// registers.
+    #[inline(always)]
+    fn again(&mut self) -> Emitter<'_, A> {
+        Emitter {
+            app: self.app,
+            contents: self.contents,
+            writes: self.writes,
+            mode: self.mode,
+        }
+    }
+
     /// Sends what is planned, and counts it.
     #[inline(always)]
     pub(crate) fn send<P: Port>(
         &mut self,
         port: &mut P,
         tcb: &Tcb,
-        plan: &Plan,
+        plan: Plan,
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
         match plan.place {
-            Some(place) if plan.is_run => self.send_run(port, tcb, plan, place, counters)?,
+            Some(place) if plan.is_run => {
+                self.again().send_run(port, tcb, plan, place, counters)?
+            }
             Some(place) => self.send_segment(port, tcb, plan, place, counters)?,
             None => send_control(port, tcb, &plan.header, &Written::default())?,
         }
@@ -104,7 +118,7 @@ impl<A: Application> Emitter<'_, A> {
         &mut self,
         port: &mut P,
         tcb: &Tcb,
-        plan: &Plan,
+        plan: Plan,
         place: Place,
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
@@ -112,7 +126,7 @@ impl<A: Application> Emitter<'_, A> {
             let index = place.source.index();
             let sum = match self.contents.get(index).sum(tcb.class, segment) {
                 Some(sum) => Some(sum),
-                None => self.first_sum(index, tcb.class, segment),
+                None => first_sum(self.contents, index, tcb.class, segment),
             };
             if let Some(sum) = sum {
                 let sum = Sum::from_folded(sum);
@@ -123,7 +137,7 @@ impl<A: Application> Emitter<'_, A> {
                 return self.send_copy(port, tcb, plan, (place, sum), counters);
             }
         }
-        self.send_assembled(port, tcb, plan, place)?;
+        self.again().send_assembled(port, tcb, plan, place)?;
         counters.sent_assembled += 1;
         Ok(())
     }
@@ -132,10 +146,10 @@ impl<A: Application> Emitter<'_, A> {
     /// copied here.
     #[inline(never)]
     fn send_run<P: Port>(
-        &mut self,
+        self,
         port: &mut P,
         tcb: &Tcb,
-        plan: &Plan,
+        plan: Plan,
         place: Place,
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
@@ -169,20 +183,12 @@ impl<A: Application> Emitter<'_, A> {
         Ok(())
     }
 
-    /// Sums a segment that is sent for the first time in its class.
-    #[cold]
-    fn first_sum(&mut self, index: u32, class: u8, segment: u32) -> Option<u16> {
-        self.contents
-            .ensure_segments(index, class)
-            .then(|| self.contents.sum(index, class, segment))
-    }
-
     #[inline(always)]
     fn send_resident<P: Port>(
         &mut self,
         port: &mut P,
         tcb: &Tcb,
-        plan: &Plan,
+        plan: Plan,
         (place, segment, sum): (Place, u32, Sum),
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
@@ -222,7 +228,7 @@ impl<A: Application> Emitter<'_, A> {
         &mut self,
         port: &mut P,
         tcb: &Tcb,
-        plan: &Plan,
+        plan: Plan,
         (place, sum): (Place, Sum),
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
@@ -247,10 +253,10 @@ impl<A: Application> Emitter<'_, A> {
     /// The general path: any range of any source, on any link.
     #[inline(never)]
     fn send_assembled<P: Port>(
-        &mut self,
+        self,
         port: &mut P,
         tcb: &Tcb,
-        plan: &Plan,
+        plan: Plan,
         place: Place,
     ) -> Result<(), NoRoom> {
         let (bytes, slot) = if let Some(buffer) = place.source.buffer() {
@@ -279,6 +285,14 @@ impl<A: Application> Emitter<'_, A> {
         port.send(frame).map_err(|_| NoRoom)?;
         Ok(())
     }
+}
+
+/// Sums a segment that is sent for the first time in its class.
+#[cold]
+fn first_sum(contents: &mut Contents, index: u32, class: u8, segment: u32) -> Option<u16> {
+    contents
+        .ensure_segments(index, class)
+        .then(|| contents.sum(index, class, segment))
 }
 
 /// Sends a segment without data, made in a scratch frame.

@@ -20,6 +20,7 @@ mod undo;
 
 pub(crate) use pool::Recoveries;
 pub(crate) use reorder::Reorder;
+pub(crate) use timeouts::reach_in_disorder;
 
 use std::collections::VecDeque;
 

@@ -39,7 +39,7 @@ impl<C: CongestionControl> Conn<'_, C> {
                 self.advance(segment, acked, now);
                 self.arm_after_ack(true, now);
             } else {
-                self.on_disorder(segment, sack, now);
+                self.again().on_disorder(segment, sack, now);
             }
             self.update_window(segment, now);
             return acked;
@@ -50,7 +50,7 @@ impl<C: CongestionControl> Conn<'_, C> {
                 self.tcb.retries = 0;
             }
             if !sack.is_empty() || is_duplicate(self.tcb, segment) {
-                self.on_same_ack(segment, sack, now);
+                self.again().on_same_ack(segment, sack, now);
             }
             self.update_window(segment, now);
         }
@@ -59,7 +59,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// An ACK of nothing new, which says that something else has arrived.
     #[cold]
-    fn on_same_ack(&mut self, segment: Segment, sack: &[Block], now: Moment) {
+    fn on_same_ack(self, segment: Segment, sack: &[Block], now: Moment) {
         if self.tcb.flight() > 0 && !self.tcb.probes_window() {
             self.on_disorder(segment, sack, now);
         }
@@ -118,13 +118,14 @@ impl<C: CongestionControl> Conn<'_, C> {
             // It is there (RFC 6429, section 3).
             tcb.retries = 0;
             tcb.rtt_at = now.micros;
-            self.end_probing(is_newer && segment.window > 0, now);
+            self.again()
+                .end_probing(is_newer && segment.window > 0, now);
         }
     }
 
     /// The peer's window was shut; `is_open`: it is no longer.
     #[cold]
-    fn end_probing(&mut self, is_open: bool, now: Moment) {
+    fn end_probing(mut self, is_open: bool, now: Moment) {
         let tcb = &mut *self.tcb;
         if tcb.snd_una == tcb.limit() {
             // Probes have sent all that there was.

@@ -43,6 +43,19 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
+    /// The same connection for a call that is not inlined, so that this one can
+    /// stay in registers.
+    #[inline(always)]
+    pub(super) fn again(&mut self) -> Conn<'_, C> {
+        Conn {
+            tcb: self.tcb,
+            congestion: self.congestion,
+            losses: self.losses,
+            buffers: self.buffers,
+            cx: self.cx,
+        }
+    }
+
     /// Takes a recovery from the pool if there is none.
     pub(crate) fn begin_recovery(&mut self) -> u32 {
         if self.tcb.recovery == NONE {

@@ -162,21 +162,9 @@ impl<C: CongestionControl> Conn<'_, C> {
         let window = self.window_to_tell();
         let field = match self.own_scale() {
             0 => window,
-            scale => self.scaled(window, scale),
+            scale => scaled(self.tcb, self.buffers, window, scale),
         };
         field.min(u32::from(u16::MAX)) as u16
-    }
-
-    /// What was told, perhaps rounded up, is no reason to round up again: the
-    /// space is.
-    #[cold]
-    fn scaled(&self, window: u32, scale: u32) -> u32 {
-        let space = space(self.tcb, self.buffers) as u32;
-        if window >= space {
-            window.min(space).div_ceil(1 << scale)
-        } else {
-            window.div_ceil(1 << scale)
-        }
     }
 
     /// How our windows are shifted.
@@ -209,26 +197,9 @@ impl<C: CongestionControl> Conn<'_, C> {
         let options = if nothing || !tcb.negotiated.sack() {
             Written::default()
         } else {
-            self.selective()
+            selective(tcb, self.buffers, &mut self.cx.twice)
         };
         (header, options)
-    }
-
-    /// What has come out of order (RFC 2018), or twice (RFC 2883), as options.
-    #[cold]
-    fn selective(&mut self) -> Written {
-        let tcb = &*self.tcb;
-        let twice = self.cx.twice.take();
-        let mut blocks: ArrayVec<Block, MAX_SACK_BLOCKS> = twice.into_iter().collect();
-        if tcb.buffer != NONE {
-            let ranges = self.buffers.get(tcb.buffer).out_of_order();
-            let room = blocks.remaining_capacity();
-            let block = |(start, end): (usize, usize)| {
-                (tcb.rcv_nxt + start as u32, tcb.rcv_nxt + end as u32)
-            };
-            blocks.extend(ranges.into_iter().take(room).map(block));
-        }
-        Written::sack(&blocks, tcb.negotiated.timestamps())
     }
 
     /// A segment just before what the peer expects, which it must acknowledge
@@ -366,4 +337,30 @@ fn window_to_tell(tcb: &Tcb, buffers: &Buffers) -> u32 {
     } else {
         told.max(space as u32)
     }
+}
+
+/// What was told, perhaps rounded up, is no reason to round up again: the
+/// space is.
+#[cold]
+fn scaled(tcb: &Tcb, buffers: &Buffers, window: u32, scale: u32) -> u32 {
+    let space = space(tcb, buffers) as u32;
+    if window >= space {
+        window.min(space).div_ceil(1 << scale)
+    } else {
+        window.div_ceil(1 << scale)
+    }
+}
+
+/// What has come out of order (RFC 2018), or `twice` (RFC 2883), as options.
+#[cold]
+fn selective(tcb: &Tcb, buffers: &Buffers, twice: &mut Option<Block>) -> Written {
+    let mut blocks: ArrayVec<Block, MAX_SACK_BLOCKS> = twice.take().into_iter().collect();
+    if tcb.buffer != NONE {
+        let ranges = buffers.get(tcb.buffer).out_of_order();
+        let room = blocks.remaining_capacity();
+        let block =
+            |(start, end): (usize, usize)| (tcb.rcv_nxt + start as u32, tcb.rcv_nxt + end as u32);
+        blocks.extend(ranges.into_iter().take(room).map(block));
+    }
+    Written::sack(&blocks, tcb.negotiated.timestamps())
 }

@@ -87,14 +87,14 @@ impl<C: CongestionControl> Conn<'_, C> {
     ) -> u32 {
         learn(self.tcb, link, segment);
         if self.tcb.negotiated.ecn() {
-            self.on_congestion_marks(ecn, segment, now);
+            self.again().on_congestion_marks(ecn, segment, now);
         }
         self.on_ack(segment, sack, now)
     }
 
     /// What routers and the peer say of congestion (RFC 3168, section 6.1).
     #[inline(never)]
-    fn on_congestion_marks(&mut self, ecn: Ecn, segment: Segment, now: Moment) {
+    fn on_congestion_marks(self, ecn: Ecn, segment: Segment, now: Moment) {
         let tcb = &mut *self.tcb;
         if segment.control.has(Control::CWR) {
             tcb.flags.clear(Flags::ECHO);

@@ -7,6 +7,7 @@ use super::pacing::{budget, pacing_rate, spend};
 use super::{Conn, Cut, Due, Flags, Kind, NONE, Plan, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
+use crate::recovery::reach_in_disorder;
 use crate::wire::{Control, Header, Seq, TIMESTAMPED_HEADER_LEN};
 
 /// New data that one pass sends.
@@ -52,7 +53,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let reach = if tcb.recovery == NONE {
             self.congestion.window()
         } else {
-            self.reach_in_disorder()
+            reach_in_disorder(tcb, self.congestion, self.losses)
         };
         let first = tcb.snd_nxt;
         let open = tcb.snd_wnd.min(reach);
@@ -91,6 +92,9 @@ impl<C: CongestionControl> Conn<'_, C> {
             return None;
         }
         let flight = seq.since(tcb.snd_una);
+        if flight >= burst.usable && flight > 0 && tcb.snd_end != seq {
+            return None;
+        }
         let cut = Cut::at(tcb, seq);
         let mut control = burst.control;
         let mut len = 0;
@@ -121,24 +125,21 @@ impl<C: CongestionControl> Conn<'_, C> {
             window: burst.window,
             timestamps: tcb.timestamps(now),
         };
-        let Some(cut) = cut else {
-            return Some(Plan::of_control(Kind::New, header));
-        };
-        let is_run = len > cut.whole;
+        let whole = cut.map_or(0, |cut| cut.whole);
         Some(Plan {
             kind: Kind::New,
             header,
             ecn: burst.ecn,
-            place: Some(cut.place),
+            place: cut.map(|cut| cut.place),
             len,
-            prepared: cut.prepared.filter(|_| is_run || len == cut.whole),
-            is_run,
+            prepared: cut.and_then(|cut| cut.prepared).filter(|_| len == whole),
+            is_run: len > whole,
         })
     }
 
     /// The port has taken a plan of [`next`](Self::next).
     #[inline(always)]
-    pub(crate) fn has_sent_next(&mut self, burst: &mut Burst, plan: &Plan, now: Moment) {
+    pub(crate) fn has_sent_next(&mut self, burst: &mut Burst, plan: Plan, now: Moment) {
         let (seq, end) = plan.range();
         if !self.tcb.flags.has(Flags::TIMING) && self.may_time() {
             let tcb = &mut *self.tcb;
@@ -179,14 +180,14 @@ impl<C: CongestionControl> Conn<'_, C> {
             tcb.flags.clear(Flags::SPREAD);
         }
         if !burst.is_blocked && (is_held_back || seq == tcb.snd_una) {
-            self.wait_for_more(is_held_back, now);
+            self.again().wait_for_more(is_held_back, now);
         }
         burst.is_blocked
     }
 
     /// What is left to send waits for the next tick of pacing, or for the
     /// peer's window.
-    fn wait_for_more(&mut self, is_held_back: bool, now: Moment) {
+    fn wait_for_more(mut self, is_held_back: bool, now: Moment) {
         let tcb = &mut *self.tcb;
         if is_held_back {
             if tcb.probes_window() {
@@ -218,9 +219,9 @@ impl<C: CongestionControl> Conn<'_, C> {
             let (due, after) = self.timeout();
             self.tcb.arm(due, after, now);
         } else if flight <= u32::from(tcb.mss) && tcb.due == Due::TailProbe {
-            self.hasten_probe(now);
+            self.again().hasten_probe(now);
         } else {
-            self.has_sent_in_disorder(bytes);
+            self.again().has_sent_in_disorder(bytes);
         }
     }
 
@@ -228,7 +229,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// not be, and the tail is probed sooner (RFC 8985, section 7.2). Never
     /// later: what waits for longest is not to wait for what comes after it.
     #[cold]
-    fn hasten_probe(&mut self, now: Moment) {
+    fn hasten_probe(self, now: Moment) {
         let (due, after) = self.timeout();
         let left = self.tcb.deadline.wrapping_sub(now.millis).cast_signed();
         if due != Due::TailProbe || i64::from(after) < i64::from(left) {

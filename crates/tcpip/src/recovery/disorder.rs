@@ -40,7 +40,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// taken out of the stream here.
     #[cold]
     #[inline(never)]
-    pub(crate) fn on_disorder(&mut self, segment: Segment, sack: &[Block], now: Moment) {
+    pub(crate) fn on_disorder(mut self, segment: Segment, sack: &[Block], now: Moment) {
         let mut told = self.take_in(segment, sack, now);
         self.end_phase_if_mended(&mut told);
         self.look_for_losses(&told, now);

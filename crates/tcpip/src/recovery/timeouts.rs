@@ -1,10 +1,10 @@
 //! What is lost because nothing has arrived for too long, and what is sent to
 //! find out before.
 
-use super::{Frto, Mark, Phase, TailProbe};
+use super::{Frto, Mark, Phase, Recoveries, TailProbe};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{Conn, Due, Flags, Kind, NONE, Plan};
+use crate::connection::{Conn, Due, Flags, Kind, NONE, Plan, Tcb};
 
 impl<C: CongestionControl> Conn<'_, C> {
     /// For how long the first unacknowledged segment has been out, in
@@ -159,24 +159,28 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// How far from SND.UNA the congestion window reaches, while something is
-    /// out of order: what is in the network no longer does not count.
-    #[cold]
-    pub(crate) fn reach_in_disorder(&self) -> u32 {
-        let recovery = self.losses.get(self.tcb.recovery);
-        if recovery.lost_goes_first() {
-            // There was no room for a whole segment of it.
-            return self.tcb.flight();
-        }
-        recovery
-            .window(self.congestion)
-            .saturating_add(recovery.gone(self.tcb))
-    }
-
     /// Bytes have been sent while something is out of order.
-    pub(crate) fn has_sent_in_disorder(&mut self, bytes: u32) {
+    pub(crate) fn has_sent_in_disorder(self, bytes: u32) {
         if self.tcb.recovery != NONE {
             self.losses.get_mut(self.tcb.recovery).has_sent(bytes);
         }
     }
+}
+
+/// How far from SND.UNA the congestion window reaches, while something is
+/// out of order: what is in the network no longer does not count.
+#[cold]
+pub(crate) fn reach_in_disorder<C: CongestionControl>(
+    tcb: &Tcb,
+    congestion: &C,
+    losses: &Recoveries<C>,
+) -> u32 {
+    let recovery = losses.get(tcb.recovery);
+    if recovery.lost_goes_first() {
+        // There was no room for a whole segment of it.
+        return tcb.flight();
+    }
+    recovery
+        .window(congestion)
+        .saturating_add(recovery.gone(tcb))
 }

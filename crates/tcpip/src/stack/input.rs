@@ -151,8 +151,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         self.transmit(port, id, now);
         let tcb = &self.records[id as usize].tcb;
-        let is_unsettled =
-            tcb.flags.has(Flags::WANTS_ROOM | Flags::DUE_NEW) || tcb.state == State::TimeWait;
+        let waits = tcb.flags.has(Flags::WANTS_ROOM) && tcb.flight() == 0;
+        let is_unsettled = waits || tcb.flags.has(Flags::DUE_NEW) || tcb.state == State::TimeWait;
         if tcb.flags.has(Flags::ACK) {
             self.acknowledge(port, id, packet, now);
         }

@@ -35,11 +35,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let mut burst = conn.begin(segmentation, now);
         while let Some(plan) = conn.next(&mut burst, room, now) {
             let counters = &mut conn.cx.counters;
-            if emitter.send(port, conn.tcb, &plan, counters).is_err() {
+            if emitter.send(port, conn.tcb, plan, counters).is_err() {
                 burst.block();
                 break;
             }
-            conn.has_sent_next(&mut burst, &plan, now);
+            conn.has_sent_next(&mut burst, plan, now);
             room -= 1;
         }
         if conn.end(&burst, now) {
@@ -62,6 +62,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Sends a segment that is not the next of new data.
+    #[cold]
+    #[inline(never)]
     fn send<P: Port>(
         &mut self,
         port: &mut P,
@@ -73,7 +75,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return Err(NoRoom);
         }
         let (mut conn, mut emitter) = self.conn_and_emitter(id);
-        emitter.send(port, conn.tcb, plan, &mut conn.cx.counters)?;
+        emitter.send(port, conn.tcb, *plan, &mut conn.cx.counters)?;
         conn.has_sent(plan, now);
         Ok(())
     }
