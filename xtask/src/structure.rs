@@ -28,16 +28,13 @@ const CIRCLES: &[(&str, &str)] = &[
 ];
 /// Crates in which so many items may have restricted visibility, or be public
 /// where nobody outside can name them.
-const OPEN_ITEMS: &[(&str, usize)] = &[("tcpip", 712)];
+const OPEN_ITEMS: &[(&str, usize)] = &[("tcpip", 640)];
 const MAX_FILE_LINES: usize = 700;
 const MAX_FUNCTION_LINES: usize = 70;
 /// Functions that are longer and still to be cut. Those of tests may be.
 const LONG_FUNCTIONS: &[&str] = &[
     "control/src/run.rs: run",
     "namestorm/src/respond.rs: respond",
-    "tcpip/src/input.rs: admit",
-    "tcpip/src/recovery/disorder.rs: process_disorder",
-    "tcpip/src/transmit.rs: send_new",
 ];
 /// Where these exceptions are.
 const LISTS: &str = "xtask/src/structure.rs";

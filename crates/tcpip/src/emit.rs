@@ -103,7 +103,7 @@ impl<A: Application> Emitter<'_, A> {
     ) -> Result<(), NoRoom> {
         match plan.place {
             Some(place) if plan.is_run => {
-                self.again().send_run(port, tcb, plan, place, counters)?
+                self.again().send_run(port, tcb, plan, place, counters)?;
             }
             Some(place) => self.send_segment(port, tcb, plan, place, counters)?,
             None => send_control(port, tcb, &plan.header, &Written::default())?,

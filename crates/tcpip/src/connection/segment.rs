@@ -188,16 +188,21 @@ impl<C: CongestionControl> Conn<'_, C> {
             self.cx.counters.bad_ack += 1;
             return self.challenge(now);
         }
-        let rcv_nxt = self.tcb.rcv_nxt;
-        if segment.len > 0 && segment.seq.before(rcv_nxt) {
-            self.cx.twice = Some((segment.seq, rcv_nxt));
-        }
-        let segment = cut_to_window(segment, rcv_nxt, window);
+        let segment = self.cut(segment, window);
         if establishes {
             Verdict::Establish(segment)
         } else {
             Verdict::Process(segment)
         }
+    }
+
+    /// What of a segment lies in the window.
+    fn cut(&mut self, segment: Segment, window: u32) -> Segment {
+        let rcv_nxt = self.tcb.rcv_nxt;
+        if segment.len > 0 && segment.seq.before(rcv_nxt) {
+            self.cx.twice = Some((segment.seq, rcv_nxt));
+        }
+        cut_to_window(segment, rcv_nxt, window)
     }
 
     fn check_reset(&mut self, segment: Segment, now: Moment) -> Verdict {

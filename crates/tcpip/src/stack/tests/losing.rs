@@ -480,7 +480,7 @@ fn a_larger_scoreboard_is_given_back_though_the_loss_is_remembered() {
     let mut conn = rig.stack.conn(0);
     assert!(conn.is_short_of_space(acknowledgement, &blocks));
     rig.stack.lend_larger_board(0);
-    let mut conn = rig.stack.conn(0);
+    let conn = rig.stack.conn(0);
     conn.on_disorder(acknowledgement, &blocks, now);
     let size = |rig: &Rig| {
         let index = rig.stack.records[0].tcb.recovery;
