@@ -23,12 +23,11 @@ const CIRCLES: &[(&str, &str)] = &[
         "sandstorm",
         "still to be cut: load, root and skipped; request and site",
     ),
-    ("tcpip", "its stack is being taken apart"),
     ("udpip", "still to be cut: datagram and server"),
 ];
 /// Crates in which so many items may have restricted visibility, or be public
 /// where nobody outside can name them.
-const OPEN_ITEMS: &[(&str, usize)] = &[("tcpip", 640)];
+const OPEN_ITEMS: &[(&str, usize)] = &[("tcpip", 620)];
 const MAX_FILE_LINES: usize = 700;
 const MAX_FUNCTION_LINES: usize = 70;
 /// Functions that are longer and still to be cut. Those of tests may be.

@@ -9,7 +9,7 @@ use crate::connection::{CloseReason, Flags, Tcb};
 use crate::content::{ContentId, Contents};
 use crate::info::{Info, Sight};
 use crate::peers::{Owner, Peers};
-use crate::progress::Standing;
+use crate::progress::{Deadline, Standing};
 use crate::stream::Source;
 use crate::writes::Writes;
 
@@ -85,15 +85,6 @@ pub trait Application {
         let _ = stamp;
         slot.fill(b' ');
     }
-}
-
-/// What an application waits for until a
-/// [deadline](Connection::set_deadline).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Deadline {
-    /// The whole of a request whose first byte has arrived.
-    Request,
 }
 
 /// Why nothing was written.

@@ -7,7 +7,9 @@
 
 mod acks;
 mod conn;
+mod cut;
 mod deadlines;
+mod opening;
 mod pacing;
 mod path_mtu;
 mod plan;
@@ -30,8 +32,10 @@ use crate::wire::{Control, Seq, Timestamps};
 
 pub(crate) use acks::{AfterFin, is_duplicate};
 pub(crate) use conn::{Conn, Context};
+pub(crate) use cut::{Cut, segment_len_at};
 pub(crate) use deadlines::Expiry;
-pub(crate) use plan::{Cut, Kind, Plan, segment_len_at};
+pub(crate) use opening::Opening;
+pub(crate) use plan::{Kind, Plan};
 pub(crate) use segment::Verdict;
 
 /// No receive buffer, no next TCB.
@@ -61,7 +65,7 @@ impl State {
 
     /// We may still send, or send again.
     #[inline(always)]
-    pub(crate) const fn sends(self) -> bool {
+    const fn sends(self) -> bool {
         matches!(
             self,
             Self::Established | Self::CloseWait | Self::FinWait1 | Self::Closing | Self::LastAck
@@ -118,16 +122,16 @@ impl Flags {
     /// A segment is being timed: `rtt_seq` and `rtt_at` are valid.
     pub(crate) const TIMING: Self = Self(1 << 6);
     /// The SYN-ACK was sent more than once.
-    pub(crate) const SYN_AGAIN: Self = Self(1 << 7);
+    const SYN_AGAIN: Self = Self(1 << 7);
     /// The peer has told a window of two segments or more.
-    pub(crate) const WIDE: Self = Self(1 << 8);
+    const WIDE: Self = Self(1 << 8);
     /// A router has marked a packet: the peer is told until it says CWR.
-    pub(crate) const ECHO: Self = Self(1 << 9);
+    const ECHO: Self = Self(1 << 9);
     /// The peer has echoed a mark or something was lost: the next new segment
     /// says CWR.
     pub(crate) const REDUCED: Self = Self(1 << 10);
     /// `cwr_high` is valid: until it is acknowledged, echoes say nothing new.
-    pub(crate) const REDUCING: Self = Self(1 << 11);
+    const REDUCING: Self = Self(1 << 11);
     /// Segments have overtaken each other on the way (RFC 8985, section 6.2).
     pub(crate) const REORDERING: Self = Self(1 << 12);
     /// The path takes less than both ends would: it may widen again.
@@ -137,9 +141,9 @@ impl Flags {
     /// The TX ring had no room for a probe of the peer's window.
     pub(crate) const OWES_PROBE: Self = Self(1 << 15);
     /// A probe of the path's width has been lost, …
-    pub(crate) const SIZE_LOST: Self = Self(1 << 16);
+    const SIZE_LOST: Self = Self(1 << 16);
     /// … and another one of the same size.
-    pub(crate) const SIZE_LOST_TWICE: Self = Self(1 << 17);
+    const SIZE_LOST_TWICE: Self = Self(1 << 17);
 
     /// The application has set a deadline: see
     /// [`Standing`](crate::progress::Standing).
@@ -272,7 +276,7 @@ pub(crate) struct Tcb {
     /// measured again.
     pub(crate) backoff: u8,
     /// Entries of `stream` in use.
-    pub(crate) entries: u8,
+    entries: u8,
     pub(crate) negotiated: Negotiated,
     /// What the deadline is for.
     pub(crate) due: Due,
@@ -280,12 +284,12 @@ pub(crate) struct Tcb {
     /// The largest segments that the peer and we could take, as `mss`.
     pub(crate) mss_most: u16,
     /// The least that the path was found too narrow for; 0: none.
-    pub(crate) mss_fails: u16,
+    mss_fails: u16,
     /// When a larger one may be tried, in seconds.
-    pub(crate) raise_at: u16,
+    raise_at: u16,
     /// When a challenge ACK was last sent: low bits of a clock of 32 ms, which
     /// come again after 35 minutes.
-    pub(crate) challenged_at: u16,
+    challenged_at: u16,
     pub(crate) snd_una: Seq,
     /// Behind everything that was ever sent: new data begins here. What is to
     /// be sent again before it, the scoreboard tells.
@@ -296,9 +300,9 @@ pub(crate) struct Tcb {
     pub(crate) snd_wnd: u32,
     /// The largest window that the peer has ever told (RFC 5961's
     /// `MAX.SND.WND`), as its field has it: scaled.
-    pub(crate) max_snd_wnd: u16,
+    max_snd_wnd: u16,
     /// Segment that `snd_wnd` was taken from.
-    pub(crate) snd_wl1: Seq,
+    snd_wl1: Seq,
     pub(crate) rcv_nxt: Seq,
     /// Right edge of the window that we have told.
     pub(crate) rcv_adv: Seq,
@@ -312,7 +316,7 @@ pub(crate) struct Tcb {
     pub(crate) deadline: u32,
     /// When the wheel's entry expires: not later than `deadline`.
     pub(crate) scheduled: u32,
-    pub(crate) stream: [Entry; STREAM_ENTRIES],
+    stream: [Entry; STREAM_ENTRIES],
     /// Receive buffer, or [`NONE`].
     pub(crate) buffer: u32,
     /// What became of what is in flight, or [`NONE`] while all goes well.
@@ -322,7 +326,7 @@ pub(crate) struct Tcb {
     /// What our timestamps are ahead of the clock's milliseconds.
     pub(crate) ts_offset: u32,
     /// An ACK of this ends the window in which an echo was answered.
-    pub(crate) cwr_high: Seq,
+    cwr_high: Seq,
     /// Until when, in microseconds, what has been sent lasts at the rate of
     /// pacing.
     pub(crate) paced_until: u32,
@@ -384,7 +388,7 @@ impl Tcb {
     }
 
     /// What a connection adds to every checksum.
-    pub(crate) fn connection_sum(path: &Path, own_port: u16, peer_port: u16) -> u16 {
+    fn connection_sum(path: &Path, own_port: u16, peer_port: u16) -> u16 {
         Sum::ZERO
             .add(path.addresses.sum())
             .word(u16::from(PROTOCOL_TCP))
@@ -446,7 +450,7 @@ impl Tcb {
     /// The retransmission timeout in milliseconds, at least `least_ms` before
     /// it is doubled.
     #[inline(always)]
-    pub(crate) fn rto(&self, least_ms: u32) -> u32 {
+    fn rto(&self, least_ms: u32) -> u32 {
         let after_loss = self.flags.has(Flags::SYN_AGAIN);
         self.rtt.timeout(self.backoff, after_loss, least_ms)
     }
@@ -482,7 +486,7 @@ impl Tcb {
     /// The control bit that tells the peer of a smaller window, in the next
     /// segment with new data (RFC 3168, section 6.1.2).
     #[cold]
-    pub(crate) fn tell_reduction(&mut self) -> Control {
+    fn tell_reduction(&mut self) -> Control {
         self.flags.clear(Flags::REDUCED);
         if self.negotiated.ecn() {
             Control::CWR
@@ -499,20 +503,20 @@ impl Tcb {
 
     /// The window that a field of a segment of the peer's tells, in bytes.
     #[inline(always)]
-    pub(crate) fn peer_window(&self, field: u16) -> u32 {
+    fn peer_window(&self, field: u16) -> u32 {
         u32::from(field) << self.negotiated.peer_scale()
     }
 
     /// Takes the peer's window from a segment's field.
     #[inline(always)]
-    pub(crate) fn set_peer_window(&mut self, field: u16) {
+    fn set_peer_window(&mut self, field: u16) {
         self.snd_wnd = self.peer_window(field);
         self.max_snd_wnd = self.max_snd_wnd.max(field);
     }
 
     /// Whether an ACK says what was known already, and is not older than the
     /// largest window (RFC 5961, section 5.2).
-    pub(crate) fn is_old_ack(&self, ack: Seq) -> bool {
+    fn is_old_ack(&self, ack: Seq) -> bool {
         self.snd_una.since(ack) <= self.peer_window(self.max_snd_wnd)
     }
 

@@ -6,10 +6,8 @@ use nmio::{Pool, Resident};
 
 use crate::segments::{Class, Segments};
 
-pub use crate::segments::Family;
+pub use crate::segments::{Family, MAX_SLOT_LEN, Mode, Slot};
 
-/// The most bytes of a content's slot.
-pub const MAX_SLOT_LEN: usize = 256;
 /// The most bytes of a content: a stream position is found by its distance
 /// from another in 32 bits, and a write buffer may lie before it.
 pub const MAX_CONTENT_LEN: usize = (u32::MAX - (1 << 20)) as usize;
@@ -25,36 +23,12 @@ const PINNED_CLASSES: usize = 2;
 
 const _: () = assert!(MAX_CLASSES < NO_CLASS as usize);
 
-/// How prepared segments are sent: the paper's two stacks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// Packets live in the port's memory and are patched and sent in place;
-    /// further copies are made when one is in flight, and kept. Where the
-    /// port's share for residents is used up, as [`Mode::MemCopy`].
-    PreCopy,
-    /// One original is copied to a scratch frame for each send.
-    #[default]
-    MemCopy,
-}
-
 /// Names a content of one [`Contents`]. No id of one `Contents` is given
 /// twice; another `Contents` gives the same ids again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContentId {
     index: u32,
     generation: u32,
-}
-
-/// A range of a content whose bytes differ from one response to the next (a
-/// date, say). What the content holds there is ignored;
-/// [`Application::render`](crate::Application::render) writes it when a
-/// segment that covers it is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
-    /// From the content's start, in bytes.
-    pub offset: u32,
-    /// Bytes: 1 to [`MAX_SLOT_LEN`].
-    pub len: u32,
 }
 
 /// Why a content was not added.

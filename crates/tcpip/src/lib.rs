@@ -162,7 +162,7 @@ mod table;
 mod wire;
 mod writes;
 
-pub use app::{Application, Connection, Deadline, WriteError};
+pub use app::{Application, Connection, WriteError};
 pub use config::{Config, WhenFull};
 pub use congestion::{Bbr, Congestion, CongestionControl, Cubic, Event, NewReno, Reno};
 pub use connection::CloseReason;
@@ -174,6 +174,7 @@ pub use cookies::SynCookies;
 pub use counters::Counters;
 pub use info::{Condition, Info};
 pub use mss::{DEFAULT_MSS_V4, DEFAULT_MSS_V6, MIN_MSS};
+pub use progress::Deadline;
 pub use recv::MAX_RANGES;
 pub use rto::{INITIAL_RTO_AFTER_LOSS_MS, INITIAL_RTO_MS, MAX_RTO_MS, MIN_RTO_MS};
 pub use server::Server;

@@ -19,7 +19,7 @@ const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
 /// A larger shift is taken as this one (RFC 7323, section 2.3).
-pub(crate) const MAX_WINDOW_SCALE: u8 = 14;
+const MAX_WINDOW_SCALE: u8 = 14;
 /// Blocks that fit one header (RFC 2018, section 3).
 pub(crate) const MAX_SACK_BLOCKS: usize = 4;
 /// Bytes of options that fit one header.

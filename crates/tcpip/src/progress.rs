@@ -13,13 +13,12 @@
 //! Where something runs short, the connection that lacks most gives way (see
 //! `pressure.rs`).
 
-use crate::app::Deadline;
 use crate::clock::Moment;
 use crate::connection::NONE;
 
 /// Milliseconds that progress may be ahead of now: what a peer has read fast it
 /// may then read slowly.
-pub(crate) const CREDIT_MS: u32 = 20_000;
+const CREDIT_MS: u32 = 20_000;
 
 /// Bits behind the point of [`Pace`].
 const FRACTION: u32 = 20;
@@ -40,6 +39,15 @@ impl Pace {
     const fn millis(self, bytes: u32) -> u64 {
         (bytes as u64 * self.0) >> FRACTION
     }
+}
+
+/// What an application waits for until a
+/// [deadline](crate::Connection::set_deadline).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Deadline {
+    /// The whole of a request whose first byte has arrived.
+    Request,
 }
 
 /// What decides whether a connection may stay, beside its TCB.

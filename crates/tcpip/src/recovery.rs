@@ -422,7 +422,7 @@ impl<C: CongestionControl> Recovery<C> {
     }
 
     /// The next bytes to be sent again.
-    pub(crate) fn next_lost(&self) -> Option<(Seq, Seq)> {
+    fn next_lost(&self) -> Option<(Seq, Seq)> {
         if self.lost_goes_first() {
             self.board.first_lost()
         } else {
@@ -431,14 +431,14 @@ impl<C: CongestionControl> Recovery<C> {
     }
 
     /// Whether new data waits for what is lost.
-    pub(crate) fn lost_goes_first(&self) -> bool {
+    fn lost_goes_first(&self) -> bool {
         self.board.lost() > 0 && self.frto != Frto::Second
     }
 
     /// Milliseconds by which the timestamp of what is lost lies back when it is
     /// sent again. After a timeout, and in the probe of a tail, it may have been
     /// first sent just now.
-    pub(crate) fn lateness(&self, tcb: &Tcb) -> u32 {
+    fn lateness(&self, tcb: &Tcb) -> u32 {
         match self.phase {
             Phase::Reduction => lateness(tcb),
             Phase::Disorder | Phase::Again => 0,
@@ -446,7 +446,7 @@ impl<C: CongestionControl> Recovery<C> {
     }
 
     /// `start..end` has been sent again.
-    pub(crate) fn has_resent(&mut self, start: Seq, end: Seq, tcb: &Tcb, now: Moment) {
+    fn has_resent(&mut self, start: Seq, end: Seq, tcb: &Tcb, now: Moment) {
         let mark = Mark::Resent {
             at: now.micros,
             fence: tcb.snd_nxt,
@@ -465,14 +465,14 @@ impl<C: CongestionControl> Recovery<C> {
     }
 
     /// Something has been sent, new or again.
-    pub(crate) fn has_sent(&mut self, bytes: u32) {
+    fn has_sent(&mut self, bytes: u32) {
         self.prr.has_sent(bytes);
     }
 
     /// Without SACK each partial acknowledgement mends one gap. When there are
     /// very many, the timeout is sooner done with them, and is not put off any
     /// more (RFC 6582, section 4: the impatient variant).
-    pub(crate) fn is_impatient(&self) -> bool {
+    fn is_impatient(&self) -> bool {
         self.phase == Phase::Reduction && self.partial_acks > PATIENCE
     }
 

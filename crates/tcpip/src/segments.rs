@@ -6,8 +6,34 @@ use eth::{Link, Mac};
 use ip::{Addresses, PROTOCOL_TCP, Path, Sum};
 use nmio::Copies;
 
-use crate::content::{Mode, Slot};
 use crate::wire::{HEADER_LEN, TIMESTAMPED_HEADER_LEN};
+
+/// The most bytes of a content's slot.
+pub const MAX_SLOT_LEN: usize = 256;
+
+/// How prepared segments are sent: the paper's two stacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Packets live in the port's memory and are patched and sent in place;
+    /// further copies are made when one is in flight, and kept. Where the
+    /// port's share for residents is used up, as [`Mode::MemCopy`].
+    PreCopy,
+    /// One original is copied to a scratch frame for each send.
+    #[default]
+    MemCopy,
+}
+
+/// A range of a content whose bytes differ from one response to the next (a
+/// date, say). What the content holds there is ignored;
+/// [`Application::render`](crate::Application::render) writes it when a
+/// segment that covers it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// From the content's start, in bytes.
+    pub offset: u32,
+    /// Bytes: 1 to [`MAX_SLOT_LEN`].
+    pub len: u32,
+}
 
 /// An IP family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

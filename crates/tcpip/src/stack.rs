@@ -1,12 +1,14 @@
 //! The stack: one core's connections, from opening to forgetting.
 
 mod admission;
+mod flood;
 mod input;
 #[cfg(any(test, fuzzing))]
 mod invariants;
 mod opening;
 mod pressure;
 mod receiving;
+mod sampler;
 mod sending;
 mod shutdown;
 #[cfg(test)]
@@ -19,8 +21,8 @@ use std::collections::VecDeque;
 
 use nmio::{Capabilities, Instant, TimerWheel};
 
-use self::admission::Admission;
-use self::pressure::Sampler;
+use self::flood::Flood;
+use self::sampler::Sampler;
 use crate::app::{Application, Connection};
 use crate::clock::Moment;
 use crate::config::{Config, Settings};
@@ -75,7 +77,7 @@ pub struct Stack<A: Application, C = Cubic> {
     cx: Context,
     half_open: u32,
     time_waits: u32,
-    admission: Admission,
+    flood: Flood,
     /// What each client address holds.
     peers: Peers,
     samplers: [Sampler; Pool::COUNT],
@@ -172,7 +174,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             },
             half_open: 0,
             time_waits: 0,
-            admission: Admission::default(),
+            flood: Flood::default(),
             peers: Peers::new(most),
             samplers: Default::default(),
             blocked: VecDeque::with_capacity(most as usize),

@@ -30,7 +30,7 @@ pub(crate) struct Timestamps {
 impl Timestamps {
     /// Reads options that are the recommended form and nothing else.
     #[inline(always)]
-    pub(crate) fn read_aligned(options: &[u8]) -> Option<Self> {
+    fn read_aligned(options: &[u8]) -> Option<Self> {
         let option: &[u8; TIMESTAMPS_LEN] = options.first_chunk()?;
         let word = |at: usize| {
             u32::from_be_bytes([option[at], option[at + 1], option[at + 2], option[at + 3]])

@@ -3,10 +3,9 @@
 use arrayvec::ArrayVec;
 use ip::Ecn;
 
-use super::{Conn, Context, Flags, NONE, Tcb};
+use super::{Conn, Context, Cut, Flags, NONE, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::content::NO_CLASS;
 use crate::options::{Block, MAX_SACK_BLOCKS, Written};
 use crate::recv::Buffers;
 use crate::segments::Family;
@@ -53,58 +52,6 @@ impl Plan {
         let fin = u32::from(self.header.control.has(Control::FIN));
         (self.header.seq, self.header.seq + self.len + fin)
     }
-}
-
-/// Where a segment is cut that begins at some place of the stream.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
-    pub(crate) place: Place,
-    /// Bytes to the next boundary: of a segment of the class, or the entry's
-    /// end.
-    pub(crate) whole: u32,
-    /// Number of the prepared segment that begins here, if one does.
-    pub(crate) prepared: Option<u32>,
-}
-
-impl Cut {
-    /// `None` where the stream ends.
-    #[inline(always)]
-    pub(crate) fn at(tcb: &Tcb, seq: Seq) -> Option<Self> {
-        let place = tcb.locate(seq)?;
-        let mss = u32::from(tcb.mss);
-        let segment = place.offset / mss;
-        let ahead = place.offset - segment * mss;
-        let prepared = ahead == 0 && tcb.class != NO_CLASS && place.source.buffer().is_none();
-        Some(Self {
-            place,
-            whole: (mss - ahead).min(place.left),
-            prepared: prepared.then_some(segment),
-        })
-    }
-
-    /// Bytes of the run of segments that begins here, as long as may be sent:
-    /// `usable` bytes, in one packet of at most `most` bytes of data. 0: it
-    /// would be no more than a segment, or not be cut as the class is.
-    #[inline(always)]
-    pub(super) fn run(&self, mss: u32, usable: u32, most: u32) -> u32 {
-        let left = self.place.left;
-        let bytes = left.min(usable).min(most);
-        if bytes <= mss || self.prepared.is_none() {
-            return 0;
-        }
-        let run = if bytes == left {
-            left
-        } else {
-            bytes - bytes % mss
-        };
-        if run > mss { run } else { 0 }
-    }
-}
-
-/// What the segment at `seq` of the stream takes of sequence space: its bytes
-/// of data, or the FIN's one.
-pub(crate) fn segment_len_at(tcb: &Tcb, seq: Seq) -> u32 {
-    Cut::at(tcb, seq).map_or(1, |cut| cut.whole)
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
@@ -226,7 +173,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 impl Plan {
     /// A segment without data.
     #[inline(always)]
-    pub(super) fn of_control(kind: Kind, header: Header) -> Self {
+    fn of_control(kind: Kind, header: Header) -> Self {
         Self {
             kind,
             header,
@@ -258,25 +205,6 @@ impl Tcb {
         } else {
             Control::ACK
         }
-    }
-
-    /// Where the last segment that was sent begins; something is in flight.
-    pub(crate) fn last_segment(&self) -> Seq {
-        // Data that a FIN went with, or might have, goes again with it.
-        let last = if self.snd_nxt == self.snd_end + 1 {
-            self.snd_end
-        } else {
-            self.snd_nxt
-        };
-        let last = Seq(last.0.wrapping_sub(1));
-        if last.before(self.snd_una) {
-            return self.snd_una;
-        }
-        let Some(place) = self.locate(last) else {
-            return self.snd_una;
-        };
-        let ahead = place.offset % u32::from(self.mss);
-        Seq(last.0.wrapping_sub(ahead)).later(self.snd_una)
     }
 
     /// The SYN-ACK of a half-open connection: our MSS, and what the SYN has

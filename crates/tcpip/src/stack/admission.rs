@@ -7,30 +7,18 @@ use ip::Packet;
 use nmio::{Instant, Port};
 
 use super::Stack;
-use super::opening::Opening;
+use super::flood::Admitted;
 use crate::app::Application;
 use crate::clock::Moment;
 use crate::config::WhenFull;
 use crate::congestion::CongestionControl;
-use crate::connection::NONE;
-use crate::cookies::{Bearer, LIFE_MICROS, SynCookies, Terms};
+use crate::connection::{NONE, Opening, Tcb};
+use crate::cookies::{Bearer, SynCookies, Terms};
 use crate::emit::turn_round;
 use crate::options::Options;
 use crate::peers::Pool;
 use crate::segments::Family;
 use crate::wire::{Segment, Seq, Timestamps};
-
-/// Cookies that are no further apart than this are a flood, in microseconds.
-const FLOOD_GAP_MICROS: u64 = 1_000;
-
-/// What admission remembers.
-#[derive(Debug, Default)]
-pub(crate) struct Admission {
-    /// When a cookie was last sent, in microseconds.
-    baked_at: Option<u64>,
-    /// Whether the cookie before was sent shortly before.
-    floods: bool,
-}
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Whether a SYN that there is no place for gets a cookie.
@@ -123,7 +111,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             window: segment.window,
             ts_recent: options.timestamps.map_or(0, |timestamps| timestamps.value),
         };
-        let tcb = self.half_open_tcb(&packet, segment, &opening);
+        let ports = (segment.dst_port, segment.src_port);
+        let ts_offset = self.keys.timestamp_offset(&addresses, ports.1, ports.0);
+        let tcb = Tcb::half_open(packet.path_back(), ports, &opening, ts_offset);
         let (mut header, more) = tcb.syn_ack(&self.cx, &self.buffers, now);
         if let Some(Timestamps { value, .. }) = &mut header.timestamps {
             *value = terms.stamp(*value);
@@ -132,8 +122,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         if turn_round(port, packet, &header, &more, tcb.ports()).is_ok() {
-            self.admission.floods = self.baked_within(FLOOD_GAP_MICROS, now);
-            self.admission.baked_at = Some(now.whole_micros);
+            self.flood.has_baked(now);
             self.cx.counters.cookies_sent += 1;
             self.cx.counters.segments_sent += 1;
             self.cx.counters.turned_round += 1;
@@ -145,19 +134,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Whether somebody may still bring a cookie back.
     #[inline]
     pub(super) fn awaits_cookies(&self, now: Moment) -> bool {
-        self.baked_within(LIFE_MICROS, now)
+        self.flood.awaits_cookies(now)
     }
 
     /// Whether there is a flood of SYNs: more than a thousand cookies a second,
     /// just now.
     pub fn is_flooded(&self, now: Instant) -> bool {
-        self.admission.floods && self.baked_within(FLOOD_GAP_MICROS, Moment::new(now))
-    }
-
-    #[inline]
-    fn baked_within(&self, micros: u64, now: Moment) -> bool {
-        let baked_at = self.admission.baked_at;
-        baked_at.is_some_and(|baked_at| now.whole_micros - baked_at <= micros)
+        self.flood.is_on(Moment::new(now))
     }
 
     /// A segment that may bring a cookie back: then it opens a connection and
@@ -208,7 +191,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             window: segment.window,
             ts_recent: options.timestamps.map_or(0, |timestamps| timestamps.value),
         };
-        let mut tcb = self.half_open_tcb(&packet, segment, &opening);
+        let ports = (segment.dst_port, segment.src_port);
+        let ts_offset = self.keys.timestamp_offset(&addresses, ports.1, ports.0);
+        let mut tcb = Tcb::half_open(packet.path_back(), ports, &opening, ts_offset);
         let told = self.buffers.capacity().min(usize::from(u16::MAX));
         tcb.has_told_unscaled(told as u16);
         tcb.paced_until = now.micros;
@@ -219,7 +204,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// The hash of a client's address.
-    pub(super) fn hash_of(&self, peer: IpAddr) -> u64 {
+    fn hash_of(&self, peer: IpAddr) -> u64 {
         self.keys.hash_peer(peer, self.cx.settings.ipv6_prefix)
     }
 
@@ -248,15 +233,4 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let peer = std::mem::replace(&mut self.standings[id as usize].peer, NONE);
         self.peers.leave(peer);
     }
-}
-
-/// What is done with a SYN.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Admitted {
-    /// This TCB is for it.
-    Keep(u32),
-    /// It gets a cookie.
-    Bake,
-    /// It has been counted.
-    Drop,
 }

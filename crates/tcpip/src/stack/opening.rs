@@ -7,11 +7,11 @@ use ip::Packet;
 use nmio::Port;
 
 use super::Stack;
-use super::admission::Admitted;
+use super::flood::Admitted;
 use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{Due, Flags, Negotiated, State, Tcb};
+use crate::connection::{Due, Flags, Negotiated, Opening, Tcb};
 use crate::emit::turn_round;
 use crate::options::{Options, Written};
 use crate::progress::Standing;
@@ -21,19 +21,6 @@ use crate::wire::{Control, Header, Segment, Seq};
 /// When a SYN reopens a connection in TIME-WAIT, its sequence numbers begin
 /// this far behind the old ones: beyond any window.
 const REOPEN_DISTANCE: u32 = 1 << 17;
-
-/// What a SYN, or the cookie of one, says of a new connection.
-#[derive(Debug)]
-pub(crate) struct Opening {
-    pub(crate) negotiated: Negotiated,
-    /// The most bytes of data in a segment.
-    pub(crate) mss: u16,
-    pub(crate) iss: Seq,
-    pub(crate) irs: Seq,
-    /// As the segment's field has it.
-    pub(crate) window: u16,
-    pub(crate) ts_recent: u32,
-}
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// A segment to no connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
@@ -152,56 +139,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             window: segment.window,
             ts_recent: options.timestamps.map_or(0, |timestamps| timestamps.value),
         };
-        let mut tcb = self.half_open_tcb(&packet, segment, &opening);
+        let ts_offset = self.keys.timestamp_offset(&addresses, peer_port, own_port);
+        let ports = (own_port, peer_port);
+        let mut tcb = Tcb::half_open(packet.path_back(), ports, &opening, ts_offset);
         tcb.flags.set(Flags::TIMING);
         tcb.rtt_seq = iss + 1;
         tcb.rtt_at = now.micros;
         tcb.paced_until = now.micros;
         self.insert(id, hash, tcb, now);
         self.send_syn_ack(port, id, packet, now);
-    }
-
-    /// A connection in SYN-RECEIVED, which nobody knows of yet.
-    pub(super) fn half_open_tcb(
-        &self,
-        packet: &Packet,
-        segment: Segment,
-        opening: &Opening,
-    ) -> Tcb {
-        let (own_port, peer_port) = (segment.dst_port, segment.src_port);
-        let path = packet.path_back();
-        let &Opening {
-            negotiated,
-            mss,
-            iss,
-            irs,
-            window,
-            ts_recent,
-        } = opening;
-        Tcb {
-            path,
-            own_port,
-            peer_port,
-            sum: Tcb::connection_sum(&path, own_port, peer_port),
-            mss,
-            mss_most: mss,
-            state: State::SynReceived,
-            negotiated,
-            ts_recent,
-            ts_offset: self
-                .keys
-                .timestamp_offset(&packet.addresses(), peer_port, own_port),
-            snd_una: iss,
-            snd_nxt: iss + 1,
-            snd_end: iss + 1,
-            snd_wnd: u32::from(window),
-            // A SYN's window is not scaled.
-            max_snd_wnd: window.div_ceil(1 << negotiated.peer_scale()),
-            snd_wl1: irs,
-            rcv_nxt: irs + 1,
-            rcv_adv: irs + 1,
-            ..Tcb::closed()
-        }
     }
 
     /// Puts a connection in SYN-RECEIVED in a free TCB's place.

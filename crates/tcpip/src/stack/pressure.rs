@@ -7,6 +7,7 @@ use arrayvec::ArrayVec;
 use nmio::Port;
 
 use super::Stack;
+use super::sampler::{Asker, CANDIDATES, Refused};
 use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
@@ -16,8 +17,6 @@ use crate::peers::{Owner, Pool};
 /// Parts of a pool that are looked at for a decision; the next time it is the
 /// next ones, …
 const SAMPLE: usize = 64;
-/// … and those of all before whose holders lacked most then.
-const CANDIDATES: usize = 16;
 /// The part of a pool that one client address may hold while others ask for
 /// it is one in so many.
 const SHARE: u32 = 8;
@@ -25,30 +24,6 @@ const SHARE: u32 = 8;
 /// unless its address holds more than its share: connections that are all in
 /// use must not push each other out.
 const MIN_LACK_MS: u32 = 1_000;
-
-/// Where a pool was looked at last.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sampler {
-    hand: usize,
-    candidates: ArrayVec<u32, CANDIDATES>,
-    refused: Option<Refused>,
-}
-
-/// Who found nobody to give way. In the same millisecond others of that address
-/// who lack as much are not looked for again: thousands may ask at once.
-#[derive(Clone, Copy, Debug)]
-struct Refused {
-    at: u32,
-    peer: u32,
-    lack: u32,
-}
-
-/// Who asks for a part of a pool.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asker {
-    owner: Owner,
-    lack: u32,
-}
 
 /// How good a reason there is that a connection gives way. The order is that of
 /// the reasons: the last gives way first.
@@ -70,21 +45,10 @@ struct Candidate {
     id: u32,
 }
 
-impl Sampler {
-    /// Whether `asker` would be refused as one just before.
-    fn has_refused(&self, asker: Asker, now: Moment) -> bool {
-        self.refused.is_some_and(|refused| {
-            refused.at == now.millis
-                && refused.peer == asker.owner.peer
-                && refused.lack <= asker.lack
-        })
-    }
-}
-
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// A connection as the owner of something.
     #[inline(always)]
-    pub(super) fn owner(&self, id: u32) -> Owner {
+    fn owner(&self, id: u32) -> Owner {
         let peer = self.standings[id as usize].peer;
         Owner { id, peer }
     }
@@ -113,7 +77,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// most progress. An asker whose address is beyond its share takes nothing
     /// from others.
     #[cold]
-    pub(super) fn who_gives_way(&mut self, pool: Pool, asker: Asker, now: Moment) -> Option<u32> {
+    fn who_gives_way(&mut self, pool: Pool, asker: Asker, now: Moment) -> Option<u32> {
         if self.samplers[pool as usize].has_refused(asker, now) {
             return None;
         }
@@ -319,33 +283,5 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 self.close(id, CloseReason::Evicted);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use nmio::Instant;
-
-    use super::*;
-
-    #[test]
-    fn who_was_refused_is_refused_for_the_rest_of_the_millisecond() {
-        let sampler = Sampler {
-            refused: Some(Refused {
-                at: 7,
-                peer: 3,
-                lack: 1_500,
-            }),
-            ..Sampler::default()
-        };
-        let refused = |millis, peer, lack| {
-            let owner = Owner { id: 0, peer };
-            let now = Moment::new(Instant::from_millis(millis));
-            sampler.has_refused(Asker { owner, lack }, now)
-        };
-        assert!(refused(7, 3, 1_500) && refused(7, 3, 9_000));
-        assert!(!refused(7, 3, 1_499), "it lacks less");
-        assert!(!refused(7, 4, 1_500), "another address");
-        assert!(!refused(8, 3, 1_500), "a millisecond later");
     }
 }

@@ -180,7 +180,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// A deadline that the application has just set runs from now on.
-    pub(super) fn start_due(&mut self, id: u32, now: Moment) {
+    fn start_due(&mut self, id: u32, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.flags.has(Flags::DUE_NEW) {
             tcb.flags.clear(Flags::DUE_NEW);
