@@ -29,38 +29,34 @@ pub const SLOT_LEN: usize = OPTION_AT + OPTION_LEN;
 /// The field that the slot begins in.
 pub(crate) const SLOT_FIELD: &str = "Date: ";
 
-/// 2020-01-01T00:00:00Z, the earliest second of a stamp. A clock that shows
-/// an earlier one is wrong.
-const EPOCH: u64 = 1_577_836_800;
-/// Seconds have 31 bits: the latest one lies in January 2088.
-const MAX_SECONDS: u64 = (1 << 31) - 1;
+/// 9999-12-31T23:59:59Z, the latest second that a date has digits for.
+const MAX_SECONDS: u64 = 253_402_300_799;
 
-/// What a slot says, in 32 bits: a second, and whether the connection closes.
+/// What a slot says, in 64 bits: a second, and whether the connection closes.
 ///
 /// The same stamp always gives the same bytes, so that a segment can be sent
 /// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Stamp(u32);
+pub struct Stamp(u64);
 
 impl Stamp {
     /// The stamp of a response that is sent at `unix_seconds` (since
-    /// 1970-01-01T00:00:00Z; what lies outside 2020 to 2087 is taken as the
-    /// nearest second inside) and says whether it is the connection's last.
+    /// 1970-01-01T00:00:00Z; what lies behind the year 9999 is taken as its last
+    /// second) and says whether it is the connection's last.
     #[inline(always)]
     pub fn new(unix_seconds: u64, close: bool) -> Self {
-        let seconds = unix_seconds.saturating_sub(EPOCH).min(MAX_SECONDS) as u32;
-        Self(seconds << 1 | u32::from(close))
+        Self(unix_seconds.min(MAX_SECONDS) << 1 | u64::from(close))
     }
 
-    /// The stamp that [`as_u32`](Self::as_u32) gave.
+    /// The stamp that [`as_u64`](Self::as_u64) gave.
     #[inline(always)]
-    pub const fn from_u32(bits: u32) -> Self {
+    pub const fn from_u64(bits: u64) -> Self {
         Self(bits)
     }
 
     /// The stamp as a number, for the TCP stack to keep.
     #[inline(always)]
-    pub const fn as_u32(self) -> u32 {
+    pub const fn as_u64(self) -> u64 {
         self.0
     }
 
@@ -68,7 +64,7 @@ impl Stamp {
         self.0 & 1 != 0
     }
 
-    const fn seconds(self) -> u32 {
+    const fn seconds(self) -> u64 {
         self.0 >> 1
     }
 }
@@ -77,7 +73,7 @@ impl Stamp {
 /// responses are of the present one.
 #[derive(Clone, Debug)]
 pub struct SlotWriter {
-    seconds: u32,
+    seconds: u64,
     /// The slot of that second, with keep-alive.
     text: [u8; SLOT_LEN],
 }
@@ -110,9 +106,9 @@ impl SlotWriter {
     }
 
     #[cold]
-    fn write_date(&mut self, seconds: u32) {
+    fn write_date(&mut self, seconds: u64) {
         self.seconds = seconds;
-        let at = UNIX_EPOCH + Duration::from_secs(EPOCH + u64::from(seconds));
+        let at = UNIX_EPOCH + Duration::from_secs(seconds);
         // An HTTP date always has 29 bytes, and MAX_SECONDS keeps it in range.
         let _ = write!(&mut self.text[..DATE_LEN], "{}", HttpDate::from(at));
     }
@@ -164,7 +160,7 @@ mod tests {
             .collect();
         let first: Vec<String> = stamps.iter().map(|s| slot(&mut writer, *s)).collect();
         for (stamp, first) in stamps.iter().zip(&first).rev() {
-            let again = Stamp::from_u32(stamp.as_u32());
+            let again = Stamp::from_u64(stamp.as_u64());
             assert_eq!(&slot(&mut writer, again), first);
             assert_eq!(&slot(&mut SlotWriter::new(), again), first);
         }
@@ -173,9 +169,9 @@ mod tests {
     #[test]
     fn a_clock_that_is_wrong_does_no_harm() {
         let mut writer = SlotWriter::new();
-        assert!(slot(&mut writer, Stamp::new(0, false)).starts_with("Wed, 01 Jan 2020 00:00:00"));
+        assert!(slot(&mut writer, Stamp::new(0, false)).starts_with("Thu, 01 Jan 1970 00:00:00"));
         assert!(
-            slot(&mut writer, Stamp::new(u64::MAX, true)).starts_with("Mon, 19 Jan 2088 03:14:07")
+            slot(&mut writer, Stamp::new(u64::MAX, true)).starts_with("Fri, 31 Dec 9999 23:59:59")
         );
     }
 

@@ -178,7 +178,7 @@ impl Application for Web {
             let written = if answer.keeps_query() {
                 self.write_redirect(conn, &answer, &data[consumed..], stamp)
             } else {
-                conn.write(reply.content, stamp.as_u32())
+                conn.write(reply.content, stamp.as_u64())
             };
             match written {
                 Ok(()) => {}
@@ -202,8 +202,8 @@ impl Application for Web {
     }
 
     #[inline]
-    fn render(&mut self, stamp: u32, slot: &mut [u8]) {
-        self.slots.write(Stamp::from_u32(stamp), slot);
+    fn render(&mut self, params: u64, slot: &mut [u8]) {
+        self.slots.write(Stamp::from_u64(params), slot);
     }
 }
 

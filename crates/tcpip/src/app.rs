@@ -2,16 +2,17 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::config::millis;
 use crate::connection::{CloseReason, Flags, Tcb};
 use crate::content::{ContentId, Contents};
 use crate::info::{Info, Sight};
-use crate::peers::{Owner, Peers};
+use crate::peers::{Owner, Peers, Pool};
 use crate::progress::{Deadline, Standing};
-use crate::stream::Source;
-use crate::writes::Writes;
+use crate::stream::{Lists, NoPlace, STREAM_ENTRIES, Slice, Source};
+use crate::writes::{MAX_WRITE_LEN, Writes};
 
 /// What a server does with its connections: the callbacks of the paper's
 /// Table 1 (`tcp_accept()`, `tcp_recv()`, `tcp_sent()`), joined in one trait
@@ -75,14 +76,14 @@ pub trait Application {
         let _ = (state, reason);
     }
 
-    /// Writes the bytes of a content's [slot](crate::Slot) for `stamp`, the
-    /// number that was given to [`Connection::write`].
+    /// Writes the bytes of a content's [slot](crate::Slot) for `params`, the
+    /// parameters that were given to [`Connection::write`].
     ///
-    /// The same stamp must give the same bytes for as long as the connection
+    /// The same parameters must give the same bytes for as long as the connection
     /// lasts, as a segment may be sent again. `slot` comes with any bytes:
     /// write all of them.
-    fn render(&mut self, stamp: u32, slot: &mut [u8]) {
-        let _ = stamp;
+    fn render(&mut self, params: u64, slot: &mut [u8]) {
+        let _ = params;
         slot.fill(b' ');
     }
 }
@@ -90,8 +91,8 @@ pub trait Application {
 /// Why nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The stream has no room: [`room`](Connection::room) is 0, or there are too
-    /// many bytes in it. For [`write_bytes`](Connection::write_bytes) also: no
+    /// The stream has no room: [`room`](Connection::room) is 0, or there would be
+    /// 4 GiB in it. For [`write_bytes`](Connection::write_bytes) also: no
     /// write buffer is free
     /// ([`Config::max_write_buffers`](crate::Config::max_write_buffers)), whatever
     /// `room` says. Leave the data that asks for it unconsumed: it is offered again
@@ -104,10 +105,28 @@ pub enum WriteError {
     /// The content was removed.
     #[error("the content has been removed; look it up again")]
     NoSuchContent,
+    /// The slice does not lie in its content.
+    #[error("bytes {from} to {end} are not all in the content's {len}; write what is there")]
+    OutsideContent {
+        /// Where the slice begins.
+        from: u32,
+        /// Behind its last byte.
+        end: u32,
+        /// Bytes of the content.
+        len: u32,
+    },
+    /// More entries than a stream ever has room for.
+    #[error(
+        "{entries} entries are more than the {STREAM_ENTRIES} of a stream; write fewer at once"
+    )]
+    TooManyEntries {
+        /// Entries asked for.
+        entries: usize,
+    },
     /// More bytes than one write takes.
     #[error(
         "{len} bytes are more than the {} of one write; write less, or add them as a content",
-        crate::MAX_WRITE_LEN
+        MAX_WRITE_LEN
     )]
     TooLong {
         /// Bytes asked for.
@@ -122,7 +141,10 @@ pub struct Connection<'a, S> {
     pub(crate) contents: &'a mut Contents,
     pub(crate) writes: &'a mut Writes,
     pub(crate) peers: &'a mut Peers,
+    pub(crate) lists: &'a mut Lists,
     pub(crate) standing: &'a mut Standing,
+    /// The pool of which a write has found nothing free.
+    pub(crate) refused: &'a mut Option<Pool>,
     /// Its number.
     pub(crate) id: u32,
     pub(crate) sight: Sight,
@@ -157,40 +179,94 @@ impl<S> Connection<'_, S> {
     }
 
     /// Entries that the stream still has room for, 0 to
-    /// [`STREAM_ENTRIES`](crate::STREAM_ENTRIES). Each [`write`](Self::write)
-    /// takes one until it has been acknowledged; so does
-    /// [`write_bytes`](Self::write_bytes), except where it can join the one
-    /// before.
-    #[inline(always)]
+    /// [`STREAM_ENTRIES`](crate::STREAM_ENTRIES). Each write takes one until it
+    /// has been acknowledged, except where it can join the one before. More than
+    /// two need a list of which there are only some
+    /// ([`Config::max_entry_lists`](crate::Config::max_entry_lists)).
     pub fn room(&self) -> usize {
-        self.tcb.room()
+        self.tcb.stream.room(self.lists)
     }
 
-    /// Writes a content to the stream, the paper's `tcp_write()`. `stamp`
-    /// goes to [`Application::render`] if the content has a slot, and means
+    /// Whether the stream has room for so many entries at once: for a response
+    /// that is written as a whole or not at all. As long as the callback lasts
+    /// the room stays.
+    ///
+    /// # Errors
+    /// [`WriteError::Full`] when it has none yet, [`WriteError::Closed`], and
+    /// [`WriteError::TooManyEntries`] when it never will.
+    pub fn ensure_room(&mut self, entries: usize) -> Result<(), WriteError> {
+        self.ensure_open()?;
+        if entries > STREAM_ENTRIES {
+            return Err(WriteError::TooManyEntries { entries });
+        }
+        if self.room() >= entries {
+            return Ok(());
+        }
+        let no_list = self.tcb.stream.lacks_list(entries, self.lists);
+        Err(self.is_full(no_list.then_some(Pool::EntryLists)))
+    }
+
+    /// Writes a content to the stream, the paper's `tcp_write()`. `params`
+    /// go to [`Application::render`] if the content has a slot, and mean
     /// nothing otherwise.
     ///
     /// # Errors
     /// [`WriteError::Full`], [`WriteError::Closed`],
     /// [`WriteError::NoSuchContent`]; nothing is written then.
     #[inline(always)]
-    pub fn write(&mut self, content: ContentId, stamp: u32) -> Result<(), WriteError> {
-        let tcb = &mut *self.tcb;
-        if tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
-            return Err(WriteError::Closed);
-        }
-        let Some((index, len)) = self.contents.lookup(content) else {
-            return Err(WriteError::NoSuchContent);
-        };
+    pub fn write(&mut self, content: ContentId, params: u64) -> Result<(), WriteError> {
+        let (index, len) = self.find(content)?;
         if len == 0 {
             return Ok(());
         }
-        if tcb.room() == 0 || !tcb.spans(len) {
-            tcb.flags.set(Flags::WANTS_ROOM);
-            return Err(WriteError::Full);
-        }
+        let source = Source::content(index, false);
+        self.push(Slice {
+            source,
+            from: 0,
+            len,
+            params,
+        })?;
         self.contents.acquire(index);
-        tcb.push(Source::content(index), stamp, len);
+        Ok(())
+    }
+
+    /// Writes a part of a content: the bytes of `range`, counted from its start.
+    /// Otherwise as [`write`](Self::write).
+    ///
+    /// What lies between is sent as prepared segments: only the first segment
+    /// and the last one of the slice may be put together for it. A slice that
+    /// goes on where the last one of the same content and parameters ends
+    /// becomes one with it.
+    ///
+    /// # Errors
+    /// [`WriteError::OutsideContent`], and those of [`write`](Self::write);
+    /// nothing is written then.
+    pub fn write_slice(
+        &mut self,
+        content: ContentId,
+        range: Range<u32>,
+        params: u64,
+    ) -> Result<(), WriteError> {
+        let (index, len) = self.find(content)?;
+        let Range { start: from, end } = range;
+        if from > end || end > len {
+            return Err(WriteError::OutsideContent { from, end, len });
+        }
+        if from == end {
+            return Ok(());
+        }
+        let slice = Slice {
+            source: Source::content(index, end < len),
+            from,
+            len: end - from,
+            params,
+        };
+        let stream = &mut self.tcb.stream;
+        if stream.spans(slice.len) && stream.join(slice, self.lists) {
+            return Ok(());
+        }
+        self.push(slice)?;
+        self.contents.acquire(index);
         Ok(())
     }
 
@@ -202,36 +278,87 @@ impl<S> Connection<'_, S> {
     /// [`WriteError::Full`], [`WriteError::Closed`],
     /// [`WriteError::TooLong`]; nothing is written then.
     pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
-        let tcb = &mut *self.tcb;
-        if tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
-            return Err(WriteError::Closed);
-        }
-        if bytes.len() > crate::MAX_WRITE_LEN {
+        self.ensure_open()?;
+        if bytes.len() > MAX_WRITE_LEN {
             return Err(WriteError::TooLong { len: bytes.len() });
         }
         if bytes.is_empty() {
             return Ok(());
         }
         let len = bytes.len() as u32;
-        if let Some(buffer) = tcb.last_source().and_then(Source::buffer)
-            && tcb.spans(len)
-            && self.writes.append(buffer, bytes)
+        let stream = &mut self.tcb.stream;
+        if let Some(buffer) = stream.last_buffer(self.lists)
+            && stream.spans(len)
         {
-            tcb.extend(len);
-            return Ok(());
+            let buffer = self.writes.get_mut(buffer);
+            if buffer.len() + bytes.len() <= MAX_WRITE_LEN {
+                buffer.extend_from_slice(bytes);
+                stream.extend(len, self.lists);
+                return Ok(());
+            }
         }
-        let buffer = if tcb.room() == 0 || !tcb.spans(len) {
-            None
-        } else {
-            let (id, peer) = (self.id, self.standing.peer);
-            self.writes.store(bytes, Owner { id, peer }, self.peers)
+        self.ensure_room(1)?;
+        let owner = self.owner();
+        let Some(buffer) = self.writes.take(owner, self.peers) else {
+            return Err(self.is_full(Some(Pool::WriteBuffers)));
         };
-        let Some(buffer) = buffer else {
-            tcb.flags.set(Flags::WANTS_ROOM);
-            return Err(WriteError::Full);
-        };
-        tcb.push(Source::write_buffer(buffer), 0, len);
+        self.writes.get_mut(buffer).extend_from_slice(bytes);
+        let pushed = self.push(Slice {
+            source: Source::write_buffer(buffer),
+            from: 0,
+            len,
+            params: 0,
+        });
+        if pushed.is_err() {
+            self.writes.release(buffer, self.peers);
+        }
+        pushed
+    }
+
+    /// Our side is not closed.
+    #[inline(always)]
+    fn ensure_open(&self) -> Result<(), WriteError> {
+        if self.tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
+            return Err(WriteError::Closed);
+        }
         Ok(())
+    }
+
+    /// Index and length of a content that can be written now.
+    #[inline(always)]
+    fn find(&self, content: ContentId) -> Result<(u32, u32), WriteError> {
+        self.ensure_open()?;
+        let found = self.contents.lookup(content);
+        found.ok_or(WriteError::NoSuchContent)
+    }
+
+    /// Appends an entry to the stream.
+    #[inline(always)]
+    fn push(&mut self, slice: Slice) -> Result<(), WriteError> {
+        let owner = self.owner();
+        let stream = &mut self.tcb.stream;
+        if !stream.spans(slice.len) {
+            return Err(self.is_full(None));
+        }
+        match stream.push(slice, self.lists, owner, self.peers) {
+            Ok(()) => Ok(()),
+            Err(NoPlace::Full) => Err(self.is_full(None)),
+            Err(NoPlace::NoList) => Err(self.is_full(Some(Pool::EntryLists))),
+        }
+    }
+
+    #[inline(always)]
+    fn owner(&self) -> Owner {
+        let peer = self.standing.peer;
+        Owner { id: self.id, peer }
+    }
+
+    /// A write has failed; nothing of `pool` was free.
+    #[cold]
+    fn is_full(&mut self, pool: Option<Pool>) -> WriteError {
+        self.tcb.flags.set(Flags::WANTS_ROOM);
+        *self.refused = pool;
+        WriteError::Full
     }
 
     /// Calls [`Application::on_deadline`] in `after` from now, at most

@@ -99,6 +99,13 @@ pub struct Config {
     /// does. A buffer has the memory that its bytes take, at most
     /// [`MAX_WRITE_LEN`](crate::MAX_WRITE_LEN).
     pub max_write_buffers: u32,
+    /// Lists of stream entries, 4,096 by default: only connections with more than
+    /// two entries need one. Beyond it the connection with the least progress
+    /// gives way; if there is none, a write fails with
+    /// [`WriteError::Full`](crate::WriteError::Full) until there is room for it
+    /// without a list. With 0 there are none. Each takes 1,280 bytes of memory,
+    /// from its first use on.
+    pub max_entry_lists: u32,
     /// Bytes of memory that segments may take for clients whose maximum
     /// segment size is not ours, 64 MiB by default. Beyond it they are served
     /// by the general path, which sums the payload.
@@ -196,6 +203,7 @@ impl Default for Config {
             recv_buffer: 16_384,
             max_recv_buffers: 4_096,
             max_write_buffers: 4_096,
+            max_entry_lists: 4_096,
             class_budget: 64 << 20,
             syn_ack_retries: 3,
             retries: 10,

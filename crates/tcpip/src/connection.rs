@@ -15,7 +15,6 @@ mod path_mtu;
 mod plan;
 mod segment;
 mod transmit;
-mod writing;
 
 use std::net::Ipv4Addr;
 
@@ -25,9 +24,10 @@ use ip::{Addresses, PROTOCOL_TCP, Path, Sum};
 use crate::clock::Moment;
 use crate::congestion::Event;
 use crate::content::NO_CLASS;
+use crate::free_list::NONE;
 use crate::recovery::Reorder;
 use crate::rto::Rtt;
-use crate::stream::{Entry, STREAM_ENTRIES};
+use crate::stream::Stream;
 use crate::wire::{Control, Seq, Timestamps};
 
 pub(crate) use acks::{AfterFin, is_duplicate};
@@ -37,9 +37,6 @@ pub(crate) use deadlines::Expiry;
 pub(crate) use opening::Opening;
 pub(crate) use plan::{Kind, Plan};
 pub(crate) use segment::Verdict;
-
-/// No receive buffer, no next TCB.
-pub(crate) const NONE: u32 = u32::MAX;
 
 /// The states of RFC 9293, section 3.3.2, that a server's connection can be
 /// in; CLOSED is a free TCB, and LISTEN needs none.
@@ -275,8 +272,6 @@ pub(crate) struct Tcb {
     /// Doublings of the timeout (RFC 6298, 5.5), until a round trip is
     /// measured again.
     pub(crate) backoff: u8,
-    /// Entries of `stream` in use.
-    entries: u8,
     pub(crate) negotiated: Negotiated,
     /// What the deadline is for.
     pub(crate) due: Due,
@@ -294,8 +289,6 @@ pub(crate) struct Tcb {
     /// Behind everything that was ever sent: new data begins here. What is to
     /// be sent again before it, the scoreboard tells.
     pub(crate) snd_nxt: Seq,
-    /// Behind everything that was written; a FIN comes here.
-    pub(crate) snd_end: Seq,
     /// The peer's window, in bytes from `snd_una`.
     pub(crate) snd_wnd: u32,
     /// The largest window that the peer has ever told (RFC 5961's
@@ -316,7 +309,7 @@ pub(crate) struct Tcb {
     pub(crate) deadline: u32,
     /// When the wheel's entry expires: not later than `deadline`.
     pub(crate) scheduled: u32,
-    stream: [Entry; STREAM_ENTRIES],
+    pub(crate) stream: Stream,
     /// Receive buffer, or [`NONE`].
     pub(crate) buffer: u32,
     /// What became of what is in flight, or [`NONE`] while all goes well.
@@ -356,7 +349,6 @@ impl Tcb {
             flags: Flags(0),
             retries: 0,
             backoff: 0,
-            entries: 0,
             negotiated: Negotiated(0),
             due: Due::Handshake,
             reorder: Reorder::new(),
@@ -366,7 +358,6 @@ impl Tcb {
             challenged_at: 0,
             snd_una: Seq(0),
             snd_nxt: Seq(0),
-            snd_end: Seq(0),
             snd_wnd: 0,
             max_snd_wnd: 0,
             snd_wl1: Seq(0),
@@ -377,7 +368,7 @@ impl Tcb {
             rtt_at: 0,
             deadline: 0,
             scheduled: 0,
-            stream: [Entry::NONE; STREAM_ENTRIES],
+            stream: Stream::new(Seq(0)),
             buffer: NONE,
             recovery: NONE,
             ts_recent: 0,
@@ -444,7 +435,7 @@ impl Tcb {
     /// application has closed.
     #[inline(always)]
     pub(crate) fn limit(&self) -> Seq {
-        self.snd_end + u32::from(self.flags.has(Flags::CLOSE))
+        self.stream.end() + u32::from(self.flags.has(Flags::CLOSE))
     }
 
     /// The retransmission timeout in milliseconds, at least `least_ms` before
@@ -555,7 +546,7 @@ impl Tcb {
         if seq.after(self.snd_nxt) {
             self.snd_nxt = seq;
         }
-        if seq == self.snd_end + 1 {
+        if seq == self.stream.end() + 1 {
             self.state = match self.state {
                 State::Established => State::FinWait1,
                 State::CloseWait => State::LastAck,

@@ -52,6 +52,8 @@ pub struct Counters {
     pub buffers_taken: u64,
     /// Write buffers freed for others: their connections gave way.
     pub write_buffers_taken: u64,
+    /// Lists of stream entries freed for others: their connections gave way.
+    pub entry_lists_taken: u64,
     /// Scoreboards taken from connections that had made less progress.
     pub scoreboards_taken: u64,
     /// Connections in TIME-WAIT that gave way to new ones.

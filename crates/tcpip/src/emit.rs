@@ -46,7 +46,7 @@ fn checksum(tcb: &Tcb, header: &Header, more: usize, len: usize, rest: Sum) -> u
 fn render<A: Application>(
     app: &mut A,
     slot: Option<Slot>,
-    stamp: u32,
+    params: u64,
     start: usize,
     payload: &mut [u8],
 ) -> Sum {
@@ -57,25 +57,25 @@ fn render<A: Application>(
         return Sum::ZERO;
     };
     let part = &mut payload[from - start..to - start];
-    render_at(app, slot, stamp, from, part);
+    render_at(app, slot, params, from, part);
     Sum::ZERO.add_at(Sum::of(part), from - start)
 }
 
 /// Renders the part of a slot that begins at `from` of its content.
 #[inline(always)]
-fn render_at<A: Application>(app: &mut A, slot: Slot, stamp: u32, from: usize, part: &mut [u8]) {
+fn render_at<A: Application>(app: &mut A, slot: Slot, params: u64, from: usize, part: &mut [u8]) {
     if part.len() == slot.len as usize {
-        app.render(stamp, part);
+        app.render(params, part);
     } else {
-        render_part(app, slot, stamp, from, part);
+        render_part(app, slot, params, from, part);
     }
 }
 
 /// The same of less than the whole slot.
 #[cold]
-fn render_part<A: Application>(app: &mut A, slot: Slot, stamp: u32, from: usize, part: &mut [u8]) {
+fn render_part<A: Application>(app: &mut A, slot: Slot, params: u64, from: usize, part: &mut [u8]) {
     let mut rendered = [0; MAX_SLOT_LEN];
-    app.render(stamp, &mut rendered[..slot.len as usize]);
+    app.render(params, &mut rendered[..slot.len as usize]);
     part.copy_from_slice(&rendered[from - slot.offset as usize..][..part.len()]);
 }
 
@@ -173,7 +173,7 @@ impl<A: Application> Emitter<'_, A> {
             && let Some((from, to)) = slot.within(start, start + len)
         {
             let part = packet.patch_mut(from - start, to - from);
-            render_at(self.app, slot, place.stamp, from, part);
+            render_at(self.app, slot, place.params, from, part);
         }
         let segments = packet.segments() as u64;
         port.send_super(packet).map_err(|_| NoRoom)?;
@@ -208,7 +208,7 @@ impl<A: Application> Emitter<'_, A> {
         let tcp = &mut packet[tcb.path.header_len()..];
         let (header, payload) = tcp.split_at_mut(TIMESTAMPED_HEADER_LEN);
         let start = place.offset as usize;
-        let mut sum = sum.add(render(self.app, slot, place.stamp, start, payload));
+        let mut sum = sum.add(render(self.app, slot, place.params, start, payload));
         // Without timestamps their place is filled with no-operations.
         let mut more = 0;
         if plan.header.timestamps.is_none() {
@@ -242,7 +242,7 @@ impl<A: Application> Emitter<'_, A> {
         let content = self.contents.get(place.source.index());
         let start = place.offset as usize;
         payload.copy_from_slice(&content.bytes[start..start + len]);
-        let sum = sum.add(render(self.app, content.slot, place.stamp, start, payload));
+        let sum = sum.add(render(self.app, content.slot, place.params, start, payload));
         let checksum = checksum(tcb, &plan.header, 0, len, sum);
         plan.header.write(header, tcb.ports(), checksum, 0);
         port.send(frame).map_err(|_| NoRoom)?;
@@ -260,7 +260,7 @@ impl<A: Application> Emitter<'_, A> {
         place: Place,
     ) -> Result<(), NoRoom> {
         let (bytes, slot) = if let Some(buffer) = place.source.buffer() {
-            (self.writes.get(buffer), None)
+            (&**self.writes.get(buffer), None)
         } else {
             let content = self.contents.get(place.source.index());
             (&*content.bytes, content.slot)
@@ -276,7 +276,7 @@ impl<A: Application> Emitter<'_, A> {
         let sum = payload_sum(bytes, slot, start, start + len).add(render(
             self.app,
             slot,
-            place.stamp,
+            place.params,
             start,
             payload,
         ));

@@ -1,6 +1,8 @@
 //! The free slots of a pool whose slots have memory of their own, and when that
 //! memory is given back.
 
+/// The number of no slot.
+pub(crate) const NONE: u32 = u32::MAX;
 /// Slots that keep their memory in any case.
 const FLOOR: usize = 64;
 
@@ -35,6 +37,11 @@ impl FreeList {
     pub(crate) fn push(&mut self, slot: u32) {
         self.slots.push(slot);
         self.in_use -= 1;
+    }
+
+    /// There is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
     }
 
     /// Slots in use.

@@ -147,6 +147,7 @@ mod counters;
 mod emit;
 mod free_list;
 mod info;
+mod lent;
 mod mss;
 mod options;
 mod peers;

@@ -1,6 +1,6 @@
 //! What each client address holds of every bounded thing.
 
-use crate::connection::NONE;
+use crate::free_list::NONE;
 use crate::table::places;
 
 /// A bounded thing that connections hold a part of.
@@ -12,6 +12,8 @@ pub(crate) enum Pool {
     RecvBuffers,
     /// Buffers for bytes that are no content.
     WriteBuffers,
+    /// Lists of stream entries.
+    EntryLists,
     /// Scoreboards of the second size.
     Boards,
     /// Scoreboards of the third size.

@@ -29,6 +29,7 @@ use crate::congestion::{Congestion, CongestionControl, Event};
 use crate::connection::{Flags, Tcb, segment_len_at};
 use crate::counters::Counters;
 use crate::options::Block;
+use crate::stream::Lists;
 use crate::wire::Seq;
 
 /// Ranges that scoreboards have the space for. A selective acknowledgement
@@ -556,7 +557,7 @@ impl<C: CongestionControl> Recovery<C> {
     }
 
     /// What is lost by now; `advanced`: something was acknowledged.
-    fn find_lost(&mut self, tcb: &Tcb, advanced: bool, now: Moment) -> Found {
+    fn find_lost(&mut self, tcb: &Tcb, lists: &Lists, advanced: bool, now: Moment) -> Found {
         let mss = u32::from(tcb.mss);
         if tcb.negotiated.sack() {
             let enough = self.board.sacked() > (DUP_THRESH - 1) * mss;
@@ -575,7 +576,7 @@ impl<C: CongestionControl> Recovery<C> {
         };
         let una = tcb.snd_una;
         let first = self.board.pieces(una, tcb.snd_nxt).next();
-        let len = segment_len_at(tcb, una).min(tcb.flight());
+        let len = segment_len_at(tcb, una, lists).min(tcb.flight());
         let mut found = Found::default();
         if lost
             && first.is_some_and(|piece| piece.mark.is_none())

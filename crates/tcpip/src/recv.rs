@@ -7,8 +7,8 @@
 
 use arrayvec::ArrayVec;
 
-use crate::free_list::FreeList;
-use crate::peers::{Owner, Owners, Peers, Pool};
+use crate::lent::{Lendable, Lent};
+use crate::peers::{Owner, Peers, Pool};
 
 /// Gaps between what was received out of order that a buffer keeps track of.
 /// What would need more is dropped, and comes again.
@@ -16,7 +16,7 @@ pub const MAX_RANGES: usize = 4;
 
 /// One connection's buffer. Its bytes start at the first one that is not
 /// consumed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Buffer {
     bytes: Box<[u8]>,
     /// In order, not consumed: `bytes[..ready]`.
@@ -31,29 +31,11 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    fn new(capacity: usize) -> Self {
-        Self {
-            bytes: vec![0; capacity].into_boxed_slice(),
-            ready: 0,
-            ranges: ArrayVec::new(),
-            changed: ArrayVec::new(),
-            changes: 0,
-            fin: None,
-        }
-    }
-
-    /// Sees to memory for `capacity` bytes, which may have been given back.
+    /// Sees to memory for `capacity` bytes, which was given back or never there.
     fn provide(&mut self, capacity: usize) {
         if self.bytes.is_empty() {
             self.bytes = vec![0; capacity].into_boxed_slice();
         }
-    }
-
-    fn clear(&mut self) {
-        self.ready = 0;
-        self.ranges.clear();
-        self.changed.clear();
-        self.fin = None;
     }
 
     /// What is in order and not consumed.
@@ -170,14 +152,19 @@ impl Buffer {
     }
 }
 
-/// The bounded pool. A buffer is made when it is first needed, and keeps its
-/// memory until [`trim`](Self::trim).
+impl Lendable for Buffer {
+    fn clear(&mut self) {
+        self.ready = 0;
+        self.ranges.clear();
+        self.changed.clear();
+        self.fin = None;
+    }
+}
+
+/// The bounded pool of buffers that are all as long.
 #[derive(Debug)]
 pub(crate) struct Buffers {
-    list: Vec<Buffer>,
-    free: FreeList,
-    owners: Owners,
-    most: u32,
+    lent: Lent<Buffer>,
     capacity: usize,
 }
 
@@ -185,10 +172,7 @@ impl Buffers {
     /// At most `most` buffers of `capacity` bytes.
     pub(crate) fn new(most: u32, capacity: usize) -> Self {
         Self {
-            list: Vec::new(),
-            free: FreeList::default(),
-            owners: Owners::new(Pool::RecvBuffers),
-            most,
+            lent: Lent::new(Pool::RecvBuffers, most),
             capacity,
         }
     }
@@ -208,78 +192,40 @@ impl Buffers {
 
     /// Takes an empty buffer; `None` when all are in use.
     pub(crate) fn take(&mut self, owner: Owner, peers: &mut Peers) -> Option<u32> {
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.list[index as usize].provide(self.capacity);
-                index
-            }
-            None if self.list.len() < self.most as usize => {
-                self.list.push(Buffer::new(self.capacity));
-                self.free.has_taken();
-                self.list.len() as u32 - 1
-            }
-            None => return None,
-        };
-        self.owners.take(index, owner, peers);
+        let index = self.lent.take(owner, peers)?;
+        self.lent.get_mut(index).provide(self.capacity);
         Some(index)
     }
 
     /// Gives a buffer back.
     pub(crate) fn release(&mut self, index: u32, peers: &mut Peers) {
-        self.list[index as usize].clear();
-        self.owners.give_back(index, peers);
-        self.free.push(index);
+        self.lent.release(index, peers);
     }
 
     #[inline(always)]
     pub(crate) fn get(&self, index: u32) -> &Buffer {
-        &self.list[index as usize]
+        self.lent.get(index)
     }
 
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, index: u32) -> &mut Buffer {
-        &mut self.list[index as usize]
+        self.lent.get_mut(index)
     }
 
-    /// The most buffers.
-    pub(crate) fn most(&self) -> u32 {
-        self.most
+    /// The pool, whatever is in its buffers.
+    pub(crate) fn lent(&self) -> &Lent<Buffer> {
+        &self.lent
     }
 
-    pub(crate) fn owners(&self) -> &Owners {
-        &self.owners
-    }
-
-    pub(crate) fn free(&mut self) -> &mut FreeList {
-        &mut self.free
-    }
-
-    /// Whether there may soon be memory to give back.
-    #[inline]
-    pub(crate) fn has_surplus(&self) -> bool {
-        self.free.has_surplus()
-    }
-
-    /// Gives back the memory of one buffer that was not needed for a while.
-    /// Whether there was one.
-    pub(crate) fn trim(&mut self) -> bool {
-        let slot = self.free.next_surplus();
-        if let Some(slot) = slot {
-            self.list[slot as usize].bytes = Box::default();
-        }
-        slot.is_some()
-    }
-
-    /// Buffers in use.
-    #[cfg(any(test, fuzzing))]
-    pub(crate) fn in_use(&self) -> usize {
-        self.free.in_use()
+    pub(crate) fn lent_mut(&mut self) -> &mut Lent<Buffer> {
+        &mut self.lent
     }
 
     /// Bytes of memory that the buffers have.
     #[cfg(test)]
     pub(crate) fn memory(&self) -> usize {
-        self.list.iter().map(|buffer| buffer.bytes.len()).sum()
+        let all = self.lent.all().iter();
+        all.map(|buffer| buffer.bytes.len()).sum()
     }
 }
 

@@ -4,6 +4,12 @@ use super::*;
 
 const CAPACITY: usize = 64;
 
+fn buffer(capacity: usize) -> Buffer {
+    let mut buffer = Buffer::default();
+    buffer.provide(capacity);
+    buffer
+}
+
 #[test]
 fn buffers_are_bounded_and_come_back_empty() {
     let mut buffers = Buffers::new(2, CAPACITY);
@@ -19,7 +25,7 @@ fn buffers_are_bounded_and_come_back_empty() {
     buffers.get_mut(a).insert(5, b"f").unwrap();
     buffers.get_mut(a).set_fin(6);
     buffers.release(a, &mut peers);
-    assert_eq!(buffers.in_use(), 1);
+    assert_eq!(buffers.lent().in_use(), 1);
     let again = buffers.take(owner, &mut peers).unwrap();
     assert!(buffers.get(again).is_empty());
     assert_eq!(buffers.get(b).space(), CAPACITY);
@@ -27,7 +33,7 @@ fn buffers_are_bounded_and_come_back_empty() {
 
 #[test]
 fn what_reaches_beyond_the_buffer_is_cut_off() {
-    let mut buffer = Buffer::new(4);
+    let mut buffer = buffer(4);
     assert_eq!(buffer.insert(2, b"cdef"), Some(0));
     assert_eq!(buffer.insert(100, b"x"), Some(0));
     assert_eq!(buffer.insert(0, b"abcdef"), Some(4));
@@ -37,7 +43,7 @@ fn what_reaches_beyond_the_buffer_is_cut_off() {
 
 #[test]
 fn the_fin_is_taken_when_all_before_it_has_come() {
-    let mut buffer = Buffer::new(8);
+    let mut buffer = buffer(8);
     buffer.insert(2, b"cd").unwrap();
     buffer.set_fin(4);
     assert_eq!(buffer.fin_ahead(), Some(4));
@@ -53,7 +59,7 @@ fn the_fin_is_taken_when_all_before_it_has_come() {
 
 #[test]
 fn a_fin_before_known_data_is_ignored() {
-    let mut buffer = Buffer::new(8);
+    let mut buffer = buffer(8);
     buffer.insert(2, b"cd").unwrap();
     buffer.set_fin(3);
     assert_eq!(buffer.fin_ahead(), None);
@@ -78,7 +84,7 @@ proptest! {
         steps in prop::collection::vec((0usize..80, 0usize..30, 0usize..20), 1..100),
     ) {
         // Byte number n of the stream is n.
-        let mut buffer = Buffer::new(CAPACITY);
+        let mut buffer = buffer(CAPACITY);
         let mut came = [false; 10_000];
         let (mut base, mut next) = (0, 0);
         for (ahead, len, consume) in steps {

@@ -27,10 +27,11 @@ use crate::app::{Application, Connection};
 use crate::clock::Moment;
 use crate::config::{Config, Settings};
 use crate::congestion::{CongestionControl, Cubic};
-use crate::connection::{CloseReason, Conn, Context, NONE, Record, State, Tcb};
+use crate::connection::{CloseReason, Conn, Context, Record, State, Tcb};
 use crate::content::{Contents, NO_CLASS};
 use crate::counters::Counters;
 use crate::emit::Emitter;
+use crate::free_list::NONE;
 use crate::info::Sight;
 use crate::mss::{MIN_MSS, OwnMss};
 use crate::peers::{Peers, Pool};
@@ -38,7 +39,7 @@ use crate::progress::Standing;
 use crate::recovery::{Recoveries, Recovery};
 use crate::recv::Buffers;
 use crate::segments::Family;
-use crate::stream::Source;
+use crate::stream::{Lists, Source};
 use crate::table::{Keys, Table};
 use crate::wire::TIMESTAMPS_LEN;
 use crate::writes::Writes;
@@ -72,6 +73,8 @@ pub struct Stack<A: Application, C = Cubic> {
     wheel: TimerWheel,
     contents: Contents,
     writes: Writes,
+    /// The pool of which the callback in hand has found nothing free.
+    refused: Option<Pool>,
     buffers: Buffers,
     losses: Recoveries<C>,
     cx: Context,
@@ -161,13 +164,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 own_mss.of(Family::V6) - TIMESTAMPS_LEN as u16,
                 config.class_budget,
             ),
-            writes: Writes::new(config.max_write_buffers),
+            writes: Writes::new(Pool::WriteBuffers, config.max_write_buffers),
+            refused: None,
             buffers,
             losses: Recoveries::new(most),
             cx: Context {
                 settings,
                 counters: Counters::default(),
                 own_mss,
+                lists: Lists::new(Pool::EntryLists, config.max_entry_lists),
                 window_scale,
                 twice: None,
                 left_class: None,
@@ -241,6 +246,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             state: &mut self.states[id as usize],
             contents: &mut self.contents,
             writes: &mut self.writes,
+            lists: &mut self.cx.lists,
+            refused: &mut self.refused,
         };
         (&mut self.app, connection)
     }
@@ -318,7 +325,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Gives back all that a connection holds but its TCB.
     fn release_all(&mut self, id: u32) {
-        while let Some(source) = self.records[id as usize].tcb.discard() {
+        while let Some(source) = {
+            let stream = &mut self.records[id as usize].tcb.stream;
+            stream.discard(&mut self.cx.lists, &mut self.peers)
+        } {
             self.release_source(source);
         }
         self.release_buffer(id);

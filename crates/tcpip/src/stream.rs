@@ -1,20 +1,34 @@
-//! What a connection's send stream consists of.
+//! The send stream: a list of what was written, by sequence number.
 
+use std::collections::VecDeque;
+
+use crate::free_list::NONE;
+use crate::lent::{Lendable, Lent};
+use crate::peers::{Owner, Peers};
 use crate::wire::Seq;
 
-/// Entries of a connection's send stream: what can be written before
-/// something is acknowledged.
-pub const STREAM_ENTRIES: usize = 4;
+/// The most entries of a connection's send stream: what can be written before
+/// something is acknowledged. A response of 32 parts has a head, an end, and two
+/// entries for each part.
+pub const STREAM_ENTRIES: usize = OWN_ENTRIES + LIST_ENTRIES;
+/// Entries that every connection has place for.
+const OWN_ENTRIES: usize = 2;
+/// Entries of a list that is lent to a connection that needs more.
+const LIST_ENTRIES: usize = 64;
 
 /// Where a stream entry's bytes are: a content, or a write buffer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Source(u32);
 
 impl Source {
     const BUFFER: u32 = 1 << 31;
+    /// The entry ends before its content does.
+    const SHORT: u32 = 1 << 30;
 
-    pub(crate) const fn content(index: u32) -> Self {
-        Self(index)
+    /// A slice of a content; `is_short`: the content goes on behind it.
+    #[inline(always)]
+    pub(crate) const fn content(index: u32, is_short: bool) -> Self {
+        Self(if is_short { index | Self::SHORT } else { index })
     }
 
     pub(crate) const fn write_buffer(index: u32) -> Self {
@@ -34,38 +48,349 @@ impl Source {
     /// The content, where it is no buffer.
     #[inline(always)]
     pub(crate) const fn index(self) -> u32 {
-        self.0
+        self.0 & !Self::SHORT
+    }
+
+    /// Whether the entry ends where its content does.
+    #[inline(always)]
+    pub(crate) const fn ends_content(self) -> bool {
+        self.0 & (Self::BUFFER | Self::SHORT) == 0
     }
 }
 
-const _: () = assert!(crate::content::MAX_CONTENTS < 1 << 31);
+const _: () = assert!(crate::content::MAX_CONTENTS <= 1 << 30);
+
+/// Bytes that are written: from where on, and how many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slice {
+    pub(crate) source: Source,
+    /// From the source's start.
+    pub(crate) from: u32,
+    /// Bytes: at least one.
+    pub(crate) len: u32,
+    /// For [`Application::render`](crate::Application::render).
+    pub(crate) params: u64,
+}
 
 /// One entry of the send stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    /// Of its first byte.
-    pub(crate) start: Seq,
-    pub(crate) source: Source,
-    /// For [`Application::render`](crate::Application::render).
-    pub(crate) stamp: u32,
+    /// Behind its last byte, in the stream and in its source.
+    end: Seq,
+    until: u32,
+    source: Source,
+    /// Of a [`Slice`]: its upper and its lower half.
+    params: [u32; 2],
 }
 
 impl Entry {
-    /// The place of an entry that is not in use.
-    pub(crate) const NONE: Self = Self {
-        start: Seq(0),
+    /// In a place that is not in use.
+    const NONE: Self = Self {
+        end: Seq(0),
+        until: 0,
         source: Source(0),
-        stamp: 0,
+        params: [0; 2],
     };
+
+    /// The write buffer that it is in, if it is in one.
+    pub(crate) fn buffer(&self) -> Option<u32> {
+        self.source.buffer()
+    }
+
+    fn params(&self) -> u64 {
+        u64::from(self.params[0]) << 32 | u64::from(self.params[1])
+    }
+
+    #[inline(always)]
+    fn place(&self, seq: Seq) -> Place {
+        let left = self.end.since(seq);
+        Place {
+            source: self.source,
+            params: self.params(),
+            offset: self.until - left,
+            left,
+        }
+    }
+}
+
+/// Lists of entries, for connections that need more than their own.
+pub(crate) type Lists = Lent<VecDeque<Entry>>;
+
+impl Lendable for VecDeque<Entry> {
+    fn clear(&mut self) {
+        self.clear();
+    }
 }
 
 /// A place in the send stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) source: Source,
-    pub(crate) stamp: u32,
+    pub(crate) params: u64,
     /// From the source's start.
     pub(crate) offset: u32,
     /// Bytes from here to the entry's end.
     pub(crate) left: u32,
 }
+
+/// Why an entry has no place in a stream.
+#[derive(Debug)]
+pub(crate) enum NoPlace {
+    /// There are [`STREAM_ENTRIES`] already.
+    Full,
+    /// It needs a list, and none is free.
+    NoList,
+}
+
+/// A connection's send stream. Its first entries lie here, so that a short
+/// response needs nothing else; the others in a list that is lent.
+#[derive(Clone, Debug)]
+pub(crate) struct Stream {
+    own: [Entry; OWN_ENTRIES],
+    /// The first entry's first byte.
+    start: Seq,
+    /// Behind the last entry.
+    end: Seq,
+    /// The list, or [`NONE`].
+    list: u32,
+}
+
+impl Stream {
+    /// One without entries, which begins at `start`.
+    pub(crate) const fn new(start: Seq) -> Self {
+        Self {
+            own: [Entry::NONE; OWN_ENTRIES],
+            start,
+            end: start,
+            list: NONE,
+        }
+    }
+
+    /// Behind everything that was written; a FIN comes here.
+    #[inline(always)]
+    pub(crate) fn end(&self) -> Seq {
+        self.end
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Entries that the stream has room for.
+    pub(crate) fn room(&self, lists: &Lists) -> usize {
+        let used = self.entries(lists).count();
+        if self.list != NONE || lists.has_free() {
+            STREAM_ENTRIES - used
+        } else {
+            OWN_ENTRIES - used
+        }
+    }
+
+    /// Whether there would be room for so many entries if a list were free.
+    pub(crate) fn lacks_list(&self, entries: usize, lists: &Lists) -> bool {
+        let used = self.entries(lists).count();
+        self.list == NONE && STREAM_ENTRIES - used >= entries
+    }
+
+    /// Whether distances in the stream still fit 32 bits when `len` more
+    /// bytes are written.
+    #[inline(always)]
+    pub(crate) fn spans(&self, len: u32) -> bool {
+        // One is for the FIN.
+        self.end
+            .since(self.start)
+            .checked_add(len)
+            .is_some_and(|span| span < u32::MAX)
+    }
+
+    /// Whether one more entry has place without a list.
+    #[inline(always)]
+    fn has_own_place(&self) -> bool {
+        self.is_empty() || self.own[0].end == self.end
+    }
+
+    /// Appends an entry. Without place here it goes to a list, of which `owner`
+    /// is the stream's connection.
+    ///
+    /// # Errors
+    /// [`NoPlace`]; the stream is as it was then.
+    #[inline(always)]
+    pub(crate) fn push(
+        &mut self,
+        slice: Slice,
+        lists: &mut Lists,
+        owner: Owner,
+        peers: &mut Peers,
+    ) -> Result<(), NoPlace> {
+        let end = self.end + slice.len;
+        let entry = Entry {
+            end,
+            until: slice.from + slice.len,
+            source: slice.source,
+            params: [(slice.params >> 32) as u32, slice.params as u32],
+        };
+        if self.is_empty() {
+            self.own[0] = entry;
+        } else if self.has_own_place() {
+            self.own[1] = entry;
+        } else {
+            if self.list == NONE {
+                self.list = lists.take(owner, peers).ok_or(NoPlace::NoList)?;
+            }
+            push_to(lists.get_mut(self.list), entry)?;
+        }
+        self.end = end;
+        Ok(())
+    }
+
+    /// The last entry.
+    fn last<'a>(&'a mut self, lists: &'a mut Lists) -> Option<&'a mut Entry> {
+        if self.is_empty() {
+            None
+        } else if self.own[0].end == self.end {
+            Some(&mut self.own[0])
+        } else if self.list == NONE {
+            Some(&mut self.own[1])
+        } else {
+            lists.get_mut(self.list).back_mut()
+        }
+    }
+
+    /// The write buffer that the last entry ends with.
+    pub(crate) fn last_buffer(&mut self, lists: &mut Lists) -> Option<u32> {
+        self.last(lists)?.buffer()
+    }
+
+    /// The last entry has become longer.
+    pub(crate) fn extend(&mut self, len: u32, lists: &mut Lists) {
+        let end = self.end + len;
+        if let Some(last) = self.last(lists) {
+            last.end = end;
+            last.until += len;
+        }
+        self.end = end;
+    }
+
+    /// Joins a slice to the last entry if it goes on where that one ends. Whether
+    /// it does.
+    pub(crate) fn join(&mut self, slice: Slice, lists: &mut Lists) -> bool {
+        let Some(last) = self.last(lists) else {
+            return false;
+        };
+        let goes_on = last.source == Source::content(slice.source.index(), true)
+            && last.until == slice.from
+            && last.params() == slice.params;
+        if goes_on {
+            last.source = slice.source;
+            self.extend(slice.len, lists);
+        }
+        goes_on
+    }
+
+    /// The stream's entries, oldest first.
+    pub(crate) fn entries<'a>(&'a self, lists: &'a Lists) -> impl Iterator<Item = &'a Entry> {
+        let own = if self.is_empty() {
+            0
+        } else if self.own[0].end == self.end {
+            1
+        } else {
+            OWN_ENTRIES
+        };
+        let list = (self.list != NONE).then(|| lists.get(self.list).iter());
+        self.own[..own].iter().chain(list.into_iter().flatten())
+    }
+
+    /// Finds what lies at `seq` of the stream, which must not be before the
+    /// first entry; `None` from the stream's end on.
+    #[inline(always)]
+    pub(crate) fn locate(&self, seq: Seq, lists: &Lists) -> Option<Place> {
+        let at = seq.since(self.start);
+        if at >= self.end.since(self.start) {
+            return None;
+        }
+        let is_in = |entry: &Entry| at < entry.end.since(self.start);
+        let [first, second] = &self.own;
+        Some(if is_in(first) {
+            first.place(seq)
+        } else if self.list == NONE || is_in(second) {
+            second.place(seq)
+        } else {
+            locate_in(lists.get(self.list), self.start, seq)
+        })
+    }
+
+    /// Where the entry begins that holds `seq`, which is as for
+    /// [`locate`](Self::locate).
+    pub(crate) fn entry_start(&self, seq: Seq, lists: &Lists) -> Seq {
+        let at = seq.since(self.start);
+        let ends = self.entries(lists).map(|entry| entry.end);
+        let before = ends.take_while(|end| end.since(self.start) <= at);
+        before.last().unwrap_or(self.start)
+    }
+
+    /// Takes the first entry out of the stream if all of it is before `una`.
+    #[inline(always)]
+    pub(crate) fn retire(
+        &mut self,
+        una: Seq,
+        lists: &mut Lists,
+        peers: &mut Peers,
+    ) -> Option<Source> {
+        let first = self.own[0].end.since(self.start);
+        if self.is_empty() || una.since(self.start) < first {
+            return None;
+        }
+        Some(self.drop_first(lists, peers))
+    }
+
+    /// Takes the first entry out of the stream, acknowledged or not.
+    pub(crate) fn discard(&mut self, lists: &mut Lists, peers: &mut Peers) -> Option<Source> {
+        (!self.is_empty()).then(|| self.drop_first(lists, peers))
+    }
+
+    #[inline(always)]
+    fn drop_first(&mut self, lists: &mut Lists, peers: &mut Peers) -> Source {
+        let [first, second] = self.own;
+        self.start = first.end;
+        self.own[0] = second;
+        if self.list != NONE {
+            self.own[1] = self.take_from_list(lists, peers);
+        }
+        first.source
+    }
+
+    /// The oldest entry of the list, which is given back when it is empty.
+    #[cold]
+    fn take_from_list(&mut self, lists: &mut Lists, peers: &mut Peers) -> Entry {
+        let list = lists.get_mut(self.list);
+        let entry = list.pop_front().unwrap_or(Entry::NONE);
+        if list.is_empty() {
+            lists.release(std::mem::replace(&mut self.list, NONE), peers);
+        }
+        entry
+    }
+}
+
+/// Memory for a whole list is taken at once.
+#[cold]
+fn push_to(list: &mut VecDeque<Entry>, entry: Entry) -> Result<(), NoPlace> {
+    if list.len() == LIST_ENTRIES {
+        return Err(NoPlace::Full);
+    }
+    list.reserve_exact(LIST_ENTRIES - list.len());
+    list.push_back(entry);
+    Ok(())
+}
+
+/// The entries follow each other, and one of them holds `seq`.
+#[cold]
+fn locate_in(list: &VecDeque<Entry>, start: Seq, seq: Seq) -> Place {
+    let at = seq.since(start);
+    let index = list.partition_point(|entry| entry.end.since(start) <= at);
+    list[index].place(seq)
+}
+
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;

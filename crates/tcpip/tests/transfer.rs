@@ -134,7 +134,7 @@ struct App {
     echo: bool,
     keep: bool,
     closed: Vec<CloseReason>,
-    stamps: u32,
+    stamps: u64,
 }
 
 impl Application for App {
@@ -167,7 +167,7 @@ impl Application for App {
         self.closed.push(reason);
     }
 
-    fn render(&mut self, stamp: u32, slot: &mut [u8]) {
+    fn render(&mut self, stamp: u64, slot: &mut [u8]) {
         slot.fill(b'0' + (stamp % 10) as u8);
     }
 }

@@ -63,7 +63,7 @@ pub(super) struct App {
     /// A content that is no more.
     pub(super) removed: Option<ContentId>,
     pub(super) bytes: Arc<[u8]>,
-    pub(super) stamp: u32,
+    pub(super) stamp: u64,
     pub(super) streams: HashMap<(u16, bool), Stream>,
     /// What the segment acknowledges that is being handled.
     pub(super) ack: u32,
@@ -76,7 +76,7 @@ pub(super) const SLOT: Slot = Slot {
     len: 10,
 };
 
-fn slot_text(stamp: u32) -> [u8; SLOT.len as usize] {
+fn slot_text(stamp: u64) -> [u8; SLOT.len as usize] {
     let mut text = [0; SLOT.len as usize];
     text.copy_from_slice(format!("{stamp:010}").as_bytes());
     text
@@ -262,7 +262,7 @@ impl Application for App {
         stream.is_open = false;
     }
 
-    fn render(&mut self, stamp: u32, slot: &mut [u8]) {
+    fn render(&mut self, stamp: u64, slot: &mut [u8]) {
         slot.copy_from_slice(&slot_text(stamp));
     }
 }

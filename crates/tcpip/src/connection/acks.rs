@@ -138,7 +138,7 @@ impl<C: CongestionControl> Conn<'_, C> {
                 0 => tcb.backoff = 0,
                 // A probe: it goes again with what lies behind it, if that may go.
                 1 if tcb.recovery == NONE => {
-                    let next = Cut::at(tcb, tcb.snd_una);
+                    let next = Cut::at(tcb, tcb.snd_una, &self.cx.lists);
                     if next.is_none_or(|cut| tcb.fits_window(&cut)) {
                         tcb.snd_nxt = tcb.snd_una;
                     }
@@ -155,7 +155,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     #[cold]
     pub(crate) fn on_fin_acked(&mut self, now: Moment) -> AfterFin {
         let tcb = &mut *self.tcb;
-        let acked = tcb.state.fin_sent() && tcb.snd_una == tcb.snd_end + 1;
+        let acked = tcb.state.fin_sent() && tcb.snd_una == tcb.stream.end() + 1;
         if !acked || tcb.flags.has(Flags::ABORT) {
             return AfterFin::Open;
         }

@@ -8,6 +8,7 @@ use crate::mss::OwnMss;
 use crate::options::Block;
 use crate::recovery::{Recoveries, Recovery};
 use crate::recv::Buffers;
+use crate::stream::Lists;
 
 /// What all connections of a stack share.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub(crate) struct Context {
     pub(crate) settings: Settings,
     pub(crate) counters: Counters,
     pub(crate) own_mss: OwnMss,
+    /// Entries of streams that have no place in their TCBs.
+    pub(crate) lists: Lists,
     /// The shift of our windows, where they are scaled (RFC 7323, section 2.3).
     pub(crate) window_scale: u8,
     /// What the segment in hand has brought that was here already: told with

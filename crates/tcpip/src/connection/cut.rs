@@ -2,7 +2,7 @@
 
 use super::Tcb;
 use crate::content::NO_CLASS;
-use crate::stream::Place;
+use crate::stream::{Lists, Place};
 use crate::wire::Seq;
 
 /// Where a segment is cut that begins at some place of the stream.
@@ -19,15 +19,18 @@ pub(crate) struct Cut {
 impl Cut {
     /// `None` where the stream ends.
     #[inline(always)]
-    pub(crate) fn at(tcb: &Tcb, seq: Seq) -> Option<Self> {
-        let place = tcb.locate(seq)?;
+    pub(crate) fn at(tcb: &Tcb, seq: Seq, lists: &Lists) -> Option<Self> {
+        let place = tcb.stream.locate(seq, lists)?;
         let mss = u32::from(tcb.mss);
         let segment = place.offset / mss;
         let ahead = place.offset - segment * mss;
-        let prepared = ahead == 0 && tcb.class != NO_CLASS && place.source.buffer().is_none();
+        let whole = (mss - ahead).min(place.left);
+        let prepared = ahead == 0
+            && tcb.class != NO_CLASS
+            && (place.source.ends_content() || whole == mss && place.source.buffer().is_none());
         Some(Self {
             place,
-            whole: (mss - ahead).min(place.left),
+            whole,
             prepared: prepared.then_some(segment),
         })
     }
@@ -53,16 +56,16 @@ impl Cut {
 
 /// What the segment at `seq` of the stream takes of sequence space: its bytes
 /// of data, or the FIN's one.
-pub(crate) fn segment_len_at(tcb: &Tcb, seq: Seq) -> u32 {
-    Cut::at(tcb, seq).map_or(1, |cut| cut.whole)
+pub(crate) fn segment_len_at(tcb: &Tcb, seq: Seq, lists: &Lists) -> u32 {
+    Cut::at(tcb, seq, lists).map_or(1, |cut| cut.whole)
 }
 
 impl Tcb {
     /// Where the last segment that was sent begins; something is in flight.
-    pub(crate) fn last_segment(&self) -> Seq {
+    pub(crate) fn last_segment(&self, lists: &Lists) -> Seq {
         // Data that a FIN went with, or might have, goes again with it.
-        let last = if self.snd_nxt == self.snd_end + 1 {
-            self.snd_end
+        let last = if self.snd_nxt == self.stream.end() + 1 {
+            self.stream.end()
         } else {
             self.snd_nxt
         };
@@ -70,10 +73,12 @@ impl Tcb {
         if last.before(self.snd_una) {
             return self.snd_una;
         }
-        let Some(place) = self.locate(last) else {
+        let Some(place) = self.stream.locate(last, lists) else {
             return self.snd_una;
         };
         let ahead = place.offset % u32::from(self.mss);
+        // A slice may begin within a segment of its content.
+        let ahead = ahead.min(last.since(self.stream.entry_start(last, lists)));
         Seq(last.0.wrapping_sub(ahead)).later(self.snd_una)
     }
 }

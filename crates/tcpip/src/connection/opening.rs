@@ -3,6 +3,7 @@
 use ip::Path;
 
 use super::{Negotiated, State, Tcb};
+use crate::stream::Stream;
 use crate::wire::Seq;
 
 /// What a SYN, or the cookie of one, says of a new connection.
@@ -48,7 +49,7 @@ impl Tcb {
             ts_offset,
             snd_una: iss,
             snd_nxt: iss + 1,
-            snd_end: iss + 1,
+            stream: Stream::new(iss + 1),
             snd_wnd: u32::from(window),
             // A SYN's window is not scaled.
             max_snd_wnd: window.div_ceil(1 << negotiated.peer_scale()),

@@ -87,7 +87,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             return;
         };
         // A smaller segment than that has not come through either.
-        let len = segment_len_at(tcb, tcb.snd_una);
+        let len = segment_len_at(tcb, tcb.snd_una, &self.cx.lists);
         if smaller < tcb.mss && u32::from(smaller) < len {
             self.narrow(smaller, now, PROBE_AFTER_S);
             self.cx.counters.black_holes += 1;
@@ -122,8 +122,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         let reach = self.congestion.window().min(tcb.snd_wnd);
         let behind = size + SEGMENTS_BEHIND * u32::from(tcb.mss);
         let fits = tcb.flight().saturating_add(size) <= reach;
-        let enough = reach >= behind && tcb.snd_end.since(seq) >= behind;
-        let cut = Cut::at(tcb, seq)?;
+        let enough = reach >= behind && tcb.stream.end().since(seq) >= behind;
+        let cut = Cut::at(tcb, seq, &self.cx.lists)?;
         if !fits || !enough || cut.place.left < size {
             return None;
         }

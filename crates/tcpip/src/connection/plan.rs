@@ -69,7 +69,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         if let Some(timestamps) = &mut header.timestamps {
             timestamps.value = timestamps.value.wrapping_sub(late);
         }
-        let Some(cut) = Cut::at(tcb, seq) else {
+        let Some(cut) = Cut::at(tcb, seq, &self.cx.lists) else {
             debug_assert!(tcb.flags.has(Flags::CLOSE), "the stream ends here");
             header.control = header.control | Control::FIN;
             return Plan::of_control(kind, header);
@@ -79,7 +79,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             header.control = header.control | Control::PSH;
         }
         // A FIN that was sent with this segment goes with it again.
-        if seq + len == tcb.snd_end && tcb.snd_nxt == tcb.snd_end + 1 {
+        if seq + len == tcb.stream.end() && tcb.snd_nxt == tcb.stream.end() + 1 {
             header.control = header.control | Control::FIN;
         }
         Plan {

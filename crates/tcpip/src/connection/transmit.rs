@@ -92,10 +92,10 @@ impl<C: CongestionControl> Conn<'_, C> {
             return None;
         }
         let flight = seq.since(tcb.snd_una);
-        if flight >= burst.usable && flight > 0 && tcb.snd_end != seq {
+        if flight >= burst.usable && flight > 0 && tcb.stream.end() != seq {
             return None;
         }
-        let cut = Cut::at(tcb, seq);
+        let cut = Cut::at(tcb, seq, &self.cx.lists);
         let mut control = burst.control;
         let mut len = 0;
         if let Some(cut) = &cut {
@@ -105,7 +105,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             }
         }
         // A FIN needs its place in the peer's window, as data does.
-        let ends = seq + len == tcb.snd_end && limit != tcb.snd_end;
+        let ends = seq + len == tcb.stream.end() && limit != tcb.stream.end();
         if ends && flight + len < tcb.snd_wnd {
             control = control | Control::FIN;
         } else if len == 0 {

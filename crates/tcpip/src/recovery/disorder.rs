@@ -184,7 +184,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     ) -> (Found, Option<(u16, bool)>) {
         let tcb = &mut *self.tcb;
         let recovery = self.losses.get_mut(tcb.recovery);
-        let mut found = recovery.find_lost(tcb, advanced, now);
+        let mut found = recovery.find_lost(tcb, &self.cx.lists, advanced, now);
         let size = recovery.take_size_probe(tcb, &mut found);
         self.cx.counters.lost_again += u64::from(found.again);
         if found.lost > 0 && recovery.phase == Phase::Disorder {

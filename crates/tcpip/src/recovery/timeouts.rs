@@ -4,7 +4,8 @@
 use super::{Frto, Mark, Phase, Recoveries, TailProbe};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{Conn, Due, Flags, Kind, NONE, Plan, Tcb};
+use crate::connection::{Conn, Due, Flags, Kind, Plan, Tcb};
+use crate::free_list::NONE;
 
 impl<C: CongestionControl> Conn<'_, C> {
     /// For how long the first unacknowledged segment has been out, in
@@ -93,7 +94,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             (nxt, mss)
         } else {
             // The peer's window may have cut it short.
-            let last = tcb.last_segment();
+            let last = tcb.last_segment(&self.cx.lists);
             (last, nxt.since(last).min(mss))
         };
         self.plan(Kind::TailProbe { again: !new }, start, most, 0, now)

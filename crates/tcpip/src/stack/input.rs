@@ -8,7 +8,8 @@ use super::Stack;
 use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{AfterFin, CloseReason, Flags, NONE, State, Verdict};
+use crate::connection::{AfterFin, CloseReason, Flags, State, Tcb, Verdict};
+use crate::free_list::NONE;
 use crate::options::Block;
 use crate::wire::{CHECKSUM_AT, Control, Segment};
 
@@ -192,7 +193,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline(always)]
     fn retire(&mut self, id: u32) -> bool {
         let mut retired = false;
-        while let Some(source) = self.records[id as usize].tcb.retire() {
+        while let Some(source) = {
+            let Tcb {
+                stream, snd_una, ..
+            } = &mut self.records[id as usize].tcb;
+            stream.retire(*snd_una, &mut self.cx.lists, &mut self.peers)
+        } {
             self.release_source(source);
             retired = true;
         }

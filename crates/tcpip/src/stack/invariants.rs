@@ -4,7 +4,9 @@ use super::Stack;
 use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{Flags, NONE, Record, State};
+use crate::connection::{Flags, Record, State};
+use crate::free_list::NONE;
+use crate::stream::Entry;
 use crate::wire::Seq;
 
 /// Segments of limited transmit, by which what is in flight may exceed the
@@ -38,22 +40,25 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         assert_eq!(of(State::TimeWait), self.time_waits);
         assert!(self.half_open <= self.cx.settings.max_half_open);
         let apart = self.half_open + self.time_waits;
-        let [connections, recv, write, ..] = self.peers.totals().1;
+        let [connections, recv, write, lists, ..] = self.peers.totals().1;
         assert_eq!(connections, alive as u32 - apart, "connections by address");
-        assert_eq!(recv as usize, self.buffers.in_use(), "buffers by address");
+        let buffers_in_use = self.buffers.lent().in_use();
+        assert_eq!(recv as usize, buffers_in_use, "buffers by address");
+        assert_eq!(lists as usize, self.cx.lists.in_use(), "lists by address");
         assert_eq!(write as usize, self.writes.in_use(), "buffers by address");
         let (mut buffers, mut writes, mut recoveries) = (0, 0, 0);
         for id in all.filter(live) {
             let tcb = &self.records[id as usize].tcb;
             buffers += usize::from(tcb.buffer != NONE);
-            let own_writes = tcb.entries().iter().filter_map(|e| e.source.buffer());
+            let entries = tcb.stream.entries(&self.cx.lists);
+            let own_writes = entries.filter_map(Entry::buffer);
             writes += own_writes.count();
             let una = tcb.snd_una;
             let flight = tcb.flight();
             if tcb.state != State::SynReceived {
                 let fin = u32::from(tcb.flags.has(Flags::CLOSE));
-                let acked_fin = una == tcb.snd_end + 1;
-                assert!(acked_fin || flight <= tcb.snd_end.since(una) + fin);
+                let acked_fin = una == tcb.stream.end() + 1;
+                assert!(acked_fin || flight <= tcb.stream.end().since(una) + fin);
             }
             if tcb.recovery != NONE {
                 let recovery = self.losses.get(tcb.recovery);
@@ -79,7 +84,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 .hash(&tcb.path.addresses.reversed(), tcb.peer_port, tcb.own_port);
             assert_eq!(self.table.find(hash, |found| found == id), Some(id));
         }
-        assert_eq!(buffers, self.buffers.in_use());
+        assert_eq!(buffers, buffers_in_use);
         assert_eq!(writes, self.writes.in_use());
         assert_eq!(recoveries, self.losses.in_use());
     }

@@ -11,7 +11,8 @@ use super::sampler::{Asker, CANDIDATES, Refused};
 use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{CloseReason, Flags, NONE, State};
+use crate::connection::{CloseReason, Flags, State};
+use crate::free_list::NONE;
 use crate::peers::{Owner, Pool};
 
 /// Parts of a pool that are looked at for a decision; the next time it is the
@@ -137,8 +138,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn slots(&self, pool: Pool) -> usize {
         match pool {
             Pool::Connections => self.records.len(),
-            Pool::RecvBuffers => self.buffers.owners().len(),
+            Pool::RecvBuffers => self.buffers.lent().owners().len(),
             Pool::WriteBuffers => self.writes.owners().len(),
+            Pool::EntryLists => self.cx.lists.owners().len(),
             Pool::Boards | Pool::LargeBoards => self.losses.owners(pool).len(),
         }
     }
@@ -150,8 +152,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 let state = self.records[slot as usize].tcb.state;
                 (state != State::Closed).then_some(slot)
             }
-            Pool::RecvBuffers => self.buffers.owners().get(slot),
+            Pool::RecvBuffers => self.buffers.lent().owners().get(slot),
             Pool::WriteBuffers => self.writes.owners().get(slot),
+            Pool::EntryLists => self.cx.lists.owners().get(slot),
             Pool::Boards | Pool::LargeBoards => self.losses.owners(pool).get(slot),
         }
     }
@@ -160,8 +163,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn share(&self, pool: Pool) -> u32 {
         let size = match pool {
             Pool::Connections => self.cx.settings.max_connections,
-            Pool::RecvBuffers => self.buffers.most(),
+            Pool::RecvBuffers => self.buffers.lent().most(),
             Pool::WriteBuffers => self.writes.most(),
+            Pool::EntryLists => self.cx.lists.most(),
             Pool::Boards | Pool::LargeBoards => self.losses.boards(pool) as u32,
         };
         (size / SHARE).max(1)
@@ -213,25 +217,37 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.buffers.take(owner, &mut self.peers)
     }
 
-    /// The application of connection `id` found no write buffer: frees that of
-    /// another connection. Whether it may be asked again.
-    #[cold]
-    pub(super) fn free_write_buffer<P: Port>(
+    /// Frees what the application of connection `id` has found no more of, if it
+    /// has: that of another connection. Whether it may be asked again.
+    #[inline(always)]
+    pub(super) fn free_what_was_refused<P: Port>(
         &mut self,
         port: &mut P,
         id: u32,
         now: Moment,
     ) -> bool {
+        match self.refused {
+            None => false,
+            Some(pool) => self.free_for(port, id, pool, now),
+        }
+    }
+
+    #[cold]
+    fn free_for<P: Port>(&mut self, port: &mut P, id: u32, pool: Pool, now: Moment) -> bool {
         let asker = self.asker(id, now);
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
             return false;
         }
-        let Some(victim) = self.who_gives_way(Pool::WriteBuffers, asker, now) else {
+        let Some(victim) = self.who_gives_way(pool, asker, now) else {
             return false;
         };
         self.evict(port, victim, now);
-        self.cx.counters.write_buffers_taken += 1;
+        let counters = &mut self.cx.counters;
+        *match pool {
+            Pool::EntryLists => &mut counters.entry_lists_taken,
+            _ => &mut counters.write_buffers_taken,
+        } += 1;
         self.records[id as usize].tcb.flags.clear(Flags::WANTS_ROOM);
         true
     }

@@ -8,7 +8,8 @@ use super::Stack;
 use crate::app::{Application, Connection};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{CloseReason, Due, Flags, NONE, State};
+use crate::connection::{CloseReason, Due, Flags, State};
+use crate::free_list::NONE;
 use crate::info::Sight;
 use crate::wire::{Control, Segment, Seq};
 
@@ -53,7 +54,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Offers data in order to the application; how much it has consumed. When
-    /// it finds no write buffer, and another connection gives way, it is asked
+    /// it finds nothing free of a pool, and another connection gives way, it is asked
     /// again.
     #[inline(always)]
     fn offer<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8], now: Moment) -> usize {
@@ -62,10 +63,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return self.discard(data);
         }
         let mut consumed = self.offer_once(id, data, now);
-        while self.writes.was_refused(id)
-            && consumed < data.len()
-            && self.free_write_buffer(port, id, now)
-        {
+        while consumed < data.len() && self.free_what_was_refused(port, id, now) {
             consumed += self.offer_once(id, &data[consumed..], now);
         }
         let flags = self.records[id as usize].tcb.flags;
@@ -80,9 +78,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Asks the application, and takes note of the connection's progress.
     #[inline(always)]
     fn offer_once(&mut self, id: u32, data: &[u8], now: Moment) -> usize {
-        self.writes.forget_refusal();
+        self.refused = None;
         let tcb = &self.records[id as usize].tcb;
-        let (una, end) = (tcb.snd_una, tcb.snd_end);
+        let (una, end) = (tcb.snd_una, tcb.stream.end());
         let (app, mut connection) = self.connection(id);
         let consumed = app.on_receive(&mut connection, data).min(data.len());
         self.has_consumed(id, consumed, (una, end), now);
@@ -93,7 +91,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// acknowledged up to `una` and ended at `end`.
     #[inline(always)]
     fn has_consumed(&mut self, id: u32, bytes: usize, (una, end): (Seq, Seq), now: Moment) {
-        let is_answered = self.records[id as usize].tcb.snd_end != end;
+        let is_answered = self.records[id as usize].tcb.stream.end() != end;
         let standing = &mut self.standings[id as usize];
         if una == end && is_answered {
             standing.renew(now);
@@ -191,7 +189,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.flags.has(Flags::WANTS_ROOM) {
             self.offer_again(port, id, now);
-        } else if tcb.entries().is_empty() {
+        } else if tcb.stream.is_empty() {
             let (app, mut connection) = self.connection(id);
             app.on_sent(&mut connection);
         }
@@ -203,10 +201,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let tcb = &mut self.records[id as usize].tcb;
         tcb.flags.clear(Flags::WANTS_ROOM);
         loop {
-            self.writes.forget_refusal();
+            self.refused = None;
             let (app, mut connection) = self.connection(id);
             app.on_sent(&mut connection);
-            if !self.writes.was_refused(id) || !self.free_write_buffer(port, id, now) {
+            if !self.free_what_was_refused(port, id, now) {
                 break;
             }
         }
@@ -224,13 +222,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Offers all that is in order and not consumed, as [`offer`](Self::offer).
     pub(super) fn offer_buffered<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.offer_buffered_once(id, now);
-        while self.writes.was_refused(id) && self.free_write_buffer(port, id, now) {
+        while self.free_what_was_refused(port, id, now) {
             self.offer_buffered_once(id, now);
         }
     }
 
     fn offer_buffered_once(&mut self, id: u32, now: Moment) {
-        self.writes.forget_refusal();
+        self.refused = None;
         let sight = Sight::of(&self.conn(id));
         let tcb = &mut self.records[id as usize].tcb;
         if tcb.buffer == NONE {
@@ -253,8 +251,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 state: &mut self.states[id as usize],
                 contents: &mut self.contents,
                 writes: &mut self.writes,
+                lists: &mut self.cx.lists,
+                refused: &mut self.refused,
             };
-            let stream = (connection.tcb.snd_una, connection.tcb.snd_end);
+            let stream = (connection.tcb.snd_una, connection.tcb.stream.end());
             let consumed = self.app.on_receive(&mut connection, ready);
             let consumed = consumed.min(ready.len());
             self.has_consumed(id, consumed, stream, now);

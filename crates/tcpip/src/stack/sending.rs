@@ -7,8 +7,9 @@ use super::Stack;
 use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{CloseReason, Flags, Kind, NONE, Plan};
+use crate::connection::{CloseReason, Flags, Kind, Plan};
 use crate::emit::{NoRoom, send_control, turn_round};
+use crate::free_list::NONE;
 use crate::options::Written;
 use crate::segments::Family;
 

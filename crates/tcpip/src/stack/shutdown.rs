@@ -35,7 +35,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let tcb = &self.records[id as usize].tcb;
         let is_half_open = tcb.state == State::SynReceived;
         let has_all = tcb.snd_una == tcb.limit() && tcb.state.fin_sent();
-        let is_owed = tcb.snd_una.before(tcb.snd_end) || tcb.flags.has(Flags::WANTS_ROOM);
+        let is_owed = tcb.snd_una.before(tcb.stream.end()) || tcb.flags.has(Flags::WANTS_ROOM);
         if tcb.state == State::Closed {
             return Ok(());
         }
@@ -46,7 +46,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             (header.seq, header.control) = if is_reset {
                 (tcb.reset_at(), Control::RST | Control::ACK)
             } else {
-                (tcb.snd_end, Control::FIN | Control::ACK)
+                (tcb.stream.end(), Control::FIN | Control::ACK)
             };
             send_control(port, tcb, &header, &Written::default())?;
             self.cx.counters.segments_sent += 1;

@@ -83,7 +83,7 @@ pub(crate) struct App {
     /// acknowledged.
     pub(crate) later: Option<&'static [u8]>,
     pub(crate) log: String,
-    pub(crate) stamp: u32,
+    pub(crate) params: u64,
     /// Set on data when there is none, or another one.
     pub(crate) deadline: Option<Duration>,
     deadline_before: Option<Duration>,
@@ -109,8 +109,8 @@ impl App {
         let mut done = 0;
         for _ in data {
             let content = self.content.expect("a content to serve");
-            conn.write(content, self.stamp).map_err(|e| (done, e))?;
-            self.stamp += 1;
+            conn.write(content, self.params).map_err(|e| (done, e))?;
+            self.params += 1;
             done += 1;
             if self.habit == Habit::ServeOnce {
                 conn.close();
@@ -194,8 +194,8 @@ impl Application for App {
         self.note(format_args!("close({reason:?})"));
     }
 
-    fn render(&mut self, stamp: u32, slot: &mut [u8]) {
-        let text = format!("{stamp:0width$}", width = slot.len());
+    fn render(&mut self, params: u64, slot: &mut [u8]) {
+        let text = format!("{params:0width$}", width = slot.len());
         slot.copy_from_slice(text.as_bytes());
     }
 }
@@ -284,7 +284,7 @@ impl Rig {
             content: None,
             later: None,
             log: String::new(),
-            stamp: 0,
+            params: 0,
             deadline: None,
             deadline_before: None,
         };

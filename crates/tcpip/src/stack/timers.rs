@@ -33,7 +33,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return Some(self.now + BLOCKED_RETRY);
         }
         let due = self.wheel.next_deadline();
-        if self.buffers.has_surplus() || self.writes.has_surplus() {
+        if self.buffers.lent().has_surplus()
+            || self.writes.has_surplus()
+            || self.cx.lists.has_surplus()
+        {
             return Some(due.map_or(self.trim_at, |due| due.min(self.trim_at)));
         }
         due
@@ -59,10 +62,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[cold]
     fn trim(&mut self, now: Instant) {
         for _ in 0..TRIM_STEP {
-            let more = self.buffers.trim() | self.writes.trim();
-            if !more {
-                self.buffers.free().look();
-                self.writes.free().look();
+            let buffers = self.buffers.lent_mut();
+            let lists = &mut self.cx.lists;
+            if !(buffers.trim() | self.writes.trim() | lists.trim()) {
+                buffers.look();
+                self.writes.look();
+                lists.look();
                 self.trim_at = now + TRIM_INTERVAL;
                 return;
             }

@@ -58,6 +58,7 @@ pub(crate) fn set(
         "recv_buffer" => config.recv_buffer = number()? as usize,
         "max_recv_buffers" => config.max_recv_buffers = number()?,
         "max_write_buffers" => config.max_write_buffers = number()?,
+        "max_entry_lists" => config.max_entry_lists = number()?,
         "class_budget" => config.class_budget = number()? as usize,
         "syn_ack_retries" => config.syn_ack_retries = small()?,
         "retries" => config.retries = small()?,

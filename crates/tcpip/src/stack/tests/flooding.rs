@@ -314,7 +314,7 @@ fn compare(offer: &Offer, v6: bool) {
         (tcb.rcv_nxt, tcb.snd_una),
         (ordinary.rcv_nxt, syn_ack.segment.seq + 1)
     );
-    assert_eq!((tcb.snd_nxt, tcb.snd_end), (tcb.snd_una, tcb.snd_una));
+    assert_eq!((tcb.snd_nxt, tcb.stream.end()), (tcb.snd_una, tcb.snd_una));
     assert_eq!(tcb.rcv_adv.since(tcb.rcv_nxt), 16_384);
 }
 

@@ -6,7 +6,7 @@ use ip::{ErrorKind, IcmpError, PROTOCOL_TCP};
 
 use crate::stack::testing::{Habit, MSS, Out, Rig, noise, v6_path};
 use crate::stack::timers::BLOCKED_RETRY;
-use crate::{Config, Family, MAX_WRITE_LEN, Mode, Slot};
+use crate::{Config, Family, MAX_WRITE_LEN, Mode, STREAM_ENTRIES, Slot};
 
 fn in_mode(mode: Mode) -> Config {
     Config {
@@ -116,12 +116,12 @@ fn the_fin_rides_on_the_last_segment() {
 }
 
 #[test]
-fn a_slot_is_rendered_with_its_stamp() {
+fn a_slot_is_rendered_with_its_parameters() {
     for mode in [Mode::MemCopy, Mode::PreCopy] {
         for offset in [0, 3, 8] {
             let slot = Slot { offset, len: 5 };
             let mut rig = Rig::serving(&in_mode(mode), b"GARBAGE GARBAGE", Some(slot));
-            rig.app().stamp = 41;
+            rig.app().params = 41;
             rig.recv(1, 1, "PA", b"gg");
             let mut expected = b"GARBAGE GARBAGE".to_vec();
             expected[offset as usize..][..5].copy_from_slice(b"00041");
@@ -140,22 +140,22 @@ fn a_slot_may_lie_across_segments() {
             len: 21,
         };
         let mut rig = Rig::serving(&in_mode(mode), &noise(3000), Some(slot));
-        rig.app().stamp = 7;
+        rig.app().params = 1 << 40 | 7;
         rig.recv(1, 1, "PA", b"g");
         let mut expected = noise(3000);
-        expected[1450..1471].copy_from_slice(b"000000000000000000007");
+        expected[1450..1471].copy_from_slice(b"000000001099511627783");
         assert!(bytes_of(&fetch(&mut rig)) == expected);
     }
 }
 
 #[test]
-fn a_slot_is_sent_again_with_the_same_stamp() {
+fn a_slot_is_sent_again_with_the_same_parameters() {
     let slot = Slot { offset: 2, len: 4 };
     let mut rig = Rig::serving(&Config::default(), b"ab....cd", Some(slot));
-    rig.app().stamp = 5;
+    rig.app().params = 5;
     rig.recv(1, 1, "PA", b"g");
     rig.sent(1, 2, "PA", b"ab0005cd");
-    rig.app().stamp = 9;
+    rig.app().params = 9;
     rig.pass_ms(1000);
     rig.sent(1, 2, "PA", b"ab0005cd");
 }
@@ -182,26 +182,26 @@ fn slow_start_doubles_the_window_each_round_trip() {
 #[test]
 fn a_full_stream_leaves_requests_unconsumed_until_there_is_room() {
     let mut rig = Rig::serving(&Config::default(), b"content", None);
-    rig.recv(1, 1, "PA", b"gggggg");
+    rig.recv(1, 1, "PA", &[b'g'; 68]);
     let out = rig.sent_all();
-    assert_eq!(out.len(), 4, "entries of the stream");
-    assert_eq!(out[3].ack, 7, "all is received");
-    assert_eq!(out[3].window, 16_384 - 2);
-    rig.recv(7, 15, "A", b"");
-    rig.sent(29, 7, "PA", b"content");
-    rig.sent(36, 7, "PA", b"content");
-    assert_eq!(rig.take_log(), "receive(6) sent receive(2)");
+    assert_eq!(out.len(), STREAM_ENTRIES);
+    assert_eq!(out[65].ack, 69, "all is received");
+    assert_eq!(out[65].window, 16_384 - 2);
+    rig.recv(69, 15, "A", b"");
+    rig.sent(463, 69, "PA", b"content");
+    rig.sent(470, 69, "PA", b"content");
+    assert_eq!(rig.take_log(), "receive(68) sent receive(2)");
 }
 
 #[test]
 fn a_peers_fin_waits_for_the_requests_before_it() {
     let mut rig = Rig::serving(&Config::default(), b"content", None);
-    rig.recv(1, 1, "FPA", b"gggggg");
-    assert_eq!(rig.sent_all().len(), 4);
-    assert_eq!(rig.take_log(), "receive(6)");
-    rig.recv(8, 29, "A", b"");
-    rig.sent(29, 8, "PA", b"content");
-    rig.sent(36, 8, "FPA", b"content");
+    rig.recv(1, 1, "FPA", &[b'g'; 68]);
+    assert_eq!(rig.sent_all().len(), STREAM_ENTRIES);
+    assert_eq!(rig.take_log(), "receive(68)");
+    rig.recv(70, 463, "A", b"");
+    rig.sent(463, 70, "PA", b"content");
+    rig.sent(470, 70, "FPA", b"content");
     assert_eq!(rig.take_log(), "sent receive(2) half-close");
 }
 
@@ -281,7 +281,7 @@ fn waiting_for_a_write_buffer_is_seldom_asked_and_not_for_ever() {
     rig.pass_ms(2_000);
     rig.sent(1, 12, "FA", b"");
     assert_eq!(rig.stack.counters().idle_closed, 1);
-    assert_eq!(rig.stack.buffers.in_use(), 0, "nobody will read it");
+    assert_eq!(rig.stack.buffers.lent().in_use(), 0, "nobody will read it");
     rig.recv(12, 2, "FA", b"");
     assert!(rig.take_log().ends_with("close(Finished)"));
 }

@@ -1,0 +1,265 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::peers::Pool;
+
+const NOBODY: Owner = Owner {
+    id: NONE,
+    peer: NONE,
+};
+
+/// A stream with its pools.
+struct Rig {
+    stream: Stream,
+    lists: Lists,
+    peers: Peers,
+}
+
+impl Rig {
+    fn new(start: u32, most_lists: u32) -> Self {
+        Self {
+            stream: Stream::new(Seq(start)),
+            lists: Lists::new(Pool::EntryLists, most_lists),
+            peers: Peers::new(1),
+        }
+    }
+
+    fn push(&mut self, slice: Slice) -> Result<(), NoPlace> {
+        let (lists, peers) = (&mut self.lists, &mut self.peers);
+        self.stream.push(slice, lists, NOBODY, peers)
+    }
+
+    fn locate(&self, seq: u32) -> Option<Place> {
+        self.stream.locate(Seq(seq), &self.lists)
+    }
+
+    fn retire(&mut self, una: Seq) -> Option<Source> {
+        self.stream.retire(una, &mut self.lists, &mut self.peers)
+    }
+
+    fn room(&self) -> usize {
+        self.stream.room(&self.lists)
+    }
+}
+
+/// All of a content.
+fn whole(index: u32, len: u32) -> Slice {
+    slice(index, 0..len, len)
+}
+
+/// A slice of a content of `len` bytes, with parameters of more than 32 bits.
+fn slice(index: u32, range: std::ops::Range<u32>, len: u32) -> Slice {
+    Slice {
+        source: Source::content(index, range.end < len),
+        from: range.start,
+        len: range.end - range.start,
+        params: u64::from(index) << 33 | 5,
+    }
+}
+
+#[test]
+fn sources_are_told_apart() {
+    let whole = Source::content(5, false);
+    assert_eq!((whole.buffer(), whole.index()), (None, 5));
+    assert!(whole.ends_content());
+    let part = Source::content(5, true);
+    assert_eq!((part.buffer(), part.index()), (None, 5));
+    assert!(!part.ends_content());
+    assert_eq!(Source::write_buffer(5).buffer(), Some(5));
+    assert!(!Source::write_buffer(5).ends_content());
+}
+
+#[test]
+fn a_place_is_found_across_the_wrap() {
+    let start = u32::MAX - 9;
+    let mut rig = Rig::new(start, 0);
+    rig.push(whole(1, 100)).unwrap();
+    rig.push(slice(2, 30..80, 200)).unwrap();
+    for (at, source, offset, left) in [
+        (0, 1, 0, 100),
+        (99, 1, 99, 1),
+        (100, 2, 30, 50),
+        (149, 2, 79, 1),
+    ] {
+        let place = rig.locate(start.wrapping_add(at)).unwrap();
+        assert_eq!(place.source.index(), source);
+        assert_eq!(place.params, u64::from(source) << 33 | 5);
+        assert_eq!((place.offset, place.left), (offset, left));
+    }
+    assert!(rig.locate(start.wrapping_add(150)).is_none());
+    assert!(rig.locate(start.wrapping_add(151)).is_none());
+}
+
+#[test]
+fn distances_in_the_stream_fit_32_bits() {
+    let mut rig = Rig::new(0, 0);
+    assert!(rig.stream.spans(u32::MAX - 1));
+    assert!(!rig.stream.spans(u32::MAX));
+    rig.push(whole(1, 1 << 31)).unwrap();
+    assert!(rig.stream.spans((1 << 31) - 2));
+    assert!(!rig.stream.spans((1 << 31) - 1));
+    // One entry of the greatest length is addressed to its end.
+    let mut rig = Rig::new(0, 0);
+    rig.push(whole(1, u32::MAX - 1)).unwrap();
+    let place = rig.locate(u32::MAX - 2).unwrap();
+    assert_eq!((place.offset, place.left), (u32::MAX - 2, 1));
+}
+
+#[test]
+fn the_third_entry_needs_a_list_for_as_long_as_it_lasts() {
+    let mut rig = Rig::new(0, 1);
+    assert_eq!(rig.room(), STREAM_ENTRIES);
+    for n in 0..STREAM_ENTRIES as u32 {
+        assert_eq!(rig.lists.in_use(), usize::from(n > 2));
+        rig.push(whole(n, 10)).unwrap();
+    }
+    assert_eq!(rig.room(), 0);
+    assert!(matches!(rig.push(whole(9, 10)), Err(NoPlace::Full)));
+    for n in 1..=STREAM_ENTRIES as u32 {
+        assert!(rig.retire(Seq(10 * n)).is_some());
+        assert_eq!(rig.retire(Seq(10 * n)), None);
+        let left = STREAM_ENTRIES as u32 - n;
+        assert_eq!(rig.lists.in_use(), usize::from(left > 2));
+    }
+}
+
+#[test]
+fn without_a_free_list_there_is_room_for_two() {
+    let mut rig = Rig::new(0, 0);
+    assert_eq!(rig.room(), 2);
+    rig.push(whole(1, 10)).unwrap();
+    assert_eq!(rig.room(), 1);
+    rig.push(whole(2, 10)).unwrap();
+    assert_eq!(rig.room(), 0);
+    assert!(matches!(rig.push(whole(3, 10)), Err(NoPlace::NoList)));
+    assert_eq!(rig.stream.end(), Seq(20));
+    assert!(rig.stream.lacks_list(64, &rig.lists));
+    assert!(!rig.stream.lacks_list(65, &rig.lists));
+}
+
+#[test]
+fn a_slice_joins_the_one_that_it_goes_on_from() {
+    let mut rig = Rig::new(0, 1);
+    let join = |rig: &mut Rig, slice| rig.stream.join(slice, &mut rig.lists);
+    assert!(!join(&mut rig, slice(1, 0..20, 100)), "there is none");
+    rig.push(slice(1, 0..20, 100)).unwrap();
+    assert!(!join(&mut rig, slice(1, 21..30, 100)), "a gap");
+    assert!(!join(&mut rig, slice(2, 20..30, 100)), "another content");
+    let other = Slice {
+        params: 7,
+        ..slice(1, 20..30, 100)
+    };
+    assert!(!join(&mut rig, other), "other parameters");
+    assert!(join(&mut rig, slice(1, 20..100, 100)));
+    let place = rig.locate(10).unwrap();
+    assert_eq!((place.offset, place.left), (10, 90));
+    assert!(place.source.ends_content());
+    assert!(!join(&mut rig, slice(1, 0..20, 100)), "it is at its end");
+    assert_eq!(rig.room(), STREAM_ENTRIES - 1);
+}
+
+/// What is done to a stream.
+#[derive(Clone, Debug)]
+enum Step {
+    Push { from: u32, len: u32, behind: u32 },
+    JoinOn { len: u32 },
+    Acknowledge { bytes: u32 },
+    Discard,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0u32..3000, 1u32..3000, 0u32..3)
+            .prop_map(|(from, len, behind)| Step::Push { from, len, behind }),
+        2 => (1u32..100).prop_map(|len| Step::JoinOn { len }),
+        4 => (1u32..9000).prop_map(|bytes| Step::Acknowledge { bytes }),
+        1 => Just(Step::Discard),
+    ]
+}
+
+proptest! {
+    /// The stream against a plain list of bytes, each with where it came from.
+    #[test]
+    fn the_stream_agrees_with_a_list(
+        start: u32,
+        most_lists in 0u32..2,
+        steps in prop::collection::vec(step(), 1..200),
+    ) {
+        let mut rig = Rig::new(start, most_lists);
+        let mut una = Seq(start);
+        let mut list: Vec<(u32, u32)> = Vec::new();
+        // Content and bytes of each entry; where the last slice ends.
+        let mut entries: VecDeque<(u32, usize)> = VecDeque::new();
+        let mut last = None;
+        for (number, step) in steps.into_iter().enumerate() {
+            let number = number as u32;
+            match step {
+                Step::Push { from, len, behind } => {
+                    let until = from + len;
+                    let pushed = rig.push(slice(number, from..until, until + behind));
+                    let most = if most_lists == 0 { 2 } else { STREAM_ENTRIES };
+                    prop_assert_eq!(pushed.is_ok(), entries.len() < most);
+                    if pushed.is_ok() {
+                        list.extend((from..until).map(|offset| (number, offset)));
+                        entries.push_back((number, len as usize));
+                        last = (behind > 0).then_some((number, until));
+                    }
+                }
+                Step::JoinOn { len } => {
+                    let Some((content, until)) = last.filter(|_| !entries.is_empty()) else {
+                        continue;
+                    };
+                    let range = until..until + len;
+                    let joining = slice(content, range.clone(), range.end + 1);
+                    prop_assert!(rig.stream.join(joining, &mut rig.lists));
+                    list.extend(range.clone().map(|offset| (content, offset)));
+                    entries.back_mut().unwrap().1 += len as usize;
+                    last = Some((content, range.end));
+                }
+                Step::Acknowledge { bytes } => {
+                    let acked = (bytes as usize).min(list.len());
+                    list.drain(..acked);
+                    una = una + acked as u32;
+                    let held: usize = entries.iter().map(|entry| entry.1).sum();
+                    let mut gone = held - list.len();
+                    while let Some((content, len)) = entries.front().copied()
+                        && len <= gone
+                    {
+                        gone -= len;
+                        entries.pop_front();
+                        prop_assert_eq!(rig.retire(una).map(Source::index), Some(content));
+                    }
+                    prop_assert_eq!(rig.retire(una), None);
+                }
+                Step::Discard => {
+                    let expected = entries.pop_front();
+                    let source = rig.stream.discard(&mut rig.lists, &mut rig.peers);
+                    prop_assert_eq!(source.map(Source::index), expected.map(|entry| entry.0));
+                    let held: usize = entries.iter().map(|entry| entry.1).sum();
+                    let gone = list.len().saturating_sub(held);
+                    list.drain(..gone);
+                    una = una + gone as u32;
+                }
+            }
+            let room = if most_lists == 0 { 2 } else { STREAM_ENTRIES } - entries.len();
+            prop_assert_eq!(rig.room(), room);
+            prop_assert_eq!(rig.stream.is_empty(), list.is_empty());
+            prop_assert_eq!(rig.stream.end().since(una) as usize, list.len());
+            prop_assert_eq!(rig.lists.in_use(), usize::from(entries.len() > 2));
+            for at in [0, list.len() / 3, list.len() / 2, list.len().saturating_sub(1)] {
+                let seq = una + at as u32;
+                let place = rig.stream.locate(seq, &rig.lists);
+                let found = place.map(|place| (place.source.index(), place.offset));
+                prop_assert_eq!(found, list.get(at).copied());
+                if at > 0 && !list.is_empty() {
+                    let start = rig.stream.entry_start(seq, &rig.lists);
+                    let entry = list[at].0;
+                    let first = list.iter().position(|byte| byte.0 == entry).unwrap();
+                    // Of the first entry a part may have been acknowledged.
+                    let expected = una + first as u32;
+                    prop_assert!(start == expected || first == 0 && !start.after(una));
+                }
+            }
+        }
+    }
+}
