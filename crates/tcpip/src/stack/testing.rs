@@ -8,8 +8,10 @@
 
 mod outbox;
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +70,15 @@ pub(crate) enum Habit {
     Sip,
     /// Writes what it gets, and closes whether that went or not.
     EchoAndClose,
+    /// Writes its parts, and consumes all once that is done.
+    Parts,
+}
+
+/// A part of a response.
+#[derive(Clone, Debug)]
+pub(crate) enum Part {
+    Slice(ContentId, Range<u32>, u64),
+    Bytes(Vec<u8>),
 }
 
 /// Keeps a log of its callbacks.
@@ -84,6 +95,10 @@ pub(crate) struct App {
     pub(crate) later: Option<&'static [u8]>,
     pub(crate) log: String,
     pub(crate) params: u64,
+    /// What is not written yet.
+    pub(crate) parts: VecDeque<Part>,
+    /// Parts that it writes at once or not at all.
+    pub(crate) at_once: usize,
     /// Set on data when there is none, or another one.
     pub(crate) deadline: Option<Duration>,
     deadline_before: Option<Duration>,
@@ -99,6 +114,23 @@ impl App {
 
     fn write_later(&mut self, conn: &mut Connection<'_, u32>) {
         self.later = self.later.filter(|bytes| conn.write_bytes(bytes).is_err());
+    }
+
+    fn write_parts(&mut self, conn: &mut Connection<'_, u32>) -> Result<(), WriteError> {
+        while !self.parts.is_empty() {
+            let at_once = self.at_once.min(self.parts.len());
+            conn.ensure_room(at_once)?;
+            for _ in 0..at_once {
+                match &self.parts[0] {
+                    Part::Slice(content, range, params) => {
+                        conn.write_slice(*content, range.clone(), *params)?;
+                    }
+                    Part::Bytes(bytes) => conn.write_bytes(bytes)?,
+                }
+                self.parts.pop_front();
+            }
+        }
+        Ok(())
     }
 
     fn answer(
@@ -151,6 +183,10 @@ impl Application for App {
                 conn.abort();
                 data.len()
             }
+            Habit::Parts => {
+                let written = self.write_parts(conn);
+                written.map_or(0, |()| data.len())
+            }
             Habit::Sip => 2.min(data.len()),
             Habit::EchoAndClose => {
                 let _ = conn.write_bytes(data);
@@ -172,6 +208,7 @@ impl Application for App {
     fn on_sent(&mut self, conn: &mut Connection<'_, u32>) {
         self.note(format_args!("sent"));
         self.write_later(conn);
+        let _ = self.write_parts(conn);
     }
 
     fn on_half_close(&mut self, conn: &mut Connection<'_, u32>) {
@@ -285,6 +322,8 @@ impl Rig {
             later: None,
             log: String::new(),
             params: 0,
+            parts: VecDeque::new(),
+            at_once: 1,
             deadline: None,
             deadline_before: None,
         };
@@ -331,13 +370,14 @@ impl Rig {
     }
 
     pub(crate) fn load(&mut self, content: &[u8], slot: Option<Slot>) {
-        let id = self
-            .stack
-            .contents_mut()
-            .add(Arc::from(content), slot)
-            .unwrap();
+        let id = self.add(content, slot);
         self.app().content = Some(id);
         self.app().habit = Habit::Serve;
+    }
+
+    pub(crate) fn add(&mut self, content: &[u8], slot: Option<Slot>) -> ContentId {
+        let contents = self.stack.contents_mut();
+        contents.add(Arc::from(content), slot).unwrap()
     }
 
     /// The three segments of a handshake.

@@ -14,5 +14,6 @@ mod pressure;
 mod receiving;
 mod runs;
 mod sending;
+mod slices;
 mod widths;
 mod windows;

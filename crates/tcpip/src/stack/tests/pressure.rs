@@ -7,7 +7,7 @@ use super::flooding::Offer;
 use crate::Config;
 use crate::connection::State;
 use crate::peers::Pool;
-use crate::stack::testing::{Habit, Rig, noise};
+use crate::stack::testing::{Habit, Part, Rig, noise};
 use crate::wire::Control;
 
 /// A client with a connection.
@@ -58,6 +58,7 @@ fn place_for(most: u32) -> Config {
         max_connections: 10 * most,
         max_recv_buffers: most,
         max_write_buffers: most,
+        max_entry_lists: most,
         idle_timeout: Duration::from_hours(1),
         ..Config::default()
     }
@@ -178,6 +179,42 @@ fn unread_answers_leave_their_write_buffers_to_others() {
     );
     assert!(rig.lives(readers[1]) && rig.lives(guest));
     assert_eq!(rig.stack.counters().write_buffers_taken, 1);
+}
+
+#[test]
+fn responses_of_many_parts_that_are_not_read_leave_their_lists_to_others() {
+    let mut rig = Rig::new(&place_for(2));
+    let content = rig.add(&noise(100), None);
+    rig.app().habit = Habit::Parts;
+    rig.app().at_once = 3;
+    let parts = || {
+        (0..3)
+            .rev()
+            .map(|from| Part::Slice(content, from..from + 1, 0))
+    };
+    let ask = |rig: &mut Rig, last| {
+        let client = rig.client(from_v4(last), 3000 + u16::from(last));
+        rig.app().parts.extend(parts());
+        rig.take_log();
+        rig.recv(1, 1, "PA", b"g");
+        client
+    };
+    let readers = [20, 21].map(|last| {
+        let client = ask(&mut rig, last);
+        rig.pass_ms(1_000);
+        client
+    });
+    rig.port.sent.clear();
+    let guest = ask(&mut rig, 5);
+    rig.sent_reset_to(readers[0]);
+    assert_eq!(
+        rig.take_log(),
+        "receive(1) close(Evicted) receive(1)",
+        "it is asked again at once"
+    );
+    assert_eq!(rig.sent_all().len(), 3);
+    assert!(rig.lives(readers[1]) && rig.lives(guest));
+    assert_eq!(rig.stack.counters().entry_lists_taken, 1);
 }
 
 #[test]

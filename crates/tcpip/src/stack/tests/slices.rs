@@ -1,0 +1,309 @@
+//! Slices of contents: the same bytes whatever they are cut into, and whatever
+//! becomes of them on the way.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::sending::{fetch, too_big};
+use crate::peers::Pool;
+use crate::stack::testing::{Habit, Out, Part, Rig, noise};
+use crate::{Config, ContentId, Mode, STREAM_ENTRIES, Slot, WriteError};
+
+const MSS: usize = 1460;
+
+/// A connection whose application answers the first byte with `parts`.
+fn answering(config: &Config, segmentation: usize) -> Rig {
+    let mut rig = Rig::new(config);
+    rig.port.segmentation = segmentation;
+    rig.window_scale = Some(4);
+    rig.open(Some(MSS as u16 + 12));
+    rig.app().habit = Habit::Parts;
+    rig
+}
+
+/// Bytes of data of each segment that comes for `parts`.
+fn lens_for(rig: &mut Rig, parts: impl IntoIterator<Item = Part>) -> Vec<usize> {
+    rig.app().parts.extend(parts);
+    rig.recv(1, 1, "PA", b"g");
+    fetch(rig).iter().map(|out| out.data.len()).collect()
+}
+
+#[test]
+fn only_the_first_and_the_last_segment_of_a_slice_are_put_together() {
+    for (mode, segmentation) in [
+        (Mode::MemCopy, 0),
+        (Mode::PreCopy, 0),
+        (Mode::MemCopy, 65_535),
+    ] {
+        let mut rig = answering(
+            &Config {
+                mode,
+                ..Config::default()
+            },
+            segmentation,
+        );
+        let content = rig.add(&noise(10 * MSS + 300), None);
+        let range = 700..(9 * MSS + 5) as u32;
+        let lens = lens_for(&mut rig, [Part::Slice(content, range, 0)]);
+        let mut expected = vec![MSS; 10];
+        (expected[0], expected[9]) = (MSS - 700, 5);
+        assert_eq!(lens, expected);
+        let counters = rig.stack.counters();
+        if segmentation == 0 {
+            assert_eq!(counters.sent_assembled, 2);
+            assert_eq!(counters.sent_copied + counters.sent_resident, 8);
+        } else {
+            assert_eq!(counters.sent_runs, 1);
+            assert!(counters.sent_assembled <= 2);
+        }
+    }
+}
+
+#[test]
+fn a_slice_that_ends_as_its_content_does_ends_with_a_prepared_segment() {
+    let mut rig = answering(&Config::default(), 0);
+    let content = rig.add(&noise(2 * MSS + 300), None);
+    let end = (2 * MSS + 300) as u32;
+    let lens = lens_for(&mut rig, [Part::Slice(content, MSS as u32..end, 0)]);
+    assert_eq!(lens, [MSS, 300]);
+    assert_eq!(rig.stack.counters().sent_assembled, 0);
+}
+
+#[test]
+fn head_and_body_of_one_content_are_one_segment() {
+    let mut rig = answering(&Config::default(), 0);
+    let content = rig.add(&noise(1000), None);
+    let slices = [0..200, 200..1000].map(|range| Part::Slice(content, range, 0));
+    assert_eq!(lens_for(&mut rig, slices), [1000]);
+    assert_eq!(rig.stack.counters().sent_assembled, 0);
+}
+
+#[test]
+fn a_slice_lies_in_its_content() {
+    let mut rig = answering(&Config::default(), 0);
+    let id = rig.add(&noise(1000), None);
+    let (_, mut conn) = rig.stack.connection(0);
+    #[expect(clippy::reversed_empty_ranges, reason = "it is refused")]
+    for range in [900..1001, 1001..1001, 700..600] {
+        let (from, end) = (range.start, range.end);
+        let expected = WriteError::OutsideContent {
+            from,
+            end,
+            len: 1000,
+        };
+        assert_eq!(conn.write_slice(id, range, 0), Err(expected));
+    }
+    assert_eq!(conn.write_slice(id, 1000..1000, 0), Ok(()));
+    assert_eq!(conn.room(), STREAM_ENTRIES, "nothing was written");
+}
+
+#[test]
+fn a_response_of_many_parts_waits_for_room_for_all_of_them() {
+    let mut rig = answering(&Config::default(), 0);
+    let content = rig.add(&noise(100), None);
+    rig.app().at_once = STREAM_ENTRIES;
+    let part = |from: u32| Part::Slice(content, from..from + 1, 0);
+    rig.app().parts = (0..66).chain(0..66).rev().map(part).collect();
+    rig.recv(1, 1, "PA", b"g");
+    assert_eq!(rig.app().parts.len(), 66, "there is no room yet");
+    let (_, mut conn) = rig.stack.connection(0);
+    let entries = STREAM_ENTRIES + 1;
+    let never = WriteError::TooManyEntries { entries };
+    assert_eq!(conn.ensure_room(entries), Err(never));
+    fetch(&mut rig);
+    assert_eq!(rig.app().parts.len(), 0);
+    assert_eq!(rig.stack.cx.lists.in_use(), 0);
+}
+
+/// What a stream of `parts` consists of.
+fn bytes_of(parts: &VecDeque<Part>, contents: &[(ContentId, Vec<u8>, Option<Slot>)]) -> Vec<u8> {
+    let mut all = Vec::new();
+    for part in parts {
+        match part {
+            Part::Bytes(bytes) => all.extend(bytes),
+            Part::Slice(id, range, params) => {
+                let (_, bytes, slot) = contents.iter().find(|content| content.0 == *id).unwrap();
+                let mut bytes = bytes.clone();
+                if let Some(slot) = slot {
+                    let (at, len) = (slot.offset as usize, slot.len as usize);
+                    bytes[at..at + len].copy_from_slice(format!("{params:0len$}").as_bytes());
+                }
+                all.extend(&bytes[range.start as usize..range.end as usize]);
+            }
+        }
+    }
+    all
+}
+
+/// A client that has got the first bytes of a stream, and some behind them.
+struct Client {
+    expected: Vec<u8>,
+    has: Vec<bool>,
+    in_order: usize,
+}
+
+impl Client {
+    fn new(expected: Vec<u8>) -> Self {
+        let has = vec![false; expected.len()];
+        Self {
+            expected,
+            has,
+            in_order: 0,
+        }
+    }
+
+    /// A segment has come. What it is acknowledged with.
+    fn receive(&mut self, out: &Out) -> u32 {
+        let start = out.seq as usize - 1;
+        let end = start + out.data.len();
+        assert!(self.expected[start..end] == out.data, "bytes from {start}");
+        self.has[start..end].fill(true);
+        while self.has.get(self.in_order) == Some(&true) {
+            self.in_order += 1;
+        }
+        1 + self.in_order as u32
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Setting {
+    mode: Mode,
+    segmentation: usize,
+    max_entry_lists: u32,
+    at_once: usize,
+    /// What decides which segments are lost, and one in how many is.
+    seed: u64,
+    lost: u64,
+    /// After so many segments the path takes packets of so many bytes.
+    mtus: Vec<(usize, u32)>,
+}
+
+fn setting() -> impl Strategy<Value = Setting> {
+    (
+        prop_oneof![Just(Mode::MemCopy), Just(Mode::PreCopy)],
+        prop_oneof![Just(0usize), Just(4_000), Just(65_535)],
+        0u32..2,
+        1usize..3,
+        any::<u64>(),
+        3u64..40,
+        prop::collection::vec((1usize..60, 600u32..1500), 0..3),
+    )
+        .prop_map(
+            |(mode, segmentation, max_entry_lists, at_once, seed, lost, mtus)| Setting {
+                mode,
+                segmentation,
+                max_entry_lists,
+                at_once,
+                seed,
+                lost,
+                mtus,
+            },
+        )
+}
+
+/// Lengths of contents, and slots in them.
+fn contents() -> impl Strategy<Value = Vec<(usize, Option<Slot>)>> {
+    let content = (100usize..20_000, prop::option::of((0u32..60, 21u32..40)));
+    let content = content.prop_map(|(len, slot)| {
+        let slot = slot.map(|(offset, len)| Slot { offset, len });
+        (len, slot)
+    });
+    prop::collection::vec(content, 1..4)
+}
+
+/// Which content, where in it (in thousandths), whether it begins where the one
+/// before ended; of no content, bytes.
+fn parts() -> impl Strategy<Value = Vec<(Option<usize>, u32, u32, bool)>> {
+    let part = (
+        prop::option::weighted(0.9, 0usize..4),
+        0u32..1000,
+        0u32..=1000,
+        prop::bool::weighted(0.3),
+    );
+    prop::collection::vec(part, 1..90)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+    /// Any slices, over frames and super-segments, under loss and on paths that
+    /// become narrower, against a plain buffer.
+    #[test]
+    fn any_slices_arrive_as_they_are(
+        setting in setting(),
+        contents in contents(),
+        chosen in parts(),
+    ) {
+        let config = Config {
+            mode: setting.mode,
+            max_entry_lists: setting.max_entry_lists,
+            // The timeout is doubled until a round trip is measured.
+            user_timeout: None,
+            ..Config::default()
+        };
+        let mut rig = answering(&config, setting.segmentation);
+        let contents: Vec<_> = contents
+            .into_iter()
+            .map(|(len, slot)| {
+                let bytes = noise(len);
+                (rig.add(&bytes, slot), bytes, slot)
+            })
+            .collect();
+        let mut parts = VecDeque::new();
+        let mut ended = 0;
+        for (content, a, b, goes_on) in chosen {
+            let Some(content) = content else {
+                parts.push_back(Part::Bytes(noise(a as usize + 1)));
+                continue;
+            };
+            let (id, bytes, _) = &contents[content % contents.len()];
+            let len = bytes.len() as u32;
+            let at = |thousandth: u32| len * thousandth / 1000;
+            let from = if goes_on { ended.min(len) } else { at(a) };
+            let until = at(b).max(from);
+            ended = until;
+            parts.push_back(Part::Slice(*id, from..until, u64::from(a % 3) << 34));
+        }
+        let mut client = Client::new(bytes_of(&parts, &contents));
+        rig.app().parts = parts;
+        rig.app().at_once = setting.at_once;
+        rig.recv(1, 1, "PA", b"g");
+        let mut seed = setting.seed;
+        let mut is_lost = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33).is_multiple_of(setting.lost)
+        };
+        let mut mtus = VecDeque::from(setting.mtus.clone());
+        let mut mtu = u32::MAX;
+        let mut number = 0;
+        let mut silent = 0;
+        while client.in_order < client.expected.len() {
+            let round = rig.sent_all();
+            for out in &round {
+                number += 1;
+                if let Some((_, narrower)) = mtus.pop_front_if(|(at, _)| *at <= number) {
+                    mtu = mtu.min(narrower);
+                }
+                let headers = 20 + 20;
+                if out.data.len() + headers > mtu as usize {
+                    rig.icmp(&too_big(&rig, mtu, out.seq));
+                } else if !is_lost() && !out.data.is_empty() {
+                    rig.recv(2, client.receive(out), "A", b"");
+                }
+            }
+            silent = if round.is_empty() { silent + 1 } else { 0 };
+            prop_assert!(silent < 300, "it has stopped");
+            if round.is_empty() {
+                rig.pass_ms(500);
+            }
+        }
+        rig.recv(2, 1 + client.in_order as u32, "A", b"");
+        prop_assert_eq!(rig.stack.cx.lists.in_use(), 0);
+        let ids: Vec<_> = contents.iter().map(|content| content.0).collect();
+        for id in ids {
+            rig.stack.contents_mut().remove(id);
+        }
+        prop_assert_eq!(rig.stack.contents().totals().contents, 0, "none is referred to");
+        prop_assert_eq!(rig.stack.peers.held(0, Pool::EntryLists), 0);
+    }
+}
