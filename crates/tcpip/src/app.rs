@@ -9,9 +9,9 @@ use crate::config::millis;
 use crate::connection::{CloseReason, Flags, Tcb};
 use crate::content::{ContentId, Contents};
 use crate::info::{Info, Sight};
-use crate::peers::{Owner, Peers, Pool};
+use crate::pools::{Owner, Peers, Pool};
 use crate::progress::{Deadline, Standing};
-use crate::stream::{Lists, NoPlace, STREAM_ENTRIES, Slice, Source};
+use crate::stream::{Lists, STREAM_ENTRIES, Slice, Source};
 use crate::writes::{MAX_WRITE_LEN, Writes};
 
 /// What a server does with its connections: the callbacks of the paper's
@@ -340,11 +340,8 @@ impl<S> Connection<'_, S> {
         if !stream.spans(slice.len) {
             return Err(self.is_full(None));
         }
-        match stream.push(slice, self.lists, owner, self.peers) {
-            Ok(()) => Ok(()),
-            Err(NoPlace::Full) => Err(self.is_full(None)),
-            Err(NoPlace::NoList) => Err(self.is_full(Some(Pool::EntryLists))),
-        }
+        let pushed = stream.push(slice, self.lists, owner, self.peers);
+        pushed.map_err(|pool| self.is_full(pool))
     }
 
     #[inline(always)]

@@ -24,7 +24,7 @@ use ip::{Addresses, PROTOCOL_TCP, Path, Sum};
 use crate::clock::Moment;
 use crate::congestion::Event;
 use crate::content::NO_CLASS;
-use crate::free_list::NONE;
+use crate::pools::NONE;
 use crate::recovery::Reorder;
 use crate::rto::Rtt;
 use crate::stream::Stream;

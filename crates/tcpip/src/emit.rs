@@ -13,7 +13,7 @@ use crate::content::{Contents, MAX_SLOT_LEN, Mode, Slot};
 use crate::counters::Counters;
 use crate::options::{self, Written};
 use crate::segments::payload_sum;
-use crate::stream::Place;
+use crate::stream::Slice;
 use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN};
 use crate::writes::Writes;
 
@@ -119,7 +119,7 @@ impl<A: Application> Emitter<'_, A> {
         port: &mut P,
         tcb: &Tcb,
         plan: Plan,
-        place: Place,
+        place: Slice,
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
         if let Some(segment) = plan.prepared {
@@ -150,11 +150,11 @@ impl<A: Application> Emitter<'_, A> {
         port: &mut P,
         tcb: &Tcb,
         plan: Plan,
-        place: Place,
+        place: Slice,
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
         let content = self.contents.get(place.source.index());
-        let (start, len) = (place.offset as usize, plan.len as usize);
+        let (start, len) = (place.from as usize, plan.len as usize);
         let (at, header_len) = (tcb.path.header_len(), plan.header.len());
         let cut = match tcb.path.addresses {
             Addresses::V4 { .. } => super_segment::Cut::TcpV4,
@@ -189,7 +189,7 @@ impl<A: Application> Emitter<'_, A> {
         port: &mut P,
         tcb: &Tcb,
         plan: Plan,
-        (place, segment, sum): (Place, u32, Sum),
+        (place, segment, sum): (Slice, u32, Sum),
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
         let index = place.source.index();
@@ -207,7 +207,7 @@ impl<A: Application> Emitter<'_, A> {
             .patch_marked(packet, PROTOCOL_TCP, tcp_len, plan.ecn);
         let tcp = &mut packet[tcb.path.header_len()..];
         let (header, payload) = tcp.split_at_mut(TIMESTAMPED_HEADER_LEN);
-        let start = place.offset as usize;
+        let start = place.from as usize;
         let mut sum = sum.add(render(self.app, slot, place.params, start, payload));
         // Without timestamps their place is filled with no-operations.
         let mut more = 0;
@@ -229,7 +229,7 @@ impl<A: Application> Emitter<'_, A> {
         port: &mut P,
         tcb: &Tcb,
         plan: Plan,
-        (place, sum): (Place, Sum),
+        (place, sum): (Slice, Sum),
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
         let len = plan.len as usize;
@@ -240,7 +240,7 @@ impl<A: Application> Emitter<'_, A> {
         let at = path.write_marked(&mut frame, PROTOCOL_TCP, header_len + len, plan.ecn);
         let (header, payload) = frame[at..].split_at_mut(header_len);
         let content = self.contents.get(place.source.index());
-        let start = place.offset as usize;
+        let start = place.from as usize;
         payload.copy_from_slice(&content.bytes[start..start + len]);
         let sum = sum.add(render(self.app, content.slot, place.params, start, payload));
         let checksum = checksum(tcb, &plan.header, 0, len, sum);
@@ -257,7 +257,7 @@ impl<A: Application> Emitter<'_, A> {
         port: &mut P,
         tcb: &Tcb,
         plan: Plan,
-        place: Place,
+        place: Slice,
     ) -> Result<(), NoRoom> {
         let (bytes, slot) = if let Some(buffer) = place.source.buffer() {
             (&**self.writes.get(buffer), None)
@@ -265,7 +265,7 @@ impl<A: Application> Emitter<'_, A> {
             let content = self.contents.get(place.source.index());
             (&*content.bytes, content.slot)
         };
-        let (start, len) = (place.offset as usize, plan.len as usize);
+        let (start, len) = (place.from as usize, plan.len as usize);
         let mut frame = port.pool().take().ok_or(NoRoom)?;
         let header_len = plan.header.len();
         frame.set_len(tcb.path.header_len() + header_len + len);

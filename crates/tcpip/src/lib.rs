@@ -4,8 +4,8 @@
 //! once. What it serves is a *content* ([`Contents::add`]): cut into segments
 //! for each class of clients (an IP family and a maximum segment size), each
 //! segment's payload summed, each perhaps a whole packet in the port's
-//! memory. A connection's send stream is a short list of contents with their
-//! first sequence numbers, so that the segment to send, or to send again, is
+//! memory. A connection's send stream is a short list of slices of contents,
+//! by sequence number, so that the segment to send, or to send again, is
 //! found by its offset. It leaves by patching addresses, ports, sequence
 //! numbers and checksum; the payload is not read. Nothing is buffered for
 //! retransmission, the ACK is the clock, and the TX ring is the only output
@@ -103,7 +103,7 @@
 //! | `tcp_accept()` | [`Application::on_accept`] |
 //! | `tcp_recv()` | [`Application::on_receive`] |
 //! | `tcp_sent()` | [`Application::on_sent`] |
-//! | `tcp_write()` | [`Connection::write`], [`Connection::write_bytes`] |
+//! | `tcp_write()` | [`Connection::write`], [`Connection::write_slice`], [`Connection::write_bytes`] |
 //! | `tcp_close()` | [`Connection::close`] |
 //!
 //! # What is obeyed
@@ -123,7 +123,7 @@
 //!   5927), and what they do not (RFC 4821, RFC 8899).
 //! - Attacks: SYN cookies (RFC 4987), initial sequence numbers (RFC 6528),
 //!   challenge ACKs (RFC 5961), bounds for half-open, open and closed
-//!   connections and those of one address. Where connections, buffers or
+//!   connections and those of one address. Where connections, buffers, lists or
 //!   scoreboards run short, whoever has made the least progress gives way.
 //!
 //! What is lost, late or out of order is remembered beside the TCBs, in a pool
@@ -145,12 +145,10 @@ mod content;
 mod cookies;
 mod counters;
 mod emit;
-mod free_list;
 mod info;
-mod lent;
 mod mss;
 mod options;
-mod peers;
+mod pools;
 mod progress;
 mod recovery;
 mod recv;

@@ -14,7 +14,7 @@
 //! `pressure.rs`).
 
 use crate::clock::Moment;
-use crate::free_list::NONE;
+use crate::pools::NONE;
 
 /// Milliseconds that progress may be ahead of now: what a peer has read fast it
 /// may then read slowly.

@@ -7,8 +7,8 @@
 
 use arrayvec::ArrayVec;
 
-use crate::lent::{Lendable, Lent};
-use crate::peers::{Owner, Peers, Pool};
+use crate::pools::{Lendable, Lent};
+use crate::pools::{Owner, Peers, Pool};
 
 /// Gaps between what was received out of order that a buffer keeps track of.
 /// What would need more is dropped, and comes again.

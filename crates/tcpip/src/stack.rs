@@ -8,7 +8,6 @@ mod invariants;
 mod opening;
 mod pressure;
 mod receiving;
-mod sampler;
 mod sending;
 mod shutdown;
 #[cfg(test)]
@@ -19,10 +18,10 @@ mod timers;
 
 use std::collections::VecDeque;
 
+use arrayvec::ArrayVec;
 use nmio::{Capabilities, Instant, TimerWheel};
 
 use self::flood::Flood;
-use self::sampler::Sampler;
 use crate::app::{Application, Connection};
 use crate::clock::Moment;
 use crate::config::{Config, Settings};
@@ -31,10 +30,10 @@ use crate::connection::{CloseReason, Conn, Context, Record, State, Tcb};
 use crate::content::{Contents, NO_CLASS};
 use crate::counters::Counters;
 use crate::emit::Emitter;
-use crate::free_list::NONE;
 use crate::info::Sight;
 use crate::mss::{MIN_MSS, OwnMss};
-use crate::peers::{Peers, Pool};
+use crate::pools::NONE;
+use crate::pools::{Owner, Peers, Pool};
 use crate::progress::Standing;
 use crate::recovery::{Recoveries, Recovery};
 use crate::recv::Buffers;
@@ -46,6 +45,34 @@ use crate::writes::Writes;
 
 /// What the timer wheel takes for each connection.
 const TIMER_LEN: usize = 16;
+
+/// Parts of a pool whose holders lacked most when they were looked at: they are
+/// looked at again.
+const CANDIDATES: usize = 16;
+
+/// Where a pool was looked at last.
+#[derive(Clone, Debug, Default)]
+struct Sampler {
+    hand: usize,
+    candidates: ArrayVec<u32, CANDIDATES>,
+    refused: Option<Refused>,
+}
+
+/// Who found nobody to give way. In the same millisecond others of that address
+/// who lack as much are not looked for again: thousands may ask at once.
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    at: u32,
+    peer: u32,
+    lack: u32,
+}
+
+/// Who asks for a part of a pool.
+#[derive(Clone, Copy, Debug)]
+struct Asker {
+    owner: Owner,
+    lack: u32,
+}
 
 /// All TCP connections of one port: a sans-I/O state machine but for the
 /// TX ring, which it fills itself.

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use crate::free_list::NONE;
-use crate::lent::{Lendable, Lent};
-use crate::peers::{Owner, Peers};
+use crate::pools::NONE;
+use crate::pools::{Lendable, Lent};
+use crate::pools::{Owner, Peers, Pool};
 use crate::wire::Seq;
 
 /// The most entries of a connection's send stream: what can be written before
@@ -60,7 +60,7 @@ impl Source {
 
 const _: () = assert!(crate::content::MAX_CONTENTS <= 1 << 30);
 
-/// Bytes that are written: from where on, and how many.
+/// A stretch of a source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slice {
     pub(crate) source: Source,
@@ -92,23 +92,19 @@ impl Entry {
         params: [0; 2],
     };
 
-    /// The write buffer that it is in, if it is in one.
-    pub(crate) fn buffer(&self) -> Option<u32> {
-        self.source.buffer()
-    }
-
     fn params(&self) -> u64 {
         u64::from(self.params[0]) << 32 | u64::from(self.params[1])
     }
 
+    /// What of it lies at `seq` and behind.
     #[inline(always)]
-    fn place(&self, seq: Seq) -> Place {
-        let left = self.end.since(seq);
-        Place {
+    fn rest(&self, seq: Seq) -> Slice {
+        let len = self.end.since(seq);
+        Slice {
             source: self.source,
+            from: self.until - len,
+            len,
             params: self.params(),
-            offset: self.until - left,
-            left,
         }
     }
 }
@@ -120,26 +116,6 @@ impl Lendable for VecDeque<Entry> {
     fn clear(&mut self) {
         self.clear();
     }
-}
-
-/// A place in the send stream.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) source: Source,
-    pub(crate) params: u64,
-    /// From the source's start.
-    pub(crate) offset: u32,
-    /// Bytes from here to the entry's end.
-    pub(crate) left: u32,
-}
-
-/// Why an entry has no place in a stream.
-#[derive(Debug)]
-pub(crate) enum NoPlace {
-    /// There are [`STREAM_ENTRIES`] already.
-    Full,
-    /// It needs a list, and none is free.
-    NoList,
 }
 
 /// A connection's send stream. Its first entries lie here, so that a short
@@ -214,7 +190,8 @@ impl Stream {
     /// is the stream's connection.
     ///
     /// # Errors
-    /// [`NoPlace`]; the stream is as it was then.
+    /// There is no room; the stream is as it was then. With the pool that had
+    /// nothing free, if that is why.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
@@ -222,7 +199,7 @@ impl Stream {
         lists: &mut Lists,
         owner: Owner,
         peers: &mut Peers,
-    ) -> Result<(), NoPlace> {
+    ) -> Result<(), Option<Pool>> {
         let end = self.end + slice.len;
         let entry = Entry {
             end,
@@ -236,7 +213,7 @@ impl Stream {
             self.own[1] = entry;
         } else {
             if self.list == NONE {
-                self.list = lists.take(owner, peers).ok_or(NoPlace::NoList)?;
+                self.list = lists.take(owner, peers).ok_or(Some(Pool::EntryLists))?;
             }
             push_to(lists.get_mut(self.list), entry)?;
         }
@@ -259,7 +236,7 @@ impl Stream {
 
     /// The write buffer that the last entry ends with.
     pub(crate) fn last_buffer(&mut self, lists: &mut Lists) -> Option<u32> {
-        self.last(lists)?.buffer()
+        self.last(lists)?.source.buffer()
     }
 
     /// The last entry has become longer.
@@ -288,8 +265,15 @@ impl Stream {
         goes_on
     }
 
+    /// Write buffers in the stream.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn write_buffers(&self, lists: &Lists) -> usize {
+        let entries = self.entries(lists);
+        entries.filter_map(|entry| entry.source.buffer()).count()
+    }
+
     /// The stream's entries, oldest first.
-    pub(crate) fn entries<'a>(&'a self, lists: &'a Lists) -> impl Iterator<Item = &'a Entry> {
+    fn entries<'a>(&'a self, lists: &'a Lists) -> impl Iterator<Item = &'a Entry> {
         let own = if self.is_empty() {
             0
         } else if self.own[0].end == self.end {
@@ -301,10 +285,10 @@ impl Stream {
         self.own[..own].iter().chain(list.into_iter().flatten())
     }
 
-    /// Finds what lies at `seq` of the stream, which must not be before the
-    /// first entry; `None` from the stream's end on.
+    /// What lies at `seq` of the stream and behind, to the entry's end; `None`
+    /// from the stream's end on. `seq` must not be before the first entry.
     #[inline(always)]
-    pub(crate) fn locate(&self, seq: Seq, lists: &Lists) -> Option<Place> {
+    pub(crate) fn locate(&self, seq: Seq, lists: &Lists) -> Option<Slice> {
         let at = seq.since(self.start);
         if at >= self.end.since(self.start) {
             return None;
@@ -312,9 +296,9 @@ impl Stream {
         let is_in = |entry: &Entry| at < entry.end.since(self.start);
         let [first, second] = &self.own;
         Some(if is_in(first) {
-            first.place(seq)
+            first.rest(seq)
         } else if self.list == NONE || is_in(second) {
-            second.place(seq)
+            second.rest(seq)
         } else {
             locate_in(lists.get(self.list), self.start, seq)
         })
@@ -374,9 +358,9 @@ impl Stream {
 
 /// Memory for a whole list is taken at once.
 #[cold]
-fn push_to(list: &mut VecDeque<Entry>, entry: Entry) -> Result<(), NoPlace> {
+fn push_to(list: &mut VecDeque<Entry>, entry: Entry) -> Result<(), Option<Pool>> {
     if list.len() == LIST_ENTRIES {
-        return Err(NoPlace::Full);
+        return Err(None);
     }
     list.reserve_exact(LIST_ENTRIES - list.len());
     list.push_back(entry);
@@ -385,10 +369,10 @@ fn push_to(list: &mut VecDeque<Entry>, entry: Entry) -> Result<(), NoPlace> {
 
 /// The entries follow each other, and one of them holds `seq`.
 #[cold]
-fn locate_in(list: &VecDeque<Entry>, start: Seq, seq: Seq) -> Place {
+fn locate_in(list: &VecDeque<Entry>, start: Seq, seq: Seq) -> Slice {
     let at = seq.since(start);
     let index = list.partition_point(|entry| entry.end.since(start) <= at);
-    list[index].place(seq)
+    list[index].rest(seq)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Buffers for what is written once: bytes that are no content.
 
-use crate::lent::{Lendable, Lent};
+use crate::pools::{Lendable, Lent};
 
 /// The most bytes of one [`write_bytes`](crate::Connection::write_bytes): a
 /// DNS message over TCP with its length.

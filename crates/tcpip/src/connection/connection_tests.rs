@@ -1,7 +1,7 @@
 use nmio::Instant;
 
 use super::*;
-use crate::peers::{Owner, Peers, Pool};
+use crate::pools::{Owner, Peers, Pool};
 use crate::stream::{Lists, Slice, Source};
 
 #[test]

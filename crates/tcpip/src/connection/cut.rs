@@ -2,13 +2,13 @@
 
 use super::Tcb;
 use crate::content::NO_CLASS;
-use crate::stream::{Lists, Place};
+use crate::stream::{Lists, Slice};
 use crate::wire::Seq;
 
 /// Where a segment is cut that begins at some place of the stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
-    pub(crate) place: Place,
+    pub(crate) place: Slice,
     /// Bytes to the next boundary: of a segment of the class, or the entry's
     /// end.
     pub(crate) whole: u32,
@@ -22,9 +22,9 @@ impl Cut {
     pub(crate) fn at(tcb: &Tcb, seq: Seq, lists: &Lists) -> Option<Self> {
         let place = tcb.stream.locate(seq, lists)?;
         let mss = u32::from(tcb.mss);
-        let segment = place.offset / mss;
-        let ahead = place.offset - segment * mss;
-        let whole = (mss - ahead).min(place.left);
+        let segment = place.from / mss;
+        let ahead = place.from - segment * mss;
+        let whole = (mss - ahead).min(place.len);
         let prepared = ahead == 0
             && tcb.class != NO_CLASS
             && (place.source.ends_content() || whole == mss && place.source.buffer().is_none());
@@ -40,7 +40,7 @@ impl Cut {
     /// would be no more than a segment, or not be cut as the class is.
     #[inline(always)]
     pub(super) fn run(&self, mss: u32, usable: u32, most: u32) -> u32 {
-        let left = self.place.left;
+        let left = self.place.len;
         let bytes = left.min(usable).min(most);
         if bytes <= mss || self.prepared.is_none() {
             return 0;
@@ -76,7 +76,7 @@ impl Tcb {
         let Some(place) = self.stream.locate(last, lists) else {
             return self.snd_una;
         };
-        let ahead = place.offset % u32::from(self.mss);
+        let ahead = place.from % u32::from(self.mss);
         // A slice may begin within a segment of its content.
         let ahead = ahead.min(last.since(self.stream.entry_start(last, lists)));
         Seq(last.0.wrapping_sub(ahead)).later(self.snd_una)

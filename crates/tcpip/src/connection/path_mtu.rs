@@ -124,7 +124,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let fits = tcb.flight().saturating_add(size) <= reach;
         let enough = reach >= behind && tcb.stream.end().since(seq) >= behind;
         let cut = Cut::at(tcb, seq, &self.cx.lists)?;
-        if !fits || !enough || cut.place.left < size {
+        if !fits || !enough || cut.place.len < size {
             return None;
         }
         Some(Plan {

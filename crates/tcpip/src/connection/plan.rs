@@ -9,7 +9,7 @@ use crate::congestion::CongestionControl;
 use crate::options::{Block, MAX_SACK_BLOCKS, Written};
 use crate::recv::Buffers;
 use crate::segments::Family;
-use crate::stream::Place;
+use crate::stream::Slice;
 use crate::wire::{Control, Header, Seq};
 
 /// Why a segment is sent.
@@ -33,8 +33,8 @@ pub(crate) struct Plan {
     pub(crate) kind: Kind,
     pub(crate) header: Header,
     pub(crate) ecn: Ecn,
-    /// Where its data begins; `None`: it is a FIN alone.
-    pub(crate) place: Option<Place>,
+    /// Where its data begins, to the entry's end; `None`: it is a FIN alone.
+    pub(crate) place: Option<Slice>,
     /// Bytes of data.
     pub(crate) len: u32,
     /// Number of the prepared segment that it begins with, if it is that one
@@ -75,7 +75,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             return Plan::of_control(kind, header);
         };
         let len = cut.whole.min(most);
-        if len == cut.place.left {
+        if len == cut.place.len {
             header.control = header.control | Control::PSH;
         }
         // A FIN that was sent with this segment goes with it again.

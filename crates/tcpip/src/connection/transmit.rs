@@ -100,7 +100,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let mut len = 0;
         if let Some(cut) = &cut {
             len = tcb.bytes_to_send(cut, flight, burst)?;
-            if len == cut.place.left || tcb.fills_window(flight + len) {
+            if len == cut.place.len || tcb.fills_window(flight + len) {
                 control = control | Control::PSH;
             }
         }

@@ -2,7 +2,7 @@
 
 use super::{Recovery, SIZES, Scoreboard};
 use crate::congestion::CongestionControl;
-use crate::peers::{Owner, Owners, Peers, Pool};
+use crate::pools::{Owner, Owners, Peers, Pool};
 use crate::wire::Seq;
 
 /// Scoreboards of each size but the first, of which there is one for each

@@ -5,7 +5,7 @@ use super::{Frto, Mark, Phase, Recoveries, TailProbe};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{Conn, Due, Flags, Kind, Plan, Tcb};
-use crate::free_list::NONE;
+use crate::pools::NONE;
 
 impl<C: CongestionControl> Conn<'_, C> {
     /// For how long the first unacknowledged segment has been out, in

@@ -15,9 +15,9 @@ use crate::congestion::CongestionControl;
 use crate::connection::{Opening, Tcb};
 use crate::cookies::{Bearer, SynCookies, Terms};
 use crate::emit::turn_round;
-use crate::free_list::NONE;
 use crate::options::Options;
-use crate::peers::Pool;
+use crate::pools::NONE;
+use crate::pools::Pool;
 use crate::segments::Family;
 use crate::wire::{Segment, Seq, Timestamps};
 

@@ -9,8 +9,8 @@ use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{AfterFin, CloseReason, Flags, State, Tcb, Verdict};
-use crate::free_list::NONE;
 use crate::options::Block;
+use crate::pools::NONE;
 use crate::wire::{CHECKSUM_AT, Control, Segment};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {

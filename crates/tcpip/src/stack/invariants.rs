@@ -5,8 +5,7 @@ use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{Flags, Record, State};
-use crate::free_list::NONE;
-use crate::stream::Entry;
+use crate::pools::NONE;
 use crate::wire::Seq;
 
 /// Segments of limited transmit, by which what is in flight may exceed the
@@ -50,9 +49,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         for id in all.filter(live) {
             let tcb = &self.records[id as usize].tcb;
             buffers += usize::from(tcb.buffer != NONE);
-            let entries = tcb.stream.entries(&self.cx.lists);
-            let own_writes = entries.filter_map(Entry::buffer);
-            writes += own_writes.count();
+            writes += tcb.stream.write_buffers(&self.cx.lists);
             let una = tcb.snd_una;
             let flight = tcb.flight();
             if tcb.state != State::SynReceived {

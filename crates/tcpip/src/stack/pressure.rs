@@ -6,14 +6,13 @@ use std::cmp::Reverse;
 use arrayvec::ArrayVec;
 use nmio::Port;
 
-use super::Stack;
-use super::sampler::{Asker, CANDIDATES, Refused};
+use super::{Asker, CANDIDATES, Refused, Sampler, Stack};
 use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, Flags, State};
-use crate::free_list::NONE;
-use crate::peers::{Owner, Pool};
+use crate::pools::NONE;
+use crate::pools::{Owner, Pool};
 
 /// Parts of a pool that are looked at for a decision; the next time it is the
 /// next ones, …
@@ -25,6 +24,17 @@ const SHARE: u32 = 8;
 /// unless its address holds more than its share: connections that are all in
 /// use must not push each other out.
 const MIN_LACK_MS: u32 = 1_000;
+
+impl Sampler {
+    /// Whether `asker` would be refused as one just before.
+    fn has_refused(&self, asker: Asker, now: Moment) -> bool {
+        self.refused.is_some_and(|refused| {
+            refused.at == now.millis
+                && refused.peer == asker.owner.peer
+                && refused.lack <= asker.lack
+        })
+    }
+}
 
 /// How good a reason there is that a connection gives way. The order is that of
 /// the reasons: the last gives way first.
@@ -299,5 +309,33 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 self.close(id, CloseReason::Evicted);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nmio::Instant;
+
+    use super::*;
+
+    #[test]
+    fn who_was_refused_is_refused_for_the_rest_of_the_millisecond() {
+        let sampler = Sampler {
+            refused: Some(Refused {
+                at: 7,
+                peer: 3,
+                lack: 1_500,
+            }),
+            ..Sampler::default()
+        };
+        let refused = |millis, peer, lack| {
+            let owner = Owner { id: 0, peer };
+            let now = Moment::new(Instant::from_millis(millis));
+            sampler.has_refused(Asker { owner, lack }, now)
+        };
+        assert!(refused(7, 3, 1_500) && refused(7, 3, 9_000));
+        assert!(!refused(7, 3, 1_499), "it lacks less");
+        assert!(!refused(7, 4, 1_500), "another address");
+        assert!(!refused(8, 3, 1_500), "a millisecond later");
     }
 }

@@ -9,8 +9,8 @@ use crate::app::{Application, Connection};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, Due, Flags, State};
-use crate::free_list::NONE;
 use crate::info::Sight;
+use crate::pools::NONE;
 use crate::wire::{Control, Segment, Seq};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {

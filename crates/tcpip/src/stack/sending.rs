@@ -9,8 +9,8 @@ use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, Flags, Kind, Plan};
 use crate::emit::{NoRoom, send_control, turn_round};
-use crate::free_list::NONE;
 use crate::options::Written;
+use crate::pools::NONE;
 use crate::segments::Family;
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {

@@ -6,7 +6,7 @@ use super::admission::{from_v4, from_v6, peer_port_of};
 use super::flooding::Offer;
 use crate::Config;
 use crate::connection::State;
-use crate::peers::Pool;
+use crate::pools::Pool;
 use crate::stack::testing::{Habit, Part, Rig, noise};
 use crate::wire::Control;
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::sending::{fetch, too_big};
-use crate::peers::Pool;
+use crate::pools::Pool;
 use crate::stack::testing::{Habit, Out, Part, Rig, noise};
 use crate::{Config, ContentId, Mode, STREAM_ENTRIES, Slot, WriteError};
 

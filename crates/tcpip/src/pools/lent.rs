@@ -1,7 +1,6 @@
 //! Bounded pools of things that connections hold for a while.
 
-use crate::free_list::FreeList;
-use crate::peers::{Owner, Owners, Peers, Pool};
+use super::{FreeList, Owner, Owners, Peers, Pool};
 
 /// What a pool can lend.
 pub(crate) trait Lendable: Default {

@@ -1,15 +1,21 @@
-//! The free slots of a pool whose slots have memory of their own, and when that
-//! memory is given back.
+//! Bounded pools: what is lent, who holds it, and which of it is free.
+
+mod lent;
+mod peers;
+
+pub(crate) use lent::{Lendable, Lent};
+pub(crate) use peers::{Owner, Owners, Peers, Pool};
 
 /// The number of no slot.
 pub(crate) const NONE: u32 = u32::MAX;
 /// Slots that keep their memory in any case.
 const FLOOR: usize = 64;
 
-/// Free slots, last in, first out. Memory is given back from the other end, as
+/// The free slots of a pool whose slots have memory of their own, last in, first
+/// out. Memory is given back from the other end, as
 /// far as it was not needed for a while: in a steady state nothing is allocated.
 #[derive(Debug, Default)]
-pub(crate) struct FreeList {
+struct FreeList {
     slots: Vec<u32>,
     /// The first so many of `slots` have no memory any more.
     bare: usize,
@@ -20,7 +26,7 @@ pub(crate) struct FreeList {
 
 impl FreeList {
     /// Takes a free slot.
-    pub(crate) fn pop(&mut self) -> Option<u32> {
+    fn pop(&mut self) -> Option<u32> {
         let slot = self.slots.pop()?;
         self.bare = self.bare.min(self.slots.len());
         self.has_taken();
@@ -28,37 +34,37 @@ impl FreeList {
     }
 
     /// A slot that was not there before is in use.
-    pub(crate) fn has_taken(&mut self) {
+    fn has_taken(&mut self) {
         self.in_use += 1;
         self.most_in_use = self.most_in_use.max(self.in_use);
     }
 
     /// A slot is free again.
-    pub(crate) fn push(&mut self, slot: u32) {
+    fn push(&mut self, slot: u32) {
         self.slots.push(slot);
         self.in_use -= 1;
     }
 
     /// There is none.
-    pub(crate) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
     /// Slots in use.
     #[cfg(any(test, fuzzing))]
-    pub(crate) fn in_use(&self) -> usize {
+    fn in_use(&self) -> usize {
         self.in_use
     }
 
     /// Whether there may soon be memory to give back.
     #[inline]
-    pub(crate) fn has_surplus(&self) -> bool {
+    fn has_surplus(&self) -> bool {
         self.slots.len() > self.bare + FLOOR
     }
 
     /// A free slot whose memory was not needed since the last look and is to be
     /// given back now.
-    pub(crate) fn next_surplus(&mut self) -> Option<u32> {
+    fn next_surplus(&mut self) -> Option<u32> {
         let with_memory = self.in_use + self.slots.len() - self.bare;
         if with_memory <= self.most_in_use.max(FLOOR) {
             return None;
@@ -69,7 +75,7 @@ impl FreeList {
     }
 
     /// What was needed until now says nothing any more.
-    pub(crate) fn look(&mut self) {
+    fn look(&mut self) {
         self.most_in_use = self.in_use;
     }
 }

@@ -1,6 +1,6 @@
 //! What each client address holds of every bounded thing.
 
-use crate::free_list::NONE;
+use super::NONE;
 use crate::table::places;
 
 /// A bounded thing that connections hold a part of.
