@@ -4,6 +4,7 @@ mod rig;
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, TcpStream};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use rig::Example;
@@ -50,6 +51,58 @@ fn tcp_line_echo() {
             assert_eq!(received, line);
         }
     });
+    example.stop();
+}
+
+/// Runs `curl` with `arguments`, and gives its output to `read`.
+fn curl<R>(arguments: &[&str], read: impl FnOnce(ChildStdout) -> R) -> R {
+    let mut curl = Command::new("curl");
+    curl.args(["-s", "-g"]).args(arguments);
+    let mut child = curl.stdout(Stdio::piped()).spawn().unwrap();
+    let result = read(child.stdout.take().unwrap());
+    assert!(child.wait().unwrap().success());
+    result
+}
+
+#[test]
+fn large_body() {
+    const PIECE: usize = 1_000_003;
+    const SIZE: usize = 5 << 30;
+    let piece: Vec<u8> = (0..PIECE)
+        .map(|at| (at ^ at >> 8 ^ at >> 16) as u8)
+        .collect();
+    let example = Example::start(env!("CARGO_BIN_EXE_large_body"), &[]);
+    let url = format!("http://{}:8080/", example.addresses[0]);
+    example.beside(|| {
+        curl(&[&url], |mut body| {
+            let (mut bytes, mut left) = (vec![0; PIECE], SIZE);
+            while left > 0 {
+                let part = &mut bytes[..PIECE.min(left)];
+                body.read_exact(part).unwrap();
+                assert!(part == &piece[..part.len()], "{left} bytes before the end");
+                left -= part.len();
+            }
+            assert_eq!(body.read(&mut bytes).unwrap(), 0);
+        });
+    });
+    let url = format!("http://[{}]:8080/", example.addresses[1]);
+    for (first, last) in [
+        (0, 0),
+        (999_990, 3_000_100),
+        ((1 << 32) - 7, (1 << 32) + 2_000_000),
+        (SIZE - 5, SIZE - 1),
+    ] {
+        let expected: Vec<u8> = (first..=last).map(|at| piece[at % PIECE]).collect();
+        let range = format!("{first}-{last}");
+        let got = example.beside(|| {
+            curl(&["-r", &range, &url], |mut body| {
+                let mut bytes = Vec::new();
+                body.read_to_end(&mut bytes).unwrap();
+                bytes
+            })
+        });
+        assert!(got == expected, "{range}: {} bytes", got.len());
+    }
     example.stop();
 }
 

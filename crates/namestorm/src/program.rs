@@ -337,6 +337,7 @@ impl Program for Namestorm {
         tally.event("SYN cookies redeemed", over_tcp.cookies_accepted);
         tally.event("connections evicted", over_tcp.evicted);
         tally.event("write buffers taken", over_tcp.write_buffers_taken);
+        tally.event("entry lists taken", over_tcp.entry_lists_taken);
         tally.event("queries too slow", over_tcp.deadlines_missed);
         let drops = server.host().counters().drops().into_iter();
         for (reason, dropped) in drops

@@ -201,6 +201,7 @@ impl Program for Sandstorm {
         tally.event("SYN cookies redeemed", tcp.cookies_accepted);
         tally.event("connections evicted", tcp.evicted);
         tally.event("receive buffers taken", tcp.buffers_taken);
+        tally.event("entry lists taken", tcp.entry_lists_taken);
         tally.event("scoreboards taken", tcp.scoreboards_taken);
         tally.event("requests too slow", tcp.deadlines_missed);
         for (reason, count) in handler.host().counters().drops() {

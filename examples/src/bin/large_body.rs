@@ -1,0 +1,192 @@
+//! A web server of one body of any size, with ranges: slices of one content.
+//!
+//! ```text
+//! # cargo run --release -p examples --bin large_body -- --size 5368709120
+//! # curl -r 4294967290-4294967301 http://198.18.0.2:8080/
+//! ```
+//!
+//! The body is a piece of 1 MB again and again: as a whole it is nowhere. What a
+//! client gets is written slice by slice, as there is room, so that no response
+//! is too large. Without `--device` the server makes a wire of its own to this
+//! host. Ctrl-C ends it.
+
+use std::ops::Range;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use control::{Listening, Program, ServeArgs, StartError, WorkerContext};
+use nmio::device::Transport;
+use nmio::{Instant, Port};
+use tcpip::{Application, Config, Connection, ContentId, Server, Stack, WriteError};
+
+/// Bytes of the piece. It is no multiple of a segment's bytes.
+const PIECE: u64 = 1_000_003;
+/// The most bytes of a request's head.
+const MAX_HEAD: usize = 4_096;
+
+/// What happens on a connection.
+struct LargeBody {
+    piece: Option<ContentId>,
+    size: u64,
+}
+
+impl LargeBody {
+    /// Writes what is left of a response, as far as there is room.
+    fn write_on(&self, conn: &mut Connection<'_, Range<u64>>) {
+        while let (Some(piece), false) = (self.piece, conn.state().is_empty()) {
+            let Range { start, end } = conn.state().clone();
+            let from = start % PIECE;
+            let len = (end - start).min(PIECE - from);
+            let slice = from as u32..(from + len) as u32;
+            match conn.write_slice(piece, slice, 0) {
+                Ok(()) => conn.state().start += len,
+                // `on_sent` goes on with it.
+                Err(WriteError::Full) => return,
+                Err(_) => return conn.abort(),
+            }
+        }
+    }
+
+    /// Writes the head of a response; which bytes of the body follow.
+    fn write_head(
+        &self,
+        conn: &mut Connection<'_, Range<u64>>,
+        head: &str,
+    ) -> Result<Range<u64>, WriteError> {
+        let size = self.size;
+        if !head.starts_with("GET / ") {
+            conn.write_bytes(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")?;
+            return Ok(0..0);
+        }
+        let range = asked_for(head).filter(|range| !range.is_empty());
+        let (status, range) = match range {
+            None => ("200 OK".to_owned(), 0..size),
+            Some(range) if range.start >= size => {
+                let head = format!(
+                    "HTTP/1.1 416 Range Not Satisfiable\r\n\
+                     Content-Range: bytes */{size}\r\nContent-Length: 0\r\n\r\n"
+                );
+                conn.write_bytes(head.as_bytes())?;
+                return Ok(0..0);
+            }
+            Some(Range { start, end }) => {
+                let end = end.min(size);
+                let last = end - 1;
+                let field = format!("Content-Range: bytes {start}-{last}/{size}");
+                (format!("206 Partial Content\r\n{field}"), start..end)
+            }
+        };
+        let len = range.end - range.start;
+        let head = format!("HTTP/1.1 {status}\r\nContent-Length: {len}\r\n\r\n");
+        conn.write_bytes(head.as_bytes())?;
+        Ok(range)
+    }
+}
+
+/// The range of a head that has one with a first byte.
+fn asked_for(head: &str) -> Option<Range<u64>> {
+    let field = head
+        .lines()
+        .find_map(|line| line.strip_prefix("Range: bytes="))?;
+    let (first, last) = field.split_once('-')?;
+    let end = match last {
+        "" => u64::MAX,
+        last => last.parse::<u64>().ok()?.saturating_add(1),
+    };
+    Some(first.parse().ok()?..end)
+}
+
+impl Application for LargeBody {
+    /// Bytes of the body that are still to be written.
+    type State = Range<u64>;
+
+    fn on_receive(&mut self, conn: &mut Connection<'_, Range<u64>>, data: &[u8]) -> usize {
+        if !conn.state().is_empty() {
+            return 0; // It is offered again when there is room.
+        }
+        let Some(end) = data.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
+            if data.len() < MAX_HEAD {
+                return 0;
+            }
+            conn.close();
+            return data.len();
+        };
+        let head = String::from_utf8_lossy(&data[..end + 2]);
+        match self.write_head(conn, &head) {
+            Ok(range) => *conn.state() = range,
+            Err(_) => return 0,
+        }
+        self.write_on(conn);
+        end + 4
+    }
+
+    fn on_sent(&mut self, conn: &mut Connection<'_, Range<u64>>) {
+        self.write_on(conn);
+    }
+}
+
+/// The piece: each byte comes of its place.
+fn piece() -> Arc<[u8]> {
+    let byte = |at: u64| (at ^ at >> 8 ^ at >> 16) as u8;
+    (0..PIECE).map(byte).collect()
+}
+
+/// What happens round about: which port, and how a worker is made.
+struct LargeBodyProgram {
+    size: u64,
+}
+
+impl Program for LargeBodyProgram {
+    const NAME: &'static str = "large-body";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const DEFAULT_PORT: u16 = 8_080;
+    type Handler<P: Port> = Server<LargeBody>;
+
+    fn services(&self, port: u16) -> Vec<(Transport, u16)> {
+        vec![(Transport::Tcp, port)]
+    }
+
+    fn handler<P: Port>(
+        &self,
+        port: &mut P,
+        context: &WorkerContext,
+    ) -> Result<Self::Handler<P>, StartError> {
+        let capabilities = port.capabilities();
+        let app = LargeBody {
+            piece: None,
+            size: self.size,
+        };
+        let mut stack = Stack::new(
+            &Config::on_ports(&[context.port]),
+            app,
+            &capabilities,
+            context.secret.words(),
+            Instant::ZERO,
+        );
+        let (app, contents) = stack.parts_mut();
+        app.piece = Some(contents.add(piece(), None)?);
+        Ok(Server::new(context.host(&capabilities), stack))
+    }
+
+    fn try_commands(&self, at: &Listening) -> Vec<String> {
+        let address = at.addresses.first().map(ToString::to_string);
+        let command = address.map(|address| format!("curl http://{address}:{}/ | wc -c", at.port));
+        command.into_iter().collect()
+    }
+}
+
+/// Serves one large body, with ranges.
+#[derive(Parser)]
+struct Cli {
+    /// Bytes of the body.
+    #[arg(long, default_value_t = 5 << 30)]
+    size: u64,
+    #[command(flatten)]
+    network: ServeArgs,
+}
+
+fn main() -> ExitCode {
+    let Cli { size, network } = Cli::parse();
+    control::serve(&network, || Ok::<_, StartError>(LargeBodyProgram { size }))
+}
