@@ -6,9 +6,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::config::millis;
-use crate::connection::{CloseReason, Flags, Tcb};
+use crate::connection::{CloseReason, Flags, Info, Sight, Tcb};
 use crate::content::{ContentId, Contents};
-use crate::info::{Info, Sight};
 use crate::pools::{Owner, Peers, Pool};
 use crate::progress::{Deadline, Standing};
 use crate::stream::{Lists, STREAM_ENTRIES, Slice, Source};

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::content::Mode;
-use crate::cookies::SynCookies;
 use crate::progress::Pace;
 use crate::rto::{MAX_RTO_MS, MIN_RTO_MS};
 
@@ -26,6 +25,20 @@ pub enum WhenFull {
     /// the right one when each was looked at once.
     #[default]
     Evict,
+}
+
+/// When a stack answers SYNs without keeping anything of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum SynCookies {
+    /// When there are as many half-open connections as may be, or, where
+    /// idle ones give way, no place for another connection: only a peer that
+    /// proves its address takes another's place.
+    #[default]
+    Auto,
+    /// To every SYN.
+    Always,
+    /// Never: a SYN beyond the limits is dropped.
+    Never,
 }
 
 /// How a [`Stack`](crate::Stack) serves.

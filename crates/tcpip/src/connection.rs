@@ -6,13 +6,14 @@
 //! send ([`Conn::next`]). The stack calls the application in between.
 
 mod acks;
-mod conn;
 mod cut;
 mod deadlines;
+mod info;
 mod opening;
 mod pacing;
 mod path_mtu;
 mod plan;
+mod recovery;
 mod segment;
 mod transmit;
 
@@ -22,21 +23,28 @@ use eth::{Link, Mac};
 use ip::{Addresses, PROTOCOL_TCP, Path, Sum};
 
 use crate::clock::Moment;
-use crate::congestion::Event;
+use crate::config::{Config, Settings};
+use crate::congestion::{CongestionControl, Event};
 use crate::content::NO_CLASS;
-use crate::pools::NONE;
-use crate::recovery::Reorder;
+use crate::counters::Counters;
+use crate::mss::OwnMss;
+use crate::options::Block;
+use crate::pools::{NONE, Peers, Pool};
+use crate::recv::Buffers;
 use crate::rto::Rtt;
-use crate::stream::Stream;
+use crate::stream::{Lists, Stream};
 use crate::wire::{Control, Seq, Timestamps};
 
 pub(crate) use acks::{AfterFin, is_duplicate};
-pub(crate) use conn::{Conn, Context};
-pub(crate) use cut::{Cut, segment_len_at};
+pub(crate) use cut::Cut;
 pub(crate) use deadlines::Expiry;
+pub(crate) use info::Sight;
+pub use info::{Condition, Info};
 pub(crate) use opening::Opening;
 pub(crate) use plan::{Kind, Plan};
 pub(crate) use segment::Verdict;
+
+use recovery::{Recoveries, Recovery, Reorder};
 
 /// The states of RFC 9293, section 3.3.2, that a server's connection can be
 /// in; CLOSED is a free TCB, and LISTEN needs none.
@@ -126,15 +134,15 @@ impl Flags {
     const ECHO: Self = Self(1 << 9);
     /// The peer has echoed a mark or something was lost: the next new segment
     /// says CWR.
-    pub(crate) const REDUCED: Self = Self(1 << 10);
+    const REDUCED: Self = Self(1 << 10);
     /// `cwr_high` is valid: until it is acknowledged, echoes say nothing new.
     const REDUCING: Self = Self(1 << 11);
     /// Segments have overtaken each other on the way (RFC 8985, section 6.2).
-    pub(crate) const REORDERING: Self = Self(1 << 12);
+    const REORDERING: Self = Self(1 << 12);
     /// The path takes less than both ends would: it may widen again.
     pub(crate) const NARROW: Self = Self(1 << 13);
     /// The window has opened at once: what it has room for is spread.
-    pub(crate) const SPREAD: Self = Self(1 << 14);
+    const SPREAD: Self = Self(1 << 14);
     /// The TX ring had no room for a probe of the peer's window.
     pub(crate) const OWES_PROBE: Self = Self(1 << 15);
     /// A probe of the path's width has been lost, …
@@ -271,11 +279,11 @@ pub(crate) struct Tcb {
     pub(crate) retries: u8,
     /// Doublings of the timeout (RFC 6298, 5.5), until a round trip is
     /// measured again.
-    pub(crate) backoff: u8,
+    backoff: u8,
     pub(crate) negotiated: Negotiated,
     /// What the deadline is for.
-    pub(crate) due: Due,
-    pub(crate) reorder: Reorder,
+    due: Due,
+    reorder: Reorder,
     /// The largest segments that the peer and we could take, as `mss`.
     pub(crate) mss_most: u16,
     /// The least that the path was found too narrow for; 0: none.
@@ -299,7 +307,7 @@ pub(crate) struct Tcb {
     pub(crate) rcv_nxt: Seq,
     /// Right edge of the window that we have told.
     pub(crate) rcv_adv: Seq,
-    pub(crate) rtt: Rtt,
+    rtt: Rtt,
     /// An ACK of this ends the timing that began at `rtt_at`.
     pub(crate) rtt_seq: Seq,
     /// In microseconds. While the peer's window is shut, and while nothing is in
@@ -522,13 +530,13 @@ impl Tcb {
 
     /// The clock of our timestamps: milliseconds (RFC 7323, section 5.4).
     #[inline(always)]
-    pub(crate) fn ts_clock(&self, now: Moment) -> u32 {
+    fn ts_clock(&self, now: Moment) -> u32 {
         now.millis.wrapping_add(self.ts_offset)
     }
 
     /// What an algorithm of congestion control is told.
     #[inline(always)]
-    pub(crate) fn event(&self, in_flight: u32, rtt: u32, now: Moment) -> Event {
+    fn event(&self, in_flight: u32, rtt: u32, now: Moment) -> Event {
         Event {
             now: now.micros,
             in_flight,
@@ -542,7 +550,7 @@ impl Tcb {
 
     /// Everything before `seq` has been sent, the FIN perhaps too.
     #[inline(always)]
-    pub(crate) fn has_sent_to(&mut self, seq: Seq) {
+    fn has_sent_to(&mut self, seq: Seq) {
         if seq.after(self.snd_nxt) {
             self.snd_nxt = seq;
         }
@@ -562,6 +570,107 @@ impl Tcb {
 pub(crate) struct Record<C> {
     pub(crate) tcb: Tcb,
     pub(crate) congestion: C,
+}
+
+/// What all connections of a stack share.
+#[derive(Debug)]
+pub(crate) struct Context<C> {
+    pub(crate) settings: Settings,
+    pub(crate) counters: Counters,
+    pub(crate) own_mss: OwnMss,
+    /// What each client address holds.
+    pub(crate) peers: Peers,
+    /// Entries of streams that have no place in their TCBs.
+    pub(crate) lists: Lists,
+    pub(crate) buffers: Buffers,
+    pub(crate) losses: Recoveries<C>,
+    /// The shift of our windows, where they are scaled (RFC 7323, section 2.3).
+    window_scale: u8,
+    /// What the segment in hand has brought that was here already: told with
+    /// its acknowledgement (RFC 2883).
+    pub(crate) twice: Option<Block>,
+    /// The class of the connection in hand while its segments had another size.
+    pub(crate) left_class: Option<u8>,
+}
+
+impl<C> Context<C> {
+    /// Bytes of the tables that [`new`](Self::new) reserves, by the most
+    /// connections.
+    pub(crate) fn reserved_bytes(connections: u32) -> usize {
+        // Those of the recoveries that are free.
+        let each = size_of::<Recovery<C>>() + size_of::<u32>();
+        connections as usize * each + Peers::bytes(connections)
+    }
+}
+
+impl<C: CongestionControl> Context<C> {
+    /// Of a stack on a port that takes packets of `mtu` bytes.
+    pub(crate) fn new(config: &Config, mtu: usize) -> Self {
+        let settings = Settings::new(config);
+        let most = settings.max_connections;
+        let recv_buffer = config
+            .recv_buffer
+            .clamp(Config::MIN_RECV_BUFFER, Config::MAX_RECV_BUFFER);
+        let buffers = Buffers::new(config.max_recv_buffers, recv_buffer);
+        Self {
+            settings,
+            counters: Counters::default(),
+            own_mss: OwnMss::new(mtu),
+            peers: Peers::new(most),
+            lists: Lists::new(Pool::EntryLists, config.max_entry_lists),
+            window_scale: buffers.scale(),
+            buffers,
+            losses: Recoveries::new(most),
+            twice: None,
+            left_class: None,
+        }
+    }
+}
+
+/// A connection in hand: see [the module's text](self).
+pub(crate) struct Conn<'a, C> {
+    pub(crate) tcb: &'a mut Tcb,
+    congestion: &'a mut C,
+    pub(crate) cx: &'a mut Context<C>,
+}
+
+impl<'a, C: CongestionControl> Conn<'a, C> {
+    pub(crate) fn new(record: &'a mut Record<C>, cx: &'a mut Context<C>) -> Self {
+        let Record { tcb, congestion } = record;
+        Self {
+            tcb,
+            congestion,
+            cx,
+        }
+    }
+
+    /// What became of what is in flight, unless all goes well.
+    #[inline(always)]
+    fn recovery(&self) -> Option<&Recovery<C>> {
+        match self.tcb.recovery {
+            NONE => None,
+            index => Some(self.cx.losses.get(index)),
+        }
+    }
+
+    /// The same connection for a call that is not inlined, so that this one can
+    /// stay in registers.
+    #[inline(always)]
+    fn again(&mut self) -> Conn<'_, C> {
+        Conn {
+            tcb: self.tcb,
+            congestion: self.congestion,
+            cx: self.cx,
+        }
+    }
+
+    /// Takes a recovery from the pool if there is none.
+    fn begin_recovery(&mut self) -> u32 {
+        if self.tcb.recovery == NONE {
+            self.tcb.recovery = self.cx.losses.take(self.tcb.snd_una);
+        }
+        self.tcb.recovery
+    }
 }
 
 // Four cache lines, with the congestion control that is the default.

@@ -193,17 +193,3 @@ impl Bearer<'_> {
         keys.sequence_offset(self.addresses, src_port, dst_port)
     }
 }
-
-/// When a stack answers SYNs without keeping anything of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum SynCookies {
-    /// When there are as many half-open connections as may be, or, where
-    /// idle ones give way, no place for another connection: only a peer that
-    /// proves its address takes another's place.
-    #[default]
-    Auto,
-    /// To every SYN.
-    Always,
-    /// Never: a SYN beyond the limits is dropped.
-    Never,
-}

@@ -145,12 +145,10 @@ mod content;
 mod cookies;
 mod counters;
 mod emit;
-mod info;
 mod mss;
 mod options;
 mod pools;
 mod progress;
-mod recovery;
 mod recv;
 mod rto;
 mod segments;
@@ -162,16 +160,14 @@ mod wire;
 mod writes;
 
 pub use app::{Application, Connection, WriteError};
-pub use config::{Config, WhenFull};
+pub use config::{Config, SynCookies, WhenFull};
 pub use congestion::{Bbr, Congestion, CongestionControl, Cubic, Event, NewReno, Reno};
-pub use connection::CloseReason;
+pub use connection::{CloseReason, Condition, Info};
 pub use content::{
     ContentError, ContentId, Contents, Family, MAX_CLASSES, MAX_CONTENT_LEN, MAX_CONTENTS,
     MAX_SLOT_LEN, Mode, Slot, Totals,
 };
-pub use cookies::SynCookies;
 pub use counters::Counters;
-pub use info::{Condition, Info};
 pub use mss::{DEFAULT_MSS_V4, DEFAULT_MSS_V6, MIN_MSS};
 pub use progress::Deadline;
 pub use recv::MAX_RANGES;

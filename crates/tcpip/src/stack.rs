@@ -26,19 +26,16 @@ use crate::app::{Application, Connection};
 use crate::clock::Moment;
 use crate::config::{Config, Settings};
 use crate::congestion::{CongestionControl, Cubic};
-use crate::connection::{CloseReason, Conn, Context, Record, State, Tcb};
+use crate::connection::{CloseReason, Conn, Context, Record, Sight, State, Tcb};
 use crate::content::{Contents, NO_CLASS};
 use crate::counters::Counters;
 use crate::emit::Emitter;
-use crate::info::Sight;
-use crate::mss::{MIN_MSS, OwnMss};
+use crate::mss::MIN_MSS;
 use crate::pools::NONE;
-use crate::pools::{Owner, Peers, Pool};
+use crate::pools::{Owner, Pool};
 use crate::progress::Standing;
-use crate::recovery::{Recoveries, Recovery};
-use crate::recv::Buffers;
 use crate::segments::Family;
-use crate::stream::{Lists, Source};
+use crate::stream::Source;
 use crate::table::{Keys, Table};
 use crate::wire::TIMESTAMPS_LEN;
 use crate::writes::Writes;
@@ -102,14 +99,10 @@ pub struct Stack<A: Application, C = Cubic> {
     writes: Writes,
     /// The pool of which the callback in hand has found nothing free.
     refused: Option<Pool>,
-    buffers: Buffers,
-    losses: Recoveries<C>,
-    cx: Context,
+    cx: Context<C>,
     half_open: u32,
     time_waits: u32,
     flood: Flood,
-    /// What each client address holds.
-    peers: Peers,
     samplers: [Sampler; Pool::COUNT],
     /// Those that the TX ring had no room for, first come first served.
     blocked: VecDeque<u32>,
@@ -130,11 +123,11 @@ impl<A: Application, C> Stack<A, C> {
     /// used.
     pub fn reserved_bytes(config: &Config) -> usize {
         let most = Settings::new(config).max_connections;
-        // `free`, `blocked`, and those of the recoveries that are free.
-        let indices = 3 * size_of::<u32>();
+        // `free` and `blocked`.
+        let indices = 2 * size_of::<u32>();
         let records = size_of::<A::State>() + size_of::<Standing>() + size_of::<Record<C>>();
-        let each = records + size_of::<Recovery<C>>() + TIMER_LEN + indices;
-        most as usize * each + Table::bytes(most) + Peers::bytes(most)
+        let each = records + TIMER_LEN + indices;
+        most as usize * each + Table::bytes(most) + Context::<C>::reserved_bytes(most)
     }
 }
 
@@ -166,14 +159,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         secret: [u64; 4],
         now: Instant,
     ) -> Self {
-        let settings = Settings::new(config);
-        let most = settings.max_connections;
-        let own_mss = OwnMss::new(capabilities.mtu);
-        let recv_buffer = config
-            .recv_buffer
-            .clamp(Config::MIN_RECV_BUFFER, Config::MAX_RECV_BUFFER);
-        let buffers = Buffers::new(config.max_recv_buffers, recv_buffer);
-        let window_scale = buffers.scale();
+        let cx = Context::new(config, capabilities.mtu);
+        let most = cx.settings.max_connections;
+        let own_mss = cx.own_mss;
         Self {
             app,
             // Reserved, so that nothing moves or is allocated later; the
@@ -186,28 +174,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             keys: Keys::new(secret),
             wheel: TimerWheel::new(most, now),
             contents: Contents::new(
-                settings.mode,
+                config.mode,
                 own_mss.of(Family::V4) - TIMESTAMPS_LEN as u16,
                 own_mss.of(Family::V6) - TIMESTAMPS_LEN as u16,
                 config.class_budget,
             ),
             writes: Writes::new(Pool::WriteBuffers, config.max_write_buffers),
             refused: None,
-            buffers,
-            losses: Recoveries::new(most),
-            cx: Context {
-                settings,
-                counters: Counters::default(),
-                own_mss,
-                lists: Lists::new(Pool::EntryLists, config.max_entry_lists),
-                window_scale,
-                twice: None,
-                left_class: None,
-            },
+            cx,
             half_open: 0,
             time_waits: 0,
             flood: Flood::default(),
-            peers: Peers::new(most),
             samplers: Default::default(),
             blocked: VecDeque::with_capacity(most as usize),
             hung_up: 0,
@@ -268,7 +245,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             sight,
             id,
             standing: &mut self.standings[id as usize],
-            peers: &mut self.peers,
+            peers: &mut self.cx.peers,
             tcb: &mut self.records[id as usize].tcb,
             state: &mut self.states[id as usize],
             contents: &mut self.contents,
@@ -282,33 +259,19 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// A connection in hand.
     #[inline(always)]
     fn conn(&mut self, id: u32) -> Conn<'_, C> {
-        let Record { tcb, congestion } = &mut self.records[id as usize];
-        Conn {
-            tcb,
-            congestion,
-            losses: &mut self.losses,
-            buffers: &self.buffers,
-            cx: &mut self.cx,
-        }
+        Conn::new(&mut self.records[id as usize], &mut self.cx)
     }
 
     /// The same, and what sends its segments.
     #[inline(always)]
     fn conn_and_emitter(&mut self, id: u32) -> (Conn<'_, C>, Emitter<'_, A>) {
-        let Record { tcb, congestion } = &mut self.records[id as usize];
         let emitter = Emitter {
             app: &mut self.app,
             contents: &mut self.contents,
             writes: &self.writes,
             mode: self.cx.settings.mode,
         };
-        let conn = Conn {
-            tcb,
-            congestion,
-            losses: &mut self.losses,
-            buffers: &self.buffers,
-            cx: &mut self.cx,
-        };
+        let conn = Conn::new(&mut self.records[id as usize], &mut self.cx);
         (conn, emitter)
     }
 
@@ -354,7 +317,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn release_all(&mut self, id: u32) {
         while let Some(source) = {
             let stream = &mut self.records[id as usize].tcb.stream;
-            stream.discard(&mut self.cx.lists, &mut self.peers)
+            stream.discard(&mut self.cx.lists, &mut self.cx.peers)
         } {
             self.release_source(source);
         }
@@ -362,7 +325,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let tcb = &mut self.records[id as usize].tcb;
         let recovery = std::mem::replace(&mut tcb.recovery, NONE);
         if recovery != NONE {
-            self.losses.release(recovery, &mut self.peers);
+            self.cx.losses.release(recovery, &mut self.cx.peers);
         }
         let class = std::mem::replace(&mut tcb.class, NO_CLASS);
         self.contents.release_class(class);
@@ -375,7 +338,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let tcb = &mut self.records[id as usize].tcb;
         let buffer = std::mem::replace(&mut tcb.buffer, NONE);
         if buffer != NONE {
-            self.buffers.release(buffer, &mut self.peers);
+            self.cx.buffers.release(buffer, &mut self.cx.peers);
         }
     }
 
@@ -383,7 +346,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline(always)]
     fn release_source(&mut self, source: Source) {
         match source.buffer() {
-            Some(buffer) => self.writes.release(buffer, &mut self.peers),
+            Some(buffer) => self.writes.release(buffer, &mut self.cx.peers),
             None => self.contents.release(source.index()),
         }
     }

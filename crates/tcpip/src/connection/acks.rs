@@ -1,10 +1,10 @@
 //! The ACK field: what has arrived, and how much more may be sent.
 
+use super::recovery::Recovery;
 use super::{Conn, Cut, Due, Flags, NONE, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::options::Block;
-use crate::recovery::Recovery;
 use crate::wire::{Control, Segment};
 
 /// A tail is not probed sooner, in milliseconds: the timers of many fast

@@ -35,6 +35,12 @@ impl Cut {
         })
     }
 
+    /// What the segment at `seq` of the stream takes of sequence space: its bytes
+    /// of data, or the FIN's one.
+    pub(super) fn segment_len(tcb: &Tcb, seq: Seq, lists: &Lists) -> u32 {
+        Self::at(tcb, seq, lists).map_or(1, |cut| cut.whole)
+    }
+
     /// Bytes of the run of segments that begins here, as long as may be sent:
     /// `usable` bytes, in one packet of at most `most` bytes of data. 0: it
     /// would be no more than a segment, or not be cut as the class is.
@@ -52,12 +58,6 @@ impl Cut {
         };
         if run > mss { run } else { 0 }
     }
-}
-
-/// What the segment at `seq` of the stream takes of sequence space: its bytes
-/// of data, or the FIN's one.
-pub(crate) fn segment_len_at(tcb: &Tcb, seq: Seq, lists: &Lists) -> u32 {
-    Cut::at(tcb, seq, lists).map_or(1, |cut| cut.whole)
 }
 
 impl Tcb {

@@ -7,12 +7,12 @@
 
 use ip::Ecn;
 
-use super::{Conn, Cut, Flags, Kind, NONE, Plan, State, segment_len_at};
+use super::recovery::SizeProbe;
+use super::{Conn, Cut, Flags, Kind, NONE, Plan, State};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::content::NO_CLASS;
 use crate::mss::{DEFAULT_MSS_V4, DEFAULT_MSS_V6};
-use crate::recovery::SizeProbe;
 use crate::segments::Family;
 use crate::wire::{Header, Seq, TIMESTAMPS_LEN};
 
@@ -87,7 +87,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             return;
         };
         // A smaller segment than that has not come through either.
-        let len = segment_len_at(tcb, tcb.snd_una, &self.cx.lists);
+        let len = Cut::segment_len(tcb, tcb.snd_una, &self.cx.lists);
         if smaller < tcb.mss && u32::from(smaller) < len {
             self.narrow(smaller, now, PROBE_AFTER_S);
             self.cx.counters.black_holes += 1;
@@ -150,7 +150,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let (start, end) = plan.range();
         let is_first = self.tcb.flight() == 0;
         self.tcb.has_sent_to(end);
-        self.losses.get_mut(index).size_probe = Some(SizeProbe { start, end });
+        self.cx.losses.get_mut(index).size_probe = Some(SizeProbe { start, end });
         self.cx.counters.size_probes += 1;
         if is_first {
             // RFC 6298, 5.1.

@@ -98,7 +98,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// before, and does not open by small steps (RFC 9293, section 3.8.6.2.2).
     #[inline(always)]
     pub(crate) fn window_to_tell(&self) -> u32 {
-        window_to_tell(self.tcb, self.buffers)
+        window_to_tell(self.tcb, &self.cx.buffers)
     }
 
     /// The same as the field of a header has it (RFC 7323, section 2.3), rounded
@@ -109,7 +109,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let window = self.window_to_tell();
         let field = match self.own_scale() {
             0 => window,
-            scale => scaled(self.tcb, self.buffers, window, scale),
+            scale => scaled(self.tcb, &self.cx.buffers, window, scale),
         };
         field.min(u32::from(u16::MAX)) as u16
     }
@@ -144,7 +144,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let options = if nothing || !tcb.negotiated.sack() {
             Written::default()
         } else {
-            selective(tcb, self.buffers, &mut self.cx.twice)
+            selective(tcb, &self.cx.buffers, &mut self.cx.twice)
         };
         (header, options)
     }
@@ -189,7 +189,7 @@ impl Plan {
 impl Tcb {
     /// How our windows are shifted.
     #[inline(always)]
-    pub(crate) fn own_scale(&self, cx: &Context) -> u32 {
+    pub(crate) fn own_scale<C>(&self, cx: &Context<C>) -> u32 {
         if self.negotiated.scaled() {
             cx.window_scale.into()
         } else {
@@ -209,19 +209,14 @@ impl Tcb {
 
     /// The SYN-ACK of a half-open connection: our MSS, and what the SYN has
     /// offered.
-    pub(crate) fn syn_ack(
-        &self,
-        cx: &Context,
-        buffers: &Buffers,
-        now: Moment,
-    ) -> (Header, Written) {
+    pub(crate) fn syn_ack<C>(&self, cx: &Context<C>, now: Moment) -> (Header, Written) {
         let family = Family::of(&self.path.addresses);
         let mut control = Control::SYN | Control::ACK;
         if self.negotiated.ecn() {
             control = control | Control::ECE;
         }
         // Never scaled (RFC 7323, section 2.2).
-        let window = window_to_tell(self, buffers).min(u32::from(u16::MAX));
+        let window = window_to_tell(self, &cx.buffers).min(u32::from(u16::MAX));
         let header = Header {
             seq: self.snd_una,
             ack: self.rcv_nxt,

@@ -9,11 +9,11 @@ use arrayvec::ArrayVec;
 use eth::Link;
 use ip::Ecn;
 
+use super::recovery::Phase;
 use super::{Conn, Due, Flags, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::{Congestion, CongestionControl};
 use crate::options::{Block, MAX_SACK_BLOCKS, Options};
-use crate::recovery::Phase;
 use crate::wire::{Control, Segment, Seq, Timestamps};
 
 /// A connection sends challenge ACKs, and ACKs of segments without data that

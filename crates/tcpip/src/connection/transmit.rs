@@ -7,7 +7,6 @@ use super::pacing::{budget, pacing_rate, spend};
 use super::{Conn, Cut, Due, Flags, Kind, NONE, Plan, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::recovery::reach_in_disorder;
 use crate::wire::{Control, Header, Seq, TIMESTAMPED_HEADER_LEN};
 
 /// New data that one pass sends.
@@ -53,7 +52,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let reach = if tcb.recovery == NONE {
             self.congestion.window()
         } else {
-            reach_in_disorder(tcb, self.congestion, self.losses)
+            self.reach_in_disorder()
         };
         let first = tcb.snd_nxt;
         let open = tcb.snd_wnd.min(reach);

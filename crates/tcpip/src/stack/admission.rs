@@ -10,10 +10,10 @@ use super::Stack;
 use super::flood::Admitted;
 use crate::app::Application;
 use crate::clock::Moment;
-use crate::config::WhenFull;
+use crate::config::{SynCookies, WhenFull};
 use crate::congestion::CongestionControl;
 use crate::connection::{Opening, Tcb};
-use crate::cookies::{Bearer, SynCookies, Terms};
+use crate::cookies::{Bearer, Terms};
 use crate::emit::turn_round;
 use crate::options::Options;
 use crate::pools::NONE;
@@ -115,7 +115,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let ports = (segment.dst_port, segment.src_port);
         let ts_offset = self.keys.timestamp_offset(&addresses, ports.1, ports.0);
         let tcb = Tcb::half_open(packet.path_back(), ports, &opening, ts_offset);
-        let (mut header, more) = tcb.syn_ack(&self.cx, &self.buffers, now);
+        let (mut header, more) = tcb.syn_ack(&self.cx, now);
         if let Some(Timestamps { value, .. }) = &mut header.timestamps {
             *value = terms.stamp(*value);
         }
@@ -195,7 +195,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let ports = (segment.dst_port, segment.src_port);
         let ts_offset = self.keys.timestamp_offset(&addresses, ports.1, ports.0);
         let mut tcb = Tcb::half_open(packet.path_back(), ports, &opening, ts_offset);
-        let told = self.buffers.capacity().min(usize::from(u16::MAX));
+        let told = self.cx.buffers.capacity().min(usize::from(u16::MAX));
         tcb.has_told_unscaled(told as u16);
         tcb.paced_until = now.micros;
         self.insert(id, hash, tcb, now);
@@ -214,8 +214,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     pub(super) fn has_too_many(&self, peer: IpAddr) -> bool {
         let most = self.cx.settings.max_per_address;
         let connections = |hash| {
-            let peer = self.peers.find(hash).unwrap_or(NONE);
-            self.peers.held(peer, Pool::Connections)
+            let peer = self.cx.peers.find(hash).unwrap_or(NONE);
+            self.cx.peers.held(peer, Pool::Connections)
         };
         most != u32::MAX && connections(self.hash_of(peer)) >= most
     }
@@ -225,13 +225,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     pub(super) fn count_in(&mut self, id: u32) {
         let address = self.records[id as usize].tcb.path.addresses.dst();
         let hash = self.hash_of(address);
-        self.standings[id as usize].peer = self.peers.join(hash);
+        self.standings[id as usize].peer = self.cx.peers.join(hash);
     }
 
     /// A connection that was counted is over, or only remembered.
     #[inline]
     pub(super) fn count_out(&mut self, id: u32) {
         let peer = std::mem::replace(&mut self.standings[id as usize].peer, NONE);
-        self.peers.leave(peer);
+        self.cx.peers.leave(peer);
     }
 }

@@ -197,7 +197,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let Tcb {
                 stream, snd_una, ..
             } = &mut self.records[id as usize].tcb;
-            stream.retire(*snd_una, &mut self.cx.lists, &mut self.peers)
+            stream.retire(*snd_una, &mut self.cx.lists, &mut self.cx.peers)
         } {
             self.release_source(source);
             retired = true;

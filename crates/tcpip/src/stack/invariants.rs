@@ -39,9 +39,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         assert_eq!(of(State::TimeWait), self.time_waits);
         assert!(self.half_open <= self.cx.settings.max_half_open);
         let apart = self.half_open + self.time_waits;
-        let [connections, recv, write, lists, ..] = self.peers.totals().1;
+        let [connections, recv, write, lists, ..] = self.cx.peers.totals().1;
         assert_eq!(connections, alive as u32 - apart, "connections by address");
-        let buffers_in_use = self.buffers.lent().in_use();
+        let buffers_in_use = self.cx.buffers.lent().in_use();
         assert_eq!(recv as usize, buffers_in_use, "buffers by address");
         assert_eq!(lists as usize, self.cx.lists.in_use(), "lists by address");
         assert_eq!(write as usize, self.writes.in_use(), "buffers by address");
@@ -58,16 +58,16 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 assert!(acked_fin || flight <= tcb.stream.end().since(una) + fin);
             }
             if tcb.recovery != NONE {
-                let recovery = self.losses.get(tcb.recovery);
+                let recovery = self.cx.losses.get(tcb.recovery);
                 recoveries += 1;
                 assert!(!recovery.is_calm() || recovery.board_size() == 0);
-                assert!(recovery.gone(tcb) <= flight);
+                assert!(recovery.gone(tcb.flight(), tcb.mss) <= flight);
                 for (start, end) in recovery.ranges() {
                     assert!(end.since(una) <= flight, "inside what was sent");
                     assert!(start.since(una) < end.since(una));
                 }
             }
-            assert!(tcb.rcv_adv.since(tcb.rcv_nxt) <= self.buffers.capacity() as u32);
+            assert!(tcb.rcv_adv.since(tcb.rcv_nxt) <= self.cx.buffers.capacity() as u32);
             let due = self.wheel.deadline(id).expect("every TCB has a timer");
             assert!(due <= Moment::new(self.now).instant(tcb.deadline) || due <= self.now);
             assert!(!tcb.flags.has(Flags::DUE_NEW), "a deadline runs");
@@ -83,7 +83,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         assert_eq!(buffers, buffers_in_use);
         assert_eq!(writes, self.writes.in_use());
-        assert_eq!(recoveries, self.losses.in_use());
+        assert_eq!(recoveries, self.cx.losses.in_use());
     }
 
     /// What was sent since the last look was within the congestion window.
@@ -106,10 +106,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let (pipe, window) = match tcb.recovery {
             NONE => (tcb.flight(), congestion.window()),
             // It asks for no window (RFC 8985, section 7.3).
-            index if self.losses.get(index).probes_tail(now.nxt) => return,
+            index if self.cx.losses.get(index).probes_tail(now.nxt) => return,
             index => {
-                let recovery = self.losses.get(index);
-                (recovery.pipe(tcb), recovery.window(congestion))
+                let recovery = self.cx.losses.get(index);
+                (
+                    recovery.pipe(tcb.flight(), tcb.mss),
+                    recovery.window(congestion),
+                )
             }
         };
         let mss = u32::from(tcb.mss_most);

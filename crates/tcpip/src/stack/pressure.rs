@@ -74,7 +74,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// A client that asks for a connection, by the hash of its address.
     pub(super) fn newcomer(&self, hash: u64) -> Asker {
-        let peer = self.peers.find(hash).unwrap_or(NONE);
+        let peer = self.cx.peers.find(hash).unwrap_or(NONE);
         Asker {
             owner: Owner { id: NONE, peer },
             lack: 0,
@@ -102,7 +102,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         ranked.sort_unstable();
         let Owner { id, peer } = asker.owner;
-        let is_beyond = self.peers.held(peer, pool) >= self.share(pool);
+        let is_beyond = self.cx.peers.held(peer, pool) >= self.share(pool);
         let gives_way = |candidate: &Candidate| {
             let is_own = peer != NONE && self.standings[candidate.id as usize].peer == peer;
             let lacks_more = |lack| lack >= MIN_LACK_MS && lack > asker.lack;
@@ -148,10 +148,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn slots(&self, pool: Pool) -> usize {
         match pool {
             Pool::Connections => self.records.len(),
-            Pool::RecvBuffers => self.buffers.lent().owners().len(),
+            Pool::RecvBuffers => self.cx.buffers.lent().owners().len(),
             Pool::WriteBuffers => self.writes.owners().len(),
             Pool::EntryLists => self.cx.lists.owners().len(),
-            Pool::Boards | Pool::LargeBoards => self.losses.owners(pool).len(),
+            Pool::Boards | Pool::LargeBoards => self.cx.losses.owners(pool).len(),
         }
     }
 
@@ -162,10 +162,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 let state = self.records[slot as usize].tcb.state;
                 (state != State::Closed).then_some(slot)
             }
-            Pool::RecvBuffers => self.buffers.lent().owners().get(slot),
+            Pool::RecvBuffers => self.cx.buffers.lent().owners().get(slot),
             Pool::WriteBuffers => self.writes.owners().get(slot),
             Pool::EntryLists => self.cx.lists.owners().get(slot),
-            Pool::Boards | Pool::LargeBoards => self.losses.owners(pool).get(slot),
+            Pool::Boards | Pool::LargeBoards => self.cx.losses.owners(pool).get(slot),
         }
     }
 
@@ -173,10 +173,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn share(&self, pool: Pool) -> u32 {
         let size = match pool {
             Pool::Connections => self.cx.settings.max_connections,
-            Pool::RecvBuffers => self.buffers.lent().most(),
+            Pool::RecvBuffers => self.cx.buffers.lent().most(),
             Pool::WriteBuffers => self.writes.most(),
             Pool::EntryLists => self.cx.lists.most(),
-            Pool::Boards | Pool::LargeBoards => self.losses.boards(pool) as u32,
+            Pool::Boards | Pool::LargeBoards => self.cx.losses.boards(pool) as u32,
         };
         (size / SHARE).max(1)
     }
@@ -186,7 +186,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let lack = standing.lack(now);
         if self.records[id as usize].tcb.state == State::TimeWait {
             Reason::Closed(lack)
-        } else if standing.peer != NONE && self.peers.held(standing.peer, pool) > self.share(pool) {
+        } else if standing.peer != NONE
+            && self.cx.peers.held(standing.peer, pool) > self.share(pool)
+        {
             Reason::BeyondShare(lack)
         } else {
             Reason::Lack(lack)
@@ -211,12 +213,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) -> Option<u32> {
         let owner = self.owner(id);
-        if let Some(buffer) = self.buffers.take(owner, &mut self.peers) {
+        if let Some(buffer) = self.cx.buffers.take(owner, &mut self.cx.peers) {
             return Some(buffer);
         }
         let victim = self.who_gives_way(Pool::RecvBuffers, self.asker(id, now), now)?;
         let other = self.records[victim as usize].tcb.buffer;
-        if self.buffers.get(other).ready().is_empty() {
+        if self.cx.buffers.get(other).ready().is_empty() {
             // Nothing in it is acknowledged: the peer has all of it still and
             // sends it again (RFC 2018, section 8).
             self.release_buffer(victim);
@@ -224,7 +226,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         } else {
             self.evict(port, victim, now);
         }
-        self.buffers.take(owner, &mut self.peers)
+        self.cx.buffers.take(owner, &mut self.cx.peers)
     }
 
     /// Frees what the application of connection `id` has found no more of, if it
@@ -267,11 +269,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[cold]
     pub(super) fn lend_larger_board(&mut self, id: u32) {
         let index = self.records[id as usize].tcb.recovery;
-        let mut pool = self.losses.free_pool(index);
+        let mut pool = self.cx.losses.free_pool(index);
         if pool.is_none() {
             let now = Moment::new(self.now);
             let asker = self.asker(id, now);
-            let larger = self.losses.larger_pools(index).iter();
+            let larger = self.cx.losses.larger_pools(index).iter();
             pool = larger.copied().find(|pool| {
                 let victim = self.who_gives_way(*pool, asker, now);
                 victim.inspect(|id| self.take_board_back(*id)).is_some()
@@ -279,7 +281,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         if let Some(pool) = pool {
             let owner = self.owner(id);
-            self.losses.lend(index, pool, owner, &mut self.peers);
+            self.cx.losses.lend(index, pool, owner, &mut self.cx.peers);
         }
     }
 
@@ -287,7 +289,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// that is in flight goes again.
     fn take_board_back(&mut self, id: u32) {
         let index = self.records[id as usize].tcb.recovery;
-        self.losses.give_back(index, &mut self.peers);
+        self.cx.losses.give_back(index, &mut self.cx.peers);
         self.conn(id).send_all_again();
         self.cx.counters.scoreboards_taken += 1;
     }

@@ -8,8 +8,7 @@ use super::Stack;
 use crate::app::{Application, Connection};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{CloseReason, Due, Flags, State};
-use crate::info::Sight;
+use crate::connection::{CloseReason, Due, Flags, Sight, State};
 use crate::pools::NONE;
 use crate::wire::{Control, Segment, Seq};
 
@@ -120,7 +119,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let stored = self.take_buffer(port, id, now).inspect(|buffer| {
             // No more than the window arrives. It may be told a little larger
             // than a buffer where it is scaled, and there no segment is as long.
-            self.buffers.get_mut(*buffer).insert(0, rest);
+            self.cx.buffers.get_mut(*buffer).insert(0, rest);
         });
         let tcb = &mut self.records[id as usize].tcb;
         if let Some(buffer) = stored {
@@ -150,7 +149,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.records[id as usize].tcb.buffer = buffer;
         }
         let tcb = &mut self.records[id as usize].tcb;
-        let buffer = self.buffers.get_mut(tcb.buffer);
+        let buffer = self.cx.buffers.get_mut(tcb.buffer);
         let ahead = segment.seq.since(tcb.rcv_nxt) as usize;
         // Nothing comes behind a FIN.
         let end = buffer.fin_ahead().unwrap_or(usize::MAX);
@@ -235,7 +234,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         let buffer = tcb.buffer;
-        let ready = self.buffers.get(buffer).ready();
+        let ready = self.cx.buffers.get(buffer).ready();
         let consumed = if tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
             self.cx.counters.after_close += u64::from(!ready.is_empty());
             ready.len()
@@ -246,7 +245,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 sight,
                 id,
                 standing: &mut self.standings[id as usize],
-                peers: &mut self.peers,
+                peers: &mut self.cx.peers,
                 tcb: &mut self.records[id as usize].tcb,
                 state: &mut self.states[id as usize],
                 contents: &mut self.contents,
@@ -260,13 +259,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.has_consumed(id, consumed, stream, now);
             consumed
         };
-        self.buffers.get_mut(buffer).consume(consumed);
+        self.cx.buffers.get_mut(buffer).consume(consumed);
         self.drop_empty_buffer(id);
     }
 
     fn drop_empty_buffer(&mut self, id: u32) {
         let tcb = &mut self.records[id as usize].tcb;
-        if tcb.buffer != NONE && self.buffers.get(tcb.buffer).is_empty() {
+        if tcb.buffer != NONE && self.cx.buffers.get(tcb.buffer).is_empty() {
             self.release_buffer(id);
         }
     }

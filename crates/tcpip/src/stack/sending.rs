@@ -158,7 +158,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) {
         let tcb = &mut self.records[id as usize].tcb;
-        let (header, options) = tcb.syn_ack(&self.cx, &self.buffers, now);
+        let (header, options) = tcb.syn_ack(&self.cx, now);
         if packet.payload_capacity() < header.len() + options.bytes().len() {
             return;
         }
@@ -180,7 +180,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) {
         let tcb = &mut self.records[id as usize].tcb;
-        let (header, options) = tcb.syn_ack(&self.cx, &self.buffers, now);
+        let (header, options) = tcb.syn_ack(&self.cx, now);
         if send_control(port, tcb, &header, &options).is_ok() {
             tcb.has_told_unscaled(header.window);
             self.cx.counters.segments_sent += 1;
@@ -210,7 +210,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Sees to space on a scoreboard that is nearly full.
     pub(super) fn ensure_space(&mut self, id: u32) {
         let index = self.records[id as usize].tcb.recovery;
-        if index != NONE && self.losses.is_short_of_space(index, 0) {
+        if index != NONE && self.cx.losses.is_short_of_space(index, 0) {
             self.lend_larger_board(id);
         }
     }
@@ -219,7 +219,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// connection whose segments have another size now.
     pub(super) fn settle_losses(&mut self, id: u32) {
         let tcb = &mut self.records[id as usize].tcb;
-        if tcb.recovery != NONE && self.losses.settle(tcb.recovery, &mut self.peers) {
+        if tcb.recovery != NONE && self.cx.losses.settle(tcb.recovery, &mut self.cx.peers) {
             tcb.recovery = NONE;
         }
         if let Some(left) = self.cx.left_class.take() {

@@ -33,7 +33,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return Some(self.now + BLOCKED_RETRY);
         }
         let due = self.wheel.next_deadline();
-        if self.buffers.lent().has_surplus()
+        if self.cx.buffers.lent().has_surplus()
             || self.writes.has_surplus()
             || self.cx.lists.has_surplus()
         {
@@ -62,7 +62,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[cold]
     fn trim(&mut self, now: Instant) {
         for _ in 0..TRIM_STEP {
-            let buffers = self.buffers.lent_mut();
+            let buffers = self.cx.buffers.lent_mut();
             let lists = &mut self.cx.lists;
             if !(buffers.trim() | self.writes.trim() | lists.trim()) {
                 buffers.look();

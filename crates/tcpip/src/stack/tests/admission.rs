@@ -498,7 +498,7 @@ proptest! {
         }
         // With nobody there, every one is given up.
         rig.pass_ms(2_000_000);
-        prop_assert_eq!(rig.stack.peers.totals(), (0, [0; 6]));
+        prop_assert_eq!(rig.stack.cx.peers.totals(), (0, [0; 6]));
     }
 }
 

@@ -484,7 +484,7 @@ fn a_larger_scoreboard_is_given_back_though_the_loss_is_remembered() {
     conn.on_disorder(acknowledgement, &blocks, now);
     let size = |rig: &Rig| {
         let index = rig.stack.records[0].tcb.recovery;
-        rig.stack.losses.get(index).board_size()
+        rig.stack.cx.losses.get(index).board_size()
     };
     assert_eq!(size(&rig), 1);
     rig.recv(2, 1, "A", b"");

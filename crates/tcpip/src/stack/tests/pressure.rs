@@ -322,7 +322,7 @@ fn a_larger_scoreboard_goes_to_whoever_makes_progress() {
     let mut rig = Rig::new(&place_for(16));
     rig.load(&noise(100_000), None);
     let holders = |rig: &Rig| {
-        let of = |pool| rig.stack.losses.owners(pool).get(0);
+        let of = |pool| rig.stack.cx.losses.owners(pool).get(0);
         [Pool::Boards, Pool::LargeBoards].map(of)
     };
     let first = loser(&mut rig, from_v4(20), 1000);
@@ -470,7 +470,7 @@ fn memory_is_given_back_when_the_pressure_has_passed() {
     });
     let quiet = |rig: &Rig| {
         let writes = rig.stack.writes.all().iter().map(Vec::capacity);
-        rig.stack.buffers.memory() + writes.sum::<usize>()
+        rig.stack.cx.buffers.memory() + writes.sum::<usize>()
     };
     rig.app().habit = Habit::Echo;
     let mut clients = Vec::new();

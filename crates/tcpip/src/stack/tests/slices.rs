@@ -304,6 +304,6 @@ proptest! {
             rig.stack.contents_mut().remove(id);
         }
         prop_assert_eq!(rig.stack.contents().totals().contents, 0, "none is referred to");
-        prop_assert_eq!(rig.stack.peers.held(0, Pool::EntryLists), 0);
+        prop_assert_eq!(rig.stack.cx.peers.held(0, Pool::EntryLists), 0);
     }
 }

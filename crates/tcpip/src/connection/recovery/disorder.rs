@@ -1,12 +1,17 @@
 //! What acknowledgements tell while something is lost, late or out of order.
 
-use super::{Flight, Found, News, Phase};
+use super::{Flight, Found, Frto, Mark, News, Phase, Prr, Recovery};
 use crate::clock::Moment;
 use crate::congestion::{Congestion, CongestionControl, Event};
-use crate::connection::{Conn, Due, Flags, Tcb, is_duplicate};
+use crate::connection::{Conn, Cut, Due, Flags, Tcb, is_duplicate};
 use crate::counters::Counters;
 use crate::options::Block;
+use crate::stream::Lists;
 use crate::wire::{Segment, Seq};
+
+/// Selectively acknowledged segments that mean a loss (RFC 8985, section
+/// 6.2).
+const DUP_THRESH: u32 = 3;
 
 /// What an acknowledgement has told.
 struct Told {
@@ -32,7 +37,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             return false;
         }
         let index = self.begin_recovery();
-        self.losses.is_short_of_space(index, news)
+        self.cx.losses.is_short_of_space(index, news)
     }
 
     /// An acknowledgement while something is out of order, or the first that
@@ -49,10 +54,10 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// What has arrived, and whether what was sent again had to be.
     fn take_in(&mut self, segment: Segment, sack: &[Block], now: Moment) -> Told {
         let index = self.begin_recovery();
-        let (tcb, recovery) = (&mut *self.tcb, self.losses.get_mut(index));
+        let (tcb, recovery) = (&mut *self.tcb, self.cx.losses.get_mut(index));
         let una = tcb.snd_una;
         let acked = segment.ack.since(una);
-        let before = recovery.pipe(tcb);
+        let before = recovery.pipe(tcb.flight(), tcb.mss);
         let had_gaps = !recovery.board.is_empty();
         let is_duplicate = acked == 0 && is_duplicate(tcb, segment);
         tcb.snd_una = segment.ack;
@@ -108,7 +113,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// what was sent again may still come, so only something behind it tells.
     fn end_phase_if_mended(&mut self, told: &mut Told) {
         let tcb = &mut *self.tcb;
-        let recovery = self.losses.get_mut(tcb.recovery);
+        let recovery = self.cx.losses.get_mut(tcb.recovery);
         let mended = if tcb.negotiated.sack() || tcb.flight() == 0 {
             !tcb.snd_una.before(recovery.high)
         } else {
@@ -133,12 +138,12 @@ impl<C: CongestionControl> Conn<'_, C> {
     fn look_for_losses(&mut self, told: &Told, now: Moment) {
         let (found, size) = self.find_lost(told.acked > 0, &told.event, now);
         let tcb = &mut *self.tcb;
-        let recovery = self.losses.get_mut(tcb.recovery);
+        let recovery = self.cx.losses.get_mut(tcb.recovery);
         let selective = tcb.negotiated.sack();
         let Told { news, acked, .. } = *told;
         match recovery.phase {
             Phase::Reduction => {
-                let pipe = recovery.pipe(tcb);
+                let pipe = recovery.pipe(tcb.flight(), tcb.mss);
                 let progress = acked > 0 && found.lost == 0;
                 let target = self.congestion.window();
                 let mss = u32::from(tcb.mss);
@@ -183,7 +188,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         now: Moment,
     ) -> (Found, Option<(u16, bool)>) {
         let tcb = &mut *self.tcb;
-        let recovery = self.losses.get_mut(tcb.recovery);
+        let recovery = self.cx.losses.get_mut(tcb.recovery);
         let mut found = recovery.find_lost(tcb, &self.cx.lists, advanced, now);
         let size = recovery.take_size_probe(tcb, &mut found);
         self.cx.counters.lost_again += u64::from(found.again);
@@ -214,12 +219,14 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Late segments have had their time.
     #[cold]
     pub(crate) fn on_late(&mut self, now: Moment) {
-        let recovery = self.losses.get_mut(self.tcb.recovery);
-        let event = self.tcb.event(recovery.pipe(self.tcb), 0, now);
+        let recovery = self.cx.losses.get_mut(self.tcb.recovery);
+        let event = self
+            .tcb
+            .event(recovery.pipe(self.tcb.flight(), self.tcb.mss), 0, now);
         let (found, size) = self.find_lost(false, &event, now);
-        let recovery = self.losses.get_mut(self.tcb.recovery);
+        let recovery = self.cx.losses.get_mut(self.tcb.recovery);
         if recovery.phase == Phase::Reduction {
-            let pipe = recovery.pipe(self.tcb);
+            let pipe = recovery.pipe(self.tcb.flight(), self.tcb.mss);
             let target = self.congestion.window();
             let prr = &mut recovery.prr;
             recovery.window = pipe + prr.allowance(0, pipe, target, false, event.mss);
@@ -228,6 +235,153 @@ impl<C: CongestionControl> Conn<'_, C> {
             self.end_size_probe(size, arrived);
         }
         self.rearm(true, found.look_in, now);
+    }
+}
+
+impl<C: CongestionControl> Recovery<C> {
+    /// Something is lost (RFC 6675, section 5, step 4).
+    fn begin_reduction(&mut self, tcb: &mut Tcb, congestion: &mut C, told: &Event) {
+        self.remember(congestion);
+        self.phase = Phase::Reduction;
+        self.partial_acks = 0;
+        self.high = tcb.snd_nxt;
+        // What limited transmit has sent on top does not count (RFC 5681,
+        // section 3.2, step 2).
+        let flight = tcb.flight().min(congestion.window());
+        self.prr = Prr {
+            flight,
+            ..Prr::default()
+        };
+        congestion.on_congestion(Congestion::Loss, told);
+        tcb.flags.set(Flags::REDUCED);
+    }
+
+    /// Whether a probe of the path's width has arrived, and its bytes, once
+    /// that is known. Its loss alone does not tell of congestion (RFC 4821,
+    /// section 7.5).
+    fn take_size_probe(&mut self, tcb: &Tcb, found: &mut Found) -> Option<(u16, bool)> {
+        let probe = self.size_probe?;
+        let size = probe.end.since(probe.start);
+        let mut arrived = true;
+        if tcb.snd_una.before(probe.end) {
+            let mut pieces = self.board.pieces(probe.start, probe.end);
+            arrived = match pieces.next()?.mark? {
+                Mark::Sacked => true,
+                Mark::Lost => false,
+                _ => return None,
+            };
+        }
+        if !arrived && found.lost <= size {
+            found.lost = 0;
+            self.board.set(probe.start, probe.end, Some(Mark::Lost));
+        }
+        self.size_probe = None;
+        Some((size as u16, arrived))
+    }
+
+    /// Without SACK each duplicate is a segment that has arrived somewhere.
+    fn count_duplicates(&mut self, tcb: &Tcb, is_duplicate: bool, acked: u32, news: &mut News) {
+        let mss = u32::from(tcb.mss);
+        if is_duplicate {
+            let gone = match self.phase {
+                Phase::Again => self.take_new_arrived(),
+                Phase::Disorder | Phase::Reduction => 1,
+            };
+            self.dup_acks = self.dup_acks.saturating_add(gone);
+            news.delivered += gone * mss;
+        } else if acked > 0 {
+            let eaten = self.dup_acks.min(acked.div_ceil(mss) - 1);
+            self.dup_acks -= eaten;
+            news.delivered = news.delivered.saturating_sub(eaten * mss);
+            if self.phase == Phase::Disorder || tcb.snd_una == self.high {
+                self.dup_acks = 0;
+            }
+        }
+    }
+
+    /// A duplicate after a timeout: 1 if it is of one of the new segments that
+    /// were sent to find out about it, which makes room for one of what is
+    /// lost (RFC 5682, section 2.1, step 3a).
+    fn take_new_arrived(&mut self) -> u32 {
+        let arrived = self.new_sent.min(1);
+        self.new_sent -= arrived;
+        arrived
+    }
+
+    /// What is lost by now; `advanced`: something was acknowledged.
+    fn find_lost(&mut self, tcb: &Tcb, lists: &Lists, advanced: bool, now: Moment) -> Found {
+        let mss = u32::from(tcb.mss);
+        if tcb.negotiated.sack() {
+            let enough = self.board.sacked() > (DUP_THRESH - 1) * mss;
+            let at_once =
+                !tcb.flags.has(Flags::REORDERING) && (self.phase != Phase::Disorder || enough);
+            let flight = Flight::of(tcb, now);
+            return self.rack.find_lost(&mut self.board, &flight, at_once);
+        }
+        let lost = match self.phase {
+            Phase::Disorder => self.dup_acks >= DUP_THRESH,
+            // RFC 6582, 3.2, step 3: all of it; what is new may be lost as well.
+            Phase::Reduction if tcb.snd_una == self.high => self.dup_acks >= DUP_THRESH,
+            // The next gap begins here.
+            Phase::Reduction => advanced,
+            Phase::Again => false,
+        };
+        let una = tcb.snd_una;
+        let first = self.board.pieces(una, tcb.snd_nxt).next();
+        let len = Cut::segment_len(tcb, una, lists).min(tcb.flight());
+        let mut found = Found::default();
+        if lost
+            && first.is_some_and(|piece| piece.mark.is_none())
+            && self.board.set(una, una + len, Some(Mark::Lost))
+        {
+            found.lost = len;
+        }
+        found
+    }
+
+    /// All that was in flight when the phase began has arrived. For as long as
+    /// it takes, the peer may still tell that some of it has arrived twice
+    /// (RFC 3708).
+    fn end_phase(&mut self, tcb: &Tcb) {
+        self.phase = Phase::Disorder;
+        self.high = tcb.snd_nxt;
+        self.dup_acks = 0;
+        self.frto = Frto::Off;
+        if self.unproven == 0 || !tcb.negotiated.sack() {
+            self.prior = None;
+        }
+    }
+}
+
+impl Flight {
+    fn of(tcb: &Tcb, now: Moment) -> Self {
+        Self {
+            una: tcb.snd_una,
+            nxt: tcb.snd_nxt,
+            mss: u32::from(tcb.mss),
+            all_sent: tcb.snd_nxt == tcb.limit(),
+            selective: tcb.negotiated.sack(),
+            least_rtt: tcb.rtt.least(),
+            reordering_window: tcb.reorder.window(tcb.rtt),
+            ts_clock: tcb.ts_clock(now),
+            lateness: lateness(tcb),
+            now: now.micros,
+        }
+    }
+}
+
+/// Milliseconds by which the timestamp of what is sent again lies back. It
+/// fills a gap, and from then on the receiver takes what is older for another
+/// connection's (RFC 7323, section 5: PAWS): also what is merely late, and would
+/// be lost that way. So it is as old as what may still be on its way, but not by
+/// more than a round trip: older than what was first sent it would itself be
+/// thrown away.
+pub(super) fn lateness(tcb: &Tcb) -> u32 {
+    if tcb.flags.has(Flags::REORDERING) {
+        let least = tcb.rtt.least() / 1_000;
+        tcb.reorder.window(tcb.rtt).div_ceil(1_000).min(least)
+    } else {
+        0
     }
 }
 

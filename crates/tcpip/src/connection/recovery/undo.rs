@@ -37,7 +37,9 @@ impl<C: CongestionControl> Recovery<C> {
         // A window that opens at once would be a burst, which may overflow the
         // queue that it is to fill again. (RFC 4015, section 3.4, lets an initial
         // window go, and comes back by slow start.)
-        let opened = congestion.window().saturating_sub(self.pipe(tcb));
+        let opened = congestion
+            .window()
+            .saturating_sub(self.pipe(tcb.flight(), tcb.mss));
         let burst = 2 * initial_window(tcb.mss.into());
         if opened > burst.max(congestion.window() / 2) {
             tcb.flags.set(Flags::SPREAD);

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::recovery::SIZES;
+use crate::connection::recovery::SIZES;
 
 /// The oracle: a fate for each byte.
 #[derive(Clone, Debug)]

@@ -20,16 +20,12 @@ mod undo;
 
 pub(crate) use pool::Recoveries;
 pub(crate) use reorder::Reorder;
-pub(crate) use timeouts::reach_in_disorder;
 
 use std::collections::VecDeque;
 
-use crate::clock::Moment;
-use crate::congestion::{Congestion, CongestionControl, Event};
-use crate::connection::{Flags, Tcb, segment_len_at};
+use crate::congestion::CongestionControl;
 use crate::counters::Counters;
 use crate::options::Block;
-use crate::stream::Lists;
 use crate::wire::Seq;
 
 /// Ranges that scoreboards have the space for. A selective acknowledgement
@@ -37,9 +33,6 @@ use crate::wire::Seq;
 /// again. The longest are for a queue that overflows in slow start, which loses
 /// every second segment of a window.
 const SIZES: [usize; 3] = [16, 128, 8_192];
-/// Selectively acknowledged segments that mean a loss (RFC 8985, section
-/// 6.2).
-const DUP_THRESH: u32 = 3;
 /// Partial acknowledgements in one reduction that put off the timeout.
 const PATIENCE: u32 = 100;
 
@@ -255,21 +248,6 @@ struct Flight {
 }
 
 impl Flight {
-    fn of(tcb: &Tcb, now: Moment) -> Self {
-        Self {
-            una: tcb.snd_una,
-            nxt: tcb.snd_nxt,
-            mss: u32::from(tcb.mss),
-            all_sent: tcb.snd_nxt == tcb.limit(),
-            selective: tcb.negotiated.sack(),
-            least_rtt: tcb.rtt.least(),
-            reordering_window: tcb.reorder.window(tcb.rtt),
-            ts_clock: tcb.ts_clock(now),
-            lateness: lateness(tcb),
-            now: now.micros,
-        }
-    }
-
     /// Bytes and FIN sent and not acknowledged, lost ones included.
     fn len(&self) -> u32 {
         self.nxt.since(self.una)
@@ -402,16 +380,17 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Bytes of what is unacknowledged that are in the network no longer.
-    pub(crate) fn gone(&self, tcb: &Tcb) -> u32 {
-        let duplicates = self.dup_acks.saturating_mul(u32::from(tcb.mss));
+    /// Bytes of the `flight` sent and not acknowledged that are in the network no
+    /// longer.
+    pub(crate) fn gone(&self, flight: u32, mss: u16) -> u32 {
+        let duplicates = self.dup_acks.saturating_mul(mss.into());
         let counted = self.board.sacked() + self.board.lost();
-        counted.saturating_add(duplicates).min(tcb.flight())
+        counted.saturating_add(duplicates).min(flight)
     }
 
-    /// Bytes in the network: RFC 6675's pipe.
-    pub(crate) fn pipe(&self, tcb: &Tcb) -> u32 {
-        tcb.flight() - self.gone(tcb)
+    /// Bytes of it in the network: RFC 6675's pipe.
+    pub(crate) fn pipe(&self, flight: u32, mss: u16) -> u32 {
+        flight - self.gone(flight, mss)
     }
 
     /// The congestion window.
@@ -436,35 +415,6 @@ impl<C: CongestionControl> Recovery<C> {
         self.board.lost() > 0 && self.frto != Frto::Second
     }
 
-    /// Milliseconds by which the timestamp of what is lost lies back when it is
-    /// sent again. After a timeout, and in the probe of a tail, it may have been
-    /// first sent just now.
-    fn lateness(&self, tcb: &Tcb) -> u32 {
-        match self.phase {
-            Phase::Reduction => lateness(tcb),
-            Phase::Disorder | Phase::Again => 0,
-        }
-    }
-
-    /// `start..end` has been sent again.
-    fn has_resent(&mut self, start: Seq, end: Seq, tcb: &Tcb, now: Moment) {
-        let mark = Mark::Resent {
-            at: now.micros,
-            fence: tcb.snd_nxt,
-        };
-        self.board.set(start, end, Some(mark));
-        self.rack.has_resent(end, tcb.snd_nxt, now.micros);
-        let clock = tcb.ts_clock(now).wrapping_sub(self.lateness(tcb));
-        self.first_again.get_or_insert(clock);
-        self.has_sent(end.since(start));
-        self.resent = if self.unproven == 0 {
-            (start, end)
-        } else {
-            (self.resent.0.earlier(start), self.resent.1.later(end))
-        };
-        self.unproven = self.unproven.saturating_add(end.since(start));
-    }
-
     /// Something has been sent, new or again.
     fn has_sent(&mut self, bytes: u32) {
         self.prr.has_sent(bytes);
@@ -485,129 +435,6 @@ impl<C: CongestionControl> Recovery<C> {
             self.first_again = None;
             self.unproven = 0;
         }
-    }
-
-    /// Something is lost (RFC 6675, section 5, step 4).
-    fn begin_reduction(&mut self, tcb: &mut Tcb, congestion: &mut C, told: &Event) {
-        self.remember(congestion);
-        self.phase = Phase::Reduction;
-        self.partial_acks = 0;
-        self.high = tcb.snd_nxt;
-        // What limited transmit has sent on top does not count (RFC 5681,
-        // section 3.2, step 2).
-        let flight = tcb.flight().min(congestion.window());
-        self.prr = Prr {
-            flight,
-            ..Prr::default()
-        };
-        congestion.on_congestion(Congestion::Loss, told);
-        tcb.flags.set(Flags::REDUCED);
-    }
-
-    /// Whether a probe of the path's width has arrived, and its bytes, once
-    /// that is known. Its loss alone does not tell of congestion (RFC 4821,
-    /// section 7.5).
-    fn take_size_probe(&mut self, tcb: &Tcb, found: &mut Found) -> Option<(u16, bool)> {
-        let probe = self.size_probe?;
-        let size = probe.end.since(probe.start);
-        let mut arrived = true;
-        if tcb.snd_una.before(probe.end) {
-            let mut pieces = self.board.pieces(probe.start, probe.end);
-            arrived = match pieces.next()?.mark? {
-                Mark::Sacked => true,
-                Mark::Lost => false,
-                _ => return None,
-            };
-        }
-        if !arrived && found.lost <= size {
-            found.lost = 0;
-            self.board.set(probe.start, probe.end, Some(Mark::Lost));
-        }
-        self.size_probe = None;
-        Some((size as u16, arrived))
-    }
-
-    /// Without SACK each duplicate is a segment that has arrived somewhere.
-    fn count_duplicates(&mut self, tcb: &Tcb, is_duplicate: bool, acked: u32, news: &mut News) {
-        let mss = u32::from(tcb.mss);
-        if is_duplicate {
-            let gone = match self.phase {
-                Phase::Again => self.take_new_arrived(),
-                Phase::Disorder | Phase::Reduction => 1,
-            };
-            self.dup_acks = self.dup_acks.saturating_add(gone);
-            news.delivered += gone * mss;
-        } else if acked > 0 {
-            let eaten = self.dup_acks.min(acked.div_ceil(mss) - 1);
-            self.dup_acks -= eaten;
-            news.delivered = news.delivered.saturating_sub(eaten * mss);
-            if self.phase == Phase::Disorder || tcb.snd_una == self.high {
-                self.dup_acks = 0;
-            }
-        }
-    }
-
-    /// A duplicate after a timeout: 1 if it is of one of the new segments that
-    /// were sent to find out about it, which makes room for one of what is
-    /// lost (RFC 5682, section 2.1, step 3a).
-    fn take_new_arrived(&mut self) -> u32 {
-        let arrived = self.new_sent.min(1);
-        self.new_sent -= arrived;
-        arrived
-    }
-
-    /// What is lost by now; `advanced`: something was acknowledged.
-    fn find_lost(&mut self, tcb: &Tcb, lists: &Lists, advanced: bool, now: Moment) -> Found {
-        let mss = u32::from(tcb.mss);
-        if tcb.negotiated.sack() {
-            let enough = self.board.sacked() > (DUP_THRESH - 1) * mss;
-            let at_once =
-                !tcb.flags.has(Flags::REORDERING) && (self.phase != Phase::Disorder || enough);
-            let flight = Flight::of(tcb, now);
-            return self.rack.find_lost(&mut self.board, &flight, at_once);
-        }
-        let lost = match self.phase {
-            Phase::Disorder => self.dup_acks >= DUP_THRESH,
-            // RFC 6582, 3.2, step 3: all of it; what is new may be lost as well.
-            Phase::Reduction if tcb.snd_una == self.high => self.dup_acks >= DUP_THRESH,
-            // The next gap begins here.
-            Phase::Reduction => advanced,
-            Phase::Again => false,
-        };
-        let una = tcb.snd_una;
-        let first = self.board.pieces(una, tcb.snd_nxt).next();
-        let len = segment_len_at(tcb, una, lists).min(tcb.flight());
-        let mut found = Found::default();
-        if lost
-            && first.is_some_and(|piece| piece.mark.is_none())
-            && self.board.set(una, una + len, Some(Mark::Lost))
-        {
-            found.lost = len;
-        }
-        found
-    }
-
-    /// All that was in flight when the phase began has arrived. For as long as
-    /// it takes, the peer may still tell that some of it has arrived twice
-    /// (RFC 3708).
-    fn end_phase(&mut self, tcb: &Tcb) {
-        self.phase = Phase::Disorder;
-        self.high = tcb.snd_nxt;
-        self.dup_acks = 0;
-        self.frto = Frto::Off;
-        if self.unproven == 0 || !tcb.negotiated.sack() {
-            self.prior = None;
-        }
-    }
-
-    fn begin_again(&mut self, tcb: &Tcb) {
-        self.board.lose_all(tcb.snd_una, tcb.snd_nxt);
-        self.rack.look_again(tcb.snd_una);
-        self.phase = Phase::Again;
-        self.high = tcb.snd_nxt;
-        self.dup_acks = 0;
-        self.tail_probe = None;
-        self.size_probe = None;
     }
 
     /// Bytes that the peer has beyond what it has acknowledged, and bytes that are
@@ -645,19 +472,5 @@ impl<C: CongestionControl> Recovery<C> {
             && self.tail_probe.is_none()
             && self.size_probe.is_none()
             && self.board.is_empty()
-    }
-}
-/// Milliseconds by which the timestamp of what is sent again lies back. It
-/// fills a gap, and from then on the receiver takes what is older for another
-/// connection's (RFC 7323, section 5: PAWS): also what is merely late, and would
-/// be lost that way. So it is as old as what may still be on its way, but not by
-/// more than a round trip: older than what was first sent it would itself be
-/// thrown away.
-fn lateness(tcb: &Tcb) -> u32 {
-    if tcb.flags.has(Flags::REORDERING) {
-        let least = tcb.rtt.least() / 1_000;
-        tcb.reorder.window(tcb.rtt).div_ceil(1_000).min(least)
-    } else {
-        0
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::recovery::SIZES;
+use crate::connection::recovery::SIZES;
 
 const MSS: u32 = 1_000;
 

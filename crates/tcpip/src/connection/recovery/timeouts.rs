@@ -1,11 +1,13 @@
 //! What is lost because nothing has arrived for too long, and what is sent to
 //! find out before.
 
-use super::{Frto, Mark, Phase, Recoveries, TailProbe};
+use super::disorder::lateness;
+use super::{Frto, Mark, Phase, Recovery, TailProbe};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{Conn, Due, Flags, Kind, Plan, Tcb};
 use crate::pools::NONE;
+use crate::wire::Seq;
 
 impl<C: CongestionControl> Conn<'_, C> {
     /// For how long the first unacknowledged segment has been out, in
@@ -13,7 +15,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     pub(crate) fn stalled_for(&mut self, now: Moment) -> u32 {
         let rto = self.rto();
         let index = self.begin_recovery();
-        let recovery = self.losses.get_mut(index);
+        let recovery = self.cx.losses.get_mut(index);
         if self.tcb.retries == 0 {
             recovery.stalled_at = now.millis.wrapping_sub(rto);
         }
@@ -38,8 +40,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// section 3.1): all that has not arrived goes again.
     pub(crate) fn lose_all_by_timeout(&mut self, now: Moment) {
         let index = self.begin_recovery();
-        let (tcb, recovery) = (&mut *self.tcb, self.losses.get_mut(index));
-        let event = tcb.event(recovery.pipe(tcb), 0, now);
+        let (tcb, recovery) = (&mut *self.tcb, self.cx.losses.get_mut(index));
+        let event = tcb.event(recovery.pipe(tcb.flight(), tcb.mss), 0, now);
         let una = tcb.snd_una;
         let first = recovery.board.pieces(una, tcb.snd_nxt).next();
         if first.is_some_and(|piece| piece.mark == Some(Mark::Sacked)) {
@@ -73,7 +75,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// narrower.
     pub(crate) fn send_all_again(&mut self) {
         let index = self.begin_recovery();
-        let recovery = self.losses.get_mut(index);
+        let recovery = self.cx.losses.get_mut(index);
         recovery.prior = None;
         recovery.frto = Frto::Off;
         recovery.begin_again(self.tcb);
@@ -103,7 +105,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// The probe of the tail that `plan` is has been sent.
     pub(crate) fn has_probed_tail(&mut self, plan: &Plan, again: bool, now: Moment) {
         let index = self.begin_recovery();
-        let (tcb, recovery) = (&mut *self.tcb, self.losses.get_mut(index));
+        let (tcb, recovery) = (&mut *self.tcb, self.cx.losses.get_mut(index));
         let (start, end) = plan.range();
         tcb.has_sent_to(end);
         recovery.tail_probe = Some(TailProbe {
@@ -125,7 +127,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let (tcb, recovery) = (&*self.tcb, self.recovery()?);
         let (start, end) = recovery.next_lost()?;
         let most = end.since(start).min(u32::from(tcb.mss));
-        let pipe = recovery.pipe(tcb);
+        let pipe = recovery.pipe(tcb.flight(), tcb.mss);
         let window = recovery.window(self.congestion);
         // At least one segment, whatever its size.
         if pipe > 0 && pipe.saturating_add(most) > window {
@@ -142,9 +144,9 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// What was lost has been sent again.
     pub(crate) fn has_resent(&mut self, plan: &Plan, now: Moment) {
         let tcb = &mut *self.tcb;
-        let recovery = self.losses.get_mut(tcb.recovery);
+        let recovery = self.cx.losses.get_mut(tcb.recovery);
         let (start, end) = plan.range();
-        let pipe = recovery.pipe(tcb);
+        let pipe = recovery.pipe(tcb.flight(), tcb.mss);
         let event = tcb.event(pipe, 0, now);
         self.congestion.on_send(end.since(start), &event);
         recovery.has_resent(start, end, tcb, now);
@@ -160,28 +162,66 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
+    /// How far from SND.UNA the congestion window reaches, while something is
+    /// out of order: what is in the network no longer does not count.
+    #[cold]
+    pub(crate) fn reach_in_disorder(&self) -> u32 {
+        let tcb = &*self.tcb;
+        let recovery = self.cx.losses.get(tcb.recovery);
+        if recovery.lost_goes_first() {
+            // There was no room for a whole segment of it.
+            return tcb.flight();
+        }
+        recovery
+            .window(self.congestion)
+            .saturating_add(recovery.gone(tcb.flight(), tcb.mss))
+    }
+
     /// Bytes have been sent while something is out of order.
     pub(crate) fn has_sent_in_disorder(self, bytes: u32) {
         if self.tcb.recovery != NONE {
-            self.losses.get_mut(self.tcb.recovery).has_sent(bytes);
+            self.cx.losses.get_mut(self.tcb.recovery).has_sent(bytes);
         }
     }
 }
 
-/// How far from SND.UNA the congestion window reaches, while something is
-/// out of order: what is in the network no longer does not count.
-#[cold]
-pub(crate) fn reach_in_disorder<C: CongestionControl>(
-    tcb: &Tcb,
-    congestion: &C,
-    losses: &Recoveries<C>,
-) -> u32 {
-    let recovery = losses.get(tcb.recovery);
-    if recovery.lost_goes_first() {
-        // There was no room for a whole segment of it.
-        return tcb.flight();
+impl<C: CongestionControl> Recovery<C> {
+    /// Milliseconds by which the timestamp of what is lost lies back when it is
+    /// sent again. After a timeout, and in the probe of a tail, it may have been
+    /// first sent just now.
+    fn lateness(&self, tcb: &Tcb) -> u32 {
+        match self.phase {
+            Phase::Reduction => lateness(tcb),
+            Phase::Disorder | Phase::Again => 0,
+        }
     }
-    recovery
-        .window(congestion)
-        .saturating_add(recovery.gone(tcb))
+
+    fn begin_again(&mut self, tcb: &Tcb) {
+        self.board.lose_all(tcb.snd_una, tcb.snd_nxt);
+        self.rack.look_again(tcb.snd_una);
+        self.phase = Phase::Again;
+        self.high = tcb.snd_nxt;
+        self.dup_acks = 0;
+        self.tail_probe = None;
+        self.size_probe = None;
+    }
+
+    /// `start..end` has been sent again.
+    fn has_resent(&mut self, start: Seq, end: Seq, tcb: &Tcb, now: Moment) {
+        let mark = Mark::Resent {
+            at: now.micros,
+            fence: tcb.snd_nxt,
+        };
+        self.board.set(start, end, Some(mark));
+        self.rack.has_resent(end, tcb.snd_nxt, now.micros);
+        let clock = tcb.ts_clock(now).wrapping_sub(self.lateness(tcb));
+        self.first_again.get_or_insert(clock);
+        self.has_sent(end.since(start));
+        self.resent = if self.unproven == 0 {
+            (start, end)
+        } else {
+            (self.resent.0.earlier(start), self.resent.1.later(end))
+        };
+        self.unproven = self.unproven.saturating_add(end.since(start));
+    }
 }

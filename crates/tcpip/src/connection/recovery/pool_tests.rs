@@ -1,6 +1,6 @@
 use super::*;
 use crate::Reno;
-use crate::recovery::Mark;
+use crate::connection::recovery::Mark;
 
 /// Lists as many selective acknowledgements as there is place for.
 fn fill(pool: &mut Recoveries<Reno>, index: u32) {

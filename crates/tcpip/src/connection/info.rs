@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::recovery::{Phase, Recovery};
 use crate::congestion::CongestionControl;
 use crate::connection::{Conn, Flags, Tcb};
-use crate::recovery::{Phase, Recovery};
 
 /// How it goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
