@@ -28,12 +28,11 @@ use crate::congestion::{CongestionControl, Event};
 use crate::content::NO_CLASS;
 use crate::counters::Counters;
 use crate::mss::OwnMss;
-use crate::options::Block;
 use crate::pools::{NONE, Peers, Pool};
 use crate::recv::Buffers;
 use crate::rto::Rtt;
 use crate::stream::{Lists, Stream};
-use crate::wire::{Control, Seq, Timestamps};
+use crate::wire::{Block, Control, Seq, Timestamps};
 
 pub(crate) use acks::{AfterFin, is_duplicate};
 pub(crate) use cut::Cut;

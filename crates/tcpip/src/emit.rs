@@ -11,11 +11,16 @@ use crate::app::Application;
 use crate::connection::{Plan, Tcb};
 use crate::content::{Contents, MAX_SLOT_LEN, Mode, Slot};
 use crate::counters::Counters;
-use crate::options::{self, Written};
 use crate::segments::payload_sum;
 use crate::stream::Slice;
-use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN};
+use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN, Written};
 use crate::writes::Writes;
+
+/// What fills the place of timestamps in a prepared segment where there are
+/// none: no-operations.
+const NO_OPERATIONS: [u8; TIMESTAMPS_LEN] = [1; TIMESTAMPS_LEN];
+/// What they add to a checksum.
+const NO_OPERATIONS_SUM: Sum = Sum::from_folded(0x0101 * (TIMESTAMPS_LEN / 2) as u16);
 
 /// The ring or the pool has no room: try again later.
 #[derive(Debug)]
@@ -213,8 +218,8 @@ impl<A: Application> Emitter<'_, A> {
         let mut more = 0;
         if plan.header.timestamps.is_none() {
             more = TIMESTAMPS_LEN;
-            header[HEADER_LEN..].copy_from_slice(&options::NO_OPERATIONS);
-            sum = sum.add(options::NO_OPERATIONS_SUM);
+            header[HEADER_LEN..].copy_from_slice(&NO_OPERATIONS);
+            sum = sum.add(NO_OPERATIONS_SUM);
         }
         let checksum = checksum(tcb, &plan.header, more, len, sum);
         plan.header.write(header, tcb.ports(), checksum, more);

@@ -146,7 +146,6 @@ mod cookies;
 mod counters;
 mod emit;
 mod mss;
-mod options;
 mod pools;
 mod progress;
 mod recv;
@@ -156,7 +155,7 @@ mod server;
 mod stack;
 mod stream;
 mod table;
-mod wire;
+pub mod wire;
 mod writes;
 
 pub use app::{Application, Connection, WriteError};

@@ -40,6 +40,15 @@ impl OwnMss {
         }
     }
 
+    /// What a peer has `told` by its SYN, or means if it tells none (RFC 9293,
+    /// section 3.7.1).
+    pub(crate) fn told_or_default(family: Family, told: Option<u16>) -> u16 {
+        told.unwrap_or(match family {
+            Family::V4 => DEFAULT_MSS_V4,
+            Family::V6 => DEFAULT_MSS_V6,
+        })
+    }
+
     /// The most bytes of data in a segment to a peer that has told an MSS, if
     /// any segment fits a frame of the port. The place of timestamps is kept,
     /// with or without them, so that content is cut the same way for all (RFC
@@ -50,12 +59,10 @@ impl OwnMss {
         told: Option<u16>,
         frame_capacity: usize,
     ) -> Option<u16> {
-        let default = match family {
-            Family::V4 => DEFAULT_MSS_V4,
-            Family::V6 => DEFAULT_MSS_V6,
-        };
         let fits = frame_capacity.checked_sub(LINK_HEADER + family.headers())?;
-        let mss = told.unwrap_or(default).max(MIN_MSS).min(self.of(family));
+        let mss = Self::told_or_default(family, told)
+            .max(MIN_MSS)
+            .min(self.of(family));
         let mss = usize::from(mss).min(fits).checked_sub(TIMESTAMPS_LEN)?;
         (fits >= usize::from(MIN_MSS)).then_some(mss as u16)
     }

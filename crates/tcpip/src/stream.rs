@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::pools::NONE;
-use crate::pools::{Lendable, Lent};
-use crate::pools::{Owner, Peers, Pool};
+use crate::pools::{Lendable, Lent, Owner, Peers, Pool};
 use crate::wire::Seq;
 
 /// The most entries of a connection's send stream: what can be written before

@@ -1,280 +1,46 @@
-//! The TCP header (RFC 9293, section 3.1).
+//! TCP's header and its options, as they lie in packets (RFC 9293, section 3.1;
+//! RFC 2018; RFC 7323).
+//!
+//! [`Segment::parse`] takes a received header apart. Whatever comes, it gives a
+//! segment whose data lies in the packet, or nothing. Options other than
+//! timestamps in their usual place are read apart, by [`Options::read`], as few
+//! segments have them. [`Header`] and [`Written`] are what we write.
+//!
+//! ```
+//! use tcpip::wire::{Control, Header, Options, Segment, Seq, Written};
+//!
+//! let header = Header {
+//!     seq: Seq(u32::MAX),
+//!     ack: Seq(7),
+//!     control: Control::SYN | Control::ACK,
+//!     window: 65_535,
+//!     timestamps: None,
+//! };
+//! let options = Written::syn_ack(1_460, Some(7), true);
+//! let mut bytes = vec![0; header.len() + options.bytes().len()];
+//! header.write(&mut bytes, (80, 40_000), 0, options.bytes().len());
+//! bytes[header.len()..].copy_from_slice(options.bytes());
+//!
+//! let segment = Segment::parse(&bytes).unwrap();
+//! assert_eq!((segment.src_port, segment.dst_port), (80, 40_000));
+//! // A SYN takes one number, and numbers wrap.
+//! assert_eq!(segment.seq + segment.sequence_len(), Seq(0));
+//! assert!(segment.seq.before(Seq(0)));
+//!
+//! let read = Options::read(&bytes);
+//! assert_eq!((read.mss, read.window_scale), (Some(1_460), Some(7)));
+//! ```
+//!
+//! Deliberately absent: urgent data, and options that no server of content needs
+//! (fast open, multipath, authentication). They are skipped.
 
-use std::ops::{Add, BitAnd, BitOr};
+mod header;
+mod options;
+mod seq;
 
-use ip::Sum;
-
-/// Bytes of a header without options.
-pub(crate) const HEADER_LEN: usize = 20;
-/// Where the checksum field lies in the header.
-pub(crate) const CHECKSUM_AT: usize = 16;
-
-/// Bytes that the timestamps option takes with its padding (RFC 7323,
-/// appendix A). Prepared segments keep this place, so that they are the same
-/// for clients with the option and without it.
-pub(crate) const TIMESTAMPS_LEN: usize = 12;
-/// Bytes of TCP header in a prepared segment: with place for timestamps.
-pub const TIMESTAMPED_HEADER_LEN: usize = HEADER_LEN + TIMESTAMPS_LEN;
-/// Two no-operations, kind and length of the option.
-const TIMESTAMPS_WORD: u32 = 0x0101_080a;
-
-/// The timestamps option (RFC 7323, section 3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Timestamps {
-    /// The sender's clock.
-    pub(crate) value: u32,
-    /// What the sender has last received of the other's.
-    pub(crate) echo: u32,
-}
-
-impl Timestamps {
-    /// Reads options that are the recommended form and nothing else.
-    #[inline(always)]
-    fn read_aligned(options: &[u8]) -> Option<Self> {
-        let option: &[u8; TIMESTAMPS_LEN] = options.first_chunk()?;
-        let word = |at: usize| {
-            u32::from_be_bytes([option[at], option[at + 1], option[at + 2], option[at + 3]])
-        };
-        (word(0) == TIMESTAMPS_WORD).then(|| Self {
-            value: word(4),
-            echo: word(8),
-        })
-    }
-}
-
-/// A sequence number: a point on a circle of 2^32 (RFC 9293, section 3.4).
-/// Two of them can be compared as long as they are less than half a turn
-/// apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Seq(pub(crate) u32);
-
-impl Seq {
-    /// How far `self` lies behind `earlier`, going forward round the circle.
-    #[inline(always)]
-    pub(crate) const fn since(self, earlier: Self) -> u32 {
-        self.0.wrapping_sub(earlier.0)
-    }
-
-    #[inline(always)]
-    pub(crate) const fn before(self, other: Self) -> bool {
-        self.0.wrapping_sub(other.0).cast_signed() < 0
-    }
-
-    #[inline(always)]
-    pub(crate) const fn after(self, other: Self) -> bool {
-        other.before(self)
-    }
-
-    /// The one that comes first.
-    #[inline(always)]
-    pub(crate) const fn earlier(self, other: Self) -> Self {
-        if self.before(other) { self } else { other }
-    }
-
-    /// The one that comes later.
-    #[inline(always)]
-    pub(crate) const fn later(self, other: Self) -> Self {
-        if self.before(other) { other } else { self }
-    }
-}
-
-impl Add<u32> for Seq {
-    type Output = Self;
-    #[inline(always)]
-    fn add(self, n: u32) -> Self {
-        Self(self.0.wrapping_add(n))
-    }
-}
-
-/// The control bits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Control(pub(crate) u8);
-
-impl Control {
-    pub(crate) const FIN: Self = Self(1);
-    pub(crate) const SYN: Self = Self(2);
-    pub(crate) const RST: Self = Self(4);
-    pub(crate) const PSH: Self = Self(8);
-    pub(crate) const ACK: Self = Self(16);
-    /// RFC 3168, section 6.1.
-    pub(crate) const ECE: Self = Self(64);
-    pub(crate) const CWR: Self = Self(128);
-    /// The bits by which segments are told apart.
-    pub(crate) const KIND: Self = Self(Self::FIN.0 | Self::SYN.0 | Self::RST.0 | Self::ACK.0);
-
-    #[inline(always)]
-    pub(crate) const fn has(self, bits: Self) -> bool {
-        self.0 & bits.0 != 0
-    }
-}
-
-impl BitOr for Control {
-    type Output = Self;
-    #[inline(always)]
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-impl BitAnd for Control {
-    type Output = Self;
-    #[inline(always)]
-    fn bitand(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-}
-
-/// A received segment, taken apart. Its data lies behind the header in the
-/// packet: `payload[data_at..][..len]`. Passed by value, so that the usual case
-/// has it in registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Segment {
-    pub(crate) src_port: u16,
-    pub(crate) dst_port: u16,
-    pub(crate) seq: Seq,
-    pub(crate) ack: Seq,
-    pub(crate) control: Control,
-    pub(crate) window: u16,
-    /// Where the data starts, from the start of the header.
-    pub(crate) data_at: u16,
-    /// Bytes of data.
-    pub(crate) len: u16,
-    /// Of the option, if it is there and stands where nearly all put it;
-    /// otherwise [`options`](crate::options) find it.
-    pub(crate) timestamps: Option<Timestamps>,
-}
-
-impl Segment {
-    /// Reads the header at the start of an IP payload. `None` when it is cut
-    /// or its data offset points outside.
-    #[inline(always)]
-    pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
-        let header: &[u8; HEADER_LEN] = payload.first_chunk()?;
-        let u16_at = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-        let u32_at = |at: usize| {
-            u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-        };
-        let data_at = u16::from(header[12] >> 4) * 4;
-        if usize::from(data_at) < HEADER_LEN {
-            return None;
-        }
-        // An IP payload has at most 65,535 bytes.
-        let len = payload.len().checked_sub(usize::from(data_at))? as u16;
-        let timestamps = if data_at == TIMESTAMPED_HEADER_LEN as u16 {
-            Timestamps::read_aligned(&payload[HEADER_LEN..])
-        } else {
-            None
-        };
-        Some(Self {
-            src_port: u16_at(0),
-            dst_port: u16_at(2),
-            seq: Seq(u32_at(4)),
-            ack: Seq(u32_at(8)),
-            control: Control(header[13]),
-            window: u16_at(14),
-            data_at,
-            len,
-            timestamps,
-        })
-    }
-
-    /// Whether there are options beside those that are read already.
-    #[inline(always)]
-    pub(crate) fn has_more_options(&self) -> bool {
-        usize::from(self.data_at) > HEADER_LEN && self.timestamps.is_none()
-            || usize::from(self.data_at) > TIMESTAMPED_HEADER_LEN
-    }
-
-    /// What the segment occupies in sequence space: data, SYN and FIN.
-    #[inline(always)]
-    pub(crate) fn sequence_len(&self) -> u32 {
-        u32::from(self.len)
-            + u32::from(self.control.has(Control::SYN))
-            + u32::from(self.control.has(Control::FIN))
-    }
-}
-
-/// The fields of a header that we write; ports, checksum and the options of
-/// SYNs and selective acknowledgements apart.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Header {
-    pub(crate) seq: Seq,
-    pub(crate) ack: Seq,
-    pub(crate) control: Control,
-    /// As the field has it: scaled.
-    pub(crate) window: u16,
-    pub(crate) timestamps: Option<Timestamps>,
-}
-
-impl Header {
-    /// Bytes of the header without further options.
-    #[inline(always)]
-    pub(crate) const fn len(&self) -> usize {
-        if self.timestamps.is_some() {
-            TIMESTAMPED_HEADER_LEN
-        } else {
-            HEADER_LEN
-        }
-    }
-
-    /// Data offset and control bits, for a header of `len` bytes: its fifth
-    /// word.
-    #[inline(always)]
-    const fn offset_and_control(&self, len: usize) -> u16 {
-        ((len / 4) as u16) << 12 | self.control.0 as u16
-    }
-
-    /// What the header adds to a checksum, but for the ports; it has `more`
-    /// bytes of other options, which are not summed here.
-    #[inline(always)]
-    pub(crate) fn sum(&self, more: usize) -> Sum {
-        let sum = Sum::ZERO
-            .dword(self.seq.0)
-            .dword(self.ack.0)
-            .word(self.offset_and_control(self.len() + more))
-            .word(self.window);
-        match self.timestamps {
-            Some(timestamps) => sum
-                .dword(TIMESTAMPS_WORD)
-                .dword(timestamps.value)
-                .dword(timestamps.echo),
-            None => sum,
-        }
-    }
-
-    /// Writes the header to the start of `segment`, which holds it. `more`
-    /// bytes of other options follow it.
-    #[inline(always)]
-    pub(crate) fn write(
-        &self,
-        segment: &mut [u8],
-        (own_port, peer_port): (u16, u16),
-        checksum: u16,
-        more: usize,
-    ) {
-        let header: &mut [u8; HEADER_LEN] = segment
-            .first_chunk_mut()
-            .expect("a segment holds its header");
-        header[..2].copy_from_slice(&own_port.to_be_bytes());
-        header[2..4].copy_from_slice(&peer_port.to_be_bytes());
-        header[4..8].copy_from_slice(&self.seq.0.to_be_bytes());
-        header[8..12].copy_from_slice(&self.ack.0.to_be_bytes());
-        let offset_and_control = self.offset_and_control(self.len() + more);
-        header[12..14].copy_from_slice(&offset_and_control.to_be_bytes());
-        header[14..16].copy_from_slice(&self.window.to_be_bytes());
-        header[16..18].copy_from_slice(&checksum.to_be_bytes());
-        header[18..20].fill(0);
-        if let Some(timestamps) = self.timestamps {
-            let option: &mut [u8; TIMESTAMPS_LEN] = segment[HEADER_LEN..]
-                .first_chunk_mut()
-                .expect("a segment holds its header");
-            option[..4].copy_from_slice(&TIMESTAMPS_WORD.to_be_bytes());
-            option[4..8].copy_from_slice(&timestamps.value.to_be_bytes());
-            option[8..].copy_from_slice(&timestamps.echo.to_be_bytes());
-        }
-    }
-}
-
-#[cfg(test)]
-#[path = "wire_tests.rs"]
-mod tests;
+pub use header::{
+    CHECKSUM_AT, Control, HEADER_LEN, Header, Segment, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN,
+    Timestamps,
+};
+pub use options::{Block, MAX_SACK_BLOCKS, Options, Written};
+pub use seq::Seq;

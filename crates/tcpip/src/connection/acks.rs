@@ -4,8 +4,7 @@ use super::recovery::Recovery;
 use super::{Conn, Cut, Due, Flags, NONE, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::options::Block;
-use crate::wire::{Control, Segment};
+use crate::wire::{Block, Control, Segment};
 
 /// A tail is not probed sooner, in milliseconds: the timers of many fast
 /// connections would cost more than they mend.

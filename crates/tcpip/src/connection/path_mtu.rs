@@ -12,7 +12,7 @@ use super::{Conn, Cut, Flags, Kind, NONE, Plan, State};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::content::NO_CLASS;
-use crate::mss::{DEFAULT_MSS_V4, DEFAULT_MSS_V6};
+use crate::mss::OwnMss;
 use crate::segments::Family;
 use crate::wire::{Header, Seq, TIMESTAMPS_LEN};
 
@@ -48,11 +48,7 @@ fn payload(mtu: usize, family: Family) -> u16 {
 /// What every host must take (RFC 1122, RFC 8200); below that it is an attempt
 /// to make us work.
 fn least(family: Family) -> u16 {
-    let mss = match family {
-        Family::V4 => DEFAULT_MSS_V4,
-        Family::V6 => DEFAULT_MSS_V6,
-    };
-    mss - TIMESTAMPS_LEN as u16
+    OwnMss::told_or_default(family, None) - TIMESTAMPS_LEN as u16
 }
 
 impl<C: CongestionControl> Conn<'_, C> {

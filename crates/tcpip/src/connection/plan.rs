@@ -6,11 +6,10 @@ use ip::Ecn;
 use super::{Conn, Context, Cut, Flags, NONE, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::options::{Block, MAX_SACK_BLOCKS, Written};
 use crate::recv::Buffers;
 use crate::segments::Family;
 use crate::stream::Slice;
-use crate::wire::{Control, Header, Seq};
+use crate::wire::{Block, Control, Header, MAX_SACK_BLOCKS, Seq, Written};
 
 /// Why a segment is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -25,8 +25,7 @@ use std::collections::VecDeque;
 
 use crate::congestion::CongestionControl;
 use crate::counters::Counters;
-use crate::options::Block;
-use crate::wire::Seq;
+use crate::wire::{Block, Seq};
 
 /// Ranges that scoreboards have the space for. A selective acknowledgement
 /// that would need more is not taken in: it comes again, or the data is sent

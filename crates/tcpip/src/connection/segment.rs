@@ -13,8 +13,7 @@ use super::recovery::Phase;
 use super::{Conn, Due, Flags, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::{Congestion, CongestionControl};
-use crate::options::{Block, MAX_SACK_BLOCKS, Options};
-use crate::wire::{Control, Segment, Seq, Timestamps};
+use crate::wire::{Block, Control, MAX_SACK_BLOCKS, Options, Segment, Seq, Timestamps};
 
 /// A connection sends challenge ACKs, and ACKs of segments without data that
 /// are outside the window, no faster than one in half a second, which are 16

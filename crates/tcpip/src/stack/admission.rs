@@ -15,11 +15,10 @@ use crate::congestion::CongestionControl;
 use crate::connection::{Opening, Tcb};
 use crate::cookies::{Bearer, Terms};
 use crate::emit::turn_round;
-use crate::options::Options;
-use crate::pools::NONE;
-use crate::pools::Pool;
+use crate::mss::OwnMss;
+use crate::pools::{NONE, Pool};
 use crate::segments::Family;
-use crate::wire::{Segment, Seq, Timestamps};
+use crate::wire::{Options, Segment, Seq, Timestamps};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Whether a SYN that there is no place for gets a cookie.
@@ -96,7 +95,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) {
         let addresses = packet.addresses();
-        let told = options.mss_or_default(Family::of(&addresses));
+        let told = OwnMss::told_or_default(Family::of(&addresses), options.mss);
         let terms = Terms::new(self.agree(options, segment));
         let bearer = Bearer {
             addresses: &addresses,

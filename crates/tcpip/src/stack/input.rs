@@ -9,9 +9,8 @@ use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{AfterFin, CloseReason, Flags, State, Tcb, Verdict};
-use crate::options::Block;
 use crate::pools::NONE;
-use crate::wire::{CHECKSUM_AT, Control, Segment};
+use crate::wire::{Block, CHECKSUM_AT, Control, Segment};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Handles a received TCP segment: updates its connection, calls the

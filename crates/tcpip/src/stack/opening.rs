@@ -13,10 +13,9 @@ use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{Due, Flags, Negotiated, Opening, Tcb};
 use crate::emit::turn_round;
-use crate::options::{Options, Written};
 use crate::progress::Standing;
 use crate::segments::Family;
-use crate::wire::{Control, Header, Segment, Seq};
+use crate::wire::{Control, Header, Options, Segment, Seq, Written};
 
 /// When a SYN reopens a connection in TIME-WAIT, its sequence numbers begin
 /// this far behind the old ones: beyond any window.

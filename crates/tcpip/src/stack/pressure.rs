@@ -11,8 +11,7 @@ use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, Flags, State};
-use crate::pools::NONE;
-use crate::pools::{Owner, Pool};
+use crate::pools::{NONE, Owner, Pool};
 
 /// Parts of a pool that are looked at for a decision; the next time it is the
 /// next ones, …

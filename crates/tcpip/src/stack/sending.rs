@@ -9,9 +9,9 @@ use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, Flags, Kind, Plan};
 use crate::emit::{NoRoom, send_control, turn_round};
-use crate::options::Written;
 use crate::pools::NONE;
 use crate::segments::Family;
+use crate::wire::Written;
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Sends what is lost and what is new, as far as the congestion window,

@@ -8,8 +8,7 @@ use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, Flags, State};
 use crate::emit::{NoRoom, send_control};
-use crate::options::Written;
-use crate::wire::Control;
+use crate::wire::{Control, Written};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Ends all connections, as nobody will answer for them any more: those

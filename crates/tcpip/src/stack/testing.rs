@@ -23,8 +23,7 @@ use smoltcp::wire::{
 };
 
 use self::outbox::Outbox;
-use crate::options::{Options, Written};
-use crate::wire::{Control, Header, Seq};
+use crate::wire::{Control, Header, Options, Seq, Written};
 use crate::{
     Application, CloseReason, Config, Connection, ContentId, Deadline, Info, NewReno, Slot, Stack,
     WriteError,

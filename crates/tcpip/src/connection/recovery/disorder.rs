@@ -5,9 +5,8 @@ use crate::clock::Moment;
 use crate::congestion::{Congestion, CongestionControl, Event};
 use crate::connection::{Conn, Cut, Due, Flags, Tcb, is_duplicate};
 use crate::counters::Counters;
-use crate::options::Block;
 use crate::stream::Lists;
-use crate::wire::{Segment, Seq};
+use crate::wire::{Block, Segment, Seq};
 
 /// Selectively acknowledged segments that mean a loss (RFC 8985, section
 /// 6.2).

@@ -10,8 +10,7 @@
 //! flight earlier.
 
 use super::{Flight, Found, Mark, News, Piece, Rack, Scoreboard};
-use crate::options::Block;
-use crate::wire::Seq;
+use crate::wire::{Block, Seq};
 
 /// Ranges beyond those that a flight of whole segments comes to.
 const SPARE_RANGES: usize = 16;

@@ -6,9 +6,8 @@ use ip::PROTOCOL_TCP;
 use proptest::prelude::*;
 
 use crate::connection::{Negotiated, State, Tcb};
-use crate::options::Options;
 use crate::stack::testing::{Habit, Rig, v4_path, v6_path};
-use crate::wire::{Control, Segment, Timestamps};
+use crate::wire::{Control, Options, Segment, Timestamps};
 use crate::{Config, SynCookies};
 
 const SYN: Control = Control::SYN;

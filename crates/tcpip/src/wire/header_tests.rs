@@ -2,7 +2,16 @@ use proptest::prelude::*;
 use smoltcp::wire::{TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
 
 use super::*;
-use crate::options::Options;
+use crate::wire::Options;
+
+#[test]
+fn more_than_an_ip_packet_holds_is_refused() {
+    let mut bytes = vec![0; HEADER_LEN + usize::from(u16::MAX)];
+    bytes[12] = 5 << 4;
+    assert_eq!(Segment::parse(&bytes).unwrap().len, u16::MAX);
+    bytes.push(0);
+    assert_eq!(Segment::parse(&bytes), None);
+}
 
 #[test]
 fn sequence_numbers_compare_across_the_wrap() {

@@ -1,14 +1,11 @@
 //! TCP options: reading what a peer sends, writing what it must be told.
 //!
 //! Timestamps where nearly all put them are read with the header and written
-//! with it ([`wire`](crate::wire)); everything else is here.
+//! with it; everything else is here.
 
 use arrayvec::ArrayVec;
-use ip::Sum;
 
-use crate::mss::{DEFAULT_MSS_V4, DEFAULT_MSS_V6};
-use crate::segments::Family;
-use crate::wire::{HEADER_LEN, Seq, TIMESTAMPS_LEN, Timestamps};
+use super::{HEADER_LEN, Seq, Timestamps};
 
 const END: u8 = 0;
 const NOP: u8 = 1;
@@ -21,38 +18,35 @@ const TIMESTAMPS: u8 = 8;
 /// A larger shift is taken as this one (RFC 7323, section 2.3).
 const MAX_WINDOW_SCALE: u8 = 14;
 /// Blocks that fit one header (RFC 2018, section 3).
-pub(crate) const MAX_SACK_BLOCKS: usize = 4;
+pub const MAX_SACK_BLOCKS: usize = 4;
 /// Bytes of options that fit one header.
 const MAX_OPTIONS_LEN: usize = 40;
 
-/// Where a prepared segment has place for timestamps, and there are none.
-pub(crate) const NO_OPERATIONS: [u8; TIMESTAMPS_LEN] = [NOP; TIMESTAMPS_LEN];
-/// What they add to a checksum.
-pub(crate) const NO_OPERATIONS_SUM: Sum = Sum::from_folded(0x0101 * (TIMESTAMPS_LEN / 2) as u16);
-
 /// A stretch of data that has arrived: its first sequence number, and the one
 /// behind its last.
-pub(crate) type Block = (Seq, Seq);
+pub type Block = (Seq, Seq);
 
 /// What a segment's options say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Options {
-    /// Of a SYN.
-    pub(crate) mss: Option<u16>,
-    /// Of a SYN.
-    pub(crate) window_scale: Option<u8>,
-    /// Of a SYN.
-    pub(crate) sack_permitted: bool,
-    pub(crate) timestamps: Option<Timestamps>,
-    pub(crate) sack: ArrayVec<Block, MAX_SACK_BLOCKS>,
+pub struct Options {
+    /// Of a SYN: the most bytes of data in a segment to its sender.
+    pub mss: Option<u16>,
+    /// Of a SYN: by how much the windows of its sender are shifted, 0 to 14.
+    pub window_scale: Option<u8>,
+    /// Of a SYN: its sender takes selective acknowledgements.
+    pub sack_permitted: bool,
+    /// Wherever they stand.
+    pub timestamps: Option<Timestamps>,
+    /// What has arrived beyond a gap, and what has arrived twice (RFC 2883).
+    pub sack: ArrayVec<Block, MAX_SACK_BLOCKS>,
 }
 
 impl Options {
     /// Reads the options of a header, which reaches from its start to the
-    /// data. Unknown ones are skipped by their length (RFC 9293, section
+    /// data, whatever is in it. Unknown ones are skipped by their length (RFC 9293, section
     /// 3.2); after one that makes no sense the rest is not read.
     #[cold]
-    pub(crate) fn read(header: &[u8]) -> Self {
+    pub fn read(header: &[u8]) -> Self {
         let mut options = Self::default();
         let mut rest = header.get(HEADER_LEN..).unwrap_or(&[]);
         while let Some((&kind, behind)) = rest.split_first() {
@@ -71,14 +65,6 @@ impl Options {
             rest = &rest[len..];
         }
         options
-    }
-
-    /// The MSS of a SYN (RFC 9293, section 3.7.1).
-    pub(crate) fn mss_or_default(&self, family: Family) -> u16 {
-        self.mss.unwrap_or(match family {
-            Family::V4 => DEFAULT_MSS_V4,
-            Family::V6 => DEFAULT_MSS_V6,
-        })
     }
 
     fn take(&mut self, kind: u8, value: &[u8]) {
@@ -107,12 +93,12 @@ impl Options {
 
 /// Options to be written behind a header, and its timestamps if it has some.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Written(ArrayVec<u8, MAX_OPTIONS_LEN>);
+pub struct Written(ArrayVec<u8, MAX_OPTIONS_LEN>);
 
 impl Written {
     /// What a SYN-ACK tells beside timestamps: our MSS, the shift of the
     /// windows that we tell, and whether we take selective acknowledgements.
-    pub(crate) fn syn_ack(mss: u16, window_scale: Option<u8>, sack_permitted: bool) -> Self {
+    pub fn syn_ack(mss: u16, window_scale: Option<u8>, sack_permitted: bool) -> Self {
         let mut bytes = ArrayVec::new();
         let [high, low] = mss.to_be_bytes();
         bytes.extend([MSS, 4, high, low]);
@@ -127,7 +113,7 @@ impl Written {
 
     /// Selective acknowledgements, the most important first: as many as fit
     /// beside timestamps.
-    pub(crate) fn sack(blocks: &[Block], timestamps: bool) -> Self {
+    pub fn sack(blocks: &[Block], timestamps: bool) -> Self {
         let mut bytes = ArrayVec::new();
         let most = MAX_SACK_BLOCKS - usize::from(timestamps);
         let blocks = &blocks[..blocks.len().min(most)];
@@ -142,7 +128,7 @@ impl Written {
     }
 
     /// The bytes: a whole number of words.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
