@@ -128,6 +128,22 @@ impl Link {
         }
     }
 
+    /// The way back to where a frame came from whose header has been
+    /// [parsed](Header::parse) and has `len` bytes.
+    ///
+    /// # Panics
+    /// When the frame is shorter.
+    #[inline(always)]
+    pub fn back_from(frame: &[u8], len: usize) -> Self {
+        let header = &frame[..len];
+        let mac = |at: usize| Mac(header[at..at + 6].try_into().expect("six bytes"));
+        Self {
+            peer: mac(6),
+            own: mac(0),
+            vlan: (len == TAGGED_HEADER_LEN).then(|| u16::from_be_bytes([header[14], header[15]])),
+        }
+    }
+
     /// Bytes of the header that [`Link::write`] writes.
     #[inline(always)]
     pub const fn header_len(&self) -> usize {

@@ -1,6 +1,5 @@
 //! Taking a received frame apart, once.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
 
 use eth::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Header, Mac, Station};
 use nmio::{Frame, Instant};
@@ -291,8 +290,9 @@ impl Host {
             return None;
         }
         let protocol = header[PROTOCOL_AT_V4];
-        let src = Ipv4Addr::new(header[12], header[13], header[14], header[15]);
-        let dst = Ipv4Addr::new(header[16], header[17], header[18], header[19]);
+        let Addresses::V4 { src, dst } = Addresses::of_v4(header) else {
+            return None;
+        };
         if link.dst != self.station.mac() {
             self.count_station(link.dst);
             return None;
@@ -306,9 +306,8 @@ impl Host {
             return None;
         }
         frame.set_len(start + total_len);
-        let addresses = Addresses::V4 { src, dst };
         let payload_at = start + IPV4_HEADER_LEN;
-        let packet = Packet::new(frame, link, addresses, payload_at, self.partial_checksums);
+        let packet = Packet::new(frame, start, payload_at, self.partial_checksums);
         Some((packet, protocol))
     }
 
@@ -325,14 +324,9 @@ impl Host {
             return Input::Dropped;
         }
         let next_header = header[NEXT_HEADER_AT_V6];
-        let address = |at: usize| {
-            Ipv6Addr::from(
-                *header[at..]
-                    .first_chunk::<16>()
-                    .expect("the header has 40 bytes"),
-            )
+        let Addresses::V6 { src, dst } = Addresses::of_v6(header) else {
+            return Input::Dropped;
         };
-        let (src, dst) = (address(8), address(24));
         if dst.is_multicast() || link.dst != self.station.mac() {
             return self.receive_group(frame, &link, next_header);
         }
@@ -345,9 +339,8 @@ impl Host {
             return Input::Dropped;
         }
         frame.set_len(start + IPV6_HEADER_LEN + payload_len);
-        let addresses = Addresses::V6 { src, dst };
         let payload_at = start + IPV6_HEADER_LEN;
-        let packet = Packet::new(frame, link, addresses, payload_at, self.partial_checksums);
+        let packet = Packet::new(frame, start, payload_at, self.partial_checksums);
         let is_solicitation = next_header == PROTOCOL_ICMPV6
             && packet.payload().first() == Some(&NEIGHBOUR_SOLICITATION);
         if is_solicitation {

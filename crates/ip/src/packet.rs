@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use eth::Header;
 use nmio::Frame;
 
 use crate::path::{Ecn, Path};
@@ -32,6 +31,29 @@ pub enum Addresses {
 }
 
 impl Addresses {
+    /// Those of an IPv4 header.
+    #[inline(always)]
+    pub(crate) fn of_v4(header: &[u8; IPV4_HEADER_LEN]) -> Self {
+        let [.., a, b, c, d, e, f, g, h] = *header;
+        Self::V4 {
+            src: Ipv4Addr::new(a, b, c, d),
+            dst: Ipv4Addr::new(e, f, g, h),
+        }
+    }
+
+    /// Those of an IPv6 header.
+    #[inline(always)]
+    pub(crate) fn of_v6(header: &[u8; IPV6_HEADER_LEN]) -> Self {
+        let address = |at: usize| {
+            let bytes = header[at..].first_chunk::<16>();
+            Ipv6Addr::from(*bytes.expect("the header has 40 bytes"))
+        };
+        Self::V6 {
+            src: address(8),
+            dst: address(24),
+        }
+    }
+
     /// Source and destination exchanged.
     #[inline(always)]
     #[must_use]
@@ -92,12 +114,15 @@ impl Addresses {
 /// Its bytes are those of the IP payload, exactly: padding of the frame is cut
 /// off. IPv4 options and IPv6 extension headers are out of the way, so that
 /// the payload begins where a reply's does.
+///
+/// It is small, as it goes from hand to hand: addresses are read from the header,
+/// which nobody changes.
 #[derive(Debug)]
 pub struct Packet {
     frame: Frame,
-    link: Header,
-    addresses: Addresses,
-    /// Where the IP payload starts, from the start of the frame.
+    /// Where the IP header starts, from the start of the frame, …
+    ip_at: u16,
+    /// … and where the IP payload does.
     start: u16,
     /// Where it ended when it was received.
     end: u16,
@@ -109,21 +134,14 @@ pub struct Packet {
 
 impl Packet {
     /// `frame` must have been cut to the end of the IP packet, and `start`,
-    /// the end of a header without options, lie inside it.
+    /// the end of a header without options that begins at `ip_at`, lie inside it.
     #[inline(always)]
-    pub(crate) fn new(
-        frame: Frame,
-        link: Header,
-        addresses: Addresses,
-        start: usize,
-        partial_checksum: bool,
-    ) -> Self {
+    pub(crate) fn new(frame: Frame, ip_at: usize, start: usize, partial_checksum: bool) -> Self {
         debug_assert!(start <= frame.len());
         Self {
             end: frame.len() as u16,
             frame,
-            link,
-            addresses,
+            ip_at: ip_at as u16,
             start: start as u16,
             options_len: 0,
             partial_checksum,
@@ -137,7 +155,7 @@ impl Packet {
 
     /// The whole IP packet, while nothing is set aside.
     pub(crate) fn ip(&self) -> &[u8] {
-        &self.frame[self.link.len()..]
+        &self.frame[usize::from(self.ip_at)..]
     }
 
     /// Moves the first `len` bytes behind the header, options or extension
@@ -167,26 +185,32 @@ impl Packet {
     /// Where it came from and went to.
     #[inline(always)]
     pub fn addresses(&self) -> Addresses {
-        self.addresses
+        let header = &self.frame[usize::from(self.ip_at)..usize::from(self.start)];
+        if let Some(header) = header.first_chunk::<IPV6_HEADER_LEN>() {
+            Addresses::of_v6(header)
+        } else {
+            Addresses::of_v4(header.first_chunk().expect("a header without options"))
+        }
+    }
+
+    fn is_v4(&self) -> bool {
+        usize::from(self.start - self.ip_at) == IPV4_HEADER_LEN
     }
 
     /// The way back to the sender.
     #[inline(always)]
     pub fn path_back(&self) -> Path {
         Path {
-            link: eth::Link::back(&self.link),
-            addresses: self.addresses.reversed(),
+            link: eth::Link::back_from(&self.frame, usize::from(self.ip_at)),
+            addresses: self.addresses().reversed(),
         }
     }
 
     /// What routers on the way say about congestion.
     #[inline(always)]
     pub fn ecn(&self) -> Ecn {
-        let header = usize::from(self.start) - self.addresses.header_len();
-        match self.addresses {
-            Addresses::V4 { .. } => Ecn::from_bits(self.frame[header + 1]),
-            Addresses::V6 { .. } => Ecn::from_bits(self.frame[header + 1] >> 4),
-        }
+        let bits = self.frame[usize::from(self.ip_at) + 1];
+        Ecn::from_bits(if self.is_v4() { bits } else { bits >> 4 })
     }
 
     /// The IP payload: the transport's header and data.
@@ -249,7 +273,7 @@ impl Packet {
 
     #[inline(always)]
     fn pseudo_sum(&self, protocol: u8) -> Sum {
-        self.addresses.pseudo_sum(protocol, self.payload().len())
+        self.addresses().pseudo_sum(protocol, self.payload().len())
     }
 
     #[inline(always)]
@@ -269,7 +293,7 @@ impl Packet {
         let Some(&[a, b, .., c, d]) = self.payload().first_chunk::<UDP_HEADER_LEN>() else {
             return false;
         };
-        let is_unsummed = [c, d] == [0; 2] && matches!(self.addresses, Addresses::V4 { .. });
+        let is_unsummed = [c, d] == [0; 2] && self.is_v4();
         [a, b] != [0; 2] && (is_unsummed || self.checksum_ok(PROTOCOL_UDP, UDP_CHECKSUM_AT))
     }
 

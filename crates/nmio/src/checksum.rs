@@ -1,6 +1,8 @@
 //! The Internet checksum (RFC 1071) and its incremental update (RFC 1624).
 
-/// A one's complement sum of big-endian 16-bit words, not yet folded.
+/// A one's complement sum of big-endian 16-bit words, not yet folded. It adds
+/// words as they lie in memory: these sums do not depend on byte order (RFC 1071,
+/// section 2B), and only the folded one is turned.
 ///
 /// Sums of parts add up to the sum of the whole as long as each part starts
 /// at an even offset; [`Sum::add_at`] turns the sum of a part that starts at
@@ -8,7 +10,7 @@
 /// sums of what does are added to it: RFC 1624's equation 3 with the old
 /// fields taken as zero.
 ///
-/// Fewer than 2^32 additions fit without a carry being lost.
+/// 2^32 additions, or the sums of 2^34 bytes, fit without a carry being lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum(u64);
 
@@ -19,9 +21,7 @@ impl Sum {
     /// The sum of `bytes`, padded with a zero byte to an even length.
     #[inline]
     pub fn of(bytes: &[u8]) -> Self {
-        // One's complement sums do not depend on byte order (RFC 1071,
-        // section 2B): add native 32-bit words, which the compiler turns into
-        // vector code, and swap once at the end.
+        // Of native 32-bit words the compiler makes vector code.
         let (words, rest) = bytes.as_chunks::<4>();
         let mut sum: u64 = words
             .iter()
@@ -34,27 +34,27 @@ impl Sum {
             [a, b, c, ..] => [a, b, c, 0],
         };
         sum += u64::from(u32::from_ne_bytes(last));
-        Self(u64::from(u16::from_be(fold(sum))))
+        Self(sum)
     }
 
     /// A sum that was folded before.
     #[inline(always)]
     pub const fn from_folded(folded: u16) -> Self {
-        Self(folded as u64)
+        Self(folded.to_be() as u64)
     }
 
     /// Adds one 16-bit word.
     #[inline(always)]
     #[must_use]
     pub const fn word(self, word: u16) -> Self {
-        Self(self.0 + word as u64)
+        Self(self.0 + word.to_be() as u64)
     }
 
     /// Adds a 32-bit word: two 16-bit ones, which folding adds to each other.
     #[inline(always)]
     #[must_use]
     pub const fn dword(self, dword: u32) -> Self {
-        Self(self.0 + dword as u64)
+        Self(self.0 + dword.to_be() as u64)
     }
 
     /// Adds the sum of another part that starts at an even offset.
@@ -68,7 +68,7 @@ impl Sum {
     #[inline(always)]
     #[must_use]
     pub const fn add_at(self, other: Self, offset: usize) -> Self {
-        let folded = other.fold();
+        let folded = fold(other.0);
         let turned = if offset % 2 == 1 {
             folded.swap_bytes()
         } else {
@@ -80,7 +80,7 @@ impl Sum {
     /// The sum in 16 bits, without the final complement.
     #[inline(always)]
     pub const fn fold(self) -> u16 {
-        fold(self.0)
+        u16::from_be(fold(self.0))
     }
 
     /// The value of a checksum field: the complement of the folded sum.
@@ -100,7 +100,7 @@ impl Sum {
     /// Whether a sum that includes the checksum field is right.
     #[inline(always)]
     pub const fn is_valid(self) -> bool {
-        self.fold() == 0xffff
+        fold(self.0) == 0xffff
     }
 }
 
