@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use eth::Link;
 use nmio::Frame;
 
 use crate::path::{Ecn, Path};
@@ -201,9 +202,15 @@ impl Packet {
     #[inline(always)]
     pub fn path_back(&self) -> Path {
         Path {
-            link: eth::Link::back_from(&self.frame, usize::from(self.ip_at)),
+            link: self.link_back(),
             addresses: self.addresses().reversed(),
         }
+    }
+
+    /// The way back on the link.
+    #[inline(always)]
+    pub fn link_back(&self) -> Link {
+        Link::back_from(&self.frame, usize::from(self.ip_at))
     }
 
     /// What routers on the way say about congestion.

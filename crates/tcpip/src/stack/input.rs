@@ -131,7 +131,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if in_disorder && self.conn(id).is_short_of_space(segment, sack) {
             self.lend_larger_board(id);
         }
-        let link = packet.path_back().link;
+        let link = packet.link_back();
         let acked = self
             .conn(id)
             .on_segment(segment, sack, (link, packet.ecn()), now);
