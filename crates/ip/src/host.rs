@@ -1,6 +1,5 @@
 //! Taking a received frame apart, once.
 
-
 use eth::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Header, Mac, Station};
 use nmio::{Frame, Instant};
 

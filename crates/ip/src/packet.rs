@@ -185,6 +185,7 @@ impl Packet {
 
     /// Where it came from and went to.
     #[inline(always)]
+    #[expect(clippy::missing_panics_doc, reason = "the header is there")]
     pub fn addresses(&self) -> Addresses {
         let header = &self.frame[usize::from(self.ip_at)..usize::from(self.start)];
         if let Some(header) = header.first_chunk::<IPV6_HEADER_LEN>() {

@@ -219,12 +219,7 @@ impl<S> Connection<'_, S> {
             return Ok(());
         }
         let source = Source::content(index, false);
-        self.push(Slice {
-            source,
-            from: 0,
-            len,
-            params,
-        })?;
+        self.push(Slice::new(source, 0, len, params))?;
         self.contents.acquire(index);
         Ok(())
     }
@@ -254,12 +249,8 @@ impl<S> Connection<'_, S> {
         if from == end {
             return Ok(());
         }
-        let slice = Slice {
-            source: Source::content(index, end < len),
-            from,
-            len: end - from,
-            params,
-        };
+        let source = Source::content(index, end < len);
+        let slice = Slice::new(source, from, end - from, params);
         let stream = &mut self.tcb.stream;
         if stream.spans(slice.len) && stream.join(slice, self.lists) {
             return Ok(());
@@ -302,12 +293,8 @@ impl<S> Connection<'_, S> {
             return Err(self.is_full(Some(Pool::WriteBuffers)));
         };
         self.writes.get_mut(buffer).extend_from_slice(bytes);
-        let pushed = self.push(Slice {
-            source: Source::write_buffer(buffer),
-            from: 0,
-            len,
-            params: 0,
-        });
+        let source = Source::write_buffer(buffer);
+        let pushed = self.push(Slice::new(source, 0, len, 0));
         if pushed.is_err() {
             self.writes.release(buffer, self.peers);
         }

@@ -178,7 +178,7 @@ impl<A: Application> Emitter<'_, A> {
             && let Some((from, to)) = slot.within(start, start + len)
         {
             let part = packet.patch_mut(from - start, to - from);
-            render_at(self.app, slot, place.params, from, part);
+            render_at(self.app, slot, place.params(), from, part);
         }
         let segments = packet.segments() as u64;
         port.send_super(packet).map_err(|_| NoRoom)?;
@@ -213,7 +213,7 @@ impl<A: Application> Emitter<'_, A> {
         let tcp = &mut packet[tcb.path.header_len()..];
         let (header, payload) = tcp.split_at_mut(TIMESTAMPED_HEADER_LEN);
         let start = place.from as usize;
-        let mut sum = sum.add(render(self.app, slot, place.params, start, payload));
+        let mut sum = sum.add(render(self.app, slot, place.params(), start, payload));
         // Without timestamps their place is filled with no-operations.
         let mut more = 0;
         if plan.header.timestamps.is_none() {
@@ -247,7 +247,13 @@ impl<A: Application> Emitter<'_, A> {
         let content = self.contents.get(place.source.index());
         let start = place.from as usize;
         payload.copy_from_slice(&content.bytes[start..start + len]);
-        let sum = sum.add(render(self.app, content.slot, place.params, start, payload));
+        let sum = sum.add(render(
+            self.app,
+            content.slot,
+            place.params(),
+            start,
+            payload,
+        ));
         let checksum = checksum(tcb, &plan.header, 0, len, sum);
         plan.header.write(header, tcb.ports(), checksum, 0);
         port.send(frame).map_err(|_| NoRoom)?;
@@ -281,7 +287,7 @@ impl<A: Application> Emitter<'_, A> {
         let sum = payload_sum(bytes, slot, start, start + len).add(render(
             self.app,
             slot,
-            place.params,
+            place.params(),
             start,
             payload,
         ));

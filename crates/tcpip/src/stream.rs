@@ -67,9 +67,30 @@ pub(crate) struct Slice {
     pub(crate) from: u32,
     /// Bytes: at least one.
     pub(crate) len: u32,
-    /// For [`Application::render`](crate::Application::render).
-    pub(crate) params: u64,
+    params: Params,
 }
+
+impl Slice {
+    /// `params` are for [`Application::render`](crate::Application::render).
+    #[inline(always)]
+    pub(crate) const fn new(source: Source, from: u32, len: u32, params: u64) -> Self {
+        Self {
+            source,
+            from,
+            len,
+            params: [(params >> 32) as u32, params as u32],
+        }
+    }
+
+    /// The parameters of the response that it is of.
+    #[inline(always)]
+    pub(crate) const fn params(&self) -> u64 {
+        (self.params[0] as u64) << 32 | self.params[1] as u64
+    }
+}
+
+/// Parameters of a response, the upper half first. So they need no gaps.
+type Params = [u32; 2];
 
 /// One entry of the send stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,8 +99,7 @@ pub(crate) struct Entry {
     end: Seq,
     until: u32,
     source: Source,
-    /// Of a [`Slice`]: its upper and its lower half.
-    params: [u32; 2],
+    params: Params,
 }
 
 impl Entry {
@@ -91,10 +111,6 @@ impl Entry {
         params: [0; 2],
     };
 
-    fn params(&self) -> u64 {
-        u64::from(self.params[0]) << 32 | u64::from(self.params[1])
-    }
-
     /// What of it lies at `seq` and behind.
     #[inline(always)]
     fn rest(&self, seq: Seq) -> Slice {
@@ -103,7 +119,7 @@ impl Entry {
             source: self.source,
             from: self.until - len,
             len,
-            params: self.params(),
+            params: self.params,
         }
     }
 }
@@ -204,7 +220,7 @@ impl Stream {
             end,
             until: slice.from + slice.len,
             source: slice.source,
-            params: [(slice.params >> 32) as u32, slice.params as u32],
+            params: slice.params,
         };
         if self.is_empty() {
             self.own[0] = entry;
@@ -256,7 +272,7 @@ impl Stream {
         };
         let goes_on = last.source == Source::content(slice.source.index(), true)
             && last.until == slice.from
-            && last.params() == slice.params;
+            && last.params == slice.params;
         if goes_on {
             last.source = slice.source;
             self.extend(slice.len, lists);

@@ -49,12 +49,9 @@ fn whole(index: u32, len: u32) -> Slice {
 
 /// A slice of a content of `len` bytes, with parameters of more than 32 bits.
 fn slice(index: u32, range: std::ops::Range<u32>, len: u32) -> Slice {
-    Slice {
-        source: Source::content(index, range.end < len),
-        from: range.start,
-        len: range.end - range.start,
-        params: u64::from(index) << 33 | 5,
-    }
+    let source = Source::content(index, range.end < len);
+    let params = u64::from(index) << 33 | 5;
+    Slice::new(source, range.start, range.end - range.start, params)
 }
 
 #[test]
@@ -83,7 +80,7 @@ fn a_place_is_found_across_the_wrap() {
     ] {
         let place = rig.locate(start.wrapping_add(at)).unwrap();
         assert_eq!(place.source.index(), source);
-        assert_eq!(place.params, u64::from(source) << 33 | 5);
+        assert_eq!(place.params(), u64::from(source) << 33 | 5);
         assert_eq!((place.from, place.len), (offset, left));
     }
     assert!(rig.locate(start.wrapping_add(150)).is_none());
@@ -145,10 +142,7 @@ fn a_slice_joins_the_one_that_it_goes_on_from() {
     rig.push(slice(1, 0..20, 100)).unwrap();
     assert!(!join(&mut rig, slice(1, 21..30, 100)), "a gap");
     assert!(!join(&mut rig, slice(2, 20..30, 100)), "another content");
-    let other = Slice {
-        params: 7,
-        ..slice(1, 20..30, 100)
-    };
+    let other = Slice::new(Source::content(1, true), 20, 10, 7);
     assert!(!join(&mut rig, other), "other parameters");
     assert!(join(&mut rig, slice(1, 20..100, 100)));
     let place = rig.locate(10).unwrap();
