@@ -190,6 +190,6 @@ impl Bearer<'_> {
     /// What a cookie is hidden by.
     fn blind(&self, keys: &Keys) -> Seq {
         let (src_port, dst_port) = self.ports;
-        keys.sequence_offset(self.addresses, src_port, dst_port)
+        keys.offsets(self.addresses, src_port, dst_port).0
     }
 }

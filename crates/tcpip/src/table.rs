@@ -51,39 +51,20 @@ impl Keys {
         }
     }
 
-    /// The initial sequence number of a connection (RFC 9293, section 3.4.1;
-    /// RFC 6528): a clock that ticks every 4 µs, and a keyed function of the
-    /// connection.
-    pub(crate) fn initial_sequence(
+    /// The secret part of a connection's initial sequence number, and what its
+    /// timestamps are ahead of the clock (RFC 7323, section 5.4): nothing is told
+    /// of how long we run, and a later connection between the same ports has
+    /// later timestamps.
+    pub(crate) fn offsets(
         &self,
         addresses: &Addresses,
         src_port: u16,
         dst_port: u16,
-        now_micros: u64,
-    ) -> Seq {
-        self.sequence_offset(addresses, src_port, dst_port) + (now_micros / 4) as u32
-    }
-
-    /// The part of initial sequence numbers that is the connection's.
-    pub(crate) fn sequence_offset(
-        &self,
-        addresses: &Addresses,
-        src_port: u16,
-        dst_port: u16,
-    ) -> Seq {
-        Seq(self.secret_of(addresses, src_port, dst_port) as u32)
-    }
-
-    /// What the timestamps of a connection are ahead of the clock (RFC 7323,
-    /// section 5.4): nothing is told of how long we run, and a later
-    /// connection between the same ports has later timestamps.
-    pub(crate) fn timestamp_offset(
-        &self,
-        addresses: &Addresses,
-        src_port: u16,
-        dst_port: u16,
-    ) -> u32 {
-        (self.secret_of(addresses, src_port, dst_port) >> 32) as u32
+    ) -> (Seq, u32) {
+        let mut hasher = SipHasher24::new_with_keys(self.sequence.0, self.sequence.1);
+        Self::feed(&mut hasher, addresses, src_port, dst_port);
+        let secret = hasher.finish();
+        (Seq(secret as u32), (secret >> 32) as u32)
     }
 
     /// A keyed hash of a connection and something about it. What is hashed is
@@ -117,12 +98,12 @@ impl Keys {
         }
         hasher.finish()
     }
+}
 
-    fn secret_of(&self, addresses: &Addresses, src_port: u16, dst_port: u16) -> u64 {
-        let mut hasher = SipHasher24::new_with_keys(self.sequence.0, self.sequence.1);
-        Self::feed(&mut hasher, addresses, src_port, dst_port);
-        hasher.finish()
-    }
+/// The initial sequence number of a connection (RFC 9293, section 3.4.1; RFC
+/// 6528): its part of [`Keys::offsets`], and a clock that ticks every 4 µs.
+pub(crate) fn initial_sequence(offset: Seq, now_micros: u64) -> Seq {
+    offset + (now_micros / 4) as u32
 }
 
 /// An open-addressed table of (hash, TCB), at most half full, with linear

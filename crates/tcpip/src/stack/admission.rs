@@ -112,7 +112,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             ts_recent: options.timestamps.map_or(0, |timestamps| timestamps.value),
         };
         let ports = (segment.dst_port, segment.src_port);
-        let ts_offset = self.keys.timestamp_offset(&addresses, ports.1, ports.0);
+        let (_, ts_offset) = self.keys.offsets(&addresses, ports.1, ports.0);
         let tcb = Tcb::half_open(packet.path_back(), ports, &opening, ts_offset);
         let (mut header, more) = tcb.syn_ack(&self.cx, now);
         if let Some(Timestamps { value, .. }) = &mut header.timestamps {
@@ -192,7 +192,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             ts_recent: options.timestamps.map_or(0, |timestamps| timestamps.value),
         };
         let ports = (segment.dst_port, segment.src_port);
-        let ts_offset = self.keys.timestamp_offset(&addresses, ports.1, ports.0);
+        let (_, ts_offset) = self.keys.offsets(&addresses, ports.1, ports.0);
         let mut tcb = Tcb::half_open(packet.path_back(), ports, &opening, ts_offset);
         let told = self.cx.buffers.capacity().min(usize::from(u16::MAX));
         tcb.has_told_unscaled(told as u16);

@@ -15,6 +15,7 @@ use crate::connection::{Due, Flags, Negotiated, Opening, Tcb};
 use crate::emit::turn_round;
 use crate::progress::Standing;
 use crate::segments::Family;
+use crate::table::initial_sequence;
 use crate::wire::{Control, Header, Options, Segment, Seq, Written};
 
 /// When a SYN reopens a connection in TIME-WAIT, its sequence numbers begin
@@ -126,10 +127,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             Admitted::Drop => return,
         };
         let (own_port, peer_port) = (segment.dst_port, segment.src_port);
-        let iss = isn.unwrap_or_else(|| {
-            self.keys
-                .initial_sequence(&addresses, peer_port, own_port, now.whole_micros)
-        });
+        let (offset, ts_offset) = self.keys.offsets(&addresses, peer_port, own_port);
+        let iss = isn.unwrap_or_else(|| initial_sequence(offset, now.whole_micros));
         let opening = Opening {
             negotiated: self.agree(&options, segment),
             mss,
@@ -138,7 +137,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             window: segment.window,
             ts_recent: options.timestamps.map_or(0, |timestamps| timestamps.value),
         };
-        let ts_offset = self.keys.timestamp_offset(&addresses, peer_port, own_port);
         let ports = (own_port, peer_port);
         let mut tcb = Tcb::half_open(packet.path_back(), ports, &opening, ts_offset);
         tcb.flags.set(Flags::TIMING);
