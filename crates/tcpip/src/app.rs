@@ -152,12 +152,12 @@ pub struct Connection<'a, S> {
 impl<S> Connection<'_, S> {
     /// The client's address and port.
     pub fn peer(&self) -> SocketAddr {
-        SocketAddr::new(self.tcb.path.addresses.dst(), self.tcb.peer_port)
+        SocketAddr::new(self.tcb.path.addresses.dst(), self.tcb.ports().1)
     }
 
     /// The address and port of ours that the client has connected to.
     pub fn local(&self) -> SocketAddr {
-        SocketAddr::new(self.tcb.path.addresses.src(), self.tcb.own_port)
+        SocketAddr::new(self.tcb.path.addresses.src(), self.tcb.ports().0)
     }
 
     /// What the application remembers of this connection.

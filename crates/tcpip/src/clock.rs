@@ -31,6 +31,12 @@ impl Moment {
         self.micros.wrapping_sub(self.millis.wrapping_mul(1000))
     }
 
+    /// Whether a deadline in milliseconds has passed.
+    #[inline]
+    pub(crate) const fn has_passed(self, deadline: u32) -> bool {
+        deadline.wrapping_sub(self.millis).cast_signed() <= 0
+    }
+
     /// The moment of a deadline in milliseconds; now when it has passed.
     #[inline]
     pub(crate) fn instant(self, deadline: u32) -> Instant {

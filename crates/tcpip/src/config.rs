@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use crate::content::Mode;
-use crate::progress::Pace;
-use crate::rto::{MAX_RTO_MS, MIN_RTO_MS};
+use crate::rto::MIN_RTO_MS;
 
 /// What happens to a new connection when there are as many as may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -198,6 +197,18 @@ impl Config {
             ..Self::default()
         }
     }
+
+    /// The same with every number inside its bounds.
+    pub(crate) fn clamped(&self) -> Self {
+        Self {
+            max_connections: self.max_connections.clamp(1, Self::MAX_CONNECTIONS),
+            ipv6_prefix: self.ipv6_prefix.min(128),
+            recv_buffer: self
+                .recv_buffer
+                .clamp(Self::MIN_RECV_BUFFER, Self::MAX_RECV_BUFFER),
+            ..self.clone()
+        }
+    }
 }
 
 impl Default for Config {
@@ -237,85 +248,7 @@ impl Default for Config {
     }
 }
 
-/// Probes of a shut window that are sent in a user timeout at least.
-const PROBES_IN_USER_TIMEOUT: u32 = 4;
-
 /// A time as deadlines are counted: 1 to [`Config::MAX_TIME`].
 pub(crate) fn millis(time: Duration) -> u32 {
     time.min(Config::MAX_TIME).as_millis().max(1) as u32
-}
-
-/// The configuration, as the stack uses it.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) ports: Box<[u16]>,
-    pub(crate) mode: Mode,
-    pub(crate) max_connections: u32,
-    pub(crate) when_full: WhenFull,
-    pub(crate) syn_cookies: SynCookies,
-    pub(crate) max_half_open: u32,
-    /// `u32::MAX`: no bound.
-    pub(crate) max_per_address: u32,
-    pub(crate) ipv6_prefix: u8,
-    pub(crate) pace: Pace,
-    pub(crate) max_time_wait: u32,
-    pub(crate) syn_ack_retries: u8,
-    pub(crate) retries: u8,
-    pub(crate) probes: u8,
-    pub(crate) time_wait_ms: u32,
-    pub(crate) fin_wait_ms: u32,
-    pub(crate) idle_ms: u32,
-    /// `u32::MAX`: none.
-    pub(crate) user_timeout_ms: u32,
-    /// Between probes of a shut window: some are to go before the user timeout.
-    pub(crate) most_probe_interval_ms: u32,
-    /// The silence after which something is done: a keep-alive is sent, or the
-    /// connection closed.
-    pub(crate) silence_ms: u32,
-    pub(crate) pacing: bool,
-    pub(crate) min_rto_ms: u32,
-    pub(crate) sack: bool,
-    pub(crate) timestamps: bool,
-    pub(crate) window_scaling: bool,
-    pub(crate) ecn: bool,
-    pub(crate) reset_unknown: bool,
-}
-
-impl Settings {
-    pub(crate) fn new(config: &Config) -> Self {
-        let user_timeout_ms = config.user_timeout.map_or(u32::MAX, millis);
-        let min_rto_ms = millis(config.min_rto).min(MAX_RTO_MS);
-        Self {
-            ports: config.ports.clone().into(),
-            mode: config.mode,
-            max_connections: config.max_connections.clamp(1, Config::MAX_CONNECTIONS),
-            when_full: config.when_full,
-            syn_cookies: config.syn_cookies,
-            max_half_open: config.max_half_open,
-            max_per_address: config.max_per_address.unwrap_or(u32::MAX),
-            ipv6_prefix: config.ipv6_prefix.min(128),
-            pace: Pace::of(config.min_rate),
-            max_time_wait: config.max_time_wait,
-            syn_ack_retries: config.syn_ack_retries,
-            retries: config.retries,
-            probes: config.probes,
-            time_wait_ms: millis(config.time_wait),
-            fin_wait_ms: millis(config.fin_wait),
-            idle_ms: millis(config.idle_timeout),
-            user_timeout_ms,
-            most_probe_interval_ms: (user_timeout_ms / PROBES_IN_USER_TIMEOUT).max(min_rto_ms),
-            silence_ms: millis(
-                config
-                    .keep_alive
-                    .map_or(config.idle_timeout, |time| time.min(config.idle_timeout)),
-            ),
-            pacing: config.pacing,
-            min_rto_ms,
-            sack: config.sack,
-            timestamps: config.timestamps,
-            window_scaling: config.window_scaling,
-            ecn: config.ecn,
-            reset_unknown: config.reset_unknown,
-        }
-    }
 }

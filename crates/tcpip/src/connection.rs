@@ -6,6 +6,7 @@
 //! send ([`Conn::next`]). The stack calls the application in between.
 
 mod acks;
+mod context;
 mod cut;
 mod deadlines;
 mod info;
@@ -13,23 +14,21 @@ mod opening;
 mod pacing;
 mod path_mtu;
 mod plan;
+mod receive;
 mod recovery;
 mod segment;
 mod transmit;
+#[cfg(any(test, fuzzing))]
+mod view;
 
-use std::net::Ipv4Addr;
-
-use eth::{Link, Mac};
-use ip::{Addresses, PROTOCOL_TCP, Path, Sum};
+use ip::Path;
 
 use crate::clock::Moment;
-use crate::config::{Config, Settings};
 use crate::congestion::{CongestionControl, Event};
-use crate::content::NO_CLASS;
 use crate::counters::Counters;
 use crate::mss::OwnMss;
-use crate::pools::{NONE, Peers, Pool};
-use crate::recv::Buffers;
+use crate::negotiated::Negotiated;
+use crate::pools::{NONE, Peers};
 use crate::rto::Rtt;
 use crate::stream::{Lists, Stream};
 use crate::wire::{Block, Control, Seq, Timestamps};
@@ -41,8 +40,11 @@ pub(crate) use info::Sight;
 pub use info::{Condition, Info};
 pub(crate) use opening::Opening;
 pub(crate) use plan::{Kind, Plan};
+pub use receive::MAX_RANGES;
+pub(crate) use receive::Route;
 pub(crate) use segment::Verdict;
 
+use receive::Buffers;
 use recovery::{Recoveries, Recovery, Reorder};
 
 /// The states of RFC 9293, section 3.3.2, that a server's connection can be
@@ -63,7 +65,7 @@ pub(crate) enum State {
 impl State {
     /// The peer may still send data.
     #[inline(always)]
-    pub(crate) const fn receives(self) -> bool {
+    const fn receives(self) -> bool {
         matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
     }
 
@@ -78,7 +80,7 @@ impl State {
 
     /// Our FIN has been sent.
     #[inline(always)]
-    pub(crate) const fn fin_sent(self) -> bool {
+    const fn fin_sent(self) -> bool {
         matches!(
             self,
             Self::FinWait1 | Self::FinWait2 | Self::Closing | Self::LastAck | Self::TimeWait
@@ -118,13 +120,13 @@ impl Flags {
     pub(crate) const WANTS_ROOM: Self = Self(1 << 2);
     /// The peer's FIN has come in order, and the application is still to be
     /// told.
-    pub(crate) const HALF_CLOSE: Self = Self(1 << 3);
+    const HALF_CLOSE: Self = Self(1 << 3);
     /// Something must be acknowledged.
     pub(crate) const ACK: Self = Self(1 << 4);
     /// On the list of those that the TX ring had no room for.
     pub(crate) const BLOCKED: Self = Self(1 << 5);
     /// A segment is being timed: `rtt_seq` and `rtt_at` are valid.
-    pub(crate) const TIMING: Self = Self(1 << 6);
+    const TIMING: Self = Self(1 << 6);
     /// The SYN-ACK was sent more than once.
     const SYN_AGAIN: Self = Self(1 << 7);
     /// The peer has told a window of two segments or more.
@@ -139,11 +141,11 @@ impl Flags {
     /// Segments have overtaken each other on the way (RFC 8985, section 6.2).
     const REORDERING: Self = Self(1 << 12);
     /// The path takes less than both ends would: it may widen again.
-    pub(crate) const NARROW: Self = Self(1 << 13);
+    const NARROW: Self = Self(1 << 13);
     /// The window has opened at once: what it has room for is spread.
     const SPREAD: Self = Self(1 << 14);
     /// The TX ring had no room for a probe of the peer's window.
-    pub(crate) const OWES_PROBE: Self = Self(1 << 15);
+    const OWES_PROBE: Self = Self(1 << 15);
     /// A probe of the path's width has been lost, …
     const SIZE_LOST: Self = Self(1 << 16);
     /// … and another one of the same size.
@@ -180,7 +182,7 @@ impl std::ops::BitOr for Flags {
 
 /// What a connection's deadline is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Due {
+enum Due {
     /// A SYN-ACK that may be lost (RFC 6298, 5.7).
     Handshake,
     /// The retransmission timeout (RFC 6298).
@@ -207,65 +209,12 @@ pub(crate) enum Due {
     TimeWait,
 }
 
-/// What both sides have agreed on with their SYNs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Negotiated(u8);
-
-impl Negotiated {
-    const SACK: u8 = 1 << 4;
-    const TIMESTAMPS: u8 = 1 << 5;
-    const SCALED: u8 = 1 << 6;
-    const ECN: u8 = 1 << 7;
-
-    /// Options and congestion notification; `peer_scale` is the shift of the
-    /// peer's windows, 0 to 14, if windows are scaled.
-    pub(crate) fn new(sack: bool, timestamps: bool, peer_scale: Option<u8>, ecn: bool) -> Self {
-        let bit = |is_on: bool, bit: u8| if is_on { bit } else { 0 };
-        Self(
-            bit(sack, Self::SACK)
-                | bit(timestamps, Self::TIMESTAMPS)
-                | bit(ecn, Self::ECN)
-                | peer_scale.map_or(0, |scale| Self::SCALED | scale & 0x0f),
-        )
-    }
-
-    /// Both sides take selective acknowledgements (RFC 2018).
-    #[inline(always)]
-    pub(crate) const fn sack(self) -> bool {
-        self.0 & Self::SACK != 0
-    }
-
-    /// Both sides send timestamps (RFC 7323).
-    #[inline(always)]
-    pub(crate) const fn timestamps(self) -> bool {
-        self.0 & Self::TIMESTAMPS != 0
-    }
-
-    /// Both sides scale windows (RFC 7323).
-    #[inline(always)]
-    pub(crate) const fn scaled(self) -> bool {
-        self.0 & Self::SCALED != 0
-    }
-
-    /// Both sides take part in congestion notification (RFC 3168).
-    #[inline(always)]
-    pub(crate) const fn ecn(self) -> bool {
-        self.0 & Self::ECN != 0
-    }
-
-    /// The shift of the peer's windows.
-    #[inline(always)]
-    pub(crate) const fn peer_scale(self) -> u8 {
-        self.0 & 0x0f
-    }
-}
-
 /// See the module's text. Fields are named as in RFC 9293, section 3.3.1.
 #[derive(Clone, Debug)]
 pub(crate) struct Tcb {
     pub(crate) path: Path,
-    pub(crate) own_port: u16,
-    pub(crate) peer_port: u16,
+    own_port: u16,
+    peer_port: u16,
     /// What addresses, ports and protocol add to every checksum, folded.
     pub(crate) sum: u16,
     /// Most bytes of data in a segment.
@@ -275,7 +224,7 @@ pub(crate) struct Tcb {
     pub(crate) state: State,
     pub(crate) flags: Flags,
     /// Timeouts since the peer has last acknowledged something.
-    pub(crate) retries: u8,
+    retries: u8,
     /// Doublings of the timeout (RFC 6298, 5.5), until a round trip is
     /// measured again.
     backoff: u8,
@@ -284,7 +233,7 @@ pub(crate) struct Tcb {
     due: Due,
     reorder: Reorder,
     /// The largest segments that the peer and we could take, as `mss`.
-    pub(crate) mss_most: u16,
+    mss_most: u16,
     /// The least that the path was found too narrow for; 0: none.
     mss_fails: u16,
     /// When a larger one may be tried, in seconds.
@@ -292,10 +241,10 @@ pub(crate) struct Tcb {
     /// When a challenge ACK was last sent: low bits of a clock of 32 ms, which
     /// come again after 35 minutes.
     challenged_at: u16,
-    pub(crate) snd_una: Seq,
+    snd_una: Seq,
     /// Behind everything that was ever sent: new data begins here. What is to
     /// be sent again before it, the scoreboard tells.
-    pub(crate) snd_nxt: Seq,
+    snd_nxt: Seq,
     /// The peer's window, in bytes from `snd_una`.
     pub(crate) snd_wnd: u32,
     /// The largest window that the peer has ever told (RFC 5961's
@@ -305,132 +254,44 @@ pub(crate) struct Tcb {
     snd_wl1: Seq,
     pub(crate) rcv_nxt: Seq,
     /// Right edge of the window that we have told.
-    pub(crate) rcv_adv: Seq,
+    rcv_adv: Seq,
     rtt: Rtt,
     /// An ACK of this ends the timing that began at `rtt_at`.
-    pub(crate) rtt_seq: Seq,
+    rtt_seq: Seq,
     /// In microseconds. While the peer's window is shut, and while nothing is in
     /// flight and the application waits for room: when the peer was last heard.
-    pub(crate) rtt_at: u32,
+    rtt_at: u32,
     /// When something is due, in milliseconds.
-    pub(crate) deadline: u32,
+    deadline: u32,
     /// When the wheel's entry expires: not later than `deadline`.
-    pub(crate) scheduled: u32,
+    scheduled: u32,
     pub(crate) stream: Stream,
     /// Receive buffer, or [`NONE`].
-    pub(crate) buffer: u32,
+    buffer: u32,
     /// What became of what is in flight, or [`NONE`] while all goes well.
-    pub(crate) recovery: u32,
+    recovery: u32,
     /// The peer's latest timestamp (RFC 7323's `TS.Recent`).
-    pub(crate) ts_recent: u32,
+    ts_recent: u32,
     /// What our timestamps are ahead of the clock's milliseconds.
     pub(crate) ts_offset: u32,
     /// An ACK of this ends the window in which an echo was answered.
     cwr_high: Seq,
     /// Until when, in microseconds, what has been sent lasts at the rate of
     /// pacing.
-    pub(crate) paced_until: u32,
+    paced_until: u32,
 }
 
 impl Tcb {
-    /// A free TCB.
-    pub(crate) const fn closed() -> Self {
-        Self {
-            path: Path {
-                link: Link {
-                    peer: Mac([0; 6]),
-                    own: Mac([0; 6]),
-                    vlan: None,
-                },
-                addresses: Addresses::V4 {
-                    src: Ipv4Addr::UNSPECIFIED,
-                    dst: Ipv4Addr::UNSPECIFIED,
-                },
-            },
-            own_port: 0,
-            peer_port: 0,
-            sum: 0,
-            mss: 0,
-            class: NO_CLASS,
-            state: State::Closed,
-            flags: Flags(0),
-            retries: 0,
-            backoff: 0,
-            negotiated: Negotiated(0),
-            due: Due::Handshake,
-            reorder: Reorder::new(),
-            mss_most: 0,
-            mss_fails: 0,
-            raise_at: 0,
-            challenged_at: 0,
-            snd_una: Seq(0),
-            snd_nxt: Seq(0),
-            snd_wnd: 0,
-            max_snd_wnd: 0,
-            snd_wl1: Seq(0),
-            rcv_nxt: Seq(0),
-            rcv_adv: Seq(0),
-            rtt: Rtt::UNKNOWN,
-            rtt_seq: Seq(0),
-            rtt_at: 0,
-            deadline: 0,
-            scheduled: 0,
-            stream: Stream::new(Seq(0)),
-            buffer: NONE,
-            recovery: NONE,
-            ts_recent: 0,
-            ts_offset: 0,
-            cwr_high: Seq(0),
-            paced_until: 0,
-        }
-    }
-
-    /// What a connection adds to every checksum.
-    fn connection_sum(path: &Path, own_port: u16, peer_port: u16) -> u16 {
-        Sum::ZERO
-            .add(path.addresses.sum())
-            .word(u16::from(PROTOCOL_TCP))
-            .word(own_port)
-            .word(peer_port)
-            .fold()
-    }
-
-    /// Whether this is the connection of a segment between `addresses`, the
-    /// peer's first.
-    #[inline(always)]
-    pub(crate) fn is_of(&self, addresses: &Addresses, src_port: u16, dst_port: u16) -> bool {
-        if self.peer_port != src_port || self.own_port != dst_port {
-            return false;
-        }
-        match (&self.path.addresses, addresses) {
-            (
-                Addresses::V4 { src, dst },
-                Addresses::V4 {
-                    src: peer,
-                    dst: own,
-                },
-            ) => src == own && dst == peer,
-            (
-                Addresses::V6 { src, dst },
-                Addresses::V6 {
-                    src: peer,
-                    dst: own,
-                },
-            ) => src.to_bits() == own.to_bits() && dst.to_bits() == peer.to_bits(),
-            _ => false,
-        }
-    }
-
     /// Bytes and FIN sent and not acknowledged, lost ones included.
     #[inline(always)]
-    pub(crate) fn flight(&self) -> u32 {
+    fn flight(&self) -> u32 {
         self.snd_nxt.since(self.snd_una)
     }
 
     /// Sequence number for a RST, above everything the peer may have received,
     /// so that it is in order then. A probe of a zero window was most likely
     /// dropped.
-    pub(crate) fn reset_at(&self) -> Seq {
+    fn reset_at(&self) -> Seq {
         if self.probes_window() {
             self.snd_una
         } else {
@@ -441,7 +302,7 @@ impl Tcb {
     /// Behind the last thing to be sent: what was written, and the FIN if the
     /// application has closed.
     #[inline(always)]
-    pub(crate) fn limit(&self) -> Seq {
+    fn limit(&self) -> Seq {
         self.stream.end() + u32::from(self.flags.has(Flags::CLOSE))
     }
 
@@ -457,20 +318,14 @@ impl Tcb {
     /// before costs no more: the wheel's entry expires early and is set again
     /// then.
     #[inline(always)]
-    pub(crate) fn arm(&mut self, due: Due, after: u32, now: Moment) {
+    fn arm(&mut self, due: Due, after: u32, now: Moment) {
         self.due = due;
         self.deadline = now.millis.wrapping_add(after);
     }
 
-    /// Whether the wheel's entry would expire after the deadline.
-    #[inline(always)]
-    pub(crate) fn is_due_sooner(&self) -> bool {
-        self.scheduled.wrapping_sub(self.deadline).cast_signed() > 0
-    }
-
     /// The peer's window is shut, or too small: the timer probes it.
     #[inline(always)]
-    pub(crate) fn probes_window(&self) -> bool {
+    fn probes_window(&self) -> bool {
         self.due == Due::ZeroWindow
     }
 
@@ -568,13 +423,33 @@ impl Tcb {
 #[repr(align(64))]
 pub(crate) struct Record<C> {
     pub(crate) tcb: Tcb,
-    pub(crate) congestion: C,
+    congestion: C,
+}
+
+/// What of the configuration concerns one connection. Times are in milliseconds.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    syn_ack_retries: u8,
+    retries: u8,
+    probes: u8,
+    pacing: bool,
+    time_wait_ms: u32,
+    fin_wait_ms: u32,
+    idle_ms: u32,
+    /// `u32::MAX`: none.
+    user_timeout_ms: u32,
+    /// Between probes of a shut window: some are to go before the user timeout.
+    most_probe_interval_ms: u32,
+    /// The silence after which something is done: a keep-alive is sent, or the
+    /// connection closed.
+    silence_ms: u32,
+    min_rto_ms: u32,
 }
 
 /// What all connections of a stack share.
 #[derive(Debug)]
 pub(crate) struct Context<C> {
-    pub(crate) settings: Settings,
+    settings: Settings,
     pub(crate) counters: Counters,
     pub(crate) own_mss: OwnMss,
     /// What each client address holds.
@@ -582,48 +457,14 @@ pub(crate) struct Context<C> {
     /// Entries of streams that have no place in their TCBs.
     pub(crate) lists: Lists,
     pub(crate) buffers: Buffers,
-    pub(crate) losses: Recoveries<C>,
+    losses: Recoveries<C>,
     /// The shift of our windows, where they are scaled (RFC 7323, section 2.3).
     window_scale: u8,
     /// What the segment in hand has brought that was here already: told with
     /// its acknowledgement (RFC 2883).
     pub(crate) twice: Option<Block>,
     /// The class of the connection in hand while its segments had another size.
-    pub(crate) left_class: Option<u8>,
-}
-
-impl<C> Context<C> {
-    /// Bytes of the tables that [`new`](Self::new) reserves, by the most
-    /// connections.
-    pub(crate) fn reserved_bytes(connections: u32) -> usize {
-        // Those of the recoveries that are free.
-        let each = size_of::<Recovery<C>>() + size_of::<u32>();
-        connections as usize * each + Peers::bytes(connections)
-    }
-}
-
-impl<C: CongestionControl> Context<C> {
-    /// Of a stack on a port that takes packets of `mtu` bytes.
-    pub(crate) fn new(config: &Config, mtu: usize) -> Self {
-        let settings = Settings::new(config);
-        let most = settings.max_connections;
-        let recv_buffer = config
-            .recv_buffer
-            .clamp(Config::MIN_RECV_BUFFER, Config::MAX_RECV_BUFFER);
-        let buffers = Buffers::new(config.max_recv_buffers, recv_buffer);
-        Self {
-            settings,
-            counters: Counters::default(),
-            own_mss: OwnMss::new(mtu),
-            peers: Peers::new(most),
-            lists: Lists::new(Pool::EntryLists, config.max_entry_lists),
-            window_scale: buffers.scale(),
-            buffers,
-            losses: Recoveries::new(most),
-            twice: None,
-            left_class: None,
-        }
-    }
+    left_class: Option<u8>,
 }
 
 /// A connection in hand: see [the module's text](self).

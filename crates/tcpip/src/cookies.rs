@@ -22,8 +22,8 @@
 use ip::Addresses;
 
 use crate::clock::Moment;
-use crate::connection::Negotiated;
 use crate::mss::{MIN_MSS, OwnMss};
+use crate::negotiated::Negotiated;
 use crate::segments::Family;
 use crate::table::Keys;
 use crate::wire::{Seq, Timestamps};

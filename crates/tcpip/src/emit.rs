@@ -28,10 +28,10 @@ pub(crate) struct NoRoom;
 
 /// What sending needs of the stack, beside the connection.
 pub(crate) struct Emitter<'a, A> {
-    pub(crate) app: &'a mut A,
-    pub(crate) contents: &'a mut Contents,
-    pub(crate) writes: &'a Writes,
-    pub(crate) mode: Mode,
+    app: &'a mut A,
+    contents: &'a mut Contents,
+    writes: &'a Writes,
+    mode: Mode,
 }
 
 /// The whole checksum of a segment of `tcb` with `more` bytes of options
@@ -84,7 +84,22 @@ fn render_part<A: Application>(app: &mut A, slot: Slot, params: u64, from: usize
     part.copy_from_slice(&rendered[from - slot.offset as usize..][..part.len()]);
 }
 
-impl<A: Application> Emitter<'_, A> {
+impl<'a, A: Application> Emitter<'a, A> {
+    #[inline(always)]
+    pub(crate) fn new(
+        app: &'a mut A,
+        contents: &'a mut Contents,
+        writes: &'a Writes,
+        mode: Mode,
+    ) -> Self {
+        Self {
+            app,
+            contents,
+            writes,
+            mode,
+        }
+    }
+
     /// The same for a call that is not inlined, so that this one can stay in
     /// registers.
     #[inline(always)]

@@ -146,9 +146,9 @@ mod cookies;
 mod counters;
 mod emit;
 mod mss;
+mod negotiated;
 mod pools;
 mod progress;
-mod recv;
 mod rto;
 mod segments;
 mod server;
@@ -161,7 +161,7 @@ mod writes;
 pub use app::{Application, Connection, WriteError};
 pub use config::{Config, SynCookies, WhenFull};
 pub use congestion::{Bbr, Congestion, CongestionControl, Cubic, Event, NewReno, Reno};
-pub use connection::{CloseReason, Condition, Info};
+pub use connection::{CloseReason, Condition, Info, MAX_RANGES};
 pub use content::{
     ContentError, ContentId, Contents, Family, MAX_CLASSES, MAX_CONTENT_LEN, MAX_CONTENTS,
     MAX_SLOT_LEN, Mode, Slot, Totals,
@@ -169,7 +169,6 @@ pub use content::{
 pub use counters::Counters;
 pub use mss::{DEFAULT_MSS_V4, DEFAULT_MSS_V6, MIN_MSS};
 pub use progress::Deadline;
-pub use recv::MAX_RANGES;
 pub use rto::{INITIAL_RTO_AFTER_LOSS_MS, INITIAL_RTO_MS, MAX_RTO_MS, MIN_RTO_MS};
 pub use server::Server;
 pub use stack::Stack;

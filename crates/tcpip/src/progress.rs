@@ -56,7 +56,7 @@ pub(crate) struct Standing {
     /// In milliseconds, as [`Moment::millis`]. It wraps: a lack of more than 24
     /// days is taken as none.
     progress: u32,
-    /// The client's entry in [`Peers`](crate::peers::Peers), or [`NONE`] while
+    /// The client's entry in [`Peers`](crate::pools::Peers), or [`NONE`] while
     /// it is not counted.
     pub(crate) peer: u32,
     /// The application's deadline, as [`Moment::millis`], while the TCB has

@@ -24,15 +24,14 @@ use nmio::{Capabilities, Instant, TimerWheel};
 use self::flood::Flood;
 use crate::app::{Application, Connection};
 use crate::clock::Moment;
-use crate::config::{Config, Settings};
+use crate::config::Config;
 use crate::congestion::{CongestionControl, Cubic};
-use crate::connection::{CloseReason, Conn, Context, Record, Sight, State, Tcb};
+use crate::connection::{CloseReason, Conn, Context, Record, State};
 use crate::content::{Contents, NO_CLASS};
 use crate::counters::Counters;
 use crate::emit::Emitter;
-use crate::mss::MIN_MSS;
-use crate::pools::{NONE, Owner, Pool};
-use crate::progress::Standing;
+use crate::pools::{Owner, Pool};
+use crate::progress::{Pace, Standing};
 use crate::segments::Family;
 use crate::stream::Source;
 use crate::table::{Keys, Table};
@@ -99,6 +98,9 @@ pub struct Stack<A: Application, C = Cubic> {
     /// The pool of which the callback in hand has found nothing free.
     refused: Option<Pool>,
     cx: Context<C>,
+    config: Config,
+    /// That of [`Config::min_rate`].
+    pace: Pace,
     half_open: u32,
     time_waits: u32,
     flood: Flood,
@@ -121,7 +123,7 @@ impl<A: Application, C> Stack<A, C> {
     /// [`Config::max_connections`]. They are touched as connections are first
     /// used.
     pub fn reserved_bytes(config: &Config) -> usize {
-        let most = Settings::new(config).max_connections;
+        let most = config.clamped().max_connections;
         // `free` and `blocked`.
         let indices = 2 * size_of::<u32>();
         let records = size_of::<A::State>() + size_of::<Standing>() + size_of::<Record<C>>();
@@ -158,8 +160,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         secret: [u64; 4],
         now: Instant,
     ) -> Self {
-        let cx = Context::new(config, capabilities.mtu);
-        let most = cx.settings.max_connections;
+        let config = config.clamped();
+        let cx = Context::new(&config, capabilities.mtu);
+        let most = config.max_connections;
         let own_mss = cx.own_mss;
         Self {
             app,
@@ -181,6 +184,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             writes: Writes::new(Pool::WriteBuffers, config.max_write_buffers),
             refused: None,
             cx,
+            pace: Pace::of(config.min_rate),
+            config,
             half_open: 0,
             time_waits: 0,
             flood: Flood::default(),
@@ -233,13 +238,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Whether connections are accepted on `port`.
     #[inline]
     pub fn serves(&self, port: u16) -> bool {
-        self.cx.settings.ports.contains(&port)
+        self.config.ports.contains(&port)
     }
 
     /// A connection, in the hands of a callback.
     #[inline(always)]
     fn connection(&mut self, id: u32) -> (&mut A, Connection<'_, A::State>) {
-        let sight = Sight::of(&self.conn(id));
+        let sight = self.conn(id).sight();
         let connection = Connection {
             sight,
             id,
@@ -264,12 +269,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// The same, and what sends its segments.
     #[inline(always)]
     fn conn_and_emitter(&mut self, id: u32) -> (Conn<'_, C>, Emitter<'_, A>) {
-        let emitter = Emitter {
-            app: &mut self.app,
-            contents: &mut self.contents,
-            writes: &self.writes,
-            mode: self.cx.settings.mode,
-        };
+        let (app, contents) = (&mut self.app, &mut self.contents);
+        let emitter = Emitter::new(app, contents, &self.writes, self.config.mode);
         let conn = Conn::new(&mut self.records[id as usize], &mut self.cx);
         (conn, emitter)
     }
@@ -279,13 +280,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if let Some(id) = self.free.pop() {
             return Some(id);
         }
-        if self.records.len() >= self.cx.settings.max_connections as usize {
+        if self.records.len() >= self.config.max_connections as usize {
             return None;
         }
-        self.records.push(Record {
-            tcb: Tcb::closed(),
-            congestion: C::new(u32::from(MIN_MSS)),
-        });
+        self.records.push(Record::closed());
         self.states.push(A::State::default());
         self.standings.push(Standing::new(Moment::new(self.now)));
         Some(self.records.len() as u32 - 1)
@@ -314,31 +312,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Gives back all that a connection holds but its TCB.
     fn release_all(&mut self, id: u32) {
-        while let Some(source) = {
-            let stream = &mut self.records[id as usize].tcb.stream;
-            stream.discard(&mut self.cx.lists, &mut self.cx.peers)
-        } {
+        while let Some(source) = self.conn(id).discard() {
             self.release_source(source);
         }
-        self.release_buffer(id);
+        self.conn(id).release();
         let tcb = &mut self.records[id as usize].tcb;
-        let recovery = std::mem::replace(&mut tcb.recovery, NONE);
-        if recovery != NONE {
-            self.cx.losses.release(recovery, &mut self.cx.peers);
-        }
         let class = std::mem::replace(&mut tcb.class, NO_CLASS);
         self.contents.release_class(class);
         self.states[id as usize] = A::State::default();
-    }
-
-    /// Gives back a connection's receive buffer, if it has one, with all that
-    /// is in it.
-    fn release_buffer(&mut self, id: u32) {
-        let tcb = &mut self.records[id as usize].tcb;
-        let buffer = std::mem::replace(&mut tcb.buffer, NONE);
-        if buffer != NONE {
-            self.cx.buffers.release(buffer, &mut self.cx.peers);
-        }
     }
 
     /// The stream no longer refers to `source`.
@@ -361,7 +342,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let tcb = &mut self.records[id as usize].tcb;
         tcb.state = State::Closed;
         let peer_first = tcb.path.addresses.reversed();
-        let hash = self.keys.hash(&peer_first, tcb.peer_port, tcb.own_port);
+        let (own_port, peer_port) = tcb.ports();
+        let hash = self.keys.hash(&peer_first, peer_port, own_port);
         let known = self.table.remove(hash, id);
         debug_assert!(known, "every TCB is in the table");
         self.wheel.cancel(id);

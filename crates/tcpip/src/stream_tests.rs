@@ -20,7 +20,7 @@ impl Rig {
         Self {
             stream: Stream::new(Seq(start)),
             lists: Lists::new(Pool::EntryLists, most_lists),
-            peers: Peers::new(1),
+            peers: Peers::new([1; Pool::COUNT]),
         }
     }
 

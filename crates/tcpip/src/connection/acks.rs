@@ -1,9 +1,10 @@
 //! The ACK field: what has arrived, and how much more may be sent.
 
 use super::recovery::Recovery;
-use super::{Conn, Cut, Due, Flags, NONE, State, Tcb};
+use super::{Conn, Context, Cut, Due, Flags, NONE, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
+use crate::stream::Source;
 use crate::wire::{Block, Control, Segment};
 
 /// A tail is not probed sooner, in milliseconds: the timers of many fast
@@ -148,6 +149,19 @@ impl<C: CongestionControl> Conn<'_, C> {
                 }
             }
         }
+    }
+
+    /// Takes the first entry out of the stream if all of it is acknowledged.
+    #[inline(always)]
+    pub(crate) fn retire(&mut self) -> Option<Source> {
+        let Context { lists, peers, .. } = self.cx;
+        self.tcb.stream.retire(self.tcb.snd_una, lists, peers)
+    }
+
+    /// Takes the first entry out of the stream, acknowledged or not.
+    pub(crate) fn discard(&mut self) -> Option<Source> {
+        let Context { lists, peers, .. } = self.cx;
+        self.tcb.stream.discard(lists, peers)
     }
 
     /// After close: has our FIN been acknowledged?

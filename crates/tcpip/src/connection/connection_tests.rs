@@ -28,7 +28,7 @@ fn last_segment(snd_nxt: u32, slices: &[(u32, u32)]) -> u32 {
     let (id, peer) = (NONE, NONE);
     for (from, len) in slices.iter().copied() {
         let slice = Slice::new(Source::content(1, false), from, len, 0);
-        let peers = &mut Peers::new(1);
+        let peers = &mut Peers::new([1; Pool::COUNT]);
         let pushed = tcb
             .stream
             .push(slice, &mut lists, Owner { id, peer }, peers);

@@ -2,7 +2,7 @@
 
 use super::pacing::pause;
 use super::path_mtu::BLACK_HOLE_TIMEOUTS;
-use super::{Conn, Due, Flags, Plan};
+use super::{Conn, Due, Flags, Plan, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 
@@ -189,10 +189,11 @@ impl<C: CongestionControl> Conn<'_, C> {
         Some(Expiry::KeepAlive)
     }
 
-    /// An application waits for room, and nothing is in flight whose ACK could
-    /// tell of it.
+    /// Sees to an application that waits for room while nothing is in flight whose
+    /// ACK could tell of it.
     pub(crate) fn wait_for_room(&mut self, now: Moment) {
-        if !self.tcb.probes_window() {
+        let waits = self.tcb.waits_for_room() && self.tcb.state != State::Closed;
+        if waits && !self.tcb.probes_window() {
             self.tcb.rtt_at = now.micros;
             self.tcb.arm(Due::Silence, ROOM_RETRY_MS, now);
         }
@@ -234,5 +235,39 @@ impl<C: CongestionControl> Conn<'_, C> {
             self.congestion.on_idle(&tcb.event(0, 0, now));
         }
         tcb.arm(Due::Silence, idle, now);
+    }
+}
+
+impl Tcb {
+    /// Whether the deadline has passed.
+    pub(crate) fn is_due(&self, now: Moment) -> bool {
+        self.state != State::Closed && now.has_passed(self.deadline)
+    }
+
+    /// Whether the wheel's entry would expire after the deadline.
+    #[inline(always)]
+    pub(crate) fn is_due_sooner(&self) -> bool {
+        self.scheduled.wrapping_sub(self.deadline).cast_signed() > 0
+    }
+
+    /// When the wheel's entry is to expire, in milliseconds: at the deadline, or
+    /// at that of the application, `due`.
+    #[inline(always)]
+    pub(crate) fn schedule(&mut self, due: Option<u32>) -> u32 {
+        let is_sooner = |due: &u32| self.deadline.wrapping_sub(*due).cast_signed() > 0;
+        self.scheduled = due.filter(is_sooner).unwrap_or(self.deadline);
+        self.scheduled
+    }
+
+    /// An application waits for room, and nothing is in flight.
+    #[inline(always)]
+    fn waits_for_room(&self) -> bool {
+        self.flags.has(Flags::WANTS_ROOM) && self.flight() == 0
+    }
+
+    /// After a pass over a connection: whether there is more to be done about it.
+    #[inline(always)]
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.waits_for_room() || self.flags.has(Flags::DUE_NEW) || self.state == State::TimeWait
     }
 }

@@ -75,21 +75,23 @@ pub(crate) struct Sight {
     lost: u32,
 }
 
-impl Sight {
+impl<C: CongestionControl> Conn<'_, C> {
     #[inline(always)]
-    pub(crate) fn of<C: CongestionControl>(conn: &Conn<'_, C>) -> Self {
-        let sight = Self {
-            cwnd: conn.congestion.window(),
-            ssthresh: conn.congestion.ssthresh(),
-            own_scale: conn.own_scale() as u8,
-            ..Self::default()
+    pub(crate) fn sight(&self) -> Sight {
+        let sight = Sight {
+            cwnd: self.congestion.window(),
+            ssthresh: self.congestion.ssthresh(),
+            own_scale: self.tcb.own_scale(self.cx) as u8,
+            ..Sight::default()
         };
-        match conn.recovery() {
+        match self.recovery() {
             None => sight,
-            Some(recovery) => sight.in_disorder(recovery, conn.congestion),
+            Some(recovery) => sight.in_disorder(recovery, self.congestion),
         }
     }
+}
 
+impl Sight {
     #[cold]
     fn in_disorder<C: CongestionControl>(self, recovery: &Recovery<C>, congestion: &C) -> Self {
         let (sacked, lost) = recovery.sacked_and_lost();

@@ -109,9 +109,18 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// One larger segment, on a path that was found narrow, when it is time and
     /// all goes well.
+    #[inline(always)]
+    pub(crate) fn next_size_probe(&mut self, now: Moment) -> Option<Plan> {
+        if self.tcb.flags.has(Flags::NARROW) {
+            self.size_probe(now)
+        } else {
+            None
+        }
+    }
+
     #[cold]
     #[inline(never)]
-    pub(crate) fn next_size_probe(&mut self, now: Moment) -> Option<Plan> {
+    fn size_probe(&mut self, now: Moment) -> Option<Plan> {
         let size = u32::from(self.next_size(now)?);
         let tcb = &*self.tcb;
         let seq = tcb.snd_nxt;

@@ -1,15 +1,13 @@
 //! What a segment is to be: where it is cut out of the stream, and its header.
 
-use arrayvec::ArrayVec;
 use ip::Ecn;
 
-use super::{Conn, Context, Cut, Flags, NONE, Tcb};
+use super::{Conn, Context, Cut, Flags, NONE, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::recv::Buffers;
 use crate::segments::Family;
 use crate::stream::Slice;
-use crate::wire::{Block, Control, Header, MAX_SACK_BLOCKS, Seq, Written};
+use crate::wire::{Control, Header, Seq, Written};
 
 /// Why a segment is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,36 +91,10 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// The window to tell now, in bytes. It never takes back what was told
-    /// before, and does not open by small steps (RFC 9293, section 3.8.6.2.2).
-    #[inline(always)]
-    pub(crate) fn window_to_tell(&self) -> u32 {
-        window_to_tell(self.tcb, &self.cx.buffers)
-    }
-
-    /// The same as the field of a header has it (RFC 7323, section 2.3), rounded
-    /// up: what was told stays told, but for less than one unit of the scale
-    /// (section 2.4).
-    #[inline(always)]
-    pub(crate) fn window_field(&self) -> u16 {
-        let window = self.window_to_tell();
-        let field = match self.own_scale() {
-            0 => window,
-            scale => scaled(self.tcb, &self.cx.buffers, window, scale),
-        };
-        field.min(u32::from(u16::MAX)) as u16
-    }
-
-    /// How our windows are shifted.
-    #[inline(always)]
-    pub(crate) fn own_scale(&self) -> u32 {
-        self.tcb.own_scale(self.cx)
-    }
-
     /// A segment has told all that has come, and a window by its field.
     #[inline(always)]
     pub(crate) fn has_told(&mut self, window: u16) {
-        let window = u32::from(window) << self.own_scale();
+        let window = u32::from(window) << self.tcb.own_scale(self.cx);
         self.tcb.rcv_adv = self.tcb.rcv_nxt + window;
         self.tcb.flags.clear(Flags::ACK);
     }
@@ -143,7 +115,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let options = if nothing || !tcb.negotiated.sack() {
             Written::default()
         } else {
-            selective(tcb, &self.cx.buffers, &mut self.cx.twice)
+            self.selective()
         };
         (header, options)
     }
@@ -154,6 +126,39 @@ impl<C: CongestionControl> Conn<'_, C> {
         let (mut header, options) = self.acknowledgement(now);
         header.seq = Seq(header.seq.0.wrapping_sub(1));
         (header, options)
+    }
+
+    /// The port has taken a keep-alive.
+    pub(crate) fn has_sent_keep_alive(&mut self) {
+        self.tcb.retries += 1;
+        self.cx.counters.keep_alives += 1;
+    }
+
+    /// The peer has not got all that was written for it, or the application waits
+    /// to write more.
+    pub(crate) fn is_owed(&self) -> bool {
+        let tcb = &*self.tcb;
+        tcb.snd_una.before(tcb.stream.end()) || tcb.flags.has(Flags::WANTS_ROOM)
+    }
+
+    /// The last segment of a connection that nobody answers for any more: a FIN
+    /// to a peer that has all that was written, otherwise a reset. `None` when the
+    /// peer has our FIN.
+    pub(crate) fn farewell(&mut self, now: Moment) -> Option<Header> {
+        let tcb = &*self.tcb;
+        let has_all = tcb.snd_una == tcb.limit() && tcb.state.fin_sent();
+        if tcb.state == State::TimeWait || has_all {
+            return None;
+        }
+        let is_reset = tcb.state == State::SynReceived || self.is_owed();
+        let (mut header, _) = self.acknowledgement(now);
+        let tcb = &*self.tcb;
+        (header.seq, header.control) = if is_reset {
+            (tcb.reset_at(), Control::RST | Control::ACK)
+        } else {
+            (tcb.stream.end(), Control::FIN | Control::ACK)
+        };
+        Some(header)
     }
 
     /// A reset that the peer takes as in order.
@@ -186,16 +191,6 @@ impl Plan {
 }
 
 impl Tcb {
-    /// How our windows are shifted.
-    #[inline(always)]
-    pub(crate) fn own_scale<C>(&self, cx: &Context<C>) -> u32 {
-        if self.negotiated.scaled() {
-            cx.window_scale.into()
-        } else {
-            0
-        }
-    }
-
     /// The control bits of every segment (RFC 3168, section 6.1).
     #[inline(always)]
     pub(crate) fn control(&self) -> Control {
@@ -215,7 +210,7 @@ impl Tcb {
             control = control | Control::ECE;
         }
         // Never scaled (RFC 7323, section 2.2).
-        let window = window_to_tell(self, &cx.buffers).min(u32::from(u16::MAX));
+        let window = self.window_to_tell(cx).min(u32::from(u16::MAX));
         let header = Header {
             seq: self.snd_una,
             ack: self.rcv_nxt,
@@ -237,52 +232,4 @@ impl Tcb {
         self.rcv_adv = self.rcv_nxt + u32::from(window);
         self.flags.clear(Flags::ACK);
     }
-}
-
-/// Bytes that a connection has place for.
-#[inline(always)]
-fn space(tcb: &Tcb, buffers: &Buffers) -> usize {
-    if tcb.buffer == NONE {
-        buffers.capacity()
-    } else {
-        buffers.get(tcb.buffer).space()
-    }
-}
-
-#[inline(always)]
-fn window_to_tell(tcb: &Tcb, buffers: &Buffers) -> u32 {
-    let space = space(tcb, buffers);
-    let told = tcb.rcv_adv.since(tcb.rcv_nxt);
-    let worth = usize::from(tcb.mss).min(buffers.capacity() / 2);
-    if space < worth {
-        told
-    } else {
-        told.max(space as u32)
-    }
-}
-
-/// What was told, perhaps rounded up, is no reason to round up again: the
-/// space is.
-#[cold]
-fn scaled(tcb: &Tcb, buffers: &Buffers, window: u32, scale: u32) -> u32 {
-    let space = space(tcb, buffers) as u32;
-    if window >= space {
-        window.min(space).div_ceil(1 << scale)
-    } else {
-        window.div_ceil(1 << scale)
-    }
-}
-
-/// What has come out of order (RFC 2018), or `twice` (RFC 2883), as options.
-#[cold]
-fn selective(tcb: &Tcb, buffers: &Buffers, twice: &mut Option<Block>) -> Written {
-    let mut blocks: ArrayVec<Block, MAX_SACK_BLOCKS> = twice.take().into_iter().collect();
-    if tcb.buffer != NONE {
-        let ranges = buffers.get(tcb.buffer).out_of_order();
-        let room = blocks.remaining_capacity();
-        let block =
-            |(start, end): (usize, usize)| (tcb.rcv_nxt + start as u32, tcb.rcv_nxt + end as u32);
-        blocks.extend(ranges.into_iter().take(room).map(block));
-    }
-    Written::sack(&blocks, tcb.negotiated.timestamps())
 }

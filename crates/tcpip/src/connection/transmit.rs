@@ -278,10 +278,24 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.plan(Kind::WindowProbe, self.tcb.snd_una, most, 0, now)
     }
 
+    /// The probe of the peer's window that the TX ring had no room for, if the
+    /// window is still shut.
+    pub(crate) fn owed_probe(&mut self, now: Moment) -> Option<Plan> {
+        if !self.tcb.flags.has(Flags::OWES_PROBE) {
+            return None;
+        }
+        self.tcb.flags.clear(Flags::OWES_PROBE);
+        let probes = self.tcb.probes_window();
+        probes.then(|| self.probe_window(now))
+    }
+
     /// Sets the deadline to the next probe of the peer's window. One that found
     /// no room in the TX ring goes as soon as there is some: that is not the
     /// peer's silence, which the interval is doubled for.
-    pub(crate) fn arm_window_probe(&mut self, now: Moment) {
+    pub(crate) fn arm_window_probe(&mut self, is_sent: bool, now: Moment) {
+        if !is_sent {
+            self.tcb.flags.set(Flags::OWES_PROBE);
+        }
         let left = self.persist_time_left(now);
         let most = self.cx.settings.most_probe_interval_ms;
         let interval = self.rto().min(most).min(left.max(1));

@@ -23,7 +23,7 @@ use crate::wire::{Options, Segment, Seq, Timestamps};
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Whether a SYN that there is no place for gets a cookie.
     pub(super) fn bakes_cookies(&self) -> bool {
-        self.cx.settings.syn_cookies != SynCookies::Never
+        self.config.syn_cookies != SynCookies::Never
     }
 
     /// What to do with a SYN from `peer`, who may be invented: where cookies are
@@ -37,8 +37,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) -> Admitted {
         let bakes = self.bakes_cookies();
-        let full = self.half_open >= self.cx.settings.max_half_open;
-        let always = self.cx.settings.syn_cookies == SynCookies::Always && !reopens;
+        let full = self.half_open >= self.config.max_half_open;
+        let always = self.config.syn_cookies == SynCookies::Always && !reopens;
         if bakes && (full || always) {
             return Admitted::Bake;
         }
@@ -53,7 +53,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         };
         match place {
             Some(id) => Admitted::Keep(id),
-            None if bakes && self.cx.settings.when_full == WhenFull::Evict => Admitted::Bake,
+            None if bakes && self.config.when_full == WhenFull::Evict => Admitted::Bake,
             None => {
                 self.cx.counters.connections_full += 1;
                 Admitted::Drop
@@ -72,7 +72,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if let Some(id) = self.take_tcb() {
             return Some(id);
         }
-        if self.cx.settings.when_full == WhenFull::Refuse {
+        if self.config.when_full == WhenFull::Refuse {
             return None;
         }
         let asker = self.newcomer(self.hash_of(peer));
@@ -103,17 +103,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             irs: segment.seq,
         };
         let iss = bearer.bake(&self.keys, told, self.cx.own_mss, terms, now);
-        let opening = Opening {
-            negotiated: terms.negotiated(),
-            mss,
-            iss,
-            irs: segment.seq,
-            window: segment.window,
-            ts_recent: options.timestamps.map_or(0, |timestamps| timestamps.value),
-        };
-        let ports = (segment.dst_port, segment.src_port);
-        let (_, ts_offset) = self.keys.offsets(&addresses, ports.1, ports.0);
-        let tcb = Tcb::half_open(packet.path_back(), ports, &opening, ts_offset);
+        let (src_port, dst_port) = (segment.src_port, segment.dst_port);
+        let (_, ts_offset) = self.keys.offsets(&addresses, src_port, dst_port);
+        let opening = Opening::new(terms.negotiated(), mss, iss, ts_offset);
+        let path = packet.path_back();
+        let tcb = Tcb::half_open(path, segment, options.timestamps, opening, now);
         let (mut header, more) = tcb.syn_ack(&self.cx, now);
         if let Some(Timestamps { value, .. }) = &mut header.timestamps {
             *value = terms.stamp(*value);
@@ -183,20 +177,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.cx.counters.connections_full += 1;
             return None;
         };
-        let opening = Opening {
-            negotiated: terms.negotiated(),
-            mss,
-            iss,
-            irs,
-            window: segment.window,
-            ts_recent: options.timestamps.map_or(0, |timestamps| timestamps.value),
-        };
-        let ports = (segment.dst_port, segment.src_port);
-        let (_, ts_offset) = self.keys.offsets(&addresses, ports.1, ports.0);
-        let mut tcb = Tcb::half_open(packet.path_back(), ports, &opening, ts_offset);
-        let told = self.cx.buffers.capacity().min(usize::from(u16::MAX));
-        tcb.has_told_unscaled(told as u16);
-        tcb.paced_until = now.micros;
+        let (src_port, dst_port) = (segment.src_port, segment.dst_port);
+        let (_, ts_offset) = self.keys.offsets(&addresses, src_port, dst_port);
+        let opening = Opening::new(terms.negotiated(), mss, iss, ts_offset);
+        let path = packet.path_back();
+        let mut tcb = Tcb::half_open(path, segment, options.timestamps, opening, now);
+        let (syn_ack, _) = tcb.syn_ack(&self.cx, now);
+        tcb.has_told_unscaled(syn_ack.window);
         self.insert(id, hash, tcb, now);
         self.cx.counters.cookies_accepted += 1;
         self.handle_first(port, id, packet, segment, now);
@@ -205,18 +192,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// The hash of a client's address.
     fn hash_of(&self, peer: IpAddr) -> u64 {
-        self.keys.hash_peer(peer, self.cx.settings.ipv6_prefix)
+        self.keys.hash_peer(peer, self.config.ipv6_prefix)
     }
 
     /// Whether an address has as many connections as one may have.
     #[inline]
     pub(super) fn has_too_many(&self, peer: IpAddr) -> bool {
-        let most = self.cx.settings.max_per_address;
-        let connections = |hash| {
-            let peer = self.cx.peers.find(hash).unwrap_or(NONE);
-            self.cx.peers.held(peer, Pool::Connections)
+        let Some(most) = self.config.max_per_address else {
+            return false;
         };
-        most != u32::MAX && connections(self.hash_of(peer)) >= most
+        let peer = self.cx.peers.find(self.hash_of(peer)).unwrap_or(NONE);
+        self.cx.peers.held(peer, Pool::Connections) >= most
     }
 
     /// A connection has been established: its address holds one more.

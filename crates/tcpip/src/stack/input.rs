@@ -8,8 +8,7 @@ use super::Stack;
 use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{AfterFin, CloseReason, Flags, State, Tcb, Verdict};
-use crate::pools::NONE;
+use crate::connection::{AfterFin, CloseReason, Flags, Verdict};
 use crate::wire::{Block, CHECKSUM_AT, Control, Segment};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
@@ -127,7 +126,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         sack: &[Block],
         now: Moment,
     ) {
-        let in_disorder = self.records[id as usize].tcb.recovery != NONE || !sack.is_empty();
+        let in_disorder = self.records[id as usize].tcb.is_recovering() || !sack.is_empty();
         if in_disorder && self.conn(id).is_short_of_space(segment, sack) {
             self.lend_larger_board(id);
         }
@@ -135,7 +134,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let acked = self
             .conn(id)
             .on_segment(segment, sack, (link, packet.ecn()), now);
-        if self.records[id as usize].tcb.recovery != NONE {
+        if self.records[id as usize].tcb.is_recovering() {
             self.settle_losses(id);
         }
         if acked > 0 && self.handle_acked(port, id, acked, now) == AfterFin::Finished {
@@ -151,8 +150,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         self.transmit(port, id, now);
         let tcb = &self.records[id as usize].tcb;
-        let waits = tcb.flags.has(Flags::WANTS_ROOM) && tcb.flight() == 0;
-        let is_unsettled = waits || tcb.flags.has(Flags::DUE_NEW) || tcb.state == State::TimeWait;
+        let is_unsettled = tcb.is_unsettled();
         if tcb.flags.has(Flags::ACK) {
             self.acknowledge(port, id, packet, now);
         }
@@ -172,7 +170,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         acked: u32,
         now: Moment,
     ) -> AfterFin {
-        let pace = self.cx.settings.pace;
+        let pace = self.pace;
         self.standings[id as usize].advance(acked, pace, now);
         if self.retire(id) {
             self.tell_sent(port, id, now);
@@ -192,12 +190,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline(always)]
     fn retire(&mut self, id: u32) -> bool {
         let mut retired = false;
-        while let Some(source) = {
-            let Tcb {
-                stream, snd_una, ..
-            } = &mut self.records[id as usize].tcb;
-            stream.retire(*snd_una, &mut self.cx.lists, &mut self.cx.peers)
-        } {
+        while let Some(source) = self.conn(id).retire() {
             self.release_source(source);
             retired = true;
         }

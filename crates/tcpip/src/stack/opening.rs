@@ -11,16 +11,13 @@ use super::flood::Admitted;
 use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{Due, Flags, Negotiated, Opening, Tcb};
+use crate::connection::{Opening, Tcb};
 use crate::emit::turn_round;
+use crate::negotiated::Negotiated;
 use crate::progress::Standing;
 use crate::segments::Family;
 use crate::table::initial_sequence;
 use crate::wire::{Control, Header, Options, Segment, Seq, Written};
-
-/// When a SYN reopens a connection in TIME-WAIT, its sequence numbers begin
-/// this far behind the old ones: beyond any window.
-const REOPEN_DISTANCE: u32 = 1 << 17;
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// A segment to no connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
@@ -51,7 +48,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if is_syn && self.serves(segment.dst_port) {
             self.open(port, packet, segment, hash, None, now);
         } else if control.has(Control::RST)
-            || !self.cx.settings.reset_unknown
+            || !self.config.reset_unknown
             || !control.has(Control::ACK | Control::SYN) && self.serves(segment.dst_port)
         {
             self.cx.counters.no_connection += 1;
@@ -129,55 +126,35 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let (own_port, peer_port) = (segment.dst_port, segment.src_port);
         let (offset, ts_offset) = self.keys.offsets(&addresses, peer_port, own_port);
         let iss = isn.unwrap_or_else(|| initial_sequence(offset, now.whole_micros));
-        let opening = Opening {
-            negotiated: self.agree(&options, segment),
-            mss,
-            iss,
-            irs: segment.seq,
-            window: segment.window,
-            ts_recent: options.timestamps.map_or(0, |timestamps| timestamps.value),
-        };
-        let ports = (own_port, peer_port);
-        let mut tcb = Tcb::half_open(packet.path_back(), ports, &opening, ts_offset);
-        tcb.flags.set(Flags::TIMING);
-        tcb.rtt_seq = iss + 1;
-        tcb.rtt_at = now.micros;
-        tcb.paced_until = now.micros;
+        let negotiated = self.agree(&options, segment);
+        let opening = Opening::new(negotiated, mss, iss, ts_offset);
+        let path = packet.path_back();
+        let mut tcb = Tcb::half_open(path, segment, options.timestamps, opening, now);
+        tcb.time_syn_ack(now);
         self.insert(id, hash, tcb, now);
         self.send_syn_ack(port, id, packet, now);
     }
 
     /// Puts a connection in SYN-RECEIVED in a free TCB's place.
-    pub(super) fn insert(&mut self, id: u32, hash: u32, mut tcb: Tcb, now: Moment) {
-        let record = &mut self.records[id as usize];
-        // A TCB may have been freed while it waited for the ring.
-        if record.tcb.flags.has(Flags::BLOCKED) {
-            tcb.flags.set(Flags::BLOCKED);
-        }
-        // The wheel has no entry yet.
-        tcb.scheduled = now.millis.wrapping_add(i32::MAX.cast_unsigned());
-        record.congestion = C::new(u32::from(tcb.mss));
-        record.tcb = tcb;
+    pub(super) fn insert(&mut self, id: u32, hash: u32, tcb: Tcb, now: Moment) {
+        self.conn(id).open(tcb, now);
         self.standings[id as usize] = Standing::new(now);
         self.half_open += 1;
         self.table.insert(hash, id);
-        let conn = self.conn(id);
-        let rto = conn.rto();
-        conn.tcb.arm(Due::Handshake, rto, now);
         self.keep_time(id, now);
     }
 
     /// What of a SYN's offers is taken.
     pub(super) fn agree(&self, options: &Options, segment: Segment) -> Negotiated {
-        let settings = &self.cx.settings;
-        let scale = options.window_scale.filter(|_| settings.window_scaling);
+        let config = &self.config;
+        let scale = options.window_scale.filter(|_| config.window_scaling);
         // RFC 3168, section 6.1.1.
         let both = Control(segment.control.0 & (Control::ECE | Control::CWR).0);
         Negotiated::new(
-            settings.sack && options.sack_permitted,
-            settings.timestamps && options.timestamps.is_some(),
+            config.sack && options.sack_permitted,
+            config.timestamps && options.timestamps.is_some(),
             scale,
-            settings.ecn && both == Control::ECE | Control::CWR,
+            config.ecn && both == Control::ECE | Control::CWR,
         )
     }
 
@@ -193,11 +170,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         segment: Segment,
         now: Moment,
     ) {
-        let tcb = &self.records[id as usize].tcb;
-        let isn = tcb.snd_nxt + REOPEN_DISTANCE;
-        let both_stamp = tcb.negotiated.timestamps() && segment.timestamps.is_some();
-        if self.half_open >= self.cx.settings.max_half_open && !(both_stamp && self.bakes_cookies())
-        {
+        let (isn, both_stamp) = self.records[id as usize].tcb.reopens(segment);
+        if self.half_open >= self.config.max_half_open && !(both_stamp && self.bakes_cookies()) {
             self.cx.counters.half_open_full += 1;
             return;
         }
@@ -218,9 +192,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         segment: Segment,
         now: Moment,
     ) -> Option<Packet> {
-        let tcb = &mut self.records[id as usize].tcb;
-        let family = Family::of(&tcb.path.addresses);
-        tcb.class = self.contents.acquire_class(family, tcb.mss);
+        self.find_class(id);
         self.half_open -= 1;
         self.standings[id as usize].renew(now);
         if !self.admits(id, packet.addresses().src()) {

@@ -147,10 +147,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn slots(&self, pool: Pool) -> usize {
         match pool {
             Pool::Connections => self.records.len(),
-            Pool::RecvBuffers => self.cx.buffers.lent().owners().len(),
-            Pool::WriteBuffers => self.writes.owners().len(),
-            Pool::EntryLists => self.cx.lists.owners().len(),
-            Pool::Boards | Pool::LargeBoards => self.cx.losses.owners(pool).len(),
+            _ => self.cx.peers.slots(pool),
         }
     }
 
@@ -161,23 +158,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 let state = self.records[slot as usize].tcb.state;
                 (state != State::Closed).then_some(slot)
             }
-            Pool::RecvBuffers => self.cx.buffers.lent().owners().get(slot),
-            Pool::WriteBuffers => self.writes.owners().get(slot),
-            Pool::EntryLists => self.cx.lists.owners().get(slot),
-            Pool::Boards | Pool::LargeBoards => self.cx.losses.owners(pool).get(slot),
+            _ => self.cx.peers.holder(pool, slot),
         }
     }
 
     /// What one address may hold of a pool while others ask.
     fn share(&self, pool: Pool) -> u32 {
-        let size = match pool {
-            Pool::Connections => self.cx.settings.max_connections,
-            Pool::RecvBuffers => self.cx.buffers.lent().most(),
-            Pool::WriteBuffers => self.writes.most(),
-            Pool::EntryLists => self.cx.lists.most(),
-            Pool::Boards | Pool::LargeBoards => self.cx.losses.boards(pool) as u32,
-        };
-        (size / SHARE).max(1)
+        (self.cx.peers.size(pool) / SHARE).max(1)
     }
 
     fn reason(&self, pool: Pool, id: u32, now: Moment) -> Reason {
@@ -203,29 +190,23 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         victim.is_some()
     }
 
-    /// A receive buffer for connection `id`, which has none; that of another
-    /// connection where all are in use.
-    pub(super) fn take_buffer<P: Port>(
-        &mut self,
-        port: &mut P,
-        id: u32,
-        now: Moment,
-    ) -> Option<u32> {
+    /// Sees to a receive buffer for connection `id`: perhaps that of another
+    /// connection, where all are in use.
+    pub(super) fn take_buffer<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let owner = self.owner(id);
-        if let Some(buffer) = self.cx.buffers.take(owner, &mut self.cx.peers) {
-            return Some(buffer);
+        if self.conn(id).take_buffer(owner) {
+            return;
         }
-        let victim = self.who_gives_way(Pool::RecvBuffers, self.asker(id, now), now)?;
-        let other = self.records[victim as usize].tcb.buffer;
-        if self.cx.buffers.get(other).ready().is_empty() {
-            // Nothing in it is acknowledged: the peer has all of it still and
-            // sends it again (RFC 2018, section 8).
-            self.release_buffer(victim);
+        let asker = self.asker(id, now);
+        let Some(victim) = self.who_gives_way(Pool::RecvBuffers, asker, now) else {
+            return;
+        };
+        if self.conn(victim).give_up_buffer() {
             self.cx.counters.buffers_taken += 1;
         } else {
             self.evict(port, victim, now);
         }
-        self.cx.buffers.take(owner, &mut self.cx.peers)
+        self.conn(id).take_buffer(owner);
     }
 
     /// Frees what the application of connection `id` has found no more of, if it
@@ -267,30 +248,20 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// where all are in use.
     #[cold]
     pub(super) fn lend_larger_board(&mut self, id: u32) {
-        let index = self.records[id as usize].tcb.recovery;
-        let mut pool = self.cx.losses.free_pool(index);
+        let mut pool = self.conn(id).free_board();
         if pool.is_none() {
             let now = Moment::new(self.now);
             let asker = self.asker(id, now);
-            let larger = self.cx.losses.larger_pools(index).iter();
+            let larger = self.conn(id).larger_boards().iter();
             pool = larger.copied().find(|pool| {
                 let victim = self.who_gives_way(*pool, asker, now);
-                victim.inspect(|id| self.take_board_back(*id)).is_some()
+                victim.inspect(|id| self.conn(*id).lose_board()).is_some()
             });
         }
         if let Some(pool) = pool {
             let owner = self.owner(id);
-            self.cx.losses.lend(index, pool, owner, &mut self.cx.peers);
+            self.conn(id).take_board(pool, owner);
         }
-    }
-
-    /// A connection loses its larger scoreboard and what is listed there: all
-    /// that is in flight goes again.
-    fn take_board_back(&mut self, id: u32) {
-        let index = self.records[id as usize].tcb.recovery;
-        self.cx.losses.give_back(index, &mut self.cx.peers);
-        self.conn(id).send_all_again();
-        self.cx.counters.scoreboards_taken += 1;
     }
 
     /// A place is made at the cost of connection `id`: one that both sides have

@@ -9,7 +9,6 @@ use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, Flags, Kind, Plan};
 use crate::emit::{NoRoom, send_control, turn_round};
-use crate::pools::NONE;
 use crate::segments::Family;
 use crate::wire::Written;
 
@@ -18,15 +17,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// the peer's window and the TX ring allow.
     #[inline(always)]
     pub(super) fn transmit<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        if self.records[id as usize].tcb.recovery != NONE {
+        if self.records[id as usize].tcb.is_recovering() {
             self.retransmit(port, id, now);
         }
         if !self.conn(id).has_new() {
             return;
         }
-        if self.records[id as usize].tcb.flags.has(Flags::NARROW)
-            && let Some(plan) = self.conn(id).next_size_probe(now)
-        {
+        if let Some(plan) = self.conn(id).next_size_probe(now) {
             // Without room it goes another time.
             let _ = self.send(port, id, &plan, now);
         }
@@ -86,10 +83,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let sent = self.send(port, id, plan, now);
         if plan.kind == Kind::WindowProbe {
             if sent.is_err() {
-                self.records[id as usize].tcb.flags.set(Flags::OWES_PROBE);
                 self.block(id);
             }
-            self.conn(id).arm_window_probe(now);
+            self.conn(id).arm_window_probe(sent.is_ok(), now);
         }
     }
 
@@ -143,9 +139,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let mut conn = self.conn(id);
         let (header, options) = conn.keep_alive(now);
         if send_control(port, conn.tcb, &header, &options).is_ok() {
-            conn.tcb.retries += 1;
+            conn.has_sent_keep_alive();
             self.cx.counters.segments_sent += 1;
-            self.cx.counters.keep_alives += 1;
         }
     }
 
@@ -209,8 +204,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Sees to space on a scoreboard that is nearly full.
     pub(super) fn ensure_space(&mut self, id: u32) {
-        let index = self.records[id as usize].tcb.recovery;
-        if index != NONE && self.cx.losses.is_short_of_space(index, 0) {
+        if self.conn(id).lacks_space() {
             self.lend_larger_board(id);
         }
     }
@@ -218,14 +212,16 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Gives back what loss recovery needs no longer, and finds a class for a
     /// connection whose segments have another size now.
     pub(super) fn settle_losses(&mut self, id: u32) {
-        let tcb = &mut self.records[id as usize].tcb;
-        if tcb.recovery != NONE && self.cx.losses.settle(tcb.recovery, &mut self.cx.peers) {
-            tcb.recovery = NONE;
-        }
-        if let Some(left) = self.cx.left_class.take() {
+        if let Some(left) = self.conn(id).settle() {
             self.contents.release_class(left);
-            let family = Family::of(&tcb.path.addresses);
-            tcb.class = self.contents.acquire_class(family, tcb.mss);
+            self.find_class(id);
         }
+    }
+
+    /// Finds a class for the segments of a connection.
+    pub(super) fn find_class(&mut self, id: u32) {
+        let tcb = &mut self.records[id as usize].tcb;
+        let family = Family::of(&tcb.path.addresses);
+        tcb.class = self.contents.acquire_class(family, tcb.mss);
     }
 }

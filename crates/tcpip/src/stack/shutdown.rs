@@ -6,7 +6,7 @@ use super::Stack;
 use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{CloseReason, Flags, State};
+use crate::connection::{CloseReason, State};
 use crate::emit::{NoRoom, send_control};
 use crate::wire::{Control, Written};
 
@@ -31,27 +31,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     fn part<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) -> Result<(), NoRoom> {
-        let tcb = &self.records[id as usize].tcb;
-        let is_half_open = tcb.state == State::SynReceived;
-        let has_all = tcb.snd_una == tcb.limit() && tcb.state.fin_sent();
-        let is_owed = tcb.snd_una.before(tcb.stream.end()) || tcb.flags.has(Flags::WANTS_ROOM);
-        if tcb.state == State::Closed {
+        let mut conn = self.conn(id);
+        let (state, is_owed) = (conn.tcb.state, conn.is_owed());
+        if state == State::Closed {
             return Ok(());
         }
-        if tcb.state != State::TimeWait && !has_all {
-            let is_reset = is_half_open || is_owed;
-            let (mut header, _) = self.conn(id).acknowledgement(now);
-            let tcb = &self.records[id as usize].tcb;
-            (header.seq, header.control) = if is_reset {
-                (tcb.reset_at(), Control::RST | Control::ACK)
-            } else {
-                (tcb.stream.end(), Control::FIN | Control::ACK)
-            };
-            send_control(port, tcb, &header, &Written::default())?;
+        if let Some(header) = conn.farewell(now) {
+            send_control(port, conn.tcb, &header, &Written::default())?;
             self.cx.counters.segments_sent += 1;
-            self.cx.counters.resets_sent += u64::from(is_reset);
+            self.cx.counters.resets_sent += u64::from(header.control.has(Control::RST));
         }
-        if is_half_open || self.records[id as usize].tcb.state == State::TimeWait {
+        if matches!(state, State::SynReceived | State::TimeWait) {
             // The application knows nothing of it, or no longer.
             self.forget(id);
         } else if is_owed {

@@ -33,7 +33,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return Some(self.now + BLOCKED_RETRY);
         }
         let due = self.wheel.next_deadline();
-        if self.cx.buffers.lent().has_surplus()
+        if self.cx.buffers.lent.has_surplus()
             || self.writes.has_surplus()
             || self.cx.lists.has_surplus()
         {
@@ -62,7 +62,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[cold]
     fn trim(&mut self, now: Instant) {
         for _ in 0..TRIM_STEP {
-            let buffers = self.cx.buffers.lent_mut();
+            let buffers = &mut self.cx.buffers.lent;
             let lists = &mut self.cx.lists;
             if !(buffers.trim() | self.writes.trim() | lists.trim()) {
                 buffers.look();
@@ -91,27 +91,19 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if tcb.state == State::Closed {
             return;
         }
-        tcb.scheduled = tcb.deadline;
-        if tcb.flags.has(Flags::DUE) {
-            let due = self.standings[id as usize].due;
-            let ahead = tcb.deadline.wrapping_sub(due).cast_signed();
-            if ahead > 0 {
-                tcb.scheduled = due;
-            }
-        }
-        self.wheel.schedule(id, now.instant(tcb.scheduled));
+        let has_due = tcb.flags.has(Flags::DUE);
+        let at = tcb.schedule(has_due.then(|| self.standings[id as usize].due));
+        self.wheel.schedule(id, now.instant(at));
     }
 
     #[cold]
     fn handle_expired<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         // The wheel has no entry now.
-        let has_passed = |moment: u32| moment.wrapping_sub(now.millis).cast_signed() <= 0;
         let tcb = &self.records[id as usize].tcb;
-        if tcb.flags.has(Flags::DUE) && has_passed(self.standings[id as usize].due) {
+        if tcb.flags.has(Flags::DUE) && now.has_passed(self.standings[id as usize].due) {
             self.handle_due(port, id, now);
         }
-        let tcb = &self.records[id as usize].tcb;
-        if tcb.state != State::Closed && has_passed(tcb.deadline) {
+        if self.records[id as usize].tcb.is_due(now) {
             self.handle_deadline(port, id, now);
         }
         self.start_due(id, now);
@@ -181,7 +173,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.offer_buffered(port, id, now);
         }
         self.go_on(port, id, now);
-        self.wait_for_room(id, now);
+        self.conn(id).wait_for_room(now);
     }
 
     /// A deadline that the application has just set runs from now on.
@@ -200,7 +192,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     pub(super) fn settle(&mut self, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
         if tcb.state == State::TimeWait {
-            if self.time_waits > self.cx.settings.max_time_wait {
+            if self.time_waits > self.config.max_time_wait {
                 self.cx.counters.time_wait_overflow += 1;
                 self.forget(id);
             }
@@ -210,17 +202,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.start_due(id, now);
             self.schedule(id, now);
         }
-        self.wait_for_room(id, now);
-    }
-
-    /// Where an application waits for room and nothing is in flight, no ACK
-    /// tells of it.
-    fn wait_for_room(&mut self, id: u32, now: Moment) {
-        let tcb = &self.records[id as usize].tcb;
-        let waits = tcb.flags.has(Flags::WANTS_ROOM) && tcb.flight() == 0;
-        if waits && tcb.state != State::Closed {
-            self.conn(id).wait_for_room(now);
-        }
+        self.conn(id).wait_for_room(now);
     }
 
     /// Puts a connection on the list of those that wait for the TX ring. A
@@ -248,15 +230,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 return;
             };
             let tcb = &mut self.records[id as usize].tcb;
-            let owes_probe = tcb.flags.has(Flags::OWES_PROBE);
-            tcb.flags.clear(Flags::BLOCKED | Flags::OWES_PROBE);
+            tcb.flags.clear(Flags::BLOCKED);
             if tcb.state == State::Closed {
                 continue;
             }
             self.resume(port, id, now);
-            let conn = self.conn(id);
-            if owes_probe && conn.tcb.probes_window() {
-                let plan = conn.probe_window(now);
+            if let Some(plan) = self.conn(id).owed_probe(now) {
                 self.send_probe(port, id, &plan, now);
             }
             self.keep_time(id, now);

@@ -6,7 +6,7 @@ use crate::congestion::{Congestion, CongestionControl, Event};
 use crate::connection::{Conn, Cut, Due, Flags, Tcb, is_duplicate};
 use crate::counters::Counters;
 use crate::stream::Lists;
-use crate::wire::{Block, Segment, Seq};
+use crate::wire::{Block, Segment};
 
 /// Selectively acknowledged segments that mean a loss (RFC 8985, section
 /// 6.2).
@@ -23,22 +23,6 @@ struct Told {
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Whether an acknowledgement may tell more than the scoreboard has place
-    /// for.
-    #[cold]
-    pub(crate) fn is_short_of_space(&mut self, segment: Segment, sack: &[Block]) -> bool {
-        let tcb = &*self.tcb;
-        let acked = segment.ack.since(tcb.snd_una).cast_signed();
-        let counts = acked > 0 || acked == 0 && tcb.flight() > 0 && !tcb.probes_window();
-        let is_news = |end: Seq| end.after(tcb.snd_una) && !end.after(tcb.snd_nxt);
-        let news = sack.iter().filter(|(_, end)| is_news(*end)).count();
-        if !counts {
-            return false;
-        }
-        let index = self.begin_recovery();
-        self.cx.losses.is_short_of_space(index, news)
-    }
-
     /// An acknowledgement while something is out of order, or the first that
     /// tells of it. SND.UNA is the one before still. What it acknowledges is not
     /// taken out of the stream here.

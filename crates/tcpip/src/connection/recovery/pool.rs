@@ -1,8 +1,10 @@
 //! Recoveries lie in a pool beside the TCBs.
 
+mod space;
+
 use super::{Recovery, SIZES, Scoreboard};
 use crate::congestion::CongestionControl;
-use crate::pools::{Owner, Owners, Peers, Pool};
+use crate::pools::{Owner, Peers, Pool};
 use crate::wire::Seq;
 
 /// Scoreboards of each size but the first, of which there is one for each
@@ -26,17 +28,13 @@ pub(crate) struct Recoveries<C> {
     /// Scoreboards that none has need of, by their size: of the first those of
     /// who has a larger one.
     boards: [Vec<Scoreboard>; SIZES.len()],
-    /// Who has the larger ones, by their size less one.
-    owners: [Owners; SIZES.len() - 1],
-    /// How many there are of these.
-    larger: [usize; SIZES.len() - 1],
 }
 
 impl<C: CongestionControl> Recoveries<C> {
     /// For so many connections.
     pub(crate) fn new(connections: u32) -> Self {
+        let larger = Self::larger_boards(connections).map(|boards| boards as usize);
         let connections = connections as usize;
-        let larger = BOARDS.map(|boards| boards.min(connections));
         let mut boards = [Vec::with_capacity(larger.iter().sum()), vec![], vec![]];
         for (size, boards) in boards.iter_mut().enumerate().skip(1) {
             let slots = 0..larger[size - 1] as u32;
@@ -46,9 +44,13 @@ impl<C: CongestionControl> Recoveries<C> {
             list: Vec::with_capacity(connections),
             free: Vec::with_capacity(connections),
             boards,
-            owners: Pool::BOARDS.map(Owners::new),
-            larger,
         }
+    }
+
+    /// How many larger scoreboards there are for so many connections, by their
+    /// size.
+    pub(crate) fn larger_boards(connections: u32) -> [u32; SIZES.len() - 1] {
+        BOARDS.map(|boards| boards.min(connections as usize) as u32)
     }
 
     pub(crate) fn take(&mut self, una: Seq) -> u32 {
@@ -65,7 +67,7 @@ impl<C: CongestionControl> Recoveries<C> {
 
     /// After an ACK: gives back what is needed no longer. Whether that is all of
     /// it.
-    pub(crate) fn settle(&mut self, index: u32, peers: &mut Peers) -> bool {
+    fn settle(&mut self, index: u32, peers: &mut Peers) -> bool {
         let recovery = self.get_mut(index);
         if !recovery.is_calm() {
             return false;
@@ -80,20 +82,20 @@ impl<C: CongestionControl> Recoveries<C> {
         is_over
     }
 
-    pub(crate) fn release(&mut self, index: u32, peers: &mut Peers) {
+    fn release(&mut self, index: u32, peers: &mut Peers) {
         self.give_back(index, peers);
         self.free.push(index);
     }
 
     /// Nothing that is listed is needed any more, nor a larger scoreboard.
-    pub(crate) fn give_back(&mut self, index: u32, peers: &mut Peers) {
+    fn give_back(&mut self, index: u32, peers: &mut Peers) {
         let board = &mut self.list[index as usize].board;
         board.clear();
         let size = board.size();
         if size > 0
             && let Some(least) = self.boards[0].pop()
         {
-            self.owners[size - 1].give_back(board.slot(), peers);
+            peers.give_back(Pool::BOARDS[size - 1], board.slot());
             self.boards[size].push(std::mem::replace(board, least));
         }
     }
@@ -102,43 +104,34 @@ impl<C: CongestionControl> Recoveries<C> {
     /// blocks tells, and there are larger scoreboards. Without one, some of it
     /// is not taken in, or forgotten.
     #[inline]
-    pub(crate) fn is_short_of_space(&self, index: u32, blocks: usize) -> bool {
+    fn is_short_of_space(&self, index: u32, blocks: usize) -> bool {
         let board = &self.list[index as usize].board;
         board.is_short_of_space(blocks) && board.size() + 1 < SIZES.len()
     }
 
     /// The pool of larger scoreboards that has a free one for `index`.
-    pub(crate) fn free_pool(&self, index: u32) -> Option<Pool> {
+    fn free_pool(&self, index: u32) -> Option<Pool> {
         let mut larger = self.larger_pools(index).iter().copied();
         larger.find(|pool| !self.boards[size_of_pool(*pool)].is_empty())
     }
 
     /// The pools of scoreboards that are larger than that of `index`.
-    pub(crate) fn larger_pools(&self, index: u32) -> &'static [Pool] {
+    fn larger_pools(&self, index: u32) -> &'static [Pool] {
         &Pool::BOARDS[self.list[index as usize].board.size()..]
     }
 
     /// What `index` lists goes to a free scoreboard of `pool`.
-    pub(crate) fn lend(&mut self, index: u32, pool: Pool, owner: Owner, peers: &mut Peers) {
+    fn lend(&mut self, index: u32, pool: Pool, owner: Owner, peers: &mut Peers) {
         let size = size_of_pool(pool);
         let Some(larger) = self.boards[size].pop() else {
             return;
         };
-        self.owners[size - 1].take(larger.slot(), owner, peers);
+        peers.take(pool, larger.slot(), owner);
         let before = self.list[index as usize].board.move_to(larger);
         if before.size() > 0 {
-            self.owners[before.size() - 1].give_back(before.slot(), peers);
+            peers.give_back(Pool::BOARDS[before.size() - 1], before.slot());
         }
         self.boards[before.size()].push(before);
-    }
-
-    /// How many scoreboards a pool has.
-    pub(crate) fn boards(&self, pool: Pool) -> usize {
-        self.larger[size_of_pool(pool) - 1]
-    }
-
-    pub(crate) fn owners(&self, pool: Pool) -> &Owners {
-        &self.owners[size_of_pool(pool) - 1]
     }
 
     pub(crate) fn get(&self, index: u32) -> &Recovery<C> {
@@ -161,5 +154,5 @@ fn size_of_pool(pool: Pool) -> usize {
 }
 
 #[cfg(test)]
-#[path = "pool_tests.rs"]
+#[path = "pool/pool_tests.rs"]
 mod tests;

@@ -70,7 +70,7 @@ impl Rig {
 
     pub(super) fn state_of(&self, port: u16) -> Option<State> {
         let mut all = self.stack.records.iter().map(|record| &record.tcb);
-        let found = all.find(|tcb| tcb.state != State::Closed && tcb.peer_port == port);
+        let found = all.find(|tcb| tcb.state != State::Closed && tcb.view().peer_port == port);
         found.map(|tcb| tcb.state)
     }
 
@@ -122,7 +122,7 @@ fn a_request_that_was_answered_lately_counts() {
     rig.app().habit = Habit::Echo;
     // The eldest asks for something.
     rig.peer_port = 1000;
-    let iss = rig.stack.records[0].tcb.snd_una.0.wrapping_sub(1);
+    let iss = rig.stack.records[0].tcb.view().snd_una.0.wrapping_sub(1);
     rig.iss = iss;
     rig.recv(1, 1, "PA", b"x");
     rig.port.sent.clear();
@@ -147,7 +147,7 @@ fn of_many_the_one_that_has_idled_for_longest_gives_way() {
     for port in eldest_first.iter().copied() {
         rig.peer_port = port;
         let tcb = &rig.stack.records[usize::from(port - 1_000)].tcb;
-        rig.iss = tcb.snd_una.0.wrapping_sub(1);
+        rig.iss = tcb.view().snd_una.0.wrapping_sub(1);
         rig.recv(1, 1, "PA", b"x");
         rig.port.sent.clear();
         rig.pass_ms(1);
@@ -183,7 +183,7 @@ fn a_connection_in_time_wait_goes_first_and_silently() {
     rig.app().habit = Habit::ServeOnce;
     rig.load(b"content", None);
     rig.app().habit = Habit::ServeOnce;
-    rig.iss = rig.stack.records[2].tcb.snd_una.0.wrapping_sub(1);
+    rig.iss = rig.stack.records[2].tcb.view().snd_una.0.wrapping_sub(1);
     rig.recv(1, 1, "PA", b"g");
     rig.recv(2, 9, "FA", b"");
     assert_eq!(rig.state_of(1002), Some(State::TimeWait));
@@ -379,7 +379,7 @@ fn an_address_has_no_more_than_its_share() {
     rig.peer_port = 1000;
     rig.recv(1, 1, "R", b"");
     let tcb = &rig.stack.records[0].tcb;
-    let next = tcb.rcv_nxt.0;
+    let next = tcb.view().rcv_nxt.0;
     rig.send_raw(next, 0, "R", b"", None);
     assert!(joins(&mut rig, from_v4(5), 1003));
     assert!(!joins(&mut rig, from_v4(5), 1004));
@@ -484,7 +484,7 @@ proptest! {
                 tcb.state != State::Closed
                     && tcb.is_of(&rig.path.addresses, port, rig.own_port)
             });
-            let (seq, ack) = known.map_or((1, 1), |tcb| (tcb.rcv_nxt.0, tcb.snd_nxt.0));
+            let (seq, ack) = known.map_or((1, 1), |tcb| (tcb.view().rcv_nxt.0, tcb.view().snd_nxt.0));
             rig.peer_port = port;
             match what {
                 0 => { joins_or_not(&mut rig, port); }

@@ -125,14 +125,18 @@ fn tcb_of(rig: &Rig, port: u16) -> Option<&Tcb> {
     let records = rig.stack.records.iter().map(|record| &record.tcb);
     records
         .filter(|tcb| tcb.state != State::Closed)
-        .find(|tcb| tcb.peer_port == port)
+        .find(|tcb| tcb.view().peer_port == port)
 }
 
 /// The numbers of a client's connection: RCV.NXT, behind all that was sent,
 /// SND.UNA.
 fn expected(rig: &Rig, port: u16) -> Option<(u32, u32, u32)> {
     let tcb = tcb_of(rig, port)?;
-    Some((tcb.rcv_nxt.0, tcb.snd_nxt.0, tcb.snd_una.0))
+    Some((
+        tcb.view().rcv_nxt.0,
+        tcb.view().snd_nxt.0,
+        tcb.view().snd_una.0,
+    ))
 }
 
 struct World {
@@ -162,7 +166,7 @@ impl World {
         if let Some(tcb) = tcb_of(&self.rig, self.rig.peer_port)
             && tcb.state == State::SynReceived
         {
-            let start = tcb.snd_nxt.0;
+            let start = tcb.view().snd_nxt.0;
             self.starts[usize::from(client)] = Some(start);
             self.edges[usize::from(client)] = start;
         }
@@ -173,8 +177,8 @@ impl World {
         for record in &self.rig.stack.records {
             let tcb = &record.tcb;
             if tcb.state != State::Closed {
-                let told = (tcb.snd_una + tcb.snd_wnd).0;
-                let edge = &mut self.edges[usize::from(tcb.peer_port - 1000)];
+                let told = (tcb.view().snd_una + tcb.view().snd_wnd).0;
+                let edge = &mut self.edges[usize::from(tcb.view().peer_port - 1000)];
                 if told.wrapping_sub(*edge).cast_signed() > 0 {
                     *edge = told;
                 }

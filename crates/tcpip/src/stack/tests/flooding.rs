@@ -5,7 +5,8 @@ use std::time::Duration;
 use ip::PROTOCOL_TCP;
 use proptest::prelude::*;
 
-use crate::connection::{Negotiated, State, Tcb};
+use crate::connection::{State, Tcb};
+use crate::negotiated::Negotiated;
 use crate::stack::testing::{Habit, Rig, v4_path, v6_path};
 use crate::wire::{Control, Options, Segment, Timestamps};
 use crate::{Config, SynCookies};
@@ -291,30 +292,36 @@ fn compare(offer: &Offer, v6: bool) {
     } else {
         Negotiated::default()
     };
-    assert_eq!(tcb.negotiated, expected);
-    if tcb.negotiated.timestamps() {
-        assert_eq!(tcb.ts_recent, 800);
-        assert_eq!(tcb.ts_offset, ordinary.ts_offset);
-        assert_eq!(tcb.snd_wnd, ordinary.snd_wnd);
+    assert_eq!(tcb.view().negotiated, expected);
+    if tcb.view().negotiated.timestamps() {
+        assert_eq!(tcb.view().ts_recent, 800);
+        assert_eq!(tcb.view().ts_offset, ordinary.ts_offset);
+        assert_eq!(tcb.view().snd_wnd, ordinary.snd_wnd);
     } else {
-        assert_eq!(tcb.snd_wnd, 65_535);
+        assert_eq!(tcb.view().snd_wnd, 65_535);
     }
     // What the SYN-ACK has told is what is kept.
     let told = syn_ack.options;
-    assert_eq!(told.timestamps.is_some(), tcb.negotiated.timestamps());
-    assert_eq!(told.sack_permitted, tcb.negotiated.sack());
-    assert_eq!(told.window_scale.is_some(), tcb.negotiated.scaled());
+    assert_eq!(
+        told.timestamps.is_some(),
+        tcb.view().negotiated.timestamps()
+    );
+    assert_eq!(told.sack_permitted, tcb.view().negotiated.sack());
+    assert_eq!(told.window_scale.is_some(), tcb.view().negotiated.scaled());
     assert_eq!(
         syn_ack.segment.control.has(Control::ECE),
-        tcb.negotiated.ecn()
+        tcb.view().negotiated.ecn()
     );
     assert!(tcb.mss <= ordinary.mss && u32::from(tcb.mss) * 3 / 2 + 450 >= ordinary.mss.into());
     assert_eq!(
-        (tcb.rcv_nxt, tcb.snd_una),
+        (tcb.view().rcv_nxt, tcb.view().snd_una),
         (ordinary.rcv_nxt, syn_ack.segment.seq + 1)
     );
-    assert_eq!((tcb.snd_nxt, tcb.stream.end()), (tcb.snd_una, tcb.snd_una));
-    assert_eq!(tcb.rcv_adv.since(tcb.rcv_nxt), 16_384);
+    assert_eq!(
+        (tcb.view().snd_nxt, tcb.stream.end()),
+        (tcb.view().snd_una, tcb.view().snd_una)
+    );
+    assert_eq!(tcb.view().rcv_adv.since(tcb.view().rcv_nxt), 16_384);
 }
 
 #[test]
@@ -345,7 +352,7 @@ fn what_is_not_configured_is_not_kept() {
     let syn_ack = rig.reply();
     assert_eq!(syn_ack.options.window_scale, None);
     rig.complete(&syn_ack, 800, b"");
-    let negotiated = rig.tcb().unwrap().negotiated;
+    let negotiated = rig.tcb().unwrap().view().negotiated;
     assert!(negotiated.timestamps());
     assert_eq!(negotiated, Negotiated::new(false, true, None, false));
 }
@@ -659,10 +666,10 @@ proptest! {
         rig.app().habit = Habit::Echo;
         rig.complete(&syn_ack, value, b"hello");
         let tcb = rig.tcb().expect("a connection");
-        prop_assert_eq!(tcb.negotiated.timestamps(), timestamps.is_some());
-        prop_assert_eq!(tcb.negotiated.sack(), timestamps.is_some() && sack);
+        prop_assert_eq!(tcb.view().negotiated.timestamps(), timestamps.is_some());
+        prop_assert_eq!(tcb.view().negotiated.sack(), timestamps.is_some() && sack);
         let scaled = scale.filter(|_| timestamps.is_some());
-        prop_assert_eq!(tcb.negotiated.peer_scale(), scaled.unwrap_or(0).min(14));
+        prop_assert_eq!(tcb.view().negotiated.peer_scale(), scaled.unwrap_or(0).min(14));
         prop_assert_eq!(rig.reply().segment.len, 5);
     }
 }

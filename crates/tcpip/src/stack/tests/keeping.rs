@@ -190,7 +190,12 @@ fn keep_alives_do_not_hide_a_silence() {
     let mut at = 1;
     while at < 100_001 {
         rig.pass_ms(1);
-        at = rig.stack.records[0].tcb.snd_nxt.0.wrapping_sub(rig.iss);
+        at = rig.stack.records[0]
+            .tcb
+            .view()
+            .snd_nxt
+            .0
+            .wrapping_sub(rig.iss);
         rig.recv(2, at, "A", b"");
         rig.sent_all();
     }

@@ -41,17 +41,17 @@ fn serving_much(bytes: usize) -> Rig {
 }
 
 fn cwnd(rig: &Rig) -> u32 {
-    rig.stack.records[0].congestion.window()
+    rig.stack.records[0].window()
 }
 
 fn flight(rig: &Rig) -> u32 {
-    rig.stack.records[0].tcb.flight()
+    rig.stack.records[0].tcb.view().flight
 }
 
 /// Behind all that was sent, from the first byte.
 fn sent_to(rig: &Rig) -> u32 {
     let tcb = &rig.stack.records[0].tcb;
-    tcb.snd_nxt.since(Seq(rig.iss)).wrapping_sub(1)
+    tcb.view().snd_nxt.since(Seq(rig.iss)).wrapping_sub(1)
 }
 
 /// The client acknowledges the first `bytes`.
@@ -83,7 +83,10 @@ fn what_was_never_sent_cannot_be_acknowledged() {
     for ahead in [1, 1000, SEGMENT, 1 << 20, (1 << 31) - 1] {
         ack(&mut rig, sent.wrapping_add(ahead));
         assert_eq!((sent_to(&rig), cwnd(&rig)), (sent, window));
-        assert_eq!(rig.stack.records[0].tcb.snd_una.0, rig.iss.wrapping_add(1));
+        assert_eq!(
+            rig.stack.records[0].tcb.view().snd_una.0,
+            rig.iss.wrapping_add(1)
+        );
     }
     assert_eq!(rig.stack.counters().bad_ack, 5);
     assert_eq!(
@@ -154,7 +157,7 @@ fn selective_claims_of_what_was_never_sent_are_worth_nothing() {
 fn selective_claims_in_advance_stay_inside_the_peers_window() {
     // All but the first segment is claimed as soon as it is sent.
     let mut rig = serving();
-    let window = rig.stack.records[0].tcb.snd_wnd.min(64 << 20);
+    let window = rig.stack.records[0].tcb.view().snd_wnd.min(64 << 20);
     for _ in 0..2_000 {
         let sent = sent_to(&rig);
         ack_and_sack(&mut rig, 0, &[(SEGMENT, sent)]);

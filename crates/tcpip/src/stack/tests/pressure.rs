@@ -322,7 +322,7 @@ fn a_larger_scoreboard_goes_to_whoever_makes_progress() {
     let mut rig = Rig::new(&place_for(16));
     rig.load(&noise(100_000), None);
     let holders = |rig: &Rig| {
-        let of = |pool| rig.stack.cx.losses.owners(pool).get(0);
+        let of = |pool| rig.stack.cx.peers.holder(pool, 0);
         [Pool::Boards, Pool::LargeBoards].map(of)
     };
     let first = loser(&mut rig, from_v4(20), 1000);
@@ -343,7 +343,12 @@ fn a_larger_scoreboard_goes_to_whoever_makes_progress() {
     rig.port.sent.clear();
     let mut at = 1;
     for _ in 0..500 {
-        let next = rig.stack.records[0].tcb.snd_nxt.0.wrapping_sub(rig.iss);
+        let next = rig.stack.records[0]
+            .tcb
+            .view()
+            .snd_nxt
+            .0
+            .wrapping_sub(rig.iss);
         at = next.min(at + 2 * 1460);
         rig.recv(2, at, "A", b"");
         rig.pass_ms(10);

@@ -2,7 +2,7 @@
 
 use nmio::super_segment::MAX_OVER_V6;
 
-use crate::connection::Negotiated;
+use crate::negotiated::Negotiated;
 use crate::stack::testing::{Out, Rig, noise, v6_path};
 use crate::{Config, Slot};
 
@@ -162,7 +162,9 @@ fn what_tells_of_a_reduction_goes_alone() {
     rig.port.segmentation = 65_535;
     rig.load(&noise(40 * MSS), None);
     rig.open(Some(MSS as u16 + 12));
-    rig.stack.records[0].tcb.negotiated = Negotiated::new(false, false, None, true);
+    rig.stack.records[0]
+        .tcb
+        .set_negotiated(Negotiated::new(false, false, None, true));
     rig.recv(1, 1, "PA", b"g");
     assert_eq!(rig.sent_all().len(), 10);
     rig.port.room = 1;

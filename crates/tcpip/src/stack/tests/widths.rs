@@ -188,7 +188,14 @@ fn a_flight_that_begins_with_a_size_probe_has_a_timer() {
     let mut at = 1;
     while at < 100_001 {
         rig.pass_ms(1);
-        at = (at + 20_000).min(rig.stack.records[0].tcb.snd_nxt.0.wrapping_sub(rig.iss));
+        at = (at + 20_000).min(
+            rig.stack.records[0]
+                .tcb
+                .view()
+                .snd_nxt
+                .0
+                .wrapping_sub(rig.iss),
+        );
         rig.recv(2, at, "A", b"");
         rig.sent_all();
     }

@@ -13,7 +13,7 @@ fn buffer(capacity: usize) -> Buffer {
 #[test]
 fn buffers_are_bounded_and_come_back_empty() {
     let mut buffers = Buffers::new(2, CAPACITY);
-    let mut peers = Peers::new(1);
+    let mut peers = Peers::new([1; Pool::COUNT]);
     let owner = Owner {
         id: 3,
         peer: peers.join(1),
@@ -25,7 +25,7 @@ fn buffers_are_bounded_and_come_back_empty() {
     buffers.get_mut(a).insert(5, b"f").unwrap();
     buffers.get_mut(a).set_fin(6);
     buffers.release(a, &mut peers);
-    assert_eq!(buffers.lent().in_use(), 1);
+    assert_eq!(buffers.lent.in_use(), 1);
     let again = buffers.take(owner, &mut peers).unwrap();
     assert!(buffers.get(again).is_empty());
     assert_eq!(buffers.get(b).space(), CAPACITY);

@@ -5,6 +5,11 @@
 //! and is consumed at once, out of the received frame. The others take one
 //! from a bounded pool for as long as they need it.
 
+mod data;
+mod window;
+
+pub(crate) use data::Route;
+
 use arrayvec::ArrayVec;
 
 use crate::pools::{Lendable, Lent};
@@ -40,17 +45,17 @@ impl Buffer {
 
     /// What is in order and not consumed.
     #[inline(always)]
-    pub(crate) fn ready(&self) -> &[u8] {
+    fn ready(&self) -> &[u8] {
         &self.bytes[..self.ready]
     }
 
     /// Nothing is in it and nothing is known.
-    pub(crate) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.ready == 0 && self.ranges.is_empty() && self.fin.is_none()
     }
 
     /// Bytes that fit behind what is in order.
-    pub(crate) fn space(&self) -> usize {
+    fn space(&self) -> usize {
         self.bytes.len() - self.ready
     }
 
@@ -58,7 +63,7 @@ impl Buffer {
     /// what reaches beyond the buffer is cut off. Returns the bytes that have
     /// come into order by it; `None` when there are too many gaps and nothing
     /// was stored.
-    pub(crate) fn insert(&mut self, ahead: usize, data: &[u8]) -> Option<usize> {
+    fn insert(&mut self, ahead: usize, data: &[u8]) -> Option<usize> {
         let start = self.ready.saturating_add(ahead).min(self.bytes.len());
         let len = data.len().min(self.bytes.len() - start);
         let end = start + len;
@@ -91,7 +96,7 @@ impl Buffer {
 
     /// What was received beyond a gap, as distances from the first byte that
     /// is missing: what has changed last comes first (RFC 2018, section 4).
-    pub(crate) fn out_of_order(&self) -> ArrayVec<(usize, usize), MAX_RANGES> {
+    fn out_of_order(&self) -> ArrayVec<(usize, usize), MAX_RANGES> {
         let mut order: ArrayVec<usize, MAX_RANGES> = (0..self.ranges.len()).collect();
         order.sort_unstable_by_key(|at| self.changes.wrapping_sub(self.changed[*at]));
         let from_gap = |at: usize| {
@@ -103,7 +108,7 @@ impl Buffer {
 
     /// Whether `len` bytes that lie `ahead` bytes behind what is in order have
     /// been received already.
-    pub(crate) fn has(&self, ahead: usize, len: usize) -> bool {
+    fn has(&self, ahead: usize, len: usize) -> bool {
         let (start, end) = (self.ready + ahead, self.ready + ahead + len);
         let covers = |range: &(usize, usize)| range.0 <= start && end <= range.1;
         self.ranges.iter().any(covers)
@@ -111,7 +116,7 @@ impl Buffer {
 
     /// The peer's FIN comes `ahead` bytes behind what is in order. Ignored
     /// where it contradicts what is known.
-    pub(crate) fn set_fin(&mut self, ahead: usize) {
+    fn set_fin(&mut self, ahead: usize) {
         let at = self.ready + ahead;
         let last = self.ranges.last().map_or(self.ready, |range| range.1);
         if at <= self.bytes.len() && at >= last && self.fin.is_none() {
@@ -120,7 +125,7 @@ impl Buffer {
     }
 
     /// Takes the FIN if all before it has come.
-    pub(crate) fn take_fin(&mut self) -> bool {
+    fn take_fin(&mut self) -> bool {
         let due = self.fin == Some(self.ready);
         if due {
             self.fin = None;
@@ -130,12 +135,12 @@ impl Buffer {
 
     /// Bytes behind which nothing can come: the distance of the FIN from what
     /// is in order.
-    pub(crate) fn fin_ahead(&self) -> Option<usize> {
+    fn fin_ahead(&self) -> Option<usize> {
         self.fin.map(|at| at - self.ready)
     }
 
     /// The first `n` bytes are consumed.
-    pub(crate) fn consume(&mut self, n: usize) {
+    fn consume(&mut self, n: usize) {
         let n = n.min(self.ready);
         if n == 0 {
             return;
@@ -164,13 +169,14 @@ impl Lendable for Buffer {
 /// The bounded pool of buffers that are all as long.
 #[derive(Debug)]
 pub(crate) struct Buffers {
-    lent: Lent<Buffer>,
+    /// The pool, whatever is in its buffers.
+    pub(crate) lent: Lent<Buffer>,
     capacity: usize,
 }
 
 impl Buffers {
     /// At most `most` buffers of `capacity` bytes.
-    pub(crate) fn new(most: u32, capacity: usize) -> Self {
+    pub(super) fn new(most: u32, capacity: usize) -> Self {
         Self {
             lent: Lent::new(Pool::RecvBuffers, most),
             capacity,
@@ -179,46 +185,37 @@ impl Buffers {
 
     /// Bytes of each buffer: the window of a connection that has none.
     #[inline(always)]
-    pub(crate) fn capacity(&self) -> usize {
+    fn capacity(&self) -> usize {
         self.capacity
     }
 
     /// The shift by which windows as large as a buffer fit the header's field
     /// (RFC 7323, section 2.3).
-    pub(crate) fn scale(&self) -> u8 {
+    pub(super) fn scale(&self) -> u8 {
         let beyond = self.capacity >> u16::BITS;
         (usize::BITS - beyond.leading_zeros()) as u8
     }
 
     /// Takes an empty buffer; `None` when all are in use.
-    pub(crate) fn take(&mut self, owner: Owner, peers: &mut Peers) -> Option<u32> {
+    fn take(&mut self, owner: Owner, peers: &mut Peers) -> Option<u32> {
         let index = self.lent.take(owner, peers)?;
         self.lent.get_mut(index).provide(self.capacity);
         Some(index)
     }
 
     /// Gives a buffer back.
-    pub(crate) fn release(&mut self, index: u32, peers: &mut Peers) {
+    fn release(&mut self, index: u32, peers: &mut Peers) {
         self.lent.release(index, peers);
     }
 
     #[inline(always)]
-    pub(crate) fn get(&self, index: u32) -> &Buffer {
+    fn get(&self, index: u32) -> &Buffer {
         self.lent.get(index)
     }
 
     #[inline(always)]
-    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Buffer {
+    fn get_mut(&mut self, index: u32) -> &mut Buffer {
         self.lent.get_mut(index)
-    }
-
-    /// The pool, whatever is in its buffers.
-    pub(crate) fn lent(&self) -> &Lent<Buffer> {
-        &self.lent
-    }
-
-    pub(crate) fn lent_mut(&mut self) -> &mut Lent<Buffer> {
-        &mut self.lent
     }
 
     /// Bytes of memory that the buffers have.
@@ -230,5 +227,5 @@ impl Buffers {
 }
 
 #[cfg(test)]
-#[path = "recv_tests.rs"]
+#[path = "receive/receive_tests.rs"]
 mod tests;

@@ -15,7 +15,7 @@ fn fill(pool: &mut Recoveries<Reno>, index: u32) {
 fn larger_boards_go_round() {
     // One of each size for one connection.
     let mut pool = Recoveries::new(1);
-    let mut peers = Peers::new(1);
+    let mut peers = Peers::new([1; Pool::COUNT]);
     let owner = Owner {
         id: 7,
         peer: peers.join(1),
@@ -46,7 +46,7 @@ fn larger_boards_go_round() {
     place(&mut pool, &mut peers, third);
     assert_eq!([first, third].map(|i| size(&pool, i)), [2, 1]);
     assert_eq!(peers.totals().1, [1, 0, 0, 0, 1, 1], "each is counted once");
-    assert_eq!(pool.owners(Pool::Boards).get(0), Some(7));
+    assert_eq!(peers.holder(Pool::Boards, 0), Some(7));
     // The second begins with a small one, and nothing listed.
     let again = pool.take(Seq(0));
     assert_eq!(again, second);

@@ -1,0 +1,102 @@
+//! What tests look at.
+
+use super::{Conn, NONE, Record, Tcb};
+use crate::congestion::CongestionControl;
+use crate::negotiated::Negotiated;
+use crate::wire::Seq;
+
+/// Fields of a [`Tcb`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    pub(crate) own_port: u16,
+    pub(crate) peer_port: u16,
+    pub(crate) negotiated: Negotiated,
+    pub(crate) snd_una: Seq,
+    pub(crate) snd_nxt: Seq,
+    pub(crate) snd_wnd: u32,
+    pub(crate) rcv_nxt: Seq,
+    pub(crate) rcv_adv: Seq,
+    pub(crate) mss_most: u16,
+    pub(crate) ts_recent: u32,
+    pub(crate) ts_offset: u32,
+    /// Bytes and FIN sent and not acknowledged.
+    pub(crate) flight: u32,
+    pub(crate) has_buffer: bool,
+    pub(crate) deadline: u32,
+}
+
+impl Tcb {
+    pub(crate) fn view(&self) -> View {
+        View {
+            own_port: self.own_port,
+            peer_port: self.peer_port,
+            negotiated: self.negotiated,
+            snd_una: self.snd_una,
+            snd_nxt: self.snd_nxt,
+            snd_wnd: self.snd_wnd,
+            rcv_nxt: self.rcv_nxt,
+            rcv_adv: self.rcv_adv,
+            mss_most: self.mss_most,
+            ts_recent: self.ts_recent,
+            ts_offset: self.ts_offset,
+            flight: self.flight(),
+            has_buffer: self.buffer != NONE,
+            deadline: self.deadline,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_negotiated(&mut self, negotiated: Negotiated) {
+        self.negotiated = negotiated;
+    }
+}
+
+impl<C: CongestionControl> Record<C> {
+    /// The congestion window while all goes well.
+    #[cfg(test)]
+    pub(crate) fn window(&self) -> u32 {
+        self.congestion.window()
+    }
+}
+
+impl<C: CongestionControl> Conn<'_, C> {
+    /// Bytes in the network, and the congestion window; `None` when a probe of
+    /// the tail, which asks for no window, was sent last.
+    pub(crate) fn pipe_and_window(&self) -> Option<(u32, u32)> {
+        let flight = self.tcb.flight();
+        match self.recovery() {
+            None => Some((flight, self.congestion.window())),
+            // RFC 8985, section 7.3.
+            Some(recovery) if recovery.probes_tail(self.tcb.snd_nxt) => None,
+            Some(recovery) => {
+                let pipe = recovery.pipe(flight, self.tcb.mss);
+                Some((pipe, recovery.window(self.congestion)))
+            }
+        }
+    }
+
+    /// Panics when a rule of loss recovery or of the window is broken.
+    pub(crate) fn check_invariants(&self) {
+        let (una, flight) = (self.tcb.snd_una, self.tcb.flight());
+        if let Some(recovery) = self.recovery() {
+            assert!(!recovery.is_calm() || recovery.board_size() == 0);
+            assert!(recovery.gone(flight, self.tcb.mss) <= flight);
+            for (start, end) in recovery.ranges() {
+                assert!(end.since(una) <= flight, "inside what was sent");
+                assert!(start.since(una) < end.since(una));
+            }
+        }
+        assert!(!self.has_told_too_much(), "no more than a buffer holds");
+    }
+
+    /// Which size the scoreboard has.
+    #[cfg(test)]
+    pub(crate) fn board_size(&self) -> Option<usize> {
+        self.recovery().map(super::recovery::Recovery::board_size)
+    }
+
+    /// Recoveries in use by all connections.
+    pub(crate) fn recoveries_in_use(&self) -> usize {
+        self.cx.losses.in_use()
+    }
+}

@@ -1,0 +1,62 @@
+//! What both sides have agreed on with their SYNs.
+
+/// Options, and congestion notification.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Negotiated(u8);
+
+impl Negotiated {
+    const SACK: u8 = 1 << 4;
+    const TIMESTAMPS: u8 = 1 << 5;
+    const SCALED: u8 = 1 << 6;
+    const ECN: u8 = 1 << 7;
+
+    /// Options and congestion notification; `peer_scale` is the shift of the
+    /// peer's windows, 0 to 14, if windows are scaled.
+    pub(crate) const fn new(
+        sack: bool,
+        timestamps: bool,
+        peer_scale: Option<u8>,
+        ecn: bool,
+    ) -> Self {
+        const fn bit(is_on: bool, bit: u8) -> u8 {
+            if is_on { bit } else { 0 }
+        }
+        let scale = match peer_scale {
+            Some(scale) => Self::SCALED | scale & 0x0f,
+            None => 0,
+        };
+        Self(
+            bit(sack, Self::SACK) | bit(timestamps, Self::TIMESTAMPS) | bit(ecn, Self::ECN) | scale,
+        )
+    }
+
+    /// Both sides take selective acknowledgements (RFC 2018).
+    #[inline(always)]
+    pub(crate) const fn sack(self) -> bool {
+        self.0 & Self::SACK != 0
+    }
+
+    /// Both sides send timestamps (RFC 7323).
+    #[inline(always)]
+    pub(crate) const fn timestamps(self) -> bool {
+        self.0 & Self::TIMESTAMPS != 0
+    }
+
+    /// Both sides scale windows (RFC 7323).
+    #[inline(always)]
+    pub(crate) const fn scaled(self) -> bool {
+        self.0 & Self::SCALED != 0
+    }
+
+    /// Both sides take part in congestion notification (RFC 3168).
+    #[inline(always)]
+    pub(crate) const fn ecn(self) -> bool {
+        self.0 & Self::ECN != 0
+    }
+
+    /// The shift of the peer's windows.
+    #[inline(always)]
+    pub(crate) const fn peer_scale(self) -> u8 {
+        self.0 & 0x0f
+    }
+}
