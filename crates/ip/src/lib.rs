@@ -44,7 +44,7 @@ pub use nmio::checksum::{self, Sum};
 pub use packet::{Addresses, Packet};
 pub use path::{Ecn, Path};
 pub use segmentation::cut;
-pub use transports::{Both, Transports};
+pub use transports::{Both, Inputs, Transports};
 
 /// Protocol number of TCP.
 pub const PROTOCOL_TCP: u8 = 6;

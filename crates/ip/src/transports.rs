@@ -1,6 +1,7 @@
 //! Handing packets to the transports on a host, and refusing the rest.
 
-use nmio::{Frame, Instant, Port};
+use arrayvec::ArrayVec;
+use nmio::{Batch, Frame, Instant, MAX_BATCH, Port, prefetch};
 
 use crate::host::{Host, Input};
 use crate::icmp::IcmpError;
@@ -62,6 +63,13 @@ impl<P: Port, A: Transports<P>, B: Transports<P>> Transports<P> for Both<'_, A, 
     }
 }
 
+/// A batch that has been taken apart, oldest first.
+pub type Inputs = ArrayVec<Input, MAX_BATCH>;
+
+/// Frames asked for ahead of the one that is read: they were written by
+/// somebody else, a device or another core.
+const FRAMES_AHEAD: usize = 4;
+
 impl Host {
     /// Handles a received frame to completion: answers what is below the
     /// transports, gives them what is theirs, and refuses what they give back.
@@ -75,7 +83,41 @@ impl Host {
         transports: &mut T,
         now: Instant,
     ) {
-        match self.receive(frame, now) {
+        let input = self.receive(frame, now);
+        self.hand_over(port, input, transports, now);
+    }
+
+    /// Takes a batch apart, oldest first, and empties it. What it was goes to
+    /// `inputs`, to be [handed over](Self::hand_over) in this order. For servers
+    /// that look at a whole batch before they handle the first of it.
+    ///
+    /// # Panics
+    /// When `inputs` is not empty and has no room.
+    #[inline(always)]
+    pub fn receive_batch(&mut self, batch: &mut Batch, inputs: &mut Inputs, now: Instant) {
+        batch.reverse();
+        for frame in batch.iter().rev().take(FRAMES_AHEAD) {
+            prefetch(&**frame);
+        }
+        while let Some(frame) = batch.pop() {
+            if let Some(at) = batch.len().checked_sub(FRAMES_AHEAD) {
+                prefetch(&*batch[at]);
+            }
+            inputs.push(self.receive(frame, now));
+        }
+    }
+
+    /// Handles what [`receive`](Self::receive) has given: the second half of
+    /// [`handle_frame`](Self::handle_frame).
+    #[inline(always)]
+    pub fn hand_over<P: Port, T: Transports<P>>(
+        &mut self,
+        port: &mut P,
+        input: Input,
+        transports: &mut T,
+        now: Instant,
+    ) {
+        match input {
             Input::Tcp(segment) => {
                 if let Some(refused) = transports.handle_tcp(port, segment, now) {
                     send(port, self.refuse_tcp(refused, now));

@@ -6,89 +6,93 @@
 //! first all slots are asked for, then all answers, and then the queries are
 //! handled, each finding its memory near.
 //!
-//! Nothing is decided here. A frame that is not what it seems to be costs a
-//! look-up in vain; the real parsing comes after.
+//! Nothing is decided here. A datagram that is no query costs a look-up in
+//! vain. A question that has been read here is not read again when its query
+//! is handled.
 
-use eth::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, HEADER_LEN};
-use ip::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, PROTOCOL_UDP};
-use nmio::{Batch, Frame, MAX_BATCH, prefetch};
+use ip::Input;
+use nmio::MAX_BATCH;
 
 use crate::answers::Answers;
-use crate::key::Key;
-use crate::query::{NameBuf, parse_question};
+use crate::asked::Asked;
+use crate::query::NameBuf;
 
 /// Bytes of answers below which they stay in the processor's own caches, and
 /// looking ahead would only be work.
 const WORTH_FETCHING: usize = 2 << 20;
-/// Frames asked for ahead of the one that is read: they were written by
-/// somebody else, a device or another core.
-const FRAMES_AHEAD: usize = 4;
-/// Where the ethertype lies.
-const ETHERTYPE_AT: usize = 12;
 
 /// What the looking ahead of one worker writes in.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     worth: bool,
-    key: Key,
     expanded: NameBuf,
-    hashes: [u64; MAX_BATCH],
+    /// By their places in the batch.
+    read: Box<[Read]>,
+}
+
+/// What was read of one part of a batch.
+#[derive(Clone, Debug)]
+struct Read {
+    /// `false` where there is no question, or its name is compressed: only one
+    /// decompressed name is kept at a time.
+    is_whole: bool,
+    asked: Asked,
 }
 
 impl Ahead {
     pub(crate) fn new(answers: &Answers) -> Self {
+        let nothing = Read {
+            is_whole: false,
+            asked: Asked::new(),
+        };
         Self {
             worth: answers.size().memory >= WORTH_FETCHING,
-            key: Key::new(),
             expanded: NameBuf::new(),
-            hashes: [0; MAX_BATCH],
+            read: vec![nothing; MAX_BATCH].into_boxed_slice(),
         }
     }
 
-    /// Asks for everything that the queries of `batch` will read.
+    /// Whether it is worth the work for a batch of `len` frames.
     #[inline(always)]
-    pub(crate) fn fetch(&mut self, answers: &Answers, batch: &Batch) {
-        if self.worth && batch.len() > 1 {
-            self.fetch_all(answers, batch);
-        }
+    pub(crate) fn is_worth(&self, len: usize) -> bool {
+        self.worth && len > 1
     }
 
-    fn fetch_all(&mut self, answers: &Answers, batch: &[Frame]) {
-        let mut count = 0;
-        for frame in batch.iter().take(FRAMES_AHEAD) {
-            prefetch(&**frame);
-        }
-        for (at, frame) in batch.iter().enumerate() {
-            if let Some(next) = batch.get(at + FRAMES_AHEAD) {
-                prefetch(&**next);
-            }
-            let Some(message) = message(frame) else {
+    /// Reads the questions of a batch, and asks for everything that handling them
+    /// will read.
+    #[inline(always)]
+    pub(crate) fn fetch(&mut self, answers: &Answers, inputs: &[Input]) {
+        for (input, read) in inputs.iter().zip(&mut self.read) {
+            read.is_whole = false;
+            let Some(message) = message(input) else {
                 continue;
             };
-            let (key, expanded) = (&mut self.key, &mut self.expanded);
-            if let Ok(question) = parse_question(message, answers.form(), key, expanded) {
-                self.hashes[count] = answers.fetch_slot(question.qtype, key.bytes());
-                count += 1;
+            let parsed = read.asked.read(message, answers, &mut self.expanded);
+            read.is_whole = parsed.is_ok() && !read.asked.question.is_compressed;
+            if read.is_whole {
+                answers.fetch_slot(read.asked.hash);
             }
         }
-        for hash in &self.hashes[..count] {
-            answers.fetch_answer(*hash);
+        for read in &self.read[..inputs.len()] {
+            if read.is_whole {
+                answers.fetch_answer(read.asked.hash);
+            }
         }
+    }
+
+    /// The question at this place of the batch, if it has been read.
+    #[inline(always)]
+    pub(crate) fn known(&mut self, place: usize) -> Option<&mut Asked> {
+        let read = &mut self.read[place];
+        read.is_whole.then_some(&mut read.asked)
     }
 }
 
-/// The DNS message in a frame that seems to be a UDP packet without tag,
-/// options or extension headers.
+/// What seems to be a DNS message. Its length has not been checked.
 #[inline(always)]
-fn message(frame: &[u8]) -> Option<&[u8]> {
-    let ethertype = frame.get(ETHERTYPE_AT..)?.first_chunk()?;
-    let (protocol_at, header_len) = match u16::from_be_bytes(*ethertype) {
-        ETHERTYPE_IPV4 => (9, IPV4_HEADER_LEN),
-        ETHERTYPE_IPV6 => (6, IPV6_HEADER_LEN),
-        _ => return None,
-    };
-    if *frame.get(HEADER_LEN + protocol_at)? != PROTOCOL_UDP {
-        return None;
+fn message(input: &Input) -> Option<&[u8]> {
+    match input {
+        Input::Udp(datagram) => datagram.payload().get(udpip::HEADER_LEN..),
+        _ => None,
     }
-    frame.get(HEADER_LEN + header_len + udpip::HEADER_LEN..)
 }

@@ -387,7 +387,18 @@ impl Answers {
     /// The answer prepared for a type and name.
     #[inline(always)]
     pub fn find(&self, qtype: u16, key: &[u8]) -> Option<Answer<'_>> {
-        let hash = key::hash(&self.hasher, qtype, key);
+        self.find_hashed(self.hash(qtype, key), qtype, key)
+    }
+
+    /// The hash by which the answer for a type and name is found.
+    #[inline(always)]
+    pub(crate) fn hash(&self, qtype: u16, key: &[u8]) -> u64 {
+        key::hash(&self.hasher, qtype, key)
+    }
+
+    /// As [`find`](Self::find), with the [`hash`](Self::hash) of both.
+    #[inline(always)]
+    pub(crate) fn find_hashed(&self, hash: u64, qtype: u16, key: &[u8]) -> Option<Answer<'_>> {
         self.by_type
             .find(hash, |at| {
                 let answer = self.answer(at);
@@ -397,13 +408,10 @@ impl Answers {
     }
 
     /// The first step of looking up an answer whose place in memory may not
-    /// be in the cache: gives the hash of a type and name, and asks for what
-    /// the second step reads.
+    /// be in the cache: asks for what the second step reads.
     #[inline(always)]
-    pub(crate) fn fetch_slot(&self, qtype: u16, key: &[u8]) -> u64 {
-        let hash = key::hash(&self.hasher, qtype, key);
+    pub(crate) fn fetch_slot(&self, hash: u64) {
         self.by_type.prefetch(hash);
-        hash
     }
 
     /// The second step: asks for the answer itself.

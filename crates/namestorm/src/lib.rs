@@ -28,6 +28,7 @@
 
 mod ahead;
 mod answers;
+mod asked;
 mod body;
 mod chain;
 mod check;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use udpip::Tail;
 
 use crate::answers::Answers;
+use crate::asked::Asked;
 use crate::body::{self, Body};
 use crate::edns::{self, Edns, MIN_UDP_MESSAGE, OPT_LEN};
 use crate::index::At;
 use crate::key::Key;
 use crate::name;
-use crate::query::{AA, HEADER_LEN, Header, NameBuf, QR, Question, RD, TC, parse_question};
+use crate::query::{AA, HEADER_LEN, Header, NameBuf, QR, Question, RD, TC};
 use crate::rtype;
 use crate::tail::{QUESTION_AT, QUESTION_REST};
 
@@ -137,7 +138,7 @@ impl Reply<'_> {
 pub struct Responder {
     answers: Arc<Answers>,
     counters: Counters,
-    key: Key,
+    asked: Asked,
     wildcard: Key,
     expanded: NameBuf,
     head: [u8; MAX_HEAD],
@@ -161,7 +162,7 @@ impl Responder {
         Self {
             answers,
             counters: Counters::default(),
-            key: Key::new(),
+            asked: Asked::new(),
             wildcard: Key::new(),
             expanded: NameBuf::new(),
             head: [0; MAX_HEAD],
@@ -190,10 +191,22 @@ impl Responder {
     /// reply.
     #[inline(always)]
     pub fn respond(&mut self, message: &mut [u8], transport: Transport) -> Option<Reply<'_>> {
+        self.respond_to(message, transport, None)
+    }
+
+    /// As [`respond`](Self::respond). `known` is the message's question, if it
+    /// has been read before.
+    #[inline(always)]
+    pub(crate) fn respond_to(
+        &mut self,
+        message: &mut [u8],
+        transport: Transport,
+        known: Option<&mut Asked>,
+    ) -> Option<Reply<'_>> {
         let Self {
             answers,
             counters,
-            key,
+            asked,
             wildcard,
             expanded,
             head,
@@ -209,39 +222,20 @@ impl Responder {
             counters.responses += 1;
             return None;
         }
-        let [qd, an, ns, additional] = header.counts;
-        let question = parse_question(message, answers.form(), key, expanded);
-        let question = match question {
-            Ok(question)
-                if header.opcode_bits() == 0
-                    && ([qd, an, ns] == QUERY_COUNTS
-                        || question.qtype == rtype::IXFR && [qd, an, ns] == IXFR_COUNTS) =>
-            {
-                question
-            }
+        let asked = match known {
+            Some(known) => Ok(known),
+            None => asked.read(message, answers, expanded).map(|()| asked),
+        };
+        let asked = match asked {
+            Ok(asked) if is_query(&header, asked.question.qtype) => asked,
             _ => return Some(refuse(message, header, counters)),
         };
-        let edns = if additional == 0 {
-            Ok(None)
-        } else {
-            // The SOA of an IXFR query stands before the additional section.
-            edns::parse(message, question.end, additional.saturating_add(ns))
-        };
-        let limit = match (transport, &edns) {
-            (Transport::Tcp, _) => MAX_TCP_MESSAGE,
-            (Transport::Udp { link }, Ok(Some(edns))) => edns.udp_limit().min(link),
-            (Transport::Udp { link }, _) => MIN_UDP_MESSAGE.min(link),
-        };
-        let query = Query {
-            flags: header.flags,
-            question,
-            edns: edns.unwrap_or(None),
-            limit,
-        };
-        let body = match refusal(&query, edns.is_err()) {
+        let (question, hash, key) = (asked.question, asked.hash, &mut asked.key);
+        let (query, is_malformed) = read_rest(message, &header, question, transport);
+        let body = match refusal(&query, is_malformed) {
             Some(rcode) => Body::empty(rcode),
             None => {
-                if let Some(answer) = answers.find(question.qtype, key.bytes()) {
+                if let Some(answer) = answers.find_hashed(hash, question.qtype, key.bytes()) {
                     Body::prepared(&answer)
                 } else {
                     let name = if question.is_compressed {
@@ -264,10 +258,7 @@ impl Responder {
         if question.is_compressed {
             head[..2].copy_from_slice(&message[..2]);
             head[2..HEADER_LEN].copy_from_slice(&fields);
-            let (name, rest) = head[HEADER_LEN..].split_at_mut(question.name_len);
-            name.copy_from_slice(expanded.bytes());
-            rest[..2].copy_from_slice(&question.qtype.to_be_bytes());
-            rest[2..4].copy_from_slice(&question.qclass.to_be_bytes());
+            write_question(&mut head[HEADER_LEN..], &question, expanded.bytes());
             reply.rewritten = Some(&head[..reply.head_len]);
         } else {
             message[2..HEADER_LEN].copy_from_slice(&fields);
@@ -278,6 +269,53 @@ impl Responder {
 
 /// The header's fields behind the id: flags and counts.
 type Fields = [u8; HEADER_LEN - 2];
+
+/// Whether a message asks one question of this type, and nothing else.
+#[inline(always)]
+fn is_query(header: &Header, qtype: u16) -> bool {
+    let [qd, an, ns, _] = header.counts;
+    let is_counted =
+        [qd, an, ns] == QUERY_COUNTS || qtype == rtype::IXFR && [qd, an, ns] == IXFR_COUNTS;
+    header.opcode_bits() == 0 && is_counted
+}
+
+/// The whole query, and whether what follows the question is malformed.
+#[inline(always)]
+fn read_rest(
+    message: &[u8],
+    header: &Header,
+    question: Question,
+    transport: Transport,
+) -> (Query, bool) {
+    let [.., ns, additional] = header.counts;
+    let edns = if additional == 0 {
+        Ok(None)
+    } else {
+        // The SOA of an IXFR query stands before the additional section.
+        edns::parse(message, question.end, additional.saturating_add(ns))
+    };
+    let limit = match (transport, &edns) {
+        (Transport::Tcp, _) => MAX_TCP_MESSAGE,
+        (Transport::Udp { link }, Ok(Some(edns))) => edns.udp_limit().min(link),
+        (Transport::Udp { link }, _) => MIN_UDP_MESSAGE.min(link),
+    };
+    let is_malformed = edns.is_err();
+    let query = Query {
+        flags: header.flags,
+        question,
+        edns: edns.unwrap_or(None),
+        limit,
+    };
+    (query, is_malformed)
+}
+
+/// Writes a question with its whole name.
+fn write_question(out: &mut [u8], question: &Question, whole: &[u8]) {
+    let (name, rest) = out.split_at_mut(question.name_len);
+    name.copy_from_slice(whole);
+    rest[..2].copy_from_slice(&question.qtype.to_be_bytes());
+    rest[2..4].copy_from_slice(&question.qclass.to_be_bytes());
+}
 
 /// Whether a query is answered with a response code alone.
 #[inline(always)]

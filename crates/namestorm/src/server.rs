@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use ip::{Both, Host};
+use ip::{Both, Host, Inputs, Packet, Transports};
 use nmio::{Batch, Capabilities, Frame, Handler, Instant, Port};
 use tcpip::{Config, Stack};
-use udpip::Udp;
+use udpip::{Datagram, Service, Udp};
 
 use crate::ahead::Ahead;
 use crate::answers::Answers;
+use crate::asked::Asked;
 use crate::service::{Dns, Mode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 
@@ -89,6 +90,55 @@ impl Server {
     }
 }
 
+/// UDP, for one packet of a batch.
+struct LookedAt<'s> {
+    udp: &'s mut Udp<Dns>,
+    known: Option<&'s mut Asked>,
+}
+
+impl<P: Port> Transports<P> for LookedAt<'_> {
+    #[inline(always)]
+    fn handle_udp(&mut self, port: &mut P, packet: Packet, now: Instant) -> Option<Packet> {
+        let known = self.known.take();
+        self.udp
+            .handle_with(port, packet, now, |dns| Known { dns, known })
+    }
+}
+
+/// The service for a query whose question may have been read.
+struct Known<'s> {
+    dns: &'s mut Dns,
+    known: Option<&'s mut Asked>,
+}
+
+impl Service for Known<'_> {
+    #[inline(always)]
+    fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
+        // The datagram may be shorter than what was looked at.
+        let len = datagram.payload().len();
+        let known = self.known.take().filter(|known| known.question.end <= len);
+        self.dns.answer(datagram, known);
+    }
+}
+
+impl Server {
+    /// Handles a batch with all its look-ups begun before the first is waited
+    /// for.
+    fn handle_together<P: Port>(&mut self, port: &mut P, batch: &mut Batch, now: Instant) {
+        let mut inputs = Inputs::new();
+        self.host.receive_batch(batch, &mut inputs, now);
+        self.ahead.fetch(self.udp.service().answers(), &inputs);
+        for (place, input) in inputs.drain(..).enumerate() {
+            let mut udp = LookedAt {
+                udp: &mut self.udp,
+                known: self.ahead.known(place),
+            };
+            let mut transports = Both(&mut udp, &mut self.stack);
+            self.host.hand_over(port, input, &mut transports, now);
+        }
+    }
+}
+
 impl<P: Port> Handler<P> for Server {
     #[inline(always)]
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
@@ -98,7 +148,9 @@ impl<P: Port> Handler<P> for Server {
 
     #[inline(always)]
     fn handle_batch(&mut self, port: &mut P, batch: &mut Batch, now: Instant) {
-        self.ahead.fetch(self.udp.service().answers(), batch);
+        if self.ahead.is_worth(batch.len()) {
+            return self.handle_together(port, batch, now);
+        }
         for frame in batch.drain(..) {
             self.handle_frame(port, frame, now);
         }

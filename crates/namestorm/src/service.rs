@@ -10,6 +10,7 @@ use nmio::{Instant, Port};
 use udpip::{AnswerCopies, Datagram, Service};
 
 use crate::answers::Answers;
+use crate::asked::Asked;
 use crate::index::At;
 use crate::respond::{Counters, Responder, Transport};
 
@@ -90,14 +91,18 @@ impl Dns {
     pub fn resident_answers(&self) -> usize {
         self.copies.len()
     }
-}
 
-impl Service for Dns {
+    /// Answers one query. `known` is its question, if it has been read before.
     #[inline(always)]
-    fn on_datagram<P: Port>(&mut self, mut datagram: Datagram<'_, P>, _now: Instant) {
+    pub(crate) fn answer<P: Port>(
+        &mut self,
+        mut datagram: Datagram<'_, P>,
+        known: Option<&mut Asked>,
+    ) {
         let link = datagram.max_reply();
         let transport = Transport::Udp { link };
-        let Some(reply) = self.responder.respond(datagram.payload_mut(), transport) else {
+        let message = datagram.payload_mut();
+        let Some(reply) = self.responder.respond_to(message, transport, known) else {
             return;
         };
         if let Some(head) = reply.rewritten {
@@ -123,5 +128,12 @@ impl Service for Dns {
             }
             (Mode::MemCopy | Mode::PreCopy, _) => datagram.send_copy(head_len, tail, trail),
         };
+    }
+}
+
+impl Service for Dns {
+    #[inline(always)]
+    fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
+        self.answer(datagram, None);
     }
 }

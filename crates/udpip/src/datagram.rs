@@ -70,6 +70,7 @@ pub struct Datagram<'p, P: Port> {
 }
 
 impl<'p, P: Port> Datagram<'p, P> {
+    #[inline(always)]
     pub(crate) fn new(port: &'p mut P, packet: Packet, counters: &'p mut Counters) -> Self {
         let header = packet.payload();
         let src_port = u16::from_be_bytes([header[0], header[1]]);

@@ -12,6 +12,13 @@ pub trait Service {
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, now: Instant);
 }
 
+impl<S: Service> Service for &mut S {
+    #[inline(always)]
+    fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, now: Instant) {
+        S::on_datagram(self, datagram, now);
+    }
+}
+
 /// Datagrams by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -78,12 +85,17 @@ impl<S> Udp<S> {
     pub fn service(&self) -> &S {
         &self.service
     }
-}
 
-/// Whole datagrams to other ports are given back.
-impl<P: Port, S: Service> Transports<P> for Udp<S> {
+    /// Checks one datagram, and gives it to what `with` makes of the service.
+    /// One to another port is given back.
     #[inline(always)]
-    fn handle_udp(&mut self, port: &mut P, mut packet: Packet, now: Instant) -> Option<Packet> {
+    pub fn handle_with<'s, P: Port, T: Service>(
+        &'s mut self,
+        port: &mut P,
+        mut packet: Packet,
+        now: Instant,
+        with: impl FnOnce(&'s mut S) -> T,
+    ) -> Option<Packet> {
         match verify(&mut packet) {
             Err(Malformed::Length) => self.counters.malformed += 1,
             Err(Malformed::Checksum) => self.counters.bad_checksum += 1,
@@ -99,11 +111,18 @@ impl<P: Port, S: Service> Transports<P> for Udp<S> {
                 } else {
                     self.counters.received += 1;
                     let datagram = Datagram::new(port, packet, &mut self.counters);
-                    self.service.on_datagram(datagram, now);
+                    with(&mut self.service).on_datagram(datagram, now);
                 }
             }
         }
         None
+    }
+}
+
+impl<P: Port, S: Service> Transports<P> for Udp<S> {
+    #[inline(always)]
+    fn handle_udp(&mut self, port: &mut P, packet: Packet, now: Instant) -> Option<Packet> {
+        self.handle_with(port, packet, now, |service| service)
     }
 }
 

@@ -1,0 +1,48 @@
+//! What a query asks for, ready to be looked up.
+
+use crate::answers::Answers;
+use crate::key::Key;
+use crate::query::{Malformed, NameBuf, Question, parse_question};
+
+/// A question that has been read, with the key of its name and the hash of
+/// both.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) question: Question,
+    pub(crate) hash: u64,
+    pub(crate) key: Key,
+}
+
+impl Asked {
+    /// A place to read questions into.
+    pub(crate) const fn new() -> Self {
+        Self {
+            question: Question {
+                name_len: 0,
+                qtype: 0,
+                qclass: 0,
+                end: 0,
+                is_compressed: false,
+            },
+            hash: 0,
+            key: Key::new(),
+        }
+    }
+
+    /// Reads the question of `message`. The name goes to `expanded` where it
+    /// is compressed.
+    ///
+    /// # Errors
+    /// As [`parse_question`].
+    #[inline(always)]
+    pub(crate) fn read(
+        &mut self,
+        message: &[u8],
+        answers: &Answers,
+        expanded: &mut NameBuf,
+    ) -> Result<(), Malformed> {
+        self.question = parse_question(message, answers.form(), &mut self.key, expanded)?;
+        self.hash = answers.hash(self.question.qtype, self.key.bytes());
+        Ok(())
+    }
+}
