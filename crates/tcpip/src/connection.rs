@@ -17,6 +17,10 @@ mod plan;
 mod receive;
 mod recovery;
 mod segment;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod transmit;
 #[cfg(any(test, fuzzing))]
 mod view;
@@ -517,7 +521,3 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
 const _: () = assert!(size_of::<Record<crate::Cubic>>() <= 256);
 const _: () = assert!(size_of::<Record<crate::Bbr>>() <= 320);
 const _: () = assert!(size_of::<Tcb>() <= 208);
-
-#[cfg(test)]
-#[path = "connection/connection_tests.rs"]
-mod tests;

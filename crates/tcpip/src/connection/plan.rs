@@ -34,8 +34,7 @@ pub(crate) struct Plan {
     pub(crate) place: Option<Slice>,
     /// Bytes of data.
     pub(crate) len: u32,
-    /// Number of the prepared segment that it begins with, if it is that one
-    /// or a run of such.
+    /// Number of the prepared segment that it is, if it is one.
     pub(crate) prepared: Option<u32>,
     /// It is more than one segment.
     pub(crate) is_run: bool,

@@ -1,8 +1,10 @@
 use nmio::Instant;
 
-use super::*;
-use crate::pools::{Owner, Peers, Pool};
-use crate::stream::{Lists, Slice, Source};
+use crate::clock::Moment;
+use crate::connection::Tcb;
+use crate::pools::{NONE, Owner, Peers, Pool};
+use crate::stream::{Lists, Slice, Source, Stream};
+use crate::wire::Seq;
 
 #[test]
 fn deadlines_survive_the_wrap_of_milliseconds() {
