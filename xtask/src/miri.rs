@@ -17,7 +17,7 @@ const TESTS: [(&str, &[&str]); 2] = [
             "super_segment::",
             "timer::",
             "sim::",
-            "xdp::wakeups::",
+            "idle::",
         ],
     ),
     ("netmap-sys", &[]),

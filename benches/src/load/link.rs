@@ -277,7 +277,7 @@ pub fn drive<P: Port>(
         wait,
         ..LoopConfig::default()
     };
-    let mut turn = Turn::new(clock.now());
+    let mut turn = Turn::new(&config, clock.now());
     loop {
         let now = clock.now();
         if generator.is_ready() && generator.meter().advance(now) {
@@ -290,14 +290,9 @@ pub fn drive<P: Port>(
                 }
             }
         }
-        let received = turn.pass(port, generator, &config, now)?;
-        if !received && wait != Wait::Spin {
+        if !turn.pass(port, generator, now)? {
             let end = generator.meter().phase_end();
-            let due = generator.poll_timeout().map_or(end, |due| due.min(end));
-            let timeout = turn.timeout(Some(due), &config, now);
-            if !timeout.is_zero() {
-                port.wait(wait, Some(timeout))?;
-            }
+            turn.rest(port, generator, end, now)?;
         }
     }
 }
@@ -349,7 +344,7 @@ fn resolve<P: Port>(
             if found.is_some() {
                 return Ok(found);
             }
-            port.wait(Wait::Block, Some(RESOLVE_INTERVAL))?;
+            port.wait(RESOLVE_INTERVAL)?;
         }
     }
     Ok(None)

@@ -107,8 +107,8 @@ impl<G: Program, P: Port> Handler<P> for Publisher<'_, G, P> {
     }
 
     #[inline(always)]
-    fn stays_awake(&self, now: nmio::Instant) -> bool {
-        self.handler.stays_awake(now)
+    fn is_flooded(&self, now: nmio::Instant) -> bool {
+        self.handler.is_flooded(now)
     }
 
     fn handle_stop(&mut self, port: &mut P, now: nmio::Instant) -> bool {

@@ -167,7 +167,7 @@ impl<P: Port> Handler<P> for Server {
     }
 
     #[inline(always)]
-    fn stays_awake(&self, now: Instant) -> bool {
+    fn is_flooded(&self, now: Instant) -> bool {
         self.stack.is_flooded(now)
     }
 

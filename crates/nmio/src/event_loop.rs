@@ -4,7 +4,7 @@
 //! δt has passed or the batch ends; run timers; wait when there was nothing.
 //! A batch ends when the RX ring is empty: under load the ring is not, so
 //! that sends gather until δt, and system calls become rarer the busier the
-//! server is. It waits only when a whole pass has found nothing to receive.
+//! server is. It rests only when a whole pass has found nothing to receive.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::frame::Frame;
+use crate::idle::{Idle, Outlook, Rest};
 use crate::port::{Batch, MAX_BATCH, Port, Wait};
 use crate::time::{Clock, Instant};
 
@@ -40,12 +41,10 @@ pub trait Handler<P: Port> {
     /// at the latest; `None` when only a packet can cause work.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Whether packets come so fast, and matter so little, that waking up for
-    /// each would cost more than to look for it. While this holds a loop that
-    /// [blocks](Wait::Block) does not, and only lets other threads go first when
-    /// it finds nothing. Never, by default.
+    /// Whether packets come so fast at `now`, and matter so little, that waking
+    /// up for each would cost more than to look for it. Never, by default.
     #[inline(always)]
-    fn stays_awake(&self, _now: Instant) -> bool {
+    fn is_flooded(&self, _now: Instant) -> bool {
         false
     }
 
@@ -86,8 +85,6 @@ impl Default for LoopConfig {
 
 /// A farewell takes no longer than this.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// A blocked loop looks at its stop flag at least this often.
-const STOP_CHECK: Duration = Duration::from_millis(100);
 
 /// Serves until `stop` is set: the paper's `netmap_input()`.
 ///
@@ -100,19 +97,11 @@ pub fn run<P: Port, H: Handler<P>>(
     config: &LoopConfig,
     stop: &AtomicBool,
 ) -> io::Result<()> {
-    let mut turn = Turn::new(clock.now());
+    let mut turn = Turn::new(config, clock.now());
     while !stop.load(Ordering::Relaxed) {
         let now = clock.now();
-        if turn.pass(port, handler, config, now)? {
-            continue;
-        }
-        if config.wait == Wait::Block && handler.stays_awake(now) {
-            thread::yield_now();
-        } else if config.wait != Wait::Spin {
-            let timeout = turn.timeout(handler.poll_timeout(), config, now);
-            if !timeout.is_zero() {
-                port.wait(config.wait, Some(timeout))?;
-            }
+        if !turn.pass(port, handler, now)? {
+            turn.rest(port, handler, Instant::FAR, now)?;
         }
     }
     let last = clock.now() + FAREWELL;
@@ -133,6 +122,8 @@ pub fn run<P: Port, H: Handler<P>>(
 /// callers that own time themselves (simulations, tests).
 #[derive(Debug)]
 pub struct Turn {
+    config: LoopConfig,
+    idle: Idle,
     batch: Batch,
     last_flush: Instant,
     flushed: bool,
@@ -140,8 +131,10 @@ pub struct Turn {
 
 impl Turn {
     /// Starts at `now`.
-    pub fn new(now: Instant) -> Self {
+    pub fn new(config: &LoopConfig, now: Instant) -> Self {
         Self {
+            config: *config,
+            idle: Idle::new(config.wait, config.straggler),
             batch: Batch::new(),
             last_flush: now,
             flushed: true,
@@ -159,29 +152,60 @@ impl Turn {
         &mut self,
         port: &mut P,
         handler: &mut H,
-        config: &LoopConfig,
         now: Instant,
     ) -> io::Result<bool> {
-        let limit = config.batch.clamp(1, MAX_BATCH);
+        let limit = self.config.batch.clamp(1, MAX_BATCH);
         port.receive(&mut self.batch, limit)?;
         let received = self.batch.len();
+        self.idle.note_pass(received > 0);
         handler.handle_batch(port, &mut self.batch, now);
         handler.handle_timers(port, now);
-        if received < limit || now.since(self.last_flush) >= config.flush_interval {
+        if received < limit || now.since(self.last_flush) >= self.config.flush_interval {
             self.flushed = port.flush()?;
             self.last_flush = now;
         }
         Ok(received > 0)
     }
 
-    /// How long a loop may sleep after a pass at `now`.
-    pub fn timeout(&self, due: Option<Instant>, config: &LoopConfig, now: Instant) -> Duration {
-        let most = if self.flushed {
-            STOP_CHECK
-        } else {
-            config.straggler
+    /// Spins, yields or sleeps after a pass at `now` that has received nothing,
+    /// until `latest` at most.
+    ///
+    /// What it does follows from [`LoopConfig::wait`], from [`Port::hints`] and
+    /// from what the handler tells. Nothing else decides when a loop sleeps.
+    ///
+    /// # Errors
+    /// When the port is gone.
+    pub fn rest<P: Port, H: Handler<P>>(
+        &mut self,
+        port: &mut P,
+        handler: &H,
+        latest: Instant,
+        now: Instant,
+    ) -> io::Result<()> {
+        let outlook = Outlook {
+            due: Some(handler.poll_timeout().map_or(latest, |due| due.min(latest))),
+            flooded: handler.is_flooded(now),
+            flushed: self.flushed,
         };
-        due.map_or(most, |due| due.since(now).min(most))
+        match self.idle.rest(port.hints(), outlook, now) {
+            Rest::Spin => Ok(()),
+            Rest::Yield => {
+                thread::yield_now();
+                Ok(())
+            }
+            Rest::Poll => port.poll_device(),
+            Rest::Block { gather, timeout } => {
+                if !gather.is_zero() {
+                    thread::sleep(gather);
+                }
+                port.wait(timeout)
+            }
+        }
+    }
+
+    /// How long a loop may sleep after a pass at `now`.
+    pub fn timeout(&self, due: Option<Instant>, now: Instant) -> Duration {
+        self.idle.timeout(due, self.flushed, now)
     }
 }
 

@@ -6,7 +6,9 @@ use std::rc::Rc;
 
 use super::*;
 use crate::frame::{Pool, PoolLayout, Resident};
-use crate::port::{Capabilities, PortCounters, SendError};
+use crate::idle::STOP_CHECK;
+use crate::port::{Capabilities, PortCounters, PortHints, SendError, Wait};
+use crate::sim::{self, LinkConfig};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
@@ -14,11 +16,13 @@ enum Call {
     Receive(usize),
     Flush,
     Wait(Duration),
+    Poll,
 }
 
 /// What the ring holds at each look, in order; nothing in the end.
 struct Scripted {
     pool: Pool,
+    hints: PortHints,
     arrivals: VecDeque<usize>,
     /// What each flush says; all is sent in the end.
     flushes: VecDeque<bool>,
@@ -65,17 +69,31 @@ impl Port for Scripted {
         Ok(self.flushes.pop_front().unwrap_or(true))
     }
 
-    fn wait(&mut self, _: Wait, timeout: Option<Duration>) -> io::Result<()> {
-        let timeout = timeout.expect("a loop must look at its stop flag");
-        self.calls.borrow_mut().push(Call::Wait(timeout));
-        if self.arrivals.is_empty() && self.flushes.is_empty() {
-            self.stop.store(true, Ordering::Relaxed);
-        }
+    fn hints(&self) -> PortHints {
+        self.hints
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.rest(Call::Wait(timeout));
+        Ok(())
+    }
+
+    fn poll_device(&mut self) -> io::Result<()> {
+        self.rest(Call::Poll);
         Ok(())
     }
 
     fn counters(&self) -> PortCounters {
         PortCounters::default()
+    }
+}
+
+impl Scripted {
+    fn rest(&mut self, call: Call) {
+        self.calls.borrow_mut().push(call);
+        if self.arrivals.is_empty() && self.flushes.is_empty() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -94,7 +112,7 @@ impl Clock for Ticking {
 struct Counting {
     frames: usize,
     due: Option<Instant>,
-    awake_until: Option<Instant>,
+    flooded_until: Option<Instant>,
     /// Calls that its farewell takes.
     farewells: usize,
     /// Flushes that fail then.
@@ -109,8 +127,8 @@ impl Handler<Scripted> for Counting {
     fn poll_timeout(&self) -> Option<Instant> {
         self.due
     }
-    fn stays_awake(&self, now: Instant) -> bool {
-        self.awake_until.is_some_and(|until| now <= until)
+    fn is_flooded(&self, now: Instant) -> bool {
+        self.flooded_until.is_some_and(|until| now <= until)
     }
     fn handle_stop(&mut self, port: &mut Scripted, _: Instant) -> bool {
         let late = std::mem::take(&mut self.late);
@@ -120,16 +138,33 @@ impl Handler<Scripted> for Counting {
     }
 }
 
+/// Has one timer, and no other work.
+struct Timed(Option<Instant>);
+
+impl<P: Port> Handler<P> for Timed {
+    fn handle_frame(&mut self, _: &mut P, _: Frame, _: Instant) {}
+    fn handle_timers(&mut self, _: &mut P, _: Instant) {}
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.0
+    }
+}
+
 const BATCH: usize = 4;
 const STEP: Duration = Duration::from_micros(30);
 const MILLI: Duration = Duration::from_millis(1);
 
 /// Runs a loop that blocks until the script is over: its calls.
 fn calls(arrivals: &[usize], flushes: &[bool], handler: &mut Counting) -> Vec<Call> {
-    calls_of(Wait::Block, arrivals, flushes, handler)
+    let script = (arrivals, flushes);
+    calls_of(Wait::Block, PortHints::default(), script, handler)
 }
 
-fn calls_of(wait: Wait, arrivals: &[usize], flushes: &[bool], handler: &mut Counting) -> Vec<Call> {
+fn calls_of(
+    wait: Wait,
+    hints: PortHints,
+    (arrivals, flushes): (&[usize], &[bool]),
+    handler: &mut Counting,
+) -> Vec<Call> {
     let stop = Rc::new(AtomicBool::new(false));
     let calls = Rc::new(RefCell::new(Vec::new()));
     let mut port = Scripted {
@@ -139,6 +174,7 @@ fn calls_of(wait: Wait, arrivals: &[usize], flushes: &[bool], handler: &mut Coun
             io_frames: BATCH as u32,
             resident_frames: 0,
         }),
+        hints,
         arrivals: arrivals.iter().copied().collect(),
         flushes: flushes.iter().copied().collect(),
         calls: Rc::clone(&calls),
@@ -154,7 +190,7 @@ fn calls_of(wait: Wait, arrivals: &[usize], flushes: &[bool], handler: &mut Coun
     calls.take()
 }
 
-use Call::{Flush, Receive, Wait as Waits};
+use Call::{Flush, Poll, Receive, Wait as Waits};
 
 #[test]
 fn what_a_batch_caused_is_flushed_when_the_ring_is_empty() {
@@ -227,9 +263,9 @@ fn a_timer_ends_the_wait() {
 }
 
 #[test]
-fn a_handler_that_stays_awake_is_not_put_to_sleep() {
+fn a_flooded_handler_is_not_put_to_sleep() {
     let mut handler = Counting {
-        awake_until: Some(Instant::ZERO + STEP * 4),
+        flooded_until: Some(Instant::ZERO + STEP * 4),
         ..Counting::default()
     };
     assert_eq!(
@@ -248,8 +284,26 @@ fn a_handler_that_stays_awake_is_not_put_to_sleep() {
         ]
     );
     // What waits by polling the device must go on with that.
-    let polling = calls_of(Wait::BusyPoll, &[], &[], &mut handler);
-    assert_eq!(polling, [Receive(0), Flush, Waits(STOP_CHECK), Flush]);
+    for (can_poll, rest) in [(true, Poll), (false, Waits(STOP_CHECK))] {
+        let hints = PortHints {
+            can_poll,
+            ..PortHints::default()
+        };
+        let polling = calls_of(Wait::BusyPoll, hints, (&[], &[]), &mut handler);
+        assert_eq!(polling, [Receive(0), Flush, rest, Flush]);
+    }
+}
+
+#[test]
+fn a_caller_may_end_the_wait_before_the_next_timer() {
+    let (mut port, _peer, clock) = sim::link(&LinkConfig::default(), 0);
+    let mut turn = Turn::new(&LoopConfig::default(), clock.now());
+    for (latest, due, end) in [(1, None, 1), (3, Some(2), 2), (3, Some(4), 3)] {
+        let handler = Timed(due.map(Instant::from_millis));
+        let latest = Instant::from_millis(latest);
+        turn.rest(&mut port, &handler, latest, clock.now()).unwrap();
+        assert_eq!(clock.now(), Instant::from_millis(end));
+    }
 }
 
 #[test]
@@ -275,12 +329,12 @@ fn a_farewell_goes_on_until_all_is_said_and_sent_or_a_second_is_over() {
 #[test]
 fn what_is_due_is_not_waited_for() {
     let config = LoopConfig::default();
-    let turn = Turn::new(Instant::ZERO);
+    let turn = Turn::new(&config, Instant::ZERO);
     let now = Instant::from_millis(5);
     for due in [Instant::ZERO, now] {
-        assert_eq!(turn.timeout(Some(due), &config, now), Duration::ZERO);
+        assert_eq!(turn.timeout(Some(due), now), Duration::ZERO);
     }
-    assert_eq!(turn.timeout(Some(now + MILLI), &config, now), MILLI);
-    assert_eq!(turn.timeout(Some(Instant::FAR), &config, now), STOP_CHECK);
-    assert_eq!(turn.timeout(None, &config, now), STOP_CHECK);
+    assert_eq!(turn.timeout(Some(now + MILLI), now), MILLI);
+    assert_eq!(turn.timeout(Some(Instant::FAR), now), STOP_CHECK);
+    assert_eq!(turn.timeout(None, now), STOP_CHECK);
 }

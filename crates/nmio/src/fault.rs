@@ -32,7 +32,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::frame::{Frame, Pool, Resident};
-use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
+use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError};
 use crate::super_segment::{self, SuperSegment};
 
 pub use config::{FaultConfig, FaultError, FaultRates};
@@ -198,12 +198,24 @@ impl<P: Port> Port for Fault<P> {
     }
 
     #[inline(always)]
-    fn wait(&mut self, how: Wait, timeout: Option<Duration>) -> io::Result<()> {
+    fn hints(&self) -> PortHints {
+        let hints = self.inner.hints();
         // A frame held back is like one in the ring: there is no need to wait.
-        if self.faults.as_ref().is_some_and(|f| f.has_received()) {
-            return Ok(());
+        let has_received = self.faults.as_ref().is_some_and(|f| f.has_received());
+        PortHints {
+            ready: hints.ready || has_received,
+            ..hints
         }
-        self.inner.wait(how, timeout)
+    }
+
+    #[inline(always)]
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.inner.wait(timeout)
+    }
+
+    #[inline(always)]
+    fn poll_device(&mut self) -> io::Result<()> {
+        self.inner.poll_device()
     }
 
     fn counters(&self) -> PortCounters {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::event_loop::{Handler, LoopConfig};
+use crate::event_loop::{Handler, LoopConfig, Turn};
+use crate::idle::STOP_CHECK;
 use crate::pcap::Pcap;
 use crate::sim::{self, EndConfig, LinkConfig, PathConfig, SimClock, SimPort};
 use crate::time::{Clock, Instant};
@@ -243,13 +244,16 @@ fn a_pause_ends_the_holding_back_without_a_wait() {
     let mut batch = Batch::new();
     a.receive(&mut batch, 16).unwrap();
     assert!(batch.is_empty());
-    a.wait(Wait::Block, Some(Duration::from_secs(1))).unwrap();
+    let mut turn = Turn::new(&LoopConfig::default(), clock.now());
+    let echo = Echo::default();
+    let mut rest = |port: &mut _| turn.rest(port, &echo, Instant::FAR, clock.now());
+    rest(&mut a).unwrap();
     assert_eq!(clock.now(), Instant::ZERO, "it did not wait");
     a.receive(&mut batch, 16).unwrap();
     assert_eq!(batch.len(), 1);
     batch.clear();
-    a.wait(Wait::Block, Some(Duration::from_secs(1))).unwrap();
-    assert_eq!(clock.now(), Instant::from_millis(1000), "now it did");
+    rest(&mut a).unwrap();
+    assert_eq!(clock.now(), Instant::ZERO + STOP_CHECK, "now it did");
 }
 
 #[test]

@@ -105,6 +105,7 @@ pub mod device;
 pub mod event_loop;
 pub mod fault;
 pub mod frame;
+mod idle;
 mod memory;
 pub mod pcap;
 pub mod port;
@@ -123,7 +124,9 @@ pub use fault::{Fault, FaultConfig, FaultCounters, FaultError, FaultRates};
 pub use frame::{Frame, Pool, PoolLayout, Resident};
 pub use memory::prefer_large_pages;
 pub use pcap::{Pcap, PcapError, PcapSummary};
-pub use port::{Batch, BatchSizes, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
+pub use port::{
+    Batch, BatchSizes, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError, Wait,
+};
 pub use prefetch::prefetch;
 pub use super_segment::SuperSegment;
 pub use time::{Clock, Instant, TscClock};

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::frame::{Frame, Pool, Resident};
-use crate::port::{Batch, Capabilities, Port, PortCounters, SendError, Wait};
+use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, SendError};
 use crate::super_segment::SuperSegment;
 
 /// Time stamps have nanoseconds.
@@ -198,11 +198,24 @@ impl<P: Port> Port for Pcap<P> {
     }
 
     #[inline(always)]
-    fn wait(&mut self, how: Wait, timeout: Option<Duration>) -> io::Result<()> {
+    fn hints(&self) -> PortHints {
+        self.inner.hints()
+    }
+
+    #[inline(always)]
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         if let Some(recorder) = &mut self.recorder {
             recorder.write_out();
         }
-        self.inner.wait(how, timeout)
+        self.inner.wait(timeout)
+    }
+
+    #[inline(always)]
+    fn poll_device(&mut self) -> io::Result<()> {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.write_out();
+        }
+        self.inner.poll_device()
     }
 
     fn counters(&self) -> PortCounters {

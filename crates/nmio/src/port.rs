@@ -139,12 +139,13 @@ pub struct PortCounters {
     pub tx_batches: BatchSizes,
 }
 
-/// How a port waits when there is nothing to do.
+/// How a loop waits when there is nothing to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wait {
-    /// Sleep in the kernel until a packet comes or the timeout ends. Where
-    /// several packets in a row led to nothing being sent, an `AF_XDP` port first
-    /// lets more gather, for some 50 to 100 µs.
+    /// Sleep in the kernel until a packet comes or a timer is due. While a
+    /// handler [is flooded](crate::Handler::is_flooded) the loop only yields.
+    /// Where several packets in a row led to nothing being sent, a loop on
+    /// `AF_XDP` first lets more gather, for some 50 to 100 µs.
     #[default]
     Block,
     /// Never wait: look at the ring again at once.
@@ -154,14 +155,30 @@ pub enum Wait {
     BusyPoll,
 }
 
+/// Facts about a port that decide how a loop rests. The default is a port that
+/// can only be slept on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortHints {
+    /// Frames are at hand that end no [`wait`](Port::wait).
+    pub ready: bool,
+    /// [`Port::poll_device`] makes the kernel poll the device.
+    pub can_poll: bool,
+    /// Packets gather in a ring while the loop sleeps outside of the port.
+    pub gathers: bool,
+    /// Frames queued for sending since the port was opened; 0 where nothing
+    /// gathers.
+    pub sent: u64,
+}
+
 /// One RX/TX queue pair, owned by one thread.
 ///
 /// # Calling contract
 /// [`receive`](Port::receive) a batch, handle each frame to completion while
 /// calling [`send`](Port::send) and [`send_resident`](Port::send_resident) as
 /// often as you like, then [`flush`](Port::flush): what was sent is on its
-/// way only after that. Call [`wait`](Port::wait) only when `receive` gave
-/// nothing and after a `flush`, for a short time when that gave `false`.
+/// way only after that. Call [`wait`](Port::wait) or
+/// [`poll_device`](Port::poll_device) only when `receive` gave nothing and after a
+/// `flush`, for a short time when that gave `false`.
 /// [`run`](crate::run) does all this.
 ///
 /// Frames and residents are sent through the port whose [`pool`](Port::pool)
@@ -224,11 +241,23 @@ pub trait Port {
     /// When the port is gone.
     fn flush(&mut self) -> io::Result<bool>;
 
-    /// Waits for a packet, at most `timeout` (without one: for ever).
+    /// What a loop must know before it rests.
+    fn hints(&self) -> PortHints;
+
+    /// Sleeps until a packet comes, at most for `timeout`.
     ///
     /// # Errors
     /// When the port is gone. An interrupted wait is no error.
-    fn wait(&mut self, how: Wait, timeout: Option<Duration>) -> io::Result<()>;
+    fn wait(&mut self, timeout: Duration) -> io::Result<()>;
+
+    /// Has the kernel poll the device for packets, for some microseconds. Only
+    /// where [`PortHints::can_poll`] says so; by default nothing happens.
+    ///
+    /// # Errors
+    /// When the port is gone.
+    fn poll_device(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// What the port has counted.
     fn counters(&self) -> PortCounters;

@@ -71,7 +71,7 @@ use std::time::Duration;
 
 use crate::event_loop::{Handler, LoopConfig, Turn};
 use crate::frame::{Frame, Pool, PoolLayout, Resident, Sending};
-use crate::port::{Batch, Capabilities, Port, PortCounters, SendError, Wait};
+use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, SendError};
 use crate::super_segment::{self, SuperSegment};
 use crate::time::{Clock, Instant};
 
@@ -265,7 +265,7 @@ fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
 ///
 /// [`wait`](Port::wait) moves the clock: to the port's next event, or to the
 /// end of the timeout. So the ordinary event loop, [`run`](crate::run), works
-/// on virtual time, except with [`Wait::Spin`], in which nobody moves it.
+/// on virtual time, except with [`Wait::Spin`](crate::Wait::Spin), in which nobody moves it.
 #[derive(Debug)]
 pub struct SimPort {
     config: EndConfig,
@@ -451,16 +451,19 @@ impl Port for SimPort {
         Ok(self.queued.is_empty())
     }
 
-    fn wait(&mut self, _how: Wait, timeout: Option<Duration>) -> io::Result<()> {
+    fn hints(&self) -> PortHints {
+        PortHints::default()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.counters.waits += 1;
         let event = earlier(
             self.inbound.borrow().next_arrival(),
             self.outbound.borrow().next_completion(),
         );
-        let end = timeout.map(|timeout| self.clock.now() + timeout);
-        if let Some(at) = earlier(event, end) {
-            self.clock.advance_to(at);
-        }
+        let end = self.clock.now() + timeout;
+        self.clock
+            .advance_to(event.map_or(end, |event| event.min(end)));
         Ok(())
     }
 
@@ -495,12 +498,12 @@ where
 {
     let (port_a, handler_a) = a;
     let (port_b, handler_b) = b;
-    let mut turn_a = Turn::new(clock.now());
-    let mut turn_b = Turn::new(clock.now());
+    let mut turn_a = Turn::new(config, clock.now());
+    let mut turn_b = Turn::new(config, clock.now());
     loop {
         let now = clock.now();
-        let more_a = turn_a.pass(port_a, handler_a, config, now)?;
-        let more_b = turn_b.pass(port_b, handler_b, config, now)?;
+        let more_a = turn_a.pass(port_a, handler_a, now)?;
+        let more_b = turn_b.pass(port_b, handler_b, now)?;
         if done(handler_a, handler_b) {
             return Ok(true);
         }
@@ -509,8 +512,8 @@ where
         }
         let mut next = now;
         if !more_a && !more_b {
-            let sleep_a = turn_a.timeout(handler_a.poll_timeout(), config, now);
-            let sleep_b = turn_b.timeout(handler_b.poll_timeout(), config, now);
+            let sleep_a = turn_a.timeout(handler_a.poll_timeout(), now);
+            let sleep_b = turn_b.timeout(handler_b.poll_timeout(), now);
             next = deadline.min(now + sleep_a.min(sleep_b));
             next = clock.next_event().map_or(next, |event| next.min(event));
         }

@@ -70,19 +70,18 @@ pub(crate) fn kick_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Waits for one of `events`, at most `timeout`; the events that came, 0 when
 /// none did or a signal interrupted.
-pub(crate) fn poll(fd: BorrowedFd<'_>, events: i16, timeout: Option<Duration>) -> io::Result<i16> {
+pub(crate) fn poll(fd: BorrowedFd<'_>, events: i16, timeout: Duration) -> io::Result<i16> {
     let mut pollfd = libc::pollfd {
         fd: fd.as_raw_fd(),
         events,
         revents: 0,
     };
-    let timeout = timeout.map(|t| libc::timespec {
-        tv_sec: t.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-        tv_nsec: t.subsec_nanos().into(),
-    });
-    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: one live pollfd, a timeout that is null or lives, no signal mask.
-    let ready = unsafe { libc::ppoll(&raw mut pollfd, 1, timeout, ptr::null()) };
+    let timeout = libc::timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    // SAFETY: one live pollfd, a live timeout, no signal mask.
+    let ready = unsafe { libc::ppoll(&raw mut pollfd, 1, &raw const timeout, ptr::null()) };
     match check(ready) {
         Ok(_) => Ok(pollfd.revents),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),

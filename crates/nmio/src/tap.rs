@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::checksum::Sum;
 use crate::device::{DeviceError, MemoryPlan};
 use crate::frame::{Frame, Pool, Resident};
-use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
+use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError, Wait};
 use crate::super_segment::SuperSegment;
 use crate::sys::{self, FINISHED, Gather};
 
@@ -239,10 +239,11 @@ impl Port for TapPort {
         self.gone.take().map_or(Ok(true), Err)
     }
 
-    fn wait(&mut self, how: Wait, timeout: Option<Duration>) -> io::Result<()> {
-        if how == Wait::Spin {
-            return Ok(());
-        }
+    fn hints(&self) -> PortHints {
+        PortHints::default()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.counters.waits += 1;
         let events = sys::poll(self.file.as_fd(), libc::POLLIN, timeout)?;
         if events & (libc::POLLERR | libc::POLLNVAL) != 0 {

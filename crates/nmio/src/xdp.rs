@@ -22,16 +22,14 @@ mod packets;
 mod patience;
 mod rings;
 pub(crate) mod steer;
-mod wakeups;
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::thread;
 use std::time::Duration;
 
 use crate::device::DeviceError;
 use crate::frame::{Frame, Pool, Resident};
-use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, SendError, Wait};
+use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError, Wait};
 use crate::super_segment::{self, SuperSegment};
 use crate::sys;
 pub(crate) use config::XdpConfig;
@@ -39,7 +37,6 @@ pub(crate) use packets::MOST_BYTES as MOST_SUPER_BYTES;
 use packets::{Packets, Runs};
 pub(crate) use rings::MAX_MTU;
 use rings::{Copying, Rings};
-use wakeups::WakeUps;
 
 /// An Ethernet header: nothing shorter is a frame.
 const ETHERNET_HEADER: usize = 14;
@@ -101,7 +98,6 @@ pub struct XdpPort {
     /// Of `counters.tx_frames`, those that a flush was called for.
     handed_over: u64,
     empty_looks: u32,
-    wakeups: WakeUps,
 }
 
 impl XdpPort {
@@ -156,7 +152,6 @@ impl XdpPort {
             unflushed: false,
             handed_over: 0,
             empty_looks: 0,
-            wakeups: WakeUps::default(),
         })
     }
 
@@ -341,7 +336,7 @@ impl XdpPort {
     /// Looks again whether the kernel has told the queue's NAPI id: it may
     /// do so only with the first packet.
     fn look_for_napi(&mut self) {
-        if self.counters.rx_frames == 0 || self.busy_poll_questions == BUSY_POLL_QUESTIONS {
+        if self.busy_poll_questions == BUSY_POLL_QUESTIONS {
             return;
         }
         self.busy_poll_questions += 1;
@@ -487,40 +482,40 @@ impl Port for XdpPort {
         Ok(done)
     }
 
-    fn wait(&mut self, how: Wait, timeout: Option<Duration>) -> io::Result<()> {
-        if how == Wait::Spin {
-            return Ok(());
+    fn hints(&self) -> PortHints {
+        PortHints {
+            ready: false,
+            can_poll: self.busy_polling == BusyPolling::Active,
+            gathers: true,
+            sent: self.counters.tx_frames,
         }
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.counters.waits += 1;
-        if how == Wait::BusyPoll {
-            if self.busy_polling == BusyPolling::Inert {
-                self.look_for_napi();
-            }
-            if self.busy_polling == BusyPolling::Active {
-                return match sys::kick_rx(self.rings.fd()) {
-                    Ok(()) => Ok(()),
-                    Err(error) => match error.raw_os_error() {
-                        Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => Ok(()),
-                        Some(libc::ENETDOWN) => self.check_alive(),
-                        _ => Err(self.gone(error)),
-                    },
-                };
-            }
-        }
-        let gathering = self.wakeups.gathering(self.counters.tx_frames);
-        if !gathering.is_zero() && !self.unflushed {
-            thread::sleep(timeout.map_or(gathering, |timeout| timeout.min(gathering)));
-        }
         // `poll` also wakes the sender, so what a flush has left behind goes
         // on here.
         let events = sys::poll(self.rings.fd(), libc::POLLIN, timeout)?;
-        self.wakeups.end_wait(events & libc::POLLIN != 0);
         // A removed interface is no event, only an error that waits to be asked
         // for.
         if events & libc::POLLIN == 0 {
-            self.check_alive()
-        } else {
-            Ok(())
+            return self.check_alive();
+        }
+        if self.busy_polling == BusyPolling::Inert {
+            self.look_for_napi();
+        }
+        Ok(())
+    }
+
+    fn poll_device(&mut self) -> io::Result<()> {
+        self.counters.waits += 1;
+        let Err(error) = sys::kick_rx(self.rings.fd()) else {
+            return Ok(());
+        };
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => Ok(()),
+            Some(libc::ENETDOWN) => self.check_alive(),
+            _ => Err(self.gone(error)),
         }
     }
 

@@ -333,8 +333,8 @@ impl<C: CongestionControl, P: Port> Handler<P> for Server<C> {
     }
 
     #[inline(always)]
-    fn stays_awake(&self, now: Instant) -> bool {
-        Handler::<P>::stays_awake(&self.inner, now)
+    fn is_flooded(&self, now: Instant) -> bool {
+        Handler::<P>::is_flooded(&self.inner, now)
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {

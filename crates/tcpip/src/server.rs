@@ -57,7 +57,7 @@ impl<A: Application, C: CongestionControl, P: Port> Handler<P> for Server<A, C> 
     }
 
     #[inline(always)]
-    fn stays_awake(&self, now: Instant) -> bool {
+    fn is_flooded(&self, now: Instant) -> bool {
         self.stack.is_flooded(now)
     }
 

@@ -162,7 +162,7 @@ impl World {
         (server_port, server): (&mut SimPort, &mut Server),
     ) {
         let mut batch = Batch::new();
-        let mut turn = Turn::new(clock.now());
+        let mut turn = Turn::new(&LoopConfig::default(), clock.now());
         let mut sent = false;
         for _ in 0..1000 {
             if !sent {
@@ -171,10 +171,7 @@ impl World {
             client_port.flush().unwrap();
             client_port.receive(&mut batch, MAX_BATCH).unwrap();
             batch.clear();
-            while turn
-                .pass(server_port, server, &LoopConfig::default(), clock.now())
-                .unwrap()
-            {}
+            while turn.pass(server_port, server, clock.now()).unwrap() {}
             clock.advance(Duration::from_millis(1));
         }
         assert!(sent);

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::frame::{Frame, Pool, Resident};
-use crate::port::{Batch, Capabilities, Port, PortCounters, SendError, Wait};
+use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, SendError};
 
 use super::frame_layout;
 use crate::super_segment::{self, SuperSegment};
@@ -128,7 +128,11 @@ impl Port for Sink {
         Ok(true)
     }
 
-    fn wait(&mut self, _how: Wait, _timeout: Option<Duration>) -> io::Result<()> {
+    fn hints(&self) -> PortHints {
+        PortHints::default()
+    }
+
+    fn wait(&mut self, _timeout: Duration) -> io::Result<()> {
         self.counters.waits += 1;
         Ok(())
     }

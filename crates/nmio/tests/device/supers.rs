@@ -10,7 +10,7 @@ use ip::{Addresses, PROTOCOL_TCP, PROTOCOL_UDP, Path};
 use nmio::device::{AnyPort, Interface, MemoryPlan};
 use nmio::super_segment::Cut;
 use nmio::xdp::XdpPort;
-use nmio::{Batch, MAX_BATCH, Port, SuperSegment, Wait};
+use nmio::{Batch, MAX_BATCH, Port, SuperSegment};
 
 use crate::line;
 use crate::rig::{Namespace, Rig, config};
@@ -110,8 +110,7 @@ pub(crate) fn take(port: &mut XdpPort, count: usize) -> Vec<Vec<u8>> {
     while taken.len() < count && Instant::now() < end {
         port.receive(&mut batch, MAX_BATCH).unwrap();
         taken.extend(batch.drain(..).map(|frame| frame.to_vec()));
-        port.wait(Wait::Block, Some(Duration::from_millis(50)))
-            .unwrap();
+        port.wait(Duration::from_millis(50)).unwrap();
     }
     taken
 }
@@ -472,8 +471,8 @@ fn a_tap_device_takes_super_segments_in_whole() {
                 break frame.to_vec();
             }
             assert!(Instant::now() < end, "it comes");
-            let pause = Some(Duration::from_millis(50));
-            receiver.wait(Wait::Block, pause).unwrap();
+            let pause = Duration::from_millis(50);
+            receiver.wait(pause).unwrap();
         };
         assert!(taken == frames(&whole)[0], "{} bytes", taken.len());
     }

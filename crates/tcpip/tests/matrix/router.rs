@@ -4,8 +4,10 @@ use std::io;
 use std::time::Duration;
 
 use nmio::sim::SimClock;
-use nmio::{Batch, Capabilities, Clock, Frame, Instant, Pool, Port, PortCounters, Resident};
-use nmio::{SendError, SuperSegment, Wait};
+use nmio::{
+    Batch, Capabilities, Clock, Frame, Instant, Pool, Port, PortCounters, PortHints, Resident,
+};
+use nmio::{SendError, SuperSegment};
 
 use crate::peer::{finish, sum};
 
@@ -146,8 +148,12 @@ impl<P: Port> Port for Router<P> {
         self.inner.flush()
     }
 
-    fn wait(&mut self, how: Wait, timeout: Option<Duration>) -> io::Result<()> {
-        self.inner.wait(how, timeout)
+    fn hints(&self) -> PortHints {
+        self.inner.hints()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.inner.wait(timeout)
     }
 
     fn counters(&self) -> PortCounters {

@@ -10,8 +10,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use nmio::sim::SimClock;
-use nmio::{Batch, Capabilities, Clock, Frame, Instant, Pool, Port, PortCounters, Resident};
-use nmio::{SendError, SuperSegment, Wait};
+use nmio::{
+    Batch, Capabilities, Clock, Frame, Instant, Pool, Port, PortCounters, PortHints, Resident,
+};
+use nmio::{SendError, SuperSegment};
 use tcpip::Counters;
 
 use crate::peer::{ACK, CE, CWR, ECE, FIN, FIRST_PORT, PSH, RST, SYN, Segment, Sums, parse};
@@ -269,8 +271,12 @@ impl<P: Port> Port for Tap<P> {
         self.inner.flush()
     }
 
-    fn wait(&mut self, how: Wait, timeout: Option<Duration>) -> io::Result<()> {
-        self.inner.wait(how, timeout)
+    fn hints(&self) -> PortHints {
+        self.inner.hints()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.inner.wait(timeout)
     }
 
     fn counters(&self) -> PortCounters {

@@ -5,8 +5,8 @@ use std::io;
 use std::time::Duration;
 
 use nmio::{
-    Batch, Capabilities, Frame, Pool, PoolLayout, Port, PortCounters, Resident, SendError,
-    SuperSegment, Wait,
+    Batch, Capabilities, Frame, Pool, PoolLayout, Port, PortCounters, PortHints, Resident,
+    SendError, SuperSegment,
 };
 
 /// A port whose sends are kept for the test, with as much room as it says.
@@ -99,7 +99,11 @@ impl Port for Outbox {
         Ok(true)
     }
 
-    fn wait(&mut self, _how: Wait, _timeout: Option<Duration>) -> io::Result<()> {
+    fn hints(&self) -> PortHints {
+        PortHints::default()
+    }
+
+    fn wait(&mut self, _timeout: Duration) -> io::Result<()> {
         Ok(())
     }
 
