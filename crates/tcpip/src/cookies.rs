@@ -22,9 +22,9 @@
 use ip::Addresses;
 
 use crate::clock::Moment;
+use crate::content::Family;
 use crate::mss::{MIN_MSS, OwnMss};
 use crate::negotiated::Negotiated;
-use crate::segments::Family;
 use crate::table::Keys;
 use crate::wire::{Seq, Timestamps};
 

@@ -7,11 +7,10 @@
 use ip::{Addresses, PROTOCOL_TCP, Packet, Sum};
 use nmio::{Port, SendError, SuperSegment, super_segment};
 
-use crate::app::Application;
 use crate::connection::{Plan, Tcb};
-use crate::content::{Contents, MAX_SLOT_LEN, Mode, Slot};
+use crate::content::{Contents, MAX_SLOT_LEN, Mode, Slot, payload_sum};
 use crate::counters::Counters;
-use crate::segments::payload_sum;
+use crate::stack::Application;
 use crate::stream::Slice;
 use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN, Written};
 use crate::writes::Writes;
@@ -144,10 +143,7 @@ impl<'a, A: Application> Emitter<'a, A> {
     ) -> Result<(), NoRoom> {
         if let Some(segment) = plan.prepared {
             let index = place.source.index();
-            let sum = match self.contents.get(index).sum(tcb.class, segment) {
-                Some(sum) => Some(sum),
-                None => first_sum(self.contents, index, tcb.class, segment),
-            };
+            let sum = self.contents.sum(index, tcb.class, segment);
             if let Some(sum) = sum {
                 let sum = Sum::from_folded(sum);
                 // Prepared packets have no place for a tag.
@@ -173,7 +169,7 @@ impl<'a, A: Application> Emitter<'a, A> {
         place: Slice,
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
-        let content = self.contents.get(place.source.index());
+        let (bytes, slot) = self.contents.get(place.source.index());
         let (start, len) = (place.from as usize, plan.len as usize);
         let (at, header_len) = (tcb.path.header_len(), plan.header.len());
         let cut = match tcb.path.addresses {
@@ -182,14 +178,14 @@ impl<'a, A: Application> Emitter<'a, A> {
         };
         let headers = (at + header_len, at);
         let range = start..start + len;
-        let mut packet = SuperSegment::new(cut, tcb.mss, headers, &content.bytes, range);
+        let mut packet = SuperSegment::new(cut, tcb.mss, headers, bytes, range);
         let header = packet.headers_mut();
         let tcp_len = header_len + len;
         tcb.path
             .write_marked(header, PROTOCOL_TCP, tcp_len, plan.ecn);
         let pseudo = tcb.path.addresses.pseudo_sum(PROTOCOL_TCP, tcp_len).fold();
         plan.header.write(&mut header[at..], tcb.ports(), pseudo, 0);
-        if let Some(slot) = content.slot
+        if let Some(slot) = slot
             && let Some((from, to)) = slot.within(start, start + len)
         {
             let part = packet.patch_mut(from - start, to - from);
@@ -259,16 +255,10 @@ impl<'a, A: Application> Emitter<'a, A> {
         let path = &tcb.path;
         let at = path.write_marked(&mut frame, PROTOCOL_TCP, header_len + len, plan.ecn);
         let (header, payload) = frame[at..].split_at_mut(header_len);
-        let content = self.contents.get(place.source.index());
+        let (bytes, slot) = self.contents.get(place.source.index());
         let start = place.from as usize;
-        payload.copy_from_slice(&content.bytes[start..start + len]);
-        let sum = sum.add(render(
-            self.app,
-            content.slot,
-            place.params(),
-            start,
-            payload,
-        ));
+        payload.copy_from_slice(&bytes[start..start + len]);
+        let sum = sum.add(render(self.app, slot, place.params(), start, payload));
         let checksum = checksum(tcb, &plan.header, 0, len, sum);
         plan.header.write(header, tcb.ports(), checksum, 0);
         port.send(frame).map_err(|_| NoRoom)?;
@@ -288,8 +278,8 @@ impl<'a, A: Application> Emitter<'a, A> {
         let (bytes, slot) = if let Some(buffer) = place.source.buffer() {
             (&**self.writes.get(buffer), None)
         } else {
-            let content = self.contents.get(place.source.index());
-            (&*content.bytes, content.slot)
+            let (bytes, slot) = self.contents.get(place.source.index());
+            (&**bytes, slot)
         };
         let (start, len) = (place.from as usize, plan.len as usize);
         let mut frame = port.pool().take().ok_or(NoRoom)?;
@@ -311,14 +301,6 @@ impl<'a, A: Application> Emitter<'a, A> {
         port.send(frame).map_err(|_| NoRoom)?;
         Ok(())
     }
-}
-
-/// Sums a segment that is sent for the first time in its class.
-#[cold]
-fn first_sum(contents: &mut Contents, index: u32, class: u8, segment: u32) -> Option<u16> {
-    contents
-        .ensure_segments(index, class)
-        .then(|| contents.sum(index, class, segment))
 }
 
 /// Sends a segment without data, made in a scratch frame.

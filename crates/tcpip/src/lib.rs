@@ -136,7 +136,6 @@
 //! at once), a reset for data that arrives after our close (it is acknowledged
 //! and discarded; RFC 9293, section 3.6.1, would have one), TCP Fast Open.
 
-mod app;
 mod clock;
 mod config;
 mod congestion;
@@ -150,7 +149,6 @@ mod negotiated;
 mod pools;
 mod progress;
 mod rto;
-mod segments;
 mod server;
 mod stack;
 mod stream;
@@ -158,7 +156,6 @@ mod table;
 pub mod wire;
 mod writes;
 
-pub use app::{Application, Connection, WriteError};
 pub use config::{Config, SynCookies, WhenFull};
 pub use congestion::{Bbr, Congestion, CongestionControl, Cubic, Event, NewReno, Reno};
 pub use connection::{CloseReason, Condition, Info, MAX_RANGES};
@@ -171,7 +168,7 @@ pub use mss::{DEFAULT_MSS_V4, DEFAULT_MSS_V6, MIN_MSS};
 pub use progress::Deadline;
 pub use rto::{INITIAL_RTO_AFTER_LOSS_MS, INITIAL_RTO_MS, MAX_RTO_MS, MIN_RTO_MS};
 pub use server::Server;
-pub use stack::Stack;
+pub use stack::{Application, Connection, Stack, WriteError};
 pub use stream::STREAM_ENTRIES;
 pub use wire::TIMESTAMPED_HEADER_LEN as PREPARED_HEADER_LEN;
 pub use writes::MAX_WRITE_LEN;

@@ -1,6 +1,6 @@
 //! Maximum segment sizes: ours, and those that peers may tell.
 
-use crate::segments::Family;
+use crate::content::Family;
 use crate::wire::TIMESTAMPS_LEN;
 
 /// The least maximum segment size that we send by, whatever a peer asks for:

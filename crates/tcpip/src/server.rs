@@ -3,9 +3,8 @@
 use ip::{Host, IcmpError, PROTOCOL_TCP, Packet, Transports};
 use nmio::{Frame, Handler, Instant, Port};
 
-use crate::app::Application;
 use crate::congestion::{CongestionControl, Cubic};
-use crate::stack::Stack;
+use crate::stack::{Application, Stack};
 
 /// A [`Host`] with a [`Stack`] on it: give it to [`nmio::run`].
 pub struct Server<A: Application, C = Cubic> {

@@ -1,14 +1,14 @@
 //! The stack: one core's connections, from opening to forgetting.
 
 mod admission;
-mod flood;
+mod handle;
 mod input;
 #[cfg(any(test, fuzzing))]
 mod invariants;
-mod opening;
 mod pressure;
 mod receiving;
 mod sending;
+mod setup;
 mod shutdown;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -16,26 +16,23 @@ pub(crate) mod testing;
 mod tests;
 mod timers;
 
+pub use handle::WriteError;
+
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use nmio::{Capabilities, Instant, TimerWheel};
+use nmio::{Instant, TimerWheel};
 
-use self::flood::Flood;
-use crate::app::{Application, Connection};
 use crate::clock::Moment;
 use crate::config::Config;
 use crate::congestion::{CongestionControl, Cubic};
-use crate::connection::{CloseReason, Conn, Context, Record, State};
-use crate::content::{Contents, NO_CLASS};
-use crate::counters::Counters;
-use crate::emit::Emitter;
-use crate::pools::{Owner, Pool};
-use crate::progress::{Pace, Standing};
-use crate::segments::Family;
-use crate::stream::Source;
+use crate::connection::{CloseReason, Conn, Context, Flags, Record, Sight, State, Tcb};
+use crate::content::{Contents, Family, NO_CLASS};
+use crate::pools::{NONE, Owner, Peers, Pool};
+use crate::progress::{Deadline, Pace, Standing};
+use crate::stream::{Lists, Source};
 use crate::table::{Keys, Table};
-use crate::wire::TIMESTAMPS_LEN;
 use crate::writes::Writes;
 
 /// What the timer wheel takes for each connection.
@@ -67,6 +64,109 @@ struct Refused {
 struct Asker {
     owner: Owner,
     lack: u32,
+}
+
+/// When cookies were sent.
+#[derive(Debug, Default)]
+struct Flood {
+    /// When one was last sent, in microseconds.
+    baked_at: Option<u64>,
+    /// Whether the one before was sent shortly before.
+    floods: bool,
+}
+
+/// How soon a sleeping loop looks again whether a full TX ring has room. At
+/// 10 Gb/s about a hundred full packets leave in this time.
+const BLOCKED_RETRY: Duration = Duration::from_micros(125);
+
+/// What a server does with its connections: the callbacks of the paper's
+/// Table 1 (`tcp_accept()`, `tcp_recv()`, `tcp_sent()`), joined in one trait
+/// so that they inline.
+///
+/// Callbacks only queue. What they wrote is sent when they return, in the
+/// same pass, as far as the windows and the TX ring allow.
+pub trait Application {
+    /// What the application remembers of one connection. It starts as the
+    /// default and is dropped when the connection has closed.
+    type State: Default;
+
+    /// A connection has been opened: the peer has proved its address by the
+    /// handshake's third segment. `false` refuses it with a reset (there is
+    /// no [`on_close`](Self::on_close) then).
+    fn on_accept(&mut self, conn: &mut Connection<'_, Self::State>) -> bool {
+        let _ = conn;
+        true
+    }
+
+    /// Data has arrived. `data` is all that was received in order and not
+    /// consumed yet, contiguous. Returns how many bytes are consumed, 0 to
+    /// `data.len()` (more is taken as all).
+    ///
+    /// What is not consumed stays in the connection's bounded receive buffer,
+    /// so that the peer's window shrinks, and is offered again: with more
+    /// behind it when more arrives, or as it is when the stream has room
+    /// again after a [`WriteError::Full`].
+    ///
+    /// Not called after [`Connection::close`] or [`Connection::abort`]; what
+    /// arrives then is acknowledged and discarded.
+    fn on_receive(&mut self, conn: &mut Connection<'_, Self::State>, data: &[u8]) -> usize;
+
+    /// Everything written so far has been acknowledged, or the stream has
+    /// room again after a [`WriteError::Full`].
+    fn on_sent(&mut self, conn: &mut Connection<'_, Self::State>) {
+        let _ = conn;
+    }
+
+    /// The peer has closed its side, and all that it sent before has been
+    /// offered. Closing ours too is the default.
+    fn on_half_close(&mut self, conn: &mut Connection<'_, Self::State>) {
+        conn.close();
+    }
+
+    /// A [deadline](Connection::set_deadline) has passed. Closing our side is the
+    /// default.
+    ///
+    /// [`Connection::close`] does not end the connection at once. First all that
+    /// was written must be acknowledged; then the peer has
+    /// [`Config::fin_wait`](crate::Config::fin_wait) to close its side.
+    /// [`Connection::abort`] ends it at once, with a reset.
+    fn on_deadline(&mut self, conn: &mut Connection<'_, Self::State>, deadline: Deadline) {
+        let _ = deadline;
+        conn.close();
+    }
+
+    /// The connection is over. Called once for each connection that
+    /// [`on_accept`](Self::on_accept) has accepted.
+    fn on_close(&mut self, state: &mut Self::State, reason: CloseReason) {
+        let _ = (state, reason);
+    }
+
+    /// Writes the bytes of a content's [slot](crate::Slot) for `params`, the
+    /// parameters that were given to [`Connection::write`].
+    ///
+    /// The same parameters must give the same bytes for as long as the connection
+    /// lasts, as a segment may be sent again. `slot` comes with any bytes:
+    /// write all of them.
+    fn render(&mut self, params: u64, slot: &mut [u8]) {
+        let _ = params;
+        slot.fill(b' ');
+    }
+}
+
+/// A connection, in the hands of a callback.
+pub struct Connection<'a, S> {
+    tcb: &'a mut Tcb,
+    state: &'a mut S,
+    contents: &'a mut Contents,
+    writes: &'a mut Writes,
+    peers: &'a mut Peers,
+    lists: &'a mut Lists,
+    standing: &'a mut Standing,
+    /// The pool of which a write has found nothing free.
+    refused: &'a mut Option<Pool>,
+    /// Its number.
+    id: u32,
+    sight: Sight,
 }
 
 /// All TCP connections of one port: a sans-I/O state machine but for the
@@ -118,129 +218,7 @@ pub struct Stack<A: Application, C = Cubic> {
     flights: Vec<invariants::Flight>,
 }
 
-impl<A: Application, C> Stack<A, C> {
-    /// Bytes of the tables that [`new`](Self::new) reserves for
-    /// [`Config::max_connections`]. They are touched as connections are first
-    /// used.
-    pub fn reserved_bytes(config: &Config) -> usize {
-        let most = config.clamped().max_connections;
-        // `free` and `blocked`.
-        let indices = 2 * size_of::<u32>();
-        let records = size_of::<A::State>() + size_of::<Standing>() + size_of::<Record<C>>();
-        let each = records + TIMER_LEN + indices;
-        most as usize * each + Table::bytes(most) + Context::<C>::reserved_bytes(most)
-    }
-}
-
-impl<A: Application> Stack<A> {
-    /// A stack with [`Cubic`]. `capabilities` are those of the port that it will
-    /// be used with; `secret` keys the hash of the connection table and the
-    /// initial sequence numbers, and must be random and unknown to others.
-    ///
-    /// Where the system refuses [`reserved_bytes`](Stack::reserved_bytes) of
-    /// memory, the process aborts, as with all allocations that fail.
-    pub fn new(
-        config: &Config,
-        app: A,
-        capabilities: &Capabilities,
-        secret: [u64; 4],
-        now: Instant,
-    ) -> Self {
-        Self::with_congestion_control(config, app, capabilities, secret, now)
-    }
-}
-
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// A stack with the congestion control `C`; otherwise as
-    /// [`new`](Stack::new).
-    pub fn with_congestion_control(
-        config: &Config,
-        app: A,
-        capabilities: &Capabilities,
-        secret: [u64; 4],
-        now: Instant,
-    ) -> Self {
-        let config = config.clamped();
-        let cx = Context::new(&config, capabilities.mtu);
-        let most = config.max_connections;
-        let own_mss = cx.own_mss;
-        Self {
-            app,
-            // Reserved, so that nothing moves or is allocated later; the
-            // memory is touched as the number of connections grows.
-            states: Vec::with_capacity(most as usize),
-            standings: Vec::with_capacity(most as usize),
-            records: Vec::with_capacity(most as usize),
-            free: Vec::with_capacity(most as usize),
-            table: Table::new(most),
-            keys: Keys::new(secret),
-            wheel: TimerWheel::new(most, now),
-            contents: Contents::new(
-                config.mode,
-                own_mss.of(Family::V4) - TIMESTAMPS_LEN as u16,
-                own_mss.of(Family::V6) - TIMESTAMPS_LEN as u16,
-                config.class_budget,
-            ),
-            writes: Writes::new(Pool::WriteBuffers, config.max_write_buffers),
-            refused: None,
-            cx,
-            pace: Pace::of(config.min_rate),
-            config,
-            half_open: 0,
-            time_waits: 0,
-            flood: Flood::default(),
-            samplers: Default::default(),
-            blocked: VecDeque::with_capacity(most as usize),
-            hung_up: 0,
-            trim_at: now,
-            now,
-            #[cfg(any(test, fuzzing))]
-            flights: Vec::new(),
-        }
-    }
-
-    /// The application.
-    pub fn app(&self) -> &A {
-        &self.app
-    }
-
-    /// The application, to be changed.
-    pub fn app_mut(&mut self) -> &mut A {
-        &mut self.app
-    }
-
-    /// All contents.
-    pub fn contents(&self) -> &Contents {
-        &self.contents
-    }
-
-    /// All contents, to be loaded and removed.
-    pub fn contents_mut(&mut self) -> &mut Contents {
-        &mut self.contents
-    }
-
-    /// The application and all contents: for loading what the application
-    /// then refers to.
-    pub fn parts_mut(&mut self) -> (&mut A, &mut Contents) {
-        (&mut self.app, &mut self.contents)
-    }
-
-    /// What has happened so far.
-    pub fn counters(&self) -> &Counters {
-        &self.cx.counters
-    }
-
-    /// Connections now, half-open ones and those in TIME-WAIT included.
-    pub fn connections(&self) -> u32 {
-        self.table.len()
-    }
-
-    /// Whether connections are accepted on `port`.
-    #[inline]
-    pub fn serves(&self, port: u16) -> bool {
-        self.config.ports.contains(&port)
-    }
-
     /// A connection, in the hands of a callback.
     #[inline(always)]
     fn connection(&mut self, id: u32) -> (&mut A, Connection<'_, A::State>) {
@@ -264,15 +242,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline(always)]
     fn conn(&mut self, id: u32) -> Conn<'_, C> {
         Conn::new(&mut self.records[id as usize], &mut self.cx)
-    }
-
-    /// The same, and what sends its segments.
-    #[inline(always)]
-    fn conn_and_emitter(&mut self, id: u32) -> (Conn<'_, C>, Emitter<'_, A>) {
-        let (app, contents) = (&mut self.app, &mut self.contents);
-        let emitter = Emitter::new(app, contents, &self.writes, self.config.mode);
-        let conn = Conn::new(&mut self.records[id as usize], &mut self.cx);
-        (conn, emitter)
     }
 
     /// A free TCB, or `None` when all are in use.
@@ -348,5 +317,78 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         debug_assert!(known, "every TCB is in the table");
         self.wheel.cancel(id);
         self.free.push(id);
+    }
+
+    /// Sees to space on a scoreboard that is nearly full.
+    fn ensure_space(&mut self, id: u32) {
+        if self.conn(id).lacks_space() {
+            self.lend_larger_board(id);
+        }
+    }
+
+    /// Gives back what loss recovery needs no longer, and finds a class for a
+    /// connection whose segments have another size now.
+    fn settle_losses(&mut self, id: u32) {
+        if let Some(left) = self.conn(id).settle() {
+            self.contents.release_class(left);
+            self.find_class(id);
+        }
+    }
+
+    /// Finds a class for the segments of a connection.
+    fn find_class(&mut self, id: u32) {
+        let tcb = &mut self.records[id as usize].tcb;
+        let family = Family::of(&tcb.path.addresses);
+        tcb.class = self.contents.acquire_class(family, tcb.mss);
+    }
+
+    /// Sets the wheel if it would expire after the deadline of a connection.
+    #[inline(always)]
+    fn keep_time(&mut self, id: u32, now: Moment) {
+        if self.records[id as usize].tcb.is_due_sooner() {
+            self.schedule(id, now);
+        }
+    }
+
+    /// Sets the wheel to the deadline of a connection, or to that of its
+    /// application.
+    #[inline(never)]
+    fn schedule(&mut self, id: u32, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        if tcb.state == State::Closed {
+            return;
+        }
+        let has_due = tcb.flags.has(Flags::DUE);
+        let at = tcb.schedule(has_due.then(|| self.standings[id as usize].due));
+        self.wheel.schedule(id, now.instant(at));
+    }
+
+    /// Puts a connection on the list of those that wait for the TX ring. A
+    /// TCB that is freed meanwhile stays there; nothing is to be sent then.
+    #[cold]
+    fn block(&mut self, id: u32) {
+        let tcb = &mut self.records[id as usize].tcb;
+        if tcb.flags.has(Flags::BLOCKED) {
+            return;
+        }
+        tcb.flags.set(Flags::BLOCKED);
+        self.cx.counters.blocked += 1;
+        // Each connection at most once: there is place.
+        self.blocked.push_back(id);
+    }
+
+    /// Both sides have closed.
+    fn enter_time_wait(&mut self, id: u32, now: Moment) {
+        self.finish(id, CloseReason::Finished);
+        self.count_out(id);
+        self.conn(id).enter_time_wait(now);
+        self.time_waits += 1;
+    }
+
+    /// A connection that was counted is over, or only remembered.
+    #[inline]
+    fn count_out(&mut self, id: u32) {
+        let peer = std::mem::replace(&mut self.standings[id as usize].peer, NONE);
+        self.cx.peers.leave(peer);
     }
 }

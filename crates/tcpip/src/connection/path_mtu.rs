@@ -11,9 +11,8 @@ use super::recovery::SizeProbe;
 use super::{Conn, Cut, Flags, Kind, NONE, Plan, State};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::content::NO_CLASS;
+use crate::content::{Family, NO_CLASS};
 use crate::mss::OwnMss;
-use crate::segments::Family;
 use crate::wire::{Header, Seq, TIMESTAMPS_LEN};
 
 /// MTUs that paths often have, ascending: a path that swallows large segments

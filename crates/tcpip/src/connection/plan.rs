@@ -5,7 +5,7 @@ use ip::Ecn;
 use super::{Conn, Context, Cut, Flags, NONE, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::segments::Family;
+use crate::content::Family;
 use crate::stream::Slice;
 use crate::wire::{Control, Header, Seq, Written};
 

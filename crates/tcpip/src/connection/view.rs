@@ -1,7 +1,10 @@
 //! What tests look at.
 
-use super::{Conn, NONE, Record, Tcb};
+#[cfg(test)]
+use super::Record;
+use super::{Conn, NONE, Tcb};
 use crate::congestion::CongestionControl;
+#[cfg(test)]
 use crate::negotiated::Negotiated;
 use crate::wire::Seq;
 
@@ -10,14 +13,20 @@ use crate::wire::Seq;
 pub(crate) struct View {
     pub(crate) own_port: u16,
     pub(crate) peer_port: u16,
+    #[cfg(test)]
     pub(crate) negotiated: Negotiated,
     pub(crate) snd_una: Seq,
     pub(crate) snd_nxt: Seq,
+    #[cfg(test)]
     pub(crate) snd_wnd: u32,
+    #[cfg(test)]
     pub(crate) rcv_nxt: Seq,
+    #[cfg(test)]
     pub(crate) rcv_adv: Seq,
     pub(crate) mss_most: u16,
+    #[cfg(test)]
     pub(crate) ts_recent: u32,
+    #[cfg(test)]
     pub(crate) ts_offset: u32,
     /// Bytes and FIN sent and not acknowledged.
     pub(crate) flight: u32,
@@ -30,14 +39,20 @@ impl Tcb {
         View {
             own_port: self.own_port,
             peer_port: self.peer_port,
+            #[cfg(test)]
             negotiated: self.negotiated,
             snd_una: self.snd_una,
             snd_nxt: self.snd_nxt,
+            #[cfg(test)]
             snd_wnd: self.snd_wnd,
+            #[cfg(test)]
             rcv_nxt: self.rcv_nxt,
+            #[cfg(test)]
             rcv_adv: self.rcv_adv,
             mss_most: self.mss_most,
+            #[cfg(test)]
             ts_recent: self.ts_recent,
+            #[cfg(test)]
             ts_offset: self.ts_offset,
             flight: self.flight(),
             has_buffer: self.buffer != NONE,
@@ -51,9 +66,9 @@ impl Tcb {
     }
 }
 
+#[cfg(test)]
 impl<C: CongestionControl> Record<C> {
     /// The congestion window while all goes well.
-    #[cfg(test)]
     pub(crate) fn window(&self) -> u32 {
         self.congestion.window()
     }

@@ -1,35 +1,75 @@
 //! Who gets a connection when there are few left: SYN cookies and the bound for
 //! each address.
 
+mod cookies;
+mod opening;
+
 use std::net::IpAddr;
 
-use ip::Packet;
 use nmio::{Instant, Port};
 
-use super::Stack;
-use super::flood::Admitted;
-use crate::app::Application;
+use super::{Flood, Stack};
 use crate::clock::Moment;
 use crate::config::{SynCookies, WhenFull};
 use crate::congestion::CongestionControl;
-use crate::connection::{Opening, Tcb};
-use crate::cookies::{Bearer, Terms};
-use crate::emit::turn_round;
-use crate::mss::OwnMss;
+use crate::connection::Tcb;
+use crate::cookies::LIFE_MICROS;
+use crate::negotiated::Negotiated;
 use crate::pools::{NONE, Pool};
-use crate::segments::Family;
-use crate::wire::{Options, Segment, Seq, Timestamps};
+use crate::progress::Standing;
+use crate::stack::Application;
+use crate::wire::{Control, Options, Segment};
+
+/// Cookies that are no further apart than this are a flood, in microseconds.
+const FLOOD_GAP_MICROS: u64 = 1_000;
+
+/// What is done with a SYN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Admitted {
+    /// This TCB is for it.
+    Keep(u32),
+    /// It gets a cookie.
+    Bake,
+    /// It has been counted.
+    Drop,
+}
+
+impl Flood {
+    /// A cookie has been sent.
+    fn has_baked(&mut self, now: Moment) {
+        self.floods = self.baked_within(FLOOD_GAP_MICROS, now);
+        self.baked_at = Some(now.whole_micros);
+    }
+
+    /// Whether somebody may still bring a cookie back.
+    #[inline]
+    fn awaits_cookies(&self, now: Moment) -> bool {
+        self.baked_within(LIFE_MICROS, now)
+    }
+
+    /// More than a thousand cookies a second are sent just now.
+    #[inline]
+    fn is_on(&self, now: Moment) -> bool {
+        self.floods && self.baked_within(FLOOD_GAP_MICROS, now)
+    }
+
+    #[inline]
+    fn baked_within(&self, micros: u64, now: Moment) -> bool {
+        self.baked_at
+            .is_some_and(|baked_at| now.whole_micros - baked_at <= micros)
+    }
+}
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Whether a SYN that there is no place for gets a cookie.
-    pub(super) fn bakes_cookies(&self) -> bool {
+    fn bakes_cookies(&self) -> bool {
         self.config.syn_cookies != SynCookies::Never
     }
 
     /// What to do with a SYN from `peer`, who may be invented: where cookies are
     /// baked it takes no other connection's place. One that `reopens` a
     /// connection has a place.
-    pub(super) fn admit_syn<P: Port>(
+    fn admit_syn<P: Port>(
         &mut self,
         port: &mut P,
         peer: IpAddr,
@@ -75,59 +115,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if self.config.when_full == WhenFull::Refuse {
             return None;
         }
-        let asker = self.newcomer(self.hash_of(peer));
-        if !self.make_way(port, asker, now) {
+        if !self.make_way(port, self.hash_of(peer), now) {
             return None;
         }
         self.take_tcb()
     }
 
-    /// Answers a SYN and keeps nothing of it. It is answered once: there is
-    /// nothing to send again, and nothing to be amplified.
-    #[inline(never)]
-    pub(super) fn send_cookie<P: Port>(
-        &mut self,
-        port: &mut P,
-        packet: Packet,
-        segment: Segment,
-        options: &Options,
-        mss: u16,
-        now: Moment,
-    ) {
-        let addresses = packet.addresses();
-        let told = OwnMss::told_or_default(Family::of(&addresses), options.mss);
-        let terms = Terms::new(self.agree(options, segment));
-        let bearer = Bearer {
-            addresses: &addresses,
-            ports: (segment.src_port, segment.dst_port),
-            irs: segment.seq,
-        };
-        let iss = bearer.bake(&self.keys, told, self.cx.own_mss, terms, now);
-        let (src_port, dst_port) = (segment.src_port, segment.dst_port);
-        let (_, ts_offset) = self.keys.offsets(&addresses, src_port, dst_port);
-        let opening = Opening::new(terms.negotiated(), mss, iss, ts_offset);
-        let path = packet.path_back();
-        let tcb = Tcb::half_open(path, segment, options.timestamps, opening, now);
-        let (mut header, more) = tcb.syn_ack(&self.cx, now);
-        if let Some(Timestamps { value, .. }) = &mut header.timestamps {
-            *value = terms.stamp(*value);
-        }
-        if packet.payload_capacity() < header.len() + more.bytes().len() {
-            return;
-        }
-        if turn_round(port, packet, &header, &more, tcb.ports()).is_ok() {
-            self.flood.has_baked(now);
-            self.cx.counters.cookies_sent += 1;
-            self.cx.counters.segments_sent += 1;
-            self.cx.counters.turned_round += 1;
-        } else {
-            self.cx.counters.ring_full += 1;
-        }
-    }
-
     /// Whether somebody may still bring a cookie back.
     #[inline]
-    pub(super) fn awaits_cookies(&self, now: Moment) -> bool {
+    fn awaits_cookies(&self, now: Moment) -> bool {
         self.flood.awaits_cookies(now)
     }
 
@@ -137,59 +133,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.flood.is_on(Moment::new(now))
     }
 
-    /// A segment that may bring a cookie back: then it opens a connection and
-    /// is processed as the third one of its handshake. Otherwise the packet is
-    /// given back.
-    #[inline(never)]
-    pub(super) fn redeem<P: Port>(
-        &mut self,
-        port: &mut P,
-        packet: Packet,
-        segment: Segment,
-        hash: u32,
-        now: Moment,
-    ) -> Option<Packet> {
-        let addresses = packet.addresses();
-        let family = Family::of(&addresses);
-        let options = Options::read(&packet.payload()[..usize::from(segment.data_at)]);
-        let terms = Terms::of_echo(options.timestamps);
-        let irs = Seq(segment.seq.0.wrapping_sub(1));
-        let iss = Seq(segment.ack.0.wrapping_sub(1));
-        let bearer = Bearer {
-            addresses: &addresses,
-            ports: (segment.src_port, segment.dst_port),
-            irs,
-        };
-        let told = bearer.check(&self.keys, iss, self.cx.own_mss, terms, now);
-        let capacity = port.pool().layout().capacity;
-        let mss = told.and_then(|told| self.cx.own_mss.effective(family, Some(told), capacity));
-        let Some(mss) = mss else {
-            self.cx.counters.cookies_bad += 1;
-            return Some(packet);
-        };
-        if self.has_too_many(addresses.src()) {
-            self.cx.counters.per_address_full += 1;
-            return Some(packet);
-        }
-        let Some(id) = self.take_tcb_or_evict(port, addresses.src(), now) else {
-            // What the client sends next it sends again: there may be a place
-            // then.
-            self.cx.counters.connections_full += 1;
-            return None;
-        };
-        let (src_port, dst_port) = (segment.src_port, segment.dst_port);
-        let (_, ts_offset) = self.keys.offsets(&addresses, src_port, dst_port);
-        let opening = Opening::new(terms.negotiated(), mss, iss, ts_offset);
-        let path = packet.path_back();
-        let mut tcb = Tcb::half_open(path, segment, options.timestamps, opening, now);
-        let (syn_ack, _) = tcb.syn_ack(&self.cx, now);
-        tcb.has_told_unscaled(syn_ack.window);
-        self.insert(id, hash, tcb, now);
-        self.cx.counters.cookies_accepted += 1;
-        self.handle_first(port, id, packet, segment, now);
-        None
-    }
-
     /// The hash of a client's address.
     fn hash_of(&self, peer: IpAddr) -> u64 {
         self.keys.hash_peer(peer, self.config.ipv6_prefix)
@@ -197,7 +140,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Whether an address has as many connections as one may have.
     #[inline]
-    pub(super) fn has_too_many(&self, peer: IpAddr) -> bool {
+    fn has_too_many(&self, peer: IpAddr) -> bool {
         let Some(most) = self.config.max_per_address else {
             return false;
         };
@@ -207,16 +150,32 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// A connection has been established: its address holds one more.
     #[inline]
-    pub(super) fn count_in(&mut self, id: u32) {
+    fn count_in(&mut self, id: u32) {
         let address = self.records[id as usize].tcb.path.addresses.dst();
         let hash = self.hash_of(address);
         self.standings[id as usize].peer = self.cx.peers.join(hash);
     }
 
-    /// A connection that was counted is over, or only remembered.
-    #[inline]
-    pub(super) fn count_out(&mut self, id: u32) {
-        let peer = std::mem::replace(&mut self.standings[id as usize].peer, NONE);
-        self.cx.peers.leave(peer);
+    /// Puts a connection in SYN-RECEIVED in a free TCB's place.
+    fn insert(&mut self, id: u32, hash: u32, tcb: Tcb, now: Moment) {
+        self.conn(id).open(tcb, now);
+        self.standings[id as usize] = Standing::new(now);
+        self.half_open += 1;
+        self.table.insert(hash, id);
+        self.keep_time(id, now);
+    }
+
+    /// What of a SYN's offers is taken.
+    fn agree(&self, options: &Options, segment: Segment) -> Negotiated {
+        let config = &self.config;
+        let scale = options.window_scale.filter(|_| config.window_scaling);
+        // RFC 3168, section 6.1.1.
+        let both = Control(segment.control.0 & (Control::ECE | Control::CWR).0);
+        Negotiated::new(
+            config.sack && options.sack_permitted,
+            config.timestamps && options.timestamps.is_some(),
+            scale,
+            config.ecn && both == Control::ECE | Control::CWR,
+        )
     }
 }

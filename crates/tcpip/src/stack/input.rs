@@ -5,10 +5,10 @@ use ip::{ErrorKind, IcmpError, PROTOCOL_TCP, Packet};
 use nmio::{Instant, Port};
 
 use super::Stack;
-use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{AfterFin, CloseReason, Flags, Verdict};
+use crate::stack::Application;
 use crate::wire::{Block, CHECKSUM_AT, Control, Segment};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {

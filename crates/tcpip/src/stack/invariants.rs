@@ -1,10 +1,10 @@
 //! What must hold between two calls, whatever has come: for tests and fuzzing.
 
 use super::Stack;
-use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{Flags, State};
+use crate::stack::Application;
 use crate::wire::Seq;
 
 /// Segments of limited transmit, by which what is in flight may exceed the

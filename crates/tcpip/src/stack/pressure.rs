@@ -7,11 +7,11 @@ use arrayvec::ArrayVec;
 use nmio::Port;
 
 use super::{Asker, CANDIDATES, Refused, Sampler, Stack};
-use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, Flags, State};
 use crate::pools::{NONE, Owner, Pool};
+use crate::stack::Application;
 
 /// Parts of a pool that are looked at for a decision; the next time it is the
 /// next ones, …
@@ -68,15 +68,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Asker {
             owner: self.owner(id),
             lack: self.standings[id as usize].lack(now),
-        }
-    }
-
-    /// A client that asks for a connection, by the hash of its address.
-    pub(super) fn newcomer(&self, hash: u64) -> Asker {
-        let peer = self.cx.peers.find(hash).unwrap_or(NONE);
-        Asker {
-            owner: Owner { id: NONE, peer },
-            lack: 0,
         }
     }
 
@@ -181,8 +172,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Makes a place in the connection table for `asker`. Whether there is one.
-    pub(super) fn make_way<P: Port>(&mut self, port: &mut P, asker: Asker, now: Moment) -> bool {
+    /// Makes a place in the connection table for a client, by the hash of its
+    /// address. Whether there is one.
+    pub(super) fn make_way<P: Port>(&mut self, port: &mut P, hash: u64, now: Moment) -> bool {
+        let peer = self.cx.peers.find(hash).unwrap_or(NONE);
+        let asker = Asker {
+            owner: Owner { id: NONE, peer },
+            lack: 0,
+        };
         let victim = self.who_gives_way(Pool::Connections, asker, now);
         if let Some(id) = victim {
             self.evict(port, id, now);

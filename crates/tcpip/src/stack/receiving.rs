@@ -5,10 +5,10 @@ use ip::Packet;
 use nmio::Port;
 
 use super::Stack;
-use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{CloseReason, Flags, Route};
+use crate::connection::{Flags, Route};
+use crate::stack::Application;
 use crate::wire::{Control, Segment};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
@@ -175,12 +175,5 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let (app, mut connection) = self.connection(id);
             app.on_half_close(&mut connection);
         }
-    }
-
-    pub(super) fn enter_time_wait(&mut self, id: u32, now: Moment) {
-        self.finish(id, CloseReason::Finished);
-        self.count_out(id);
-        self.conn(id).enter_time_wait(now);
-        self.time_waits += 1;
     }
 }

@@ -4,12 +4,12 @@ use ip::Packet;
 use nmio::Port;
 
 use super::Stack;
-use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{CloseReason, Flags, Kind, Plan};
-use crate::emit::{NoRoom, send_control, turn_round};
-use crate::segments::Family;
+use crate::connection::CloseReason;
+use crate::connection::{Conn, Flags, Plan};
+use crate::emit::{Emitter, NoRoom, send_control, turn_round};
+use crate::stack::Application;
 use crate::wire::Written;
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
@@ -62,7 +62,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Sends a segment that is not the next of new data.
     #[cold]
     #[inline(never)]
-    fn send<P: Port>(
+    pub(super) fn send<P: Port>(
         &mut self,
         port: &mut P,
         id: u32,
@@ -76,25 +76,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         emitter.send(port, conn.tcb, *plan, &mut conn.cx.counters)?;
         conn.has_sent(plan, now);
         Ok(())
-    }
-
-    /// Sends a probe that a deadline asks for.
-    pub(super) fn send_probe<P: Port>(&mut self, port: &mut P, id: u32, plan: &Plan, now: Moment) {
-        let sent = self.send(port, id, plan, now);
-        if plan.kind == Kind::WindowProbe {
-            if sent.is_err() {
-                self.block(id);
-            }
-            self.conn(id).arm_window_probe(sent.is_ok(), now);
-        }
-    }
-
-    /// Sends what a full ring has held up.
-    pub(super) fn resume<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        self.transmit(port, id, now);
-        if self.records[id as usize].tcb.flags.has(Flags::ACK) {
-            self.acknowledge_from_scratch(port, id, now);
-        }
     }
 
     /// Acknowledges with the received frame itself.
@@ -116,31 +97,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         } else {
             conn.tcb.flags.set(Flags::ACK);
             self.block(id);
-        }
-    }
-
-    /// Acknowledges when no received frame is in hand.
-    #[cold]
-    fn acknowledge_from_scratch<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let mut conn = self.conn(id);
-        let (header, options) = conn.acknowledgement(now);
-        if send_control(port, conn.tcb, &header, &options).is_ok() {
-            conn.has_told(header.window);
-            self.cx.counters.segments_sent += 1;
-        } else {
-            conn.tcb.flags.set(Flags::ACK);
-            self.block(id);
-        }
-    }
-
-    /// Asks a silent peer whether it is there.
-    #[cold]
-    pub(super) fn send_keep_alive<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let mut conn = self.conn(id);
-        let (header, options) = conn.keep_alive(now);
-        if send_control(port, conn.tcb, &header, &options).is_ok() {
-            conn.has_sent_keep_alive();
-            self.cx.counters.segments_sent += 1;
         }
     }
 
@@ -166,20 +122,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// The same when no received frame is in hand.
-    #[cold]
-    pub(super) fn send_syn_ack_from_scratch<P: Port>(
-        &mut self,
-        port: &mut P,
-        id: u32,
-        now: Moment,
-    ) {
-        let tcb = &mut self.records[id as usize].tcb;
-        let (header, options) = tcb.syn_ack(&self.cx, now);
-        if send_control(port, tcb, &header, &options).is_ok() {
-            tcb.has_told_unscaled(header.window);
-            self.cx.counters.segments_sent += 1;
-        }
+    /// A connection in hand, and what sends its segments.
+    #[inline(always)]
+    fn conn_and_emitter(&mut self, id: u32) -> (Conn<'_, C>, Emitter<'_, A>) {
+        let (app, contents) = (&mut self.app, &mut self.contents);
+        let emitter = Emitter::new(app, contents, &self.writes, self.config.mode);
+        let conn = Conn::new(&mut self.records[id as usize], &mut self.cx);
+        (conn, emitter)
     }
 
     /// Resets a connection, without waiting for room.
@@ -200,28 +149,5 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     pub(super) fn abort<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.send_reset(port, id, now);
         self.close(id, CloseReason::Aborted);
-    }
-
-    /// Sees to space on a scoreboard that is nearly full.
-    pub(super) fn ensure_space(&mut self, id: u32) {
-        if self.conn(id).lacks_space() {
-            self.lend_larger_board(id);
-        }
-    }
-
-    /// Gives back what loss recovery needs no longer, and finds a class for a
-    /// connection whose segments have another size now.
-    pub(super) fn settle_losses(&mut self, id: u32) {
-        if let Some(left) = self.conn(id).settle() {
-            self.contents.release_class(left);
-            self.find_class(id);
-        }
-    }
-
-    /// Finds a class for the segments of a connection.
-    pub(super) fn find_class(&mut self, id: u32) {
-        let tcb = &mut self.records[id as usize].tcb;
-        let family = Family::of(&tcb.path.addresses);
-        tcb.class = self.contents.acquire_class(family, tcb.mss);
     }
 }

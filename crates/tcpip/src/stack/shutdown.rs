@@ -3,11 +3,11 @@
 use nmio::{Instant, Port};
 
 use super::Stack;
-use crate::app::Application;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, State};
 use crate::emit::{NoRoom, send_control};
+use crate::stack::Application;
 use crate::wire::{Control, Written};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {

@@ -5,15 +5,12 @@ use std::time::Duration;
 
 use nmio::{Instant, Port};
 
-use super::Stack;
-use crate::app::Application;
+use super::{BLOCKED_RETRY, Stack};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{CloseReason, Expiry, Flags, State};
-
-/// How soon a sleeping loop looks again whether a full TX ring has room. At
-/// 10 Gb/s about a hundred full packets leave in this time.
-pub(super) const BLOCKED_RETRY: Duration = Duration::from_micros(125);
+use crate::connection::{CloseReason, Expiry, Flags, Kind, Plan, State};
+use crate::emit::send_control;
+use crate::stack::Application;
 
 /// The memory of a buffer is given back when it was not needed for so long, or
 /// for twice as long.
@@ -73,27 +70,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
         }
         self.trim_at = now + TRIM_PAUSE;
-    }
-
-    /// Sets the wheel if it would expire after the deadline of a connection.
-    #[inline(always)]
-    pub(super) fn keep_time(&mut self, id: u32, now: Moment) {
-        if self.records[id as usize].tcb.is_due_sooner() {
-            self.schedule(id, now);
-        }
-    }
-
-    /// Sets the wheel to the deadline of a connection, or to that of its
-    /// application.
-    #[inline(never)]
-    fn schedule(&mut self, id: u32, now: Moment) {
-        let tcb = &mut self.records[id as usize].tcb;
-        if tcb.state == State::Closed {
-            return;
-        }
-        let has_due = tcb.flags.has(Flags::DUE);
-        let at = tcb.schedule(has_due.then(|| self.standings[id as usize].due));
-        self.wheel.schedule(id, now.instant(at));
     }
 
     #[cold]
@@ -205,20 +181,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).wait_for_room(now);
     }
 
-    /// Puts a connection on the list of those that wait for the TX ring. A
-    /// TCB that is freed meanwhile stays there; nothing is to be sent then.
-    #[cold]
-    pub(super) fn block(&mut self, id: u32) {
-        let tcb = &mut self.records[id as usize].tcb;
-        if tcb.flags.has(Flags::BLOCKED) {
-            return;
-        }
-        tcb.flags.set(Flags::BLOCKED);
-        self.cx.counters.blocked += 1;
-        // Each connection at most once: there is place.
-        self.blocked.push_back(id);
-    }
-
     #[cold]
     fn resume_blocked<P: Port>(&mut self, port: &mut P, now: Moment) {
         // Whoever blocks again comes behind these, and has had its turn.
@@ -239,6 +201,61 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 self.send_probe(port, id, &plan, now);
             }
             self.keep_time(id, now);
+        }
+    }
+
+    /// Sends a probe that a deadline asks for.
+    fn send_probe<P: Port>(&mut self, port: &mut P, id: u32, plan: &Plan, now: Moment) {
+        let sent = self.send(port, id, plan, now);
+        if plan.kind == Kind::WindowProbe {
+            if sent.is_err() {
+                self.block(id);
+            }
+            self.conn(id).arm_window_probe(sent.is_ok(), now);
+        }
+    }
+
+    /// Sends what a full ring has held up.
+    fn resume<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        self.transmit(port, id, now);
+        if self.records[id as usize].tcb.flags.has(Flags::ACK) {
+            self.acknowledge_from_scratch(port, id, now);
+        }
+    }
+
+    /// Acknowledges when no received frame is in hand.
+    #[cold]
+    fn acknowledge_from_scratch<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let mut conn = self.conn(id);
+        let (header, options) = conn.acknowledgement(now);
+        if send_control(port, conn.tcb, &header, &options).is_ok() {
+            conn.has_told(header.window);
+            self.cx.counters.segments_sent += 1;
+        } else {
+            conn.tcb.flags.set(Flags::ACK);
+            self.block(id);
+        }
+    }
+
+    /// Asks a silent peer whether it is there.
+    #[cold]
+    fn send_keep_alive<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let mut conn = self.conn(id);
+        let (header, options) = conn.keep_alive(now);
+        if send_control(port, conn.tcb, &header, &options).is_ok() {
+            conn.has_sent_keep_alive();
+            self.cx.counters.segments_sent += 1;
+        }
+    }
+
+    /// Sends a SYN-ACK when no received frame is in hand.
+    #[cold]
+    fn send_syn_ack_from_scratch<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let tcb = &mut self.records[id as usize].tcb;
+        let (header, options) = tcb.syn_ack(&self.cx, now);
+        if send_control(port, tcb, &header, &options).is_ok() {
+            tcb.has_told_unscaled(header.window);
+            self.cx.counters.segments_sent += 1;
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ip::{ErrorKind, IcmpError, PROTOCOL_TCP};
 
+use crate::stack::BLOCKED_RETRY;
 use crate::stack::testing::{Habit, MSS, Out, Rig, noise, v6_path};
-use crate::stack::timers::BLOCKED_RETRY;
 use crate::{Config, Family, MAX_WRITE_LEN, Mode, STREAM_ENTRIES, Slot};
 
 fn in_mode(mode: Mode) -> Config {

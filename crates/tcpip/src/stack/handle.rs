@@ -1,91 +1,18 @@
-//! The application's side: callbacks, and the handle that they get.
+//! What an application can do with a connection.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
 
+use super::Connection;
 use crate::config::millis;
-use crate::connection::{CloseReason, Flags, Info, Sight, Tcb};
+use crate::connection::{Flags, Info};
 use crate::content::{ContentId, Contents};
-use crate::pools::{Owner, Peers, Pool};
-use crate::progress::{Deadline, Standing};
-use crate::stream::{Lists, STREAM_ENTRIES, Slice, Source};
-use crate::writes::{MAX_WRITE_LEN, Writes};
-
-/// What a server does with its connections: the callbacks of the paper's
-/// Table 1 (`tcp_accept()`, `tcp_recv()`, `tcp_sent()`), joined in one trait
-/// so that they inline.
-///
-/// Callbacks only queue. What they wrote is sent when they return, in the
-/// same pass, as far as the windows and the TX ring allow.
-pub trait Application {
-    /// What the application remembers of one connection. It starts as the
-    /// default and is dropped when the connection has closed.
-    type State: Default;
-
-    /// A connection has been opened: the peer has proved its address by the
-    /// handshake's third segment. `false` refuses it with a reset (there is
-    /// no [`on_close`](Self::on_close) then).
-    fn on_accept(&mut self, conn: &mut Connection<'_, Self::State>) -> bool {
-        let _ = conn;
-        true
-    }
-
-    /// Data has arrived. `data` is all that was received in order and not
-    /// consumed yet, contiguous. Returns how many bytes are consumed, 0 to
-    /// `data.len()` (more is taken as all).
-    ///
-    /// What is not consumed stays in the connection's bounded receive buffer,
-    /// so that the peer's window shrinks, and is offered again: with more
-    /// behind it when more arrives, or as it is when the stream has room
-    /// again after a [`WriteError::Full`].
-    ///
-    /// Not called after [`Connection::close`] or [`Connection::abort`]; what
-    /// arrives then is acknowledged and discarded.
-    fn on_receive(&mut self, conn: &mut Connection<'_, Self::State>, data: &[u8]) -> usize;
-
-    /// Everything written so far has been acknowledged, or the stream has
-    /// room again after a [`WriteError::Full`].
-    fn on_sent(&mut self, conn: &mut Connection<'_, Self::State>) {
-        let _ = conn;
-    }
-
-    /// The peer has closed its side, and all that it sent before has been
-    /// offered. Closing ours too is the default.
-    fn on_half_close(&mut self, conn: &mut Connection<'_, Self::State>) {
-        conn.close();
-    }
-
-    /// A [deadline](Connection::set_deadline) has passed. Closing our side is the
-    /// default.
-    ///
-    /// [`Connection::close`] does not end the connection at once. First all that
-    /// was written must be acknowledged; then the peer has
-    /// [`Config::fin_wait`](crate::Config::fin_wait) to close its side.
-    /// [`Connection::abort`] ends it at once, with a reset.
-    fn on_deadline(&mut self, conn: &mut Connection<'_, Self::State>, deadline: Deadline) {
-        let _ = deadline;
-        conn.close();
-    }
-
-    /// The connection is over. Called once for each connection that
-    /// [`on_accept`](Self::on_accept) has accepted.
-    fn on_close(&mut self, state: &mut Self::State, reason: CloseReason) {
-        let _ = (state, reason);
-    }
-
-    /// Writes the bytes of a content's [slot](crate::Slot) for `params`, the
-    /// parameters that were given to [`Connection::write`].
-    ///
-    /// The same parameters must give the same bytes for as long as the connection
-    /// lasts, as a segment may be sent again. `slot` comes with any bytes:
-    /// write all of them.
-    fn render(&mut self, params: u64, slot: &mut [u8]) {
-        let _ = params;
-        slot.fill(b' ');
-    }
-}
+use crate::pools::{Owner, Pool};
+use crate::progress::Deadline;
+use crate::stream::{STREAM_ENTRIES, Slice, Source};
+use crate::writes::MAX_WRITE_LEN;
 
 /// Why nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -131,22 +58,6 @@ pub enum WriteError {
         /// Bytes asked for.
         len: usize,
     },
-}
-
-/// A connection, in the hands of a callback.
-pub struct Connection<'a, S> {
-    pub(crate) tcb: &'a mut Tcb,
-    pub(crate) state: &'a mut S,
-    pub(crate) contents: &'a mut Contents,
-    pub(crate) writes: &'a mut Writes,
-    pub(crate) peers: &'a mut Peers,
-    pub(crate) lists: &'a mut Lists,
-    pub(crate) standing: &'a mut Standing,
-    /// The pool of which a write has found nothing free.
-    pub(crate) refused: &'a mut Option<Pool>,
-    /// Its number.
-    pub(crate) id: u32,
-    pub(crate) sight: Sight,
 }
 
 impl<S> Connection<'_, S> {
@@ -206,7 +117,7 @@ impl<S> Connection<'_, S> {
     }
 
     /// Writes a content to the stream, the paper's `tcp_write()`. `params`
-    /// go to [`Application::render`] if the content has a slot, and mean
+    /// go to [`Application::render`](crate::Application::render) if the content has a slot, and mean
     /// nothing otherwise.
     ///
     /// # Errors
@@ -344,7 +255,7 @@ impl<S> Connection<'_, S> {
         WriteError::Full
     }
 
-    /// Calls [`Application::on_deadline`] in `after` from now, at most
+    /// Calls [`Application::on_deadline`](crate::Application::on_deadline) in `after` from now, at most
     /// [`Config::MAX_TIME`](crate::Config::MAX_TIME), unless the deadline is cleared or the connection is
     /// closed before. There is one deadline for a connection: this one takes the
     /// place of any that was set.

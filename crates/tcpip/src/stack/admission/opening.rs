@@ -6,23 +6,20 @@ use std::net::IpAddr;
 use ip::Packet;
 use nmio::Port;
 
-use super::Stack;
-use super::flood::Admitted;
-use crate::app::Application;
+use super::{Admitted, Stack};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{Opening, Tcb};
+use crate::content::Family;
 use crate::emit::turn_round;
-use crate::negotiated::Negotiated;
-use crate::progress::Standing;
-use crate::segments::Family;
+use crate::stack::Application;
 use crate::table::initial_sequence;
 use crate::wire::{Control, Header, Options, Segment, Seq, Written};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// A segment to no connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
     #[inline(never)]
-    pub(super) fn handle_unknown<P: Port>(
+    pub(in crate::stack) fn handle_unknown<P: Port>(
         &mut self,
         port: &mut P,
         packet: Packet,
@@ -59,7 +56,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Answers a segment that no connection expects with a reset.
     #[cold]
-    pub(super) fn reset_unknown<P: Port>(
+    pub(in crate::stack) fn reset_unknown<P: Port>(
         &mut self,
         port: &mut P,
         packet: Packet,
@@ -135,34 +132,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.send_syn_ack(port, id, packet, now);
     }
 
-    /// Puts a connection in SYN-RECEIVED in a free TCB's place.
-    pub(super) fn insert(&mut self, id: u32, hash: u32, tcb: Tcb, now: Moment) {
-        self.conn(id).open(tcb, now);
-        self.standings[id as usize] = Standing::new(now);
-        self.half_open += 1;
-        self.table.insert(hash, id);
-        self.keep_time(id, now);
-    }
-
-    /// What of a SYN's offers is taken.
-    pub(super) fn agree(&self, options: &Options, segment: Segment) -> Negotiated {
-        let config = &self.config;
-        let scale = options.window_scale.filter(|_| config.window_scaling);
-        // RFC 3168, section 6.1.1.
-        let both = Control(segment.control.0 & (Control::ECE | Control::CWR).0);
-        Negotiated::new(
-            config.sack && options.sack_permitted,
-            config.timestamps && options.timestamps.is_some(),
-            scale,
-            config.ecn && both == Control::ECE | Control::CWR,
-        )
-    }
-
     /// A SYN reopens a connection in TIME-WAIT (RFC 9293, section 3.6.1), which
     /// stays if there is no place among those that are half open. A cookie,
     /// whose number is not free, is one only to a peer that tells old segments
     /// from new ones by their timestamps.
-    pub(super) fn reopen<P: Port>(
+    pub(in crate::stack) fn reopen<P: Port>(
         &mut self,
         port: &mut P,
         id: u32,
@@ -184,7 +158,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// The third segment of the handshake has established a connection: does the
     /// application take it?
-    pub(super) fn establish<P: Port>(
+    pub(in crate::stack) fn establish<P: Port>(
         &mut self,
         port: &mut P,
         id: u32,

@@ -1,9 +1,8 @@
 use nmio::PoolLayout;
 use proptest::prelude::*;
 
-use crate::segments::payload_sum;
-
 use super::*;
+use crate::content::payload_sum;
 
 fn contents(mode: Mode, budget: usize) -> Contents {
     Contents::new(mode, 1460, 1440, budget)
@@ -114,11 +113,8 @@ fn a_class_in_use_does_not_go_and_the_one_unused_for_longest_goes_first() {
     assert_eq!(all.acquire_class(Family::V4, mss(9)), 9, "still there");
     all.release_class(9);
     assert_eq!(all.acquire_class(Family::V4, 1000), 5);
-    assert_eq!(
-        all.get(index).sum(5, 0),
-        None,
-        "nothing of the old one is left"
-    );
+    let segments = &all.list[index as usize].segments[5];
+    assert_eq!(segments.sum(0), None, "nothing of the old one is left");
     assert_eq!(all.acquire_class(Family::V4, 1001), 9);
 }
 
