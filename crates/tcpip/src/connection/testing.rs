@@ -21,7 +21,7 @@ use crate::counters::Counters;
 use crate::negotiated::Negotiated;
 use crate::pools::Owner;
 use crate::stream::{Slice, Source};
-use crate::wire::{Block, Control, HEADER_LEN, Header, Segment, Seq, Timestamps, Written};
+use crate::wire::{Block, Control, HEADER_LEN, Header, Options, Segment, Seq, Timestamps, Written};
 
 /// Our initial sequence number. The third segment of 1,000 bytes crosses the
 /// point at which numbers wrap.
@@ -378,6 +378,14 @@ impl Bench {
         }
     }
 
+    /// A router says that the segment at `seq` is longer than `mtu`.
+    pub(super) fn too_big(&mut self, mtu: u32, seq: u32) -> bool {
+        let now = self.moment();
+        let believed = self.conn().on_too_big(mtu, (ISS + seq).0, now);
+        self.settle();
+        believed
+    }
+
     /// What a pass sends.
     pub(super) fn send(&mut self) -> Vec<String> {
         self.plans().iter().map(Plan::shown).collect()
@@ -437,6 +445,35 @@ impl Bench {
             }
             other => format!("{other:?}"),
         }
+    }
+
+    /// SND.UNA.
+    pub(super) fn una(&self) -> u32 {
+        self.tcb().snd_una.since(ISS)
+    }
+
+    /// Bytes and FIN received in order.
+    pub(super) fn received(&self) -> u32 {
+        self.tcb().rcv_nxt.since(IRS) - 1
+    }
+
+    /// Bytes that the application has left.
+    pub(super) fn ready(&mut self) -> usize {
+        let Some((bytes, ready)) = self.conn().lend_bytes() else {
+            return 0;
+        };
+        self.conn().return_bytes(bytes, 0);
+        ready
+    }
+
+    /// An ACK is sent. Returns what it acknowledges selectively.
+    pub(super) fn sacked(&mut self) -> Vec<(u32, u32)> {
+        let (_, options) = self.acknowledge();
+        let mut header = vec![0; HEADER_LEN];
+        header.extend_from_slice(options.bytes());
+        let sack = Options::read(&header).sack;
+        let relative = |(start, end): &Block| (start.since(IRS), end.since(IRS));
+        sack.iter().map(relative).collect()
     }
 
     /// An ACK is sent.

@@ -2,8 +2,12 @@
 //! is named after the rule that it proves.
 
 mod checking;
+mod congested;
 mod cutting;
 mod keeping;
+mod path_mtu;
+mod receiving;
+mod recovering;
 mod tcb;
 mod timers;
 mod windows;
