@@ -198,6 +198,21 @@ fn after_a_timeout_what_has_arrived_is_not_sent_again() {
 }
 
 #[test]
+fn after_a_timeout_nothing_is_timed_that_was_sent_before() {
+    // What a gap has held up would measure the timeout.
+    let mut bench = sending(Offer::default());
+    bench.ack(1_001);
+    assert_eq!(bench.send(), ["10001:11001 A", "11001:12001 A"]);
+    while bench.counters().timeouts == 0 {
+        bench.fire();
+    }
+    assert_eq!(bench.send(), ["1001:2001 A lost"]);
+    bench.pass_ms(RTT_MS);
+    bench.ack(12_001);
+    assert_eq!(bench.tcb().rtt.smoothed(), 100_000);
+}
+
+#[test]
 fn a_peer_may_throw_away_what_it_has_told_to_have() {
     // RFC 2018, section 8.
     let mut bench = sending(Offer::default());
