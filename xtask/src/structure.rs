@@ -23,7 +23,6 @@ const CIRCLES: &[(&str, &str)] = &[
         "sandstorm",
         "still to be cut: load, root and skipped; request and site",
     ),
-    ("udpip", "still to be cut: datagram and server"),
 ];
 /// Crates in which so many items may have restricted visibility, or be public
 /// where nobody outside can name them.

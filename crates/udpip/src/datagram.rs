@@ -6,7 +6,7 @@ use ip::{Addresses, PROTOCOL_UDP, Packet, Path, Sum};
 use nmio::{Copies, Frame, Port, Resident, SendError};
 
 use crate::HEADER_LEN;
-use crate::server::Counters;
+use crate::counters::Counters;
 
 /// Where the checksum lies in the UDP header.
 const CHECKSUM_AT: usize = 6;

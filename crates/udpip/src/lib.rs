@@ -33,11 +33,13 @@
 //! Deliberately absent: sending without having received, UDP-Lite, IP
 //! fragments, datagrams larger than the link's MTU.
 
+mod counters;
 mod datagram;
 mod server;
 
+pub use counters::Counters;
 pub use datagram::{AnswerCopies, Datagram, Tail};
-pub use server::{Counters, Server, Service, Udp};
+pub use server::{Server, Service, Udp};
 
 /// Bytes of a UDP header (RFC 768).
 pub const HEADER_LEN: usize = 8;
