@@ -18,7 +18,6 @@ use tree::{Files, Tree};
 const CIRCLES: &[(&str, &str)] = &[
     ("control", "still to be cut: args and rights"),
     ("ip", "still to be cut: packet and path"),
-    ("namestorm", "still to be cut: body, chain and respond"),
     (
         "sandstorm",
         "still to be cut: load, root and skipped; request and site",

@@ -1,15 +1,10 @@
-//! What follows the question in a reply: as it was prepared, or put together
-//! from prepared pieces.
+//! What follows the question in a reply.
 
 use ip::Sum;
 use udpip::Tail;
 
-use crate::answers::{Answer, Answers};
-use crate::chain;
+use crate::answers::Answer;
 use crate::index::At;
-use crate::key::Key;
-use crate::lookup::Resolution;
-use crate::respond::rcode;
 use crate::tail::shift_pointers;
 
 /// What follows the question.
@@ -54,7 +49,7 @@ impl<'a> Body<'a> {
 
     /// An answer that was prepared for a name `shift` bytes shorter than the
     /// one asked for.
-    fn shifted(answer: &Answer<'a>, shift: usize, scratch: &'a mut [u8]) -> Self {
+    pub(crate) fn shifted(answer: &Answer<'a>, shift: usize, scratch: &'a mut [u8]) -> Self {
         let body = Self::prepared(answer);
         if shift == 0 {
             return body;
@@ -80,34 +75,5 @@ impl<'a> Body<'a> {
             prepared: None,
             ..body
         }
-    }
-}
-
-/// Puts together what a query for `qtype` at `name`, whose key is `key`, is
-/// answered with when nothing is prepared for it. `wildcard` is for its use.
-#[inline(never)]
-pub(crate) fn assemble<'a>(
-    answers: &'a Answers,
-    (name, qtype): (&[u8], u16),
-    [key, wildcard]: [&mut Key; 2],
-    scratch: &'a mut [u8],
-) -> Body<'a> {
-    // What was prepared for a name above serves this one when its pointers
-    // are moved.
-    let shift = |answer: &Answer<'_>| name.len().saturating_sub(answers.name_len(answer));
-    match answers.resolve(qtype, name, key, wildcard) {
-        Resolution::Answer(answer) | Resolution::NoData(answer) => {
-            Body::shifted(&answer, shift(&answer), scratch)
-        }
-        Resolution::NxDomain(answer) => Body {
-            rcode: rcode::NXDOMAIN,
-            prepared: None,
-            ..Body::shifted(&answer, shift(&answer), scratch)
-        },
-        Resolution::Substitution(dname) => {
-            chain::follow(answers, (name, qtype), dname, [key, wildcard], scratch)
-        }
-        Resolution::Refused => Body::empty(rcode::REFUSED),
-        Resolution::Broken => Body::empty(rcode::SERVFAIL),
     }
 }

@@ -18,7 +18,7 @@ use crate::key::Key;
 use crate::lookup::Resolution;
 use crate::name;
 use crate::query::NameBuf;
-use crate::respond::rcode;
+use crate::rcode;
 use crate::rtype::{ANY, CNAME, DNAME};
 use crate::tail::{
     FIELDS, MAX_CHAIN, POINTER, QUESTION_AT, QUESTION_REST, map_pointers, split_name,

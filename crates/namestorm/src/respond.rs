@@ -6,12 +6,14 @@ use udpip::Tail;
 
 use crate::answers::Answers;
 use crate::asked::Asked;
-use crate::body::{self, Body};
+use crate::assemble::assemble;
+use crate::body::Body;
 use crate::edns::{self, Edns, MIN_UDP_MESSAGE, OPT_LEN};
 use crate::index::At;
 use crate::key::Key;
 use crate::name;
 use crate::query::{AA, HEADER_LEN, Header, NameBuf, QR, Question, RD, TC};
+use crate::rcode;
 use crate::rtype;
 use crate::tail::{QUESTION_AT, QUESTION_REST};
 
@@ -27,26 +29,6 @@ const QUERY_COUNTS: [u16; 3] = [1, 0, 0];
 /// The counts of an IXFR query: the authority section holds the client's SOA
 /// (RFC 1995, section 3).
 const IXFR_COUNTS: [u16; 3] = [1, 0, 1];
-
-/// Response codes (RFC 1035, section 4.1.1; RFC 6891, section 9).
-pub mod rcode {
-    /// No error.
-    pub const NOERROR: u16 = 0;
-    /// The query cannot be read.
-    pub const FORMERR: u16 = 1;
-    /// The zone could not be loaded.
-    pub const SERVFAIL: u16 = 2;
-    /// The name does not exist.
-    pub const NXDOMAIN: u16 = 3;
-    /// This kind of query is not supported.
-    pub const NOTIMP: u16 = 4;
-    /// The server does not answer this.
-    pub const REFUSED: u16 = 5;
-    /// A substituted name is too long (RFC 6672).
-    pub const YXDOMAIN: u16 = 6;
-    /// This version of EDNS is not supported.
-    pub const BADVERS: u16 = 16;
-}
 
 /// Queries by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -245,7 +227,7 @@ impl Responder {
                     };
                     counters.assembled += 1;
                     let question = (name, question.qtype);
-                    body::assemble(answers, question, [key, wildcard], scratch)
+                    assemble(answers, question, [key, wildcard], scratch)
                 }
             }
         };

@@ -1,0 +1,18 @@
+//! Response codes (RFC 1035, section 4.1.1; RFC 6891, section 9).
+
+/// No error.
+pub const NOERROR: u16 = 0;
+/// The query cannot be read.
+pub const FORMERR: u16 = 1;
+/// The zone could not be loaded.
+pub const SERVFAIL: u16 = 2;
+/// The name does not exist.
+pub const NXDOMAIN: u16 = 3;
+/// This kind of query is not supported.
+pub const NOTIMP: u16 = 4;
+/// The server does not answer this.
+pub const REFUSED: u16 = 5;
+/// A substituted name is too long (RFC 6672).
+pub const YXDOMAIN: u16 = 6;
+/// This version of EDNS is not supported.
+pub const BADVERS: u16 = 16;
