@@ -6,6 +6,7 @@
 //! send ([`Conn::next`]). The stack calls the application in between.
 
 mod acks;
+mod close_reason;
 mod context;
 mod cut;
 mod deadlines;
@@ -25,7 +26,7 @@ mod transmit;
 #[cfg(any(test, fuzzing))]
 mod view;
 
-use ip::Path;
+use ip::{Ecn, Path};
 
 use crate::clock::Moment;
 use crate::congestion::{CongestionControl, Event};
@@ -34,19 +35,13 @@ use crate::mss::OwnMss;
 use crate::negotiated::Negotiated;
 use crate::pools::{NONE, Peers};
 use crate::rto::Rtt;
-use crate::stream::{Lists, Stream};
-use crate::wire::{Block, Control, Seq, Timestamps};
+use crate::stream::{Lists, Slice, Stream};
+use crate::wire::{Block, Header, Segment, Seq, Timestamps};
 
-pub(crate) use acks::{AfterFin, is_duplicate};
-pub(crate) use cut::Cut;
-pub(crate) use deadlines::Expiry;
+pub use close_reason::CloseReason;
 pub(crate) use info::Sight;
 pub use info::{Condition, Info};
-pub(crate) use opening::Opening;
-pub(crate) use plan::{Kind, Plan};
 pub use receive::MAX_RANGES;
-pub(crate) use receive::Route;
-pub(crate) use segment::Verdict;
 
 use receive::Buffers;
 use recovery::{Recoveries, Recovery, Reorder};
@@ -90,25 +85,6 @@ impl State {
             Self::FinWait1 | Self::FinWait2 | Self::Closing | Self::LastAck | Self::TimeWait
         )
     }
-}
-
-/// Why a connection is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CloseReason {
-    /// Both sides have closed, and all that was written has arrived; or that,
-    /// when the stack [hung up](crate::Stack::hang_up).
-    Finished,
-    /// The peer has reset it.
-    Reset,
-    /// The peer has stopped answering, or has not closed its side within
-    /// [`Config::fin_wait`](crate::Config::fin_wait) after it acknowledged our FIN.
-    TimedOut,
-    /// The application has aborted it, or the stack hung up before all had
-    /// arrived.
-    Aborted,
-    /// Another connection needed its place, or a buffer that it held, and it
-    /// had made the least progress ([`Config::min_rate`](crate::Config::min_rate)).
-    Evicted,
 }
 
 /// What else is the case.
@@ -232,7 +208,7 @@ pub(crate) struct Tcb {
     /// Doublings of the timeout (RFC 6298, 5.5), until a round trip is
     /// measured again.
     backoff: u8,
-    pub(crate) negotiated: Negotiated,
+    negotiated: Negotiated,
     /// What the deadline is for.
     due: Due,
     reorder: Reorder,
@@ -256,7 +232,7 @@ pub(crate) struct Tcb {
     max_snd_wnd: u16,
     /// Segment that `snd_wnd` was taken from.
     snd_wl1: Seq,
-    pub(crate) rcv_nxt: Seq,
+    rcv_nxt: Seq,
     /// Right edge of the window that we have told.
     rcv_adv: Seq,
     rtt: Rtt,
@@ -290,17 +266,6 @@ impl Tcb {
     #[inline(always)]
     fn flight(&self) -> u32 {
         self.snd_nxt.since(self.snd_una)
-    }
-
-    /// Sequence number for a RST, above everything the peer may have received,
-    /// so that it is in order then. A probe of a zero window was most likely
-    /// dropped.
-    fn reset_at(&self) -> Seq {
-        if self.probes_window() {
-            self.snd_una
-        } else {
-            self.snd_nxt
-        }
     }
 
     /// Behind the last thing to be sent: what was written, and the FIN if the
@@ -340,18 +305,6 @@ impl Tcb {
         (self.retries, self.backoff) = (0, 0);
     }
 
-    /// The control bit that tells the peer of a smaller window, in the next
-    /// segment with new data (RFC 3168, section 6.1.2).
-    #[cold]
-    fn tell_reduction(&mut self) -> Control {
-        self.flags.clear(Flags::REDUCED);
-        if self.negotiated.ecn() {
-            Control::CWR
-        } else {
-            Control(0)
-        }
-    }
-
     /// Ours and the peer's.
     #[inline(always)]
     pub(crate) fn ports(&self) -> (u16, u16) {
@@ -369,12 +322,6 @@ impl Tcb {
     fn set_peer_window(&mut self, field: u16) {
         self.snd_wnd = self.peer_window(field);
         self.max_snd_wnd = self.max_snd_wnd.max(field);
-    }
-
-    /// Whether an ACK says what was known already, and is not older than the
-    /// largest window (RFC 5961, section 5.2).
-    fn is_old_ack(&self, ack: Seq) -> bool {
-        self.snd_una.since(ack) <= self.peer_window(self.max_snd_wnd)
     }
 
     /// The timestamps of a segment that is sent now, if both sides send them.
@@ -420,6 +367,131 @@ impl Tcb {
             };
         }
     }
+}
+
+/// Why a segment is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// For the first time.
+    New,
+    /// It was lost.
+    Lost,
+    /// It probes the tail (RFC 8985, section 7.3); `again`: it is no new data.
+    TailProbe { again: bool },
+    /// It probes a window that is shut or too small.
+    WindowProbe,
+    /// It probes the path MTU (RFC 4821, RFC 8899).
+    SizeProbe,
+}
+
+/// A segment, or a run of segments, to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) kind: Kind,
+    pub(crate) header: Header,
+    pub(crate) ecn: Ecn,
+    /// Where its data begins, to the entry's end; `None`: it is a FIN alone.
+    pub(crate) place: Option<Slice>,
+    /// Bytes of data.
+    pub(crate) len: u32,
+    /// Number of the prepared segment that it is, if it is one.
+    pub(crate) prepared: Option<u32>,
+    /// It is more than one segment.
+    pub(crate) is_run: bool,
+}
+
+/// Where a segment is cut that begins at some place of the stream.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    place: Slice,
+    /// Bytes to the next boundary: of a segment of the class, or the entry's
+    /// end.
+    whole: u32,
+    /// Number of the prepared segment that begins here, if one does.
+    prepared: Option<u32>,
+}
+
+/// What to do with a segment that is not what was expected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// It is processed, cut to the window.
+    Process(Segment),
+    /// Likewise, and it has completed the handshake.
+    Establish(Segment),
+    Drop,
+    /// An acknowledgement answers it.
+    Acknowledge,
+    /// The SYN-ACK goes again.
+    SynAck,
+    /// A reset answers it, as if there were no connection.
+    Reset,
+    /// It opens a new connection in the place of this one.
+    Reopen,
+    /// The application does not know the connection, or no longer: it is
+    /// forgotten.
+    Forget,
+    /// The peer has reset the connection.
+    Close,
+}
+
+/// What an acknowledgement of our FIN leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AfterFin {
+    /// The connection goes on.
+    Open,
+    /// Both sides have closed.
+    TimeWait,
+    /// Both sides have closed, and nothing is left to wait for.
+    Finished,
+}
+
+/// Where a segment's data goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Route {
+    /// Nowhere: nobody waits for it.
+    Dropped,
+    /// To the application: it is what comes next.
+    Offered,
+    /// To the receive buffer: it is out of order, or comes behind what is not
+    /// consumed yet.
+    Buffered,
+}
+
+/// What to do when a connection's deadline has passed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Expiry {
+    /// What may be sent is sent.
+    GoOn,
+    /// There is nothing to do yet.
+    Wait,
+    /// The SYN-ACK goes again.
+    SynAck,
+    /// A probe goes.
+    Send(Plan),
+    /// The peer is asked whether it is there.
+    KeepAlive,
+    /// The application is asked again that had found no room.
+    OfferAgain,
+    /// Our side closes: the connection has been silent for too long.
+    CloseIdle,
+    /// The peer does not answer: the connection is given up, …
+    TimeOut,
+    /// … with a reset.
+    Reset,
+    /// The application does not know the connection, or no longer: it is
+    /// forgotten.
+    Forget,
+}
+
+/// What a new connection begins with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    negotiated: Negotiated,
+    /// The most bytes of data in a segment.
+    mss: u16,
+    iss: Seq,
+    /// What our timestamps are ahead of the clock's milliseconds.
+    ts_offset: u32,
 }
 
 /// A TCB and its congestion control.

@@ -141,7 +141,6 @@ mod config;
 mod congestion;
 mod connection;
 mod content;
-mod cookies;
 mod counters;
 mod emit;
 mod mss;

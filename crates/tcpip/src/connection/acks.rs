@@ -1,5 +1,6 @@
 //! The ACK field: what has arrived, and how much more may be sent.
 
+use super::AfterFin;
 use super::recovery::Recovery;
 use super::{Conn, Context, Cut, Due, Flags, NONE, State, Tcb};
 use crate::clock::Moment;
@@ -16,17 +17,6 @@ const MAX_ACK_DELAY_MS: u32 = 200;
 
 /// An older echo is not of anything in flight, in milliseconds.
 const MAX_ECHO_MS: u32 = 600_000;
-
-/// What an acknowledgement of our FIN leads to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum AfterFin {
-    /// The connection goes on.
-    Open,
-    /// Both sides have closed.
-    TimeWait,
-    /// Both sides have closed, and nothing is left to wait for.
-    Finished,
-}
 
 impl<C: CongestionControl> Conn<'_, C> {
     /// The ACK field, and what the segment acknowledges selectively. Returns

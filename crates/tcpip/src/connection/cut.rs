@@ -1,20 +1,10 @@
 //! Where the stream is cut into segments.
 
+use super::Cut;
 use super::Tcb;
 use crate::content::NO_CLASS;
-use crate::stream::{Lists, Slice};
+use crate::stream::Lists;
 use crate::wire::Seq;
-
-/// Where a segment is cut that begins at some place of the stream.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
-    pub(crate) place: Slice,
-    /// Bytes to the next boundary: of a segment of the class, or the entry's
-    /// end.
-    pub(crate) whole: u32,
-    /// Number of the prepared segment that begins here, if one does.
-    pub(crate) prepared: Option<u32>,
-}
 
 impl Cut {
     /// `None` where the stream ends.

@@ -1,8 +1,9 @@
 //! What happens when nothing arrives.
 
+use super::Expiry;
 use super::pacing::pause;
 use super::path_mtu::BLACK_HOLE_TIMEOUTS;
-use super::{Conn, Due, Flags, Plan, State, Tcb};
+use super::{Conn, Due, Flags, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 
@@ -17,32 +18,6 @@ const MAX_ROOM_WAIT_MS: u32 = 3_600_000;
 /// The silence of a peer behind a shut window is timed by a clock that wraps
 /// soon after.
 const MAX_PERSIST_SILENCE_MS: u32 = 3_600_000;
-
-/// What to do when a connection's deadline has passed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Expiry {
-    /// What may be sent is sent.
-    GoOn,
-    /// There is nothing to do yet.
-    Wait,
-    /// The SYN-ACK goes again.
-    SynAck,
-    /// A probe goes.
-    Send(Plan),
-    /// The peer is asked whether it is there.
-    KeepAlive,
-    /// The application is asked again that had found no room.
-    OfferAgain,
-    /// Our side closes: the connection has been silent for too long.
-    CloseIdle,
-    /// The peer does not answer: the connection is given up, …
-    TimeOut,
-    /// … with a reset.
-    Reset,
-    /// The application does not know the connection, or no longer: it is
-    /// forgotten.
-    Forget,
-}
 
 impl<C: CongestionControl> Conn<'_, C> {
     /// The deadline has passed.

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use eth::{Link, Mac};
 use ip::{Addresses, PROTOCOL_TCP, Path, Sum};
 
+use super::Opening;
 use super::recovery::Reorder;
 use super::{Conn, Due, Flags, NONE, Record, State, Tcb};
 use crate::clock::Moment;
@@ -19,17 +20,6 @@ use crate::wire::{Control, Segment, Seq, Timestamps};
 /// When a SYN reopens a connection in TIME-WAIT, its sequence numbers begin
 /// this far behind the old ones: beyond any window.
 const REOPEN_DISTANCE: u32 = 1 << 17;
-
-/// What a new connection begins with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Opening {
-    negotiated: Negotiated,
-    /// The most bytes of data in a segment.
-    mss: u16,
-    iss: Seq,
-    /// What our timestamps are ahead of the clock's milliseconds.
-    ts_offset: u32,
-}
 
 impl Opening {
     pub(crate) fn new(negotiated: Negotiated, mss: u16, iss: Seq, ts_offset: u32) -> Self {
@@ -162,7 +152,7 @@ impl Tcb {
     /// A connection in SYN-RECEIVED, which nobody knows of yet. It is opened by
     /// `segment`: a SYN, or the third segment of a handshake whose SYN is
     /// forgotten. `timestamps` are that segment's.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn half_open(
         path: Path,
         segment: Segment,
@@ -208,7 +198,7 @@ impl Tcb {
     }
 
     /// The SYN-ACK is sent, and its round trip is timed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn time_syn_ack(&mut self, now: Moment) {
         self.flags.set(Flags::TIMING);
         (self.rtt_seq, self.rtt_at) = (self.snd_nxt, now.micros);

@@ -2,43 +2,12 @@
 
 use ip::Ecn;
 
-use super::{Conn, Context, Cut, Flags, NONE, State, Tcb};
+use super::Plan;
+use super::{Conn, Context, Cut, Flags, Kind, NONE, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::content::Family;
-use crate::stream::Slice;
 use crate::wire::{Control, Header, Seq, Written};
-
-/// Why a segment is sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    /// For the first time.
-    New,
-    /// It was lost.
-    Lost,
-    /// It probes the tail (RFC 8985, section 7.3); `again`: it is no new data.
-    TailProbe { again: bool },
-    /// It probes a window that is shut or too small.
-    WindowProbe,
-    /// It probes the path MTU (RFC 4821, RFC 8899).
-    SizeProbe,
-}
-
-/// A segment, or a run of segments, to be sent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
-    pub(crate) kind: Kind,
-    pub(crate) header: Header,
-    pub(crate) ecn: Ecn,
-    /// Where its data begins, to the entry's end; `None`: it is a FIN alone.
-    pub(crate) place: Option<Slice>,
-    /// Bytes of data.
-    pub(crate) len: u32,
-    /// Number of the prepared segment that it is, if it is one.
-    pub(crate) prepared: Option<u32>,
-    /// It is more than one segment.
-    pub(crate) is_run: bool,
-}
 
 impl Plan {
     /// What it takes of sequence space: from its first number to behind the
@@ -190,6 +159,17 @@ impl Plan {
 }
 
 impl Tcb {
+    /// Sequence number for a RST, above everything the peer may have received,
+    /// so that it is in order then. A probe of a zero window was most likely
+    /// dropped.
+    fn reset_at(&self) -> Seq {
+        if self.probes_window() {
+            self.snd_una
+        } else {
+            self.snd_nxt
+        }
+    }
+
     /// The control bits of every segment (RFC 3168, section 6.1).
     #[inline(always)]
     pub(crate) fn control(&self) -> Control {

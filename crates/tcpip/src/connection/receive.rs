@@ -8,8 +8,6 @@
 mod data;
 mod window;
 
-pub(crate) use data::Route;
-
 use arrayvec::ArrayVec;
 
 use crate::pools::{Lendable, Lent};

@@ -9,6 +9,7 @@ use arrayvec::ArrayVec;
 use eth::Link;
 use ip::Ecn;
 
+use super::Verdict;
 use super::recovery::Phase;
 use super::{Conn, Due, Flags, State, Tcb};
 use crate::clock::Moment;
@@ -23,29 +24,6 @@ const CHALLENGE_TICKS: u16 = 17;
 
 /// What a segment acknowledges selectively.
 type Sacked = ArrayVec<Block, MAX_SACK_BLOCKS>;
-
-/// What to do with a segment that is not what was expected.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
-    /// It is processed, cut to the window.
-    Process(Segment),
-    /// Likewise, and it has completed the handshake.
-    Establish(Segment),
-    Drop,
-    /// An acknowledgement answers it.
-    Acknowledge,
-    /// The SYN-ACK goes again.
-    SynAck,
-    /// A reset answers it, as if there were no connection.
-    Reset,
-    /// It opens a new connection in the place of this one.
-    Reopen,
-    /// The application does not know the connection, or no longer: it is
-    /// forgotten.
-    Forget,
-    /// The peer has reset the connection.
-    Close,
-}
 
 impl<C: CongestionControl> Conn<'_, C> {
     /// Reads options other than timestamps in their usual place.
@@ -383,4 +361,12 @@ fn cut_to_window(mut segment: Segment, rcv_nxt: Seq, window: u32) -> Segment {
         segment.control = Control(segment.control.0 & !Control::FIN.0);
     }
     segment
+}
+
+impl Tcb {
+    /// Whether an ACK says what was known already, and is not older than the
+    /// largest window (RFC 5961, section 5.2).
+    fn is_old_ack(&self, ack: Seq) -> bool {
+        self.snd_una.since(ack) <= self.peer_window(self.max_snd_wnd)
+    }
 }

@@ -330,6 +330,18 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Tcb {
+    /// The control bit that tells the peer of a smaller window, in the next
+    /// segment with new data (RFC 3168, section 6.1.2).
+    #[cold]
+    fn tell_reduction(&mut self) -> Control {
+        self.flags.clear(Flags::REDUCED);
+        if self.negotiated.ecn() {
+            Control::CWR
+        } else {
+            Control(0)
+        }
+    }
+
     /// Whether a segment that ends `end` bytes behind SND.UNA fills a peer's
     /// window of a few segments. It is pushed: Linux then acknowledges it once it
     /// is read, instead of holding the ACK back for a segment that cannot come.

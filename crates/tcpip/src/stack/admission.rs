@@ -4,16 +4,19 @@
 mod cookies;
 mod opening;
 
+#[cfg(test)]
+pub(super) use cookies::mss_of_cookie;
+
 use std::net::IpAddr;
 
 use nmio::{Instant, Port};
 
+use self::cookies::LIFE_MICROS;
 use super::{Flood, Stack};
 use crate::clock::Moment;
 use crate::config::{SynCookies, WhenFull};
 use crate::congestion::CongestionControl;
 use crate::connection::Tcb;
-use crate::cookies::LIFE_MICROS;
 use crate::negotiated::Negotiated;
 use crate::pools::{NONE, Pool};
 use crate::progress::Standing;
@@ -157,6 +160,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Puts a connection in SYN-RECEIVED in a free TCB's place.
+    #[inline(always)]
     fn insert(&mut self, id: u32, hash: u32, tcb: Tcb, now: Moment) {
         self.conn(id).open(tcb, now);
         self.standings[id as usize] = Standing::new(now);

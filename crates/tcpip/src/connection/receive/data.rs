@@ -2,21 +2,10 @@
 
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
+use crate::connection::Route;
 use crate::connection::{Conn, Due, Flags, NONE, State};
 use crate::pools::Owner;
 use crate::wire::{Control, Segment, Seq};
-
-/// Where a segment's data goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Route {
-    /// Nowhere: nobody waits for it.
-    Dropped,
-    /// To the application: it is what comes next.
-    Offered,
-    /// To the receive buffer: it is out of order, or comes behind what is not
-    /// consumed yet.
-    Buffered,
-}
 
 impl<C: CongestionControl> Conn<'_, C> {
     /// A segment has data or a FIN, which are to be acknowledged. What is

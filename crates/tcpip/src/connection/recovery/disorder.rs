@@ -3,7 +3,8 @@
 use super::{Flight, Found, Frto, Mark, News, Phase, Prr, Recovery};
 use crate::clock::Moment;
 use crate::congestion::{Congestion, CongestionControl, Event};
-use crate::connection::{Conn, Cut, Due, Flags, Tcb, is_duplicate};
+use crate::connection::acks::is_duplicate;
+use crate::connection::{Conn, Cut, Due, Flags, Tcb};
 use crate::counters::Counters;
 use crate::stream::Lists;
 use crate::wire::{Block, Segment};

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 
 use crate::connection::{State, Tcb};
 use crate::negotiated::Negotiated;
+use crate::stack::admission::mss_of_cookie;
 use crate::stack::testing::{Habit, Rig, v4_path, v6_path};
+use crate::wire::Seq;
 use crate::wire::{Control, Options, Segment, Timestamps};
 use crate::{Config, SynCookies};
 
@@ -288,7 +290,7 @@ fn compare(offer: &Offer, v6: bool) {
     let (syn_ack, tcb) = open(&full());
     let (_, ordinary) = open(&Config::default());
     let expected = if offer.timestamps.is_some() {
-        ordinary.negotiated
+        ordinary.view().negotiated
     } else {
         Negotiated::default()
     };
@@ -315,7 +317,7 @@ fn compare(offer: &Offer, v6: bool) {
     assert!(tcb.mss <= ordinary.mss && u32::from(tcb.mss) * 3 / 2 + 450 >= ordinary.mss.into());
     assert_eq!(
         (tcb.view().rcv_nxt, tcb.view().snd_una),
-        (ordinary.rcv_nxt, syn_ack.segment.seq + 1)
+        (ordinary.view().rcv_nxt, syn_ack.segment.seq + 1)
     );
     assert_eq!(
         (tcb.view().snd_nxt, tcb.stream.end()),
@@ -529,16 +531,11 @@ fn a_million_random_acknowledgements_open_nothing() {
     let good = rig.reply().segment.seq.0.wrapping_add(1);
     let mut random = fastrand::Rng::with_seed(1);
     let (path, seq) = (rig.path, rig.irs.wrapping_add(1));
-    let bearer = crate::cookies::Bearer {
-        addresses: &path.addresses,
-        ports: (rig.peer_port, rig.own_port),
-        irs: crate::wire::Seq(rig.irs),
-    };
     let now = crate::clock::Moment::new(rig.now);
     let check = |rig: &Rig, ack: u32| {
-        let isn = crate::wire::Seq(ack.wrapping_sub(1));
-        let terms = crate::cookies::Terms::default();
-        bearer.check(&rig.stack.keys, isn, rig.stack.cx.own_mss, terms, now)
+        let numbers = (Seq(rig.irs), Seq(ack.wrapping_sub(1)));
+        let ports = (rig.peer_port, rig.own_port);
+        mss_of_cookie(&rig.stack, &path.addresses, ports, numbers, now)
     };
     assert_eq!(check(&rig, good), Some(1472));
     let accepted = (0..1 << 20).filter(|_| check(&rig, random.u32(..)).is_some());

@@ -1,0 +1,112 @@
+//! SYNs that are answered with a cookie, and cookies that come back.
+
+use ip::Packet;
+use nmio::Port;
+
+use super::{Bearer, Terms};
+use crate::clock::Moment;
+use crate::congestion::CongestionControl;
+use crate::connection::{Opening, Tcb};
+use crate::content::Family;
+use crate::emit::turn_round;
+use crate::mss::OwnMss;
+use crate::stack::{Application, Stack};
+use crate::wire::{Options, Segment, Seq, Timestamps};
+
+impl<A: Application, C: CongestionControl> Stack<A, C> {
+    /// Answers a SYN and keeps nothing of it. It is answered once: there is
+    /// nothing to send again, and nothing to be amplified.
+    #[inline(never)]
+    pub(in crate::stack::admission) fn send_cookie<P: Port>(
+        &mut self,
+        port: &mut P,
+        packet: Packet,
+        segment: Segment,
+        options: &Options,
+        mss: u16,
+        now: Moment,
+    ) {
+        let addresses = packet.addresses();
+        let told = OwnMss::told_or_default(Family::of(&addresses), options.mss);
+        let terms = Terms::new(self.agree(options, segment));
+        let bearer = Bearer {
+            addresses: &addresses,
+            ports: (segment.src_port, segment.dst_port),
+            irs: segment.seq,
+        };
+        let iss = bearer.bake(&self.keys, told, self.cx.own_mss, terms, now);
+        let (src_port, dst_port) = (segment.src_port, segment.dst_port);
+        let (_, ts_offset) = self.keys.offsets(&addresses, src_port, dst_port);
+        let opening = Opening::new(terms.negotiated(), mss, iss, ts_offset);
+        let path = packet.path_back();
+        let tcb = Tcb::half_open(path, segment, options.timestamps, opening, now);
+        let (mut header, more) = tcb.syn_ack(&self.cx, now);
+        if let Some(Timestamps { value, .. }) = &mut header.timestamps {
+            *value = terms.stamp(*value);
+        }
+        if packet.payload_capacity() < header.len() + more.bytes().len() {
+            return;
+        }
+        if turn_round(port, packet, &header, &more, tcb.ports()).is_ok() {
+            self.flood.has_baked(now);
+            self.cx.counters.cookies_sent += 1;
+            self.cx.counters.segments_sent += 1;
+            self.cx.counters.turned_round += 1;
+        } else {
+            self.cx.counters.ring_full += 1;
+        }
+    }
+
+    /// A segment that may bring a cookie back: then it opens a connection and
+    /// is processed as the third one of its handshake. Otherwise the packet is
+    /// given back.
+    #[inline(never)]
+    pub(in crate::stack::admission) fn redeem<P: Port>(
+        &mut self,
+        port: &mut P,
+        packet: Packet,
+        segment: Segment,
+        hash: u32,
+        now: Moment,
+    ) -> Option<Packet> {
+        let addresses = packet.addresses();
+        let family = Family::of(&addresses);
+        let options = Options::read(&packet.payload()[..usize::from(segment.data_at)]);
+        let terms = Terms::of_echo(options.timestamps);
+        let irs = Seq(segment.seq.0.wrapping_sub(1));
+        let iss = Seq(segment.ack.0.wrapping_sub(1));
+        let bearer = Bearer {
+            addresses: &addresses,
+            ports: (segment.src_port, segment.dst_port),
+            irs,
+        };
+        let told = bearer.check(&self.keys, iss, self.cx.own_mss, terms, now);
+        let capacity = port.pool().layout().capacity;
+        let mss = told.and_then(|told| self.cx.own_mss.effective(family, Some(told), capacity));
+        let Some(mss) = mss else {
+            self.cx.counters.cookies_bad += 1;
+            return Some(packet);
+        };
+        if self.has_too_many(addresses.src()) {
+            self.cx.counters.per_address_full += 1;
+            return Some(packet);
+        }
+        let Some(id) = self.take_tcb_or_evict(port, addresses.src(), now) else {
+            // What the client sends next it sends again: there may be a place
+            // then.
+            self.cx.counters.connections_full += 1;
+            return None;
+        };
+        let (src_port, dst_port) = (segment.src_port, segment.dst_port);
+        let (_, ts_offset) = self.keys.offsets(&addresses, src_port, dst_port);
+        let opening = Opening::new(terms.negotiated(), mss, iss, ts_offset);
+        let path = packet.path_back();
+        let mut tcb = Tcb::half_open(path, segment, options.timestamps, opening, now);
+        let (syn_ack, _) = tcb.syn_ack(&self.cx, now);
+        tcb.has_told_unscaled(syn_ack.window);
+        self.insert(id, hash, tcb, now);
+        self.cx.counters.cookies_accepted += 1;
+        self.handle_first(port, id, packet, segment, now);
+        None
+    }
+}
