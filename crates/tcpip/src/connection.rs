@@ -226,7 +226,7 @@ pub(crate) struct Tcb {
     /// be sent again before it, the scoreboard tells.
     snd_nxt: Seq,
     /// The peer's window, in bytes from `snd_una`.
-    pub(crate) snd_wnd: u32,
+    snd_wnd: u32,
     /// The largest window that the peer has ever told (RFC 5961's
     /// `MAX.SND.WND`), as its field has it: scaled.
     max_snd_wnd: u16,
@@ -253,7 +253,7 @@ pub(crate) struct Tcb {
     /// The peer's latest timestamp (RFC 7323's `TS.Recent`).
     ts_recent: u32,
     /// What our timestamps are ahead of the clock's milliseconds.
-    pub(crate) ts_offset: u32,
+    ts_offset: u32,
     /// An ACK of this ends the window in which an echo was answered.
     cwr_high: Seq,
     /// Until when, in microseconds, what has been sent lasts at the rate of
@@ -326,7 +326,7 @@ impl Tcb {
 
     /// The timestamps of a segment that is sent now, if both sides send them.
     #[inline(always)]
-    pub(crate) fn timestamps(&self, now: Moment) -> Option<Timestamps> {
+    fn timestamps(&self, now: Moment) -> Option<Timestamps> {
         self.negotiated.timestamps().then(|| Timestamps {
             value: self.ts_clock(now),
             echo: self.ts_recent,

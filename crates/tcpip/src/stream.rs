@@ -187,7 +187,7 @@ impl Stream {
     /// Whether distances in the stream still fit 32 bits when `len` more
     /// bytes are written.
     #[inline(always)]
-    pub(crate) fn spans(&self, len: u32) -> bool {
+    fn spans(&self, len: u32) -> bool {
         // One is for the FIN.
         self.end
             .since(self.start)
@@ -205,7 +205,8 @@ impl Stream {
     /// is the stream's connection.
     ///
     /// # Errors
-    /// There is no room; the stream is as it was then. With the pool that had
+    /// There is no room, or there would be 4 GiB in the stream, which is as it was
+    /// then. With the pool that had
     /// nothing free, if that is why.
     #[inline(always)]
     pub(crate) fn push(
@@ -215,6 +216,9 @@ impl Stream {
         owner: Owner,
         peers: &mut Peers,
     ) -> Result<(), Option<Pool>> {
+        if !self.spans(slice.len) {
+            return Err(None);
+        }
         let end = self.end + slice.len;
         let entry = Entry {
             end,
@@ -254,23 +258,29 @@ impl Stream {
         self.last(lists)?.source.buffer()
     }
 
-    /// The last entry has become longer.
-    pub(crate) fn extend(&mut self, len: u32, lists: &mut Lists) {
+    /// Makes the last entry longer, if there is room for that. Whether there is.
+    pub(crate) fn extend(&mut self, len: u32, lists: &mut Lists) -> bool {
+        if !self.spans(len) {
+            return false;
+        }
         let end = self.end + len;
         if let Some(last) = self.last(lists) {
             last.end = end;
             last.until += len;
         }
         self.end = end;
+        true
     }
 
     /// Joins a slice to the last entry if it goes on where that one ends. Whether
     /// it does.
     pub(crate) fn join(&mut self, slice: Slice, lists: &mut Lists) -> bool {
+        let spans = self.spans(slice.len);
         let Some(last) = self.last(lists) else {
             return false;
         };
-        let goes_on = last.source == Source::content(slice.source.index(), true)
+        let goes_on = spans
+            && last.source == Source::content(slice.source.index(), true)
             && last.until == slice.from
             && last.params == slice.params;
         if goes_on {

@@ -1,11 +1,11 @@
 //! What happens when nothing arrives.
 
-use super::Expiry;
 use super::pacing::pause;
-use super::path_mtu::BLACK_HOLE_TIMEOUTS;
-use super::{Conn, Due, Flags, State, Tcb};
+use super::{Conn, Due, Expiry, Flags, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
+use crate::connection::Kind;
+use crate::connection::Plan;
 
 /// An application that found no write buffer is asked again after this time,
 /// in milliseconds, when no ACK is to come that would ask it; and then each
@@ -64,37 +64,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         Expiry::SynAck
     }
 
-    /// RFC 6298, 5.4 to 5.6, and RFC 5681, section 3.1.
-    fn on_rto(&mut self, now: Moment) -> Expiry {
-        let tcb = &mut *self.tcb;
-        debug_assert!(tcb.flight() > 0, "something is in flight");
-        if tcb.snd_wnd == 0 {
-            // The peer has shut its window on what is in flight.
-            tcb.flags.clear(Flags::TIMING);
-            tcb.rtt_at = now.micros;
-            tcb.due = Due::ZeroWindow;
-            return self.on_zero_window(now);
-        }
-        let stalled = self.stalled_for(now);
-        let settings = &self.cx.settings;
-        if self.tcb.retries >= settings.retries || stalled >= settings.user_timeout_ms {
-            return Expiry::TimeOut;
-        }
-        self.lose_all_by_timeout(now);
-        self.cx.counters.timeouts += 1;
-        let tcb = &mut *self.tcb;
-        tcb.retries += 1;
-        tcb.backoff = tcb.backoff.saturating_add(1);
-        tcb.flags.clear(Flags::TIMING);
-        if BLACK_HOLE_TIMEOUTS.contains(&tcb.retries) {
-            self.suspect_black_hole(now);
-        }
-        let rto = self.rto_within_user_timeout(now);
-        self.tcb.arm(Due::Retransmit, rto, now);
-        Expiry::GoOn
-    }
-
-    fn on_zero_window(&mut self, now: Moment) -> Expiry {
+    pub(super) fn on_zero_window(&mut self, now: Moment) -> Expiry {
         let left = self.persist_time_left(now);
         if self.tcb.retries >= self.cx.settings.probes || left == 0 {
             return Expiry::Reset;
@@ -102,9 +72,40 @@ impl<C: CongestionControl> Conn<'_, C> {
         Expiry::Send(self.probe_window(now))
     }
 
+    /// As much as the peer's window has place for; one octet, or the FIN, when
+    /// it is shut.
+    fn probe_window(&self, now: Moment) -> Plan {
+        let most = self.tcb.snd_wnd.clamp(1, u32::from(self.tcb.mss));
+        self.plan(Kind::WindowProbe, self.tcb.snd_una, most, 0, now)
+    }
+
+    /// The probe of the peer's window that the TX ring had no room for, if the
+    /// window is still shut.
+    pub(crate) fn owed_probe(&mut self, now: Moment) -> Option<Plan> {
+        if !self.tcb.flags.has(Flags::OWES_PROBE) {
+            return None;
+        }
+        self.tcb.flags.clear(Flags::OWES_PROBE);
+        let probes = self.tcb.probes_window();
+        probes.then(|| self.probe_window(now))
+    }
+
+    /// Sets the deadline to the next probe of the peer's window. One that found
+    /// no room in the TX ring goes as soon as there is some: that is not the
+    /// peer's silence, which the interval is doubled for.
+    pub(crate) fn arm_window_probe(&mut self, is_sent: bool, now: Moment) {
+        if !is_sent {
+            self.tcb.flags.set(Flags::OWES_PROBE);
+        }
+        let left = self.persist_time_left(now);
+        let most = self.cx.settings.most_probe_interval_ms;
+        let interval = self.rto().min(most).min(left.max(1));
+        self.tcb.arm(Due::ZeroWindow, interval, now);
+    }
+
     /// What is left of the user timeout for a peer behind a shut window, in
     /// milliseconds.
-    pub(super) fn persist_time_left(&self, now: Moment) -> u32 {
+    fn persist_time_left(&self, now: Moment) -> u32 {
         let most = self.cx.settings.user_timeout_ms;
         if most == u32::MAX {
             return u32::MAX;

@@ -24,7 +24,7 @@ const SIZES: [u16; 8] = [1_280, 1_400, 1_440, 1_476, 1_492, 1_500, 4_352, 8_980]
 /// every host takes is the last.
 const BASE: u16 = 1_280;
 /// After how many timeouts of one segment, each time.
-pub(super) const BLACK_HOLE_TIMEOUTS: [u8; 2] = [3, 5];
+const BLACK_HOLE_TIMEOUTS: [u8; 2] = [3, 5];
 /// Seconds until a wider path is looked for again: after a router has told the
 /// width (RFC 1191, section 6.3), or all that was tried has failed.
 const RAISE_AFTER_S: u16 = 600;
@@ -72,6 +72,9 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// path, and nobody says so.
     pub(super) fn suspect_black_hole(&mut self, now: Moment) {
         let tcb = &*self.tcb;
+        if !BLACK_HOLE_TIMEOUTS.contains(&tcb.retries) {
+            return;
+        }
         let family = Family::of(&tcb.path.addresses);
         let base = payload(BASE.into(), family);
         let smaller = if tcb.mss > base {

@@ -249,16 +249,6 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.rto(self.cx.settings.min_rto_ms)
     }
 
-    /// Sets the deadline to a retransmission, or to a probe of the peer's window
-    /// where that is shut.
-    pub(crate) fn arm_timeout(&mut self, after: u32, now: Moment) {
-        let due = match self.tcb.due {
-            Due::ZeroWindow => Due::ZeroWindow,
-            _ => Due::Retransmit,
-        };
-        self.tcb.arm(due, after, now);
-    }
-
     /// The peer's window has no place for what is to be sent (RFC 9293,
     /// section 3.8.6.1).
     #[cold]
@@ -269,37 +259,6 @@ impl<C: CongestionControl> Conn<'_, C> {
         (tcb.retries, tcb.backoff) = (0, 0);
         let rto = self.rto();
         self.tcb.arm(Due::ZeroWindow, rto, now);
-    }
-
-    /// As much as the peer's window has place for; one octet, or the FIN, when
-    /// it is shut.
-    pub(crate) fn probe_window(&self, now: Moment) -> Plan {
-        let most = self.tcb.snd_wnd.clamp(1, u32::from(self.tcb.mss));
-        self.plan(Kind::WindowProbe, self.tcb.snd_una, most, 0, now)
-    }
-
-    /// The probe of the peer's window that the TX ring had no room for, if the
-    /// window is still shut.
-    pub(crate) fn owed_probe(&mut self, now: Moment) -> Option<Plan> {
-        if !self.tcb.flags.has(Flags::OWES_PROBE) {
-            return None;
-        }
-        self.tcb.flags.clear(Flags::OWES_PROBE);
-        let probes = self.tcb.probes_window();
-        probes.then(|| self.probe_window(now))
-    }
-
-    /// Sets the deadline to the next probe of the peer's window. One that found
-    /// no room in the TX ring goes as soon as there is some: that is not the
-    /// peer's silence, which the interval is doubled for.
-    pub(crate) fn arm_window_probe(&mut self, is_sent: bool, now: Moment) {
-        if !is_sent {
-            self.tcb.flags.set(Flags::OWES_PROBE);
-        }
-        let left = self.persist_time_left(now);
-        let most = self.cx.settings.most_probe_interval_ms;
-        let interval = self.rto().min(most).min(left.max(1));
-        self.tcb.arm(Due::ZeroWindow, interval, now);
     }
 
     /// The port has taken a plan other than of [`next`](Self::next).

@@ -163,7 +163,7 @@ impl<S> Connection<'_, S> {
         let source = Source::content(index, end < len);
         let slice = Slice::new(source, from, end - from, params);
         let stream = &mut self.tcb.stream;
-        if stream.spans(slice.len) && stream.join(slice, self.lists) {
+        if stream.join(slice, self.lists) {
             return Ok(());
         }
         self.push(slice)?;
@@ -188,13 +188,11 @@ impl<S> Connection<'_, S> {
         }
         let len = bytes.len() as u32;
         let stream = &mut self.tcb.stream;
-        if let Some(buffer) = stream.last_buffer(self.lists)
-            && stream.spans(len)
-        {
+        if let Some(buffer) = stream.last_buffer(self.lists) {
             let buffer = self.writes.get_mut(buffer);
-            if buffer.len() + bytes.len() <= MAX_WRITE_LEN {
+            let fits = buffer.len() + bytes.len() <= MAX_WRITE_LEN;
+            if fits && stream.extend(len, self.lists) {
                 buffer.extend_from_slice(bytes);
-                stream.extend(len, self.lists);
                 return Ok(());
             }
         }
@@ -234,9 +232,6 @@ impl<S> Connection<'_, S> {
     fn push(&mut self, slice: Slice) -> Result<(), WriteError> {
         let owner = self.owner();
         let stream = &mut self.tcb.stream;
-        if !stream.spans(slice.len) {
-            return Err(self.is_full(None));
-        }
         let pushed = stream.push(slice, self.lists, owner, self.peers);
         pushed.map_err(|pool| self.is_full(pool))
     }

@@ -2,8 +2,7 @@
 
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::Route;
-use crate::connection::{Conn, Due, Flags, NONE, State};
+use crate::connection::{Conn, Due, Flags, NONE, Route, State};
 use crate::pools::Owner;
 use crate::wire::{Control, Segment, Seq};
 

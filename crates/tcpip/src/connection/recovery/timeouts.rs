@@ -5,14 +5,43 @@ use super::disorder::lateness;
 use super::{Frto, Mark, Phase, Recovery, TailProbe};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
+use crate::connection::Expiry;
 use crate::connection::{Conn, Due, Flags, Kind, Plan, Tcb};
 use crate::pools::NONE;
 use crate::wire::Seq;
 
 impl<C: CongestionControl> Conn<'_, C> {
+    /// RFC 6298, 5.4 to 5.6, and RFC 5681, section 3.1.
+    pub(in crate::connection) fn on_rto(&mut self, now: Moment) -> Expiry {
+        let tcb = &mut *self.tcb;
+        debug_assert!(tcb.flight() > 0, "something is in flight");
+        if tcb.snd_wnd == 0 {
+            // The peer has shut its window on what is in flight.
+            tcb.flags.clear(Flags::TIMING);
+            tcb.rtt_at = now.micros;
+            tcb.due = Due::ZeroWindow;
+            return self.on_zero_window(now);
+        }
+        let stalled = self.stalled_for(now);
+        let settings = &self.cx.settings;
+        if self.tcb.retries >= settings.retries || stalled >= settings.user_timeout_ms {
+            return Expiry::TimeOut;
+        }
+        self.lose_all_by_timeout(now);
+        self.cx.counters.timeouts += 1;
+        let tcb = &mut *self.tcb;
+        tcb.retries += 1;
+        tcb.backoff = tcb.backoff.saturating_add(1);
+        tcb.flags.clear(Flags::TIMING);
+        self.suspect_black_hole(now);
+        let rto = self.rto_within_user_timeout(now);
+        self.tcb.arm(Due::Retransmit, rto, now);
+        Expiry::GoOn
+    }
+
     /// For how long the first unacknowledged segment has been out, in
     /// milliseconds, when its timer has expired.
-    pub(crate) fn stalled_for(&mut self, now: Moment) -> u32 {
+    fn stalled_for(&mut self, now: Moment) -> u32 {
         let rto = self.rto();
         let index = self.begin_recovery();
         let recovery = self.cx.losses.get_mut(index);
@@ -24,7 +53,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// The retransmission timeout of a segment that may have timed out before,
     /// in milliseconds: at most what is left of the user timeout.
-    pub(crate) fn rto_within_user_timeout(&self, now: Moment) -> u32 {
+    fn rto_within_user_timeout(&self, now: Moment) -> u32 {
         let rto = self.rto();
         match self.recovery() {
             Some(recovery) if self.tcb.retries > 0 => {
@@ -38,7 +67,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// The retransmission timer has expired (RFC 6298, 5.4 to 5.6; RFC 5681,
     /// section 3.1): all that has not arrived goes again.
-    pub(crate) fn lose_all_by_timeout(&mut self, now: Moment) {
+    fn lose_all_by_timeout(&mut self, now: Moment) {
         let index = self.begin_recovery();
         let (tcb, recovery) = (&mut *self.tcb, self.cx.losses.get_mut(index));
         let event = tcb.event(recovery.pipe(tcb.flight(), tcb.mss), 0, now);
@@ -118,6 +147,16 @@ impl<C: CongestionControl> Conn<'_, C> {
             self.cx.counters.retransmits += 1;
         }
         self.cx.counters.tail_probes += 1;
+    }
+
+    /// Sets the deadline to a retransmission, or to a probe of the peer's window
+    /// where that is shut.
+    fn arm_timeout(&mut self, after: u32, now: Moment) {
+        let due = match self.tcb.due {
+            Due::ZeroWindow => Due::ZeroWindow,
+            _ => Due::Retransmit,
+        };
+        self.tcb.arm(due, after, now);
     }
 
     /// The next segment that is lost, as far as the windows allow.

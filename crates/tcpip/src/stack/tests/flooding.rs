@@ -9,8 +9,7 @@ use crate::connection::{State, Tcb};
 use crate::negotiated::Negotiated;
 use crate::stack::admission::mss_of_cookie;
 use crate::stack::testing::{Habit, Rig, v4_path, v6_path};
-use crate::wire::Seq;
-use crate::wire::{Control, Options, Segment, Timestamps};
+use crate::wire::{Control, Options, Segment, Seq, Timestamps};
 use crate::{Config, SynCookies};
 
 const SYN: Control = Control::SYN;
@@ -297,8 +296,8 @@ fn compare(offer: &Offer, v6: bool) {
     assert_eq!(tcb.view().negotiated, expected);
     if tcb.view().negotiated.timestamps() {
         assert_eq!(tcb.view().ts_recent, 800);
-        assert_eq!(tcb.view().ts_offset, ordinary.ts_offset);
-        assert_eq!(tcb.view().snd_wnd, ordinary.snd_wnd);
+        assert_eq!(tcb.view().ts_offset, ordinary.view().ts_offset);
+        assert_eq!(tcb.view().snd_wnd, ordinary.view().snd_wnd);
     } else {
         assert_eq!(tcb.view().snd_wnd, 65_535);
     }
