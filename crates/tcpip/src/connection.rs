@@ -390,14 +390,30 @@ pub(crate) struct Plan {
     pub(crate) kind: Kind,
     pub(crate) header: Header,
     pub(crate) ecn: Ecn,
-    /// Where its data begins, to the entry's end; `None`: it is a FIN alone.
-    pub(crate) place: Option<Slice>,
-    /// Bytes of data.
+    /// Where its data begins, to the entry's end.
+    pub(crate) place: Slice,
+    /// Bytes of data; 0: it is a FIN alone.
     pub(crate) len: u32,
     /// Number of the prepared segment that it is, if it is one.
     pub(crate) prepared: Option<u32>,
     /// It is more than one segment.
     pub(crate) is_run: bool,
+}
+
+impl Plan {
+    /// A segment without data.
+    #[inline(always)]
+    fn of_control(kind: Kind, header: Header) -> Self {
+        Self {
+            kind,
+            header,
+            ecn: Ecn::NotEct,
+            place: Slice::default(),
+            len: 0,
+            prepared: None,
+            is_run: false,
+        }
+    }
 }
 
 /// Where a segment is cut that begins at some place of the stream.

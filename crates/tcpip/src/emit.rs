@@ -11,7 +11,6 @@ use crate::connection::{Plan, Tcb};
 use crate::content::{Contents, MAX_SLOT_LEN, Mode, Slot, payload_sum};
 use crate::counters::Counters;
 use crate::stack::Application;
-use crate::stream::Slice;
 use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN, Written};
 use crate::writes::Writes;
 
@@ -120,12 +119,12 @@ impl<'a, A: Application> Emitter<'a, A> {
         plan: Plan,
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
-        match plan.place {
-            Some(place) if plan.is_run => {
-                self.again().send_run(port, tcb, plan, place, counters)?;
-            }
-            Some(place) => self.send_segment(port, tcb, plan, place, counters)?,
-            None => send_control(port, tcb, &plan.header, &Written::default())?,
+        if plan.len == 0 {
+            send_control(port, tcb, &plan.header, &Written::default())?;
+        } else if plan.is_run {
+            self.again().send_run(port, tcb, plan, counters)?;
+        } else {
+            self.send_segment(port, tcb, plan, counters)?;
         }
         counters.segments_sent += 1;
         counters.bytes_sent += u64::from(plan.len);
@@ -138,22 +137,21 @@ impl<'a, A: Application> Emitter<'a, A> {
         port: &mut P,
         tcb: &Tcb,
         plan: Plan,
-        place: Slice,
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
         if let Some(segment) = plan.prepared {
-            let index = place.source.index();
+            let index = plan.place.source.index();
             let sum = self.contents.sum(index, tcb.class, segment);
             if let Some(sum) = sum {
                 let sum = Sum::from_folded(sum);
                 // Prepared packets have no place for a tag.
                 if self.mode == Mode::PreCopy && tcb.path.link.vlan.is_none() {
-                    return self.send_resident(port, tcb, plan, (place, segment, sum), counters);
+                    return self.send_resident(port, tcb, plan, (segment, sum), counters);
                 }
-                return self.send_copy(port, tcb, plan, (place, sum), counters);
+                return self.send_copy(port, tcb, plan, sum, counters);
             }
         }
-        self.again().send_assembled(port, tcb, plan, place)?;
+        self.again().send_assembled(port, tcb, plan)?;
         counters.sent_assembled += 1;
         Ok(())
     }
@@ -166,11 +164,10 @@ impl<'a, A: Application> Emitter<'a, A> {
         port: &mut P,
         tcb: &Tcb,
         plan: Plan,
-        place: Slice,
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
-        let (bytes, slot) = self.contents.get(place.source.index());
-        let (start, len) = (place.from as usize, plan.len as usize);
+        let (bytes, slot) = self.contents.get(plan.place.source.index());
+        let (start, len) = (plan.place.from as usize, plan.len as usize);
         let (at, header_len) = (tcb.path.header_len(), plan.header.len());
         let cut = match tcb.path.addresses {
             Addresses::V4 { .. } => super_segment::Cut::TcpV4,
@@ -189,7 +186,7 @@ impl<'a, A: Application> Emitter<'a, A> {
             && let Some((from, to)) = slot.within(start, start + len)
         {
             let part = packet.patch_mut(from - start, to - from);
-            render_at(self.app, slot, place.params(), from, part);
+            render_at(self.app, slot, plan.place.params(), from, part);
         }
         let segments = packet.segments() as u64;
         port.send_super(packet).map_err(|_| NoRoom)?;
@@ -205,16 +202,16 @@ impl<'a, A: Application> Emitter<'a, A> {
         port: &mut P,
         tcb: &Tcb,
         plan: Plan,
-        (place, segment, sum): (Slice, u32, Sum),
+        (segment, sum): (u32, Sum),
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
-        let index = place.source.index();
+        let index = plan.place.source.index();
         let resident = self
             .contents
             .resident(index, tcb.class, segment, port.pool());
         let Some((resident, slot)) = resident else {
             counters.resident_fallbacks += 1;
-            return self.send_copy(port, tcb, plan, (place, sum), counters);
+            return self.send_copy(port, tcb, plan, sum, counters);
         };
         let len = plan.len as usize;
         let packet = resident.bytes_mut().ok_or(NoRoom)?;
@@ -223,8 +220,8 @@ impl<'a, A: Application> Emitter<'a, A> {
             .patch_marked(packet, PROTOCOL_TCP, tcp_len, plan.ecn);
         let tcp = &mut packet[tcb.path.header_len()..];
         let (header, payload) = tcp.split_at_mut(TIMESTAMPED_HEADER_LEN);
-        let start = place.from as usize;
-        let mut sum = sum.add(render(self.app, slot, place.params(), start, payload));
+        let start = plan.place.from as usize;
+        let mut sum = sum.add(render(self.app, slot, plan.place.params(), start, payload));
         // Without timestamps their place is filled with no-operations.
         let mut more = 0;
         if plan.header.timestamps.is_none() {
@@ -245,7 +242,7 @@ impl<'a, A: Application> Emitter<'a, A> {
         port: &mut P,
         tcb: &Tcb,
         plan: Plan,
-        (place, sum): (Slice, Sum),
+        sum: Sum,
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
         let len = plan.len as usize;
@@ -255,10 +252,10 @@ impl<'a, A: Application> Emitter<'a, A> {
         let path = &tcb.path;
         let at = path.write_marked(&mut frame, PROTOCOL_TCP, header_len + len, plan.ecn);
         let (header, payload) = frame[at..].split_at_mut(header_len);
-        let (bytes, slot) = self.contents.get(place.source.index());
-        let start = place.from as usize;
+        let (bytes, slot) = self.contents.get(plan.place.source.index());
+        let start = plan.place.from as usize;
         payload.copy_from_slice(&bytes[start..start + len]);
-        let sum = sum.add(render(self.app, slot, place.params(), start, payload));
+        let sum = sum.add(render(self.app, slot, plan.place.params(), start, payload));
         let checksum = checksum(tcb, &plan.header, 0, len, sum);
         plan.header.write(header, tcb.ports(), checksum, 0);
         port.send(frame).map_err(|_| NoRoom)?;
@@ -268,20 +265,14 @@ impl<'a, A: Application> Emitter<'a, A> {
 
     /// The general path: any range of any source, on any link.
     #[inline(never)]
-    fn send_assembled<P: Port>(
-        self,
-        port: &mut P,
-        tcb: &Tcb,
-        plan: Plan,
-        place: Slice,
-    ) -> Result<(), NoRoom> {
-        let (bytes, slot) = if let Some(buffer) = place.source.buffer() {
+    fn send_assembled<P: Port>(self, port: &mut P, tcb: &Tcb, plan: Plan) -> Result<(), NoRoom> {
+        let (bytes, slot) = if let Some(buffer) = plan.place.source.buffer() {
             (&**self.writes.get(buffer), None)
         } else {
-            let (bytes, slot) = self.contents.get(place.source.index());
+            let (bytes, slot) = self.contents.get(plan.place.source.index());
             (&**bytes, slot)
         };
-        let (start, len) = (place.from as usize, plan.len as usize);
+        let (start, len) = (plan.place.from as usize, plan.len as usize);
         let mut frame = port.pool().take().ok_or(NoRoom)?;
         let header_len = plan.header.len();
         frame.set_len(tcb.path.header_len() + header_len + len);
@@ -292,7 +283,7 @@ impl<'a, A: Application> Emitter<'a, A> {
         let sum = payload_sum(bytes, slot, start, start + len).add(render(
             self.app,
             slot,
-            place.params(),
+            plan.place.params(),
             start,
             payload,
         ));

@@ -16,7 +16,7 @@ const OWN_ENTRIES: usize = 2;
 const LIST_ENTRIES: usize = 64;
 
 /// Where a stream entry's bytes are: a content, or a write buffer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Source(u32);
 
 impl Source {
@@ -60,12 +60,12 @@ impl Source {
 const _: () = assert!(crate::content::MAX_CONTENTS <= 1 << 30);
 
 /// A stretch of a source.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Slice {
     pub(crate) source: Source,
     /// From the source's start.
     pub(crate) from: u32,
-    /// Bytes: at least one.
+    /// Bytes: at least one, but for that of a segment without data.
     pub(crate) len: u32,
     params: Params,
 }

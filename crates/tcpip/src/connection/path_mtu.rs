@@ -144,7 +144,7 @@ impl<C: CongestionControl> Conn<'_, C> {
                 timestamps: tcb.timestamps(now),
             },
             ecn: Ecn::NotEct,
-            place: Some(cut.place),
+            place: cut.place,
             len: size,
             prepared: None,
             is_run: false,

@@ -52,7 +52,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             header,
             // RFC 3168, section 6.1.5: what is sent again takes no part.
             ecn: Ecn::NotEct,
-            place: Some(cut.place),
+            place: cut.place,
             len,
             prepared: cut.prepared.filter(|_| len == cut.whole),
             is_run: false,
@@ -138,22 +138,6 @@ impl<C: CongestionControl> Conn<'_, C> {
             control: Control::RST | Control::ACK,
             window: 0,
             timestamps: tcb.timestamps(now),
-        }
-    }
-}
-
-impl Plan {
-    /// A segment without data.
-    #[inline(always)]
-    fn of_control(kind: Kind, header: Header) -> Self {
-        Self {
-            kind,
-            header,
-            ecn: Ecn::NotEct,
-            place: None,
-            len: 0,
-            prepared: None,
-            is_run: false,
         }
     }
 }

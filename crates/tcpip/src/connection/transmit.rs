@@ -94,45 +94,56 @@ impl<C: CongestionControl> Conn<'_, C> {
         if flight >= burst.usable && flight > 0 && tcb.stream.end() != seq {
             return None;
         }
-        let cut = Cut::at(tcb, seq, &self.cx.lists);
+        let Some(cut) = Cut::at(tcb, seq, &self.cx.lists) else {
+            return self.again().next_fin(burst, room, now);
+        };
+        let len = tcb.bytes_to_send(&cut, flight, burst)?;
+        if len == 0 {
+            return None;
+        }
         let mut control = burst.control;
-        let mut len = 0;
-        if let Some(cut) = &cut {
-            len = tcb.bytes_to_send(cut, flight, burst)?;
-            if len == cut.place.len || tcb.fills_window(flight + len) {
-                control = control | Control::PSH;
-            }
+        if len == cut.place.len || tcb.fills_window(flight + len) {
+            control = control | Control::PSH;
         }
         // A FIN needs its place in the peer's window, as data does.
         let ends = seq + len == tcb.stream.end() && limit != tcb.stream.end();
         if ends && flight + len < tcb.snd_wnd {
             control = control | Control::FIN;
-        } else if len == 0 {
+        }
+        if room == 0 {
+            burst.is_blocked = true;
+            return None;
+        }
+        if tcb.flags.has(Flags::REDUCED) {
+            control = control | tcb.tell_reduction();
+        }
+        Some(Plan {
+            kind: Kind::New,
+            header: tcb.header(burst, control, now),
+            ecn: burst.ecn,
+            place: cut.place,
+            len,
+            prepared: cut.prepared.filter(|_| len == cut.whole),
+            is_run: len > cut.whole,
+        })
+    }
+
+    /// A FIN of its own, behind all data.
+    #[cold]
+    #[inline(never)]
+    fn next_fin(self, burst: &mut Burst, room: usize, now: Moment) -> Option<Plan> {
+        let tcb = &*self.tcb;
+        if burst.seq.since(tcb.snd_una) >= tcb.snd_wnd {
             return None;
         }
         if room == 0 {
             burst.is_blocked = true;
             return None;
         }
-        if len > 0 && tcb.flags.has(Flags::REDUCED) {
-            control = control | tcb.tell_reduction();
-        }
-        let header = Header {
-            seq,
-            ack: tcb.rcv_nxt,
-            control,
-            window: burst.window,
-            timestamps: tcb.timestamps(now),
-        };
-        let whole = cut.map_or(0, |cut| cut.whole);
+        let header = tcb.header(burst, burst.control | Control::FIN, now);
         Some(Plan {
-            kind: Kind::New,
-            header,
             ecn: burst.ecn,
-            place: cut.map(|cut| cut.place),
-            len,
-            prepared: cut.and_then(|cut| cut.prepared).filter(|_| len == whole),
-            is_run: len > whole,
+            ..Plan::of_control(Kind::New, header)
         })
     }
 
@@ -289,6 +300,17 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Tcb {
+    #[inline(always)]
+    fn header(&self, burst: &Burst, control: Control, now: Moment) -> Header {
+        Header {
+            seq: burst.seq,
+            ack: self.rcv_nxt,
+            control,
+            window: burst.window,
+            timestamps: self.timestamps(now),
+        }
+    }
+
     /// The control bit that tells the peer of a smaller window, in the next
     /// segment with new data (RFC 3168, section 6.1.2).
     #[cold]

@@ -40,8 +40,30 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
+    /// Most segments are what their connection expects, and tell nothing in
+    /// options but timestamps.
     #[inline(always)]
     fn handle_known<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        packet: Packet,
+        segment: Segment,
+        now: Moment,
+    ) {
+        if segment.has_more_options() || !self.conn(id).expects(segment) {
+            self.handle_other(port, id, packet, segment, now);
+            return;
+        }
+        self.cx.twice = None;
+        self.process(port, id, packet, segment, &[], now);
+        self.keep_time(id, now);
+    }
+
+    /// A segment with any options, expected or not.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn handle_other<P: Port>(
         &mut self,
         port: &mut P,
         id: u32,
@@ -55,38 +77,21 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let header = &packet.payload()[..usize::from(segment.data_at)];
             (segment.timestamps, sack) = self.conn(id).read_options(header);
         }
-        let (packet, segment) = if self.conn(id).expects(segment) {
-            (packet, segment)
+        let admitted = if self.conn(id).expects(segment) {
+            Some((packet, segment))
         } else {
-            let Some(admitted) = self.admit(port, id, packet, segment, now) else {
-                self.keep_time(id, now);
-                return;
-            };
-            admitted
+            self.admit(port, id, packet, segment, now)
         };
-        self.process(port, id, packet, segment, &sack, now);
+        if let Some((packet, segment)) = admitted {
+            self.process(port, id, packet, segment, &sack, now);
+        }
         self.keep_time(id, now);
-    }
-
-    /// The same for the segment that has opened the connection.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn handle_first<P: Port>(
-        &mut self,
-        port: &mut P,
-        id: u32,
-        packet: Packet,
-        segment: Segment,
-        now: Moment,
-    ) {
-        self.handle_known(port, id, packet, segment, now);
     }
 
     /// Checks a segment that is not what was expected. Gives the packet back when
     /// it is to be processed, cut to the window; otherwise it has been answered or
     /// dropped.
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     fn admit<P: Port>(
         &mut self,
         port: &mut P,

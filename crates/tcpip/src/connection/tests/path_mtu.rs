@@ -30,7 +30,7 @@ fn a_narrower_path_cuts_again_what_is_in_flight() {
     let plans = bench.plans();
     let cuts = plans
         .iter()
-        .map(|plan| (plan.place.unwrap().from, plan.len, plan.prepared));
+        .map(|plan| (plan.place.from, plan.len, plan.prepared));
     // From within the second segment of the new size to its end, and then whole
     // ones, as far as the window allows.
     let first: Vec<_> = cuts.take(3).collect();

@@ -106,7 +106,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         tcb.has_told_unscaled(syn_ack.window);
         self.insert(id, hash, tcb, now);
         self.cx.counters.cookies_accepted += 1;
-        self.handle_first(port, id, packet, segment, now);
+        self.handle_other(port, id, packet, segment, now);
         None
     }
 }
