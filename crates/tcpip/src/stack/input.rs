@@ -136,10 +136,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.lend_larger_board(id);
         }
         let link = packet.link_back();
-        let acked = self
-            .conn(id)
-            .on_segment(segment, sack, (link, packet.ecn()), now);
-        if self.records[id as usize].tcb.is_recovering() {
+        let mut conn = self.conn(id);
+        let acked = conn.on_segment(segment, sack, (link, packet.ecn()), now);
+        if conn.tcb.is_recovering() {
             self.settle_losses(id);
         }
         if acked > 0 && self.handle_acked(port, id, acked, now) == AfterFin::Finished {
@@ -194,12 +193,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// of it is done with.
     #[inline(always)]
     fn retire(&mut self, id: u32) -> bool {
-        let mut retired = false;
+        let Some(first) = self.conn(id).retire() else {
+            return false;
+        };
+        self.release_source(first);
         while let Some(source) = self.conn(id).retire() {
             self.release_source(source);
-            retired = true;
         }
-        retired
+        true
     }
 
     /// Takes in what somebody says about a segment of ours. Only a smaller

@@ -50,30 +50,28 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         while consumed < data.len() && self.free_what_was_refused(port, id, now) {
             consumed += self.offer_once(id, &data[consumed..], now);
         }
-        let flags = self.records[id as usize].tcb.flags;
-        if flags.has(Flags::CLOSE | Flags::ABORT) {
-            // What it has left it never takes.
-            data.len()
-        } else {
-            consumed
-        }
+        consumed
     }
 
     /// Asks the application, and takes note of the connection's progress.
     #[inline(always)]
     fn offer_once(&mut self, id: u32, data: &[u8], now: Moment) -> usize {
         self.refused = None;
-        let owed_nothing = self.records[id as usize].tcb.stream.is_empty();
+        let pace = self.pace;
         let (app, mut connection) = self.connection(id);
+        let owed_nothing = connection.tcb.stream.is_empty();
         let consumed = app.on_receive(&mut connection, data).min(data.len());
-        let is_answered = owed_nothing && !self.records[id as usize].tcb.stream.is_empty();
-        let standing = &mut self.standings[id as usize];
-        if is_answered {
-            standing.renew(now);
+        if owed_nothing && !connection.tcb.stream.is_empty() {
+            connection.standing.renew(now);
         } else {
-            standing.advance(consumed as u32, self.pace, now);
+            connection.standing.advance(consumed as u32, pace, now);
         }
-        consumed
+        if connection.tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
+            // What it has left it never takes.
+            data.len()
+        } else {
+            consumed
+        }
     }
 
     /// What nobody is there for any more; all of it.
