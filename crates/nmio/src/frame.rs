@@ -493,15 +493,17 @@ impl Resident {
         Some(&mut self.frame)
     }
 
-    /// Changes the packet's length; nothing happens while it is in flight.
+    /// The packet with a new length, to be patched; `None` while it is in flight.
     ///
     /// # Panics
     /// When `len` exceeds the frame.
     #[inline(always)]
-    pub fn set_len(&mut self, len: usize) {
-        if !self.in_flight() {
-            self.frame.set_len(len);
+    pub fn resize(&mut self, len: usize) -> Option<&mut [u8]> {
+        if self.in_flight() {
+            return None;
         }
+        self.frame.set_len(len);
+        Some(&mut self.frame)
     }
 
     /// As [`Frame::assert_of`].

@@ -152,7 +152,7 @@ impl World {
             Step::Shorten(i, len) => {
                 if let Some(i) = resident(i) {
                     let before = self.residents[i].frame.len;
-                    self.residents[i].set_len(len);
+                    self.residents[i].resize(len);
                     if self.residents[i].in_flight() {
                         assert_eq!(self.residents[i].frame.len, before);
                     }
@@ -212,7 +212,7 @@ impl World {
             self.leaves_the_free(packet.frame.index, Place::Resident);
             self.residents_left -= 1;
             assert_eq!(packet.bytes_mut().unwrap(), vec![byte; len]);
-            packet.set_len(LAYOUT.capacity);
+            packet.resize(LAYOUT.capacity);
             packet.bytes_mut().unwrap()[len..].fill(0);
             self.bytes[packet.frame.index as usize][..len].fill(byte);
             self.residents.push(packet);

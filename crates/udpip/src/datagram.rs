@@ -225,8 +225,7 @@ impl<'p, P: Port> Datagram<'p, P> {
             self.counters.residents_exhausted += 1;
             return self.send_copy(head_len, tail, trail);
         };
-        resident.set_len(path.header_len() + udp_len);
-        if let Some(packet) = resident.bytes_mut() {
+        if let Some(packet) = resident.resize(path.header_len() + udp_len) {
             path.patch(packet, PROTOCOL_UDP, udp_len);
             let udp = &mut packet[path.header_len()..];
             udp[HEADER_LEN..][..head_len].copy_from_slice(&self.payload()[..head_len]);
