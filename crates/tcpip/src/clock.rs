@@ -14,9 +14,9 @@ pub(crate) struct Moment {
     pub(crate) whole_micros: u64,
 }
 
-impl Moment {
+impl From<Instant> for Moment {
     #[inline(always)]
-    pub(crate) const fn new(now: Instant) -> Self {
+    fn from(now: Instant) -> Self {
         let micros = now.as_micros();
         Self {
             micros: micros as u32,
@@ -24,7 +24,9 @@ impl Moment {
             whole_micros: micros,
         }
     }
+}
 
+impl Moment {
     /// Microseconds since the last whole millisecond.
     #[inline(always)]
     pub(crate) const fn past_millis(self) -> u32 {

@@ -8,7 +8,6 @@
 mod acks;
 mod close_reason;
 mod context;
-mod cut;
 mod deadlines;
 mod info;
 mod opening;
@@ -30,13 +29,14 @@ use ip::{Ecn, Path};
 
 use crate::clock::Moment;
 use crate::congestion::{CongestionControl, Event};
+use crate::content::NO_CLASS;
 use crate::counters::Counters;
 use crate::mss::OwnMss;
 use crate::negotiated::Negotiated;
 use crate::pools::{NONE, Peers};
 use crate::rto::Rtt;
 use crate::stream::{Lists, Slice, Stream};
-use crate::wire::{Block, Header, Segment, Seq, Timestamps};
+use crate::wire::{Block, Control, Header, Segment, Seq, Timestamps};
 
 pub use close_reason::CloseReason;
 pub(crate) use info::Sight;
@@ -367,6 +367,27 @@ impl Tcb {
             };
         }
     }
+
+    /// Where the last segment that was sent begins; something is in flight.
+    fn last_segment(&self, lists: &Lists) -> Seq {
+        // Data that a FIN went with, or might have, goes again with it.
+        let last = if self.snd_nxt == self.stream.end() + 1 {
+            self.stream.end()
+        } else {
+            self.snd_nxt
+        };
+        let last = Seq(last.0.wrapping_sub(1));
+        if last.before(self.snd_una) {
+            return self.snd_una;
+        }
+        let Some(place) = self.stream.locate(last, lists) else {
+            return self.snd_una;
+        };
+        let ahead = place.from % u32::from(self.mss);
+        // A slice may begin within a segment of its content.
+        let ahead = ahead.min(last.since(self.stream.entry_start(last, lists)));
+        Seq(last.0.wrapping_sub(ahead)).later(self.snd_una)
+    }
 }
 
 /// Why a segment is sent.
@@ -401,6 +422,14 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// What it takes of sequence space: from its first number to behind the
+    /// last.
+    #[inline(always)]
+    fn range(&self) -> (Seq, Seq) {
+        let fin = u32::from(self.header.control.has(Control::FIN));
+        (self.header.seq, self.header.seq + self.len + fin)
+    }
+
     /// A segment without data.
     #[inline(always)]
     fn of_control(kind: Kind, header: Header) -> Self {
@@ -425,6 +454,50 @@ struct Cut {
     whole: u32,
     /// Number of the prepared segment that begins here, if one does.
     prepared: Option<u32>,
+}
+
+impl Cut {
+    /// `None` where the stream ends.
+    #[inline(always)]
+    fn at(tcb: &Tcb, seq: Seq, lists: &Lists) -> Option<Self> {
+        let place = tcb.stream.locate(seq, lists)?;
+        let mss = u32::from(tcb.mss);
+        let segment = place.from / mss;
+        let ahead = place.from - segment * mss;
+        let whole = (mss - ahead).min(place.len);
+        let prepared = ahead == 0
+            && tcb.class != NO_CLASS
+            && (place.source.ends_content() || whole == mss && place.source.buffer().is_none());
+        Some(Self {
+            place,
+            whole,
+            prepared: prepared.then_some(segment),
+        })
+    }
+
+    /// What the segment at `seq` of the stream takes of sequence space: its bytes
+    /// of data, or the FIN's one.
+    fn segment_len(tcb: &Tcb, seq: Seq, lists: &Lists) -> u32 {
+        Self::at(tcb, seq, lists).map_or(1, |cut| cut.whole)
+    }
+
+    /// Bytes of the run of segments that begins here, as long as may be sent:
+    /// `usable` bytes, in one packet of at most `most` bytes of data. 0: it
+    /// would be no more than a segment, or not be cut as the class is.
+    #[inline(always)]
+    fn run(&self, mss: u32, usable: u32, most: u32) -> u32 {
+        let left = self.place.len;
+        let bytes = left.min(usable).min(most);
+        if bytes <= mss || self.prepared.is_none() {
+            return 0;
+        }
+        let run = if bytes == left {
+            left
+        } else {
+            bytes - bytes % mss
+        };
+        if run > mss { run } else { 0 }
+    }
 }
 
 /// What to do with a segment that is not what was expected.
@@ -581,7 +654,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
     fn recovery(&self) -> Option<&Recovery<C>> {
         match self.tcb.recovery {
             NONE => None,
-            index => Some(self.cx.losses.get(index)),
+            index => Some(&self.cx.losses[index]),
         }
     }
 

@@ -267,7 +267,7 @@ impl<'a, A: Application> Emitter<'a, A> {
     #[inline(never)]
     fn send_assembled<P: Port>(self, port: &mut P, tcb: &Tcb, plan: Plan) -> Result<(), NoRoom> {
         let (bytes, slot) = if let Some(buffer) = plan.place.source.buffer() {
-            (&**self.writes.get(buffer), None)
+            (&*self.writes[buffer], None)
         } else {
             let (bytes, slot) = self.contents.get(plan.place.source.index());
             (&**bytes, slot)

@@ -1,6 +1,8 @@
 //! Bounded pools: what is lent, who holds it, and what each client address holds
 //! of every bounded thing.
 
+use std::ops::{Index, IndexMut};
+
 use crate::table::places;
 
 /// The number of no slot.
@@ -244,6 +246,21 @@ pub(crate) struct Lent<T> {
     most: u32,
 }
 
+impl<T> Index<u32> for Lent<T> {
+    type Output = T;
+    #[inline(always)]
+    fn index(&self, index: u32) -> &T {
+        &self.list[index as usize]
+    }
+}
+
+impl<T> IndexMut<u32> for Lent<T> {
+    #[inline(always)]
+    fn index_mut(&mut self, index: u32) -> &mut T {
+        &mut self.list[index as usize]
+    }
+}
+
 impl<T: Lendable> Lent<T> {
     /// At most `most` things of `pool`.
     pub(crate) fn new(pool: Pool, most: u32) -> Self {
@@ -276,16 +293,6 @@ impl<T: Lendable> Lent<T> {
         self.list[index as usize].clear();
         peers.give_back(self.pool, index);
         self.free.push(index);
-    }
-
-    #[inline(always)]
-    pub(crate) fn get(&self, index: u32) -> &T {
-        &self.list[index as usize]
-    }
-
-    #[inline(always)]
-    pub(crate) fn get_mut(&mut self, index: u32) -> &mut T {
-        &mut self.list[index as usize]
     }
 
     /// Whether [`take`](Self::take) would find one.

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     fn at(millis: u64) -> Moment {
-        Moment::new(Instant::from_millis(millis))
+        Moment::from(Instant::from_millis(millis))
     }
 
     #[test]

@@ -254,7 +254,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         self.records.push(Record::closed());
         self.states.push(A::State::default());
-        self.standings.push(Standing::new(Moment::new(self.now)));
+        self.standings.push(Standing::new(Moment::from(self.now)));
         Some(self.records.len() as u32 - 1)
     }
 

@@ -234,7 +234,7 @@ impl Stream {
             if self.list == NONE {
                 self.list = lists.take(owner, peers).ok_or(Some(Pool::EntryLists))?;
             }
-            push_to(lists.get_mut(self.list), entry)?;
+            push_to(&mut lists[self.list], entry)?;
         }
         self.end = end;
         Ok(())
@@ -249,7 +249,7 @@ impl Stream {
         } else if self.list == NONE {
             Some(&mut self.own[1])
         } else {
-            lists.get_mut(self.list).back_mut()
+            lists[self.list].back_mut()
         }
     }
 
@@ -306,7 +306,7 @@ impl Stream {
         } else {
             OWN_ENTRIES
         };
-        let list = (self.list != NONE).then(|| lists.get(self.list).iter());
+        let list = (self.list != NONE).then(|| lists[self.list].iter());
         self.own[..own].iter().chain(list.into_iter().flatten())
     }
 
@@ -325,7 +325,7 @@ impl Stream {
         } else if self.list == NONE || is_in(second) {
             second.rest(seq)
         } else {
-            locate_in(lists.get(self.list), self.start, seq)
+            locate_in(&lists[self.list], self.start, seq)
         })
     }
 
@@ -372,7 +372,7 @@ impl Stream {
     /// The oldest entry of the list, which is given back when it is empty.
     #[cold]
     fn take_from_list(&mut self, lists: &mut Lists, peers: &mut Peers) -> Entry {
-        let list = lists.get_mut(self.list);
+        let list = &mut lists[self.list];
         let entry = list.pop_front().unwrap_or(Entry::NONE);
         if list.is_empty() {
             lists.release(std::mem::replace(&mut self.list, NONE), peers);

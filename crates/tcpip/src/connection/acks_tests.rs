@@ -17,8 +17,8 @@ fn the_least_of_several_echoes_is_about_the_round_trip() {
     let rtts: Vec<u32> = (0..40)
         .map(|n| {
             let sent = start + Duration::from_micros(120 * n);
-            let echo = tcb.ts_clock(Moment::new(sent));
-            let now = Moment::new(sent + Duration::from_micros(50_600));
+            let echo = tcb.ts_clock(Moment::from(sent));
+            let now = Moment::from(sent + Duration::from_micros(50_600));
             tcb.measure_echo(echo, now)
         })
         .collect();

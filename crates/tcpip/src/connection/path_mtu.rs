@@ -157,7 +157,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let (start, end) = plan.range();
         let is_first = self.tcb.flight() == 0;
         self.tcb.has_sent_to(end);
-        self.cx.losses.get_mut(index).size_probe = Some(SizeProbe { start, end });
+        self.cx.losses[index].size_probe = Some(SizeProbe { start, end });
         self.cx.counters.size_probes += 1;
         if is_first {
             // RFC 6298, 5.1.

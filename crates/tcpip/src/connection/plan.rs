@@ -9,16 +9,6 @@ use crate::congestion::CongestionControl;
 use crate::content::Family;
 use crate::wire::{Control, Header, Seq, Written};
 
-impl Plan {
-    /// What it takes of sequence space: from its first number to behind the
-    /// last.
-    #[inline(always)]
-    pub(crate) fn range(&self) -> (Seq, Seq) {
-        let fin = u32::from(self.header.control.has(Control::FIN));
-        (self.header.seq, self.header.seq + self.len + fin)
-    }
-}
-
 impl<C: CongestionControl> Conn<'_, C> {
     /// At most `most` bytes from `seq` on, or the FIN that is there, with a
     /// timestamp of `late` milliseconds ago.

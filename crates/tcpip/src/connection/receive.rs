@@ -8,6 +8,8 @@
 mod data;
 mod window;
 
+use std::ops::{Index, IndexMut};
+
 use arrayvec::ArrayVec;
 
 use crate::pools::{Lendable, Lent};
@@ -172,6 +174,21 @@ pub(crate) struct Buffers {
     capacity: usize,
 }
 
+impl Index<u32> for Buffers {
+    type Output = Buffer;
+    #[inline(always)]
+    fn index(&self, index: u32) -> &Buffer {
+        &self.lent[index]
+    }
+}
+
+impl IndexMut<u32> for Buffers {
+    #[inline(always)]
+    fn index_mut(&mut self, index: u32) -> &mut Buffer {
+        &mut self.lent[index]
+    }
+}
+
 impl Buffers {
     /// At most `most` buffers of `capacity` bytes.
     pub(super) fn new(most: u32, capacity: usize) -> Self {
@@ -197,23 +214,13 @@ impl Buffers {
     /// Takes an empty buffer; `None` when all are in use.
     fn take(&mut self, owner: Owner, peers: &mut Peers) -> Option<u32> {
         let index = self.lent.take(owner, peers)?;
-        self.lent.get_mut(index).provide(self.capacity);
+        self.lent[index].provide(self.capacity);
         Some(index)
     }
 
     /// Gives a buffer back.
     fn release(&mut self, index: u32, peers: &mut Peers) {
         self.lent.release(index, peers);
-    }
-
-    #[inline(always)]
-    fn get(&self, index: u32) -> &Buffer {
-        self.lent.get(index)
-    }
-
-    #[inline(always)]
-    fn get_mut(&mut self, index: u32) -> &mut Buffer {
-        self.lent.get_mut(index)
     }
 
     /// Bytes of memory that the buffers have.

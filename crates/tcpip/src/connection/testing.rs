@@ -200,7 +200,7 @@ impl Bench {
     }
 
     pub(super) fn moment(&self) -> Moment {
-        Moment::new(self.now)
+        Moment::from(self.now)
     }
 
     pub(super) fn pass_ms(&mut self, millis: u64) {

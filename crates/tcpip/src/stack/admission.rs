@@ -133,7 +133,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Whether there is a flood of SYNs: more than a thousand cookies a second,
     /// just now.
     pub fn is_flooded(&self, now: Instant) -> bool {
-        self.flood.is_on(Moment::new(now))
+        self.flood.is_on(Moment::from(now))
     }
 
     /// The hash of a client's address.

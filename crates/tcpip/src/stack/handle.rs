@@ -189,7 +189,7 @@ impl<S> Connection<'_, S> {
         let len = bytes.len() as u32;
         let stream = &mut self.tcb.stream;
         if let Some(buffer) = stream.last_buffer(self.lists) {
-            let buffer = self.writes.get_mut(buffer);
+            let buffer = &mut self.writes[buffer];
             let fits = buffer.len() + bytes.len() <= MAX_WRITE_LEN;
             if fits && stream.extend(len, self.lists) {
                 buffer.extend_from_slice(bytes);
@@ -201,7 +201,7 @@ impl<S> Connection<'_, S> {
         let Some(buffer) = self.writes.take(owner, self.peers) else {
             return Err(self.is_full(Some(Pool::WriteBuffers)));
         };
-        self.writes.get_mut(buffer).extend_from_slice(bytes);
+        self.writes[buffer].extend_from_slice(bytes);
         let source = Source::write_buffer(buffer);
         let pushed = self.push(Slice::new(source, 0, len, 0));
         if pushed.is_err() {

@@ -33,7 +33,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let tcb = &self.records[id as usize].tcb;
             tcb.is_of(&addresses, src_port, dst_port)
         });
-        let now = Moment::new(now);
+        let now = Moment::from(now);
         match found {
             Some(id) => self.handle_known(port, id, packet, segment, now),
             None => self.handle_unknown(port, packet, segment, hash, now),
@@ -211,7 +211,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[cold]
     pub fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) {
         self.now = now;
-        if self.reduce_mss(error, Moment::new(now)) {
+        if self.reduce_mss(error, Moment::from(now)) {
             self.cx.counters.path_mtu_reductions += 1;
         } else {
             self.cx.counters.icmp_ignored += 1;

@@ -58,11 +58,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 assert!(una == end + 1 || view.flight <= end.since(una) + fin);
             }
             let due = self.wheel.deadline(id).expect("every TCB has a timer");
-            assert!(due <= Moment::new(self.now).instant(view.deadline) || due <= self.now);
+            assert!(due <= Moment::from(self.now).instant(view.deadline) || due <= self.now);
             assert!(!tcb.flags.has(Flags::DUE_NEW), "a deadline runs");
             if tcb.flags.has(Flags::DUE) {
                 let standing = &self.standings[id as usize];
-                let app_due = Moment::new(self.now).instant(standing.due);
+                let app_due = Moment::from(self.now).instant(standing.due);
                 assert!(due <= app_due || due <= self.now);
             }
             let peer_first = tcb.path.addresses.reversed();

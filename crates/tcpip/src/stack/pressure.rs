@@ -245,12 +245,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// where all are in use.
     #[cold]
     pub(super) fn lend_larger_board(&mut self, id: u32) {
-        let mut pool = self.conn(id).free_board();
+        let (mut pool, larger) = self.conn(id).larger_boards();
         if pool.is_none() {
-            let now = Moment::new(self.now);
+            let now = Moment::from(self.now);
             let asker = self.asker(id, now);
-            let larger = self.conn(id).larger_boards().iter();
-            pool = larger.copied().find(|pool| {
+            pool = larger.iter().copied().find(|pool| {
                 let victim = self.who_gives_way(*pool, asker, now);
                 victim.inspect(|id| self.conn(*id).lose_board()).is_some()
             });
@@ -299,7 +298,7 @@ mod tests {
         };
         let refused = |millis, peer, lack| {
             let owner = Owner { id: 0, peer };
-            let now = Moment::new(Instant::from_millis(millis));
+            let now = Moment::from(Instant::from_millis(millis));
             sampler.has_refused(Asker { owner, lack }, now)
         };
         assert!(refused(7, 3, 1_500) && refused(7, 3, 9_000));

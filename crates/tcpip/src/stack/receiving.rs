@@ -104,7 +104,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if has_more {
             self.offer_buffered(port, id, now);
         }
-        self.conn(id).drop_empty_buffer();
         if is_fin_next {
             self.process_fin(id, now);
         }

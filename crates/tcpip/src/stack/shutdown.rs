@@ -19,7 +19,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.now = now;
         while self.hung_up < self.records.len() {
             if self
-                .part(port, self.hung_up as u32, Moment::new(now))
+                .part(port, self.hung_up as u32, Moment::from(now))
                 .is_err()
             {
                 return false;

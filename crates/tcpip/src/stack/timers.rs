@@ -45,10 +45,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     pub fn handle_timers<P: Port>(&mut self, port: &mut P, now: Instant) {
         self.now = now;
         if !self.blocked.is_empty() {
-            self.resume_blocked(port, Moment::new(now));
+            self.resume_blocked(port, Moment::from(now));
         }
         while let Some(id) = self.wheel.pop_expired(now) {
-            self.handle_expired(port, id, Moment::new(now));
+            self.handle_expired(port, id, Moment::from(now));
         }
         if now >= self.trim_at {
             self.trim(now);

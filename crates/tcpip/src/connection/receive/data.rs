@@ -60,7 +60,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// has all of it still, and sends it again (RFC 2018, section 8). Whether it
     /// did.
     pub(crate) fn give_up_buffer(&mut self) -> bool {
-        let is_unread = !self.cx.buffers.get(self.tcb.buffer).ready().is_empty();
+        let is_unread = !self.cx.buffers[self.tcb.buffer].ready().is_empty();
         if !is_unread {
             self.release_buffer();
         }
@@ -79,19 +79,27 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         // No more than the window arrives. It may be told a little larger
         // than a buffer where it is scaled, and there no segment is as long.
-        self.cx.buffers.get_mut(tcb.buffer).insert(0, rest);
+        self.cx.buffers[tcb.buffer].insert(0, rest);
         true
     }
 
     /// Stores the data and the FIN of a segment. Whether more can be offered, and
     /// whether the FIN is next.
     pub(crate) fn store(&mut self, data: &[u8], segment: Segment) -> (bool, bool) {
+        let (has_more, is_fin_next) = self.insert(data, segment);
+        if !has_more {
+            self.drop_empty_buffer();
+        }
+        (has_more, is_fin_next)
+    }
+
+    fn insert(&mut self, data: &[u8], segment: Segment) -> (bool, bool) {
         let tcb = &mut *self.tcb;
         if tcb.buffer == NONE {
             self.cx.counters.no_buffer += 1;
             return (false, false);
         }
-        let buffer = self.cx.buffers.get_mut(tcb.buffer);
+        let buffer = &mut self.cx.buffers[tcb.buffer];
         let ahead = segment.seq.since(tcb.rcv_nxt) as usize;
         // Nothing comes behind a FIN.
         let end = buffer.fin_ahead().unwrap_or(usize::MAX);
@@ -124,7 +132,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         if self.tcb.buffer == NONE {
             return None;
         }
-        let buffer = self.cx.buffers.get_mut(self.tcb.buffer);
+        let buffer = &mut self.cx.buffers[self.tcb.buffer];
         let ready = buffer.ready().len();
         if ready > 0 && !self.tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
             return Some((std::mem::take(&mut buffer.bytes), ready));
@@ -136,18 +144,18 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// The bytes come back, some of them consumed.
     pub(crate) fn return_bytes(&mut self, bytes: Box<[u8]>, consumed: usize) {
-        self.cx.buffers.get_mut(self.tcb.buffer).bytes = bytes;
+        self.cx.buffers[self.tcb.buffer].bytes = bytes;
         self.consume(consumed);
     }
 
     fn consume(&mut self, bytes: usize) {
-        self.cx.buffers.get_mut(self.tcb.buffer).consume(bytes);
+        self.cx.buffers[self.tcb.buffer].consume(bytes);
         self.drop_empty_buffer();
     }
 
     /// Gives the receive buffer back if nothing is in it.
-    pub(crate) fn drop_empty_buffer(&mut self) {
-        if self.tcb.buffer != NONE && self.cx.buffers.get(self.tcb.buffer).is_empty() {
+    fn drop_empty_buffer(&mut self) {
+        if self.tcb.buffer != NONE && self.cx.buffers[self.tcb.buffer].is_empty() {
             self.release_buffer();
         }
     }

@@ -21,14 +21,14 @@ fn buffers_are_bounded_and_come_back_empty() {
     let a = buffers.take(owner, &mut peers).unwrap();
     let b = buffers.take(owner, &mut peers).unwrap();
     assert_eq!(buffers.take(owner, &mut peers), None);
-    buffers.get_mut(a).insert(0, b"abc").unwrap();
-    buffers.get_mut(a).insert(5, b"f").unwrap();
-    buffers.get_mut(a).set_fin(6);
+    buffers[a].insert(0, b"abc").unwrap();
+    buffers[a].insert(5, b"f").unwrap();
+    buffers[a].set_fin(6);
     buffers.release(a, &mut peers);
     assert_eq!(buffers.lent.in_use(), 1);
     let again = buffers.take(owner, &mut peers).unwrap();
-    assert!(buffers.get(again).is_empty());
-    assert_eq!(buffers.get(b).space(), CAPACITY);
+    assert!(buffers[again].is_empty());
+    assert_eq!(buffers[b].space(), CAPACITY);
 }
 
 #[test]

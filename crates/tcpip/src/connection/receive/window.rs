@@ -23,7 +23,7 @@ impl Tcb {
         if self.buffer == NONE {
             cx.buffers.capacity()
         } else {
-            cx.buffers.get(self.buffer).space()
+            cx.buffers[self.buffer].space()
         }
     }
 
@@ -92,7 +92,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let twice = self.cx.twice.take();
         let mut blocks: ArrayVec<Block, MAX_SACK_BLOCKS> = twice.into_iter().collect();
         if tcb.buffer != NONE {
-            let ranges = self.cx.buffers.get(tcb.buffer).out_of_order();
+            let ranges = self.cx.buffers[tcb.buffer].out_of_order();
             let room = blocks.remaining_capacity();
             let block = |(start, end): (usize, usize)| {
                 (tcb.rcv_nxt + start as u32, tcb.rcv_nxt + end as u32)

@@ -38,7 +38,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// What has arrived, and whether what was sent again had to be.
     fn take_in(&mut self, segment: Segment, sack: &[Block], now: Moment) -> Told {
         let index = self.begin_recovery();
-        let (tcb, recovery) = (&mut *self.tcb, self.cx.losses.get_mut(index));
+        let (tcb, recovery) = (&mut *self.tcb, &mut self.cx.losses[index]);
         let una = tcb.snd_una;
         let acked = segment.ack.since(una);
         let before = recovery.pipe(tcb.flight(), tcb.mss);
@@ -97,7 +97,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// what was sent again may still come, so only something behind it tells.
     fn end_phase_if_mended(&mut self, told: &mut Told) {
         let tcb = &mut *self.tcb;
-        let recovery = self.cx.losses.get_mut(tcb.recovery);
+        let recovery = &mut self.cx.losses[tcb.recovery];
         let mended = if tcb.negotiated.sack() || tcb.flight() == 0 {
             !tcb.snd_una.before(recovery.high)
         } else {
@@ -122,7 +122,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     fn look_for_losses(&mut self, told: &Told, now: Moment) {
         let (found, size) = self.find_lost(told.acked > 0, &told.event, now);
         let tcb = &mut *self.tcb;
-        let recovery = self.cx.losses.get_mut(tcb.recovery);
+        let recovery = &mut self.cx.losses[tcb.recovery];
         let selective = tcb.negotiated.sack();
         let Told { news, acked, .. } = *told;
         match recovery.phase {
@@ -172,7 +172,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         now: Moment,
     ) -> (Found, Option<(u16, bool)>) {
         let tcb = &mut *self.tcb;
-        let recovery = self.cx.losses.get_mut(tcb.recovery);
+        let recovery = &mut self.cx.losses[tcb.recovery];
         let mut found = recovery.find_lost(tcb, &self.cx.lists, advanced, now);
         let size = recovery.take_size_probe(tcb, &mut found);
         self.cx.counters.lost_again += u64::from(found.again);
@@ -203,12 +203,12 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Late segments have had their time.
     #[cold]
     pub(crate) fn on_late(&mut self, now: Moment) {
-        let recovery = self.cx.losses.get_mut(self.tcb.recovery);
+        let recovery = &mut self.cx.losses[self.tcb.recovery];
         let event = self
             .tcb
             .event(recovery.pipe(self.tcb.flight(), self.tcb.mss), 0, now);
         let (found, size) = self.find_lost(false, &event, now);
-        let recovery = self.cx.losses.get_mut(self.tcb.recovery);
+        let recovery = &mut self.cx.losses[self.tcb.recovery];
         if recovery.phase == Phase::Reduction {
             let pipe = recovery.pipe(self.tcb.flight(), self.tcb.mss);
             let target = self.congestion.window();

@@ -2,6 +2,8 @@
 
 mod space;
 
+use std::ops::{Index, IndexMut};
+
 use super::{Recovery, SIZES, Scoreboard};
 use crate::congestion::CongestionControl;
 use crate::pools::{Owner, Peers, Pool};
@@ -55,7 +57,7 @@ impl<C: CongestionControl> Recoveries<C> {
 
     pub(crate) fn take(&mut self, una: Seq) -> u32 {
         if let Some(index) = self.free.pop() {
-            let recovery = self.get_mut(index);
+            let recovery = &mut self[index];
             let board = std::mem::replace(&mut recovery.board, Scoreboard::new(0));
             *recovery = Recovery::new(board, una);
             return index;
@@ -68,7 +70,7 @@ impl<C: CongestionControl> Recoveries<C> {
     /// After an ACK: gives back what is needed no longer. Whether that is all of
     /// it.
     fn settle(&mut self, index: u32, peers: &mut Peers) -> bool {
-        let recovery = self.get_mut(index);
+        let recovery = &mut self[index];
         if !recovery.is_calm() {
             return false;
         }
@@ -134,17 +136,22 @@ impl<C: CongestionControl> Recoveries<C> {
         self.boards[before.size()].push(before);
     }
 
-    pub(crate) fn get(&self, index: u32) -> &Recovery<C> {
-        &self.list[index as usize]
-    }
-
-    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Recovery<C> {
-        &mut self.list[index as usize]
-    }
-
     #[cfg(any(test, fuzzing))]
     pub(crate) fn in_use(&self) -> usize {
         self.list.len() - self.free.len()
+    }
+}
+
+impl<C> Index<u32> for Recoveries<C> {
+    type Output = Recovery<C>;
+    fn index(&self, index: u32) -> &Recovery<C> {
+        &self.list[index as usize]
+    }
+}
+
+impl<C> IndexMut<u32> for Recoveries<C> {
+    fn index_mut(&mut self, index: u32) -> &mut Recovery<C> {
+        &mut self.list[index as usize]
     }
 }
 

@@ -44,7 +44,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     fn stalled_for(&mut self, now: Moment) -> u32 {
         let rto = self.rto();
         let index = self.begin_recovery();
-        let recovery = self.cx.losses.get_mut(index);
+        let recovery = &mut self.cx.losses[index];
         if self.tcb.retries == 0 {
             recovery.stalled_at = now.millis.wrapping_sub(rto);
         }
@@ -69,7 +69,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// section 3.1): all that has not arrived goes again.
     fn lose_all_by_timeout(&mut self, now: Moment) {
         let index = self.begin_recovery();
-        let (tcb, recovery) = (&mut *self.tcb, self.cx.losses.get_mut(index));
+        let (tcb, recovery) = (&mut *self.tcb, &mut self.cx.losses[index]);
         let event = tcb.event(recovery.pipe(tcb.flight(), tcb.mss), 0, now);
         let una = tcb.snd_una;
         let first = recovery.board.pieces(una, tcb.snd_nxt).next();
@@ -104,7 +104,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// narrower.
     pub(crate) fn send_all_again(&mut self) {
         let index = self.begin_recovery();
-        let recovery = self.cx.losses.get_mut(index);
+        let recovery = &mut self.cx.losses[index];
         recovery.prior = None;
         recovery.frto = Frto::Off;
         recovery.begin_again(self.tcb);
@@ -134,7 +134,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// The probe of the tail that `plan` is has been sent.
     pub(crate) fn has_probed_tail(&mut self, plan: &Plan, again: bool, now: Moment) {
         let index = self.begin_recovery();
-        let (tcb, recovery) = (&mut *self.tcb, self.cx.losses.get_mut(index));
+        let (tcb, recovery) = (&mut *self.tcb, &mut self.cx.losses[index]);
         let (start, end) = plan.range();
         tcb.has_sent_to(end);
         recovery.tail_probe = Some(TailProbe {
@@ -183,7 +183,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// What was lost has been sent again.
     pub(crate) fn has_resent(&mut self, plan: &Plan, now: Moment) {
         let tcb = &mut *self.tcb;
-        let recovery = self.cx.losses.get_mut(tcb.recovery);
+        let recovery = &mut self.cx.losses[tcb.recovery];
         let (start, end) = plan.range();
         let pipe = recovery.pipe(tcb.flight(), tcb.mss);
         let event = tcb.event(pipe, 0, now);
@@ -206,7 +206,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     #[cold]
     pub(crate) fn reach_in_disorder(&self) -> u32 {
         let tcb = &*self.tcb;
-        let recovery = self.cx.losses.get(tcb.recovery);
+        let recovery = &self.cx.losses[tcb.recovery];
         if recovery.lost_goes_first() {
             // There was no room for a whole segment of it.
             return tcb.flight();
@@ -219,7 +219,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Bytes have been sent while something is out of order.
     pub(crate) fn has_sent_in_disorder(self, bytes: u32) {
         if self.tcb.recovery != NONE {
-            self.cx.losses.get_mut(self.tcb.recovery).has_sent(bytes);
+            self.cx.losses[self.tcb.recovery].has_sent(bytes);
         }
     }
 }

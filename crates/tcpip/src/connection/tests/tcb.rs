@@ -9,10 +9,10 @@ use crate::wire::Seq;
 #[test]
 fn deadlines_survive_the_wrap_of_milliseconds() {
     let wrap = 1u64 << 32;
-    let now = Moment::new(Instant::from_millis(wrap - 10));
+    let now = Moment::from(Instant::from_millis(wrap - 10));
     let deadline = now.millis.wrapping_add(200);
     assert_eq!(now.instant(deadline), Instant::from_millis(wrap + 190));
-    let later = Moment::new(Instant::from_millis(wrap + 500));
+    let later = Moment::from(Instant::from_millis(wrap + 500));
     assert_eq!(later.instant(deadline), Instant::from_millis(wrap + 500));
 }
 

@@ -530,7 +530,7 @@ fn a_million_random_acknowledgements_open_nothing() {
     let good = rig.reply().segment.seq.0.wrapping_add(1);
     let mut random = fastrand::Rng::with_seed(1);
     let (path, seq) = (rig.path, rig.irs.wrapping_add(1));
-    let now = crate::clock::Moment::new(rig.now);
+    let now = crate::clock::Moment::from(rig.now);
     let check = |rig: &Rig, ack: u32| {
         let numbers = (Seq(rig.irs), Seq(ack.wrapping_sub(1)));
         let ports = (rig.peer_port, rig.own_port);

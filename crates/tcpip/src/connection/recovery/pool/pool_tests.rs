@@ -4,7 +4,7 @@ use crate::connection::recovery::Mark;
 
 /// Lists as many selective acknowledgements as there is place for.
 fn fill(pool: &mut Recoveries<Reno>, index: u32) {
-    let board = &mut pool.get_mut(index).board;
+    let board = &mut pool[index].board;
     let mut at = Seq(0);
     while board.set(at, at + 1, Some(Mark::Sacked)) {
         at = at + 2;
@@ -27,7 +27,7 @@ fn larger_boards_go_round() {
             pool.lend(index, free, owner, peers);
         }
     };
-    let size = |pool: &Recoveries<Reno>, index| pool.get(index).board.size();
+    let size = |pool: &Recoveries<Reno>, index| pool[index].board.size();
     let [first, second, third] = [Seq(0); 3].map(|una| pool.take(una));
     for index in [first, second, third] {
         place(&mut pool, &mut peers, index);
@@ -36,7 +36,7 @@ fn larger_boards_go_round() {
         place(&mut pool, &mut peers, index);
     }
     assert_eq!([first, second, third].map(|i| size(&pool, i)), [1, 2, 0]);
-    assert!(pool.get(first).board.len() > SIZES[0] / 2);
+    assert!(pool[first].board.len() > SIZES[0] / 2);
     // What was the first's is the third's when that moves on.
     fill(&mut pool, first);
     place(&mut pool, &mut peers, first);
@@ -50,9 +50,9 @@ fn larger_boards_go_round() {
     // The second begins with a small one, and nothing listed.
     let again = pool.take(Seq(0));
     assert_eq!(again, second);
-    assert!(pool.get(again).board.is_empty() && size(&pool, again) == 0);
+    assert!(pool[again].board.is_empty() && size(&pool, again) == 0);
     // A larger one goes back alone, too.
-    pool.get_mut(third).board.clear();
+    pool[third].board.clear();
     pool.give_back(third, &mut peers);
     assert_eq!(size(&pool, third), 0);
     for index in [first, third, again] {

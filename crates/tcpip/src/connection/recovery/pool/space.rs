@@ -36,14 +36,10 @@ impl<C: CongestionControl> Conn<'_, C> {
         index != NONE && self.cx.losses.is_short_of_space(index, 0)
     }
 
-    /// The pool of larger scoreboards that has a free one.
-    pub(crate) fn free_board(&self) -> Option<Pool> {
-        self.cx.losses.free_pool(self.tcb.recovery)
-    }
-
-    /// The pools of larger scoreboards.
-    pub(crate) fn larger_boards(&self) -> &'static [Pool] {
-        self.cx.losses.larger_pools(self.tcb.recovery)
+    /// The pool of larger scoreboards that has a free one, and all such pools.
+    pub(crate) fn larger_boards(&self) -> (Option<Pool>, &'static [Pool]) {
+        let (losses, index) = (&self.cx.losses, self.tcb.recovery);
+        (losses.free_pool(index), losses.larger_pools(index))
     }
 
     /// Goes on with a free scoreboard of `pool`.
