@@ -132,7 +132,7 @@ impl Flags {
     const SIZE_LOST_TWICE: Self = Self(1 << 17);
 
     /// The application has set a deadline: see
-    /// [`Standing`](crate::progress::Standing).
+    /// its standing.
     pub(crate) const DUE: Self = Self(1 << 18);
     /// It has just set one, which does not run yet.
     pub(crate) const DUE_NEW: Self = Self(1 << 19);
@@ -337,6 +337,16 @@ impl Tcb {
     #[inline(always)]
     fn ts_clock(&self, now: Moment) -> u32 {
         now.millis.wrapping_add(self.ts_offset)
+    }
+
+    /// The control bits of every segment (RFC 3168, section 6.1).
+    #[inline(always)]
+    fn control(&self) -> Control {
+        if self.flags.has(Flags::ECHO) {
+            Control::ACK | Control::ECE
+        } else {
+            Control::ACK
+        }
     }
 
     /// What an algorithm of congestion control is told.

@@ -3,7 +3,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use crate::table::places;
+use crate::table::Table;
 
 /// The number of no slot.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -42,13 +42,10 @@ struct Peer {
 }
 
 /// All client addresses with established connections: a list that does not
-/// move its entries, and an open-addressed table of their indices, at most half
-/// full, with linear probing.
+/// move its entries, and a table of their indices.
 #[derive(Debug)]
 pub(crate) struct Peers {
-    /// One more than an index; 0 is free.
-    places: Box<[u32]>,
-    mask: usize,
+    table: Table,
     list: Vec<Peer>,
     free: Vec<u32>,
     /// How many parts each pool has.
@@ -61,16 +58,14 @@ impl Peers {
     /// Bytes for at most `connections` connections.
     pub(crate) fn bytes(connections: u32) -> usize {
         let each = size_of::<Peer>() + size_of::<u32>();
-        places(connections) * size_of::<u32>() + connections as usize * each
+        Table::bytes(connections) + connections as usize * each
     }
 
     /// For pools of so many parts. Memory is touched when it is used.
     pub(crate) fn new(sizes: [u32; Pool::COUNT]) -> Self {
         let connections = sizes[Pool::Connections as usize];
-        let places = places(connections);
         Self {
-            places: vec![0; places].into_boxed_slice(),
-            mask: places - 1,
+            table: Table::new(connections),
             list: Vec::with_capacity(connections as usize),
             free: Vec::with_capacity(connections as usize),
             sizes,
@@ -78,36 +73,21 @@ impl Peers {
         }
     }
 
-    /// The place of a hash, or the free place where it would be.
-    fn place(&self, hash: u64) -> usize {
-        let mut at = hash as usize & self.mask;
-        while let Some(index) = self.places[at].checked_sub(1) {
-            if self.list[index as usize].hash == hash {
-                break;
-            }
-            at = (at + 1) & self.mask;
-        }
-        at
-    }
-
     /// The peer with this hash, if it has connections.
     pub(crate) fn find(&self, hash: u64) -> Option<u32> {
-        self.places[self.place(hash)].checked_sub(1)
+        let is_it = |index: u32| self.list[index as usize].hash == hash;
+        self.table.find(hash as u32, is_it)
     }
 
     /// One more connection of the peer with this hash. There are never more
     /// peers than connections, and so there is a place.
     pub(crate) fn join(&mut self, hash: u64) -> u32 {
-        let at = self.place(hash);
-        let index = match self.places[at].checked_sub(1) {
-            Some(index) => index,
-            None => self.add(at, hash),
-        };
+        let index = self.find(hash).unwrap_or_else(|| self.add(hash));
         self.count(index, Pool::Connections);
         index
     }
 
-    fn add(&mut self, at: usize, hash: u64) -> u32 {
+    fn add(&mut self, hash: u64) -> u32 {
         let held = [0; Pool::COUNT];
         let index = if let Some(index) = self.free.pop() {
             self.list[index as usize] = Peer { hash, held };
@@ -116,7 +96,7 @@ impl Peers {
             self.list.push(Peer { hash, held });
             self.list.len() as u32 - 1
         };
-        self.places[at] = index + 1;
+        self.table.insert(hash as u32, index);
         index
     }
 
@@ -124,27 +104,12 @@ impl Peers {
     pub(crate) fn leave(&mut self, index: u32) {
         self.discount(index, Pool::Connections);
         if self.held(index, Pool::Connections) == 0 {
-            self.remove(index);
+            let known = self
+                .table
+                .remove(self.list[index as usize].hash as u32, index);
+            debug_assert!(known, "every peer is in the table");
+            self.free.push(index);
         }
-    }
-
-    fn remove(&mut self, index: u32) {
-        let mut gap = self.place(self.list[index as usize].hash);
-        // Close the gap with whatever would no longer be found behind it.
-        let mut at = gap;
-        loop {
-            at = (at + 1) & self.mask;
-            let Some(other) = self.places[at].checked_sub(1) else {
-                break;
-            };
-            let home = self.list[other as usize].hash as usize & self.mask;
-            if at.wrapping_sub(home) & self.mask >= at.wrapping_sub(gap) & self.mask {
-                self.places[gap] = other + 1;
-                gap = at;
-            }
-        }
-        self.places[gap] = 0;
-        self.free.push(index);
     }
 
     /// A connection of the peer has taken a part of `pool`.

@@ -30,7 +30,6 @@ use crate::congestion::{CongestionControl, Cubic};
 use crate::connection::{CloseReason, Conn, Context, Flags, Record, Sight, State, Tcb};
 use crate::content::{Contents, Family, NO_CLASS};
 use crate::pools::{NONE, Owner, Peers, Pool};
-use crate::progress::{Deadline, Pace, Standing};
 use crate::stream::{Lists, Source};
 use crate::table::{Keys, Table};
 use crate::writes::Writes;
@@ -66,6 +65,98 @@ struct Asker {
     lack: u32,
 }
 
+/// Milliseconds that progress may be ahead of now: what a peer has read fast it
+/// may then read slowly.
+const CREDIT_MS: u32 = 20_000;
+
+/// Bits behind the point of [`Pace`].
+const FRACTION: u32 = 20;
+
+/// Milliseconds that a byte takes at a rate, as a fixed-point number.
+#[derive(Clone, Copy, Debug)]
+struct Pace(u64);
+
+impl Pace {
+    /// Of `rate` bytes a second; 0 is taken as 1.
+    const fn of(rate: u32) -> Self {
+        let rate = if rate == 0 { 1 } else { rate };
+        Self((1_000 << FRACTION) / rate as u64)
+    }
+
+    /// Milliseconds that `bytes` take.
+    #[inline(always)]
+    const fn millis(self, bytes: u32) -> u64 {
+        (bytes as u64 * self.0) >> FRACTION
+    }
+}
+
+/// What decides whether a connection may stay, beside its TCB: its progress,
+/// which is the use that it makes of what it holds.
+///
+/// Each connection has a moment in virtual time, its *progress*. It is now when
+/// the connection is opened and when the application answers a request while
+/// nothing else is owed. Each byte that the peer acknowledges and that the
+/// application consumes moves it on by what the byte takes at
+/// [`Config::min_rate`](crate::Config::min_rate), at most to [`CREDIT_MS`] ahead
+/// of now. What it lies back behind now is the connection's *lack* of progress.
+///
+/// A reader at that rate or above does not age. An idle connection, half a
+/// request that comes byte by byte, a zero window and a far slower reader all
+/// age at nearly real time. The rate is averaged over [`CREDIT_MS`] at least.
+/// Where something runs short, the connection that lacks most gives way
+/// (see `pressure.rs`).
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    /// In milliseconds, as [`Moment::millis`]. It wraps: a lack of more than 24
+    /// days is taken as none.
+    progress: u32,
+    /// The client's entry in [`Peers`], or [`NONE`] while it is not counted.
+    peer: u32,
+    /// The application's deadline, as [`Moment::millis`], while the TCB has
+    /// [`Flags::DUE`]. While it has [`Flags::DUE_NEW`], milliseconds from now on.
+    due: u32,
+    /// What it is for.
+    due_for: Deadline,
+}
+
+impl Standing {
+    /// Of a connection that begins at `now`.
+    const fn new(now: Moment) -> Self {
+        Self {
+            progress: now.millis,
+            peer: NONE,
+            due: 0,
+            due_for: Deadline::Request,
+        }
+    }
+
+    /// `bytes` were acknowledged or consumed.
+    #[inline(always)]
+    fn advance(&mut self, bytes: u32, pace: Pace, now: Moment) {
+        let most = now
+            .millis
+            .wrapping_add(CREDIT_MS)
+            .wrapping_sub(self.progress);
+        let gained = pace.millis(bytes).min(most.into()) as u32;
+        self.progress = self.progress.wrapping_add(gained);
+    }
+
+    /// A request was answered, and nothing was owed before.
+    #[inline(always)]
+    fn renew(&mut self, now: Moment) {
+        if now.millis.wrapping_sub(self.progress).cast_signed() > 0 {
+            self.progress = now.millis;
+        }
+    }
+
+    /// Milliseconds that progress lies behind `now`.
+    #[inline]
+    fn lack(self, now: Moment) -> u32 {
+        let lack = now.millis.wrapping_sub(self.progress).cast_signed();
+        lack.max(0).unsigned_abs()
+    }
+}
+
 /// When cookies were sent.
 #[derive(Debug, Default)]
 struct Flood {
@@ -78,6 +169,15 @@ struct Flood {
 /// How soon a sleeping loop looks again whether a full TX ring has room. At
 /// 10 Gb/s about a hundred full packets leave in this time.
 const BLOCKED_RETRY: Duration = Duration::from_micros(125);
+
+/// What an application waits for until a
+/// [deadline](crate::Connection::set_deadline).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Deadline {
+    /// The whole of a request whose first byte has arrived.
+    Request,
+}
 
 /// What a server does with its connections: the callbacks of the paper's
 /// Table 1 (`tcp_accept()`, `tcp_recv()`, `tcp_sent()`), joined in one trait

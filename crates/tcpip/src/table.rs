@@ -121,7 +121,7 @@ pub(crate) struct Table {
 const FREE: u32 = 0;
 
 /// Places of a table that is at most half full.
-pub(crate) fn places(capacity: u32) -> usize {
+fn places(capacity: u32) -> usize {
     (capacity as usize * 2).next_power_of_two().max(2)
 }
 

@@ -144,16 +144,6 @@ impl Tcb {
         }
     }
 
-    /// The control bits of every segment (RFC 3168, section 6.1).
-    #[inline(always)]
-    pub(crate) fn control(&self) -> Control {
-        if self.flags.has(Flags::ECHO) {
-            Control::ACK | Control::ECE
-        } else {
-            Control::ACK
-        }
-    }
-
     /// The SYN-ACK of a half-open connection: our MSS, and what the SYN has
     /// offered.
     pub(crate) fn syn_ack<C>(&self, cx: &Context<C>, now: Moment) -> (Header, Written) {

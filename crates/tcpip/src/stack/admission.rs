@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use nmio::{Instant, Port};
 
 use self::cookies::LIFE_MICROS;
+use super::Standing;
 use super::{Flood, Stack};
 use crate::clock::Moment;
 use crate::config::{SynCookies, WhenFull};
@@ -19,7 +20,6 @@ use crate::congestion::CongestionControl;
 use crate::connection::Tcb;
 use crate::negotiated::Negotiated;
 use crate::pools::{NONE, Pool};
-use crate::progress::Standing;
 use crate::stack::Application;
 use crate::wire::{Control, Options, Segment};
 

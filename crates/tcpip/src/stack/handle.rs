@@ -5,12 +5,11 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::Connection;
+use super::{Connection, Deadline};
 use crate::config::millis;
 use crate::connection::{Flags, Info};
 use crate::content::{ContentId, Contents};
 use crate::pools::{Owner, Pool};
-use crate::progress::Deadline;
 use crate::stream::{STREAM_ENTRIES, Slice, Source};
 use crate::writes::MAX_WRITE_LEN;
 

@@ -4,14 +4,13 @@ use std::collections::VecDeque;
 
 use nmio::{Capabilities, Instant, TimerWheel};
 
-use super::{Flood, Stack, TIMER_LEN};
+use super::{Flood, Pace, Stack, Standing, TIMER_LEN};
 use crate::config::Config;
 use crate::congestion::CongestionControl;
 use crate::connection::{Context, Record};
 use crate::content::{Contents, Family};
 use crate::counters::Counters;
 use crate::pools::Pool;
-use crate::progress::{Pace, Standing};
 use crate::stack::Application;
 use crate::table::{Keys, Table};
 use crate::wire::TIMESTAMPS_LEN;

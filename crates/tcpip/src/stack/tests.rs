@@ -11,6 +11,7 @@ mod losing;
 mod misbehaving;
 mod opening;
 mod pressure;
+mod progress;
 mod receiving;
 mod runs;
 mod sending;
