@@ -12,7 +12,6 @@ mod deadlines;
 mod info;
 mod opening;
 mod pacing;
-mod path_mtu;
 mod plan;
 mod receive;
 mod recovery;

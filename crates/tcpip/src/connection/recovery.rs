@@ -10,6 +10,7 @@
 //! turns out not to have been lost is undone (RFC 3522, RFC 5682, RFC 3708).
 
 mod disorder;
+mod path_mtu;
 mod pool;
 mod prr;
 mod rack;
@@ -17,6 +18,8 @@ mod reorder;
 mod scoreboard;
 mod timeouts;
 mod undo;
+#[cfg(any(test, fuzzing))]
+mod view;
 
 pub(crate) use pool::Recoveries;
 pub(crate) use reorder::Reorder;
@@ -319,9 +322,9 @@ struct TailProbe {
 
 /// A segment on its way that is larger than the path was found to take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct SizeProbe {
-    pub(crate) start: Seq,
-    pub(crate) end: Seq,
+struct SizeProbe {
+    start: Seq,
+    end: Seq,
 }
 
 /// See the module's text.
@@ -353,7 +356,7 @@ pub(crate) struct Recovery<C> {
     /// Partial acknowledgements in this reduction.
     partial_acks: u32,
     tail_probe: Option<TailProbe>,
-    pub(crate) size_probe: Option<SizeProbe>,
+    size_probe: Option<SizeProbe>,
 }
 
 impl<C: CongestionControl> Recovery<C> {
@@ -381,14 +384,14 @@ impl<C: CongestionControl> Recovery<C> {
 
     /// Bytes of the `flight` sent and not acknowledged that are in the network no
     /// longer.
-    pub(crate) fn gone(&self, flight: u32, mss: u16) -> u32 {
+    fn gone(&self, flight: u32, mss: u16) -> u32 {
         let duplicates = self.dup_acks.saturating_mul(mss.into());
         let counted = self.board.sacked() + self.board.lost();
         counted.saturating_add(duplicates).min(flight)
     }
 
     /// Bytes of it in the network: RFC 6675's pipe.
-    pub(crate) fn pipe(&self, flight: u32, mss: u16) -> u32 {
+    fn pipe(&self, flight: u32, mss: u16) -> u32 {
         flight - self.gone(flight, mss)
     }
 
@@ -440,27 +443,6 @@ impl<C: CongestionControl> Recovery<C> {
     /// lost and to be sent again.
     pub(crate) fn sacked_and_lost(&self) -> (u32, u32) {
         (self.board.sacked(), self.board.lost())
-    }
-
-    /// Which of the sizes of scoreboards it has.
-    #[cfg(any(test, fuzzing))]
-    pub(crate) fn board_size(&self) -> usize {
-        self.board.size()
-    }
-
-    /// The ranges that are not in flight as first sent.
-    #[cfg(any(test, fuzzing))]
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = (Seq, Seq)> {
-        self.board
-            .ranges
-            .iter()
-            .map(|range| (range.start, range.end))
-    }
-
-    /// Whether the probe of a tail has sent what ends at `nxt`.
-    #[cfg(any(test, fuzzing))]
-    pub(crate) fn probes_tail(&self, nxt: Seq) -> bool {
-        self.tail_probe.is_some_and(|probe| probe.end == nxt)
     }
 
     /// Whether all is as it should be again, though something may yet be

@@ -75,39 +75,10 @@ impl<C: CongestionControl> Record<C> {
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Bytes in the network, and the congestion window; `None` when a probe of
-    /// the tail, which asks for no window, was sent last.
-    pub(crate) fn pipe_and_window(&self) -> Option<(u32, u32)> {
-        let flight = self.tcb.flight();
-        match self.recovery() {
-            None => Some((flight, self.congestion.window())),
-            // RFC 8985, section 7.3.
-            Some(recovery) if recovery.probes_tail(self.tcb.snd_nxt) => None,
-            Some(recovery) => {
-                let pipe = recovery.pipe(flight, self.tcb.mss);
-                Some((pipe, recovery.window(self.congestion)))
-            }
-        }
-    }
-
     /// Panics when a rule of loss recovery or of the window is broken.
     pub(crate) fn check_invariants(&self) {
-        let (una, flight) = (self.tcb.snd_una, self.tcb.flight());
-        if let Some(recovery) = self.recovery() {
-            assert!(!recovery.is_calm() || recovery.board_size() == 0);
-            assert!(recovery.gone(flight, self.tcb.mss) <= flight);
-            for (start, end) in recovery.ranges() {
-                assert!(end.since(una) <= flight, "inside what was sent");
-                assert!(start.since(una) < end.since(una));
-            }
-        }
+        self.check_recovery();
         assert!(!self.has_told_too_much(), "no more than a buffer holds");
-    }
-
-    /// Which size the scoreboard has.
-    #[cfg(test)]
-    pub(crate) fn board_size(&self) -> Option<usize> {
-        self.recovery().map(super::recovery::Recovery::board_size)
     }
 
     /// Recoveries in use by all connections.

@@ -7,10 +7,10 @@
 
 use ip::Ecn;
 
-use super::recovery::SizeProbe;
-use super::{Conn, Cut, Flags, Kind, NONE, Plan, State};
+use super::SizeProbe;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
+use crate::connection::{Conn, Cut, Flags, Kind, NONE, Plan, State};
 use crate::content::{Family, NO_CLASS};
 use crate::mss::OwnMss;
 use crate::wire::{Header, Seq, TIMESTAMPS_LEN};
@@ -152,7 +152,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// A probe of the path MTU has been sent.
-    pub(super) fn has_probed_size(&mut self, plan: &Plan, now: Moment) {
+    pub(in crate::connection) fn has_probed_size(&mut self, plan: &Plan, now: Moment) {
         let index = self.begin_recovery();
         let (start, end) = plan.range();
         let is_first = self.tcb.flight() == 0;
@@ -199,7 +199,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// that only the third is taken as too large (RFC 8899, section 5.1.2,
     /// `MAX_PROBES`).
     #[cold]
-    pub(crate) fn end_size_probe(&mut self, size: u16, arrived: bool) {
+    pub(super) fn end_size_probe(&mut self, size: u16, arrived: bool) {
         let tcb = &mut *self.tcb;
         if !arrived && !tcb.flags.has(Flags::SIZE_LOST) {
             tcb.flags.set(Flags::SIZE_LOST);
