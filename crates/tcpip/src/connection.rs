@@ -11,6 +11,7 @@ mod context;
 mod deadlines;
 mod info;
 mod opening;
+pub(crate) mod outcome;
 mod pacing;
 mod plan;
 mod receive;
@@ -35,7 +36,7 @@ use crate::negotiated::Negotiated;
 use crate::pools::{NONE, Peers};
 use crate::rto::Rtt;
 use crate::stream::{Lists, Slice, Stream};
-use crate::wire::{Block, Control, Header, Segment, Seq, Timestamps};
+use crate::wire::{Block, Control, Header, Seq, Timestamps};
 
 pub use close_reason::CloseReason;
 pub(crate) use info::Sight;
@@ -187,6 +188,13 @@ enum Due {
     /// The end of TIME-WAIT.
     TimeWait,
 }
+
+/// A tail is not probed sooner, in milliseconds: the timers of many fast
+/// connections would cost more than they mend.
+const MIN_PROBE_MS: u32 = 10;
+/// How long a peer may hold back the acknowledgement of a lone segment, in
+/// milliseconds (RFC 8985, section 7.2: `TLP.max_ack_delay`).
+const MAX_ACK_DELAY_MS: u32 = 200;
 
 /// See the module's text. Fields are named as in RFC 9293, section 3.3.1.
 #[derive(Clone, Debug)]
@@ -346,6 +354,36 @@ impl Tcb {
         } else {
             Control::ACK
         }
+    }
+
+    /// What was timed has arrived.
+    #[inline(always)]
+    fn end_timing(&mut self, now: Moment) -> u32 {
+        self.flags.clear(Flags::TIMING);
+        self.backoff = 0;
+        let rtt = now.micros.wrapping_sub(self.rtt_at);
+        self.rtt.sample(rtt);
+        rtt
+    }
+
+    /// What must be done about what is in flight, and when, in milliseconds:
+    /// it is sent again or, while all `is_calm`, its tail is probed.
+    #[inline(always)]
+    fn timeout(&self, is_calm: bool, min_rto_ms: u32) -> (Due, u32) {
+        let rto = self.rto(min_rto_ms);
+        if self.probes_window() {
+            return (Due::ZeroWindow, rto);
+        }
+        let is_measured = self.rtt.smoothed() > 0;
+        if !self.negotiated.sack() || !is_measured || self.backoff > 0 || !is_calm {
+            return (Due::Retransmit, rto);
+        }
+        // RFC 8985, section 7.2.
+        let mut probe = (self.rtt.smoothed() / 500).max(MIN_PROBE_MS);
+        if self.flight() <= u32::from(self.mss) {
+            probe += MAX_ACK_DELAY_MS;
+        }
+        (Due::TailProbe, probe.min(rto))
     }
 
     /// What an algorithm of congestion control is told.
@@ -509,78 +547,6 @@ impl Cut {
     }
 }
 
-/// What to do with a segment that is not what was expected.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
-    /// It is processed, cut to the window.
-    Process(Segment),
-    /// Likewise, and it has completed the handshake.
-    Establish(Segment),
-    Drop,
-    /// An acknowledgement answers it.
-    Acknowledge,
-    /// The SYN-ACK goes again.
-    SynAck,
-    /// A reset answers it, as if there were no connection.
-    Reset,
-    /// It opens a new connection in the place of this one.
-    Reopen,
-    /// The application does not know the connection, or no longer: it is
-    /// forgotten.
-    Forget,
-    /// The peer has reset the connection.
-    Close,
-}
-
-/// What an acknowledgement of our FIN leads to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum AfterFin {
-    /// The connection goes on.
-    Open,
-    /// Both sides have closed.
-    TimeWait,
-    /// Both sides have closed, and nothing is left to wait for.
-    Finished,
-}
-
-/// Where a segment's data goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Route {
-    /// Nowhere: nobody waits for it.
-    Dropped,
-    /// To the application: it is what comes next.
-    Offered,
-    /// To the receive buffer: it is out of order, or comes behind what is not
-    /// consumed yet.
-    Buffered,
-}
-
-/// What to do when a connection's deadline has passed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Expiry {
-    /// What may be sent is sent.
-    GoOn,
-    /// There is nothing to do yet.
-    Wait,
-    /// The SYN-ACK goes again.
-    SynAck,
-    /// A probe goes.
-    Send(Plan),
-    /// The peer is asked whether it is there.
-    KeepAlive,
-    /// The application is asked again that had found no room.
-    OfferAgain,
-    /// Our side closes: the connection has been silent for too long.
-    CloseIdle,
-    /// The peer does not answer: the connection is given up, …
-    TimeOut,
-    /// … with a reset.
-    Reset,
-    /// The application does not know the connection, or no longer: it is
-    /// forgotten.
-    Forget,
-}
-
 /// What a new connection begins with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
@@ -676,6 +642,38 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
             congestion: self.congestion,
             cx: self.cx,
         }
+    }
+
+    /// Sets the deadline after an ACK of something new (RFC 6298, 5.2 and 5.3).
+    /// `is_calm`: nothing of what is in flight is known to be out of order.
+    #[inline(always)]
+    fn arm_after_ack(&mut self, is_calm: bool, now: Moment) {
+        let tcb = &mut *self.tcb;
+        if tcb.snd_nxt == tcb.snd_una && !tcb.probes_window() {
+            tcb.arm(Due::Silence, self.cx.settings.silence_ms, now);
+        } else {
+            let (due, after) = tcb.timeout(is_calm, self.cx.settings.min_rto_ms);
+            tcb.arm(due, after, now);
+        }
+    }
+
+    /// Whether nothing of what is in flight is known to be out of order.
+    #[inline(always)]
+    fn is_calm(&self) -> bool {
+        self.recovery().is_none_or(Recovery::is_calm)
+    }
+
+    /// As [`Tcb::timeout`].
+    #[inline(always)]
+    fn timeout(&self) -> (Due, u32) {
+        self.tcb
+            .timeout(self.is_calm(), self.cx.settings.min_rto_ms)
+    }
+
+    /// The retransmission timeout, in milliseconds.
+    #[inline(always)]
+    fn rto(&self) -> u32 {
+        self.tcb.rto(self.cx.settings.min_rto_ms)
     }
 
     /// Takes a recovery from the pool if there is none.

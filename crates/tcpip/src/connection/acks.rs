@@ -1,19 +1,11 @@
 //! The ACK field: what has arrived, and how much more may be sent.
 
-use super::AfterFin;
-use super::recovery::Recovery;
+use super::outcome::AfterFin;
 use super::{Conn, Context, Cut, Due, Flags, NONE, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::stream::Source;
 use crate::wire::{Block, Control, Segment};
-
-/// A tail is not probed sooner, in milliseconds: the timers of many fast
-/// connections would cost more than they mend.
-const MIN_PROBE_MS: u32 = 10;
-/// How long a peer may hold back the acknowledgement of a lone segment, in
-/// milliseconds (RFC 8985, section 7.2: `TLP.max_ack_delay`).
-const MAX_ACK_DELAY_MS: u32 = 200;
 
 /// An older echo is not of anything in flight, in milliseconds.
 const MAX_ECHO_MS: u32 = 600_000;
@@ -69,25 +61,6 @@ impl<C: CongestionControl> Conn<'_, C> {
             let event = tcb.event(in_flight, rtt, now);
             self.congestion.on_ack(acked, &event);
         }
-    }
-
-    /// Sets the deadline after an ACK of something new (RFC 6298, 5.2 and 5.3).
-    /// `is_calm`: nothing of what is in flight is known to be out of order.
-    #[inline(always)]
-    pub(crate) fn arm_after_ack(&mut self, is_calm: bool, now: Moment) {
-        let tcb = &mut *self.tcb;
-        if tcb.snd_nxt == tcb.snd_una && !tcb.probes_window() {
-            tcb.arm(Due::Silence, self.cx.settings.silence_ms, now);
-        } else {
-            let (due, after) = tcb.timeout(is_calm, self.cx.settings.min_rto_ms);
-            tcb.arm(due, after, now);
-        }
-    }
-
-    /// Whether nothing of what is in flight is known to be out of order.
-    #[inline(always)]
-    pub(crate) fn is_calm(&self) -> bool {
-        self.recovery().is_none_or(Recovery::is_calm)
     }
 
     /// SND.WND, unless the segment is older than the one it was taken from.
@@ -176,26 +149,6 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Tcb {
-    /// What must be done about what is in flight, and when, in milliseconds:
-    /// it is sent again or, while all `is_calm`, its tail is probed.
-    #[inline(always)]
-    pub(super) fn timeout(&self, is_calm: bool, min_rto_ms: u32) -> (Due, u32) {
-        let rto = self.rto(min_rto_ms);
-        if self.probes_window() {
-            return (Due::ZeroWindow, rto);
-        }
-        let is_measured = self.rtt.smoothed() > 0;
-        if !self.negotiated.sack() || !is_measured || self.backoff > 0 || !is_calm {
-            return (Due::Retransmit, rto);
-        }
-        // RFC 8985, section 7.2.
-        let mut probe = (self.rtt.smoothed() / 500).max(MIN_PROBE_MS);
-        if self.flight() <= u32::from(self.mss) {
-            probe += MAX_ACK_DELAY_MS;
-        }
-        (Due::TailProbe, probe.min(rto))
-    }
-
     /// Takes a measurement of the round trip from an acknowledgement of
     /// something new, if it tells one; in microseconds, or 0.
     #[inline(always)]
@@ -224,16 +177,6 @@ impl Tcb {
             return self.end_timing(now);
         }
         0
-    }
-
-    /// What was timed has arrived.
-    #[inline(always)]
-    pub(super) fn end_timing(&mut self, now: Moment) -> u32 {
-        self.flags.clear(Flags::TIMING);
-        self.backoff = 0;
-        let rtt = now.micros.wrapping_sub(self.rtt_at);
-        self.rtt.sample(rtt);
-        rtt
     }
 
     /// The round trip that an echo tells, in microseconds; 0 when it tells none.

@@ -1,7 +1,8 @@
 //! What happens when nothing arrives.
 
+use super::outcome::Expiry;
 use super::pacing::pause;
-use super::{Conn, Due, Expiry, Flags, State, Tcb};
+use super::{Conn, Due, Flags, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::Kind;

@@ -9,7 +9,7 @@ use arrayvec::ArrayVec;
 use eth::Link;
 use ip::Ecn;
 
-use super::Verdict;
+use super::outcome::Verdict;
 use super::recovery::Phase;
 use super::{Conn, Due, Flags, State, Tcb};
 use crate::clock::Moment;

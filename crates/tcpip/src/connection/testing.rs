@@ -12,8 +12,10 @@ use std::time::Duration;
 use ip::Ecn;
 use nmio::Instant;
 
-use super::{AfterFin, Conn, Context, Due, Expiry, Flags, Kind, NONE, Opening, Plan};
-use super::{Record, Route, Tcb, Verdict};
+use super::outcome::{AfterFin, Expiry};
+use super::outcome::{Route, Verdict};
+use super::{Conn, Context, Due, Flags, Kind, NONE, Opening, Plan};
+use super::{Record, Tcb};
 use crate::clock::Moment;
 use crate::config::Config;
 use crate::congestion::{CongestionControl, NewReno};

@@ -247,19 +247,6 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// As [`Tcb::timeout`].
-    #[inline(always)]
-    pub(super) fn timeout(&self) -> (Due, u32) {
-        self.tcb
-            .timeout(self.is_calm(), self.cx.settings.min_rto_ms)
-    }
-
-    /// The retransmission timeout, in milliseconds.
-    #[inline(always)]
-    pub(crate) fn rto(&self) -> u32 {
-        self.tcb.rto(self.cx.settings.min_rto_ms)
-    }
-
     /// The peer's window has no place for what is to be sent (RFC 9293,
     /// section 3.8.6.1).
     #[cold]

@@ -7,7 +7,8 @@ use nmio::{Instant, Port};
 use super::Stack;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{AfterFin, CloseReason, Flags, Verdict};
+use crate::connection::outcome::{AfterFin, Verdict};
+use crate::connection::{CloseReason, Flags};
 use crate::stack::Application;
 use crate::wire::{Block, CHECKSUM_AT, Control, Segment};
 

@@ -7,7 +7,8 @@ use nmio::Port;
 use super::Stack;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{Flags, Route};
+use crate::connection::Flags;
+use crate::connection::outcome::Route;
 use crate::stack::Application;
 use crate::wire::{Control, Segment};
 

@@ -8,7 +8,8 @@ use nmio::{Instant, Port};
 use super::{BLOCKED_RETRY, Stack};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{CloseReason, Expiry, Flags, Kind, Plan, State};
+use crate::connection::outcome::Expiry;
+use crate::connection::{CloseReason, Flags, Kind, Plan, State};
 use crate::emit::send_control;
 use crate::stack::Application;
 

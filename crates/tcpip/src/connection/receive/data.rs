@@ -2,7 +2,8 @@
 
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{Conn, Due, Flags, NONE, Route, State};
+use crate::connection::outcome::Route;
+use crate::connection::{Conn, Due, Flags, NONE, State};
 use crate::pools::Owner;
 use crate::wire::{Control, Segment, Seq};
 

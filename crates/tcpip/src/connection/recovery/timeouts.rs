@@ -5,7 +5,7 @@ use super::disorder::lateness;
 use super::{Frto, Mark, Phase, Recovery, TailProbe};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::Expiry;
+use crate::connection::outcome::Expiry;
 use crate::connection::{Conn, Due, Flags, Kind, Plan, Tcb};
 use crate::pools::NONE;
 use crate::wire::Seq;

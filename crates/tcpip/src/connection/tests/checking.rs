@@ -1,8 +1,9 @@
 //! Which segments are taken in, and what answers the others: RFC 9293, section
 //! 3.10.7.4, with RFC 5961 and RFC 7323, section 5.
 
+use crate::connection::outcome::Verdict;
 use crate::connection::testing::{Bench, Offer};
-use crate::connection::{Due, Flags, State, Verdict};
+use crate::connection::{Due, Flags, State};
 use crate::wire::{Control, Segment, Timestamps};
 
 /// The window that the SYN-ACK has told: a receive buffer.

@@ -1,7 +1,8 @@
 //! Where the stream is cut into segments and runs, and where PSH and FIN go.
 
+use crate::connection::outcome::AfterFin;
 use crate::connection::testing::{Bench, Offer};
-use crate::connection::{AfterFin, Due, Plan, State};
+use crate::connection::{Due, Plan, State};
 
 /// Bytes of IPv4 and TCP headers, timestamps included.
 const HEADERS: usize = 52;

@@ -1,7 +1,8 @@
 //! What arrives: data in order and out of order, and the peer's FIN.
 
+use crate::connection::outcome::Verdict;
 use crate::connection::testing::{Bench, Offer};
-use crate::connection::{Due, Flags, State, Verdict};
+use crate::connection::{Due, Flags, State};
 
 #[test]
 fn data_in_order_is_acknowledged_and_needs_no_buffer() {
