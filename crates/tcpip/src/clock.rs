@@ -27,22 +27,16 @@ impl From<Instant> for Moment {
 }
 
 impl Moment {
-    /// Microseconds since the last whole millisecond.
-    #[inline(always)]
-    pub(crate) const fn past_millis(self) -> u32 {
-        self.micros.wrapping_sub(self.millis.wrapping_mul(1000))
+    /// The moment of a deadline in milliseconds; now when it has passed.
+    #[inline]
+    pub(crate) fn instant(self, deadline: u32) -> Instant {
+        let ahead = deadline.wrapping_sub(self.millis).cast_signed().max(0);
+        Instant::from_millis(self.whole_micros / 1000 + u64::from(ahead.unsigned_abs()))
     }
 
     /// Whether a deadline in milliseconds has passed.
     #[inline]
     pub(crate) const fn has_passed(self, deadline: u32) -> bool {
         deadline.wrapping_sub(self.millis).cast_signed() <= 0
-    }
-
-    /// The moment of a deadline in milliseconds; now when it has passed.
-    #[inline]
-    pub(crate) fn instant(self, deadline: u32) -> Instant {
-        let ahead = deadline.wrapping_sub(self.millis).cast_signed().max(0);
-        Instant::from_millis(self.whole_micros / 1000 + u64::from(ahead.unsigned_abs()))
     }
 }

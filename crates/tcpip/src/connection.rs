@@ -5,46 +5,25 @@
 //! ([`Conn::on_segment`]) or the time ([`Conn::on_deadline`]), and says what to
 //! send ([`Conn::next`]). The stack calls the application in between.
 
-mod acks;
 mod close_reason;
-mod context;
-mod deadlines;
-mod info;
-mod opening;
-pub(crate) mod outcome;
-mod pacing;
-mod plan;
-mod receive;
-mod recovery;
-mod segment;
+mod conn;
 #[cfg(test)]
-mod testing;
-#[cfg(test)]
-mod tests;
-mod transmit;
-#[cfg(any(test, fuzzing))]
-mod view;
+mod reorder_tests;
 
 use ip::{Ecn, Path};
 
 use crate::clock::Moment;
-use crate::congestion::{CongestionControl, Event};
+use crate::congestion::Event;
 use crate::content::NO_CLASS;
-use crate::counters::Counters;
-use crate::mss::OwnMss;
 use crate::negotiated::Negotiated;
-use crate::pools::{NONE, Peers};
+use crate::pools::NONE;
 use crate::rto::Rtt;
 use crate::stream::{Lists, Slice, Stream};
-use crate::wire::{Block, Control, Header, Seq, Timestamps};
+use crate::wire::{Block, Control, Header, Segment, Seq, Timestamps};
 
 pub use close_reason::CloseReason;
-pub(crate) use info::Sight;
-pub use info::{Condition, Info};
-pub use receive::MAX_RANGES;
-
-use receive::Buffers;
-use recovery::{Recoveries, Recovery, Reorder};
+pub use conn::{Condition, Info, MAX_RANGES};
+pub(crate) use conn::{Conn, Context, Opening, Record, Sight};
 
 /// The states of RFC 9293, section 3.3.2, that a server's connection can be
 /// in; CLOSED is a free TCB, and LISTEN needs none.
@@ -103,8 +82,6 @@ impl Flags {
     const HALF_CLOSE: Self = Self(1 << 3);
     /// Something must be acknowledged.
     pub(crate) const ACK: Self = Self(1 << 4);
-    /// On the list of those that the TX ring had no room for.
-    pub(crate) const BLOCKED: Self = Self(1 << 5);
     /// A segment is being timed: `rtt_seq` and `rtt_at` are valid.
     const TIMING: Self = Self(1 << 6);
     /// The SYN-ACK was sent more than once.
@@ -130,12 +107,6 @@ impl Flags {
     const SIZE_LOST: Self = Self(1 << 16);
     /// … and another one of the same size.
     const SIZE_LOST_TWICE: Self = Self(1 << 17);
-
-    /// The application has set a deadline: see
-    /// its standing.
-    pub(crate) const DUE: Self = Self(1 << 18);
-    /// It has just set one, which does not run yet.
-    pub(crate) const DUE_NEW: Self = Self(1 << 19);
 
     #[inline(always)]
     pub(crate) const fn has(self, bits: Self) -> bool {
@@ -189,12 +160,67 @@ enum Due {
     TimeWait,
 }
 
+/// Recoveries for which a wider reordering window is remembered (RFC 8985,
+/// section 6.2: `RACK.reo_wnd_persist`).
+const PERSIST: u8 = 15;
+/// The widest reordering window, in quarters of the least round trip.
+const MAX_QUARTERS: u8 = 15;
+
+/// For how long segments may change their order on the way (RFC 8985, section 6.2,
+/// step 4): quarters of the least round trip (the RFC's
+/// `RACK.reo_wnd_mult`), 1 to 15, and recoveries before they are one again,
+/// times 16.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Reorder(u8);
+
+impl Reorder {
+    /// A quarter of the least round trip.
+    const fn new() -> Self {
+        Self(1)
+    }
+
+    /// How long a segment that was overtaken may stay out, in microseconds.
+    fn window(self, rtt: Rtt) -> u32 {
+        let quarters = u32::from(self.0 & 0x0f);
+        let window = (rtt.least() / 4).saturating_mul(quarters);
+        window.min(rtt.smoothed())
+    }
+
+    /// Something has arrived twice, sent again for nothing: segments stay out
+    /// longer than was thought. (RFC 8985 leaves `RACK.reordering_seen` alone then,
+    /// and goes on without a window while it recovers; where segments are late by
+    /// more than a round trip that sends far more for nothing.)
+    fn widen(&mut self) {
+        let quarters = (self.0 & 0x0f).saturating_add(1).min(MAX_QUARTERS);
+        self.0 = PERSIST << 4 | quarters;
+    }
+
+    /// A recovery has ended: after some, the reordering window is as it was.
+    fn narrow(&mut self) {
+        let recoveries = self.0 >> 4;
+        self.0 = if recoveries <= 1 {
+            1
+        } else {
+            (recoveries - 1) << 4 | self.0 & 0x0f
+        };
+    }
+}
+
 /// A tail is not probed sooner, in milliseconds: the timers of many fast
 /// connections would cost more than they mend.
 const MIN_PROBE_MS: u32 = 10;
 /// How long a peer may hold back the acknowledgement of a lone segment, in
 /// milliseconds (RFC 8985, section 7.2: `TLP.max_ack_delay`).
 const MAX_ACK_DELAY_MS: u32 = 200;
+
+/// An older echo is not of anything in flight, in milliseconds.
+const MAX_ECHO_MS: u32 = 600_000;
+
+/// The granularity of pacing, in microseconds: a tick of the timers.
+const PACING_TICK: u32 = 1_000;
+/// However slow the rate, a segment does not hold up the next for longer, in
+/// microseconds.
+const MAX_PACING_DEBT: u32 = 1_000_000;
 
 /// See the module's text. Fields are named as in RFC 9293, section 3.3.1.
 #[derive(Clone, Debug)]
@@ -249,9 +275,7 @@ pub(crate) struct Tcb {
     /// flight and the application waits for room: when the peer was last heard.
     rtt_at: u32,
     /// When something is due, in milliseconds.
-    deadline: u32,
-    /// When the wheel's entry expires: not later than `deadline`.
-    scheduled: u32,
+    pub(crate) deadline: u32,
     pub(crate) stream: Stream,
     /// Receive buffer, or [`NONE`].
     buffer: u32,
@@ -435,6 +459,75 @@ impl Tcb {
         let ahead = ahead.min(last.since(self.stream.entry_start(last, lists)));
         Seq(last.0.wrapping_sub(ahead)).later(self.snd_una)
     }
+
+    /// Takes a measurement of the round trip from an acknowledgement of
+    /// something new, if it tells one; in microseconds, or 0.
+    #[inline(always)]
+    fn measure(&mut self, segment: Segment, now: Moment) -> u32 {
+        if self.flags.has(Flags::TIMING) && !segment.ack.before(self.rtt_seq) {
+            return self.end_timing(now);
+        }
+        // The echo is as fine as its clock, and there is one for each
+        // acknowledgement: it only helps out where nothing else is timed.
+        match segment.timestamps {
+            Some(timestamps) if self.negotiated.timestamps() => {
+                self.measure_echo(timestamps.echo, now)
+            }
+            _ => 0,
+        }
+    }
+
+    /// The same from a selective acknowledgement, of which the echo tells
+    /// nothing.
+    fn measure_selective(&mut self, sack: &[Block], now: Moment) -> u32 {
+        let timed = self.rtt_seq;
+        let mut blocks = sack.iter();
+        if self.flags.has(Flags::TIMING)
+            && blocks.any(|(start, end)| start.before(timed) && !end.before(timed))
+        {
+            return self.end_timing(now);
+        }
+        0
+    }
+
+    /// The round trip that an echo tells, in microseconds; 0 when it tells none.
+    /// It was up to a millisecond shorter, and the shortest of several is about
+    /// right.
+    #[inline]
+    fn measure_echo(&mut self, echo: u32, now: Moment) -> u32 {
+        let millis = self.ts_clock(now).wrapping_sub(echo);
+        if echo == 0 || millis == 0 || millis > MAX_ECHO_MS {
+            return 0;
+        }
+        if !self.flags.has(Flags::TIMING) {
+            self.backoff = 0;
+            self.rtt.sample(millis * 1000);
+        }
+        millis * 1000 + now.micros.wrapping_sub(now.millis.wrapping_mul(1000))
+    }
+
+    /// Whether an ACK of nothing new is a duplicate (RFC 5681, section 2).
+    #[inline(always)]
+    fn is_duplicate(&self, segment: Segment) -> bool {
+        segment.len == 0
+            && self.snd_nxt != self.snd_una
+            && self.peer_window(segment.window) == self.snd_wnd
+            && !segment.control.has(Control::FIN)
+    }
+
+    /// Microseconds that what has left is worth yet.
+    fn paced_ahead(&self, now: Moment) -> u32 {
+        let ahead = self.paced_until.wrapping_sub(now.micros);
+        // More than that is a clock that has wrapped meanwhile.
+        if ahead > MAX_PACING_DEBT { 0 } else { ahead }
+    }
+
+    /// Whole milliseconds until there is a budget again, when there is none.
+    #[cold]
+    fn pause(&self, now: Moment) -> Option<u32> {
+        let pause = self.paced_ahead(now) / PACING_TICK;
+        (pause > 0).then_some(pause)
+    }
 }
 
 /// Why a segment is sent.
@@ -547,145 +640,4 @@ impl Cut {
     }
 }
 
-/// What a new connection begins with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Opening {
-    negotiated: Negotiated,
-    /// The most bytes of data in a segment.
-    mss: u16,
-    iss: Seq,
-    /// What our timestamps are ahead of the clock's milliseconds.
-    ts_offset: u32,
-}
-
-/// A TCB and its congestion control.
-#[derive(Clone, Debug)]
-#[repr(align(64))]
-pub(crate) struct Record<C> {
-    pub(crate) tcb: Tcb,
-    congestion: C,
-}
-
-/// What of the configuration concerns one connection. Times are in milliseconds.
-#[derive(Clone, Copy, Debug)]
-struct Settings {
-    syn_ack_retries: u8,
-    retries: u8,
-    probes: u8,
-    pacing: bool,
-    time_wait_ms: u32,
-    fin_wait_ms: u32,
-    idle_ms: u32,
-    /// `u32::MAX`: none.
-    user_timeout_ms: u32,
-    /// Between probes of a shut window: some are to go before the user timeout.
-    most_probe_interval_ms: u32,
-    /// The silence after which something is done: a keep-alive is sent, or the
-    /// connection closed.
-    silence_ms: u32,
-    min_rto_ms: u32,
-}
-
-/// What all connections of a stack share.
-#[derive(Debug)]
-pub(crate) struct Context<C> {
-    settings: Settings,
-    pub(crate) counters: Counters,
-    pub(crate) own_mss: OwnMss,
-    /// What each client address holds.
-    pub(crate) peers: Peers,
-    /// Entries of streams that have no place in their TCBs.
-    pub(crate) lists: Lists,
-    pub(crate) buffers: Buffers,
-    losses: Recoveries<C>,
-    /// The shift of our windows, where they are scaled (RFC 7323, section 2.3).
-    window_scale: u8,
-    /// What the segment in hand has brought that was here already: told with
-    /// its acknowledgement (RFC 2883).
-    pub(crate) twice: Option<Block>,
-    /// The class of the connection in hand while its segments had another size.
-    left_class: Option<u8>,
-}
-
-/// A connection in hand: see [the module's text](self).
-pub(crate) struct Conn<'a, C> {
-    pub(crate) tcb: &'a mut Tcb,
-    congestion: &'a mut C,
-    pub(crate) cx: &'a mut Context<C>,
-}
-
-impl<'a, C: CongestionControl> Conn<'a, C> {
-    pub(crate) fn new(record: &'a mut Record<C>, cx: &'a mut Context<C>) -> Self {
-        let Record { tcb, congestion } = record;
-        Self {
-            tcb,
-            congestion,
-            cx,
-        }
-    }
-
-    /// What became of what is in flight, unless all goes well.
-    #[inline(always)]
-    fn recovery(&self) -> Option<&Recovery<C>> {
-        match self.tcb.recovery {
-            NONE => None,
-            index => Some(&self.cx.losses[index]),
-        }
-    }
-
-    /// The same connection for a call that is not inlined, so that this one can
-    /// stay in registers.
-    #[inline(always)]
-    fn again(&mut self) -> Conn<'_, C> {
-        Conn {
-            tcb: self.tcb,
-            congestion: self.congestion,
-            cx: self.cx,
-        }
-    }
-
-    /// Sets the deadline after an ACK of something new (RFC 6298, 5.2 and 5.3).
-    /// `is_calm`: nothing of what is in flight is known to be out of order.
-    #[inline(always)]
-    fn arm_after_ack(&mut self, is_calm: bool, now: Moment) {
-        let tcb = &mut *self.tcb;
-        if tcb.snd_nxt == tcb.snd_una && !tcb.probes_window() {
-            tcb.arm(Due::Silence, self.cx.settings.silence_ms, now);
-        } else {
-            let (due, after) = tcb.timeout(is_calm, self.cx.settings.min_rto_ms);
-            tcb.arm(due, after, now);
-        }
-    }
-
-    /// Whether nothing of what is in flight is known to be out of order.
-    #[inline(always)]
-    fn is_calm(&self) -> bool {
-        self.recovery().is_none_or(Recovery::is_calm)
-    }
-
-    /// As [`Tcb::timeout`].
-    #[inline(always)]
-    fn timeout(&self) -> (Due, u32) {
-        self.tcb
-            .timeout(self.is_calm(), self.cx.settings.min_rto_ms)
-    }
-
-    /// The retransmission timeout, in milliseconds.
-    #[inline(always)]
-    fn rto(&self) -> u32 {
-        self.tcb.rto(self.cx.settings.min_rto_ms)
-    }
-
-    /// Takes a recovery from the pool if there is none.
-    fn begin_recovery(&mut self) -> u32 {
-        if self.tcb.recovery == NONE {
-            self.tcb.recovery = self.cx.losses.take(self.tcb.snd_una);
-        }
-        self.tcb.recovery
-    }
-}
-
-// Four cache lines, with the congestion control that is the default.
-const _: () = assert!(size_of::<Record<crate::Cubic>>() <= 256);
-const _: () = assert!(size_of::<Record<crate::Bbr>>() <= 320);
 const _: () = assert!(size_of::<Tcb>() <= 208);

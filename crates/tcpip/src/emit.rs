@@ -10,7 +10,6 @@ use nmio::{Port, SendError, SuperSegment, super_segment};
 use crate::connection::{Plan, Tcb};
 use crate::content::{Contents, MAX_SLOT_LEN, Mode, Slot, payload_sum};
 use crate::counters::Counters;
-use crate::stack::Application;
 use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN, Written};
 use crate::writes::Writes;
 
@@ -20,13 +19,19 @@ const NO_OPERATIONS: [u8; TIMESTAMPS_LEN] = [1; TIMESTAMPS_LEN];
 /// What they add to a checksum.
 const NO_OPERATIONS_SUM: Sum = Sum::from_folded(0x0101 * (TIMESTAMPS_LEN / 2) as u16);
 
+/// What writes the bytes of a slot: see
+/// [`Application::render`](crate::Application::render).
+pub(crate) trait Render {
+    fn render(&mut self, params: u64, slot: &mut [u8]);
+}
+
 /// The ring or the pool has no room: try again later.
 #[derive(Debug)]
 pub(crate) struct NoRoom;
 
 /// What sending needs of the stack, beside the connection.
-pub(crate) struct Emitter<'a, A> {
-    app: &'a mut A,
+pub(crate) struct Emitter<'a, R> {
+    app: &'a mut R,
     contents: &'a mut Contents,
     writes: &'a Writes,
     mode: Mode,
@@ -46,8 +51,8 @@ fn checksum(tcb: &Tcb, header: &Header, more: usize, len: usize, rest: Sum) -> u
 /// Renders the part of a slot that lies in `start..` of its content into
 /// `payload`, which begins there, and sums it.
 #[inline(always)]
-fn render<A: Application>(
-    app: &mut A,
+fn render<R: Render>(
+    app: &mut R,
     slot: Option<Slot>,
     params: u64,
     start: usize,
@@ -66,7 +71,7 @@ fn render<A: Application>(
 
 /// Renders the part of a slot that begins at `from` of its content.
 #[inline(always)]
-fn render_at<A: Application>(app: &mut A, slot: Slot, params: u64, from: usize, part: &mut [u8]) {
+fn render_at<R: Render>(app: &mut R, slot: Slot, params: u64, from: usize, part: &mut [u8]) {
     if part.len() == slot.len as usize {
         app.render(params, part);
     } else {
@@ -76,16 +81,16 @@ fn render_at<A: Application>(app: &mut A, slot: Slot, params: u64, from: usize, 
 
 /// The same of less than the whole slot.
 #[cold]
-fn render_part<A: Application>(app: &mut A, slot: Slot, params: u64, from: usize, part: &mut [u8]) {
+fn render_part<R: Render>(app: &mut R, slot: Slot, params: u64, from: usize, part: &mut [u8]) {
     let mut rendered = [0; MAX_SLOT_LEN];
     app.render(params, &mut rendered[..slot.len as usize]);
     part.copy_from_slice(&rendered[from - slot.offset as usize..][..part.len()]);
 }
 
-impl<'a, A: Application> Emitter<'a, A> {
+impl<'a, R: Render> Emitter<'a, R> {
     #[inline(always)]
     pub(crate) fn new(
-        app: &'a mut A,
+        app: &'a mut R,
         contents: &'a mut Contents,
         writes: &'a Writes,
         mode: Mode,
@@ -101,7 +106,7 @@ impl<'a, A: Application> Emitter<'a, A> {
     /// The same for a call that is not inlined, so that this one can stay in
     /// registers.
     #[inline(always)]
-    fn again(&mut self) -> Emitter<'_, A> {
+    fn again(&mut self) -> Emitter<'_, R> {
         Emitter {
             app: self.app,
             contents: self.contents,

@@ -145,6 +145,7 @@ mod counters;
 mod emit;
 mod mss;
 mod negotiated;
+mod outcome;
 mod pools;
 mod rto;
 mod server;

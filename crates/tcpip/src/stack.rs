@@ -7,7 +7,6 @@ mod input;
 mod invariants;
 mod pressure;
 mod receiving;
-mod sending;
 mod setup;
 mod shutdown;
 #[cfg(test)]
@@ -22,13 +21,16 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use nmio::{Instant, TimerWheel};
+use ip::Packet;
+use nmio::{Instant, Port, TimerWheel};
 
 use crate::clock::Moment;
 use crate::config::Config;
 use crate::congestion::{CongestionControl, Cubic};
-use crate::connection::{CloseReason, Conn, Context, Flags, Record, Sight, State, Tcb};
+use crate::connection::{CloseReason, Conn, Context, Flags, Plan, Record, Sight, State, Tcb};
 use crate::content::{Contents, Family, NO_CLASS};
+use crate::emit::{Emitter, NoRoom, Render, send_control, turn_round};
+use crate::outcome::Bare;
 use crate::pools::{NONE, Owner, Peers, Pool};
 use crate::stream::{Lists, Source};
 use crate::table::{Keys, Table};
@@ -68,6 +70,10 @@ struct Asker {
 /// Milliseconds that progress may be ahead of now: what a peer has read fast it
 /// may then read slowly.
 const CREDIT_MS: u32 = 20_000;
+
+/// Later than any deadline, whichever comes: 15 days, in milliseconds. Deadlines
+/// are at most 7 days ahead, and the clock wraps after 49.
+const BEYOND_MS: u32 = 15 * 24 * 3_600_000;
 
 /// Bits behind the point of [`Pace`].
 const FRACTION: u32 = 20;
@@ -112,11 +118,25 @@ struct Standing {
     progress: u32,
     /// The client's entry in [`Peers`], or [`NONE`] while it is not counted.
     peer: u32,
-    /// The application's deadline, as [`Moment::millis`], while the TCB has
-    /// [`Flags::DUE`]. While it has [`Flags::DUE_NEW`], milliseconds from now on.
-    due: u32,
-    /// What it is for.
+    /// When the wheel's entry expires, in milliseconds: at the connection's
+    /// deadline or at the application's, or sooner.
+    scheduled: u32,
+    /// The application's deadline, …
+    alarm: Alarm,
+    /// … and what it is for.
     due_for: Deadline,
+    /// On the list of those that the TX ring had no room for.
+    is_blocked: bool,
+}
+
+/// A deadline of the application, in milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Alarm {
+    Off,
+    /// Just set: it runs from the end of the callback on, for so long.
+    New(u32),
+    /// It runs, to this [`Moment::millis`].
+    At(u32),
 }
 
 impl Standing {
@@ -125,8 +145,11 @@ impl Standing {
         Self {
             progress: now.millis,
             peer: NONE,
-            due: 0,
+            // There is no entry yet.
+            scheduled: now.millis.wrapping_add(BEYOND_MS),
+            alarm: Alarm::Off,
             due_for: Deadline::Request,
+            is_blocked: false,
         }
     }
 
@@ -139,6 +162,14 @@ impl Standing {
             .wrapping_sub(self.progress);
         let gained = pace.millis(bytes).min(most.into()) as u32;
         self.progress = self.progress.wrapping_add(gained);
+    }
+
+    /// Sets the application's deadline. The wheel's entry is no longer right, as one
+    /// that expires after the connection's `deadline` would be.
+    fn set_alarm(&mut self, after: u32, due_for: Deadline, deadline: u32) {
+        self.alarm = Alarm::New(after);
+        self.due_for = due_for;
+        self.scheduled = deadline.wrapping_add(BEYOND_MS);
     }
 
     /// A request was answered, and nothing was owed before.
@@ -318,6 +349,13 @@ pub struct Stack<A: Application, C = Cubic> {
     flights: Vec<invariants::Flight>,
 }
 
+impl<A: Application> Render for A {
+    #[inline(always)]
+    fn render(&mut self, params: u64, slot: &mut [u8]) {
+        Application::render(self, params, slot);
+    }
+}
+
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// A connection, in the hands of a callback.
     #[inline(always)]
@@ -352,7 +390,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if self.records.len() >= self.config.max_connections as usize {
             return None;
         }
-        self.records.push(Record::closed());
+        self.records.push(Record::default());
         self.states.push(A::State::default());
         self.standings.push(Standing::new(Moment::from(self.now)));
         Some(self.records.len() as u32 - 1)
@@ -445,7 +483,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Sets the wheel if it would expire after the deadline of a connection.
     #[inline(always)]
     fn keep_time(&mut self, id: u32, now: Moment) {
-        if self.records[id as usize].tcb.is_due_sooner() {
+        let deadline = self.records[id as usize].tcb.deadline;
+        let scheduled = self.standings[id as usize].scheduled;
+        if scheduled.wrapping_sub(deadline).cast_signed() > 0 {
             self.schedule(id, now);
         }
     }
@@ -454,24 +494,30 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// application.
     #[inline(never)]
     fn schedule(&mut self, id: u32, now: Moment) {
-        let tcb = &mut self.records[id as usize].tcb;
+        let tcb = &self.records[id as usize].tcb;
         if tcb.state == State::Closed {
             return;
         }
-        let has_due = tcb.flags.has(Flags::DUE);
-        let at = tcb.schedule(has_due.then(|| self.standings[id as usize].due));
-        self.wheel.schedule(id, now.instant(at));
+        let deadline = tcb.deadline;
+        let standing = &mut self.standings[id as usize];
+        if let Alarm::New(after) = standing.alarm {
+            standing.alarm = Alarm::At(now.millis.wrapping_add(after));
+        }
+        standing.scheduled = match standing.alarm {
+            Alarm::At(due) if deadline.wrapping_sub(due).cast_signed() > 0 => due,
+            _ => deadline,
+        };
+        self.wheel.schedule(id, now.instant(standing.scheduled));
     }
 
     /// Puts a connection on the list of those that wait for the TX ring. A
     /// TCB that is freed meanwhile stays there; nothing is to be sent then.
     #[cold]
     fn block(&mut self, id: u32) {
-        let tcb = &mut self.records[id as usize].tcb;
-        if tcb.flags.has(Flags::BLOCKED) {
+        let is_blocked = &mut self.standings[id as usize].is_blocked;
+        if std::mem::replace(is_blocked, true) {
             return;
         }
-        tcb.flags.set(Flags::BLOCKED);
         self.cx.counters.blocked += 1;
         // Each connection at most once: there is place.
         self.blocked.push_back(id);
@@ -490,5 +536,131 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn count_out(&mut self, id: u32) {
         let peer = std::mem::replace(&mut self.standings[id as usize].peer, NONE);
         self.cx.peers.leave(peer);
+    }
+
+    /// Sends what is lost and what is new, as far as the congestion window,
+    /// the peer's window and the TX ring allow.
+    #[inline(always)]
+    fn transmit<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        if self.records[id as usize].tcb.is_recovering() {
+            self.retransmit(port, id, now);
+        }
+        if !self.conn(id).has_new() {
+            return;
+        }
+        if let Some(plan) = self.conn(id).next_size_probe(now) {
+            // Without room it goes another time.
+            let _ = self.send(port, id, &plan, now);
+        }
+        let segmentation = port.capabilities().segmentation;
+        let mut room = port.room();
+        let (mut conn, mut emitter) = self.conn_and_emitter(id);
+        let mut burst = conn.begin(segmentation, now);
+        while let Some(plan) = conn.next(&mut burst, room, now) {
+            let counters = &mut conn.cx.counters;
+            if emitter.send(port, conn.tcb, plan, counters).is_err() {
+                burst.block();
+                break;
+            }
+            conn.has_sent_next(&mut burst, plan, now);
+            room -= 1;
+        }
+        if conn.end(&burst, now) {
+            self.block(id);
+        }
+    }
+
+    /// Sends again what is lost.
+    #[cold]
+    #[inline(never)]
+    fn retransmit<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        self.ensure_space(id);
+        while let Some(plan) = self.conn(id).next_lost(now) {
+            if self.send(port, id, &plan, now).is_err() {
+                self.block(id);
+                return;
+            }
+            self.ensure_space(id);
+        }
+    }
+
+    /// Sends a segment that is not the next of new data.
+    #[cold]
+    #[inline(never)]
+    fn send<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        plan: &Plan,
+        now: Moment,
+    ) -> Result<(), NoRoom> {
+        if port.room() == 0 {
+            return Err(NoRoom);
+        }
+        let (mut conn, mut emitter) = self.conn_and_emitter(id);
+        emitter.send(port, conn.tcb, *plan, &mut conn.cx.counters)?;
+        conn.has_sent(plan, now);
+        Ok(())
+    }
+
+    /// Answers with a segment without data, which the received frame itself
+    /// becomes.
+    #[inline(always)]
+    fn answer<P: Port>(&mut self, port: &mut P, id: u32, packet: Packet, bare: Bare, now: Moment) {
+        let mut conn = self.conn(id);
+        let (header, options) = conn.bare(bare, now);
+        let fits = packet.payload_capacity() >= header.len() + options.bytes().len();
+        if fits && turn_round(port, packet, &header, &options, conn.tcb.ports()).is_ok() {
+            conn.has_sent_bare(bare, &header);
+            self.cx.counters.segments_sent += 1;
+            self.cx.counters.turned_round += 1;
+        } else if bare == Bare::Ack {
+            conn.tcb.flags.set(Flags::ACK);
+            self.block(id);
+        } else {
+            // The timer sends it again.
+            self.cx.counters.blocked += 1;
+        }
+    }
+
+    /// Sends a segment without data when no received frame is in hand.
+    #[cold]
+    fn send_bare<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        bare: Bare,
+        now: Moment,
+    ) -> Result<(), NoRoom> {
+        let mut conn = self.conn(id);
+        let (header, options) = conn.bare(bare, now);
+        send_control(port, conn.tcb, &header, &options)?;
+        conn.has_sent_bare(bare, &header);
+        self.cx.counters.segments_sent += 1;
+        Ok(())
+    }
+
+    /// Resets a connection, without waiting for room.
+    #[cold]
+    fn send_reset<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        if self.send_bare(port, id, Bare::Reset, now).is_err() {
+            self.cx.counters.ring_full += 1;
+        }
+    }
+
+    /// The application has aborted.
+    #[cold]
+    fn abort<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        self.send_reset(port, id, now);
+        self.close(id, CloseReason::Aborted);
+    }
+
+    /// A connection in hand, and what sends its segments.
+    #[inline(always)]
+    fn conn_and_emitter(&mut self, id: u32) -> (Conn<'_, C>, Emitter<'_, A>) {
+        let (app, contents) = (&mut self.app, &mut self.contents);
+        let emitter = Emitter::new(app, contents, &self.writes, self.config.mode);
+        let conn = Conn::new(&mut self.records[id as usize], &mut self.cx);
+        (conn, emitter)
     }
 }

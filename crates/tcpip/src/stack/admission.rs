@@ -163,7 +163,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline(always)]
     fn insert(&mut self, id: u32, hash: u32, tcb: Tcb, now: Moment) {
         self.conn(id).open(tcb, now);
-        self.standings[id as usize] = Standing::new(now);
+        // A TCB may have been freed while it waited for the ring.
+        let is_blocked = self.standings[id as usize].is_blocked;
+        self.standings[id as usize] = Standing {
+            is_blocked,
+            ..Standing::new(now)
+        };
         self.half_open += 1;
         self.table.insert(hash, id);
         self.keep_time(id, now);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::{Connection, Deadline};
+use super::{Alarm, Connection, Deadline};
 use crate::config::millis;
 use crate::connection::{Flags, Info};
 use crate::content::{ContentId, Contents};
@@ -257,22 +257,19 @@ impl<S> Connection<'_, S> {
         if self.tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
             return;
         }
-        self.tcb.flags.clear(Flags::DUE);
-        self.tcb.flags.set(Flags::DUE_NEW);
-        self.standing.due = millis(after);
-        self.standing.due_for = deadline;
+        let until = self.tcb.deadline;
+        self.standing.set_alarm(millis(after), deadline, until);
     }
 
     /// What the deadline is for, if there is one.
     pub fn deadline(&self) -> Option<Deadline> {
-        let is_due = self.tcb.flags.has(Flags::DUE | Flags::DUE_NEW);
-        is_due.then_some(self.standing.due_for)
+        (self.standing.alarm != Alarm::Off).then_some(self.standing.due_for)
     }
 
     /// There is no deadline any more.
     #[inline(always)]
     pub fn clear_deadline(&mut self) {
-        self.tcb.flags.clear(Flags::DUE | Flags::DUE_NEW);
+        self.standing.alarm = Alarm::Off;
     }
 
     /// Closes our side after all that is written: the paper's `tcp_close()`.
@@ -281,8 +278,8 @@ impl<S> Connection<'_, S> {
     #[inline(always)]
     pub fn close(&mut self) {
         self.tcb.flags.set(Flags::CLOSE);
-        let ended = Flags::WANTS_ROOM | Flags::DUE | Flags::DUE_NEW;
-        self.tcb.flags.clear(ended);
+        self.tcb.flags.clear(Flags::WANTS_ROOM);
+        self.standing.alarm = Alarm::Off;
     }
 
     /// Ends the connection at once with a reset. What is not acknowledged is

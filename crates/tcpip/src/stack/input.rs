@@ -7,8 +7,8 @@ use nmio::{Instant, Port};
 use super::Stack;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::outcome::{AfterFin, Verdict};
 use crate::connection::{CloseReason, Flags};
+use crate::outcome::{AfterFin, Bare, Verdict};
 use crate::stack::Application;
 use crate::wire::{Block, CHECKSUM_AT, Control, Segment};
 
@@ -109,10 +109,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
             Verdict::Drop => {}
             Verdict::Acknowledge => {
-                self.acknowledge(port, id, packet, now);
+                self.answer(port, id, packet, Bare::Ack, now);
                 self.cx.twice = None;
             }
-            Verdict::SynAck => self.send_syn_ack(port, id, packet, now),
+            Verdict::SynAck => self.answer(port, id, packet, Bare::SynAck, now),
             Verdict::Reset => self.reset_unknown(port, packet, segment),
             Verdict::Reopen => self.reopen(port, id, packet, segment, now),
             Verdict::Forget => self.forget(id),
@@ -157,7 +157,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let tcb = &self.records[id as usize].tcb;
         let is_unsettled = tcb.is_unsettled();
         if tcb.flags.has(Flags::ACK) {
-            self.acknowledge(port, id, packet, now);
+            self.answer(port, id, packet, Bare::Ack, now);
         }
         self.cx.twice = None;
         if is_unsettled {

@@ -1,6 +1,6 @@
 //! What must hold between two calls, whatever has come: for tests and fuzzing.
 
-use super::Stack;
+use super::{Alarm, Stack};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{Flags, State};
@@ -40,7 +40,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let apart = self.half_open + self.time_waits;
         let [connections, recv, write, lists, ..] = self.cx.peers.totals().1;
         assert_eq!(connections, alive as u32 - apart, "connections by address");
-        let buffers_in_use = self.cx.buffers.lent.in_use();
+        let buffers_in_use = self.cx.buffers.in_use();
         assert_eq!(recv as usize, buffers_in_use, "buffers by address");
         assert_eq!(lists as usize, self.cx.lists.in_use(), "lists by address");
         assert_eq!(write as usize, self.writes.in_use(), "buffers by address");
@@ -59,10 +59,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
             let due = self.wheel.deadline(id).expect("every TCB has a timer");
             assert!(due <= Moment::from(self.now).instant(view.deadline) || due <= self.now);
-            assert!(!tcb.flags.has(Flags::DUE_NEW), "a deadline runs");
-            if tcb.flags.has(Flags::DUE) {
-                let standing = &self.standings[id as usize];
-                let app_due = Moment::from(self.now).instant(standing.due);
+            let alarm = self.standings[id as usize].alarm;
+            assert!(!matches!(alarm, Alarm::New(_)), "a deadline runs");
+            if let Alarm::At(app_due) = alarm {
+                let app_due = Moment::from(self.now).instant(app_due);
                 assert!(due <= app_due || due <= self.now);
             }
             let peer_first = tcb.path.addresses.reversed();

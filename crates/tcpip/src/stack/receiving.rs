@@ -8,7 +8,7 @@ use super::Stack;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::Flags;
-use crate::connection::outcome::Route;
+use crate::outcome::Route;
 use crate::stack::Application;
 use crate::wire::{Control, Segment};
 

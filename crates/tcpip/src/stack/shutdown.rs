@@ -6,9 +6,9 @@ use super::Stack;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, State};
-use crate::emit::{NoRoom, send_control};
+use crate::emit::NoRoom;
+use crate::outcome::Bare;
 use crate::stack::Application;
-use crate::wire::{Control, Written};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Ends all connections, as nobody will answer for them any more: those
@@ -31,20 +31,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     fn part<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) -> Result<(), NoRoom> {
-        let mut conn = self.conn(id);
-        let (state, is_owed) = (conn.tcb.state, conn.is_owed());
+        let conn = self.conn(id);
+        let (state, farewell) = (conn.tcb.state, conn.farewell());
         if state == State::Closed {
             return Ok(());
         }
-        if let Some(header) = conn.farewell(now) {
-            send_control(port, conn.tcb, &header, &Written::default())?;
-            self.cx.counters.segments_sent += 1;
-            self.cx.counters.resets_sent += u64::from(header.control.has(Control::RST));
+        if let Some(bare) = farewell {
+            self.send_bare(port, id, bare, now)?;
         }
         if matches!(state, State::SynReceived | State::TimeWait) {
             // The application knows nothing of it, or no longer.
             self.forget(id);
-        } else if is_owed {
+        } else if farewell == Some(Bare::Reset) {
             self.close(id, CloseReason::Aborted);
         } else {
             self.close(id, CloseReason::Finished);

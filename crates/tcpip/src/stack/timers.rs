@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use nmio::{Instant, Port};
 
-use super::{BLOCKED_RETRY, Stack};
+use super::{Alarm, BLOCKED_RETRY, Stack};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::outcome::Expiry;
 use crate::connection::{CloseReason, Flags, Kind, Plan, State};
-use crate::emit::send_control;
+use crate::outcome::{Bare, Expiry};
 use crate::stack::Application;
 
 /// The memory of a buffer is given back when it was not needed for so long, or
@@ -31,9 +30,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return Some(self.now + BLOCKED_RETRY);
         }
         let due = self.wheel.next_deadline();
-        if self.cx.buffers.lent.has_surplus()
-            || self.writes.has_surplus()
-            || self.cx.lists.has_surplus()
+        if self.cx.buffers.has_surplus() || self.writes.has_surplus() || self.cx.lists.has_surplus()
         {
             return Some(due.map_or(self.trim_at, |due| due.min(self.trim_at)));
         }
@@ -60,7 +57,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[cold]
     fn trim(&mut self, now: Instant) {
         for _ in 0..TRIM_STEP {
-            let buffers = &mut self.cx.buffers.lent;
+            let buffers = &mut self.cx.buffers;
             let lists = &mut self.cx.lists;
             if !(buffers.trim() | self.writes.trim() | lists.trim()) {
                 buffers.look();
@@ -76,14 +73,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[cold]
     fn handle_expired<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         // The wheel has no entry now.
-        let tcb = &self.records[id as usize].tcb;
-        if tcb.flags.has(Flags::DUE) && now.has_passed(self.standings[id as usize].due) {
+        if let Alarm::At(due) = self.standings[id as usize].alarm
+            && now.has_passed(due)
+        {
             self.handle_due(port, id, now);
         }
-        if self.records[id as usize].tcb.is_due(now) {
+        let tcb = &self.records[id as usize].tcb;
+        if tcb.state != State::Closed && now.has_passed(tcb.deadline) {
             self.handle_deadline(port, id, now);
         }
-        self.start_due(id, now);
         self.schedule(id, now);
     }
 
@@ -106,9 +104,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 self.send_reset(port, id, now);
                 self.close(id, CloseReason::TimedOut);
             }
-            Expiry::SynAck => self.send_syn_ack_from_scratch(port, id, now),
+            // Without room they go the next time.
+            Expiry::SynAck => drop(self.send_bare(port, id, Bare::SynAck, now)),
             Expiry::Send(plan) => self.send_probe(port, id, &plan, now),
-            Expiry::KeepAlive => self.send_keep_alive(port, id, now),
+            Expiry::KeepAlive => drop(self.send_bare(port, id, Bare::KeepAlive, now)),
             Expiry::OfferAgain => {
                 self.offer_again(port, id, now);
                 let next = self.conn(id).has_offered_again(now);
@@ -135,9 +134,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// The application's deadline has passed.
     fn handle_due<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let tcb = &mut self.records[id as usize].tcb;
-        tcb.flags.clear(Flags::DUE);
-        if tcb.flags.has(Flags::CLOSE) {
+        self.standings[id as usize].alarm = Alarm::Off;
+        if self.records[id as usize].tcb.flags.has(Flags::CLOSE) {
             // By the idle timeout.
             return;
         }
@@ -153,17 +151,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).wait_for_room(now);
     }
 
-    /// A deadline that the application has just set runs from now on.
-    fn start_due(&mut self, id: u32, now: Moment) {
-        let tcb = &mut self.records[id as usize].tcb;
-        if tcb.flags.has(Flags::DUE_NEW) {
-            tcb.flags.clear(Flags::DUE_NEW);
-            tcb.flags.set(Flags::DUE);
-            let due = &mut self.standings[id as usize].due;
-            *due = due.wrapping_add(now.millis);
-        }
-    }
-
     /// After a pass over a connection: what it leaves to be done, rarely.
     #[cold]
     pub(super) fn settle(&mut self, id: u32, now: Moment) {
@@ -174,10 +161,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 self.forget(id);
             }
             return;
-        }
-        if tcb.flags.has(Flags::DUE_NEW) {
-            self.start_due(id, now);
-            self.schedule(id, now);
         }
         self.conn(id).wait_for_room(now);
     }
@@ -192,9 +175,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let Some(id) = self.blocked.pop_front() else {
                 return;
             };
-            let tcb = &mut self.records[id as usize].tcb;
-            tcb.flags.clear(Flags::BLOCKED);
-            if tcb.state == State::Closed {
+            self.standings[id as usize].is_blocked = false;
+            if self.records[id as usize].tcb.state == State::Closed {
                 continue;
             }
             self.resume(port, id, now);
@@ -219,44 +201,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Sends what a full ring has held up.
     fn resume<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.transmit(port, id, now);
-        if self.records[id as usize].tcb.flags.has(Flags::ACK) {
-            self.acknowledge_from_scratch(port, id, now);
-        }
-    }
-
-    /// Acknowledges when no received frame is in hand.
-    #[cold]
-    fn acknowledge_from_scratch<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let mut conn = self.conn(id);
-        let (header, options) = conn.acknowledgement(now);
-        if send_control(port, conn.tcb, &header, &options).is_ok() {
-            conn.has_told(header.window);
-            self.cx.counters.segments_sent += 1;
-        } else {
-            conn.tcb.flags.set(Flags::ACK);
+        let is_owed = self.records[id as usize].tcb.flags.has(Flags::ACK);
+        if is_owed && self.send_bare(port, id, Bare::Ack, now).is_err() {
             self.block(id);
-        }
-    }
-
-    /// Asks a silent peer whether it is there.
-    #[cold]
-    fn send_keep_alive<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let mut conn = self.conn(id);
-        let (header, options) = conn.keep_alive(now);
-        if send_control(port, conn.tcb, &header, &options).is_ok() {
-            conn.has_sent_keep_alive();
-            self.cx.counters.segments_sent += 1;
-        }
-    }
-
-    /// Sends a SYN-ACK when no received frame is in hand.
-    #[cold]
-    fn send_syn_ack_from_scratch<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        let tcb = &mut self.records[id as usize].tcb;
-        let (header, options) = tcb.syn_ack(&self.cx, now);
-        if send_control(port, tcb, &header, &options).is_ok() {
-            tcb.has_told_unscaled(header.window);
-            self.cx.counters.segments_sent += 1;
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::congestion::CongestionControl;
 use crate::connection::{Opening, Tcb};
 use crate::content::Family;
 use crate::emit::turn_round;
+use crate::outcome::Bare;
 use crate::stack::Application;
 use crate::table::initial_sequence;
 use crate::wire::{Control, Header, Options, Segment, Seq, Written};
@@ -126,10 +127,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let negotiated = self.agree(&options, segment);
         let opening = Opening::new(negotiated, mss, iss, ts_offset);
         let path = packet.path_back();
-        let mut tcb = Tcb::half_open(path, segment, options.timestamps, opening, now);
-        tcb.time_syn_ack(now);
+        let tcb = Tcb::half_open(path, segment, options.timestamps, opening, now);
         self.insert(id, hash, tcb, now);
-        self.send_syn_ack(port, id, packet, now);
+        self.answer(port, id, packet, Bare::SynAck, now);
     }
 
     /// A SYN reopens a connection in TIME-WAIT (RFC 9293, section 3.6.1), which

@@ -45,7 +45,7 @@ fn a_deadline_is_told_when_it_has_passed() {
     assert_eq!(rig.take_log(), "deadline(Request)");
     assert_eq!(rig.stack.counters().deadlines_missed, 1);
     assert_eq!(
-        rig.stack.cx.buffers.lent.in_use(),
+        rig.stack.cx.buffers.in_use(),
         0,
         "what was not consumed is gone"
     );

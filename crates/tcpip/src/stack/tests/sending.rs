@@ -281,7 +281,7 @@ fn waiting_for_a_write_buffer_is_seldom_asked_and_not_for_ever() {
     rig.pass_ms(2_000);
     rig.sent(1, 12, "FA", b"");
     assert_eq!(rig.stack.counters().idle_closed, 1);
-    assert_eq!(rig.stack.cx.buffers.lent.in_use(), 0, "nobody will read it");
+    assert_eq!(rig.stack.cx.buffers.in_use(), 0, "nobody will read it");
     rig.recv(12, 2, "FA", b"");
     assert!(rig.take_log().ends_with("close(Finished)"));
 }

@@ -10,6 +10,7 @@ use crate::connection::{Opening, Tcb};
 use crate::content::Family;
 use crate::emit::turn_round;
 use crate::mss::OwnMss;
+use crate::outcome::Bare;
 use crate::stack::{Application, Stack};
 use crate::wire::{Options, Segment, Seq, Timestamps};
 
@@ -101,10 +102,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let (_, ts_offset) = self.keys.offsets(&addresses, src_port, dst_port);
         let opening = Opening::new(terms.negotiated(), mss, iss, ts_offset);
         let path = packet.path_back();
-        let mut tcb = Tcb::half_open(path, segment, options.timestamps, opening, now);
-        let (syn_ack, _) = tcb.syn_ack(&self.cx, now);
-        tcb.has_told_unscaled(syn_ack.window);
+        let tcb = Tcb::half_open(path, segment, options.timestamps, opening, now);
         self.insert(id, hash, tcb, now);
+        let mut conn = self.conn(id);
+        let (syn_ack, _) = conn.bare(Bare::SynAck, now);
+        conn.has_sent_bare(Bare::SynAck, &syn_ack);
         self.cx.counters.cookies_accepted += 1;
         self.handle_other(port, id, packet, segment, now);
         None

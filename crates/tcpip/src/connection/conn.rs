@@ -1,0 +1,296 @@
+//! A connection in hand, and the rules of TCP for it.
+
+mod acks;
+mod bare;
+mod context;
+mod deadlines;
+mod info;
+mod opening;
+mod receive;
+mod recovery;
+mod segment;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod transmit;
+#[cfg(any(test, fuzzing))]
+mod view;
+
+use super::{Cut, Due, Flags, Kind, NONE, Plan, State, Tcb};
+use crate::clock::Moment;
+use crate::congestion::CongestionControl;
+use crate::counters::Counters;
+use crate::mss::OwnMss;
+use crate::negotiated::Negotiated;
+use crate::pools::{Lent, Peers};
+use crate::stream::Lists;
+use crate::wire::{Block, Control, Header, Seq};
+use ip::Ecn;
+
+pub(crate) use info::Sight;
+pub use info::{Condition, Info};
+pub use receive::MAX_RANGES;
+
+use receive::Buffer;
+use recovery::{Recoveries, Recovery};
+
+/// What a new connection begins with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    negotiated: Negotiated,
+    /// The most bytes of data in a segment.
+    mss: u16,
+    iss: Seq,
+    /// What our timestamps are ahead of the clock's milliseconds.
+    ts_offset: u32,
+}
+
+/// A TCB and its congestion control.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub(crate) struct Record<C> {
+    pub(crate) tcb: Tcb,
+    congestion: C,
+}
+
+/// What of the configuration concerns one connection. Times are in milliseconds.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    syn_ack_retries: u8,
+    retries: u8,
+    probes: u8,
+    pacing: bool,
+    time_wait_ms: u32,
+    fin_wait_ms: u32,
+    idle_ms: u32,
+    /// `u32::MAX`: none.
+    user_timeout_ms: u32,
+    /// Between probes of a shut window: some are to go before the user timeout.
+    most_probe_interval_ms: u32,
+    /// The silence after which something is done: a keep-alive is sent, or the
+    /// connection closed.
+    silence_ms: u32,
+    min_rto_ms: u32,
+}
+
+/// What all connections of a stack share.
+#[derive(Debug)]
+pub(crate) struct Context<C> {
+    settings: Settings,
+    pub(crate) counters: Counters,
+    pub(crate) own_mss: OwnMss,
+    /// What each client address holds.
+    pub(crate) peers: Peers,
+    /// Entries of streams that have no place in their TCBs.
+    pub(crate) lists: Lists,
+    pub(crate) buffers: Lent<Buffer>,
+    /// Bytes of each: the window of a connection that has none.
+    buffer_len: usize,
+    losses: Recoveries<C>,
+    /// The shift of our windows, where they are scaled (RFC 7323, section 2.3).
+    window_scale: u8,
+    /// What the segment in hand has brought that was here already: told with
+    /// its acknowledgement (RFC 2883).
+    pub(crate) twice: Option<Block>,
+    /// The class of the connection in hand while its segments had another size.
+    left_class: Option<u8>,
+}
+
+impl Tcb {
+    /// How our windows are shifted.
+    #[inline(always)]
+    fn own_scale<C>(&self, cx: &Context<C>) -> u32 {
+        if self.negotiated.scaled() {
+            cx.window_scale.into()
+        } else {
+            0
+        }
+    }
+
+    /// Bytes that there is place for.
+    #[inline(always)]
+    fn space<C>(&self, cx: &Context<C>) -> usize {
+        if self.buffer == NONE {
+            cx.buffer_len
+        } else {
+            cx.buffers[self.buffer].space()
+        }
+    }
+
+    /// The window to tell now, in bytes. It never takes back what was told
+    /// before, and does not open by small steps (RFC 9293, section 3.8.6.2.2).
+    #[inline(always)]
+    fn window_to_tell<C>(&self, cx: &Context<C>) -> u32 {
+        let space = self.space(cx);
+        let told = self.rcv_adv.since(self.rcv_nxt);
+        let worth = usize::from(self.mss).min(cx.buffer_len / 2);
+        if space < worth {
+            told
+        } else {
+            told.max(space as u32)
+        }
+    }
+
+    /// What was told, perhaps rounded up, is no reason to round up again: the
+    /// space is.
+    #[cold]
+    fn scaled<C>(&self, cx: &Context<C>, window: u32, scale: u32) -> u32 {
+        let space = self.space(cx) as u32;
+        if window >= space {
+            window.min(space).div_ceil(1 << scale)
+        } else {
+            window.div_ceil(1 << scale)
+        }
+    }
+}
+
+/// A connection in hand: see [the module's text](self).
+pub(crate) struct Conn<'a, C> {
+    pub(crate) tcb: &'a mut Tcb,
+    congestion: &'a mut C,
+    pub(crate) cx: &'a mut Context<C>,
+}
+
+impl<'a, C: CongestionControl> Conn<'a, C> {
+    pub(crate) fn new(record: &'a mut Record<C>, cx: &'a mut Context<C>) -> Self {
+        let Record { tcb, congestion } = record;
+        Self {
+            tcb,
+            congestion,
+            cx,
+        }
+    }
+
+    /// What became of what is in flight, unless all goes well.
+    #[inline(always)]
+    fn recovery(&self) -> Option<&Recovery<C>> {
+        match self.tcb.recovery {
+            NONE => None,
+            index => Some(&self.cx.losses[index]),
+        }
+    }
+
+    /// The same connection for a call that is not inlined, so that this one can
+    /// stay in registers.
+    #[inline(always)]
+    fn again(&mut self) -> Conn<'_, C> {
+        Conn {
+            tcb: self.tcb,
+            congestion: self.congestion,
+            cx: self.cx,
+        }
+    }
+
+    /// Sets the deadline after an ACK of something new (RFC 6298, 5.2 and 5.3).
+    /// `is_calm`: nothing of what is in flight is known to be out of order.
+    #[inline(always)]
+    fn arm_after_ack(&mut self, is_calm: bool, now: Moment) {
+        let tcb = &mut *self.tcb;
+        if tcb.snd_nxt == tcb.snd_una && !tcb.probes_window() {
+            tcb.arm(Due::Silence, self.cx.settings.silence_ms, now);
+        } else {
+            let (due, after) = tcb.timeout(is_calm, self.cx.settings.min_rto_ms);
+            tcb.arm(due, after, now);
+        }
+    }
+
+    /// Whether nothing of what is in flight is known to be out of order.
+    #[inline(always)]
+    fn is_calm(&self) -> bool {
+        self.recovery().is_none_or(Recovery::is_calm)
+    }
+
+    /// As [`Tcb::timeout`].
+    #[inline(always)]
+    fn timeout(&self) -> (Due, u32) {
+        self.tcb
+            .timeout(self.is_calm(), self.cx.settings.min_rto_ms)
+    }
+
+    /// The retransmission timeout, in milliseconds.
+    #[inline(always)]
+    fn rto(&self) -> u32 {
+        self.tcb.rto(self.cx.settings.min_rto_ms)
+    }
+
+    /// Takes a recovery from the pool if there is none.
+    fn begin_recovery(&mut self) -> u32 {
+        if self.tcb.recovery == NONE {
+            self.tcb.recovery = self.cx.losses.take(self.tcb.snd_una);
+        }
+        self.tcb.recovery
+    }
+
+    /// The window to tell now as the field of a header has it (RFC 7323, section
+    /// 2.3), rounded up: what was told stays told, but for less than one unit of
+    /// the scale (section 2.4).
+    #[inline(always)]
+    fn window_field(&self) -> u16 {
+        let window = self.tcb.window_to_tell(self.cx);
+        let field = match self.tcb.own_scale(self.cx) {
+            0 => window,
+            scale => self.tcb.scaled(self.cx, window, scale),
+        };
+        field.min(u32::from(u16::MAX)) as u16
+    }
+
+    /// At most `most` bytes from `seq` on, or the FIN that is there, with a
+    /// timestamp of `late` milliseconds ago.
+    fn plan(&self, kind: Kind, seq: Seq, most: u32, late: u32, now: Moment) -> Plan {
+        let tcb = &*self.tcb;
+        let mut header = Header {
+            seq,
+            ack: tcb.rcv_nxt,
+            control: tcb.control(),
+            window: self.window_field(),
+            timestamps: tcb.timestamps(now),
+        };
+        if let Some(timestamps) = &mut header.timestamps {
+            timestamps.value = timestamps.value.wrapping_sub(late);
+        }
+        let Some(cut) = Cut::at(tcb, seq, &self.cx.lists) else {
+            debug_assert!(tcb.flags.has(Flags::CLOSE), "the stream ends here");
+            header.control = header.control | Control::FIN;
+            return Plan::of_control(kind, header);
+        };
+        let len = cut.whole.min(most);
+        if len == cut.place.len {
+            header.control = header.control | Control::PSH;
+        }
+        // A FIN that was sent with this segment goes with it again.
+        if seq + len == tcb.stream.end() && tcb.snd_nxt == tcb.stream.end() + 1 {
+            header.control = header.control | Control::FIN;
+        }
+        Plan {
+            kind,
+            header,
+            // RFC 3168, section 6.1.5: what is sent again takes no part.
+            ecn: Ecn::NotEct,
+            place: cut.place,
+            len,
+            prepared: cut.prepared.filter(|_| len == cut.whole),
+            is_run: false,
+        }
+    }
+
+    /// A segment has told all that has come, and a window by its field.
+    #[inline(always)]
+    fn has_told(&mut self, window: u16) {
+        let window = u32::from(window) << self.tcb.own_scale(self.cx);
+        self.tcb.rcv_adv = self.tcb.rcv_nxt + window;
+        self.tcb.flags.clear(Flags::ACK);
+    }
+
+    /// Gives the receive buffer back, if there is one, with all that is in it.
+    fn release_buffer(&mut self) {
+        let buffer = std::mem::replace(&mut self.tcb.buffer, NONE);
+        if buffer != NONE {
+            self.cx.buffers.release(buffer, &mut self.cx.peers);
+        }
+    }
+}
+
+// Four cache lines, with the congestion control that is the default.
+const _: () = assert!(size_of::<Record<crate::Cubic>>() <= 256);
+const _: () = assert!(size_of::<Record<crate::Bbr>>() <= 320);

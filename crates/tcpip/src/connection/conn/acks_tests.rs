@@ -1,0 +1,31 @@
+use std::time::Duration;
+
+use nmio::Instant;
+
+use super::*;
+
+#[test]
+fn the_least_of_several_echoes_is_about_the_round_trip() {
+    // Clocks of whole milliseconds alone would tell 50 or 51, and be out by as
+    // much as makes the difference of a queue (RFC 9406, section 4.3). Across
+    // the wrap of microseconds.
+    let start = Instant::ZERO + Duration::from_micros(u64::from(u32::MAX) - 2_000);
+    let mut tcb = Tcb {
+        ts_offset: u32::MAX - 5,
+        ..Tcb::default()
+    };
+    let rtts: Vec<u32> = (0..40)
+        .map(|n| {
+            let sent = start + Duration::from_micros(120 * n);
+            let echo = tcb.ts_clock(Moment::from(sent));
+            let now = Moment::from(sent + Duration::from_micros(50_600));
+            tcb.measure_echo(echo, now)
+        })
+        .collect();
+    assert!(rtts.iter().all(|rtt| (50_600..51_600).contains(rtt)));
+    assert!(
+        rtts.windows(9)
+            .all(|nine| nine.iter().min() < Some(&50_720))
+    );
+    assert_eq!(tcb.rtt.least(), 50_000);
+}

@@ -1,0 +1,135 @@
+//! Segments without data.
+
+use super::{Conn, Context, Flags, NONE, State, Tcb};
+use crate::clock::Moment;
+use crate::congestion::CongestionControl;
+use crate::content::Family;
+use crate::outcome::Bare;
+use crate::wire::{Control, Header, Seq, Written};
+
+impl<C: CongestionControl> Conn<'_, C> {
+    /// The header of a segment without data, and the options behind it.
+    #[inline(always)]
+    pub(crate) fn bare(&mut self, bare: Bare, now: Moment) -> (Header, Written) {
+        if bare == Bare::SynAck {
+            return self.tcb.syn_ack(self.cx, now);
+        }
+        let (mut header, options) = self.acknowledgement(now);
+        match bare {
+            Bare::SynAck | Bare::Ack => {}
+            Bare::KeepAlive => header.seq = Seq(header.seq.0.wrapping_sub(1)),
+            Bare::Fin => {
+                header.seq = self.tcb.stream.end();
+                header.control = Control::FIN | Control::ACK;
+            }
+            Bare::Reset => {
+                header.seq = self.tcb.reset_at();
+                header.control = Control::RST | Control::ACK;
+                header.window = 0;
+                return (header, Written::default());
+            }
+        }
+        (header, options)
+    }
+
+    /// The port has taken a segment without data.
+    #[inline(always)]
+    pub(crate) fn has_sent_bare(&mut self, bare: Bare, header: &Header) {
+        match bare {
+            Bare::Ack => self.has_told(header.window),
+            Bare::KeepAlive => {
+                self.tcb.retries += 1;
+                self.cx.counters.keep_alives += 1;
+            }
+            Bare::SynAck => {
+                // Not scaled.
+                self.tcb.rcv_adv = self.tcb.rcv_nxt + u32::from(header.window);
+                self.tcb.flags.clear(Flags::ACK);
+            }
+            Bare::Fin => {}
+            Bare::Reset => self.cx.counters.resets_sent += 1,
+        }
+    }
+
+    /// A header without data that acknowledges what has come, and what has
+    /// come out of order.
+    #[inline(always)]
+    fn acknowledgement(&mut self, now: Moment) -> (Header, Written) {
+        let tcb = &*self.tcb;
+        let header = Header {
+            seq: tcb.snd_nxt,
+            ack: tcb.rcv_nxt,
+            control: tcb.control(),
+            window: self.window_field(),
+            timestamps: tcb.timestamps(now),
+        };
+        let nothing = tcb.buffer == NONE && self.cx.twice.is_none();
+        let options = if nothing || !tcb.negotiated.sack() {
+            Written::default()
+        } else {
+            self.selective()
+        };
+        (header, options)
+    }
+
+    /// The peer has not got all that was written for it, or the application waits
+    /// to write more.
+    fn is_owed(&self) -> bool {
+        let tcb = &*self.tcb;
+        tcb.snd_una.before(tcb.stream.end()) || tcb.flags.has(Flags::WANTS_ROOM)
+    }
+
+    /// The last segment of a connection that nobody answers for any more: a FIN
+    /// to a peer that has all that was written, otherwise a reset. `None` when the
+    /// peer has our FIN.
+    pub(crate) fn farewell(&self) -> Option<Bare> {
+        let tcb = &*self.tcb;
+        let has_all = tcb.snd_una == tcb.limit() && tcb.state.fin_sent();
+        if tcb.state == State::TimeWait || has_all {
+            None
+        } else if tcb.state == State::SynReceived || self.is_owed() {
+            Some(Bare::Reset)
+        } else {
+            Some(Bare::Fin)
+        }
+    }
+}
+
+impl Tcb {
+    /// Sequence number for a RST, above everything the peer may have received,
+    /// so that it is in order then. A probe of a zero window was most likely
+    /// dropped.
+    fn reset_at(&self) -> Seq {
+        if self.probes_window() {
+            self.snd_una
+        } else {
+            self.snd_nxt
+        }
+    }
+
+    /// The SYN-ACK of a half-open connection: our MSS, and what the SYN has
+    /// offered.
+    pub(crate) fn syn_ack<C>(&self, cx: &Context<C>, now: Moment) -> (Header, Written) {
+        let family = Family::of(&self.path.addresses);
+        let mut control = Control::SYN | Control::ACK;
+        if self.negotiated.ecn() {
+            control = control | Control::ECE;
+        }
+        // Never scaled (RFC 7323, section 2.2).
+        let window = self.window_to_tell(cx).min(u32::from(u16::MAX));
+        let header = Header {
+            seq: self.snd_una,
+            ack: self.rcv_nxt,
+            control,
+            window: window as u16,
+            timestamps: self.timestamps(now),
+        };
+        let scale = self.own_scale(cx) as u8;
+        let options = Written::syn_ack(
+            cx.own_mss.of(family),
+            self.negotiated.scaled().then_some(scale),
+            self.negotiated.sack(),
+        );
+        (header, options)
+    }
+}

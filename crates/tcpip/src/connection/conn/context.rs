@@ -1,0 +1,83 @@
+//! What connections share, as it is configured.
+
+use super::recovery::{Recoveries, Recovery};
+use super::{Context, Settings};
+use crate::config::{Config, millis};
+use crate::congestion::CongestionControl;
+use crate::counters::Counters;
+use crate::mss::OwnMss;
+use crate::pools::{Lent, Peers, Pool};
+use crate::rto::MAX_RTO_MS;
+use crate::stream::Lists;
+
+/// Probes of a shut window that are sent in a user timeout at least.
+const PROBES_IN_USER_TIMEOUT: u32 = 4;
+
+/// The shift by which windows of so many bytes fit the header's field (RFC 7323,
+/// section 2.3).
+fn window_scale(window: usize) -> u8 {
+    let beyond = window >> u16::BITS;
+    (usize::BITS - beyond.leading_zeros()) as u8
+}
+
+impl Settings {
+    fn new(config: &Config) -> Self {
+        let user_timeout_ms = config.user_timeout.map_or(u32::MAX, millis);
+        let min_rto_ms = millis(config.min_rto).min(MAX_RTO_MS);
+        let silence = config
+            .keep_alive
+            .map_or(config.idle_timeout, |time| time.min(config.idle_timeout));
+        Self {
+            syn_ack_retries: config.syn_ack_retries,
+            retries: config.retries,
+            probes: config.probes,
+            pacing: config.pacing,
+            time_wait_ms: millis(config.time_wait),
+            fin_wait_ms: millis(config.fin_wait),
+            idle_ms: millis(config.idle_timeout),
+            user_timeout_ms,
+            most_probe_interval_ms: (user_timeout_ms / PROBES_IN_USER_TIMEOUT).max(min_rto_ms),
+            silence_ms: millis(silence),
+            min_rto_ms,
+        }
+    }
+}
+
+impl<C> Context<C> {
+    /// Bytes of the tables that [`new`](Self::new) reserves, by the most
+    /// connections.
+    pub(crate) fn reserved_bytes(connections: u32) -> usize {
+        // Those of the recoveries that are free.
+        let each = size_of::<Recovery<C>>() + size_of::<u32>();
+        connections as usize * each + Peers::bytes(connections)
+    }
+}
+
+impl<C: CongestionControl> Context<C> {
+    /// Of a stack on a port that takes packets of `mtu` bytes. `config` is
+    /// [clamped](Config::clamped).
+    pub(crate) fn new(config: &Config, mtu: usize) -> Self {
+        let most = config.max_connections;
+        let [boards, large_boards] = Recoveries::<C>::larger_boards(most);
+        Self {
+            settings: Settings::new(config),
+            counters: Counters::default(),
+            own_mss: OwnMss::new(mtu),
+            peers: Peers::new([
+                most,
+                config.max_recv_buffers,
+                config.max_write_buffers,
+                config.max_entry_lists,
+                boards,
+                large_boards,
+            ]),
+            lists: Lists::new(Pool::EntryLists, config.max_entry_lists),
+            buffers: Lent::new(Pool::RecvBuffers, config.max_recv_buffers),
+            buffer_len: config.recv_buffer,
+            window_scale: window_scale(config.recv_buffer),
+            losses: Recoveries::new(most),
+            twice: None,
+            left_class: None,
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What happens when nothing arrives.
+
+use super::{Conn, Due, Flags, State, Tcb};
+use crate::clock::Moment;
+use crate::congestion::CongestionControl;
+use crate::connection::Kind;
+use crate::connection::Plan;
+use crate::outcome::Expiry;
+
+/// An application that found no write buffer is asked again after this time,
+/// in milliseconds, when no ACK is to come that would ask it; and then each
+/// time after as long as it has waited already, up to a second: many that wait
+/// for long must not cost much.
+const ROOM_RETRY_MS: u32 = 20;
+const MAX_ROOM_RETRY_MS: u32 = 1_000;
+/// Waiting is timed by a clock that wraps soon after.
+const MAX_ROOM_WAIT_MS: u32 = 3_600_000;
+/// The silence of a peer behind a shut window is timed by a clock that wraps
+/// soon after.
+const MAX_PERSIST_SILENCE_MS: u32 = 3_600_000;
+
+impl<C: CongestionControl> Conn<'_, C> {
+    /// The deadline has passed.
+    pub(crate) fn on_deadline(&mut self, now: Moment) -> Expiry {
+        match self.tcb.due {
+            Due::Handshake => self.on_handshake_timeout(now),
+            Due::TimeWait => Expiry::Forget,
+            Due::FinWait => Expiry::TimeOut,
+            Due::ZeroWindow => self.on_zero_window(now),
+            Due::Pacing => {
+                if let Some(pause) = self.tcb.pause(now) {
+                    self.tcb.arm(Due::Pacing, pause, now);
+                    return Expiry::Wait;
+                }
+                let is_calm = self.is_calm();
+                self.arm_after_ack(is_calm, now);
+                Expiry::GoOn
+            }
+            Due::Silence | Due::KeepAlive => self.on_silence(now),
+            Due::TailProbe => Expiry::Send(self.probe_tail(now)),
+            Due::Reorder => {
+                self.on_late(now);
+                Expiry::GoOn
+            }
+            Due::Retransmit if self.tcb.snd_wnd == 0 => self.on_shut_window(now),
+            Due::Retransmit => self.on_rto(now),
+        }
+    }
+
+    fn on_handshake_timeout(&mut self, now: Moment) -> Expiry {
+        let tcb = &mut *self.tcb;
+        if tcb.retries >= self.cx.settings.syn_ack_retries {
+            self.cx.counters.handshakes_failed += 1;
+            return Expiry::Forget;
+        }
+        tcb.retries += 1;
+        tcb.backoff += 1;
+        tcb.flags.set(Flags::SYN_AGAIN);
+        tcb.flags.clear(Flags::TIMING);
+        // The first timeout was for the first SYN-ACK; RFC 6298, 5.7, is
+        // about data.
+        let least = self.cx.settings.min_rto_ms;
+        let rto = tcb.rtt.timeout(tcb.backoff, false, least);
+        tcb.arm(Due::Handshake, rto, now);
+        Expiry::SynAck
+    }
+
+    /// The peer has shut its window on what is in flight.
+    fn on_shut_window(&mut self, now: Moment) -> Expiry {
+        self.tcb.flags.clear(Flags::TIMING);
+        self.tcb.rtt_at = now.micros;
+        self.tcb.due = Due::ZeroWindow;
+        self.on_zero_window(now)
+    }
+
+    fn on_zero_window(&mut self, now: Moment) -> Expiry {
+        let left = self.persist_time_left(now);
+        if self.tcb.retries >= self.cx.settings.probes || left == 0 {
+            return Expiry::Reset;
+        }
+        Expiry::Send(self.probe_window(now))
+    }
+
+    /// As much as the peer's window has place for; one octet, or the FIN, when
+    /// it is shut.
+    fn probe_window(&self, now: Moment) -> Plan {
+        let most = self.tcb.snd_wnd.clamp(1, u32::from(self.tcb.mss));
+        self.plan(Kind::WindowProbe, self.tcb.snd_una, most, 0, now)
+    }
+
+    /// The probe of the peer's window that the TX ring had no room for, if the
+    /// window is still shut.
+    pub(crate) fn owed_probe(&mut self, now: Moment) -> Option<Plan> {
+        if !self.tcb.flags.has(Flags::OWES_PROBE) {
+            return None;
+        }
+        self.tcb.flags.clear(Flags::OWES_PROBE);
+        let probes = self.tcb.probes_window();
+        probes.then(|| self.probe_window(now))
+    }
+
+    /// Sets the deadline to the next probe of the peer's window. One that found
+    /// no room in the TX ring goes as soon as there is some: that is not the
+    /// peer's silence, which the interval is doubled for.
+    pub(crate) fn arm_window_probe(&mut self, is_sent: bool, now: Moment) {
+        if !is_sent {
+            self.tcb.flags.set(Flags::OWES_PROBE);
+        }
+        let left = self.persist_time_left(now);
+        let most = self.cx.settings.most_probe_interval_ms;
+        let interval = self.rto().min(most).min(left.max(1));
+        self.tcb.arm(Due::ZeroWindow, interval, now);
+    }
+
+    /// What is left of the user timeout for a peer behind a shut window, in
+    /// milliseconds.
+    fn persist_time_left(&self, now: Moment) -> u32 {
+        let most = self.cx.settings.user_timeout_ms;
+        if most == u32::MAX {
+            return u32::MAX;
+        }
+        let silent = now.micros.wrapping_sub(self.tcb.rtt_at) / 1000;
+        most.min(MAX_PERSIST_SILENCE_MS).saturating_sub(silent)
+    }
+
+    /// Nothing is in flight.
+    fn on_silence(&mut self, now: Moment) -> Expiry {
+        let (silence, idle) = (self.cx.settings.silence_ms, self.cx.settings.idle_ms);
+        if self.tcb.flags.has(Flags::WANTS_ROOM) {
+            return Expiry::OfferAgain;
+        }
+        if self.has_new() {
+            // Held up by the ring all the time.
+            self.tcb.arm(Due::Silence, idle, now);
+            return Expiry::GoOn;
+        }
+        if silence < idle
+            && let Some(asked) = self.ask(now)
+        {
+            return asked;
+        }
+        // The application has not closed, or its FIN would be in flight.
+        self.close_idle(now)
+    }
+
+    /// Silent for too long.
+    fn close_idle(&mut self, now: Moment) -> Expiry {
+        self.tcb.flags.clear(Flags::WANTS_ROOM);
+        self.tcb.flags.set(Flags::CLOSE);
+        self.cx.counters.idle_closed += 1;
+        self.tcb.arm(Due::Silence, self.cx.settings.idle_ms, now);
+        Expiry::CloseIdle
+    }
+
+    /// Asks the peer whether it is there (RFC 1122, section 4.2.3.6). `None`
+    /// when the silence has lasted for as long as it may.
+    fn ask(&mut self, now: Moment) -> Option<Expiry> {
+        let settings = &self.cx.settings;
+        let tcb = &mut *self.tcb;
+        if tcb.due != Due::KeepAlive {
+            tcb.due = Due::KeepAlive;
+            (tcb.retries, tcb.backoff) = (0, 0);
+        }
+        let silent = u64::from(settings.silence_ms) * (u64::from(tcb.backoff) + 1);
+        if silent >= u64::from(settings.idle_ms) || tcb.backoff == u8::MAX {
+            (tcb.retries, tcb.backoff) = (0, 0);
+            return None;
+        }
+        if tcb.retries >= settings.probes {
+            return Some(Expiry::Reset);
+        }
+        tcb.backoff += 1;
+        tcb.arm(Due::KeepAlive, settings.silence_ms, now);
+        Some(Expiry::KeepAlive)
+    }
+
+    /// Sees to an application that waits for room while nothing is in flight whose
+    /// ACK could tell of it.
+    pub(crate) fn wait_for_room(&mut self, now: Moment) {
+        let waits = self.tcb.waits_for_room() && self.tcb.state != State::Closed;
+        if waits && !self.tcb.probes_window() {
+            self.tcb.rtt_at = now.micros;
+            self.tcb.arm(Due::Silence, ROOM_RETRY_MS, now);
+        }
+    }
+
+    /// An application that had found no room has been asked again. The peer has
+    /// been silent since `rtt_at`: nothing is in flight that could be timed.
+    pub(crate) fn has_offered_again(&mut self, now: Moment) -> Expiry {
+        let idle = self.cx.settings.idle_ms;
+        let waited = now.micros.wrapping_sub(self.tcb.rtt_at) / 1000;
+        if !self.tcb.flags.has(Flags::WANTS_ROOM) {
+            self.tcb.arm(Due::Silence, idle, now);
+        } else if waited < idle.min(MAX_ROOM_WAIT_MS) {
+            let next = waited.clamp(ROOM_RETRY_MS, MAX_ROOM_RETRY_MS);
+            self.tcb.arm(Due::Silence, next, now);
+        } else {
+            return self.close_idle(now);
+        }
+        Expiry::GoOn
+    }
+}
+
+impl Tcb {
+    /// An application waits for room, and nothing is in flight.
+    #[inline(always)]
+    fn waits_for_room(&self) -> bool {
+        self.flags.has(Flags::WANTS_ROOM) && self.flight() == 0
+    }
+
+    /// After a pass over a connection: whether there is more to be done about it.
+    #[inline(always)]
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.waits_for_room() || self.state == State::TimeWait
+    }
+}

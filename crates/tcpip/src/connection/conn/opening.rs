@@ -1,0 +1,206 @@
+//! A connection begins.
+
+use std::net::Ipv4Addr;
+
+use eth::{Link, Mac};
+use ip::{Addresses, PROTOCOL_TCP, Path, Sum};
+
+use super::Opening;
+use super::{Conn, Due, Flags, NONE, Record, State, Tcb};
+use crate::clock::Moment;
+use crate::congestion::CongestionControl;
+use crate::connection::Reorder;
+use crate::content::NO_CLASS;
+use crate::mss::MIN_MSS;
+use crate::negotiated::Negotiated;
+use crate::rto::Rtt;
+use crate::stream::Stream;
+use crate::wire::{Control, Segment, Seq, Timestamps};
+
+/// When a SYN reopens a connection in TIME-WAIT, its sequence numbers begin
+/// this far behind the old ones: beyond any window.
+const REOPEN_DISTANCE: u32 = 1 << 17;
+
+impl Opening {
+    pub(crate) fn new(negotiated: Negotiated, mss: u16, iss: Seq, ts_offset: u32) -> Self {
+        Self {
+            negotiated,
+            mss,
+            iss,
+            ts_offset,
+        }
+    }
+}
+
+impl<C: CongestionControl> Default for Record<C> {
+    /// One that is free.
+    fn default() -> Self {
+        Self {
+            tcb: Tcb::default(),
+            congestion: C::new(u32::from(MIN_MSS)),
+        }
+    }
+}
+
+impl<C: CongestionControl> Conn<'_, C> {
+    /// A half-open connection takes this place, and waits for the third segment
+    /// of the handshake.
+    #[inline(always)]
+    pub(crate) fn open(&mut self, tcb: Tcb, now: Moment) {
+        *self.congestion = C::new(u32::from(tcb.mss));
+        *self.tcb = tcb;
+        let rto = self.rto();
+        self.tcb.arm(Due::Handshake, rto, now);
+    }
+}
+
+impl Default for Tcb {
+    /// A free TCB.
+    fn default() -> Self {
+        Self {
+            path: Path {
+                link: Link {
+                    peer: Mac([0; 6]),
+                    own: Mac([0; 6]),
+                    vlan: None,
+                },
+                addresses: Addresses::V4 {
+                    src: Ipv4Addr::UNSPECIFIED,
+                    dst: Ipv4Addr::UNSPECIFIED,
+                },
+            },
+            own_port: 0,
+            peer_port: 0,
+            sum: 0,
+            mss: 0,
+            class: NO_CLASS,
+            state: State::Closed,
+            flags: Flags(0),
+            retries: 0,
+            backoff: 0,
+            negotiated: Negotiated::new(false, false, None, false),
+            due: Due::Handshake,
+            reorder: Reorder::new(),
+            mss_most: 0,
+            mss_fails: 0,
+            raise_at: 0,
+            challenged_at: 0,
+            snd_una: Seq(0),
+            snd_nxt: Seq(0),
+            snd_wnd: 0,
+            max_snd_wnd: 0,
+            snd_wl1: Seq(0),
+            rcv_nxt: Seq(0),
+            rcv_adv: Seq(0),
+            rtt: Rtt::UNKNOWN,
+            rtt_seq: Seq(0),
+            rtt_at: 0,
+            deadline: 0,
+            stream: Stream::new(Seq(0)),
+            buffer: NONE,
+            recovery: NONE,
+            ts_recent: 0,
+            ts_offset: 0,
+            cwr_high: Seq(0),
+            paced_until: 0,
+        }
+    }
+}
+
+impl Tcb {
+    /// What a connection adds to every checksum.
+    fn connection_sum(path: &Path, own_port: u16, peer_port: u16) -> u16 {
+        Sum::ZERO
+            .add(path.addresses.sum())
+            .word(u16::from(PROTOCOL_TCP))
+            .word(own_port)
+            .word(peer_port)
+            .fold()
+    }
+
+    /// Whether this is the connection of a segment between `addresses`, the
+    /// peer's first.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, addresses: &Addresses, src_port: u16, dst_port: u16) -> bool {
+        if self.peer_port != src_port || self.own_port != dst_port {
+            return false;
+        }
+        match (&self.path.addresses, addresses) {
+            (
+                Addresses::V4 { src, dst },
+                Addresses::V4 {
+                    src: peer,
+                    dst: own,
+                },
+            ) => src == own && dst == peer,
+            (
+                Addresses::V6 { src, dst },
+                Addresses::V6 {
+                    src: peer,
+                    dst: own,
+                },
+            ) => src.to_bits() == own.to_bits() && dst.to_bits() == peer.to_bits(),
+            _ => false,
+        }
+    }
+
+    /// A connection in SYN-RECEIVED, which nobody knows of yet. It is opened by
+    /// `segment`: a SYN, or the third segment of a handshake whose SYN is
+    /// forgotten. `timestamps` are that segment's.
+    #[inline(always)]
+    pub(crate) fn half_open(
+        path: Path,
+        segment: Segment,
+        timestamps: Option<Timestamps>,
+        opening: Opening,
+        now: Moment,
+    ) -> Self {
+        let Opening {
+            negotiated,
+            mss,
+            iss,
+            ts_offset,
+        } = opening;
+        let (own_port, peer_port) = (segment.dst_port, segment.src_port);
+        // The round trip of the SYN-ACK is timed.
+        let (irs, flags) = if segment.control.has(Control::SYN) {
+            (segment.seq, Flags::TIMING)
+        } else {
+            (Seq(segment.seq.0.wrapping_sub(1)), Flags::default())
+        };
+        Self {
+            path,
+            own_port,
+            peer_port,
+            sum: Tcb::connection_sum(&path, own_port, peer_port),
+            mss,
+            mss_most: mss,
+            state: State::SynReceived,
+            flags,
+            rtt_seq: iss + 1,
+            rtt_at: now.micros,
+            negotiated,
+            ts_recent: timestamps.map_or(0, |timestamps| timestamps.value),
+            ts_offset,
+            snd_una: iss,
+            snd_nxt: iss + 1,
+            stream: Stream::new(iss + 1),
+            snd_wnd: u32::from(segment.window),
+            // A SYN's window is not scaled.
+            max_snd_wnd: segment.window.div_ceil(1 << negotiated.peer_scale()),
+            snd_wl1: irs,
+            rcv_nxt: irs + 1,
+            rcv_adv: irs + 1,
+            paced_until: now.micros,
+            ..Tcb::default()
+        }
+    }
+
+    /// The initial sequence number of a connection in the place of this one,
+    /// which is in TIME-WAIT: beyond any window. Whether both sides of this one
+    /// send timestamps, as the SYN `segment` has one.
+    pub(crate) fn reopens(&self, segment: Segment) -> (Seq, bool) {
+        let both_stamp = self.negotiated.timestamps() && segment.timestamps.is_some();
+        (self.snd_nxt + REOPEN_DISTANCE, both_stamp)
+    }
+}

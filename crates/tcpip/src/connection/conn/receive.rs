@@ -1,0 +1,178 @@
+//! Receive buffers: what has arrived and is not consumed, and what has
+//! arrived out of order.
+//!
+//! Most connections never need one, because a request comes in one segment
+//! and is consumed at once, out of the received frame. The others take one
+//! from a bounded pool for as long as they need it.
+
+mod data;
+mod window;
+
+use arrayvec::ArrayVec;
+
+use crate::pools::Lendable;
+#[cfg(test)]
+use crate::pools::Lent;
+
+/// Gaps between what was received out of order that a buffer keeps track of.
+/// What would need more is dropped, and comes again.
+pub const MAX_RANGES: usize = 4;
+
+/// One connection's buffer. Its bytes start at the first one that is not
+/// consumed.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer {
+    bytes: Box<[u8]>,
+    /// In order, not consumed: `bytes[..ready]`.
+    ready: usize,
+    /// Received beyond a gap: disjoint, ascending, not touching each other.
+    ranges: ArrayVec<(usize, usize), MAX_RANGES>,
+    /// When each of them has changed last, counted in changes.
+    changed: ArrayVec<u32, MAX_RANGES>,
+    changes: u32,
+    /// Where the peer's FIN comes, when that is known.
+    fin: Option<usize>,
+}
+
+impl Buffer {
+    /// Sees to memory for `capacity` bytes, which was given back or never there.
+    fn provide(&mut self, capacity: usize) {
+        if self.bytes.is_empty() {
+            self.bytes = vec![0; capacity].into_boxed_slice();
+        }
+    }
+
+    /// What is in order and not consumed.
+    #[inline(always)]
+    fn ready(&self) -> &[u8] {
+        &self.bytes[..self.ready]
+    }
+
+    /// Nothing is in it and nothing is known.
+    fn is_empty(&self) -> bool {
+        self.ready == 0 && self.ranges.is_empty() && self.fin.is_none()
+    }
+
+    /// Bytes that fit behind what is in order.
+    pub(super) fn space(&self) -> usize {
+        self.bytes.len() - self.ready
+    }
+
+    /// Stores `data` that lies `ahead` bytes behind what is in order, and
+    /// what reaches beyond the buffer is cut off. Returns the bytes that have
+    /// come into order by it; `None` when there are too many gaps and nothing
+    /// was stored.
+    fn insert(&mut self, ahead: usize, data: &[u8]) -> Option<usize> {
+        let start = self.ready.saturating_add(ahead).min(self.bytes.len());
+        let len = data.len().min(self.bytes.len() - start);
+        let end = start + len;
+        // What it overlaps or touches becomes one range with it.
+        let from = self.ranges.partition_point(|range| range.1 < start);
+        let to = self.ranges.partition_point(|range| range.0 <= end);
+        let mut merged = (start, end);
+        for range in &self.ranges[from..to] {
+            merged = (merged.0.min(range.0), merged.1.max(range.1));
+        }
+        let in_order = merged.0 <= self.ready;
+        if !in_order && len > 0 && from == to && self.ranges.is_full() {
+            return None;
+        }
+        self.bytes[start..end].copy_from_slice(&data[..len]);
+        self.ranges.drain(from..to);
+        self.changed.drain(from..to);
+        if in_order {
+            let before = self.ready;
+            self.ready = self.ready.max(merged.1);
+            return Some(self.ready - before);
+        }
+        if len > 0 || from < to {
+            self.ranges.insert(from, merged);
+            self.changes = self.changes.wrapping_add(1);
+            self.changed.insert(from, self.changes);
+        }
+        Some(0)
+    }
+
+    /// What was received beyond a gap, as distances from the first byte that
+    /// is missing: what has changed last comes first (RFC 2018, section 4).
+    fn out_of_order(&self) -> ArrayVec<(usize, usize), MAX_RANGES> {
+        let mut order: ArrayVec<usize, MAX_RANGES> = (0..self.ranges.len()).collect();
+        order.sort_unstable_by_key(|at| self.changes.wrapping_sub(self.changed[*at]));
+        let from_gap = |at: usize| {
+            let (start, end) = self.ranges[at];
+            (start - self.ready, end - self.ready)
+        };
+        order.into_iter().map(from_gap).collect()
+    }
+
+    /// Whether `len` bytes that lie `ahead` bytes behind what is in order have
+    /// been received already.
+    fn has(&self, ahead: usize, len: usize) -> bool {
+        let (start, end) = (self.ready + ahead, self.ready + ahead + len);
+        let covers = |range: &(usize, usize)| range.0 <= start && end <= range.1;
+        self.ranges.iter().any(covers)
+    }
+
+    /// The peer's FIN comes `ahead` bytes behind what is in order. Ignored
+    /// where it contradicts what is known.
+    fn set_fin(&mut self, ahead: usize) {
+        let at = self.ready + ahead;
+        let last = self.ranges.last().map_or(self.ready, |range| range.1);
+        if at <= self.bytes.len() && at >= last && self.fin.is_none() {
+            self.fin = Some(at);
+        }
+    }
+
+    /// Takes the FIN if all before it has come.
+    fn take_fin(&mut self) -> bool {
+        let due = self.fin == Some(self.ready);
+        if due {
+            self.fin = None;
+        }
+        due
+    }
+
+    /// Bytes behind which nothing can come: the distance of the FIN from what
+    /// is in order.
+    fn fin_ahead(&self) -> Option<usize> {
+        self.fin.map(|at| at - self.ready)
+    }
+
+    /// The first `n` bytes are consumed.
+    fn consume(&mut self, n: usize) {
+        let n = n.min(self.ready);
+        if n == 0 {
+            return;
+        }
+        let last = self.ranges.last().map_or(self.ready, |range| range.1);
+        self.bytes.copy_within(n..last, 0);
+        self.ready -= n;
+        for range in &mut self.ranges {
+            *range = (range.0 - n, range.1 - n);
+        }
+        if let Some(fin) = &mut self.fin {
+            *fin -= n;
+        }
+    }
+}
+
+impl Lendable for Buffer {
+    fn clear(&mut self) {
+        self.ready = 0;
+        self.ranges.clear();
+        self.changed.clear();
+        self.fin = None;
+    }
+}
+
+#[cfg(test)]
+impl Lent<Buffer> {
+    /// Bytes of memory that the buffers have.
+    pub(crate) fn memory(&self) -> usize {
+        self.all().iter().map(|buffer| buffer.bytes.len()).sum()
+    }
+}
+
+#[cfg(test)]
+#[path = "receive/receive_tests.rs"]
+mod tests;

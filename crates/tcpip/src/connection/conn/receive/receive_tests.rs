@@ -1,0 +1,139 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::pools::{Owner, Peers, Pool};
+
+const CAPACITY: usize = 64;
+
+fn buffer(capacity: usize) -> Buffer {
+    let mut buffer = Buffer::default();
+    buffer.provide(capacity);
+    buffer
+}
+
+#[test]
+fn buffers_are_bounded_and_come_back_empty() {
+    let mut buffers = Lent::<Buffer>::new(Pool::RecvBuffers, 2);
+    let mut peers = Peers::new([1; Pool::COUNT]);
+    let owner = Owner {
+        id: 3,
+        peer: peers.join(1),
+    };
+    let a = buffers.take(owner, &mut peers).unwrap();
+    let b = buffers.take(owner, &mut peers).unwrap();
+    assert_eq!(buffers.take(owner, &mut peers), None);
+    buffers[a].provide(CAPACITY);
+    buffers[a].insert(0, b"abc").unwrap();
+    buffers[a].insert(5, b"f").unwrap();
+    buffers[a].set_fin(6);
+    buffers.release(a, &mut peers);
+    assert_eq!(buffers.in_use(), 1);
+    let again = buffers.take(owner, &mut peers).unwrap();
+    assert!(buffers[again].is_empty());
+    assert!(buffers[b].is_empty());
+}
+
+#[test]
+fn what_reaches_beyond_the_buffer_is_cut_off() {
+    let mut buffer = buffer(4);
+    assert_eq!(buffer.insert(2, b"cdef"), Some(0));
+    assert_eq!(buffer.insert(100, b"x"), Some(0));
+    assert_eq!(buffer.insert(0, b"abcdef"), Some(4));
+    assert_eq!(buffer.ready(), b"abcd");
+    assert_eq!(buffer.space(), 0);
+}
+
+#[test]
+fn the_fin_is_taken_when_all_before_it_has_come() {
+    let mut buffer = buffer(8);
+    buffer.insert(2, b"cd").unwrap();
+    buffer.set_fin(4);
+    assert_eq!(buffer.fin_ahead(), Some(4));
+    buffer.set_fin(3);
+    assert_eq!(buffer.fin_ahead(), Some(4), "the first one counts");
+    assert!(!buffer.take_fin());
+    assert_eq!(buffer.insert(0, b"ab"), Some(4));
+    buffer.consume(3);
+    assert_eq!(buffer.fin_ahead(), Some(0));
+    assert!(buffer.take_fin() && !buffer.take_fin());
+    assert_eq!(buffer.ready(), b"d");
+}
+
+#[test]
+fn a_fin_before_known_data_is_ignored() {
+    let mut buffer = buffer(8);
+    buffer.insert(2, b"cd").unwrap();
+    buffer.set_fin(3);
+    assert_eq!(buffer.fin_ahead(), None);
+}
+
+/// The runs of `true` from `start` on.
+fn runs(came: &[bool], start: usize) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for at in (start..came.len()).filter(|at| came[*at]) {
+        match runs.last_mut() {
+            Some(run) if run.1 == at => run.1 = at + 1,
+            _ => runs.push((at, at + 1)),
+        }
+    }
+    runs
+}
+
+proptest! {
+    /// Against a list of bytes that have come or not.
+    #[test]
+    fn it_agrees_with_a_list(
+        steps in prop::collection::vec((0usize..80, 0usize..30, 0usize..20), 1..100),
+    ) {
+        // Byte number n of the stream is n.
+        let mut buffer = buffer(CAPACITY);
+        let mut came = [false; 10_000];
+        let (mut base, mut next) = (0, 0);
+        for (ahead, len, consume) in steps {
+            let data: Vec<u8> = (next + ahead..next + ahead + len).map(|n| n as u8).collect();
+            let all = came[next + ahead..next + ahead + len].iter().all(|came| *came);
+            prop_assert!(len == 0 || buffer.has(ahead, len) == all);
+            let inserted = buffer.insert(ahead, &data);
+            if inserted.is_some() {
+                let end = (next + ahead + len).min(base + CAPACITY);
+                if next + ahead < end {
+                    came[next + ahead..end].fill(true);
+                }
+            } else {
+                // Only a new gap beyond the limit is refused.
+                let gaps = (next..base + CAPACITY)
+                    .filter(|n| came[*n] && (*n == next || !came[*n - 1]))
+                    .count();
+                prop_assert_eq!(gaps, MAX_RANGES);
+            }
+            let before = next;
+            while next < base + CAPACITY && came[next] {
+                next += 1;
+            }
+            if let Some(n) = inserted {
+                prop_assert_eq!(n, next - before);
+            }
+            // What lies beyond the gap is told, what has come last first.
+            let islands = runs(&came[..base + CAPACITY], next);
+            let mut told: Vec<_> = buffer
+                .out_of_order()
+                .into_iter()
+                .map(|(start, end)| (next + start, next + end))
+                .collect();
+            let cut = (before + ahead, (before + ahead + len).min(base + CAPACITY));
+            if inserted.is_some() && cut.0 < cut.1 && cut.0 >= next {
+                prop_assert!(told[0].0 <= cut.0 && cut.1 <= told[0].1, "{told:?}");
+            }
+            told.sort_unstable();
+            prop_assert_eq!(told, islands);
+            let expected: Vec<u8> = (base..next).map(|n| n as u8).collect();
+            prop_assert_eq!(buffer.ready(), &expected[..]);
+            let consume = consume.min(next - base);
+            buffer.consume(consume);
+            base += consume;
+            prop_assert_eq!(buffer.space(), CAPACITY - (next - base));
+            let nothing = next == base && !came[next..base + CAPACITY].contains(&true);
+            prop_assert_eq!(buffer.is_empty(), nothing);
+        }
+    }
+}

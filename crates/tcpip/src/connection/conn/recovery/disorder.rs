@@ -1,0 +1,375 @@
+//! What acknowledgements tell while something is lost, late or out of order.
+
+use super::{Flight, Found, Frto, Mark, News, Phase, Prr, Recovery};
+use crate::clock::Moment;
+use crate::congestion::{Congestion, CongestionControl, Event};
+use crate::connection::{Conn, Cut, Due, Flags, Tcb};
+use crate::counters::Counters;
+use crate::stream::Lists;
+use crate::wire::{Block, Segment};
+
+/// Selectively acknowledged segments that mean a loss (RFC 8985, section
+/// 6.2).
+const DUP_THRESH: u32 = 3;
+
+/// What an acknowledgement has told.
+struct Told {
+    news: News,
+    /// Bytes acknowledged for the first time.
+    acked: u32,
+    /// The reduction has ended with it.
+    ends: bool,
+    event: Event,
+}
+
+impl<C: CongestionControl> Conn<'_, C> {
+    /// An acknowledgement while something is out of order, or the first that
+    /// tells of it. SND.UNA is the one before still. What it acknowledges is not
+    /// taken out of the stream here.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn on_disorder(mut self, segment: Segment, sack: &[Block], now: Moment) {
+        let mut told = self.take_in(segment, sack, now);
+        self.end_phase_if_mended(&mut told);
+        self.look_for_losses(&told, now);
+    }
+
+    /// What has arrived, and whether what was sent again had to be.
+    fn take_in(&mut self, segment: Segment, sack: &[Block], now: Moment) -> Told {
+        let index = self.begin_recovery();
+        let (tcb, recovery) = (&mut *self.tcb, &mut self.cx.losses[index]);
+        let una = tcb.snd_una;
+        let acked = segment.ack.since(una);
+        let before = recovery.pipe(tcb.flight(), tcb.mss);
+        let had_gaps = !recovery.board.is_empty();
+        let is_duplicate = acked == 0 && tcb.is_duplicate(segment);
+        tcb.snd_una = segment.ack;
+
+        let echo = echo(tcb, segment);
+        let flight = Flight::of(tcb, now);
+        let mut news = recovery
+            .rack
+            .take_in(&mut recovery.board, &flight, una, echo, sack);
+        if !tcb.negotiated.sack() {
+            recovery.count_duplicates(tcb, is_duplicate, acked, &mut news);
+        }
+        let needless = recovery.needless_bytes(&news);
+        note_disorder(&mut self.cx.counters, tcb, &news, needless > 0);
+
+        // The round trip, where the peer's echo tells it even of what was
+        // sent again (RFC 7323, section 4).
+        let mut rtt = tcb.measure_selective(sack, now);
+        if acked > 0 {
+            tcb.retries = 0;
+            if rtt == 0 {
+                rtt = tcb.measure(segment, now);
+            }
+        }
+        // What fills a gap was late itself, and no queue need be the reason.
+        let event = tcb.event(before, if had_gaps { 0 } else { rtt }, now);
+        if let Some(probe) = recovery.tail_probe
+            && !segment.ack.before(probe.end)
+        {
+            recovery.tail_probe = None;
+            if probe.again && news.twice.is_none() && recovery.phase == Phase::Disorder {
+                // RFC 8985, section 7.4.2: the probe has mended a loss.
+                self.congestion.on_congestion(Congestion::Loss, &event);
+                tcb.flags.set(Flags::REDUCED);
+                self.cx.counters.tail_losses += 1;
+            }
+        }
+
+        let congestion = &mut *self.congestion;
+        if let Some(proof) = recovery.undo_if_needless(echo, &news, acked, tcb, congestion) {
+            proof.count(&mut self.cx.counters);
+        }
+        recovery.step_frto(tcb, acked, is_duplicate);
+        Told {
+            news,
+            acked,
+            ends: false,
+            event,
+        }
+    }
+
+    /// Is all of it mended? RFC 6582, section 3.2: without SACK, duplicates of
+    /// what was sent again may still come, so only something behind it tells.
+    fn end_phase_if_mended(&mut self, told: &mut Told) {
+        let tcb = &mut *self.tcb;
+        let recovery = &mut self.cx.losses[tcb.recovery];
+        let mended = if tcb.negotiated.sack() || tcb.flight() == 0 {
+            !tcb.snd_una.before(recovery.high)
+        } else {
+            // Plain Reno ends with any acknowledgement of something new.
+            let partial = C::PARTIAL_ACK_RECOVERY || recovery.phase == Phase::Again;
+            tcb.snd_una.after(recovery.high) || told.acked > 0 && !partial
+        };
+        told.ends = recovery.phase == Phase::Reduction && mended;
+        if recovery.phase != Phase::Disorder && mended {
+            recovery.end_phase(tcb);
+            let delivered = if told.ends { told.news.delivered } else { 0 };
+            self.congestion.on_recovered(delivered, &told.event);
+            tcb.reorder.narrow();
+        } else if tcb.snd_una.after(recovery.high) {
+            // What was sent after all was mended has arrived: no report of
+            // duplicates comes any more.
+            recovery.prior = None;
+        }
+    }
+
+    /// What is lost, and how much may be sent meanwhile.
+    fn look_for_losses(&mut self, told: &Told, now: Moment) {
+        let (found, size) = self.find_lost(told.acked > 0, &told.event, now);
+        let tcb = &mut *self.tcb;
+        let recovery = &mut self.cx.losses[tcb.recovery];
+        let selective = tcb.negotiated.sack();
+        let Told { news, acked, .. } = *told;
+        match recovery.phase {
+            Phase::Reduction => {
+                let pipe = recovery.pipe(tcb.flight(), tcb.mss);
+                let progress = acked > 0 && found.lost == 0;
+                let target = self.congestion.window();
+                let mss = u32::from(tcb.mss);
+                let prr = &mut recovery.prr;
+                let mut allowed = prr.allowance(news.delivered, pipe, target, progress, mss);
+                if !selective && found.lost > 0 {
+                    // RFC 6582, section 3.2, step 3: it goes at once.
+                    allowed = allowed.max(mss);
+                }
+                recovery.window = pipe + allowed;
+                let (delivered, lost) = (news.delivered, found.lost);
+                self.congestion
+                    .on_recovery_ack(delivered, lost, &told.event);
+            }
+            Phase::Disorder | Phase::Again => {
+                // Where segments change their order, those behind a gap count
+                // when they arrive.
+                let at_once = recovery.phase == Phase::Disorder
+                    && selective
+                    && tcb.flags.has(Flags::REORDERING);
+                let counted = if at_once { news.delivered } else { acked };
+                if counted > 0 && !told.ends {
+                    self.congestion.on_ack(counted, &told.event);
+                }
+            }
+        }
+        let partial = acked > 0 && recovery.phase == Phase::Reduction;
+        recovery.partial_acks += u32::from(partial);
+        let impatient = !selective && recovery.is_impatient();
+        let progress = acked > 0 && !impatient || selective && news.delivered > 0;
+        if let Some((size, arrived)) = size {
+            self.end_size_probe(size, arrived);
+        }
+        self.rearm(progress, found.look_in, now);
+    }
+
+    /// Finds what is lost by now, and begins a reduction if something is.
+    fn find_lost(
+        &mut self,
+        advanced: bool,
+        event: &Event,
+        now: Moment,
+    ) -> (Found, Option<(u16, bool)>) {
+        let tcb = &mut *self.tcb;
+        let recovery = &mut self.cx.losses[tcb.recovery];
+        let mut found = recovery.find_lost(tcb, &self.cx.lists, advanced, now);
+        let size = recovery.take_size_probe(tcb, &mut found);
+        self.cx.counters.lost_again += u64::from(found.again);
+        if found.lost > 0 && recovery.phase == Phase::Disorder {
+            recovery.begin_reduction(tcb, self.congestion, event);
+            self.cx.counters.fast_retransmits += 1;
+        }
+        (found, size)
+    }
+
+    /// Sets the deadline after an acknowledgement, or when late segments have
+    /// been looked at: `look_in` microseconds from now again.
+    fn rearm(&mut self, progress: bool, look_in: Option<u32>, now: Moment) {
+        if let Some(micros) = look_in {
+            let after = micros.div_ceil(1000).max(1);
+            let due = if self.tcb.probes_window() {
+                Due::ZeroWindow
+            } else {
+                Due::Reorder
+            };
+            self.tcb.arm(due, after, now);
+        } else if progress || self.tcb.due == Due::Reorder {
+            let is_calm = self.is_calm();
+            self.arm_after_ack(is_calm, now);
+        }
+    }
+
+    /// Late segments have had their time.
+    #[cold]
+    pub(crate) fn on_late(&mut self, now: Moment) {
+        let recovery = &mut self.cx.losses[self.tcb.recovery];
+        let event = self
+            .tcb
+            .event(recovery.pipe(self.tcb.flight(), self.tcb.mss), 0, now);
+        let (found, size) = self.find_lost(false, &event, now);
+        let recovery = &mut self.cx.losses[self.tcb.recovery];
+        if recovery.phase == Phase::Reduction {
+            let pipe = recovery.pipe(self.tcb.flight(), self.tcb.mss);
+            let target = self.congestion.window();
+            let prr = &mut recovery.prr;
+            recovery.window = pipe + prr.allowance(0, pipe, target, false, event.mss);
+        }
+        if let Some((size, arrived)) = size {
+            self.end_size_probe(size, arrived);
+        }
+        self.rearm(true, found.look_in, now);
+    }
+}
+
+impl<C: CongestionControl> Recovery<C> {
+    /// Something is lost (RFC 6675, section 5, step 4).
+    fn begin_reduction(&mut self, tcb: &mut Tcb, congestion: &mut C, told: &Event) {
+        self.remember(congestion);
+        self.phase = Phase::Reduction;
+        self.partial_acks = 0;
+        self.high = tcb.snd_nxt;
+        // What limited transmit has sent on top does not count (RFC 5681,
+        // section 3.2, step 2).
+        let flight = tcb.flight().min(congestion.window());
+        self.prr = Prr {
+            flight,
+            ..Prr::default()
+        };
+        congestion.on_congestion(Congestion::Loss, told);
+        tcb.flags.set(Flags::REDUCED);
+    }
+
+    /// Whether a probe of the path's width has arrived, and its bytes, once
+    /// that is known. Its loss alone does not tell of congestion (RFC 4821,
+    /// section 7.5).
+    fn take_size_probe(&mut self, tcb: &Tcb, found: &mut Found) -> Option<(u16, bool)> {
+        let probe = self.size_probe?;
+        let size = probe.end.since(probe.start);
+        let mut arrived = true;
+        if tcb.snd_una.before(probe.end) {
+            let mut pieces = self.board.pieces(probe.start, probe.end);
+            arrived = match pieces.next()?.mark? {
+                Mark::Sacked => true,
+                Mark::Lost => false,
+                _ => return None,
+            };
+        }
+        if !arrived && found.lost <= size {
+            found.lost = 0;
+            self.board.set(probe.start, probe.end, Some(Mark::Lost));
+        }
+        self.size_probe = None;
+        Some((size as u16, arrived))
+    }
+
+    /// Without SACK each duplicate is a segment that has arrived somewhere.
+    fn count_duplicates(&mut self, tcb: &Tcb, is_duplicate: bool, acked: u32, news: &mut News) {
+        let mss = u32::from(tcb.mss);
+        if is_duplicate {
+            let gone = match self.phase {
+                Phase::Again => self.take_new_arrived(),
+                Phase::Disorder | Phase::Reduction => 1,
+            };
+            self.dup_acks = self.dup_acks.saturating_add(gone);
+            news.delivered += gone * mss;
+        } else if acked > 0 {
+            let eaten = self.dup_acks.min(acked.div_ceil(mss) - 1);
+            self.dup_acks -= eaten;
+            news.delivered = news.delivered.saturating_sub(eaten * mss);
+            if self.phase == Phase::Disorder || tcb.snd_una == self.high {
+                self.dup_acks = 0;
+            }
+        }
+    }
+
+    /// A duplicate after a timeout: 1 if it is of one of the new segments that
+    /// were sent to find out about it, which makes room for one of what is
+    /// lost (RFC 5682, section 2.1, step 3a).
+    fn take_new_arrived(&mut self) -> u32 {
+        let arrived = self.new_sent.min(1);
+        self.new_sent -= arrived;
+        arrived
+    }
+
+    /// What is lost by now; `advanced`: something was acknowledged.
+    fn find_lost(&mut self, tcb: &Tcb, lists: &Lists, advanced: bool, now: Moment) -> Found {
+        let mss = u32::from(tcb.mss);
+        if tcb.negotiated.sack() {
+            let enough = self.board.sacked() > (DUP_THRESH - 1) * mss;
+            let at_once =
+                !tcb.flags.has(Flags::REORDERING) && (self.phase != Phase::Disorder || enough);
+            let flight = Flight::of(tcb, now);
+            return self.rack.find_lost(&mut self.board, &flight, at_once);
+        }
+        let lost = match self.phase {
+            Phase::Disorder => self.dup_acks >= DUP_THRESH,
+            // RFC 6582, 3.2, step 3: all of it; what is new may be lost as well.
+            Phase::Reduction if tcb.snd_una == self.high => self.dup_acks >= DUP_THRESH,
+            // The next gap begins here.
+            Phase::Reduction => advanced,
+            Phase::Again => false,
+        };
+        let una = tcb.snd_una;
+        let first = self.board.first_piece(una, tcb.snd_nxt);
+        let len = Cut::segment_len(tcb, una, lists).min(tcb.flight());
+        let mut found = Found::default();
+        if lost
+            && first.is_some_and(|piece| piece.mark.is_none())
+            && self.board.set(una, una + len, Some(Mark::Lost))
+        {
+            found.lost = len;
+        }
+        found
+    }
+
+    /// All that was in flight when the phase began has arrived. For as long as
+    /// it takes, the peer may still tell that some of it has arrived twice
+    /// (RFC 3708).
+    fn end_phase(&mut self, tcb: &Tcb) {
+        self.phase = Phase::Disorder;
+        self.high = tcb.snd_nxt;
+        self.dup_acks = 0;
+        self.frto = Frto::Off;
+        if self.unproven == 0 || !tcb.negotiated.sack() {
+            self.prior = None;
+        }
+    }
+}
+
+impl Flight {
+    fn of(tcb: &Tcb, now: Moment) -> Self {
+        Self {
+            una: tcb.snd_una,
+            nxt: tcb.snd_nxt,
+            mss: u32::from(tcb.mss),
+            all_sent: tcb.snd_nxt == tcb.limit(),
+            selective: tcb.negotiated.sack(),
+            least_rtt: tcb.rtt.least(),
+            reordering_window: tcb.reorder.window(tcb.rtt),
+            ts_clock: tcb.ts_clock(now),
+            lateness: tcb.lateness(),
+            now: now.micros,
+        }
+    }
+}
+
+/// The timestamp of ours that comes back with a segment.
+fn echo(tcb: &Tcb, segment: Segment) -> Option<u32> {
+    let timestamps = segment.timestamps.filter(|_| tcb.negotiated.timestamps());
+    timestamps.map(|timestamps| timestamps.echo)
+}
+
+/// Counts and remembers what is not as it should be; `needless`: something was
+/// sent again for nothing.
+fn note_disorder(counters: &mut Counters, tcb: &mut Tcb, news: &News, needless: bool) {
+    counters.scoreboard_full += u64::from(news.no_place);
+    counters.duplicates_reported += u64::from(news.twice.is_some());
+    if news.reordered && !tcb.flags.has(Flags::REORDERING) {
+        tcb.flags.set(Flags::REORDERING);
+        counters.reorderings += 1;
+    }
+    if news.early > 0 || needless {
+        tcb.flags.set(Flags::REORDERING);
+        tcb.reorder.widen();
+    }
+}

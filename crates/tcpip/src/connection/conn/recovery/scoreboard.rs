@@ -1,0 +1,230 @@
+//! What became of the bytes in flight, after something was lost or came out
+//! of order: the scoreboard of RFC 6675, with what RACK (RFC 8985) needs.
+//!
+//! Bytes that are not listed are in flight as they were first sent. These
+//! have no times: what was sent first is in the order of its sequence
+//! numbers, so that "sent later" is "lies behind". Only what was sent again
+//! has left that order, and it is listed with the moment and with SND.NXT of
+//! that moment, its *fence*: all before the fence was first sent earlier than
+//! it, all behind it later.
+
+use std::collections::vec_deque;
+
+use super::{Mark, Piece, Range, Scoreboard};
+use crate::wire::Seq;
+
+impl Scoreboard {
+    /// The pieces of `start..end`, in order.
+    pub(super) fn pieces(&self, start: Seq, end: Seq) -> impl Iterator<Item = Piece> {
+        let first = self.first_behind(start);
+        Pieces {
+            ranges: self.ranges.range(first..),
+            at: start,
+            end,
+        }
+    }
+
+    /// The first range that ends behind `seq`.
+    fn first_behind(&self, seq: Seq) -> usize {
+        self.ranges.partition_point(|range| !range.end.after(seq))
+    }
+
+    /// All before `una` is acknowledged.
+    pub(super) fn advance(&mut self, una: Seq) {
+        let gone = self.first_behind(una);
+        for range in self.ranges.drain(..gone) {
+            match range.mark {
+                Mark::Sacked => self.sacked -= range.len(),
+                Mark::Lost => self.lost -= range.len(),
+                _ => {}
+            }
+        }
+        if let Some(first) = self.ranges.front_mut()
+            && first.start.before(una)
+        {
+            let cut = una.since(first.start);
+            first.start = una;
+            match first.mark {
+                Mark::Sacked => self.sacked -= cut,
+                Mark::Lost => self.lost -= cut,
+                _ => {}
+            }
+        }
+    }
+
+    /// Gives `start..end` one fate. `false` when there is no place for one
+    /// more range; nothing has changed then. For what is lost or sent again
+    /// there is always place: what has arrived furthest ahead is forgotten, or
+    /// when it was that something was sent again.
+    pub(super) fn set(&mut self, start: Seq, end: Seq, mark: Option<Mark>) -> bool {
+        if !start.before(end) {
+            return true;
+        }
+        // A range added, and one divided.
+        if self.ranges.len() + 2 > self.open() {
+            if mark == Some(Mark::Sacked) {
+                return false;
+            }
+            if self.ranges.len() + 2 > self.limit {
+                self.forget_furthest();
+            }
+        }
+        let from = self.first_behind(start);
+        let overlapping = self.ranges.range(from..);
+        let to = from
+            + overlapping
+                .take_while(|range| range.start.before(end))
+                .count();
+        // What sticks out on either side stays.
+        let head = self.ranges.get(from).filter(|_| from < to);
+        let head = head
+            .filter(|range| range.start.before(start))
+            .map(|range| Range {
+                end: start,
+                ..*range
+            });
+        let tail = self.ranges.get(to.wrapping_sub(1)).filter(|_| from < to);
+        let tail = tail
+            .filter(|range| range.end.after(end))
+            .map(|range| Range {
+                start: end,
+                ..*range
+            });
+        let new = mark.map(|mark| Range { start, end, mark });
+        for range in self.ranges.drain(from..to) {
+            match range.mark {
+                Mark::Sacked => self.sacked -= range.len(),
+                Mark::Lost => self.lost -= range.len(),
+                _ => {}
+            }
+        }
+        let mut at = from;
+        for range in [head, new, tail].into_iter().flatten() {
+            match range.mark {
+                Mark::Sacked => self.sacked += range.len(),
+                Mark::Lost => self.lost += range.len(),
+                _ => {}
+            }
+            self.ranges.insert(at, range);
+            at += 1;
+        }
+        self.join(from.saturating_sub(1), at - from + 2);
+        true
+    }
+
+    /// Makes place for two ranges.
+    #[cold]
+    fn forget_furthest(&mut self) {
+        for _ in 0..2 {
+            let mut ranges = self.ranges.iter();
+            let arrived = ranges.rposition(|range| range.mark == Mark::Sacked);
+            let mut ranges = self.ranges.iter();
+            let furthest = arrived.or_else(|| ranges.rposition(|range| range.mark != Mark::Lost));
+            let at = furthest.unwrap_or(self.ranges.len() - 1);
+            if let Some(range) = self.ranges.remove(at) {
+                match range.mark {
+                    Mark::Sacked => self.sacked -= range.len(),
+                    Mark::Lost => self.lost -= range.len(),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Joins neighbours of one kind among the `count` ranges from `from` on.
+    fn join(&mut self, from: usize, count: usize) {
+        let mut at = from;
+        for _ in 0..count {
+            let (Some(range), Some(next)) = (self.ranges.get(at), self.ranges.get(at + 1)) else {
+                return;
+            };
+            if range.end == next.start && range.mark == next.mark {
+                self.ranges[at].end = self.ranges[at + 1].end;
+                self.ranges.remove(at + 1);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Gives everything in `una..nxt` the fate that `fate` says, by the one that it
+    /// had.
+    pub(super) fn rebuild(
+        &mut self,
+        una: Seq,
+        nxt: Seq,
+        fate: impl Fn(Option<Mark>) -> Option<Mark>,
+    ) {
+        self.advance(una);
+        let listed = self.ranges.len();
+        (self.sacked, self.lost) = (0, 0);
+        if fate(None).is_some() && self.pieces(una, nxt).count() > self.limit {
+            // The gaps between all that has arrived would be listed.
+            self.ranges.clear();
+            self.append(una, nxt, fate(None));
+            return;
+        }
+        // Round once: what was listed goes out at the front, and what it has
+        // become comes in behind the last of it.
+        let mut at = una;
+        for _ in 0..listed {
+            let Some(range) = self.ranges.pop_front() else {
+                return;
+            };
+            self.append(at, range.start, fate(None));
+            self.append(range.start, range.end, fate(Some(range.mark)));
+            at = range.end;
+        }
+        self.append(at, nxt, fate(None));
+    }
+
+    /// Lists `start..end` behind all others.
+    fn append(&mut self, start: Seq, end: Seq, mark: Option<Mark>) {
+        let Some(mark) = mark.filter(|_| start.before(end)) else {
+            return;
+        };
+        match mark {
+            Mark::Sacked => self.sacked += end.since(start),
+            Mark::Lost => self.lost += end.since(start),
+            _ => {}
+        }
+        match self.ranges.back_mut() {
+            Some(last) if last.end == start && last.mark == mark => last.end = end,
+            _ => self.ranges.push_back(Range { start, end, mark }),
+        }
+    }
+}
+
+/// See [`Scoreboard::pieces`].
+#[derive(Clone, Debug)]
+struct Pieces<'a> {
+    ranges: vec_deque::Iter<'a, Range>,
+    at: Seq,
+    end: Seq,
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let start = self.at;
+        if !start.before(self.end) {
+            return None;
+        }
+        let nearer = |a: Seq, b: Seq| if a.before(b) { a } else { b };
+        let (end, mark) = match self.ranges.clone().next() {
+            Some(range) if range.start.after(start) => (nearer(range.start, self.end), None),
+            Some(range) => {
+                self.ranges.next();
+                (nearer(range.end, self.end), Some(range.mark))
+            }
+            None => (self.end, None),
+        };
+        self.at = end;
+        Some(Piece { start, end, mark })
+    }
+}
+
+#[cfg(test)]
+#[path = "scoreboard_tests.rs"]
+mod tests;

@@ -1,0 +1,277 @@
+//! What is lost because nothing has arrived for too long, and what is sent to
+//! find out before.
+
+use super::{Frto, Mark, Phase, Recovery, TailProbe};
+use crate::clock::Moment;
+use crate::congestion::CongestionControl;
+use crate::connection::{Conn, Due, Flags, Kind, Plan, Tcb};
+use crate::outcome::Expiry;
+use crate::pools::NONE;
+use crate::wire::Seq;
+
+impl<C: CongestionControl> Conn<'_, C> {
+    /// RFC 6298, 5.4 to 5.6, and RFC 5681, section 3.1.
+    pub(in crate::connection::conn) fn on_rto(&mut self, now: Moment) -> Expiry {
+        let tcb = &mut *self.tcb;
+        debug_assert!(tcb.flight() > 0, "something is in flight");
+        let stalled = self.stalled_for(now);
+        let settings = &self.cx.settings;
+        if self.tcb.retries >= settings.retries || stalled >= settings.user_timeout_ms {
+            return Expiry::TimeOut;
+        }
+        self.lose_all_by_timeout(now);
+        self.cx.counters.timeouts += 1;
+        let tcb = &mut *self.tcb;
+        tcb.retries += 1;
+        tcb.backoff = tcb.backoff.saturating_add(1);
+        tcb.flags.clear(Flags::TIMING);
+        self.suspect_black_hole(now);
+        let rto = self.rto_within_user_timeout(now);
+        self.tcb.arm(Due::Retransmit, rto, now);
+        Expiry::GoOn
+    }
+
+    /// For how long the first unacknowledged segment has been out, in
+    /// milliseconds, when its timer has expired.
+    fn stalled_for(&mut self, now: Moment) -> u32 {
+        let rto = self.rto();
+        let index = self.begin_recovery();
+        let recovery = &mut self.cx.losses[index];
+        if self.tcb.retries == 0 {
+            recovery.stalled_at = now.millis.wrapping_sub(rto);
+        }
+        now.millis.wrapping_sub(recovery.stalled_at)
+    }
+
+    /// The retransmission timeout of a segment that may have timed out before,
+    /// in milliseconds: at most what is left of the user timeout.
+    fn rto_within_user_timeout(&self, now: Moment) -> u32 {
+        let rto = self.rto();
+        match self.recovery() {
+            Some(recovery) if self.tcb.retries > 0 => {
+                let stalled = now.millis.wrapping_sub(recovery.stalled_at);
+                let most = self.cx.settings.user_timeout_ms;
+                rto.min(most.saturating_sub(stalled).max(1))
+            }
+            _ => rto,
+        }
+    }
+
+    /// The retransmission timer has expired (RFC 6298, 5.4 to 5.6; RFC 5681,
+    /// section 3.1): all that has not arrived goes again.
+    fn lose_all_by_timeout(&mut self, now: Moment) {
+        let index = self.begin_recovery();
+        let (tcb, recovery) = (&mut *self.tcb, &mut self.cx.losses[index]);
+        let event = tcb.event(recovery.pipe(tcb.flight(), tcb.mss), 0, now);
+        let una = tcb.snd_una;
+        let first = recovery.board.first_piece(una, tcb.snd_nxt);
+        if first.is_some_and(|piece| piece.mark == Some(Mark::Sacked)) {
+            // It has not what it told to have.
+            recovery.board.forget_sacked(una, tcb.snd_nxt);
+            self.cx.counters.reneged += 1;
+        }
+        let again = tcb.retries > 0;
+        if recovery.phase == Phase::Disorder {
+            recovery.frto = Frto::First;
+            recovery.remember(self.congestion);
+        } else {
+            // RFC 5682, section 2.1, step 1: something is lost anyway.
+            recovery.frto = Frto::Off;
+            if !again {
+                recovery.prior = None;
+            }
+        }
+        self.congestion.on_timeout(again, &event);
+        tcb.flags.set(Flags::REDUCED);
+        let size_probe = recovery.size_probe;
+        recovery.begin_again(tcb);
+        if let Some(probe) = size_probe {
+            let size = probe.end.since(probe.start);
+            self.end_size_probe(size as u16, false);
+        }
+    }
+
+    /// All that has not arrived goes again, though it is not congestion that
+    /// has lost it: the peer's window was shut, or the path has become
+    /// narrower.
+    pub(crate) fn send_all_again(&mut self) {
+        let index = self.begin_recovery();
+        let recovery = &mut self.cx.losses[index];
+        recovery.prior = None;
+        recovery.frto = Frto::Off;
+        recovery.begin_again(self.tcb);
+    }
+
+    /// The tail has been silent for two round trips: new data goes, or the last
+    /// segment again, so that the peer tells what it has (RFC 8985, section
+    /// 7.3). Without room for it the timeout does it.
+    #[cold]
+    pub(crate) fn probe_tail(&mut self, now: Moment) -> Plan {
+        let rto = self.rto();
+        let tcb = &mut *self.tcb;
+        tcb.arm(Due::Retransmit, rto, now);
+        let nxt = tcb.snd_nxt;
+        let mss = u32::from(tcb.mss);
+        let new = nxt != tcb.limit() && tcb.flight().saturating_add(mss) <= tcb.snd_wnd;
+        let (start, most) = if new {
+            (nxt, mss)
+        } else {
+            // The peer's window may have cut it short.
+            let last = tcb.last_segment(&self.cx.lists);
+            (last, nxt.since(last).min(mss))
+        };
+        self.plan(Kind::TailProbe { again: !new }, start, most, 0, now)
+    }
+
+    /// Sets the deadline to a retransmission, or to a probe of the peer's window
+    /// where that is shut.
+    fn arm_timeout(&mut self, after: u32, now: Moment) {
+        let due = match self.tcb.due {
+            Due::ZeroWindow => Due::ZeroWindow,
+            _ => Due::Retransmit,
+        };
+        self.tcb.arm(due, after, now);
+    }
+
+    /// The next segment that is lost, as far as the windows allow.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn next_lost(&mut self, now: Moment) -> Option<Plan> {
+        let (tcb, recovery) = (&*self.tcb, self.recovery()?);
+        let (start, end) = recovery.next_lost()?;
+        let most = end.since(start).min(u32::from(tcb.mss));
+        let pipe = recovery.pipe(tcb.flight(), tcb.mss);
+        let window = recovery.window(self.congestion);
+        // At least one segment, whatever its size.
+        if pipe > 0 && pipe.saturating_add(most) > window {
+            return None;
+        }
+        if start.since(tcb.snd_una) >= tcb.snd_wnd {
+            // The window was shut on it: the timer probes.
+            return None;
+        }
+        let late = recovery.lateness(tcb);
+        Some(self.plan(Kind::Lost, start, most, late, now))
+    }
+
+    /// How far from SND.UNA the congestion window reaches, while something is
+    /// out of order: what is in the network no longer does not count.
+    #[cold]
+    pub(crate) fn reach_in_disorder(&self) -> u32 {
+        let tcb = &*self.tcb;
+        let recovery = &self.cx.losses[tcb.recovery];
+        if recovery.lost_goes_first() {
+            // There was no room for a whole segment of it.
+            return tcb.flight();
+        }
+        recovery
+            .window(self.congestion)
+            .saturating_add(recovery.gone(tcb.flight(), tcb.mss))
+    }
+
+    /// Bytes have been sent while something is out of order.
+    pub(crate) fn has_sent_in_disorder(self, bytes: u32) {
+        if self.tcb.recovery != NONE {
+            self.cx.losses[self.tcb.recovery].has_sent(bytes);
+        }
+    }
+
+    /// The port has taken a plan other than of [`next`](Self::next).
+    pub(crate) fn has_sent(&mut self, plan: &Plan, now: Moment) {
+        self.has_told(plan.header.window);
+        let (_, end) = plan.range();
+        match plan.kind {
+            Kind::New => self.tcb.has_sent_to(end),
+            Kind::Lost => self.has_resent(plan, now),
+            Kind::TailProbe { again } => self.has_probed_tail(plan, again, now),
+            Kind::SizeProbe => self.has_probed_size(plan, now),
+            Kind::WindowProbe => {
+                self.tcb.has_sent_to(end);
+                self.tcb.retries = self.tcb.retries.saturating_add(1);
+                self.tcb.backoff = self.tcb.backoff.saturating_add(1);
+                self.cx.counters.window_probes += 1;
+            }
+        }
+    }
+
+    /// The probe of the tail that `plan` is has been sent.
+    fn has_probed_tail(&mut self, plan: &Plan, again: bool, now: Moment) {
+        let index = self.begin_recovery();
+        let (tcb, recovery) = (&mut *self.tcb, &mut self.cx.losses[index]);
+        let (start, end) = plan.range();
+        tcb.has_sent_to(end);
+        recovery.tail_probe = Some(TailProbe {
+            end: tcb.snd_nxt,
+            again,
+        });
+        if again {
+            tcb.flags.clear(Flags::TIMING);
+            recovery.has_resent(start, end, tcb, now);
+            self.cx.counters.retransmits += 1;
+        }
+        self.cx.counters.tail_probes += 1;
+    }
+
+    /// What was lost has been sent again.
+    fn has_resent(&mut self, plan: &Plan, now: Moment) {
+        let tcb = &mut *self.tcb;
+        let recovery = &mut self.cx.losses[tcb.recovery];
+        let (start, end) = plan.range();
+        let pipe = recovery.pipe(tcb.flight(), tcb.mss);
+        let event = tcb.event(pipe, 0, now);
+        self.congestion.on_send(end.since(start), &event);
+        recovery.has_resent(start, end, tcb, now);
+        let is_timed = !end.before(tcb.rtt_seq);
+        if is_timed || !tcb.negotiated.sack() {
+            tcb.flags.clear(Flags::TIMING);
+        }
+        self.cx.counters.retransmits += 1;
+        let impatient = !tcb.negotiated.sack() && recovery.is_impatient();
+        if start == tcb.snd_una && !impatient {
+            let rto = self.rto_within_user_timeout(now);
+            self.arm_timeout(rto, now);
+        }
+    }
+}
+
+impl<C: CongestionControl> Recovery<C> {
+    /// Milliseconds by which the timestamp of what is lost lies back when it is
+    /// sent again. After a timeout, and in the probe of a tail, it may have been
+    /// first sent just now.
+    fn lateness(&self, tcb: &Tcb) -> u32 {
+        match self.phase {
+            Phase::Reduction => tcb.lateness(),
+            Phase::Disorder | Phase::Again => 0,
+        }
+    }
+
+    fn begin_again(&mut self, tcb: &Tcb) {
+        self.board.lose_all(tcb.snd_una, tcb.snd_nxt);
+        self.rack.look_again(tcb.snd_una);
+        self.phase = Phase::Again;
+        self.high = tcb.snd_nxt;
+        self.dup_acks = 0;
+        self.tail_probe = None;
+        self.size_probe = None;
+    }
+
+    /// `start..end` has been sent again.
+    fn has_resent(&mut self, start: Seq, end: Seq, tcb: &Tcb, now: Moment) {
+        let mark = Mark::Resent {
+            at: now.micros,
+            fence: tcb.snd_nxt,
+        };
+        self.board.set(start, end, Some(mark));
+        let earliest = &mut self.rack.earliest;
+        earliest.get_or_insert((tcb.snd_nxt, now.micros, end));
+        let clock = tcb.ts_clock(now).wrapping_sub(self.lateness(tcb));
+        self.first_again.get_or_insert(clock);
+        self.has_sent(end.since(start));
+        self.resent = if self.unproven == 0 {
+            (start, end)
+        } else {
+            (self.resent.0.earlier(start), self.resent.1.later(end))
+        };
+        self.unproven = self.unproven.saturating_add(end.since(start));
+    }
+}

@@ -1,0 +1,51 @@
+//! What tests look at of loss recovery.
+
+use super::Recovery;
+use crate::congestion::CongestionControl;
+use crate::connection::Conn;
+use crate::wire::Seq;
+
+impl<C: CongestionControl> Conn<'_, C> {
+    /// Bytes in the network, and the congestion window; `None` when a probe of
+    /// the tail, which asks for no window, was sent last.
+    pub(crate) fn pipe_and_window(&self) -> Option<(u32, u32)> {
+        let flight = self.tcb.flight();
+        match self.recovery() {
+            None => Some((flight, self.congestion.window())),
+            // RFC 8985, section 7.3.
+            Some(recovery) if recovery.probes_tail(self.tcb.snd_nxt) => None,
+            Some(recovery) => {
+                let pipe = recovery.pipe(flight, self.tcb.mss);
+                Some((pipe, recovery.window(self.congestion)))
+            }
+        }
+    }
+
+    /// Panics when a rule of loss recovery is broken.
+    pub(in crate::connection::conn) fn check_recovery(&self) {
+        let (una, flight) = (self.tcb.snd_una, self.tcb.flight());
+        let Some(recovery) = self.recovery() else {
+            return;
+        };
+        assert!(!recovery.is_calm() || recovery.board.size() == 0);
+        assert!(recovery.gone(flight, self.tcb.mss) <= flight);
+        for range in &recovery.board.ranges {
+            let (start, end) = (range.start.since(una), range.end.since(una));
+            assert!(end <= flight, "inside what was sent");
+            assert!(start < end);
+        }
+    }
+
+    /// Which size the scoreboard has.
+    #[cfg(test)]
+    pub(crate) fn board_size(&self) -> Option<usize> {
+        self.recovery().map(|recovery| recovery.board.size())
+    }
+}
+
+impl<C> Recovery<C> {
+    /// Whether the probe of a tail has sent what ends at `nxt`.
+    fn probes_tail(&self, nxt: Seq) -> bool {
+        self.tail_probe.is_some_and(|probe| probe.end == nxt)
+    }
+}

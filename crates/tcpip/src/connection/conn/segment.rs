@@ -1,0 +1,372 @@
+//! A segment arrives (RFC 9293, section 3.10.7).
+//!
+//! Most segments are what is expected next: in order, no SYN, FIN or RST, an
+//! ACK of something sent. For these the checks of section 3.10.7.4 reduce to
+//! the few comparisons of [`Conn::expects`]. All others go through
+//! [`Conn::check`], which is those checks in their order.
+
+use arrayvec::ArrayVec;
+use eth::Link;
+use ip::Ecn;
+
+use super::recovery::Phase;
+use super::{Conn, Due, Flags, State, Tcb};
+use crate::clock::Moment;
+use crate::congestion::{Congestion, CongestionControl};
+use crate::outcome::Verdict;
+use crate::wire::{Block, Control, MAX_SACK_BLOCKS, Options, Segment, Seq, Timestamps};
+
+/// A connection sends challenge ACKs, and ACKs of segments without data that
+/// are outside the window, no faster than one in half a second, which are 16
+/// ticks of 32 ms and one that has begun (RFC 5961, section 7). Each connection
+/// has its own: a global counter would be a side channel between connections.
+const CHALLENGE_TICKS: u16 = 17;
+
+/// What a segment acknowledges selectively.
+type Sacked = ArrayVec<Block, MAX_SACK_BLOCKS>;
+
+impl<C: CongestionControl> Conn<'_, C> {
+    /// Reads options other than timestamps in their usual place.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn read_options(&self, header: &[u8]) -> (Option<Timestamps>, Sacked) {
+        let options = Options::read(header);
+        let sack = if self.tcb.negotiated.sack() {
+            options.sack
+        } else {
+            Sacked::new()
+        };
+        (options.timestamps, sack)
+    }
+
+    /// Whether a segment is what most are, so that none of the checks of
+    /// [`check`](Self::check) can fail.
+    #[inline(always)]
+    pub(crate) fn expects(&self, segment: Segment) -> bool {
+        let tcb = &*self.tcb;
+        tcb.state == State::Established
+            && segment.control & Control::KIND == Control::ACK
+            && segment.seq == tcb.rcv_nxt
+            && u32::from(segment.len) <= tcb.rcv_adv.since(tcb.rcv_nxt)
+            && segment.ack.since(tcb.snd_una) <= tcb.snd_nxt.since(tcb.snd_una)
+            && is_timely(tcb, segment)
+    }
+
+    /// Takes in a segment that has passed the checks, but for its data and FIN.
+    /// Returns what it acknowledges for the first time: bytes, and our FIN.
+    #[inline(always)]
+    pub(crate) fn on_segment(
+        &mut self,
+        segment: Segment,
+        sack: &[Block],
+        (link, ecn): (Link, Ecn),
+        now: Moment,
+    ) -> u32 {
+        learn(self.tcb, link, segment);
+        if self.tcb.negotiated.ecn() {
+            self.again().on_congestion_marks(ecn, segment, now);
+        }
+        self.on_ack(segment, sack, now)
+    }
+
+    /// What routers and the peer say of congestion (RFC 3168, section 6.1).
+    #[inline(never)]
+    fn on_congestion_marks(self, ecn: Ecn, segment: Segment, now: Moment) {
+        let tcb = &mut *self.tcb;
+        if segment.control.has(Control::CWR) {
+            tcb.flags.clear(Flags::ECHO);
+        }
+        if ecn == Ecn::Ce {
+            tcb.flags.set(Flags::ECHO);
+            self.cx.counters.marked += 1;
+        }
+        if tcb.flags.has(Flags::REDUCING) && segment.ack.after(tcb.cwr_high) {
+            tcb.flags.clear(Flags::REDUCING);
+        }
+        if !segment.control.has(Control::ECE) {
+            return;
+        }
+        self.cx.counters.echoed += 1;
+        // Once a window, and not when something lost has done it already.
+        let mends = self
+            .recovery()
+            .is_some_and(|recovery| recovery.phase != Phase::Disorder);
+        let tcb = &mut *self.tcb;
+        if !mends && !tcb.flags.has(Flags::REDUCING) && tcb.flight() > 0 {
+            let event = tcb.event(tcb.flight(), 0, now);
+            self.congestion.on_congestion(Congestion::Ecn, &event);
+            tcb.flags.set(Flags::REDUCING | Flags::REDUCED);
+            tcb.cwr_high = tcb.snd_nxt;
+            self.cx.counters.ecn_reductions += 1;
+        }
+    }
+
+    /// The checks of RFC 9293, section 3.10.7.4, in their order, with those of
+    /// RFC 5961.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn check(&mut self, mut segment: Segment, now: Moment) -> Verdict {
+        let control = segment.control;
+        let is_syn = control & Control::KIND == Control::SYN;
+        if is_syn && self.tcb.state == State::TimeWait && is_new_incarnation(self.tcb, segment) {
+            return Verdict::Reopen;
+        }
+        if is_syn && self.tcb.state == State::SynReceived && segment.seq + 1 == self.tcb.rcv_nxt {
+            // The same SYN: our answer may have been lost.
+            self.tcb.flags.set(Flags::SYN_AGAIN);
+            self.tcb.flags.clear(Flags::TIMING);
+            return Verdict::SynAck;
+        }
+
+        // RFC 7323, section 5.3: before all others.
+        if !control.has(Control::RST | Control::SYN) && !is_timely(self.tcb, segment) {
+            return self.refuse_untimely(segment, now);
+        }
+
+        // First, the sequence number.
+        let window = self.tcb.rcv_adv.since(self.tcb.rcv_nxt);
+        if window == 0 && segment.seq == self.tcb.rcv_nxt && segment.sequence_len() > 0 {
+            // A probe of our shut window: nothing of it fits, but its ACK and
+            // a reset are good, and it must be answered.
+            segment.len = 0;
+            segment.control = Control(control.0 & !Control::FIN.0);
+            self.cx.counters.out_of_window += 1;
+            self.tcb.flags.set(Flags::ACK);
+        } else if !is_acceptable(segment, self.tcb.rcv_nxt, window) {
+            return self.refuse(segment, now);
+        }
+
+        // Second, the RST bit (RFC 5961, section 3.2).
+        if control.has(Control::RST) {
+            return self.check_reset(segment, now);
+        }
+
+        // Fourth, the SYN bit (RFC 5961, section 4.2).
+        if control.has(Control::SYN) {
+            return self.challenge(now);
+        }
+
+        // Fifth, the ACK field.
+        if !control.has(Control::ACK) {
+            self.cx.counters.bad_ack += 1;
+            return Verdict::Drop;
+        }
+        let establishes = self.tcb.state == State::SynReceived;
+        if establishes {
+            if segment.ack != self.tcb.snd_nxt {
+                self.cx.counters.bad_ack += 1;
+                return Verdict::Reset;
+            }
+            self.establish(segment, now);
+        } else if segment.ack.after(self.tcb.snd_nxt)
+            || segment.ack.before(self.tcb.snd_una) && !self.tcb.is_old_ack(segment.ack)
+        {
+            // RFC 5961, section 5.2.
+            self.cx.counters.bad_ack += 1;
+            return self.challenge(now);
+        }
+        let segment = self.cut(segment, window);
+        if establishes {
+            Verdict::Establish(segment)
+        } else {
+            Verdict::Process(segment)
+        }
+    }
+
+    /// What of a segment lies in the window.
+    fn cut(&mut self, segment: Segment, window: u32) -> Segment {
+        let rcv_nxt = self.tcb.rcv_nxt;
+        if segment.len > 0 && segment.seq.before(rcv_nxt) {
+            self.cx.twice = Some((segment.seq, rcv_nxt));
+        }
+        cut_to_window(segment, rcv_nxt, window)
+    }
+
+    fn check_reset(&mut self, segment: Segment, now: Moment) -> Verdict {
+        if segment.seq != self.tcb.rcv_nxt {
+            return self.challenge(now);
+        }
+        match self.tcb.state {
+            State::SynReceived => {
+                self.cx.counters.handshakes_failed += 1;
+                Verdict::Forget
+            }
+            State::TimeWait => Verdict::Forget,
+            _ => Verdict::Close,
+        }
+    }
+
+    /// SYN-RECEIVED: the third segment of the handshake.
+    fn establish(&mut self, segment: Segment, now: Moment) {
+        let tcb = &mut *self.tcb;
+        tcb.state = State::Established;
+        tcb.snd_una = segment.ack;
+        tcb.set_peer_window(segment.window);
+        tcb.snd_wl1 = segment.seq;
+        if tcb.flags.has(Flags::TIMING) {
+            tcb.end_timing(now);
+        }
+        if tcb.retries > 1 {
+            // RFC 6928, section 2: two losses are no accident.
+            *self.congestion = C::with_window(tcb.mss.into());
+        }
+        tcb.retries = 0;
+        tcb.backoff = 0;
+        tcb.arm(Due::Silence, self.cx.settings.silence_ms, now);
+    }
+
+    /// An unacceptable segment is acknowledged and dropped.
+    fn refuse(&mut self, segment: Segment, now: Moment) -> Verdict {
+        self.cx.counters.out_of_window += 1;
+        if segment.control.has(Control::RST) {
+            return Verdict::Drop;
+        }
+        if self.tcb.state == State::TimeWait && segment.control.has(Control::FIN) {
+            // The peer has not got our last ACK.
+            let time_wait = self.cx.settings.time_wait_ms;
+            self.tcb.arm(Due::TimeWait, time_wait, now);
+        }
+        // Two ends that disagree must not answer each other for ever; one
+        // that sends data waits for the answer.
+        if segment.len == 0 && !segment.control.has(Control::FIN) && !self.may_challenge(now) {
+            return Verdict::Drop;
+        }
+        if segment.len > 0 {
+            let end = segment.seq + u32::from(segment.len);
+            let is_old = !end.after(self.tcb.rcv_nxt);
+            self.cx.twice = is_old.then_some((segment.seq, end));
+        }
+        Verdict::Acknowledge
+    }
+
+    /// A segment whose timestamp says that it is old, or one without, though
+    /// all must have them (RFC 7323, sections 3.2 and 5.3).
+    ///
+    /// Section 5.3, R1, answers every old segment, so that a half-open
+    /// connection is found out. A pure ACK that a later one has overtaken is
+    /// not answered: it is in order and acknowledges nothing new, so both ends
+    /// agree, and an ACK for each reordering would only be traffic. It is
+    /// dropped all the same: SACK blocks of an earlier turn of the sequence
+    /// space would look like ours.
+    fn refuse_untimely(&mut self, segment: Segment, now: Moment) -> Verdict {
+        if segment.timestamps.is_none() {
+            self.cx.counters.no_timestamps += 1;
+            return Verdict::Drop;
+        }
+        self.cx.counters.old_timestamps += 1;
+        let is_overtaken = segment.sequence_len() == 0
+            && !segment.seq.after(self.tcb.rcv_nxt)
+            && self.tcb.is_old_ack(segment.ack);
+        let waits = segment.len > 0 || segment.control.has(Control::FIN);
+        if !is_overtaken && (waits || self.may_challenge(now)) {
+            Verdict::Acknowledge
+        } else {
+            Verdict::Drop
+        }
+    }
+
+    /// Answers what may be an attack with the truth (RFC 5961).
+    fn challenge(&mut self, now: Moment) -> Verdict {
+        self.cx.counters.unproven += 1;
+        if self.may_challenge(now) {
+            self.cx.counters.challenge_acks += 1;
+            Verdict::Acknowledge
+        } else {
+            Verdict::Drop
+        }
+    }
+
+    fn may_challenge(&mut self, now: Moment) -> bool {
+        // 0 is "never"; the clock's 0 is taken as 1.
+        let tick = ((now.millis >> 5) as u16).max(1);
+        let since = tick.wrapping_sub(self.tcb.challenged_at);
+        let may = self.tcb.challenged_at == 0 || since >= CHALLENGE_TICKS;
+        if may {
+            self.tcb.challenged_at = tick;
+        }
+        may
+    }
+}
+
+/// The way back may change: a router that takes over has an address of its own.
+/// The peer's clock goes on (RFC 7323, section 4.3; what is in order has been
+/// acknowledged up to RCV.NXT).
+#[inline(always)]
+fn learn(tcb: &mut Tcb, link: Link, segment: Segment) {
+    // Ours stays.
+    if tcb.path.link.peer != link.peer || tcb.path.link.vlan != link.vlan {
+        tcb.path.link = link;
+    }
+    if let Some(timestamps) = segment.timestamps
+        && !segment.seq.after(tcb.rcv_nxt)
+    {
+        tcb.ts_recent = timestamps.value;
+    }
+}
+
+/// Whether a segment is not older than one that was received, by its
+/// timestamp (RFC 7323, section 5: PAWS).
+#[inline(always)]
+fn is_timely(tcb: &Tcb, segment: Segment) -> bool {
+    if !tcb.negotiated.timestamps() {
+        return true;
+    }
+    segment.timestamps.is_some_and(|timestamps| {
+        let ahead = timestamps.value.wrapping_sub(tcb.ts_recent);
+        ahead.cast_signed() >= 0
+    })
+}
+
+/// Whether a SYN in TIME-WAIT is of a new connection (RFC 9293, section 3.6.1,
+/// MAY-2; RFC 6191, section 2): by its clock where both have one, otherwise by
+/// its sequence number. Timestamps where there were none are of a new
+/// connection, too.
+fn is_new_incarnation(tcb: &Tcb, segment: Segment) -> bool {
+    let by_number = !segment.seq.before(tcb.rcv_nxt);
+    match segment.timestamps {
+        None => by_number,
+        Some(_) if !tcb.negotiated.timestamps() => true,
+        Some(timestamps) => {
+            let ahead = timestamps.value.wrapping_sub(tcb.ts_recent).cast_signed();
+            ahead > 0 || ahead == 0 && by_number
+        }
+    }
+}
+
+/// RFC 9293, section 3.10.7.4, table 6.
+fn is_acceptable(segment: Segment, rcv_nxt: Seq, window: u32) -> bool {
+    let first = segment.seq.since(rcv_nxt);
+    match segment.sequence_len() {
+        0 => first < window || first == 0,
+        len => {
+            let last = (segment.seq + (len - 1)).since(rcv_nxt);
+            window > 0 && (first < window || last < window)
+        }
+    }
+}
+
+/// Cuts off what was received before and what is beyond the window.
+fn cut_to_window(mut segment: Segment, rcv_nxt: Seq, window: u32) -> Segment {
+    let before = rcv_nxt.since(segment.seq);
+    if segment.seq.before(rcv_nxt) {
+        let cut = before.min(u32::from(segment.len)) as u16;
+        segment.seq = segment.seq + u32::from(cut);
+        segment.data_at += cut;
+        segment.len -= cut;
+    }
+    let end = segment.seq.since(rcv_nxt) + u32::from(segment.len);
+    if end > window {
+        let over = (end - window).min(u32::from(segment.len)) as u16;
+        segment.len -= over;
+        segment.control = Control(segment.control.0 & !Control::FIN.0);
+    }
+    segment
+}
+
+impl Tcb {
+    /// Whether an ACK says what was known already, and is not older than the
+    /// largest window (RFC 5961, section 5.2).
+    fn is_old_ack(&self, ack: Seq) -> bool {
+        self.snd_una.since(ack) <= self.peer_window(self.max_snd_wnd)
+    }
+}

@@ -1,0 +1,512 @@
+//! A bench for one connection: what the stack does between the calls of a
+//! [`Conn`], without a port and without an application.
+//!
+//! Sequence numbers are relative, as packet analysers show them: each side's
+//! SYN is 0, its first byte of data 1. A segment that is sent is shown by its
+//! range in sequence space, its control bits as letters (S, F, R, P, A, E for
+//! ECE, W for CWR) and, unless it is new data, why it is sent: `"1:1001 A lost"`.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use ip::Ecn;
+use nmio::Instant;
+
+use super::{Conn, Context, Due, Flags, Kind, NONE, Opening, Plan};
+use super::{Record, Tcb};
+use crate::clock::Moment;
+use crate::config::Config;
+use crate::congestion::{CongestionControl, NewReno};
+use crate::counters::Counters;
+use crate::negotiated::Negotiated;
+use crate::outcome::{AfterFin, Bare, Expiry};
+use crate::outcome::{Route, Verdict};
+use crate::pools::Owner;
+use crate::stream::{Slice, Source};
+use crate::wire::{Block, Control, HEADER_LEN, Header, Options, Segment, Seq, Timestamps, Written};
+
+/// Our initial sequence number. The third segment of 1,000 bytes crosses the
+/// point at which numbers wrap.
+const ISS: Seq = Seq(u32::MAX - 2_500);
+/// The peer's: its window crosses that point, too.
+const IRS: Seq = Seq(u32::MAX - 2);
+/// The round trip of the handshake, unless a test has another one.
+pub(super) const RTT_MS: u64 = 100;
+/// When a connection opens.
+const START_MS: u64 = 1_000_000;
+const PORTS: (u16, u16) = (80, 40_000);
+const NOBODY: Owner = Owner {
+    id: NONE,
+    peer: NONE,
+};
+/// Control bits by their letters, in the order in which they are shown.
+const LETTERS: [(char, Control); 7] = [
+    ('S', Control::SYN),
+    ('F', Control::FIN),
+    ('R', Control::RST),
+    ('P', Control::PSH),
+    ('A', Control::ACK),
+    ('E', Control::ECE),
+    ('W', Control::CWR),
+];
+
+/// What a connection begins with.
+pub(super) struct Offer {
+    pub(super) config: Config,
+    pub(super) negotiated: Negotiated,
+    pub(super) mss: u16,
+    /// The window that the peer tells.
+    pub(super) window: u16,
+}
+
+impl Default for Offer {
+    /// Segments of 1,000 bytes, SACK and nothing else, and the defaults.
+    fn default() -> Self {
+        Self {
+            config: Config::default(),
+            negotiated: Negotiated::new(true, false, None, false),
+            mss: 1_000,
+            window: 65_535,
+        }
+    }
+}
+
+impl Offer {
+    /// Without SACK.
+    pub(super) fn plain() -> Self {
+        Self {
+            negotiated: Negotiated::default(),
+            ..Self::default()
+        }
+    }
+
+    /// With timestamps alone.
+    pub(super) fn stamped() -> Self {
+        Self {
+            negotiated: Negotiated::new(false, true, None, false),
+            ..Self::default()
+        }
+    }
+
+    /// With SACK and congestion notification.
+    pub(super) fn marked() -> Self {
+        Self {
+            negotiated: Negotiated::new(true, false, None, true),
+            ..Self::default()
+        }
+    }
+
+    /// In SYN-RECEIVED, with the SYN-ACK sent.
+    pub(super) fn half_open(self) -> Bench {
+        Bench::half_open(self)
+    }
+
+    /// Established by a handshake of [`RTT_MS`].
+    pub(super) fn open(self) -> Bench {
+        let mut bench = self.half_open();
+        bench.establish(RTT_MS);
+        bench
+    }
+}
+
+/// A connection with all that a [`Conn`] borrows.
+pub(super) struct Bench {
+    record: Record<NewReno>,
+    cx: Context<NewReno>,
+    /// The window that the peer tells with its next segments, as the field has it.
+    pub(super) window: u16,
+    /// The timestamps of these.
+    pub(super) stamps: Option<Timestamps>,
+    /// What routers say of congestion on these.
+    pub(super) ecn: Ecn,
+    /// Bytes of a super-segment that the port takes; 0: none.
+    pub(super) segmentation: usize,
+    /// Places in the TX ring for each pass.
+    pub(super) room: usize,
+    /// Whether the application leaves what arrives where it is.
+    pub(super) leaves: bool,
+    /// What the last acknowledgement after close has led to.
+    pub(super) after_fin: AfterFin,
+    now: Instant,
+}
+
+impl Bench {
+    fn half_open(offer: Offer) -> Self {
+        let config = Config {
+            max_connections: 1,
+            ..offer.config
+        };
+        let stamps = offer.negotiated.timestamps();
+        let mut bench = Self {
+            record: Record::default(),
+            cx: Context::new(&config, 1_500),
+            window: offer.window,
+            stamps: stamps.then(Timestamps::default),
+            ecn: Ecn::NotEct,
+            segmentation: 0,
+            room: 64,
+            leaves: false,
+            after_fin: AfterFin::Open,
+            now: Instant::from_millis(START_MS),
+        };
+        let now = bench.moment();
+        let opening = Opening::new(offer.negotiated, offer.mss, ISS, 0);
+        let syn = bench.segment(0, 0, "S", 0);
+        let path = Tcb::default().path;
+        let mut tcb = Tcb::half_open(path, syn, bench.stamps, opening, now);
+        tcb.class = 0;
+        bench.conn().open(tcb, now);
+        bench.send_syn_ack();
+        bench
+    }
+
+    fn send_syn_ack(&mut self) -> String {
+        let now = self.moment();
+        let mut conn = self.conn();
+        let (header, _) = conn.bare(Bare::SynAck, now);
+        conn.has_sent_bare(Bare::SynAck, &header);
+        shown(&header, 1)
+    }
+
+    /// The third segment of the handshake, `rtt_ms` from now.
+    pub(super) fn establish(&mut self, rtt_ms: u64) {
+        self.pass_ms(rtt_ms);
+        let verdict = self.recv(1, 1, "A", 0);
+        assert!(matches!(verdict, Verdict::Establish(_)), "{verdict:?}");
+    }
+
+    /// The connection in hand.
+    pub(super) fn conn(&mut self) -> Conn<'_, NewReno> {
+        Conn::new(&mut self.record, &mut self.cx)
+    }
+
+    pub(super) fn tcb(&self) -> &Tcb {
+        &self.record.tcb
+    }
+
+    pub(super) fn tcb_mut(&mut self) -> &mut Tcb {
+        &mut self.record.tcb
+    }
+
+    /// The congestion window.
+    pub(super) fn cwnd(&self) -> u32 {
+        self.record.congestion.window()
+    }
+
+    pub(super) fn ssthresh(&self) -> u32 {
+        self.record.congestion.ssthresh()
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        &self.cx.counters
+    }
+
+    pub(super) fn moment(&self) -> Moment {
+        Moment::from(self.now)
+    }
+
+    pub(super) fn pass_ms(&mut self, millis: u64) {
+        self.now = self.now + Duration::from_millis(millis);
+    }
+
+    /// Milliseconds since the connection has opened.
+    pub(super) fn elapsed_ms(&self) -> u64 {
+        self.now.as_micros() / 1_000 - START_MS
+    }
+
+    /// What the deadline is for, and milliseconds until then.
+    pub(super) fn due(&self) -> (Due, u32) {
+        let left = self.tcb().deadline.wrapping_sub(self.moment().millis);
+        (self.tcb().due, left)
+    }
+
+    /// The application writes a content of `len` bytes.
+    pub(super) fn write(&mut self, len: u32) {
+        self.write_slice(0..len, len);
+    }
+
+    /// The application writes a part of a content of `len` bytes.
+    pub(super) fn write_slice(&mut self, range: Range<u32>, len: u32) {
+        let source = Source::content(0, range.end < len);
+        let bytes = range.end - range.start;
+        self.push(Slice::new(source, range.start, bytes, 0));
+    }
+
+    /// The application writes `len` bytes that are no content.
+    pub(super) fn write_bytes(&mut self, len: u32) {
+        self.push(Slice::new(Source::write_buffer(0), 0, len, 0));
+    }
+
+    fn push(&mut self, slice: Slice) {
+        let stream = &mut self.record.tcb.stream;
+        let pushed = stream.push(slice, &mut self.cx.lists, NOBODY, &mut self.cx.peers);
+        pushed.expect("the stream has room");
+    }
+
+    /// The application closes.
+    pub(super) fn close(&mut self) {
+        self.record.tcb.flags.set(Flags::CLOSE);
+    }
+
+    /// A segment of the peer's, in relative numbers.
+    pub(super) fn segment(&self, seq: u32, ack: u32, control: &str, len: u16) -> Segment {
+        let bits = control.chars().map(|letter| {
+            let known = LETTERS.iter().find(|(known, _)| *known == letter);
+            known.expect("a letter of a control bit").1
+        });
+        Segment {
+            src_port: PORTS.1,
+            dst_port: PORTS.0,
+            seq: IRS + seq,
+            ack: ISS + ack,
+            control: bits.fold(Control(0), |all, bit| all | bit),
+            window: self.window,
+            data_at: HEADER_LEN as u16,
+            len,
+            timestamps: self.stamps,
+        }
+    }
+
+    /// The verdict on a segment, which is not taken in.
+    pub(super) fn check(&mut self, seq: u32, ack: u32, control: &str, len: u16) -> Verdict {
+        let segment = self.segment(seq, ack, control, len);
+        let now = self.moment();
+        self.conn().check(segment, now)
+    }
+
+    /// A segment of the peer's arrives.
+    pub(super) fn recv(&mut self, seq: u32, ack: u32, control: &str, len: u16) -> Verdict {
+        self.take(self.segment(seq, ack, control, len), &[])
+    }
+
+    /// The peer acknowledges all before `ack`.
+    pub(super) fn ack(&mut self, ack: u32) {
+        self.ack_and_sack(ack, &[]);
+    }
+
+    /// The same, with selective acknowledgements.
+    pub(super) fn ack_and_sack(&mut self, ack: u32, sack: &[(u32, u32)]) {
+        let block = |(start, end): &(u32, u32)| (ISS + *start, ISS + *end);
+        let blocks: Vec<Block> = sack.iter().map(block).collect();
+        let seq = self.tcb().rcv_nxt.since(IRS);
+        let verdict = self.take(self.segment(seq, ack, "A", 0), &blocks);
+        assert!(matches!(verdict, Verdict::Process(_)), "{verdict:?}");
+    }
+
+    /// The same as [`ack`](Self::ack), with an echo of congestion.
+    pub(super) fn ack_ece(&mut self, ack: u32) {
+        let seq = self.tcb().rcv_nxt.since(IRS);
+        self.recv(seq, ack, "AE", 0);
+    }
+
+    /// `len` bytes arrive in order.
+    pub(super) fn data(&mut self, len: u16) {
+        let tcb = self.tcb();
+        let (seq, ack) = (tcb.rcv_nxt.since(IRS), tcb.snd_una.since(ISS));
+        let verdict = self.recv(seq, ack, "PA", len);
+        assert!(matches!(verdict, Verdict::Process(_)), "{verdict:?}");
+    }
+
+    fn take(&mut self, segment: Segment, sack: &[Block]) -> Verdict {
+        let now = self.moment();
+        self.cx.twice = None;
+        let mut conn = self.conn();
+        let verdict = if conn.expects(segment) {
+            Verdict::Process(segment)
+        } else {
+            conn.check(segment, now)
+        };
+        if let Verdict::Process(cut) | Verdict::Establish(cut) = verdict {
+            self.process(cut, sack, now);
+            self.conn().check_invariants();
+        }
+        verdict
+    }
+
+    /// As the stack does it with a segment that has passed the checks.
+    fn process(&mut self, segment: Segment, sack: &[Block], now: Moment) {
+        let marks = (self.tcb().path.link, self.ecn);
+        let acked = self.conn().on_segment(segment, sack, marks, now);
+        self.settle();
+        if acked > 0 {
+            while self.conn().retire().is_some() {}
+            if self.tcb().flags.has(Flags::CLOSE) {
+                self.after_fin = self.conn().on_fin_acked(now);
+            }
+        }
+        if segment.len > 0 || segment.control.has(Control::FIN) {
+            self.receive(segment, now);
+        }
+    }
+
+    fn receive(&mut self, segment: Segment, now: Moment) {
+        let data = vec![0; usize::from(segment.len)];
+        let mut conn = self.conn();
+        let is_fin_next = match conn.on_data(segment, now) {
+            Route::Dropped => false,
+            Route::Offered => {
+                if self.leaves {
+                    let mut conn = self.conn();
+                    assert!(conn.take_buffer(NOBODY) && conn.keep(&data));
+                }
+                segment.control.has(Control::FIN)
+            }
+            Route::Buffered => {
+                conn.take_buffer(NOBODY);
+                let (has_more, is_fin_next) = conn.store(&data, segment);
+                if has_more && !self.leaves {
+                    self.consume(usize::MAX);
+                }
+                is_fin_next
+            }
+        };
+        if is_fin_next && self.conn().on_fin() {
+            self.conn().enter_time_wait(now);
+        }
+    }
+
+    /// The application consumes `len` bytes of what it has left.
+    pub(super) fn consume(&mut self, len: usize) {
+        let mut conn = self.conn();
+        if let Some((bytes, _)) = conn.lend_bytes() {
+            conn.return_bytes(bytes, len);
+        }
+    }
+
+    /// Gives back what loss recovery needs no longer, and finds a class.
+    fn settle(&mut self) {
+        if let Some(left) = self.conn().settle() {
+            self.record.tcb.class = left + 1;
+        }
+    }
+
+    /// A router says that the segment at `seq` is longer than `mtu`.
+    pub(super) fn too_big(&mut self, mtu: u32, seq: u32) -> bool {
+        let now = self.moment();
+        let believed = self.conn().on_too_big(mtu, (ISS + seq).0, now);
+        self.settle();
+        believed
+    }
+
+    /// What a pass sends.
+    pub(super) fn send(&mut self) -> Vec<String> {
+        self.plans().iter().map(Plan::shown).collect()
+    }
+
+    /// The same as plans.
+    pub(super) fn plans(&mut self) -> Vec<Plan> {
+        let now = self.moment();
+        let (mut room, segmentation) = (self.room, self.segmentation);
+        let mut conn = self.conn();
+        let mut plans = Vec::new();
+        while let Some(plan) = conn.next_lost(now) {
+            conn.has_sent(&plan, now);
+            plans.push(plan);
+        }
+        if !conn.has_new() {
+            return plans;
+        }
+        if let Some(plan) = conn.next_size_probe(now) {
+            conn.has_sent(&plan, now);
+            plans.push(plan);
+        }
+        let mut burst = conn.begin(segmentation, now);
+        while let Some(plan) = conn.next(&mut burst, room, now) {
+            conn.has_sent_next(&mut burst, plan, now);
+            plans.push(plan);
+            room -= 1;
+        }
+        if conn.end(&burst, now) {
+            conn.cx.counters.blocked += 1;
+        }
+        plans
+    }
+
+    /// The time of the deadline comes. Returns what is to be done: the segment
+    /// that is sent, or the name of the [`Expiry`].
+    pub(super) fn fire(&mut self) -> String {
+        self.now = self.moment().instant(self.tcb().deadline);
+        let now = self.moment();
+        let expiry = self.conn().on_deadline(now);
+        self.settle();
+        match expiry {
+            Expiry::Send(plan) => {
+                let mut conn = self.conn();
+                conn.has_sent(&plan, now);
+                if plan.kind == Kind::WindowProbe {
+                    conn.arm_window_probe(true, now);
+                }
+                plan.shown()
+            }
+            Expiry::SynAck => self.send_syn_ack(),
+            Expiry::KeepAlive => {
+                let mut conn = self.conn();
+                let (header, _) = conn.bare(Bare::KeepAlive, now);
+                conn.has_sent_bare(Bare::KeepAlive, &header);
+                shown(&header, 0) + " keep-alive"
+            }
+            other => format!("{other:?}"),
+        }
+    }
+
+    /// SND.UNA.
+    pub(super) fn una(&self) -> u32 {
+        self.tcb().snd_una.since(ISS)
+    }
+
+    /// Bytes and FIN received in order.
+    pub(super) fn received(&self) -> u32 {
+        self.tcb().rcv_nxt.since(IRS) - 1
+    }
+
+    /// Bytes that the application has left.
+    pub(super) fn ready(&mut self) -> usize {
+        let Some((bytes, ready)) = self.conn().lend_bytes() else {
+            return 0;
+        };
+        self.conn().return_bytes(bytes, 0);
+        ready
+    }
+
+    /// An ACK is sent. Returns what it acknowledges selectively.
+    pub(super) fn sacked(&mut self) -> Vec<(u32, u32)> {
+        let (_, options) = self.acknowledge();
+        let mut header = vec![0; HEADER_LEN];
+        header.extend_from_slice(options.bytes());
+        let sack = Options::read(&header).sack;
+        let relative = |(start, end): &Block| (start.since(IRS), end.since(IRS));
+        sack.iter().map(relative).collect()
+    }
+
+    /// An ACK is sent.
+    pub(super) fn acknowledge(&mut self) -> (Header, Written) {
+        let now = self.moment();
+        let mut conn = self.conn();
+        let (header, options) = conn.bare(Bare::Ack, now);
+        conn.has_sent_bare(Bare::Ack, &header);
+        (header, options)
+    }
+}
+
+impl Plan {
+    fn shown(&self) -> String {
+        let (start, end) = self.range();
+        let why = match self.kind {
+            Kind::New => "",
+            Kind::Lost => " lost",
+            Kind::TailProbe { again: true } => " last again",
+            Kind::TailProbe { again: false } => " probes tail",
+            Kind::WindowProbe => " probes window",
+            Kind::SizeProbe => " probes size",
+        };
+        shown(&self.header, end.since(start)) + why
+    }
+}
+
+/// A segment that takes `len` numbers of sequence space.
+pub(super) fn shown(header: &Header, len: u32) -> String {
+    let seq = header.seq.since(ISS);
+    let set = LETTERS.iter().filter(|(_, bit)| header.control.has(*bit));
+    let letters: String = set.map(|(letter, _)| letter).collect();
+    format!("{seq}:{} {letters}", seq.wrapping_add(len))
+}

@@ -1,0 +1,302 @@
+//! Which segments are taken in, and what answers the others: RFC 9293, section
+//! 3.10.7.4, with RFC 5961 and RFC 7323, section 5.
+
+use crate::connection::conn::testing::{Bench, Offer};
+use crate::connection::{Due, Flags, State};
+use crate::outcome::Verdict;
+use crate::wire::{Control, Segment, Timestamps};
+
+/// The window that the SYN-ACK has told: a receive buffer.
+const WINDOW: u32 = 16_384;
+
+/// A segment of which the first `bytes` are cut off.
+fn cut_before(mut segment: Segment, bytes: u16) -> Segment {
+    segment.seq = segment.seq + u32::from(bytes);
+    segment.data_at += bytes;
+    segment.len -= bytes;
+    segment
+}
+
+#[test]
+fn a_segment_counts_as_far_as_it_lies_in_the_window() {
+    // RFC 9293, table 6. The window crosses the point at which numbers wrap.
+    let mut bench = Offer::default().open();
+    assert!(bench.tcb().rcv_nxt.0 > bench.tcb().rcv_adv.0);
+    for (seq, len) in [(1, 0), (1, 1), (2, 1), (WINDOW, 0), (WINDOW, 1)] {
+        let segment = bench.segment(seq, 1, "A", len);
+        let verdict = bench.check(seq, 1, "A", len);
+        assert_eq!(verdict, Verdict::Process(segment), "{len} bytes at {seq}");
+    }
+    assert_eq!(bench.counters().out_of_window, 0);
+    for (seq, len) in [(WINDOW + 1, 1), (0, 1), (0, 0), (1_u32 << 31, 5)] {
+        bench.pass_ms(1_000);
+        let verdict = bench.check(seq, 1, "A", len);
+        assert_eq!(verdict, Verdict::Acknowledge, "{len} bytes at {seq}");
+    }
+    assert_eq!(bench.counters().out_of_window, 4);
+}
+
+#[test]
+fn what_lies_outside_the_window_is_cut_off() {
+    let mut bench = Offer::default().open();
+    let segment = bench.segment(0, 1, "PA", 2);
+    let verdict = bench.check(0, 1, "PA", 2);
+    assert_eq!(verdict, Verdict::Process(cut_before(segment, 1)));
+    // The FIN behind the window's edge goes with what is cut off.
+    let mut segment = bench.segment(WINDOW - 9, 1, "FA", 11);
+    let verdict = bench.check(WINDOW - 9, 1, "FA", 11);
+    (segment.len, segment.control) = (10, Control::ACK);
+    assert_eq!(verdict, Verdict::Process(segment));
+    // One that fits to the last byte keeps its FIN.
+    let segment = bench.segment(WINDOW - 9, 1, "FA", 10);
+    let verdict = bench.check(WINDOW - 9, 1, "FA", 10);
+    assert_eq!(verdict, Verdict::Process(segment));
+}
+
+#[test]
+fn a_shut_window_takes_the_ack_of_a_probe_and_not_its_data() {
+    let mut bench = Offer::default().open();
+    bench.tcb_mut().rcv_adv = bench.tcb().rcv_nxt;
+    let mut segment = bench.segment(1, 1, "FA", 1);
+    (segment.len, segment.control) = (0, Control::ACK);
+    assert_eq!(bench.check(1, 1, "FA", 1), Verdict::Process(segment));
+    assert!(bench.tcb().flags.has(Flags::ACK), "it is answered");
+    assert_eq!(bench.counters().out_of_window, 1);
+    assert_eq!(bench.check(2, 1, "A", 1), Verdict::Acknowledge);
+    let segment = bench.segment(1, 1, "A", 0);
+    assert_eq!(bench.check(1, 1, "A", 0), Verdict::Process(segment));
+}
+
+#[test]
+fn only_the_exact_number_resets() {
+    // RFC 5961, section 3.2.
+    let mut bench = Offer::default().open();
+    assert_eq!(bench.check(1, 0, "R", 0), Verdict::Close);
+    assert_eq!(bench.check(2, 0, "R", 0), Verdict::Acknowledge);
+    assert_eq!(bench.counters().challenge_acks, 1);
+    assert_eq!(bench.check(WINDOW, 0, "R", 0), Verdict::Drop, "too soon");
+    assert_eq!(bench.counters().unproven, 2);
+    for seq in [0, WINDOW + 1] {
+        assert_eq!(bench.check(seq, 0, "R", 0), Verdict::Drop);
+    }
+    assert_eq!(bench.counters().out_of_window, 2);
+    assert_eq!(bench.counters().challenge_acks, 1);
+}
+
+#[test]
+fn a_syn_in_a_connection_is_challenged_wherever_it_lies() {
+    // RFC 5961, section 4.2.
+    for seq in [1, 2, WINDOW - 1] {
+        let mut bench = Offer::default().open();
+        assert_eq!(bench.check(seq, 0, "S", 0), Verdict::Acknowledge);
+        assert_eq!(bench.counters().challenge_acks, 1);
+        assert_eq!(bench.tcb().state, State::Established);
+    }
+}
+
+#[test]
+fn challenges_are_half_a_second_apart() {
+    // RFC 5961, section 7. The clock's ticks of 32 ms begin 4 ms before.
+    let mut bench = Offer::default().open();
+    assert_eq!(bench.check(1, 1, "S", 0), Verdict::Acknowledge);
+    bench.pass_ms(539);
+    assert_eq!(bench.check(1, 1, "S", 0), Verdict::Drop);
+    bench.pass_ms(1);
+    assert_eq!(bench.check(1, 1, "S", 0), Verdict::Acknowledge);
+    assert_eq!(
+        bench.check(2, 1, "R", 0),
+        Verdict::Drop,
+        "all have one rate"
+    );
+    assert_eq!(bench.counters().challenge_acks, 2);
+    assert_eq!(bench.counters().unproven, 4);
+}
+
+#[test]
+fn data_outside_the_window_is_always_answered_and_a_bare_ack_is_rationed() {
+    let mut bench = Offer::default().open();
+    assert_eq!(bench.check(0, 1, "A", 0), Verdict::Acknowledge);
+    assert_eq!(bench.check(0, 1, "A", 0), Verdict::Drop);
+    assert_eq!(bench.check(0, 1, "A", 1), Verdict::Acknowledge);
+    assert_eq!(bench.check(0, 1, "FA", 0), Verdict::Acknowledge);
+    assert_eq!(bench.counters().challenge_acks, 0);
+    assert_eq!(bench.counters().out_of_window, 4);
+}
+
+#[test]
+fn an_ack_is_believed_from_the_largest_window_back_to_what_was_sent() {
+    // RFC 5961, section 5.2.
+    let mut bench = Offer {
+        window: 4_000,
+        ..Offer::default()
+    }
+    .open();
+    bench.write(8_000);
+    bench.send();
+    bench.ack(4_001);
+    bench.send();
+    for (ack, is_good) in [(8_001, true), (8_002, false), (1, true), (0, false)] {
+        bench.pass_ms(1_000);
+        let segment = bench.segment(1, ack, "A", 0);
+        let expected = if is_good {
+            Verdict::Process(segment)
+        } else {
+            Verdict::Acknowledge
+        };
+        assert_eq!(bench.check(1, ack, "A", 0), expected, "an ACK of {ack}");
+    }
+    assert_eq!(bench.counters().bad_ack, 2);
+    assert_eq!(bench.counters().challenge_acks, 2);
+}
+
+#[test]
+fn a_segment_without_ack_is_dropped() {
+    let mut bench = Offer::default().open();
+    assert_eq!(bench.check(1, 0, "P", 3), Verdict::Drop);
+    assert_eq!(bench.counters().bad_ack, 1);
+}
+
+/// A connection that has received the timestamp `recent`.
+fn stamped(recent: u32) -> Bench {
+    let mut bench = Offer::stamped().open();
+    bench.tcb_mut().ts_recent = recent;
+    bench
+}
+
+fn stamp(bench: &mut Bench, value: u32) {
+    bench.stamps = Some(Timestamps { value, echo: 0 });
+}
+
+#[test]
+fn timestamps_are_compared_on_a_circle() {
+    // RFC 7323, section 5.2: PAWS.
+    for (recent, value, is_timely) in [
+        (5_000, 5_000, true),
+        (5_000, 4_999, false),
+        (u32::MAX, 3, true),
+        (3, u32::MAX, false),
+        (5_000, 5_000 + (1 << 31) - 1, true),
+        (5_000, 5_000 + (1 << 31), false),
+    ] {
+        let mut bench = stamped(recent);
+        stamp(&mut bench, value);
+        let expected = if is_timely {
+            Verdict::Process(bench.segment(1, 1, "PA", 5))
+        } else {
+            Verdict::Acknowledge
+        };
+        let verdict = bench.check(1, 1, "PA", 5);
+        assert_eq!(verdict, expected, "{value} after {recent}");
+        assert_eq!(bench.counters().old_timestamps, u64::from(!is_timely));
+    }
+}
+
+#[test]
+fn an_old_timestamp_counts_before_the_sequence_number_and_not_for_a_reset() {
+    let mut bench = stamped(5_000);
+    stamp(&mut bench, 4_999);
+    assert_eq!(bench.check(1, 0, "R", 0), Verdict::Close);
+    assert_eq!(bench.check(0, 1, "PA", 1), Verdict::Acknowledge);
+    assert_eq!(bench.counters().old_timestamps, 1);
+    assert_eq!(bench.counters().out_of_window, 0);
+    assert_eq!(bench.check(1, 1, "A", 0), Verdict::Drop, "an overtaken ACK");
+    assert_eq!(bench.counters().old_timestamps, 2);
+}
+
+#[test]
+fn a_segment_that_lacks_its_timestamp_is_dropped() {
+    // RFC 7323, section 3.2.
+    let mut bench = stamped(5_000);
+    bench.stamps = None;
+    assert_eq!(bench.check(1, 1, "PA", 5), Verdict::Drop);
+    assert_eq!(bench.counters().no_timestamps, 1);
+    assert_eq!(bench.check(1, 0, "R", 0), Verdict::Close);
+}
+
+#[test]
+fn a_timestamp_is_remembered_from_what_is_in_order() {
+    // RFC 7323, section 4.3.
+    let mut bench = stamped(5_000);
+    stamp(&mut bench, 5_010);
+    bench.recv(1, 1, "PA", 100);
+    assert_eq!(bench.tcb().ts_recent, 5_010);
+    let (header, _) = bench.acknowledge();
+    assert_eq!(header.timestamps.map(|stamps| stamps.echo), Some(5_010));
+    // Behind a gap it is another packet's turn.
+    stamp(&mut bench, 5_020);
+    bench.recv(301, 1, "PA", 100);
+    assert_eq!(bench.tcb().ts_recent, 5_010);
+}
+
+#[test]
+fn half_open_takes_its_ack_and_nothing_else() {
+    let half_open = || Offer::default().half_open();
+    let mut bench = half_open();
+    let segment = bench.segment(1, 1, "A", 3);
+    assert_eq!(bench.check(1, 1, "A", 3), Verdict::Establish(segment));
+    assert_eq!(bench.tcb().state, State::Established);
+    assert_eq!(bench.due(), (Due::Silence, 60_000));
+    for ack in [0, 2] {
+        let mut bench = half_open();
+        assert_eq!(bench.check(1, ack, "A", 0), Verdict::Reset);
+        assert_eq!(bench.counters().bad_ack, 1);
+        assert_eq!(bench.tcb().state, State::SynReceived);
+    }
+    let mut bench = half_open();
+    assert_eq!(bench.check(1, 0, "R", 0), Verdict::Forget);
+    assert_eq!(bench.counters().handshakes_failed, 1);
+    assert_eq!(half_open().check(2, 0, "R", 0), Verdict::Acknowledge);
+    assert_eq!(half_open().check(1, 0, "S", 0), Verdict::Acknowledge);
+}
+
+#[test]
+fn the_same_syn_is_answered_again_and_measures_nothing() {
+    let mut bench = Offer::plain().half_open();
+    bench.pass_ms(400);
+    assert_eq!(bench.check(0, 0, "S", 0), Verdict::SynAck);
+    bench.establish(100);
+    assert_eq!(bench.tcb().rtt.smoothed(), 0);
+    bench.write(1);
+    bench.send();
+    // RFC 6298, 5.7.
+    assert_eq!(bench.due(), (Due::Retransmit, 3_000));
+}
+
+/// A connection in TIME-WAIT.
+fn time_wait(offer: Offer) -> Bench {
+    let mut bench = offer.open();
+    bench.tcb_mut().state = State::TimeWait;
+    let now = bench.moment();
+    bench.tcb_mut().arm(Due::TimeWait, 10_000, now);
+    bench
+}
+
+#[test]
+fn time_wait_yields_to_a_later_syn() {
+    // RFC 9293, section 3.6.1: by its number, or by its clock.
+    let plain = || time_wait(Offer::plain());
+    assert_eq!(plain().check(1, 0, "S", 0), Verdict::Reopen);
+    assert_eq!(plain().check(0, 0, "S", 0), Verdict::Acknowledge);
+    for (seq, value, reopens) in [
+        (1, 5_000, true),
+        (0, 5_000, false),
+        (0, 5_001, true),
+        (1, 4_999, false),
+    ] {
+        let mut bench = time_wait(Offer::stamped());
+        bench.tcb_mut().ts_recent = 5_000;
+        stamp(&mut bench, value);
+        let verdict = bench.check(seq, 0, "S", 0);
+        assert_eq!(verdict == Verdict::Reopen, reopens, "{seq}, {value}");
+    }
+}
+
+#[test]
+fn time_wait_begins_again_with_a_repeated_fin_and_ends_with_a_reset() {
+    let mut bench = time_wait(Offer::default());
+    bench.pass_ms(4_000);
+    assert_eq!(bench.check(0, 1, "FA", 0), Verdict::Acknowledge);
+    assert_eq!(bench.due(), (Due::TimeWait, 10_000));
+    assert_eq!(bench.check(1, 0, "R", 0), Verdict::Forget);
+    assert_eq!(bench.fire(), "Forget");
+}

@@ -1,0 +1,269 @@
+//! Where the stream is cut into segments and runs, and where PSH and FIN go.
+
+use crate::connection::conn::testing::{Bench, Offer};
+use crate::connection::{Due, Plan, State};
+use crate::outcome::{AfterFin, Bare};
+
+/// Bytes of IPv4 and TCP headers, timestamps included.
+const HEADERS: usize = 52;
+
+/// Range and number of the prepared segment of all that a pass sends.
+fn cuts(bench: &mut Bench) -> Vec<(u32, u32, Option<u32>)> {
+    let plans = bench.plans();
+    let from = |plan: &Plan| plan.place.from;
+    plans
+        .iter()
+        .map(|plan| (from(plan), plan.len, plan.prepared))
+        .collect()
+}
+
+#[test]
+fn a_content_is_cut_at_multiples_of_the_mss_and_pushed_at_its_end() {
+    let mut bench = Offer::default().open();
+    bench.write(2_500);
+    bench.write(700);
+    bench.write(1_000);
+    let sent = [
+        "1:1001 A",
+        "1001:2001 A",
+        "2001:2501 PA",
+        "2501:3201 PA",
+        "3201:4201 PA",
+    ];
+    assert_eq!(bench.send(), sent);
+    assert!(bench.send().is_empty());
+}
+
+#[test]
+fn a_whole_content_is_made_of_prepared_segments() {
+    let mut bench = Offer::default().open();
+    bench.write(2_500);
+    let expected = [
+        (0, 1_000, Some(0)),
+        (1_000, 1_000, Some(1)),
+        (2_000, 500, Some(2)),
+    ];
+    assert_eq!(cuts(&mut bench), expected);
+}
+
+#[test]
+fn a_slice_is_cut_where_its_content_is() {
+    // Only its first and its last segment are no prepared ones.
+    let mut bench = Offer::default().open();
+    bench.write_slice(300..3_500, 5_000);
+    let expected = [
+        (300, 700, None),
+        (1_000, 1_000, Some(1)),
+        (2_000, 1_000, Some(2)),
+        (3_000, 500, None),
+    ];
+    assert_eq!(cuts(&mut bench), expected);
+    // One that begins and ends at boundaries, or with its content, has none.
+    bench.write_slice(3_000..4_000, 4_500);
+    bench.write_slice(4_000..4_500, 4_500);
+    let expected = [(3_000, 1_000, Some(3)), (4_000, 500, Some(4))];
+    assert_eq!(cuts(&mut bench), expected);
+}
+
+#[test]
+fn a_slice_within_a_segment_is_one_segment() {
+    // The head of a response, without its body.
+    let mut bench = Offer::default().open();
+    bench.write_slice(0..300, 5_000);
+    bench.write_slice(1_200..1_201, 5_000);
+    assert_eq!(cuts(&mut bench), [(0, 300, None), (1_200, 1, None)]);
+}
+
+#[test]
+fn what_is_no_content_is_never_prepared() {
+    let mut bench = Offer::default().open();
+    bench.write_bytes(1_500);
+    assert_eq!(cuts(&mut bench), [(0, 1_000, None), (1_000, 500, None)]);
+}
+
+#[test]
+fn more_entries_than_two_lie_in_a_list_and_go_as_they_were_written() {
+    let mut bench = Offer::default().open();
+    for len in [100, 200, 300, 400, 500] {
+        bench.write(len);
+    }
+    let sent = [
+        "1:101 PA",
+        "101:301 PA",
+        "301:601 PA",
+        "601:1001 PA",
+        "1001:1501 PA",
+    ];
+    assert_eq!(bench.send(), sent);
+    // The list moves up as entries are acknowledged.
+    bench.ack(350);
+    bench.write(50);
+    assert_eq!(bench.send(), ["1501:1551 PA"]);
+    assert_eq!(bench.fire(), "1501:1551 PA last again");
+    bench.ack(1_551);
+    assert!(bench.tcb().stream.is_empty());
+}
+
+#[test]
+fn a_fin_goes_with_the_last_segment() {
+    let mut bench = Offer::default().open();
+    bench.write(1_500);
+    bench.close();
+    assert_eq!(bench.send(), ["1:1001 A", "1001:1502 FPA"]);
+    assert_eq!(bench.tcb().state, State::FinWait1);
+    bench.ack(1_501);
+    assert_eq!(bench.tcb().state, State::FinWait1);
+    assert_eq!(bench.after_fin, AfterFin::Open);
+    bench.ack(1_502);
+    assert_eq!(bench.tcb().state, State::FinWait2);
+}
+
+#[test]
+fn a_fin_behind_acknowledged_data_goes_alone() {
+    let mut bench = Offer::default().open();
+    bench.write(1_500);
+    assert_eq!(bench.send(), ["1:1001 A", "1001:1501 PA"]);
+    bench.close();
+    assert_eq!(bench.send(), ["1501:1502 FA"]);
+    assert!(bench.send().is_empty());
+}
+
+#[test]
+fn a_fin_is_sent_again_with_its_data() {
+    let mut bench = Offer::plain().open();
+    bench.write(1_500);
+    bench.close();
+    bench.send();
+    assert_eq!(bench.fire(), "GoOn");
+    assert_eq!(bench.send(), ["1:1001 A lost"]);
+    bench.ack(1_001);
+    assert_eq!(bench.send(), ["1001:1502 FPA lost"]);
+}
+
+#[test]
+fn our_last_fin_finishes_and_one_that_crosses_waits() {
+    for (state, after, reached) in [
+        (State::LastAck, AfterFin::Finished, State::LastAck),
+        (State::Closing, AfterFin::TimeWait, State::Closing),
+        (State::FinWait1, AfterFin::Open, State::FinWait2),
+    ] {
+        let mut bench = Offer::default().open();
+        if state == State::LastAck {
+            bench.tcb_mut().state = State::CloseWait;
+        }
+        bench.close();
+        assert_eq!(bench.send(), ["1:2 FA"]);
+        if state == State::Closing {
+            bench.tcb_mut().state = state;
+        }
+        assert_eq!(bench.tcb().state, state);
+        bench.ack(2);
+        assert_eq!(bench.after_fin, after);
+        assert_eq!(bench.tcb().state, reached);
+    }
+}
+
+#[test]
+fn a_reset_lies_behind_all_that_was_sent() {
+    let mut bench = Offer::default().open();
+    bench.write(5_000);
+    bench.close();
+    bench.send();
+    let now = bench.moment();
+    let reset = bench.conn().bare(Bare::Reset, now).0;
+    assert_eq!(reset.seq, bench.tcb().stream.end() + 1);
+    assert_eq!(reset.ack, bench.tcb().rcv_nxt);
+    assert_eq!(reset.window, 0);
+}
+
+/// A content of 20,000 bytes over a port that takes packets of `most` bytes.
+fn running(most: usize) -> Bench {
+    let mut bench = Offer::marked().open();
+    bench.segmentation = most;
+    bench.write(20_000);
+    bench
+}
+
+#[test]
+fn a_run_is_as_long_as_the_packet_and_whole_segments() {
+    for (most, runs) in [
+        (65_535, vec!["1:10001 A"]),
+        (
+            3 * 1_000 + HEADERS,
+            vec!["1:3001 A", "3001:6001 A", "6001:9001 A", "9001:10001 A"],
+        ),
+        (
+            4 * 1_000 + HEADERS - 1,
+            vec!["1:3001 A", "3001:6001 A", "6001:9001 A", "9001:10001 A"],
+        ),
+        (5 * 1_000 + HEADERS, vec!["1:5001 A", "5001:10001 A"]),
+    ] {
+        let mut bench = running(most);
+        let plans = bench.plans();
+        let is_run: Vec<bool> = plans.iter().map(|plan| plan.len > 1_000).collect();
+        assert!(plans.iter().map(|plan| plan.is_run).eq(is_run));
+        let mut bench = running(most);
+        assert_eq!(bench.send(), runs, "packets of {most} bytes");
+    }
+    assert_eq!(running(2 * 1_000 + HEADERS - 1).send().len(), 10);
+}
+
+#[test]
+fn a_run_ends_with_its_content() {
+    let mut bench = Offer::default().open();
+    bench.segmentation = 65_535;
+    bench.write(2_500);
+    bench.write_slice(300..4_700, 5_000);
+    bench.close();
+    let plans = bench.plans();
+    let runs: Vec<_> = plans.iter().map(|plan| (plan.len, plan.is_run)).collect();
+    // A run begins with a whole segment, and may end with a part of one.
+    assert_eq!(runs, [(2_500, true), (700, false), (3_700, true)]);
+    assert_eq!(bench.tcb().snd_nxt, bench.tcb().limit());
+}
+
+#[test]
+fn what_says_cwr_goes_alone() {
+    let mut bench = running(65_535);
+    bench.send();
+    bench.ack_ece(5_001);
+    assert_eq!(bench.cwnd(), 8_000);
+    bench.ack(10_001);
+    let plans = bench.plans();
+    let runs: Vec<_> = plans.iter().map(|plan| (plan.len, plan.is_run)).collect();
+    assert_eq!(runs, [(1_000, false), (7_000, true)]);
+}
+
+#[test]
+fn what_was_sent_in_a_run_goes_again_in_segments() {
+    let mut bench = Offer::plain().open();
+    bench.segmentation = 65_535;
+    bench.write(10_000);
+    assert_eq!(bench.send(), ["1:10001 PA"]);
+    assert_eq!(bench.due(), (Due::Retransmit, 300));
+    assert_eq!(bench.fire(), "GoOn");
+    assert_eq!(bench.send(), ["1:1001 A lost"]);
+}
+
+#[test]
+fn of_a_run_the_first_segment_is_timed() {
+    let mut bench = running(65_535);
+    bench.send();
+    bench.pass_ms(100);
+    bench.ack(1_001);
+    assert_eq!(bench.tcb().rtt.variation(), 37_500);
+}
+
+#[test]
+fn a_full_ring_ends_the_pass_and_nothing_is_lost_by_it() {
+    let mut bench = Offer::plain().open();
+    bench.write(4_000);
+    bench.room = 3;
+    assert_eq!(bench.send().len(), 3);
+    assert_eq!(bench.counters().blocked, 1);
+    bench.room = 0;
+    assert!(bench.send().is_empty());
+    bench.room = 64;
+    assert_eq!(bench.send(), ["3001:4001 PA"]);
+    assert_eq!(bench.counters().blocked, 2);
+}

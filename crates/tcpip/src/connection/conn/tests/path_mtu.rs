@@ -1,0 +1,175 @@
+//! The path's width: RFC 1191, RFC 4821, RFC 5927 and RFC 8899.
+
+use crate::Config;
+use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
+use crate::connection::{Due, Flags};
+
+/// Bytes of IPv4 and TCP headers, timestamps included.
+const HEADERS: u32 = 52;
+
+/// Ten segments in flight, and much more to send.
+fn sending(mss: u16) -> Bench {
+    let mut bench = Offer {
+        mss,
+        ..Offer::plain()
+    }
+    .open();
+    bench.write(200_000);
+    assert_eq!(bench.send().len(), 10);
+    bench
+}
+
+#[test]
+fn a_narrower_path_cuts_again_what_is_in_flight() {
+    let mut bench = sending(1_000);
+    bench.pass_ms(RTT_MS);
+    bench.ack(1_001);
+    assert_eq!(bench.send().len(), 2);
+    assert!(bench.too_big(700 + HEADERS, 1_001));
+    assert_eq!(bench.tcb().mss, 700);
+    let plans = bench.plans();
+    let cuts = plans
+        .iter()
+        .map(|plan| (plan.place.from, plan.len, plan.prepared));
+    // From within the second segment of the new size to its end, and then whole
+    // ones, as far as the window allows.
+    let first: Vec<_> = cuts.take(3).collect();
+    let expected = [
+        (1_000, 400, None),
+        (1_400, 700, Some(2)),
+        (2_100, 700, Some(3)),
+    ];
+    assert_eq!(first, expected);
+    assert_eq!(bench.cwnd(), 11_000, "it is no congestion");
+    assert_eq!(bench.counters().timeouts, 0);
+}
+
+#[test]
+fn a_path_is_believed_to_be_narrower_about_what_is_in_flight() {
+    // RFC 5927.
+    for (mtu, seq, mss) in [
+        (900, 1, Some(848)),
+        (900, 10_000, Some(848)),
+        (900, 10_001, None),
+        (900, 0, None),
+        (1_051, 1, Some(999)),
+        (1_052, 1, None),
+        (1_500, 1, None),
+        // What every host takes (RFC 1122).
+        (68, 1, Some(524)),
+    ] {
+        let mut bench = sending(1_000);
+        assert_eq!(bench.too_big(mtu, seq), mss.is_some(), "{mtu}, {seq}");
+        assert_eq!(bench.tcb().mss, mss.unwrap_or(1_000));
+    }
+    let mut bench = Offer::plain().open();
+    assert!(!bench.too_big(900, 1), "nothing is in flight");
+}
+
+#[test]
+fn the_third_and_the_fifth_timeout_of_a_segment_make_it_smaller() {
+    // RFC 8899, section 5.1.2: 1,280 bytes, and what every host takes.
+    let config = Config {
+        user_timeout: None,
+        ..Config::default()
+    };
+    let mut bench = Offer {
+        config,
+        mss: 1_460,
+        ..Offer::plain()
+    }
+    .open();
+    bench.write(50_000);
+    bench.send();
+    let mut lens = Vec::new();
+    for _ in 0..6 {
+        assert_eq!(bench.fire(), "GoOn");
+        lens.push(bench.plans()[0].len);
+    }
+    assert_eq!(lens, [1_460, 1_460, 1_228, 1_228, 524, 524]);
+    assert_eq!(bench.counters().black_holes, 2);
+}
+
+#[test]
+fn small_segments_are_no_sign_of_a_narrow_path() {
+    let mut bench = Offer {
+        mss: 1_460,
+        ..Offer::plain()
+    }
+    .open();
+    bench.write(500);
+    bench.send();
+    for _ in 0..5 {
+        bench.fire();
+        bench.send();
+    }
+    assert_eq!(bench.counters().black_holes, 0);
+    assert_eq!(bench.tcb().mss, 1_460);
+}
+
+/// A path that was told to take segments of 600 bytes of the 1,000, and all has
+/// arrived.
+fn narrow() -> Bench {
+    let mut bench = Offer::default().open();
+    bench.write(10_000);
+    bench.send();
+    assert!(bench.too_big(600 + HEADERS, 1));
+    bench.send();
+    bench.pass_ms(RTT_MS);
+    bench.ack(10_001);
+    assert_eq!(bench.due(), (Due::Silence, 60_000));
+    bench
+}
+
+/// Ten minutes later the path is probed with data.
+fn probing() -> Bench {
+    let mut bench = narrow();
+    bench.pass_ms(600_000);
+    bench.write(200_000);
+    assert_eq!(bench.send()[0], "10001:11001 A probes size");
+    bench
+}
+
+#[test]
+fn a_wider_path_is_looked_for_after_ten_minutes() {
+    // RFC 1191, section 6.3.
+    let mut bench = narrow();
+    bench.pass_ms(590_000);
+    bench.write(200_000);
+    assert_eq!(bench.send()[0], "10001:10601 A");
+    let mut bench = probing();
+    assert_eq!(bench.counters().size_probes, 1);
+    assert_eq!(bench.tcb().mss, 600);
+    bench.pass_ms(RTT_MS);
+    bench.ack(11_001);
+    assert_eq!(bench.counters().path_mtu_raises, 1);
+    assert_eq!(bench.tcb().mss, 1_000);
+    assert_eq!(bench.send()[0], "20801:21001 A", "to the next boundary");
+    assert!(!bench.tcb().flags.has(Flags::NARROW));
+}
+
+#[test]
+fn only_the_third_lost_probe_tells_of_the_width_and_none_of_congestion() {
+    // RFC 4821, section 7.5; RFC 8899: MAX_PROBES.
+    let mut bench = probing();
+    for probes in 1..=3 {
+        let una = bench.una();
+        let end = una + bench.tcb().flight();
+        bench.pass_ms(RTT_MS);
+        bench.ack_and_sack(una, &[(una + 1_000, end)]);
+        assert_eq!(bench.counters().size_probes, probes);
+        assert_eq!(bench.ssthresh(), u32::MAX, "no congestion");
+        assert_eq!(bench.send()[0], format!("{una}:{} A lost", una + 600));
+        bench.pass_ms(RTT_MS);
+        bench.ack(una + bench.tcb().flight());
+        let sent = bench.send();
+        let is_probe = sent[0].ends_with("probes size");
+        assert_eq!(is_probe, probes < 3, "{sent:?}");
+    }
+    assert_eq!(bench.counters().path_mtu_raises, 0);
+    assert_eq!(bench.tcb().mss, 600);
+    assert!(
+        bench.tcb().flags.has(Flags::NARROW),
+        "it is tried again later"
+    );
+}

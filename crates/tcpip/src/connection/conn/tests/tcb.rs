@@ -1,0 +1,52 @@
+use nmio::Instant;
+
+use crate::clock::Moment;
+use crate::connection::Tcb;
+use crate::pools::{NONE, Owner, Peers, Pool};
+use crate::stream::{Lists, Slice, Source, Stream};
+use crate::wire::Seq;
+
+#[test]
+fn deadlines_survive_the_wrap_of_milliseconds() {
+    let wrap = 1u64 << 32;
+    let now = Moment::from(Instant::from_millis(wrap - 10));
+    let deadline = now.millis.wrapping_add(200);
+    assert_eq!(now.instant(deadline), Instant::from_millis(wrap + 190));
+    let later = Moment::from(Instant::from_millis(wrap + 500));
+    assert_eq!(later.instant(deadline), Instant::from_millis(wrap + 500));
+}
+
+/// A TCB with segments of 1,000 bytes that has sent up to `snd_nxt` of slices of
+/// contents: where each begins, and its bytes.
+fn last_segment(snd_nxt: u32, slices: &[(u32, u32)]) -> u32 {
+    let mut lists = Lists::new(Pool::EntryLists, 0);
+    let mut tcb = Tcb {
+        mss: 1000,
+        snd_una: Seq(1),
+        snd_nxt: Seq(snd_nxt),
+        stream: Stream::new(Seq(1)),
+        ..Tcb::default()
+    };
+    let (id, peer) = (NONE, NONE);
+    for (from, len) in slices.iter().copied() {
+        let slice = Slice::new(Source::content(1, false), from, len, 0);
+        let peers = &mut Peers::new([1; Pool::COUNT]);
+        let pushed = tcb
+            .stream
+            .push(slice, &mut lists, Owner { id, peer }, peers);
+        pushed.expect("there is room for two");
+    }
+    tcb.last_segment(&lists).0
+}
+
+#[test]
+fn the_last_segment_of_a_flight_before_more_than_half_the_circle() {
+    assert_eq!(last_segment(10_001, &[(0, (1 << 31) + 100_000)]), 9_001);
+}
+
+#[test]
+fn the_last_segment_begins_no_earlier_than_its_slice() {
+    assert_eq!(last_segment(301, &[(700, 9_000)]), 1);
+    assert_eq!(last_segment(1_301, &[(700, 9_000)]), 301);
+    assert_eq!(last_segment(1_300, &[(0, 1_200), (500, 900)]), 1_201);
+}

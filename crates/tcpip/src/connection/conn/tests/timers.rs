@@ -1,0 +1,328 @@
+//! What a deadline is for, and when it is: RFC 6298, and the tail loss probes
+//! of RFC 8985, section 7.
+
+use std::time::Duration;
+
+use crate::Config;
+use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
+use crate::connection::{Due, State};
+use crate::wire::Timestamps;
+
+/// A user timeout that never comes, so that only retries are counted.
+fn patient() -> Config {
+    Config {
+        user_timeout: None,
+        ..Config::default()
+    }
+}
+
+#[test]
+fn a_syn_ack_goes_again_after_one_three_and_seven_seconds() {
+    let mut bench = Offer::default().half_open();
+    assert_eq!(bench.due(), (Due::Handshake, 1_000));
+    for next in [2_000, 4_000, 8_000] {
+        assert_eq!(bench.fire(), "0:1 SA");
+        assert_eq!(bench.due(), (Due::Handshake, next));
+    }
+    assert_eq!(bench.counters().handshakes_failed, 0);
+    assert_eq!(bench.fire(), "Forget");
+    assert_eq!(bench.elapsed_ms(), 15_000);
+    assert_eq!(bench.counters().handshakes_failed, 1);
+}
+
+#[test]
+fn each_event_says_what_the_deadline_is_for() {
+    let mut bench = Offer::default().open();
+    assert_eq!(bench.due(), (Due::Silence, 60_000));
+    bench.write(3_500);
+    bench.send();
+    assert_eq!(bench.due(), (Due::TailProbe, 200), "first data");
+    bench.pass_ms(RTT_MS);
+    bench.ack(1_001);
+    assert_eq!(bench.due(), (Due::TailProbe, 200), "a part is acknowledged");
+    // A second measurement of 100 ms: RTTVAR is 37.5 ms, the RTO 250 ms, and
+    // less than two round trips and the delay of a lone segment's ACK.
+    bench.ack(3_001);
+    assert_eq!(bench.due(), (Due::TailProbe, 250), "a lone segment is left");
+    bench.ack(3_501);
+    assert_eq!(bench.due(), (Due::Silence, 60_000), "all is acknowledged");
+    bench.close();
+    assert_eq!(bench.send(), ["3501:3502 FA"]);
+    assert_eq!(bench.due(), (Due::TailProbe, 250), "the FIN is sent");
+    assert_eq!(bench.tcb().state, State::FinWait1);
+    bench.ack(3_502);
+    assert_eq!(bench.due(), (Due::FinWait, 30_000), "it is acknowledged");
+    assert_eq!(bench.tcb().state, State::FinWait2);
+    assert_eq!(bench.fire(), "TimeOut");
+}
+
+#[test]
+fn without_sack_nothing_but_the_timeout_is_waited_for() {
+    let mut bench = Offer::plain().open();
+    bench.write(3_500);
+    bench.send();
+    assert_eq!(bench.due(), (Due::Retransmit, 300));
+    bench.pass_ms(RTT_MS);
+    bench.ack(1_001);
+    assert_eq!(bench.due(), (Due::Retransmit, 250));
+    bench.ack(3_501);
+    assert_eq!(bench.due(), (Due::Silence, 60_000));
+}
+
+/// The timeout after a first round trip of `rtt_ms`.
+fn first_timeout(rtt_ms: u64, config: Config) -> u32 {
+    let plain = Offer::plain();
+    let mut bench = Offer { config, ..plain }.half_open();
+    bench.establish(rtt_ms);
+    bench.write(1);
+    bench.send();
+    let (due, after) = bench.due();
+    assert_eq!(due, Due::Retransmit);
+    after
+}
+
+#[test]
+fn the_first_timeout_is_three_round_trips_within_its_bounds() {
+    // RFC 6298, 2.2: R + 4 * R/2; 2.4 and 2.5.
+    for (rtt_ms, timeout) in [
+        (1, 200),
+        (66, 200),
+        (67, 201),
+        (500, 1_500),
+        (20_000, 60_000),
+        (30_000, 60_000),
+    ] {
+        let after = first_timeout(rtt_ms, Config::default());
+        assert_eq!(after, timeout, "a round trip of {rtt_ms} ms");
+    }
+    let least = |millis| Config {
+        min_rto: Duration::from_millis(millis),
+        ..Config::default()
+    };
+    assert_eq!(first_timeout(10, least(5)), 30);
+    assert_eq!(first_timeout(10, least(1_000)), 1_000);
+}
+
+#[test]
+fn the_timeout_follows_the_round_trip_and_its_variation() {
+    // RFC 6298, 2.3: RTTVAR and then SRTT, with weights of 1/4 and 1/8.
+    let mut bench = Offer::plain().open();
+    let mut una = 1;
+    for (rtt_ms, timeout) in [(100, 250), (180, 303), (20, 334), (100, 276)] {
+        bench.write(1_000);
+        bench.send();
+        bench.pass_ms(rtt_ms);
+        una += 1_000;
+        bench.ack(una);
+        assert_eq!(bench.conn().rto(), timeout, "after {rtt_ms} ms");
+    }
+}
+
+/// One segment that nothing is heard of, without SACK.
+fn unheard(config: Config) -> Bench {
+    let plain = Offer::plain();
+    let mut bench = Offer { config, ..plain }.open();
+    bench.write(1_000);
+    assert_eq!(bench.send(), ["1:1001 PA"]);
+    bench
+}
+
+#[test]
+fn the_timeout_doubles_to_its_bound_and_ends_with_the_last_retry() {
+    let mut bench = unheard(patient());
+    assert_eq!(bench.due(), (Due::Retransmit, 300));
+    let doubled = [600, 1_200, 2_400, 4_800, 9_600, 19_200, 38_400];
+    for next in doubled.into_iter().chain([60_000; 3]) {
+        assert_eq!(bench.fire(), "GoOn");
+        assert_eq!(bench.send(), ["1:1001 PA lost"]);
+        assert_eq!(bench.due(), (Due::Retransmit, next));
+    }
+    assert_eq!(bench.counters().timeouts, 10);
+    assert_eq!(bench.fire(), "TimeOut");
+    assert_eq!(bench.counters().timeouts, 10);
+    assert_eq!(bench.counters().retransmits, 10);
+}
+
+#[test]
+fn the_user_timeout_cuts_the_last_interval_short() {
+    let mut bench = unheard(Config::default());
+    for _ in 0..8 {
+        assert_eq!(bench.fire(), "GoOn");
+        assert_eq!(bench.send(), ["1:1001 PA lost"]);
+    }
+    assert_eq!(bench.due(), (Due::Retransmit, 43_500));
+    assert_eq!(bench.fire(), "TimeOut");
+    assert_eq!(bench.elapsed_ms(), RTT_MS + 120_000);
+}
+
+#[test]
+fn what_was_sent_again_measures_no_round_trip() {
+    // Karn: RFC 6298, section 3. The timeout stays doubled until something
+    // is measured (5.7).
+    let mut bench = unheard(Config::default());
+    assert_eq!(bench.fire(), "GoOn");
+    assert_eq!(bench.send(), ["1:1001 PA lost"]);
+    bench.pass_ms(50);
+    bench.ack(1_001);
+    assert_eq!(bench.tcb().rtt.smoothed(), 100_000);
+    bench.write(1_000);
+    bench.send();
+    assert_eq!(bench.due(), (Due::Retransmit, 600));
+    bench.pass_ms(RTT_MS);
+    bench.ack(2_001);
+    bench.write(1_000);
+    bench.send();
+    assert_eq!(bench.due(), (Due::Retransmit, 250));
+}
+
+#[test]
+fn an_echo_measures_what_was_sent_again() {
+    // RFC 7323, section 4: timestamps take the doubt away.
+    let mut bench = Offer::stamped().open();
+    bench.write(1_000);
+    bench.send();
+    assert_eq!(bench.fire(), "GoOn");
+    assert_eq!(bench.send(), ["1:1001 PA lost"]);
+    let echo = bench.moment().millis;
+    bench.pass_ms(80);
+    bench.stamps = Some(Timestamps { value: 1, echo });
+    bench.ack(1_001);
+    assert_eq!(bench.tcb().rtt.smoothed(), 97_500);
+    assert_eq!(bench.tcb().rtt.variation(), 42_500);
+    assert_eq!(bench.conn().rto(), 268);
+}
+
+#[test]
+fn a_run_of_acks_of_nothing_new_does_not_put_the_timeout_off() {
+    // RFC 6298, 5.3: only an ACK of new data does.
+    let mut bench = Offer::plain().open();
+    bench.write(3_000);
+    bench.send();
+    bench.pass_ms(RTT_MS);
+    bench.ack(1);
+    bench.ack(1);
+    assert_eq!(bench.due(), (Due::Retransmit, 200));
+}
+
+/// The deadline after segments of 1,000 bytes behind a first round trip of
+/// `rtt_ms`.
+fn probe_after(rtt_ms: u64, segments: u32) -> u32 {
+    let mut bench = Offer::default().half_open();
+    bench.establish(rtt_ms);
+    bench.write(segments * 1_000);
+    bench.send();
+    let (due, after) = bench.due();
+    assert_eq!(due, Due::TailProbe);
+    after
+}
+
+#[test]
+fn a_tail_is_probed_after_two_round_trips() {
+    // RFC 8985, section 7.2.
+    assert_eq!(probe_after(400, 2), 800);
+    assert_eq!(probe_after(400, 1), 1_000, "its ACK may be held back");
+    assert_eq!(probe_after(100, 1), 300, "never later than the timeout");
+    assert_eq!(probe_after(3, 2), 10, "never sooner than 10 ms");
+}
+
+#[test]
+fn a_second_segment_hastens_the_probe() {
+    let mut bench = Offer::default().half_open();
+    bench.establish(400);
+    bench.write(1_000);
+    bench.send();
+    bench.pass_ms(50);
+    assert_eq!(bench.due(), (Due::TailProbe, 950));
+    bench.write(1_000);
+    bench.send();
+    assert_eq!(bench.due(), (Due::TailProbe, 800));
+    bench.pass_ms(50);
+    bench.write(1_000);
+    bench.send();
+    assert_eq!(bench.due(), (Due::TailProbe, 750), "never put off");
+}
+
+#[test]
+fn a_tail_is_probed_with_new_data_beyond_the_congestion_window() {
+    // RFC 8985, section 7.3.
+    let mut bench = Offer::default().open();
+    bench.write(20_000);
+    assert_eq!(bench.send().len(), 10);
+    assert_eq!(bench.fire(), "10001:11001 A probes tail");
+    assert_eq!(bench.due(), (Due::Retransmit, 300));
+    assert_eq!(bench.counters().tail_probes, 1);
+    assert_eq!(bench.counters().retransmits, 0);
+    assert_eq!(bench.fire(), "GoOn");
+    assert_eq!(bench.counters().timeouts, 1);
+}
+
+#[test]
+fn a_tail_without_new_data_is_probed_with_its_last_segment() {
+    let mut bench = Offer::default().open();
+    bench.write(3_500);
+    bench.close();
+    bench.send();
+    assert_eq!(bench.fire(), "3001:3502 FPA last again");
+    assert_eq!(bench.counters().retransmits, 1);
+    assert_eq!(bench.tcb().snd_nxt, bench.tcb().limit());
+}
+
+#[test]
+fn new_data_beyond_the_peers_window_probes_no_tail() {
+    let mut bench = Offer {
+        window: 5_500,
+        ..Offer::default()
+    }
+    .open();
+    bench.write(20_000);
+    assert_eq!(bench.send().len(), 5);
+    assert_eq!(bench.fire(), "4001:5001 A last again");
+}
+
+#[test]
+fn a_probe_that_mends_a_loss_is_congestion() {
+    // RFC 8985, section 7.4.2.
+    let mut bench = Offer::default().open();
+    bench.write(10_000);
+    bench.send();
+    assert_eq!(bench.fire(), "9001:10001 PA last again");
+    bench.pass_ms(RTT_MS);
+    bench.ack(10_001);
+    assert_eq!(bench.counters().tail_losses, 1);
+    assert_eq!(bench.ssthresh(), 5_000);
+    // A window and more has been acknowledged at once.
+    assert_eq!(bench.cwnd(), 6_000);
+}
+
+#[test]
+fn a_probe_that_has_arrived_twice_is_none() {
+    let mut bench = Offer::default().open();
+    bench.write(10_000);
+    bench.send();
+    assert_eq!(bench.fire(), "9001:10001 PA last again");
+    bench.pass_ms(RTT_MS);
+    bench.ack_and_sack(10_001, &[(9_001, 10_001)]);
+    assert_eq!(bench.counters().tail_losses, 0);
+    assert_eq!(bench.counters().duplicates_reported, 1);
+    assert_eq!(bench.ssthresh(), u32::MAX);
+    assert_eq!(bench.cwnd(), 12_000);
+}
+
+#[test]
+fn the_clocks_of_deadlines_wrap() {
+    let mut bench = unheard(Config::default());
+    // Milliseconds wrap after 49 days.
+    bench.pass_ms(RTT_MS);
+    bench.ack(1_001);
+    let left = u64::from(u32::MAX - bench.moment().millis);
+    bench.pass_ms(left - 99);
+    bench.write(1_000);
+    bench.send();
+    assert_eq!(bench.due().0, Due::Retransmit);
+    let before = bench.elapsed_ms();
+    let after = u64::from(bench.due().1);
+    assert_eq!(bench.fire(), "GoOn");
+    assert_eq!(bench.elapsed_ms() - before, after);
+    assert_eq!(after, 250);
+    assert_eq!(bench.moment().millis, 150);
+}

@@ -1,0 +1,392 @@
+//! What is sent when: new data as far as the windows allow, and probes.
+
+use ip::{Addresses, Ecn};
+use nmio::super_segment::MAX_OVER_V6;
+
+use super::{Conn, Cut, Due, Flags, Kind, NONE, Plan, Tcb};
+use crate::clock::Moment;
+use crate::congestion::CongestionControl;
+use crate::connection::{MAX_PACING_DEBT, PACING_TICK};
+use crate::wire::{Control, Header, Seq, TIMESTAMPED_HEADER_LEN};
+
+/// New data that one pass sends.
+pub(crate) struct Burst {
+    /// SND.NXT before it.
+    first: Seq,
+    /// Behind what it has sent.
+    seq: Seq,
+    /// Bytes behind SND.UNA that both windows allow, …
+    open: u32,
+    /// … and that pacing allows, too.
+    usable: u32,
+    rate: Option<u64>,
+    is_paced: bool,
+    /// Bytes of data that a super-segment may have; 0: there are none.
+    most_run: u32,
+    window: u16,
+    ecn: Ecn,
+    control: Control,
+    /// The TX ring has no room for the next.
+    is_blocked: bool,
+}
+
+impl Burst {
+    /// The next segment has found no room.
+    pub(crate) fn block(&mut self) {
+        self.is_blocked = true;
+    }
+}
+
+impl<C: CongestionControl> Conn<'_, C> {
+    /// Whether there is something to be sent for the first time.
+    #[inline(always)]
+    pub(crate) fn has_new(&self) -> bool {
+        self.tcb.snd_nxt != self.tcb.limit()
+    }
+
+    /// Begins a pass of new data on a port that takes super-segments of
+    /// `segmentation` bytes over IPv4; 0: none.
+    #[inline(always)]
+    pub(crate) fn begin(&self, segmentation: usize, now: Moment) -> Burst {
+        let tcb = &*self.tcb;
+        let reach = if tcb.recovery == NONE {
+            self.congestion.window()
+        } else {
+            self.reach_in_disorder()
+        };
+        let first = tcb.snd_nxt;
+        let open = tcb.snd_wnd.min(reach);
+        let is_paced = self.cx.settings.pacing || tcb.flags.has(Flags::SPREAD);
+        let rate = pacing_rate(tcb, self.congestion, is_paced);
+        let usable = match rate {
+            None => open,
+            Some(rate) => open.min(tcb.flight().saturating_add(budget(tcb, rate, now))),
+        };
+        Burst {
+            first,
+            seq: first,
+            open,
+            usable,
+            rate,
+            is_paced,
+            most_run: most_run(segmentation, tcb),
+            window: self.window_field(),
+            ecn: if tcb.negotiated.ecn() {
+                Ecn::Ect0
+            } else {
+                Ecn::NotEct
+            },
+            control: tcb.control(),
+            is_blocked: false,
+        }
+    }
+
+    /// The next segment, or run of segments, of new data; `None` when that was
+    /// all that may be sent, or when there is no `room` in the TX ring.
+    #[inline(always)]
+    pub(crate) fn next(&mut self, burst: &mut Burst, room: usize, now: Moment) -> Option<Plan> {
+        let tcb = &mut *self.tcb;
+        let (seq, limit) = (burst.seq, tcb.limit());
+        if seq == limit {
+            return None;
+        }
+        let flight = seq.since(tcb.snd_una);
+        if flight >= burst.usable && flight > 0 && tcb.stream.end() != seq {
+            return None;
+        }
+        let Some(cut) = Cut::at(tcb, seq, &self.cx.lists) else {
+            return self.again().next_fin(burst, room, now);
+        };
+        let len = tcb.bytes_to_send(&cut, flight, burst)?;
+        if len == 0 {
+            return None;
+        }
+        let mut control = burst.control;
+        if len == cut.place.len || tcb.fills_window(flight + len) {
+            control = control | Control::PSH;
+        }
+        // A FIN needs its place in the peer's window, as data does.
+        let ends = seq + len == tcb.stream.end() && limit != tcb.stream.end();
+        if ends && flight + len < tcb.snd_wnd {
+            control = control | Control::FIN;
+        }
+        if room == 0 {
+            burst.is_blocked = true;
+            return None;
+        }
+        if tcb.flags.has(Flags::REDUCED) {
+            control = control | tcb.tell_reduction();
+        }
+        Some(Plan {
+            kind: Kind::New,
+            header: tcb.header(burst, control, now),
+            ecn: burst.ecn,
+            place: cut.place,
+            len,
+            prepared: cut.prepared.filter(|_| len == cut.whole),
+            is_run: len > cut.whole,
+        })
+    }
+
+    /// A FIN of its own, behind all data.
+    #[cold]
+    #[inline(never)]
+    fn next_fin(self, burst: &mut Burst, room: usize, now: Moment) -> Option<Plan> {
+        let tcb = &*self.tcb;
+        if burst.seq.since(tcb.snd_una) >= tcb.snd_wnd {
+            return None;
+        }
+        if room == 0 {
+            burst.is_blocked = true;
+            return None;
+        }
+        let header = tcb.header(burst, burst.control | Control::FIN, now);
+        Some(Plan {
+            ecn: burst.ecn,
+            ..Plan::of_control(Kind::New, header)
+        })
+    }
+
+    /// The port has taken a plan of [`next`](Self::next).
+    #[inline(always)]
+    pub(crate) fn has_sent_next(&mut self, burst: &mut Burst, plan: Plan, now: Moment) {
+        let (seq, end) = plan.range();
+        if !self.tcb.flags.has(Flags::TIMING) && self.may_time() {
+            let tcb = &mut *self.tcb;
+            tcb.flags.set(Flags::TIMING);
+            // Of a run, its first segment.
+            let mss = u32::from(tcb.mss);
+            tcb.rtt_seq = if plan.len > mss { seq + mss } else { end };
+            tcb.rtt_at = now.micros;
+        }
+        burst.seq = end;
+    }
+
+    /// Ends a pass of new data. Whether it goes on when the TX ring has room.
+    #[inline(always)]
+    pub(crate) fn end(&mut self, burst: &Burst, now: Moment) -> bool {
+        let tcb = &mut *self.tcb;
+        let Burst { first, seq, .. } = *burst;
+        let flight = first.since(tcb.snd_una);
+        if seq != first {
+            if tcb.probes_window() {
+                tcb.stop_probing();
+            }
+            let event = tcb.event(flight, 0, now);
+            self.congestion.on_send(seq.since(first), &event);
+            if let Some(rate) = burst.rate {
+                spend(tcb, rate, seq.since(first), now);
+            }
+            tcb.has_sent_to(seq);
+            self.has_told(burst.window);
+            if flight <= u32::from(self.tcb.mss) || self.tcb.recovery != NONE {
+                self.has_sent_behind(flight, seq.since(first), now);
+            }
+        }
+        let tcb = &mut *self.tcb;
+        let is_held_back = burst.usable < burst.open && seq != tcb.limit();
+        if burst.is_paced && !is_held_back {
+            // Acknowledgements are the clock again.
+            tcb.flags.clear(Flags::SPREAD);
+        }
+        if !burst.is_blocked && (is_held_back || seq == tcb.snd_una) {
+            self.again().wait_for_more(is_held_back, now);
+        }
+        burst.is_blocked
+    }
+
+    /// What is left to send waits for the next tick of pacing, or for the
+    /// peer's window.
+    fn wait_for_more(mut self, is_held_back: bool, now: Moment) {
+        let tcb = &mut *self.tcb;
+        if is_held_back {
+            if tcb.probes_window() {
+                // It is not the window any more.
+                tcb.stop_probing();
+            }
+            let due = match tcb.due {
+                Due::Reorder => Due::Reorder,
+                _ => Due::Pacing,
+            };
+            tcb.arm(due, 1, now);
+        } else if !tcb.probes_window() {
+            // Shut or too small, and nothing in flight whose ACK could tell
+            // of it opening.
+            self.start_probing(now);
+        }
+    }
+
+    /// `bytes` have been sent behind `flight` in flight: little or none, or
+    /// something of it is out of order.
+    #[inline(always)]
+    fn has_sent_behind(&mut self, flight: u32, bytes: u32, now: Moment) {
+        let tcb = &mut *self.tcb;
+        if flight == 0 {
+            // RFC 6298, 5.1.
+            if tcb.due == Due::KeepAlive {
+                (tcb.retries, tcb.backoff) = (0, 0);
+            }
+            let (due, after) = self.timeout();
+            self.tcb.arm(due, after, now);
+        } else if flight <= u32::from(tcb.mss) && tcb.due == Due::TailProbe {
+            self.again().hasten_probe(now);
+        } else {
+            self.again().has_sent_in_disorder(bytes);
+        }
+    }
+
+    /// The ACK of a lone segment might have been held back; that of more will
+    /// not be, and the tail is probed sooner (RFC 8985, section 7.2). Never
+    /// later: what waits for longest is not to wait for what comes after it.
+    #[cold]
+    fn hasten_probe(self, now: Moment) {
+        let (due, after) = self.timeout();
+        let left = self.tcb.deadline.wrapping_sub(now.millis).cast_signed();
+        if due != Due::TailProbe || i64::from(after) < i64::from(left) {
+            self.tcb.arm(due, after, now);
+        }
+    }
+
+    /// The peer's window has no place for what is to be sent (RFC 9293,
+    /// section 3.8.6.1).
+    #[cold]
+    fn start_probing(&mut self, now: Moment) {
+        let tcb = &mut *self.tcb;
+        tcb.flags.clear(Flags::TIMING);
+        tcb.rtt_at = now.micros;
+        (tcb.retries, tcb.backoff) = (0, 0);
+        let rto = self.rto();
+        self.tcb.arm(Due::ZeroWindow, rto, now);
+    }
+
+    /// Whether a round trip may be timed: while a gap holds up what is
+    /// acknowledged it seems longer, unless it is acknowledged selectively.
+    #[inline(always)]
+    fn may_time(&self) -> bool {
+        let tcb = &*self.tcb;
+        tcb.recovery == NONE || tcb.negotiated.sack() || !tcb.negotiated.timestamps()
+    }
+}
+
+impl Tcb {
+    #[inline(always)]
+    fn header(&self, burst: &Burst, control: Control, now: Moment) -> Header {
+        Header {
+            seq: burst.seq,
+            ack: self.rcv_nxt,
+            control,
+            window: burst.window,
+            timestamps: self.timestamps(now),
+        }
+    }
+
+    /// The control bit that tells the peer of a smaller window, in the next
+    /// segment with new data (RFC 3168, section 6.1.2).
+    #[cold]
+    fn tell_reduction(&mut self) -> Control {
+        self.flags.clear(Flags::REDUCED);
+        if self.negotiated.ecn() {
+            Control::CWR
+        } else {
+            Control(0)
+        }
+    }
+
+    /// Whether a segment that ends `end` bytes behind SND.UNA fills a peer's
+    /// window of a few segments. It is pushed: Linux then acknowledges it once it
+    /// is read, instead of holding the ACK back for a segment that cannot come.
+    /// Wider windows gain nothing by it, and cost an ACK for every segment.
+    #[inline(always)]
+    fn fills_window(&self, end: u32) -> bool {
+        const FEW: u32 = 16;
+        let mss = u32::from(self.mss);
+        self.snd_wnd < FEW * mss && end + mss > self.snd_wnd
+    }
+
+    /// How much may be sent from a place in the stream, behind `flight` in
+    /// flight: a segment, or a run of segments.
+    #[inline(always)]
+    fn bytes_to_send(&self, cut: &Cut, flight: u32, burst: &Burst) -> Option<u32> {
+        if flight.saturating_add(cut.whole) <= burst.usable {
+            // Not every device cuts what has CWR set: that segment goes alone.
+            let tells = self.flags.has(Flags::REDUCED) && self.negotiated.ecn();
+            if burst.most_run > 0 && !tells {
+                let run = cut.run(self.mss.into(), burst.usable - flight, burst.most_run);
+                return Some(cut.whole.max(run));
+            }
+            return Some(cut.whole);
+        }
+        // RFC 9293, section 3.8.6.2.1: a part of a segment only to a peer whose
+        // window was never wide, and only when nothing else is in flight. To
+        // others the timer sends it, if the window stays as it is.
+        let alone = flight == 0 && self.snd_wnd > 0 && !self.flags.has(Flags::WIDE);
+        alone.then(|| cut.whole.min(burst.usable))
+    }
+}
+
+/// Bytes of data that a super-segment to this peer may have, of `segmentation`
+/// bytes in all over IPv4; 0: none. On tagged links every segment is a frame,
+/// as not all that cut look behind a tag.
+#[inline(always)]
+fn most_run(segmentation: usize, tcb: &Tcb) -> u32 {
+    if segmentation == 0 || tcb.path.link.vlan.is_some() {
+        return 0;
+    }
+    let most = match tcb.path.addresses {
+        Addresses::V4 { .. } => segmentation,
+        Addresses::V6 { .. } => segmentation.min(MAX_OVER_V6),
+    };
+    let headers = tcb.path.addresses.header_len() + TIMESTAMPED_HEADER_LEN;
+    most.saturating_sub(headers) as u32
+}
+
+/// Bytes of new data a second that may leave, if they are spread.
+#[inline(always)]
+fn pacing_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C, pacing: bool) -> Option<u64> {
+    match congestion.pacing_rate() {
+        None if pacing => window_rate(tcb, congestion),
+        rate => rate,
+    }
+}
+
+/// A window a round trip, and some more, so that it is not pacing which limits:
+/// twice in slow start, 1.2 times later.
+#[cold]
+fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
+    let srtt = u64::from(tcb.rtt.smoothed());
+    let window = u64::from(congestion.window());
+    let opens = tcb.flags.has(Flags::SPREAD);
+    let fifths = if opens || congestion.window() < congestion.ssthresh() {
+        10
+    } else {
+        6
+    };
+    (srtt > 0).then(|| (window * fifths * 200_000 / srtt).max(1))
+}
+
+/// Bytes that may leave now at `rate` bytes a second: what a tick of the timer
+/// is worth, less what was sent ahead, and a segment at least when nothing
+/// was.
+#[cold]
+fn budget(tcb: &Tcb, rate: u64, now: Moment) -> u32 {
+    let Some(time) = PACING_TICK
+        .checked_sub(tcb.paced_ahead(now))
+        .filter(|time| *time > 0)
+    else {
+        return 0;
+    };
+    let bytes = rate.saturating_mul(time.into()) / 1_000_000;
+    u32::try_from(bytes).unwrap_or(u32::MAX).max(tcb.mss.into())
+}
+
+/// `bytes` have left.
+#[cold]
+fn spend(tcb: &mut Tcb, rate: u64, bytes: u32, now: Moment) {
+    let micros = u64::from(bytes) * 1_000_000 / rate.max(1);
+    let micros = micros.min(u64::from(MAX_PACING_DEBT)) as u32;
+    let until = tcb
+        .paced_ahead(now)
+        .saturating_add(micros)
+        .min(MAX_PACING_DEBT);
+    tcb.paced_until = now.micros.wrapping_add(until);
+}

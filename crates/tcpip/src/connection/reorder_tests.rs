@@ -1,0 +1,45 @@
+use super::Reorder;
+use crate::rto::Rtt;
+
+fn rtt(micros: u32) -> Rtt {
+    let mut rtt = Rtt::UNKNOWN;
+    rtt.sample(micros);
+    rtt
+}
+
+#[test]
+fn needless_retransmissions_widen_the_window_up_to_a_round_trip() {
+    // RFC 8985, section 6.2, step 4: by a quarter of the least round trip each.
+    let rtt = rtt(40_000);
+    let mut reorder = Reorder::new();
+    let mut windows = vec![reorder.window(rtt)];
+    for _ in 0..20 {
+        reorder.widen();
+        windows.push(reorder.window(rtt));
+    }
+    assert_eq!(windows[..4], [10_000, 20_000, 30_000, 40_000]);
+    assert!(windows[4..].iter().all(|window| *window == 40_000));
+}
+
+#[test]
+fn fifteen_recoveries_later_the_window_is_as_it_was() {
+    // RFC 8985, section 6.2: RACK.reo_wnd_persist.
+    let rtt = rtt(40_000);
+    let mut reorder = Reorder::new();
+    reorder.widen();
+    reorder.widen();
+    for recovery in 1..15 {
+        reorder.narrow();
+        assert_eq!(reorder.window(rtt), 30_000, "{recovery}");
+    }
+    reorder.narrow();
+    assert_eq!(reorder, Reorder::new());
+    // And it stays so.
+    reorder.narrow();
+    assert_eq!(reorder, Reorder::new());
+}
+
+#[test]
+fn without_a_measurement_there_is_no_window() {
+    assert_eq!(Reorder::new().window(Rtt::UNKNOWN), 0);
+}
