@@ -25,7 +25,7 @@ const CIRCLES: &[(&str, &str)] = &[
 ];
 /// Crates in which so many items may have restricted visibility, or be public
 /// where nobody outside can name them.
-const OPEN_ITEMS: &[(&str, usize)] = &[("tcpip", 291)];
+const OPEN_ITEMS: &[(&str, usize)] = &[("tcpip", 245)];
 const MAX_FILE_LINES: usize = 700;
 const MAX_FUNCTION_LINES: usize = 70;
 /// Functions that are longer and still to be cut. Those of tests may be.

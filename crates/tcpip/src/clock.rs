@@ -33,10 +33,4 @@ impl Moment {
         let ahead = deadline.wrapping_sub(self.millis).cast_signed().max(0);
         Instant::from_millis(self.whole_micros / 1000 + u64::from(ahead.unsigned_abs()))
     }
-
-    /// Whether a deadline in milliseconds has passed.
-    #[inline]
-    pub(crate) const fn has_passed(self, deadline: u32) -> bool {
-        deadline.wrapping_sub(self.millis).cast_signed() <= 0
-    }
 }

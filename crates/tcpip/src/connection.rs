@@ -6,9 +6,12 @@
 //! send ([`Conn::next`]). The stack calls the application in between.
 
 mod close_reason;
+mod condition;
 mod conn;
 #[cfg(test)]
 mod reorder_tests;
+
+use std::ops::{BitOr, BitOrAssign, SubAssign};
 
 use ip::{Ecn, Path};
 
@@ -22,21 +25,32 @@ use crate::stream::{Lists, Slice, Stream};
 use crate::wire::{Block, Control, Header, Segment, Seq, Timestamps};
 
 pub use close_reason::CloseReason;
-pub use conn::{Condition, Info, MAX_RANGES};
-pub(crate) use conn::{Conn, Context, Opening, Record, Sight};
+pub use condition::Condition;
+pub(crate) use conn::{Conn, Context, Record, Sight};
+pub use conn::{Info, MAX_RANGES};
 
-/// The states of RFC 9293, section 3.3.2, that a server's connection can be
-/// in; CLOSED is a free TCB, and LISTEN needs none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
+/// Where a connection stands: the states of RFC 9293, section 3.3.2. LISTEN is none,
+/// as it needs no connection, and SYN-SENT is for clients.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum State {
+    /// There is none, or no longer.
+    #[default]
     Closed,
+    /// A SYN has come, and our answer is not acknowledged yet.
     SynReceived,
+    /// Both sides send.
     Established,
+    /// The peer has closed its side.
     CloseWait,
+    /// We have closed ours.
     FinWait1,
+    /// Likewise, and the peer knows it.
     FinWait2,
+    /// Both have closed at once: the peer has yet to learn it.
     Closing,
+    /// We have closed after the peer, which has yet to learn it.
     LastAck,
+    /// Both have closed; what is late is kept from a later connection.
     TimeWait,
 }
 
@@ -112,19 +126,23 @@ impl Flags {
     pub(crate) const fn has(self, bits: Self) -> bool {
         self.0 & bits.0 != 0
     }
+}
 
+impl BitOrAssign for Flags {
     #[inline(always)]
-    pub(crate) const fn set(&mut self, bits: Self) {
+    fn bitor_assign(&mut self, bits: Self) {
         self.0 |= bits.0;
     }
+}
 
+impl SubAssign for Flags {
     #[inline(always)]
-    pub(crate) const fn clear(&mut self, bits: Self) {
+    fn sub_assign(&mut self, bits: Self) {
         self.0 &= !bits.0;
     }
 }
 
-impl std::ops::BitOr for Flags {
+impl BitOr for Flags {
     type Output = Self;
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -383,7 +401,7 @@ impl Tcb {
     /// What was timed has arrived.
     #[inline(always)]
     fn end_timing(&mut self, now: Moment) -> u32 {
-        self.flags.clear(Flags::TIMING);
+        self.flags -= Flags::TIMING;
         self.backoff = 0;
         let rtt = now.micros.wrapping_sub(self.rtt_at);
         self.rtt.sample(rtt);
@@ -532,7 +550,7 @@ impl Tcb {
 
 /// Why a segment is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+enum Kind {
     /// For the first time.
     New,
     /// It was lost.
@@ -548,7 +566,7 @@ pub(crate) enum Kind {
 /// A segment, or a run of segments, to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    pub(crate) kind: Kind,
+    kind: Kind,
     pub(crate) header: Header,
     pub(crate) ecn: Ecn,
     /// Where its data begins, to the entry's end.

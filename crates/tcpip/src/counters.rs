@@ -1,9 +1,5 @@
 //! What has happened, counted.
 
-use ip::{PROTOCOL_TCP, Packet};
-
-use crate::wire::CHECKSUM_AT;
-
 /// Segments and connections by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -130,7 +126,7 @@ pub struct Counters {
     /// Dropped: a wrong checksum.
     pub bad_checksum: u64,
     /// Dropped: a checksum that its sender has left to a device
-    /// ([`Packet::has_unfinished_checksum`]).
+    /// ([`Packet::has_unfinished_checksum`](ip::Packet::has_unfinished_checksum)).
     pub unfinished_checksum: u64,
     /// Dropped: to no connection, and not answered.
     pub no_connection: u64,
@@ -171,15 +167,6 @@ pub struct Counters {
 }
 
 impl Counters {
-    #[cold]
-    pub(crate) fn count_bad_checksum(&mut self, packet: &Packet) {
-        if packet.has_unfinished_checksum(PROTOCOL_TCP, CHECKSUM_AT) {
-            self.unfinished_checksum += 1;
-        } else {
-            self.bad_checksum += 1;
-        }
-    }
-
     /// The drops, by reason, for whoever reports them.
     pub fn drops(&self) -> [(&'static str, u64); 18] {
         [

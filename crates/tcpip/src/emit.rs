@@ -54,7 +54,7 @@ fn checksum(tcb: &Tcb, header: &Header, more: usize, len: usize, rest: Sum) -> u
 fn render<R: Render>(
     app: &mut R,
     slot: Option<Slot>,
-    params: u64,
+    params: [u32; 2],
     start: usize,
     payload: &mut [u8],
 ) -> Sum {
@@ -69,11 +69,17 @@ fn render<R: Render>(
     Sum::ZERO.add_at(Sum::of(part), from - start)
 }
 
+/// Parameters of a response, from their upper half and their lower.
+#[inline(always)]
+fn whole([upper, lower]: [u32; 2]) -> u64 {
+    u64::from(upper) << 32 | u64::from(lower)
+}
+
 /// Renders the part of a slot that begins at `from` of its content.
 #[inline(always)]
-fn render_at<R: Render>(app: &mut R, slot: Slot, params: u64, from: usize, part: &mut [u8]) {
+fn render_at<R: Render>(app: &mut R, slot: Slot, params: [u32; 2], from: usize, part: &mut [u8]) {
     if part.len() == slot.len as usize {
-        app.render(params, part);
+        app.render(whole(params), part);
     } else {
         render_part(app, slot, params, from, part);
     }
@@ -81,9 +87,9 @@ fn render_at<R: Render>(app: &mut R, slot: Slot, params: u64, from: usize, part:
 
 /// The same of less than the whole slot.
 #[cold]
-fn render_part<R: Render>(app: &mut R, slot: Slot, params: u64, from: usize, part: &mut [u8]) {
+fn render_part<R: Render>(app: &mut R, slot: Slot, params: [u32; 2], from: usize, part: &mut [u8]) {
     let mut rendered = [0; MAX_SLOT_LEN];
-    app.render(params, &mut rendered[..slot.len as usize]);
+    app.render(whole(params), &mut rendered[..slot.len as usize]);
     part.copy_from_slice(&rendered[from - slot.offset as usize..][..part.len()]);
 }
 
@@ -191,7 +197,7 @@ impl<'a, R: Render> Emitter<'a, R> {
             && let Some((from, to)) = slot.within(start, start + len)
         {
             let part = packet.patch_mut(from - start, to - from);
-            render_at(self.app, slot, plan.place.params(), from, part);
+            render_at(self.app, slot, plan.place.params, from, part);
         }
         let segments = packet.segments() as u64;
         port.send_super(packet).map_err(|_| NoRoom)?;
@@ -226,7 +232,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         let tcp = &mut packet[tcb.path.header_len()..];
         let (header, payload) = tcp.split_at_mut(TIMESTAMPED_HEADER_LEN);
         let start = plan.place.from as usize;
-        let mut sum = sum.add(render(self.app, slot, plan.place.params(), start, payload));
+        let mut sum = sum.add(render(self.app, slot, plan.place.params, start, payload));
         // Without timestamps their place is filled with no-operations.
         let mut more = 0;
         if plan.header.timestamps.is_none() {
@@ -260,7 +266,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         let (bytes, slot) = self.contents.get(plan.place.source.index());
         let start = plan.place.from as usize;
         payload.copy_from_slice(&bytes[start..start + len]);
-        let sum = sum.add(render(self.app, slot, plan.place.params(), start, payload));
+        let sum = sum.add(render(self.app, slot, plan.place.params, start, payload));
         let checksum = checksum(tcb, &plan.header, 0, len, sum);
         plan.header.write(header, tcb.ports(), checksum, 0);
         port.send(frame).map_err(|_| NoRoom)?;
@@ -288,7 +294,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         let sum = payload_sum(bytes, slot, start, start + len).add(render(
             self.app,
             slot,
-            plan.place.params(),
+            plan.place.params,
             start,
             payload,
         ));

@@ -157,13 +157,14 @@ mod writes;
 
 pub use config::{Config, SynCookies, WhenFull};
 pub use congestion::{Bbr, Congestion, CongestionControl, Cubic, Event, NewReno, Reno};
-pub use connection::{CloseReason, Condition, Info, MAX_RANGES};
+pub use connection::{CloseReason, Condition, Info, MAX_RANGES, State};
 pub use content::{
     ContentError, ContentId, Contents, Family, MAX_CLASSES, MAX_CONTENT_LEN, MAX_CONTENTS,
     MAX_SLOT_LEN, Mode, Slot, Totals,
 };
 pub use counters::Counters;
 pub use mss::{DEFAULT_MSS_V4, DEFAULT_MSS_V6, MIN_MSS};
+pub use negotiated::Negotiated;
 pub use rto::{INITIAL_RTO_AFTER_LOSS_MS, INITIAL_RTO_MS, MAX_RTO_MS, MIN_RTO_MS};
 pub use server::Server;
 pub use stack::{Application, Connection, Deadline, Stack, WriteError};

@@ -1,8 +1,8 @@
 //! What both sides have agreed on with their SYNs.
 
-/// Options, and congestion notification.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Negotiated(u8);
+/// The options that both sides use, and congestion notification.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Negotiated(u8);
 
 impl Negotiated {
     const SACK: u8 = 1 << 4;
@@ -32,31 +32,32 @@ impl Negotiated {
 
     /// Both sides take selective acknowledgements (RFC 2018).
     #[inline(always)]
-    pub(crate) const fn sack(self) -> bool {
+    pub const fn sack(self) -> bool {
         self.0 & Self::SACK != 0
     }
 
     /// Both sides send timestamps (RFC 7323).
     #[inline(always)]
-    pub(crate) const fn timestamps(self) -> bool {
+    pub const fn timestamps(self) -> bool {
         self.0 & Self::TIMESTAMPS != 0
     }
 
     /// Both sides scale windows (RFC 7323).
     #[inline(always)]
-    pub(crate) const fn scaled(self) -> bool {
+    pub const fn scaled(self) -> bool {
         self.0 & Self::SCALED != 0
     }
 
     /// Both sides take part in congestion notification (RFC 3168).
     #[inline(always)]
-    pub(crate) const fn ecn(self) -> bool {
+    pub const fn ecn(self) -> bool {
         self.0 & Self::ECN != 0
     }
 
-    /// The shift of the peer's windows.
+    /// The shift of the peer's windows, 0 to 14 (RFC 7323); 0 where windows are not
+    /// scaled.
     #[inline(always)]
-    pub(crate) const fn peer_scale(self) -> u8 {
+    pub const fn peer_scale(self) -> u8 {
         self.0 & 0x0f
     }
 }

@@ -58,8 +58,10 @@ pub(crate) enum Expiry {
     Wait,
     /// The SYN-ACK goes again.
     SynAck,
-    /// A probe goes.
+    /// A probe of the tail goes.
     Send(Plan),
+    /// A probe of the peer's window goes.
+    ProbeWindow(Plan),
     /// The peer is asked whether it is there.
     KeepAlive,
     /// The application is asked again that had found no room.

@@ -27,8 +27,6 @@ pub(crate) enum Pool {
 
 impl Pool {
     pub(crate) const COUNT: usize = Self::LargeBoards as usize + 1;
-    /// The pools of scoreboards larger than the smallest, by their size.
-    pub(crate) const BOARDS: [Self; 2] = [Self::Boards, Self::LargeBoards];
 }
 
 /// One client address, or one IPv6 network.

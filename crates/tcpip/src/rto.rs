@@ -21,7 +21,7 @@ const MAX_BACKOFF: u32 = 10;
 const _: () = assert!(INITIAL_RTO_MS << MAX_BACKOFF > MAX_RTO_MS);
 
 /// Smoothed round-trip time and its variation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rtt {
     /// In microseconds; 0 before the first measurement.
     srtt: u32,
@@ -32,13 +32,6 @@ pub(crate) struct Rtt {
 }
 
 impl Rtt {
-    /// Nothing is measured yet.
-    pub(crate) const UNKNOWN: Self = Self {
-        srtt: 0,
-        rttvar: 0,
-        least: 0,
-    };
-
     /// Smoothed, in microseconds; 0 before the first measurement.
     #[inline(always)]
     pub(crate) const fn smoothed(self) -> u32 {

@@ -3,14 +3,14 @@ use super::*;
 #[test]
 fn before_a_measurement_it_is_one_second() {
     // RFC 6298, 2.1 and 5.7.
-    assert_eq!(Rtt::UNKNOWN.timeout(0, false, MIN_RTO_MS), 1_000);
-    assert_eq!(Rtt::UNKNOWN.timeout(0, true, MIN_RTO_MS), 3_000);
+    assert_eq!(Rtt::default().timeout(0, false, MIN_RTO_MS), 1_000);
+    assert_eq!(Rtt::default().timeout(0, true, MIN_RTO_MS), 3_000);
 }
 
 #[test]
 fn the_first_measurement_sets_both() {
     // RFC 6298, 2.2: RTO = R + 4 * R/2.
-    let mut rtt = Rtt::UNKNOWN;
+    let mut rtt = Rtt::default();
     rtt.sample(400_000);
     assert_eq!(rtt.timeout(0, false, MIN_RTO_MS), 1_200);
     assert_eq!(
@@ -24,7 +24,7 @@ fn the_first_measurement_sets_both() {
 fn further_measurements_are_weighed_in() {
     // RFC 6298, 2.3: RTTVAR = 3/4 * 200 + 1/4 * |400 - 800| = 250 ms,
     // SRTT = 7/8 * 400 + 1/8 * 800 = 450 ms.
-    let mut rtt = Rtt::UNKNOWN;
+    let mut rtt = Rtt::default();
     rtt.sample(400_000);
     rtt.sample(800_000);
     assert_eq!(rtt.timeout(0, false, MIN_RTO_MS), 450 + 4 * 250);
@@ -32,7 +32,7 @@ fn further_measurements_are_weighed_in() {
 
 #[test]
 fn a_steady_round_trip_approaches_itself() {
-    let mut rtt = Rtt::UNKNOWN;
+    let mut rtt = Rtt::default();
     for _ in 0..100 {
         rtt.sample(500_000);
     }
@@ -45,7 +45,7 @@ fn a_steady_round_trip_approaches_itself() {
 
 #[test]
 fn it_has_bounds() {
-    let mut rtt = Rtt::UNKNOWN;
+    let mut rtt = Rtt::default();
     rtt.sample(0);
     assert_eq!(rtt.timeout(0, false, MIN_RTO_MS), MIN_RTO_MS);
     for _ in 0..100 {
@@ -66,11 +66,14 @@ fn it_has_bounds() {
 fn each_backoff_doubles_it_up_to_a_minute() {
     // RFC 6298, 5.5.
     let timeouts: Vec<u32> = (0..8)
-        .map(|n| Rtt::UNKNOWN.timeout(n, false, MIN_RTO_MS))
+        .map(|n| Rtt::default().timeout(n, false, MIN_RTO_MS))
         .collect();
     assert_eq!(
         timeouts,
         [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]
     );
-    assert_eq!(Rtt::UNKNOWN.timeout(u8::MAX, false, MIN_RTO_MS), MAX_RTO_MS);
+    assert_eq!(
+        Rtt::default().timeout(u8::MAX, false, MIN_RTO_MS),
+        MAX_RTO_MS
+    );
 }

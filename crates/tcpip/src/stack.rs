@@ -6,7 +6,6 @@ mod input;
 #[cfg(any(test, fuzzing))]
 mod invariants;
 mod pressure;
-mod receiving;
 mod setup;
 mod shutdown;
 #[cfg(test)]
@@ -419,7 +418,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Gives back all that a connection holds but its TCB.
     fn release_all(&mut self, id: u32) {
-        while let Some(source) = self.conn(id).discard() {
+        let end = self.records[id as usize].tcb.stream.end();
+        while let Some(source) =
+            self.records[id as usize]
+                .tcb
+                .stream
+                .retire(end, &mut self.cx.lists, &mut self.cx.peers)
+        {
             self.release_source(source);
         }
         self.conn(id).release();
@@ -459,7 +464,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Sees to space on a scoreboard that is nearly full.
     fn ensure_space(&mut self, id: u32) {
-        if self.conn(id).lacks_space() {
+        if self.conn(id).lacks_space(None) {
             self.lend_larger_board(id);
         }
     }
@@ -524,10 +529,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 
     /// Both sides have closed.
-    fn enter_time_wait(&mut self, id: u32, now: Moment) {
+    fn enter_time_wait(&mut self, id: u32) {
         self.finish(id, CloseReason::Finished);
         self.count_out(id);
-        self.conn(id).enter_time_wait(now);
         self.time_waits += 1;
     }
 
@@ -556,16 +560,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let mut room = port.room();
         let (mut conn, mut emitter) = self.conn_and_emitter(id);
         let mut burst = conn.begin(segmentation, now);
+        let mut is_refused = false;
         while let Some(plan) = conn.next(&mut burst, room, now) {
             let counters = &mut conn.cx.counters;
             if emitter.send(port, conn.tcb, plan, counters).is_err() {
-                burst.block();
+                is_refused = true;
                 break;
             }
             conn.has_sent_next(&mut burst, plan, now);
             room -= 1;
         }
-        if conn.end(&burst, now) {
+        if conn.end(&burst, is_refused, now) {
             self.block(id);
         }
     }
@@ -615,7 +620,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.cx.counters.segments_sent += 1;
             self.cx.counters.turned_round += 1;
         } else if bare == Bare::Ack {
-            conn.tcb.flags.set(Flags::ACK);
+            conn.tcb.flags |= Flags::ACK;
             self.block(id);
         } else {
             // The timer sends it again.

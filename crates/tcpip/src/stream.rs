@@ -67,29 +67,13 @@ pub(crate) struct Slice {
     pub(crate) from: u32,
     /// Bytes: at least one, but for that of a segment without data.
     pub(crate) len: u32,
-    params: Params,
+    /// The parameters of the response that it is of, for
+    /// [`Application::render`](crate::Application::render).
+    pub(crate) params: Params,
 }
 
-impl Slice {
-    /// `params` are for [`Application::render`](crate::Application::render).
-    #[inline(always)]
-    pub(crate) const fn new(source: Source, from: u32, len: u32, params: u64) -> Self {
-        Self {
-            source,
-            from,
-            len,
-            params: [(params >> 32) as u32, params as u32],
-        }
-    }
-
-    /// The parameters of the response that it is of.
-    #[inline(always)]
-    pub(crate) const fn params(&self) -> u64 {
-        (self.params[0] as u64) << 32 | self.params[1] as u64
-    }
-}
-
-/// Parameters of a response, the upper half first. So they need no gaps.
+/// Parameters of a response, the upper half first: aligned as all of an entry, so that
+/// it has no gaps.
 type Params = [u32; 2];
 
 /// One entry of the send stream.
@@ -168,20 +152,14 @@ impl Stream {
         self.start == self.end
     }
 
-    /// Entries that the stream has room for.
-    pub(crate) fn room(&self, lists: &Lists) -> usize {
+    /// Entries that the stream has room for. `has_list`: as if a list were free.
+    pub(crate) fn room(&self, lists: &Lists, has_list: bool) -> usize {
         let used = self.entries(lists).count();
-        if self.list != NONE || lists.has_free() {
+        if self.list != NONE || has_list || lists.has_free() {
             STREAM_ENTRIES - used
         } else {
             OWN_ENTRIES - used
         }
-    }
-
-    /// Whether there would be room for so many entries if a list were free.
-    pub(crate) fn lacks_list(&self, entries: usize, lists: &Lists) -> bool {
-        let used = self.entries(lists).count();
-        self.list == NONE && STREAM_ENTRIES - used >= entries
     }
 
     /// Whether distances in the stream still fit 32 bits when `len` more
@@ -253,23 +231,30 @@ impl Stream {
         }
     }
 
-    /// The write buffer that the last entry ends with.
-    pub(crate) fn last_buffer(&mut self, lists: &mut Lists) -> Option<u32> {
-        self.last(lists)?.source.buffer()
+    /// Makes the last entry longer, if that is a write buffer which `fits` says to
+    /// have room, and the stream has room too. Returns the buffer.
+    pub(crate) fn extend(
+        &mut self,
+        len: u32,
+        lists: &mut Lists,
+        fits: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let buffer = self.last(lists)?.source.buffer()?;
+        let has_room = self.spans(len) && fits(buffer);
+        has_room.then(|| {
+            self.lengthen(len, lists);
+            buffer
+        })
     }
 
-    /// Makes the last entry longer, if there is room for that. Whether there is.
-    pub(crate) fn extend(&mut self, len: u32, lists: &mut Lists) -> bool {
-        if !self.spans(len) {
-            return false;
-        }
+    /// Makes the last entry longer.
+    fn lengthen(&mut self, len: u32, lists: &mut Lists) {
         let end = self.end + len;
         if let Some(last) = self.last(lists) {
             last.end = end;
             last.until += len;
         }
         self.end = end;
-        true
     }
 
     /// Joins a slice to the last entry if it goes on where that one ends. Whether
@@ -285,7 +270,7 @@ impl Stream {
             && last.params == slice.params;
         if goes_on {
             last.source = slice.source;
-            self.extend(slice.len, lists);
+            self.lengthen(slice.len, lists);
         }
         goes_on
     }
@@ -351,11 +336,6 @@ impl Stream {
             return None;
         }
         Some(self.drop_first(lists, peers))
-    }
-
-    /// Takes the first entry out of the stream, acknowledged or not.
-    pub(crate) fn discard(&mut self, lists: &mut Lists, peers: &mut Peers) -> Option<Source> {
-        (!self.is_empty()).then(|| self.drop_first(lists, peers))
     }
 
     #[inline(always)]

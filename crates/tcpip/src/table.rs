@@ -100,12 +100,6 @@ impl Keys {
     }
 }
 
-/// The initial sequence number of a connection (RFC 9293, section 3.4.1; RFC
-/// 6528): its part of [`Keys::offsets`], and a clock that ticks every 4 µs.
-pub(crate) fn initial_sequence(offset: Seq, now_micros: u64) -> Seq {
-    offset + (now_micros / 4) as u32
-}
-
 /// An open-addressed table of (hash, TCB), at most half full, with linear
 /// probing. Removing closes the gap, so that a table that has seen many
 /// connections is as good as a new one and is never rebuilt.
@@ -142,6 +136,7 @@ impl Table {
     }
 
     /// Connections in the table.
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn len(&self) -> u32 {
         self.len
     }

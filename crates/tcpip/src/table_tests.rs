@@ -53,15 +53,8 @@ fn the_hash_depends_on_everything_and_on_the_key() {
         }
     }
     assert_eq!(keys.hash(&v4(1, 2), 3, 4), all[0]);
-    let isn = |keys: &Keys, now| initial_sequence(keys.offsets(&v4(1, 2), 3, 4).0, now);
-    assert_eq!(isn(&keys, 4000).since(isn(&keys, 0)), 1000);
-    let hours = isn(&keys, (1 << 34) - 4);
-    assert_eq!(
-        isn(&keys, 1 << 34).since(hours),
-        1,
-        "a turn takes 4.8 hours"
-    );
-    assert_ne!(isn(&Keys::new([1, 2, 3, 5]), 0), isn(&keys, 0));
+    let offset = |keys: &Keys| keys.offsets(&v4(1, 2), 3, 4).0;
+    assert_ne!(offset(&Keys::new([1, 2, 3, 5])), offset(&keys));
 }
 
 proptest! {

@@ -2,6 +2,7 @@
 
 mod acks;
 mod bare;
+mod closing;
 mod context;
 mod deadlines;
 mod info;
@@ -17,34 +18,22 @@ mod transmit;
 #[cfg(any(test, fuzzing))]
 mod view;
 
+use super::condition::Condition;
 use super::{Cut, Due, Flags, Kind, NONE, Plan, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::counters::Counters;
 use crate::mss::OwnMss;
-use crate::negotiated::Negotiated;
 use crate::pools::{Lent, Peers};
 use crate::stream::Lists;
 use crate::wire::{Block, Control, Header, Seq};
 use ip::Ecn;
 
-pub(crate) use info::Sight;
-pub use info::{Condition, Info};
+pub use info::Info;
 pub use receive::MAX_RANGES;
 
 use receive::Buffer;
 use recovery::{Recoveries, Recovery};
-
-/// What a new connection begins with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Opening {
-    negotiated: Negotiated,
-    /// The most bytes of data in a segment.
-    mss: u16,
-    iss: Seq,
-    /// What our timestamps are ahead of the clock's milliseconds.
-    ts_offset: u32,
-}
 
 /// A TCB and its congestion control.
 #[derive(Clone, Debug)]
@@ -145,6 +134,17 @@ impl Tcb {
     }
 }
 
+/// What of it only the stack knows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sight {
+    cwnd: u32,
+    ssthresh: u32,
+    own_scale: u8,
+    condition: Condition,
+    sacked: u32,
+    lost: u32,
+}
+
 /// A connection in hand: see [the module's text](self).
 pub(crate) struct Conn<'a, C> {
     pub(crate) tcb: &'a mut Tcb,
@@ -214,14 +214,6 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         self.tcb.rto(self.cx.settings.min_rto_ms)
     }
 
-    /// Takes a recovery from the pool if there is none.
-    fn begin_recovery(&mut self) -> u32 {
-        if self.tcb.recovery == NONE {
-            self.tcb.recovery = self.cx.losses.take(self.tcb.snd_una);
-        }
-        self.tcb.recovery
-    }
-
     /// The window to tell now as the field of a header has it (RFC 7323, section
     /// 2.3), rounded up: what was told stays told, but for less than one unit of
     /// the scale (section 2.4).
@@ -279,7 +271,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
     fn has_told(&mut self, window: u16) {
         let window = u32::from(window) << self.tcb.own_scale(self.cx);
         self.tcb.rcv_adv = self.tcb.rcv_nxt + window;
-        self.tcb.flags.clear(Flags::ACK);
+        self.tcb.flags -= Flags::ACK;
     }
 
     /// Gives the receive buffer back, if there is one, with all that is in it.
@@ -288,6 +280,14 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         if buffer != NONE {
             self.cx.buffers.release(buffer, &mut self.cx.peers);
         }
+    }
+
+    /// Takes a recovery from the pool if there is none.
+    fn begin_recovery(&mut self) -> u32 {
+        if self.tcb.recovery == NONE {
+            self.tcb.recovery = self.cx.losses.take(self.tcb.snd_una);
+        }
+        self.tcb.recovery
     }
 }
 

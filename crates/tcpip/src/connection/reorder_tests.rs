@@ -2,7 +2,7 @@ use super::Reorder;
 use crate::rto::Rtt;
 
 fn rtt(micros: u32) -> Rtt {
-    let mut rtt = Rtt::UNKNOWN;
+    let mut rtt = Rtt::default();
     rtt.sample(micros);
     rtt
 }
@@ -41,5 +41,5 @@ fn fifteen_recoveries_later_the_window_is_as_it_was() {
 
 #[test]
 fn without_a_measurement_there_is_no_window() {
-    assert_eq!(Reorder::new().window(Rtt::UNKNOWN), 0);
+    assert_eq!(Reorder::new().window(Rtt::default()), 0);
 }

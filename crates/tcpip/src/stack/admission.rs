@@ -11,7 +11,6 @@ use std::net::IpAddr;
 
 use nmio::{Instant, Port};
 
-use self::cookies::LIFE_MICROS;
 use super::Standing;
 use super::{Flood, Stack};
 use crate::clock::Moment;
@@ -22,6 +21,14 @@ use crate::negotiated::Negotiated;
 use crate::pools::{NONE, Pool};
 use crate::stack::Application;
 use crate::wire::{Control, Options, Segment};
+
+/// A cookie is good in the period in which it was sent and in the next one:
+/// for one to two times this, in microseconds.
+const PERIOD_MICROS: u64 = 64_000_000;
+/// Periods in which a cookie is good.
+const GOOD_PERIODS: u32 = 2;
+/// After this no cookie is good any more, in microseconds.
+const LIFE_MICROS: u64 = GOOD_PERIODS as u64 * PERIOD_MICROS;
 
 /// Cookies that are no further apart than this are a flood, in microseconds.
 const FLOOD_GAP_MICROS: u64 = 1_000;

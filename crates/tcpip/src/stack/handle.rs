@@ -93,7 +93,7 @@ impl<S> Connection<'_, S> {
     /// two need a list of which there are only some
     /// ([`Config::max_entry_lists`](crate::Config::max_entry_lists)).
     pub fn room(&self) -> usize {
-        self.tcb.stream.room(self.lists)
+        self.tcb.stream.room(self.lists, false)
     }
 
     /// Whether the stream has room for so many entries at once: for a response
@@ -111,7 +111,7 @@ impl<S> Connection<'_, S> {
         if self.room() >= entries {
             return Ok(());
         }
-        let no_list = self.tcb.stream.lacks_list(entries, self.lists);
+        let no_list = self.tcb.stream.room(self.lists, true) >= entries;
         Err(self.is_full(no_list.then_some(Pool::EntryLists)))
     }
 
@@ -129,7 +129,12 @@ impl<S> Connection<'_, S> {
             return Ok(());
         }
         let source = Source::content(index, false);
-        self.push(Slice::new(source, 0, len, params))?;
+        self.push(Slice {
+            source,
+            from: 0,
+            len,
+            params: halves(params),
+        })?;
         self.contents.acquire(index);
         Ok(())
     }
@@ -160,7 +165,12 @@ impl<S> Connection<'_, S> {
             return Ok(());
         }
         let source = Source::content(index, end < len);
-        let slice = Slice::new(source, from, end - from, params);
+        let slice = Slice {
+            source,
+            from,
+            len: end - from,
+            params: halves(params),
+        };
         let stream = &mut self.tcb.stream;
         if stream.join(slice, self.lists) {
             return Ok(());
@@ -186,14 +196,11 @@ impl<S> Connection<'_, S> {
             return Ok(());
         }
         let len = bytes.len() as u32;
-        let stream = &mut self.tcb.stream;
-        if let Some(buffer) = stream.last_buffer(self.lists) {
-            let buffer = &mut self.writes[buffer];
-            let fits = buffer.len() + bytes.len() <= MAX_WRITE_LEN;
-            if fits && stream.extend(len, self.lists) {
-                buffer.extend_from_slice(bytes);
-                return Ok(());
-            }
+        let writes = &*self.writes;
+        let fits = |buffer| writes[buffer].len() + bytes.len() <= MAX_WRITE_LEN;
+        if let Some(buffer) = self.tcb.stream.extend(len, self.lists, fits) {
+            self.writes[buffer].extend_from_slice(bytes);
+            return Ok(());
         }
         self.ensure_room(1)?;
         let owner = self.owner();
@@ -202,7 +209,12 @@ impl<S> Connection<'_, S> {
         };
         self.writes[buffer].extend_from_slice(bytes);
         let source = Source::write_buffer(buffer);
-        let pushed = self.push(Slice::new(source, 0, len, 0));
+        let pushed = self.push(Slice {
+            source,
+            from: 0,
+            len,
+            params: [0; 2],
+        });
         if pushed.is_err() {
             self.writes.release(buffer, self.peers);
         }
@@ -244,7 +256,7 @@ impl<S> Connection<'_, S> {
     /// A write has failed; nothing of `pool` was free.
     #[cold]
     fn is_full(&mut self, pool: Option<Pool>) -> WriteError {
-        self.tcb.flags.set(Flags::WANTS_ROOM);
+        self.tcb.flags |= Flags::WANTS_ROOM;
         *self.refused = pool;
         WriteError::Full
     }
@@ -277,8 +289,8 @@ impl<S> Connection<'_, S> {
     /// acknowledged and discarded.
     #[inline(always)]
     pub fn close(&mut self) {
-        self.tcb.flags.set(Flags::CLOSE);
-        self.tcb.flags.clear(Flags::WANTS_ROOM);
+        self.tcb.flags |= Flags::CLOSE;
+        self.tcb.flags -= Flags::WANTS_ROOM;
         self.standing.alarm = Alarm::Off;
     }
 
@@ -286,7 +298,7 @@ impl<S> Connection<'_, S> {
     /// lost.
     #[cold]
     pub fn abort(&mut self) {
-        self.tcb.flags.set(Flags::ABORT);
+        self.tcb.flags |= Flags::ABORT;
     }
 }
 
@@ -298,4 +310,10 @@ impl<S> fmt::Debug for Connection<'_, S> {
             .field("room", &self.room())
             .finish_non_exhaustive()
     }
+}
+
+/// The upper half of a response's parameters, and the lower.
+#[inline(always)]
+const fn halves(params: u64) -> [u32; 2] {
+    [(params >> 32) as u32, params as u32]
 }

@@ -1,5 +1,5 @@
 //! Who gives way when something runs short: the least progress decides (see
-//! `progress.rs`), for connections, buffers and scoreboards alike.
+//! `Standing`), for connections, buffers and scoreboards alike.
 
 use std::cmp::Reverse;
 
@@ -237,7 +237,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             Pool::EntryLists => &mut counters.entry_lists_taken,
             _ => &mut counters.write_buffers_taken,
         } += 1;
-        self.records[id as usize].tcb.flags.clear(Flags::WANTS_ROOM);
+        self.records[id as usize].tcb.flags -= Flags::WANTS_ROOM;
         true
     }
 
@@ -245,18 +245,19 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// where all are in use.
     #[cold]
     pub(super) fn lend_larger_board(&mut self, id: u32) {
-        let (mut pool, larger) = self.conn(id).larger_boards();
-        if pool.is_none() {
-            let now = Moment::from(self.now);
-            let asker = self.asker(id, now);
-            pool = larger.iter().copied().find(|pool| {
-                let victim = self.who_gives_way(*pool, asker, now);
-                victim.inspect(|id| self.conn(*id).lose_board()).is_some()
-            });
-        }
-        if let Some(pool) = pool {
-            let owner = self.owner(id);
-            self.conn(id).take_board(pool, owner);
+        let owner = self.owner(id);
+        let Err(larger) = self.conn(id).grow_board(owner) else {
+            return;
+        };
+        let now = Moment::from(self.now);
+        let asker = self.asker(id, now);
+        let mut victims = larger
+            .iter()
+            .filter_map(|pool| self.who_gives_way(*pool, asker, now));
+        if let Some(victim) = victims.next() {
+            self.conn(victim).lose_board();
+            let grown = self.conn(id).grow_board(owner);
+            debug_assert!(grown.is_ok(), "one is free now");
         }
     }
 

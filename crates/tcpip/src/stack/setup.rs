@@ -130,7 +130,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Connections now, half-open ones and those in TIME-WAIT included.
     pub fn connections(&self) -> u32 {
-        self.table.len()
+        (self.records.len() - self.free.len()) as u32
     }
 
     /// Whether connections are accepted on `port`.

@@ -8,7 +8,7 @@ use nmio::{Instant, Port};
 use super::{Alarm, BLOCKED_RETRY, Stack};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{CloseReason, Flags, Kind, Plan, State};
+use crate::connection::{CloseReason, Flags, Plan, State};
 use crate::outcome::{Bare, Expiry};
 use crate::stack::Application;
 
@@ -74,12 +74,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn handle_expired<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         // The wheel has no entry now.
         if let Alarm::At(due) = self.standings[id as usize].alarm
-            && now.has_passed(due)
+            && has_passed(due, now)
         {
             self.handle_due(port, id, now);
         }
         let tcb = &self.records[id as usize].tcb;
-        if tcb.state != State::Closed && now.has_passed(tcb.deadline) {
+        if tcb.state != State::Closed && has_passed(tcb.deadline, now) {
             self.handle_deadline(port, id, now);
         }
         self.schedule(id, now);
@@ -106,7 +106,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
             // Without room they go the next time.
             Expiry::SynAck => drop(self.send_bare(port, id, Bare::SynAck, now)),
-            Expiry::Send(plan) => self.send_probe(port, id, &plan, now),
+            // Without room the timeout does it.
+            Expiry::Send(plan) => drop(self.send(port, id, &plan, now)),
+            Expiry::ProbeWindow(plan) => self.probe_window(port, id, &plan, now),
             Expiry::KeepAlive => drop(self.send_bare(port, id, Bare::KeepAlive, now)),
             Expiry::OfferAgain => {
                 self.offer_again(port, id, now);
@@ -151,20 +153,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).wait_for_room(now);
     }
 
-    /// After a pass over a connection: what it leaves to be done, rarely.
-    #[cold]
-    pub(super) fn settle(&mut self, id: u32, now: Moment) {
-        let tcb = &self.records[id as usize].tcb;
-        if tcb.state == State::TimeWait {
-            if self.time_waits > self.config.max_time_wait {
-                self.cx.counters.time_wait_overflow += 1;
-                self.forget(id);
-            }
-            return;
-        }
-        self.conn(id).wait_for_room(now);
-    }
-
     #[cold]
     fn resume_blocked<P: Port>(&mut self, port: &mut P, now: Moment) {
         // Whoever blocks again comes behind these, and has had its turn.
@@ -181,21 +169,19 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
             self.resume(port, id, now);
             if let Some(plan) = self.conn(id).owed_probe(now) {
-                self.send_probe(port, id, &plan, now);
+                self.probe_window(port, id, &plan, now);
             }
             self.keep_time(id, now);
         }
     }
 
-    /// Sends a probe that a deadline asks for.
-    fn send_probe<P: Port>(&mut self, port: &mut P, id: u32, plan: &Plan, now: Moment) {
+    /// Sends a probe of the peer's window.
+    fn probe_window<P: Port>(&mut self, port: &mut P, id: u32, plan: &Plan, now: Moment) {
         let sent = self.send(port, id, plan, now);
-        if plan.kind == Kind::WindowProbe {
-            if sent.is_err() {
-                self.block(id);
-            }
-            self.conn(id).arm_window_probe(sent.is_ok(), now);
+        if sent.is_err() {
+            self.block(id);
         }
+        self.conn(id).arm_window_probe(sent.is_ok(), now);
     }
 
     /// Sends what a full ring has held up.
@@ -206,4 +192,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.block(id);
         }
     }
+}
+
+/// Whether a deadline in milliseconds has passed.
+const fn has_passed(deadline: u32, now: Moment) -> bool {
+    deadline.wrapping_sub(now.millis).cast_signed() <= 0
 }

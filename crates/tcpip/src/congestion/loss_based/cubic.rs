@@ -139,6 +139,11 @@ enum Pause {
     Unused,
 }
 
+/// The clock of [`Curve::tick`], 256 µs, as a shift.
+const TICK_SHIFT: u32 = 8;
+/// Ticks for which a gain is good: a millisecond.
+const GAIN_TICKS: u8 = 4;
+
 /// Congestion avoidance of CUBIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Curve {
@@ -181,6 +186,34 @@ impl Curve {
         let mut curve = Self::new(w_max);
         curve.pause = Pause::SlowStart;
         curve
+    }
+
+    #[inline(always)]
+    const fn clock(now: u32) -> u8 {
+        (now >> TICK_SHIFT) as u8
+    }
+
+    /// `acked` bytes of a window of `cwnd`, which is used, are acknowledged while
+    /// the curve rises: whether it is to be looked up, which
+    /// [`attend`](Self::attend) does.
+    #[inline(always)]
+    fn is_due(&self, cwnd: u32, acked: u32, event: &Event) -> bool {
+        let acked = self.acked.wrapping_add(acked);
+        acked >= cwnd / 8
+            && (Self::clock(event.now).wrapping_sub(self.tick) >= GAIN_TICKS || acked >= cwnd)
+    }
+
+    /// The window after `acked` bytes of it, of `cwnd`, were acknowledged while
+    /// the curve rises.
+    #[inline(always)]
+    fn grow(&mut self, cwnd: u32, acked: u32) -> u32 {
+        // At most 2^31 of growth, by `gain`, to 2^30. Rounded up: a byte short of
+        // a segment is a segment less.
+        let grown = u64::from(acked) * u64::from(self.gain) + u64::from(u16::MAX);
+        let grown = (grown >> 16) + u64::from(self.credit);
+        self.credit = grown as u16;
+        self.acked = self.acked.wrapping_add(acked);
+        cwnd.wrapping_add((grown >> 16) as u32).min(MAX_WINDOW)
     }
 }
 

@@ -1,17 +1,71 @@
-//! The ACK field: what has arrived, and how much more may be sent.
+//! A segment that has passed the checks: its ACK field tells what has arrived, and how
+//! much more may be sent.
 
-use super::{Conn, Context, Cut, Due, Flags, NONE, State, Tcb};
+use eth::Link;
+use ip::Ecn;
+
+use super::{Conn, Context, Cut, Due, Flags, NONE, Tcb};
 use crate::clock::Moment;
-use crate::congestion::CongestionControl;
-use crate::outcome::AfterFin;
+use crate::congestion::{Congestion, CongestionControl};
+use crate::connection::condition::Condition;
 use crate::stream::Source;
 use crate::wire::{Block, Control, Segment};
 
 impl<C: CongestionControl> Conn<'_, C> {
+    /// Takes in a segment that has passed the checks, but for its data and FIN.
+    /// Returns what it acknowledges for the first time: bytes, and our FIN.
+    #[inline(always)]
+    pub(crate) fn on_segment(
+        &mut self,
+        segment: Segment,
+        sack: &[Block],
+        (link, ecn): (Link, Ecn),
+        now: Moment,
+    ) -> u32 {
+        learn(self.tcb, link, segment);
+        if self.tcb.negotiated.ecn() {
+            self.again().on_congestion_marks(ecn, segment, now);
+        }
+        self.on_ack(segment, sack, now)
+    }
+
+    /// What routers and the peer say of congestion (RFC 3168, section 6.1).
+    #[inline(never)]
+    fn on_congestion_marks(self, ecn: Ecn, segment: Segment, now: Moment) {
+        let tcb = &mut *self.tcb;
+        if segment.control.has(Control::CWR) {
+            tcb.flags -= Flags::ECHO;
+        }
+        if ecn == Ecn::Ce {
+            tcb.flags |= Flags::ECHO;
+            self.cx.counters.marked += 1;
+        }
+        if tcb.flags.has(Flags::REDUCING) && segment.ack.after(tcb.cwr_high) {
+            tcb.flags -= Flags::REDUCING;
+        }
+        if !segment.control.has(Control::ECE) {
+            return;
+        }
+        self.cx.counters.echoed += 1;
+        // Once a window, and not when something lost has done it already.
+        let (condition, ..) = self.recovery().map_or_else(Default::default, |recovery| {
+            recovery.outlook(self.congestion)
+        });
+        let mends = matches!(condition, Condition::Recovery | Condition::Loss);
+        let tcb = &mut *self.tcb;
+        if !mends && !tcb.flags.has(Flags::REDUCING) && tcb.flight() > 0 {
+            let event = tcb.event(tcb.flight(), 0, now);
+            self.congestion.on_congestion(Congestion::Ecn, &event);
+            tcb.flags |= Flags::REDUCING | Flags::REDUCED;
+            tcb.cwr_high = tcb.snd_nxt;
+            self.cx.counters.ecn_reductions += 1;
+        }
+    }
+
     /// The ACK field, and what the segment acknowledges selectively. Returns
     /// what it acknowledges for the first time.
     #[inline(always)]
-    pub(super) fn on_ack(&mut self, segment: Segment, sack: &[Block], now: Moment) -> u32 {
+    fn on_ack(&mut self, segment: Segment, sack: &[Block], now: Moment) -> u32 {
         let acked = segment.ack.since(self.tcb.snd_una);
         if acked.cast_signed() > 0 {
             if self.tcb.recovery == NONE && sack.is_empty() {
@@ -71,7 +125,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             tcb.snd_wl1 = segment.seq;
             tcb.set_peer_window(segment.window);
             if tcb.snd_wnd >= 2 * u32::from(tcb.mss) {
-                tcb.flags.set(Flags::WIDE);
+                tcb.flags |= Flags::WIDE;
             }
         }
         if tcb.probes_window() {
@@ -117,32 +171,6 @@ impl<C: CongestionControl> Conn<'_, C> {
         let Context { lists, peers, .. } = self.cx;
         self.tcb.stream.retire(self.tcb.snd_una, lists, peers)
     }
-
-    /// Takes the first entry out of the stream, acknowledged or not.
-    pub(crate) fn discard(&mut self) -> Option<Source> {
-        let Context { lists, peers, .. } = self.cx;
-        self.tcb.stream.discard(lists, peers)
-    }
-
-    /// After close: has our FIN been acknowledged?
-    #[cold]
-    pub(crate) fn on_fin_acked(&mut self, now: Moment) -> AfterFin {
-        let tcb = &mut *self.tcb;
-        let acked = tcb.state.fin_sent() && tcb.snd_una == tcb.stream.end() + 1;
-        if !acked || tcb.flags.has(Flags::ABORT) {
-            return AfterFin::Open;
-        }
-        match tcb.state {
-            State::FinWait1 => {
-                tcb.state = State::FinWait2;
-                tcb.arm(Due::FinWait, self.cx.settings.fin_wait_ms, now);
-                AfterFin::Open
-            }
-            State::Closing => AfterFin::TimeWait,
-            State::LastAck => AfterFin::Finished,
-            _ => AfterFin::Open,
-        }
-    }
 }
 
 impl Tcb {
@@ -150,6 +178,22 @@ impl Tcb {
     /// when nothing is in flight, see [`bytes_to_send`](Self::bytes_to_send).
     fn fits_window(&self, cut: &Cut) -> bool {
         cut.whole <= self.snd_wnd || !self.flags.has(Flags::WIDE)
+    }
+}
+
+/// The way back may change: a router that takes over has an address of its own.
+/// The peer's clock goes on (RFC 7323, section 4.3; what is in order has been
+/// acknowledged up to RCV.NXT).
+#[inline(always)]
+fn learn(tcb: &mut Tcb, link: Link, segment: Segment) {
+    // Ours stays.
+    if tcb.path.link.peer != link.peer || tcb.path.link.vlan != link.vlan {
+        tcb.path.link = link;
+    }
+    if let Some(timestamps) = segment.timestamps
+        && !segment.seq.after(tcb.rcv_nxt)
+    {
+        tcb.ts_recent = timestamps.value;
     }
 }
 

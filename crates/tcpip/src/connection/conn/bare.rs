@@ -1,11 +1,13 @@
 //! Segments without data.
 
+use arrayvec::ArrayVec;
+
 use super::{Conn, Context, Flags, NONE, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::content::Family;
 use crate::outcome::Bare;
-use crate::wire::{Control, Header, Seq, Written};
+use crate::wire::{Block, Control, Header, MAX_SACK_BLOCKS, Seq, Written};
 
 impl<C: CongestionControl> Conn<'_, C> {
     /// The header of a segment without data, and the options behind it.
@@ -44,7 +46,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             Bare::SynAck => {
                 // Not scaled.
                 self.tcb.rcv_adv = self.tcb.rcv_nxt + u32::from(header.window);
-                self.tcb.flags.clear(Flags::ACK);
+                self.tcb.flags -= Flags::ACK;
             }
             Bare::Fin => {}
             Bare::Reset => self.cx.counters.resets_sent += 1,
@@ -92,6 +94,23 @@ impl<C: CongestionControl> Conn<'_, C> {
         } else {
             Some(Bare::Fin)
         }
+    }
+
+    /// What has come out of order (RFC 2018), or twice (RFC 2883), as options.
+    #[cold]
+    fn selective(&mut self) -> Written {
+        let tcb = &*self.tcb;
+        let twice = self.cx.twice.take();
+        let mut blocks: ArrayVec<Block, MAX_SACK_BLOCKS> = twice.into_iter().collect();
+        if tcb.buffer != NONE {
+            let ranges = self.cx.buffers[tcb.buffer].out_of_order();
+            let room = blocks.remaining_capacity();
+            let block = |(start, end): (usize, usize)| {
+                (tcb.rcv_nxt + start as u32, tcb.rcv_nxt + end as u32)
+            };
+            blocks.extend(ranges.into_iter().take(room).map(block));
+        }
+        Written::sack(&blocks, tcb.negotiated.timestamps())
     }
 }
 

@@ -37,13 +37,8 @@ impl<C: CongestionControl> Conn<'_, C> {
                 Expiry::GoOn
             }
             Due::Silence | Due::KeepAlive => self.on_silence(now),
-            Due::TailProbe => Expiry::Send(self.probe_tail(now)),
-            Due::Reorder => {
-                self.on_late(now);
-                Expiry::GoOn
-            }
             Due::Retransmit if self.tcb.snd_wnd == 0 => self.on_shut_window(now),
-            Due::Retransmit => self.on_rto(now),
+            Due::TailProbe | Due::Reorder | Due::Retransmit => self.on_loss_deadline(now),
         }
     }
 
@@ -55,8 +50,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         tcb.retries += 1;
         tcb.backoff += 1;
-        tcb.flags.set(Flags::SYN_AGAIN);
-        tcb.flags.clear(Flags::TIMING);
+        tcb.flags |= Flags::SYN_AGAIN;
+        tcb.flags -= Flags::TIMING;
         // The first timeout was for the first SYN-ACK; RFC 6298, 5.7, is
         // about data.
         let least = self.cx.settings.min_rto_ms;
@@ -67,7 +62,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// The peer has shut its window on what is in flight.
     fn on_shut_window(&mut self, now: Moment) -> Expiry {
-        self.tcb.flags.clear(Flags::TIMING);
+        self.tcb.flags -= Flags::TIMING;
         self.tcb.rtt_at = now.micros;
         self.tcb.due = Due::ZeroWindow;
         self.on_zero_window(now)
@@ -78,7 +73,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         if self.tcb.retries >= self.cx.settings.probes || left == 0 {
             return Expiry::Reset;
         }
-        Expiry::Send(self.probe_window(now))
+        Expiry::ProbeWindow(self.probe_window(now))
     }
 
     /// As much as the peer's window has place for; one octet, or the FIN, when
@@ -94,7 +89,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         if !self.tcb.flags.has(Flags::OWES_PROBE) {
             return None;
         }
-        self.tcb.flags.clear(Flags::OWES_PROBE);
+        self.tcb.flags -= Flags::OWES_PROBE;
         let probes = self.tcb.probes_window();
         probes.then(|| self.probe_window(now))
     }
@@ -104,7 +99,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// peer's silence, which the interval is doubled for.
     pub(crate) fn arm_window_probe(&mut self, is_sent: bool, now: Moment) {
         if !is_sent {
-            self.tcb.flags.set(Flags::OWES_PROBE);
+            self.tcb.flags |= Flags::OWES_PROBE;
         }
         let left = self.persist_time_left(now);
         let most = self.cx.settings.most_probe_interval_ms;
@@ -145,8 +140,8 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// Silent for too long.
     fn close_idle(&mut self, now: Moment) -> Expiry {
-        self.tcb.flags.clear(Flags::WANTS_ROOM);
-        self.tcb.flags.set(Flags::CLOSE);
+        self.tcb.flags -= Flags::WANTS_ROOM;
+        self.tcb.flags |= Flags::CLOSE;
         self.cx.counters.idle_closed += 1;
         self.tcb.arm(Due::Silence, self.cx.settings.idle_ms, now);
         Expiry::CloseIdle
@@ -206,11 +201,5 @@ impl Tcb {
     #[inline(always)]
     fn waits_for_room(&self) -> bool {
         self.flags.has(Flags::WANTS_ROOM) && self.flight() == 0
-    }
-
-    /// After a pass over a connection: whether there is more to be done about it.
-    #[inline(always)]
-    pub(crate) fn is_unsettled(&self) -> bool {
-        self.waits_for_room() || self.state == State::TimeWait
     }
 }

@@ -2,27 +2,17 @@
 
 use std::time::Duration;
 
-use super::recovery::{Phase, Recovery};
 use crate::congestion::CongestionControl;
-use crate::connection::{Conn, Flags, Tcb};
-
-/// How it goes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Condition {
-    /// All that was sent arrives in order.
-    #[default]
-    Open,
-    /// Something is out of order, and nothing is taken as lost.
-    Disorder,
-    /// Something was lost, and the window is being reduced.
-    Recovery,
-    /// All that was in flight is being sent again, in slow start.
-    Loss,
-}
+use crate::connection::condition::Condition;
+use crate::connection::conn::Sight;
+use crate::connection::{Conn, Flags, State, Tcb};
+use crate::negotiated::Negotiated;
 
 /// A connection at one moment: see [`Connection::info`](crate::Connection::info).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
+    /// Where it stands between opening and closing.
+    pub state: State,
     /// How it goes.
     pub condition: Condition,
     /// Smoothed round-trip time; zero before one is measured.
@@ -51,28 +41,12 @@ pub struct Info {
     pub snd_wnd: u32,
     /// Our window as it was told last, in bytes.
     pub rcv_wnd: u32,
-    /// Both sides send timestamps (RFC 7323).
-    pub timestamps: bool,
-    /// Both sides acknowledge selectively (RFC 2018).
-    pub sack: bool,
-    /// The shifts of the peer's windows and of ours (RFC 7323); zero where
-    /// windows are not scaled.
-    pub window_scales: (u8, u8),
-    /// Both sides take part in congestion notification (RFC 3168).
-    pub ecn: bool,
+    /// What both sides have agreed on when they opened the connection.
+    pub negotiated: Negotiated,
+    /// The shift of our windows (RFC 7323); zero where windows are not scaled.
+    pub own_scale: u8,
     /// Segments were seen to overtake each other.
     pub reordering: bool,
-}
-
-/// What of it only the stack knows.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sight {
-    cwnd: u32,
-    ssthresh: u32,
-    own_scale: u8,
-    condition: Condition,
-    sacked: u32,
-    lost: u32,
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
@@ -84,33 +58,25 @@ impl<C: CongestionControl> Conn<'_, C> {
             own_scale: self.tcb.own_scale(self.cx) as u8,
             ..Sight::default()
         };
-        match self.recovery() {
-            None => sight,
-            Some(recovery) => sight.in_disorder(recovery, self.congestion),
+        let Some(recovery) = self.recovery() else {
+            return sight;
+        };
+        let (condition, cwnd, sacked, lost) = recovery.outlook(self.congestion);
+        Sight {
+            cwnd,
+            condition,
+            sacked,
+            lost,
+            ..sight
         }
     }
 }
 
 impl Sight {
-    #[cold]
-    fn in_disorder<C: CongestionControl>(self, recovery: &Recovery<C>, congestion: &C) -> Self {
-        let (sacked, lost) = recovery.sacked_and_lost();
-        Self {
-            cwnd: recovery.window(congestion),
-            condition: match recovery.phase {
-                Phase::Disorder => Condition::Disorder,
-                Phase::Reduction => Condition::Recovery,
-                Phase::Again => Condition::Loss,
-            },
-            sacked,
-            lost,
-            ..self
-        }
-    }
-
     pub(crate) fn info(self, tcb: &Tcb) -> Info {
         let micros = |micros: u32| Duration::from_micros(micros.into());
         Info {
+            state: tcb.state,
             condition: self.condition,
             srtt: micros(tcb.rtt.smoothed()),
             rttvar: micros(tcb.rtt.variation()),
@@ -125,10 +91,8 @@ impl Sight {
             unsent: tcb.limit().since(tcb.snd_nxt),
             snd_wnd: tcb.snd_wnd,
             rcv_wnd: tcb.rcv_adv.since(tcb.rcv_nxt),
-            timestamps: tcb.negotiated.timestamps(),
-            sack: tcb.negotiated.sack(),
-            window_scales: (tcb.negotiated.peer_scale(), self.own_scale),
-            ecn: tcb.negotiated.ecn(),
+            negotiated: tcb.negotiated,
+            own_scale: self.own_scale,
             reordering: tcb.flags.has(Flags::REORDERING),
         }
     }

@@ -5,7 +5,6 @@ use std::net::Ipv4Addr;
 use eth::{Link, Mac};
 use ip::{Addresses, PROTOCOL_TCP, Path, Sum};
 
-use super::Opening;
 use super::{Conn, Due, Flags, NONE, Record, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
@@ -20,17 +19,6 @@ use crate::wire::{Control, Segment, Seq, Timestamps};
 /// When a SYN reopens a connection in TIME-WAIT, its sequence numbers begin
 /// this far behind the old ones: beyond any window.
 const REOPEN_DISTANCE: u32 = 1 << 17;
-
-impl Opening {
-    pub(crate) fn new(negotiated: Negotiated, mss: u16, iss: Seq, ts_offset: u32) -> Self {
-        Self {
-            negotiated,
-            mss,
-            iss,
-            ts_offset,
-        }
-    }
-}
 
 impl<C: CongestionControl> Default for Record<C> {
     /// One that is free.
@@ -92,7 +80,7 @@ impl Default for Tcb {
             snd_wl1: Seq(0),
             rcv_nxt: Seq(0),
             rcv_adv: Seq(0),
-            rtt: Rtt::UNKNOWN,
+            rtt: Rtt::default(),
             rtt_seq: Seq(0),
             rtt_at: 0,
             deadline: 0,
@@ -146,21 +134,19 @@ impl Tcb {
 
     /// A connection in SYN-RECEIVED, which nobody knows of yet. It is opened by
     /// `segment`: a SYN, or the third segment of a handshake whose SYN is
-    /// forgotten. `timestamps` are that segment's.
+    /// forgotten. `timestamps` are that segment's. At most `mss` bytes of data are in a
+    /// segment, our first number is `iss`, and our timestamps are `ts_offset` ahead of
+    /// the clock's milliseconds.
     #[inline(always)]
     pub(crate) fn half_open(
         path: Path,
         segment: Segment,
         timestamps: Option<Timestamps>,
-        opening: Opening,
+        negotiated: Negotiated,
+        mss: u16,
+        (iss, ts_offset): (Seq, u32),
         now: Moment,
     ) -> Self {
-        let Opening {
-            negotiated,
-            mss,
-            iss,
-            ts_offset,
-        } = opening;
         let (own_port, peer_port) = (segment.dst_port, segment.src_port);
         // The round trip of the SYN-ACK is timed.
         let (irs, flags) = if segment.control.has(Control::SYN) {

@@ -6,7 +6,6 @@
 //! from a bounded pool for as long as they need it.
 
 mod data;
-mod window;
 
 use arrayvec::ArrayVec;
 
@@ -95,7 +94,7 @@ impl Buffer {
 
     /// What was received beyond a gap, as distances from the first byte that
     /// is missing: what has changed last comes first (RFC 2018, section 4).
-    fn out_of_order(&self) -> ArrayVec<(usize, usize), MAX_RANGES> {
+    pub(super) fn out_of_order(&self) -> ArrayVec<(usize, usize), MAX_RANGES> {
         let mut order: ArrayVec<usize, MAX_RANGES> = (0..self.ranges.len()).collect();
         order.sort_unstable_by_key(|at| self.changes.wrapping_sub(self.changed[*at]));
         let from_gap = |at: usize| {

@@ -19,11 +19,10 @@ mod undo;
 #[cfg(any(test, fuzzing))]
 mod view;
 
-pub(crate) use pool::Recoveries;
-
 use std::collections::VecDeque;
 
 use crate::congestion::CongestionControl;
+use crate::connection::condition::Condition;
 use crate::connection::{Flags, Tcb};
 use crate::counters::Counters;
 use crate::wire::{Block, Seq};
@@ -389,7 +388,7 @@ impl Prr {
 
 /// Where a connection stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Phase {
+enum Phase {
     /// Something is out of order, and nothing is taken as lost.
     Disorder,
     /// Something was lost; the window shrinks by proportional rate reduction.
@@ -453,7 +452,7 @@ struct SizeProbe {
 #[derive(Clone, Debug)]
 pub(crate) struct Recovery<C> {
     board: Scoreboard,
-    pub(crate) phase: Phase,
+    phase: Phase,
     /// SND.NXT when the phase began: it ends there.
     high: Seq,
     /// Of a peer that does not acknowledge selectively.
@@ -518,7 +517,7 @@ impl<C: CongestionControl> Recovery<C> {
     }
 
     /// The congestion window.
-    pub(crate) fn window(&self, congestion: &C) -> u32 {
+    fn window(&self, congestion: &C) -> u32 {
         match self.phase {
             Phase::Reduction => self.window,
             Phase::Disorder | Phase::Again => congestion.window(),
@@ -561,10 +560,31 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Bytes that the peer has beyond what it has acknowledged, and bytes that are
-    /// lost and to be sent again.
-    pub(crate) fn sacked_and_lost(&self) -> (u32, u32) {
-        (self.board.sacked(), self.board.lost())
+    /// Bytes that have arrived twice because they were sent again, and not
+    /// because the network has doubled them.
+    fn needless_bytes(&self, news: &News) -> u32 {
+        match news.twice {
+            Some((start, end))
+                if self.unproven > 0
+                    && !start.before(self.resent.0)
+                    && !end.after(self.resent.1) =>
+            {
+                end.since(start)
+            }
+            _ => 0,
+        }
+    }
+
+    /// How it goes, with the congestion window, and what the peer has beyond what it
+    /// has acknowledged, and what is lost and to be sent again, in bytes.
+    pub(super) fn outlook(&self, congestion: &C) -> (Condition, u32, u32, u32) {
+        let condition = match self.phase {
+            Phase::Disorder => Condition::Disorder,
+            Phase::Reduction => Condition::Recovery,
+            Phase::Again => Condition::Loss,
+        };
+        let window = self.window(congestion);
+        (condition, window, self.board.sacked(), self.board.lost())
     }
 
     /// Whether all is as it should be again, though something may yet be
@@ -575,5 +595,32 @@ impl<C: CongestionControl> Recovery<C> {
             && self.tail_probe.is_none()
             && self.size_probe.is_none()
             && self.board.is_empty()
+    }
+}
+
+/// The pool: one for each connection that needs it, so there are never more
+/// than connections.
+#[derive(Debug)]
+pub(crate) struct Recoveries<C> {
+    /// Its place is reserved. A scoreboard's is taken with the first use, and
+    /// kept.
+    list: Vec<Recovery<C>>,
+    free: Vec<u32>,
+    /// Scoreboards that none has need of, by their size: of the first those of
+    /// who has a larger one.
+    boards: [Vec<Scoreboard>; SIZES.len()],
+}
+
+impl<C: CongestionControl> Recoveries<C> {
+    pub(super) fn take(&mut self, una: Seq) -> u32 {
+        if let Some(index) = self.free.pop() {
+            let recovery = &mut self[index];
+            let board = std::mem::replace(&mut recovery.board, Scoreboard::new(0));
+            *recovery = Recovery::new(board, una);
+            return index;
+        }
+        let board = Scoreboard::new(SIZES[0]);
+        self.list.push(Recovery::new(board, una));
+        self.list.len() as u32 - 1
     }
 }

@@ -6,13 +6,10 @@
 //! [`Conn::check`], which is those checks in their order.
 
 use arrayvec::ArrayVec;
-use eth::Link;
-use ip::Ecn;
 
-use super::recovery::Phase;
 use super::{Conn, Due, Flags, State, Tcb};
 use crate::clock::Moment;
-use crate::congestion::{Congestion, CongestionControl};
+use crate::congestion::CongestionControl;
 use crate::outcome::Verdict;
 use crate::wire::{Block, Control, MAX_SACK_BLOCKS, Options, Segment, Seq, Timestamps};
 
@@ -52,55 +49,6 @@ impl<C: CongestionControl> Conn<'_, C> {
             && is_timely(tcb, segment)
     }
 
-    /// Takes in a segment that has passed the checks, but for its data and FIN.
-    /// Returns what it acknowledges for the first time: bytes, and our FIN.
-    #[inline(always)]
-    pub(crate) fn on_segment(
-        &mut self,
-        segment: Segment,
-        sack: &[Block],
-        (link, ecn): (Link, Ecn),
-        now: Moment,
-    ) -> u32 {
-        learn(self.tcb, link, segment);
-        if self.tcb.negotiated.ecn() {
-            self.again().on_congestion_marks(ecn, segment, now);
-        }
-        self.on_ack(segment, sack, now)
-    }
-
-    /// What routers and the peer say of congestion (RFC 3168, section 6.1).
-    #[inline(never)]
-    fn on_congestion_marks(self, ecn: Ecn, segment: Segment, now: Moment) {
-        let tcb = &mut *self.tcb;
-        if segment.control.has(Control::CWR) {
-            tcb.flags.clear(Flags::ECHO);
-        }
-        if ecn == Ecn::Ce {
-            tcb.flags.set(Flags::ECHO);
-            self.cx.counters.marked += 1;
-        }
-        if tcb.flags.has(Flags::REDUCING) && segment.ack.after(tcb.cwr_high) {
-            tcb.flags.clear(Flags::REDUCING);
-        }
-        if !segment.control.has(Control::ECE) {
-            return;
-        }
-        self.cx.counters.echoed += 1;
-        // Once a window, and not when something lost has done it already.
-        let mends = self
-            .recovery()
-            .is_some_and(|recovery| recovery.phase != Phase::Disorder);
-        let tcb = &mut *self.tcb;
-        if !mends && !tcb.flags.has(Flags::REDUCING) && tcb.flight() > 0 {
-            let event = tcb.event(tcb.flight(), 0, now);
-            self.congestion.on_congestion(Congestion::Ecn, &event);
-            tcb.flags.set(Flags::REDUCING | Flags::REDUCED);
-            tcb.cwr_high = tcb.snd_nxt;
-            self.cx.counters.ecn_reductions += 1;
-        }
-    }
-
     /// The checks of RFC 9293, section 3.10.7.4, in their order, with those of
     /// RFC 5961.
     #[cold]
@@ -113,8 +61,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         if is_syn && self.tcb.state == State::SynReceived && segment.seq + 1 == self.tcb.rcv_nxt {
             // The same SYN: our answer may have been lost.
-            self.tcb.flags.set(Flags::SYN_AGAIN);
-            self.tcb.flags.clear(Flags::TIMING);
+            self.tcb.flags |= Flags::SYN_AGAIN;
+            self.tcb.flags -= Flags::TIMING;
             return Verdict::SynAck;
         }
 
@@ -131,7 +79,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             segment.len = 0;
             segment.control = Control(control.0 & !Control::FIN.0);
             self.cx.counters.out_of_window += 1;
-            self.tcb.flags.set(Flags::ACK);
+            self.tcb.flags |= Flags::ACK;
         } else if !is_acceptable(segment, self.tcb.rcv_nxt, window) {
             return self.refuse(segment, now);
         }
@@ -285,22 +233,6 @@ impl<C: CongestionControl> Conn<'_, C> {
             self.tcb.challenged_at = tick;
         }
         may
-    }
-}
-
-/// The way back may change: a router that takes over has an address of its own.
-/// The peer's clock goes on (RFC 7323, section 4.3; what is in order has been
-/// acknowledged up to RCV.NXT).
-#[inline(always)]
-fn learn(tcb: &mut Tcb, link: Link, segment: Segment) {
-    // Ours stays.
-    if tcb.path.link.peer != link.peer || tcb.path.link.vlan != link.vlan {
-        tcb.path.link = link;
-    }
-    if let Some(timestamps) = segment.timestamps
-        && !segment.seq.after(tcb.rcv_nxt)
-    {
-        tcb.ts_recent = timestamps.value;
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use ip::Ecn;
 use nmio::Instant;
 
-use super::{Conn, Context, Due, Flags, Kind, NONE, Opening, Plan};
+use super::{Conn, Context, Due, Flags, Kind, NONE, Plan};
 use super::{Record, Tcb};
 use crate::clock::Moment;
 use crate::config::Config;
@@ -150,10 +150,17 @@ impl Bench {
             now: Instant::from_millis(START_MS),
         };
         let now = bench.moment();
-        let opening = Opening::new(offer.negotiated, offer.mss, ISS, 0);
         let syn = bench.segment(0, 0, "S", 0);
         let path = Tcb::default().path;
-        let mut tcb = Tcb::half_open(path, syn, bench.stamps, opening, now);
+        let mut tcb = Tcb::half_open(
+            path,
+            syn,
+            bench.stamps,
+            offer.negotiated,
+            offer.mss,
+            (ISS, 0),
+            now,
+        );
         tcb.class = 0;
         bench.conn().open(tcb, now);
         bench.send_syn_ack();
@@ -229,12 +236,22 @@ impl Bench {
     pub(super) fn write_slice(&mut self, range: Range<u32>, len: u32) {
         let source = Source::content(0, range.end < len);
         let bytes = range.end - range.start;
-        self.push(Slice::new(source, range.start, bytes, 0));
+        self.push(Slice {
+            source,
+            from: range.start,
+            len: bytes,
+            params: [0; 2],
+        });
     }
 
     /// The application writes `len` bytes that are no content.
     pub(super) fn write_bytes(&mut self, len: u32) {
-        self.push(Slice::new(Source::write_buffer(0), 0, len, 0));
+        self.push(Slice {
+            source: Source::write_buffer(0),
+            from: 0,
+            len,
+            params: [0; 2],
+        });
     }
 
     fn push(&mut self, slice: Slice) {
@@ -245,7 +262,7 @@ impl Bench {
 
     /// The application closes.
     pub(super) fn close(&mut self) {
-        self.record.tcb.flags.set(Flags::CLOSE);
+        self.record.tcb.flags |= Flags::CLOSE;
     }
 
     /// A segment of the peer's, in relative numbers.
@@ -329,7 +346,10 @@ impl Bench {
         let acked = self.conn().on_segment(segment, sack, marks, now);
         self.settle();
         if acked > 0 {
-            while self.conn().retire().is_some() {}
+            let una = self.tcb().snd_una;
+            let Context { lists, peers, .. } = &mut self.cx;
+            let stream = &mut self.record.tcb.stream;
+            while stream.retire(una, lists, peers).is_some() {}
             if self.tcb().flags.has(Flags::CLOSE) {
                 self.after_fin = self.conn().on_fin_acked(now);
             }
@@ -360,8 +380,8 @@ impl Bench {
                 is_fin_next
             }
         };
-        if is_fin_next && self.conn().on_fin() {
-            self.conn().enter_time_wait(now);
+        if is_fin_next {
+            self.conn().on_fin(now);
         }
     }
 
@@ -416,7 +436,7 @@ impl Bench {
             plans.push(plan);
             room -= 1;
         }
-        if conn.end(&burst, now) {
+        if conn.end(&burst, false, now) {
             conn.cx.counters.blocked += 1;
         }
         plans
@@ -431,11 +451,12 @@ impl Bench {
         self.settle();
         match expiry {
             Expiry::Send(plan) => {
-                let mut conn = self.conn();
-                conn.has_sent(&plan, now);
-                if plan.kind == Kind::WindowProbe {
-                    conn.arm_window_probe(true, now);
-                }
+                self.conn().has_sent(&plan, now);
+                plan.shown()
+            }
+            Expiry::ProbeWindow(plan) => {
+                self.conn().has_sent(&plan, now);
+                self.conn().arm_window_probe(true, now);
                 plan.shown()
             }
             Expiry::SynAck => self.send_syn_ack(),

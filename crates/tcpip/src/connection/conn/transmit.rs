@@ -30,13 +30,6 @@ pub(crate) struct Burst {
     is_blocked: bool,
 }
 
-impl Burst {
-    /// The next segment has found no room.
-    pub(crate) fn block(&mut self) {
-        self.is_blocked = true;
-    }
-}
-
 impl<C: CongestionControl> Conn<'_, C> {
     /// Whether there is something to be sent for the first time.
     #[inline(always)]
@@ -153,7 +146,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let (seq, end) = plan.range();
         if !self.tcb.flags.has(Flags::TIMING) && self.may_time() {
             let tcb = &mut *self.tcb;
-            tcb.flags.set(Flags::TIMING);
+            tcb.flags |= Flags::TIMING;
             // Of a run, its first segment.
             let mss = u32::from(tcb.mss);
             tcb.rtt_seq = if plan.len > mss { seq + mss } else { end };
@@ -162,9 +155,10 @@ impl<C: CongestionControl> Conn<'_, C> {
         burst.seq = end;
     }
 
-    /// Ends a pass of new data. Whether it goes on when the TX ring has room.
+    /// Ends a pass of new data; `is_refused`: the port has not taken the last plan.
+    /// Whether it goes on when the TX ring has room.
     #[inline(always)]
-    pub(crate) fn end(&mut self, burst: &Burst, now: Moment) -> bool {
+    pub(crate) fn end(&mut self, burst: &Burst, is_refused: bool, now: Moment) -> bool {
         let tcb = &mut *self.tcb;
         let Burst { first, seq, .. } = *burst;
         let flight = first.since(tcb.snd_una);
@@ -187,12 +181,13 @@ impl<C: CongestionControl> Conn<'_, C> {
         let is_held_back = burst.usable < burst.open && seq != tcb.limit();
         if burst.is_paced && !is_held_back {
             // Acknowledgements are the clock again.
-            tcb.flags.clear(Flags::SPREAD);
+            tcb.flags -= Flags::SPREAD;
         }
-        if !burst.is_blocked && (is_held_back || seq == tcb.snd_una) {
+        let is_blocked = is_refused || burst.is_blocked;
+        if !is_blocked && (is_held_back || seq == tcb.snd_una) {
             self.again().wait_for_more(is_held_back, now);
         }
-        burst.is_blocked
+        is_blocked
     }
 
     /// What is left to send waits for the next tick of pacing, or for the
@@ -252,7 +247,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     #[cold]
     fn start_probing(&mut self, now: Moment) {
         let tcb = &mut *self.tcb;
-        tcb.flags.clear(Flags::TIMING);
+        tcb.flags -= Flags::TIMING;
         tcb.rtt_at = now.micros;
         (tcb.retries, tcb.backoff) = (0, 0);
         let rto = self.rto();
@@ -284,7 +279,7 @@ impl Tcb {
     /// segment with new data (RFC 3168, section 6.1.2).
     #[cold]
     fn tell_reduction(&mut self) -> Control {
-        self.flags.clear(Flags::REDUCED);
+        self.flags -= Flags::REDUCED;
         if self.negotiated.ecn() {
             Control::CWR
         } else {

@@ -85,4 +85,10 @@ impl<C: CongestionControl> Conn<'_, C> {
     pub(crate) fn recoveries_in_use(&self) -> usize {
         self.cx.losses.in_use()
     }
+
+    /// Whether more was told than a buffer holds.
+    fn has_told_too_much(&self) -> bool {
+        let told = self.tcb.rcv_adv.since(self.tcb.rcv_nxt);
+        told > self.cx.buffer_len as u32
+    }
 }

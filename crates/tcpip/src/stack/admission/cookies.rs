@@ -23,6 +23,7 @@ mod answers;
 
 use ip::Addresses;
 
+use super::{GOOD_PERIODS, PERIOD_MICROS};
 use crate::clock::Moment;
 use crate::content::Family;
 use crate::mss::{MIN_MSS, OwnMss};
@@ -31,14 +32,6 @@ use crate::negotiated::Negotiated;
 use crate::stack::{Application, Stack};
 use crate::table::Keys;
 use crate::wire::{Seq, Timestamps};
-
-/// A cookie is good in the period in which it was sent and in the next one:
-/// for one to two times this, in microseconds.
-const PERIOD_MICROS: u64 = 64_000_000;
-/// Periods in which a cookie is good.
-const GOOD_PERIODS: u32 = 2;
-/// After this no cookie is good any more, in microseconds.
-pub(super) const LIFE_MICROS: u64 = GOOD_PERIODS as u64 * PERIOD_MICROS;
 
 const PERIOD_AT: u32 = 27;
 const CLASS_AT: u32 = 24;

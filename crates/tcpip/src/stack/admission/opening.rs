@@ -9,12 +9,11 @@ use nmio::Port;
 use super::{Admitted, Stack};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{Opening, Tcb};
+use crate::connection::Tcb;
 use crate::content::Family;
 use crate::emit::turn_round;
 use crate::outcome::Bare;
 use crate::stack::Application;
-use crate::table::initial_sequence;
 use crate::wire::{Control, Header, Options, Segment, Seq, Written};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
@@ -125,9 +124,16 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let (offset, ts_offset) = self.keys.offsets(&addresses, peer_port, own_port);
         let iss = isn.unwrap_or_else(|| initial_sequence(offset, now.whole_micros));
         let negotiated = self.agree(&options, segment);
-        let opening = Opening::new(negotiated, mss, iss, ts_offset);
         let path = packet.path_back();
-        let tcb = Tcb::half_open(path, segment, options.timestamps, opening, now);
+        let tcb = Tcb::half_open(
+            path,
+            segment,
+            options.timestamps,
+            negotiated,
+            mss,
+            (iss, ts_offset),
+            now,
+        );
         self.insert(id, hash, tcb, now);
         self.answer(port, id, packet, Bare::SynAck, now);
     }
@@ -193,4 +199,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.cx.counters.refused += u64::from(!accepted);
         accepted
     }
+}
+
+/// The initial sequence number of a connection (RFC 9293, section 3.4.1; RFC
+/// 6528): its part of `Keys::offsets`, and a clock that ticks every 4 µs.
+fn initial_sequence(offset: Seq, now_micros: u64) -> Seq {
+    offset + (now_micros / 4) as u32
 }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::Negotiated;
 use crate::stack::testing::{Habit, Rig, noise};
 use crate::{Condition, Config};
 
@@ -165,7 +166,7 @@ fn a_connection_tells_how_it_goes() {
         (1460, 14_600, u32::MAX)
     );
     assert_eq!((info.snd_wnd, info.rcv_wnd), (65_535, 16_384));
-    assert!(!info.sack && !info.timestamps && !info.ecn);
+    assert_eq!(info.negotiated, Negotiated::default());
     for _ in 0..3 {
         rig.recv(2, 1, "A", b"");
     }

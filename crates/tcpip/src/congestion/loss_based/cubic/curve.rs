@@ -8,10 +8,6 @@ const MAX_DISTANCE_MS: i64 = 200_000;
 /// Microseconds beyond the plateau after which it is moved along, so that the
 /// clock's wrap is never met: 2^30 is 18 minutes.
 const MAX_DISTANCE: u32 = 1 << 30;
-/// The clock of [`Curve::tick`], 256 µs, as a shift.
-const TICK_SHIFT: u32 = 8;
-/// Ticks for which a gain is good: a millisecond.
-const GAIN_TICKS: u8 = 4;
 /// The part of a window by which it grows at least in a round trip until
 /// something is lost. RFC 9438, section 4.10, has the curve begin flat; but
 /// slow start may have ended early, for a queue of others, and then the curve
@@ -21,34 +17,6 @@ const LEAST_GAIN: u32 = u32::MAX / 20;
 const MIN_STEP: u32 = 64;
 
 impl Curve {
-    #[inline(always)]
-    const fn clock(now: u32) -> u8 {
-        (now >> TICK_SHIFT) as u8
-    }
-
-    /// `acked` bytes of a window of `cwnd`, which is used, are acknowledged while
-    /// the curve rises: whether it is to be looked up, which
-    /// [`attend`](Self::attend) does.
-    #[inline(always)]
-    pub(super) fn is_due(&self, cwnd: u32, acked: u32, event: &Event) -> bool {
-        let acked = self.acked.wrapping_add(acked);
-        acked >= cwnd / 8
-            && (Self::clock(event.now).wrapping_sub(self.tick) >= GAIN_TICKS || acked >= cwnd)
-    }
-
-    /// The window after `acked` bytes of it, of `cwnd`, were acknowledged while
-    /// the curve rises.
-    #[inline(always)]
-    pub(super) fn grow(&mut self, cwnd: u32, acked: u32) -> u32 {
-        // At most 2^31 of growth, by `gain`, to 2^30. Rounded up: a byte short of
-        // a segment is a segment less.
-        let grown = u64::from(acked) * u64::from(self.gain) + u64::from(u16::MAX);
-        let grown = (grown >> 16) + u64::from(self.credit);
-        self.credit = grown as u16;
-        self.acked = self.acked.wrapping_add(acked);
-        cwnd.wrapping_add((grown >> 16) as u32).min(MAX_WINDOW)
-    }
-
     /// As [`grow`](Self::grow), with what is not to be done for every ACK: the
     /// look-up when `due`, and standing still when nothing is in flight any more.
     #[inline]

@@ -13,7 +13,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     #[inline(always)]
     pub(crate) fn on_data(&mut self, segment: Segment, now: Moment) -> Route {
         let tcb = &mut *self.tcb;
-        tcb.flags.set(Flags::ACK);
+        tcb.flags |= Flags::ACK;
         if tcb.flags.has(Flags::ABORT) {
             return Route::Dropped;
         }
@@ -145,6 +145,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     fn consume(&mut self, bytes: usize) {
         self.cx.buffers[self.tcb.buffer].consume(bytes);
         self.drop_empty_buffer();
+        self.tell_open_window();
     }
 
     /// Gives the receive buffer back if nothing is in it.
@@ -152,41 +153,6 @@ impl<C: CongestionControl> Conn<'_, C> {
         if self.tcb.buffer != NONE && self.cx.buffers[self.tcb.buffer].is_empty() {
             self.release_buffer();
         }
-    }
-
-    /// The peer's FIN, in order. Whether both sides have closed by it.
-    #[inline(always)]
-    pub(crate) fn on_fin(&mut self) -> bool {
-        let tcb = &mut *self.tcb;
-        tcb.rcv_nxt = tcb.rcv_nxt + 1;
-        if tcb.rcv_adv.before(tcb.rcv_nxt) {
-            tcb.rcv_adv = tcb.rcv_nxt;
-        }
-        tcb.state = match tcb.state {
-            State::Established => State::CloseWait,
-            State::FinWait1 => State::Closing,
-            other => return other == State::FinWait2,
-        };
-        tcb.flags.set(Flags::HALF_CLOSE);
-        false
-    }
-
-    /// Whether the application is to be told that the peer has closed: once all
-    /// that came before has had its chance.
-    pub(crate) fn takes_half_close(&mut self) -> bool {
-        let flags = &mut self.tcb.flags;
-        if !flags.has(Flags::HALF_CLOSE) || flags.has(Flags::WANTS_ROOM) {
-            return false;
-        }
-        flags.clear(Flags::HALF_CLOSE);
-        !flags.has(Flags::CLOSE | Flags::ABORT)
-    }
-
-    /// Both sides have closed.
-    pub(crate) fn enter_time_wait(&mut self, now: Moment) {
-        self.tcb.state = State::TimeWait;
-        let time_wait = self.cx.settings.time_wait_ms;
-        self.tcb.arm(Due::TimeWait, time_wait, now);
     }
 
     /// The peer has said something while nothing was in flight. After a long
@@ -209,5 +175,15 @@ impl<C: CongestionControl> Conn<'_, C> {
             self.congestion.on_idle(&tcb.event(0, 0, now));
         }
         tcb.arm(Due::Silence, idle, now);
+    }
+
+    /// Owes an ACK if the window has opened: the peer may wait for it.
+    fn tell_open_window(&mut self) {
+        let tcb = &mut *self.tcb;
+        let told = tcb.rcv_adv.since(tcb.rcv_nxt);
+        let most = u32::from(u16::MAX) << tcb.own_scale(self.cx);
+        if tcb.window_to_tell(self.cx).min(most) > told {
+            tcb.flags |= Flags::ACK;
+        }
     }
 }

@@ -74,16 +74,16 @@ impl<C: CongestionControl> Conn<'_, C> {
             if probe.again && news.twice.is_none() && recovery.phase == Phase::Disorder {
                 // RFC 8985, section 7.4.2: the probe has mended a loss.
                 self.congestion.on_congestion(Congestion::Loss, &event);
-                tcb.flags.set(Flags::REDUCED);
+                tcb.flags |= Flags::REDUCED;
                 self.cx.counters.tail_losses += 1;
             }
         }
 
         let congestion = &mut *self.congestion;
-        if let Some(proof) = recovery.undo_if_needless(echo, &news, acked, tcb, congestion) {
+        let proof = recovery.undo_if_needless(echo, &news, acked, is_duplicate, tcb, congestion);
+        if let Some(proof) = proof {
             proof.count(&mut self.cx.counters);
         }
-        recovery.step_frto(tcb, acked, is_duplicate);
         Told {
             news,
             acked,
@@ -236,7 +236,7 @@ impl<C: CongestionControl> Recovery<C> {
             ..Prr::default()
         };
         congestion.on_congestion(Congestion::Loss, told);
-        tcb.flags.set(Flags::REDUCED);
+        tcb.flags |= Flags::REDUCED;
     }
 
     /// Whether a probe of the path's width has arrived, and its bytes, once
@@ -365,11 +365,11 @@ fn note_disorder(counters: &mut Counters, tcb: &mut Tcb, news: &News, needless: 
     counters.scoreboard_full += u64::from(news.no_place);
     counters.duplicates_reported += u64::from(news.twice.is_some());
     if news.reordered && !tcb.flags.has(Flags::REORDERING) {
-        tcb.flags.set(Flags::REORDERING);
+        tcb.flags |= Flags::REORDERING;
         counters.reorderings += 1;
     }
     if news.early > 0 || needless {
-        tcb.flags.set(Flags::REORDERING);
+        tcb.flags |= Flags::REORDERING;
         tcb.reorder.widen();
     }
 }

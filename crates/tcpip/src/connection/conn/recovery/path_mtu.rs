@@ -95,9 +95,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     fn narrow(&mut self, mss: u16, now: Moment, raise_after: u16) {
         self.set_mss(mss);
         let tcb = &mut *self.tcb;
-        tcb.flags.set(Flags::NARROW);
-        tcb.flags
-            .clear(Flags::TIMING | Flags::SIZE_LOST | Flags::SIZE_LOST_TWICE);
+        tcb.flags |= Flags::NARROW;
+        tcb.flags -= Flags::TIMING | Flags::SIZE_LOST | Flags::SIZE_LOST_TWICE;
         tcb.mss_fails = 0;
         tcb.raise_at = seconds(now).wrapping_add(raise_after);
     }
@@ -185,7 +184,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let next = candidates.find(|size| *size > tcb.mss && *size < fails);
         if next.is_none() {
             if tcb.mss == most {
-                tcb.flags.clear(Flags::NARROW);
+                tcb.flags -= Flags::NARROW;
             } else {
                 // All is tried. Paths change.
                 tcb.mss_fails = 0;
@@ -202,14 +201,14 @@ impl<C: CongestionControl> Conn<'_, C> {
     pub(super) fn end_size_probe(&mut self, size: u16, arrived: bool) {
         let tcb = &mut *self.tcb;
         if !arrived && !tcb.flags.has(Flags::SIZE_LOST) {
-            tcb.flags.set(Flags::SIZE_LOST);
+            tcb.flags |= Flags::SIZE_LOST;
             return;
         }
         if !arrived && !tcb.flags.has(Flags::SIZE_LOST_TWICE) {
-            tcb.flags.set(Flags::SIZE_LOST_TWICE);
+            tcb.flags |= Flags::SIZE_LOST_TWICE;
             return;
         }
-        tcb.flags.clear(Flags::SIZE_LOST | Flags::SIZE_LOST_TWICE);
+        tcb.flags -= Flags::SIZE_LOST | Flags::SIZE_LOST_TWICE;
         if arrived {
             self.set_mss(size);
             self.cx.counters.path_mtu_raises += 1;

@@ -4,10 +4,9 @@ mod space;
 
 use std::ops::{Index, IndexMut};
 
-use super::{Recovery, SIZES, Scoreboard};
+use super::{Recoveries, Recovery, SIZES, Scoreboard};
 use crate::congestion::CongestionControl;
 use crate::pools::{Owner, Peers, Pool};
-use crate::wire::Seq;
 
 /// Scoreboards of each size but the first, of which there is one for each
 /// recovery. In bytes: 1,024 of 2.5 KB, and 256 of 160 KB where all of it is
@@ -19,18 +18,8 @@ const BOARDS: [usize; SIZES.len() - 1] = if cfg!(any(test, fuzzing)) {
     [1_024, 256]
 };
 
-/// The pool: one for each connection that needs it, so there are never more
-/// than connections.
-#[derive(Debug)]
-pub(crate) struct Recoveries<C> {
-    /// Its place is reserved. A scoreboard's is taken with the first use, and
-    /// kept.
-    list: Vec<Recovery<C>>,
-    free: Vec<u32>,
-    /// Scoreboards that none has need of, by their size: of the first those of
-    /// who has a larger one.
-    boards: [Vec<Scoreboard>; SIZES.len()],
-}
+/// The pools of scoreboards larger than the smallest, by their size.
+const POOLS: [Pool; SIZES.len() - 1] = [Pool::Boards, Pool::LargeBoards];
 
 impl<C: CongestionControl> Recoveries<C> {
     /// For so many connections.
@@ -53,18 +42,6 @@ impl<C: CongestionControl> Recoveries<C> {
     /// size.
     pub(crate) fn larger_boards(connections: u32) -> [u32; SIZES.len() - 1] {
         BOARDS.map(|boards| boards.min(connections as usize) as u32)
-    }
-
-    pub(crate) fn take(&mut self, una: Seq) -> u32 {
-        if let Some(index) = self.free.pop() {
-            let recovery = &mut self[index];
-            let board = std::mem::replace(&mut recovery.board, Scoreboard::new(0));
-            *recovery = Recovery::new(board, una);
-            return index;
-        }
-        let board = Scoreboard::new(SIZES[0]);
-        self.list.push(Recovery::new(board, una));
-        self.list.len() as u32 - 1
     }
 
     /// After an ACK: gives back what is needed no longer. Whether that is all of
@@ -97,7 +74,7 @@ impl<C: CongestionControl> Recoveries<C> {
         if size > 0
             && let Some(least) = self.boards[0].pop()
         {
-            peers.give_back(Pool::BOARDS[size - 1], board.slot());
+            peers.give_back(POOLS[size - 1], board.slot());
             self.boards[size].push(std::mem::replace(board, least));
         }
     }
@@ -119,7 +96,7 @@ impl<C: CongestionControl> Recoveries<C> {
 
     /// The pools of scoreboards that are larger than that of `index`.
     fn larger_pools(&self, index: u32) -> &'static [Pool] {
-        &Pool::BOARDS[self.list[index as usize].board.size()..]
+        &POOLS[self.list[index as usize].board.size()..]
     }
 
     /// What `index` lists goes to a free scoreboard of `pool`.
@@ -131,7 +108,7 @@ impl<C: CongestionControl> Recoveries<C> {
         peers.take(pool, larger.slot(), owner);
         let before = self.list[index as usize].board.move_to(larger);
         if before.size() > 0 {
-            peers.give_back(Pool::BOARDS[before.size() - 1], before.slot());
+            peers.give_back(POOLS[before.size() - 1], before.slot());
         }
         self.boards[before.size()].push(before);
     }

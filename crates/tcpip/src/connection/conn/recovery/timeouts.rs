@@ -10,8 +10,20 @@ use crate::pools::NONE;
 use crate::wire::Seq;
 
 impl<C: CongestionControl> Conn<'_, C> {
+    /// The deadline has passed which is for what is in flight.
+    pub(in crate::connection::conn) fn on_loss_deadline(&mut self, now: Moment) -> Expiry {
+        match self.tcb.due {
+            Due::TailProbe => Expiry::Send(self.probe_tail(now)),
+            Due::Reorder => {
+                self.on_late(now);
+                Expiry::GoOn
+            }
+            _ => self.on_rto(now),
+        }
+    }
+
     /// RFC 6298, 5.4 to 5.6, and RFC 5681, section 3.1.
-    pub(in crate::connection::conn) fn on_rto(&mut self, now: Moment) -> Expiry {
+    fn on_rto(&mut self, now: Moment) -> Expiry {
         let tcb = &mut *self.tcb;
         debug_assert!(tcb.flight() > 0, "something is in flight");
         let stalled = self.stalled_for(now);
@@ -24,7 +36,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let tcb = &mut *self.tcb;
         tcb.retries += 1;
         tcb.backoff = tcb.backoff.saturating_add(1);
-        tcb.flags.clear(Flags::TIMING);
+        tcb.flags -= Flags::TIMING;
         self.suspect_black_hole(now);
         let rto = self.rto_within_user_timeout(now);
         self.tcb.arm(Due::Retransmit, rto, now);
@@ -82,7 +94,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             }
         }
         self.congestion.on_timeout(again, &event);
-        tcb.flags.set(Flags::REDUCED);
+        tcb.flags |= Flags::REDUCED;
         let size_probe = recovery.size_probe;
         recovery.begin_again(tcb);
         if let Some(probe) = size_probe {
@@ -106,7 +118,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// segment again, so that the peer tells what it has (RFC 8985, section
     /// 7.3). Without room for it the timeout does it.
     #[cold]
-    pub(crate) fn probe_tail(&mut self, now: Moment) -> Plan {
+    fn probe_tail(&mut self, now: Moment) -> Plan {
         let rto = self.rto();
         let tcb = &mut *self.tcb;
         tcb.arm(Due::Retransmit, rto, now);
@@ -205,7 +217,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             again,
         });
         if again {
-            tcb.flags.clear(Flags::TIMING);
+            tcb.flags -= Flags::TIMING;
             recovery.has_resent(start, end, tcb, now);
             self.cx.counters.retransmits += 1;
         }
@@ -223,7 +235,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         recovery.has_resent(start, end, tcb, now);
         let is_timed = !end.before(tcb.rtt_seq);
         if is_timed || !tcb.negotiated.sack() {
-            tcb.flags.clear(Flags::TIMING);
+            tcb.flags -= Flags::TIMING;
         }
         self.cx.counters.retransmits += 1;
         let impatient = !tcb.negotiated.sack() && recovery.is_impatient();

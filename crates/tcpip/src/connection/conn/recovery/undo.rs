@@ -18,18 +18,22 @@ impl<C: CongestionControl> Recovery<C> {
         echo: Option<u32>,
         news: &News,
         acked: u32,
+        is_duplicate: bool,
         tcb: &mut Tcb,
         congestion: &mut C,
     ) -> Option<Proof> {
-        let proof = self.was_needless(echo, news, acked, tcb)?;
-        self.undo(tcb, congestion);
-        Some(proof)
+        let proof = self.was_needless(echo, news, acked, tcb);
+        if proof.is_some() {
+            self.undo(tcb, congestion);
+        }
+        self.step_frto(tcb, acked, is_duplicate);
+        proof
     }
 
     /// What was sent again need not have been (RFC 3522; RFC 4015).
     fn undo(&mut self, tcb: &mut Tcb, congestion: &mut C) {
         if self.phase == Phase::Reduction {
-            tcb.flags.set(Flags::REORDERING);
+            tcb.flags |= Flags::REORDERING;
         }
         if let Some(prior) = self.prior.take() {
             *congestion = prior;
@@ -42,7 +46,7 @@ impl<C: CongestionControl> Recovery<C> {
             .saturating_sub(self.pipe(tcb.flight(), tcb.mss));
         let burst = 2 * initial_window(tcb.mss.into());
         if opened > burst.max(congestion.window() / 2) {
-            tcb.flags.set(Flags::SPREAD);
+            tcb.flags |= Flags::SPREAD;
         }
         self.board.lose_nothing(tcb.snd_una, tcb.snd_nxt);
         self.rack.look_again(tcb.snd_una);
@@ -50,21 +54,6 @@ impl<C: CongestionControl> Recovery<C> {
         self.dup_acks = 0;
         self.frto = Frto::Off;
         tcb.backoff = 0;
-    }
-
-    /// Bytes that have arrived twice because they were sent again, and not
-    /// because the network has doubled them.
-    pub(super) fn needless_bytes(&self, news: &News) -> u32 {
-        match news.twice {
-            Some((start, end))
-                if self.unproven > 0
-                    && !start.before(self.resent.0)
-                    && !end.after(self.resent.1) =>
-            {
-                end.since(start)
-            }
-            _ => 0,
-        }
     }
 
     /// By what an acknowledgement proves that nothing was lost, if it does.
@@ -107,7 +96,7 @@ impl<C: CongestionControl> Recovery<C> {
 
     /// RFC 5682, section 2.1; with selective acknowledgements the first step
     /// lasts, as each tells what has arrived.
-    pub(super) fn step_frto(&mut self, tcb: &Tcb, acked: u32, is_duplicate: bool) {
+    fn step_frto(&mut self, tcb: &Tcb, acked: u32, is_duplicate: bool) {
         if self.frto == Frto::Off || tcb.negotiated.sack() {
             return;
         }

@@ -144,7 +144,7 @@ fn a_fin_is_sent_again_with_its_data() {
 fn our_last_fin_finishes_and_one_that_crosses_waits() {
     for (state, after, reached) in [
         (State::LastAck, AfterFin::Finished, State::LastAck),
-        (State::Closing, AfterFin::TimeWait, State::Closing),
+        (State::Closing, AfterFin::TimeWait, State::TimeWait),
         (State::FinWait1, AfterFin::Open, State::FinWait2),
     ] {
         let mut bench = Offer::default().open();

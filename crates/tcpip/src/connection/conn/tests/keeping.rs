@@ -196,7 +196,7 @@ fn a_silent_connection_closes() {
 #[test]
 fn an_application_without_room_is_asked_again_ever_more_rarely() {
     let mut bench = Offer::default().open();
-    bench.tcb_mut().flags.set(Flags::WANTS_ROOM);
+    bench.tcb_mut().flags |= Flags::WANTS_ROOM;
     let now = bench.moment();
     bench.conn().wait_for_room(now);
     let mut waits = vec![bench.due().1];

@@ -29,7 +29,12 @@ fn last_segment(snd_nxt: u32, slices: &[(u32, u32)]) -> u32 {
     };
     let (id, peer) = (NONE, NONE);
     for (from, len) in slices.iter().copied() {
-        let slice = Slice::new(Source::content(1, false), from, len, 0);
+        let slice = Slice {
+            source: Source::content(1, false),
+            from,
+            len,
+            params: [0; 2],
+        };
         let peers = &mut Peers::new([1; Pool::COUNT]);
         let pushed = tcb
             .stream

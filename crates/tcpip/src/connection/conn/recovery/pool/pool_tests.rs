@@ -1,6 +1,7 @@
 use super::*;
 use crate::Reno;
 use crate::connection::conn::recovery::Mark;
+use crate::wire::Seq;
 
 /// Lists as many selective acknowledgements as there is place for.
 fn fill(pool: &mut Recoveries<Reno>, index: u32) {

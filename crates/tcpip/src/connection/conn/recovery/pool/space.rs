@@ -14,38 +14,44 @@ impl Tcb {
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Whether an acknowledgement may tell more than the scoreboard has place
-    /// for.
+    /// Whether the scoreboard is nearly full, and there are larger ones. `told`: with
+    /// what an acknowledgement is about to tell.
     #[cold]
-    pub(crate) fn is_short_of_space(&mut self, segment: Segment, sack: &[Block]) -> bool {
+    pub(crate) fn lacks_space(&mut self, told: Option<(Segment, &[Block])>) -> bool {
+        let news = told.map_or(Some(0), |(segment, sack)| {
+            self.blocks_of_news(segment, sack)
+        });
+        let Some(blocks) = news else {
+            return false;
+        };
+        if told.is_some() {
+            self.begin_recovery();
+        }
+        let index = self.tcb.recovery;
+        index != NONE && self.cx.losses.is_short_of_space(index, blocks)
+    }
+
+    /// How many blocks of an acknowledgement tell of what is in flight; `None` if it
+    /// is too old to tell anything.
+    fn blocks_of_news(&self, segment: Segment, sack: &[Block]) -> Option<usize> {
         let tcb = &*self.tcb;
         let acked = segment.ack.since(tcb.snd_una).cast_signed();
         let counts = acked > 0 || acked == 0 && tcb.flight() > 0 && !tcb.probes_window();
         let is_news = |end: Seq| end.after(tcb.snd_una) && !end.after(tcb.snd_nxt);
-        let news = sack.iter().filter(|(_, end)| is_news(*end)).count();
-        if !counts {
-            return false;
-        }
-        let index = self.begin_recovery();
-        self.cx.losses.is_short_of_space(index, news)
+        counts.then(|| sack.iter().filter(|(_, end)| is_news(*end)).count())
     }
 
-    /// Whether the scoreboard is nearly full, and there are larger ones.
-    pub(crate) fn lacks_space(&self) -> bool {
-        let index = self.tcb.recovery;
-        index != NONE && self.cx.losses.is_short_of_space(index, 0)
-    }
-
-    /// The pool of larger scoreboards that has a free one, and all such pools.
-    pub(crate) fn larger_boards(&self) -> (Option<Pool>, &'static [Pool]) {
-        let (losses, index) = (&self.cx.losses, self.tcb.recovery);
-        (losses.free_pool(index), losses.larger_pools(index))
-    }
-
-    /// Goes on with a free scoreboard of `pool`.
-    pub(crate) fn take_board(&mut self, pool: Pool, owner: Owner) {
+    /// Goes on with a larger scoreboard that is free, as `owner`.
+    ///
+    /// # Errors
+    /// There is none: the pools of which one would do.
+    pub(crate) fn grow_board(&mut self, owner: Owner) -> Result<(), &'static [Pool]> {
         let Context { losses, peers, .. } = self.cx;
-        losses.lend(self.tcb.recovery, pool, owner, peers);
+        let index = self.tcb.recovery;
+        let larger = losses.larger_pools(index);
+        let free = losses.free_pool(index).ok_or(larger)?;
+        losses.lend(index, free, owner, peers);
+        Ok(())
     }
 
     /// Loses a larger scoreboard and what is listed there: all that is in flight

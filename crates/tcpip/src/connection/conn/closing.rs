@@ -1,0 +1,70 @@
+//! Both sides close (RFC 9293, section 3.6).
+
+use super::{Conn, Due, Flags, State};
+use crate::clock::Moment;
+use crate::congestion::CongestionControl;
+use crate::outcome::AfterFin;
+
+impl<C: CongestionControl> Conn<'_, C> {
+    /// The peer's FIN, in order. Whether both sides have closed by it.
+    #[inline(always)]
+    pub(crate) fn on_fin(&mut self, now: Moment) -> bool {
+        let tcb = &mut *self.tcb;
+        tcb.rcv_nxt = tcb.rcv_nxt + 1;
+        if tcb.rcv_adv.before(tcb.rcv_nxt) {
+            tcb.rcv_adv = tcb.rcv_nxt;
+        }
+        tcb.state = match tcb.state {
+            State::Established => State::CloseWait,
+            State::FinWait1 => State::Closing,
+            State::FinWait2 => {
+                self.enter_time_wait(now);
+                return true;
+            }
+            _ => return false,
+        };
+        self.tcb.flags |= Flags::HALF_CLOSE;
+        false
+    }
+
+    /// After close: has our FIN been acknowledged?
+    #[cold]
+    pub(crate) fn on_fin_acked(&mut self, now: Moment) -> AfterFin {
+        let tcb = &mut *self.tcb;
+        let acked = tcb.state.fin_sent() && tcb.snd_una == tcb.stream.end() + 1;
+        if !acked || tcb.flags.has(Flags::ABORT) {
+            return AfterFin::Open;
+        }
+        match tcb.state {
+            State::FinWait1 => {
+                tcb.state = State::FinWait2;
+                tcb.arm(Due::FinWait, self.cx.settings.fin_wait_ms, now);
+                AfterFin::Open
+            }
+            State::Closing => {
+                self.enter_time_wait(now);
+                AfterFin::TimeWait
+            }
+            State::LastAck => AfterFin::Finished,
+            _ => AfterFin::Open,
+        }
+    }
+
+    /// Whether the application is to be told that the peer has closed: once all
+    /// that came before has had its chance.
+    pub(crate) fn takes_half_close(&mut self) -> bool {
+        let flags = &mut self.tcb.flags;
+        if !flags.has(Flags::HALF_CLOSE) || flags.has(Flags::WANTS_ROOM) {
+            return false;
+        }
+        *flags -= Flags::HALF_CLOSE;
+        !flags.has(Flags::CLOSE | Flags::ABORT)
+    }
+
+    /// Both sides have closed.
+    fn enter_time_wait(&mut self, now: Moment) {
+        self.tcb.state = State::TimeWait;
+        let time_wait = self.cx.settings.time_wait_ms;
+        self.tcb.arm(Due::TimeWait, time_wait, now);
+    }
+}
