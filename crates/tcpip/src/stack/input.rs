@@ -166,7 +166,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.transmit(port, id, now);
         let tcb = &self.records[id as usize].tcb;
         let flags = tcb.flags;
-        let is_unsettled = flags.has(Flags::WANTS_ROOM) || tcb.state == State::TimeWait;
+        let waits_for_room = flags.has(Flags::WANTS_ROOM) && tcb.stream.is_empty();
+        let is_unsettled = waits_for_room || tcb.state == State::TimeWait;
         if flags.has(Flags::ACK) {
             self.answer(port, id, packet, Bare::Ack, now);
         }

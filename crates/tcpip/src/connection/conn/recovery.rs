@@ -577,6 +577,7 @@ impl<C: CongestionControl> Recovery<C> {
 
     /// How it goes, with the congestion window, and what the peer has beyond what it
     /// has acknowledged, and what is lost and to be sent again, in bytes.
+    #[cold]
     pub(super) fn outlook(&self, congestion: &C) -> (Condition, u32, u32, u32) {
         let condition = match self.phase {
             Phase::Disorder => Condition::Disorder,
