@@ -235,10 +235,11 @@ impl Host {
             self.counters.bad_checksum += 1;
             return Input::Dropped;
         }
-        match self.admit_ipv4(frame, link, IPV4_HEADER_LEN) {
-            Some((packet, protocol)) => self.pass_on(packet, protocol, PROTOCOL_ICMP, now),
-            None => Input::Dropped,
-        }
+        let Some((len, protocol)) = self.admit_ipv4(&frame, &link, IPV4_HEADER_LEN) else {
+            return Input::Dropped;
+        };
+        let packet = self.packet(frame, len, start, start + IPV4_HEADER_LEN);
+        self.pass_on(packet, protocol, PROTOCOL_ICMP, now)
     }
 
     /// An IPv4 packet whose header has not the usual length.
@@ -258,9 +259,11 @@ impl Host {
             return Input::Dropped;
         }
         let judged = options::check_ipv4(header);
-        let Some((mut packet, protocol)) = self.admit_ipv4(frame, link, header_len) else {
+        let Some((len, protocol)) = self.admit_ipv4(&frame, &link, header_len) else {
             return Input::Dropped;
         };
+        let start = link.len();
+        let mut packet = self.packet(frame, len, start, start + IPV4_HEADER_LEN);
         if let Err(refusal) = judged {
             return self.refuse_options(packet, refusal, now);
         }
@@ -268,15 +271,15 @@ impl Host {
         self.pass_on(packet, protocol, PROTOCOL_ICMP, now)
     }
 
-    /// The packet and its protocol, if it is whole, for us, and can be
-    /// answered. Its header of `header_len` bytes has a right checksum.
+    /// Where a packet ends in its frame, and its protocol, if it is whole, for us, and
+    /// can be answered. Its header of `header_len` bytes has a right checksum.
     #[inline(always)]
     fn admit_ipv4(
         &mut self,
-        mut frame: Frame,
-        link: Header,
+        frame: &Frame,
+        link: &Header,
         header_len: usize,
-    ) -> Option<(Packet, u8)> {
+    ) -> Option<(usize, u8)> {
         let start = link.len();
         let header: &[u8; IPV4_HEADER_LEN] = frame[start..].first_chunk()?;
         let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
@@ -304,14 +307,19 @@ impl Host {
             self.counters.count_source(why);
             return None;
         }
-        frame.set_len(start + total_len);
-        let payload_at = start + IPV4_HEADER_LEN;
-        let packet = Packet::new(frame, start, payload_at, self.partial_checksums);
-        Some((packet, protocol))
+        Some((start + total_len, protocol))
+    }
+
+    /// The packet in a frame, which ends at `len`, begins at `start` and has its
+    /// payload at `payload_at`.
+    #[inline(always)]
+    fn packet(&self, mut frame: Frame, len: usize, start: usize, payload_at: usize) -> Packet {
+        frame.set_len(len);
+        Packet::new(frame, start, payload_at, self.partial_checksums)
     }
 
     #[inline(always)]
-    fn receive_ipv6(&mut self, mut frame: Frame, link: Header, now: Instant) -> Input {
+    fn receive_ipv6(&mut self, frame: Frame, link: Header, now: Instant) -> Input {
         let start = link.len();
         let Some(header) = frame[start..].first_chunk::<IPV6_HEADER_LEN>() else {
             self.counters.malformed += 1;
@@ -337,9 +345,8 @@ impl Host {
             self.counters.count_source(why);
             return Input::Dropped;
         }
-        frame.set_len(start + IPV6_HEADER_LEN + payload_len);
         let payload_at = start + IPV6_HEADER_LEN;
-        let packet = Packet::new(frame, start, payload_at, self.partial_checksums);
+        let packet = self.packet(frame, payload_at + payload_len, start, payload_at);
         let is_solicitation = next_header == PROTOCOL_ICMPV6
             && packet.payload().first() == Some(&NEIGHBOUR_SOLICITATION);
         if is_solicitation {

@@ -604,7 +604,7 @@ impl Plan {
 }
 
 /// Where a segment is cut that begins at some place of the stream.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Cut {
     place: Slice,
     /// Bytes to the next boundary: of a segment of the class, or the entry's

@@ -87,27 +87,33 @@ impl<C: CongestionControl> Conn<'_, C> {
         if flight >= burst.usable && flight > 0 && tcb.stream.end() != seq {
             return None;
         }
-        let Some(cut) = Cut::at(tcb, seq, &self.cx.lists) else {
-            return self.again().next_fin(burst, room, now);
-        };
-        let len = tcb.bytes_to_send(&cut, flight, burst)?;
-        if len == 0 {
-            return None;
-        }
         let mut control = burst.control;
-        if len == cut.place.len || tcb.fills_window(flight + len) {
-            control = control | Control::PSH;
-        }
-        // A FIN needs its place in the peer's window, as data does.
-        let ends = seq + len == tcb.stream.end() && limit != tcb.stream.end();
-        if ends && flight + len < tcb.snd_wnd {
+        let (cut, len) = if let Some(cut) = Cut::at(tcb, seq, &self.cx.lists) {
+            let len = tcb.bytes_to_send(&cut, flight, burst)?;
+            if len == 0 {
+                return None;
+            }
+            if len == cut.place.len || tcb.fills_window(flight + len) {
+                control = control | Control::PSH;
+            }
+            // A FIN needs its place in the peer's window, as data does.
+            let ends = seq + len == tcb.stream.end() && limit != tcb.stream.end();
+            if ends && flight + len < tcb.snd_wnd {
+                control = control | Control::FIN;
+            }
+            (cut, len)
+        } else if flight < tcb.snd_wnd {
+            // It goes alone.
             control = control | Control::FIN;
-        }
+            (Cut::default(), 0)
+        } else {
+            return None;
+        };
         if room == 0 {
             burst.is_blocked = true;
             return None;
         }
-        if tcb.flags.has(Flags::REDUCED) {
+        if tcb.flags.has(Flags::REDUCED) && len > 0 {
             control = control | tcb.tell_reduction();
         }
         Some(Plan {
@@ -118,25 +124,6 @@ impl<C: CongestionControl> Conn<'_, C> {
             len,
             prepared: cut.prepared.filter(|_| len == cut.whole),
             is_run: len > cut.whole,
-        })
-    }
-
-    /// A FIN of its own, behind all data.
-    #[cold]
-    #[inline(never)]
-    fn next_fin(self, burst: &mut Burst, room: usize, now: Moment) -> Option<Plan> {
-        let tcb = &*self.tcb;
-        if burst.seq.since(tcb.snd_una) >= tcb.snd_wnd {
-            return None;
-        }
-        if room == 0 {
-            burst.is_blocked = true;
-            return None;
-        }
-        let header = tcb.header(burst, burst.control | Control::FIN, now);
-        Some(Plan {
-            ecn: burst.ecn,
-            ..Plan::of_control(Kind::New, header)
         })
     }
 
