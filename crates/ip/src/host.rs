@@ -238,7 +238,8 @@ impl Host {
         let Some((len, protocol)) = self.admit_ipv4(&frame, &link, IPV4_HEADER_LEN) else {
             return Input::Dropped;
         };
-        let packet = self.packet(frame, len, start, start + IPV4_HEADER_LEN);
+        let partial = self.partial_checksums;
+        let packet = || packet_of(frame, len, start, start + IPV4_HEADER_LEN, partial);
         self.pass_on(packet, protocol, PROTOCOL_ICMP, now)
     }
 
@@ -263,12 +264,13 @@ impl Host {
             return Input::Dropped;
         };
         let start = link.len();
-        let mut packet = self.packet(frame, len, start, start + IPV4_HEADER_LEN);
+        let payload_at = start + IPV4_HEADER_LEN;
+        let mut packet = packet_of(frame, len, start, payload_at, self.partial_checksums);
         if let Err(refusal) = judged {
             return self.refuse_options(packet, refusal, now);
         }
         packet.set_options_aside(header_len - IPV4_HEADER_LEN);
-        self.pass_on(packet, protocol, PROTOCOL_ICMP, now)
+        self.pass_on(|| packet, protocol, PROTOCOL_ICMP, now)
     }
 
     /// Where a packet ends in its frame, and its protocol, if it is whole, for us, and
@@ -310,14 +312,6 @@ impl Host {
         Some((start + total_len, protocol))
     }
 
-    /// The packet in a frame, which ends at `len`, begins at `start` and has its
-    /// payload at `payload_at`.
-    #[inline(always)]
-    fn packet(&self, mut frame: Frame, len: usize, start: usize, payload_at: usize) -> Packet {
-        frame.set_len(len);
-        Packet::new(frame, start, payload_at, self.partial_checksums)
-    }
-
     #[inline(always)]
     fn receive_ipv6(&mut self, frame: Frame, link: Header, now: Instant) -> Input {
         let start = link.len();
@@ -346,29 +340,38 @@ impl Host {
             return Input::Dropped;
         }
         let payload_at = start + IPV6_HEADER_LEN;
-        let packet = self.packet(frame, payload_at + payload_len, start, payload_at);
+        let len = payload_at + payload_len;
         let is_solicitation = next_header == PROTOCOL_ICMPV6
-            && packet.payload().first() == Some(&NEIGHBOUR_SOLICITATION);
+            && frame[payload_at..len].first() == Some(&NEIGHBOUR_SOLICITATION);
+        let partial = self.partial_checksums;
+        let packet = || packet_of(frame, len, start, payload_at, partial);
         if is_solicitation {
-            return self.receive_solicitation(packet.into_frame(), &link);
+            return self.receive_solicitation(packet().into_frame(), &link);
         }
         self.pass_on(packet, next_header, PROTOCOL_ICMPV6, now)
     }
 
-    /// By what a packet carries.
+    /// By what a packet carries. It is put together where it goes, so that it need
+    /// not be moved.
     #[inline(always)]
-    fn pass_on(&mut self, packet: Packet, protocol: u8, icmp: u8, now: Instant) -> Input {
+    fn pass_on(
+        &mut self,
+        packet: impl FnOnce() -> Packet,
+        protocol: u8,
+        icmp: u8,
+        now: Instant,
+    ) -> Input {
         match protocol {
             PROTOCOL_TCP => {
                 self.counters.tcp += 1;
-                Input::Tcp(packet)
+                Input::Tcp(packet())
             }
             PROTOCOL_UDP => {
                 self.counters.udp += 1;
-                Input::Udp(packet)
+                Input::Udp(packet())
             }
-            _ if protocol == icmp => self.receive_icmp(packet, protocol),
-            _ => self.receive_other(packet, protocol, icmp, now),
+            _ if protocol == icmp => self.receive_icmp(packet(), protocol),
+            _ => self.receive_other(packet(), protocol, icmp, now),
         }
     }
 
@@ -384,7 +387,7 @@ impl Host {
         match options::walk_ipv6(packet.ip()) {
             Ok(payload) => {
                 packet.set_options_aside(payload.at - IPV6_HEADER_LEN);
-                self.pass_on(packet, payload.protocol, icmp, now)
+                self.pass_on(|| packet, payload.protocol, icmp, now)
             }
             Err(refusal) => self.refuse_options(packet, refusal, now),
         }
@@ -551,6 +554,20 @@ impl Host {
         self.counters.not_for_us += 1;
         Input::Dropped
     }
+}
+
+/// The packet in a frame, which ends at `len`, begins at `start` and has its payload
+/// at `payload_at`.
+#[inline(always)]
+fn packet_of(
+    mut frame: Frame,
+    len: usize,
+    start: usize,
+    payload_at: usize,
+    partial: bool,
+) -> Packet {
+    frame.set_len(len);
+    Packet::new(frame, start, payload_at, partial)
 }
 
 #[cfg(test)]
