@@ -48,7 +48,7 @@ const LONGEST_STALL: Duration = Duration::from_millis(50);
 /// In this time everything leaves that waits for the ring.
 const LAST_FLIGHT: Duration = Duration::from_millis(100);
 /// What a connection may send when nobody answers, besides new data in its
-/// window: retransmissions and probes.
+/// window: flights of retransmissions, and probes.
 const MAX_LAST_WORDS: u32 = 64;
 /// Segments that a client acknowledges in one round trip, one by one.
 const MAX_ROUND: u32 = 40;
@@ -153,8 +153,10 @@ struct World<C> {
     stalled: u8,
     /// Segments that the server has sent to each client.
     sent: Vec<u32>,
-    /// Those of them that brought no new data.
+    /// Flights of them that brought no new data, …
     again: Vec<u32>,
+    /// … and where the last of these ended.
+    again_to: Vec<u32>,
 }
 
 /// Carries out `input`, and panics when something is not as it must be.
@@ -243,6 +245,7 @@ impl<C: CongestionControl> World<C> {
             stalled: 0,
             sent: vec![0; clients.len()],
             again: vec![0; clients.len()],
+            again_to: vec![0; clients.len()],
             clients,
         }
     }
@@ -479,7 +482,12 @@ impl<C: CongestionControl> World<C> {
         let stream = stream.expect("a known client");
         let before = stream.seen_end;
         stream.server_sent(&sent);
-        self.again[index] += u32::from(stream.seen_end == before);
+        if stream.seen_end == before {
+            // Short segments, one behind the other, are one flight.
+            let goes_on = !sent.data.is_empty() && sent.seq == self.again_to[index];
+            self.again[index] += u32::from(!goes_on);
+            self.again_to[index] = sent.seq.wrapping_add(sent.data.len() as u32);
+        }
         self.clients[index].take(&sent);
     }
 }
