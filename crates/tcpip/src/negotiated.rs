@@ -1,7 +1,9 @@
 //! What both sides have agreed on with their SYNs.
 
+use std::fmt;
+
 /// The options that both sides use, and congestion notification.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Negotiated(u8);
 
 impl Negotiated {
@@ -59,5 +61,16 @@ impl Negotiated {
     #[inline(always)]
     pub const fn peer_scale(self) -> u8 {
         self.0 & 0x0f
+    }
+}
+
+impl fmt::Debug for Negotiated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Negotiated")
+            .field("sack", &self.sack())
+            .field("timestamps", &self.timestamps())
+            .field("peer_scale", &self.scaled().then(|| self.peer_scale()))
+            .field("ecn", &self.ecn())
+            .finish()
     }
 }

@@ -167,6 +167,10 @@ fn a_connection_tells_how_it_goes() {
     );
     assert_eq!((info.snd_wnd, info.rcv_wnd), (65_535, 16_384));
     assert_eq!(info.negotiated, Negotiated::default());
+    assert_eq!(
+        format!("{:?}", info.negotiated),
+        "Negotiated { sack: false, timestamps: false, peer_scale: None, ecn: false }"
+    );
     for _ in 0..3 {
         rig.recv(2, 1, "A", b"");
     }
