@@ -9,6 +9,7 @@ pub(super) use cookies::mss_of_cookie;
 
 use std::net::IpAddr;
 
+use ip::Packet;
 use nmio::{Instant, Port};
 
 use super::Standing;
@@ -20,7 +21,7 @@ use crate::connection::Tcb;
 use crate::negotiated::Negotiated;
 use crate::pools::{NONE, Pool};
 use crate::stack::Application;
-use crate::wire::{Control, Options, Segment};
+use crate::wire::{Control, Options, Segment, Seq};
 
 /// A cookie is good in the period in which it was sent and in the next one:
 /// for one to two times this, in microseconds.
@@ -194,4 +195,20 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             config.ecn && both == Control::ECE | Control::CWR,
         )
     }
+}
+
+/// A connection in SYN-RECEIVED, which `segment` opens: see [`Tcb::half_open`].
+/// `agreed`: what both sides have agreed on, and the most bytes of data in a segment.
+#[inline(always)]
+fn half_open(
+    packet: &Packet,
+    segment: Segment,
+    options: &Options,
+    agreed: (Negotiated, u16),
+    offsets: (Seq, u32),
+    now: Moment,
+) -> Tcb {
+    let (negotiated, mss) = agreed;
+    let (path, timestamps) = (packet.path_back(), options.timestamps);
+    Tcb::half_open(path, segment, timestamps, negotiated, mss, offsets, now)
 }

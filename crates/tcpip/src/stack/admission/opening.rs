@@ -6,10 +6,9 @@ use std::net::IpAddr;
 use ip::Packet;
 use nmio::Port;
 
-use super::{Admitted, Stack};
+use super::{Admitted, Stack, half_open};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::Tcb;
 use crate::content::Family;
 use crate::emit::turn_round;
 use crate::outcome::Bare;
@@ -124,16 +123,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let (offset, ts_offset) = self.keys.offsets(&addresses, peer_port, own_port);
         let iss = isn.unwrap_or_else(|| initial_sequence(offset, now.whole_micros));
         let negotiated = self.agree(&options, segment);
-        let path = packet.path_back();
-        let tcb = Tcb::half_open(
-            path,
-            segment,
-            options.timestamps,
-            negotiated,
-            mss,
-            (iss, ts_offset),
-            now,
-        );
+        let agreed = (negotiated, mss);
+        let tcb = half_open(&packet, segment, &options, agreed, (iss, ts_offset), now);
         self.insert(id, hash, tcb, now);
         self.answer(port, id, packet, Bare::SynAck, now);
     }

@@ -3,10 +3,10 @@
 use ip::Packet;
 use nmio::Port;
 
+use super::super::half_open;
 use super::{Bearer, Terms};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::Tcb;
 use crate::content::Family;
 use crate::emit::turn_round;
 use crate::mss::OwnMss;
@@ -38,17 +38,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let iss = bearer.bake(&self.keys, told, self.cx.own_mss, terms, now);
         let (src_port, dst_port) = (segment.src_port, segment.dst_port);
         let (_, ts_offset) = self.keys.offsets(&addresses, src_port, dst_port);
-        let negotiated = terms.negotiated();
-        let path = packet.path_back();
-        let tcb = Tcb::half_open(
-            path,
-            segment,
-            options.timestamps,
-            negotiated,
-            mss,
-            (iss, ts_offset),
-            now,
-        );
+        let agreed = (terms.negotiated(), mss);
+        let tcb = half_open(&packet, segment, options, agreed, (iss, ts_offset), now);
         let (mut header, more) = tcb.syn_ack(&self.cx, now);
         if let Some(Timestamps { value, .. }) = &mut header.timestamps {
             *value = terms.stamp(*value);
@@ -108,17 +99,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         };
         let (src_port, dst_port) = (segment.src_port, segment.dst_port);
         let (_, ts_offset) = self.keys.offsets(&addresses, src_port, dst_port);
-        let negotiated = terms.negotiated();
-        let path = packet.path_back();
-        let tcb = Tcb::half_open(
-            path,
-            segment,
-            options.timestamps,
-            negotiated,
-            mss,
-            (iss, ts_offset),
-            now,
-        );
+        let agreed = (terms.negotiated(), mss);
+        let tcb = half_open(&packet, segment, &options, agreed, (iss, ts_offset), now);
         self.insert(id, hash, tcb, now);
         let mut conn = self.conn(id);
         let (syn_ack, _) = conn.bare(Bare::SynAck, now);
