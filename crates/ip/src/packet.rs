@@ -258,17 +258,21 @@ impl Packet {
     /// checked that the payload reaches behind it.
     #[inline(always)]
     pub fn checksum_ok(&self, protocol: u8, field_at: usize) -> bool {
-        let pseudo = self.pseudo_sum(protocol);
-        if self.is_summed(pseudo) {
-            return true;
-        }
-        self.partial_checksum && self.is_unfinished(pseudo, field_at)
+        self.checksum_is_whole(protocol)
+            || self.partial_checksum && self.has_unfinished_checksum(protocol, field_at)
     }
 
     /// Whether the checksum over pseudo-header and payload is right, and not
     /// only begun.
+    #[inline(always)]
     pub(crate) fn checksum_is_whole(&self, protocol: u8) -> bool {
-        self.is_summed(self.pseudo_sum(protocol))
+        // The addresses end the header, so that one sum takes them in.
+        let start = usize::from(self.start);
+        let addresses_len = if self.is_v4() { 8 } else { 32 };
+        Sum::of(&self.frame[start - addresses_len..])
+            .word(u16::from(protocol))
+            .dword((self.frame.len() - start) as u32)
+            .is_valid()
     }
 
     /// Whether the transport checksum holds only the pseudo-header's sum. Its
@@ -276,22 +280,8 @@ impl Packet {
     /// packets that [`checksum_ok`](Self::checksum_ok) has refused.
     #[cold]
     pub fn has_unfinished_checksum(&self, protocol: u8, field_at: usize) -> bool {
-        self.is_unfinished(self.pseudo_sum(protocol), field_at)
-    }
-
-    #[inline(always)]
-    fn pseudo_sum(&self, protocol: u8) -> Sum {
-        self.addresses().pseudo_sum(protocol, self.payload().len())
-    }
-
-    #[inline(always)]
-    fn is_summed(&self, pseudo: Sum) -> bool {
-        pseudo.add(Sum::of(self.payload())).is_valid()
-    }
-
-    #[inline(always)]
-    fn is_unfinished(&self, pseudo: Sum, field_at: usize) -> bool {
         let payload = self.payload();
+        let pseudo = self.addresses().pseudo_sum(protocol, payload.len());
         u16::from_be_bytes([payload[field_at], payload[field_at + 1]]) == pseudo.fold()
     }
 
