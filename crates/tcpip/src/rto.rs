@@ -19,6 +19,7 @@ const MAX_RTT: u32 = 60_000_000;
 const MAX_BACKOFF: u32 = 10;
 
 const _: () = assert!(INITIAL_RTO_MS << MAX_BACKOFF > MAX_RTO_MS);
+const _: () = assert!(MAX_RTO_MS <= u16::MAX as u32);
 
 /// Smoothed round-trip time and its variation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -29,6 +30,9 @@ pub(crate) struct Rtt {
     rttvar: u32,
     /// The least measurement, in microseconds; 0 before the first.
     least: u32,
+    /// The timeout that these make, in milliseconds, at most [`MAX_RTO_MS`]; 0
+    /// before the first measurement.
+    timeout: u16,
 }
 
 impl Rtt {
@@ -57,29 +61,30 @@ impl Rtt {
             self.srtt = rtt;
             self.rttvar = rtt / 2;
             self.least = rtt;
-            return;
+        } else {
+            self.least = self.least.min(rtt);
+            // Weights of 1/4 and 1/8: alpha and beta of the RFC.
+            let deviation = self.srtt.abs_diff(rtt);
+            self.rttvar = self.rttvar - self.rttvar / 4 + deviation / 4;
+            self.srtt = (self.srtt - self.srtt / 8 + rtt / 8).max(1);
         }
-        self.least = self.least.min(rtt);
-        // Weights of 1/4 and 1/8: alpha and beta of the RFC.
-        let deviation = self.srtt.abs_diff(rtt);
-        self.rttvar = self.rttvar - self.rttvar / 4 + deviation / 4;
-        self.srtt = (self.srtt - self.srtt / 8 + rtt / 8).max(1);
+        // RFC 6298, 2.3.
+        let micros = self.srtt + (4 * self.rttvar).max(GRANULARITY);
+        self.timeout = ((micros + 999) / 1000).min(MAX_RTO_MS) as u16;
     }
 
     /// The timeout in milliseconds, at least `least_ms`, doubled `backoff`
     /// times; `after_loss` when the SYN-ACK was sent again.
     #[inline(always)]
     pub(crate) fn timeout(self, backoff: u8, after_loss: bool, least_ms: u32) -> u32 {
-        let base = if self.srtt == 0 {
-            if after_loss {
-                INITIAL_RTO_AFTER_LOSS_MS
-            } else {
-                INITIAL_RTO_MS
-            }
-        } else {
-            let micros = self.srtt + (4 * self.rttvar).max(GRANULARITY);
-            micros.div_ceil(1000).max(least_ms)
+        let base = match self.timeout {
+            0 if after_loss => INITIAL_RTO_AFTER_LOSS_MS,
+            0 => INITIAL_RTO_MS,
+            measured => u32::from(measured).max(least_ms),
         };
+        if backoff == 0 {
+            return base.min(MAX_RTO_MS);
+        }
         let doubled = u64::from(base) << u32::from(backoff).min(MAX_BACKOFF);
         doubled.min(u64::from(MAX_RTO_MS)) as u32
     }

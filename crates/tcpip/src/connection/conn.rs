@@ -111,8 +111,11 @@ impl Tcb {
     /// before, and does not open by small steps (RFC 9293, section 3.8.6.2.2).
     #[inline(always)]
     fn window_to_tell<C>(&self, cx: &Context<C>) -> u32 {
-        let space = self.space(cx);
         let told = self.rcv_adv.since(self.rcv_nxt);
+        if self.buffer == NONE {
+            return told.max(cx.buffer_len as u32);
+        }
+        let space = self.space(cx);
         let worth = usize::from(self.mss).min(cx.buffer_len / 2);
         if space < worth {
             told

@@ -148,7 +148,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         let link = packet.link_back();
         let mut conn = self.conn(id);
-        let acked = conn.on_segment(segment, sack, (link, packet.ecn()), now);
+        let acked = conn.on_segment(segment, sack, (link, || packet.ecn()), now);
         if conn.tcb.is_recovering() {
             self.settle_losses(id);
         }

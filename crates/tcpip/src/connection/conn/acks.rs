@@ -13,18 +13,19 @@ use crate::wire::{Block, Control, Segment};
 
 impl<C: CongestionControl> Conn<'_, C> {
     /// Takes in a segment that has passed the checks, but for its data and FIN.
-    /// Returns what it acknowledges for the first time: bytes, and our FIN.
+    /// Returns what it acknowledges for the first time: bytes, and our FIN. `ecn` is
+    /// read only where both sides take part.
     #[inline(always)]
     pub(crate) fn on_segment(
         &mut self,
         segment: Segment,
         sack: &[Block],
-        (link, ecn): (Link, Ecn),
+        (link, ecn): (Link, impl FnOnce() -> Ecn),
         now: Moment,
     ) -> u32 {
         learn(self.tcb, link, segment);
         if self.tcb.negotiated.ecn() {
-            self.again().on_congestion_marks(ecn, segment, now);
+            self.again().on_congestion_marks(ecn(), segment, now);
         }
         self.on_ack(segment, sack, now)
     }

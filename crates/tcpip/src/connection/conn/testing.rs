@@ -342,7 +342,8 @@ impl Bench {
 
     /// As the stack does it with a segment that has passed the checks.
     fn process(&mut self, segment: Segment, sack: &[Block], now: Moment) {
-        let marks = (self.tcb().path.link, self.ecn);
+        let ecn = self.ecn;
+        let marks = (self.tcb().path.link, || ecn);
         let acked = self.conn().on_segment(segment, sack, marks, now);
         self.settle();
         if acked > 0 {
