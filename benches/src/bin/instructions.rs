@@ -74,6 +74,9 @@ const WORKLOADS: &[Entry] = &[
     ("http-get-1000-pages", |n| {
         repeat(KeepAlive::pages(tcpip::Mode::MemCopy), n);
     }),
+    ("http-get-strangers", |n| {
+        repeat(KeepAlive::strangers(tcpip::Mode::MemCopy), n);
+    }),
     ("http-not-found", |n| {
         repeat(KeepAlive::not_found(tcpip::Mode::MemCopy), n);
     }),

@@ -97,6 +97,16 @@ impl KeepAlive {
         Self::new(mode, PAGES, &requests, Status::Ok)
     }
 
+    /// For a thousand pages in turn, each by another user agent.
+    pub fn strangers(mode: Mode) -> Self {
+        let one = |n| {
+            let request = String::from_utf8_lossy(KEEP_ALIVE).replace("page", &format!("{n:04}"));
+            request.replace("bench", &format!("b{n:04}"))
+        };
+        let requests: Vec<Vec<u8>> = (0..PAGES).map(|n| one(n).into_bytes()).collect();
+        Self::new(mode, PAGES, &requests, Status::Ok)
+    }
+
     /// For a page that is not there.
     pub fn not_found(mode: Mode) -> Self {
         Self::new(mode, 0, &[NOT_FOUND.to_vec()], Status::NotFound)

@@ -1,66 +1,71 @@
-//! Requests seen lately, whole, and their answers.
+//! Bytes that were read lately, and what they say.
 //!
-//! A client says the same words with every request, and many clients say the
-//! same: most of a request's work would be to read them again. What a request
-//! is answered with depends on its bytes and the site alone, so that bytes
-//! seen before need no reading: one hash, one comparison.
+//! A client sends the same words with every request, and many clients send the
+//! same words. What a request is answered with depends on its bytes and the site
+//! alone, and what its fields say on theirs. So bytes that were seen before need
+//! no reading: one hash, one comparison.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::session::Answer;
-
-/// Requests that are remembered: what the second-level cache of a core has
-/// room for beside packets. A power of two.
+/// Pieces that are remembered: the second-level cache of a core has room for them
+/// beside packets. A power of two.
 const ENTRIES: usize = 128;
-/// The longest request that is remembered: browsers' are about as long.
-const MAX_LEN: usize = 512 - size_of::<(Answer, u16)>();
+/// The longest piece that is remembered: browsers' requests are about as long.
+const MAX_LEN: usize = 480;
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    answer: Answer,
-    /// 0 when there is none.
+#[repr(align(64))]
+struct Entry<T> {
+    /// `None` in an entry that is free.
+    value: Option<T>,
     len: u16,
     bytes: [u8; MAX_LEN],
 }
 
-// A power of two, so that an entry is found by a shift.
-const _: () = assert!(size_of::<Entry>() == 512);
+const _: () = assert!(size_of::<Entry<crate::session::Answer>>() == 512);
 
-/// The requests of one worker; each new one takes the place of another that
+/// What one worker remembers. Each new piece takes the place of another that
 /// hashes alike.
 #[derive(Debug)]
-pub(crate) struct Recent(Box<[Entry]>);
+pub(crate) struct Recent<T>(Box<[Entry<T>]>);
 
-impl Recent {
+/// Where a piece belongs: see [`Recent::find`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place(usize);
+
+impl<T: Copy> Recent<T> {
     pub(crate) fn new() -> Self {
         let none = Entry {
-            answer: Answer::NONE,
+            value: None,
             len: 0,
             bytes: [0; MAX_LEN],
         };
         Self(vec![none; ENTRIES].into())
     }
 
-    /// Gives the answer to `request`, by `read` when it is not known, and
-    /// remembers it. `read` must depend on nothing else.
+    /// What `bytes` say, or the place where it is to be remembered. There is none
+    /// for no bytes, and for too many.
+    #[inline(always)]
+    pub(crate) fn find(&self, bytes: &[u8]) -> Result<T, Option<Place>> {
+        if !(1..=MAX_LEN).contains(&bytes.len()) {
+            return Err(None);
+        }
+        let place = Place(xxh3_64(bytes) as usize % ENTRIES);
+        let entry = &self.0[place.0];
+        match entry.value {
+            Some(value) if entry.bytes[..usize::from(entry.len)] == *bytes => Ok(value),
+            _ => Err(Some(place)),
+        }
+    }
+
+    /// Remembers what `bytes` say, which [`find`](Self::find) has not found.
     #[inline]
-    pub(crate) fn answer(
-        &mut self,
-        request: &[u8],
-        read: impl FnOnce() -> Option<Answer>,
-    ) -> Option<Answer> {
-        if !(1..=MAX_LEN).contains(&request.len()) {
-            return read();
-        }
-        let entry = &mut self.0[xxh3_64(request) as usize % ENTRIES];
-        if entry.bytes[..usize::from(entry.len)] == *request {
-            return Some(entry.answer);
-        }
-        let answer = read()?;
-        entry.answer = answer;
-        entry.len = request.len() as u16;
-        entry.bytes[..request.len()].copy_from_slice(request);
-        Some(answer)
+    pub(crate) fn remember(&mut self, place: Option<Place>, bytes: &[u8], value: T) {
+        let Some(place) = place else { return };
+        let entry = &mut self.0[place.0];
+        entry.value = Some(value);
+        entry.len = bytes.len() as u16;
+        entry.bytes[..bytes.len()].copy_from_slice(bytes);
     }
 }
 
@@ -68,25 +73,20 @@ impl Recent {
 mod tests {
     use super::*;
 
-    fn answer(consumed: usize) -> Answer {
-        let mut answer = Answer::NONE;
-        answer.consumed = consumed;
-        answer
+    fn add(recent: &mut Recent<usize>, bytes: &[u8], value: usize) {
+        let place = recent.find(bytes).unwrap_err();
+        recent.remember(place, bytes, value);
     }
 
     #[test]
     fn what_was_read_is_not_read_again() {
         let mut recent = Recent::new();
         let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
-        assert_eq!(recent.answer(request, || None), None, "not whole yet");
-        assert_eq!(
-            recent.answer(request, || Some(answer(27))),
-            Some(answer(27))
-        );
-        let again = || unreachable!("it is known");
-        assert_eq!(recent.answer(request, again), Some(answer(27)));
+        add(&mut recent, request, 27);
+        assert_eq!(recent.find(request), Ok(27));
         let longer = [&request[..], b"GET"].concat();
-        assert_eq!(recent.answer(&longer, || Some(answer(1))), Some(answer(1)));
+        add(&mut recent, &longer, 1);
+        assert_eq!(recent.find(&longer), Ok(1));
     }
 
     #[test]
@@ -95,8 +95,11 @@ mod tests {
         for round in 0..3 {
             for i in 1..5 * ENTRIES {
                 let request = format!("GET /{i} HTTP/1.1\r\nHost: x\r\n\r\n");
-                let found = recent.answer(request.as_bytes(), || Some(answer(i)));
-                assert_eq!(found, Some(answer(i)), "round {round}");
+                if let Ok(found) = recent.find(request.as_bytes()) {
+                    assert_eq!(found, i, "round {round}");
+                } else {
+                    add(&mut recent, request.as_bytes(), i);
+                }
             }
         }
     }
@@ -104,16 +107,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_read_each_time() {
         let mut recent = Recent::new();
-        for (len, expected) in [(0, 3), (1, 1), (MAX_LEN, 1), (MAX_LEN + 1, 3), (5000, 3)] {
-            let mut reads = 0;
-            for _ in 0..3 {
-                let found = recent.answer(&vec![b'x'; len], || {
-                    reads += 1;
-                    Some(answer(len))
-                });
-                assert_eq!(found, Some(answer(len)));
-            }
-            assert_eq!(reads, expected, "{len} bytes");
+        for (len, is_kept) in [(0, false), (1, true), (MAX_LEN, true), (MAX_LEN + 1, false)] {
+            let bytes = vec![b'x'; len];
+            add(&mut recent, &bytes, len);
+            assert_eq!(recent.find(&bytes).ok(), is_kept.then_some(len));
         }
     }
 }

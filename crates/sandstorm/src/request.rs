@@ -80,6 +80,7 @@ pub(crate) struct Request<'f, 'd> {
     /// The connection goes on after the answer.
     pub(crate) keep_alive: bool,
     conditional: bool,
+    minor: u8,
     /// Bytes up to and including the empty line.
     pub(crate) len: usize,
 }
@@ -97,7 +98,7 @@ pub(crate) fn parse<'f, 'd>(
         Ok(Parsed::Complete(len)) => {
             let head_only = request.method == Some("HEAD");
             let refuse = |status| NotRead::Refused(Refusal { status, head_only });
-            if has_bare_line_feed(&head[..len]) {
+            if has_bare_line_feed(&head[..len], request.headers) {
                 return Err(refuse(Status::BadRequest));
             }
             let (Some(method), Some(target), Some(minor)) =
@@ -113,6 +114,7 @@ pub(crate) fn parse<'f, 'd>(
                 fields,
                 keep_alive: framing.keep_alive,
                 conditional: framing.conditional,
+                minor,
                 len,
             }))
         }
@@ -133,15 +135,59 @@ pub(crate) fn parse<'f, 'd>(
     }
 }
 
-/// Whether some line ends with LF only. RFC 9112, section 2.2, lets us take
-/// that; but then we would see requests where others see none.
-fn has_bare_line_feed(head: &[u8]) -> bool {
-    let bare = |before: u8, byte: u8| u8::from(byte == b'\n') & u8::from(before != b'\r');
-    let pairs = head.iter().zip(head.get(1..).unwrap_or_default());
-    // All of it is looked at, in numbers of eight bits: so the compiler takes
-    // sixteen at a time.
-    let inside = pairs.fold(0, |found, (before, byte)| found | bare(*before, *byte));
-    inside != 0 || head.first() == Some(&b'\n')
+/// What the fields of an HTTP/1.1 request without conditions say, and the empty
+/// line behind them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fields {
+    keep_alive: bool,
+    /// Bytes up to and including the empty line.
+    len: u16,
+}
+
+const _: () = assert!(HEAD_LIMIT <= u16::MAX as usize);
+
+/// The length of the first line of `data`, with its end, if all of it is there.
+#[inline]
+pub(crate) fn line_len(data: &[u8]) -> Option<usize> {
+    memchr::memchr(b'\n', data).map(|at| at + 1)
+}
+
+/// As [`parse`], of a request line whose fields are known. `None` when it is none
+/// that is usual, so that all of the request must be read.
+#[inline]
+pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Request<'_, '_>> {
+    const VERSION: &[u8] = b" HTTP/1.1\r\n";
+    let mut request = httparse::Request::new(&mut []);
+    let parsed = request.parse(line);
+    let (Ok(Parsed::Partial), Some(method), Some(target)) = (parsed, request.method, request.path)
+    else {
+        return None;
+    };
+    let len = line.len() + usize::from(fields.len);
+    // Nothing stands in front of the method, and single spaces behind it.
+    let is_usual = line.len() == method.len() + 1 + target.len() + VERSION.len()
+        && line.ends_with(VERSION)
+        && len <= HEAD_LIMIT;
+    is_usual.then(|| Request {
+        method: Method::of(method),
+        target,
+        fields: &[],
+        keep_alive: fields.keep_alive,
+        conditional: false,
+        minor: 1,
+        len,
+    })
+}
+
+/// Whether some line of a head, which has been read, ends with LF only. RFC 9112,
+/// section 2.2, lets us take that; but then we would see requests where others see
+/// none. A line ends before each field, and two end the head.
+fn has_bare_line_feed(head: &[u8], fields: &[Header<'_>]) -> bool {
+    let follows_crlf = |field: &Header<'_>| {
+        let at = field.name.as_ptr().addr() - head.as_ptr().addr();
+        head[..at].ends_with(b"\r\n")
+    };
+    head.starts_with(b"\n") || !head.ends_with(b"\r\n\r\n") || !fields.iter().all(follows_crlf)
 }
 
 /// What to say to a request line that names neither HTTP/1.0 nor HTTP/1.1
@@ -173,6 +219,16 @@ pub(crate) struct Target<'d> {
 }
 
 impl<'d> Request<'_, 'd> {
+    /// What is to be remembered of the fields, which begin behind `line_len` bytes.
+    #[inline]
+    pub(crate) fn fields(&self, line_len: usize) -> Option<Fields> {
+        let len = self.len.checked_sub(line_len)?;
+        (self.minor == 1 && !self.conditional).then_some(Fields {
+            keep_alive: self.keep_alive,
+            len: len as u16,
+        })
+    }
+
     /// The path and the query of the target; `None` when the target is none
     /// of GET or HEAD (RFC 9112, section 3.2).
     #[inline]
@@ -285,4 +341,80 @@ fn absolute_form(target: &[u8]) -> Option<&[u8]> {
     let (authority, path) = rest.split_at(end);
     // RFC 9110, section 4.2.1: without a host it is invalid.
     (!authority.is_empty() && is_host(authority)).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// A request is read only if CR stands before every LF.
+        #[test]
+        fn a_bare_line_feed_anywhere_is_refused(
+            lines in prop::collection::vec("[ -~]{0,4}(:[ -~]{0,4})?", 0..5),
+            bare in prop::collection::vec(any::<bool>(), 7),
+        ) {
+            let end = |at: usize| if bare[at] { "\n" } else { "\r\n" };
+            let mut head = format!("GET / HTTP/1.1{}Host:x{}", end(0), end(1));
+            for (at, line) in lines.iter().enumerate() {
+                head += line;
+                head += end(at + 2);
+            }
+            head += end(lines.len() + 1);
+            let mut buffer = field_buffer();
+            let parsed = parse(head.as_bytes(), &mut buffer);
+            if let Ok(Some(request)) = parsed {
+                let read = &head[..request.len];
+                prop_assert!(!read.replace("\r\n", "").contains('\n'), "{read:?}");
+            }
+        }
+
+        /// A request whose fields are known is read as one that is read whole.
+        #[test]
+        fn a_line_is_read_as_the_whole_request_is(
+            line in prop_oneof![
+                "(GET|HEAD|POST|X|) {0,2}/[ -~]{0,6} ?HTTP/1.[012]\r?",
+                "\r?\n?[ -~]{0,20}\r?",
+                Just("GET /a?b HTTP/1.1\r".to_owned()),
+            ],
+            close: bool,
+        ) {
+            let fields = if close { "Host: x\r\nConnection: close\r\n\r\n" } else { "Host: x\r\n\r\n" };
+            let line = format!("{line}\n");
+            let known = Fields { keep_alive: !close, len: fields.len() as u16 };
+            if let Some(short) = parse_line(line.as_bytes(), known) {
+                let whole = format!("{line}{fields}");
+                let mut buffer = field_buffer();
+                let long = parse(whole.as_bytes(), &mut buffer).unwrap().unwrap();
+                prop_assert_eq!(short.method, long.method);
+                prop_assert_eq!(short.target, long.target);
+                prop_assert_eq!(short.keep_alive, long.keep_alive);
+                prop_assert_eq!(short.len, long.len);
+                prop_assert!(long.fields(line.len()).is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn a_usual_line_is_read_alone() {
+        let known = Fields {
+            keep_alive: true,
+            len: 2,
+        };
+        let read = |line: &str| parse_line(line.as_bytes(), known).map(|request| request.len);
+        assert_eq!(read("GET / HTTP/1.1\r\n"), Some(18));
+        for line in [
+            "\r\n",
+            "\nGET / HTTP/1.1\r\n",
+            "GET / HTTP/1.0\r\n",
+            "GET / HTTP/1.1\n",
+            "GET  / HTTP/1.1\r\n",
+        ] {
+            assert_eq!(read(line), None, "{line:?}");
+        }
+        let long = format!("GET /{} HTTP/1.1\r\n", "a".repeat(HEAD_LIMIT));
+        assert_eq!(read(&long), None);
+    }
 }

@@ -15,7 +15,7 @@ use tcpip::{
 use crate::date::{SLOT_LEN, SlotWriter, Stamp};
 use crate::recent::Recent;
 use crate::reply::{Reply, Status};
-use crate::request::HEAD_LIMIT;
+use crate::request::{Fields, HEAD_LIMIT};
 use crate::session::{Answer, Session, Step};
 use crate::site::Site;
 
@@ -60,7 +60,10 @@ pub struct Web {
     slots: SlotWriter,
     /// A redirect that keeps a query, while it is written.
     redirect: Vec<u8>,
-    recent: Recent,
+    /// Answers to whole requests seen lately.
+    answers: Recent<Answer>,
+    /// What the fields of requests seen lately say.
+    fields: Recent<Fields>,
     request_timeout: Duration,
     /// The present second, since 1970.
     second: u64,
@@ -76,7 +79,8 @@ impl Web {
             prepared: Box::default(),
             slots: SlotWriter::new(),
             redirect: Vec::new(),
-            recent: Recent::new(),
+            answers: Recent::new(),
+            fields: Recent::new(),
             request_timeout: REQUEST_TIMEOUT,
             second: 0,
             counters: Counters::default(),
@@ -114,17 +118,16 @@ impl Web {
         if !session.is_fresh() {
             return session.next(&self.site, data);
         }
-        let mut more = Step::More { consumed: 0 };
-        let answer = self
-            .recent
-            .answer(data, || match session.next(&self.site, data) {
-                Step::Answer(answer) => Some(answer),
-                step @ Step::More { .. } => {
-                    more = step;
-                    None
+        match self.answers.find(data) {
+            Ok(answer) => Step::Answer(answer),
+            Err(place) => {
+                let step = session.next_by(&self.site, data, &mut self.fields);
+                if let Step::Answer(answer) = step {
+                    self.answers.remember(place, data, answer);
                 }
-            });
-        answer.map_or(more, Step::Answer)
+                step
+            }
+        }
     }
 
     /// Writes a redirect with the query of the request at the start of `data`.

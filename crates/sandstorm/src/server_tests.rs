@@ -61,13 +61,50 @@ fn a_request_in_two_pieces_leaves_nothing_behind() {
 fn a_remembered_request_is_not_read_again() {
     let mut web = web();
     let request = get("/a");
-    let mut missing = Answer::NONE;
-    missing.reply = Site::shared(Status::NotFound, false);
-    missing.consumed = request.len();
     // What is remembered is wrong here, so that it shows where it is used.
-    web.recent.answer(&request, || Some(missing));
+    let step = web.next(&mut Session::default(), &get("/none"));
+    let Step::Answer(mut missing) = step else {
+        panic!("the request is whole")
+    };
+    missing.consumed = request.len();
+    let place = web.answers.find(&request).unwrap_err();
+    web.answers.remember(place, &request, missing);
     let found = status(&mut web, &mut Session::default(), &request);
     assert_eq!(found, Some(Status::NotFound));
+}
+
+#[test]
+fn fields_of_one_request_are_not_read_with_the_next() {
+    let mut web = web();
+    let fields = "Host: x\r\nConnection: close\r\n\r\n";
+    let closing =
+        |path: &str, fields: &str| format!("GET {path} HTTP/1.1\r\n{fields}").into_bytes();
+    let mut next = |request: &[u8]| match web.next(&mut Session::default(), request) {
+        Step::Answer(answer) => (
+            web.site.reply(answer.reply).status(),
+            answer.close,
+            answer.consumed,
+        ),
+        Step::More { .. } => panic!("the request is whole"),
+    };
+    let first = closing("/none", fields);
+    assert_eq!(next(&first), (Status::NotFound, true, first.len()));
+    let second = closing("/a", fields);
+    assert_eq!(next(&second), (Status::Ok, true, second.len()));
+    // A condition depends on the file, and a body on what follows.
+    let conditional = "Host: x\r\nIf-None-Match: *\r\n\r\n";
+    for (path, status) in [("/none", Status::NotFound), ("/a", Status::NotModified)] {
+        let request = closing(path, conditional);
+        assert_eq!(next(&request), (status, false, request.len()), "{path}");
+    }
+    // The same bytes behind another version say something else.
+    let old = b"GET /a HTTP/1.0\r\nHost: x\r\n\r\n";
+    assert_eq!(next(old), (Status::Ok, true, old.len()));
+    assert_eq!(next(&get("/a")).1, false);
+    let bad = closing("/a", "Host: x\r\nHost: y\r\n\r\n");
+    for _ in 0..2 {
+        assert_eq!(next(&bad).0, Status::BadRequest);
+    }
 }
 
 /// Half a second into the second 1,795,249,777.

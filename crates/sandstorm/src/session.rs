@@ -3,8 +3,12 @@
 use arrayvec::ArrayVec;
 
 use crate::date::{SlotWriter, Stamp};
+use crate::recent::Recent;
 use crate::reply::{Reply, Status};
-use crate::request::{HEAD_LIMIT, Method, NotRead, Refusal, Request, field_buffer, parse};
+use crate::request::{
+    Fields, HEAD_LIMIT, Method, NotRead, Refusal, Request, field_buffer, line_len, parse,
+    parse_line,
+};
 use crate::site::{NoPage, Page, ReplyId, Site, redirect_reply};
 
 /// What is to be done with the bytes that a client has sent.
@@ -34,16 +38,6 @@ pub struct Answer {
     query_from_end: u16,
 }
 
-impl Answer {
-    /// In the place of one that is yet to come.
-    pub(crate) const NONE: Self = Self {
-        reply: ReplyId(u32::MAX),
-        close: true,
-        consumed: 0,
-        query_from_end: 0,
-    };
-}
-
 /// What is remembered of a connection between two arrivals of bytes.
 ///
 /// # Calling contract
@@ -71,6 +65,34 @@ impl Session {
     /// Answers the first request in `data`, if it is whole.
     #[inline]
     pub fn next(&mut self, site: &Site, data: &[u8]) -> Step {
+        self.read(site, data, |_| ())
+    }
+
+    /// As [`next`](Self::next) of a [fresh](Self::is_fresh) session, by memory of
+    /// what fields say. They are the same for most of a client's requests.
+    #[inline]
+    pub(crate) fn next_by(&mut self, site: &Site, data: &[u8], known: &mut Recent<Fields>) -> Step {
+        let Some(line_len) = line_len(data) else {
+            return self.next(site, data);
+        };
+        let (line, fields) = data.split_at(line_len);
+        match known.find(fields) {
+            Ok(fields) => match parse_line(line, fields) {
+                Some(request) => Step::Answer(answer(site, &request, data)),
+                None => self.next(site, data),
+            },
+            Err(place) => self.read(site, data, |request| {
+                if let Some(value) = request.fields(line_len) {
+                    known.remember(place, fields, value);
+                }
+            }),
+        }
+    }
+
+    /// Answers the first request in `data`, and shows it to `learn`, if it is
+    /// whole.
+    #[inline]
+    fn read(&mut self, site: &Site, data: &[u8], learn: impl FnOnce(&Request<'_, '_>)) -> Step {
         // RFC 9112, section 2.2: empty lines before a request mean nothing.
         let mut skipped = 0;
         while data[skipped..].starts_with(b"\r\n") {
@@ -87,7 +109,13 @@ impl Session {
         }
         let mut fields = field_buffer();
         let answer = match parse(data, &mut fields) {
-            Ok(Some(request)) => answer(site, &request, data),
+            Ok(Some(request)) => {
+                // What stands behind an empty line are no fields.
+                if skipped == 0 {
+                    learn(&request);
+                }
+                answer(site, &request, data)
+            }
             Ok(None) => {
                 self.searched = data.len() as u16;
                 return Step::More { consumed: skipped };
