@@ -20,7 +20,7 @@ pub enum Error {
     },
     /// There is no user or group of that name.
     #[error(
-        "there is no {kind} {name:?} on this system; name another with --user NAME[:GROUP], and not by its number"
+        "there is no {kind} {name:?} on this system; name one that exists, as --user NAME[:GROUP] takes no numbers"
     )]
     UnknownUser {
         /// `user` or `group`.
@@ -109,6 +109,6 @@ mod tests {
             name: "1000".into(),
         };
         let message = error.to_string();
-        assert!(message.ends_with("and not by its number"), "{message}");
+        assert!(message.ends_with("takes no numbers"), "{message}");
     }
 }

@@ -242,7 +242,8 @@ pub trait Application {
     fn on_receive(&mut self, conn: &mut Connection<'_, Self::State>, data: &[u8]) -> usize;
 
     /// Everything written so far has been acknowledged, or the stream has
-    /// room again after a [`WriteError::Full`].
+    /// room again after a [`WriteError::Full`]. Writes of no bytes alone are not
+    /// acknowledged: nothing is called for them.
     fn on_sent(&mut self, conn: &mut Connection<'_, Self::State>) {
         let _ = conn;
     }
@@ -272,7 +273,8 @@ pub trait Application {
     }
 
     /// Writes the bytes of a content's [slot](crate::Slot) for `params`, the
-    /// parameters that were given to [`Connection::write`].
+    /// parameters that were given to [`Connection::write`] or
+    /// [`Connection::write_slice`].
     ///
     /// The same parameters must give the same bytes for as long as the connection
     /// lasts, as a segment may be sent again. `slot` comes with any bytes:

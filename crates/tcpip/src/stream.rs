@@ -6,7 +6,7 @@ use crate::pools::NONE;
 use crate::pools::{Lendable, Lent, Owner, Peers, Pool};
 use crate::wire::Seq;
 
-/// The most entries of a connection's send stream: what can be written before
+/// The most entries of a connection's send stream, 66: what can be written before
 /// something is acknowledged. A response of 32 parts has a head, an end, and two
 /// entries for each part.
 pub const STREAM_ENTRIES: usize = OWN_ENTRIES + LIST_ENTRIES;

@@ -175,7 +175,7 @@ pub enum DeviceError {
     /// Another XDP program is attached.
     #[error(
         "another XDP program is attached to {interface}; see it with: ip link show {interface}, \
-         and stop its owner"
+         and stop its owner, or serve another interface"
     )]
     ProgramBusy {
         /// The interface.

@@ -30,8 +30,10 @@ pub enum WriteError {
     /// The content was removed.
     #[error("the content has been removed; look it up again")]
     NoSuchContent,
-    /// The slice does not lie in its content.
-    #[error("bytes {from} to {end} are not all in the content's {len}; write what is there")]
+    /// The slice does not lie in its content, or ends before it begins.
+    #[error(
+        "bytes {from} to {end} are no range within the content's {len} bytes; write what is there"
+    )]
     OutsideContent {
         /// Where the slice begins.
         from: u32,
@@ -91,14 +93,19 @@ impl<S> Connection<'_, S> {
     /// [`STREAM_ENTRIES`](crate::STREAM_ENTRIES). Each write takes one until it
     /// has been acknowledged, except where it can join the one before. More than
     /// two need a list of which there are only some
-    /// ([`Config::max_entry_lists`](crate::Config::max_entry_lists)).
+    /// ([`Config::max_entry_lists`](crate::Config::max_entry_lists)). A write of no
+    /// bytes takes none. 0 after [`close`](Self::close) and [`abort`](Self::abort).
     pub fn room(&self) -> usize {
+        if self.ensure_open().is_err() {
+            return 0;
+        }
         self.tcb.stream.room(self.lists, false)
     }
 
     /// Whether the stream has room for so many entries at once: for a response
-    /// that is written as a whole or not at all. As long as the callback lasts
-    /// the room stays.
+    /// that is written as a whole or not at all. The room stays as long as the
+    /// callback lasts. [`write_bytes`](Self::write_bytes) needs a write buffer too,
+    /// which this does not keep free: write such parts first.
     ///
     /// # Errors
     /// [`WriteError::Full`] when it has none yet, [`WriteError::Closed`], and
