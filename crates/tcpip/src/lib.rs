@@ -106,6 +106,10 @@
 //! | `tcp_write()` | [`Connection::write`], [`Connection::write_slice`], [`Connection::write_bytes`] |
 //! | `tcp_close()` | [`Connection::close`] |
 //!
+//! The paper's calls work on a connection at any time. Here a callback has it in
+//! hand; [`Stack::with_connection`] reaches it between two callbacks, by the name
+//! that [`Connection::id`] gives.
+//!
 //! # What is obeyed
 //! - RFC 9293 for a server: passive open, every state behind it, half-close,
 //!   simultaneous close, TIME-WAIT and its reuse (RFC 6191), resets, zero
@@ -167,7 +171,7 @@ pub use mss::{DEFAULT_MSS_V4, DEFAULT_MSS_V6, MIN_MSS};
 pub use negotiated::Negotiated;
 pub use rto::{INITIAL_RTO_AFTER_LOSS_MS, INITIAL_RTO_MS, MAX_RTO_MS, MIN_RTO_MS};
 pub use server::Server;
-pub use stack::{Application, Connection, Deadline, Stack, WriteError};
+pub use stack::{Application, Connection, ConnectionId, Deadline, Stack, WriteError};
 pub use stream::STREAM_ENTRIES;
 pub use wire::TIMESTAMPED_HEADER_LEN as PREPARED_HEADER_LEN;
 pub use writes::MAX_WRITE_LEN;

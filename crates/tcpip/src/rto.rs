@@ -70,7 +70,7 @@ impl Rtt {
         }
         // RFC 6298, 2.3.
         let micros = self.srtt + (4 * self.rttvar).max(GRANULARITY);
-        self.timeout = ((micros + 999) / 1000).min(MAX_RTO_MS) as u16;
+        self.timeout = micros.div_ceil(1000).min(MAX_RTO_MS) as u16;
     }
 
     /// The timeout in milliseconds, at least `least_ms`, doubled `backoff`

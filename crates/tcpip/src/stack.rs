@@ -1,6 +1,7 @@
 //! The stack: one core's connections, from opening to forgetting.
 
 mod admission;
+mod events;
 mod handle;
 mod input;
 #[cfg(any(test, fuzzing))]
@@ -12,7 +13,6 @@ mod shutdown;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-mod timers;
 
 pub use handle::WriteError;
 
@@ -126,6 +126,20 @@ struct Standing {
     due_for: Deadline,
     /// On the list of those that the TX ring had no room for.
     is_blocked: bool,
+    /// What is not consumed is to be offered again after the callback in hand.
+    offers_again: bool,
+    /// See [`ConnectionId`].
+    serial: u64,
+}
+
+/// Names one connection. No later connection of the stack has the same name, so an
+/// application can keep it for as long as it likes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ConnectionId {
+    /// Of the TCB.
+    index: u32,
+    /// How many connections the stack had opened with this one.
+    serial: u64,
 }
 
 /// A deadline of the application, in milliseconds.
@@ -149,6 +163,8 @@ impl Standing {
             alarm: Alarm::Off,
             due_for: Deadline::Request,
             is_blocked: false,
+            offers_again: false,
+            serial: 0,
         }
     }
 
@@ -298,6 +314,7 @@ pub struct Connection<'a, S> {
     refused: &'a mut Option<Pool>,
     /// Its number.
     id: u32,
+    now: Instant,
     sight: Sight,
 }
 
@@ -335,6 +352,8 @@ pub struct Stack<A: Application, C = Cubic> {
     pace: Pace,
     half_open: u32,
     time_waits: u32,
+    /// Connections opened so far, half-open ones included.
+    opened: u64,
     flood: Flood,
     samplers: [Sampler; Pool::COUNT],
     /// Those that the TX ring had no room for, first come first served.
@@ -365,6 +384,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let connection = Connection {
             sight,
             id,
+            now: self.now,
             standing: &mut self.standings[id as usize],
             peers: &mut self.cx.peers,
             tcb: &mut self.records[id as usize].tcb,

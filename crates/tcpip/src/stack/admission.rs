@@ -173,8 +173,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).open(tcb, now);
         // A TCB may have been freed while it waited for the ring.
         let is_blocked = self.standings[id as usize].is_blocked;
+        self.opened += 1;
         self.standings[id as usize] = Standing {
             is_blocked,
+            serial: self.opened,
             ..Standing::new(now)
         };
         self.half_open += 1;

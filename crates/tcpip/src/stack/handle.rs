@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::{Alarm, Connection, Deadline};
+use nmio::Instant;
+
+use super::{Alarm, Connection, ConnectionId, Deadline};
 use crate::config::millis;
 use crate::connection::{Flags, Info};
 use crate::content::{ContentId, Contents};
@@ -72,6 +74,21 @@ impl<S> Connection<'_, S> {
         SocketAddr::new(self.tcb.path.addresses.src(), self.tcb.ports().0)
     }
 
+    /// Its name, by which [`Stack::with_connection`](crate::Stack::with_connection)
+    /// finds it later.
+    pub fn id(&self) -> ConnectionId {
+        ConnectionId {
+            index: self.id,
+            serial: self.standing.serial,
+        }
+    }
+
+    /// The time of what the callback is about: of the received segment, the timer or
+    /// the message.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
     /// What the application remembers of this connection.
     #[inline(always)]
     pub fn state(&mut self) -> &mut S {
@@ -82,6 +99,22 @@ impl<S> Connection<'_, S> {
     #[inline(always)]
     pub fn contents(&self) -> &Contents {
         self.contents
+    }
+
+    /// The same, to add and to remove some. What was written before keeps its bytes.
+    #[inline(always)]
+    pub fn contents_mut(&mut self) -> &mut Contents {
+        self.contents
+    }
+
+    /// Has [`on_receive`](crate::Application::on_receive) offered what it has not
+    /// consumed, once the callback in hand has returned. An application that could
+    /// not answer yet leaves the request unconsumed, and calls this when it can.
+    ///
+    /// Within `on_receive` it asks for the rest at once. That is done only where
+    /// something was consumed, so that it comes to an end.
+    pub fn offer_again(&mut self) {
+        self.standing.offers_again = true;
     }
 
     /// How the connection goes: round trips, windows, what is lost.

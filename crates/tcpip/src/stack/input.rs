@@ -251,7 +251,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         if segment.control.has(Control::FIN) {
-            self.process_fin(id, now);
+            self.process_fin(port, id, now);
         }
     }
 
@@ -264,11 +264,21 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if data.is_empty() || flags.has(Flags::CLOSE | Flags::ABORT) {
             return self.discard(data);
         }
-        let mut consumed = self.offer_once(id, data, now);
-        while consumed < data.len() && self.free_what_was_refused(port, id, now) {
-            consumed += self.offer_once(id, &data[consumed..], now);
+        let mut taken = self.offer_once(id, data, now);
+        let mut consumed = taken;
+        while consumed < data.len() && self.goes_on(port, id, taken, now) {
+            taken = self.offer_once(id, &data[consumed..], now);
+            consumed += taken;
         }
         consumed
+    }
+
+    /// Whether what the application has left, after it has `taken` so many bytes, is
+    /// offered again at once: it asks for that, or finds a buffer free now.
+    #[cold]
+    fn goes_on<P: Port>(&mut self, port: &mut P, id: u32, taken: usize, now: Moment) -> bool {
+        let asks = self.standings[id as usize].offers_again && taken > 0;
+        asks || self.free_what_was_refused(port, id, now)
     }
 
     /// Asks the application, and takes note of the connection's progress.
@@ -277,6 +287,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.refused = None;
         let pace = self.pace;
         let (app, mut connection) = self.connection(id);
+        connection.standing.offers_again = false;
         let owed_nothing = connection.tcb.stream.is_empty();
         let consumed = app.on_receive(&mut connection, data).min(data.len());
         if owed_nothing && !connection.tcb.stream.is_empty() {
@@ -323,7 +334,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.offer_buffered(port, id, now);
         }
         if is_fin_next {
-            self.process_fin(id, now);
+            self.process_fin(port, id, now);
         }
     }
 
@@ -336,6 +347,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         } else if tcb.stream.is_empty() {
             let (app, mut connection) = self.connection(id);
             app.on_sent(&mut connection);
+            if connection.standing.offers_again {
+                self.offer_buffered(port, id, now);
+            }
         }
     }
 
@@ -353,41 +367,47 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
         }
         self.offer_buffered(port, id, now);
-        self.tell_half_close(id);
+        self.tell_half_close(port, id, now);
     }
 
     /// Offers all that is in order and not consumed, as [`offer`](Self::offer).
     pub(super) fn offer_buffered<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        self.offer_buffered_once(id, now);
-        while self.free_what_was_refused(port, id, now) {
-            self.offer_buffered_once(id, now);
+        let mut taken = self.offer_buffered_once(id, now);
+        while self.goes_on(port, id, taken, now) {
+            taken = self.offer_buffered_once(id, now);
         }
     }
 
-    fn offer_buffered_once(&mut self, id: u32, now: Moment) {
+    /// How many bytes the application has consumed.
+    fn offer_buffered_once(&mut self, id: u32, now: Moment) -> usize {
         self.refused = None;
-        if let Some((bytes, ready)) = self.conn(id).lend_bytes() {
-            let consumed = self.offer_once(id, &bytes[..ready], now);
-            self.conn(id).return_bytes(bytes, consumed);
-        }
+        let Some((bytes, ready)) = self.conn(id).lend_bytes() else {
+            return 0;
+        };
+        let consumed = self.offer_once(id, &bytes[..ready], now);
+        self.conn(id).return_bytes(bytes, consumed);
+        consumed
     }
 
     /// The peer's FIN, in order.
     #[cold]
-    fn process_fin(&mut self, id: u32, now: Moment) {
+    fn process_fin<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         if self.conn(id).on_fin(now) {
             self.enter_time_wait(id);
         } else {
-            self.tell_half_close(id);
+            self.tell_half_close(port, id, now);
         }
     }
 
     /// Tells the application that the peer has closed, once all that came
     /// before has had its chance.
-    fn tell_half_close(&mut self, id: u32) {
+    fn tell_half_close<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         if self.conn(id).takes_half_close() {
             let (app, mut connection) = self.connection(id);
             app.on_half_close(&mut connection);
+            if connection.standing.offers_again {
+                self.offer_buffered(port, id, now);
+            }
         }
     }
 

@@ -86,6 +86,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             config,
             half_open: 0,
             time_waits: 0,
+            opened: 0,
             flood: Flood::default(),
             samplers: Default::default(),
             blocked: VecDeque::with_capacity(most as usize),

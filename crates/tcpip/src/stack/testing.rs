@@ -25,8 +25,8 @@ use smoltcp::wire::{
 use self::outbox::Outbox;
 use crate::wire::{Control, Header, Options, Seq, Written};
 use crate::{
-    Application, CloseReason, Config, Connection, ContentId, Deadline, Info, NewReno, Slot, Stack,
-    WriteError,
+    Application, CloseReason, Config, Connection, ConnectionId, ContentId, Deadline, Info, NewReno,
+    Slot, Stack, WriteError,
 };
 
 pub(crate) const OWN_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
@@ -67,6 +67,12 @@ pub(crate) enum Habit {
     Boast,
     /// Consumes two bytes at a time.
     Sip,
+    /// Likewise, and asks for the rest at once.
+    SipOn,
+    /// Consumes nothing, and asks for it at once.
+    LazyOn,
+    /// Makes a content of what it gets, and writes that.
+    Store,
     /// Writes what it gets, and closes whether that went or not.
     EchoAndClose,
     /// Writes its parts, and consumes all once that is done.
@@ -93,6 +99,8 @@ pub(crate) struct App {
     /// acknowledged.
     pub(crate) later: Option<&'static [u8]>,
     pub(crate) log: String,
+    /// The connection accepted last, and when.
+    pub(crate) accepted: Option<(ConnectionId, Instant)>,
     pub(crate) params: u64,
     /// What is not written yet.
     pub(crate) parts: VecDeque<Part>,
@@ -162,6 +170,7 @@ impl Application for App {
             conn.write_bytes(b"hello").unwrap();
         }
         self.note(format_args!("accept"));
+        self.accepted = Some((conn.id(), conn.now()));
         !self.refuse
     }
 
@@ -187,6 +196,20 @@ impl Application for App {
                 written.map_or(0, |()| data.len())
             }
             Habit::Sip => 2.min(data.len()),
+            Habit::SipOn => {
+                conn.offer_again();
+                2.min(data.len())
+            }
+            Habit::LazyOn => {
+                conn.offer_again();
+                0
+            }
+            Habit::Store => {
+                let content = conn.contents_mut().add(Arc::from(data), None).unwrap();
+                conn.write(content, 0).unwrap();
+                assert!(conn.contents_mut().remove(content));
+                data.len()
+            }
             Habit::EchoAndClose => {
                 let _ = conn.write_bytes(data);
                 conn.close();
@@ -320,6 +343,7 @@ impl Rig {
             content: None,
             later: None,
             log: String::new(),
+            accepted: None,
             params: 0,
             parts: VecDeque::new(),
             at_once: 1,
@@ -390,6 +414,25 @@ impl Rig {
 
     pub(crate) fn app(&mut self) -> &mut App {
         self.stack.app_mut()
+    }
+
+    /// The connection accepted last.
+    pub(crate) fn id(&self) -> ConnectionId {
+        self.stack.app().accepted.unwrap().0
+    }
+
+    /// Reaches a connection outside of its callbacks; whether it was there.
+    pub(crate) fn reach(
+        &mut self,
+        id: ConnectionId,
+        act: impl FnOnce(&mut App, &mut Connection<'_, u32>),
+    ) -> bool {
+        let Self {
+            stack, port, now, ..
+        } = self;
+        let reached = stack.with_connection(port, id, *now, act).is_some();
+        self.check();
+        reached
     }
 
     /// What the first connection tells of itself.

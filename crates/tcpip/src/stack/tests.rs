@@ -10,6 +10,7 @@ mod keeping;
 mod losing;
 mod misbehaving;
 mod opening;
+mod outside;
 mod pressure;
 mod progress;
 mod receiving;

@@ -1,11 +1,11 @@
-//! Time passes: deadlines, connections that wait for the TX ring, memory that
-//! is given back.
+//! What comes by no segment: deadlines, connections that wait for the TX ring,
+//! memory that is given back, and an application that reaches for a connection.
 
 use std::time::Duration;
 
 use nmio::{Instant, Port};
 
-use super::{Alarm, BLOCKED_RETRY, Stack};
+use super::{Alarm, BLOCKED_RETRY, Connection, ConnectionId, Stack};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, Flags, Plan, State};
@@ -50,6 +50,49 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
         if now >= self.trim_at {
             self.trim(now);
+        }
+    }
+
+    /// Calls `act` with a connection, as a callback is called, and sends at once what
+    /// it writes. So a response can be given later: when a timer expires, a back-end
+    /// answers, or another connection has what this one waits for.
+    ///
+    /// `None`, without a call, when the connection is over: from
+    /// [`Application::on_close`] on. Call it between two segments, with the port of
+    /// all other calls and a `now` that does not go back.
+    pub fn with_connection<P: Port, R>(
+        &mut self,
+        port: &mut P,
+        id: ConnectionId,
+        now: Instant,
+        act: impl FnOnce(&mut A, &mut Connection<'_, A::State>) -> R,
+    ) -> Option<R> {
+        let ConnectionId { index, serial } = id;
+        if !self.is_open(index, serial) {
+            return None;
+        }
+        self.now = now;
+        self.refused = None;
+        let now = Moment::from(now);
+        let (app, mut connection) = self.connection(index);
+        connection.standing.offers_again = false;
+        let owed_nothing = connection.tcb.stream.is_empty();
+        let result = act(app, &mut connection);
+        if owed_nothing && !connection.tcb.stream.is_empty() {
+            connection.standing.renew(now);
+        }
+        self.finish_callback(port, index, now);
+        self.keep_time(index, now);
+        Some(result)
+    }
+
+    /// Whether the application has this connection.
+    fn is_open(&self, index: u32, serial: u64) -> bool {
+        let standing = self.standings.get(index as usize);
+        let is_the_same = standing.is_some_and(|standing| standing.serial == serial);
+        is_the_same && {
+            let state = self.records[index as usize].tcb.state;
+            !matches!(state, State::Closed | State::SynReceived | State::TimeWait)
         }
     }
 
@@ -145,8 +188,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let deadline = self.standings[id as usize].due_for;
         let (app, mut connection) = self.connection(id);
         app.on_deadline(&mut connection, deadline);
-        if self.records[id as usize].tcb.flags.has(Flags::CLOSE) {
-            // What it has not taken it never will.
+        self.finish_callback(port, id, now);
+    }
+
+    /// Does what a callback asks for that came by no segment.
+    fn finish_callback<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+        let is_closed = self.records[id as usize].tcb.flags.has(Flags::CLOSE);
+        // What an application has not taken when it closes it never will.
+        if is_closed || self.standings[id as usize].offers_again {
             self.offer_buffered(port, id, now);
         }
         self.go_on(port, id, now);

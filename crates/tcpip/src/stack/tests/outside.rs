@@ -1,0 +1,155 @@
+//! Connections that are reached by their names, and contents made in callbacks.
+
+use std::time::Duration;
+
+use crate::stack::testing::{Habit, Rig};
+use crate::{Config, Deadline, WriteError};
+
+#[test]
+fn a_response_is_given_later() {
+    let mut rig = Rig::with_habit(Habit::Silent);
+    rig.recv(1, 1, "PA", b"ask");
+    rig.sent(1, 4, "A", b"");
+    rig.pass_ms(250);
+    let (id, now) = (rig.id(), rig.now);
+    let reached = rig.reach(id, |_, conn| {
+        assert_eq!(conn.id(), id);
+        assert_eq!(conn.now(), now);
+        assert_eq!(*conn.state(), 3, "its own state");
+        conn.write_bytes(b"answer").unwrap();
+    });
+    assert!(reached);
+    rig.sent(1, 4, "PA", b"answer");
+    // It is sent again when it is lost, as any other.
+    rig.pass_ms(1_000);
+    rig.sent(1, 4, "PA", b"answer");
+}
+
+#[test]
+fn a_parked_request_is_offered_again() {
+    let mut rig = Rig::with_habit(Habit::Lazy);
+    rig.recv(1, 1, "PA", b"ask");
+    rig.sent(1, 4, "A", b"");
+    rig.take_log();
+    rig.app().habit = Habit::Echo;
+    let id = rig.id();
+    assert!(rig.reach(id, |_, conn| conn.offer_again()));
+    assert_eq!(rig.take_log(), "receive(3)");
+    rig.sent(1, 4, "PA", b"ask");
+    // There is nothing left to offer.
+    assert!(rig.reach(id, |_, conn| conn.offer_again()));
+    assert_eq!(rig.take_log(), "");
+    rig.sent_nothing();
+}
+
+#[test]
+fn a_parked_request_outlives_the_clients_fin() {
+    let mut rig = Rig::with_habit(Habit::Lazy);
+    rig.app().close_back = false;
+    rig.recv(1, 1, "FPA", b"ask");
+    rig.sent(1, 5, "A", b"");
+    rig.take_log();
+    rig.app().habit = Habit::EchoAndClose;
+    let id = rig.id();
+    assert!(rig.reach(id, |_, conn| conn.offer_again()));
+    rig.sent(1, 5, "FPA", b"ask");
+}
+
+#[test]
+fn what_a_callback_leaves_is_offered_at_once_when_it_asks() {
+    let mut rig = Rig::with_habit(Habit::SipOn);
+    rig.recv(1, 1, "PA", b"abcde");
+    assert_eq!(rig.take_log(), "receive(5) receive(3) receive(1)");
+    rig.sent(1, 6, "A", b"");
+    assert_eq!(rig.stack.cx.buffers.in_use(), 0, "nothing is kept");
+    // Whoever takes nothing is asked once.
+    rig.app().habit = Habit::LazyOn;
+    rig.recv(6, 1, "PA", b"f");
+    assert_eq!(rig.take_log(), "receive(1)");
+    rig.sent(1, 7, "A", b"");
+    // From the buffer, too.
+    rig.app().habit = Habit::SipOn;
+    rig.recv(7, 1, "PA", b"gh");
+    assert_eq!(rig.take_log(), "receive(3) receive(1)");
+}
+
+#[test]
+fn a_callback_makes_a_content_and_writes_it() {
+    let mut rig = Rig::with_habit(Habit::Store);
+    rig.recv(1, 1, "PA", b"value");
+    rig.sent(1, 6, "PA", b"value");
+    // It was removed at once, and is there for as long as it may be sent again.
+    rig.pass_ms(1_000);
+    rig.sent(1, 6, "PA", b"value");
+    rig.recv(6, 6, "A", b"");
+    assert_eq!(rig.stack.contents().totals().contents, 0);
+}
+
+#[test]
+fn no_later_connection_has_the_same_name() {
+    let config = Config {
+        max_time_wait: 0,
+        ..Config::default()
+    };
+    let mut rig = Rig::established(&config);
+    let first = rig.id();
+    rig.recv(1, 1, "R", b"");
+    assert!(!rig.reach(first, |_, _| panic!("it is over")));
+    rig.open(Some(1460));
+    let second = rig.id();
+    assert_eq!(rig.stack.records.len(), 1, "the place is the same");
+    assert_ne!(first, second);
+    assert!(!rig.reach(first, |_, _| panic!("it is over")));
+    assert!(rig.reach(second, |_, _| ()));
+}
+
+#[test]
+fn a_connection_is_reached_from_its_acceptance_to_its_end() {
+    let mut rig = Rig::with_habit(Habit::Silent);
+    let id = rig.id();
+    // Both have closed: TIME-WAIT is the stack's alone.
+    assert!(rig.reach(id, |_, conn| conn.close()));
+    rig.sent(1, 1, "FA", b"");
+    assert!(rig.reach(id, |_, conn| {
+        assert_eq!(conn.write_bytes(b"x"), Err(WriteError::Closed));
+        assert_eq!(conn.room(), 0);
+    }));
+    rig.recv(1, 2, "FA", b"");
+    rig.sent(2, 2, "A", b"");
+    assert!(!rig.reach(id, |_, _| panic!("it is over")));
+    // A half-open one is not the application's yet.
+    rig.peer_port += 1;
+    rig.syn(Some(1460));
+    let half_open = crate::ConnectionId {
+        index: 1,
+        serial: 2,
+    };
+    assert!(!rig.reach(half_open, |_, _| panic!("it is half-open")));
+}
+
+#[test]
+fn a_connection_is_aborted_from_outside() {
+    let mut rig = Rig::with_habit(Habit::Lazy);
+    rig.recv(1, 1, "PA", b"ask");
+    rig.sent(1, 4, "A", b"");
+    rig.take_log();
+    let id = rig.id();
+    assert!(rig.reach(id, |_, conn| conn.abort()));
+    assert_eq!(rig.sent_one().control, "RA");
+    assert_eq!(rig.take_log(), "close(Aborted)");
+    assert!(!rig.reach(id, |_, _| panic!("it is over")));
+}
+
+#[test]
+fn a_deadline_is_set_from_outside() {
+    let mut rig = Rig::with_habit(Habit::Silent);
+    let id = rig.id();
+    assert!(rig.reach(id, |_, conn| {
+        conn.set_deadline(Deadline::Request, Duration::from_millis(300));
+    }));
+    rig.pass_ms(299);
+    rig.sent_nothing();
+    rig.pass_ms(1);
+    rig.sent(1, 1, "FA", b"");
+    assert_eq!(rig.take_log(), "deadline(Request)");
+}
