@@ -344,7 +344,7 @@ fn resolve<P: Port>(
             if found.is_some() {
                 return Ok(found);
             }
-            port.wait(RESOLVE_INTERVAL)?;
+            port.wait(RESOLVE_INTERVAL, None)?;
         }
     }
     Ok(None)

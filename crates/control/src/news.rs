@@ -92,6 +92,16 @@ impl<G: Program, P: Port> Handler<P> for Publisher<'_, G, P> {
         self.handler.handle_batch(port, batch, now);
     }
 
+    #[inline(always)]
+    fn handle_messages(&mut self, port: &mut P, now: nmio::Instant) {
+        self.handler.handle_messages(port, now);
+    }
+
+    #[inline(always)]
+    fn bell(&self) -> Option<&nmio::Bell> {
+        self.handler.bell()
+    }
+
     // A loop that has nothing to do comes here ten times a second.
     #[inline(always)]
     fn handle_timers(&mut self, port: &mut P, now: nmio::Instant) {

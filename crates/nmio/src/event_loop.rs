@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::frame::Frame;
 use crate::idle::{Idle, Outlook, Rest};
+use crate::mailbox::Bell;
 use crate::port::{Batch, MAX_BATCH, Port, Wait};
 use crate::time::{Clock, Instant};
 
@@ -36,6 +37,18 @@ pub trait Handler<P: Port> {
     /// Runs what is due at `now`, and goes on with sends that an earlier full
     /// ring has stopped. Called once a batch.
     fn handle_timers(&mut self, port: &mut P, now: Instant);
+
+    /// Handles what has come by the handler's [`Mailbox`](crate::Mailbox). Called
+    /// between two batches, once for each. Nothing, by default.
+    #[inline(always)]
+    fn handle_messages(&mut self, _port: &mut P, _now: Instant) {}
+
+    /// What wakes the loop for messages. Without one, as by default, they are found
+    /// when the loop wakes for something else, which may take 100 ms.
+    #[inline(always)]
+    fn bell(&self) -> Option<&Bell> {
+        None
+    }
 
     /// When [`handle_timers`](Handler::handle_timers) must be called next,
     /// at the latest; `None` when only a packet can cause work.
@@ -159,6 +172,7 @@ impl Turn {
         let received = self.batch.len();
         self.idle.note_pass(received > 0);
         handler.handle_batch(port, &mut self.batch, now);
+        handler.handle_messages(port, now);
         handler.handle_timers(port, now);
         if received < limit || now.since(self.last_flush) >= self.config.flush_interval {
             self.flushed = port.flush()?;
@@ -186,6 +200,7 @@ impl Turn {
             due: Some(handler.poll_timeout().map_or(latest, |due| due.min(latest))),
             flooded: handler.is_flooded(now),
             flushed: self.flushed,
+            has_messages: handler.bell().is_some_and(Bell::is_rung),
         };
         match self.idle.rest(port.hints(), outlook, now) {
             Rest::Spin => Ok(()),
@@ -198,7 +213,7 @@ impl Turn {
                 if !gather.is_zero() {
                     thread::sleep(gather);
                 }
-                port.wait(timeout)
+                port.wait(timeout, handler.bell())
             }
         }
     }

@@ -73,7 +73,7 @@ impl Port for Scripted {
         self.hints
     }
 
-    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+    fn wait(&mut self, timeout: Duration, _: Option<&Bell>) -> io::Result<()> {
         self.rest(Call::Wait(timeout));
         Ok(())
     }

@@ -209,8 +209,8 @@ impl<P: Port> Port for Fault<P> {
     }
 
     #[inline(always)]
-    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        self.inner.wait(timeout)
+    fn wait(&mut self, timeout: Duration, bell: Option<&crate::Bell>) -> io::Result<()> {
+        self.inner.wait(timeout, bell)
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@
 //!
 //! | hints | rest |
 //! |---|---|
-//! | [`Wait::Spin`], or frames at hand | spin |
+//! | [`Wait::Spin`], frames at hand, or a message | spin |
 //! | a flood, with [`Wait::Block`] | yield: a wake-up costs more than a look |
 //! | a timer is due | spin |
 //! | [`Wait::BusyPoll`], and the port can poll its device | poll |
@@ -35,6 +35,8 @@ pub(crate) struct Outlook {
     pub(crate) flooded: bool,
     /// Everything queued is on its way.
     pub(crate) flushed: bool,
+    /// The handler's bell is rung.
+    pub(crate) has_messages: bool,
 }
 
 /// What a loop does before it looks for packets again.
@@ -96,7 +98,7 @@ impl Idle {
 
     /// What to do at `now`, after a pass that has received nothing.
     pub(crate) fn rest(&mut self, port: PortHints, outlook: Outlook, now: Instant) -> Rest {
-        if self.wait == Wait::Spin || port.ready {
+        if self.wait == Wait::Spin || port.ready || outlook.has_messages {
             return Rest::Spin;
         }
         if self.wait == Wait::Block && outlook.flooded {

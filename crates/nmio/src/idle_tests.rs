@@ -18,6 +18,7 @@ const POLLS: PortHints = PortHints {
 };
 /// Only a packet can cause work, and all is flushed.
 const QUIET: Outlook = Outlook {
+    has_messages: false,
     due: None,
     flooded: false,
     flushed: true,
@@ -55,6 +56,19 @@ fn who_spins_never_rests() {
     for port in [PortHints::default(), GATHERS, POLLS] {
         for outlook in [QUIET, FLOODED, due(NOW), due(Instant::FAR)] {
             assert_eq!(rest(Wait::Spin, port, outlook), Rest::Spin);
+        }
+    }
+}
+
+#[test]
+fn nobody_rests_while_messages_wait() {
+    let outlook = Outlook {
+        has_messages: true,
+        ..QUIET
+    };
+    for wait in [Wait::Block, Wait::BusyPoll] {
+        for port in [PortHints::default(), GATHERS, POLLS] {
+            assert_eq!(rest(wait, port, outlook), Rest::Spin);
         }
     }
 }

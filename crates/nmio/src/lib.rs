@@ -106,6 +106,7 @@ pub mod event_loop;
 pub mod fault;
 pub mod frame;
 mod idle;
+pub mod mailbox;
 mod memory;
 pub mod pcap;
 pub mod port;
@@ -122,6 +123,7 @@ pub use copies::Copies;
 pub use event_loop::{Handler, LoopConfig, Turn, run};
 pub use fault::{Fault, FaultConfig, FaultCounters, FaultError, FaultRates};
 pub use frame::{Frame, Pool, PoolLayout, Resident};
+pub use mailbox::{Bell, Mailbox, mailbox};
 pub use memory::prefer_large_pages;
 pub use pcap::{Pcap, PcapError, PcapSummary};
 pub use port::{

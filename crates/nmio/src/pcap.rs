@@ -203,11 +203,11 @@ impl<P: Port> Port for Pcap<P> {
     }
 
     #[inline(always)]
-    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+    fn wait(&mut self, timeout: Duration, bell: Option<&crate::Bell>) -> io::Result<()> {
         if let Some(recorder) = &mut self.recorder {
             recorder.write_out();
         }
-        self.inner.wait(timeout)
+        self.inner.wait(timeout, bell)
     }
 
     #[inline(always)]

@@ -136,7 +136,7 @@ fn the_file_is_written_at_a_wait_and_at_the_end() {
     let mut a = Pcap::new(a, Some(&scratch.0)).unwrap();
     send(&mut a, &[0; 10]).unwrap();
     assert_eq!(length(), 24, "buffered");
-    a.wait(Duration::ZERO).unwrap();
+    a.wait(Duration::ZERO, None).unwrap();
     assert_eq!(length(), 24 + 26);
     send(&mut a, &[0; 10]).unwrap();
     drop(a);
@@ -176,7 +176,7 @@ fn a_full_disk_ends_the_recording_and_not_the_serving() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     a.recorder.as_mut().unwrap().file = Some(BufWriter::new(full));
     send(&mut a, b"first").unwrap();
-    a.wait(Duration::ZERO).unwrap();
+    a.wait(Duration::ZERO, None).unwrap();
     send(&mut a, b"second").unwrap();
     a.flush().unwrap();
     let mut batch = Batch::new();

@@ -8,6 +8,7 @@ use arrayvec::ArrayVec;
 use serde::{Deserialize, Serialize};
 
 use crate::frame::{Frame, Pool, Resident};
+use crate::mailbox::Bell;
 use crate::super_segment::SuperSegment;
 
 /// The most frames that one call of [`Port::receive`] gives.
@@ -244,11 +245,11 @@ pub trait Port {
     /// What a loop must know before it rests.
     fn hints(&self) -> PortHints;
 
-    /// Sleeps until a packet comes, at most for `timeout`.
+    /// Sleeps until a packet comes or `bell` is rung, at most for `timeout`.
     ///
     /// # Errors
     /// When the port is gone. An interrupted wait is no error.
-    fn wait(&mut self, timeout: Duration) -> io::Result<()>;
+    fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()>;
 
     /// Has the kernel poll the device for packets, for some microseconds. Only
     /// where [`PortHints::can_poll`] says so; by default nothing happens.

@@ -71,6 +71,7 @@ use std::time::Duration;
 
 use crate::event_loop::{Handler, LoopConfig, Turn};
 use crate::frame::{Frame, Pool, PoolLayout, Resident, Sending};
+use crate::mailbox::Bell;
 use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, SendError};
 use crate::super_segment::{self, SuperSegment};
 use crate::time::{Clock, Instant};
@@ -455,8 +456,11 @@ impl Port for SimPort {
         PortHints::default()
     }
 
-    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+    fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
         self.counters.waits += 1;
+        if bell.is_some_and(Bell::is_rung) {
+            return Ok(());
+        }
         let event = earlier(
             self.inbound.borrow().next_arrival(),
             self.outbound.borrow().next_completion(),
@@ -478,7 +482,7 @@ impl Port for SimPort {
 ///
 /// Both ends pass once, then time jumps to what happens next: an event of
 /// the clock's links, a handler's timer, the straggler flush, or 1 µs later
-/// when all of these are due already. The ports may be wrapped.
+/// when one of these is due already, or a message has come. The ports may be wrapped.
 ///
 /// # Errors
 /// What a port's calls give; a [`SimPort`]'s never fail.
@@ -512,10 +516,13 @@ where
         }
         let mut next = now;
         if !more_a && !more_b {
-            let sleep_a = turn_a.timeout(handler_a.poll_timeout(), now);
-            let sleep_b = turn_b.timeout(handler_b.poll_timeout(), now);
-            next = deadline.min(now + sleep_a.min(sleep_b));
-            next = clock.next_event().map_or(next, |event| next.min(event));
+            let is_rung = |bell: Option<&Bell>| bell.is_some_and(Bell::is_rung);
+            if !is_rung(handler_a.bell()) && !is_rung(handler_b.bell()) {
+                let sleep_a = turn_a.timeout(handler_a.poll_timeout(), now);
+                let sleep_b = turn_b.timeout(handler_b.poll_timeout(), now);
+                next = deadline.min(now + sleep_a.min(sleep_b));
+                next = clock.next_event().map_or(next, |event| next.min(event));
+            }
         }
         clock.advance_to(next.max(now + PASS_TIME));
     }

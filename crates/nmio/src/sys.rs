@@ -68,22 +68,31 @@ pub(crate) fn kick_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
     check(received as i32).map(drop)
 }
 
-/// Waits for one of `events`, at most `timeout`; the events that came, 0 when
-/// none did or a signal interrupted.
-pub(crate) fn poll(fd: BorrowedFd<'_>, events: i16, timeout: Duration) -> io::Result<i16> {
-    let mut pollfd = libc::pollfd {
-        fd: fd.as_raw_fd(),
+/// Waits for one of `events`, or for `other` to be readable, at most `timeout`;
+/// the events that came, 0 when none did or a signal interrupted.
+pub(crate) fn poll(
+    fd: BorrowedFd<'_>,
+    events: i16,
+    timeout: Duration,
+    other: Option<BorrowedFd<'_>>,
+) -> io::Result<i16> {
+    let pollfd = |fd, events| libc::pollfd {
+        fd,
         events,
         revents: 0,
     };
+    // One that is negative is passed over.
+    let other = other.map_or(-1, |other| other.as_raw_fd());
+    let mut fds = [pollfd(fd.as_raw_fd(), events), pollfd(other, libc::POLLIN)];
     let timeout = libc::timespec {
         tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
     };
-    // SAFETY: one live pollfd, a live timeout, no signal mask.
-    let ready = unsafe { libc::ppoll(&raw mut pollfd, 1, &raw const timeout, ptr::null()) };
+    let count = fds.len() as libc::nfds_t;
+    // SAFETY: so many live pollfds, a live timeout, no signal mask.
+    let ready = unsafe { libc::ppoll(fds.as_mut_ptr(), count, &raw const timeout, ptr::null()) };
     match check(ready) {
-        Ok(_) => Ok(pollfd.revents),
+        Ok(_) => Ok(fds[0].revents),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
         Err(error) => Err(error),
     }

@@ -243,9 +243,14 @@ impl Port for TapPort {
         PortHints::default()
     }
 
-    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+    fn wait(&mut self, timeout: Duration, bell: Option<&crate::Bell>) -> io::Result<()> {
         self.counters.waits += 1;
-        let events = sys::poll(self.file.as_fd(), libc::POLLIN, timeout)?;
+        let events = sys::poll(
+            self.file.as_fd(),
+            libc::POLLIN,
+            timeout,
+            bell.map(crate::Bell::event),
+        )?;
         if events & (libc::POLLERR | libc::POLLNVAL) != 0 {
             return Err(io::Error::from_raw_os_error(libc::EBADFD));
         }

@@ -491,11 +491,16 @@ impl Port for XdpPort {
         }
     }
 
-    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+    fn wait(&mut self, timeout: Duration, bell: Option<&crate::Bell>) -> io::Result<()> {
         self.counters.waits += 1;
         // `poll` also wakes the sender, so what a flush has left behind goes
         // on here.
-        let events = sys::poll(self.rings.fd(), libc::POLLIN, timeout)?;
+        let events = sys::poll(
+            self.rings.fd(),
+            libc::POLLIN,
+            timeout,
+            bell.map(crate::Bell::event),
+        )?;
         // A removed interface is no event, only an error that waits to be asked
         // for.
         if events & libc::POLLIN == 0 {

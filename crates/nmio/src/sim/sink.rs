@@ -132,7 +132,7 @@ impl Port for Sink {
         PortHints::default()
     }
 
-    fn wait(&mut self, _timeout: Duration) -> io::Result<()> {
+    fn wait(&mut self, _timeout: Duration, _bell: Option<&crate::Bell>) -> io::Result<()> {
         self.counters.waits += 1;
         Ok(())
     }

@@ -110,7 +110,7 @@ pub(crate) fn take(port: &mut XdpPort, count: usize) -> Vec<Vec<u8>> {
     while taken.len() < count && Instant::now() < end {
         port.receive(&mut batch, MAX_BATCH).unwrap();
         taken.extend(batch.drain(..).map(|frame| frame.to_vec()));
-        port.wait(Duration::from_millis(50)).unwrap();
+        port.wait(Duration::from_millis(50), None).unwrap();
     }
     taken
 }
@@ -472,7 +472,7 @@ fn a_tap_device_takes_super_segments_in_whole() {
             }
             assert!(Instant::now() < end, "it comes");
             let pause = Duration::from_millis(50);
-            receiver.wait(pause).unwrap();
+            receiver.wait(pause, None).unwrap();
         };
         assert!(taken == frames(&whole)[0], "{} bytes", taken.len());
     }

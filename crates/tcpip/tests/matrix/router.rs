@@ -152,8 +152,8 @@ impl<P: Port> Port for Router<P> {
         self.inner.hints()
     }
 
-    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        self.inner.wait(timeout)
+    fn wait(&mut self, timeout: Duration, bell: Option<&nmio::Bell>) -> io::Result<()> {
+        self.inner.wait(timeout, bell)
     }
 
     fn counters(&self) -> PortCounters {

@@ -103,7 +103,7 @@ impl Port for Outbox {
         PortHints::default()
     }
 
-    fn wait(&mut self, _timeout: Duration) -> io::Result<()> {
+    fn wait(&mut self, _timeout: Duration, _bell: Option<&nmio::Bell>) -> io::Result<()> {
         Ok(())
     }
 

@@ -1,0 +1,166 @@
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+use crate::frame::Frame;
+use crate::port::Port;
+use crate::sim::{self, LinkConfig, PathConfig};
+use crate::time::{Clock, Instant};
+use crate::{Handler, LoopConfig};
+
+fn taken(mailbox: &mut Mailbox<u32>) -> Vec<u32> {
+    let mut all = Vec::new();
+    mailbox.take_all(|message| all.push(message));
+    all
+}
+
+fn is_readable(bell: &Bell) -> bool {
+    let events = sys_poll(bell);
+    events & libc::POLLIN != 0
+}
+
+fn sys_poll(bell: &Bell) -> i16 {
+    crate::sys::poll(bell.event(), libc::POLLIN, Duration::ZERO, None).unwrap()
+}
+
+#[test]
+fn a_full_mailbox_gives_the_message_back() {
+    let (sender, mut mailbox) = mailbox(2).unwrap();
+    assert_eq!(sender.send(1), Ok(()));
+    assert_eq!(sender.clone().send(2), Ok(()));
+    assert_eq!(sender.send(3), Err(SendMessageError::Full(3)));
+    assert_eq!(taken(&mut mailbox), [1, 2]);
+    assert_eq!(sender.send(3), Ok(()));
+    assert_eq!(taken(&mut mailbox), [3]);
+    drop(mailbox);
+    assert_eq!(sender.send(4), Err(SendMessageError::Closed(4)));
+}
+
+#[test]
+fn the_bell_rings_once_until_the_mailbox_is_emptied() {
+    let (sender, mut mailbox) = mailbox(8).unwrap();
+    assert!(!mailbox.bell().is_rung());
+    assert!(!is_readable(mailbox.bell()));
+    sender.send(1).unwrap();
+    assert!(is_readable(mailbox.bell()));
+    // A second message makes no system call: the event counts one.
+    sender.send(2).unwrap();
+    let mut count = [0; 8];
+    rustix::io::read(mailbox.bell().event(), &mut count).unwrap();
+    assert_eq!(u64::from_ne_bytes(count), 1);
+    assert_eq!(taken(&mut mailbox), [1, 2]);
+    assert!(!mailbox.bell().is_rung());
+    assert!(!is_readable(mailbox.bell()));
+}
+
+#[test]
+fn what_a_message_causes_to_be_sent_comes_the_next_time() {
+    let (sender, mut mailbox) = mailbox(1).unwrap();
+    sender.send(1).unwrap();
+    let mut rounds = 0;
+    mailbox.take_all(|message| {
+        rounds += 1;
+        sender.send(message + 1).unwrap();
+    });
+    assert_eq!(rounds, 1, "a sender cannot keep a worker");
+    assert!(mailbox.bell().is_rung());
+    assert_eq!(taken(&mut mailbox), [2]);
+}
+
+/// Two threads send as fast as they can, and none of the messages is lost or stays
+/// behind a silent bell.
+#[test]
+fn every_message_is_heard() {
+    const EACH: u32 = 20_000;
+    let (sender, mut mailbox) = mailbox(16).unwrap();
+    let senders: Vec<_> = (0..2)
+        .map(|who| {
+            let sender = sender.clone();
+            thread::spawn(move || {
+                for number in 0..EACH {
+                    while sender.send((who, number)).is_err() {
+                        thread::yield_now();
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut next = [0; 2];
+    while next != [EACH; 2] {
+        let bell = mailbox.bell();
+        let second = Duration::from_secs(10);
+        let events = crate::sys::poll(bell.event(), libc::POLLIN, second, None).unwrap();
+        assert!(events & libc::POLLIN != 0, "a message came by no bell");
+        mailbox.take_all(|(who, number): (usize, u32)| {
+            assert_eq!(next[who], number, "in order");
+            next[who] += 1;
+        });
+    }
+    for sender in senders {
+        sender.join().unwrap();
+    }
+}
+
+/// Remembers when its messages were handled.
+struct Listening {
+    mailbox: Mailbox<u32>,
+    heard: Vec<(u32, Instant)>,
+}
+
+impl<P: Port> Handler<P> for Listening {
+    fn handle_frame(&mut self, _: &mut P, _: Frame, _: Instant) {}
+    fn handle_messages(&mut self, _: &mut P, now: Instant) {
+        let Self { mailbox, heard } = self;
+        mailbox.take_all(|message| heard.push((message, now)));
+    }
+    fn bell(&self) -> Option<&Bell> {
+        Some(self.mailbox.bell())
+    }
+    fn handle_timers(&mut self, _: &mut P, _: Instant) {}
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// Sends a message when its timer is due.
+struct Calling {
+    sender: Sender<u32>,
+    at: Option<Instant>,
+}
+
+impl<P: Port> Handler<P> for Calling {
+    fn handle_frame(&mut self, _: &mut P, _: Frame, _: Instant) {}
+    fn handle_timers(&mut self, _: &mut P, now: Instant) {
+        if self.at.is_some_and(|at| at <= now) {
+            self.at = None;
+            self.sender.send(7).unwrap();
+        }
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.at
+    }
+}
+
+#[test]
+fn a_sleeping_worker_hears_a_message_within_100_microseconds() {
+    let (sender, mailbox) = mailbox(4).unwrap();
+    let (mut a, mut b, clock) = sim::link(&LinkConfig::symmetric(PathConfig::default()), 1);
+    let mut listening = Listening {
+        mailbox,
+        heard: Vec::new(),
+    };
+    let at = clock.now() + Duration::from_millis(37);
+    let mut calling = Calling {
+        sender,
+        at: Some(at),
+    };
+    let config = LoopConfig::default();
+    let end = clock.now() + Duration::from_secs(1);
+    let is_heard = |listening: &Listening, _: &Calling| !listening.heard.is_empty();
+    let ends = ((&mut a, &mut listening), (&mut b, &mut calling));
+    assert!(sim::run_until(&clock, ends.0, ends.1, &config, end, is_heard).unwrap());
+    let [(7, heard)] = listening.heard[..] else {
+        panic!("{:?}", listening.heard)
+    };
+    assert!(heard.since(at) <= Duration::from_micros(100), "{heard:?}");
+}
