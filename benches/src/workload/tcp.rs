@@ -26,6 +26,7 @@ struct Stream {
 
 impl Application for Stream {
     type State = ();
+    type Message = ();
 
     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
         self.on_sent(conn);

@@ -104,6 +104,7 @@ impl DnsOverTcp {
 
 impl Application for DnsOverTcp {
     type State = ();
+    type Message = ();
 
     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
         let mut consumed = 0;

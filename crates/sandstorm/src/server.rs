@@ -157,6 +157,7 @@ impl Web {
 
 impl Application for Web {
     type State = Session;
+    type Message = ();
 
     #[inline]
     fn on_receive(&mut self, conn: &mut Connection<'_, Session>, data: &[u8]) -> usize {

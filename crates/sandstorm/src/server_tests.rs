@@ -100,7 +100,7 @@ fn fields_of_one_request_are_not_read_with_the_next() {
     // The same bytes behind another version say something else.
     let old = b"GET /a HTTP/1.0\r\nHost: x\r\n\r\n";
     assert_eq!(next(old), (Status::Ok, true, old.len()));
-    assert_eq!(next(&get("/a")).1, false);
+    assert!(!next(&get("/a")).1);
     let bad = closing("/a", "Host: x\r\nHost: y\r\n\r\n");
     for _ in 0..2 {
         assert_eq!(next(&bad).0, Status::BadRequest);

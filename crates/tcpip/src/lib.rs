@@ -35,6 +35,7 @@
 //!
 //! impl Application for Greeter {
 //!     type State = ();
+//!     type Message = ();
 //!
 //!     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
 //!         // What is left unconsumed is offered again: a cut line with its
@@ -107,8 +108,8 @@
 //! | `tcp_close()` | [`Connection::close`] |
 //!
 //! The paper's calls work on a connection at any time. Here a callback has it in
-//! hand; [`Stack::with_connection`] reaches it between two callbacks, by the name
-//! that [`Connection::id`] gives.
+//! hand. By the name that [`Connection::id`] gives, [`Application::on_message`] reaches it
+//! later, when a message has come from another thread.
 //!
 //! # What is obeyed
 //! - RFC 9293 for a server: passive open, every state behind it, half-close,
@@ -171,7 +172,7 @@ pub use mss::{DEFAULT_MSS_V4, DEFAULT_MSS_V6, MIN_MSS};
 pub use negotiated::Negotiated;
 pub use rto::{INITIAL_RTO_AFTER_LOSS_MS, INITIAL_RTO_MS, MAX_RTO_MS, MIN_RTO_MS};
 pub use server::Server;
-pub use stack::{Application, Connection, ConnectionId, Deadline, Stack, WriteError};
+pub use stack::{Application, Connection, ConnectionId, Connections, Deadline, Stack, WriteError};
 pub use stream::STREAM_ENTRIES;
 pub use wire::TIMESTAMPED_HEADER_LEN as PREPARED_HEADER_LEN;
 pub use writes::MAX_WRITE_LEN;

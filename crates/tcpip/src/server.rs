@@ -1,7 +1,7 @@
 //! A whole server for those who serve TCP only.
 
 use ip::{Host, IcmpError, PROTOCOL_TCP, Packet, Transports};
-use nmio::{Frame, Handler, Instant, Port};
+use nmio::{Bell, Frame, Handler, Instant, Mailbox, Port};
 
 use crate::congestion::{CongestionControl, Cubic};
 use crate::stack::{Application, Stack};
@@ -12,12 +12,25 @@ pub struct Server<A: Application, C = Cubic> {
     pub host: Host,
     /// The connections.
     pub stack: Stack<A, C>,
+    mailbox: Option<Mailbox<A::Message>>,
 }
 
 impl<A: Application, C> Server<A, C> {
     /// A server of `stack` at the addresses of `host`.
     pub fn new(host: Host, stack: Stack<A, C>) -> Self {
-        Self { host, stack }
+        Self {
+            host,
+            stack,
+            mailbox: None,
+        }
+    }
+
+    /// Gives the application the messages that come by `mailbox`:
+    /// [`Application::on_message`].
+    #[must_use]
+    pub fn with_mailbox(mut self, mailbox: Mailbox<A::Message>) -> Self {
+        self.mailbox = Some(mailbox);
+        self
     }
 }
 
@@ -43,6 +56,19 @@ impl<A: Application, C: CongestionControl, P: Port> Handler<P> for Server<A, C> 
     #[inline(always)]
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
         self.host.handle_frame(port, frame, &mut self.stack, now);
+    }
+
+    #[inline(always)]
+    fn handle_messages(&mut self, port: &mut P, now: Instant) {
+        let Self { stack, mailbox, .. } = self;
+        if let Some(mailbox) = mailbox {
+            mailbox.take_all(|message| stack.handle_message(port, message, now));
+        }
+    }
+
+    #[inline(always)]
+    fn bell(&self) -> Option<&Bell> {
+        self.mailbox.as_ref().map(Mailbox::bell)
     }
 
     #[inline(always)]

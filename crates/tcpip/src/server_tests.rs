@@ -75,3 +75,22 @@ fn an_icmp_error_about_udp_is_not_for_tcp() {
         assert_eq!(counters.icmp_errors_not_served, not_served);
     }
 }
+
+#[test]
+fn messages_are_given_to_the_application() {
+    let (server, mut rig) = server();
+    rig.open(None);
+    let (sender, mailbox) = nmio::mailbox(2).unwrap();
+    let mut server = server.with_mailbox(mailbox);
+    assert!(!Handler::<Sink>::bell(&server).unwrap().is_rung());
+    let id = rig.id();
+    for _ in 0..2 {
+        sender.send((id, b"nobody is there")).unwrap();
+    }
+    assert!(Handler::<Sink>::bell(&server).unwrap().is_rung());
+    let mut sink = Sink::new(1500, 8, 0);
+    server.handle_messages(&mut sink, Instant::ZERO);
+    assert!(!Handler::<Sink>::bell(&server).unwrap().is_rung());
+    assert_eq!(server.stack.app().log, "message message");
+    assert_eq!(sink.counters().tx_frames, 0);
+}

@@ -1,6 +1,7 @@
 //! The stack: one core's connections, from opening to forgetting.
 
 mod admission;
+mod connections;
 mod events;
 mod handle;
 mod input;
@@ -17,7 +18,6 @@ mod tests;
 pub use handle::WriteError;
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use ip::Packet;
@@ -28,7 +28,7 @@ use crate::config::Config;
 use crate::congestion::{CongestionControl, Cubic};
 use crate::connection::{CloseReason, Conn, Context, Flags, Plan, Record, Sight, State, Tcb};
 use crate::content::{Contents, Family, NO_CLASS};
-use crate::emit::{Emitter, NoRoom, Render, send_control, turn_round};
+use crate::emit::{Emitter, NoRoom, send_control, turn_round};
 use crate::outcome::Bare;
 use crate::pools::{NONE, Owner, Peers, Pool};
 use crate::stream::{Lists, Source};
@@ -128,19 +128,22 @@ struct Standing {
     is_blocked: bool,
     /// What is not consumed is to be offered again after the callback in hand.
     offers_again: bool,
+    reached: Reached,
     /// See [`ConnectionId`].
     serial: u64,
 }
 
-/// Names one connection. No later connection of the stack has the same name, so an
-/// application can keep it for as long as it likes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ConnectionId {
-    /// Of the TCB.
-    index: u32,
-    /// How many connections the stack had opened with this one.
-    serial: u64,
+/// Whether the application has a connection in hand by no segment of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reached {
+    No,
+    /// It has, and owed it nothing before.
+    Idle,
+    /// It has, and something was on its way.
+    Busy,
 }
+
+const _: () = assert!(size_of::<Standing>() == 32);
 
 /// A deadline of the application, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -164,6 +167,7 @@ impl Standing {
             due_for: Deadline::Request,
             is_blocked: false,
             offers_again: false,
+            reached: Reached::No,
             serial: 0,
         }
     }
@@ -177,14 +181,6 @@ impl Standing {
             .wrapping_sub(self.progress);
         let gained = pace.millis(bytes).min(most.into()) as u32;
         self.progress = self.progress.wrapping_add(gained);
-    }
-
-    /// Sets the application's deadline. The wheel's entry is no longer right, as one
-    /// that expires after the connection's `deadline` would be.
-    fn set_alarm(&mut self, after: u32, due_for: Deadline, deadline: u32) {
-        self.alarm = Alarm::New(after);
-        self.due_for = due_for;
-        self.scheduled = deadline.wrapping_add(BEYOND_MS);
     }
 
     /// A request was answered, and nothing was owed before.
@@ -212,10 +208,6 @@ struct Flood {
     floods: bool,
 }
 
-/// How soon a sleeping loop looks again whether a full TX ring has room. At
-/// 10 Gb/s about a hundred full packets leave in this time.
-const BLOCKED_RETRY: Duration = Duration::from_micros(125);
-
 /// What an application waits for until a
 /// [deadline](crate::Connection::set_deadline).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -235,6 +227,9 @@ pub trait Application {
     /// What the application remembers of one connection. It starts as the
     /// default and is dropped when the connection has closed.
     type State: Default;
+    /// What comes to it from other threads, by a mailbox
+    /// ([`Server::with_mailbox`](crate::Server::with_mailbox)). `()` where nothing does.
+    type Message: Send;
 
     /// A connection has been opened: the peer has proved its address by the
     /// handshake's third segment. `false` refuses it with a reset (there is
@@ -282,6 +277,16 @@ pub trait Application {
         conn.close();
     }
 
+    /// A message has come from outside. It may be about any connections: those that
+    /// it names are found in `connections`. Nothing, by default.
+    fn on_message<C: CongestionControl>(
+        &mut self,
+        connections: &mut Connections<'_, Self::State, C>,
+        message: Self::Message,
+    ) {
+        let _ = (connections, message);
+    }
+
     /// The connection is over. Called once for each connection that
     /// [`on_accept`](Self::on_accept) has accepted.
     fn on_close(&mut self, state: &mut Self::State, reason: CloseReason) {
@@ -299,6 +304,29 @@ pub trait Application {
         let _ = params;
         slot.fill(b' ');
     }
+}
+
+/// Names one connection. No later connection of the stack has the same name, so an
+/// application can keep it for as long as it likes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ConnectionId {
+    /// Of the TCB.
+    index: u32,
+    /// How many connections the stack had opened with this one.
+    serial: u64,
+}
+
+/// All connections of an application: see [`Application::on_message`].
+pub struct Connections<'a, S, C> {
+    states: &'a mut [S],
+    standings: &'a mut [Standing],
+    records: &'a mut [Record<C>],
+    contents: &'a mut Contents,
+    writes: &'a mut Writes,
+    cx: &'a mut Context<C>,
+    refused: &'a mut Option<Pool>,
+    reached: &'a mut Vec<u32>,
+    now: Instant,
 }
 
 /// A connection, in the hands of a callback.
@@ -354,6 +382,9 @@ pub struct Stack<A: Application, C = Cubic> {
     time_waits: u32,
     /// Connections opened so far, half-open ones included.
     opened: u64,
+    /// Those that the application has had in hand by no segment of theirs, and that
+    /// are to be seen to.
+    reached: Vec<u32>,
     flood: Flood,
     samplers: [Sampler; Pool::COUNT],
     /// Those that the TX ring had no room for, first come first served.
@@ -367,13 +398,6 @@ pub struct Stack<A: Application, C = Cubic> {
     now: Instant,
     #[cfg(any(test, fuzzing))]
     flights: Vec<invariants::Flight>,
-}
-
-impl<A: Application> Render for A {
-    #[inline(always)]
-    fn render(&mut self, params: u64, slot: &mut [u8]) {
-        Application::render(self, params, slot);
-    }
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
@@ -401,20 +425,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline(always)]
     fn conn(&mut self, id: u32) -> Conn<'_, C> {
         Conn::new(&mut self.records[id as usize], &mut self.cx)
-    }
-
-    /// A free TCB, or `None` when all are in use.
-    fn take_tcb(&mut self) -> Option<u32> {
-        if let Some(id) = self.free.pop() {
-            return Some(id);
-        }
-        if self.records.len() >= self.config.max_connections as usize {
-            return None;
-        }
-        self.records.push(Record::default());
-        self.states.push(A::State::default());
-        self.standings.push(Standing::new(Moment::from(self.now)));
-        Some(self.records.len() as u32 - 1)
     }
 
     /// Ends a connection: tells the application, and forgets it.
@@ -548,13 +558,6 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.cx.counters.blocked += 1;
         // Each connection at most once: there is place.
         self.blocked.push_back(id);
-    }
-
-    /// Both sides have closed.
-    fn enter_time_wait(&mut self, id: u32) {
-        self.finish(id, CloseReason::Finished);
-        self.count_out(id);
-        self.time_waits += 1;
     }
 
     /// A connection that was counted is over, or only remembered.

@@ -139,6 +139,7 @@ struct App {
 
 impl Application for App {
     type State = ();
+    type Message = ();
 
     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
         if self.echo {

@@ -27,6 +27,7 @@ struct Store(HashMap<Vec<u8>, ContentId>);
 
 impl Application for Store {
     type State = ();
+    type Message = ();
 
     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
         let mut consumed = 0;

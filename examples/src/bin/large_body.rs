@@ -100,6 +100,7 @@ fn asked_for(head: &str) -> Option<Range<u64>> {
 impl Application for LargeBody {
     /// Bytes of the body that are still to be written.
     type State = Range<u64>;
+    type Message = ();
 
     fn on_receive(&mut self, conn: &mut Connection<'_, Range<u64>>, data: &[u8]) -> usize {
         if !conn.state().is_empty() {

@@ -27,6 +27,7 @@ impl Application for LineEcho {
     /// Nothing is remembered of a connection: the stack keeps what is not a
     /// whole line yet.
     type State = ();
+    type Message = ();
 
     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
         let Some(end) = data.iter().rposition(|byte| *byte == b'\n') else {

@@ -179,6 +179,7 @@ impl App {
 
 impl Application for App {
     type State = State;
+    type Message = ();
 
     fn on_accept(&mut self, conn: &mut Connection<'_, State>) -> bool {
         let key = (conn.peer().port(), conn.peer().is_ipv6());

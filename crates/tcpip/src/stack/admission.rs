@@ -13,7 +13,7 @@ use ip::Packet;
 use nmio::{Instant, Port};
 
 use super::Standing;
-use super::{Flood, Stack};
+use super::{Flood, Record, Stack};
 use crate::clock::Moment;
 use crate::config::{SynCookies, WhenFull};
 use crate::congestion::CongestionControl;
@@ -72,6 +72,20 @@ impl Flood {
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
+    /// A free TCB, or `None` when all are in use.
+    fn take_tcb(&mut self) -> Option<u32> {
+        if let Some(id) = self.free.pop() {
+            return Some(id);
+        }
+        if self.records.len() >= self.config.max_connections as usize {
+            return None;
+        }
+        self.records.push(Record::default());
+        self.states.push(A::State::default());
+        self.standings.push(Standing::new(Moment::from(self.now)));
+        Some(self.records.len() as u32 - 1)
+    }
+
     /// Whether a SYN that there is no place for gets a cookie.
     fn bakes_cookies(&self) -> bool {
         self.config.syn_cookies != SynCookies::Never

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nmio::Instant;
 
-use super::{Alarm, Connection, ConnectionId, Deadline};
+use super::{Alarm, BEYOND_MS, Connection, ConnectionId, Deadline, Standing};
 use crate::config::millis;
 use crate::connection::{Flags, Info};
 use crate::content::{ContentId, Contents};
@@ -74,8 +74,7 @@ impl<S> Connection<'_, S> {
         SocketAddr::new(self.tcb.path.addresses.src(), self.tcb.ports().0)
     }
 
-    /// Its name, by which [`Stack::with_connection`](crate::Stack::with_connection)
-    /// finds it later.
+    /// Its name, by which [`Connections::get`](crate::Connections::get) finds it later.
     pub fn id(&self) -> ConnectionId {
         ConnectionId {
             index: self.id,
@@ -339,6 +338,16 @@ impl<S> Connection<'_, S> {
     #[cold]
     pub fn abort(&mut self) {
         self.tcb.flags |= Flags::ABORT;
+    }
+}
+
+impl Standing {
+    /// Sets the application's deadline. The wheel's entry is no longer right, as one
+    /// that expires after the connection's `deadline` would be.
+    fn set_alarm(&mut self, after: u32, due_for: Deadline, deadline: u32) {
+        self.alarm = Alarm::New(after);
+        self.due_for = due_for;
+        self.scheduled = deadline.wrapping_add(BEYOND_MS);
     }
 }
 

@@ -389,6 +389,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         consumed
     }
 
+    /// Both sides have closed.
+    fn enter_time_wait(&mut self, id: u32) {
+        self.finish(id, CloseReason::Finished);
+        self.count_out(id);
+        self.time_waits += 1;
+    }
+
     /// The peer's FIN, in order.
     #[cold]
     fn process_fin<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {

@@ -10,6 +10,7 @@ use crate::congestion::CongestionControl;
 use crate::connection::{Context, Record};
 use crate::content::{Contents, Family};
 use crate::counters::Counters;
+use crate::emit::Render;
 use crate::pools::Pool;
 use crate::stack::Application;
 use crate::table::{Keys, Table};
@@ -87,6 +88,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             half_open: 0,
             time_waits: 0,
             opened: 0,
+            reached: Vec::new(),
             flood: Flood::default(),
             samplers: Default::default(),
             blocked: VecDeque::with_capacity(most as usize),
@@ -138,5 +140,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     #[inline]
     pub fn serves(&self, port: u16) -> bool {
         self.config.ports.contains(&port)
+    }
+}
+
+impl<A: Application> Render for A {
+    #[inline(always)]
+    fn render(&mut self, params: u64, slot: &mut [u8]) {
+        Application::render(self, params, slot);
     }
 }

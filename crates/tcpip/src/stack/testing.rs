@@ -25,8 +25,8 @@ use smoltcp::wire::{
 use self::outbox::Outbox;
 use crate::wire::{Control, Header, Options, Seq, Written};
 use crate::{
-    Application, CloseReason, Config, Connection, ConnectionId, ContentId, Deadline, Info, NewReno,
-    Slot, Stack, WriteError,
+    Application, CloseReason, Config, CongestionControl, Connection, ConnectionId, Connections,
+    ContentId, Deadline, Info, NewReno, Slot, Stack, WriteError,
 };
 
 pub(crate) const OWN_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
@@ -163,6 +163,8 @@ impl App {
 impl Application for App {
     /// Bytes consumed.
     type State = u32;
+    /// Written to a connection.
+    type Message = (ConnectionId, &'static [u8]);
 
     fn on_accept(&mut self, conn: &mut Connection<'_, u32>) -> bool {
         assert_eq!(*conn.state(), 0, "a new connection has a new state");
@@ -246,6 +248,17 @@ impl Application for App {
             self.write_later(conn);
         } else {
             conn.close();
+        }
+    }
+
+    fn on_message<C: CongestionControl>(
+        &mut self,
+        connections: &mut Connections<'_, u32, C>,
+        (id, bytes): Self::Message,
+    ) {
+        self.note(format_args!("message"));
+        if let Some(mut conn) = connections.get(id) {
+            conn.write_bytes(bytes).unwrap();
         }
     }
 
@@ -430,9 +443,12 @@ impl Rig {
         let Self {
             stack, port, now, ..
         } = self;
-        let reached = stack.with_connection(port, id, *now, act).is_some();
+        let is_there = stack.reach(port, *now, |app, connections| {
+            let conn = connections.get(id);
+            conn.map(|mut conn| act(app, &mut conn)).is_some()
+        });
         self.check();
-        reached
+        is_there
     }
 
     /// What the first connection tells of itself.

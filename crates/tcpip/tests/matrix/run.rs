@@ -59,6 +59,7 @@ struct App {
 
 impl Application for App {
     type State = ();
+    type Message = ();
 
     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
         for consumed in 0..data.len() {

@@ -129,6 +129,7 @@ impl App {
 
 impl Application for App {
     type State = ();
+    type Message = ();
 
     fn on_accept(&mut self, conn: &mut Connection<'_, ()>) -> bool {
         self.said.insert(conn.peer().port(), Said::default());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::stack::testing::{Habit, Rig};
-use crate::{Config, Deadline, WriteError};
+use crate::{Config, ConnectionId, Deadline, WriteError};
 
 #[test]
 fn a_response_is_given_later() {
@@ -120,7 +120,7 @@ fn a_connection_is_reached_from_its_acceptance_to_its_end() {
     // A half-open one is not the application's yet.
     rig.peer_port += 1;
     rig.syn(Some(1460));
-    let half_open = crate::ConnectionId {
+    let half_open = ConnectionId {
         index: 1,
         serial: 2,
     };
@@ -152,4 +152,47 @@ fn a_deadline_is_set_from_outside() {
     rig.pass_ms(1);
     rig.sent(1, 1, "FA", b"");
     assert_eq!(rig.take_log(), "deadline(Request)");
+}
+
+#[test]
+fn a_message_reaches_any_connections() {
+    let mut rig = Rig::with_habit(Habit::Silent);
+    let first = rig.id();
+    rig.peer_port += 1;
+    rig.open(Some(1460));
+    let second = rig.id();
+    rig.take_log();
+    let Rig {
+        stack, port, now, ..
+    } = &mut rig;
+    stack.handle_message(port, (second, b"to the second"), *now);
+    assert_eq!(rig.take_log(), "message");
+    rig.sent(1, 1, "PA", b"to the second");
+    let Rig {
+        stack, port, now, ..
+    } = &mut rig;
+    // Each as often as it likes; what is written to one goes out together.
+    let written = stack.reach(port, *now, |_, connections| {
+        for (id, bytes) in [
+            (first, &b""[..]),
+            (second, b"b"),
+            (first, b""),
+            (second, b"c"),
+        ] {
+            let mut conn = connections.get(id).unwrap();
+            *conn.state() += 1;
+            conn.write_bytes(bytes).unwrap();
+        }
+        let content = connections.contents_mut().add((*b"xyz").into(), None);
+        let mut conn = connections.get(second).unwrap();
+        conn.write(content.unwrap(), 0)
+    });
+    assert_eq!(written, Ok(()));
+    rig.check();
+    let sent = rig.sent_all();
+    let said: Vec<_> = sent.iter().map(|out| &*out.data).collect();
+    assert_eq!(said, [&b"bc"[..], b"xyz"]);
+    for id in [first, second] {
+        assert!(rig.reach(id, |_, conn| assert_eq!(*conn.state(), 2)));
+    }
 }

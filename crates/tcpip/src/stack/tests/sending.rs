@@ -1,10 +1,11 @@
 //! Sending: segmentation, windows, the ring, the three ways to send.
 
+use std::time::Duration;
+
 use std::sync::Arc;
 
 use ip::{ErrorKind, IcmpError, PROTOCOL_TCP};
 
-use crate::stack::BLOCKED_RETRY;
 use crate::stack::testing::{Habit, MSS, Out, Rig, noise, v6_path};
 use crate::{Config, Family, MAX_WRITE_LEN, Mode, STREAM_ENTRIES, Slot};
 
@@ -296,7 +297,7 @@ fn a_full_ring_holds_segments_up_and_nothing_is_lost() {
     assert_eq!(segments.len(), 3);
     assert_eq!(
         rig.stack.poll_timeout(),
-        Some(rig.now + BLOCKED_RETRY),
+        Some(rig.now + Duration::from_micros(125)),
         "soon, without spinning"
     );
     rig.timers();

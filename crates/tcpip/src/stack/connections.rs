@@ -1,0 +1,63 @@
+//! All connections of a stack, in the hands of an application that acts by no
+//! segment of theirs.
+
+use nmio::Instant;
+
+use super::{Connection, ConnectionId, Connections, Reached};
+use crate::congestion::CongestionControl;
+use crate::connection::{Conn, State};
+use crate::content::Contents;
+
+impl<S, C: CongestionControl> Connections<'_, S, C> {
+    /// A connection by its [name](Connection::id). `None` when it is over: from
+    /// [`Application::on_close`] on. What is written is sent when the callback returns,
+    /// as everywhere.
+    pub fn get(&mut self, id: ConnectionId) -> Option<Connection<'_, S>> {
+        let ConnectionId { index, serial } = id;
+        let standing = self.standings.get_mut(index as usize)?;
+        if standing.serial != serial {
+            return None;
+        }
+        let record = &mut self.records[index as usize];
+        let is_ours = !matches!(
+            record.tcb.state,
+            State::Closed | State::SynReceived | State::TimeWait
+        );
+        if !is_ours {
+            return None;
+        }
+        if standing.reached == Reached::No {
+            standing.offers_again = false;
+            standing.reached = if record.tcb.stream.is_empty() {
+                Reached::Idle
+            } else {
+                Reached::Busy
+            };
+            self.reached.push(index);
+        }
+        let sight = Conn::new(record, self.cx).sight();
+        Some(Connection {
+            tcb: &mut record.tcb,
+            state: &mut self.states[index as usize],
+            contents: self.contents,
+            writes: self.writes,
+            peers: &mut self.cx.peers,
+            lists: &mut self.cx.lists,
+            standing,
+            refused: self.refused,
+            id: index,
+            now: self.now,
+            sight,
+        })
+    }
+
+    /// All contents, to add and to remove some.
+    pub fn contents_mut(&mut self) -> &mut Contents {
+        self.contents
+    }
+
+    /// The time of the message.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+}
