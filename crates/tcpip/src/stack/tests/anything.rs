@@ -40,6 +40,16 @@ enum Step {
         at: u32,
     },
     Reload,
+    /// The connection accepted last, which may be over, is reached from outside.
+    Reach(Act),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Write,
+    OfferAgain,
+    Close,
+    Abort,
 }
 
 fn near() -> impl Strategy<Value = i32> {
@@ -84,6 +94,8 @@ fn step() -> impl Strategy<Value = Step> {
         Habit::Silent,
         Habit::Lazy,
         Habit::Sip,
+        Habit::SipOn,
+        Habit::LazyOn,
         Habit::Abort,
     ];
     prop_oneof![
@@ -97,6 +109,12 @@ fn step() -> impl Strategy<Value = Step> {
             Step::TooBig { client, mtu, at }
         }),
         1 => Just(Step::Reload),
+        3 => prop_oneof![
+            4 => Just(Act::Write),
+            3 => Just(Act::OfferAgain),
+            1 => Just(Act::Close),
+            1 => Just(Act::Abort),
+        ].prop_map(Step::Reach),
     ]
 }
 
@@ -260,8 +278,22 @@ impl World {
                 self.rig.app().habit = habit;
                 self.rig.stack.contents_mut().remove(old);
             }
+            Step::Reach(act) => self.reach(act),
         }
         self.look();
+    }
+
+    fn reach(&mut self, act: Act) {
+        let Some((id, _)) = self.rig.app().accepted else {
+            return;
+        };
+        self.rig.reach(id, |app, conn| match act {
+            // A full stream and a closed side refuse it.
+            Act::Write => drop(conn.write(app.content.unwrap(), 0)),
+            Act::OfferAgain => conn.offer_again(),
+            Act::Close => conn.close(),
+            Act::Abort => conn.abort(),
+        });
     }
 
     /// Everything that was sent is a piece of the content, at its place, and
