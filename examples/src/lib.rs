@@ -1,2 +1,7 @@
 //! Servers that users would start from: each is one file in `src/bin`, and
 //! run by a test in `tests`.
+
+/// What the README shows compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -132,3 +132,37 @@ fn kv_get() {
     }
     example.stop();
 }
+
+#[test]
+fn later() {
+    let example = Example::start(env!("CARGO_BIN_EXE_later"), &[]);
+    for address in &example.addresses {
+        example.beside(|| {
+            let ask = |lines: &[u8]| talk(connect(*address, 7_001), &[lines]);
+            // Several in one segment, and answers in their order.
+            assert_eq!(ask(b"sand\nstorm\nname\n"), b"SAND\nSTORM\nNAME\n");
+            // Half a line is no question.
+            assert_eq!(ask(b"sand\nsto"), b"SAND\n");
+            // Who goes away before the answer harms nobody.
+            for _ in 0..20 {
+                connect(*address, 7_001).write_all(b"gone\n").unwrap();
+            }
+            assert_eq!(ask(b"still here\n"), b"STILL HERE\n");
+        });
+        let clients: Vec<_> = (0..16)
+            .map(|number| {
+                let address = *address;
+                let stream = example.beside(|| connect(address, 7_001));
+                std::thread::spawn(move || {
+                    let line = format!("client {number}\n").repeat(5);
+                    let answer = talk(stream, &[line.as_bytes()]);
+                    assert_eq!(answer, line.to_uppercase().as_bytes());
+                })
+            })
+            .collect();
+        for client in clients {
+            client.join().unwrap();
+        }
+    }
+    example.stop();
+}

@@ -1,8 +1,9 @@
 //! What every server on these libraries shares off the data path: the command
 //! line, logs, workers, signals, the start block and the summary.
 //!
-//! A server implements [`Program`] and flattens [`ServeArgs`] into its own
-//! command line; [`serve`] does the rest. Nothing here is called for a packet:
+//! [`tcp()`] and [`udp()`] make a whole program of one application or service. A server
+//! with options and content of its own implements [`Program`] and flattens
+//! [`ServeArgs`] into its command line; [`serve`] does the rest. Nothing here is called for a packet:
 //! a worker runs `nmio`'s loop over its own port and handler, generic over
 //! both, and meets this crate again only when it ends. `tokio` lives here and
 //! nowhere below.
@@ -48,6 +49,7 @@ mod rights;
 mod run;
 mod secret;
 mod signals;
+mod simple;
 mod worker;
 
 pub use args::ServeArgs;
@@ -57,3 +59,4 @@ pub use program::{Counted, Listening, Prepared, Program, StartError, Tally, Work
 pub use rights::{Sandbox, UserSpec};
 pub use run::serve;
 pub use secret::Secret;
+pub use simple::{Named, TcpWorker, tcp, udp};

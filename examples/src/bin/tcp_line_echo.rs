@@ -8,13 +8,7 @@
 //! Without options it makes a wire of its own to this host; `--device` names
 //! another one. Ctrl-C ends it.
 
-use std::process::ExitCode;
-
-use clap::Parser;
-use control::{Listening, Program, ServeArgs, StartError, WorkerContext};
-use nmio::device::Transport;
-use nmio::{Instant, Port};
-use tcpip::{Application, Config, Connection, Server, Stack};
+use tcpip::{Application, Connection};
 
 /// The most bytes of a line, its end included. Less than the stack keeps for
 /// an application that waits for more (16 KiB).
@@ -47,50 +41,12 @@ impl Application for LineEcho {
     }
 }
 
-/// What happens round about: which port, and how a worker is made.
-struct LineEchoProgram;
-
-impl Program for LineEchoProgram {
+impl control::Named for LineEcho {
     const NAME: &'static str = "line-echo";
+    const PORT: u16 = 7;
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const DEFAULT_PORT: u16 = 7;
-    type Handler<P: Port> = Server<LineEcho>;
-
-    fn services(&self, port: u16) -> Vec<(Transport, u16)> {
-        vec![(Transport::Tcp, port)]
-    }
-
-    fn handler<P: Port>(
-        &self,
-        port: &mut P,
-        context: &WorkerContext,
-    ) -> Result<Self::Handler<P>, StartError> {
-        let capabilities = port.capabilities();
-        let stack = Stack::new(
-            &Config::on_ports(&[context.port]),
-            LineEcho,
-            &capabilities,
-            context.secret.words(),
-            Instant::ZERO,
-        );
-        Ok(Server::new(context.host(&capabilities), stack))
-    }
-
-    fn try_commands(&self, at: &Listening) -> Vec<String> {
-        let address = at.addresses.first().map(ToString::to_string);
-        let command = address.map(|address| format!("nc {address} {}", at.port));
-        command.into_iter().collect()
-    }
 }
 
-/// Sends every line back.
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    network: ServeArgs,
-}
-
-fn main() -> ExitCode {
-    let cli = Cli::parse();
-    control::serve(&cli.network, || Ok::<_, StartError>(LineEchoProgram))
+fn main() -> std::process::ExitCode {
+    control::tcp(|_| Ok(LineEcho))
 }

@@ -1,0 +1,130 @@
+//! Answers that another thread gives later: a stand-in for a disk or a back-end.
+//!
+//! ```text
+//! # cargo run --release -p examples --bin later
+//! # printf 'storm\n' | nc 198.18.0.2 7001
+//! ```
+//!
+//! Each line is handed to one thread, which takes 5 ms for it and sends it back in
+//! capitals. The workers serve others meanwhile. Where the thread has too much to
+//! do, the answer is `BUSY`.
+
+use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use nmio::mailbox::Sender;
+use tcpip::{Application, CongestionControl, Connection, ConnectionId, Connections};
+
+/// Lines that the thread has not begun, and answers that a worker has not taken.
+const MOST: usize = 1_024;
+/// The most bytes of a line, its end included.
+const MAX_LINE: usize = 256;
+/// What a line takes.
+const WORK: Duration = Duration::from_millis(5);
+
+type Answer = (ConnectionId, Vec<u8>);
+
+/// A line, where it came from, and where its answer goes.
+struct Question(ConnectionId, Vec<u8>, Sender<Answer>);
+
+/// What is remembered of a connection.
+#[derive(Default)]
+struct Client {
+    /// A line of its is at the thread.
+    waits: bool,
+    /// It sends no more.
+    has_ended: bool,
+}
+
+struct Later {
+    questions: SyncSender<Question>,
+    answers: Sender<Answer>,
+}
+
+impl Application for Later {
+    type State = Client;
+    type Message = Answer;
+
+    fn on_receive(&mut self, conn: &mut Connection<'_, Client>, data: &[u8]) -> usize {
+        let Some(end) = data.iter().position(|byte| *byte == b'\n') else {
+            if data.len() >= MAX_LINE {
+                conn.abort();
+            }
+            return 0;
+        };
+        // One at a time, so that answers come in the order of the lines.
+        if conn.state().waits {
+            return 0;
+        }
+        let question = Question(conn.id(), data[..=end].to_vec(), self.answers.clone());
+        match self.questions.try_send(question) {
+            Ok(()) => conn.state().waits = true,
+            Err(_) if conn.write_bytes(b"BUSY\n").is_err() => return 0,
+            Err(_) => conn.offer_again(),
+        }
+        end + 1
+    }
+
+    /// A connection ends when the client sends no more and has all answers.
+    fn on_sent(&mut self, conn: &mut Connection<'_, Client>) {
+        if conn.state().has_ended && !conn.state().waits {
+            conn.close();
+        }
+    }
+
+    fn on_half_close(&mut self, conn: &mut Connection<'_, Client>) {
+        conn.state().has_ended = true;
+        if !conn.state().waits {
+            conn.close();
+        }
+    }
+
+    fn on_message<C: CongestionControl>(
+        &mut self,
+        connections: &mut Connections<'_, Client, C>,
+        (id, line): Answer,
+    ) {
+        // Its client may have gone.
+        let Some(mut conn) = connections.get(id) else {
+            return;
+        };
+        conn.state().waits = false;
+        if conn.write_bytes(&line).is_err() {
+            conn.abort();
+        }
+        conn.offer_again();
+    }
+}
+
+impl control::Named for Later {
+    const NAME: &'static str = "later";
+    const PORT: u16 = 7_001;
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+}
+
+/// The thread: it has all the time that workers have not.
+fn work(questions: &Receiver<Question>) {
+    for Question(id, line, answers) in questions {
+        thread::sleep(WORK);
+        // A worker that does not keep up, or has ended, goes without.
+        let _ = answers.send((id, line.to_ascii_uppercase()));
+    }
+}
+
+fn main() -> ExitCode {
+    let thread = OnceLock::new();
+    control::tcp(|worker| {
+        let questions = thread.get_or_init(|| {
+            let (sender, receiver) = sync_channel(MOST);
+            thread::spawn(move || work(&receiver));
+            sender
+        });
+        Ok(Later {
+            questions: SyncSender::clone(questions),
+            answers: worker.open_mailbox(MOST)?,
+        })
+    })
+}
