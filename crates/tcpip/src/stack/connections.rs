@@ -10,8 +10,8 @@ use crate::content::Contents;
 
 impl<S, C: CongestionControl> Connections<'_, S, C> {
     /// A connection by its [name](Connection::id). `None` when it is over: from
-    /// [`Application::on_close`](crate::Application::on_close) on. What is written is sent when the callback returns,
-    /// as everywhere.
+    /// [`Application::on_close`](crate::Application::on_close) on. What is written is
+    /// sent when the callback returns, as everywhere.
     pub fn get(&mut self, id: ConnectionId) -> Option<Connection<'_, S>> {
         let ConnectionId { index, serial } = id;
         let standing = self.standings.get_mut(index as usize)?;
