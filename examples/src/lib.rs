@@ -5,3 +5,8 @@
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// So does what the guide shows.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/extending.md")]
+struct Guide;

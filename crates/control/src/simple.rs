@@ -24,8 +24,9 @@ pub trait Named {
     const NAME: &'static str;
     /// The port that is served without `--port`.
     const PORT: u16;
-    /// The program's version, for the start block.
-    const VERSION: &'static str = "";
+    /// The program's version, for the start block: `env!("CARGO_PKG_VERSION")` is the
+    /// package's.
+    const VERSION: &'static str = "without a version";
 }
 
 /// Serves TCP with one application for each worker, by the options of [`ServeArgs`] and
