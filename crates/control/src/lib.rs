@@ -3,10 +3,11 @@
 //!
 //! [`tcp()`] and [`udp()`] make a whole program of one application or service. A server
 //! with options and content of its own implements [`Program`] and flattens
-//! [`ServeArgs`] into its command line; [`serve`] does the rest. Nothing here is called for a packet:
-//! a worker runs `nmio`'s loop over its own port and handler, generic over
-//! both, and meets this crate again only when it ends. `tokio` lives here and
-//! nowhere below.
+//! [`ServeArgs`] into its command line; [`serve`] does the rest.
+//!
+//! Nothing here is called for a packet: a worker runs `nmio`'s loop over its own
+//! port and handler, generic over both, and meets this crate again only when it
+//! ends. `tokio` lives here and nowhere below.
 //!
 //! # What a callback may do in the sandbox
 //!

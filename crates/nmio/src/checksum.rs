@@ -10,7 +10,7 @@
 /// sums of what does are added to it: RFC 1624's equation 3 with the old
 /// fields taken as zero.
 ///
-/// 2^32 additions, or the sums of 2^34 bytes, fit without a carry being lost.
+/// 2^30 additions fit without a carry being lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum(u64);
 

@@ -32,6 +32,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::frame::{Frame, Pool, Resident};
+use crate::mailbox::Bell;
 use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError};
 use crate::super_segment::{self, SuperSegment};
 
@@ -209,7 +210,7 @@ impl<P: Port> Port for Fault<P> {
     }
 
     #[inline(always)]
-    fn wait(&mut self, timeout: Duration, bell: Option<&crate::Bell>) -> io::Result<()> {
+    fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
         self.inner.wait(timeout, bell)
     }
 

@@ -176,6 +176,7 @@ impl<M> std::error::Error for SendMessageError<M> {}
 /// A worker's end: see [`mailbox`].
 #[derive(Debug)]
 pub struct Mailbox<M> {
+    /// Nobody waits on either end, so that it takes no lock.
     messages: Receiver<M>,
     capacity: usize,
     bell: Bell,

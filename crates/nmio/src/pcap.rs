@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::frame::{Frame, Pool, Resident};
+use crate::mailbox::Bell;
 use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, SendError};
 use crate::super_segment::SuperSegment;
 
@@ -203,7 +204,7 @@ impl<P: Port> Port for Pcap<P> {
     }
 
     #[inline(always)]
-    fn wait(&mut self, timeout: Duration, bell: Option<&crate::Bell>) -> io::Result<()> {
+    fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
         if let Some(recorder) = &mut self.recorder {
             recorder.write_out();
         }

@@ -18,6 +18,7 @@ use std::time::Duration;
 use crate::checksum::Sum;
 use crate::device::{DeviceError, MemoryPlan};
 use crate::frame::{Frame, Pool, Resident};
+use crate::mailbox::Bell;
 use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError, Wait};
 use crate::super_segment::SuperSegment;
 use crate::sys::{self, FINISHED, Gather};
@@ -243,13 +244,13 @@ impl Port for TapPort {
         PortHints::default()
     }
 
-    fn wait(&mut self, timeout: Duration, bell: Option<&crate::Bell>) -> io::Result<()> {
+    fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
         self.counters.waits += 1;
         let events = sys::poll(
             self.file.as_fd(),
             libc::POLLIN,
             timeout,
-            bell.map(crate::Bell::event),
+            bell.map(Bell::event),
         )?;
         if events & (libc::POLLERR | libc::POLLNVAL) != 0 {
             return Err(io::Error::from_raw_os_error(libc::EBADFD));

@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use crate::device::DeviceError;
 use crate::frame::{Frame, Pool, Resident};
+use crate::mailbox::Bell;
 use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints, SendError, Wait};
 use crate::super_segment::{self, SuperSegment};
 use crate::sys;
@@ -491,7 +492,7 @@ impl Port for XdpPort {
         }
     }
 
-    fn wait(&mut self, timeout: Duration, bell: Option<&crate::Bell>) -> io::Result<()> {
+    fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
         self.counters.waits += 1;
         // `poll` also wakes the sender, so what a flush has left behind goes
         // on here.
@@ -499,7 +500,7 @@ impl Port for XdpPort {
             self.rings.fd(),
             libc::POLLIN,
             timeout,
-            bell.map(crate::Bell::event),
+            bell.map(Bell::event),
         )?;
         // A removed interface is no event, only an error that waits to be asked
         // for.

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::frame::{Frame, Pool, Resident};
+use crate::mailbox::Bell;
 use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, SendError};
 
 use super::frame_layout;
@@ -132,7 +133,7 @@ impl Port for Sink {
         PortHints::default()
     }
 
-    fn wait(&mut self, _timeout: Duration, _bell: Option<&crate::Bell>) -> io::Result<()> {
+    fn wait(&mut self, _timeout: Duration, _bell: Option<&Bell>) -> io::Result<()> {
         self.counters.waits += 1;
         Ok(())
     }
