@@ -205,6 +205,13 @@ impl Listening {
         Self { addresses, port }
     }
 
+    /// A command for the first address and the port, as
+    /// [`Program::try_commands`] gives it; none without an address.
+    pub fn command(&self, with: impl FnOnce(&IpAddr, u16) -> String) -> Vec<String> {
+        let command = self.addresses.first().map(|first| with(first, self.port));
+        command.into_iter().collect()
+    }
+
     /// The first address, and the port unless it is `default_port`, as they
     /// stand in a URL.
     pub fn authority(&self, default_port: u16) -> Option<String> {
@@ -267,7 +274,13 @@ mod tests {
         assert_eq!(at.authority(80).unwrap(), "192.0.2.1");
         let at = Listening::new(addresses[..2].to_vec(), 8080);
         assert_eq!(at.authority(80).unwrap(), "[2001:db8::1]:8080");
-        assert_eq!(Listening::new(vec![], 80).authority(80), None);
+        assert_eq!(
+            at.command(|ip, port| format!("nc {ip} {port}")),
+            ["nc 2001:db8::1 8080"]
+        );
+        let nowhere = Listening::new(vec![], 80);
+        assert_eq!(nowhere.authority(80), None);
+        assert!(nowhere.command(|_, _| unreachable!()).is_empty());
     }
 
     #[test]

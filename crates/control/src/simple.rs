@@ -148,13 +148,6 @@ fn network_args(name: &'static str) -> ServeArgs {
     cli.network
 }
 
-/// The address to try, and the port, as `nc` takes them.
-fn to_try(command: &str, at: &Listening) -> Vec<String> {
-    let address = at.addresses.first();
-    let line = address.map(|address| format!("{command} {address} {}", at.port));
-    line.into_iter().collect()
-}
-
 struct TcpProgram<A, F> {
     make: F,
     of: PhantomData<fn() -> A>,
@@ -198,7 +191,7 @@ where
     }
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {
-        to_try("nc", at)
+        at.command(|address, port| format!("nc {address} {port}"))
     }
 
     fn tally<P: Port>(&self, server: &tcpip::Server<A>, tally: &mut Tally) {
@@ -241,7 +234,7 @@ where
     }
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {
-        to_try("nc -u", at)
+        at.command(|address, port| format!("nc -u {address} {port}"))
     }
 
     fn tally<P: Port>(&self, server: &udpip::Server<S>, tally: &mut Tally) {

@@ -107,8 +107,7 @@ impl Program for KvGet {
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {
         let key = self.pairs.first().map_or("", |pair| &pair.0);
-        let command = |address| format!("printf 'GET {key}\\n' | nc {address} {}", at.port);
-        at.addresses.first().map(command).into_iter().collect()
+        at.command(|address, port| format!("printf 'GET {key}\\n' | nc {address} {port}"))
     }
 }
 

@@ -171,9 +171,7 @@ impl Program for LargeBodyProgram {
     }
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {
-        let address = at.addresses.first().map(ToString::to_string);
-        let command = address.map(|address| format!("curl http://{address}:{}/ | wc -c", at.port));
-        command.into_iter().collect()
+        at.command(|address, port| format!("curl http://{address}:{port}/ | wc -c"))
     }
 }
 

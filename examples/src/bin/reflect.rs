@@ -87,11 +87,7 @@ impl Program for ReflectProgram {
     }
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {
-        let address = at.addresses.first();
-        address
-            .map(|address| format!("nc -u {address} {}", at.port))
-            .into_iter()
-            .collect()
+        at.command(|address, port| format!("nc -u {address} {port}"))
     }
 }
 
