@@ -9,7 +9,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use nmio::device::Transport;
 use nmio::mailbox::Sender;
 use nmio::{Instant, Mailbox, Port};
-use tcpip::{Application, Config, Stack};
+use tcpip::{Application, Config, Contents, Family, Stack};
 use udpip::Service;
 
 use crate::args::ServeArgs;
@@ -32,9 +32,10 @@ pub trait Named {
 /// Serves TCP with one application for each worker, by the options of [`ServeArgs`] and
 /// the defaults of [`Config`]: a whole `main`.
 ///
-/// `make` is called for each worker, before rights are given up. Contents can be
-/// added in any callback; a server that prepares its contents before it serves
-/// implements [`Program`] and calls [`serve`].
+/// `make` is called for each worker, before rights are given up. It may add
+/// [contents](TcpWorker::contents_mut), which are prepared before the first client
+/// comes; callbacks may add more. A server with options of its own implements
+/// [`Program`] and calls [`serve`].
 ///
 /// ```no_run
 /// use tcpip::{Application, Connection};
@@ -61,7 +62,7 @@ pub trait Named {
 /// }
 /// ```
 pub fn tcp<A: Application + Named>(
-    make: impl Fn(&mut TcpWorker<A::Message>) -> Result<A, StartError> + Sync,
+    make: impl Fn(&mut TcpWorker<'_, A::Message>) -> Result<A, StartError> + Sync,
 ) -> ExitCode {
     let program = TcpProgram {
         make,
@@ -104,13 +105,14 @@ pub fn udp<S: Service + Named>(make: impl Fn() -> Result<S, StartError> + Sync) 
 
 /// A worker whose application is being made.
 #[derive(Debug)]
-pub struct TcpWorker<M> {
+pub struct TcpWorker<'c, M> {
     index: u32,
     workers: u32,
+    contents: &'c mut Contents,
     mailbox: Option<Mailbox<M>>,
 }
 
-impl<M: Send> TcpWorker<M> {
+impl<M: Send> TcpWorker<'_, M> {
     /// Its number, from 0.
     pub fn index(&self) -> u32 {
         self.index
@@ -119,6 +121,11 @@ impl<M: Send> TcpWorker<M> {
     /// How many workers there are.
     pub fn workers(&self) -> u32 {
         self.workers
+    }
+
+    /// The contents of its stack, none yet.
+    pub fn contents_mut(&mut self) -> &mut Contents {
+        self.contents
     }
 
     /// Opens the worker's mailbox, for `capacity` messages. What is sent to it comes
@@ -156,7 +163,7 @@ struct TcpProgram<A, F> {
 impl<A, F> Program for TcpProgram<A, F>
 where
     A: Application + Named,
-    F: Fn(&mut TcpWorker<A::Message>) -> Result<A, StartError> + Sync,
+    F: Fn(&mut TcpWorker<'_, A::Message>) -> Result<A, StartError> + Sync,
 {
     const NAME: &'static str = A::NAME;
     const VERSION: &'static str = A::VERSION;
@@ -175,16 +182,25 @@ where
         let capabilities = port.capabilities();
         let config = Config::on_ports(&[context.port]);
         check_reserved(&config, <Stack<A>>::reserved_bytes(&config))?;
-        let mut worker = TcpWorker {
-            index: context.index,
-            workers: context.workers,
-            mailbox: None,
+        let mut mailbox = None;
+        let make = |contents: &mut Contents| {
+            let mut worker = TcpWorker {
+                index: context.index,
+                workers: context.workers,
+                contents,
+                mailbox: None,
+            };
+            let app = (self.make)(&mut worker);
+            mailbox = worker.mailbox;
+            app
         };
-        let app = (self.make)(&mut worker)?;
         let secret = context.secret.words();
-        let stack = Stack::new(&config, app, &capabilities, secret, Instant::ZERO);
+        let mut stack = Stack::load(&config, make, &capabilities, secret, Instant::ZERO)?;
+        for family in [Family::V4, Family::V6] {
+            stack.contents_mut().prepare_all(port.pool(), family);
+        }
         let server = tcpip::Server::new(context.host(&capabilities), stack);
-        Ok(match worker.mailbox {
+        Ok(match mailbox {
             Some(mailbox) => server.with_mailbox(mailbox),
             None => server,
         })

@@ -117,6 +117,7 @@ mod sys;
 pub mod tap;
 pub mod time;
 pub mod timer;
+mod timers;
 pub mod xdp;
 
 pub use copies::Copies;
@@ -133,3 +134,4 @@ pub use prefetch::prefetch;
 pub use super_segment::SuperSegment;
 pub use time::{Clock, Instant, TscClock};
 pub use timer::TimerWheel;
+pub use timers::Timers;

@@ -26,11 +26,13 @@
 //! use eth::{Mac, Station};
 //! use nmio::sim::Sink;
 //! use nmio::{Handler, Instant, Port};
-//! use tcpip::{Application, Config, Connection, ContentId, Server, Stack};
+//! use tcpip::{
+//!     Application, Config, Connection, ContentError, ContentId, Contents, Server, Stack,
+//! };
 //!
 //! /// Answers every line with the same content.
 //! struct Greeter {
-//!     greeting: Option<ContentId>,
+//!     greeting: ContentId,
 //! }
 //!
 //! impl Application for Greeter {
@@ -41,8 +43,8 @@
 //!         // What is left unconsumed is offered again: a cut line with its
 //!         // rest, a whole one when the stream has room for the answer.
 //!         let line = data.iter().position(|byte| *byte == b'\n');
-//!         match (line, self.greeting) {
-//!             (Some(end), Some(content)) if conn.write(content, 0).is_ok() => end + 1,
+//!         match line {
+//!             Some(end) if conn.write(self.greeting, 0).is_ok() => end + 1,
 //!             _ => 0,
 //!         }
 //!     }
@@ -51,10 +53,12 @@
 //! let mut port = Sink::new(1500, 16, 0);
 //! let config = Config::on_ports(&[7]);
 //! let secret = [1, 2, 3, 4]; // random numbers, in a real server
-//! let app = Greeter { greeting: None };
-//! let mut stack = Stack::new(&config, app, &port.capabilities(), secret, Instant::ZERO);
-//! let greeting = stack.contents_mut().add(Arc::from(*b"Hello.\n"), None)?;
-//! stack.app_mut().greeting = Some(greeting);
+//! let greeter = |contents: &mut Contents| {
+//!     let greeting = contents.add(Arc::from(*b"Hello.\n"), None)?;
+//!     Ok::<_, ContentError>(Greeter { greeting })
+//! };
+//! let capabilities = port.capabilities();
+//! let stack = <Stack<_>>::load(&config, greeter, &capabilities, secret, Instant::ZERO)?;
 //!
 //! let own = Ipv4Addr::new(192, 0, 2, 1);
 //! let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &[IpAddr::V4(own)]);
@@ -172,7 +176,9 @@ pub use mss::{DEFAULT_MSS_V4, DEFAULT_MSS_V6, MIN_MSS};
 pub use negotiated::Negotiated;
 pub use rto::{INITIAL_RTO_AFTER_LOSS_MS, INITIAL_RTO_MS, MAX_RTO_MS, MIN_RTO_MS};
 pub use server::Server;
-pub use stack::{Application, Connection, ConnectionId, Connections, Deadline, Stack, WriteError};
+pub use stack::{
+    Application, Connection, ConnectionId, Connections, Deadline, Stack, Timer, WriteError,
+};
 pub use stream::STREAM_ENTRIES;
 pub use wire::TIMESTAMPED_HEADER_LEN as PREPARED_HEADER_LEN;
 pub use writes::MAX_WRITE_LEN;

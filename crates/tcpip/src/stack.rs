@@ -14,14 +14,16 @@ mod shutdown;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod timer;
 
 pub use handle::WriteError;
+pub use timer::{Deadline, Timer};
 
 use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 use ip::Packet;
-use nmio::{Instant, Port, TimerWheel};
+use nmio::{Instant, Port, TimerWheel, Timers};
 
 use crate::clock::Moment;
 use crate::config::Config;
@@ -34,9 +36,6 @@ use crate::pools::{NONE, Owner, Peers, Pool};
 use crate::stream::{Lists, Source};
 use crate::table::{Keys, Table};
 use crate::writes::Writes;
-
-/// What the timer wheel takes for each connection.
-const TIMER_LEN: usize = 16;
 
 /// Parts of a pool whose holders lacked most when they were looked at: they are
 /// looked at again.
@@ -74,10 +73,7 @@ const CREDIT_MS: u32 = 20_000;
 /// are at most 7 days ahead, and the clock wraps after 49.
 const BEYOND_MS: u32 = 15 * 24 * 3_600_000;
 
-/// Bits behind the point of [`Pace`].
-const FRACTION: u32 = 20;
-
-/// Milliseconds that a byte takes at a rate, as a fixed-point number.
+/// Milliseconds that a byte takes at a rate, with 20 bits behind the point.
 #[derive(Clone, Copy, Debug)]
 struct Pace(u64);
 
@@ -85,13 +81,13 @@ impl Pace {
     /// Of `rate` bytes a second; 0 is taken as 1.
     const fn of(rate: u32) -> Self {
         let rate = if rate == 0 { 1 } else { rate };
-        Self((1_000 << FRACTION) / rate as u64)
+        Self((1_000 << 20) / rate as u64)
     }
 
     /// Milliseconds that `bytes` take.
     #[inline(always)]
     const fn millis(self, bytes: u32) -> u64 {
-        (bytes as u64 * self.0) >> FRACTION
+        (bytes as u64 * self.0) >> 20
     }
 }
 
@@ -199,6 +195,14 @@ impl Standing {
     }
 }
 
+/// What callbacks ask of the stack itself.
+#[derive(Debug, Default)]
+struct Asked {
+    /// The pool of which the callback in hand has found nothing free.
+    refused: Option<Pool>,
+    timers: Timers<{ Timer::COUNT }>,
+}
+
 /// When cookies were sent.
 #[derive(Debug, Default)]
 struct Flood {
@@ -206,15 +210,6 @@ struct Flood {
     baked_at: Option<u64>,
     /// Whether the one before was sent shortly before.
     floods: bool,
-}
-
-/// What an application waits for until a
-/// [deadline](crate::Connection::set_deadline).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Deadline {
-    /// The whole of a request whose first byte has arrived.
-    Request,
 }
 
 /// What a server does with its connections: the callbacks of the paper's
@@ -277,6 +272,16 @@ pub trait Application {
         conn.close();
     }
 
+    /// A [timer](Connections::set_timer) of the application has passed. It may be
+    /// about any connections. Nothing, by default.
+    fn on_timer<C: CongestionControl>(
+        &mut self,
+        connections: &mut Connections<'_, Self::State, C>,
+        timer: Timer,
+    ) {
+        let _ = (connections, timer);
+    }
+
     /// A message has come from outside. It may be about any connections: those that
     /// it names are found in `connections`. Nothing, by default.
     fn on_message<C: CongestionControl>(
@@ -324,7 +329,7 @@ pub struct Connections<'a, S, C> {
     contents: &'a mut Contents,
     writes: &'a mut Writes,
     cx: &'a mut Context<C>,
-    refused: &'a mut Option<Pool>,
+    asked: &'a mut Asked,
     reached: &'a mut Vec<u32>,
     now: Instant,
 }
@@ -338,8 +343,7 @@ pub struct Connection<'a, S> {
     peers: &'a mut Peers,
     lists: &'a mut Lists,
     standing: &'a mut Standing,
-    /// The pool of which a write has found nothing free.
-    refused: &'a mut Option<Pool>,
+    asked: &'a mut Asked,
     /// Its number.
     id: u32,
     now: Instant,
@@ -372,8 +376,7 @@ pub struct Stack<A: Application, C = Cubic> {
     wheel: TimerWheel,
     contents: Contents,
     writes: Writes,
-    /// The pool of which the callback in hand has found nothing free.
-    refused: Option<Pool>,
+    asked: Asked,
     cx: Context<C>,
     config: Config,
     /// That of [`Config::min_rate`].
@@ -416,7 +419,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             contents: &mut self.contents,
             writes: &mut self.writes,
             lists: &mut self.cx.lists,
-            refused: &mut self.refused,
+            asked: &mut self.asked,
         };
         (&mut self.app, connection)
     }

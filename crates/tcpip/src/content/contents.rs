@@ -205,6 +205,15 @@ impl Contents {
         (self.totals.residents - before) as u32
     }
 
+    /// [Prepares](Self::prepare) all contents that there are.
+    pub fn prepare_all(&mut self, pool: &Pool, family: Family) {
+        for index in 0..self.list.len() as u32 {
+            let generation = self.list[index as usize].generation;
+            // One that was removed has no id any more.
+            self.prepare(ContentId { index, generation }, pool, family);
+        }
+    }
+
     /// Removes a content: nothing more can be written from it. Its memory is
     /// freed when the last stream that refers to it has been acknowledged.
     /// `false` when it was removed before.

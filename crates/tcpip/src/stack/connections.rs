@@ -1,9 +1,11 @@
 //! All connections of a stack, in the hands of an application that acts by no
 //! segment of theirs.
 
+use std::time::Duration;
+
 use nmio::Instant;
 
-use super::{Connection, ConnectionId, Connections, Reached};
+use super::{Connection, ConnectionId, Connections, Reached, Timer};
 use crate::congestion::CongestionControl;
 use crate::connection::{Conn, State};
 use crate::content::Contents;
@@ -44,7 +46,7 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
             peers: &mut self.cx.peers,
             lists: &mut self.cx.lists,
             standing,
-            refused: self.refused,
+            asked: self.asked,
             id: index,
             now: self.now,
             sight,
@@ -56,7 +58,18 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
         self.contents
     }
 
-    /// The time of the message.
+    /// Calls [`Application::on_timer`](crate::Application::on_timer) in `after` from now,
+    /// once. A timer that runs already is set anew.
+    pub fn set_timer(&mut self, timer: Timer, after: Duration) {
+        self.asked.timers.set(timer.number(), self.now + after);
+    }
+
+    /// The timer does not run any more.
+    pub fn clear_timer(&mut self, timer: Timer) {
+        self.asked.timers.clear(timer.number());
+    }
+
+    /// The time of the message or the timer.
     pub fn now(&self) -> Instant {
         self.now
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nmio::{Instant, Port};
 
-use super::{Alarm, Connections, Reached, Stack};
+use super::{Alarm, Connections, Reached, Stack, Timer};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, Flags, Plan, State};
@@ -33,10 +33,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             // The port cannot tell when its ring has room.
             return Some(self.now + BLOCKED_RETRY);
         }
-        let due = self.wheel.next_deadline();
+        let own = self.asked.timers.next();
+        let due = earlier(self.wheel.next_deadline(), own);
         if self.cx.buffers.has_surplus() || self.writes.has_surplus() || self.cx.lists.has_surplus()
         {
-            return Some(due.map_or(self.trim_at, |due| due.min(self.trim_at)));
+            return earlier(due, Some(self.trim_at));
         }
         due
     }
@@ -52,8 +53,22 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         while let Some(id) = self.wheel.pop_expired(now) {
             self.handle_expired(port, id, Moment::from(now));
         }
+        if self.asked.timers.has_passed(now) {
+            self.handle_timer(port, now);
+        }
         if now >= self.trim_at {
             self.trim(now);
+        }
+    }
+
+    /// Some of the application's own timers have passed. Those that it sets
+    /// meanwhile wait for the next call.
+    #[cold]
+    fn handle_timer<P: Port>(&mut self, port: &mut P, now: Instant) {
+        for timer in self.asked.timers.take_passed(now) {
+            self.reach(port, now, |app, connections| {
+                app.on_timer(connections, Timer::new(timer));
+            });
         }
     }
 
@@ -70,7 +85,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         act: impl FnOnce(&mut A, &mut Connections<'_, A::State, C>) -> R,
     ) -> R {
         self.now = now;
-        self.refused = None;
+        self.asked.refused = None;
         let mut connections = Connections {
             states: &mut self.states,
             standings: &mut self.standings,
@@ -78,7 +93,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             contents: &mut self.contents,
             writes: &mut self.writes,
             cx: &mut self.cx,
-            refused: &mut self.refused,
+            asked: &mut self.asked,
             reached: &mut self.reached,
             now,
         };
@@ -257,4 +272,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 /// Whether a deadline in milliseconds has passed.
 const fn has_passed(deadline: u32, now: Moment) -> bool {
     deadline.wrapping_sub(now.millis).cast_signed() <= 0
+}
+
+/// The earlier of two moments, where there are any.
+#[inline(always)]
+fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nmio::Instant;
 
-use super::{Alarm, BEYOND_MS, Connection, ConnectionId, Deadline, Standing};
+use super::{Alarm, BEYOND_MS, Connection, ConnectionId, Deadline, Standing, Timer};
 use crate::config::millis;
 use crate::connection::{Flags, Info};
 use crate::content::{ContentId, Contents};
@@ -296,7 +296,7 @@ impl<S> Connection<'_, S> {
     #[cold]
     fn is_full(&mut self, pool: Option<Pool>) -> WriteError {
         self.tcb.flags |= Flags::WANTS_ROOM;
-        *self.refused = pool;
+        self.asked.refused = pool;
         WriteError::Full
     }
 
@@ -321,6 +321,12 @@ impl<S> Connection<'_, S> {
     #[inline(always)]
     pub fn clear_deadline(&mut self) {
         self.standing.alarm = Alarm::Off;
+    }
+
+    /// As [`Connections::set_timer`](crate::Connections::set_timer). The timer is the
+    /// application's, and outlives the connection.
+    pub fn set_timer(&mut self, timer: Timer, after: Duration) {
+        self.asked.timers.set(timer.number(), self.now + after);
     }
 
     /// Closes our side after all that is written: the paper's `tcp_close()`.

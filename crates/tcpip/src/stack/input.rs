@@ -284,7 +284,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Asks the application, and takes note of the connection's progress.
     #[inline(always)]
     fn offer_once(&mut self, id: u32, data: &[u8], now: Moment) -> usize {
-        self.refused = None;
+        self.asked.refused = None;
         let pace = self.pace;
         let (app, mut connection) = self.connection(id);
         connection.standing.offers_again = false;
@@ -359,7 +359,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let tcb = &mut self.records[id as usize].tcb;
         tcb.flags -= Flags::WANTS_ROOM;
         loop {
-            self.refused = None;
+            self.asked.refused = None;
             let (app, mut connection) = self.connection(id);
             app.on_sent(&mut connection);
             if !self.free_what_was_refused(port, id, now) {
@@ -380,7 +380,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// How many bytes the application has consumed.
     fn offer_buffered_once(&mut self, id: u32, now: Moment) -> usize {
-        self.refused = None;
+        self.asked.refused = None;
         let Some((bytes, ready)) = self.conn(id).lend_bytes() else {
             return 0;
         };

@@ -215,7 +215,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         id: u32,
         now: Moment,
     ) -> bool {
-        match self.refused {
+        match self.asked.refused {
             None => false,
             Some(pool) => self.free_for(port, id, pool, now),
         }

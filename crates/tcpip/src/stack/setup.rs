@@ -1,10 +1,11 @@
 //! A stack is made, loaded and looked at.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 
 use nmio::{Capabilities, Instant, TimerWheel};
 
-use super::{Flood, Pace, Stack, Standing, TIMER_LEN};
+use super::{Asked, Flood, Pace, Stack, Standing};
 use crate::config::Config;
 use crate::congestion::CongestionControl;
 use crate::connection::{Context, Record};
@@ -16,6 +17,9 @@ use crate::stack::Application;
 use crate::table::{Keys, Table};
 use crate::wire::TIMESTAMPS_LEN;
 use crate::writes::Writes;
+
+/// What the timer wheel takes for each connection.
+const TIMER_LEN: usize = 16;
 
 impl<A: Application, C> Stack<A, C> {
     /// Bytes of the tables that [`new`](Self::new) reserves for
@@ -59,11 +63,35 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         secret: [u64; 4],
         now: Instant,
     ) -> Self {
+        let make = |_: &mut Contents| Ok::<_, Infallible>(app);
+        let Ok(stack) = Self::load(config, make, capabilities, secret, now);
+        stack
+    }
+
+    /// A stack with the congestion control `C`, and an application that `make` makes
+    /// when it has added its contents; otherwise as [`new`](Stack::new).
+    ///
+    /// # Errors
+    /// That of `make`.
+    pub fn load<E>(
+        config: &Config,
+        make: impl FnOnce(&mut Contents) -> Result<A, E>,
+        capabilities: &Capabilities,
+        secret: [u64; 4],
+        now: Instant,
+    ) -> Result<Self, E> {
         let config = config.clamped();
         let cx = Context::new(&config, capabilities.mtu);
         let most = config.max_connections;
         let own_mss = cx.own_mss;
-        Self {
+        let mut contents = Contents::new(
+            config.mode,
+            own_mss.of(Family::V4) - TIMESTAMPS_LEN as u16,
+            own_mss.of(Family::V6) - TIMESTAMPS_LEN as u16,
+            config.class_budget,
+        );
+        let app = make(&mut contents)?;
+        Ok(Self {
             app,
             // Reserved, so that nothing moves or is allocated later; the
             // memory is touched as the number of connections grows.
@@ -74,14 +102,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             table: Table::new(most),
             keys: Keys::new(secret),
             wheel: TimerWheel::new(most, now),
-            contents: Contents::new(
-                config.mode,
-                own_mss.of(Family::V4) - TIMESTAMPS_LEN as u16,
-                own_mss.of(Family::V6) - TIMESTAMPS_LEN as u16,
-                config.class_budget,
-            ),
+            contents,
             writes: Writes::new(Pool::WriteBuffers, config.max_write_buffers),
-            refused: None,
+            asked: Asked::default(),
             cx,
             pace: Pace::of(config.min_rate),
             config,
@@ -97,7 +120,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             now,
             #[cfg(any(test, fuzzing))]
             flights: Vec::new(),
-        }
+        })
     }
 
     /// The application.

@@ -26,7 +26,7 @@ use self::outbox::Outbox;
 use crate::wire::{Control, Header, Options, Seq, Written};
 use crate::{
     Application, CloseReason, Config, CongestionControl, Connection, ConnectionId, Connections,
-    ContentId, Deadline, Info, NewReno, Slot, Stack, WriteError,
+    ContentId, Deadline, Info, NewReno, Slot, Stack, Timer, WriteError,
 };
 
 pub(crate) const OWN_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
@@ -109,6 +109,8 @@ pub(crate) struct App {
     /// Set on data when there is none, or another one.
     pub(crate) deadline: Option<Duration>,
     deadline_before: Option<Duration>,
+    /// When a timer that has passed passes the next time.
+    pub(crate) timer_again: Option<Duration>,
 }
 
 impl App {
@@ -262,6 +264,17 @@ impl Application for App {
         }
     }
 
+    fn on_timer<C: CongestionControl>(
+        &mut self,
+        connections: &mut Connections<'_, u32, C>,
+        timer: Timer,
+    ) {
+        self.note(format_args!("timer({})", timer.number()));
+        if let Some(again) = self.timer_again {
+            connections.set_timer(timer, again);
+        }
+    }
+
     fn on_close(&mut self, _state: &mut u32, reason: CloseReason) {
         self.note(format_args!("close({reason:?})"));
     }
@@ -362,6 +375,7 @@ impl Rig {
             at_once: 1,
             deadline: None,
             deadline_before: None,
+            timer_again: None,
         };
         let now = Instant::from_millis(1_000_000);
         let mut config = config.clone();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::stack::testing::{Habit, Rig};
-use crate::{Config, ConnectionId, Deadline, WriteError};
+use crate::{Config, ConnectionId, Deadline, Timer, WriteError};
 
 #[test]
 fn a_response_is_given_later() {
@@ -195,4 +195,79 @@ fn a_message_reaches_any_connections() {
     for id in [first, second] {
         assert!(rig.reach(id, |_, conn| assert_eq!(*conn.state(), 2)));
     }
+}
+
+/// Sets timers of the application.
+fn set_timers(rig: &mut Rig, after_ms: &[(usize, u64)]) {
+    let Rig {
+        stack, port, now, ..
+    } = rig;
+    stack.reach(port, *now, |_, connections| {
+        for &(number, after) in after_ms {
+            connections.set_timer(Timer::new(number), Duration::from_millis(after));
+        }
+    });
+}
+
+#[test]
+fn timers_pass_in_their_order_and_once() {
+    let mut rig = Rig::with_habit(Habit::Silent);
+    rig.take_log();
+    set_timers(
+        &mut rig,
+        &[(0, 300), (3, 100), (1, 300), (2, 500), (2, 200)],
+    );
+    let due = |rig: &Rig| rig.stack.poll_timeout().map(|due| due - rig.now);
+    assert_eq!(due(&rig), Some(Duration::from_millis(100)));
+    for (step, log) in [
+        (99, ""),
+        (1, "timer(3)"),
+        (99, ""),
+        (1, "timer(2)"),
+        (100, "timer(0) timer(1)"),
+        (10_000, ""),
+    ] {
+        rig.pass_ms(step);
+        assert_eq!(rig.take_log(), log);
+    }
+}
+
+#[test]
+fn a_timer_is_cleared_and_set_anew() {
+    let mut rig = Rig::with_habit(Habit::Silent);
+    rig.take_log();
+    rig.app().timer_again = Some(Duration::ZERO);
+    set_timers(&mut rig, &[(0, 100), (1, 100)]);
+    let Rig {
+        stack, port, now, ..
+    } = &mut rig;
+    stack.reach(port, *now, |_, connections| {
+        connections.clear_timer(Timer::new(1));
+    });
+    *now = *now + Duration::from_millis(100);
+    stack.handle_timers(port, *now);
+    // One that passes at once waits for the next pass.
+    assert_eq!(std::mem::take(&mut stack.app_mut().log), "timer(0)");
+    stack.app_mut().timer_again = Some(Duration::from_secs(1));
+    stack.handle_timers(port, *now);
+    assert_eq!(rig.take_log(), "timer(0)");
+    rig.pass_ms(999);
+    assert_eq!(rig.take_log(), "");
+    rig.pass_ms(1);
+    assert_eq!(rig.take_log(), "timer(0)");
+}
+
+#[test]
+fn a_timer_outlives_the_connection_whose_callback_has_set_it() {
+    let mut rig = Rig::with_habit(Habit::Silent);
+    let id = rig.id();
+    assert!(rig.reach(id, |_, conn| {
+        conn.set_timer(Timer::new(0), Duration::from_millis(50));
+        conn.abort();
+    }));
+    rig.sent_one();
+    rig.take_log();
+    assert!(rig.stack.poll_timeout().is_some());
+    rig.pass_ms(50);
+    assert_eq!(rig.take_log(), "timer(0)");
 }

@@ -1,0 +1,95 @@
+//! A few timers, where a [wheel](crate::TimerWheel) would be too much.
+
+use arrayvec::ArrayVec;
+
+use crate::Instant;
+
+/// `N` timers, each known by its number.
+#[derive(Clone, Debug)]
+pub struct Timers<const N: usize> {
+    /// When each passes; [`Instant::FAR`] where it is not set.
+    due: [Instant; N],
+    /// The first of them.
+    next: Instant,
+}
+
+impl<const N: usize> Timers<N> {
+    /// None is set.
+    pub const fn new() -> Self {
+        Self {
+            due: [Instant::FAR; N],
+            next: Instant::FAR,
+        }
+    }
+
+    /// Lets a timer pass at `due`, and at no other time that was set before.
+    ///
+    /// # Panics
+    /// When `timer` is not below `N`.
+    pub fn set(&mut self, timer: usize, due: Instant) {
+        self.due[timer] = due;
+        self.next = self.due.into_iter().fold(Instant::FAR, Instant::min);
+    }
+
+    /// The timer passes no more.
+    ///
+    /// # Panics
+    /// When `timer` is not below `N`.
+    pub fn clear(&mut self, timer: usize) {
+        self.set(timer, Instant::FAR);
+    }
+
+    /// When the next one passes.
+    #[inline(always)]
+    pub fn next(&self) -> Option<Instant> {
+        (self.next != Instant::FAR).then_some(self.next)
+    }
+
+    /// Whether one has passed at `now`.
+    #[inline(always)]
+    pub fn has_passed(&self, now: Instant) -> bool {
+        now >= self.next
+    }
+
+    /// The timers that have passed at `now`, in the order of their numbers. They do
+    /// not run any more.
+    pub fn take_passed(&mut self, now: Instant) -> ArrayVec<usize, N> {
+        let passed: ArrayVec<usize, N> = (0..N).filter(|timer| self.due[*timer] <= now).collect();
+        for timer in &passed {
+            self.clear(*timer);
+        }
+        passed
+    }
+}
+
+impl<const N: usize> Default for Timers<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_pass_once_and_in_their_order() {
+        let at = Instant::from_nanos;
+        let mut timers = Timers::<3>::new();
+        assert_eq!(timers.next(), None);
+        timers.set(2, at(10));
+        timers.set(0, at(30));
+        timers.set(1, at(20));
+        assert_eq!(timers.next(), Some(at(10)));
+        assert!(!timers.has_passed(at(9)) && timers.has_passed(at(10)));
+        assert!(timers.take_passed(at(9)).is_empty());
+        assert_eq!(timers.take_passed(at(20))[..], [1, 2]);
+        assert_eq!(timers.next(), Some(at(30)));
+        timers.set(0, at(40));
+        timers.set(1, at(50));
+        timers.clear(1);
+        assert_eq!(timers.take_passed(at(100))[..], [0]);
+        assert_eq!(timers.next(), None);
+        assert!(timers.take_passed(at(u64::MAX - 1)).is_empty());
+    }
+}
