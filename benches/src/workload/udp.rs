@@ -11,6 +11,8 @@ use super::Workload;
 struct Echo;
 
 impl Service for Echo {
+    type Message = ();
+
     #[inline(always)]
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
         let len = datagram.payload().len();

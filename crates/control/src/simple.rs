@@ -14,6 +14,7 @@ use udpip::Service;
 
 use crate::args::ServeArgs;
 use crate::connections::check_reserved;
+use crate::new_worker::NewWorker;
 use crate::program::{Listening, Program, StartError, Tally, WorkerContext};
 use crate::run::serve;
 
@@ -73,6 +74,10 @@ pub fn tcp<A: Application + Named>(
 
 /// Serves UDP with one service for each worker: as [`tcp()`](crate::tcp()).
 ///
+/// `make` is called for each worker, before rights are given up. It may
+/// [open a mailbox](NewWorker::open_mailbox), by which other threads reach the
+/// service.
+///
 /// ```no_run
 /// use nmio::{Instant, Port};
 /// use udpip::{Datagram, Service, Tail};
@@ -80,6 +85,8 @@ pub fn tcp<A: Application + Named>(
 /// struct Echo;
 ///
 /// impl Service for Echo {
+///     type Message = ();
+///
 ///     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
 ///         let len = datagram.payload().len();
 ///         datagram.turn_round(len, Tail::EMPTY, &[]);
@@ -92,10 +99,12 @@ pub fn tcp<A: Application + Named>(
 /// }
 ///
 /// fn main() -> std::process::ExitCode {
-///     control::udp(|| Ok(Echo))
+///     control::udp(|_| Ok(Echo))
 /// }
 /// ```
-pub fn udp<S: Service + Named>(make: impl Fn() -> Result<S, StartError> + Sync) -> ExitCode {
+pub fn udp<S: Service + Named>(
+    make: impl Fn(&mut NewWorker<S::Message>) -> Result<S, StartError> + Sync,
+) -> ExitCode {
     let program = UdpProgram {
         make,
         of: PhantomData,
@@ -229,7 +238,7 @@ struct UdpProgram<S, F> {
 impl<S, F> Program for UdpProgram<S, F>
 where
     S: Service + Named,
-    F: Fn() -> Result<S, StartError> + Sync,
+    F: Fn(&mut NewWorker<S::Message>) -> Result<S, StartError> + Sync,
 {
     const NAME: &'static str = S::NAME;
     const VERSION: &'static str = S::VERSION;
@@ -245,8 +254,14 @@ where
         port: &mut P,
         context: &WorkerContext,
     ) -> Result<udpip::Server<S>, StartError> {
+        let mut worker = NewWorker::new(context);
+        let service = (self.make)(&mut worker)?;
         let host = context.host(&port.capabilities());
-        Ok(udpip::Server::new(host, context.port, (self.make)()?))
+        let server = udpip::Server::new(host, context.port, service);
+        Ok(match worker.into_mailbox() {
+            Some(mailbox) => server.with_mailbox(mailbox),
+            None => server,
+        })
     }
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {

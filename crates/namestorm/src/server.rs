@@ -112,6 +112,8 @@ struct Known<'s> {
 }
 
 impl Service for Known<'_> {
+    type Message = ();
+
     #[inline(always)]
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
         // The datagram may be shorter than what was looked at.

@@ -132,6 +132,8 @@ impl Dns {
 }
 
 impl Service for Dns {
+    type Message = ();
+
     #[inline(always)]
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
         self.answer(datagram, None);

@@ -23,12 +23,17 @@
 //! struct Echo;
 //!
 //! impl Service for Echo {
+//!     type Message = ();
+//!
 //!     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
 //!         let len = datagram.payload().len();
 //!         datagram.turn_round(len, Tail::EMPTY, &[]);
 //!     }
 //! }
 //! ```
+//!
+//! A service is also told of messages from other threads
+//! ([`Service::on_message`]) and of time ([`Service::on_timer`]).
 //!
 //! Deliberately absent: sending without having received, UDP-Lite, IP
 //! fragments, datagrams larger than the link's MTU.

@@ -1,22 +1,59 @@
 //! Datagrams to services.
 
 use ip::{Host, Packet, Transports};
-use nmio::{Frame, Handler, Instant, Port};
+use nmio::{Bell, Frame, Handler, Instant, Mailbox, Port};
 
 use crate::counters::Counters;
 use crate::datagram::{Datagram, Malformed, verify};
 
 /// What answers datagrams.
 pub trait Service {
+    /// What comes to it from other threads, by a mailbox ([`Server::with_mailbox`]).
+    /// `()` where nothing does.
+    type Message: Send;
+
     /// Answers one datagram, or drops it. Called in the pass over the
     /// received packet: whatever it does delays every other client.
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, now: Instant);
+
+    /// A message has come from outside, between two batches. Nothing, by default.
+    fn on_message(&mut self, message: Self::Message, now: Instant) {
+        let _ = (message, now);
+    }
+
+    /// When [`on_timer`](Self::on_timer) is to be called. Asked once a batch; never,
+    /// by default.
+    #[inline(always)]
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// The time that [`poll_timeout`](Self::poll_timeout) gave has come. It must give
+    /// a later one from now on, or none: the worker does not sleep before a time
+    /// that has passed. Nothing, by default.
+    fn on_timer(&mut self, now: Instant) {
+        let _ = now;
+    }
 }
 
 impl<S: Service> Service for &mut S {
+    type Message = S::Message;
+
     #[inline(always)]
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, now: Instant) {
         S::on_datagram(self, datagram, now);
+    }
+
+    fn on_message(&mut self, message: S::Message, now: Instant) {
+        S::on_message(self, message, now);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        S::poll_timeout(self)
+    }
+
+    fn on_timer(&mut self, now: Instant) {
+        S::on_timer(self, now);
     }
 }
 
@@ -46,6 +83,11 @@ impl<S> Udp<S> {
     /// The service.
     pub fn service(&self) -> &S {
         &self.service
+    }
+
+    /// The service, to be changed.
+    pub fn service_mut(&mut self) -> &mut S {
+        &mut self.service
     }
 
     /// Checks one datagram, and gives it to what `with` makes of the service.
@@ -88,11 +130,12 @@ impl<P: Port, S: Service> Transports<P> for Udp<S> {
     }
 }
 
-/// A server that speaks UDP only.
+/// A server that speaks UDP only: give it to [`nmio::run`].
 #[derive(Debug)]
-pub struct Server<S> {
+pub struct Server<S: Service> {
     host: Host,
     udp: Udp<S>,
+    mailbox: Option<Mailbox<S::Message>>,
 }
 
 impl<S: Service> Server<S> {
@@ -101,7 +144,16 @@ impl<S: Service> Server<S> {
         Self {
             host,
             udp: Udp::new(port, service),
+            mailbox: None,
         }
+    }
+
+    /// Gives the service the messages that come by `mailbox`:
+    /// [`Service::on_message`].
+    #[must_use]
+    pub fn with_mailbox(mut self, mailbox: Mailbox<S::Message>) -> Self {
+        self.mailbox = Some(mailbox);
+        self
     }
 
     /// The network layer, for its counters.
@@ -126,9 +178,32 @@ impl<P: Port, S: Service> Handler<P> for Server<S> {
         self.host.handle_frame(port, frame, &mut self.udp, now);
     }
 
-    fn handle_timers(&mut self, _port: &mut P, _now: Instant) {}
+    #[inline(always)]
+    fn handle_messages(&mut self, _port: &mut P, now: Instant) {
+        let Self { udp, mailbox, .. } = self;
+        if let Some(mailbox) = mailbox {
+            mailbox.take_all(|message| udp.service_mut().on_message(message, now));
+        }
+    }
 
+    #[inline(always)]
+    fn bell(&self) -> Option<&Bell> {
+        self.mailbox.as_ref().map(Mailbox::bell)
+    }
+
+    #[inline(always)]
+    fn handle_timers(&mut self, _port: &mut P, now: Instant) {
+        if self.service().poll_timeout().is_some_and(|due| due <= now) {
+            self.udp.service_mut().on_timer(now);
+        }
+    }
+
+    #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
-        None
+        self.service().poll_timeout()
     }
 }
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

@@ -137,6 +137,8 @@ struct Answerer {
 }
 
 impl Service for Answerer {
+    type Message = ();
+
     fn on_datagram<P: Port>(&mut self, mut datagram: Datagram<'_, P>, _now: Instant) {
         self.seen = Some((
             datagram.peer(),
@@ -253,6 +255,8 @@ fn a_head_may_be_longer_than_the_request() {
 fn a_payload_is_extended_to_the_length_asked_for_and_never_cut() {
     struct Extending;
     impl Service for Extending {
+        type Message = ();
+
         fn on_datagram<P: Port>(&mut self, mut datagram: Datagram<'_, P>, _now: Instant) {
             for (asked, len) in [(9, 9), (3, 9), (9, 9), (40, 40)] {
                 datagram.extend_payload(asked);
@@ -334,6 +338,8 @@ fn a_head_that_is_not_there_is_counted_as_too_long() {
     /// Takes one byte more of the request than it has.
     struct Greedy;
     impl Service for Greedy {
+        type Message = ();
+
         fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
             let len = datagram.payload().len() + 1;
             assert!(!datagram.turn_round(len, Tail::EMPTY, b""));
@@ -378,6 +384,8 @@ fn the_service_sees_how_many_residents_there_is_memory_for() {
         copies: AnswerCopies,
     }
     impl Service for Noting {
+        type Message = ();
+
         fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
             self.left.push(datagram.residents_left());
             assert!(datagram.send_resident(0, &mut self.copies, Tail::new(b"tail"), b""));

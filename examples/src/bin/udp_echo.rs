@@ -14,6 +14,8 @@ use udpip::{Datagram, Service, Tail};
 struct Echo;
 
 impl Service for Echo {
+    type Message = ();
+
     #[inline(always)]
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
         // The answer is the received payload from its first to its last byte,
@@ -31,5 +33,5 @@ impl control::Named for Echo {
 }
 
 fn main() -> std::process::ExitCode {
-    control::udp(|| Ok(Echo))
+    control::udp(|_| Ok(Echo))
 }

@@ -1,0 +1,85 @@
+//! A worker before it serves.
+
+use std::io;
+
+use nmio::Mailbox;
+use nmio::mailbox::Sender;
+
+use crate::program::WorkerContext;
+
+/// A worker whose service is being made.
+#[derive(Debug)]
+pub struct NewWorker<M> {
+    index: u32,
+    workers: u32,
+    mailbox: Option<Mailbox<M>>,
+}
+
+impl<M: Send> NewWorker<M> {
+    /// The worker of this context, without a mailbox.
+    pub fn new(context: &WorkerContext) -> Self {
+        Self {
+            index: context.index,
+            workers: context.workers,
+            mailbox: None,
+        }
+    }
+
+    /// Its number, from 0.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> u32 {
+        self.workers
+    }
+
+    /// Opens the worker's mailbox, for `capacity` messages. What is sent to it comes
+    /// to the service's `on_message`. A second one takes the place of the first.
+    ///
+    /// # Errors
+    /// When the process has no file descriptor left.
+    pub fn open_mailbox(&mut self, capacity: usize) -> io::Result<Sender<M>> {
+        let (sender, mailbox) = nmio::mailbox(capacity)?;
+        self.mailbox = Some(mailbox);
+        Ok(sender)
+    }
+
+    /// The mailbox that was opened, for the worker's handler.
+    pub fn into_mailbox(self) -> Option<Mailbox<M>> {
+        self.mailbox
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::Secret;
+
+    #[test]
+    fn a_worker_knows_its_place_and_keeps_its_last_mailbox() {
+        let context = WorkerContext {
+            index: 2,
+            workers: 5,
+            mac: [2, 0, 0, 0, 0, 1],
+            addresses: Vec::new(),
+            vlans: Vec::new(),
+            own: true,
+            mtu: 1500,
+            port: 7,
+            secret: Secret::random().unwrap(),
+        };
+        let mut worker = NewWorker::<u8>::new(&context);
+        assert_eq!((worker.index(), worker.workers()), (2, 5));
+        let first = worker.open_mailbox(1).unwrap();
+        let second = worker.open_mailbox(1).unwrap();
+        first.send(1).unwrap_err();
+        second.send(2).unwrap();
+        let mut taken = Vec::new();
+        let mut mailbox = worker.into_mailbox().unwrap();
+        mailbox.take_all(|message| taken.push(message));
+        assert_eq!(taken, [2]);
+        assert!(NewWorker::<u8>::new(&context).into_mailbox().is_none());
+    }
+}

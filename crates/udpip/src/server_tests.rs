@@ -1,0 +1,111 @@
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use eth::{Mac, Station};
+use nmio::sim::{self, LinkConfig, PathConfig, SimPort};
+use nmio::{Clock as _, LoopConfig};
+
+use super::*;
+
+/// Remembers what it was told of, and when.
+#[derive(Default)]
+struct Told {
+    messages: Vec<(u32, Instant)>,
+    due: Option<Instant>,
+    every: Duration,
+    timers: Vec<Instant>,
+}
+
+impl Service for Told {
+    type Message = u32;
+
+    fn on_datagram<P: Port>(&mut self, _datagram: Datagram<'_, P>, _now: Instant) {}
+
+    fn on_message(&mut self, message: u32, now: Instant) {
+        self.messages.push((message, now));
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+
+    fn on_timer(&mut self, now: Instant) {
+        self.timers.push(now);
+        self.due = Some(now + self.every);
+    }
+}
+
+/// Calls back when its timer is due.
+struct At<F> {
+    due: Option<Instant>,
+    call: F,
+}
+
+impl<F: FnMut()> Handler<SimPort> for At<F> {
+    fn handle_frame(&mut self, _: &mut SimPort, _: Frame, _: Instant) {}
+    fn handle_timers(&mut self, _: &mut SimPort, now: Instant) {
+        if self.due.take_if(|due| *due <= now).is_some() {
+            (self.call)();
+        }
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+}
+
+fn server(service: Told) -> Server<Told> {
+    let ours = Ipv4Addr::new(192, 0, 2, 1);
+    let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &[ours.into()]);
+    Server::new(Host::own(station), 7, service)
+}
+
+/// Lets the server run for `long`, and calls `call` at `at` from outside.
+fn run(server: &mut Server<Told>, long: Duration, at: Option<Duration>, call: impl FnMut()) {
+    let link = LinkConfig::symmetric(PathConfig::default());
+    let (mut near, mut far, clock) = sim::link(&link, 1);
+    let start = clock.now();
+    let mut outside = At {
+        due: at.map(|at| start + at),
+        call,
+    };
+    let ends = ((&mut near, server), (&mut far, &mut outside));
+    let config = LoopConfig::default();
+    sim::run_until(&clock, ends.0, ends.1, &config, start + long, |_, _| false).unwrap();
+}
+
+#[test]
+fn a_message_reaches_a_sleeping_service_within_100_microseconds() {
+    let (sender, mailbox) = nmio::mailbox(4).unwrap();
+    let mut server = server(Told::default()).with_mailbox(mailbox);
+    let (long, at) = (Duration::from_secs(1), Duration::from_millis(37));
+    run(&mut server, long, Some(at), || {
+        sender.send(7).unwrap();
+        sender.send(8).unwrap();
+    });
+    let [(7, first), (8, second)] = server.service().messages[..] else {
+        panic!("{:?}", server.service().messages)
+    };
+    assert_eq!(first, second, "one pass takes both");
+    let waited = first.since(Instant::ZERO + at);
+    assert!(first >= Instant::ZERO + at && waited <= Duration::from_micros(100));
+}
+
+#[test]
+fn a_timer_fires_at_its_time_and_again_at_the_next() {
+    let mut server = server(Told {
+        due: Some(Instant::from_millis(250)),
+        every: Duration::from_millis(300),
+        ..Told::default()
+    });
+    run(&mut server, Duration::from_secs(1), None, || {});
+    let expected = [250, 550, 850].map(Instant::from_millis);
+    assert_eq!(server.service().timers, expected);
+    assert!(server.service().messages.is_empty());
+}
+
+#[test]
+fn a_server_without_a_mailbox_has_no_bell() {
+    let server = server(Told::default());
+    assert!(Handler::<SimPort>::bell(&server).is_none());
+    assert_eq!(Handler::<SimPort>::poll_timeout(&server), None);
+}
