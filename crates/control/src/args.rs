@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use nmio::device::{AddressPrefix, Device};
+use nmio::device::{AddressPrefix, Device, InterfaceConfig, Transport};
 use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
 
 use crate::rights::{Sandbox, UserSpec};
@@ -15,7 +15,13 @@ use crate::rights::{Sandbox, UserSpec};
 /// Most workers of one process: one for each queue that can be served.
 pub const MAX_WORKERS: u32 = nmio::device::MAX_QUEUES;
 
-/// The options of `serve`, for `#[command(flatten)]`.
+/// δt of the paper, in microseconds.
+const FLUSH_INTERVAL_US: u32 = 80;
+/// Frames between two looks at the clock.
+const BATCH: u16 = 64;
+
+/// The options of `serve`, for `#[command(flatten)]`, or made by
+/// [`on`](Self::on) and changed field by field.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Network")]
 pub struct ServeArgs {
@@ -55,12 +61,12 @@ pub struct ServeArgs {
 
     /// Most time between two flushes of the TX ring while packets keep
     /// coming (δt of the paper), in microseconds.
-    #[arg(long = "flush-interval-us", value_name = "MICROSECONDS", default_value_t = 80,
+    #[arg(long = "flush-interval-us", value_name = "MICROSECONDS", default_value_t = FLUSH_INTERVAL_US,
           value_parser = number::<u32>(0..=5_000))]
     pub flush_interval_us: u32,
 
     /// Frames handled before the clock is read again.
-    #[arg(long, value_name = "FRAMES", default_value_t = 64,
+    #[arg(long, value_name = "FRAMES", default_value_t = BATCH,
           value_parser = number::<u16>(1..=MAX_BATCH as u16))]
     pub batch: u16,
 
@@ -121,7 +127,62 @@ fn parse_capture(text: &str) -> Result<PathBuf, &'static str> {
     Ok(text.into())
 }
 
+/// As on the command line without an option: device `auto`.
+impl Default for ServeArgs {
+    fn default() -> Self {
+        Self {
+            device: Device::Auto,
+            addresses: Vec::new(),
+            port: None,
+            workers: None,
+            wait: WaitArg::Block,
+            flush_interval_us: FLUSH_INTERVAL_US,
+            batch: BATCH,
+            user: None,
+            sandbox: Sandbox::Auto,
+            no_sandbox: false,
+            pcap: None,
+            log: LogLevel::Warn,
+            fault: None,
+        }
+    }
+}
+
 impl ServeArgs {
+    /// Serves on `device`, with the defaults of the command line.
+    pub fn on(device: Device) -> Self {
+        Self {
+            device,
+            ..Self::default()
+        }
+    }
+
+    /// The same with this sandbox.
+    #[must_use]
+    pub fn with_sandbox(self, sandbox: Sandbox) -> Self {
+        Self {
+            sandbox,
+            no_sandbox: false,
+            ..self
+        }
+    }
+
+    /// The interface that `program` wants for these `services`.
+    pub(crate) fn interface(
+        &self,
+        program: &'static str,
+        services: Vec<(Transport, u16)>,
+    ) -> InterfaceConfig {
+        InterfaceConfig {
+            device: self.device.clone(),
+            own_addresses: self.addresses.clone(),
+            services,
+            workers: self.workers,
+            wait: self.wait.into(),
+            program,
+        }
+    }
+
     /// The sandbox as asked for.
     pub fn sandbox(&self) -> Sandbox {
         if self.no_sandbox {
@@ -206,6 +267,16 @@ mod tests {
         assert_eq!(config.wait, Wait::Block);
         assert_eq!(args.workers, None);
         assert_eq!(args.port, None);
+    }
+
+    #[test]
+    fn who_has_no_command_line_gets_its_defaults() {
+        let parsed = format!("{:?}", parse("").unwrap());
+        assert_eq!(format!("{:?}", ServeArgs::default()), parsed);
+        let args = ServeArgs::on("tap:t0".parse().unwrap());
+        let parsed = parse("--device tap:t0 --sandbox off").unwrap();
+        let args = args.with_sandbox(Sandbox::Off);
+        assert_eq!(format!("{args:?}"), format!("{parsed:?}"));
     }
 
     #[test]

@@ -87,6 +87,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The system has refused this.
+    pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -28,7 +28,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use nmio::device::{Interface, InterfaceConfig, QueueAccess, Transport};
+use nmio::device::{Interface, QueueAccess, Transport};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 use rustix::thread::set_name;
 use serde::{Deserialize, Serialize};
@@ -135,14 +135,6 @@ impl Life {
         };
         Error::HelperGone(why)
     }
-
-    /// A helper that lives as long as what is given beside.
-    #[cfg(test)]
-    pub(crate) fn of_nobody() -> (Self, UnixStream) {
-        let (here, there) = UnixStream::pair().unwrap();
-        here.set_nonblocking(true).unwrap();
-        (Self(tokio::net::UnixStream::from_std(here).unwrap()), there)
-    }
 }
 
 impl Drop for Helper {
@@ -188,14 +180,7 @@ fn assist(
             // Only a server that is no longer itself asks twice.
             break;
         }
-        let interface = Interface::open(&InterfaceConfig {
-            device: args.device.clone(),
-            own_addresses: args.addresses.clone(),
-            services,
-            workers: args.workers,
-            wait: args.wait.into(),
-            program,
-        });
+        let interface = Interface::open(&args.interface(program, services));
         // What it cannot give up the server cannot either, and says so.
         let confined = interface
             .map_err(|error| error.to_string())

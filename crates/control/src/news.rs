@@ -3,128 +3,23 @@
 //!
 //! A worker writes no log for a packet: each line is a system call, and a
 //! sender could ask for as many as it likes. Instead a worker publishes its
-//! counts once a second, between two batches, and the control thread reads them.
+//! counts between two batches, and the control thread reads them once a second.
 
 use std::convert::Infallible;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nmio::device::{Change, Monitor, QueueAccess};
-use nmio::{Batch, Frame, Handler, Port};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::program::{Counted, Program};
+use crate::live::Published;
 
-/// How often counts are published and read.
-const PERIOD: Duration = Duration::from_secs(1);
+/// How often counts and changes are read.
+pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 /// Changes that are told in one period; the kernel keeps the others.
 const MAX_CHANGES: usize = 100;
 /// One kind of line comes no more often than this.
 const QUIET: Duration = Duration::from_mins(1);
-
-/// One worker's counts, written by the worker and read by the control thread.
-#[derive(Debug, Default)]
-pub(crate) struct Published {
-    unfinished_checksums: AtomicU64,
-    evicted: AtomicU64,
-}
-
-impl Published {
-    fn write(&self, counted: Counted) {
-        let Counted {
-            unfinished_checksums,
-            evicted,
-        } = counted;
-        // Each number stands for itself, so no order is needed.
-        self.unfinished_checksums
-            .store(unfinished_checksums, Ordering::Relaxed);
-        self.evicted.store(evicted, Ordering::Relaxed);
-    }
-
-    fn read(&self) -> Counted {
-        Counted {
-            unfinished_checksums: self.unfinished_checksums.load(Ordering::Relaxed),
-            evicted: self.evicted.load(Ordering::Relaxed),
-        }
-    }
-}
-
-/// A program's handler that publishes its counts. For each batch it costs one
-/// comparison.
-pub(crate) struct Publisher<'a, G: Program, P: Port> {
-    program: &'a G,
-    handler: G::Handler<P>,
-    published: &'a Published,
-    due: nmio::Instant,
-}
-
-impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
-    pub(crate) fn new(program: &'a G, handler: G::Handler<P>, published: &'a Published) -> Self {
-        Self {
-            program,
-            handler,
-            published,
-            due: nmio::Instant::ZERO,
-        }
-    }
-
-    /// The handler again, when the loop has ended.
-    pub(crate) fn into_handler(self) -> G::Handler<P> {
-        self.handler
-    }
-
-    #[cold]
-    fn publish(&mut self, now: nmio::Instant) {
-        self.published.write(self.program.counted(&self.handler));
-        self.due = now + PERIOD;
-    }
-}
-
-impl<G: Program, P: Port> Handler<P> for Publisher<'_, G, P> {
-    #[inline(always)]
-    fn handle_frame(&mut self, port: &mut P, frame: Frame, now: nmio::Instant) {
-        self.handler.handle_frame(port, frame, now);
-    }
-
-    #[inline(always)]
-    fn handle_batch(&mut self, port: &mut P, batch: &mut Batch, now: nmio::Instant) {
-        self.handler.handle_batch(port, batch, now);
-    }
-
-    #[inline(always)]
-    fn handle_messages(&mut self, port: &mut P, now: nmio::Instant) {
-        self.handler.handle_messages(port, now);
-    }
-
-    #[inline(always)]
-    fn bell(&self) -> Option<&nmio::Bell> {
-        self.handler.bell()
-    }
-
-    // A loop that has nothing to do comes here ten times a second.
-    #[inline(always)]
-    fn handle_timers(&mut self, port: &mut P, now: nmio::Instant) {
-        self.handler.handle_timers(port, now);
-        if now >= self.due {
-            self.publish(now);
-        }
-    }
-
-    #[inline(always)]
-    fn poll_timeout(&self) -> Option<nmio::Instant> {
-        self.handler.poll_timeout()
-    }
-
-    #[inline(always)]
-    fn is_flooded(&self, now: nmio::Instant) -> bool {
-        self.handler.is_flooded(now)
-    }
-
-    fn handle_stop(&mut self, port: &mut P, now: nmio::Instant) -> bool {
-        self.handler.handle_stop(port, now)
-    }
-}
 
 /// A count that grows, told of at once and then in sum.
 #[derive(Debug, Default)]
@@ -175,14 +70,19 @@ impl<'a> News<'a> {
         })
     }
 
+    /// Tells the log what has happened since the last time.
+    pub(crate) fn tell(&mut self, now: Instant) {
+        self.tell_counts(now);
+        self.tell_changes();
+    }
+
     /// Tells the log what happens, for as long as it is polled.
-    pub(crate) async fn tell(mut self) -> Infallible {
+    pub(crate) async fn keep_telling(mut self) -> Infallible {
         let mut period = interval(PERIOD);
         period.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             period.tick().await;
-            self.tell_counts(Instant::now());
-            self.tell_changes();
+            self.tell(Instant::now());
         }
     }
 
@@ -206,7 +106,7 @@ impl<'a> News<'a> {
     }
 
     fn tell_counts(&mut self, now: Instant) {
-        let counted = self.workers.iter().map(Published::read);
+        let counted = self.workers.iter().map(Published::counted);
         let (unfinished, evicted) = counted.fold((0, 0), |(unfinished, evicted), one| {
             (unfinished + one.unfinished_checksums, evicted + one.evicted)
         });
@@ -256,17 +156,6 @@ impl<'a> News<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn counts_are_read_as_they_were_published() {
-        let published = Published::default();
-        published.write(Counted {
-            unfinished_checksums: 3,
-            evicted: 5,
-        });
-        let read = published.read();
-        assert_eq!((read.unfinished_checksums, read.evicted), (3, 5));
-    }
 
     #[test]
     fn growth_is_told_at_once_and_then_in_sum() {

@@ -21,7 +21,7 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 /// with it, and makes its handler by [`handler`](Program::handler). When all
 /// are ready, [`loaded`](Program::loaded) and
 /// [`try_commands`](Program::try_commands) become part of the start block,
-/// and the workers begin to serve. When a worker has ended,
+/// and the workers begin to serve. While a worker serves and when it has ended,
 /// [`tally`](Program::tally) collects what its handler has counted.
 ///
 /// # Rights
@@ -36,6 +36,11 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 /// | [`prepared`](Program::prepared) | worker | given up |
 /// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands) | control | given up |
 /// | the handler's callbacks, [`counted`](Program::counted), [`tally`](Program::tally) | worker | given up |
+///
+/// An [embedded](crate::embed()) program has no `load` and no
+/// [`read_paths`](Program::read_paths) and [`files`](Program::files): it reads its
+/// content before. Its control thread keeps the rights as started; its workers give
+/// theirs up.
 pub trait Program: Sync {
     /// The program's name, as in `sandstorm`. Worker threads are named after
     /// it, so it should be at most 12 bytes long.
@@ -105,15 +110,16 @@ pub trait Program: Sync {
         Vec::new()
     }
 
-    /// What a handler has counted that the log tells of. Called once a second
-    /// while it serves, after rights are given up.
+    /// What a handler has counted that the log tells of. Called up to ten times a
+    /// second while it serves, after rights are given up.
     fn counted<P: Port>(&self, handler: &Self::Handler<P>) -> Counted {
         let _ = handler;
         Counted::default()
     }
 
-    /// Adds what an ended worker's handler has counted. Called after rights are
-    /// given up.
+    /// Adds what a handler has counted. Called up to ten times a second while it
+    /// serves, for [live counters](crate::Snapshot), and at its end, after rights are
+    /// given up. It is called between two batches, so it should only copy numbers.
     fn tally<P: Port>(&self, handler: &Self::Handler<P>, tally: &mut Tally) {
         let _ = (handler, tally);
     }
@@ -231,11 +237,28 @@ impl Listening {
 /// which the names first came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    pub(crate) events: Vec<(&'static str, u64)>,
-    pub(crate) drops: Vec<(&'static str, u64)>,
+    events: Vec<(&'static str, u64)>,
+    drops: Vec<(&'static str, u64)>,
 }
 
 impl Tally {
+    /// What was done: names and counts, in the order in which the names first came.
+    pub fn events(&self) -> &[(&'static str, u64)] {
+        &self.events
+    }
+
+    /// Why packets were dropped, and how many; reasons that did not occur are among
+    /// them.
+    pub fn drops(&self) -> &[(&'static str, u64)] {
+        &self.drops
+    }
+
+    /// The count of one event; `None` when the program has none of that name.
+    pub fn of(&self, event: &str) -> Option<u64> {
+        let found = self.events.iter().find(|(name, _)| *name == event);
+        found.map(|&(_, count)| count)
+    }
+
     /// Something that was done, such as `requests`; shown even when 0.
     pub fn event(&mut self, name: &'static str, count: u64) {
         add(&mut self.events, name, count);
@@ -244,6 +267,13 @@ impl Tally {
     /// Packets that were dropped for one reason; shown unless 0.
     pub fn drop(&mut self, reason: &'static str, count: u64) {
         add(&mut self.drops, reason, count);
+    }
+
+    /// Forgets all, and keeps its memory.
+    pub(crate) fn clear(&mut self) {
+        let Self { events, drops } = self;
+        events.clear();
+        drops.clear();
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {

@@ -18,6 +18,11 @@ impl Block {
         self.0.push((label.into(), value.into()));
     }
 
+    /// The lines: label and value.
+    pub fn lines(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(label, value)| (&**label, &**value))
+    }
+
     /// Writes the block to standard output; a closed output is no error.
     pub fn print(&self) {
         let mut out = io::stdout().lock();
@@ -99,7 +104,7 @@ pub(crate) fn summary(uptime: Duration, port: &PortCounters, tally: &Tally) -> B
             block.line(label, batches);
         }
     }
-    for &(name, n) in &tally.events {
+    for &(name, n) in tally.events() {
         block.line(name, count(n));
     }
     let port_drops = [
@@ -109,7 +114,7 @@ pub(crate) fn summary(uptime: Duration, port: &PortCounters, tally: &Tally) -> B
         ("TX ring full", port.tx_ring_full),
     ];
     let drops: Vec<(&str, u64)> = tally
-        .drops
+        .drops()
         .iter()
         .copied()
         .chain(port_drops)

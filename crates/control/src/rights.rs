@@ -138,6 +138,13 @@ impl GivenUp {
             }
         }
     }
+
+    fn lines(self, sandbox: String) -> Vec<(&'static str, String)> {
+        let mut lines = vec![("user", self.user), ("sandbox", sandbox)];
+        let missing = self.missing.into_iter();
+        lines.extend(missing.map(|what| ("not to be had", what)));
+        lines
+    }
 }
 
 impl Rights {
@@ -229,14 +236,20 @@ impl Rights {
                 control.filter.calls()
             ),
         };
-        let mut lines = vec![("user", given_up.user), ("sandbox", sandbox)];
-        lines.extend(
-            given_up
-                .missing
-                .into_iter()
-                .map(|what| ("not to be had", what)),
-        );
-        lines
+        given_up.lines(sandbox)
+    }
+
+    /// The same where the workers alone have given up their rights.
+    pub(crate) fn lines_of_workers(&self, given_up: GivenUp) -> Vec<(&'static str, String)> {
+        let sandbox = match &self.walls {
+            None => "off, as asked for; no worker has a capability".to_owned(),
+            Some([worker, ..]) => format!(
+                "no worker has a capability; Landlock: no file; seccomp: {} system calls; other \
+                 threads of this process are as they were",
+                worker.filter.calls()
+            ),
+        };
+        given_up.lines(sandbox)
     }
 }
 

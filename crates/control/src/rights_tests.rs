@@ -106,6 +106,17 @@ fn the_start_block_counts_the_system_calls_of_each_list() {
 }
 
 #[test]
+fn lines_of_workers_promise_nothing_for_other_threads() {
+    let off = &rights("--no-sandbox").lines_of_workers(GivenUp::default())[1].1;
+    assert_eq!(off, "off, as asked for; no worker has a capability");
+    let on = &rights("").lines_of_workers(GivenUp::default())[1].1;
+    assert!(
+        on.ends_with("other threads of this process are as they were"),
+        "{on}"
+    );
+}
+
+#[test]
 fn who_lacks_rights_is_told_or_refused() {
     if !geteuid().is_root() {
         return;

@@ -9,8 +9,9 @@ use nmio::{
 };
 
 use crate::error::Error;
-use crate::news::{Published, Publisher};
+use crate::live::Published;
 use crate::program::{Prepared, Program, Tally, WorkerContext};
+use crate::publisher::Publisher;
 use crate::rights::{GivenUp, Kind, Rights};
 
 /// Everything a worker takes onto its thread.
@@ -156,12 +157,10 @@ impl<P: Program> Stage<'_, P> {
                 }
             })?;
         }
-        let handler = publisher.into_handler();
-        let mut tally = Tally::default();
-        self.program.tally(&handler, &mut tally);
+        let last = publisher.finish(port);
         Ok(Ended {
-            counters: port.counters(),
-            tally,
+            counters: *last.port(),
+            tally: last.tally().clone(),
             ..Ended::default()
         })
     }

@@ -1,0 +1,193 @@
+//! From an open interface to a worker's thread for each of its queues, and what
+//! is said of them when all are ready.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::thread::{Builder, Scope};
+
+use nmio::FaultConfig;
+use nmio::device::QueueAccess;
+
+use crate::args::ServeArgs;
+use crate::crew::{self, Crew, Event};
+use crate::error::Error;
+use crate::live::Published;
+use crate::program::{Listening, Prepared, Program, WorkerContext};
+use crate::report::{self, Block};
+use crate::rights::Rights;
+use crate::secret::Secret;
+use crate::worker::{Ready, Worker};
+
+/// Lines of the start block: label and value.
+pub(crate) type Lines = Vec<(&'static str, String)>;
+
+/// What workers are started with.
+pub(crate) struct Launch<'a, P> {
+    pub(crate) program: &'a P,
+    pub(crate) args: &'a ServeArgs,
+    pub(crate) rights: &'a Rights,
+    pub(crate) interface: &'a QueueAccess,
+    /// One for each queue.
+    pub(crate) published: &'a [Published],
+    pub(crate) stop: &'a AtomicBool,
+}
+
+impl<'a, P: Program> Launch<'a, P> {
+    /// Starts the workers, which tell their events by `tell`.
+    ///
+    /// # Errors
+    /// When the system refuses a thread or random bytes. Those that were started
+    /// end then, without having served.
+    pub(crate) fn start<'scope>(
+        &self,
+        scope: &'scope Scope<'scope, '_>,
+        tell: impl Fn(Event) + Clone + Send + 'scope,
+    ) -> Result<Crew<'a>, Error>
+    where
+        'a: 'scope,
+    {
+        let mut crew = Crew::new(self.stop);
+        for index in 0..self.interface.queues() {
+            let worker = self.worker(index)?;
+            let (gate, tell, stop) = (crew.add(), tell.clone(), self.stop);
+            Builder::new()
+                .name(format!("{}-{index}", P::NAME))
+                .spawn_scoped(scope, move || crew::work(worker, &gate, tell, stop))
+                .map_err(Error::system("starting a worker's thread"))?;
+        }
+        Ok(crew)
+    }
+
+    fn worker(&self, index: u32) -> Result<Worker<'a, P>, Error> {
+        let workers = self.interface.queues();
+        let pcap = self.args.pcap.as_deref();
+        Ok(Worker {
+            program: self.program,
+            interface: self.interface.name(),
+            context: self.context(index)?,
+            rights: self.rights,
+            source: self.interface.queue(index),
+            pcap: pcap.map(|path| pcap_path(path, index, workers)),
+            fault: self.args.fault.map(|fault| FaultConfig {
+                seed: fault.seed.wrapping_add(u64::from(index)),
+                ..fault
+            }),
+            config: self.args.loop_config(),
+            published: &self.published[index as usize],
+        })
+    }
+
+    fn context(&self, index: u32) -> Result<WorkerContext, Error> {
+        let interface = self.interface;
+        Ok(WorkerContext {
+            index,
+            workers: interface.queues(),
+            mac: interface.mac(),
+            addresses: interface.addresses().to_vec(),
+            vlans: interface.vlans().to_vec(),
+            own: interface.is_own(),
+            mtu: interface.mtu(),
+            port: self.port(),
+            secret: Secret::random().map_err(Error::system("getting random bytes"))?,
+        })
+    }
+
+    fn port(&self) -> u16 {
+        self.args.port.unwrap_or(P::DEFAULT_PORT)
+    }
+
+    /// Where the server can be reached.
+    pub(crate) fn listening(&self) -> Listening {
+        let addresses = self.interface.addresses().iter().map(|one| one.address);
+        Listening::new(addresses.collect(), self.port())
+    }
+
+    /// The start block, when all are `ready` and have the rights of these lines.
+    pub(crate) fn start_block(&self, rights: Lines, ready: &[Ready]) -> Block {
+        let mut block = Block::default();
+        block.line(P::NAME, P::VERSION);
+        for (label, value) in self.program.loaded() {
+            block.line(label, value);
+        }
+        let prepared = ready.iter().fold(Prepared::default(), |sum, one| Prepared {
+            packets: sum.packets + one.prepared.packets,
+            bytes: sum.bytes + one.prepared.bytes,
+        });
+        let packets = report::count(prepared.packets);
+        block.line(
+            "prepared",
+            format!("{packets} packets, {}", report::bytes(prepared.bytes)),
+        );
+        for (label, value) in self.interface.summary() {
+            block.line(label, value);
+        }
+        port_lines(&mut block, ready);
+        if let Some(fault) = self.args.fault {
+            let text = format!("{fault}, for tests only; every segment is a frame");
+            block.line("faults", text);
+        }
+        block.line("workers", ready.len().to_string());
+        for (label, value) in rights {
+            block.line(label, value);
+        }
+        let listening = self.listening();
+        let addresses = listening.addresses.iter().map(ToString::to_string);
+        let addresses: Vec<String> = addresses.collect();
+        block.line(
+            "listening",
+            format!("{}, port {}", addresses.join(" "), listening.port),
+        );
+        for command in self.program.try_commands(&listening) {
+            block.line("try", command);
+        }
+        block
+    }
+}
+
+/// What the ports really do: once where all say the same, else by worker.
+fn port_lines(block: &mut Block, ready: &[Ready]) {
+    let Some(first) = ready.first() else { return };
+    if ready.iter().all(|one| one.port == first.port) {
+        for (label, value) in &first.port {
+            block.line(*label, value.clone());
+        }
+        return;
+    }
+    for (index, one) in ready.iter().enumerate() {
+        for (label, value) in &one.port {
+            block.line(format!("{label} {index}"), value.clone());
+        }
+    }
+}
+
+fn pcap_path(path: &Path, index: u32, workers: u32) -> PathBuf {
+    if workers == 1 {
+        return path.to_path_buf();
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{index}"));
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_differ_between_workers_are_numbered() {
+        let mut other = Ready::example();
+        let mut block = Block::default();
+        port_lines(&mut block, &[Ready::example(), other.clone()]);
+        assert_eq!(block.to_string(), "port: a test\n");
+        other.port[0].1 = "another".into();
+        let mut block = Block::default();
+        port_lines(&mut block, &[Ready::example(), other]);
+        assert_eq!(block.to_string(), "port 0: a test\nport 1: another\n");
+    }
+
+    #[test]
+    fn several_workers_write_several_captures() {
+        assert_eq!(pcap_path(Path::new("a.pcap"), 0, 1), Path::new("a.pcap"));
+        assert_eq!(pcap_path(Path::new("a.pcap"), 1, 2), Path::new("a.pcap.1"));
+    }
+}

@@ -1,0 +1,277 @@
+//! A program's handler that publishes what it has counted.
+
+use std::time::Duration;
+
+use nmio::{Batch, Frame, Handler, Instant, Port};
+
+use crate::live::{Published, WorkerSnapshot};
+use crate::program::Program;
+
+/// The least time between two snapshots.
+const PERIOD: Duration = Duration::from_millis(100);
+/// A worker tries again after this when somebody reads the last one.
+const BUSY: Duration = Duration::from_millis(1);
+
+/// Publishes its handler's counts between two batches. For each batch it costs one
+/// comparison.
+pub(crate) struct Publisher<'a, G: Program, P: Port> {
+    program: &'a G,
+    handler: G::Handler<P>,
+    published: &'a Published,
+    due: Instant,
+}
+
+impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
+    pub(crate) fn new(program: &'a G, handler: G::Handler<P>, published: &'a Published) -> Self {
+        Self {
+            program,
+            handler,
+            published,
+            due: Instant::ZERO,
+        }
+    }
+
+    /// Publishes the last counts when the loop has ended, and gives them back.
+    pub(crate) fn finish(self, port: &P) -> WorkerSnapshot {
+        let mut place = self.published.lock();
+        self.count(port, &mut place);
+        place.clone()
+    }
+
+    #[cold]
+    fn publish(&mut self, port: &P, now: Instant) {
+        self.due = now + BUSY;
+        if let Some(mut place) = self.published.try_write() {
+            self.count(port, &mut place);
+            self.due = now + PERIOD;
+        }
+    }
+
+    fn count(&self, port: &P, place: &mut WorkerSnapshot) {
+        let counted = self.program.counted(&self.handler);
+        place.fill(port.counters(), counted, |tally| {
+            self.program.tally(&self.handler, tally);
+        });
+    }
+}
+
+impl<G: Program, P: Port> Handler<P> for Publisher<'_, G, P> {
+    #[inline(always)]
+    fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
+        self.handler.handle_frame(port, frame, now);
+    }
+
+    #[inline(always)]
+    fn handle_batch(&mut self, port: &mut P, batch: &mut Batch, now: Instant) {
+        self.handler.handle_batch(port, batch, now);
+    }
+
+    #[inline(always)]
+    fn handle_messages(&mut self, port: &mut P, now: Instant) {
+        self.handler.handle_messages(port, now);
+    }
+
+    #[inline(always)]
+    fn bell(&self) -> Option<&nmio::Bell> {
+        self.handler.bell()
+    }
+
+    // A loop that has nothing to do comes here ten times a second.
+    #[inline(always)]
+    fn handle_timers(&mut self, port: &mut P, now: Instant) {
+        self.handler.handle_timers(port, now);
+        if now >= self.due {
+            self.publish(port, now);
+        }
+    }
+
+    #[inline(always)]
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.handler.poll_timeout()
+    }
+
+    #[inline(always)]
+    fn is_flooded(&self, now: Instant) -> bool {
+        self.handler.is_flooded(now)
+    }
+
+    fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {
+        self.handler.handle_stop(port, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use nmio::device::Transport;
+    use nmio::sim::{LinkConfig, SimClock, SimPort, link};
+    use nmio::{Clock as _, LoopConfig, Turn};
+
+    use super::*;
+    use crate::live::{Snapshot, snapshot};
+    use crate::program::{StartError, Tally, WorkerContext};
+
+    /// Counts frames.
+    struct Probe;
+
+    struct Counter(u64);
+
+    impl<P: Port> Handler<P> for Counter {
+        fn handle_frame(&mut self, _: &mut P, _: Frame, _: Instant) {
+            self.0 += 1;
+        }
+        fn handle_timers(&mut self, _: &mut P, _: Instant) {}
+        fn poll_timeout(&self) -> Option<Instant> {
+            None
+        }
+    }
+
+    impl Program for Probe {
+        const NAME: &'static str = "probe";
+        const VERSION: &'static str = "0";
+        const DEFAULT_PORT: u16 = 7;
+        type Handler<P: Port> = Counter;
+
+        fn services(&self, _: u16) -> Vec<(Transport, u16)> {
+            Vec::new()
+        }
+
+        fn handler<P: Port>(&self, _: &mut P, _: &WorkerContext) -> Result<Counter, StartError> {
+            Ok(Counter(0))
+        }
+
+        fn tally<P: Port>(&self, counter: &Counter, tally: &mut Tally) {
+            CALLS.with_borrow_mut(|calls| *calls += 1);
+            tally.event("frames", counter.0);
+        }
+    }
+
+    thread_local! {
+        /// How often this thread has published.
+        static CALLS: RefCell<u32> = const { RefCell::new(0) };
+    }
+
+    fn calls() -> u32 {
+        CALLS.with_borrow(|calls| *calls)
+    }
+
+    /// A worker over a simulated link, on its clock.
+    struct Bench<'a> {
+        port: SimPort,
+        peer: SimPort,
+        clock: SimClock,
+        turn: Turn,
+        publisher: Publisher<'a, Probe, SimPort>,
+        published: &'a [Published],
+    }
+
+    impl<'a> Bench<'a> {
+        fn new(published: &'a [Published]) -> Self {
+            let (port, peer, clock) = link(&LinkConfig::default(), 0);
+            Self {
+                port,
+                peer,
+                turn: Turn::new(&LoopConfig::default(), clock.now()),
+                clock,
+                publisher: Publisher::new(&Probe, Counter(0), &published[0]),
+                published,
+            }
+        }
+
+        fn send(&mut self) {
+            let mut frame = self.peer.pool().take().unwrap();
+            frame.set_len(60);
+            self.peer.send(frame).unwrap();
+            self.peer.flush().unwrap();
+            self.clock.advance(Duration::from_micros(100));
+        }
+
+        fn pass(&mut self) {
+            let now = self.clock.now();
+            let (port, publisher) = (&mut self.port, &mut self.publisher);
+            self.turn.pass(port, publisher, now).unwrap();
+        }
+
+        fn seen(&self) -> Snapshot {
+            snapshot(self.published)
+        }
+    }
+
+    fn frames(snapshot: &Snapshot) -> Option<u64> {
+        snapshot.tally().of("frames")
+    }
+
+    #[test]
+    fn counts_are_published_at_most_once_in_100_ms() {
+        let published = Published::for_workers(1);
+        let mut bench = Bench::new(&published);
+        assert_eq!(frames(&bench.seen()), None);
+        let mut times = Vec::new();
+        while bench.clock.now() < Instant::from_millis(1_050) {
+            bench.send();
+            let before = calls();
+            bench.pass();
+            if calls() > before {
+                assert_eq!(calls(), before + 1);
+                times.push(bench.clock.now());
+                let seen = bench.seen();
+                assert_eq!(frames(&seen), Some(bench.publisher.handler.0));
+                assert_eq!(seen.port().rx_frames, bench.publisher.handler.0);
+            }
+        }
+        assert!((10..=11).contains(&times.len()), "{times:?}");
+        for pair in times.windows(2) {
+            assert!(pair[1].since(pair[0]) >= PERIOD, "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_counts_of_a_worker_that_sleeps_are_soon_seen() {
+        let published = Published::for_workers(1);
+        let mut bench = Bench::new(&published);
+        bench.pass();
+        bench.clock.advance(Duration::from_millis(30));
+        bench.send();
+        bench.pass();
+        let last_activity = bench.clock.now();
+        assert_eq!(frames(&bench.seen()), Some(0), "too early");
+        // As long as the loop may sleep.
+        let timeout = bench.turn.timeout(None, last_activity);
+        bench.clock.advance(timeout);
+        bench.pass();
+        assert_eq!(frames(&bench.seen()), Some(1));
+        assert!(bench.clock.now().since(last_activity) <= Duration::from_millis(100));
+    }
+
+    #[test]
+    fn a_reader_delays_the_next_counts_and_not_the_worker() {
+        let published = Published::for_workers(1);
+        let mut bench = Bench::new(&published);
+        bench.pass();
+        let before = calls();
+        bench.clock.advance(PERIOD);
+        let reader = published[0].lock();
+        for _ in 0..100 {
+            bench.send();
+            bench.pass();
+        }
+        assert_eq!(calls(), before, "nothing is counted in vain");
+        drop(reader);
+        bench.clock.advance(BUSY);
+        bench.pass();
+        assert_eq!(frames(&bench.seen()), Some(100));
+    }
+
+    #[test]
+    fn the_last_counts_stay() {
+        let published = Published::for_workers(1);
+        let mut bench = Bench::new(&published);
+        bench.pass();
+        bench.send();
+        bench.pass();
+        let last = bench.publisher.finish(&bench.port);
+        assert_eq!(last.tally().of("frames"), Some(1));
+        assert_eq!(frames(&snapshot(&published)), Some(1));
+    }
+}
