@@ -40,45 +40,45 @@ pub use server::{Server, Starting};
 ///
 /// # What it leaves alone
 /// It catches no signal, prints nothing and installs no log. Its threads block all
-/// signals, so that handlers run on other threads. What it does print
-/// is asked for: [`print`](crate::report::Block::print), [`log::init`](crate::log::init). Log events go to
-/// the process's own `tracing` subscriber, if there is one. [`ServeArgs::log`] means
-/// nothing here. A panic of a worker is told by the process's panic hook, as any.
+/// signals, so that your handlers run on your threads. Ask for what you want:
+/// [`facts`](Server::facts) and [`Summary::block`](crate::Summary::block) can be printed,
+/// [`log::init`](crate::log::init) sends logs to standard error. Without that, log events go
+/// to the process's own `tracing` subscriber, if there is one, and [`ServeArgs::log`]
+/// means nothing. Your panic hook tells of panics.
 ///
 /// # Rights
 /// Each worker gives up its rights before the first packet, as with
-/// [`serve`](crate::serve): started by root it becomes the user with the program's
-/// name, or else nobody, without capabilities and in the
-/// [sandbox](crate#what-a-callback-may-do-in-the-sandbox).
-/// [`ServeArgs::user`] and [`ServeArgs::with_sandbox`] choose otherwise. All other
-/// threads keep what they have; threads share memory, so that protects less than
-/// `serve`, which leaves no thread a right.
+/// [`serve`](crate::serve). A worker of root becomes the user with the program's name, or
+/// else nobody, without capabilities and in the
+/// [sandbox](crate#what-a-callback-may-do-in-the-sandbox). [`ServeArgs::user`] and
+/// [`ServeArgs::with_sandbox`] choose otherwise. All other threads keep what they have.
+/// As threads share memory, that protects less than `serve`, which leaves no thread a
+/// right.
 ///
-/// - A worker that does what the sandbox forbids ends the whole process by SIGSYS. A
-///   `tracing` subscriber runs on a worker's thread, seldom: it must write to open
-///   files only.
-/// - Call no `setuid`, `setgid` or `setgroups` of the C library while a server runs. They
-///   change all threads at once, and that ends the process.
-/// - With other users on its threads the kernel makes a process not dumpable: it
+/// The whole process feels some of it:
+/// - A worker that does what the sandbox forbids ends the process by SIGSYS. This holds
+///   for a `tracing` subscriber and a panic hook on a worker's thread, too: let them
+///   write to open files, or hand on what they get.
+/// - Do not call `setuid`, `setgid` or `setgroups` of the C library while a server
+///   runs. They change all threads at once, which ends the process.
+/// - With another user on one of its threads the process is not dumpable: the kernel
 ///   writes no core, and its `/proc` files belong to root.
-/// - Opening AF_XDP lifts the process's limit on locked memory, where that is allowed.
+/// - AF_XDP lifts the limit on locked memory, where that is allowed.
 ///
 /// # The end
-/// A server ends by [`Handle::stop`], by an error, or when its future is dropped. Each
-/// time the workers take leave of their clients first, as at SIGTERM: 100 ms to
-/// notice it and a second more, at most. When a future has given its result, the device is
-/// detached, and what was made for it is removed. Dropping a future does not wait for
-/// that.
+/// A server ends by [`Handle::stop`], by an error, or when its future is dropped. The
+/// workers notice it within 100 ms and take leave of their clients, for a second at
+/// most, as at SIGTERM. When the future gives its result, the device is detached, and
+/// what was made for it is removed. Dropping a future does not wait for that.
 ///
-/// There is no helper process. When the process is killed, the kernel removes what
-/// belongs to it: the steering program, reserved ports, tap devices, and a veth
-/// pair, that one a moment later. On an interface that existed before,
-/// nothing else was changed, so that nothing stays.
+/// There is no helper process. When the process is killed, the kernel removes the
+/// steering program, reserved ports and tap devices at once, and the veth pair of device
+/// `auto` a moment later. Nothing else was changed on an interface that existed before.
 ///
 /// # Errors
-/// The futures give [`Error`], when it could not start and when it ended by itself.
-/// With `panic = "unwind"` a panic in a worker's callback is
-/// [`Error::Panicked`]; with `abort` it ends the process.
+/// The futures give an [`Error`] when the server cannot start, and when it ends by itself.
+/// With `panic = "unwind"` a panic in a worker's callback is [`Error::Panicked`]. With
+/// `abort` it ends the process.
 pub fn embed<P: Program + Send + 'static>(args: ServeArgs, program: P) -> Starting {
     let (owner, starting) = Owner::new(args, program);
     let spawned = thread::Builder::new()

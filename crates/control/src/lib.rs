@@ -1,19 +1,47 @@
-//! What every server on these libraries shares off the data path: the command
-//! line, logs, workers, signals, the start block and the summary.
+//! Whole servers around an application: command line, workers, sandbox, signals, log,
+//! live counters, start block and summary.
 //!
-//! [`tcp()`] and [`udp()`] make a whole program of one application or service. A server
-//! with options and content of its own implements [`Program`] and flattens
-//! [`ServeArgs`] into its command line; [`serve`] does the rest.
+//! ```no_run
+//! use tcpip::{Application, Connection};
+//!
+//! struct Echo;
+//!
+//! impl Application for Echo {
+//!     type State = ();
+//!     type Message = ();
+//!
+//!     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
+//!         // Without room the bytes are offered again later.
+//!         conn.write_bytes(data).map_or(0, |()| data.len())
+//!     }
+//! }
+//!
+//! impl control::Named for Echo {
+//!     const NAME: &'static str = "echo";
+//!     const PORT: u16 = 7;
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     control::tcp(|_| Ok(Echo))
+//! }
+//! ```
+//!
+//! | you have | you call |
+//! |---|---|
+//! | an application on TCP, a service on UDP | [`tcp()`], [`udp()`]: a whole `main` |
+//! | options and content of your own | [`serve`], with a [`Program`] and [`ServeArgs`] in your command line: a whole command |
+//! | a program with a `main`, and maybe a runtime, of its own | [`embed()`], with a [`Program`]: a future, a [`Handle`], a [`Snapshot`] |
 //!
 //! Nothing here is called for a packet: a worker runs `nmio`'s loop over its own
-//! port and handler, generic over both, and meets this crate again only when it
-//! ends. `tokio` lives here and nowhere below.
+//! port and handler, generic over both. It meets this crate again ten times a second,
+//! to publish its counts, and when it ends. `tokio` lives here and nowhere below.
 //!
 //! # What a callback may do in the sandbox
 //!
-//! Before the first packet every thread becomes the server's user, loses all
-//! capabilities and enters the sandbox ([`Sandbox`]). [`Program`] says which of
-//! its hooks run after that; all callbacks of a handler do.
+//! Before the first packet every thread of [`serve`], and every worker of [`embed()`],
+//! becomes the server's user, loses all capabilities and enters the sandbox
+//! ([`Sandbox`]). [`Program`] says which of its hooks run after that; all callbacks of a
+//! handler do.
 //!
 //! Inside, code may allocate memory, take locks, read the clock, sleep, ask for
 //! random bytes, and write to the log, to standard output and to standard error.
@@ -26,15 +54,29 @@
 //! | asking whether a file exists, or for its size | the process ends by SIGSYS |
 //! | a new socket, thread or process | the process ends by SIGSYS |
 //!
-//! So a program opens its files and starts its threads in the `load` of
-//! [`serve`]. Threads that it starts itself keep their rights: the sandbox holds
-//! only those of this crate.
+//! So a program opens its files before, in the `load` of [`serve`] for instance.
 //!
 //! When a server ends by SIGSYS, the kernel's log names the thread and the number
 //! of the call (`type=1326`). `--no-sandbox` lifts the limits on files and calls
 //! for a trial; user and capabilities are given up all the same.
 //!
 //! With `RUST_BACKTRACE=1` a panic in the sandbox shows its backtrace.
+//!
+//! # Threads of your own
+//!
+//! A callback must not wait, so what takes time is done by other threads. A callback
+//! hands them work by a bounded channel, and never waits for room in it. They answer by
+//! the worker's mailbox. They have the rights of the thread that starts them: this crate
+//! confines its own threads only.
+//!
+//! | program | start threads in | they have |
+//! |---|---|---|
+//! | [`serve`] | `load`, and hand the [`Program`] what reaches them; threads before `serve` are refused | the rights as started |
+//! | [`tcp()`], [`udp()`] | `make`, once for all workers ([`OnceLock`](std::sync::OnceLock)) | the rights as started; on device `auto` the server's private network namespace, without this host's network |
+//! | [`embed()`] | any place, at any time; tasks of a runtime, too | what they had |
+//!
+//! They end with the process, or when the channel by which they get work is closed: the
+//! [`Program`] is dropped when its workers have ended.
 
 pub mod args;
 mod connections;

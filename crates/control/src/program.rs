@@ -37,10 +37,9 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 /// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands) | control | given up |
 /// | the handler's callbacks, [`counted`](Program::counted), [`tally`](Program::tally) | worker | given up |
 ///
-/// An [embedded](crate::embed()) program has no `load` and no
-/// [`read_paths`](Program::read_paths) and [`files`](Program::files): it reads its
-/// content before. Its control thread keeps the rights as started; its workers give
-/// theirs up.
+/// [`embed`](crate::embed()) has no `load`: the program reads its content before. It does
+/// not call [`read_paths`](Program::read_paths) and [`files`](Program::files). Its control
+/// thread keeps the rights as started, and its workers give theirs up.
 pub trait Program: Sync {
     /// The program's name, as in `sandstorm`. Worker threads are named after
     /// it, so it should be at most 12 bytes long.

@@ -214,6 +214,23 @@ fn what_is_wrong_comes_back() {
 }
 
 #[test]
+fn waiting_inside_a_runtime_is_refused() {
+    let waiting =
+        thread::spawn(|| block_on(async { start("xdp:no-such-if", Fault::None).wait().is_ok() }));
+    assert!(waiting.join().is_err());
+}
+
+#[test]
+fn futures_and_handles_go_to_other_threads() {
+    fn is_send<T: Send + Unpin + 'static>() {}
+    fn is_shared<T: Sync>() {}
+    is_send::<Starting>();
+    is_send::<Server>();
+    is_send::<Handle>();
+    is_shared::<Handle>();
+}
+
+#[test]
 fn a_worker_that_panics_ends_its_server_only() {
     if !alone() {
         return;
