@@ -111,5 +111,5 @@ pub use program::{Counted, Listening, Prepared, Program, StartError, Tally, Work
 pub use rights::{Sandbox, UserSpec};
 pub use run::serve;
 pub use secret::Secret;
-pub use simple::{Named, TcpWorker, tcp, udp};
+pub use simple::{Named, TcpWorker, network_args, tcp, udp};
 pub use summary::Summary;

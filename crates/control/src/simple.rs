@@ -156,9 +156,10 @@ struct Cli {
     network: ServeArgs,
 }
 
-/// The command line of the program with this name. Ends the process when it is
+/// The command line of the program with this name, which takes no options but those of
+/// [`ServeArgs`]. Ends the process when it is
 /// wrong, or asks for help.
-fn network_args(name: &'static str) -> ServeArgs {
+pub fn network_args(name: &'static str) -> ServeArgs {
     let matches = Cli::command().name(name).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     cli.network

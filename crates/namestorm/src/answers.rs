@@ -10,6 +10,7 @@ use ahash::RandomState;
 use ip::Sum;
 use udpip::Tail;
 
+use crate::hooked::{Hooked, HookedNames};
 use crate::index::{Arena, ArenaFull, At, Table, UNIT};
 use crate::key::{self, Form, Key};
 
@@ -52,6 +53,8 @@ pub struct Node {
     pub kind: Kind,
     /// There is a wildcard right below it.
     pub has_wildcard: bool,
+    /// What of it is a hook's. It has a `negative` answer then.
+    pub(crate) hooked: Hooked,
     /// The SOA of its zone, for answers that there is nothing.
     pub negative: At,
     /// All its RRsets in one answer; [`NONE`] when it has none.
@@ -67,6 +70,7 @@ impl Node {
         Self {
             kind,
             has_wildcard: false,
+            hooked: Hooked::NOTHING,
             negative: NONE,
             any: NONE,
             default: NONE,
@@ -74,8 +78,8 @@ impl Node {
     }
 }
 
-/// Bytes in front of a node's key: its length, kind, wildcard, and three
-/// places.
+/// Bytes in front of a node's key: its length, kind, wildcard, what is a hook's, and
+/// three places.
 const NODE_HEADER: usize = 16;
 
 /// How a prepared answer is to be sent.
@@ -243,6 +247,7 @@ pub struct Size {
 pub(crate) struct AnswersBuilder {
     form: Form,
     hasher: RandomState,
+    hooked: HookedNames,
     answers: Arena,
     nodes: Arena,
     answer_entries: Vec<(u64, At)>,
@@ -253,11 +258,13 @@ pub(crate) struct AnswersBuilder {
 }
 
 impl AnswersBuilder {
-    pub(crate) fn new(form: Form, seed: [u64; 4]) -> Self {
+    /// `hooked` are the names that a hook answers for.
+    pub(crate) fn new(form: Form, seed: [u64; 4], hooked: HookedNames) -> Self {
         let [a, b, c, d] = seed;
         Self {
             form,
             hasher: RandomState::with_seeds(a, b, c, d),
+            hooked,
             answers: Arena::default(),
             nodes: Arena::default(),
             answer_entries: Vec::new(),
@@ -269,7 +276,8 @@ impl AnswersBuilder {
     }
 
     /// Adds an answer behind a question for `name`. One of a type other than
-    /// 0 is found by that type and name.
+    /// 0 is found by that type and name; that of a hooked name only by
+    /// [`Answers::find_behind_hook`].
     pub(crate) fn add_answer(
         &mut self,
         name: &[u8],
@@ -310,6 +318,8 @@ impl AnswersBuilder {
         self.answer_count += 1;
         if meta.qtype != 0 {
             let hash = key::hash(&self.hasher, meta.qtype, key);
+            let is_hooked = self.hooked.of(name).itself();
+            let hash = if is_hooked { behind_hook(hash) } else { hash };
             self.answer_entries.push((hash, at));
         }
         Ok(at)
@@ -323,6 +333,9 @@ impl AnswersBuilder {
         header[0] = key.len() as u8;
         header[1] = node.kind as u8;
         header[2] = u8::from(node.has_wildcard);
+        if node.negative != NONE {
+            header[3] = self.hooked.of(name).0;
+        }
         for (at, place) in [node.negative, node.any, node.default].iter().enumerate() {
             header[4 + 4 * at..][..4].copy_from_slice(&place.to_be_bytes());
         }
@@ -351,6 +364,7 @@ impl AnswersBuilder {
             },
             form: self.form,
             hasher: self.hasher,
+            has_hooked: !self.hooked.is_empty(),
             prepared: self.answers,
             nodes: self.nodes,
             by_type,
@@ -365,6 +379,7 @@ impl AnswersBuilder {
 pub struct Answers {
     form: Form,
     hasher: RandomState,
+    has_hooked: bool,
     prepared: Arena,
     nodes: Arena,
     by_type: Table,
@@ -384,7 +399,12 @@ impl Answers {
         &self.size
     }
 
-    /// The answer prepared for a type and name.
+    /// Whether a hook answers for some names.
+    pub(crate) fn has_hooked(&self) -> bool {
+        self.has_hooked
+    }
+
+    /// The answer prepared for a type and name that no hook answers for.
     #[inline(always)]
     pub fn find(&self, qtype: u16, key: &[u8]) -> Option<Answer<'_>> {
         self.find_hashed(self.hash(qtype, key), qtype, key)
@@ -405,6 +425,11 @@ impl Answers {
                 answer.qtype() == qtype && answer.key() == key
             })
             .map(|at| self.answer(at))
+    }
+
+    /// As [`find_hashed`](Self::find_hashed), for a name that a hook answers for.
+    pub(crate) fn find_behind_hook(&self, hash: u64, qtype: u16, key: &[u8]) -> Option<Answer<'_>> {
+        self.find_hashed(behind_hook(hash), qtype, key)
     }
 
     /// The first step of looking up an answer whose place in memory may not
@@ -450,11 +475,18 @@ impl Answers {
         Some(Node {
             kind: *KINDS.get(usize::from(header[1]))?,
             has_wildcard: header[2] != 0,
+            hooked: Hooked(header[3]),
             negative: place(4),
             any: place(8),
             default: place(12),
         })
     }
+}
+
+/// What the answer of a hooked name is found by, in place of its hash: no other query
+/// comes upon it.
+const fn behind_hook(hash: u64) -> u64 {
+    !hash
 }
 
 const _: () = assert!(UNIT.is_power_of_two() && HEADER + crate::name::MAX_NAME < 1 << 10);
@@ -465,7 +497,7 @@ mod tests {
 
     #[test]
     fn memory_is_that_of_records_and_tables() {
-        let mut builder = AnswersBuilder::new(Form::Wire, [1, 2, 3, 4]);
+        let mut builder = AnswersBuilder::new(Form::Wire, [1, 2, 3, 4], HookedNames::default());
         let meta = Meta {
             qtype: 1,
             ..Meta::default()

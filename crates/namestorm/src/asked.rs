@@ -2,13 +2,13 @@
 
 use crate::answers::Answers;
 use crate::key::Key;
-use crate::query::{Malformed, NameBuf, Question, parse_question};
+use crate::query::{Malformed, NameBuf, RawQuestion, parse_question};
 
 /// A question that has been read, with the key of its name and the hash of
 /// both.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    pub(crate) question: Question,
+    pub(crate) question: RawQuestion,
     pub(crate) hash: u64,
     pub(crate) key: Key,
 }
@@ -17,7 +17,7 @@ impl Asked {
     /// A place to read questions into.
     pub(crate) const fn new() -> Self {
         Self {
-            question: Question {
+            question: RawQuestion {
                 name_len: 0,
                 qtype: 0,
                 qclass: 0,

@@ -59,9 +59,11 @@ pub(crate) fn follow<'a>(
             Resolution::NxDomain(answer) => {
                 return chain.finish(answers, &answer, rcode::NXDOMAIN);
             }
-            // Out of our zones, or in one that could not be loaded: the
-            // client asks for the rest itself, and another server may know.
-            Resolution::Refused | Resolution::Broken => return chain.body(rcode::NOERROR),
+            // Out of our zones, or in one that could not be loaded, or a hook's:
+            // the client asks for the rest itself, and another server may know.
+            Resolution::Refused | Resolution::Broken | Resolution::Hooked(_) => {
+                return chain.body(rcode::NOERROR);
+            }
         };
         match step {
             Ok(()) => {}

@@ -48,7 +48,7 @@ pub fn compile(
 ) -> Result<Answers, ArenaFull> {
     let mut compiler = Compiler {
         zones,
-        out: AnswersBuilder::new(form, seed),
+        out: AnswersBuilder::new(form, seed, zones.hooked().clone()),
         writer: TailWriter::new(),
         fillers: zones.broken().map(<[u8]>::to_vec).collect(),
     };
@@ -62,6 +62,9 @@ pub fn compile(
                 progress(done);
             }
         }
+    }
+    for name in zones.hooked().bases() {
+        compiler.hooked(name)?;
     }
     for apex in zones.broken() {
         compiler.broken(apex)?;
@@ -456,6 +459,27 @@ impl<'z> Compiler<'z> {
             additional: glue_count,
         });
         ([0, authority, glue_count + further], required)
+    }
+
+    /// Makes a name known that a hook answers for, or names right below it, and the
+    /// names above it.
+    fn hooked(&mut self, name: &'z [u8]) -> Result<(), ArenaFull> {
+        let Some(zone) = self.zones.zone_of(name) else {
+            return Ok(());
+        };
+        let mut next = Some(name);
+        while let Some(name) = next
+            && !zone.exists_name(name)
+            && self.fillers.insert(name.to_vec())
+        {
+            let node = Node {
+                negative: self.negative(zone)?,
+                ..Node::bare(Kind::Plain)
+            };
+            self.out.add_node(name, &node)?;
+            next = name::parent(name);
+        }
+        Ok(())
     }
 
     /// Makes a zone known that could not be loaded: what lies in it gets

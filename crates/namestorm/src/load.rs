@@ -10,9 +10,7 @@ mod source;
 use std::path::Path;
 
 use domain::base::name::ToName;
-use domain::base::rdata::{ComposeRecordData, ParseRecordData};
-use domain::dep::octseq::Parser;
-use domain::rdata::ZoneRecordData;
+use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::ScannedRecord;
 
 use self::entry::{EntryParser, Parsed, State};
@@ -21,6 +19,7 @@ use self::origin::{leading_origin, origin_of_file};
 use crate::check;
 use crate::master::{Entries, Unclosed};
 use crate::name;
+use crate::rdata;
 use crate::report::Report;
 use crate::rtype;
 use crate::zone::{Builder, Place, Refused, Zone};
@@ -292,20 +291,8 @@ impl<'p> Loader<'p> {
         if self.data.len() > usize::from(u16::MAX) {
             return Err(format!("the data of this {} is too long", shown()));
         }
-        // Data in the form of RFC 3597 must be whole too, and names in it
-        // must be names: it is what it parses back to.
-        self.again.clear();
-        let mut parser = Parser::from_ref(self.data.as_slice());
-        let whole = ZoneRecordData::<_, domain::base::ParsedName<_>>::parse_rdata(
-            rtype.into(),
-            &mut parser,
-        )
-        .is_ok_and(|parsed| {
-            parsed.is_some_and(|data| {
-                let Ok(()) = data.compose_rdata(&mut self.again);
-                parser.remaining() == 0 && self.again == self.data
-            })
-        });
+        // Data in the form of RFC 3597 must be whole too.
+        let whole = rdata::is_data_of(rtype, &self.data, &mut self.again);
         if whole {
             Ok(())
         } else {

@@ -23,6 +23,8 @@ pub enum Resolution<'a> {
     Refused,
     /// The name lies in a zone that could not be loaded.
     Broken,
+    /// A hook answers for the name; the zone's SOA.
+    Hooked(Answer<'a>),
 }
 
 impl Answers {
@@ -36,12 +38,46 @@ impl Answers {
         key: &Key,
         wildcard: &mut Key,
     ) -> Resolution<'_> {
+        self.resolve_by::<true>(qtype, name, key, wildcard)
+    }
+
+    /// What the zone itself has for a name that a hook answers for.
+    #[inline(never)]
+    pub(crate) fn resolve_behind_hook(
+        &self,
+        qtype: u16,
+        name: &[u8],
+        key: &Key,
+        wildcard: &mut Key,
+    ) -> Resolution<'_> {
+        let hash = self.hash(qtype, key.bytes());
+        match self.find_behind_hook(hash, qtype, key.bytes()) {
+            Some(answer) => Resolution::Answer(answer),
+            None => self.resolve_by::<false>(qtype, name, key, wildcard),
+        }
+    }
+
+    /// With `HOOKS` hooks come before what the zones have.
+    #[inline(always)]
+    fn resolve_by<const HOOKS: bool>(
+        &self,
+        qtype: u16,
+        name: &[u8],
+        key: &Key,
+        wildcard: &mut Key,
+    ) -> Resolution<'_> {
         if let Some(node) = self.node(key.bytes()) {
+            if HOOKS && node.hooked.itself() {
+                return Resolution::Hooked(self.answer(node.negative));
+            }
             return self.at_name(qtype, &node);
         }
         let Some((start, node)) = self.closest(name, key) else {
             return Resolution::Refused;
         };
+        if HOOKS && node.hooked.below() {
+            return Resolution::Hooked(self.answer(node.negative));
+        }
         match node.kind {
             Kind::Outside => Resolution::Refused,
             Kind::Broken => Resolution::Broken,
@@ -49,7 +85,7 @@ impl Answers {
             Kind::Dname => Resolution::Substitution(self.answer(node.default)),
             Kind::Plain | Kind::Alias if node.has_wildcard => {
                 wildcard.set_wildcard(self.form(), key, start);
-                self.at_wildcard(qtype, wildcard, &node)
+                self.at_wildcard::<HOOKS>(qtype, wildcard, &node)
             }
             Kind::Plain | Kind::Alias => Resolution::NxDomain(self.answer(node.negative)),
         }
@@ -99,8 +135,21 @@ impl Answers {
     }
 
     /// For a name that a wildcard stands for (RFC 4592, section 3.3).
-    fn at_wildcard(&self, qtype: u16, wildcard: &Key, encloser: &Node) -> Resolution<'_> {
-        if let Some(answer) = self.find(qtype, wildcard.bytes()) {
+    fn at_wildcard<const HOOKS: bool>(
+        &self,
+        qtype: u16,
+        wildcard: &Key,
+        encloser: &Node,
+    ) -> Resolution<'_> {
+        let hash = self.hash(qtype, wildcard.bytes());
+        // A hooked name that no record has lies below a hooked wildcard's parent, so
+        // that the wildcard is hooked too.
+        let found = if HOOKS {
+            self.find_hashed(hash, qtype, wildcard.bytes())
+        } else {
+            self.find_behind_hook(hash, qtype, wildcard.bytes())
+        };
+        if let Some(answer) = found {
             return Resolution::Answer(answer);
         }
         match self.node(wildcard.bytes()) {

@@ -6,6 +6,7 @@
 //! whole name can be turned to lower case byte by byte.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// Bytes of the longest name, the root label included (RFC 1035, 2.3.4).
 pub(crate) const MAX_NAME: usize = 255;
@@ -113,10 +114,58 @@ pub(crate) fn append_sort_key(key: &mut Vec<u8>, name: &[u8], apex: &[u8]) {
 /// Parses a name as a person writes it on a command line: with or without
 /// the dot at its end. `None` when it is no name.
 pub(crate) fn parse(text: &str) -> Option<Vec<u8>> {
-    use domain::base::Name;
-    use std::str::FromStr;
-    let name = Name::<Vec<u8>>::from_str(text).ok()?.into_octets();
+    let name = domain::base::Name::<Vec<u8>>::from_str(text)
+        .ok()?
+        .into_octets();
     is_name(&name).then_some(name)
+}
+
+/// A domain name, at most 255 bytes long.
+///
+/// ```
+/// let name: namestorm::Name = "www.Example.org".parse()?;
+/// assert_eq!(name.as_wire(), b"\x03www\x07Example\x03org\x00");
+/// assert_eq!(name.to_string(), "www.Example.org.");
+/// # Ok::<(), namestorm::NameError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Name(Box<[u8]>);
+
+/// A text is no domain name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is no domain name: give labels of 1 to 63 bytes with dots between them, and at most \
+     255 bytes"
+)]
+pub struct NameError(pub String);
+
+impl Name {
+    /// The name in wire format (RFC 1035, section 3.1), uncompressed.
+    pub fn as_wire(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl FromStr for Name {
+    type Err = NameError;
+
+    /// Reads a name in presentation format, with or without the dot at its end.
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let name = parse(text).ok_or_else(|| NameError(text.to_owned()))?;
+        Ok(Self(name.into()))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Shown(&self.0).fmt(f)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Shows a name in presentation format, with the dot at its end.

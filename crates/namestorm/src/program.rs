@@ -2,12 +2,15 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use control::report::{bytes, count};
-use control::{Counted, Listening, Prepared, Program, StartError, Tally, WorkerContext};
+use control::{
+    Counted, Listening, Named, NewWorker, Prepared, Program, StartError, Tally, WorkerContext,
+};
 use nmio::Port;
 use nmio::device::{MemoryPlan, Transport};
 use tcpip::Stack;
@@ -15,12 +18,13 @@ use tcpip::Stack;
 use crate::answers::Answers;
 use crate::compile::compile;
 use crate::gather::{Gathered, Gatherer, Outcome, gather, summary};
+use crate::hook::{Hook, NoHook};
 use crate::key::Form;
 use crate::load::ZoneSpec;
 use crate::name;
 use crate::rtype;
 use crate::server::Server;
-use crate::service::Mode;
+use crate::service::{Dns, Mode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 use crate::zone::Zone;
 use crate::zones::Zones;
@@ -56,9 +60,21 @@ pub enum LoadError {
     TooLarge,
 }
 
-/// What the zones of one command line have become.
+/// How a worker gets no hook.
+type MakeNoHook = fn(&mut NewWorker<()>) -> Result<NoHook, StartError>;
+
+impl Named for NoHook {
+    const NAME: &'static str = "namestorm";
+    const PORT: u16 = 53;
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+}
+
+/// The zones of one server, prepared, and how each worker gets its hook: give it to
+/// [`control::serve`].
 #[derive(Debug)]
-pub struct Namestorm {
+pub struct Namestorm<H = NoHook, F = MakeNoHook> {
+    make: F,
+    hook: PhantomData<fn() -> H>,
     answers: Arc<Answers>,
     mode: Mode,
     /// What was given and is not served, by the reason.
@@ -107,21 +123,63 @@ impl Namestorm {
         if zones.iter().len() == 0 {
             say("no zone could be loaded: every query gets SERVFAIL or REFUSED".into());
         }
+        let no_hook: MakeNoHook = |_| Ok(NoHook);
+        let this = Self::prepare(&zones, form, start, no_hook, say)?;
+        Ok(Self {
+            mode,
+            lost: (!lost.is_empty()).then(|| summary(&lost)),
+            files: specs.iter().map(|spec| spec.file.clone()).collect(),
+            ..this
+        })
+    }
+}
+
+impl<H, F> Namestorm<H, F>
+where
+    H: Hook + Named,
+    F: Fn(&mut NewWorker<H::Message>) -> Result<H, StartError> + Sync,
+{
+    /// Prepares the answers of `zones`, with a hook in each worker for the names that
+    /// were [registered](Zones::hook). `make` is called for each worker, before rights
+    /// are given up; it may open the worker's mailbox.
+    ///
+    /// # Errors
+    /// [`LoadError::TooLarge`].
+    pub fn with_hook(zones: &Zones, make: F) -> Result<Self, LoadError> {
+        Self::prepare(zones, Form::default(), Instant::now(), make, &mut |_| {})
+    }
+
+    /// Prepares the answers of `zones`, whose loading began at `start`.
+    fn prepare(
+        zones: &Zones,
+        form: Form,
+        start: Instant,
+        make: F,
+        say: &mut dyn FnMut(String),
+    ) -> Result<Self, LoadError> {
         let mut progress = |names| say(format!("{} names prepared", count(names as u64)));
         let answers =
-            compile(&zones, form, random_seed(), &mut progress).map_err(|_| LoadError::TooLarge)?;
+            compile(zones, form, random_seed(), &mut progress).map_err(|_| LoadError::TooLarge)?;
         let example = zones.iter().next().map(example);
         let broken = zones.broken().next();
         let example = example.or(broken.map(|apex| format!("{} SOA", name::Shown(apex))));
         Ok(Self {
+            make,
+            hook: PhantomData,
             answers: Arc::new(answers),
-            mode,
+            mode: Mode::default(),
             tcp: TcpSettings::default(),
-            lost: (!lost.is_empty()).then(|| summary(&lost)),
+            lost: None,
             example: example.unwrap_or_default(),
             took: start.elapsed(),
-            files: specs.iter().map(|spec| spec.file.clone()).collect(),
+            files: Vec::new(),
         })
+    }
+
+    /// Sends replies over UDP in another way.
+    #[must_use]
+    pub fn with_mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
     }
 
     /// Serves TCP with other settings.
@@ -210,12 +268,16 @@ fn random_seed() -> [u64; 4] {
     std::array::from_fn(|_| RandomState::new().build_hasher().finish())
 }
 
-impl Program for Namestorm {
-    const NAME: &'static str = "namestorm";
-    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const DEFAULT_PORT: u16 = 53;
+impl<H, F> Program for Namestorm<H, F>
+where
+    H: Hook + Named,
+    F: Fn(&mut NewWorker<H::Message>) -> Result<H, StartError> + Sync,
+{
+    const NAME: &'static str = H::NAME;
+    const VERSION: &'static str = H::VERSION;
+    const DEFAULT_PORT: u16 = H::PORT;
 
-    type Handler<P: Port> = Server;
+    type Handler<P: Port> = Server<H>;
 
     fn services(&self, port: u16) -> Vec<(Transport, u16)> {
         vec![(Transport::Udp, port), (Transport::Tcp, port)]
@@ -236,24 +298,30 @@ impl Program for Namestorm {
         &self,
         port: &mut P,
         context: &WorkerContext,
-    ) -> Result<Server, StartError> {
+    ) -> Result<Server<H>, StartError> {
         let tcp = &self.tcp.stack;
-        control::check_reserved(tcp, Stack::<DnsOverTcp>::reserved_bytes(tcp))?;
+        control::check_reserved(tcp, Stack::<DnsOverTcp<H>>::reserved_bytes(tcp))?;
+        let mut worker = NewWorker::new(context);
+        let hook = (self.make)(&mut worker)?;
+        let answers = || Arc::clone(&self.answers);
         let capabilities = port.capabilities();
-        let mut server = Server::with_tcp(
+        let mut server = Server::with_hook(
             context.host(&capabilities),
             context.port,
-            &self.answers,
-            self.mode,
-            &self.tcp,
+            Dns::new(answers(), self.mode),
+            DnsOverTcp::with_hook(answers(), self.tcp.request_timeout, hook),
+            tcp,
             &capabilities,
             context.secret.words(),
         );
         server.tells = context.index == 0;
-        Ok(server)
+        Ok(match worker.into_mailbox() {
+            Some(mailbox) => server.with_mailbox(mailbox),
+            None => server,
+        })
     }
 
-    fn prepared<P: Port>(&self, server: &Server) -> Prepared {
+    fn prepared<P: Port>(&self, server: &Server<H>) -> Prepared {
         if !server.tells {
             return Prepared::default();
         }
@@ -313,7 +381,7 @@ impl Program for Namestorm {
         vec![format!("dig @{address}{port} {}", self.example)]
     }
 
-    fn counted<P: Port>(&self, server: &Server) -> Counted {
+    fn counted<P: Port>(&self, server: &Server<H>) -> Counted {
         let (udp, tcp) = (server.udp().counters(), server.tcp().counters());
         Counted {
             unfinished_checksums: udp.unfinished_checksum + tcp.unfinished_checksum,
@@ -321,7 +389,7 @@ impl Program for Namestorm {
         }
     }
 
-    fn tally<P: Port>(&self, server: &Server, tally: &mut Tally) {
+    fn tally<P: Port>(&self, server: &Server<H>, tally: &mut Tally) {
         let (udp, tcp) = (server.dns().counters(), server.tcp().app().counters());
         tally.event("queries over UDP", udp.queries);
         tally.event("queries over TCP", tcp.queries);
@@ -331,6 +399,9 @@ impl Program for Namestorm {
         }
         tally.event("truncated", udp.truncated);
         tally.event("assembled", udp.assembled + tcp.assembled);
+        if self.answers.has_hooked() {
+            tally.event("answered by the hook", udp.hooked + tcp.hooked);
+        }
         let over_tcp = server.tcp().counters();
         tally.event("TCP connections", over_tcp.accepted);
         tally.event("SYN cookies sent", over_tcp.cookies_sent);

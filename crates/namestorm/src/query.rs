@@ -111,7 +111,7 @@ impl Default for NameBuf {
 
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(crate) struct RawQuestion {
     /// Bytes of the name, decompressed.
     pub name_len: usize,
     /// The type that is asked for.
@@ -135,7 +135,7 @@ pub(crate) fn parse_question(
     form: Form,
     key: &mut Key,
     expanded: &mut NameBuf,
-) -> Result<Question, Malformed> {
+) -> Result<RawQuestion, Malformed> {
     let plain = plain_len(message, QUESTION_AT)?;
     let (name_len, name_end) = if let Some(len) = plain {
         let end = QUESTION_AT + len;
@@ -150,7 +150,7 @@ pub(crate) fn parse_question(
         .get(name_end..)
         .and_then(|rest| rest.first_chunk())
         .ok_or(Malformed)?;
-    Ok(Question {
+    Ok(RawQuestion {
         name_len,
         qtype: u16::from_be_bytes([rest[0], rest[1]]),
         qclass: u16::from_be_bytes([rest[2], rest[3]]),

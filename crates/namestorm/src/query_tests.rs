@@ -13,7 +13,7 @@ fn query(question: &[u8]) -> Vec<u8> {
     message
 }
 
-fn parse(message: &[u8], form: Form) -> Result<(Question, Vec<u8>), Malformed> {
+fn parse(message: &[u8], form: Form) -> Result<(RawQuestion, Vec<u8>), Malformed> {
     let (mut key, mut expanded) = (Key::new(), NameBuf::new());
     let question = parse_question(message, form, &mut key, &mut expanded)?;
     let name = if question.is_compressed {
@@ -33,7 +33,7 @@ fn a_plain_question_is_read_in_place() {
     for form in FORMS {
         let (question, name) = parse(&query(&wire), form).unwrap();
         assert_eq!(name, wire, "case kept");
-        let expected = Question {
+        let expected = RawQuestion {
             name_len: 17,
             qtype: 1,
             qclass: 1,

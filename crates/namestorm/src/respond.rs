@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 
+use nmio::Instant;
 use udpip::Tail;
 
 use crate::answers::Answers;
 use crate::asked::Asked;
-use crate::assemble::assemble;
+use crate::assemble::{Desk, assemble};
 use crate::body::Body;
+use crate::counters::Counters;
 use crate::edns::{self, Edns, MIN_UDP_MESSAGE, OPT_LEN};
+use crate::hook::{Hook, NoHook};
 use crate::index::At;
 use crate::key::Key;
 use crate::name;
-use crate::query::{AA, HEADER_LEN, Header, NameBuf, QR, Question, RD, TC};
+use crate::query::{AA, HEADER_LEN, Header, NameBuf, QR, RD, RawQuestion, TC};
 use crate::rcode;
+use crate::records::Composer;
 use crate::rtype;
 use crate::tail::{QUESTION_AT, QUESTION_REST};
 
@@ -29,51 +33,6 @@ const QUERY_COUNTS: [u16; 3] = [1, 0, 0];
 /// The counts of an IXFR query: the authority section holds the client's SOA
 /// (RFC 1995, section 3).
 const IXFR_COUNTS: [u16; 3] = [1, 0, 1];
-
-/// Queries by what became of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Messages taken in.
-    pub queries: u64,
-    /// Replies by response code, those of EDNS included: 0 to 16.
-    pub replies: [u64; 17],
-    /// Of them, with TC set.
-    pub truncated: u64,
-    /// Of them, put together from pieces: wildcards, referrals, what does not
-    /// exist.
-    pub assembled: u64,
-    /// Of the queries, those with EDNS.
-    pub edns: u64,
-    /// Dropped: shorter than a header.
-    pub too_short: u64,
-    /// Dropped: not a query but a response.
-    pub responses: u64,
-}
-
-impl Counters {
-    /// The drops, by reason, for whoever reports them.
-    pub fn drops(&self) -> [(&'static str, u64); 2] {
-        [
-            ("shorter than a DNS header", self.too_short),
-            ("a response, not a query", self.responses),
-        ]
-    }
-
-    /// The replies, by response code.
-    pub fn by_rcode(&self) -> [(&'static str, u64); 8] {
-        let count = |code: u16| self.replies[usize::from(code)];
-        [
-            ("NOERROR", count(rcode::NOERROR)),
-            ("FORMERR", count(rcode::FORMERR)),
-            ("SERVFAIL", count(rcode::SERVFAIL)),
-            ("NXDOMAIN", count(rcode::NXDOMAIN)),
-            ("NOTIMP", count(rcode::NOTIMP)),
-            ("REFUSED", count(rcode::REFUSED)),
-            ("YXDOMAIN", count(rcode::YXDOMAIN)),
-            ("BADVERS", count(rcode::BADVERS)),
-        ]
-    }
-}
 
 /// How a query came, and so how long its reply may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,13 +86,14 @@ pub struct Responder {
     opt: [u8; OPT_LEN],
     /// Where tails are put together that are not sent as they were prepared.
     scratch: Box<[u8]>,
+    composer: Composer,
 }
 
 /// What is known of a query when it is answered.
 #[derive(Clone, Copy)]
 struct Query {
     flags: u16,
-    question: Question,
+    question: RawQuestion,
     edns: Option<Edns>,
     limit: usize,
 }
@@ -141,6 +101,10 @@ struct Query {
 impl Responder {
     /// Answers from `answers`.
     pub fn new(answers: Arc<Answers>) -> Self {
+        let mut composer = Composer::new();
+        if answers.has_hooked() {
+            composer.reserve();
+        }
         Self {
             answers,
             counters: Counters::default(),
@@ -150,6 +114,7 @@ impl Responder {
             head: [0; MAX_HEAD],
             opt: [0; OPT_LEN],
             scratch: vec![0; MAX_TCP_MESSAGE].into_boxed_slice(),
+            composer,
         }
     }
 
@@ -173,17 +138,32 @@ impl Responder {
     /// reply.
     #[inline(always)]
     pub fn respond(&mut self, message: &mut [u8], transport: Transport) -> Option<Reply<'_>> {
-        self.respond_to(message, transport, None)
+        self.respond_to(message, transport, None, &mut NoHook, Instant::ZERO)
     }
 
-    /// As [`respond`](Self::respond). `known` is the message's question, if it
-    /// has been read before.
+    /// As [`respond`](Self::respond), with a hook that answers for the names that
+    /// were [registered](crate::Zones::hook).
     #[inline(always)]
-    pub(crate) fn respond_to(
+    pub fn respond_with<H: Hook>(
+        &mut self,
+        message: &mut [u8],
+        transport: Transport,
+        hook: &mut H,
+        now: Instant,
+    ) -> Option<Reply<'_>> {
+        self.respond_to(message, transport, None, hook, now)
+    }
+
+    /// As [`respond_with`](Self::respond_with). `known` is the message's question, if
+    /// it has been read before.
+    #[inline(always)]
+    pub(crate) fn respond_to<H: Hook>(
         &mut self,
         message: &mut [u8],
         transport: Transport,
         known: Option<&mut Asked>,
+        hook: &mut H,
+        now: Instant,
     ) -> Option<Reply<'_>> {
         let Self {
             answers,
@@ -194,6 +174,7 @@ impl Responder {
             head,
             opt,
             scratch,
+            composer,
         } = self;
         counters.queries += 1;
         let Some(header) = Header::parse(message) else {
@@ -225,9 +206,13 @@ impl Responder {
                     } else {
                         &message[QUESTION_AT..][..question.name_len]
                     };
-                    counters.assembled += 1;
+                    let desk = Desk {
+                        answers,
+                        scratch,
+                        composer,
+                    };
                     let question = (name, question.qtype);
-                    assemble(answers, question, [key, wildcard], scratch)
+                    assemble(desk, question, [key, wildcard], (hook, now), counters)?
                 }
             }
         };
@@ -266,7 +251,7 @@ fn is_query(header: &Header, qtype: u16) -> bool {
 fn read_rest(
     message: &[u8],
     header: &Header,
-    question: Question,
+    question: RawQuestion,
     transport: Transport,
 ) -> (Query, bool) {
     let [.., ns, additional] = header.counts;
@@ -292,7 +277,7 @@ fn read_rest(
 }
 
 /// Writes a question with its whole name.
-fn write_question(out: &mut [u8], question: &Question, whole: &[u8]) {
+fn write_question(out: &mut [u8], question: &RawQuestion, whole: &[u8]) {
     let (name, rest) = out.split_at_mut(question.name_len);
     name.copy_from_slice(whole);
     rest[..2].copy_from_slice(&question.qtype.to_be_bytes());
@@ -308,7 +293,7 @@ fn refusal(query: &Query, malformed: bool) -> Option<u16> {
     if query.edns.is_some_and(|edns| edns.version != edns::VERSION) {
         return Some(rcode::BADVERS);
     }
-    let Question { qtype, qclass, .. } = query.question;
+    let RawQuestion { qtype, qclass, .. } = query.question;
     let is_ours = qclass == CLASS_IN || qclass == CLASS_ANY;
     // No zone is transferred to anyone, whole or in part: a matter of policy
     // (RFC 5936, section 2.2.1).

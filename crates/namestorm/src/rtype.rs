@@ -1,29 +1,32 @@
-//! Record types: those that a server treats apart from the others.
+//! Record types (RFC 1035, section 3.2.2, and later ones): those that a server treats
+//! apart from the others, or that hooks answer most.
 
 use crate::name;
 
 /// An IPv4 address.
-pub(crate) const A: u16 = 1;
+pub const A: u16 = 1;
 /// A name server.
-pub(crate) const NS: u16 = 2;
+pub const NS: u16 = 2;
 /// An alias.
-pub(crate) const CNAME: u16 = 5;
+pub const CNAME: u16 = 5;
 /// The start of a zone of authority.
-pub(crate) const SOA: u16 = 6;
+pub const SOA: u16 = 6;
 /// A pointer to a name.
-pub(crate) const PTR: u16 = 12;
+pub const PTR: u16 = 12;
 /// A mail exchange.
-pub(crate) const MX: u16 = 15;
+pub const MX: u16 = 15;
+/// Text.
+pub const TXT: u16 = 16;
 /// An IPv6 address.
-pub(crate) const AAAA: u16 = 28;
+pub const AAAA: u16 = 28;
 /// A service (RFC 2782).
-pub(crate) const SRV: u16 = 33;
+pub const SRV: u16 = 33;
 /// An alias of a subtree (RFC 6672).
-pub(crate) const DNAME: u16 = 39;
+pub const DNAME: u16 = 39;
 /// EDNS (RFC 6891); never in a zone.
 pub(crate) const OPT: u16 = 41;
 /// A delegation signer, at the parent's side of a cut (RFC 4035).
-pub(crate) const DS: u16 = 43;
+pub const DS: u16 = 43;
 /// A signature (RFC 4034).
 pub(crate) const RRSIG: u16 = 46;
 /// Denial of existence (RFC 4034).
@@ -33,15 +36,15 @@ pub(crate) const DNSKEY: u16 = 48;
 /// Parameters of hashed denial of existence (RFC 5155).
 pub(crate) const NSEC3PARAM: u16 = 51;
 /// Service binding (RFC 9460).
-pub(crate) const SVCB: u16 = 64;
+pub const SVCB: u16 = 64;
 /// Service binding of HTTPS (RFC 9460).
-pub(crate) const HTTPS: u16 = 65;
+pub const HTTPS: u16 = 65;
 /// Incremental transfer (RFC 1995).
 pub(crate) const IXFR: u16 = 251;
 /// Transfer of a whole zone (RFC 5936).
 pub(crate) const AXFR: u16 = 252;
 /// All types (RFC 8482).
-pub(crate) const ANY: u16 = 255;
+pub const ANY: u16 = 255;
 /// Types from here to [`LAST_META`] are for questions and metadata only
 /// (RFC 6895, section 3.1).
 pub(crate) const FIRST_META: u16 = 128;

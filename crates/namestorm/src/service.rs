@@ -7,12 +7,14 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::HashMap;
 use nmio::{Instant, Port};
-use udpip::{AnswerCopies, Datagram, Service};
+use udpip::{AnswerCopies, Datagram};
 
 use crate::answers::Answers;
 use crate::asked::Asked;
+use crate::counters::Counters;
+use crate::hook::Hook;
 use crate::index::At;
-use crate::respond::{Counters, Responder, Transport};
+use crate::respond::{Responder, Transport};
 
 /// How replies over UDP are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,15 +96,18 @@ impl Dns {
 
     /// Answers one query. `known` is its question, if it has been read before.
     #[inline(always)]
-    pub(crate) fn answer<P: Port>(
+    pub(crate) fn answer<P: Port, H: Hook>(
         &mut self,
         mut datagram: Datagram<'_, P>,
         known: Option<&mut Asked>,
+        hook: &mut H,
+        now: Instant,
     ) {
         let link = datagram.max_reply();
         let transport = Transport::Udp { link };
         let message = datagram.payload_mut();
-        let Some(reply) = self.responder.respond_to(message, transport, known) else {
+        let responder = &mut self.responder;
+        let Some(reply) = responder.respond_to(message, transport, known, hook, now) else {
             return;
         };
         if let Some(head) = reply.rewritten {
@@ -128,14 +133,5 @@ impl Dns {
             }
             (Mode::MemCopy | Mode::PreCopy, _) => datagram.send_copy(head_len, tail, trail),
         };
-    }
-}
-
-impl Service for Dns {
-    type Message = ();
-
-    #[inline(always)]
-    fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
-        self.answer(datagram, None);
     }
 }

@@ -83,6 +83,28 @@ impl TailWriter {
         }
     }
 
+    /// Takes the memory that any answer to one name needs, so that none is taken
+    /// while it writes.
+    pub(crate) fn reserve(&mut self) {
+        self.qname.reserve(name::MAX_NAME);
+        // A record may be written before it is found to be too long.
+        self.bytes.reserve(2 * MAX_MESSAGE + name::MAX_NAME);
+        self.known.reserve(MAX_KNOWN);
+        self.known_bytes.reserve(MAX_KNOWN * name::MAX_NAME);
+    }
+
+    /// Bytes of memory taken, by what for.
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> [usize; 5] {
+        [
+            self.qname.capacity(),
+            self.bytes.capacity(),
+            self.fixups.capacity(),
+            self.known.capacity(),
+            self.known_bytes.capacity(),
+        ]
+    }
+
     /// Starts the tail behind a question for `qname`.
     pub(crate) fn start(&mut self, qname: &[u8], base: Base) {
         self.qname.clear();
@@ -102,11 +124,7 @@ impl TailWriter {
     /// Where in the tail pointers lie that move with the length of the
     /// question's name; empty for [`Base::Exact`].
     pub(crate) fn fixups(&self) -> &[u16] {
-        if self.base == Base::Exact {
-            &[]
-        } else {
-            &self.fixups
-        }
+        &self.fixups
     }
 
     /// Bytes of the whole message so far.
@@ -170,6 +188,19 @@ impl TailWriter {
         Ok(())
     }
 
+    /// Writes whole records that were composed for any question: they point to
+    /// nothing but its name.
+    ///
+    /// # Errors
+    /// When the message gets too long; nothing is written then.
+    pub(crate) fn composed(&mut self, records: &[u8]) -> Result<(), TooLong> {
+        if self.message_len() + records.len() > MAX_MESSAGE {
+            return Err(TooLong);
+        }
+        self.bytes.extend_from_slice(records);
+        Ok(())
+    }
+
     fn tail_at(&self) -> usize {
         QUESTION_AT + self.qname.len() + QUESTION_REST
     }
@@ -183,7 +214,7 @@ impl TailWriter {
     }
 
     fn pointer(&mut self, to: usize, moves: bool) {
-        if moves {
+        if moves && self.base != Base::Exact {
             self.fixups.push(self.bytes.len() as u16);
         }
         self.bytes.extend((0xc000 | to as u16).to_be_bytes());

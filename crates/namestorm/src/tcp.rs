@@ -8,10 +8,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tcpip::{Application, Config, Connection, Deadline, WriteError};
+use nmio::Instant;
+use tcpip::{
+    Application, Config, CongestionControl, Connection, Connections, Deadline, WriteError,
+};
 
 use crate::answers::Answers;
-use crate::respond::{Counters, MAX_TCP_MESSAGE, Responder, Transport};
+use crate::counters::Counters;
+use crate::hook::{Hook, NoHook};
+use crate::respond::{MAX_TCP_MESSAGE, Responder, Transport};
 
 /// A connection without a query for so long is closed (RFC 7766, section
 /// 6.2.3: "on the order of a few seconds").
@@ -52,8 +57,9 @@ impl Default for TcpSettings {
 
 /// The DNS service on TCP.
 #[derive(Debug)]
-pub struct DnsOverTcp {
+pub struct DnsOverTcp<H = NoHook> {
     responder: Responder,
+    hook: H,
     /// A copy of the query: its reply's head is written over it.
     query: Box<[u8]>,
     reply: Vec<u8>,
@@ -65,8 +71,16 @@ impl DnsOverTcp {
     /// Answers from `answers`. A query must arrive in `request_timeout` from its
     /// first byte on.
     pub fn new(answers: Arc<Answers>, request_timeout: Duration) -> Self {
+        Self::with_hook(answers, request_timeout, NoHook)
+    }
+}
+
+impl<H: Hook> DnsOverTcp<H> {
+    /// The same with a hook.
+    pub fn with_hook(answers: Arc<Answers>, request_timeout: Duration, hook: H) -> Self {
         Self {
             responder: Responder::new(answers),
+            hook,
             query: vec![0; MAX_TCP_QUERY].into_boxed_slice(),
             reply: Vec::with_capacity(LENGTH + MAX_TCP_MESSAGE),
             too_long: 0,
@@ -84,12 +98,23 @@ impl DnsOverTcp {
         self.too_long
     }
 
+    /// The hook.
+    pub fn hook(&self) -> &H {
+        &self.hook
+    }
+
+    /// The hook, for queries over UDP, and to be told of time.
+    pub(crate) fn hook_mut(&mut self) -> &mut H {
+        &mut self.hook
+    }
+
     /// Makes the reply to one message, its length in front; `false` when it
     /// gets none.
-    fn answer(&mut self, message: &[u8]) -> bool {
+    fn answer(&mut self, message: &[u8], now: Instant) -> bool {
         let query = &mut self.query[..message.len()];
         query.copy_from_slice(message);
-        let Some(reply) = self.responder.respond(query, Transport::Tcp) else {
+        let (responder, hook) = (&mut self.responder, &mut self.hook);
+        let Some(reply) = responder.respond_with(query, Transport::Tcp, hook, now) else {
             return false;
         };
         let head = reply.rewritten.unwrap_or(&query[..reply.head_len]);
@@ -102,9 +127,9 @@ impl DnsOverTcp {
     }
 }
 
-impl Application for DnsOverTcp {
+impl<H: Hook> Application for DnsOverTcp<H> {
     type State = ();
-    type Message = ();
+    type Message = H::Message;
 
     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
         let mut consumed = 0;
@@ -120,8 +145,8 @@ impl Application for DnsOverTcp {
             };
             conn.clear_deadline();
             let before = *self.counters();
-            if !self.answer(message) {
-                // No DNS query. The client still gets the replies to the
+            if !self.answer(message, conn.now()) {
+                // No DNS query, or none that the hook replies to. The client still gets the replies to the
                 // queries before it: a reset could destroy them on the way.
                 conn.close();
                 return data.len();
@@ -140,5 +165,13 @@ impl Application for DnsOverTcp {
             conn.set_deadline(Deadline::Request, self.request_timeout);
         }
         consumed
+    }
+
+    fn on_message<C: CongestionControl>(
+        &mut self,
+        connections: &mut Connections<'_, (), C>,
+        message: H::Message,
+    ) {
+        self.hook.on_message(message, connections.now());
     }
 }

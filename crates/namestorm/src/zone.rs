@@ -256,6 +256,13 @@ impl Zone {
         }
     }
 
+    /// Whether `name`, which lies within the zone, exists or a name below it.
+    pub(crate) fn exists_name(&self, name: &[u8]) -> bool {
+        let mut key = Vec::new();
+        name::append_sort_key(&mut key, name, &self.apex);
+        self.exists(&key)
+    }
+
     fn key_of(&self, node: &Node) -> &[u8] {
         let (at, len) = self.records[node.record as usize].key;
         &self.bytes[at as usize..][..usize::from(len)]

@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use crate::name;
+use crate::hooked::HookedNames;
+use crate::name::{self, Name, NameError};
 use crate::rtype;
 use crate::zone::{NameRef, RrsetRef, Standing, Zone};
 
@@ -37,6 +38,26 @@ enum Held {
     Broken,
 }
 
+/// Why a hook cannot answer for a name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HookNameError {
+    /// It is no name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// It lies in none of the zones.
+    #[error(
+        "{0} lies in none of the zones: give a zone for it, which may hold its SOA and NS alone"
+    )]
+    Outside(Name),
+    /// It lies at or below a cut.
+    #[error("{0} lies in a delegated zone: take the delegation out, or hook the zone's own server")]
+    Delegated(Name),
+    /// It lies below a DNAME.
+    #[error("{0} lies below a DNAME, which stands for it: hook the name that it leads to")]
+    Substituted(Name),
+}
+
 /// A set of zones, no two of the same name.
 #[derive(Debug)]
 pub struct Zones {
@@ -48,6 +69,7 @@ pub struct Zones {
     /// For each zone, the apexes of the zones right below it, broken ones
     /// too.
     children: Vec<Vec<Vec<u8>>>,
+    hooked: HookedNames,
 }
 
 impl Zones {
@@ -78,6 +100,7 @@ impl Zones {
             list: zones,
             broken: Vec::new(),
             by_apex,
+            hooked: HookedNames::default(),
         };
         for mut apex in broken {
             apex.make_ascii_lowercase();
@@ -95,6 +118,39 @@ impl Zones {
             }
         }
         Ok(this)
+    }
+
+    /// Registers a name that a [`Hook`](crate::Hook) answers for: `time.example.org`, or
+    /// all names below one with `*.dyn.example.org`.
+    ///
+    /// The name exists from now on, whether the zone has records of it or not, so that
+    /// no wildcard stands for it. Aliases that lead to it are not followed: the client
+    /// asks for it itself. Of a zone that could not be loaded no hook is asked.
+    ///
+    /// # Errors
+    /// See [`HookNameError`].
+    pub fn hook(&mut self, name: &str) -> Result<(), HookNameError> {
+        let name: Name = name.parse()?;
+        let wire = name.as_wire();
+        let is_wildcard = name::is_wildcard(wire);
+        let base = if is_wildcard {
+            &wire[name::WILDCARD.len()..]
+        } else {
+            wire
+        };
+        match self.locate(base) {
+            Found::Outside => return Err(HookNameError::Outside(name)),
+            Found::Cut(_) => return Err(HookNameError::Delegated(name)),
+            Found::Dname(_) => return Err(HookNameError::Substituted(name)),
+            _ if is_wildcard => self.hooked.add_below(base),
+            _ => self.hooked.add(base),
+        }
+        Ok(())
+    }
+
+    /// The names that a hook answers for.
+    pub(crate) fn hooked(&self) -> &HookedNames {
+        &self.hooked
     }
 
     /// Each zone, with the apexes of our zones that lie right below it.
@@ -185,9 +241,12 @@ impl Zones {
         (found.standing() == Standing::Cut).then_some(found)
     }
 
-    /// The addresses of `name`, from our own data or from glue.
+    /// The addresses of `name`, from our own data or from glue; none of a name that a
+    /// hook answers for.
     pub fn addresses(&self, name: &[u8]) -> impl Iterator<Item = RrsetRef<'_>> {
-        let found = self.zone_of(name).and_then(|zone| addresses_in(zone, name));
+        let is_hooked = self.hooked.of(name).itself();
+        let zone = self.zone_of(name).filter(|_| !is_hooked);
+        let found = zone.and_then(|zone| addresses_in(zone, name));
         found
             .into_iter()
             .flat_map(NameRef::rrsets)

@@ -401,6 +401,7 @@ fn nothing_is_lost_without_a_count() {
     let drops = [
         ("shorter than a DNS header", 3),
         ("a response, not a query", 1),
+        ("no reply by the hook", 0),
     ];
     assert_eq!(counters.drops(), drops);
     let mut by_rcode = counters.by_rcode().to_vec();

@@ -166,6 +166,8 @@ impl<'z> Compiler<'z> {
         let mut found = Found::Name(alias);
         loop {
             match chain.step(found, alias) {
+                // The client asks the hook itself.
+                Ok(()) if self.zones.hooked().of(&chain.name).itself() => return chain,
                 Ok(()) => found = self.zones.locate(&chain.name),
                 Err(end) => {
                     chain.end = end;

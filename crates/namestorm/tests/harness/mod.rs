@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use eth::{Mac, Station};
 use ip::Host;
-use namestorm::{Answers, Form, Mode, Server, Zones, compile, load_text};
+use namestorm::{
+    Answers, Dns, DnsOverTcp, Form, Hook, IDLE_TIMEOUT, Mode, NoHook, Server, TcpSettings, Zones,
+    compile, load_text,
+};
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};
 use smoltcp::phy::ChecksumCapabilities;
@@ -35,6 +38,16 @@ pub(crate) fn prepare(zones: &[(&str, &str)], form: Form) -> Arc<Answers> {
 
 /// Zones, each as (origin, text), prepared beside broken ones.
 pub(crate) fn prepare_beside(zones: &[(&str, &str)], broken: &[&str], form: Form) -> Arc<Answers> {
+    prepare_hooked(zones, broken, &[], form)
+}
+
+/// The same with names that a hook answers for.
+pub(crate) fn prepare_hooked(
+    zones: &[(&str, &str)],
+    broken: &[&str],
+    hooked: &[&str],
+    form: Form,
+) -> Arc<Answers> {
     let zones = zones
         .iter()
         .map(
@@ -45,25 +58,42 @@ pub(crate) fn prepare_beside(zones: &[(&str, &str)], broken: &[&str], form: Form
         )
         .collect();
     let broken = broken.iter().map(|apex| name(apex)).collect();
-    let zones = Zones::with_broken(zones, broken).expect("zones of different names");
+    let mut zones = Zones::with_broken(zones, broken).expect("zones of different names");
+    for name in hooked {
+        zones.hook(name).expect("a name of the zones");
+    }
     Arc::new(compile(&zones, form, [1, 2, 3, 4], &mut |_| {}).unwrap())
 }
 
 /// A server with a port and a client's end.
-pub(crate) struct Client {
-    pub(crate) server: Server,
+pub(crate) struct Client<H: Hook = NoHook> {
+    pub(crate) server: Server<H>,
     pub(crate) sink: Sink,
     pub(crate) v6: bool,
 }
 
 impl Client {
     pub(crate) fn new(answers: &Arc<Answers>, mode: Mode, v6: bool) -> Self {
+        Self::with_hook(answers, mode, v6, NoHook)
+    }
+}
+
+impl<H: Hook> Client<H> {
+    pub(crate) fn with_hook(answers: &Arc<Answers>, mode: Mode, v6: bool, hook: H) -> Self {
         let mut sink = Sink::new(1500, 64, 256);
         sink.copy_residents(true);
         let addresses = [IpAddr::from(SERVER_V4), IpAddr::from(SERVER_V6)];
         let host = Host::own(Station::new(SERVER_MAC, &addresses));
         let capabilities = sink.capabilities();
-        let server = Server::new(host, PORT, answers, mode, &capabilities, [5, 6, 7, 8]);
+        let server = Server::with_hook(
+            host,
+            PORT,
+            Dns::new(Arc::clone(answers), mode),
+            DnsOverTcp::with_hook(Arc::clone(answers), IDLE_TIMEOUT, hook),
+            &TcpSettings::default().stack,
+            &capabilities,
+            [5, 6, 7, 8],
+        );
         Self { server, sink, v6 }
     }
 

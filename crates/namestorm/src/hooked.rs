@@ -1,0 +1,103 @@
+//! The names that a hook answers for.
+
+use std::collections::HashSet;
+
+use crate::name;
+
+/// What of a name is a hook's, as a byte of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hooked(pub u8);
+
+impl Hooked {
+    /// Nothing.
+    pub(crate) const NOTHING: Self = Self(0);
+    const ITSELF: u8 = 1;
+    const BELOW: u8 = 2;
+
+    /// The name itself.
+    #[inline(always)]
+    pub(crate) const fn itself(self) -> bool {
+        self.0 & Self::ITSELF != 0
+    }
+
+    /// The names below it that the index does not know. Those that it knows say it
+    /// themselves.
+    #[inline(always)]
+    pub(crate) const fn below(self) -> bool {
+        self.0 & Self::BELOW != 0
+    }
+}
+
+/// The names that a hook answers for, in lower case.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HookedNames {
+    names: HashSet<Vec<u8>>,
+    /// All names below each of these.
+    above: HashSet<Vec<u8>>,
+}
+
+impl HookedNames {
+    /// Adds a name.
+    pub(crate) fn add(&mut self, name: &[u8]) {
+        self.names.insert(name.to_ascii_lowercase());
+    }
+
+    /// Adds all names below `apex`, without itself.
+    pub(crate) fn add_below(&mut self, apex: &[u8]) {
+        self.above.insert(apex.to_ascii_lowercase());
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.above.is_empty()
+    }
+
+    /// The names, and those right above names.
+    pub(crate) fn bases(&self) -> impl Iterator<Item = &[u8]> {
+        self.names.iter().chain(&self.above).map(Vec::as_slice)
+    }
+
+    /// What of this name is a hook's.
+    pub(crate) fn of(&self, name: &[u8]) -> Hooked {
+        if self.is_empty() {
+            return Hooked::NOTHING;
+        }
+        let lower = name.to_ascii_lowercase();
+        let mut ancestors = name::label_starts(&lower).chain([lower.len() - 1]).skip(1);
+        let is_below = ancestors.any(|start| self.above.contains(&lower[start..]));
+        let itself = is_below || self.names.contains(&lower);
+        let below = is_below || self.above.contains(&lower);
+        Hooked(u8::from(itself) * Hooked::ITSELF + u8::from(below) * Hooked::BELOW)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_the_hooks_by_itself_or_by_one_above() {
+        let name = |text| name::parse(text).unwrap();
+        let mut names = HookedNames::default();
+        assert_eq!(names.of(&name("a.z")), Hooked::NOTHING);
+        names.add(&name("One.z"));
+        names.add_below(&name("all.z"));
+        for (text, itself, below) in [
+            ("one.Z", true, false),
+            ("x.one.z", false, false),
+            ("z", false, false),
+            (".", false, false),
+            ("All.z", false, true),
+            ("x.all.z", true, true),
+            ("y.x.all.z", true, true),
+            ("xall.z", false, false),
+        ] {
+            let of = names.of(&name(text));
+            assert_eq!((of.itself(), of.below()), (itself, below), "{text}");
+        }
+        let mut all = HookedNames::default();
+        all.add_below(name::ROOT);
+        assert!(all.of(&name("a")).itself() && !all.of(name::ROOT).itself());
+        assert!(all.of(name::ROOT).below());
+    }
+}

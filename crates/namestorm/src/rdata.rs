@@ -1,0 +1,20 @@
+//! Whether bytes are the data of a type.
+
+use domain::base::rdata::{ComposeRecordData, ParseRecordData};
+use domain::dep::octseq::Parser;
+use domain::rdata::ZoneRecordData;
+
+/// Whether `data` is the data of an `rtype` record, uncompressed: it is what it
+/// parses back to. Names in it must be names. `again` is for its use.
+pub(crate) fn is_data_of(rtype: u16, data: &[u8], again: &mut Vec<u8>) -> bool {
+    again.clear();
+    let mut parser = Parser::from_ref(data);
+    let parsed =
+        ZoneRecordData::<_, domain::base::ParsedName<_>>::parse_rdata(rtype.into(), &mut parser);
+    parsed.is_ok_and(|parsed| {
+        parsed.is_some_and(|parsed| {
+            let Ok(()) = parsed.compose_rdata(again);
+            parser.remaining() == 0 && again == data
+        })
+    })
+}

@@ -1,0 +1,326 @@
+//! Records that a hook answers with.
+
+use std::net::IpAddr;
+
+use udpip::Tail;
+
+use crate::body::Body;
+use crate::edns::OPT_LEN;
+use crate::name::Name;
+use crate::rcode;
+use crate::rdata::is_data_of;
+use crate::rtype;
+use crate::tail::{Base, FIELDS, POINTER, QUESTION_AT, TailWriter};
+
+/// Bytes of the largest message over TCP with an OPT record behind it.
+const MAX_MESSAGE: usize = 65_535 - OPT_LEN;
+/// The most bytes of a record's data.
+const MAX_DATA: usize = 65_535;
+/// The largest TTL (RFC 2181, section 8).
+const MAX_TTL: u32 = i32::MAX.cast_unsigned();
+/// Bytes of the longest string in a TXT record (RFC 1035, section 3.3).
+const MAX_STRING: usize = 255;
+const CLASS_IN: u16 = 1;
+
+/// Why a record is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The type is for questions and metadata only.
+    #[error("type {0} is for questions only: no record has it")]
+    Type(u16),
+    /// The TTL is too large.
+    #[error("a TTL of {0} s is above {MAX_TTL} s")]
+    Ttl(u32),
+    /// The data is not what the type has, or a name in it is compressed.
+    #[error("the data is not that of a record of type {0}: give it whole and uncompressed")]
+    Data(u16),
+    /// The answer has no room for it.
+    #[error("the answer would be longer than a message over TCP: give fewer records")]
+    TooLong,
+    /// It belongs in front of what was added before.
+    #[error(
+        "records of a later section are there already: add answers first, then authority, then \
+         additional records"
+    )]
+    Order,
+}
+
+/// A section of an answer (RFC 1035, section 4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Section {
+    /// The records that are asked for.
+    Answer,
+    /// Whose authority it is.
+    Authority,
+    /// What the client may need next. It is left out where it does not fit.
+    Additional,
+}
+
+/// Records of one name and type, checked and composed once: for answers that are
+/// given again and again, and exchanged as a whole.
+///
+/// Their owner is the name of whatever question they answer.
+///
+/// ```
+/// use std::net::Ipv4Addr;
+/// use namestorm::{Rrset, rtype};
+///
+/// let servers = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
+/// let healthy = Rrset::new(rtype::A, 30, servers.map(|server| server.octets()))?;
+/// assert_eq!((healthy.rtype(), healthy.len()), (rtype::A, 2));
+/// # Ok::<(), namestorm::RecordError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rrset {
+    rtype: u16,
+    count: u16,
+    /// The records, with a pointer to the question in front of each.
+    bytes: Box<[u8]>,
+}
+
+impl Rrset {
+    /// Composes records of a type and TTL (in seconds, at most 2^31 - 1), one for each
+    /// `data`, in wire format.
+    ///
+    /// # Errors
+    /// See [`RecordError`].
+    pub fn new<D: AsRef<[u8]>>(
+        rtype: u16,
+        ttl: u32,
+        data: impl IntoIterator<Item = D>,
+    ) -> Result<Self, RecordError> {
+        let (mut bytes, mut count, mut again) = (Vec::new(), 0, Vec::new());
+        for data in data {
+            let data = data.as_ref();
+            check(rtype, ttl, data, &mut again)?;
+            bytes.extend((0xc000 | QUESTION_AT as u16).to_be_bytes());
+            bytes.extend(rtype.to_be_bytes());
+            bytes.extend(CLASS_IN.to_be_bytes());
+            bytes.extend(ttl.to_be_bytes());
+            bytes.extend((data.len() as u16).to_be_bytes());
+            bytes.extend_from_slice(data);
+            if bytes.len() > MAX_MESSAGE {
+                return Err(RecordError::TooLong);
+            }
+            count += 1;
+        }
+        Ok(Self {
+            rtype,
+            count,
+            bytes: bytes.into(),
+        })
+    }
+
+    /// The type of its records.
+    pub fn rtype(&self) -> u16 {
+        self.rtype
+    }
+
+    /// How many records there are.
+    pub fn len(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+/// A message takes fewer records than their counter counts.
+const _: () = assert!(MAX_MESSAGE / (POINTER + FIELDS) < u16::MAX as usize);
+
+/// Whether a record is right by itself.
+fn check(rtype: u16, ttl: u32, data: &[u8], again: &mut Vec<u8>) -> Result<(), RecordError> {
+    if !rtype::is_data(rtype) {
+        return Err(RecordError::Type(rtype));
+    }
+    if ttl > MAX_TTL {
+        return Err(RecordError::Ttl(ttl));
+    }
+    if data.len() > MAX_DATA {
+        return Err(RecordError::TooLong);
+    }
+    if !is_data_of(rtype, data, again) {
+        return Err(RecordError::Data(rtype));
+    }
+    Ok(())
+}
+
+/// Where a hook's records are composed. One belongs to each responder.
+#[derive(Debug)]
+pub(crate) struct Composer {
+    writer: TailWriter,
+    again: Vec<u8>,
+    /// Records by section.
+    counts: [u16; 3],
+    /// Bytes in front of the additional section.
+    required: usize,
+}
+
+impl Composer {
+    /// One that takes its memory when it is used.
+    pub(crate) fn new() -> Self {
+        Self {
+            writer: TailWriter::new(),
+            again: Vec::new(),
+            counts: [0; 3],
+            required: 0,
+        }
+    }
+
+    /// Takes all the memory that it will ever need.
+    pub(crate) fn reserve(&mut self) {
+        self.writer.reserve();
+        self.again.reserve(MAX_DATA);
+    }
+
+    /// Bytes of memory taken.
+    #[cfg(test)]
+    fn memory(&self) -> ([usize; 5], usize) {
+        (self.writer.memory(), self.again.capacity())
+    }
+
+    /// An empty answer to a question for `name`.
+    pub(crate) fn start<'r>(&'r mut self, name: &'r [u8]) -> Records<'r> {
+        self.writer.start(name, Base::Exact);
+        self.counts = [0; 3];
+        self.required = 0;
+        Records {
+            composer: self,
+            name,
+        }
+    }
+
+    /// What was composed; `None` when that is nothing.
+    pub(crate) fn body(&self) -> Option<Body<'_>> {
+        let [a, b, c] = self.counts.map(u16::to_be_bytes);
+        let bytes = self.writer.bytes();
+        let has_additional = self.counts[2] > 0;
+        (!bytes.is_empty()).then(|| Body {
+            tail: Tail::new(bytes),
+            rcode: rcode::NOERROR,
+            authoritative: true,
+            counts: [a[0], a[1], b[0], b[1], c[0], c[1]],
+            required: has_additional.then(|| (Tail::new(&bytes[..self.required]), 0)),
+            prepared: None,
+        })
+    }
+
+    /// Writes `count` records to a section by `write`, all or none.
+    fn write(
+        &mut self,
+        section: Section,
+        count: u16,
+        write: impl FnOnce(&mut TailWriter) -> bool,
+    ) -> Result<(), RecordError> {
+        let at = section as usize;
+        if self.counts[at + 1..].iter().any(|later| *later > 0) {
+            return Err(RecordError::Order);
+        }
+        let mark = self.writer.mark();
+        if !write(&mut self.writer) || self.writer.message_len() > MAX_MESSAGE {
+            self.writer.rewind(mark);
+            return Err(RecordError::TooLong);
+        }
+        self.counts[at] += count;
+        if section != Section::Additional {
+            self.required = self.writer.bytes().len();
+        }
+        Ok(())
+    }
+}
+
+/// The answer to one question, to be filled with records.
+///
+/// They are checked and composed one by one: names are compressed as far as they may
+/// be. An answer that is too long for the client's UDP is cut to nothing and says so
+/// (TC), and the client asks again over TCP. What there is no room for at all is a
+/// [`RecordError`].
+#[derive(Debug)]
+pub struct Records<'r> {
+    composer: &'r mut Composer,
+    name: &'r [u8],
+}
+
+impl Records<'_> {
+    /// Adds a record of the question's name to the answers. `ttl` is in seconds, at
+    /// most 2^31 - 1; `data` is in wire format, and names in it are uncompressed.
+    ///
+    /// # Errors
+    /// See [`RecordError`]. Nothing is added then.
+    pub fn add(&mut self, rtype: u16, ttl: u32, data: &[u8]) -> Result<(), RecordError> {
+        self.record(Section::Answer, None, rtype, ttl, data)
+    }
+
+    /// Adds a record of any name to a section. As [`add`](Self::add) otherwise.
+    ///
+    /// # Errors
+    /// See [`RecordError`]. Nothing is added then.
+    pub fn add_to(
+        &mut self,
+        section: Section,
+        owner: &Name,
+        rtype: u16,
+        ttl: u32,
+        data: &[u8],
+    ) -> Result<(), RecordError> {
+        self.record(section, Some(owner), rtype, ttl, data)
+    }
+
+    /// Adds an A or AAAA record of the question's name to the answers.
+    ///
+    /// # Errors
+    /// See [`RecordError`]. Nothing is added then.
+    pub fn add_address(&mut self, ttl: u32, address: IpAddr) -> Result<(), RecordError> {
+        match address {
+            IpAddr::V4(v4) => self.add(rtype::A, ttl, &v4.octets()),
+            IpAddr::V6(v6) => self.add(rtype::AAAA, ttl, &v6.octets()),
+        }
+    }
+
+    /// Adds a TXT record of the question's name to the answers, with one string of at
+    /// most 255 bytes. Longer and several ones go by [`add`](Self::add).
+    ///
+    /// # Errors
+    /// See [`RecordError`]. Nothing is added then.
+    pub fn add_text(&mut self, ttl: u32, text: &str) -> Result<(), RecordError> {
+        if text.len() > MAX_STRING {
+            return Err(RecordError::Data(rtype::TXT));
+        }
+        let mut data = [0; 1 + MAX_STRING];
+        data[0] = text.len() as u8;
+        data[1..=text.len()].copy_from_slice(text.as_bytes());
+        self.add(rtype::TXT, ttl, &data[..=text.len()])
+    }
+
+    /// Adds prepared records to the answers, as records of the question's name.
+    ///
+    /// # Errors
+    /// [`RecordError::TooLong`] and [`RecordError::Order`]. Nothing is added then.
+    pub fn add_rrset(&mut self, rrset: &Rrset) -> Result<(), RecordError> {
+        self.composer.write(Section::Answer, rrset.count, |writer| {
+            writer.composed(&rrset.bytes).is_ok()
+        })
+    }
+
+    fn record(
+        &mut self,
+        section: Section,
+        owner: Option<&Name>,
+        rtype: u16,
+        ttl: u32,
+        data: &[u8],
+    ) -> Result<(), RecordError> {
+        check(rtype, ttl, data, &mut self.composer.again)?;
+        let owner = owner.map_or(self.name, Name::as_wire);
+        self.composer.write(section, 1, |writer| {
+            writer.record(owner, rtype, ttl, data).is_ok()
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "records_tests.rs"]
+mod tests;

@@ -1,0 +1,74 @@
+//! A whole program around one zone and one hook.
+
+use std::process::ExitCode;
+
+use control::{Named, NewWorker, StartError};
+
+use crate::hook::Hook;
+use crate::load::load_text;
+use crate::program::{LoadError, Namestorm};
+use crate::report::Report;
+use crate::zones::{HookNameError, Zones};
+
+/// Why a zone and its hook cannot be served.
+#[derive(Debug, thiserror::Error)]
+enum ServeError {
+    #[error("{0}")]
+    Zone(Report),
+    #[error(transparent)]
+    Name(#[from] HookNameError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+/// Serves one zone, given as the text of its master file, with a hook in each worker
+/// that answers for `names` (see [`Zones::hook`]): a whole `main`. The command line has
+/// the options of [`control::ServeArgs`].
+///
+/// `make` is called for each worker, before rights are given up. It may
+/// [open a mailbox](NewWorker::open_mailbox), by which other threads reach the hook.
+/// Several zones, zones in files, and other options go by [`Namestorm::with_hook`].
+pub fn serve<H: Hook + Named>(
+    zone: &str,
+    names: &[&str],
+    make: impl Fn(&mut NewWorker<H::Message>) -> Result<H, StartError> + Sync,
+) -> ExitCode {
+    control::serve(&control::network_args(H::NAME), || {
+        Ok::<_, ServeError>(Namestorm::with_hook(&hooked_zone(zone, names)?, make)?)
+    })
+}
+
+/// The zone, with its hooked names.
+fn hooked_zone(zone: &str, names: &[&str]) -> Result<Zones, ServeError> {
+    let loaded = load_text("zone", None, zone).map_err(ServeError::Zone)?;
+    let mut zones = Zones::new(vec![loaded.zone]).unwrap_or_else(|_| unreachable!("one zone"));
+    for name in names {
+        zones.hook(name)?;
+    }
+    Ok(zones)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_zone_or_names_is_said() {
+        let zone = "$ORIGIN z.\n@ 60 SOA ns h 1 2 3 4 60\n@ 60 NS ns.y.\n";
+        let zones = hooked_zone(zone, &["a.z", "*.b.z"]).unwrap();
+        assert_eq!(zones.hooked().bases().count(), 2);
+        let error = |zone, names: &[&str]| hooked_zone(zone, names).unwrap_err().to_string();
+        let outside = error(zone, &["a.z", "a.y"]);
+        assert!(
+            outside.starts_with("a.y. lies in none of the zones: "),
+            "{outside}"
+        );
+        let no_name = error(zone, &["a..z"]);
+        assert!(
+            no_name.starts_with("'a..z' is no domain name: "),
+            "{no_name}"
+        );
+        let no_zone = error("$ORIGIN z.\n@ 60 NS", &[]);
+        assert!(no_zone.starts_with("zone:2: "), "{no_zone}");
+    }
+}

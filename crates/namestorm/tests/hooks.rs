@@ -1,0 +1,462 @@
+//! A hook's answers, byte for byte, over UDP and TCP.
+
+mod harness;
+
+use std::sync::Arc;
+
+use harness::{Client, FORMS, MODES, Query, name, prepare_hooked};
+use namestorm::{
+    Answers, Form, Hook, HookNameError, Name, Question, RecordError, Records, Responder, Rrset,
+    Section, Transport, Verdict, Zones, load_text, rtype,
+};
+use nmio::{Handler, Instant};
+
+const ZONE: &str = "\
+@     60 SOA ns host 1 2 3 4 30
+@     60 NS  ns
+@     60 MX  5 hook
+ns    60 A   192.0.2.1
+hook  60 TXT \"of the zone\"
+hook  60 A   192.0.2.2
+alias 60 CNAME hook
+*.w   60 TXT \"of the wildcard\"
+*.s.w 60 TXT \"of the other\"
+cut   60 NS  ns.elsewhere.
+d     60 DNAME s.w
+";
+const HOOKED: [&str; 4] = [
+    "HOOK.example.org",
+    "one.w.example.org",
+    "new.deep.example.org",
+    "*.s.w.example.org",
+];
+/// The SOA record behind a question for a name of `len` bytes in the zone.
+const SOA_DATA: &[u8] =
+    b"\x02ns\xc0\x00\x04host\xc0\x00\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\x1e";
+
+/// Does as it is told, and remembers what it was asked.
+#[derive(Default)]
+struct Told {
+    verdict: Option<Verdict>,
+    made: Vec<(Section, Option<Name>, u16, Vec<u8>)>,
+    prepared: Option<Rrset>,
+    asked: Vec<(Vec<u8>, u16)>,
+    due: Option<Instant>,
+}
+
+impl Hook for Told {
+    type Message = Rrset;
+
+    fn answer(
+        &mut self,
+        question: &Question<'_>,
+        records: &mut Records<'_>,
+        _now: Instant,
+    ) -> Result<Verdict, RecordError> {
+        self.asked
+            .push((question.name().to_vec(), question.rtype()));
+        for (section, owner, rtype, data) in &self.made {
+            match owner {
+                Some(owner) => records.add_to(*section, owner, *rtype, 5, data)?,
+                None => records.add(*rtype, 5, data)?,
+            }
+        }
+        if let Some(rrset) = self
+            .prepared
+            .as_ref()
+            .filter(|set| question.wants(set.rtype()))
+        {
+            records.add_rrset(rrset)?;
+        }
+        Ok(self.verdict.unwrap_or(Verdict::Records))
+    }
+
+    fn on_message(&mut self, message: Rrset, _now: Instant) {
+        self.prepared = Some(message);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+
+    fn on_timer(&mut self, now: Instant) {
+        self.prepared = Some(Rrset::new(rtype::TXT, 1, [b"\x05timer"]).unwrap());
+        self.due = Some(now + std::time::Duration::from_secs(1));
+    }
+}
+
+fn says(verdict: Verdict) -> Told {
+    Told {
+        verdict: Some(verdict),
+        ..Told::default()
+    }
+}
+
+fn with_text(text: &[u8]) -> Told {
+    let data = [&[text.len() as u8], text].concat();
+    Told {
+        made: vec![(Section::Answer, None, rtype::TXT, data)],
+        ..Told::default()
+    }
+}
+
+fn answers(form: Form) -> Arc<Answers> {
+    prepare_hooked(&[("example.org.", ZONE)], &["broken.org"], &HOOKED, form)
+}
+
+fn query(text: &str, qtype: u16) -> Query {
+    Query::new(&name(text), qtype)
+}
+
+/// The whole reply of a responder; the same in both forms.
+fn ask(hook: &mut Told, query: &Query, transport: Transport) -> Option<Vec<u8>> {
+    let [one, other] = FORMS.map(|form| {
+        let mut responder = Responder::new(answers(form));
+        let mut message = query.bytes();
+        let reply = responder.respond_with(&mut message, transport, hook, Instant::ZERO)?;
+        let head = reply.rewritten.map(<[u8]>::to_vec);
+        let (head_len, tail, trail) = (reply.head_len, reply.tail.bytes, reply.trail);
+        assert_eq!(reply.tail.sum.fold(), udpip::Tail::new(tail).sum.fold());
+        let head = head.unwrap_or_else(|| message[..head_len].to_vec());
+        Some([&head[..], tail, trail].concat())
+    });
+    assert_eq!(one, other);
+    one
+}
+
+const UDP: Transport = Transport::Udp { link: 1472 };
+
+/// A reply's head: flags, counts and question.
+fn head(query: &Query, flags: u16, counts: [u16; 3]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let [answer, authority, additional] = counts;
+    for word in [query.id, flags, 1, answer, authority, additional] {
+        bytes.extend(word.to_be_bytes());
+    }
+    bytes.extend(&query.name);
+    bytes.extend(query.qtype.to_be_bytes());
+    bytes.extend(query.qclass.to_be_bytes());
+    bytes
+}
+
+/// The zone's SOA behind a question for a name that has `below` bytes in front of the
+/// zone's.
+fn soa(below: u16) -> Vec<u8> {
+    let apex = (0xc00c + below).to_be_bytes();
+    let mut data = SOA_DATA.to_vec();
+    data[3..5].copy_from_slice(&apex);
+    data[10..12].copy_from_slice(&apex);
+    let fields = [0, 6, 0, 1, 0, 0, 0, 30, 0, data.len() as u8];
+    [&apex[..], &fields, &data].concat()
+}
+
+const AA: u16 = 0x8500;
+
+#[test]
+fn made_records_are_sent_in_every_way_over_both_families() {
+    // The case of the query is kept, as 0x20 wants it.
+    let query = query("hOOk.ExamplE.org", rtype::TXT);
+    let record = b"\xc0\x0c\0\x10\0\x01\0\0\0\x05\0\x06\x05hello";
+    let expected = [&head(&query, AA, [1, 0, 0])[..], record].concat();
+    for form in FORMS {
+        for mode in MODES {
+            for v6 in [false, true] {
+                let hook = with_text(b"hello");
+                let mut client = Client::with_hook(&answers(form), mode, v6, hook);
+                for _ in 0..2 {
+                    assert_eq!(client.ask(&query.bytes()).unwrap(), expected);
+                }
+                let hook = client.server.hook();
+                assert_eq!(hook.asked, vec![(query.name.clone(), rtype::TXT); 2]);
+                let counters = client.server.dns().counters();
+                assert_eq!((counters.hooked, counters.assembled), (2, 0));
+                assert_eq!(counters.replies[0], 2);
+            }
+        }
+    }
+    let over_tcp = ask(&mut with_text(b"hello"), &query, Transport::Tcp);
+    assert_eq!(over_tcp.unwrap(), expected);
+}
+
+#[test]
+fn each_verdict_has_its_answer_over_udp_and_tcp() {
+    for transport in [UDP, Transport::Tcp] {
+        let query = query("hook.example.org", rtype::TXT);
+        let reply = |verdict| ask(&mut says(verdict), &query, transport);
+        let nothing = |flags| [&head(&query, flags, [0, 1, 0])[..], &soa(5)].concat();
+        assert_eq!(reply(Verdict::Records).unwrap(), nothing(AA));
+        assert_eq!(reply(Verdict::NoData).unwrap(), nothing(AA));
+        assert_eq!(reply(Verdict::NxDomain).unwrap(), nothing(AA | 3));
+        let refused = head(&query, 0x8105, [0; 3]);
+        assert_eq!(reply(Verdict::Refused).unwrap(), refused);
+        assert_eq!(reply(Verdict::Drop), None);
+        let zone = b"\xc0\x0c\0\x10\0\x01\0\0\0\x3c\0\x0c\x0bof the zone";
+        let zone = [&head(&query, AA, [1, 0, 0])[..], zone].concat();
+        assert_eq!(reply(Verdict::Zone).unwrap(), zone);
+        // Records that were added count for nothing then.
+        let mut hook = with_text(b"hello");
+        hook.verdict = Some(Verdict::NoData);
+        assert_eq!(ask(&mut hook, &query, transport).unwrap(), nothing(AA));
+        // A record that is not taken.
+        hook.made = vec![(Section::Answer, None, rtype::A, vec![1])];
+        let failed = head(&query, 0x8102, [0; 3]);
+        assert_eq!(ask(&mut hook, &query, transport).unwrap(), failed);
+    }
+}
+
+#[test]
+fn the_zone_answers_for_a_hooked_name_as_it_does_without_a_hook() {
+    let zone = |text: &str, qtype, hooked: &[&str]| {
+        let answers = prepare_hooked(&[("example.org.", ZONE)], &[], hooked, FORMS[0]);
+        let mut message = query(text, qtype).bytes();
+        let mut responder = Responder::new(answers);
+        let mut hook = says(Verdict::Zone);
+        let reply = responder.respond_with(&mut message, UDP, &mut hook, Instant::ZERO);
+        let reply = reply.unwrap();
+        let bytes = [reply.tail.bytes, reply.trail].concat();
+        let head = message[..reply.head_len].to_vec();
+        (hook.asked.len(), head, bytes)
+    };
+    let every = ["example.org", "*.example.org"];
+    for text in [
+        "example.org",
+        "hook.example.org",
+        "alias.example.org",
+        "ns.example.org",
+        "w.example.org",
+        "x.w.example.org",
+        "x.s.w.example.org",
+        "nx.example.org",
+        "x.d.example.org",
+        "cut.example.org",
+        "x.cut.example.org",
+    ] {
+        for qtype in [1, 2, 5, 6, 15, 16, 39, 43, 255] {
+            let (asked, head, bytes) = zone(text, qtype, &every);
+            let (unasked, plain_head, plain) = zone(text, qtype, &[]);
+            assert_eq!((asked, unasked), (1, 0), "{text} {qtype}");
+            // Aliases that lead to hooked names, and addresses of those, are left out.
+            if ["alias", "x.d", "example"].contains(&text.split('.').next().unwrap())
+                || text.starts_with("x.d")
+            {
+                assert!(bytes.len() <= plain.len());
+                continue;
+            }
+            assert_eq!((head, bytes), (plain_head, plain), "{text} {qtype}");
+        }
+    }
+}
+
+#[test]
+fn a_hook_is_asked_for_its_names_alone() {
+    let mut hook = says(Verdict::NxDomain);
+    for (text, is_asked) in [
+        ("hook.example.org", true),
+        ("x.hook.example.org", false),
+        ("one.w.example.org", true),
+        ("x.one.w.example.org", false),
+        ("two.w.example.org", false),
+        ("new.deep.example.org", true),
+        ("deep.example.org", false),
+        ("s.w.example.org", false),
+        ("x.s.w.example.org", true),
+        ("*.s.w.example.org", true),
+        ("y.x.s.w.example.org", true),
+        ("example.org", false),
+        ("org", false),
+        ("nx.example.org", false),
+        ("x.broken.org", false),
+    ] {
+        hook.asked.clear();
+        ask(&mut hook, &query(text, rtype::TXT), UDP).unwrap();
+        assert_eq!(hook.asked.len(), 2 * usize::from(is_asked), "{text}");
+    }
+}
+
+#[test]
+fn a_hooked_name_exists() {
+    let mut hook = Told::default();
+    let mut reply = |text: &str| {
+        let query = query(text, rtype::TXT);
+        let reply = ask(&mut hook, &query, UDP).unwrap();
+        (u16::from_be_bytes([reply[2], reply[3]]), reply[7])
+    };
+    // So does the name above it, and no wildcard stands for it or below it.
+    assert_eq!(reply("deep.example.org"), (AA, 0));
+    assert_eq!(reply("x.deep.example.org"), (AA | 3, 0));
+    assert_eq!(reply("x.one.w.example.org"), (AA | 3, 0));
+    assert_eq!(reply("two.w.example.org"), (AA, 1));
+    let mut zone = says(Verdict::Zone);
+    let one = ask(&mut zone, &query("one.w.example.org", rtype::TXT), UDP).unwrap();
+    assert_eq!((one[3], one[7], one[9]), (0, 0, 1), "the zone has nothing");
+    let below = ask(&mut zone, &query("x.s.w.example.org", rtype::TXT), UDP).unwrap();
+    assert!(below.ends_with(b"\x0cof the other"), "its wildcard");
+}
+
+#[test]
+fn what_leads_to_a_hooked_name_is_left_to_the_client() {
+    let mut hook = with_text(b"hello");
+    let alias = query("alias.example.org", rtype::TXT);
+    let record = b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x07\x04hook\xc0\x12";
+    let expected = [&head(&alias, AA, [1, 0, 0])[..], record].concat();
+    assert_eq!(ask(&mut hook, &alias, UDP).unwrap(), expected);
+    // The addresses of a mail exchange that is hooked.
+    let mail = query("example.org", rtype::MX);
+    let record = b"\xc0\x0c\0\x0f\0\x01\0\0\0\x3c\0\x09\0\x05\x04hook\xc0\x0c";
+    let expected = [&head(&mail, AA, [1, 0, 0])[..], record].concat();
+    assert_eq!(ask(&mut hook, &mail, UDP).unwrap(), expected);
+    // A chain that begins at a DNAME: the record, and the CNAME that it makes.
+    let below = query("x.d.example.org", rtype::TXT);
+    let reply = ask(&mut hook, &below, UDP).unwrap();
+    assert_eq!((reply[3], reply[7], reply[9]), (0, 2, 0));
+    assert!(hook.asked.is_empty());
+}
+
+#[test]
+fn edns_is_as_in_all_answers() {
+    let mut query = query("hook.example.org", rtype::TXT);
+    query.edns = Some((1400, 0, 0x8000));
+    let opt = b"\0\0\x29\x04\xd0\0\0\x80\0\0\0";
+    let record = b"\xc0\x0c\0\x10\0\x01\0\0\0\x05\0\x06\x05hello";
+    let expected = [&head(&query, AA, [1, 0, 1])[..], record, opt].concat();
+    let reply = ask(&mut with_text(b"hello"), &query, UDP);
+    assert_eq!(reply.unwrap(), expected);
+    let reply = ask(&mut says(Verdict::NxDomain), &query, UDP);
+    let expected = [&head(&query, AA | 3, [0, 1, 1])[..], &soa(5), opt].concat();
+    assert_eq!(reply.unwrap(), expected);
+    // A version that we do not speak is no question to a hook.
+    let mut hook = with_text(b"hello");
+    query.edns = Some((1232, 1, 0));
+    let reply = ask(&mut hook, &query, UDP).unwrap();
+    assert_eq!((reply[3], reply[reply.len() - 6]), (0, 1), "BADVERS");
+    assert!(hook.asked.is_empty());
+}
+
+#[test]
+fn what_is_too_long_is_cut_over_udp_and_whole_over_tcp() {
+    let text = |len: u8| {
+        (
+            Section::Answer,
+            None,
+            rtype::TXT,
+            [&[len][..], &vec![b'x'; len.into()]].concat(),
+        )
+    };
+    let additional = (
+        Section::Additional,
+        Some("ns.example.org".parse().unwrap()),
+        rtype::A,
+        vec![192, 0, 2, 1],
+    );
+    let mut query = query("hook.example.org", rtype::TXT);
+    let head_len = head(&query, 0, [0; 3]).len();
+    // Two records, the second as long as to fill 512 bytes.
+    let last = 512 - head_len - (12 + 1 + 200) - (12 + 1);
+    let mut hook = Told {
+        made: vec![text(200), text(last as u8)],
+        ..Told::default()
+    };
+    let full = ask(&mut hook, &query, UDP).unwrap();
+    assert_eq!((full.len(), full[2] & 2, full[7]), (512, 0, 2));
+    // What may be left out is.
+    hook.made.push(additional);
+    assert_eq!(ask(&mut hook, &query, UDP).unwrap(), full);
+    let whole = ask(&mut hook, &query, Transport::Tcp).unwrap();
+    assert_eq!((whole.len(), whole[7], whole[11]), (512 + 19, 2, 1));
+    // One byte more.
+    hook.made[1] = text(last as u8 + 1);
+    let cut = ask(&mut hook, &query, UDP).unwrap();
+    assert_eq!(cut, head(&query, AA | 0x200, [0; 3]));
+    query.edns = Some((1232, 0, 0));
+    let larger = ask(&mut hook, &query, UDP).unwrap();
+    assert_eq!(
+        (larger.len(), larger[2] & 2, larger[11]),
+        (513 + 19 + 11, 0, 2)
+    );
+    hook.made = vec![text(255); 5];
+    let cut = ask(&mut hook, &query, UDP).unwrap();
+    assert_eq!((cut.len(), cut[2] & 2, cut[7]), (head_len + 11, 2, 0));
+    let over_tcp = ask(&mut hook, &query, Transport::Tcp).unwrap();
+    assert_eq!((over_tcp[2] & 2, over_tcp[7]), (0, 5));
+}
+
+#[test]
+fn any_is_asked_and_other_classes_and_transfers_are_not() {
+    let mut hook = Told {
+        prepared: Some(Rrset::new(rtype::TXT, 1, [b"\x01a"]).unwrap()),
+        ..Told::default()
+    };
+    let all = ask(&mut hook, &query("hook.example.org", rtype::ANY), UDP).unwrap();
+    assert_eq!((all[7], hook.asked.len()), (1, 2));
+    // Nobody's authority for all classes (RFC 1034, section 6.2.2).
+    let mut any_class = query("hook.example.org", rtype::TXT);
+    any_class.qclass = 255;
+    let reply = ask(&mut hook, &any_class, UDP).unwrap();
+    assert_eq!((&reply[2..4], reply[7]), (&[0x81, 0][..], 1));
+    hook.asked.clear();
+    let mut chaos = query("hook.example.org", rtype::TXT);
+    chaos.qclass = 3;
+    let refused = head(&chaos, 0x8105, [0; 3]);
+    assert_eq!(ask(&mut hook, &chaos, UDP).unwrap(), refused);
+    let transfer = query("hook.example.org", 252);
+    let refused = head(&transfer, 0x8105, [0; 3]);
+    assert_eq!(ask(&mut hook, &transfer, UDP).unwrap(), refused);
+    assert!(hook.asked.is_empty());
+}
+
+#[test]
+fn a_message_exchanges_prepared_records_and_a_timer_fires() {
+    let (sender, mailbox) = nmio::mailbox(2).unwrap();
+    let hook = Told {
+        due: Some(Instant::from_millis(70)),
+        ..Told::default()
+    };
+    let mut client = Client::with_hook(&answers(FORMS[0]), MODES[0], false, hook);
+    client.server = client.server.with_mailbox(mailbox);
+    let query = query("hook.example.org", rtype::A);
+    let pass = |client: &mut Client<Told>, millis| {
+        let now = Instant::from_millis(millis);
+        client.server.handle_messages(&mut client.sink, now);
+        client.server.handle_timers(&mut client.sink, now);
+        client.ask(&query.bytes()).unwrap()
+    };
+    assert_eq!(pass(&mut client, 1)[7], 0);
+    for addresses in [&[[192, 0, 2, 7], [192, 0, 2, 8]][..], &[[192, 0, 2, 9]]] {
+        sender
+            .send(Rrset::new(rtype::A, 1, addresses).unwrap())
+            .unwrap();
+        let bell = Handler::<nmio::sim::Sink>::bell(&client.server).unwrap();
+        assert!(bell.is_rung());
+        let reply = pass(&mut client, 2);
+        assert_eq!(usize::from(reply[7]), addresses.len());
+        assert!(reply.ends_with(addresses.last().unwrap()));
+    }
+    let due = Handler::<nmio::sim::Sink>::poll_timeout(&client.server);
+    assert_eq!(due, Some(Instant::from_millis(70)));
+    assert_eq!(pass(&mut client, 69)[7], 1);
+    // The timer takes the addresses away.
+    assert_eq!(pass(&mut client, 70)[7], 0);
+    let due = Handler::<nmio::sim::Sink>::poll_timeout(&client.server);
+    assert_eq!(due, Some(Instant::from_millis(1_070)));
+}
+
+#[test]
+fn a_name_that_is_not_ours_is_not_hooked() {
+    let zone = load_text("zone", Some("example.org."), ZONE).unwrap().zone;
+    let broken = vec![name("broken.org")];
+    let mut zones = Zones::with_broken(vec![zone], broken).unwrap();
+    let mut hook = |text: &str| zones.hook(text);
+    let of = |text: &str| text.parse::<Name>().unwrap();
+    assert_eq!(hook("org"), Err(HookNameError::Outside(of("org"))));
+    assert_eq!(hook("*.org"), Err(HookNameError::Outside(of("*.org"))));
+    let cut = Err(HookNameError::Delegated(of("cut.example.org")));
+    assert_eq!(hook("cut.example.org"), cut);
+    let below = of("x.d.example.org");
+    assert_eq!(
+        hook("x.d.example.org"),
+        Err(HookNameError::Substituted(below))
+    );
+    assert!(matches!(hook("a..b"), Err(HookNameError::Name(_))));
+    assert_eq!(hook("d.example.org"), Ok(()));
+    assert_eq!(hook("x.broken.org"), Ok(()));
+}
