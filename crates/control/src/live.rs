@@ -18,7 +18,7 @@ pub struct WorkerSnapshot {
 
 impl WorkerSnapshot {
     /// How long ago it was published: less than 250 ms while the worker serves and
-    /// gets its core. `None` before it serves; all counts are 0 then.
+    /// gets its core. `None` before it is ready to serve: nothing is counted then.
     pub fn age(&self) -> Option<Duration> {
         self.published.map(|at| at.elapsed())
     }
@@ -61,7 +61,7 @@ impl Snapshot {
         &self.workers
     }
 
-    /// The age of the oldest part; `None` before all workers serve.
+    /// The age of the oldest part; `None` before all workers are ready.
     pub fn age(&self) -> Option<Duration> {
         let ages = self.workers.iter().map(WorkerSnapshot::age);
         ages.collect::<Option<Vec<_>>>()?.into_iter().max()
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(before.age(), None);
         assert_eq!(before.tally(), Tally::default());
         count(&published[0], 10, 3);
-        assert_eq!(snapshot(&published).age(), None, "one does not serve yet");
+        assert_eq!(snapshot(&published).age(), None, "one is not ready yet");
         count(&published[1], 20, 1);
         count(&published[1], 30, 4);
         let now = snapshot(&published);

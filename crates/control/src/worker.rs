@@ -139,12 +139,13 @@ impl<P: Program> Stage<'_, P> {
         // The first one of a process takes some milliseconds.
         let clock = TscClock::new();
         let given_up = self.rights.give_up(Kind::Worker)?;
+        let prepared = self.program.prepared(&handler);
+        let mut publisher = Publisher::new(self.program, handler, port, self.published);
         let go = ready(Ready {
             port: self.summary,
-            prepared: self.program.prepared(&handler),
+            prepared,
             given_up,
         });
-        let mut publisher = Publisher::new(self.program, handler, self.published);
         if go {
             if self.context.own && self.context.index == 0 {
                 self.context.station().announce(port);
