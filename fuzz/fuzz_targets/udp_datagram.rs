@@ -8,7 +8,7 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};
-use udpip::{AnswerCopies, Datagram, HEADER_LEN, Server, Service, Tail};
+use udpip::{AnswerCopies, Datagram, HEADER_LEN, Server, Service, Tail, Udp};
 
 const PORT: u16 = 53;
 /// Frames beside the sink's own: one is received, one sent, one made into a
@@ -46,6 +46,8 @@ struct Answering<'a> {
 }
 
 impl Service for Answering<'_> {
+    type Message = ();
+
     fn on_datagram<P: Port>(&mut self, mut datagram: Datagram<'_, P>, _now: Instant) {
         let input = self.input;
         if let Some(len) = input.extend {
@@ -84,6 +86,8 @@ impl Service for Answering<'_> {
 struct Asker(Option<Vec<u8>>);
 
 impl Service for Asker {
+    type Message = ();
+
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
         assert_eq!(datagram.peer().port(), PORT);
         self.0 = Some(datagram.payload().to_vec());
@@ -109,30 +113,30 @@ fuzz_target!(|input: Input| {
         answer: None,
         answered: 0,
     };
-    let mut server = Server::new(Host::own(station(OWN)), PORT, service);
+    let mut server = Server::new(Host::own(station(OWN)), Udp::new(PORT, service));
     // The first answer makes what the later ones use.
     for _ in 0..3 {
         let frame = sink.frame_from(&frame);
         server.handle_frame(&mut sink, frame, Instant::ZERO);
-        if let Some(answer) = &server.service().answer {
+        if let Some(answer) = &server.transports.service().answer {
             let asker_port = u16::from_be_bytes([udp[0], udp[1]]);
-            let mut asker = Server::new(Host::own(station(PEER)), asker_port, Asker::default());
+            let mut asker = Server::new(Host::own(station(PEER)), Udp::new(asker_port, Asker::default()));
             let mut peer = Sink::new(MTU, 2, 0);
             let frame = peer.frame_from(sink.last());
             asker.handle_frame(&mut peer, frame, Instant::ZERO);
             assert_eq!(
-                asker.service().0.as_ref(),
+                asker.transports.service().0.as_ref(),
                 Some(answer),
                 "{:?}",
-                asker.udp().counters()
+                asker.transports.counters()
             );
         }
     }
-    let counters = server.udp().counters();
-    assert_eq!(counters.answered, server.service().answered);
+    let counters = server.transports.counters();
+    assert_eq!(counters.answered, server.transports.service().answered);
     assert_eq!(counters.ring_full, 0);
     // A port that nobody serves is told to be unreachable.
-    let errors = server.host().counters().errors_sent;
+    let errors = server.host.counters().errors_sent;
     assert_eq!(sink.counters().tx_frames, counters.answered + errors);
     // The sink keeps the last frame; a resident leaves it none.
     let kept = FRAMES + 1 - sink.pool().available();

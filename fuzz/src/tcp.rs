@@ -187,7 +187,7 @@ fn run_with<C: CongestionControl>(input: &Input) {
     for (again, before) in world.again.iter().zip(before) {
         assert!(again - before <= MAX_LAST_WORDS, "a server that talks on");
     }
-    let stack = &world.server.stack;
+    let stack = &world.server.transports;
     assert_eq!(stack.connections(), 0, "a connection lives for ever");
     let app = stack.app();
     assert_eq!(app.accepted, app.ended, "each connection ends once");
@@ -228,7 +228,7 @@ impl<C: CongestionControl> World<C> {
         let app = App::new(streams.collect());
         let stack = Stack::with_congestion_control(&config, app, &port.capabilities(), SECRET, now);
         let mut server = Server::new(Host::own(station(OWN)), stack);
-        let (app, contents) = server.stack.parts_mut();
+        let (app, contents) = server.transports.parts_mut();
         let id = contents.add(Arc::clone(&app.bytes), Some(SLOT));
         let id = id.expect("a valid content");
         app.content = Some(id);
@@ -304,7 +304,7 @@ impl<C: CongestionControl> World<C> {
             Step::PassLong(seconds) => self.pass(Duration::from_secs(u64::from(*seconds))),
             Step::Late(millis) => {
                 self.now = self.now + Duration::from_millis(u64::from(*millis));
-                self.server.stack.handle_timers(&mut self.port, self.now);
+                self.server.transports.handle_timers(&mut self.port, self.now);
                 self.settle();
             }
             Step::Stall(steps) => self.stalled = steps % 16,
@@ -324,7 +324,7 @@ impl<C: CongestionControl> World<C> {
 
     fn reload(&mut self, len: u16) {
         let bytes = content(len);
-        let (app, contents) = self.server.stack.parts_mut();
+        let (app, contents) = self.server.transports.parts_mut();
         if let Some(old) = app.content.take() {
             assert!(contents.remove(old), "removed twice");
             app.removed = Some(old);
@@ -335,7 +335,7 @@ impl<C: CongestionControl> World<C> {
     }
 
     fn app(&mut self) -> &mut App {
-        self.server.stack.app_mut()
+        self.server.transports.app_mut()
     }
 
     /// A segment with the next bytes of a client's.
@@ -405,7 +405,7 @@ impl<C: CongestionControl> World<C> {
     /// What must hold after each call.
     fn check_invariants(&mut self) {
         #[cfg(fuzzing)]
-        self.server.stack.check_invariants();
+        self.server.transports.check_invariants();
     }
 
     /// Time passes, and timers run as an event loop would run them.
@@ -416,9 +416,9 @@ impl<C: CongestionControl> World<C> {
         }
         let end = self.now + time;
         let mut passes = 0;
-        while let Some(due) = self.server.stack.poll_timeout().filter(|due| *due <= end) {
+        while let Some(due) = self.server.transports.poll_timeout().filter(|due| *due <= end) {
             self.now = due.max(self.now + STEP);
-            self.server.stack.handle_timers(&mut self.port, self.now);
+            self.server.transports.handle_timers(&mut self.port, self.now);
             self.settle();
             passes += 1;
             assert!(passes < MAX_PASSES, "timers without end");
@@ -441,16 +441,16 @@ impl<C: CongestionControl> World<C> {
                 self.arrive(frame);
             }
             // Whoever waits for the ring, and has room now.
-            let due = self.server.stack.poll_timeout();
+            let due = self.server.transports.poll_timeout();
             if due.is_none_or(|due| due > self.now) {
                 break;
             }
-            self.server.stack.handle_timers(&mut self.port, self.now);
+            self.server.transports.handle_timers(&mut self.port, self.now);
             self.check_invariants();
             passes += 1;
             assert!(passes < MAX_PASSES, "a ring that never empties");
         }
-        assert!(self.server.stack.connections() <= self.max_connections);
+        assert!(self.server.transports.connections() <= self.max_connections);
         self.check_invariants();
         if self.stalled == 0 {
             let _ = self.port.room();
@@ -478,7 +478,7 @@ impl<C: CongestionControl> World<C> {
         if *TRACE {
             eprintln!("{:?} to client {index}: {sent:?}", self.now);
         }
-        let stream = self.server.stack.app_mut().streams.get_mut(&key);
+        let stream = self.server.transports.app_mut().streams.get_mut(&key);
         let stream = stream.expect("a known client");
         let before = stream.seen_end;
         stream.server_sent(&sent);

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use namestorm::{Answers, Form, Mode, Server, prepare_text};
+use namestorm::{Answers, Form, Mode, Server, UdpAndTcp, prepare_text};
 use nmio::sim::Sink;
 use nmio::{Batch, Frame, Handler, Instant, Port};
 
@@ -105,7 +105,10 @@ impl Setup {
         let host = crate::host();
         let capabilities = sink.capabilities();
         Self {
-            server: Server::new(host, 53, &zone.answers, mode, &capabilities, SECRET),
+            server: Server::new(
+                host,
+                UdpAndTcp::new(53, &zone.answers, mode, &capabilities, SECRET),
+            ),
             sink,
             asked,
             next: 0,
@@ -125,13 +128,13 @@ impl Setup {
     }
 
     fn check(&self) {
-        let counters = self.server.udp().counters();
+        let counters = self.server.transports.udp().counters();
         assert_eq!(
             counters.answered, counters.received,
             "every query is answered"
         );
         assert_eq!(
-            self.server.dns().counters().replies[self.rcode],
+            self.server.transports.dns().counters().replies[self.rcode],
             counters.received,
             "with the right code"
         );

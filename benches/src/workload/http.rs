@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use nmio::sim::Sink;
 use nmio::{Handler, Instant};
 use sandstorm::reply::Status;
-use sandstorm::{Builder, Server};
+use sandstorm::{Builder, Http, Server};
 use tcpip::{Config, Mode};
 
 use super::tcp::Visit;
@@ -45,10 +45,18 @@ fn server(mode: Mode, others: usize) -> (Sink, Server) {
         ..Config::on_ports(&[80])
     };
     let host = crate::host();
-    let server = Server::new(site.into(), host, &config, &sink, SECRET, Instant::ZERO)
-        .expect("the site fits")
-        .with_wall_clock(|| SystemTime::UNIX_EPOCH + NOW);
-    (sink, server)
+    let addresses = host.station().addresses();
+    let http = Http::new(
+        site.into(),
+        addresses,
+        &config,
+        &sink,
+        SECRET,
+        Instant::ZERO,
+    )
+    .expect("the site fits")
+    .with_wall_clock(|| SystemTime::UNIX_EPOCH + NOW);
+    (sink, Server::new(host, http))
 }
 
 /// The length of the response to `request`, which is all in one segment.
@@ -125,7 +133,7 @@ impl KeepAlive {
             response_len,
             status,
             asked: 0,
-            sent_before: server.stack().counters().segments_sent,
+            sent_before: server.transports.stack().counters().segments_sent,
             sink,
             server,
             client,
@@ -152,7 +160,7 @@ impl Workload for KeepAlive {
     }
 
     fn check(&self) {
-        let stack = self.server.stack();
+        let stack = self.server.transports.stack();
         let sent = stack.counters().segments_sent - self.sent_before;
         assert_eq!(sent, self.asked, "one segment a request");
         // One more was asked for to know its length.
@@ -175,7 +183,7 @@ impl OwnConnection {
         let (mut sink, mut server) = server(mode, 0);
         let len = response_len(&mut sink, &mut server, CLOSE);
         Self {
-            open_before: server.stack().connections(),
+            open_before: server.transports.stack().connections(),
             sink,
             server,
             visit: Visit::new(CLOSE, len),
@@ -190,7 +198,7 @@ impl Workload for OwnConnection {
     }
 
     fn check(&self) {
-        let stack = self.server.stack();
+        let stack = self.server.transports.stack();
         assert_eq!(
             stack.connections(),
             self.open_before,

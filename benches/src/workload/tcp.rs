@@ -148,11 +148,11 @@ impl Workload for ShortConnection {
 
     fn check(&self) {
         assert_eq!(
-            self.server.stack.connections(),
+            self.server.transports.connections(),
             0,
             "each connection has ended"
         );
-        assert_eq!(self.server.stack.counters().accepted, self.visit.made);
+        assert_eq!(self.server.transports.counters().accepted, self.visit.made);
     }
 }
 

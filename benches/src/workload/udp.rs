@@ -2,7 +2,7 @@
 
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};
-use udpip::{Datagram, Server, Service, Tail};
+use udpip::{Datagram, Server, Service, Tail, Udp};
 
 use super::Workload;
 
@@ -32,7 +32,7 @@ impl Reflect {
     pub fn new(payload: usize) -> Self {
         Self {
             sink: Sink::new(1500, 64, 0),
-            server: Server::new(crate::host(), 7, Echo),
+            server: Server::new(crate::host(), Udp::new(7, Echo)),
             request: crate::datagram(4096, 7, &vec![b'x'; payload]),
         }
     }
@@ -52,7 +52,7 @@ impl Workload for Reflect {
     }
 
     fn check(&self) {
-        let counters = self.server.udp().counters();
+        let counters = self.server.transports.counters();
         assert_eq!(counters.answered, counters.received);
     }
 }

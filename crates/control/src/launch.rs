@@ -1,12 +1,13 @@
 //! From an open interface to a worker's thread for each of its queues, and what
 //! is said of them when all are ready.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::thread::{Builder, Scope};
 
-use nmio::FaultConfig;
 use nmio::device::QueueAccess;
+use nmio::{Bell, FaultConfig};
 
 use crate::args::ServeArgs;
 use crate::crew::{self, Crew, Event};
@@ -89,6 +90,7 @@ impl<'a, P: Program> Launch<'a, P> {
             mtu: interface.mtu(),
             port: self.port(),
             secret: Secret::random().map_err(Error::system("getting random bytes"))?,
+            bell: Bell::new().map_err(Error::system("making an eventfd"))?,
         })
     }
 
@@ -100,6 +102,17 @@ impl<'a, P: Program> Launch<'a, P> {
     pub(crate) fn listening(&self) -> Listening {
         let addresses = self.interface.addresses().iter().map(|one| one.address);
         Listening::new(addresses.collect(), self.port())
+    }
+
+    /// The ports served, for people.
+    fn ports(&self) -> String {
+        let services = self.program.services(self.port());
+        let ports: BTreeSet<u16> = services.into_iter().map(|(_, port)| port).collect();
+        let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
+        match &ports[..] {
+            [port] => format!("port {port}"),
+            ports => format!("ports {}", ports.join(" ")),
+        }
     }
 
     /// The start block, when all are `ready` and have the rights of these lines.
@@ -135,7 +148,7 @@ impl<'a, P: Program> Launch<'a, P> {
         let addresses: Vec<String> = addresses.collect();
         block.line(
             "listening",
-            format!("{}, port {}", addresses.join(" "), listening.port),
+            format!("{}, {}", addresses.join(" "), self.ports()),
         );
         for command in self.program.try_commands(&listening) {
             block.line("try", command);

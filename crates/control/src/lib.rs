@@ -22,14 +22,15 @@
 //! }
 //!
 //! fn main() -> std::process::ExitCode {
-//!     control::tcp(|_| Ok(Echo))
+//!     control::tcp(|_, _| Ok(Echo))
 //! }
 //! ```
 //!
 //! | you have | you call |
 //! |---|---|
 //! | an application on TCP, a service on UDP | [`tcp()`], [`udp()`]: a whole `main` |
-//! | options and content of your own | [`serve`], with a [`Program`] and [`ServeArgs`] in your command line: a whole command |
+//! | options of your own | [`serve`], with [`Tcp`] or [`Udp`] or another [`Program`], and [`ServeArgs`] in your command line: a whole command |
+//! | several of them | the same, with [`Both`]: one process on one interface |
 //! | a program with a `main`, and maybe a runtime, of its own | [`embed()`], with a [`Program`]: a future, a [`Handle`], a [`Snapshot`] |
 //!
 //! Nothing here is called for a packet: a worker runs `nmio`'s loop over its own
@@ -79,6 +80,7 @@
 //! [`Program`] is dropped when its workers have ended.
 
 pub mod args;
+mod both;
 mod connections;
 mod crew;
 mod embed;
@@ -88,6 +90,7 @@ mod launch;
 mod live;
 pub mod log;
 mod memory;
+mod named;
 mod new_worker;
 mod news;
 pub mod program;
@@ -99,17 +102,23 @@ mod secret;
 mod signals;
 mod simple;
 mod summary;
+mod tcp;
+mod udp;
 mod worker;
 
 pub use args::ServeArgs;
+pub use both::Both;
 pub use connections::{ConnectionArgs, check_reserved};
 pub use embed::{Handle, Server, Starting, embed};
 pub use error::Error;
 pub use live::{Snapshot, WorkerSnapshot};
+pub use named::Named;
 pub use new_worker::NewWorker;
 pub use program::{Counted, Listening, Prepared, Program, StartError, Tally, WorkerContext};
 pub use rights::{Sandbox, UserSpec};
 pub use run::serve;
 pub use secret::Secret;
-pub use simple::{Named, TcpWorker, network_args, tcp, udp};
+pub use simple::{network_args, tcp, udp};
 pub use summary::Summary;
+pub use tcp::Tcp;
+pub use udp::Udp;

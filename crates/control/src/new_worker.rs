@@ -1,17 +1,16 @@
 //! A worker before it serves.
 
-use std::io;
-
-use nmio::Mailbox;
 use nmio::mailbox::Sender;
+use nmio::{Bell, Mailbox};
 
 use crate::program::WorkerContext;
 
-/// A worker whose service is being made.
+/// A worker whose service or application is being made.
 #[derive(Debug)]
 pub struct NewWorker<M> {
     index: u32,
     workers: u32,
+    bell: Bell,
     mailbox: Option<Mailbox<M>>,
 }
 
@@ -21,6 +20,7 @@ impl<M: Send> NewWorker<M> {
         Self {
             index: context.index,
             workers: context.workers,
+            bell: context.bell.clone(),
             mailbox: None,
         }
     }
@@ -36,17 +36,15 @@ impl<M: Send> NewWorker<M> {
     }
 
     /// Opens the worker's mailbox, for `capacity` messages. What is sent to it comes
-    /// to the service's `on_message`. A second one takes the place of the first.
-    ///
-    /// # Errors
-    /// When the process has no file descriptor left.
-    pub fn open_mailbox(&mut self, capacity: usize) -> io::Result<Sender<M>> {
-        let (sender, mailbox) = nmio::mailbox(capacity)?;
+    /// to the `on_message` of its service or application. A second one takes the place
+    /// of the first.
+    pub fn open_mailbox(&mut self, capacity: usize) -> Sender<M> {
+        let (sender, mailbox) = self.bell.mailbox(capacity);
         self.mailbox = Some(mailbox);
-        Ok(sender)
+        sender
     }
 
-    /// The mailbox that was opened, for the worker's handler.
+    /// The mailbox that was opened.
     pub fn into_mailbox(self) -> Option<Mailbox<M>> {
         self.mailbox
     }
@@ -69,11 +67,12 @@ mod tests {
             mtu: 1500,
             port: 7,
             secret: Secret::random().unwrap(),
+            bell: Bell::new().unwrap(),
         };
         let mut worker = NewWorker::<u8>::new(&context);
         assert_eq!((worker.index(), worker.workers()), (2, 5));
-        let first = worker.open_mailbox(1).unwrap();
-        let second = worker.open_mailbox(1).unwrap();
+        let first = worker.open_mailbox(1);
+        let second = worker.open_mailbox(1);
         first.send(1).unwrap_err();
         second.send(2).unwrap();
         let mut taken = Vec::new();

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use eth::{Mac, Station};
-use ip::Host;
+use ip::{Host, Transports};
 use nmio::device::{AddressPrefix, MemoryPlan, Transport};
-use nmio::{Capabilities, Handler, Port};
+use nmio::{Bell, Capabilities, Port};
 
 use crate::secret::Secret;
 
@@ -18,11 +18,11 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 ///
 /// # Calling contract
 /// Each worker thread asks for [`memory`](Program::memory), opens its port
-/// with it, and makes its handler by [`handler`](Program::handler). When all
+/// with it, and makes what it serves by [`transports`](Program::transports). When all
 /// are ready, [`loaded`](Program::loaded) and
 /// [`try_commands`](Program::try_commands) become part of the start block,
 /// and the workers begin to serve. While a worker serves and when it has ended,
-/// [`tally`](Program::tally) collects what its handler has counted.
+/// [`tally`](Program::tally) collects what they have counted.
 ///
 /// # Rights
 /// Some hooks run before rights are given up, as the user who started the server,
@@ -32,10 +32,10 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 /// | hook | thread | rights |
 /// |---|---|---|
 /// | `load` of [`serve`](crate::serve), [`read_paths`](Program::read_paths), [`files`](Program::files), [`services`](Program::services) | control | as started |
-/// | [`memory`](Program::memory), [`handler`](Program::handler) | worker | as started |
+/// | [`memory`](Program::memory), [`transports`](Program::transports) | worker | as started |
 /// | [`prepared`](Program::prepared) | worker | given up |
 /// | [`loaded`](Program::loaded), [`try_commands`](Program::try_commands) | control | given up |
-/// | the handler's callbacks, [`counted`](Program::counted), [`tally`](Program::tally) | worker | given up |
+/// | the callbacks of the transports, [`counted`](Program::counted), [`tally`](Program::tally) | worker | given up |
 ///
 /// [`embed`](crate::embed()) has no `load`: the program reads its content before. It does
 /// not call [`read_paths`](Program::read_paths) and [`files`](Program::files). Its control
@@ -51,8 +51,8 @@ pub trait Program: Sync {
     /// The port that is served without `--port`.
     const DEFAULT_PORT: u16;
 
-    /// What serves on one port.
-    type Handler<P: Port>: Handler<P>;
+    /// What serves TCP, UDP or both on one port of packets.
+    type Transports<P: Port>: Transports<P>;
 
     /// What is to be steered to the rings when `port` is served. Called before
     /// rights are given up.
@@ -66,20 +66,20 @@ pub trait Program: Sync {
         MemoryPlan::default()
     }
 
-    /// Makes one worker's handler, with everything prepared in `port`'s
+    /// Makes what one worker serves, with everything prepared in `port`'s
     /// memory. Called on the worker's own thread, before it gives up its rights.
     ///
     /// # Errors
     /// When it cannot serve on this port; nothing is served then.
-    fn handler<P: Port>(
+    fn transports<P: Port>(
         &self,
         port: &mut P,
         context: &WorkerContext,
-    ) -> Result<Self::Handler<P>, StartError>;
+    ) -> Result<Self::Transports<P>, StartError>;
 
-    /// What a ready handler has prepared. Called after rights are given up.
-    fn prepared<P: Port>(&self, handler: &Self::Handler<P>) -> Prepared {
-        let _ = handler;
+    /// What stands ready. Called after rights are given up.
+    fn prepared<P: Port>(&self, transports: &Self::Transports<P>) -> Prepared {
+        let _ = transports;
         Prepared::default()
     }
 
@@ -109,23 +109,23 @@ pub trait Program: Sync {
         Vec::new()
     }
 
-    /// What a handler has counted that the log tells of. Called up to ten times a
+    /// What a worker has counted that the log tells of. Called up to ten times a
     /// second while it serves, after rights are given up.
-    fn counted<P: Port>(&self, handler: &Self::Handler<P>) -> Counted {
-        let _ = handler;
+    fn counted<P: Port>(&self, transports: &Self::Transports<P>) -> Counted {
+        let _ = transports;
         Counted::default()
     }
 
-    /// Adds what a handler has counted. Called up to ten times a second while it
+    /// Adds what a worker has counted above the network layer. Called up to ten times a second while it
     /// serves, for [live counters](crate::Snapshot), and at its end, after rights are
     /// given up. It is called between two batches, so it should only copy numbers.
-    fn tally<P: Port>(&self, handler: &Self::Handler<P>, tally: &mut Tally) {
-        let _ = (handler, tally);
+    fn tally<P: Port>(&self, transports: &Self::Transports<P>, tally: &mut Tally) {
+        let _ = (transports, tally);
     }
 }
 
 /// What a worker knows about its place in the world.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct WorkerContext {
     /// This worker's number, from 0.
     pub index: u32,
@@ -146,12 +146,14 @@ pub struct WorkerContext {
     pub port: u16,
     /// This worker's own.
     pub secret: Secret,
+    /// What wakes the worker. Its mailboxes [hang on it](Bell::mailbox).
+    pub bell: Bell,
 }
 
 impl WorkerContext {
     /// The network layer for a port with these capabilities: it serves the
     /// worker's addresses.
-    pub fn host(&self, capabilities: &Capabilities) -> Host {
+    pub(crate) fn host(&self, capabilities: &Capabilities) -> Host {
         let host = if self.own {
             Host::own(self.station())
         } else {
@@ -172,7 +174,7 @@ impl WorkerContext {
     }
 }
 
-/// What the log tells of while handlers serve, counted since the start.
+/// What the log tells of while workers serve, counted since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Packets dropped because their senders left the checksum to a device.
@@ -232,7 +234,7 @@ impl Listening {
     }
 }
 
-/// What handlers have counted, summed up over the workers in the order in
+/// What workers have counted, summed up over the workers in the order in
 /// which the names first came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -324,6 +326,7 @@ mod tests {
             mtu: 1500,
             port: 80,
             secret: Secret::random().unwrap(),
+            bell: Bell::new().unwrap(),
         };
         let mut capabilities = nmio::sim::Sink::new(1500, 64, 0).capabilities();
         capabilities.partial_checksums = true;

@@ -1,7 +1,8 @@
-//! A program's handler that publishes what it has counted.
+//! A program's server that publishes what it has counted.
 
 use std::time::Duration;
 
+use ip::Server;
 use nmio::{Batch, Frame, Handler, Instant, Port};
 
 use crate::live::{Published, WorkerSnapshot};
@@ -12,11 +13,11 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// A worker tries again after this when somebody reads the last one.
 const BUSY: Duration = Duration::from_millis(1);
 
-/// Publishes its handler's counts between two batches. For each batch it costs one
+/// Publishes its server's counts between two batches. For each batch it costs one
 /// comparison.
 pub(crate) struct Publisher<'a, G: Program, P: Port> {
     program: &'a G,
-    handler: G::Handler<P>,
+    server: Server<G::Transports<P>>,
     published: &'a Published,
     due: Instant,
 }
@@ -25,13 +26,13 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
     /// Publishes the first counts at once, so that there are some of whoever is ready.
     pub(crate) fn new(
         program: &'a G,
-        handler: G::Handler<P>,
+        server: Server<G::Transports<P>>,
         port: &P,
         published: &'a Published,
     ) -> Self {
         let publisher = Self {
             program,
-            handler,
+            server,
             published,
             due: Instant::ZERO + PERIOD,
         };
@@ -56,9 +57,15 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
     }
 
     fn count(&self, port: &P, place: &mut WorkerSnapshot) {
-        let counted = self.program.counted(&self.handler);
+        let Server {
+            host, transports, ..
+        } = &self.server;
+        let counted = self.program.counted(transports);
         place.fill(port.counters(), counted, |tally| {
-            self.program.tally(&self.handler, tally);
+            self.program.tally(transports, tally);
+            for (reason, count) in host.counters().drops() {
+                tally.drop(reason, count);
+            }
         });
     }
 }
@@ -66,28 +73,28 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
 impl<G: Program, P: Port> Handler<P> for Publisher<'_, G, P> {
     #[inline(always)]
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
-        self.handler.handle_frame(port, frame, now);
+        self.server.handle_frame(port, frame, now);
     }
 
     #[inline(always)]
     fn handle_batch(&mut self, port: &mut P, batch: &mut Batch, now: Instant) {
-        self.handler.handle_batch(port, batch, now);
+        self.server.handle_batch(port, batch, now);
     }
 
     #[inline(always)]
     fn handle_messages(&mut self, port: &mut P, now: Instant) {
-        self.handler.handle_messages(port, now);
+        self.server.handle_messages(port, now);
     }
 
     #[inline(always)]
     fn bell(&self) -> Option<&nmio::Bell> {
-        self.handler.bell()
+        self.server.bell()
     }
 
     // A loop that has nothing to do comes here ten times a second.
     #[inline(always)]
     fn handle_timers(&mut self, port: &mut P, now: Instant) {
-        self.handler.handle_timers(port, now);
+        self.server.handle_timers(port, now);
         if now >= self.due {
             self.publish(port, now);
         }
@@ -95,16 +102,16 @@ impl<G: Program, P: Port> Handler<P> for Publisher<'_, G, P> {
 
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
-        self.handler.poll_timeout()
+        self.server.poll_timeout()
     }
 
     #[inline(always)]
     fn is_flooded(&self, now: Instant) -> bool {
-        self.handler.is_flooded(now)
+        self.server.is_flooded(now)
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {
-        self.handler.handle_stop(port, now)
+        self.server.handle_stop(port, now)
     }
 }
 
@@ -116,6 +123,9 @@ mod tests {
     use nmio::sim::{LinkConfig, SimClock, SimPort, link};
     use nmio::{Clock as _, LoopConfig, Turn};
 
+    use eth::{Mac, Station};
+    use ip::{Host, Transports};
+
     use super::*;
     use crate::live::{Snapshot, snapshot};
     use crate::program::{StartError, Tally, WorkerContext};
@@ -125,12 +135,12 @@ mod tests {
 
     struct Counter(u64);
 
-    impl<P: Port> Handler<P> for Counter {
-        fn handle_frame(&mut self, _: &mut P, _: Frame, _: Instant) {
-            self.0 += 1;
+    impl<P: Port> Transports<P> for Counter {
+        fn serves(&self, _: u8, _: u16) -> bool {
+            false
         }
-        fn handle_timers(&mut self, _: &mut P, _: Instant) {}
-        fn poll_timeout(&self) -> Option<Instant> {
+        fn intercept(&mut self, _: &mut P, _: Frame, _: Instant) -> Option<Frame> {
+            self.0 += 1;
             None
         }
     }
@@ -139,13 +149,13 @@ mod tests {
         const NAME: &'static str = "probe";
         const VERSION: &'static str = "0";
         const DEFAULT_PORT: u16 = 7;
-        type Handler<P: Port> = Counter;
+        type Transports<P: Port> = Counter;
 
         fn services(&self, _: u16) -> Vec<(Transport, u16)> {
             Vec::new()
         }
 
-        fn handler<P: Port>(&self, _: &mut P, _: &WorkerContext) -> Result<Counter, StartError> {
+        fn transports<P: Port>(&self, _: &mut P, _: &WorkerContext) -> Result<Counter, StartError> {
             Ok(Counter(0))
         }
 
@@ -174,12 +184,17 @@ mod tests {
         published: &'a [Published],
     }
 
+    fn server() -> Server<Counter> {
+        let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &[]);
+        Server::new(Host::own(station), Counter(0))
+    }
+
     impl<'a> Bench<'a> {
         fn new(published: &'a [Published]) -> Self {
             let (port, peer, clock) = link(&LinkConfig::default(), 0);
             Self {
                 turn: Turn::new(&LoopConfig::default(), clock.now()),
-                publisher: Publisher::new(&Probe, Counter(0), &port, &published[0]),
+                publisher: Publisher::new(&Probe, server(), &port, &published[0]),
                 port,
                 peer,
                 clock,
@@ -225,8 +240,8 @@ mod tests {
                 assert_eq!(calls(), before + 1);
                 times.push(bench.clock.now());
                 let seen = bench.seen();
-                assert_eq!(frames(&seen), Some(bench.publisher.handler.0));
-                assert_eq!(seen.port().rx_frames, bench.publisher.handler.0);
+                assert_eq!(frames(&seen), Some(bench.publisher.server.transports.0));
+                assert_eq!(seen.port().rx_frames, bench.publisher.server.transports.0);
             }
         }
         assert!((10..=11).contains(&times.len()), "{times:?}");

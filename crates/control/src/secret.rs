@@ -9,6 +9,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 /// sequence numbers and SYN cookies.
 ///
 /// There is one way to make it, so that none is ever constant.
+#[derive(Clone)]
 pub struct Secret([u64; 4]);
 
 impl Secret {

@@ -1,8 +1,9 @@
-//! One worker: one thread, one queue, one handler.
+//! One worker: one thread, one queue, one server.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
+use ip::Server;
 use nmio::device::{AnyPort, QueueSource};
 use nmio::{
     Fault, FaultConfig, FaultCounters, LoopConfig, Pcap, PcapSummary, Port, PortCounters, TscClock,
@@ -132,15 +133,18 @@ impl<P: Program> Stage<'_, P> {
         port: &mut Q,
         ready: impl FnOnce(Ready) -> bool,
     ) -> Result<Ended, Error> {
-        let handler = self
+        let transports = self
             .program
-            .handler(port, &self.context)
+            .transports(port, &self.context)
             .map_err(Error::Start)?;
+        let host = self.context.host(&port.capabilities());
+        let bell = self.context.bell.clone();
         // The first one of a process takes some milliseconds.
         let clock = TscClock::new();
         let given_up = self.rights.give_up(Kind::Worker)?;
-        let prepared = self.program.prepared(&handler);
-        let mut publisher = Publisher::new(self.program, handler, port, self.published);
+        let prepared = self.program.prepared(&transports);
+        let server = Server::new(host, transports).with_bell(bell);
+        let mut publisher = Publisher::new(self.program, server, port, self.published);
         let go = ready(Ready {
             port: self.summary,
             prepared,
@@ -171,8 +175,9 @@ impl<P: Program> Stage<'_, P> {
 mod tests {
     use std::time::Duration;
 
+    use ip::Transports;
     use nmio::device::Transport;
-    use nmio::{Batch, Frame, Handler, Instant, sim};
+    use nmio::{Batch, Bell, sim};
 
     use super::*;
     use crate::program::StartError;
@@ -183,11 +188,9 @@ mod tests {
     /// Serves nothing.
     struct Idle;
 
-    impl<P: Port> Handler<P> for Idle {
-        fn handle_frame(&mut self, _: &mut P, _: Frame, _: Instant) {}
-        fn handle_timers(&mut self, _: &mut P, _: Instant) {}
-        fn poll_timeout(&self) -> Option<Instant> {
-            None
+    impl<P: Port> Transports<P> for Idle {
+        fn serves(&self, _: u8, _: u16) -> bool {
+            false
         }
     }
 
@@ -195,13 +198,13 @@ mod tests {
         const NAME: &'static str = "idle";
         const VERSION: &'static str = "0";
         const DEFAULT_PORT: u16 = 7;
-        type Handler<P: Port> = Self;
+        type Transports<P: Port> = Self;
 
         fn services(&self, port: u16) -> Vec<(Transport, u16)> {
             vec![(Transport::Udp, port)]
         }
 
-        fn handler<P: Port>(&self, _: &mut P, _: &WorkerContext) -> Result<Self, StartError> {
+        fn transports<P: Port>(&self, _: &mut P, _: &WorkerContext) -> Result<Self, StartError> {
             Ok(Self)
         }
     }
@@ -222,6 +225,7 @@ mod tests {
                 mtu: 1500,
                 port: 7,
                 secret: Secret::random().unwrap(),
+                bell: Bell::new().unwrap(),
             },
             summary: vec![("rings", "two".into()), ("segmentation", "runs".into())],
             pcap: None,

@@ -5,8 +5,8 @@
 //! [`Packet`] whose headers have been checked, so that everything behind it
 //! can read without checking again; or a reply that only needs sending (ARP,
 //! neighbour discovery, echo); or a parsed ICMP error about something that we
-//! sent. All else is dropped and counted by its reason. A server lets
-//! [`Host::handle_frame`] do so, and implements [`Transports`].
+//! sent. All else is dropped and counted by its reason. [`Transports`] are what serves on
+//! a host; a [`Server`] is both, ready for [`nmio::run`].
 //!
 //! ```
 //! use ip::Sum;
@@ -26,6 +26,7 @@
 //! fragment is none, RFC 6946), source routes, forwarding, and multicast but
 //! for neighbour discovery.
 
+mod both;
 mod errors;
 mod host;
 mod icmp;
@@ -33,18 +34,21 @@ mod options;
 mod packet;
 mod path;
 mod segmentation;
+mod server;
 mod source;
 #[cfg(test)]
 mod testing;
 mod transports;
 
+pub use both::Both;
 pub use host::{Counters, Host, Input};
 pub use icmp::{ErrorKind, IcmpError};
 pub use nmio::checksum::{self, Sum};
 pub use packet::{Addresses, Packet};
 pub use path::{Ecn, Path};
 pub use segmentation::cut;
-pub use transports::{Both, Inputs, Transports};
+pub use server::Server;
+pub use transports::{Inputs, Transports};
 
 /// Protocol number of TCP.
 pub const PROTOCOL_TCP: u8 = 6;

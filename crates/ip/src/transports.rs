@@ -7,11 +7,27 @@ use crate::host::{Host, Input};
 use crate::icmp::IcmpError;
 use crate::packet::Packet;
 
-/// What serves TCP, UDP or both on a [`Host`].
+/// What serves TCP, UDP or both on a [`Host`]: put both into a
+/// [`Server`](crate::Server), and several into one by [`Both`](crate::Both).
 ///
 /// A method gives back what it does not serve, and so does one that is not
-/// implemented. The host refuses and counts whatever nobody takes.
+/// implemented. The host refuses and counts whatever nobody takes. Most have a
+/// counterpart in [`nmio::Handler`], which says when they are called.
 pub trait Transports<P: Port> {
+    /// Whether [`intercept`](Self::intercept) does anything.
+    const INTERCEPTS: bool = false;
+
+    /// Whether it serves `port` over `protocol`, [`PROTOCOL_TCP`](crate::PROTOCOL_TCP)
+    /// or [`PROTOCOL_UDP`](crate::PROTOCOL_UDP).
+    fn serves(&self, protocol: u8, port: u16) -> bool;
+
+    /// Handles a frame before the host looks at it, or gives it back: for protocols of
+    /// your own.
+    #[inline(always)]
+    fn intercept(&mut self, _port: &mut P, frame: Frame, _now: Instant) -> Option<Frame> {
+        Some(frame)
+    }
+
     /// Handles a TCP segment, or gives it back. Its checksum is not checked yet.
     #[inline(always)]
     fn handle_tcp(&mut self, _port: &mut P, segment: Packet, _now: Instant) -> Option<Packet> {
@@ -30,36 +46,54 @@ pub trait Transports<P: Port> {
     fn handle_icmp_error(&mut self, _error: &IcmpError, _now: Instant) -> bool {
         false
     }
+
+    /// Whether it wants to [look at](Self::look_ahead) a batch of `len` packets before
+    /// it handles the first.
+    #[inline(always)]
+    fn looks_ahead(&self, _len: usize) -> bool {
+        false
+    }
+
+    /// Looks at a batch, to begin what handling it will wait for.
+    #[inline(always)]
+    fn look_ahead(&mut self, _batch: &[Input]) {}
+
+    /// Which packet of the batch that it has looked at is handled next, by its place
+    /// there; `None` when no more of them comes.
+    #[inline(always)]
+    fn turn_to(&mut self, _place: Option<usize>) {}
+
+    /// Runs what is due at `now`.
+    #[inline(always)]
+    fn handle_timers(&mut self, _port: &mut P, _now: Instant) {}
+
+    /// When [`handle_timers`](Self::handle_timers) must be called next, at the latest.
+    #[inline(always)]
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Empties its mailboxes.
+    #[inline(always)]
+    fn handle_messages(&mut self, _port: &mut P, _now: Instant) {}
+
+    /// Whether waking up for each packet would cost more than to look for it.
+    #[inline(always)]
+    fn is_flooded(&self, _now: Instant) -> bool {
+        false
+    }
+
+    /// Tells those who would wait for more that nothing more comes. Whether that was
+    /// all.
+    fn handle_stop(&mut self, _port: &mut P, _now: Instant) -> bool {
+        true
+    }
 }
 
 /// No transport at all: everything is refused.
-impl<P: Port> Transports<P> for () {}
-
-/// Two transports on one host. The second gets what the first gives back.
-#[derive(Debug)]
-pub struct Both<'t, A, B>(
-    /// The first.
-    pub &'t mut A,
-    /// The second.
-    pub &'t mut B,
-);
-
-impl<P: Port, A: Transports<P>, B: Transports<P>> Transports<P> for Both<'_, A, B> {
-    #[inline(always)]
-    fn handle_tcp(&mut self, port: &mut P, segment: Packet, now: Instant) -> Option<Packet> {
-        let segment = self.0.handle_tcp(port, segment, now)?;
-        self.1.handle_tcp(port, segment, now)
-    }
-
-    #[inline(always)]
-    fn handle_udp(&mut self, port: &mut P, datagram: Packet, now: Instant) -> Option<Packet> {
-        let datagram = self.0.handle_udp(port, datagram, now)?;
-        self.1.handle_udp(port, datagram, now)
-    }
-
-    #[inline(always)]
-    fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) -> bool {
-        self.0.handle_icmp_error(error, now) || self.1.handle_icmp_error(error, now)
+impl<P: Port> Transports<P> for () {
+    fn serves(&self, _protocol: u8, _port: u16) -> bool {
+        false
     }
 }
 

@@ -25,6 +25,10 @@ impl Taker {
 }
 
 impl<P: Port> Transports<P> for Taker {
+    fn serves(&self, protocol: u8, _port: u16) -> bool {
+        protocol == self.protocol
+    }
+
     fn handle_tcp(&mut self, _port: &mut P, segment: Packet, _now: Instant) -> Option<Packet> {
         self.take(PROTOCOL_TCP, segment)
     }
@@ -106,7 +110,7 @@ fn what_nobody_takes_is_refused_and_counted() {
             ..Counters::default()
         };
         let sctp = packet(to_us(v6), 132, b"SCTP, say");
-        let answered = answer(&mut Both(&mut tcp, &mut udp), &sctp, &counted).unwrap();
+        let answered = answer(&mut tcp, &sctp, &counted).unwrap();
         assert_eq!(message(v6, &answered), protocol_unreachable);
         assert!(counted.drops().contains(&("unknown protocol", 1)));
         assert_eq!((tcp.taken, udp.taken), (0, 0));
@@ -131,65 +135,6 @@ fn an_error_about_a_protocol_that_nobody_serves_is_counted() {
         assert_eq!(taker.taken, 0);
         assert_eq!(answer(&mut taker, &error_about(protocol), &passed_on), None);
         assert_eq!(taker.taken, 1);
-    }
-}
-
-#[test]
-fn the_second_gets_what_the_first_gives_back() {
-    let (tcp, udp) = (
-        Counters {
-            tcp: 1,
-            ..Counters::default()
-        },
-        Counters {
-            udp: 1,
-            ..Counters::default()
-        },
-    );
-    let error = Counters {
-        icmp_errors: 1,
-        ..Counters::default()
-    };
-    for first in [PROTOCOL_TCP, PROTOCOL_UDP] {
-        let second = PROTOCOL_TCP + PROTOCOL_UDP - first;
-        for (bytes, protocol, counted) in [
-            (segment(false), PROTOCOL_TCP, tcp),
-            (datagram(true, b"hello"), PROTOCOL_UDP, udp),
-            (error_about(PROTOCOL_TCP), PROTOCOL_TCP, error),
-            (error_about(PROTOCOL_UDP), PROTOCOL_UDP, error),
-        ] {
-            let (mut a, mut b) = (Taker::of(first), Taker::of(second));
-            let answered = answer(&mut Both(&mut a, &mut b), &bytes, &counted);
-            assert_eq!(answered, None);
-            let expected = [first, second].map(|of| u32::from(of == protocol));
-            assert_eq!([a.taken, b.taken], expected);
-        }
-    }
-}
-
-#[test]
-fn what_the_first_takes_the_second_does_not_get() {
-    for (bytes, protocol, counted) in [
-        (
-            segment(false),
-            PROTOCOL_TCP,
-            Counters {
-                tcp: 1,
-                ..Counters::default()
-            },
-        ),
-        (
-            datagram(false, b"hello"),
-            PROTOCOL_UDP,
-            Counters {
-                udp: 1,
-                ..Counters::default()
-            },
-        ),
-    ] {
-        let (mut a, mut b) = (Taker::of(protocol), Taker::of(protocol));
-        answer(&mut Both(&mut a, &mut b), &bytes, &counted);
-        assert_eq!([a.taken, b.taken], [1, 0]);
     }
 }
 

@@ -74,7 +74,7 @@ pub use records::{RecordError, Records, Rrset, Section};
 pub use report::{Finding, Report, Severity};
 pub use respond::{MAX_TCP_MESSAGE, Reply, Responder, Transport};
 pub use serve::serve;
-pub use server::Server;
+pub use server::{Server, UdpAndTcp};
 pub use service::{Dns, Mode};
 pub use tcp::{DnsOverTcp, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_TCP_QUERY, TcpSettings};
 pub use zone::Zone;

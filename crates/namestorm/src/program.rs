@@ -23,7 +23,7 @@ use crate::key::Form;
 use crate::load::ZoneSpec;
 use crate::name;
 use crate::rtype;
-use crate::server::Server;
+use crate::server::UdpAndTcp;
 use crate::service::{Dns, Mode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 use crate::zone::Zone;
@@ -277,7 +277,7 @@ where
     const VERSION: &'static str = H::VERSION;
     const DEFAULT_PORT: u16 = H::PORT;
 
-    type Handler<P: Port> = Server<H>;
+    type Transports<P: Port> = UdpAndTcp<H>;
 
     fn services(&self, port: u16) -> Vec<(Transport, u16)> {
         vec![(Transport::Udp, port), (Transport::Tcp, port)]
@@ -294,19 +294,18 @@ where
         }
     }
 
-    fn handler<P: Port>(
+    fn transports<P: Port>(
         &self,
         port: &mut P,
         context: &WorkerContext,
-    ) -> Result<Server<H>, StartError> {
+    ) -> Result<UdpAndTcp<H>, StartError> {
         let tcp = &self.tcp.stack;
         control::check_reserved(tcp, Stack::<DnsOverTcp<H>>::reserved_bytes(tcp))?;
         let mut worker = NewWorker::new(context);
         let hook = (self.make)(&mut worker)?;
         let answers = || Arc::clone(&self.answers);
         let capabilities = port.capabilities();
-        let mut server = Server::with_hook(
-            context.host(&capabilities),
+        let mut server = UdpAndTcp::with_hook(
             context.port,
             Dns::new(answers(), self.mode),
             DnsOverTcp::with_hook(answers(), self.tcp.request_timeout, hook),
@@ -315,13 +314,13 @@ where
             context.secret.words(),
         );
         server.tells = context.index == 0;
-        Ok(match worker.into_mailbox() {
-            Some(mailbox) => server.with_mailbox(mailbox),
-            None => server,
-        })
+        if let Some(mailbox) = worker.into_mailbox() {
+            server.set_mailbox(mailbox);
+        }
+        Ok(server)
     }
 
-    fn prepared<P: Port>(&self, server: &Server<H>) -> Prepared {
+    fn prepared<P: Port>(&self, server: &UdpAndTcp<H>) -> Prepared {
         if !server.tells {
             return Prepared::default();
         }
@@ -381,7 +380,7 @@ where
         vec![format!("dig @{address}{port} {}", self.example)]
     }
 
-    fn counted<P: Port>(&self, server: &Server<H>) -> Counted {
+    fn counted<P: Port>(&self, server: &UdpAndTcp<H>) -> Counted {
         let (udp, tcp) = (server.udp().counters(), server.tcp().counters());
         Counted {
             unfinished_checksums: udp.unfinished_checksum + tcp.unfinished_checksum,
@@ -389,7 +388,7 @@ where
         }
     }
 
-    fn tally<P: Port>(&self, server: &Server<H>, tally: &mut Tally) {
+    fn tally<P: Port>(&self, server: &UdpAndTcp<H>, tally: &mut Tally) {
         let (udp, tcp) = (server.dns().counters(), server.tcp().app().counters());
         tally.event("queries over UDP", udp.queries);
         tally.event("queries over TCP", tcp.queries);
@@ -410,9 +409,8 @@ where
         tally.event("write buffers taken", over_tcp.write_buffers_taken);
         tally.event("entry lists taken", over_tcp.entry_lists_taken);
         tally.event("queries too slow", over_tcp.deadlines_missed);
-        let drops = server.host().counters().drops().into_iter();
+        let drops = server.udp().counters().drops().into_iter();
         for (reason, dropped) in drops
-            .chain(server.udp().counters().drops())
             .chain(udp.drops())
             .chain(tcp.drops())
             .chain(server.tcp().counters().drops())

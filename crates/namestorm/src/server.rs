@@ -1,9 +1,9 @@
-//! The whole server on one port: UDP and TCP on a host.
+//! DNS on one port, over UDP and TCP.
 
 use std::sync::Arc;
 
-use ip::{Host, IcmpError, Inputs, Packet, Transports};
-use nmio::{Batch, Bell, Capabilities, Frame, Handler, Instant, Mailbox, Port};
+use ip::{IcmpError, Input, PROTOCOL_TCP, PROTOCOL_UDP, Packet, Transports};
+use nmio::{Capabilities, Instant, Mailbox, Port};
 use tcpip::{Config, Stack};
 use udpip::{Datagram, Service, Udp};
 
@@ -15,24 +15,27 @@ use crate::service::{Dns, Mode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 
 /// A DNS server: give it to [`nmio::run`], one to each worker.
-pub struct Server<H: Hook = NoHook> {
-    host: Host,
+pub type Server<H = NoHook> = ip::Server<UdpAndTcp<H>>;
+
+/// DNS over UDP and TCP, for a host.
+pub struct UdpAndTcp<H: Hook = NoHook> {
+    port: u16,
     udp: Udp<Dns>,
     /// The hook is the application's. Queries over UDP borrow it.
     stack: Stack<DnsOverTcp<H>>,
     ahead: Ahead,
-    mailbox: Option<Mailbox<H::Message>>,
+    /// The packet of the batch looked at that is handled next.
+    place: Option<usize>,
     /// It is the one worker that tells of the answers, which all share.
     pub(crate) tells: bool,
 }
 
-impl Server {
-    /// Serves `answers` on `port` of `host`, over UDP and TCP. Replies over
+impl UdpAndTcp {
+    /// Serves `answers` on `port`, over UDP and TCP. Replies over
     /// UDP are sent in the way of `mode`. `capabilities` are those of the
     /// port that it will be used with; `secret` keys TCP's hashes and initial
     /// sequence numbers.
     pub fn new(
-        host: Host,
         port: u16,
         answers: &Arc<Answers>,
         mode: Mode,
@@ -40,12 +43,11 @@ impl Server {
         secret: [u64; 4],
     ) -> Self {
         let tcp = TcpSettings::default();
-        Self::with_tcp(host, port, answers, mode, &tcp, capabilities, secret)
+        Self::with_tcp(port, answers, mode, &tcp, capabilities, secret)
     }
 
     /// The same with other settings for TCP.
     pub fn with_tcp(
-        host: Host,
         port: u16,
         answers: &Arc<Answers>,
         mode: Mode,
@@ -55,15 +57,14 @@ impl Server {
     ) -> Self {
         let over_tcp = DnsOverTcp::new(Arc::clone(answers), tcp.request_timeout);
         let dns = Dns::new(Arc::clone(answers), mode);
-        Self::with_hook(host, port, dns, over_tcp, &tcp.stack, capabilities, secret)
+        Self::with_hook(port, dns, over_tcp, &tcp.stack, capabilities, secret)
     }
 }
 
-impl<H: Hook> Server<H> {
+impl<H: Hook> UdpAndTcp<H> {
     /// A server of these services, the one on TCP with a hook, which serves both. They
     /// must have the same answers; `tcp` are the stack's settings but for the port.
     pub fn with_hook(
-        host: Host,
         port: u16,
         dns: Dns,
         over_tcp: DnsOverTcp<H>,
@@ -76,20 +77,19 @@ impl<H: Hook> Server<H> {
             ..tcp.clone()
         };
         Self {
-            host,
+            port,
             ahead: Ahead::new(dns.answers()),
+            place: None,
             udp: Udp::new(port, dns),
             stack: Stack::new(&config, over_tcp, capabilities, secret, Instant::ZERO),
-            mailbox: None,
             tells: false,
         }
     }
 
-    /// Gives the hook the messages that come by `mailbox`: [`Hook::on_message`].
-    #[must_use]
-    pub fn with_mailbox(mut self, mailbox: Mailbox<H::Message>) -> Self {
-        self.mailbox = Some(mailbox);
-        self
+    /// Gives the hook the messages that come by `mailbox`: [`Hook::on_message`]. The loop
+    /// must know its [bell](ip::Server::with_bell).
+    pub fn set_mailbox(&mut self, mailbox: Mailbox<H::Message>) {
+        self.stack.set_mailbox(mailbox);
     }
 
     /// The hook.
@@ -106,11 +106,6 @@ impl<H: Hook> Server<H> {
         self.dns().answers()
     }
 
-    /// The network layer, for its counters.
-    pub fn host(&self) -> &Host {
-        &self.host
-    }
-
     /// The UDP layer, for its counters.
     pub fn udp(&self) -> &Udp<Dns> {
         &self.udp
@@ -124,33 +119,6 @@ impl<H: Hook> Server<H> {
     /// TCP and the service on it, for their counters.
     pub fn tcp(&self) -> &Stack<DnsOverTcp<H>> {
         &self.stack
-    }
-}
-
-/// UDP and TCP, for one packet, whose question may have been read.
-struct Both<'s, H: Hook> {
-    udp: &'s mut Udp<Dns>,
-    stack: &'s mut Stack<DnsOverTcp<H>>,
-    known: Option<&'s mut Asked>,
-}
-
-impl<P: Port, H: Hook> Transports<P> for Both<'_, H> {
-    #[inline(always)]
-    fn handle_tcp(&mut self, port: &mut P, segment: Packet, now: Instant) -> Option<Packet> {
-        self.stack.handle_tcp(port, segment, now)
-    }
-
-    #[inline(always)]
-    fn handle_udp(&mut self, port: &mut P, packet: Packet, now: Instant) -> Option<Packet> {
-        let known = self.known.take();
-        let hook = self.stack.app_mut().hook_mut();
-        self.udp
-            .handle_with(port, packet, now, |dns| OneQuery { dns, known, hook })
-    }
-
-    #[inline(always)]
-    fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) -> bool {
-        Transports::<P>::handle_icmp_error(self.stack, error, now)
     }
 }
 
@@ -173,56 +141,46 @@ impl<H: Hook> Service for OneQuery<'_, H> {
     }
 }
 
-impl<H: Hook> Server<H> {
-    /// Handles a batch with all its look-ups begun before the first is waited
-    /// for.
-    fn handle_together<P: Port>(&mut self, port: &mut P, batch: &mut Batch, now: Instant) {
-        let mut inputs = Inputs::new();
-        self.host.receive_batch(batch, &mut inputs, now);
-        self.ahead.fetch(self.udp.service().answers(), &inputs);
-        for (place, input) in inputs.drain(..).enumerate() {
-            let mut transports = Both {
-                udp: &mut self.udp,
-                stack: &mut self.stack,
-                known: self.ahead.known(place),
-            };
-            self.host.hand_over(port, input, &mut transports, now);
-        }
-    }
-}
-
-impl<H: Hook, P: Port> Handler<P> for Server<H> {
+impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
     #[inline(always)]
-    fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
-        let mut transports = Both {
-            udp: &mut self.udp,
-            stack: &mut self.stack,
-            known: None,
-        };
-        self.host.handle_frame(port, frame, &mut transports, now);
+    fn serves(&self, protocol: u8, port: u16) -> bool {
+        port == self.port && (protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP)
     }
 
     #[inline(always)]
-    fn handle_batch(&mut self, port: &mut P, batch: &mut Batch, now: Instant) {
-        if self.ahead.is_worth(batch.len()) {
-            return self.handle_together(port, batch, now);
-        }
-        for frame in batch.drain(..) {
-            self.handle_frame(port, frame, now);
-        }
+    fn handle_tcp(&mut self, port: &mut P, segment: Packet, now: Instant) -> Option<Packet> {
+        self.stack.handle_tcp(port, segment, now)
     }
 
     #[inline(always)]
+    fn handle_udp(&mut self, port: &mut P, packet: Packet, now: Instant) -> Option<Packet> {
+        let known = self.place.and_then(|place| self.ahead.known(place));
+        let hook = self.stack.app_mut().hook_mut();
+        self.udp
+            .handle_with(port, packet, now, |dns| OneQuery { dns, known, hook })
+    }
+
+    fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) -> bool {
+        Transports::<P>::handle_icmp_error(&mut self.stack, error, now)
+    }
+
+    #[inline(always)]
+    fn looks_ahead(&self, len: usize) -> bool {
+        self.ahead.is_worth(len)
+    }
+
+    #[inline(always)]
+    fn look_ahead(&mut self, batch: &[Input]) {
+        self.ahead.fetch(self.udp.service().answers(), batch);
+    }
+
+    #[inline(always)]
+    fn turn_to(&mut self, place: Option<usize>) {
+        self.place = place;
+    }
+
     fn handle_messages(&mut self, port: &mut P, now: Instant) {
-        let Self { stack, mailbox, .. } = self;
-        if let Some(mailbox) = mailbox {
-            mailbox.take_all(|message| stack.handle_message(port, message, now));
-        }
-    }
-
-    #[inline(always)]
-    fn bell(&self) -> Option<&Bell> {
-        self.mailbox.as_ref().map(Mailbox::bell)
+        self.stack.handle_messages(port, now);
     }
 
     #[inline(always)]

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::HashMap;
 use nmio::{Instant, Port};
-use udpip::{AnswerCopies, Datagram};
+use udpip::{AnswerCopies, Datagram, Service};
 
 use crate::answers::Answers;
 use crate::asked::Asked;
 use crate::counters::Counters;
-use crate::hook::Hook;
+use crate::hook::{Hook, NoHook};
 use crate::index::At;
 use crate::respond::{Responder, Transport};
 
@@ -133,5 +133,15 @@ impl Dns {
             }
             (Mode::MemCopy | Mode::PreCopy, _) => datagram.send_copy(head_len, tail, trail),
         };
+    }
+}
+
+/// Alone it serves UDP only, without a hook.
+impl Service for Dns {
+    type Message = ();
+
+    #[inline(always)]
+    fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, now: Instant) {
+        self.answer(datagram, None, &mut NoHook, now);
     }
 }

@@ -10,7 +10,7 @@ use harness::{
     FORMS, MODES, PORT, Query, SERVER_MAC, SERVER_V4, SERVER_V6, datagram, name, payload, prepare,
 };
 use ip::Host;
-use namestorm::Server;
+use namestorm::{Server, UdpAndTcp};
 use nmio::sim::{self, LinkConfig, SimPort};
 use nmio::{Frame, Handler, Instant, LoopConfig, Port};
 
@@ -52,7 +52,10 @@ fn every_query_of_a_batch_gets_its_own_reply() {
                 let station = Station::new(SERVER_MAC, &[SERVER_V4.into(), SERVER_V6.into()]);
                 let capabilities = far.capabilities();
                 let host = Host::own(station);
-                let mut server = Server::new(host, PORT, &answers, mode, &capabilities, [1; 4]);
+                let mut server = Server::new(
+                    host,
+                    UdpAndTcp::new(PORT, &answers, mode, &capabilities, [1; 4]),
+                );
                 let asked: Vec<_> = (0..200).map(|i| i * 197 % names).collect();
                 for (id, number) in asked.iter().enumerate() {
                     let mut query = Query::new(&name(&format!("host{number}.example.org")), 1);
@@ -80,7 +83,7 @@ fn every_query_of_a_batch_gets_its_own_reply() {
                 )
                 .unwrap();
                 // Each whole header got a reply, the cut questions too.
-                assert_eq!(server.udp().counters().answered, 340);
+                assert_eq!(server.transports.udp().counters().answered, 340);
                 check(&client.0, &asked);
             }
         }

@@ -128,7 +128,7 @@ fn a_query_whose_reply_had_to_wait_counts_once() {
         seq += queries.len() as u32;
     }
     let asked = u64::from(SEGMENTS * AT_ONCE);
-    let counters = |client: &Client| *client.server.tcp().app().counters();
+    let counters = |client: &Client| *client.server.transports.tcp().app().counters();
     assert!(counters(&client).queries < asked, "all found room at once");
     while let Some(reply) = client.handle(&segment(seq, Some(heard), TcpControl::None, b"")) {
         heard = end(&reply);
@@ -152,7 +152,7 @@ fn a_query_has_ten_seconds_from_its_first_byte_on() {
         let heard = end(&reply.unwrap());
         let seq = 1 + message.len() as u32;
         client.handle(&segment(seq, Some(heard), TcpControl::None, b""));
-        let missed = |client: &Client| client.server.tcp().counters().deadlines_missed;
+        let missed = |client: &Client| client.server.transports.tcp().counters().deadlines_missed;
         client.wait_until(Instant::from_millis(9_998));
         assert_eq!(missed(&client), 0);
         client.wait_until(Instant::from_millis(10_001));

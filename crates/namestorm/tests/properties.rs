@@ -394,7 +394,7 @@ fn nothing_is_lost_without_a_count() {
     let mut unknown = Query::new(&name("nowhere.z."), 1);
     unknown.edns = Some((1232, 0, 0));
     assert!(client.ask(&unknown.bytes()).is_some(), "NXDOMAIN");
-    let counters = client.server.dns().counters();
+    let counters = client.server.transports.dns().counters();
     let replies: u64 = counters.replies.iter().sum();
     assert_eq!((counters.queries, replies), (7, 3));
     assert_eq!((counters.edns, counters.assembled), (1, 1));

@@ -38,13 +38,12 @@ pub trait Handler<P: Port> {
     /// ring has stopped. Called once a batch.
     fn handle_timers(&mut self, port: &mut P, now: Instant);
 
-    /// Handles what has come by the handler's [`Mailbox`](crate::Mailbox). Called
-    /// between two batches, once for each. Nothing, by default.
+    /// Empties the handler's [mailboxes](crate::Mailbox). Called between two batches,
+    /// when the [bell](Self::bell) was rung. Nothing, by default.
     #[inline(always)]
     fn handle_messages(&mut self, _port: &mut P, _now: Instant) {}
 
-    /// What wakes the loop for messages. Without one, as by default, they are found
-    /// when the loop wakes for something else, which may take 100 ms.
+    /// What tells of messages, and wakes the loop for them. There is none by default.
     #[inline(always)]
     fn bell(&self) -> Option<&Bell> {
         None
@@ -172,7 +171,9 @@ impl Turn {
         let received = self.batch.len();
         self.idle.note_pass(received > 0);
         handler.handle_batch(port, &mut self.batch, now);
-        handler.handle_messages(port, now);
+        if handler.bell().is_some_and(Bell::silence) {
+            handler.handle_messages(port, now);
+        }
         handler.handle_timers(port, now);
         if received < limit || now.since(self.last_flush) >= self.config.flush_interval {
             self.flushed = port.flush()?;

@@ -11,7 +11,7 @@
 //!     sender.send("third").unwrap_err().into_message()
 //! });
 //! assert_eq!(outside.join().unwrap(), "third", "the mailbox is full");
-//! assert!(mailbox.bell().is_rung());
+//! assert!(mailbox.bell().silence());
 //! let mut taken = Vec::new();
 //! mailbox.take_all(|message| taken.push(message));
 //! assert_eq!(taken, ["first", "second"]);
@@ -19,8 +19,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A [`Handler`](crate::Handler) shows its bell to the loop and takes its messages in
-//! [`handle_messages`](crate::Handler::handle_messages).
+//! A [`Handler`](crate::Handler) shows its bell to the loop, which silences it, and
+//! takes its messages in [`handle_messages`](crate::Handler::handle_messages). Several
+//! mailboxes of one worker [hang on the same bell](Bell::mailbox).
 
 use std::fmt;
 use std::io;
@@ -31,32 +32,16 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A mailbox of `capacity` messages, at least 1, and a sender to it, which can be
-/// cloned. Memory for all of them is taken at once.
+/// A mailbox of `capacity` messages with a bell of its own: see [`Bell::mailbox`].
 ///
 /// # Errors
 /// When the process has no file descriptor left for the bell.
 pub fn mailbox<M: Send>(capacity: usize) -> io::Result<(Sender<M>, Mailbox<M>)> {
-    let bell = Bell(Arc::new(Inner {
-        event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-        is_rung: AtomicBool::new(false),
-    }));
-    let capacity = capacity.max(1);
-    let (sender, receiver) = sync_channel(capacity);
-    let sender = Sender {
-        messages: sender,
-        bell: bell.clone(),
-    };
-    let mailbox = Mailbox {
-        messages: receiver,
-        capacity,
-        bell,
-    };
-    Ok((sender, mailbox))
+    Ok(Bell::new()?.mailbox(capacity))
 }
 
-/// What wakes a worker. It is rung by senders, and silent again when its mailbox is
-/// emptied.
+/// What wakes a worker. It is rung by senders, and silenced before the worker's
+/// mailboxes are emptied.
 #[derive(Clone, Debug)]
 pub struct Bell(Arc<Inner>);
 
@@ -64,12 +49,40 @@ pub struct Bell(Arc<Inner>);
 struct Inner {
     /// An eventfd.
     event: OwnedFd,
-    /// A message has come since the mailbox was last emptied. While this is so, no
+    /// A message has come since the bell was last silenced. While this is so, no
     /// sender rings again.
     is_rung: AtomicBool,
 }
 
 impl Bell {
+    /// A bell without mailboxes.
+    ///
+    /// # Errors
+    /// When the process has no file descriptor left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(Arc::new(Inner {
+            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            is_rung: AtomicBool::new(false),
+        })))
+    }
+
+    /// A mailbox of `capacity` messages, at least 1, that this bell tells of, and a
+    /// sender to it, which can be cloned. Memory for all of them is taken at once.
+    pub fn mailbox<M: Send>(&self, capacity: usize) -> (Sender<M>, Mailbox<M>) {
+        let capacity = capacity.max(1);
+        let (sender, receiver) = sync_channel(capacity);
+        let sender = Sender {
+            messages: sender,
+            bell: self.clone(),
+        };
+        let mailbox = Mailbox {
+            messages: receiver,
+            capacity,
+            bell: self.clone(),
+        };
+        (sender, mailbox)
+    }
+
     /// Whether a message may be there.
     #[inline(always)]
     pub fn is_rung(&self) -> bool {
@@ -89,11 +102,16 @@ impl Bell {
         }
     }
 
-    /// What is sent from now on rings again. Whether it was rung.
-    fn silence(&self) -> bool {
-        if !self.is_rung() {
-            return false;
-        }
+    /// What is sent from now on rings again. Whether it was rung: then all mailboxes
+    /// must be emptied now, as it will not ring for what is in them. A bell that is
+    /// silent costs one load.
+    #[inline(always)]
+    pub fn silence(&self) -> bool {
+        self.is_rung() && self.silence_rung()
+    }
+
+    #[cold]
+    fn silence_rung(&self) -> bool {
         // Before the swap: a sender that rings after it must not go unheard.
         let _ = rustix::io::read(self.event(), &mut [0u8; 8]);
         self.0.is_rung.swap(false, Ordering::AcqRel)
@@ -189,16 +207,12 @@ impl<M> Mailbox<M> {
         &self.bell
     }
 
-    /// Takes all messages, oldest first. An empty mailbox costs one load. Messages
-    /// that come meanwhile may be left for the next time, so that no sender keeps a
-    /// worker from its packets.
-    #[inline(always)]
+    /// Takes all messages, oldest first. Those that come meanwhile may be left for
+    /// the next time, so that no sender keeps a worker from its packets.
     pub fn take_all(&mut self, mut handle: impl FnMut(M)) {
-        if self.bell.silence() {
-            // No more were there when the bell was silenced.
-            for message in self.messages.try_iter().take(self.capacity) {
-                handle(message);
-            }
+        // No more were there when the bell was silenced.
+        for message in self.messages.try_iter().take(self.capacity) {
+            handle(message);
         }
     }
 }

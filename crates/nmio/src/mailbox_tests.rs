@@ -10,6 +10,7 @@ use crate::{Handler, LoopConfig};
 
 fn taken(mailbox: &mut Mailbox<u32>) -> Vec<u32> {
     let mut all = Vec::new();
+    mailbox.bell().silence();
     mailbox.take_all(|message| all.push(message));
     all
 }
@@ -58,6 +59,7 @@ fn what_a_message_causes_to_be_sent_comes_the_next_time() {
     let (sender, mut mailbox) = mailbox(1).unwrap();
     sender.send(1).unwrap();
     let mut rounds = 0;
+    assert!(mailbox.bell().silence());
     mailbox.take_all(|message| {
         rounds += 1;
         sender.send(message + 1).unwrap();
@@ -65,6 +67,26 @@ fn what_a_message_causes_to_be_sent_comes_the_next_time() {
     assert_eq!(rounds, 1, "a sender cannot keep a worker");
     assert!(mailbox.bell().is_rung());
     assert_eq!(taken(&mut mailbox), [2]);
+}
+
+#[test]
+fn mailboxes_on_one_bell_are_told_of_together() {
+    let bell = Bell::new().unwrap();
+    let (to_first, mut first) = bell.mailbox(1);
+    let (to_second, mut second) = bell.mailbox(1);
+    to_second.send(2).unwrap();
+    to_first.send(1).unwrap();
+    assert!(bell.silence());
+    assert!(!first.bell().silence() && !second.bell().silence());
+    let mut taken = Vec::new();
+    first.take_all(|message| taken.push(message));
+    // It comes while the worker is at it, and rings again.
+    to_first.send(3).unwrap();
+    second.take_all(|message| taken.push(message));
+    assert_eq!(taken, [1, 2]);
+    assert!(bell.silence());
+    first.take_all(|message| taken.push(message));
+    assert_eq!(taken, [1, 2, 3]);
 }
 
 /// Two threads send as fast as they can, and none of the messages is lost or stays
@@ -91,6 +113,7 @@ fn every_message_is_heard() {
         let second = Duration::from_secs(10);
         let events = crate::sys::poll(bell.event(), libc::POLLIN, second, None).unwrap();
         assert!(events & libc::POLLIN != 0, "a message came by no bell");
+        bell.silence();
         mailbox.take_all(|(who, number): (usize, u32)| {
             assert_eq!(next[who], number, "in order");
             next[who] += 1;

@@ -95,7 +95,7 @@ mod skipped;
 
 pub use load::{Limits, LoadError, Progress};
 pub use request::{HEAD_LIMIT, MAX_FIELDS};
-pub use server::{Packets, REQUEST_TIMEOUT, Server, packets};
+pub use server::{Http, Packets, REQUEST_TIMEOUT, Server, packets};
 pub use session::{Answer, Session, Step};
 pub use site::{Builder, MAX_FILE_LEN, ReplyId, Site, Totals};
 pub use skipped::{Reason, Skipped};

@@ -1,6 +1,7 @@
 //! The web server as `control` runs it.
 
 use std::ffi::OsStr;
+use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use control::{Counted, Listening, Prepared, Program, StartError, Tally, WorkerCo
 use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
 use sandstorm::reply::Status;
-use sandstorm::{Packets, REQUEST_TIMEOUT, Server, Site, packets};
+use sandstorm::{Http, Packets, REQUEST_TIMEOUT, Site, packets};
 use tcpip::{Config, Mode};
 
 /// The port of HTTP.
@@ -57,16 +58,20 @@ impl Sandstorm {
     }
 
     fn packets(&self, context: &WorkerContext) -> Packets {
-        let addresses: Vec<_> = context.addresses.iter().map(|one| one.address).collect();
-        packets(&self.site, &addresses, context.mtu)
+        packets(&self.site, &addresses(context), context.mtu)
     }
+}
+
+/// The addresses served.
+fn addresses(context: &WorkerContext) -> Vec<IpAddr> {
+    context.addresses.iter().map(|one| one.address).collect()
 }
 
 impl Program for Sandstorm {
     const NAME: &'static str = "sandstorm";
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
     const DEFAULT_PORT: u16 = HTTP_PORT;
-    type Handler<P: Port> = Server;
+    type Transports<P: Port> = Http;
 
     fn services(&self, port: u16) -> Vec<(Transport, u16)> {
         vec![(Transport::Tcp, port)]
@@ -83,21 +88,27 @@ impl Program for Sandstorm {
         }
     }
 
-    fn handler<P: Port>(
+    fn transports<P: Port>(
         &self,
         port: &mut P,
         context: &WorkerContext,
-    ) -> Result<Self::Handler<P>, StartError> {
-        let host = context.host(&port.capabilities());
+    ) -> Result<Http, StartError> {
         let config = Config {
             ports: vec![context.port],
             ..self.tcp.clone()
         };
-        control::check_reserved(&config, <Server>::reserved_bytes(&config))?;
+        control::check_reserved(&config, <Http>::reserved_bytes(&config))?;
         let secret = context.secret.words();
         let site = Arc::clone(&self.site);
-        let server = Server::new(site, host, &config, port, secret, Instant::ZERO)?
-            .with_request_timeout(self.request_timeout);
+        let server = Http::new(
+            site,
+            &addresses(context),
+            &config,
+            port,
+            secret,
+            Instant::ZERO,
+        )?
+        .with_request_timeout(self.request_timeout);
         let packets = server.packets();
         let residents = server.stack().contents().totals().residents;
         if self.tcp.mode == Mode::PreCopy && residents < packets.count {
@@ -112,10 +123,10 @@ impl Program for Sandstorm {
         Ok(server)
     }
 
-    fn prepared<P: Port>(&self, handler: &Self::Handler<P>) -> Prepared {
+    fn prepared<P: Port>(&self, http: &Http) -> Prepared {
         Prepared {
-            packets: handler.packets().count,
-            bytes: handler.packets().bytes,
+            packets: http.packets().count,
+            bytes: http.packets().bytes,
         }
     }
 
@@ -174,16 +185,16 @@ impl Program for Sandstorm {
             .collect()
     }
 
-    fn counted<P: Port>(&self, handler: &Self::Handler<P>) -> Counted {
-        let tcp = handler.stack().counters();
+    fn counted<P: Port>(&self, http: &Http) -> Counted {
+        let tcp = http.stack().counters();
         Counted {
             unfinished_checksums: tcp.unfinished_checksum,
             evicted: tcp.evicted,
         }
     }
 
-    fn tally<P: Port>(&self, handler: &Self::Handler<P>, tally: &mut Tally) {
-        let stack = handler.stack();
+    fn tally<P: Port>(&self, http: &Http, tally: &mut Tally) {
+        let stack = http.stack();
         let (tcp, web) = (stack.counters(), stack.app().counters());
         tally.event("connections", tcp.accepted);
         tally.event("requests", web.requests);
@@ -204,9 +215,6 @@ impl Program for Sandstorm {
         tally.event("entry lists taken", tcp.entry_lists_taken);
         tally.event("scoreboards taken", tcp.scoreboards_taken);
         tally.event("requests too slow", tcp.deadlines_missed);
-        for (reason, count) in handler.host().counters().drops() {
-            tally.drop(reason, count);
-        }
         for (reason, count) in tcp.drops() {
             tally.drop(reason, count);
         }
@@ -247,6 +255,7 @@ mod tests {
             mtu: 1500,
             port: 80,
             secret: Secret::random().unwrap(),
+            bell: nmio::Bell::new().unwrap(),
         }
     }
 
@@ -283,7 +292,7 @@ mod tests {
         let context = context(&["10.0.0.1/24", "fd00::1/64"]);
         let plan = program.memory(&context);
         let mut port = nmio::sim::Sink::new(1500, 64, plan.resident_frames);
-        let handler = program.handler(&mut port, &context).unwrap();
+        let handler = program.transports(&mut port, &context).unwrap();
         let totals = handler.stack().contents().totals();
         let prepared = Program::prepared::<nmio::sim::Sink>(&program, &handler);
         assert_eq!(totals.packets, prepared.packets);

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ip::Host;
-use nmio::{Frame, Handler, Instant, Port};
+use ip::{IcmpError, Packet, Transports};
+use nmio::{Instant, Port};
 use tcpip::{
     Application, CongestionControl, Connection, ContentError, ContentId, Contents, Cubic, Deadline,
     Family, MIN_MSS, Slot, Stack, WriteError,
@@ -215,19 +215,21 @@ impl Application for Web {
 pub type WallClock = fn() -> SystemTime;
 
 /// A whole web server: give it to [`nmio::run`].
+pub type Server<C = Cubic> = ip::Server<Http<C>>;
+
+/// HTTP on TCP, for a host.
 ///
 /// The time of day is read once a second, when a packet comes. It is then
 /// that the present second ends which `Date` shows.
-pub struct Server<C = Cubic> {
-    inner: tcpip::Server<Web, C>,
+pub struct Http<C = Cubic> {
+    stack: Stack<Web, C>,
     packets: Packets,
     wall_clock: WallClock,
     second_ends: Instant,
 }
 
-impl<C: CongestionControl> Server<C> {
-    /// Serves `site` at the addresses of `host`, on `port` and with its
-    /// memory: everything is segmented, and in [`tcpip::Mode::PreCopy`] made
+impl<C: CongestionControl> Http<C> {
+    /// Serves `site` at `addresses`, on `port` and with its memory: everything is segmented, and in [`tcpip::Mode::PreCopy`] made
     /// into resident packets as far as the port has room for them, the
     /// smallest replies first.
     ///
@@ -238,7 +240,7 @@ impl<C: CongestionControl> Server<C> {
     /// When a reply is longer than the stack takes, or there are too many.
     pub fn new<P: Port>(
         site: Arc<Site>,
-        host: Host,
+        addresses: &[IpAddr],
         config: &tcpip::Config,
         port: &P,
         secret: [u64; 4],
@@ -249,7 +251,6 @@ impl<C: CongestionControl> Server<C> {
         let mut stack = Stack::with_congestion_control(config, web, &capabilities, secret, now);
         let (web, contents) = stack.parts_mut();
         web.add_contents(contents)?;
-        let addresses = host.station().addresses();
         let packets = packets(&web.site, addresses, capabilities.mtu);
         let families = families(addresses);
         let mut order: Vec<usize> = (0..web.prepared.len()).collect();
@@ -260,7 +261,7 @@ impl<C: CongestionControl> Server<C> {
             }
         }
         Ok(Self {
-            inner: tcpip::Server::new(host, stack),
+            stack,
             packets,
             wall_clock: SystemTime::now,
             second_ends: now,
@@ -268,7 +269,7 @@ impl<C: CongestionControl> Server<C> {
     }
 }
 
-impl<C> Server<C> {
+impl<C> Http<C> {
     /// Takes the time of day from elsewhere.
     #[must_use]
     pub fn with_wall_clock(self, wall_clock: WallClock) -> Self {
@@ -286,24 +287,27 @@ impl<C> Server<C> {
         self.packets
     }
 
-    /// The network layer.
-    pub fn host(&self) -> &Host {
-        &self.inner.host
-    }
-
     /// The TCP stack, with the application.
     pub fn stack(&self) -> &Stack<Web, C> {
-        &self.inner.stack
+        &self.stack
     }
 }
 
-impl<C: CongestionControl> Server<C> {
+impl<C: CongestionControl> Http<C> {
     /// Closes a connection when a request has not arrived whole in this time from
     /// its first byte on.
     #[must_use]
     pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
-        self.inner.stack.app_mut().request_timeout = timeout;
+        self.stack.app_mut().request_timeout = timeout;
         self
+    }
+
+    /// Sees to it that the present second is known.
+    #[inline(always)]
+    fn keep_time(&mut self, now: Instant) {
+        if now >= self.second_ends {
+            self.read_wall_clock(now);
+        }
     }
 
     #[cold]
@@ -311,45 +315,52 @@ impl<C: CongestionControl> Server<C> {
         let time = (self.wall_clock)().duration_since(UNIX_EPOCH);
         // A clock that shows a time before 1970 is not set.
         let time = time.unwrap_or_default();
-        self.inner.stack.app_mut().set_second(time.as_secs());
+        self.stack.app_mut().set_second(time.as_secs());
         let rest = NANOS_PER_SECOND - u64::from(time.subsec_nanos());
         self.second_ends = now + Duration::from_nanos(rest);
     }
 }
 
-impl<C: CongestionControl, P: Port> Handler<P> for Server<C> {
+impl<C: CongestionControl, P: Port> Transports<P> for Http<C> {
     #[inline(always)]
-    fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
-        if now >= self.second_ends {
-            self.read_wall_clock(now);
-        }
-        self.inner.handle_frame(port, frame, now);
+    fn serves(&self, protocol: u8, port: u16) -> bool {
+        Transports::<P>::serves(&self.stack, protocol, port)
+    }
+
+    #[inline(always)]
+    fn handle_tcp(&mut self, port: &mut P, segment: Packet, now: Instant) -> Option<Packet> {
+        self.keep_time(now);
+        self.stack.handle_tcp(port, segment, now)
+    }
+
+    fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) -> bool {
+        Transports::<P>::handle_icmp_error(&mut self.stack, error, now)
     }
 
     #[inline(always)]
     fn handle_timers(&mut self, port: &mut P, now: Instant) {
-        self.inner.handle_timers(port, now);
+        self.stack.handle_timers(port, now);
     }
 
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
-        Handler::<P>::poll_timeout(&self.inner)
+        self.stack.poll_timeout()
     }
 
     #[inline(always)]
     fn is_flooded(&self, now: Instant) -> bool {
-        Handler::<P>::is_flooded(&self.inner, now)
+        self.stack.is_flooded(now)
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {
-        self.inner.handle_stop(port, now)
+        self.stack.hang_up(port, now)
     }
 }
 
-impl<C> fmt::Debug for Server<C> {
+impl<C> fmt::Debug for Http<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server")
-            .field("host", &self.inner.host)
+        f.debug_struct("Http")
+            .field("packets", &self.packets)
             .finish_non_exhaustive()
     }
 }

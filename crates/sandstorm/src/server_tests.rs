@@ -116,10 +116,9 @@ fn half_past() -> SystemTime {
 fn the_time_of_day_is_read_again_when_its_second_ends() {
     let config = LinkConfig::symmetric(PathConfig::default());
     let (port, _, _) = sim::link(&config, 1);
-    let host = Host::own(Station::new(Mac([2, 0, 0, 0, 0, 1]), &addresses()));
     let config = tcpip::Config::on_ports(&[80]);
     let now = Instant::ZERO;
-    let server = Server::<Cubic>::new(site(7), host, &config, &port, [1, 2, 3, 4], now);
+    let server = Http::<Cubic>::new(site(7), &addresses(), &config, &port, [1, 2, 3, 4], now);
     let mut server = server.unwrap().with_wall_clock(half_past);
     assert_eq!(server.packets(), packets(&site(7), &addresses(), 1500));
 

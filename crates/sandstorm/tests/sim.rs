@@ -15,7 +15,7 @@ use nmio::sim::{self, EndConfig, LinkConfig, PathConfig};
 use nmio::{Instant, LoopConfig, Port};
 use sandstorm::date::{SlotWriter, Stamp};
 use sandstorm::reply::Status;
-use sandstorm::{Builder, Server, Site, packets};
+use sandstorm::{Builder, Http, Server, Site, packets};
 use tcpip::{Config, Mode};
 
 const MODES: [Mode; 2] = [Mode::PreCopy, Mode::MemCopy];
@@ -191,9 +191,9 @@ impl World {
             mode: self.mode,
             ..Config::on_ports(&[PORT])
         };
-        let mut server = Server::new(
+        let http = Http::new(
             Arc::clone(site),
-            Host::own(station),
+            &addresses(),
             &config,
             &server_port,
             [1, 2, 3, 4],
@@ -201,6 +201,7 @@ impl World {
         )
         .unwrap()
         .with_wall_clock(wall_clock);
+        let mut server = Server::new(Host::own(station), http);
         let mut client = Client::new(self.client_mtu);
         for (address, talk) in talks {
             client.connect(*address, PORT, talk);
@@ -214,7 +215,7 @@ impl World {
             |client, _| client.done(),
         )
         .unwrap();
-        let counters = server.stack().counters();
+        let counters = server.transports.stack().counters();
         assert!(done, "not done, seed {}: {counters:?}", self.seed);
         assert_eq!(server_port.counters().bad_descriptors, 0);
         (client, server)
@@ -306,8 +307,11 @@ fn requests_are_pipelined_beyond_the_streams_room() {
             .map(Exchange::of)
             .collect();
         let server = World::new(mode).exchange(&site, &exchanges, usize::MAX);
-        assert_eq!(server.stack().app().counters().requests, 120);
-        assert_eq!(server.stack().app().counters().of(Status::Ok), 120);
+        assert_eq!(server.transports.stack().app().counters().requests, 120);
+        assert_eq!(
+            server.transports.stack().app().counters().of(Status::Ok),
+            120
+        );
     }
 }
 
@@ -348,7 +352,7 @@ fn redirects_with_a_query_stand_between_prepared_answers() {
     let site = Arc::new(site);
     for mode in MODES {
         let server = World::new(mode).exchange(&site, &exchanges, 20_000);
-        let counters = server.stack().app().counters();
+        let counters = server.transports.stack().app().counters();
         assert_eq!(counters.of(Status::MovedPermanently), 60);
     }
 }
@@ -389,7 +393,15 @@ fn what_is_refused_closes_whatever_follows() {
     let mut rest = &*received;
     assert_eq!(take_response(&mut rest).0, 400);
     assert_eq!(rest, b"");
-    assert_eq!(server.stack().app().counters().of(Status::BadRequest), 1);
+    assert_eq!(
+        server
+            .transports
+            .stack()
+            .app()
+            .counters()
+            .of(Status::BadRequest),
+        1
+    );
 }
 
 #[test]
@@ -418,13 +430,13 @@ fn a_request_has_its_time_from_its_first_byte_on() {
     for bytes in [half, b"\r\n\r\n".to_vec(), behind_another] {
         let (_, closed, server) = talk(bytes, false);
         assert!(closed);
-        let counters = server.stack().counters();
+        let counters = server.transports.stack().counters();
         assert_eq!((counters.deadlines_missed, counters.idle_closed), (1, 0));
     }
     // One that is whole ends the wait, and silence is another matter.
     let (_, closed, server) = talk(get("/1.bin", ""), false);
     assert!(closed);
-    let counters = server.stack().counters();
+    let counters = server.transports.stack().counters();
     assert_eq!((counters.deadlines_missed, counters.idle_closed), (0, 1));
 }
 
@@ -465,10 +477,10 @@ fn a_port_without_room_for_residents_copies() {
     world.residents_missing = u32::MAX;
     let exchanges: Vec<Exchange> = SIZES.into_iter().map(Exchange::of).collect();
     let server = world.exchange(&site, &exchanges, usize::MAX);
-    assert_eq!(server.stack().counters().sent_resident, 0);
+    assert_eq!(server.transports.stack().counters().sent_resident, 0);
     world.residents_missing = 0;
     let server = world.exchange(&site, &exchanges, usize::MAX);
-    assert_eq!(server.stack().counters().resident_fallbacks, 0);
+    assert_eq!(server.transports.stack().counters().resident_fallbacks, 0);
 }
 
 #[test]

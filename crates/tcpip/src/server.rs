@@ -1,41 +1,21 @@
-//! A whole server for those who serve TCP only.
+//! A stack on a host.
 
-use ip::{Host, IcmpError, PROTOCOL_TCP, Packet, Transports};
-use nmio::{Bell, Frame, Handler, Instant, Mailbox, Port};
+use ip::{IcmpError, PROTOCOL_TCP, Packet, Transports};
+use nmio::{Instant, Port};
 
 use crate::congestion::{CongestionControl, Cubic};
 use crate::stack::{Application, Stack};
 
-/// A [`Host`] with a [`Stack`] on it: give it to [`nmio::run`].
-pub struct Server<A: Application, C = Cubic> {
-    /// What is below TCP.
-    pub host: Host,
-    /// The connections.
-    pub stack: Stack<A, C>,
-    mailbox: Option<Mailbox<A::Message>>,
-}
-
-impl<A: Application, C> Server<A, C> {
-    /// A server of `stack` at the addresses of `host`.
-    pub fn new(host: Host, stack: Stack<A, C>) -> Self {
-        Self {
-            host,
-            stack,
-            mailbox: None,
-        }
-    }
-
-    /// Gives the application the messages that come by `mailbox`:
-    /// [`Application::on_message`].
-    #[must_use]
-    pub fn with_mailbox(mut self, mailbox: Mailbox<A::Message>) -> Self {
-        self.mailbox = Some(mailbox);
-        self
-    }
-}
+/// A whole server for those who serve TCP only.
+pub type Server<A, C = Cubic> = ip::Server<Stack<A, C>>;
 
 /// A stack takes every segment: it answers those of no connection too.
 impl<A: Application, C: CongestionControl, P: Port> Transports<P> for Stack<A, C> {
+    #[inline(always)]
+    fn serves(&self, protocol: u8, port: u16) -> bool {
+        protocol == PROTOCOL_TCP && Stack::serves(self, port)
+    }
+
     #[inline(always)]
     fn handle_tcp(&mut self, port: &mut P, segment: Packet, now: Instant) -> Option<Packet> {
         self.handle_segment(port, segment, now);
@@ -50,44 +30,28 @@ impl<A: Application, C: CongestionControl, P: Port> Transports<P> for Stack<A, C
         }
         is_about_tcp
     }
-}
 
-impl<A: Application, C: CongestionControl, P: Port> Handler<P> for Server<A, C> {
-    #[inline(always)]
-    fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
-        self.host.handle_frame(port, frame, &mut self.stack, now);
-    }
-
-    #[inline(always)]
     fn handle_messages(&mut self, port: &mut P, now: Instant) {
-        let Self { stack, mailbox, .. } = self;
-        if let Some(mailbox) = mailbox {
-            mailbox.take_all(|message| stack.handle_message(port, message, now));
-        }
-    }
-
-    #[inline(always)]
-    fn bell(&self) -> Option<&Bell> {
-        self.mailbox.as_ref().map(Mailbox::bell)
+        Stack::handle_messages(self, port, now);
     }
 
     #[inline(always)]
     fn handle_timers(&mut self, port: &mut P, now: Instant) {
-        self.stack.handle_timers(port, now);
+        Stack::handle_timers(self, port, now);
     }
 
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
-        self.stack.poll_timeout()
+        Stack::poll_timeout(self)
     }
 
     #[inline(always)]
     fn is_flooded(&self, now: Instant) -> bool {
-        self.stack.is_flooded(now)
+        Stack::is_flooded(self, now)
     }
 
     fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {
-        self.stack.hang_up(port, now)
+        self.hang_up(port, now)
     }
 }
 

@@ -1,4 +1,5 @@
 use ip::{PROTOCOL_ICMP, PROTOCOL_UDP, Sum};
+use nmio::Handler;
 use nmio::sim::Sink;
 
 use super::*;
@@ -47,7 +48,7 @@ fn tcp_is_served() {
     let syn = rig.packet(rig.irs, 0, "S", b"", None);
     let syn_ack = answer(&mut server, &syn).unwrap();
     assert_eq!(syn_ack[14 + 9], PROTOCOL_TCP);
-    assert_eq!(server.stack.counters().segments_received, 1);
+    assert_eq!(server.transports.counters().segments_received, 1);
     assert_eq!(server.host.counters().tcp_not_served, 0);
 }
 
@@ -62,7 +63,7 @@ fn udp_is_refused_and_counted() {
         (PROTOCOL_ICMP, &[3, 3][..])
     );
     assert_eq!(server.host.counters().udp_not_served, 1);
-    assert_eq!(server.stack.counters().segments_received, 0);
+    assert_eq!(server.transports.counters().segments_received, 0);
 }
 
 #[test]
@@ -70,7 +71,7 @@ fn an_icmp_error_about_udp_is_not_for_tcp() {
     let (mut server, _) = server();
     for (protocol, ignored, not_served) in [(PROTOCOL_UDP, 0, 1), (PROTOCOL_TCP, 1, 1)] {
         assert_eq!(answer(&mut server, &unreachable(protocol)), None);
-        assert_eq!(server.stack.counters().icmp_ignored, ignored);
+        assert_eq!(server.transports.counters().icmp_ignored, ignored);
         let counters = server.host.counters();
         assert_eq!(counters.icmp_errors_not_served, not_served);
     }
@@ -81,16 +82,16 @@ fn messages_are_given_to_the_application() {
     let (server, mut rig) = server();
     rig.open(None);
     let (sender, mailbox) = nmio::mailbox(2).unwrap();
-    let mut server = server.with_mailbox(mailbox);
+    let mut server = server.with_bell(mailbox.bell().clone());
+    server.transports.set_mailbox(mailbox);
     assert!(!Handler::<Sink>::bell(&server).unwrap().is_rung());
     let id = rig.id();
     for _ in 0..2 {
         sender.send((id, b"nobody is there")).unwrap();
     }
-    assert!(Handler::<Sink>::bell(&server).unwrap().is_rung());
+    assert!(Handler::<Sink>::bell(&server).unwrap().silence());
     let mut sink = Sink::new(1500, 8, 0);
     server.handle_messages(&mut sink, Instant::ZERO);
-    assert!(!Handler::<Sink>::bell(&server).unwrap().is_rung());
-    assert_eq!(server.stack.app().log, "message message");
+    assert_eq!(server.transports.app().log, "message message");
     assert_eq!(sink.counters().tx_frames, 0);
 }

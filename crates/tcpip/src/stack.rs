@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 use ip::Packet;
-use nmio::{Instant, Port, TimerWheel, Timers};
+use nmio::{Instant, Mailbox, Port, TimerWheel, Timers};
 
 use crate::clock::Moment;
 use crate::config::Config;
@@ -222,8 +222,8 @@ pub trait Application {
     /// What the application remembers of one connection. It starts as the
     /// default and is dropped when the connection has closed.
     type State: Default;
-    /// What comes to it from other threads, by a mailbox
-    /// ([`Server::with_mailbox`](crate::Server::with_mailbox)). `()` where nothing does.
+    /// What comes to it from other threads, by a mailbox ([`Stack::set_mailbox`]). `()`
+    /// where nothing does.
     type Message: Send;
 
     /// A connection has been opened: the peer has proved its address by the
@@ -377,6 +377,7 @@ pub struct Stack<A: Application, C = Cubic> {
     contents: Contents,
     writes: Writes,
     asked: Asked,
+    mailbox: Option<Mailbox<A::Message>>,
     cx: Context<C>,
     config: Config,
     /// That of [`Config::min_rate`].

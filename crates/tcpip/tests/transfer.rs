@@ -271,7 +271,7 @@ impl World {
             (&mut self.server_port, &mut self.server),
             &LoopConfig::default(),
             deadline,
-            |_, server: &Server<App>| server.stack.connections() == 0,
+            |_, server: &Server<App>| server.transports.connections() == 0,
         );
         assert!(done.unwrap(), "a connection has stayed");
         // What is in the ring or on the wire comes back.
@@ -287,7 +287,7 @@ impl World {
             batch.clear();
         }
         assert_eq!(self.server_port.pool().available(), self.frames, "a leak");
-        *self.server.stack.counters()
+        *self.server.transports.counters()
     }
 }
 
@@ -295,7 +295,7 @@ impl World {
 fn fetch(setup: &Setup, len: usize) -> Counters {
     let content = noise(len);
     let mut world = World::new(setup, App::default());
-    let (app, contents) = world.server.stack.parts_mut();
+    let (app, contents) = world.server.transports.parts_mut();
     app.contents
         .push(contents.add(Arc::from(&content[..]), None).unwrap());
     world.client.add(&[0], false, 65_535);
@@ -305,7 +305,10 @@ fn fetch(setup: &Setup, len: usize) -> Counters {
         world.client.downloads[0].got == content,
         "seed {seed}, {len} bytes"
     );
-    assert_eq!(world.server.stack.app().closed, [CloseReason::Finished]);
+    assert_eq!(
+        world.server.transports.app().closed,
+        [CloseReason::Finished]
+    );
     counters
 }
 
@@ -380,7 +383,7 @@ fn a_slow_line_makes_copies_of_packets_in_flight() {
     setup.path.line_rate = 100_000_000;
     let content = noise(1000);
     let mut world = World::new(&setup, App::default());
-    let (app, contents) = world.server.stack.parts_mut();
+    let (app, contents) = world.server.transports.parts_mut();
     let slot = Slot { offset: 10, len: 3 };
     app.contents
         .push(contents.add(Arc::from(&content[..]), Some(slot)).unwrap());
@@ -398,7 +401,7 @@ fn a_slow_line_makes_copies_of_packets_in_flight() {
     }
     assert_eq!(stamps, [5; 10], "each has its own");
     assert_eq!(counters.sent_resident, 50);
-    assert!(world.server.stack.contents().totals().residents > 1);
+    assert!(world.server.transports.contents().totals().residents > 1);
 }
 
 #[test]
@@ -427,7 +430,7 @@ fn a_small_window_of_the_peer_is_kept_to() {
     let content = noise(100_000);
     let setup = Setup::default();
     let mut world = World::new(&setup, App::default());
-    let (app, contents) = world.server.stack.parts_mut();
+    let (app, contents) = world.server.transports.parts_mut();
     app.contents
         .push(contents.add(Arc::from(&content[..]), None).unwrap());
     world.client.add(&[0], false, 1000);
@@ -448,7 +451,7 @@ fn pipelined_requests_are_all_answered_in_order() {
             ..App::default()
         };
         let mut world = World::new(&setup, app);
-        let (app, contents) = world.server.stack.parts_mut();
+        let (app, contents) = world.server.transports.parts_mut();
         for len in [1, 100, 5000] {
             let content = contents.add(Arc::from(&noise(len)[..]), None).unwrap();
             app.contents.push(content);
@@ -488,7 +491,10 @@ fn an_upload_comes_back_byte_for_byte() {
         world.client.add(&upload, true, 65_535);
         world.run();
         assert!(world.client.downloads[0].got == upload, "seed {seed}");
-        assert_eq!(world.server.stack.app().closed, [CloseReason::Finished]);
+        assert_eq!(
+            world.server.transports.app().closed,
+            [CloseReason::Finished]
+        );
     }
 }
 
@@ -499,7 +505,7 @@ fn many_connections_at_once_over_a_rough_link() {
         ..Setup::default()
     };
     let mut world = World::new(&setup, App::default());
-    let (app, contents) = world.server.stack.parts_mut();
+    let (app, contents) = world.server.transports.parts_mut();
     for len in 0..200 {
         let content = contents
             .add(Arc::from(&noise(len * 100)[..]), None)

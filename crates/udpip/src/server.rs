@@ -1,15 +1,15 @@
 //! Datagrams to services.
 
-use ip::{Host, Packet, Transports};
-use nmio::{Bell, Frame, Handler, Instant, Mailbox, Port};
+use ip::{PROTOCOL_UDP, Packet, Transports};
+use nmio::{Instant, Mailbox, Port};
 
 use crate::counters::Counters;
 use crate::datagram::{Datagram, Malformed, verify};
 
 /// What answers datagrams.
 pub trait Service {
-    /// What comes to it from other threads, by a mailbox ([`Server::with_mailbox`]).
-    /// `()` where nothing does.
+    /// What comes to it from other threads, by a mailbox ([`Udp::set_mailbox`]). `()`
+    /// where nothing does.
     type Message: Send;
 
     /// Answers one datagram, or drops it. Called in the pass over the
@@ -58,21 +58,29 @@ impl<S: Service> Service for &mut S {
 }
 
 /// The UDP layer: one port of ours, and the service on it.
-#[derive(Clone, Debug)]
-pub struct Udp<S> {
+#[derive(Debug)]
+pub struct Udp<S: Service> {
     port: u16,
     counters: Counters,
     service: S,
+    mailbox: Option<Mailbox<S::Message>>,
 }
 
-impl<S> Udp<S> {
+impl<S: Service> Udp<S> {
     /// Serves `port` with `service`.
     pub fn new(port: u16, service: S) -> Self {
         Self {
             port,
             counters: Counters::default(),
             service,
+            mailbox: None,
         }
+    }
+
+    /// Gives the service the messages that come by `mailbox`:
+    /// [`Service::on_message`]. The loop must know its [bell](ip::Server::with_bell).
+    pub fn set_mailbox(&mut self, mailbox: Mailbox<S::Message>) {
+        self.mailbox = Some(mailbox);
     }
 
     /// What has been received and answered.
@@ -125,84 +133,39 @@ impl<S> Udp<S> {
 
 impl<P: Port, S: Service> Transports<P> for Udp<S> {
     #[inline(always)]
+    fn serves(&self, protocol: u8, port: u16) -> bool {
+        protocol == PROTOCOL_UDP && port == self.port
+    }
+
+    #[inline(always)]
     fn handle_udp(&mut self, port: &mut P, packet: Packet, now: Instant) -> Option<Packet> {
         self.handle_with(port, packet, now, |service| service)
     }
-}
 
-/// A server that speaks UDP only: give it to [`nmio::run`].
-#[derive(Debug)]
-pub struct Server<S: Service> {
-    host: Host,
-    udp: Udp<S>,
-    mailbox: Option<Mailbox<S::Message>>,
-}
-
-impl<S: Service> Server<S> {
-    /// Serves `port` of `host` with `service`.
-    pub fn new(host: Host, port: u16, service: S) -> Self {
-        Self {
-            host,
-            udp: Udp::new(port, service),
-            mailbox: None,
-        }
-    }
-
-    /// Gives the service the messages that come by `mailbox`:
-    /// [`Service::on_message`].
-    #[must_use]
-    pub fn with_mailbox(mut self, mailbox: Mailbox<S::Message>) -> Self {
-        self.mailbox = Some(mailbox);
-        self
-    }
-
-    /// The network layer, for its counters.
-    pub fn host(&self) -> &Host {
-        &self.host
-    }
-
-    /// The UDP layer, for its counters.
-    pub fn udp(&self) -> &Udp<S> {
-        &self.udp
-    }
-
-    /// The service.
-    pub fn service(&self) -> &S {
-        self.udp.service()
-    }
-}
-
-impl<P: Port, S: Service> Handler<P> for Server<S> {
-    #[inline(always)]
-    fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
-        self.host.handle_frame(port, frame, &mut self.udp, now);
-    }
-
-    #[inline(always)]
     fn handle_messages(&mut self, _port: &mut P, now: Instant) {
-        let Self { udp, mailbox, .. } = self;
+        let Self {
+            service, mailbox, ..
+        } = self;
         if let Some(mailbox) = mailbox {
-            mailbox.take_all(|message| udp.service_mut().on_message(message, now));
+            mailbox.take_all(|message| service.on_message(message, now));
         }
-    }
-
-    #[inline(always)]
-    fn bell(&self) -> Option<&Bell> {
-        self.mailbox.as_ref().map(Mailbox::bell)
     }
 
     #[inline(always)]
     fn handle_timers(&mut self, _port: &mut P, now: Instant) {
-        if self.service().poll_timeout().is_some_and(|due| due <= now) {
-            self.udp.service_mut().on_timer(now);
+        if self.service.poll_timeout().is_some_and(|due| due <= now) {
+            self.service.on_timer(now);
         }
     }
 
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
-        self.service().poll_timeout()
+        self.service.poll_timeout()
     }
 }
+
+/// A whole server for those who serve UDP only.
+pub type Server<S> = ip::Server<Udp<S>>;
 
 #[cfg(test)]
 #[path = "server_tests.rs"]

@@ -2,8 +2,9 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use eth::{Mac, Station};
+use ip::Host;
 use nmio::sim::{self, LinkConfig, PathConfig, SimPort};
-use nmio::{Clock as _, LoopConfig};
+use nmio::{Clock as _, Frame, Handler, LoopConfig};
 
 use super::*;
 
@@ -56,7 +57,7 @@ impl<F: FnMut()> Handler<SimPort> for At<F> {
 fn server(service: Told) -> Server<Told> {
     let ours = Ipv4Addr::new(192, 0, 2, 1);
     let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &[ours.into()]);
-    Server::new(Host::own(station), 7, service)
+    Server::new(Host::own(station), Udp::new(7, service))
 }
 
 /// Lets the server run for `long`, and calls `call` at `at` from outside.
@@ -76,14 +77,15 @@ fn run(server: &mut Server<Told>, long: Duration, at: Option<Duration>, call: im
 #[test]
 fn a_message_reaches_a_sleeping_service_within_100_microseconds() {
     let (sender, mailbox) = nmio::mailbox(4).unwrap();
-    let mut server = server(Told::default()).with_mailbox(mailbox);
+    let mut server = server(Told::default()).with_bell(mailbox.bell().clone());
+    server.transports.set_mailbox(mailbox);
     let (long, at) = (Duration::from_secs(1), Duration::from_millis(37));
     run(&mut server, long, Some(at), || {
         sender.send(7).unwrap();
         sender.send(8).unwrap();
     });
-    let [(7, first), (8, second)] = server.service().messages[..] else {
-        panic!("{:?}", server.service().messages)
+    let [(7, first), (8, second)] = server.transports.service().messages[..] else {
+        panic!("{:?}", server.transports.service().messages)
     };
     assert_eq!(first, second, "one pass takes both");
     let waited = first.since(Instant::ZERO + at);
@@ -99,8 +101,8 @@ fn a_timer_fires_at_its_time_and_again_at_the_next() {
     });
     run(&mut server, Duration::from_secs(1), None, || {});
     let expected = [250, 550, 850].map(Instant::from_millis);
-    assert_eq!(server.service().timers, expected);
-    assert!(server.service().messages.is_empty());
+    assert_eq!(server.transports.service().timers, expected);
+    assert!(server.transports.service().messages.is_empty());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use nmio::{Handler, Instant, Port};
 use proptest::prelude::*;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{EthernetFrame, EthernetProtocol, Ipv4Packet, Ipv6Packet, UdpPacket, UdpRepr};
-use udpip::{AnswerCopies, Counters, Datagram, HEADER_LEN, Server, Service, Tail};
+use udpip::{AnswerCopies, Counters, Datagram, HEADER_LEN, Server, Service, Tail, Udp};
 
 const OURS: (Mac, Ipv4Addr, Ipv6Addr) = (
     Mac([2, 0, 0, 0, 0, 1]),
@@ -176,7 +176,7 @@ fn answerer(way: Way, head_len: usize, tail: &[u8], trail: &[u8]) -> Answerer {
 }
 
 fn server(way: Way, head_len: usize, tail: &[u8], trail: &[u8]) -> Server<Answerer> {
-    Server::new(host(), PORT, answerer(way, head_len, tail, trail))
+    Server::new(host(), Udp::new(PORT, answerer(way, head_len, tail, trail)))
 }
 
 fn sink(residents: u32) -> Sink {
@@ -194,7 +194,7 @@ fn handle(server: &mut Server<Answerer>, sink: &mut Sink, frame: &[u8]) -> Optio
 }
 
 fn count(server: &Server<Answerer>) -> Counters {
-    *server.udp().counters()
+    *server.transports.counters()
 }
 
 proptest! {
@@ -236,7 +236,7 @@ fn the_service_sees_who_asks_whom() {
             SocketAddr::new(addresses.dst(), PORT),
             b"hello".to_vec(),
         );
-        assert_eq!(server.service().seen, Some(expected));
+        assert_eq!(server.transports.service().seen, Some(expected));
     }
 }
 
@@ -265,10 +265,10 @@ fn a_payload_is_extended_to_the_length_asked_for_and_never_cut() {
             }
         }
     }
-    let (mut server, mut sink) = (Server::new(host(), PORT, Extending), sink(0));
+    let (mut server, mut sink) = (Server::new(host(), Udp::new(PORT, Extending)), sink(0));
     let frame = sink.frame_from(&Peer::V4.datagram(b"hello"));
     server.handle_frame(&mut sink, frame, Instant::ZERO);
-    assert_eq!(server.udp().counters().received, 1);
+    assert_eq!(server.transports.counters().received, 1);
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn residents_serve_all_peers_and_both_families() {
         }
     }
     // Complete at once: one of each family was enough.
-    assert_eq!(server.service().copies.packets(), 2);
+    assert_eq!(server.transports.service().copies.packets(), 2);
     assert_eq!(count(&server).residents_exhausted, 0);
 }
 
@@ -306,8 +306,8 @@ fn what_is_not_served_is_refused() {
         let reply = handle(&mut server, &mut sink, &frame).unwrap();
         assert_eq!(reply[14 + 20..][..2], [3, code]);
         assert_eq!(reply[14 + 20 + 8..], frame[14..]);
-        assert_eq!(server.udp().counters().received, 0);
-        let counters = server.host().counters();
+        assert_eq!(server.transports.counters().received, 0);
+        let counters = server.host.counters();
         let refused = (counters.udp_not_served, counters.tcp_not_served);
         assert_eq!(refused, (u64::from(code == 3), u64::from(code == 2)));
     }
@@ -345,10 +345,10 @@ fn a_head_that_is_not_there_is_counted_as_too_long() {
             assert!(!datagram.turn_round(len, Tail::EMPTY, b""));
         }
     }
-    let (mut server, mut sink) = (Server::new(host(), PORT, Greedy), sink(0));
+    let (mut server, mut sink) = (Server::new(host(), Udp::new(PORT, Greedy)), sink(0));
     let frame = sink.frame_from(&Peer::V4.datagram(b"hello"));
     server.handle_frame(&mut sink, frame, Instant::ZERO);
-    assert_eq!(server.udp().counters().too_long, 1);
+    assert_eq!(server.transports.counters().too_long, 1);
 }
 
 #[test]
@@ -391,12 +391,15 @@ fn the_service_sees_how_many_residents_there_is_memory_for() {
             assert!(datagram.send_resident(0, &mut self.copies, Tail::new(b"tail"), b""));
         }
     }
-    let (mut server, mut sink) = (Server::new(host(), PORT, Noting::default()), sink(3));
+    let (mut server, mut sink) = (
+        Server::new(host(), Udp::new(PORT, Noting::default())),
+        sink(3),
+    );
     for peer in [Peer::V4, Peer::V6, Peer::V4] {
         let frame = sink.frame_from(&peer.datagram(b"x"));
         server.handle_frame(&mut sink, frame, Instant::ZERO);
     }
-    assert_eq!(server.service().left, [3, 2, 1]);
+    assert_eq!(server.transports.service().left, [3, 2, 1]);
 }
 
 /// Each reason for which a datagram is dropped, and how many were.
@@ -497,7 +500,10 @@ fn unfinished() -> [Vec<u8>; 2] {
 fn a_checksum_left_to_a_device_is_accepted_where_the_host_does() {
     for (datagram, accepted) in unfinished().iter().zip([true, false]) {
         let answerer = answerer(Way::TurnRound, 0, b"tail", b"");
-        let mut server = Server::new(host().with_partial_checksums(true), PORT, answerer);
+        let mut server = Server::new(
+            host().with_partial_checksums(true),
+            Udp::new(PORT, answerer),
+        );
         let reply = handle(&mut server, &mut sink(0), datagram);
         assert_eq!(reply.is_some(), accepted);
     }
@@ -559,7 +565,7 @@ fn a_full_ring_drops_the_reply_and_is_counted() {
         assert_eq!(count(&server).ring_full, 1, "{way:?}");
         if way == Way::Resident {
             // The first copy is in flight, so that a second was made.
-            assert_eq!(server.service().copies.packets(), 2);
+            assert_eq!(server.transports.service().copies.packets(), 2);
         }
     }
 }

@@ -43,41 +43,10 @@ impl Application for Echo {
     }
 }
 
-/// The server, as `control` puts it on ports.
-struct Echoes {
-    quit: Arc<Notify>,
-}
-
-impl Program for Echoes {
+impl Named for Echo {
     const NAME: &'static str = "embedded";
+    const PORT: u16 = 7;
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const DEFAULT_PORT: u16 = 7;
-    type Handler<P: Port> = Server<Echo>;
-
-    fn services(&self, port: u16) -> Vec<(Transport, u16)> {
-        vec![(Transport::Tcp, port)]
-    }
-
-    fn handler<P: Port>(
-        &self,
-        port: &mut P,
-        context: &WorkerContext,
-    ) -> Result<Self::Handler<P>, StartError> {
-        let (capabilities, secret) = (port.capabilities(), context.secret.words());
-        let quit = Arc::clone(&self.quit);
-        let config = Config::on_ports(&[context.port]);
-        let stack = Stack::new(&config, Echo { quit }, &capabilities, secret, Instant::ZERO);
-        Ok(Server::new(context.host(&capabilities), stack))
-    }
-
-    fn try_commands(&self, at: &Listening) -> Vec<String> {
-        at.command(|address, port| format!("nc {address} {port}"))
-    }
-
-    fn tally<P: Port>(&self, server: &Server<Echo>, tally: &mut Tally) {
-        tally.event("connections", server.stack.counters().accepted);
-        tally.event("bytes", server.stack.counters().bytes_sent);
-    }
 }
 
 /// The live counts in a line.
@@ -90,9 +59,11 @@ fn counts(snapshot: &Snapshot) -> String {
 
 async fn echo(device: Device) -> Result<(), control::Error> {
     let quit = Arc::new(Notify::new());
-    let program = Echoes {
-        quit: Arc::clone(&quit),
-    };
+    let heard = Arc::clone(&quit);
+    let program = Tcp::new(move |_: &mut NewWorker<()>, _: &mut Contents| {
+        let quit = Arc::clone(&heard);
+        Ok(Echo { quit })
+    });
     let mut server = control::embed(ServeArgs::on(device), program).await?;
     print!("{}", server.facts());
     let handle = server.handle();

@@ -10,13 +10,12 @@
 //! `NOT FOUND`. Anything else is answered `ERROR`, and the connection closed.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::process::ExitCode;
 
 use clap::Parser;
-use control::{Listening, Program, ServeArgs, StartError, WorkerContext};
-use nmio::device::Transport;
-use nmio::{Instant, Port};
-use tcpip::{Application, Config, Connection, ContentId, Family, Server, Stack};
+use control::{Named, NewWorker, ServeArgs, StartError, Tcp};
+use tcpip::{Application, Connection, ContentId, Contents};
 
 /// The most bytes of a request, its end included.
 const MAX_REQUEST: usize = 1_024;
@@ -76,43 +75,24 @@ fn pair(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-impl Program for KvGet {
+impl Named for Store {
     const NAME: &'static str = "kv-get";
+    const PORT: u16 = 7_000;
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const DEFAULT_PORT: u16 = 7_000;
-    type Handler<P: Port> = Server<Store>;
-
-    fn services(&self, port: u16) -> Vec<(Transport, u16)> {
-        vec![(Transport::Tcp, port)]
-    }
-
-    fn handler<P: Port>(
-        &self,
-        port: &mut P,
-        context: &WorkerContext,
-    ) -> Result<Self::Handler<P>, StartError> {
-        let (capabilities, secret) = (port.capabilities(), context.secret.words());
-        let (config, store) = (Config::on_ports(&[context.port]), Store::default());
-        let mut stack = Stack::new(&config, store, &capabilities, secret, Instant::ZERO);
-        let (store, contents) = stack.parts_mut();
-        for (key, value) in &self.pairs {
-            let line = format!("VALUE {value}\n").into_bytes();
-            let content = contents.add(line.into(), None)?;
-            contents.prepare(content, port.pool(), Family::V4);
-            contents.prepare(content, port.pool(), Family::V6);
-            store.0.insert(key.clone().into_bytes(), content);
-        }
-        Ok(Server::new(context.host(&capabilities), stack))
-    }
-
-    fn try_commands(&self, at: &Listening) -> Vec<String> {
-        let key = self.pairs.first().map_or("", |pair| &pair.0);
-        at.command(|address, port| format!("printf 'GET {key}\\n' | nc {address} {port}"))
-    }
 }
 
 fn main() -> ExitCode {
-    let program = KvGet::parse();
-    let network = program.network.clone();
+    let KvGet { pairs, network } = KvGet::parse();
+    let make = move |_: &mut NewWorker<()>, contents: &mut Contents| {
+        let mut store = Store::default();
+        for (key, value) in &pairs {
+            let line = format!("VALUE {value}\n").into_bytes();
+            let content = contents.add(line.into(), None)?;
+            store.0.insert(key.clone().into_bytes(), content);
+        }
+        Ok(store)
+    };
+    let example = |address: &IpAddr, port| format!("printf 'GET sand\\n' | nc {address} {port}");
+    let program = Tcp::new(make).with_try_command(example);
     control::serve(&network, || Ok::<_, StartError>(program))
 }

@@ -10,15 +10,14 @@
 //! is too large. Without `--device` the server makes a wire of its own to this
 //! host. Ctrl-C ends it.
 
+use std::net::IpAddr;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use control::{Listening, Program, ServeArgs, StartError, WorkerContext};
-use nmio::device::Transport;
-use nmio::{Instant, Port};
-use tcpip::{Application, Config, Connection, ContentId, Server, Stack, WriteError};
+use control::{Named, NewWorker, ServeArgs, StartError, Tcp};
+use tcpip::{Application, Connection, ContentId, Contents, WriteError};
 
 /// Bytes of the piece. It is no multiple of a segment's bytes.
 const PIECE: u64 = 1_000_003;
@@ -27,19 +26,19 @@ const MAX_HEAD: usize = 4_096;
 
 /// What happens on a connection.
 struct LargeBody {
-    piece: Option<ContentId>,
+    piece: ContentId,
     size: u64,
 }
 
 impl LargeBody {
     /// Writes what is left of a response, as far as there is room.
     fn write_on(&self, conn: &mut Connection<'_, Range<u64>>) {
-        while let (Some(piece), false) = (self.piece, conn.state().is_empty()) {
+        while !conn.state().is_empty() {
             let Range { start, end } = conn.state().clone();
             let from = start % PIECE;
             let len = (end - start).min(PIECE - from);
             let slice = from as u32..(from + len) as u32;
-            match conn.write_slice(piece, slice, 0) {
+            match conn.write_slice(self.piece, slice, 0) {
                 Ok(()) => conn.state().start += len,
                 // `on_sent` goes on with it.
                 Err(WriteError::Full) => return,
@@ -133,46 +132,10 @@ fn piece() -> Arc<[u8]> {
     (0..PIECE).map(byte).collect()
 }
 
-/// What happens round about: which port, and how a worker is made.
-struct LargeBodyProgram {
-    size: u64,
-}
-
-impl Program for LargeBodyProgram {
+impl Named for LargeBody {
     const NAME: &'static str = "large-body";
+    const PORT: u16 = 8_080;
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const DEFAULT_PORT: u16 = 8_080;
-    type Handler<P: Port> = Server<LargeBody>;
-
-    fn services(&self, port: u16) -> Vec<(Transport, u16)> {
-        vec![(Transport::Tcp, port)]
-    }
-
-    fn handler<P: Port>(
-        &self,
-        port: &mut P,
-        context: &WorkerContext,
-    ) -> Result<Self::Handler<P>, StartError> {
-        let capabilities = port.capabilities();
-        let app = LargeBody {
-            piece: None,
-            size: self.size,
-        };
-        let mut stack = Stack::new(
-            &Config::on_ports(&[context.port]),
-            app,
-            &capabilities,
-            context.secret.words(),
-            Instant::ZERO,
-        );
-        let (app, contents) = stack.parts_mut();
-        app.piece = Some(contents.add(piece(), None)?);
-        Ok(Server::new(context.host(&capabilities), stack))
-    }
-
-    fn try_commands(&self, at: &Listening) -> Vec<String> {
-        at.command(|address, port| format!("curl http://{address}:{port}/ | wc -c"))
-    }
 }
 
 /// Serves one large body, with ranges.
@@ -187,5 +150,11 @@ struct Cli {
 
 fn main() -> ExitCode {
     let Cli { size, network } = Cli::parse();
-    control::serve(&network, || Ok::<_, StartError>(LargeBodyProgram { size }))
+    let make = move |_: &mut NewWorker<()>, contents: &mut Contents| {
+        let piece = contents.add(piece(), None)?;
+        Ok(LargeBody { piece, size })
+    };
+    let example = |address: &IpAddr, port| format!("curl http://{address}:{port}/ | wc -c");
+    let program = Tcp::new(make).with_try_command(example);
+    control::serve(&network, || Ok::<_, StartError>(program))
 }

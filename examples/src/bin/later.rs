@@ -116,7 +116,7 @@ fn work(questions: &Receiver<Question>) {
 
 fn main() -> ExitCode {
     let thread = OnceLock::new();
-    control::tcp(|worker| {
+    control::tcp(|worker, _| {
         let questions = thread.get_or_init(|| {
             let (sender, receiver) = sync_channel(MOST);
             thread::spawn(move || work(&receiver));
@@ -124,7 +124,7 @@ fn main() -> ExitCode {
         });
         Ok(Later {
             questions: SyncSender::clone(questions),
-            answers: worker.open_mailbox(MOST)?,
+            answers: worker.open_mailbox(MOST),
         })
     })
 }

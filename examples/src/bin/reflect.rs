@@ -10,9 +10,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use control::{Listening, Program, ServeArgs, StartError, WorkerContext};
-use ip::{Host, Input, PROTOCOL_UDP};
+use ip::{PROTOCOL_UDP, Transports};
 use nmio::device::Transport;
-use nmio::{Frame, Handler, Instant, Port};
+use nmio::{Frame, Instant, Port};
 
 const ETHERTYPE: usize = 12;
 /// Where an untagged frame has the IP protocol, the source address (the
@@ -20,8 +20,9 @@ const ETHERTYPE: usize = 12;
 const IPV4: [usize; 3] = [23, 26, 34];
 const IPV6: [usize; 3] = [20, 22, 54];
 
-/// The host answers ARP and neighbour discovery, or no client would come.
-struct Reflect(Host);
+/// What is not turned round goes to the host: it answers ARP and neighbour discovery,
+/// or no client would come.
+struct Reflect;
 
 #[inline(always)]
 fn turn_round(frame: &mut [u8]) -> bool {
@@ -41,20 +42,20 @@ fn turn_round(frame: &mut [u8]) -> bool {
     true
 }
 
-impl<P: Port> Handler<P> for Reflect {
-    #[inline(always)]
-    fn handle_frame(&mut self, port: &mut P, mut frame: Frame, now: Instant) {
-        // What finds the ring full is lost; the summary tells how much.
-        if turn_round(&mut frame) {
-            let _ = port.send(frame);
-        } else if let Input::Reply(reply) = self.0.receive(frame, now) {
-            let _ = port.send(reply);
-        }
+impl<P: Port> Transports<P> for Reflect {
+    const INTERCEPTS: bool = true;
+
+    fn serves(&self, _protocol: u8, _port: u16) -> bool {
+        false
     }
 
-    fn handle_timers(&mut self, _port: &mut P, _now: Instant) {}
-
-    fn poll_timeout(&self) -> Option<Instant> {
+    #[inline(always)]
+    fn intercept(&mut self, port: &mut P, mut frame: Frame, _now: Instant) -> Option<Frame> {
+        if !turn_round(&mut frame) {
+            return Some(frame);
+        }
+        // What finds the ring full is lost; the summary tells how much.
+        let _ = port.send(frame);
         None
     }
 }
@@ -72,18 +73,14 @@ impl Program for ReflectProgram {
     const NAME: &'static str = "reflect";
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
     const DEFAULT_PORT: u16 = 7;
-    type Handler<P: Port> = Reflect;
+    type Transports<P: Port> = Reflect;
 
     fn services(&self, port: u16) -> Vec<(Transport, u16)> {
         vec![(Transport::Udp, port)]
     }
 
-    fn handler<P: Port>(
-        &self,
-        port: &mut P,
-        context: &WorkerContext,
-    ) -> Result<Reflect, StartError> {
-        Ok(Reflect(context.host(&port.capabilities())))
+    fn transports<P: Port>(&self, _: &mut P, _: &WorkerContext) -> Result<Reflect, StartError> {
+        Ok(Reflect)
     }
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {

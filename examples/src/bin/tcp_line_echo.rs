@@ -48,5 +48,5 @@ impl control::Named for LineEcho {
 }
 
 fn main() -> std::process::ExitCode {
-    control::tcp(|_| Ok(LineEcho))
+    control::tcp(|_, _| Ok(LineEcho))
 }

@@ -8,7 +8,7 @@ use eth::{Link, Mac, Station};
 use ip::Host;
 use nmio::sim::{self, EndConfig, LinkConfig, PathConfig, SimClock, SimPort};
 use nmio::{Batch, Clock, Instant, LoopConfig, MAX_BATCH, Port, Turn};
-use sandstorm::{Builder, Server, packets};
+use sandstorm::{Builder, Http, Server, packets};
 use tcpip::{Config, Mode};
 
 use super::{Client, Page, Workload};
@@ -105,9 +105,9 @@ impl World {
             ..EndConfig::default()
         };
         let (mut client_port, mut server_port, clock) = sim::link(&config, self.seed);
-        let mut server = Server::new(
+        let http = Http::new(
             site,
-            Host::own(Station::new(SERVER_MAC, &[SERVER.into()])),
+            &[SERVER.into()],
             &Config {
                 mode: self.mode,
                 ..Config::on_ports(&[80])
@@ -117,6 +117,8 @@ impl World {
             Instant::ZERO,
         )
         .unwrap();
+        let station = Station::new(SERVER_MAC, &[SERVER.into()]);
+        let mut server = Server::new(Host::own(station), http);
         let meter = Meter::new(Duration::from_millis(10), self.measured);
         let mut client = Client::new(&place(), workload, meter).unwrap();
         let config = LoopConfig::default();
@@ -150,7 +152,7 @@ impl World {
         );
         // Where nothing was closed, nothing is in TIME-WAIT either.
         if self.path.loss == 0.0 && workload.requests == 0 {
-            assert_eq!(server.stack().connections(), 0, "all are reset");
+            assert_eq!(server.transports.stack().connections(), 0, "all are reset");
         }
         (report(&client), server, client)
     }
@@ -194,7 +196,11 @@ fn keep_alive() {
             let (report, server, _) = world.run(&workload(&[len], 8), &SIZES);
             assert!(report.errors.is_empty(), "{len}: {report:?}");
             assert!(report.completed > 20, "{len}: {report:?}");
-            assert_eq!(server.stack().counters().accepted, 8, "{report:?}");
+            assert_eq!(
+                server.transports.stack().counters().accepted,
+                8,
+                "{report:?}"
+            );
             let [p10, median] = report.connection_rate.unwrap();
             assert!(p10 > 0.0 && p10 <= median, "{report:?}");
         }
@@ -209,7 +215,7 @@ fn a_connection_each() {
     let (report, server, client) = world.run(&workload, &SIZES);
     assert!(report.errors.is_empty(), "{report:?}");
     assert!(report.completed > 1_000, "{report:?}");
-    let accepted = server.stack().counters().accepted;
+    let accepted = server.transports.stack().counters().accepted;
     assert!(accepted.abs_diff(report.completed) < 200, "{report:?}");
     let open = client.connections.len() - client.free.len();
     assert!(open <= 30, "{open} connections linger");
@@ -222,7 +228,7 @@ fn some_requests_on_each_connection() {
     workload.requests = 3;
     let (report, server, _) = world.run(&workload, &SIZES);
     assert!(report.errors.is_empty(), "{report:?}");
-    let accepted = server.stack().counters().accepted;
+    let accepted = server.transports.stack().counters().accepted;
     let ratio = report.completed as f64 / accepted as f64;
     assert!((2.9..3.1).contains(&ratio), "{ratio}");
 }
@@ -307,7 +313,7 @@ fn idle_connections_are_opened_first() {
     let (report, server, _) = World::new().run(&workload, &SIZES);
     assert!(report.errors.is_empty(), "{report:?}");
     assert!(report.completed > 1000);
-    assert_eq!(server.stack().counters().accepted, 3004);
+    assert_eq!(server.transports.stack().counters().accepted, 3004);
 }
 
 #[test]

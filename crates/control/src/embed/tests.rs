@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ip::Transports;
 use nix::sched::{CloneFlags, unshare};
 use nmio::device::{DeviceError, Transport};
-use nmio::{Frame, Handler, Port};
+use nmio::{Frame, Port};
 use rustix::process::geteuid;
 use rustix::thread::gettid;
 
@@ -43,13 +44,13 @@ struct Counter {
     frames: u64,
 }
 
-impl<P: Port> Handler<P> for Counter {
-    fn handle_frame(&mut self, _: &mut P, _: Frame, _: nmio::Instant) {
+impl<P: Port> Transports<P> for Counter {
+    fn serves(&self, _: u8, _: u16) -> bool {
+        false
+    }
+    fn intercept(&mut self, _: &mut P, _: Frame, _: nmio::Instant) -> Option<Frame> {
         assert!(self.fault != Fault::Panics, "as the test asks for");
         self.frames += 1;
-    }
-    fn handle_timers(&mut self, _: &mut P, _: nmio::Instant) {}
-    fn poll_timeout(&self) -> Option<nmio::Instant> {
         None
     }
 }
@@ -58,13 +59,13 @@ impl Program for Probe {
     const NAME: &'static str = "probe";
     const VERSION: &'static str = "0";
     const DEFAULT_PORT: u16 = PORT;
-    type Handler<P: Port> = Counter;
+    type Transports<P: Port> = Counter;
 
     fn services(&self, port: u16) -> Vec<(Transport, u16)> {
         vec![(Transport::Udp, port)]
     }
 
-    fn handler<P: Port>(&self, _: &mut P, _: &WorkerContext) -> Result<Counter, StartError> {
+    fn transports<P: Port>(&self, _: &mut P, _: &WorkerContext) -> Result<Counter, StartError> {
         if self.fault == Fault::Refuses {
             return Err("as the test asks for".into());
         }

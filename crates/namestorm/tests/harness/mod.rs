@@ -8,8 +8,8 @@ use std::sync::Arc;
 use eth::{Mac, Station};
 use ip::Host;
 use namestorm::{
-    Answers, Dns, DnsOverTcp, Form, Hook, IDLE_TIMEOUT, Mode, NoHook, Server, TcpSettings, Zones,
-    compile, load_text,
+    Answers, Dns, DnsOverTcp, Form, Hook, IDLE_TIMEOUT, Mode, NoHook, Server, TcpSettings,
+    UdpAndTcp, Zones, compile, load_text,
 };
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};
@@ -85,8 +85,7 @@ impl<H: Hook> Client<H> {
         let addresses = [IpAddr::from(SERVER_V4), IpAddr::from(SERVER_V6)];
         let host = Host::own(Station::new(SERVER_MAC, &addresses));
         let capabilities = sink.capabilities();
-        let server = Server::with_hook(
-            host,
+        let transports = UdpAndTcp::with_hook(
             PORT,
             Dns::new(Arc::clone(answers), mode),
             DnsOverTcp::with_hook(Arc::clone(answers), IDLE_TIMEOUT, hook),
@@ -94,6 +93,7 @@ impl<H: Hook> Client<H> {
             &capabilities,
             [5, 6, 7, 8],
         );
+        let server = Server::new(host, transports);
         Self { server, sink, v6 }
     }
 

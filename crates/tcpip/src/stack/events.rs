@@ -122,6 +122,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         });
     }
 
+    /// Gives the application all messages in its [mailbox](Self::set_mailbox).
+    pub fn handle_messages<P: Port>(&mut self, port: &mut P, now: Instant) {
+        if let Some(mut mailbox) = self.mailbox.take() {
+            mailbox.take_all(|message| self.handle_message(port, message, now));
+            self.mailbox = Some(mailbox);
+        }
+    }
+
     /// Gives back memory of the pools that was not needed since the last look.
     #[cold]
     fn trim(&mut self, now: Instant) {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 
-use nmio::{Capabilities, Instant, TimerWheel};
+use nmio::{Capabilities, Instant, Mailbox, TimerWheel};
 
 use super::{Asked, Flood, Pace, Stack, Standing};
 use crate::config::Config;
@@ -105,6 +105,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             contents,
             writes: Writes::new(Pool::WriteBuffers, config.max_write_buffers),
             asked: Asked::default(),
+            mailbox: None,
             cx,
             pace: Pace::of(config.min_rate),
             config,
@@ -121,6 +122,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             #[cfg(any(test, fuzzing))]
             flights: Vec::new(),
         })
+    }
+
+    /// Gives the application the messages that come by `mailbox`:
+    /// [`Application::on_message`]. The loop must know its
+    /// [bell](ip::Server::with_bell).
+    pub fn set_mailbox(&mut self, mailbox: Mailbox<A::Message>) {
+        self.mailbox = Some(mailbox);
     }
 
     /// The application.

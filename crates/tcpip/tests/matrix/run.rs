@@ -259,7 +259,7 @@ impl<C: CongestionControl> World<C> {
             deadline,
             |client, server| {
                 if let Some(trace) = &trace {
-                    let counters = server.stack.counters();
+                    let counters = server.transports.counters();
                     trace.borrow_mut().note(clock.now(), counters);
                 }
                 done(client, server)
@@ -317,13 +317,13 @@ fn run_with<C: CongestionControl>(
     let mut world = World::<C>::new(cell, seed, sends, trace);
     let frames = world.server_port.pool().available();
     let failed = |server: &Server<App, C>| {
-        let mut closed = server.stack.app().closed.iter();
+        let mut closed = server.transports.app().closed.iter();
         closed.any(|reason| *reason != CloseReason::Finished)
     };
     world.drive(|client, server| client.done() || failed(server));
     let finished = world.client.complete() && !failed(&world.server);
-    let counters = *world.server.stack.counters();
-    let ended = world.drive(|_, server| server.stack.connections() == 0);
+    let counters = *world.server.transports.counters();
+    let ended = world.drive(|_, server| server.transports.connections() == 0);
     let waits = cell.end == End::Waits;
     assert_eq!(ended, !waits, "a connection has stayed, or has not");
     world.drain();

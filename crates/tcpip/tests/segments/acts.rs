@@ -31,30 +31,30 @@ impl<C: CongestionControl> Runner<C> {
                 Habit::ServeOnce
             }
             ["greet", len] => {
-                self.server.stack.app_mut().greeting = number(len)?;
+                self.server.transports.app_mut().greeting = number(len)?;
                 return Ok(());
             }
             ["refuse"] => {
-                self.server.stack.app_mut().refuse = true;
+                self.server.transports.app_mut().refuse = true;
                 return Ok(());
             }
             ["stay-open"] => {
-                self.server.stack.app_mut().close_back = false;
+                self.server.transports.app_mut().close_back = false;
                 return Ok(());
             }
             other => return Err(format!("the application cannot {other:?}")),
         };
-        self.server.stack.app_mut().habit = habit;
+        self.server.transports.app_mut().habit = habit;
         Ok(())
     }
 
     fn load(&mut self, len: usize) -> Result<(), String> {
         let bytes: Arc<[u8]> = content(len).into();
-        let contents = self.server.stack.contents_mut();
+        let contents = self.server.transports.contents_mut();
         let id = contents
             .add(Arc::clone(&bytes), None)
             .map_err(|what| what.to_string())?;
-        self.server.stack.app_mut().content = Some((id, bytes));
+        self.server.transports.app_mut().content = Some((id, bytes));
         Ok(())
     }
 

@@ -120,7 +120,7 @@ impl<C: CongestionControl> Runner<C> {
             return Ok(());
         }
         let port = self.peer().port;
-        let said = self.server.stack.app().said.get(&port);
+        let said = self.server.transports.app().said.get(&port);
         let written = said.map_or(&[][..], |said| &said.written);
         let from = segment.seq.wrapping_sub(1) as usize;
         if lies_at(written, from, data) {

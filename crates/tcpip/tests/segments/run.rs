@@ -261,16 +261,16 @@ impl<C: CongestionControl> Runner<C> {
             } => self.open(options, window.as_ref(), *rtt, *ecn),
             Command::App(words) => self.instruct(words),
             Command::Log(expected) => {
-                let log = std::mem::take(&mut self.server.stack.app_mut().log);
+                let log = std::mem::take(&mut self.server.transports.app_mut().log);
                 check("the application's log", expected, &log)
             }
             Command::Count(name, number) => {
-                let counters = format!("{:?}", self.server.stack.counters());
+                let counters = format!("{:?}", self.server.transports.counters());
                 self.check_field(name, number, &counters)
             }
             Command::Connections(number) => {
                 let expected = self.value(number);
-                let got = self.server.stack.connections();
+                let got = self.server.transports.connections();
                 check("connections", &expected, &got)
             }
             Command::Peer { name, like } => self.select(name, like.as_deref()),
@@ -316,7 +316,7 @@ impl<C: CongestionControl> Runner<C> {
         while let Some(packet) = self.port.sent.pop_front() {
             self.pending.push_back((self.now, packet));
         }
-        if let Some(fault) = self.server.stack.app_mut().fault.take() {
+        if let Some(fault) = self.server.transports.app_mut().fault.take() {
             return Err(fault);
         }
         check("free frames", &self.frames, &self.port.pool().available())
@@ -489,7 +489,7 @@ impl<C: CongestionControl> Runner<C> {
             ..syn
         };
         self.input(&third)?;
-        self.server.stack.app_mut().log.clear();
+        self.server.transports.app_mut().log.clear();
         Ok(())
     }
 }

@@ -1,0 +1,132 @@
+//! A program of one application on TCP.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::IpAddr;
+
+use nmio::device::Transport;
+use nmio::{Instant, Port};
+use tcpip::{Application, Config, Contents, Family, Stack};
+
+use crate::connections::check_reserved;
+use crate::named::Named;
+use crate::new_worker::NewWorker;
+use crate::program::{Counted, Listening, Prepared, Program, StartError, Tally, WorkerContext};
+
+/// A [`Program`] of one application on TCP, with one of it for each worker.
+/// [`tcp()`](crate::tcp()) is a whole `main` around it.
+pub struct Tcp<A, F> {
+    make: F,
+    config: Config,
+    try_command: fn(&IpAddr, u16) -> String,
+    of: PhantomData<fn() -> A>,
+}
+
+impl<A, F> Tcp<A, F>
+where
+    A: Application + Named,
+    F: Fn(&mut NewWorker<A::Message>, &mut Contents) -> Result<A, StartError> + Sync,
+{
+    /// `make` makes the application of a worker, before rights are given up. The
+    /// contents that it adds are prepared before the first client comes.
+    pub fn new(make: F) -> Self {
+        Self {
+            make,
+            config: Config::default(),
+            try_command: |address, port| format!("nc {address} {port}"),
+            of: PhantomData,
+        }
+    }
+
+    /// The same, with settings of TCP but for the ports.
+    #[must_use]
+    pub fn with_config(self, config: Config) -> Self {
+        Self { config, ..self }
+    }
+
+    /// The same, with a command that the start block tells to try; it is given one of
+    /// the server's addresses and its port.
+    #[must_use]
+    pub fn with_try_command(self, try_command: fn(&IpAddr, u16) -> String) -> Self {
+        Self {
+            try_command,
+            ..self
+        }
+    }
+}
+
+impl<A, F> Program for Tcp<A, F>
+where
+    A: Application + Named,
+    F: Fn(&mut NewWorker<A::Message>, &mut Contents) -> Result<A, StartError> + Sync,
+{
+    const NAME: &'static str = A::NAME;
+    const VERSION: &'static str = A::VERSION;
+    const DEFAULT_PORT: u16 = A::PORT;
+    type Transports<P: Port> = Stack<A>;
+
+    fn services(&self, port: u16) -> Vec<(Transport, u16)> {
+        vec![(Transport::Tcp, port)]
+    }
+
+    fn transports<P: Port>(
+        &self,
+        port: &mut P,
+        context: &WorkerContext,
+    ) -> Result<Stack<A>, StartError> {
+        let config = Config {
+            ports: vec![context.port],
+            ..self.config.clone()
+        };
+        check_reserved(&config, <Stack<A>>::reserved_bytes(&config))?;
+        let mut worker = NewWorker::new(context);
+        let make = |contents: &mut Contents| (self.make)(&mut worker, contents);
+        let (capabilities, secret) = (port.capabilities(), context.secret.words());
+        let mut stack = Stack::load(&config, make, &capabilities, secret, Instant::ZERO)?;
+        for family in [Family::V4, Family::V6] {
+            stack.contents_mut().prepare_all(port.pool(), family);
+        }
+        if let Some(mailbox) = worker.into_mailbox() {
+            stack.set_mailbox(mailbox);
+        }
+        Ok(stack)
+    }
+
+    fn prepared<P: Port>(&self, stack: &Stack<A>) -> Prepared {
+        let totals = stack.contents().totals();
+        Prepared {
+            packets: totals.packets,
+            bytes: totals.bytes,
+        }
+    }
+
+    fn try_commands(&self, at: &Listening) -> Vec<String> {
+        at.command(self.try_command)
+    }
+
+    fn counted<P: Port>(&self, stack: &Stack<A>) -> Counted {
+        let tcp = stack.counters();
+        Counted {
+            unfinished_checksums: tcp.unfinished_checksum,
+            evicted: tcp.evicted,
+        }
+    }
+
+    fn tally<P: Port>(&self, stack: &Stack<A>, tally: &mut Tally) {
+        let tcp = stack.counters();
+        tally.event("connections", tcp.accepted);
+        tally.event("bytes sent", tcp.bytes_sent);
+        for (reason, count) in tcp.drops() {
+            tally.drop(reason, count);
+        }
+    }
+}
+
+impl<A: Named, F> fmt::Debug for Tcp<A, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tcp")
+            .field("name", &A::NAME)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}

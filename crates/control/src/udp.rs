@@ -1,0 +1,103 @@
+//! A program of one service on UDP.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::IpAddr;
+
+use nmio::Port;
+use nmio::device::Transport;
+use udpip::{Service, Udp as UdpPort};
+
+use crate::named::Named;
+use crate::new_worker::NewWorker;
+use crate::program::{Counted, Listening, Program, StartError, Tally, WorkerContext};
+
+/// A [`Program`] of one service on UDP, with one of it for each worker.
+/// [`udp()`](crate::udp()) is a whole `main` around it.
+pub struct Udp<S, F> {
+    make: F,
+    try_command: fn(&IpAddr, u16) -> String,
+    of: PhantomData<fn() -> S>,
+}
+
+impl<S, F> Udp<S, F>
+where
+    S: Service + Named,
+    F: Fn(&mut NewWorker<S::Message>) -> Result<S, StartError> + Sync,
+{
+    /// `make` makes the service of a worker, before rights are given up.
+    pub fn new(make: F) -> Self {
+        Self {
+            make,
+            try_command: |address, port| format!("nc -u {address} {port}"),
+            of: PhantomData,
+        }
+    }
+
+    /// The same, with a command that the start block tells to try; it is given one of
+    /// the server's addresses and its port.
+    #[must_use]
+    pub fn with_try_command(self, try_command: fn(&IpAddr, u16) -> String) -> Self {
+        Self {
+            try_command,
+            ..self
+        }
+    }
+}
+
+impl<S, F> Program for Udp<S, F>
+where
+    S: Service + Named,
+    F: Fn(&mut NewWorker<S::Message>) -> Result<S, StartError> + Sync,
+{
+    const NAME: &'static str = S::NAME;
+    const VERSION: &'static str = S::VERSION;
+    const DEFAULT_PORT: u16 = S::PORT;
+    type Transports<P: Port> = UdpPort<S>;
+
+    fn services(&self, port: u16) -> Vec<(Transport, u16)> {
+        vec![(Transport::Udp, port)]
+    }
+
+    fn transports<P: Port>(
+        &self,
+        _port: &mut P,
+        context: &WorkerContext,
+    ) -> Result<UdpPort<S>, StartError> {
+        let mut worker = NewWorker::new(context);
+        let service = (self.make)(&mut worker)?;
+        let mut udp = UdpPort::new(context.port, service);
+        if let Some(mailbox) = worker.into_mailbox() {
+            udp.set_mailbox(mailbox);
+        }
+        Ok(udp)
+    }
+
+    fn try_commands(&self, at: &Listening) -> Vec<String> {
+        at.command(self.try_command)
+    }
+
+    fn counted<P: Port>(&self, udp: &UdpPort<S>) -> Counted {
+        Counted {
+            unfinished_checksums: udp.counters().unfinished_checksum,
+            ..Counted::default()
+        }
+    }
+
+    fn tally<P: Port>(&self, udp: &UdpPort<S>, tally: &mut Tally) {
+        let counters = udp.counters();
+        tally.event("datagrams", counters.received);
+        tally.event("answered", counters.answered);
+        for (reason, count) in counters.drops() {
+            tally.drop(reason, count);
+        }
+    }
+}
+
+impl<S: Named, F> fmt::Debug for Udp<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Udp")
+            .field("name", &S::NAME)
+            .finish_non_exhaustive()
+    }
+}

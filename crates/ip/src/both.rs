@@ -1,0 +1,120 @@
+//! Several servers on one host.
+
+use nmio::{Frame, Instant, Port};
+
+use crate::host::Input;
+use crate::icmp::IcmpError;
+use crate::packet::Packet;
+use crate::transports::Transports;
+use crate::{PROTOCOL_TCP, PROTOCOL_UDP};
+
+/// Two transports on one host, each with ports of its own. A packet to a port that
+/// the first does not serve goes to the second, which may be another `Both`. Where
+/// both serve a port the first has it.
+#[derive(Debug)]
+pub struct Both<A, B>(
+    /// The first.
+    pub A,
+    /// The second.
+    pub B,
+);
+
+/// The port that a packet of TCP or UDP is for; 0 in one too short to have one.
+#[inline(always)]
+fn dst_port(packet: &Packet) -> u16 {
+    match packet.payload() {
+        [_, _, high, low, ..] => u16::from_be_bytes([*high, *low]),
+        _ => 0,
+    }
+}
+
+impl<P: Port, A: Transports<P>, B: Transports<P>> Transports<P> for Both<A, B> {
+    const INTERCEPTS: bool = A::INTERCEPTS || B::INTERCEPTS;
+
+    #[inline(always)]
+    fn intercept(&mut self, port: &mut P, frame: Frame, now: Instant) -> Option<Frame> {
+        let frame = self.0.intercept(port, frame, now)?;
+        self.1.intercept(port, frame, now)
+    }
+
+    #[inline(always)]
+    fn serves(&self, protocol: u8, port: u16) -> bool {
+        self.0.serves(protocol, port) || self.1.serves(protocol, port)
+    }
+
+    #[inline(always)]
+    fn handle_tcp(&mut self, port: &mut P, segment: Packet, now: Instant) -> Option<Packet> {
+        if self.0.serves(PROTOCOL_TCP, dst_port(&segment)) {
+            self.0.handle_tcp(port, segment, now)
+        } else {
+            self.1.handle_tcp(port, segment, now)
+        }
+    }
+
+    #[inline(always)]
+    fn handle_udp(&mut self, port: &mut P, datagram: Packet, now: Instant) -> Option<Packet> {
+        if self.0.serves(PROTOCOL_UDP, dst_port(&datagram)) {
+            self.0.handle_udp(port, datagram, now)
+        } else {
+            self.1.handle_udp(port, datagram, now)
+        }
+    }
+
+    fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) -> bool {
+        if self.0.serves(error.protocol, error.src_port) {
+            self.0.handle_icmp_error(error, now)
+        } else {
+            self.1.handle_icmp_error(error, now)
+        }
+    }
+
+    #[inline(always)]
+    fn looks_ahead(&self, len: usize) -> bool {
+        self.0.looks_ahead(len) || self.1.looks_ahead(len)
+    }
+
+    #[inline(always)]
+    fn look_ahead(&mut self, batch: &[Input]) {
+        self.0.look_ahead(batch);
+        self.1.look_ahead(batch);
+    }
+
+    #[inline(always)]
+    fn turn_to(&mut self, place: Option<usize>) {
+        self.0.turn_to(place);
+        self.1.turn_to(place);
+    }
+
+    #[inline(always)]
+    fn handle_timers(&mut self, port: &mut P, now: Instant) {
+        self.0.handle_timers(port, now);
+        self.1.handle_timers(port, now);
+    }
+
+    #[inline(always)]
+    fn poll_timeout(&self) -> Option<Instant> {
+        match (self.0.poll_timeout(), self.1.poll_timeout()) {
+            (Some(first), Some(second)) => Some(first.min(second)),
+            (first, second) => first.or(second),
+        }
+    }
+
+    fn handle_messages(&mut self, port: &mut P, now: Instant) {
+        self.0.handle_messages(port, now);
+        self.1.handle_messages(port, now);
+    }
+
+    #[inline(always)]
+    fn is_flooded(&self, now: Instant) -> bool {
+        self.0.is_flooded(now) || self.1.is_flooded(now)
+    }
+
+    fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {
+        let first = self.0.handle_stop(port, now);
+        self.1.handle_stop(port, now) && first
+    }
+}
+
+#[cfg(test)]
+#[path = "both_tests.rs"]
+mod tests;

@@ -1,0 +1,217 @@
+use nmio::sim::Sink;
+
+use super::*;
+use crate::testing::{host, packet, to_us, too_big};
+
+/// Serves one port over one protocol, and notes what it is asked.
+#[derive(Default)]
+struct Noting {
+    protocol: u8,
+    port: u16,
+    gives_back: bool,
+    due: Option<Instant>,
+    floods: bool,
+    said: bool,
+    looks: bool,
+    takes_frames: bool,
+    log: String,
+}
+
+impl Noting {
+    fn on(protocol: u8, port: u16) -> Self {
+        Self {
+            protocol,
+            port,
+            said: true,
+            ..Self::default()
+        }
+    }
+
+    fn take(&mut self, what: &str, packet: Packet) -> Option<Packet> {
+        self.log += what;
+        self.gives_back.then_some(packet)
+    }
+}
+
+impl<P: Port> Transports<P> for Noting {
+    const INTERCEPTS: bool = true;
+
+    fn intercept(&mut self, _: &mut P, frame: Frame, _: Instant) -> Option<Frame> {
+        self.log += if self.takes_frames { "f" } else { "" };
+        (!self.takes_frames).then_some(frame)
+    }
+    fn serves(&self, protocol: u8, port: u16) -> bool {
+        (protocol, port) == (self.protocol, self.port)
+    }
+    fn handle_tcp(&mut self, _: &mut P, segment: Packet, _: Instant) -> Option<Packet> {
+        self.take("t", segment)
+    }
+    fn handle_udp(&mut self, _: &mut P, datagram: Packet, _: Instant) -> Option<Packet> {
+        self.take("u", datagram)
+    }
+    fn handle_icmp_error(&mut self, _: &IcmpError, _: Instant) -> bool {
+        self.log += "e";
+        true
+    }
+    fn looks_ahead(&self, len: usize) -> bool {
+        self.looks && len > 1
+    }
+    fn look_ahead(&mut self, batch: &[Input]) {
+        self.log += &format!("l{}", batch.len());
+    }
+    fn turn_to(&mut self, place: Option<usize>) {
+        self.log += &place.map_or("-".to_owned(), |place| place.to_string());
+    }
+    fn handle_timers(&mut self, _: &mut P, _: Instant) {
+        self.log += "T";
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+    fn handle_messages(&mut self, _: &mut P, _: Instant) {
+        self.log += "M";
+    }
+    fn is_flooded(&self, _: Instant) -> bool {
+        self.floods
+    }
+    fn handle_stop(&mut self, _: &mut P, _: Instant) -> bool {
+        self.log += "S";
+        self.said
+    }
+}
+
+/// From port 40,000 to `dst`, and a checksum that nobody looks at here.
+fn to_port(protocol: u8, dst: u16) -> Vec<u8> {
+    let mut header = [0; 20];
+    header[..2].copy_from_slice(&40_000u16.to_be_bytes());
+    header[2..4].copy_from_slice(&dst.to_be_bytes());
+    packet(to_us(false), protocol, &header)
+}
+
+/// What both note when a packet comes.
+fn received(both: &mut Both<Noting, Noting>, bytes: &[u8]) -> [String; 2] {
+    let (mut host, mut sink) = (host(), Sink::new(1500, 4, 0));
+    let frame = sink.frame_from(bytes);
+    host.handle_frame(&mut sink, frame, both, Instant::ZERO);
+    logs(both)
+}
+
+fn logs(both: &mut Both<Noting, Noting>) -> [String; 2] {
+    [&mut both.0, &mut both.1].map(|one| std::mem::take(&mut one.log))
+}
+
+#[test]
+fn each_gets_what_comes_to_its_port() {
+    for (protocol, noted) in [(PROTOCOL_TCP, "t"), (PROTOCOL_UDP, "u")] {
+        let mut both = Both(Noting::on(protocol, 80), Noting::on(protocol, 53));
+        assert_eq!(received(&mut both, &to_port(protocol, 80)), [noted, ""]);
+        assert_eq!(received(&mut both, &to_port(protocol, 53)), ["", noted]);
+        // What nobody serves is refused by the last, or by the host.
+        assert_eq!(received(&mut both, &to_port(protocol, 7)), ["", noted]);
+        // The first serves another protocol on the same port.
+        both.0.protocol = PROTOCOL_TCP + PROTOCOL_UDP - protocol;
+        assert_eq!(received(&mut both, &to_port(protocol, 80)), ["", noted]);
+    }
+    let mut same = Both(Noting::on(PROTOCOL_UDP, 53), Noting::on(PROTOCOL_UDP, 53));
+    assert_eq!(received(&mut same, &to_port(PROTOCOL_UDP, 53)), ["u", ""]);
+}
+
+#[test]
+fn an_error_goes_to_whom_it_is_about() {
+    let mut both = Both(Noting::on(PROTOCOL_TCP, 80), Noting::on(PROTOCOL_UDP, 53));
+    for (protocol, port, noted) in [
+        (PROTOCOL_TCP, 80, ["e", ""]),
+        (PROTOCOL_UDP, 53, ["", "e"]),
+        (PROTOCOL_TCP, 53, ["", "e"]),
+    ] {
+        let mut ours = to_us(false);
+        ours.addresses = ours.addresses.reversed();
+        let mut header = [0; 20];
+        header[..2].copy_from_slice(&u16::to_be_bytes(port));
+        let error = too_big(&packet(ours, protocol, &header));
+        assert_eq!(received(&mut both, &error), noted);
+    }
+}
+
+#[test]
+fn what_is_given_back_is_refused() {
+    let mut both = Both(Noting::on(PROTOCOL_UDP, 80), Noting::on(PROTOCOL_UDP, 53));
+    both.1.gives_back = true;
+    let (mut host, mut sink) = (host(), Sink::new(1500, 4, 0));
+    let frame = sink.frame_from(&to_port(PROTOCOL_UDP, 7));
+    host.handle_frame(&mut sink, frame, &mut both, Instant::ZERO);
+    assert_eq!(host.counters().udp_not_served, 1);
+}
+
+/// As a loop with a [`Sink`] sees it.
+fn as_one(both: &mut Both<Noting, Noting>) -> &mut impl Transports<Sink> {
+    both
+}
+
+#[test]
+fn a_loop_sees_one_server() {
+    let mut both = Both(Noting::on(PROTOCOL_TCP, 80), Noting::on(PROTOCOL_UDP, 53));
+    let (mut sink, at) = (Sink::new(1500, 4, 0), Instant::from_nanos);
+    let seen = as_one(&mut both);
+    seen.handle_timers(&mut sink, at(1));
+    seen.handle_messages(&mut sink, at(1));
+    assert!(seen.handle_stop(&mut sink, at(1)));
+    assert!(seen.serves(PROTOCOL_TCP, 80) && seen.serves(PROTOCOL_UDP, 53));
+    assert!(!seen.serves(PROTOCOL_UDP, 80));
+    assert_eq!(seen.poll_timeout(), None);
+    assert!(!seen.is_flooded(at(1)) && !seen.looks_ahead(2));
+    assert_eq!(logs(&mut both), ["TMS", "TMS"]);
+    for (first, second, due) in [
+        (Some(5), None, 5),
+        (None, Some(6), 6),
+        (Some(7), Some(6), 6),
+        (Some(7), Some(8), 7),
+    ] {
+        (both.0.due, both.1.due) = (first.map(at), second.map(at));
+        let seen = as_one(&mut both);
+        assert_eq!(seen.poll_timeout(), Some(at(due)));
+    }
+    both.1.floods = true;
+    both.0.said = false;
+    let seen = as_one(&mut both);
+    assert!(seen.is_flooded(at(1)));
+    // The second is told although the first has not said all.
+    assert!(!seen.handle_stop(&mut sink, at(1)));
+    assert_eq!(logs(&mut both), ["S", "S"]);
+}
+
+#[test]
+fn a_batch_is_looked_at_before_its_first_packet_is_handled() {
+    let both = Both(Noting::on(PROTOCOL_TCP, 80), Noting::on(PROTOCOL_UDP, 53));
+    let mut server = crate::Server::new(host(), both);
+    let mut sink = Sink::new(1500, 8, 0);
+    for (looks, of_first, of_second) in [(false, "t", "u"), (true, "l20t1-", "l201u-")] {
+        server.transports.1.looks = looks;
+        let mut batch = nmio::Batch::new();
+        batch.push(sink.frame_from(&to_port(PROTOCOL_TCP, 80)));
+        batch.push(sink.frame_from(&to_port(PROTOCOL_UDP, 53)));
+        nmio::Handler::handle_batch(&mut server, &mut sink, &mut batch, Instant::ZERO);
+        assert!(batch.is_empty());
+        assert_eq!(logs(&mut server.transports), [of_first, of_second]);
+    }
+}
+
+#[test]
+fn a_frame_is_intercepted_before_the_host_looks_at_it() {
+    let mut both = Both(Noting::on(PROTOCOL_TCP, 80), Noting::on(PROTOCOL_UDP, 53));
+    both.1.takes_frames = true;
+    let mut server = crate::Server::new(host(), both);
+    let mut sink = Sink::new(1500, 8, 0);
+    for looks in [false, true] {
+        server.transports.0.looks = looks;
+        let mut batch = nmio::Batch::new();
+        for _ in 0..2 {
+            batch.push(sink.frame_from(b"a protocol of its own"));
+        }
+        nmio::Handler::handle_batch(&mut server, &mut sink, &mut batch, Instant::ZERO);
+        let [first, second] = logs(&mut server.transports);
+        assert_eq!(second.replace("l0", "").replace('-', ""), "ff");
+        assert!(!first.contains(['t', 'u']));
+        assert_eq!(*server.host.counters(), crate::Counters::default());
+    }
+}

@@ -1,0 +1,109 @@
+//! A host with what it serves, as an event loop runs it.
+
+use std::mem;
+
+use nmio::{Batch, Bell, Frame, Handler, Instant, Port};
+
+use crate::host::Host;
+use crate::transports::{Inputs, Transports};
+
+/// A [`Host`] with [`Transports`] on it: give it to [`nmio::run`].
+#[derive(Debug)]
+pub struct Server<T> {
+    /// The network layer.
+    pub host: Host,
+    /// What it serves.
+    pub transports: T,
+    bell: Option<Bell>,
+}
+
+impl<T> Server<T> {
+    /// Serves `transports` at the addresses of `host`.
+    pub fn new(host: Host, transports: T) -> Self {
+        Self {
+            host,
+            transports,
+            bell: None,
+        }
+    }
+
+    /// The transports have mailboxes, of which `bell` tells.
+    #[must_use]
+    pub fn with_bell(self, bell: Bell) -> Self {
+        Self {
+            bell: Some(bell),
+            ..self
+        }
+    }
+
+    /// Handles a batch that the transports look at before its first packet is handled.
+    fn handle_together<P: Port>(&mut self, port: &mut P, batch: &mut Batch, now: Instant)
+    where
+        T: Transports<P>,
+    {
+        if T::INTERCEPTS {
+            for frame in mem::take(batch) {
+                batch.extend(self.transports.intercept(port, frame, now));
+            }
+        }
+        let mut inputs = Inputs::new();
+        self.host.receive_batch(batch, &mut inputs, now);
+        self.transports.look_ahead(&inputs);
+        for (place, input) in inputs.drain(..).enumerate() {
+            self.transports.turn_to(Some(place));
+            self.host.hand_over(port, input, &mut self.transports, now);
+        }
+        self.transports.turn_to(None);
+    }
+}
+
+impl<P: Port, T: Transports<P>> Handler<P> for Server<T> {
+    #[inline(always)]
+    fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
+        if let Some(frame) = self.transports.intercept(port, frame, now) {
+            let Self {
+                host, transports, ..
+            } = self;
+            host.handle_frame(port, frame, transports, now);
+        }
+    }
+
+    #[inline(always)]
+    fn handle_batch(&mut self, port: &mut P, batch: &mut Batch, now: Instant) {
+        if self.transports.looks_ahead(batch.len()) {
+            return self.handle_together(port, batch, now);
+        }
+        for frame in batch.drain(..) {
+            self.handle_frame(port, frame, now);
+        }
+    }
+
+    #[inline(always)]
+    fn handle_messages(&mut self, port: &mut P, now: Instant) {
+        self.transports.handle_messages(port, now);
+    }
+
+    #[inline(always)]
+    fn bell(&self) -> Option<&Bell> {
+        self.bell.as_ref()
+    }
+
+    #[inline(always)]
+    fn handle_timers(&mut self, port: &mut P, now: Instant) {
+        self.transports.handle_timers(port, now);
+    }
+
+    #[inline(always)]
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.transports.poll_timeout()
+    }
+
+    #[inline(always)]
+    fn is_flooded(&self, now: Instant) -> bool {
+        self.transports.is_flooded(now)
+    }
+
+    fn handle_stop(&mut self, port: &mut P, now: Instant) -> bool {
+        self.transports.handle_stop(port, now)
+    }
+}
