@@ -69,7 +69,7 @@ fn it_echoes_counts_and_ends_by_itself_and_prints_nothing_else() {
         }
     }
     // While it serves, it tells what it has done.
-    let expected = format!("connections 2, bytes {sent}");
+    let expected = format!("connections 2, bytes sent {sent}");
     let mut told = String::new();
     while told != expected {
         told = lines().unwrap();

@@ -2,7 +2,7 @@
 
 mod rig;
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -164,5 +164,164 @@ fn later() {
             client.join().unwrap();
         }
     }
+    example.stop();
+}
+
+/// Runs a client of memcached; what it prints, where it ends well.
+fn memc(tool: &str, address: IpAddr, arguments: &[&str]) -> Option<Vec<u8>> {
+    let mut command = Command::new(tool);
+    command
+        .arg(format!("--servers={address}:11211"))
+        .args(arguments);
+    let output = command.output().unwrap();
+    output.status.success().then_some(output.stdout)
+}
+
+#[test]
+fn memcached() {
+    let example = Example::start(env!("CARGO_BIN_EXE_memcached"), &["--workers", "2"]);
+    let address = example.addresses[0];
+    let folder = tempfile::tempdir().unwrap();
+    example.beside(|| {
+        // A client that many use. Names of files are keys.
+        for (key, len) in [("empty", 0), ("small", 7), ("large", 1 << 20)] {
+            let path = folder.path().join(key);
+            let value: Vec<u8> = (0..len).map(|at: usize| (at % 251) as u8).collect();
+            std::fs::write(&path, &value).unwrap();
+            let path = path.to_str().unwrap();
+            assert!(memc("memccp", address, &[path]).is_some());
+            let got = memc("memccat", address, &[key]).unwrap();
+            assert!(
+                got.strip_suffix(b"\n") == Some(&value[..]),
+                "{key}: {}",
+                got.len()
+            );
+            assert!(memc("memcrm", address, &[key]).is_some());
+            assert!(memc("memccat", address, &[key]).is_none());
+        }
+    });
+    let talk = |bytes: &[u8]| {
+        let bytes = bytes.to_vec();
+        let answer = example.beside(|| talk(connect(address, 11_211), &[&bytes]));
+        String::from_utf8(answer).unwrap()
+    };
+    // Whichever worker has the connection, and whichever keeps the key.
+    for number in 0..20 {
+        let asked = format!(
+            "get k{number}\r\nset k{number} 5 0 3\r\nabc\r\nget k{number}\r\n\
+             set k{number} 6 0 0\r\n\r\nget k{number}\r\n"
+        );
+        let expected = format!(
+            "END\r\nSTORED\r\nVALUE k{number} 5 3\r\nabc\r\nEND\r\nSTORED\r\n\
+             VALUE k{number} 6 0\r\n\r\nEND\r\n"
+        );
+        assert_eq!(talk(asked.as_bytes()), expected);
+        let (get, found) = (
+            format!("get k{number}\r\n"),
+            format!("VALUE k{number} 6 0\r\n\r\nEND\r\n"),
+        );
+        assert_eq!(talk(get.as_bytes()), found);
+        let delete = format!("delete k{number}\r\ndelete k{number}\r\n{get}");
+        assert_eq!(talk(delete.as_bytes()), "DELETED\r\nNOT_FOUND\r\nEND\r\n");
+    }
+    for (asked, answer) in [
+        (&b"nonsense\r\nget k\r\n"[..], "ERROR\r\n"),
+        (b"set k x 0 1\r\na\r\n", "ERROR\r\n"),
+        (b"set k 0 0 1048577\r\n", "ERROR\r\n"),
+        (
+            b"set k 0 0 3\r\nabcdef\r\n",
+            "CLIENT_ERROR bad data chunk\r\n",
+        ),
+        (b"get a b\r\n", "ERROR\r\n"),
+        (b"get", ""),
+    ] {
+        assert_eq!(talk(asked), answer);
+    }
+    example.stop();
+}
+
+#[test]
+fn memcached_under_200_clients() {
+    let example = Example::start(
+        env!("CARGO_BIN_EXE_memcached"),
+        &["--workers", "2", "--fault", "drop=0.01,seed=7"],
+    );
+    let address = example.addresses[0];
+    let clients: Vec<_> = (0..200)
+        .map(|number| {
+            let mut stream = example.beside(|| connect(address, 11_211));
+            std::thread::spawn(move || {
+                let value = vec![b'a' + (number % 26) as u8; 1 + 97 * number];
+                let mut asked = format!("set k{number} 0 0 {}\r\n", value.len()).into_bytes();
+                asked.extend(&value);
+                asked.extend(b"\r\n");
+                let mut expected = b"STORED\r\n".to_vec();
+                for _ in 0..20 {
+                    asked.extend(format!("get k{number}\r\n").as_bytes());
+                    let head = format!("VALUE k{number} 0 {}\r\n", value.len());
+                    expected.extend([head.as_bytes(), &value, b"\r\nEND\r\n"].concat());
+                }
+                // In two halves, and read slowly.
+                let (first, second) = asked.split_at(asked.len() / 2);
+                stream.write_all(first).unwrap();
+                std::thread::sleep(Duration::from_millis(number as u64));
+                stream.write_all(second).unwrap();
+                let mut got = vec![0; expected.len()];
+                for part in got.chunks_mut(20_000) {
+                    stream.read_exact(part).unwrap();
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                assert!(got == expected, "{number}");
+            })
+        })
+        .collect();
+    for client in clients {
+        client.join().unwrap();
+    }
+    example.stop();
+}
+
+#[test]
+fn events_for_a_thousand_clients() {
+    let example = Example::start(env!("CARGO_BIN_EXE_events"), &[]);
+    let url = format!("http://{}:8081/", example.addresses[0]);
+    example.beside(|| {
+        let mut curl = Command::new("curl");
+        curl.args(["-s", "-N", &url]).stdout(Stdio::piped());
+        let mut curl = curl.spawn().unwrap();
+        let mut first = [0; 22];
+        curl.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        assert_eq!(&first, b"id: 1\ndata: tick 1\n\nid");
+        curl.kill().unwrap();
+        curl.wait().unwrap();
+        let mut clients: Vec<_> = (0..1_000)
+            .map(|_| {
+                let mut stream = connect(example.addresses[0], 8_081);
+                stream
+                    .write_all(b"GET / HTTP/1.1\r\nHost: storm.test\r\n\r\n")
+                    .unwrap();
+                stream
+            })
+            .collect();
+        let events: Vec<Vec<String>> = clients
+            .iter_mut()
+            .map(|stream| {
+                let lines = std::io::BufReader::new(stream).lines();
+                let lines = lines.map(Result::unwrap);
+                lines
+                    .filter(|line| line.starts_with("data: "))
+                    .take(3)
+                    .collect()
+            })
+            .collect();
+        // Three that follow each other, for each client.
+        for events in &events {
+            let numbers: Vec<u64> = events
+                .iter()
+                .map(|line| line.strip_prefix("data: tick ").unwrap().parse().unwrap())
+                .collect();
+            assert_eq!(numbers, [numbers[0], numbers[0] + 1, numbers[0] + 2]);
+        }
+    });
     example.stop();
 }

@@ -25,6 +25,7 @@ const RUN: &[&str] = &[
     "curl",
     "bind9-dnsutils",
     "iputils-ping",
+    "libmemcached-tools",
     "ethtool",
     "procps",
     "util-linux",

@@ -12,10 +12,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{Listening, Program, ServeArgs, Snapshot, StartError, Tally, WorkerContext};
-use nmio::device::{Device, Transport};
-use nmio::{Instant, Port};
-use tcpip::{Application, Config, Connection, Server, Stack};
+use control::{Named, NewWorker, ServeArgs, Snapshot, Tcp};
+use nmio::device::Device;
+use tcpip::{Application, Connection, Contents};
 use tokio::sync::Notify;
 use tokio::time::interval;
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nmio::Instant;
@@ -10,7 +11,7 @@ use nmio::Instant;
 use super::{Alarm, BEYOND_MS, Connection, ConnectionId, Deadline, Standing, Timer};
 use crate::config::millis;
 use crate::connection::{Flags, Info};
-use crate::content::{ContentId, Contents};
+use crate::content::{ContentError, ContentId, Contents};
 use crate::pools::{Owner, Pool};
 use crate::stream::{STREAM_ENTRIES, Slice, Source};
 use crate::writes::MAX_WRITE_LEN;
@@ -52,6 +53,9 @@ pub enum WriteError {
         /// Entries asked for.
         entries: usize,
     },
+    /// The bytes cannot be a content.
+    #[error(transparent)]
+    NoContent(#[from] ContentError),
     /// More bytes than one write takes.
     #[error(
         "{len} bytes are more than the {} of one write; write less, or add them as a content",
@@ -258,6 +262,21 @@ impl<S> Connection<'_, S> {
             self.writes.release(buffer, self.peers);
         }
         pushed
+    }
+
+    /// Writes bytes that are shared with others, or too many for
+    /// [`write_bytes`](Self::write_bytes), and that are written no second time. They
+    /// are a content until they are acknowledged.
+    ///
+    /// # Errors
+    /// Those of [`write`](Self::write), and [`WriteError::NoContent`]; nothing is written
+    /// then.
+    pub fn write_once(&mut self, bytes: Arc<[u8]>) -> Result<(), WriteError> {
+        self.ensure_open()?;
+        let content = self.contents.add(bytes, None)?;
+        let written = self.write(content, 0);
+        self.contents.remove(content);
+        written
     }
 
     /// Our side is not closed.

@@ -86,6 +86,24 @@ fn a_callback_makes_a_content_and_writes_it() {
 }
 
 #[test]
+fn shared_bytes_are_written_once() {
+    let mut rig = Rig::with_habit(Habit::Silent);
+    let (id, bytes) = (rig.id(), std::sync::Arc::<[u8]>::from(*b"shared"));
+    assert!(rig.reach(id, |_, conn| {
+        conn.write_once(bytes.clone()).unwrap();
+        conn.close();
+        assert_eq!(conn.write_once(bytes.clone()), Err(WriteError::Closed));
+    }));
+    rig.sent(1, 1, "FPA", b"shared");
+    // They are there for as long as they may be sent again.
+    rig.pass_ms(1_000);
+    rig.sent(1, 1, "FPA", b"shared");
+    rig.recv(1, 8, "A", b"");
+    assert_eq!(rig.stack.contents().totals().contents, 0);
+    assert_eq!(std::sync::Arc::strong_count(&bytes), 1);
+}
+
+#[test]
 fn no_later_connection_has_the_same_name() {
     let config = Config {
         max_time_wait: 0,
