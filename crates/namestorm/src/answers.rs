@@ -201,15 +201,19 @@ impl<'a> Answer<'a> {
 
     /// The tail without the records that may be left out, and how many
     /// additional records it has; `None` when there are none such.
+    #[inline(always)]
     pub fn required(&self) -> Option<(Tail<'a>, u16)> {
-        if self.header()[3] & OPTIONAL == 0 {
-            return None;
-        }
+        let has_optional = self.header()[3] & OPTIONAL != 0;
+        has_optional.then(|| self.without_optional())
+    }
+
+    #[inline(never)]
+    fn without_optional(&self) -> (Tail<'a>, u16) {
         let tail = Tail {
             bytes: &self.tail().bytes[..usize::from(self.word_behind(0))],
             sum: Sum::from_folded(self.word_behind(1)),
         };
-        Some((tail, self.word_behind(2)))
+        (tail, self.word_behind(2))
     }
 
     /// Where pointers lie in the tail that move with the length of the

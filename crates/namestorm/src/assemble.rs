@@ -12,107 +12,114 @@ use crate::key::Key;
 use crate::lookup::Resolution;
 use crate::rcode;
 use crate::records::Composer;
+use crate::tail::MAX_TCP_MESSAGE;
 
-/// Where replies are put together.
-pub(crate) struct Desk<'a> {
-    pub(crate) answers: &'a Answers,
-    pub(crate) scratch: &'a mut [u8],
-    pub(crate) composer: &'a mut Composer,
+/// Where replies are put together. One belongs to each responder.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    wildcard: Key,
+    scratch: Box<[u8]>,
+    composer: Composer,
 }
 
-/// Puts together what a query for `qtype` at `name`, whose key is `key`, is
-/// answered with when nothing is prepared for it. `wildcard` is for its use. `None`,
-/// counted, when a hook gives no reply.
-#[inline(never)]
-pub(crate) fn assemble<'a, H: Hook>(
-    desk: Desk<'a>,
-    question: (&[u8], u16),
-    [key, wildcard]: [&mut Key; 2],
-    (hook, now): (&mut H, Instant),
-    counters: &mut Counters,
-) -> Option<Body<'a>> {
-    let (name, qtype) = question;
-    match desk.answers.resolve(qtype, name, key, wildcard) {
-        Resolution::Hooked(soa) => ask(desk, question, [key, wildcard], soa, (hook, now), counters),
-        found => {
-            counters.assembled += 1;
-            let keys = [key, wildcard];
-            Some(compose(desk.answers, desk.scratch, question, keys, found))
+impl Desk {
+    /// Where hooks answer for some names, `has_hooked`, it takes the memory for their
+    /// records at once.
+    pub(crate) fn new(has_hooked: bool) -> Self {
+        let mut composer = Composer::new();
+        if has_hooked {
+            composer.reserve();
+        }
+        Self {
+            wildcard: Key::new(),
+            scratch: vec![0; MAX_TCP_MESSAGE].into_boxed_slice(),
+            composer,
         }
     }
-}
 
-/// What the hook answers. `soa` is for answers that there is nothing.
-#[inline(never)]
-fn ask<'a, H: Hook>(
-    desk: Desk<'a>,
-    (name, qtype): (&[u8], u16),
-    [key, wildcard]: [&mut Key; 2],
-    soa: Answer<'a>,
-    (hook, now): (&mut H, Instant),
-    counters: &mut Counters,
-) -> Option<Body<'a>> {
-    let Desk {
-        answers,
-        scratch,
-        composer,
-    } = desk;
-    let mut records = composer.start(name);
-    let verdict = hook.answer(&Question::new(name, qtype), &mut records, now);
-    let composer: &'a Composer = composer;
-    let found = match verdict {
-        Ok(Verdict::Records) => match composer.body() {
-            Some(body) => {
-                counters.hooked += 1;
-                return Some(body);
+    /// Puts together what a query for `qtype` at `name`, whose key is `key`, is
+    /// answered with when nothing is prepared for it. `None`, counted, when the hook
+    /// gives no reply.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn assemble<'a, H: Hook>(
+        &'a mut self,
+        answers: &'a Answers,
+        (name, qtype): (&[u8], u16),
+        key: &mut Key,
+        (hook, now): (&mut H, Instant),
+        counters: &mut Counters,
+    ) -> Option<Body<'a>> {
+        let found = answers.resolve(qtype, name, key, &mut self.wildcard);
+        if let Resolution::Hooked(soa) = found {
+            return self.ask(answers, (name, qtype), key, soa, (hook, now), counters);
+        }
+        counters.assembled += 1;
+        Some(self.compose(answers, (name, qtype), key, found))
+    }
+
+    /// What the hook answers. `soa` is for answers that there is nothing.
+    #[inline(never)]
+    fn ask<'a, H: Hook>(
+        &'a mut self,
+        answers: &'a Answers,
+        (name, qtype): (&[u8], u16),
+        key: &mut Key,
+        soa: Answer<'a>,
+        (hook, now): (&mut H, Instant),
+        counters: &mut Counters,
+    ) -> Option<Body<'a>> {
+        let question = Question::new(name, qtype);
+        let mut records = self.composer.start(name);
+        let verdict = hook.answer(&question, &mut records, now);
+        let found = match verdict {
+            Ok(Verdict::Drop) => {
+                counters.unanswered += 1;
+                return None;
             }
-            None => Resolution::NoData(soa),
-        },
-        Ok(Verdict::Zone) => answers.resolve_behind_hook(qtype, name, key, wildcard),
-        Ok(Verdict::NoData) => Resolution::NoData(soa),
-        Ok(Verdict::NxDomain) => Resolution::NxDomain(soa),
-        Ok(Verdict::Refused) => Resolution::Refused,
-        Ok(Verdict::Drop) => {
-            counters.unanswered += 1;
-            return None;
-        }
-        // The client may ask another server.
-        Err(_) => Resolution::Broken,
-    };
-    counters.hooked += 1;
-    let keys = [key, wildcard];
-    Some(compose(answers, scratch, (name, qtype), keys, found))
-}
-
-/// Puts the pieces together that were found.
-#[inline(always)]
-fn compose<'a>(
-    answers: &'a Answers,
-    scratch: &'a mut [u8],
-    (name, qtype): (&[u8], u16),
-    keys: [&mut Key; 2],
-    found: Resolution<'a>,
-) -> Body<'a> {
-    match found {
-        Resolution::Answer(answer) | Resolution::NoData(answer) | Resolution::Hooked(answer) => {
-            Body::shifted(&answer, shift(answers, name, &answer), scratch)
-        }
-        Resolution::NxDomain(answer) => Body {
-            rcode: rcode::NXDOMAIN,
-            prepared: None,
-            ..Body::shifted(&answer, shift(answers, name, &answer), scratch)
-        },
-        Resolution::Substitution(dname) => {
-            chain::follow(answers, (name, qtype), dname, keys, scratch)
-        }
-        Resolution::Refused => Body::empty(rcode::REFUSED),
-        Resolution::Broken => Body::empty(rcode::SERVFAIL),
+            Ok(Verdict::Records) if !self.composer.is_empty() => {
+                counters.hooked += 1;
+                return Some(self.composer.body());
+            }
+            Ok(Verdict::Records | Verdict::NoData) => Resolution::NoData(soa),
+            Ok(Verdict::NxDomain) => Resolution::NxDomain(soa),
+            Ok(Verdict::Refused) => Resolution::Refused,
+            Ok(Verdict::Zone) => answers.resolve_behind_hook(qtype, name, key, &mut self.wildcard),
+            // The client may ask another server.
+            Err(_) => Resolution::Broken,
+        };
+        counters.hooked += 1;
+        Some(self.compose(answers, (name, qtype), key, found))
     }
-}
 
-/// By how much longer `name` is than the one that `answer` was prepared for. The
-/// answer serves it when its pointers are moved by that.
-#[inline(always)]
-fn shift(answers: &Answers, name: &[u8], answer: &Answer<'_>) -> usize {
-    name.len().saturating_sub(answers.name_len(answer))
+    /// Puts the pieces together that were found.
+    #[inline(always)]
+    fn compose<'a>(
+        &'a mut self,
+        answers: &'a Answers,
+        (name, qtype): (&[u8], u16),
+        key: &mut Key,
+        found: Resolution<'a>,
+    ) -> Body<'a> {
+        let scratch = &mut self.scratch[..];
+        // What was prepared for a name above serves this one when its pointers
+        // are moved.
+        let shift = |answer: &Answer<'_>| name.len().saturating_sub(answers.name_len(answer));
+        match found {
+            Resolution::Answer(answer)
+            | Resolution::NoData(answer)
+            | Resolution::Hooked(answer) => Body::shifted(&answer, shift(&answer), scratch),
+            Resolution::NxDomain(answer) => Body {
+                rcode: rcode::NXDOMAIN,
+                prepared: None,
+                ..Body::shifted(&answer, shift(&answer), scratch)
+            },
+            Resolution::Substitution(dname) => {
+                let keys = [key, &mut self.wildcard];
+                chain::follow(answers, (name, qtype), dname, keys, scratch)
+            }
+            Resolution::Refused => Body::empty(rcode::REFUSED),
+            Resolution::Broken => Body::empty(rcode::SERVFAIL),
+        }
+    }
 }

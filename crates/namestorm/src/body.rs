@@ -5,7 +5,7 @@ use udpip::Tail;
 
 use crate::answers::Answer;
 use crate::index::At;
-use crate::tail::shift_pointers;
+use crate::tail::shift_pointer;
 
 /// What follows the question.
 #[derive(Clone, Copy, Debug)]
@@ -56,22 +56,27 @@ impl<'a> Body<'a> {
         }
         let copy = &mut scratch[..body.tail.bytes.len()];
         copy.copy_from_slice(body.tail.bytes);
-        shift_pointers(copy, answer.fixups(), shift);
-        let copy: &'a [u8] = copy;
+        let (mut tail, mut required) = (body.tail.sum, body.required);
         // A pointer at an even offset adds `shift` to the sum; at an odd one
         // the bytes of it exchanged.
-        let shifted = |tail: Tail<'_>| {
-            let len = tail.bytes.len();
-            let inside = answer.fixups().filter(|at| *at < len);
-            let by = Sum::ZERO.word(shift as u16);
-            Tail {
-                bytes: &copy[..len],
-                sum: inside.fold(tail.sum, |sum, at| sum.add_at(by, at)),
+        let by = Sum::ZERO.word(shift as u16);
+        for at in answer.fixups() {
+            shift_pointer(copy, at, shift);
+            tail = tail.add_at(by, at);
+            if let Some((required, _)) = &mut required
+                && at < required.bytes.len()
+            {
+                required.sum = required.sum.add_at(by, at);
             }
+        }
+        let copy: &'a [u8] = copy;
+        let part = |len, sum| Tail {
+            bytes: &copy[..len],
+            sum,
         };
         Self {
-            tail: shifted(body.tail),
-            required: body.required.map(|(tail, count)| (shifted(tail), count)),
+            tail: part(copy.len(), tail),
+            required: required.map(|(tail, count)| (part(tail.bytes.len(), tail.sum), count)),
             prepared: None,
             ..body
         }

@@ -8,7 +8,8 @@ use domain::base::{Message, ParsedName};
 use domain::rdata::AllRecordData;
 
 use crate::key::Form;
-use crate::respond::{MAX_TCP_MESSAGE, Responder, Transport};
+use crate::respond::{Responder, Transport};
+use crate::tail::MAX_TCP_MESSAGE;
 use crate::{name, prepare_text};
 
 const START: &str = "$ORIGIN example.org.\n$TTL 60\n@ SOA ns host 1 2 3 4 60\n@ NS ns\n\

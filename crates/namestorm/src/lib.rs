@@ -1,9 +1,89 @@
 //! An authoritative DNS server that answers from prepared packets: the
 //! paper's Namestorm.
 //!
+//! A server of one's own is a zone and a [`Hook`], which answers some of its names
+//! itself. This one tells a health-checked address:
+//!
+//! ```
+//! use std::process::ExitCode;
+//! use std::thread;
+//!
+//! use namestorm::{Hook, Question, RecordError, Records, Rrset, Verdict, rtype};
+//! use nmio::Instant;
+//!
+//! const ZONE: &str = "\
+//! $ORIGIN example.org.
+//! @   60 SOA ns hostmaster 1 7200 3600 1209600 60
+//! @   60 NS  ns
+//! ns  60 A   192.0.2.53
+//! ";
+//!
+//! /// The addresses that are up.
+//! struct Healthy(Rrset);
+//!
+//! impl Hook for Healthy {
+//!     type Message = Rrset;
+//!
+//!     fn answer(
+//!         &mut self,
+//!         question: &Question<'_>,
+//!         records: &mut Records<'_>,
+//!         _now: Instant,
+//!     ) -> Result<Verdict, RecordError> {
+//!         if question.wants(rtype::A) {
+//!             records.add_rrset(&self.0)?;
+//!         }
+//!         Ok(Verdict::Records)
+//!     }
+//!
+//!     fn on_message(&mut self, healthy: Rrset, _now: Instant) {
+//!         self.0 = healthy;
+//!     }
+//! }
+//!
+//! impl control::Named for Healthy {
+//!     const NAME: &'static str = "healthy";
+//!     const PORT: u16 = 53;
+//! }
+//!
+//! # fn check_health(_: nmio::mailbox::Sender<Rrset>) {}
+//! fn main() -> ExitCode {
+//! # return in_memory();
+//!     namestorm::serve(ZONE, &["www.example.org"], |worker| {
+//!         let sender = worker.open_mailbox(8);
+//!         // It sends a new set whenever one has changed.
+//!         thread::spawn(move || check_health(sender));
+//!         let all = [[192, 0, 2, 1], [192, 0, 2, 2]];
+//!         Ok(Healthy(Rrset::new(rtype::A, 30, all)?))
+//!     })
+//! }
+//! # fn in_memory() -> ExitCode {
+//! #     use namestorm::{Form, Responder, Transport, Zones, compile, load_text};
+//! #     let mut zones = Zones::new(vec![load_text("zone", None, ZONE).unwrap().zone]).unwrap();
+//! #     zones.hook("www.example.org").unwrap();
+//! #     let answers = compile(&zones, Form::Wire, [1, 2, 3, 4], &mut |_| {}).unwrap();
+//! #     let mut responder = Responder::new(answers.into());
+//! #     let set = |last| Rrset::new(rtype::A, 30, [[192, 0, 2, last]]).unwrap();
+//! #     let mut hook = Healthy(set(1));
+//! #     for last in [1, 2] {
+//! #         let mut query = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\
+//! #             \x03www\x07example\x03org\x00\x00\x01\x00\x01".to_vec();
+//! #         let udp = Transport::Udp { link: 1472 };
+//! #         let reply = responder.respond_with(&mut query, udp, &mut hook, Instant::ZERO);
+//! #         assert!(reply.unwrap().tail.bytes.ends_with(&[192, 0, 2, last]));
+//! #         hook.on_message(set(2), Instant::ZERO);
+//! #     }
+//! #     ExitCode::SUCCESS
+//! # }
+//! ```
+//!
 //! When a zone is loaded, every name and type in it becomes the part of a
-//! message that follows the question ([`compile`]). A query finds it by one
-//! look-up in a hash table ([`Answers`]); what is left to do is the header.
+//! message that follows the question ([`compile()`]). A query finds it by one
+//! look-up in a hash table ([`Answers`]); what is left to do is the header. What a hook
+//! answers is not in that table, so that all other queries find their answers as they
+//! do without a hook.
+//!
+//! The layers can be used apart. [`Responder`] is DNS without any network:
 //!
 //! ```
 //! use namestorm::{Form, Responder, Transport, prepare_text};
@@ -72,10 +152,11 @@ pub use name::{Name, NameError};
 pub use program::{CheckFailed, LoadError, MAX_RESIDENT_PACKETS, Namestorm, check};
 pub use records::{RecordError, Records, Rrset, Section};
 pub use report::{Finding, Report, Severity};
-pub use respond::{MAX_TCP_MESSAGE, Reply, Responder, Transport};
+pub use respond::{Reply, Responder, Transport};
 pub use serve::serve;
 pub use server::{Server, UdpAndTcp};
 pub use service::{Dns, Mode};
+pub use tail::MAX_TCP_MESSAGE;
 pub use tcp::{DnsOverTcp, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_TCP_QUERY, TcpSettings};
 pub use zone::Zone;
 pub use zones::{HookNameError, Zones};

@@ -30,7 +30,7 @@ pub enum Resolution<'a> {
 impl Answers {
     /// Finds what to answer for `qtype` at `name`, whose key is `key`, when
     /// [`Answers::find`] has found nothing. `wildcard` is for its use.
-    #[inline(never)]
+    #[inline(always)]
     pub fn resolve(
         &self,
         qtype: u16,
@@ -38,7 +38,7 @@ impl Answers {
         key: &Key,
         wildcard: &mut Key,
     ) -> Resolution<'_> {
-        self.resolve_by::<true>(qtype, name, key, wildcard)
+        self.resolve_by(true, qtype, name, key, wildcard)
     }
 
     /// What the zone itself has for a name that a hook answers for.
@@ -53,21 +53,23 @@ impl Answers {
         let hash = self.hash(qtype, key.bytes());
         match self.find_behind_hook(hash, qtype, key.bytes()) {
             Some(answer) => Resolution::Answer(answer),
-            None => self.resolve_by::<false>(qtype, name, key, wildcard),
+            None => self.resolve_by(false, qtype, name, key, wildcard),
         }
     }
 
-    /// With `HOOKS` hooks come before what the zones have.
-    #[inline(always)]
-    fn resolve_by<const HOOKS: bool>(
+    /// With `hooks` they come before what the zones have. One function for both: what
+    /// it calls is part of it then.
+    #[inline(never)]
+    fn resolve_by(
         &self,
+        hooks: bool,
         qtype: u16,
         name: &[u8],
         key: &Key,
         wildcard: &mut Key,
     ) -> Resolution<'_> {
         if let Some(node) = self.node(key.bytes()) {
-            if HOOKS && node.hooked.itself() {
+            if hooks && node.hooked.itself() {
                 return Resolution::Hooked(self.answer(node.negative));
             }
             return self.at_name(qtype, &node);
@@ -75,7 +77,7 @@ impl Answers {
         let Some((start, node)) = self.closest(name, key) else {
             return Resolution::Refused;
         };
-        if HOOKS && node.hooked.below() {
+        if hooks && node.hooked.below() {
             return Resolution::Hooked(self.answer(node.negative));
         }
         match node.kind {
@@ -85,7 +87,7 @@ impl Answers {
             Kind::Dname => Resolution::Substitution(self.answer(node.default)),
             Kind::Plain | Kind::Alias if node.has_wildcard => {
                 wildcard.set_wildcard(self.form(), key, start);
-                self.at_wildcard::<HOOKS>(qtype, wildcard, &node)
+                self.at_wildcard(hooks, qtype, wildcard, &node)
             }
             Kind::Plain | Kind::Alias => Resolution::NxDomain(self.answer(node.negative)),
         }
@@ -135,8 +137,9 @@ impl Answers {
     }
 
     /// For a name that a wildcard stands for (RFC 4592, section 3.3).
-    fn at_wildcard<const HOOKS: bool>(
+    fn at_wildcard(
         &self,
+        hooks: bool,
         qtype: u16,
         wildcard: &Key,
         encloser: &Node,
@@ -144,7 +147,7 @@ impl Answers {
         let hash = self.hash(qtype, wildcard.bytes());
         // A hooked name that no record has lies below a hooked wildcard's parent, so
         // that the wildcard is hooked too.
-        let found = if HOOKS {
+        let found = if hooks {
             self.find_hashed(hash, qtype, wildcard.bytes())
         } else {
             self.find_behind_hook(hash, qtype, wildcard.bytes())

@@ -10,10 +10,10 @@ use crate::name::Name;
 use crate::rcode;
 use crate::rdata::is_data_of;
 use crate::rtype;
-use crate::tail::{Base, FIELDS, POINTER, QUESTION_AT, TailWriter};
+use crate::tail::{Base, FIELDS, MAX_TCP_MESSAGE, POINTER, QUESTION_AT, TailWriter};
 
-/// Bytes of the largest message over TCP with an OPT record behind it.
-const MAX_MESSAGE: usize = 65_535 - OPT_LEN;
+/// Bytes of the largest message that an OPT record fits behind.
+const MAX_MESSAGE: usize = MAX_TCP_MESSAGE - OPT_LEN;
 /// The most bytes of a record's data.
 const MAX_DATA: usize = 65_535;
 /// The largest TTL (RFC 2181, section 8).
@@ -193,19 +193,24 @@ impl Composer {
         }
     }
 
-    /// What was composed; `None` when that is nothing.
-    pub(crate) fn body(&self) -> Option<Body<'_>> {
+    /// Whether nothing was composed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.writer.bytes().is_empty()
+    }
+
+    /// What was composed.
+    pub(crate) fn body(&self) -> Body<'_> {
         let [a, b, c] = self.counts.map(u16::to_be_bytes);
         let bytes = self.writer.bytes();
         let has_additional = self.counts[2] > 0;
-        (!bytes.is_empty()).then(|| Body {
+        Body {
             tail: Tail::new(bytes),
             rcode: rcode::NOERROR,
             authoritative: true,
             counts: [a[0], a[1], b[0], b[1], c[0], c[1]],
             required: has_additional.then(|| (Tail::new(&bytes[..self.required]), 0)),
             prepared: None,
-        })
+        }
     }
 
     /// Writes `count` records to a section by `write`, all or none.

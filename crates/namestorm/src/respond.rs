@@ -7,22 +7,18 @@ use udpip::Tail;
 
 use crate::answers::Answers;
 use crate::asked::Asked;
-use crate::assemble::{Desk, assemble};
+use crate::assemble::Desk;
 use crate::body::Body;
 use crate::counters::Counters;
 use crate::edns::{self, Edns, MIN_UDP_MESSAGE, OPT_LEN};
 use crate::hook::{Hook, NoHook};
 use crate::index::At;
-use crate::key::Key;
 use crate::name;
 use crate::query::{AA, HEADER_LEN, Header, NameBuf, QR, RD, RawQuestion, TC};
 use crate::rcode;
-use crate::records::Composer;
 use crate::rtype;
-use crate::tail::{QUESTION_AT, QUESTION_REST};
+use crate::tail::{MAX_TCP_MESSAGE, QUESTION_AT, QUESTION_REST};
 
-/// The largest message over TCP (RFC 1035, section 4.2.2).
-pub const MAX_TCP_MESSAGE: usize = 65_535;
 /// Bytes of the longest head: header and question.
 pub(crate) const MAX_HEAD: usize = HEADER_LEN + name::MAX_NAME + QUESTION_REST;
 const CLASS_IN: u16 = 1;
@@ -80,13 +76,10 @@ pub struct Responder {
     answers: Arc<Answers>,
     counters: Counters,
     asked: Asked,
-    wildcard: Key,
     expanded: NameBuf,
     head: [u8; MAX_HEAD],
     opt: [u8; OPT_LEN],
-    /// Where tails are put together that are not sent as they were prepared.
-    scratch: Box<[u8]>,
-    composer: Composer,
+    desk: Desk,
 }
 
 /// What is known of a query when it is answered.
@@ -101,20 +94,14 @@ struct Query {
 impl Responder {
     /// Answers from `answers`.
     pub fn new(answers: Arc<Answers>) -> Self {
-        let mut composer = Composer::new();
-        if answers.has_hooked() {
-            composer.reserve();
-        }
         Self {
+            desk: Desk::new(answers.has_hooked()),
             answers,
             counters: Counters::default(),
             asked: Asked::new(),
-            wildcard: Key::new(),
             expanded: NameBuf::new(),
             head: [0; MAX_HEAD],
             opt: [0; OPT_LEN],
-            scratch: vec![0; MAX_TCP_MESSAGE].into_boxed_slice(),
-            composer,
         }
     }
 
@@ -169,12 +156,10 @@ impl Responder {
             answers,
             counters,
             asked,
-            wildcard,
             expanded,
             head,
             opt,
-            scratch,
-            composer,
+            desk,
         } = self;
         counters.queries += 1;
         let Some(header) = Header::parse(message) else {
@@ -206,13 +191,8 @@ impl Responder {
                     } else {
                         &message[QUESTION_AT..][..question.name_len]
                     };
-                    let desk = Desk {
-                        answers,
-                        scratch,
-                        composer,
-                    };
                     let question = (name, question.qtype);
-                    assemble(desk, question, [key, wildcard], (hook, now), counters)?
+                    desk.assemble(answers, question, key, (hook, now), counters)?
                 }
             }
         };

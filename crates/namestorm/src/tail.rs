@@ -20,8 +20,8 @@ const MAX_CHAIN_LEN: usize = MAX_CHAIN * 2 * (POINTER + FIELDS + name::MAX_NAME)
 /// The first offset that a pointer cannot hold (RFC 1035, section 4.1.4),
 /// less what a tail may be moved by: a longer question, and a chain.
 const POINTER_LIMIT: usize = 0x4000 - name::MAX_NAME - MAX_CHAIN_LEN;
-/// The largest message.
-const MAX_MESSAGE: usize = 65_535;
+/// The largest message over TCP (RFC 1035, section 4.2.2).
+pub const MAX_TCP_MESSAGE: usize = 65_535;
 /// Names in a tail that later ones are compressed against. What is behind is
 /// compressed against the question and these only.
 const MAX_KNOWN: usize = 64;
@@ -88,7 +88,7 @@ impl TailWriter {
     pub(crate) fn reserve(&mut self) {
         self.qname.reserve(name::MAX_NAME);
         // A record may be written before it is found to be too long.
-        self.bytes.reserve(2 * MAX_MESSAGE + name::MAX_NAME);
+        self.bytes.reserve(2 * MAX_TCP_MESSAGE + name::MAX_NAME);
         self.known.reserve(MAX_KNOWN);
         self.known_bytes.reserve(MAX_KNOWN * name::MAX_NAME);
     }
@@ -181,7 +181,7 @@ impl TailWriter {
         }
         self.bytes.extend_from_slice(rest);
         let data_len = self.bytes.len() - len_at - 2;
-        if self.message_len() > MAX_MESSAGE {
+        if self.message_len() > MAX_TCP_MESSAGE {
             return Err(TooLong);
         }
         self.bytes[len_at..len_at + 2].copy_from_slice(&(data_len as u16).to_be_bytes());
@@ -194,7 +194,7 @@ impl TailWriter {
     /// # Errors
     /// When the message gets too long; nothing is written then.
     pub(crate) fn composed(&mut self, records: &[u8]) -> Result<(), TooLong> {
-        if self.message_len() + records.len() > MAX_MESSAGE {
+        if self.message_len() + records.len() > MAX_TCP_MESSAGE {
             return Err(TooLong);
         }
         self.bytes.extend_from_slice(records);
@@ -275,18 +275,16 @@ impl Default for TailWriter {
     }
 }
 
-/// Moves the pointers of a copied tail for a question name that is `by`
-/// bytes longer than the one it was written for.
+/// Moves the pointer at `at` in a copied tail, which is a fixup, for a question name
+/// that is `by` bytes longer than the one it was written for.
 ///
 /// # Panics
-/// When a fixup does not lie in the tail.
-pub(crate) fn shift_pointers(tail: &mut [u8], fixups: impl Iterator<Item = usize>, by: usize) {
-    for at in fixups {
-        let pointer: &mut [u8; 2] = tail[at..]
-            .first_chunk_mut()
-            .expect("fixups lie in their tail");
-        *pointer = (u16::from_be_bytes(*pointer) + by as u16).to_be_bytes();
-    }
+/// When it does not lie in the tail.
+pub(crate) fn shift_pointer(tail: &mut [u8], at: usize, by: usize) {
+    let pointer: &mut [u8; 2] = tail[at..]
+        .first_chunk_mut()
+        .expect("fixups lie in their tail");
+    *pointer = (u16::from_be_bytes(*pointer) + by as u16).to_be_bytes();
 }
 
 /// Splits the compressed name at the start of `bytes`: the labels in front,
@@ -374,7 +372,7 @@ mod tests {
         assert_eq!(writer.bytes()[12..], *b"\x01*\xc0\x0e");
         assert_eq!(writer.fixups(), [14]);
         let mut longer = writer.bytes().to_vec();
-        shift_pointers(&mut longer, [14].into_iter(), 3);
+        shift_pointer(&mut longer, 14, 3);
         assert_eq!(longer[12..], *b"\x01*\xc0\x11");
         writer.start(&name("w.org"), Base::Above);
         writer.record(&name("w.org"), 1, 60, &[1; 4]).unwrap();

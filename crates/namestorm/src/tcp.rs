@@ -16,7 +16,8 @@ use tcpip::{
 use crate::answers::Answers;
 use crate::counters::Counters;
 use crate::hook::{Hook, NoHook};
-use crate::respond::{MAX_TCP_MESSAGE, Responder, Transport};
+use crate::respond::{Responder, Transport};
+use crate::tail::MAX_TCP_MESSAGE;
 
 /// A connection without a query for so long is closed (RFC 7766, section
 /// 6.2.3: "on the order of a few seconds").

@@ -4,12 +4,15 @@ mod harness;
 
 use std::sync::Arc;
 
+use domain::base::{Message, ParsedName};
+use domain::rdata::AllRecordData;
 use harness::{Client, FORMS, MODES, Query, name, prepare_hooked};
 use namestorm::{
     Answers, Form, Hook, HookNameError, Name, Question, RecordError, Records, Responder, Rrset,
     Section, Transport, Verdict, Zones, load_text, rtype,
 };
 use nmio::{Handler, Instant};
+use proptest::prelude::*;
 
 const ZONE: &str = "\
 @     60 SOA ns host 1 2 3 4 30
@@ -40,6 +43,8 @@ struct Told {
     verdict: Option<Verdict>,
     made: Vec<(Section, Option<Name>, u16, Vec<u8>)>,
     prepared: Option<Rrset>,
+    /// Records that are not taken make no error.
+    is_forgiving: bool,
     asked: Vec<(Vec<u8>, u16)>,
     due: Option<Instant>,
 }
@@ -56,9 +61,12 @@ impl Hook for Told {
         self.asked
             .push((question.name().to_vec(), question.rtype()));
         for (section, owner, rtype, data) in &self.made {
-            match owner {
-                Some(owner) => records.add_to(*section, owner, *rtype, 5, data)?,
-                None => records.add(*rtype, 5, data)?,
+            let added = match owner {
+                Some(owner) => records.add_to(*section, owner, *rtype, 5, data),
+                None => records.add(*rtype, 5, data),
+            };
+            if !self.is_forgiving {
+                added?;
             }
         }
         if let Some(rrset) = self
@@ -460,4 +468,97 @@ fn a_name_that_is_not_ours_is_not_hooked() {
     assert!(matches!(hook("a..b"), Err(HookNameError::Name(_))));
     assert_eq!(hook("d.example.org"), Ok(()));
     assert_eq!(hook("x.broken.org"), Ok(()));
+}
+
+/// Any records, most of them right.
+fn made() -> impl Strategy<Value = Vec<(Section, Option<Name>, u16, Vec<u8>)>> {
+    let owners = ["example.org", "X.example.ORG", "other", "."];
+    let names = [
+        &b"\x02ns\x07example\x03org\0"[..],
+        b"\x01x\x05other\0",
+        b"\0",
+    ];
+    let name = prop::sample::select(names.to_vec());
+    let soa = [&b"\x01a\x05other\0"[..], b"\x05other\0", &[0; 20]].concat();
+    let data = prop_oneof![
+        any::<[u8; 4]>().prop_map(|data| (rtype::A, data.to_vec())),
+        any::<[u8; 16]>().prop_map(|data| (rtype::AAAA, data.to_vec())),
+        prop::collection::vec(any::<u8>(), 0..255)
+            .prop_map(|text| (rtype::TXT, [&[text.len() as u8][..], &text].concat())),
+        name.clone().prop_map(|name| (rtype::NS, name.to_vec())),
+        name.clone().prop_map(|name| (rtype::CNAME, name.to_vec())),
+        name.prop_map(|name| (rtype::MX, [b"\0\x05", name].concat())),
+        Just((rtype::SOA, soa)),
+        (any::<u16>(), prop::collection::vec(any::<u8>(), 0..40)),
+    ];
+    let sections = [Section::Answer, Section::Authority, Section::Additional];
+    let owner = prop::option::of(prop::sample::select(owners.to_vec()));
+    let record = (prop::sample::select(sections.to_vec()), owner, data);
+    let record = record.prop_map(|(section, owner, (rtype, data))| {
+        (
+            section,
+            owner.map(|owner| owner.parse().unwrap()),
+            rtype,
+            data,
+        )
+    });
+    prop::collection::vec(record, 0..30)
+}
+
+fn verdicts() -> impl Strategy<Value = Verdict> {
+    prop::sample::select(vec![
+        Verdict::Records,
+        Verdict::Records,
+        Verdict::Records,
+        Verdict::Zone,
+        Verdict::NoData,
+        Verdict::NxDomain,
+        Verdict::Refused,
+    ])
+}
+
+proptest! {
+    /// An independent reader takes every answer for a whole one, within its limit.
+    #[test]
+    fn hooked_answers_are_well_formed(
+        mut made in made(),
+        in_order: bool,
+        verdict in verdicts(),
+        is_forgiving: bool,
+        text in prop::sample::select(vec!["hook.example.org", "a.B.s.w.example.org"]),
+        qtype in prop::sample::select(vec![1_u16, 5, 16, 255]),
+        edns in prop::option::of(0..2000_u16),
+        tcp: bool,
+    ) {
+        if in_order {
+            made.sort_by_key(|(section, ..)| *section);
+        }
+        let mut hook = Told { verdict: Some(verdict), made, is_forgiving, ..Told::default() };
+        let mut query = query(text, qtype);
+        query.edns = edns.map(|size| (size, 0, 0));
+        let transport = if tcp { Transport::Tcp } else { UDP };
+        let reply = ask(&mut hook, &query, transport).unwrap();
+        let limit = match edns {
+            _ if tcp => 65_535,
+            None => 512,
+            Some(size) => usize::from(size).clamp(512, 1232),
+        };
+        prop_assert!(reply.len() <= limit);
+        let message = Message::from_octets(&reply[..]).unwrap();
+        prop_assert!(!(tcp && message.header().tc()));
+        prop_assert_eq!(&reply[12..12 + query.name.len()], &query.name[..]);
+        prop_assert_eq!(message.opt().is_some(), edns.is_some());
+        let mut records = 0;
+        for record in &message {
+            let (record, _) = record.unwrap();
+            record.to_any_record::<AllRecordData<_, ParsedName<_>>>().unwrap();
+            records += 1;
+        }
+        let counts = message.header_counts();
+        let counted = counts.ancount() + counts.nscount() + counts.arcount();
+        prop_assert_eq!(records, usize::from(counted));
+        // All bytes belong to some record.
+        let cut = Message::from_octets(&reply[..reply.len() - 1]).unwrap();
+        prop_assert!(records == 0 || cut.iter().any(|record| record.is_err()));
+    }
 }

@@ -5,8 +5,9 @@ mod harness;
 
 use harness::{
     CLIENT_MAC, CLIENT_V4, Client, FORMS, MODES, PORT, Query, SERVER_MAC, SERVER_V4, name, prepare,
+    prepare_hooked,
 };
-use namestorm::rcode;
+use namestorm::{Hook, Question, RecordError, Records, Verdict, rcode};
 use nmio::{Handler, Instant};
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
@@ -158,4 +159,53 @@ fn a_query_has_ten_seconds_from_its_first_byte_on() {
         client.wait_until(Instant::from_millis(10_001));
         assert_eq!(missed(&client), u64::from(is_closed), "{bytes} bytes");
     }
+}
+
+/// Counts what it is asked, and drops questions for names that start with `d`.
+#[derive(Default)]
+struct Counting(u8);
+
+impl Hook for Counting {
+    type Message = ();
+
+    fn answer(
+        &mut self,
+        question: &Question<'_>,
+        records: &mut Records<'_>,
+        _now: Instant,
+    ) -> Result<Verdict, RecordError> {
+        self.0 += 1;
+        records.add(1, 1, &[192, 0, 2, self.0])?;
+        Ok(match question.labels().next() {
+            Some([b'd', ..]) => Verdict::Drop,
+            _ => Verdict::Records,
+        })
+    }
+}
+
+#[test]
+fn one_hook_answers_over_udp_and_tcp() {
+    let zones = [("example.org.", ZONE)];
+    let answers = prepare_hooked(&zones, &[], &["*.example.org"], FORMS[0]);
+    let mut client = Client::with_hook(&answers, MODES[0], false, Counting::default());
+    let query = |text| Query::new(&name(text), 1).bytes();
+    let over_udp = client.ask(&query("a.example.org")).unwrap();
+    assert!(over_udp.ends_with(&[192, 0, 2, 1]));
+    assert_eq!(client.ask(&query("d.example.org")), None);
+    let syn_ack = client.handle(&segment(0, None, TcpControl::Syn, b""));
+    let heard = end(&syn_ack.unwrap());
+    let asked = ["b.example.org", "dropped.example.org", "c.example.org"];
+    let sent = asked.map(|text| framed(&query(text))).concat();
+    let reply = client.handle(&segment(1, Some(heard), TcpControl::None, &sent));
+    let reply = reply.unwrap();
+    let packet = Ipv4Packet::new_checked(&reply[14..]).unwrap();
+    let tcp = TcpPacket::new_checked(packet.payload()).unwrap();
+    // The reply to the first, and the end.
+    assert!(tcp.fin() && !tcp.rst());
+    let expected = framed(&[&over_udp[..over_udp.len() - 1], &[3]].concat());
+    let expected = [&expected[..15], b"b", &expected[16..]].concat();
+    assert_eq!(tcp.payload(), expected);
+    assert_eq!(client.server.transports.hook().0, 4);
+    let drops = client.server.transports.tcp().app().counters().drops();
+    assert_eq!(drops[2], ("no reply by the hook", 1));
 }
