@@ -3,6 +3,7 @@
 mod rig;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::process::Command;
 use std::time::Duration;
 
 use rig::Example;
@@ -12,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What the link takes in one packet, less the largest headers.
 const MOST: usize = 1500 - 48;
 
-fn socket(server: IpAddr) -> UdpSocket {
+fn socket(server: IpAddr, port: u16) -> UdpSocket {
     let any: IpAddr = if server.is_ipv4() {
         Ipv4Addr::UNSPECIFIED.into()
     } else {
@@ -20,7 +21,7 @@ fn socket(server: IpAddr) -> UdpSocket {
     };
     let socket = UdpSocket::bind((any, 0)).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    socket.connect((server, 7)).unwrap();
+    socket.connect((server, port)).unwrap();
     socket
 }
 
@@ -29,7 +30,7 @@ fn echoes(program: &str) {
     let example = Example::start(program, &[]);
     for address in &example.addresses {
         example.beside(|| {
-            let socket = socket(*address);
+            let socket = socket(*address, 7);
             let mut received = [0; 2048];
             for len in [1, 2, 17, 512, MOST - 1, MOST] {
                 let sent: Vec<u8> = (0..len).map(|at| (at * 7 + len) as u8).collect();
@@ -58,4 +59,72 @@ fn udp_echo() {
 #[test]
 fn reflect() {
     echoes(env!("CARGO_BIN_EXE_reflect"));
+}
+
+#[test]
+fn ntp() {
+    let example = Example::start(env!("CARGO_BIN_EXE_ntp"), &[]);
+    for address in &example.addresses {
+        example.beside(|| {
+            asks_the_time(*address);
+            is_asked_the_time(*address);
+        });
+    }
+    example.stop();
+}
+
+/// `ntpdig` takes the time: both clocks are this host's.
+fn is_asked_the_time(server: IpAddr) {
+    let mut ntpdig = Command::new("ntpdig");
+    ntpdig.args(["--json", "--samples=1", "--timeout=5"]);
+    let output = ntpdig.arg(server.to_string()).output();
+    let output = output.expect("ntpdig is installed: cargo xtask setup");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(said.contains(r#""stratum":1"#), "{said}");
+    let number = |name: &str| -> f64 {
+        let (_, rest) = said.split_once(&format!(r#""{name}":"#)).unwrap();
+        let end = rest.find([',', '}']).unwrap();
+        rest[..end].parse().unwrap()
+    };
+    assert!(number("offset").abs() < 0.5, "{said}");
+}
+
+/// The answer's fields, and what gets none.
+fn asks_the_time(server: IpAddr) {
+    let socket = socket(server, 123);
+    let mut received = [0; 128];
+    let request = |first: u8| {
+        let mut packet = [0x55; 60];
+        packet[0] = first;
+        packet[40..48].copy_from_slice(b"transmit");
+        packet
+    };
+    // The versions 0, 5 and 7; modes that no client has; a packet that is too short.
+    for first in [0o3, 0o53, 0o73, 0o41, 0o42, 0o44, 0o46, 0o47] {
+        socket.send(&request(first)).unwrap();
+    }
+    socket.send(&request(0o43)[..47]).unwrap();
+    for version in 1..=4 {
+        // The leap indicator of the client does not matter.
+        socket.send(&request(0o303 | version << 3)).unwrap();
+        assert_eq!(socket.recv(&mut received).unwrap(), 48);
+        assert_eq!(
+            received[0],
+            version << 3 | 4,
+            "the first answer is to version {version}"
+        );
+        assert_eq!(
+            (received[1], received[2]),
+            (1, 0x55),
+            "stratum and poll interval"
+        );
+        assert_eq!(received[3].cast_signed(), -20, "precision");
+        assert_eq!(&received[4..16], b"\0\0\0\0\0\0\0\0LOCL");
+        assert_eq!(&received[24..32], b"transmit", "the origin timestamp");
+        let time = |at: usize| u64::from_be_bytes(received[at..at + 8].try_into().unwrap());
+        let [reference, receive, transmit] = [16, 32, 40].map(time);
+        assert!(reference <= receive && receive <= transmit);
+        assert!(transmit - receive < 1 << 32, "a second");
+    }
 }

@@ -19,7 +19,7 @@ const BUILD: &[&str] = &[
 ];
 
 /// What demo and tests run: `ip`, `curl`, `dig`, `ping`, `ethtool`, `sysctl`,
-/// `setpriv`, and callgrind for the count of instructions.
+/// `setpriv`, `ntpdig`, and callgrind for the count of instructions.
 const RUN: &[&str] = &[
     "iproute2",
     "curl",
@@ -29,6 +29,7 @@ const RUN: &[&str] = &[
     "ethtool",
     "procps",
     "util-linux",
+    "ntpsec-ntpdig",
     "valgrind",
 ];
 
