@@ -4,6 +4,7 @@ mod bench;
 mod demo;
 mod e2e;
 mod fuzz;
+mod guide;
 mod interrupt;
 mod loss;
 mod markdown;
@@ -44,6 +45,7 @@ Usage: cargo xtask COMMAND
         --sanitizer NAME         with a nightly compiler's sanitizer, such as address
   structure [CRATE]...           circles of files, open items, long files and functions
         CRATE                    first show what its circles hang on, and its open items
+  guide                          build the project that docs/extending.md makes, outside the workspace
   miri                           tests of frames and rings under Miri, with a nightly compiler
   loss [--clients [--full]] [--quick] [--seed N] [--repeats N] [--trace] [--list]
        [--programs DIR] [FILTER]
@@ -113,6 +115,10 @@ fn dispatch(command: &str, args: &[String]) -> Result<()> {
         "loss" => loss::run(args),
         "miri" => miri::run(args),
         "structure" => structure::run(args),
+        "guide" => {
+            no_more_arguments(args)?;
+            guide::run()
+        }
         // Not for people: a part of `e2e`.
         "abuse" => e2e::abusers::run(args),
         other => Err(Failure::new(format!("no such command: {other}\n\n{USAGE}"))),

@@ -81,6 +81,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     });
     if options.filter.is_empty() {
         let xtask = std::env::current_exe().context("finding this program's own file")?;
+        tests.step("the guide's project, outside the workspace", || {
+            let mut guide = Command::new(&xtask);
+            guide.arg("guide");
+            guide
+        });
         tests.step("instruction counts", || {
             let mut counts = Command::new(&xtask);
             counts.args(["bench", "instructions", "--check"]);
