@@ -3,20 +3,33 @@
 
 use httparse::Header;
 
+use crate::body::BodyLength;
 use crate::host::is_host;
 use crate::reply::Status;
 
 /// What the fields say about the message itself.
 pub(crate) struct Framing {
-    /// The connection goes on after the answer.
-    pub(crate) keep_alive: bool,
+    /// The client lets the connection go on after the answer.
+    pub(crate) persistent: bool,
+    /// How long the body is.
+    pub(crate) body: BodyLength,
+    /// The client waits with the body until it is told to go on.
+    pub(crate) continues: bool,
     /// There is a precondition.
     pub(crate) conditional: bool,
 }
 
 impl Framing {
+    /// Of a head that was refused.
+    pub(crate) const NOTHING: Self = Self {
+        persistent: false,
+        body: BodyLength::Known(0),
+        continues: false,
+        conditional: false,
+    };
+
     /// Looks at all fields once. `minor` is the version's.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(fields: &[Header<'_>], minor: u8) -> Result<Self, Status> {
         let mut hosts = 0;
         let mut length = None;
@@ -25,6 +38,7 @@ impl Framing {
         let mut keep_alive = minor > 0;
         let mut conditional = false;
         let mut expected = true;
+        let mut continues = false;
         for Header { name, value } in fields {
             // Most fields are told by their length to be none of these.
             match name.len() {
@@ -35,8 +49,9 @@ impl Framing {
                     }
                 }
                 6 if name.eq_ignore_ascii_case("expect") => {
-                    // A body is never read, so that nobody is told to go on.
                     expected &= list(value).all(|e| e.eq_ignore_ascii_case(b"100-continue"));
+                    // RFC 9110, section 10.1.1: HTTP/1.0 has no such thing.
+                    continues = minor > 0;
                 }
                 8 if name.eq_ignore_ascii_case("if-match") => conditional = true,
                 10 if name.eq_ignore_ascii_case("connection") => {
@@ -67,10 +82,15 @@ impl Framing {
         if !expected {
             return Err(Status::ExpectationFailed);
         }
-        // A body is not read but left to the end of the connection.
-        let has_body = chunked || length.is_some_and(|n| n > 0);
+        let body = if chunked {
+            BodyLength::Chunked
+        } else {
+            BodyLength::Known(length.unwrap_or(0))
+        };
         Ok(Self {
-            keep_alive: keep_alive && !close && !has_body,
+            persistent: keep_alive && !close,
+            body,
+            continues,
             conditional,
         })
     }

@@ -1,5 +1,117 @@
-//! A static web server that answers from prepared packets.
+//! A web server that answers from prepared packets, and the library to answer
+//! requests of one's own.
 //!
+//! An [`App`] gets requests and says how each is answered. One method must be
+//! written:
+//!
+//! ```
+//! use sandstorm::{App, Exchange, Request, Verdict};
+//!
+//! /// Counts the requests for `/counter`, and leaves all else to the site.
+//! struct Counter(u64);
+//!
+//! impl App for Counter {
+//!     type State = ();
+//!     type Message = ();
+//!
+//!     fn on_request(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_, ()>) -> Verdict {
+//!         if request.path() != "/counter" {
+//!             return Verdict::Site;
+//!         }
+//!         self.0 += 1;
+//!         exchange.text(format_args!("{}\n", self.0))
+//!     }
+//! }
+//!
+//! impl control::Named for Counter {
+//!     const NAME: &'static str = "counter";
+//!     const PORT: u16 = 8080;
+//! }
+//!
+//! # #[allow(dead_code, clippy::needless_doctest_main)]
+//! fn main() -> std::process::ExitCode {
+//!     # return tried();
+//!     // `counter DIR`, with all options of `sandstorm serve`.
+//!     sandstorm::serve(&[("Server", "counter")], |_worker, _replies| Ok(Counter(0)))
+//! }
+//! # fn tried() -> std::process::ExitCode {
+//! #     use std::net::{IpAddr, Ipv4Addr};
+//! #     use std::time::UNIX_EPOCH;
+//! #     use eth::{Mac, Station};
+//! #     use nmio::{Handler, Instant, Port, sim::Sink};
+//! #     fn segment(seq: u32, ack: u32, control: u8, data: &[u8]) -> Vec<u8> {
+//! #         let path = ip::Path {
+//! #             link: eth::Link { peer: Mac([2, 0, 0, 0, 0, 1]), own: Mac([2, 0, 0, 0, 0, 9]), vlan: None },
+//! #             addresses: ip::Addresses::V4 {
+//! #                 src: Ipv4Addr::new(192, 0, 2, 9),
+//! #                 dst: Ipv4Addr::new(192, 0, 2, 1),
+//! #             },
+//! #         };
+//! #         let len = 20 + data.len();
+//! #         let mut packet = vec![0; path.header_len() + len];
+//! #         let at = path.write(&mut packet, ip::PROTOCOL_TCP, len);
+//! #         let tcp = &mut packet[at..];
+//! #         tcp[..4].copy_from_slice(&[0x9c, 0x40, 0x1f, 0x90]);
+//! #         tcp[4..8].copy_from_slice(&seq.to_be_bytes());
+//! #         tcp[8..12].copy_from_slice(&ack.to_be_bytes());
+//! #         tcp[12..16].copy_from_slice(&[0x50, control, 0xff, 0xff]);
+//! #         tcp[20..].copy_from_slice(data);
+//! #         let sum = path.addresses.pseudo_sum(ip::PROTOCOL_TCP, len).add(ip::Sum::of(tcp));
+//! #         tcp[16..18].copy_from_slice(&sum.finish().to_be_bytes());
+//! #         packet
+//! #     }
+//! #     let mut port = Sink::new(1500, 16, 0);
+//! #     let config = tcpip::Config::on_ports(&[8080]);
+//! #     let site = sandstorm::Builder::new(UNIX_EPOCH).build();
+//! #     let own = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+//! #     let host = ip::Host::own(Station::new(Mac([2, 0, 0, 0, 0, 1]), &[own]));
+//! #     let make = |_: &mut sandstorm::Replies<'_>| Ok::<_, tcpip::ContentError>(Counter(6));
+//! #     let http = sandstorm::Http::<Counter>::load(
+//! #         site.into(), make, &[own], &config, &port, [1, 2, 3, 4], Instant::ZERO,
+//! #     );
+//! #     let mut server = sandstorm::Server::new(host, http.unwrap());
+//! #     let mut receive = |port: &mut Sink, packet: &[u8]| {
+//! #         let frame = port.frame_from(packet);
+//! #         server.handle_frame(port, frame, Instant::ZERO);
+//! #     };
+//! #     receive(&mut port, &segment(100, 0, 2, b""));
+//! #     let ours = u32::from_be_bytes(port.last()[38..42].try_into().unwrap()).wrapping_add(1);
+//! #     receive(&mut port, &segment(101, ours, 16, b""));
+//! #     receive(&mut port, &segment(101, ours, 16, b"GET /counter HTTP/1.1\r\nHost: a\r\n\r\n"));
+//! #     assert!(port.last().ends_with(b"\r\nContent-Length: 2\r\n\r\n7\n"));
+//! #     std::process::ExitCode::SUCCESS
+//! # }
+//! ```
+//!
+//! That is a whole server. Its application sees every request; [`App::SEES`] says
+//! whether it sees those only that the site has nothing for, which costs the files
+//! nothing. A [`Verdict`] answers with the site's file, with a [reply that was made
+//! before](Replies::add), with bytes made now, later, or refuses. [`Exchange`] adds
+//! fields to any of these, and [`serve()`] to all responses.
+//!
+//! | to | write |
+//! |---|---|
+//! | take a body of more than [`BODY_LIMIT`], in pieces, or none | [`App::on_head`], [`App::on_body`] |
+//! | answer when another thread has the answer | [`Verdict::Later`], [`App::on_message`], [`Clients::answer`] |
+//! | remember something of a connection | [`App::State`], [`Exchange::state`] |
+//! | have a command line of one's own | [`SiteArgs`], or [`Sandstorm`] as a [`control::Program`] |
+//!
+//! # How a body is read
+//! With `Content-Length` or in chunks, as it comes. The application gets the request
+//! when its body is whole. A body beyond its limit gets 413, malformed chunks get 400,
+//! and the connection closes. A client that waits with the body (`Expect:
+//! 100-continue`) is told to send it, unless it is refused. Body and head together must
+//! arrive in [`REQUEST_TIMEOUT`]. Where [`MAX_PENDING`] requests or
+//! [`MAX_PENDING_BYTES`] of them are under way, another one gets 503. What is behind a
+//! body in chunks (trailer fields) is read and not kept.
+//!
+//! # An answer that comes later
+//! The request waits in the server, and later ones of its connection behind it. A client
+//! that closes its half gets the answer all the same. When none has come in
+//! [`ANSWER_TIMEOUT`], the client gets 504 and the connection goes on. An answer to a
+//! client that has gone is dropped: [`Clients::answer`] says so.
+//!
+//! # The site
 //! A server of files gives the same few answers again and again. This one
 //! makes each of them once, when the folder is [loaded](Site::load): status
 //! line, fields and body in one piece of memory, for GET, for HEAD, and for
@@ -72,30 +184,56 @@
 //!
 //! What is answered how is in [`reply::Status`]. A request that could be read
 //! in two ways is refused and its connection closed: bare line feeds, folded
-//! fields, several lengths or hosts, a length beside a transfer coding. A
-//! request's body is not read: its request is answered, and the connection
+//! fields, several lengths or hosts, a length beside a transfer coding. The site
+//! reads no body: a request that has one is answered, and the connection
 //! closed. A head must arrive whole in [`REQUEST_TIMEOUT`] from its first byte on.
 //!
 //! Deliberately absent: TLS, ranges, compression and content negotiation,
-//! listings of folders, virtual hosts, logs of requests, and anything that
-//! depends on who asks.
+//! listings of folders, virtual hosts, logs of requests, tunnels (CONNECT), and
+//! responses whose length is not known when they begin.
 
+mod app;
+mod body;
 pub mod date;
+mod exchange;
+mod fields;
 mod framing;
+mod head;
 mod host;
 mod load;
+mod loading;
+mod pending;
+mod prepared;
+mod program;
 mod recent;
 pub mod reply;
 mod request;
+mod response;
 mod root;
+mod serve;
 pub mod server;
 mod session;
 mod site;
 mod skipped;
+mod status;
+mod verdict;
+mod web;
 
+pub use app::{App, BODY_LIMIT, Clients, SiteOnly};
+pub use exchange::{Exchange, Ticket};
+pub use fields::{FieldError, Fields, MAX_FIELDS_LEN};
+pub use head::{HEAD_LIMIT, MAX_FIELDS};
 pub use load::{Limits, LoadError, Progress};
-pub use request::{HEAD_LIMIT, MAX_FIELDS};
-pub use server::{Http, Packets, REQUEST_TIMEOUT, Server, packets};
+pub use pending::{MAX_PENDING, MAX_PENDING_BYTES};
+pub use prepared::{Prepared, Replies};
+pub use program::Sandstorm;
+pub use request::Request;
+pub use response::Response;
+pub use serve::{SiteArgs, serve};
+pub use server::{Http, Packets, Server, packets};
 pub use session::{Answer, Session, Step};
 pub use site::{Builder, MAX_FILE_LEN, ReplyId, Site, Totals};
 pub use skipped::{Reason, Skipped};
+pub use status::{Status, StatusCode};
+pub use verdict::{Intake, Sees, Verdict};
+pub use web::{ANSWER_TIMEOUT, REQUEST_TIMEOUT};

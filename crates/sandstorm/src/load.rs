@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use rustix::fs::{FileType, Stat};
 
+use crate::fields::Fields;
 use crate::root::{Root, file_type};
 use crate::site::{Builder, MAX_FILE_LEN, Site, Totals};
 use crate::skipped::{Reason, Skipped, unreadable};
@@ -105,6 +106,20 @@ impl Site {
         limits: &Limits,
         progress: impl FnMut(Progress<'_>),
     ) -> Result<Self, LoadError> {
+        Self::load_with_fields(folder, limits, Fields::new(), progress)
+    }
+
+    /// As [`load`](Self::load); all responses have `fields`, see
+    /// [`Builder::with_fields`].
+    ///
+    /// # Errors
+    /// [`LoadError`], when there is nothing to serve.
+    pub fn load_with_fields(
+        folder: &Path,
+        limits: &Limits,
+        fields: Fields,
+        progress: impl FnMut(Progress<'_>),
+    ) -> Result<Self, LoadError> {
         let path = || folder.to_owned();
         let root = Root::open(folder).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => LoadError::Missing { path: path() },
@@ -122,7 +137,7 @@ impl Site {
             folder,
             root: &root,
             limits,
-            site: Builder::new(SystemTime::now()),
+            site: Builder::with_fields(SystemTime::now(), fields),
             open: vec![Folder::new(PathBuf::new(), PathBuf::new(), &stat, names)],
             folders: 1,
             progress,

@@ -5,7 +5,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use control::report;
-use sandstorm::{Limits, LoadError, Progress, Site, Skipped, Totals};
+
+use crate::fields::{FieldError, Fields};
+use crate::load::{Limits, LoadError, Progress};
+use crate::site::{Site, Totals};
+use crate::skipped::Skipped;
 
 /// Loading that takes longer is told about, this often.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
@@ -17,6 +21,8 @@ const MAX_NAMED: u64 = 100;
 pub(crate) enum NotLoaded {
     #[error(transparent)]
     Load(#[from] LoadError),
+    #[error("a field for all responses: {0}")]
+    Field(#[from] FieldError),
     /// With `--strict`, a line for each of the first entries behind the first line.
     #[error(
         "entries that cannot be served: {}; mend them, or leave out --strict to serve the rest{}",
@@ -35,11 +41,16 @@ impl fmt::Display for Lines<'_> {
 }
 
 /// Loads the folder. Entries that cannot be served are left out with a
-/// warning each; `strict` makes an error of them all.
-pub(crate) fn load(folder: &Path, limits: &Limits, strict: bool) -> Result<Site, NotLoaded> {
+/// warning each; `strict` makes an error of them all. All responses have `fields`.
+pub(crate) fn load(
+    folder: &Path,
+    limits: &Limits,
+    strict: bool,
+    fields: Fields,
+) -> Result<Site, NotLoaded> {
     let mut told = Instant::now();
     let (mut count, mut named) = (0_u64, Vec::new());
-    let outcome = Site::load(folder, limits, |progress| match progress {
+    let outcome = Site::load_with_fields(folder, limits, fields, |progress| match progress {
         Progress::Loaded(totals) => tell(totals, &mut told),
         Progress::Skipped(skipped) => {
             count += 1;
@@ -92,16 +103,16 @@ mod tests {
     fn strict_refuses_and_names_them_up_to_a_bound() {
         for (bad, lines) in [(1, 2), (MAX_NAMED, 101), (MAX_NAMED + 1, 101)] {
             let folder = folder(bad);
-            let error = load(folder.path(), &Limits::default(), true).unwrap_err();
+            let error = load(folder.path(), &Limits::default(), true, Fields::new()).unwrap_err();
             let message = error.to_string();
             assert_eq!(message.lines().count(), lines, "{message}");
             let start = format!("entries that cannot be served: {bad}; ");
             assert!(message.starts_with(&start), "{message}");
             assert!(message.contains("bad\\n0000\" is a link to \"nowhere\""));
-            let site = load(folder.path(), &Limits::default(), false).unwrap();
+            let site = load(folder.path(), &Limits::default(), false, Fields::new()).unwrap();
             assert_eq!((site.totals().files, site.totals().skipped), (1, bad));
         }
-        let site = load(folder(0).path(), &Limits::default(), true).unwrap();
+        let site = load(folder(0).path(), &Limits::default(), true, Fields::new()).unwrap();
         assert_eq!(site.totals().skipped, 0);
     }
 
@@ -109,7 +120,8 @@ mod tests {
     fn a_folder_without_a_file_is_refused_either_way() {
         let folder = folder(1);
         fs::remove_file(folder.path().join("page.html")).unwrap();
-        let load = |strict| load(folder.path(), &Limits::default(), strict).unwrap_err();
+        let load =
+            |strict| load(folder.path(), &Limits::default(), strict, Fields::new()).unwrap_err();
         assert!(load(false).to_string().contains("each with its reason: 1"));
         assert!(load(true).to_string().contains("is a link to"));
     }

@@ -1,18 +1,9 @@
 //! The command line of the web server.
 
-mod loading;
-mod program;
-
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use control::{ConnectionArgs, ServeArgs};
-use sandstorm::{Limits, REQUEST_TIMEOUT};
-use tcpip::Config;
-
-use loading::NotLoaded;
-use program::Sandstorm;
+use clap::{Parser, Subcommand};
+use sandstorm::{SiteArgs, SiteOnly};
 
 /// Sandstorm serves a folder of files over HTTP, from packets that stand
 /// ready before they are asked for.
@@ -40,84 +31,12 @@ enum Command {
         after_help = "Exit status: 0 after a signal, 1 when nothing could be served \
                             (standard error says why), 2 for a wrong command line."
     )]
-    Serve(Serve),
-}
-
-#[derive(Args, Debug)]
-struct Serve {
-    /// The folder with the files.
-    #[arg(value_name = "DIR")]
-    folder: PathBuf,
-
-    /// How packets are sent.
-    #[arg(long, value_enum, default_value_t = ModeArg::MemCopy)]
-    mode: ModeArg,
-
-    /// Refuse to start when an entry of the folder cannot be served, and name
-    /// the first 100. Without it they are left out, with a warning for each of
-    /// those.
-    #[arg(long)]
-    strict: bool,
-
-    /// Most files to load; those beyond are left out.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().files)]
-    max_files: u64,
-
-    /// Most bytes of all files together, which are kept in memory; a file that
-    /// does not fit is left out.
-    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().bytes)]
-    max_bytes: u64,
-
-    #[command(flatten)]
-    connections: ConnectionArgs,
-
-    #[command(flatten)]
-    network: ServeArgs,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum ModeArg {
-    /// Packets live in the port's memory, and are patched and sent in place.
-    /// Takes a frame of memory for every packet of the site.
-    PreCopy,
-    /// Packets are copied to a free frame for each send.
-    #[value(name = "memcopy")]
-    MemCopy,
-}
-
-impl Serve {
-    /// TCP as asked for; the port comes later.
-    fn tcp(&self) -> Config {
-        self.connections.config(Config {
-            mode: self.mode.into(),
-            ..Config::default()
-        })
-    }
-}
-
-impl From<ModeArg> for tcpip::Mode {
-    fn from(mode: ModeArg) -> Self {
-        match mode {
-            ModeArg::PreCopy => Self::PreCopy,
-            ModeArg::MemCopy => Self::MemCopy,
-        }
-    }
+    Serve(SiteArgs),
 }
 
 fn main() -> ExitCode {
-    let Command::Serve(serve) = Cli::parse().command;
-    control::serve(&serve.network, || {
-        let limits = Limits {
-            files: serve.max_files,
-            bytes: serve.max_bytes,
-            ..Limits::default()
-        };
-        let site = loading::load(&serve.folder, &limits, serve.strict)?;
-        let request_timeout = serve.connections.request_timeout(REQUEST_TIMEOUT);
-        Ok::<_, NotLoaded>(
-            Sandstorm::new(site, &serve.folder, serve.tcp()).with_request_timeout(request_timeout),
-        )
-    })
+    let Command::Serve(site) = Cli::parse().command;
+    site.serve(&[], |_, _| Ok(SiteOnly))
 }
 
 #[cfg(test)]
@@ -132,28 +51,9 @@ mod tests {
     }
 
     #[test]
-    fn modes_have_the_names_that_are_documented() {
-        let mode = |line: &str| {
-            let Command::Serve(serve) = Cli::try_parse_from(line.split(' '))?.command;
-            Ok::<_, clap::Error>(serve.mode)
-        };
-        assert_eq!(mode("sandstorm serve d").unwrap(), ModeArg::MemCopy);
-        assert_eq!(
-            mode("sandstorm serve d --mode memcopy").unwrap(),
-            ModeArg::MemCopy
-        );
-        assert_eq!(
-            mode("sandstorm serve d --mode pre-copy").unwrap(),
-            ModeArg::PreCopy
-        );
-        assert!(mode("sandstorm serve d --mode turnaround").is_err());
-        assert!(mode("sandstorm serve").is_err());
-    }
-
-    #[test]
-    fn without_options_the_stack_has_its_defaults() {
-        let line = ["sandstorm", "serve", "d"];
-        let Command::Serve(serve) = Cli::try_parse_from(line).unwrap().command;
-        assert_eq!(serve.tcp(), Config::default());
+    fn a_folder_is_needed() {
+        assert!(Cli::try_parse_from(["sandstorm", "serve", "d"]).is_ok());
+        assert!(Cli::try_parse_from(["sandstorm", "serve"]).is_err());
+        assert!(Cli::try_parse_from(["sandstorm", "d"]).is_err());
     }
 }

@@ -1,18 +1,26 @@
 //! The web server as `control` runs it.
 
 use std::ffi::OsStr;
+use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{Counted, Listening, Prepared, Program, StartError, Tally, WorkerContext, report};
+use control::{
+    Counted, Listening, Named, NewWorker, Prepared, Program, StartError, Tally, WorkerContext,
+    report,
+};
 use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
-use sandstorm::reply::Status;
-use sandstorm::{Http, Packets, REQUEST_TIMEOUT, Site, packets};
 use tcpip::{Config, Mode};
+
+use crate::app::{App, SiteOnly};
+use crate::prepared::Replies;
+use crate::server::{Http, Packets, packets};
+use crate::site::Site;
+use crate::web::{ANSWER_TIMEOUT, REQUEST_TIMEOUT};
 
 /// The port of HTTP.
 const HTTP_PORT: u16 = 80;
@@ -27,32 +35,72 @@ const SPARE_RESIDENTS: u64 = 4_096;
 /// ever kept.
 const SCRATCH_FRAMES: u32 = 64;
 
-/// A loaded site, and how it is to be served.
+/// How a worker gets no application.
+type MakeNone = fn(&mut NewWorker<()>, &mut Replies<'_>) -> Result<SiteOnly, StartError>;
+
+impl Named for SiteOnly {
+    const NAME: &'static str = "sandstorm";
+    const PORT: u16 = HTTP_PORT;
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+}
+
+/// A loaded site, and how each worker gets its application: give it to
+/// [`control::serve`] or [`control::embed`](control::embed()).
 #[derive(Debug)]
-pub(crate) struct Sandstorm {
+pub struct Sandstorm<A = SiteOnly, F = MakeNone> {
+    make: F,
+    app: PhantomData<fn() -> A>,
     site: Arc<Site>,
     folder: PathBuf,
     /// TCP's settings, but for the port.
     tcp: Config,
     request_timeout: Duration,
+    answer_timeout: Duration,
 }
 
 impl Sandstorm {
     /// Serves `site`, which was loaded from `folder`, with the settings of
     /// `tcp` on a port that is told later.
-    pub(crate) fn new(site: Site, folder: &Path, tcp: Config) -> Self {
+    pub fn new(site: Site, folder: &Path, tcp: Config) -> Self {
+        Self::with_app(site, folder, tcp, |_, _| Ok(SiteOnly))
+    }
+}
+
+impl<A, F> Sandstorm<A, F>
+where
+    A: App + Named,
+    F: Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
+{
+    /// As [`new`](Sandstorm::new), with an application in each worker. `make` is called
+    /// for each, before rights are given up; it may open the worker's mailbox and make
+    /// replies.
+    pub fn with_app(site: Site, folder: &Path, tcp: Config, make: F) -> Self {
         Self {
+            make,
+            app: PhantomData,
             site: Arc::new(site),
             folder: folder.to_owned(),
             tcp,
             request_timeout: REQUEST_TIMEOUT,
+            answer_timeout: ANSWER_TIMEOUT,
         }
     }
 
     /// The same; a request may take `request_timeout` from its first byte on.
-    pub(crate) fn with_request_timeout(self, request_timeout: Duration) -> Self {
+    #[must_use]
+    pub fn with_request_timeout(self, request_timeout: Duration) -> Self {
         Self {
             request_timeout,
+            ..self
+        }
+    }
+
+    /// The same; an answer that the application gives later may take
+    /// `answer_timeout`.
+    #[must_use]
+    pub fn with_answer_timeout(self, answer_timeout: Duration) -> Self {
+        Self {
+            answer_timeout,
             ..self
         }
     }
@@ -67,11 +115,15 @@ fn addresses(context: &WorkerContext) -> Vec<IpAddr> {
     context.addresses.iter().map(|one| one.address).collect()
 }
 
-impl Program for Sandstorm {
-    const NAME: &'static str = "sandstorm";
-    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const DEFAULT_PORT: u16 = HTTP_PORT;
-    type Transports<P: Port> = Http;
+impl<A, F> Program for Sandstorm<A, F>
+where
+    A: App + Named,
+    F: Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
+{
+    const NAME: &'static str = A::NAME;
+    const VERSION: &'static str = A::VERSION;
+    const DEFAULT_PORT: u16 = A::PORT;
+    type Transports<P: Port> = Http<A>;
 
     fn services(&self, port: u16) -> Vec<(Transport, u16)> {
         vec![(Transport::Tcp, port)]
@@ -92,23 +144,26 @@ impl Program for Sandstorm {
         &self,
         port: &mut P,
         context: &WorkerContext,
-    ) -> Result<Http, StartError> {
+    ) -> Result<Http<A>, StartError> {
         let config = Config {
             ports: vec![context.port],
             ..self.tcp.clone()
         };
-        control::check_reserved(&config, <Http>::reserved_bytes(&config))?;
+        control::check_reserved(&config, <Http<A>>::reserved_bytes(&config))?;
         let secret = context.secret.words();
         let site = Arc::clone(&self.site);
-        let server = Http::new(
-            site,
-            &addresses(context),
-            &config,
-            port,
-            secret,
-            Instant::ZERO,
-        )?
-        .with_request_timeout(self.request_timeout);
+        let mut worker = NewWorker::new(context);
+        let make = |replies: &mut Replies<'_>| (self.make)(&mut worker, replies);
+        let addresses = addresses(context);
+        let server: Http<A> =
+            Http::load(site, make, &addresses, &config, port, secret, Instant::ZERO)?;
+        let server = server
+            .with_request_timeout(self.request_timeout)
+            .with_answer_timeout(self.answer_timeout);
+        let server = match worker.into_mailbox() {
+            Some(mailbox) => server.with_mailbox(mailbox),
+            None => server,
+        };
         let packets = server.packets();
         let residents = server.stack().contents().totals().residents;
         if self.tcp.mode == Mode::PreCopy && residents < packets.count {
@@ -123,7 +178,7 @@ impl Program for Sandstorm {
         Ok(server)
     }
 
-    fn prepared<P: Port>(&self, http: &Http) -> Prepared {
+    fn prepared<P: Port>(&self, http: &Http<A>) -> Prepared {
         Prepared {
             packets: http.packets().count,
             bytes: http.packets().bytes,
@@ -185,7 +240,7 @@ impl Program for Sandstorm {
             .collect()
     }
 
-    fn counted<P: Port>(&self, http: &Http) -> Counted {
+    fn counted<P: Port>(&self, http: &Http<A>) -> Counted {
         let tcp = http.stack().counters();
         Counted {
             unfinished_checksums: tcp.unfinished_checksum,
@@ -193,19 +248,18 @@ impl Program for Sandstorm {
         }
     }
 
-    fn tally<P: Port>(&self, http: &Http, tally: &mut Tally) {
+    fn tally<P: Port>(&self, http: &Http<A>, tally: &mut Tally) {
         let stack = http.stack();
         let (tcp, web) = (stack.counters(), stack.app().counters());
         tally.event("connections", tcp.accepted);
         tally.event("requests", web.requests);
-        for (name, hundred) in [
+        for (name, digit) in [
             ("answered 2xx", 2),
             ("answered 3xx", 3),
             ("answered 4xx", 4),
             ("answered 5xx", 5),
         ] {
-            let of_hundred = Status::ALL.iter().filter(|s| s.code() / 100 == hundred);
-            tally.event(name, of_hundred.map(|status| web.of(*status)).sum());
+            tally.event(name, web.of_class(digit));
         }
         tally.event("segments sent again", tcp.retransmits);
         tally.event("SYN cookies sent", tcp.cookies_sent);
@@ -225,8 +279,8 @@ impl Program for Sandstorm {
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use crate::load::Limits;
     use control::Secret;
-    use sandstorm::Limits;
 
     use super::*;
 

@@ -7,114 +7,8 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::date::{SLOT_FIELD, SLOT_LEN, SlotWriter, Stamp};
-
-/// The statuses that are ever sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Status {
-    /// The file.
-    Ok,
-    /// A folder, without the slash at its end.
-    MovedPermanently,
-    /// The client has the file already.
-    NotModified,
-    /// Not HTTP, or against its rules.
-    BadRequest,
-    /// No such file.
-    NotFound,
-    /// A method that no file here knows.
-    MethodNotAllowed,
-    /// `If-Match` or `If-Unmodified-Since` does not hold.
-    PreconditionFailed,
-    /// The request line is too long.
-    UriTooLong,
-    /// `Expect` asks for something other than `100-continue`.
-    ExpectationFailed,
-    /// The fields are too many or too long.
-    HeadTooLarge,
-    /// A method or a transfer coding that is not known here.
-    NotImplemented,
-    /// Not HTTP/1.
-    VersionNotSupported,
-}
-
-impl Status {
-    /// All of them, in the order of their codes.
-    pub const ALL: [Self; 12] = [
-        Self::Ok,
-        Self::MovedPermanently,
-        Self::NotModified,
-        Self::BadRequest,
-        Self::NotFound,
-        Self::MethodNotAllowed,
-        Self::PreconditionFailed,
-        Self::UriTooLong,
-        Self::ExpectationFailed,
-        Self::HeadTooLarge,
-        Self::NotImplemented,
-        Self::VersionNotSupported,
-    ];
-
-    /// The three digits.
-    pub const fn code(self) -> u16 {
-        match self {
-            Self::Ok => 200,
-            Self::MovedPermanently => 301,
-            Self::NotModified => 304,
-            Self::BadRequest => 400,
-            Self::NotFound => 404,
-            Self::MethodNotAllowed => 405,
-            Self::PreconditionFailed => 412,
-            Self::UriTooLong => 414,
-            Self::ExpectationFailed => 417,
-            Self::HeadTooLarge => 431,
-            Self::NotImplemented => 501,
-            Self::VersionNotSupported => 505,
-        }
-    }
-
-    /// The reason phrase.
-    pub const fn reason(self) -> &'static str {
-        match self {
-            Self::Ok => "OK",
-            Self::MovedPermanently => "Moved Permanently",
-            Self::NotModified => "Not Modified",
-            Self::BadRequest => "Bad Request",
-            Self::NotFound => "Not Found",
-            Self::MethodNotAllowed => "Method Not Allowed",
-            Self::PreconditionFailed => "Precondition Failed",
-            Self::UriTooLong => "URI Too Long",
-            Self::ExpectationFailed => "Expectation Failed",
-            Self::HeadTooLarge => "Request Header Fields Too Large",
-            Self::NotImplemented => "Not Implemented",
-            Self::VersionNotSupported => "HTTP Version Not Supported",
-        }
-    }
-
-    /// What a page about it tells a person.
-    const fn explanation(self) -> &'static str {
-        match self {
-            Self::Ok | Self::MovedPermanently | Self::NotModified => "",
-            Self::BadRequest => "What was received is no valid HTTP request.",
-            Self::NotFound => "There is no file of this name.",
-            Self::MethodNotAllowed => "Files can only be fetched here: use GET or HEAD.",
-            Self::PreconditionFailed => "The file is not the one that the request is about.",
-            Self::UriTooLong => "The request line is longer than this server reads.",
-            Self::ExpectationFailed => "This server meets no expectation but 100-continue.",
-            Self::HeadTooLarge => "The request has more fields than this server reads.",
-            Self::NotImplemented => {
-                "This server does not know the request's method, or its transfer coding."
-            }
-            Self::VersionNotSupported => "This server speaks HTTP/1.0 and HTTP/1.1.",
-        }
-    }
-}
-
-impl Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.code(), self.reason())
-    }
-}
+use crate::fields::Fields;
+pub use crate::status::Status;
 
 /// What stands in front of a redirect's location.
 const LOCATION: &[u8] = b"\r\nLocation: ";
@@ -193,7 +87,7 @@ impl ETag {
     /// No content's tag, for a head that is yet to be written.
     const BLANK: Self = Self(0);
 
-    fn of(content: &[u8]) -> Self {
+    pub(crate) fn of(content: &[u8]) -> Self {
         Self(xxh3_64(content))
     }
 
@@ -221,23 +115,19 @@ impl Display for ETag {
 /// A head that is being written.
 struct Head {
     text: String,
-    status: Status,
     slot_at: u32,
 }
 
 impl Head {
-    /// Starts with the status line and the slot's fields. The version is our
-    /// own, whatever the client's (RFC 9110, section 2.5).
-    fn new(status: Status) -> Self {
+    /// Starts with the status line, the slot's fields and those of all responses.
+    /// The version is our own, whatever the client's (RFC 9110, section 2.5).
+    fn new(status: Status, common: &Fields) -> Self {
         let mut text = format!("HTTP/1.1 {status}\r\n{SLOT_FIELD}");
         let slot_at = text.len() as u32;
         text.extend([' '; SLOT_LEN]);
         text.push_str("\r\n");
-        Self {
-            text,
-            status,
-            slot_at,
-        }
+        text.push_str(common.lines());
+        Self { text, slot_at }
     }
 
     fn field(mut self, name: &str, value: impl Display) -> Self {
@@ -252,51 +142,60 @@ impl Head {
         self
     }
 
-    fn reply(self) -> Reply {
+    fn reply(self, status: Status) -> Reply {
         Reply {
             bytes: self.text.into_bytes().into(),
             slot_at: self.slot_at,
-            status: self.status,
+            status,
         }
     }
 }
 
 /// The same response for GET and for HEAD.
-fn with_body(head: impl Fn() -> Head, body: &str) -> [Reply; 2] {
+fn with_body(status: Status, head: impl Fn() -> Head, body: &str) -> [Reply; 2] {
     let head = || {
         head()
-            .field("Content-Type", "text/html; charset=utf-8")
+            .field("Content-Type", HTML)
             .field("Content-Length", body.len())
             .finish()
     };
     let mut whole = head();
     whole.text.push_str(body);
-    [whole.reply(), head().reply()]
+    [whole.reply(status), head().reply(status)]
+}
+
+/// The media type of our own pages.
+pub(crate) const HTML: &str = "text/html; charset=utf-8";
+
+/// What a person reads about a status.
+pub(crate) fn page(status: impl Display, explanation: &str) -> String {
+    let explained = match explanation {
+        "" => String::new(),
+        text => format!("<p>{text}</p>\n"),
+    };
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<title>{status}</title>\n<h1>{status}</h1>\n{explained}</html>\n"
+    )
 }
 
 /// The page about a status that is no success, for GET and for HEAD.
-pub(crate) fn status_page(status: Status) -> [Reply; 2] {
-    let body = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<title>{status}</title>\n<h1>{status}</h1>\n<p>{}</p>\n</html>\n",
-        status.explanation()
-    );
+pub(crate) fn status_page(status: Status, common: &Fields) -> [Reply; 2] {
     let head = || match status {
         // RFC 9110, section 15.5.6: a 405 must name the methods.
-        Status::MethodNotAllowed => Head::new(status).field("Allow", "GET, HEAD"),
-        _ => Head::new(status),
+        Status::MethodNotAllowed => Head::new(status, common).field("Allow", "GET, HEAD"),
+        _ => Head::new(status, common),
     };
-    with_body(head, &body)
+    with_body(status, head, &page(status, status.explanation()))
 }
 
 /// The way to `location`, a path that is encoded so far that HTML finds
 /// nothing of its own in it, for GET and for HEAD. The link in the page is for
 /// clients that do not follow `Location`; it never has a query.
-pub(crate) fn redirect(location: &str) -> [Reply; 2] {
+pub(crate) fn redirect(location: &str, common: &Fields) -> [Reply; 2] {
     let status = Status::MovedPermanently;
-    let body = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<title>{status}</title>\n<h1>{status}</h1>\n<p>It is <a href=\"{location}\">here</a>.</p>\n</html>\n"
-    );
-    with_body(|| Head::new(status).field("Location", location), &body)
+    let text = format!("It is <a href=\"{location}\">here</a>.");
+    let head = || Head::new(status, common).field("Location", location);
+    with_body(status, head, &page(status, &text))
 }
 
 /// What is said of a file, beside its content.
@@ -308,6 +207,8 @@ pub(crate) struct FileFields<'a> {
     pub(crate) media_type_if_not_utf8: Option<&'a str>,
     /// An HTTP date.
     pub(crate) last_modified: &'a str,
+    /// Those of all responses.
+    pub(crate) common: &'a Fields,
 }
 
 /// The responses of one file: GET, HEAD, and not modified.
@@ -352,11 +253,12 @@ impl FileReplies {
         let whole = Reply {
             bytes,
             slot_at: head.slot_at,
-            status: head.status,
+            status: Status::Ok,
         };
-        let not_modified = Head::new(Status::NotModified).field("ETag", tag);
+        let not_modified = Head::new(Status::NotModified, fields.common).field("ETag", tag);
+        let not_modified = not_modified.finish().reply(Status::NotModified);
         Ok(Self {
-            replies: [whole, head.reply(), not_modified.finish().reply()],
+            replies: [whole, head.reply(Status::Ok), not_modified],
             tag,
         })
     }
@@ -368,7 +270,7 @@ fn unshared(bytes: &mut Arc<[u8]>) -> &mut [u8] {
 }
 
 fn file_head(media_type: &str, fields: &FileFields<'_>, len: usize, tag: ETag) -> Head {
-    Head::new(Status::Ok)
+    Head::new(Status::Ok, fields.common)
         .field("Content-Type", media_type)
         .field("Content-Length", len)
         .field("Last-Modified", fields.last_modified)

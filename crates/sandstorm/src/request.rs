@@ -1,420 +1,132 @@
-//! Requests: RFC 9112's messages, taken apart strictly.
-//!
-//! Whatever another program on the way might read differently is refused and
-//! the connection closed, so that no request can hide in another (request
-//! smuggling): bare line feeds, folded fields, a `Transfer-Encoding` beside a
-//! `Content-Length`, several lengths, several hosts.
+//! Requests as an application sees them.
 
-use std::mem::MaybeUninit;
+use crate::body::BodyLength;
+use crate::framing::Framing;
+use crate::head::{Head, Method};
 
-use httparse::{Error, Header, Status as Parsed};
-use httpdate::parse_http_date;
-
-use crate::framing::{Framing, list};
-use crate::host::is_host;
-use crate::reply::Status;
-use crate::site::FilePage;
-
-/// The most bytes of a request's head, its empty line included.
-pub const HEAD_LIMIT: usize = 8_192;
-/// The most fields of a request.
-pub const MAX_FIELDS: usize = 128;
-
-/// Where [`parse`] puts the fields.
-pub(crate) type FieldBuffer<'d> = [MaybeUninit<Header<'d>>; MAX_FIELDS];
-
-/// Room for the fields of one request; costs nothing.
-pub(crate) const fn field_buffer<'d>() -> FieldBuffer<'d> {
-    [const { MaybeUninit::uninit() }; MAX_FIELDS]
-}
-
-/// Why there is no request at the start of some bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotRead {
-    /// It is to be answered with an error.
-    Refused(Refusal),
-    /// Its version is HTTP/1.2 or later, which is read and answered as
-    /// HTTP/1.1 (RFC 9110, section 2.5). The version's last digit is the byte
-    /// at `digit_at`: read it again with a 1 there.
-    LaterMinor {
-        /// Less than [`HEAD_LIMIT`].
-        digit_at: usize,
-    },
-}
-
-/// A request that is to be answered with an error, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) status: Status,
-    /// The method was HEAD, so the answer has no body.
-    pub(crate) head_only: bool,
-}
-
-/// The methods that are told apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
-    Get,
-    Head,
-    /// HTTP knows it (RFC 9110, section 9.1; RFC 5789), but no file does.
-    OfNoFile,
-    Unknown,
-}
-
-impl Method {
-    fn of(name: &str) -> Self {
-        match name {
-            "GET" => Self::Get,
-            "HEAD" => Self::Head,
-            "POST" | "PUT" | "DELETE" | "CONNECT" | "OPTIONS" | "TRACE" | "PATCH" => Self::OfNoFile,
-            _ => Self::Unknown,
-        }
-    }
-}
-
-/// A whole and valid head.
+/// A request: its head, and its body where that was read.
 #[derive(Debug)]
-pub(crate) struct Request<'f, 'd> {
-    pub(crate) method: Method,
-    target: &'d str,
-    fields: &'f [Header<'d>],
+pub struct Request<'a> {
+    head: Head<'a>,
+    method: &'a str,
+    body: &'a [u8],
+    body_len: BodyLength,
+    waits_to_go_on: bool,
+    /// The client lets the connection go on.
+    persistent: bool,
+}
+
+impl<'a> Request<'a> {
+    /// The request whose head stands at the start of `bytes`; its body is not read.
+    pub(crate) fn new(head: Head<'a>, bytes: &'a [u8]) -> Self {
+        let end = bytes.iter().position(|byte| *byte == b' ');
+        let method = std::str::from_utf8(&bytes[..end.unwrap_or(0)]).unwrap_or_default();
+        // It was right when the head was read.
+        let framing = Framing::of(head.fields, head.minor).ok();
+        let framing = framing.unwrap_or(Framing::NOTHING);
+        Self {
+            head,
+            method,
+            body: &[],
+            body_len: framing.body,
+            waits_to_go_on: framing.continues,
+            persistent: framing.persistent,
+        }
+    }
+
+    /// The method, as in `GET`.
+    pub fn method(&self) -> &'a str {
+        self.method
+    }
+
+    /// The target as it was received, with its query.
+    pub fn target(&self) -> &'a str {
+        self.head.target
+    }
+
+    /// The target's path, which begins with a slash, as it was received: nothing is
+    /// decoded. Of `*` it is `*`.
+    pub fn path(&self) -> &'a str {
+        let page = self.head.page();
+        page.map_or(self.head.target, |target| target.path)
+    }
+
+    /// What stands behind the target's question mark, if it has one.
+    pub fn query(&self) -> Option<&'a str> {
+        self.head.page()?.query
+    }
+
+    /// The value of the first field of this name, in whatever case.
+    pub fn field(&self, name: &str) -> Option<&'a [u8]> {
+        self.head.values(name).next()
+    }
+
+    /// All fields in their order, without those behind a body in chunks: names and
+    /// values.
+    pub fn fields(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+        let fields = self.head.fields.iter();
+        fields.map(|field| (field.name, field.value))
+    }
+
+    /// The body. Empty where there is none, where the application takes it in
+    /// [pieces](crate::Intake::Pieces), and until it was read.
+    pub fn body(&self) -> &'a [u8] {
+        self.body
+    }
+
+    /// How long the body is, as the client says; 0 where there is none. `None` when it
+    /// does not say, as it sends the body in chunks.
+    pub fn announced_len(&self) -> Option<u64> {
+        match self.body_len {
+            BodyLength::Known(len) => Some(len),
+            BodyLength::Chunked => None,
+        }
+    }
+
+    pub(crate) fn body_len(&self) -> BodyLength {
+        self.body_len
+    }
+
+    /// The client waits to be told to send the body.
+    pub(crate) fn waits_to_go_on(&self) -> bool {
+        self.waits_to_go_on
+    }
+
+    pub(crate) fn is_head(&self) -> bool {
+        self.head.method == Method::Head
+    }
+
+    pub(crate) fn is_get_or_head(&self) -> bool {
+        matches!(self.head.method, Method::Get | Method::Head)
+    }
+
     /// The connection goes on after the answer.
-    pub(crate) keep_alive: bool,
-    conditional: bool,
-    minor: u8,
-    /// Bytes up to and including the empty line.
-    pub(crate) len: usize,
-}
-
-/// Looks for a request at the start of `data`. `None` when more is needed;
-/// that is never so when `data` has [`HEAD_LIMIT`] bytes or more.
-#[inline]
-pub(crate) fn parse<'f, 'd>(
-    data: &'d [u8],
-    fields: &'f mut FieldBuffer<'d>,
-) -> Result<Option<Request<'f, 'd>>, NotRead> {
-    let head = &data[..data.len().min(HEAD_LIMIT)];
-    let mut request = httparse::Request::new(&mut []);
-    match request.parse_with_uninit_headers(head, fields) {
-        Ok(Parsed::Complete(len)) => {
-            let head_only = request.method == Some("HEAD");
-            let refuse = |status| NotRead::Refused(Refusal { status, head_only });
-            if has_bare_line_feed(&head[..len], request.headers) {
-                return Err(refuse(Status::BadRequest));
-            }
-            let (Some(method), Some(target), Some(minor)) =
-                (request.method, request.path, request.version)
-            else {
-                return Err(refuse(Status::BadRequest));
-            };
-            let fields: &'f [Header<'d>] = request.headers;
-            let framing = Framing::of(fields, minor).map_err(refuse)?;
-            Ok(Some(Request {
-                method: Method::of(method),
-                target,
-                fields,
-                keep_alive: framing.keep_alive,
-                conditional: framing.conditional,
-                minor,
-                len,
-            }))
-        }
-        Ok(Parsed::Partial) if head.len() < HEAD_LIMIT => Ok(None),
-        outcome => {
-            let status = match outcome {
-                Ok(_) if head.contains(&b'\n') => Status::HeadTooLarge,
-                Ok(_) => Status::UriTooLong,
-                Err(Error::TooManyHeaders) => Status::HeadTooLarge,
-                Err(Error::Version) => other_version(head)?,
-                Err(_) => Status::BadRequest,
-            };
-            Err(NotRead::Refused(Refusal {
-                status,
-                head_only: request.method == Some("HEAD"),
-            }))
-        }
-    }
-}
-
-/// What the fields of an HTTP/1.1 request without conditions say, and the empty
-/// line behind them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fields {
-    keep_alive: bool,
-    /// Bytes up to and including the empty line.
-    len: u16,
-}
-
-const _: () = assert!(HEAD_LIMIT <= u16::MAX as usize);
-
-/// The length of the first line of `data`, with its end, if all of it is there.
-#[inline]
-pub(crate) fn line_len(data: &[u8]) -> Option<usize> {
-    memchr::memchr(b'\n', data).map(|at| at + 1)
-}
-
-/// As [`parse`], of a request line whose fields are known. `None` when it is none
-/// that is usual, so that all of the request must be read.
-#[inline]
-pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Request<'_, '_>> {
-    const VERSION: &[u8] = b" HTTP/1.1\r\n";
-    let mut request = httparse::Request::new(&mut []);
-    let parsed = request.parse(line);
-    let (Ok(Parsed::Partial), Some(method), Some(target)) = (parsed, request.method, request.path)
-    else {
-        return None;
-    };
-    let len = line.len() + usize::from(fields.len);
-    // Nothing stands in front of the method, and single spaces behind it.
-    let is_usual = line.len() == method.len() + 1 + target.len() + VERSION.len()
-        && line.ends_with(VERSION)
-        && len <= HEAD_LIMIT;
-    is_usual.then(|| Request {
-        method: Method::of(method),
-        target,
-        fields: &[],
-        keep_alive: fields.keep_alive,
-        conditional: false,
-        minor: 1,
-        len,
-    })
-}
-
-/// Whether some line of a head, which has been read, ends with LF only. RFC 9112,
-/// section 2.2, lets us take that; but then we would see requests where others see
-/// none. A line ends before each field, and two end the head.
-fn has_bare_line_feed(head: &[u8], fields: &[Header<'_>]) -> bool {
-    let follows_crlf = |field: &Header<'_>| {
-        let at = field.name.as_ptr().addr() - head.as_ptr().addr();
-        head[..at].ends_with(b"\r\n")
-    };
-    head.starts_with(b"\n") || !head.ends_with(b"\r\n\r\n") || !fields.iter().all(follows_crlf)
-}
-
-/// What to say to a request line that names neither HTTP/1.0 nor HTTP/1.1
-/// (RFC 9112, section 2.3).
-#[cold]
-fn other_version(head: &[u8]) -> Result<Status, NotRead> {
-    const MAJOR_1: &[u8] = b"HTTP/1.";
-    // No space stands in front of the method, nor in it or the target.
-    let mut spaces = head.iter().enumerate().filter(|(_, b)| **b == b' ');
-    let at = spaces.nth(1).map_or(head.len(), |(at, _)| at + 1);
-    let version = &head[at..];
-    if let Some([b'2'..=b'9', ..]) = version.strip_prefix(MAJOR_1) {
-        let digit_at = at + MAJOR_1.len();
-        return Err(NotRead::LaterMinor { digit_at });
-    }
-    match version.strip_prefix(b"HTTP/") {
-        Some([b'0' | b'2'..=b'9', ..]) => Ok(Status::VersionNotSupported),
-        _ => Ok(Status::BadRequest),
-    }
-}
-
-/// What a request is about.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Target<'d> {
-    /// Begins with a slash.
-    pub(crate) path: &'d [u8],
-    /// Without its question mark; empty when there is none.
-    pub(crate) query: &'d [u8],
-}
-
-impl<'d> Request<'_, 'd> {
-    /// What is to be remembered of the fields, which begin behind `line_len` bytes.
-    #[inline]
-    pub(crate) fn fields(&self, line_len: usize) -> Option<Fields> {
-        let len = self.len.checked_sub(line_len)?;
-        (self.minor == 1 && !self.conditional).then_some(Fields {
-            keep_alive: self.keep_alive,
-            len: len as u16,
-        })
+    pub(crate) fn keep_alive(&self) -> bool {
+        self.head.keep_alive
     }
 
-    /// The path and the query of the target; `None` when the target is none
-    /// of GET or HEAD (RFC 9112, section 3.2).
-    #[inline]
-    pub(crate) fn target(&self) -> Option<Target<'d>> {
-        let target = self.target.as_bytes();
-        let rest = match target {
-            [b'/', ..] => target,
-            _ => absolute_form(target)?,
-        };
-        let (path, query) = match rest.iter().position(|b| matches!(b, b'?' | b'#')) {
-            None => (rest, &[][..]),
-            // A fragment is never sent (RFC 9112, section 3.2).
-            Some(at) if rest[at] == b'#' => return None,
-            Some(at) => (&rest[..at], &rest[at + 1..]),
-        };
-        let path = if path.is_empty() { b"/" } else { path };
-        Some(Target { path, query })
+    /// Its head, as the site is asked about it.
+    pub(crate) fn head(&self) -> &Head<'a> {
+        &self.head
     }
 
-    /// What the conditions say about a file (RFC 9110, section 13.2.2): `None`
-    /// to send it.
-    #[inline]
-    pub(crate) fn precondition(&self, file: &FilePage) -> Option<Status> {
-        if self.conditional {
-            self.evaluate(file)
-        } else {
-            None
-        }
+    /// Bytes of the head.
+    pub(crate) fn head_len(&self) -> usize {
+        self.head.len
     }
 
-    #[inline(never)]
-    fn evaluate(&self, file: &FilePage) -> Option<Status> {
-        let since = |name| {
-            // RFC 9110, section 13.1.3: what is no date is ignored. Nobody
-            // sends two; were there two, the first would count.
-            let value = self.values(name).next()?;
-            seconds(value)
-        };
-        let holds = match self.names_tag("if-match", file, Comparison::Strong) {
-            Some(holds) => holds,
-            None => since("if-unmodified-since").is_none_or(|date| file.modified <= date),
-        };
-        if !holds {
-            return Some(Status::PreconditionFailed);
-        }
-        let unchanged = match self.names_tag("if-none-match", file, Comparison::Weak) {
-            Some(unchanged) => unchanged,
-            None => since("if-modified-since").is_some_and(|date| file.modified <= date),
-        };
-        unchanged.then_some(Status::NotModified)
+    /// The same with its body. `is_read`: to its end, so that the next request can be
+    /// found.
+    pub(crate) fn with_body(mut self, body: &'a [u8], is_read: bool) -> Self {
+        self.body = body;
+        self.head.keep_alive = self.persistent && is_read;
+        self
     }
 
-    fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
-        self.fields
-            .iter()
-            .filter(move |field| field.name.eq_ignore_ascii_case(name))
-            .map(|field| field.value)
-    }
-
-    /// Whether a file's tag is among those of a field; `None` when there is
-    /// no such field.
-    fn names_tag(&self, name: &str, file: &FilePage, how: Comparison) -> Option<bool> {
-        self.values(name)
-            .map(|value| names_tag(value, file, how))
-            .reduce(|a, b| a || b)
-    }
-}
-
-/// How tags are compared: RFC 9110, section 8.8.3.2. Ours are all strong.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Comparison {
-    Strong,
-    Weak,
-}
-
-fn names_tag(value: &[u8], file: &FilePage, how: Comparison) -> bool {
-    if value == b"*" {
-        return true;
-    }
-    // A comma may stand inside a tag, but in none of ours: its pieces match
-    // nothing.
-    list(value).any(|tag| match tag.strip_prefix(b"W/") {
-        Some(tag) => how == Comparison::Weak && file.tag.is(tag),
-        None => file.tag.is(tag),
-    })
-}
-
-/// An HTTP date in seconds since 1970.
-fn seconds(value: &[u8]) -> Option<u64> {
-    let date = parse_http_date(std::str::from_utf8(value).ok()?).ok()?;
-    let since = date.duration_since(std::time::UNIX_EPOCH).ok()?;
-    Some(since.as_secs())
-}
-
-/// What follows the authority of an absolute URI of ours (RFC 9112, section
-/// 3.2.2). Which host it names does not matter: all are served alike.
-#[cold]
-fn absolute_form(target: &[u8]) -> Option<&[u8]> {
-    let after = |scheme: &str| {
-        let (start, rest) = target.split_at_checked(scheme.len())?;
-        start
-            .eq_ignore_ascii_case(scheme.as_bytes())
-            .then_some(rest)
-    };
-    let rest = after("http://").or_else(|| after("https://"))?;
-    let end = rest
-        .iter()
-        .position(|b| matches!(b, b'/' | b'?' | b'#'))
-        .unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    // RFC 9110, section 4.2.1: without a host it is invalid.
-    (!authority.is_empty() && is_host(authority)).then_some(path)
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        /// A request is read only if CR stands before every LF.
-        #[test]
-        fn a_bare_line_feed_anywhere_is_refused(
-            lines in prop::collection::vec("[ -~]{0,4}(:[ -~]{0,4})?", 0..5),
-            bare in prop::collection::vec(any::<bool>(), 7),
-        ) {
-            let end = |at: usize| if bare[at] { "\n" } else { "\r\n" };
-            let mut head = format!("GET / HTTP/1.1{}Host:x{}", end(0), end(1));
-            for (at, line) in lines.iter().enumerate() {
-                head += line;
-                head += end(at + 2);
-            }
-            head += end(lines.len() + 1);
-            let mut buffer = field_buffer();
-            let parsed = parse(head.as_bytes(), &mut buffer);
-            if let Ok(Some(request)) = parsed {
-                let read = &head[..request.len];
-                prop_assert!(!read.replace("\r\n", "").contains('\n'), "{read:?}");
-            }
-        }
-
-        /// A request whose fields are known is read as one that is read whole.
-        #[test]
-        fn a_line_is_read_as_the_whole_request_is(
-            line in prop_oneof![
-                "(GET|HEAD|POST|X|) {0,2}/[ -~]{0,6} ?HTTP/1.[012]\r?",
-                "\r?\n?[ -~]{0,20}\r?",
-                Just("GET /a?b HTTP/1.1\r".to_owned()),
-            ],
-            close: bool,
-        ) {
-            let fields = if close { "Host: x\r\nConnection: close\r\n\r\n" } else { "Host: x\r\n\r\n" };
-            let line = format!("{line}\n");
-            let known = Fields { keep_alive: !close, len: fields.len() as u16 };
-            if let Some(short) = parse_line(line.as_bytes(), known) {
-                let whole = format!("{line}{fields}");
-                let mut buffer = field_buffer();
-                let long = parse(whole.as_bytes(), &mut buffer).unwrap().unwrap();
-                prop_assert_eq!(short.method, long.method);
-                prop_assert_eq!(short.target, long.target);
-                prop_assert_eq!(short.keep_alive, long.keep_alive);
-                prop_assert_eq!(short.len, long.len);
-                prop_assert!(long.fields(line.len()).is_some());
-            }
-        }
-    }
-
-    #[test]
-    fn a_usual_line_is_read_alone() {
-        let known = Fields {
-            keep_alive: true,
-            len: 2,
-        };
-        let read = |line: &str| parse_line(line.as_bytes(), known).map(|request| request.len);
-        assert_eq!(read("GET / HTTP/1.1\r\n"), Some(18));
-        for line in [
-            "\r\n",
-            "\nGET / HTTP/1.1\r\n",
-            "GET / HTTP/1.0\r\n",
-            "GET / HTTP/1.1\n",
-            "GET  / HTTP/1.1\r\n",
-        ] {
-            assert_eq!(read(line), None, "{line:?}");
-        }
-        let long = format!("GET /{} HTTP/1.1\r\n", "a".repeat(HEAD_LIMIT));
-        assert_eq!(read(&long), None);
+    /// Whether an application may answer: the target names a path or, in OPTIONS, the
+    /// server as a whole (RFC 9112, section 3.2.4). A tunnel is no answer.
+    pub(crate) fn is_for_application(&self) -> bool {
+        let of_all = self.head.target == "*" && self.method == "OPTIONS";
+        self.method != "CONNECT" && (of_all || self.head.page().is_some())
     }
 }

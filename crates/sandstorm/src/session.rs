@@ -3,13 +3,14 @@
 use arrayvec::ArrayVec;
 
 use crate::date::{SlotWriter, Stamp};
-use crate::recent::Recent;
-use crate::reply::{Reply, Status};
-use crate::request::{
-    Fields, HEAD_LIMIT, Method, NotRead, Refusal, Request, field_buffer, line_len, parse,
+use crate::head::{
+    FieldBuffer, Fields, HEAD_LIMIT, Head, Method, NotRead, Refusal, field_buffer, line_len, parse,
     parse_line,
 };
+use crate::recent::Recent;
+use crate::reply::Reply;
 use crate::site::{NoPage, Page, ReplyId, Site, redirect_reply};
+use crate::status::Status;
 
 /// What is to be done with the bytes that a client has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +83,7 @@ impl Session {
                 None => self.next(site, data),
             },
             Err(place) => self.read(site, data, |request| {
-                if let Some(value) = request.fields(line_len) {
+                if let Some(value) = request.known_fields(line_len) {
                     known.remember(place, fields, value);
                 }
             }),
@@ -92,7 +93,32 @@ impl Session {
     /// Answers the first request in `data`, and shows it to `learn`, if it is
     /// whole.
     #[inline]
-    fn read(&mut self, site: &Site, data: &[u8], learn: impl FnOnce(&Request<'_, '_>)) -> Step {
+    fn read(&mut self, site: &Site, data: &[u8], learn: impl FnOnce(&Head<'_>)) -> Step {
+        let mut fields = field_buffer();
+        match self.find(data, &mut fields) {
+            Found::Head { head, skipped } => {
+                // What stands behind an empty line are no fields.
+                if skipped == 0 {
+                    learn(&head);
+                }
+                Step::Answer(answer(site, &head, &data[skipped..])).after(skipped)
+            }
+            Found::More { consumed } => Step::More { consumed },
+            Found::Refused(refusal) => Step::Answer(refuse(refusal, data)),
+            Found::LaterMinor { skipped, digit_at } => {
+                let head = as_1_1(&data[skipped..], digit_at);
+                self.next(site, &head).after(skipped)
+            }
+        }
+    }
+
+    /// Looks for the head of the first request in `data`.
+    #[inline(always)]
+    pub(crate) fn find<'f, 'd>(
+        &mut self,
+        data: &'d [u8],
+        fields: &'f mut FieldBuffer<'d>,
+    ) -> Found<'f> {
         // RFC 9112, section 2.2: empty lines before a request mean nothing.
         let mut skipped = 0;
         while data[skipped..].starts_with(b"\r\n") {
@@ -101,48 +127,62 @@ impl Session {
         let data = &data[skipped..];
         let searched = usize::from(self.searched).saturating_sub(skipped);
         let news = data.get(searched..).unwrap_or_default();
+        let more = Found::More { consumed: skipped };
         // Only a line's end can make a request whole: a client that sends
         // byte by byte must not have its head parsed as often.
         if searched > 0 && data.len() < HEAD_LIMIT && !news.contains(&b'\n') {
             self.searched = data.len() as u16;
-            return Step::More { consumed: skipped };
+            return more;
         }
-        let mut fields = field_buffer();
-        let answer = match parse(data, &mut fields) {
-            Ok(Some(request)) => {
-                // What stands behind an empty line are no fields.
-                if skipped == 0 {
-                    learn(&request);
-                }
-                answer(site, &request, data)
+        match parse(data, fields) {
+            Ok(Some(head)) => {
+                self.searched = 0;
+                Found::Head { head, skipped }
             }
             Ok(None) => {
                 self.searched = data.len() as u16;
-                return Step::More { consumed: skipped };
+                more
             }
-            Err(NotRead::Refused(Refusal { status, head_only })) => Answer {
-                reply: Site::shared(status, head_only),
-                close: true,
-                consumed: data.len(),
-                query_from_end: 0,
-            },
-            Err(NotRead::LaterMinor { digit_at }) => {
-                return self.next_as_1_1(site, data, digit_at).after(skipped);
+            Err(not_read) => {
+                self.searched = 0;
+                match not_read {
+                    NotRead::Refused(refusal) => Found::Refused(refusal),
+                    NotRead::LaterMinor { digit_at } => Found::LaterMinor { skipped, digit_at },
+                }
             }
-        };
-        self.searched = 0;
-        Step::Answer(answer).after(skipped)
+        }
     }
+}
 
-    /// As [`next`](Self::next), with a version whose last digit, at
-    /// `digit_at`, is a 1.
-    #[cold]
-    fn next_as_1_1(&mut self, site: &Site, data: &[u8], digit_at: usize) -> Step {
-        let head = data.iter().copied().take(HEAD_LIMIT);
-        let mut head = head.collect::<ArrayVec<u8, HEAD_LIMIT>>();
-        head[digit_at] = b'1';
-        self.searched = 0;
-        self.next(site, &head)
+/// What stands at the start of some bytes.
+pub(crate) enum Found<'f> {
+    /// No whole head yet. The first `consumed` bytes are done with.
+    More { consumed: usize },
+    /// A head, behind so many bytes that mean nothing.
+    Head { head: Head<'f>, skipped: usize },
+    /// What is to be answered with an error.
+    Refused(Refusal),
+    /// A head to be read [`as_1_1`].
+    LaterMinor { skipped: usize, digit_at: usize },
+}
+
+/// The start of `data`, with a version whose last digit, at `digit_at`, is a 1.
+#[cold]
+pub(crate) fn as_1_1(data: &[u8], digit_at: usize) -> ArrayVec<u8, HEAD_LIMIT> {
+    let head = data.iter().copied().take(HEAD_LIMIT);
+    let mut head = head.collect::<ArrayVec<u8, HEAD_LIMIT>>();
+    head[digit_at] = b'1';
+    head
+}
+
+/// The answer to what is no request. All of `data` is done with.
+pub(crate) fn refuse(refusal: Refusal, data: &[u8]) -> Answer {
+    let Refusal { status, head_only } = refusal;
+    Answer {
+        reply: Site::shared(status, head_only),
+        close: true,
+        consumed: data.len(),
+        query_from_end: 0,
     }
 }
 
@@ -159,7 +199,7 @@ impl Step {
 
 /// The answer to a request at the start of `data`.
 #[inline]
-fn answer(site: &Site, request: &Request<'_, '_>, data: &[u8]) -> Answer {
+pub(crate) fn answer(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
     let with = |reply| Answer {
         reply,
         close: !request.keep_alive,
@@ -177,17 +217,17 @@ fn answer(site: &Site, request: &Request<'_, '_>, data: &[u8]) -> Answer {
         close: true,
         ..shared(Status::BadRequest)
     };
-    let Some(target) = request.target() else {
+    let Some(target) = request.page() else {
         return refused;
     };
-    match site.find(target.path) {
-        Ok(Page::File(file)) => match request.precondition(file) {
+    match site.find(target.path.as_bytes()) {
+        Ok(Page::File(file)) => match request.precondition(file.tag, Some(file.modified)) {
             None => with(file.whole(head_only)),
             Some(Status::NotModified) => with(file.not_modified()),
             Some(status) => shared(status),
         },
         Ok(Page::Redirect(first)) => Answer {
-            query_from_end: query_from_end(request.len, target.query, data),
+            query_from_end: query_from_end(request.len, target.query.unwrap_or_default(), data),
             ..with(redirect_reply(*first, head_only))
         },
         Err(NoPage::Unknown) => shared(Status::NotFound),
@@ -198,7 +238,7 @@ fn answer(site: &Site, request: &Request<'_, '_>, data: &[u8]) -> Answer {
 /// Bytes from the start of a target's query to the end of the request, which
 /// has `len` bytes and stands at the start of `data`; 0 without a query.
 #[cold]
-fn query_from_end(len: usize, query: &[u8], data: &[u8]) -> u16 {
+fn query_from_end(len: usize, query: &str, data: &[u8]) -> u16 {
     if query.is_empty() {
         return 0;
     }

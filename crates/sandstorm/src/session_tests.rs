@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::date::{SlotWriter, Stamp};
-use crate::request::MAX_FIELDS;
+use crate::head::MAX_FIELDS;
 use crate::site::Builder;
 
 #[path = "session_field_tests.rs"]

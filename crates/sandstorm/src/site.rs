@@ -9,8 +9,10 @@ use arrayvec::ArrayVec;
 use httpdate::fmt_http_date;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-use crate::reply::{ETag, FileFields, FileReplies, Reply, Status, redirect, status_page};
-use crate::request::HEAD_LIMIT;
+use crate::fields::{Fields, MAX_FIELDS_LEN};
+use crate::head::HEAD_LIMIT;
+use crate::reply::{ETag, FileFields, FileReplies, Reply, redirect, status_page};
+use crate::status::Status;
 
 /// The page of a folder.
 const INDEX: &[u8] = b"index.html";
@@ -98,6 +100,8 @@ pub struct Site {
     /// Keyed by the decoded path.
     pages: HashMap<Box<[u8]>, Page, RandomState>,
     replies: Vec<Reply>,
+    /// Those of all responses.
+    fields: Fields,
     totals: Totals,
 }
 
@@ -158,6 +162,11 @@ impl Site {
     #[inline(always)]
     pub fn reply(&self, id: ReplyId) -> &Reply {
         &self.replies[id.index()]
+    }
+
+    /// The fields that all responses have.
+    pub fn fields(&self) -> &Fields {
+        &self.fields
     }
 
     /// What was loaded.
@@ -223,7 +232,7 @@ const SHARED: [Status; 9] = [
 /// included.
 pub const MAX_FILE_LEN: u64 = (tcpip::MAX_CONTENT_LEN - MAX_HEAD_LEN) as u64;
 /// More than any head of ours has.
-const MAX_HEAD_LEN: usize = 4_096;
+const MAX_HEAD_LEN: usize = 4_096 + MAX_FIELDS_LEN;
 
 /// Makes a [`Site`], file by file.
 #[derive(Debug)]
@@ -237,6 +246,13 @@ pub struct Builder {
 impl Builder {
     /// A site without any file, at `now`: no file is told to be newer.
     pub fn new(now: SystemTime) -> Self {
+        Self::with_fields(now, Fields::new())
+    }
+
+    /// As [`new`](Self::new); all responses have `fields`, also those that an
+    /// application makes. They are written when replies are made, so they cost a
+    /// request nothing.
+    pub fn with_fields(now: SystemTime, fields: Fields) -> Self {
         // Random keys from the system, by the standard library's way to them.
         let random = std::hash::RandomState::new();
         let key = |n: usize| {
@@ -244,25 +260,31 @@ impl Builder {
             hasher.write_usize(n);
             hasher.finish()
         };
-        Self::keyed(now, std::array::from_fn(key))
+        Self::with_keys(now, fields, std::array::from_fn(key))
     }
 
     /// As [`new`](Self::new), with given keys for the hash of paths: for what
     /// must be the same each time, such as a count of instructions. Whoever
     /// knows the keys can ask for paths that are slow to find.
     pub fn keyed(now: SystemTime, keys: [u64; 4]) -> Self {
+        Self::with_keys(now, Fields::new(), keys)
+    }
+
+    fn with_keys(now: SystemTime, fields: Fields, keys: [u64; 4]) -> Self {
         let [a, b, c, d] = keys;
         let hash = RandomState::with_seeds(a, b, c, d);
         let mut builder = Self {
             site: Site {
                 pages: HashMap::with_hasher(hash),
                 replies: Vec::new(),
+                fields,
                 totals: Totals::default(),
             },
             now,
         };
         for status in SHARED {
-            builder.add(status_page(status));
+            let pages = status_page(status, &builder.site.fields);
+            builder.add(pages);
         }
         builder
     }
@@ -297,6 +319,7 @@ impl Builder {
                 media_type: &media_type.name,
                 media_type_if_not_utf8: media_type.without_charset,
                 last_modified: &fmt_http_date(UNIX_EPOCH + Duration::from_secs(modified)),
+                common: &self.site.fields,
             },
             len,
             read,
@@ -323,7 +346,7 @@ impl Builder {
         self.site.pages.insert(folder.into(), page);
         let name = &folder[..folder.len() - 1];
         if !name.is_empty() {
-            let first = self.add(redirect(&encoded(folder)));
+            let first = self.add(redirect(&encoded(folder), &self.site.fields));
             self.site.pages.insert(name.into(), Page::Redirect(first));
         }
     }

@@ -33,6 +33,10 @@ pub(crate) struct Connection {
     talk: Talk,
     handle: SocketHandle,
     sent: usize,
+    /// Where its bytes are cut beside the ends of pieces.
+    pub(crate) cuts: Vec<usize>,
+    /// Goes away with a reset when all is sent.
+    pub(crate) aborts: bool,
     pub(crate) received: Vec<u8>,
     /// The server has closed its side, after all of `received`.
     pub(crate) closed_by_server: bool,
@@ -44,7 +48,10 @@ impl Connection {
     fn work(&mut self, socket: &mut Socket<'_>) -> bool {
         let mut busy = false;
         if self.sent < self.talk.bytes.len() && socket.may_send() && socket.send_queue() == 0 {
-            let end = self.talk.bytes.len().min(self.sent + self.talk.piece);
+            let end = self.talk.bytes.len();
+            let end = end.min(self.sent.saturating_add(self.talk.piece));
+            let cuts = self.cuts.iter().copied();
+            let end = cuts.filter(|cut| *cut > self.sent).fold(end, usize::min);
             self.sent += socket.send_slice(&self.talk.bytes[self.sent..end]).unwrap();
             busy = true;
         }
@@ -59,6 +66,11 @@ impl Connection {
         }
         let established = socket.state() == State::Established;
         let all_sent = self.sent == self.talk.bytes.len();
+        if established && all_sent && self.aborts && socket.send_queue() == 0 {
+            socket.abort();
+            self.done = true;
+            return true;
+        }
         if established && all_sent && self.talk.half_close {
             socket.close();
             busy = true;
@@ -94,16 +106,20 @@ impl Client {
     }
 
     /// Begins another connection.
-    pub(crate) fn connect(&mut self, server: IpAddr, port: u16, talk: &Talk) {
+    pub(crate) fn connect(&mut self, server: IpAddr, port: u16, talk: &Talk) -> &mut Connection {
+        let at = self.connections.len();
         let local_port = 50_000 + self.connections.len() as u16;
         self.connections.push(Connection {
             talk: talk.clone(),
             handle: self.smol.connect((server, port), local_port, BUFFERS),
             sent: 0,
+            cuts: Vec::new(),
+            aborts: false,
             received: Vec::new(),
             closed_by_server: false,
             done: false,
         });
+        &mut self.connections[at]
     }
 
     /// Everybody has what they wanted.

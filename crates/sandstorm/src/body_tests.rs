@@ -1,0 +1,160 @@
+//! Bodies, valid and not, in any pieces.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What a body is: its bytes and what follows it, `None` when it is malformed; or
+/// not yet whole.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Whole(Vec<u8>, Vec<u8>),
+    Malformed,
+    Half,
+}
+
+fn read<'d>(length: BodyLength, pieces: impl IntoIterator<Item = &'d [u8]>) -> Outcome {
+    let mut reader = BodyReader::new(length);
+    let (mut body, mut rest) = (Vec::new(), None::<Vec<u8>>);
+    for mut piece in pieces {
+        if let Some(rest) = &mut rest {
+            rest.extend_from_slice(piece);
+            continue;
+        }
+        loop {
+            match reader.next(&mut piece) {
+                Part::Piece(piece) => {
+                    assert!(!piece.is_empty());
+                    body.extend_from_slice(piece);
+                }
+                Part::More => {
+                    assert!(piece.is_empty());
+                    break;
+                }
+                Part::End => {
+                    rest = Some(piece.to_vec());
+                    break;
+                }
+                Part::Malformed => return Outcome::Malformed,
+            }
+        }
+    }
+    match rest {
+        Some(rest) => Outcome::Whole(body, rest),
+        None => Outcome::Half,
+    }
+}
+
+fn chunked(bytes: &str) -> Outcome {
+    let whole = read(BodyLength::Chunked, [bytes.as_bytes()]);
+    let single = read(BodyLength::Chunked, bytes.as_bytes().chunks(1));
+    // What follows a body that ends with a piece is told by the next one.
+    assert_eq!(single, whole, "{bytes:?}");
+    whole
+}
+
+fn whole(body: &str, rest: &str) -> Outcome {
+    Outcome::Whole(body.into(), rest.into())
+}
+
+#[test]
+fn chunks_are_put_together() {
+    assert_eq!(chunked("0\r\n\r\n"), whole("", ""));
+    assert_eq!(chunked("5\r\nhello\r\n0\r\n\r\nGET"), whole("hello", "GET"));
+    let two = "1\r\na\r\n00A;x=y;z=\"q\"\r\n0123456789\r\n0;last\r\nA: b\r\nC:\r\n\r\n";
+    assert_eq!(chunked(two), whole("a0123456789", ""));
+    let lines = "4\r\n\r\n\r\n\r\n000\r\n\r\n";
+    assert_eq!(chunked(lines), whole("\r\n\r\n", ""));
+    assert_eq!(chunked("5\r\nhello\r\n0\r\n"), Outcome::Half);
+    assert_eq!(chunked(""), Outcome::Half);
+}
+
+#[test]
+fn hostile_chunks_are_malformed() {
+    for bytes in [
+        "\r\n",
+        ";\r\n",
+        "x\r\n",
+        "-1\r\n",
+        "+1\r\n",
+        "0x1\r\n",
+        " 1\r\n",
+        "1 \r\n",
+        "1\n",
+        "1\rx",
+        "1;a\nb",
+        "1;\0",
+        "1\r\nab",
+        "1\r\na\n",
+        "1\r\na\rb",
+        "1\r\na\r\n\r\n",
+        "0\r\n\n",
+        "0\r\n:\r\n",
+        "0\r\n A: b\r\n",
+        "0\r\nA b\r\n",
+        "0\r\nA\r\n",
+        "0\r\nA: b\n",
+        "0\r\nA: b\rc",
+        "0\r\n\rx",
+        "0000000000000000\r\n",
+        "10000000000000000\r\n",
+    ] {
+        assert_eq!(chunked(bytes), Outcome::Malformed, "{bytes:?}");
+    }
+    // Just short of the bound.
+    assert_eq!(chunked("00000000000000a\r\n"), Outcome::Half);
+    assert_eq!(chunked("fffffffffffffff\r\nx"), Outcome::Half);
+}
+
+#[test]
+fn what_is_not_the_body_has_bounds() {
+    let extension = |len: u32| chunked(&format!("1;{}\r\n", "x".repeat(len as usize)));
+    assert_eq!(extension(MAX_EXTENSIONS), Outcome::Half);
+    assert_eq!(extension(MAX_EXTENSIONS + 1), Outcome::Malformed);
+    // All of a body count together.
+    let many = "1;xxxxxxx\r\na\r\n".repeat(MAX_EXTENSIONS as usize / 7 + 1);
+    assert_eq!(chunked(&many), Outcome::Malformed);
+    let trailer = |len: u32| chunked(&format!("0\r\nA:{}\r\n", "x".repeat(len as usize - 2)));
+    // The CR counts too.
+    assert_eq!(trailer(MAX_TRAILERS - 1), Outcome::Half);
+    assert_eq!(trailer(MAX_TRAILERS + 1), Outcome::Malformed);
+}
+
+#[test]
+fn a_known_length_ends_a_body() {
+    let known = |len: u64, bytes: &str| read(BodyLength::Known(len), [bytes.as_bytes()]);
+    assert_eq!(known(5, "helloGET"), whole("hello", "GET"));
+    assert_eq!(known(5, "hell"), Outcome::Half);
+    assert_eq!(known(0, "GET"), whole("", "GET"));
+    assert_eq!(known(u64::MAX, "x"), Outcome::Half);
+}
+
+proptest! {
+    /// Any bytes, in any pieces, are read alike.
+    #[test]
+    fn pieces_make_no_difference(
+        bytes in prop_oneof![
+            "([0-3]\r\n|[0-3];a\r\n|aa\r\n|a\r\n|\r\n|0\r\n\r\n|A: b\r\n){0,12}",
+            "[0-3a;: \r\n]{0,20}",
+        ],
+        cuts in prop::collection::vec(0..40usize, 0..6),
+        known in prop::option::of(0..30u64),
+    ) {
+        let bytes = bytes.as_bytes();
+        let length = known.map_or(BodyLength::Chunked, BodyLength::Known);
+        let mut at: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
+        at.extend([0, bytes.len()]);
+        at.sort_unstable();
+        let pieces = at.windows(2).map(|pair| &bytes[pair[0]..pair[1]]);
+        prop_assert_eq!(read(length, pieces), read(length, [bytes]));
+    }
+
+    /// A body in chunks is the body.
+    #[test]
+    fn a_body_in_chunks_is_the_body(chunks in prop::collection::vec("[ -~\r\n]{1,20}", 0..6)) {
+        let each = chunks.iter().map(|c| format!("{:x}\r\n{c}\r\n", c.len()));
+        let mut sent = each.collect::<Vec<_>>().concat();
+        sent += "0\r\n\r\nnext";
+        prop_assert_eq!(chunked(&sent), whole(&chunks.concat(), "next"));
+    }
+}

@@ -1,0 +1,303 @@
+//! Fields of responses, checked when they are made.
+
+use std::fmt::{Display, Write as _};
+
+/// The most bytes of all lines of one [`Fields`].
+pub const MAX_FIELDS_LEN: usize = 8_192;
+
+/// Names of fields that say how the message is framed and whether the connection
+/// goes on, and of the date: the server writes them itself.
+const OURS: [&str; 7] = [
+    "connection",
+    "content-length",
+    "date",
+    "keep-alive",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Names of fields that each file's response has.
+const OF_FILES: [&str; 6] = [
+    "accept-ranges",
+    "allow",
+    "content-type",
+    "etag",
+    "last-modified",
+    "location",
+];
+
+/// Why a field was not added to a response.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FieldError {
+    /// The name is empty, or has a byte that no field name has.
+    #[error("{name:?} is no name of a field; use letters, digits and hyphens")]
+    BadName {
+        /// The name.
+        name: String,
+    },
+    /// The value has a line break or another control character, or white space at an
+    /// end.
+    #[error(
+        "the value of {name} has a control character, or white space at an end; leave these out"
+    )]
+    BadValue {
+        /// The field's name.
+        name: String,
+    },
+    /// The server writes this field.
+    #[error("the server writes {name} itself; leave it out")]
+    Ours {
+        /// The field's name.
+        name: String,
+    },
+    /// The response of each file has a field of this name.
+    #[error("the responses of files have a {name} of their own; add it to single responses")]
+    OfFiles {
+        /// The field's name.
+        name: String,
+    },
+    /// All lines together are too long.
+    #[error(
+        "with {name} the fields have more than {MAX_FIELDS_LEN} bytes; add fewer or shorter ones"
+    )]
+    TooLong {
+        /// The field's name.
+        name: String,
+    },
+}
+
+/// Some fields of a response, in their order. Each is checked when it is added, so
+/// that nothing in a name or a value ends the line or the head.
+///
+/// ```
+/// use sandstorm::Fields;
+///
+/// let mut fields = Fields::new();
+/// fields.add("Cache-Control", "no-store")?;
+/// assert!(fields.add("X-User", "a\r\nSet-Cookie: b").is_err());
+/// assert_eq!(fields.lines(), "Cache-Control: no-store\r\n");
+/// # Ok::<(), sandstorm::FieldError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fields(String);
+
+impl Fields {
+    /// No fields.
+    pub const fn new() -> Self {
+        Self(String::new())
+    }
+
+    /// Fields that all responses of a server have.
+    ///
+    /// # Errors
+    /// Those of [`add`](Self::add), and [`FieldError::OfFiles`].
+    pub fn of_all<'a>(
+        fields: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, FieldError> {
+        let mut all = Self::new();
+        for (name, value) in fields {
+            if is_among(name, &OF_FILES) {
+                return Err(FieldError::OfFiles { name: name.into() });
+            }
+            all.add(name, value)?;
+        }
+        Ok(all)
+    }
+
+    /// Adds a field. Others of this name stay.
+    ///
+    /// # Errors
+    /// [`FieldError`]; nothing is added then.
+    pub fn add(&mut self, name: &str, value: impl Display) -> Result<(), FieldError> {
+        let name_of = || name.to_owned();
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return Err(FieldError::BadName { name: name_of() });
+        }
+        if is_among(name, &OURS) {
+            return Err(FieldError::Ours { name: name_of() });
+        }
+        let start = self.0.len();
+        self.0.push_str(name);
+        self.0.push_str(": ");
+        let value_at = self.0.len();
+        let is_written = write!(self.0, "{value}").is_ok();
+        let value = &self.0[value_at..];
+        let is_valid = is_written
+            && !value.bytes().any(|b| b.is_ascii_control() && b != b'\t')
+            && value.trim_matches([' ', '\t']).len() == value.len();
+        let len = self.0.len() + 2;
+        if is_valid && len <= MAX_FIELDS_LEN {
+            self.0.push_str("\r\n");
+            return Ok(());
+        }
+        self.0.truncate(start);
+        Err(if is_valid {
+            FieldError::TooLong { name: name_of() }
+        } else {
+            FieldError::BadValue { name: name_of() }
+        })
+    }
+
+    /// Adds the fields of `other`.
+    ///
+    /// # Errors
+    /// [`FieldError::TooLong`]; nothing is added then.
+    pub fn extend(&mut self, other: &Self) -> Result<(), FieldError> {
+        if self.0.len() + other.0.len() > MAX_FIELDS_LEN {
+            let name = other.iter().next().map_or("", |line| line.0).to_owned();
+            return Err(FieldError::TooLong { name });
+        }
+        self.0.push_str(&other.0);
+        Ok(())
+    }
+
+    /// As they are sent, each with its line end.
+    pub fn lines(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether there is one of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.iter()
+            .any(|(other, _)| other.eq_ignore_ascii_case(name))
+    }
+
+    /// Lines that were checked before.
+    pub(crate) fn of_lines(lines: String) -> Self {
+        Self(lines)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Each field: its name, and its whole line with the end.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0
+            .split_inclusive("\r\n")
+            .map(|line| (line.split(':').next().unwrap_or(line), line))
+    }
+
+    /// Writes those that `own` has none of the same name of.
+    pub(crate) fn write_beside(&self, own: &Self, out: &mut Vec<u8>) {
+        if own.is_empty() {
+            out.extend_from_slice(self.0.as_bytes());
+            return;
+        }
+        for (name, line) in self.iter() {
+            if !own.has(name) {
+                out.extend_from_slice(line.as_bytes());
+            }
+        }
+    }
+}
+
+/// RFC 9110, section 5.6.2.
+pub(crate) const fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'!' | b'#'
+                | b'$'
+                | b'%'
+                | b'&'
+                | b'\''
+                | b'*'
+                | b'+'
+                | b'-'
+                | b'.'
+                | b'^'
+                | b'_'
+                | b'`'
+                | b'|'
+                | b'~'
+        )
+}
+
+fn is_among(name: &str, names: &[&str]) -> bool {
+    names.iter().any(|other| other.eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_would_break_a_head_is_refused() {
+        let mut fields = Fields::new();
+        let add = |fields: &mut Fields, name: &str, value: &str| fields.add(name, value);
+        let bad_name = |name: &str| FieldError::BadName { name: name.into() };
+        for name in ["", "a b", "a:", "a\r\n", "\u{fc}"] {
+            assert_eq!(add(&mut fields, name, "x"), Err(bad_name(name)));
+        }
+        let bad_value = Err(FieldError::BadValue { name: "A".into() });
+        for value in ["\r", "\n", "x\r\nB: y", "\0", "\x7f", " x", "x\t"] {
+            assert_eq!(add(&mut fields, "A", value), bad_value, "{value:?}");
+        }
+        for name in ["Connection", "content-length", "DATE", "Transfer-Encoding"] {
+            let ours = FieldError::Ours { name: name.into() };
+            assert_eq!(add(&mut fields, name, "x"), Err(ours));
+        }
+        assert!(fields.is_empty());
+        add(&mut fields, "A", "x\ty \u{fc}").unwrap();
+        add(&mut fields, "A", "").unwrap();
+        assert_eq!(fields.lines(), "A: x\ty \u{fc}\r\nA: \r\n");
+        assert!(fields.has("a") && !fields.has("b"));
+    }
+
+    #[test]
+    fn lines_have_a_bound() {
+        let mut fields = Fields::new();
+        fields.add("A", "x".repeat(MAX_FIELDS_LEN - 5)).unwrap();
+        assert_eq!(fields.lines().len(), MAX_FIELDS_LEN);
+        let before = fields.clone();
+        let too_long = FieldError::TooLong { name: "B".into() };
+        assert_eq!(fields.add("B", ""), Err(too_long.clone()));
+        let mut other = Fields::new();
+        other.add("B", "").unwrap();
+        assert_eq!(fields.extend(&other), Err(too_long));
+        assert_eq!(fields, before);
+    }
+
+    #[test]
+    fn fields_of_all_are_none_of_single_files() {
+        let of_all = Fields::of_all([("Server", "storm"), ("X", "1")]).unwrap();
+        assert_eq!(of_all.lines(), "Server: storm\r\nX: 1\r\n");
+        let error = Fields::of_all([("Etag", "\"x\"")]).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("the responses of files have a Etag")
+        );
+    }
+
+    proptest! {
+        /// Whatever is added, a reader finds it and nothing else.
+        #[test]
+        fn a_reader_finds_what_was_added(
+            given in prop::collection::vec(("[A-Za-z-]{1,8}", "[ -~\r\n\t]{0,8}"), 0..5),
+        ) {
+            let mut fields = Fields::new();
+            let mut added = Vec::new();
+            for (name, value) in &given {
+                if fields.add(name, value).is_ok() {
+                    added.push((name.as_str(), value.as_bytes()));
+                }
+            }
+            let head = format!("HTTP/1.1 200 OK\r\n{}\r\n", fields.lines());
+            let mut read = [httparse::EMPTY_HEADER; 8];
+            let mut response = httparse::Response::new(&mut read);
+            prop_assert!(response.parse(head.as_bytes()).unwrap().is_complete());
+            let read: Vec<_> = response.headers.iter().map(|h| (h.name, h.value)).collect();
+            prop_assert_eq!(read, added);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Responses that an application makes: a status, fields and a body.
+
+use std::fmt::{Arguments, Write as _};
+use std::io::Write as _;
+
+use crate::date::{SLOT_FIELD, SLOT_LEN, SlotWriter, Stamp};
+use crate::fields::{FieldError, Fields};
+use crate::reply::{HTML, page};
+use crate::status::{Status, StatusCode};
+
+/// A response that is being made. The server writes `Date`, `Connection` and
+/// `Content-Length`.
+#[derive(Clone, Debug)]
+pub struct Response {
+    status: StatusCode,
+    fields: Fields,
+    body: Vec<u8>,
+}
+
+impl Response {
+    /// 200, without fields and with an empty body.
+    pub const fn new() -> Self {
+        Self {
+            status: StatusCode::OK,
+            fields: Fields::new(),
+            body: Vec::new(),
+        }
+    }
+
+    /// Sets the status.
+    pub fn set_status(&mut self, status: StatusCode) -> &mut Self {
+        self.status = status;
+        self
+    }
+
+    /// Adds a field. One of this name that all responses have is left out here.
+    ///
+    /// # Errors
+    /// [`FieldError`]; nothing is added then.
+    pub fn add_field(
+        &mut self,
+        name: &str,
+        value: impl std::fmt::Display,
+    ) -> Result<(), FieldError> {
+        self.fields.add(name, value)
+    }
+
+    /// Adds fields that were made before.
+    ///
+    /// # Errors
+    /// [`FieldError::TooLong`]; nothing is added then.
+    pub fn add_fields(&mut self, fields: &Fields) -> Result<(), FieldError> {
+        self.fields.extend(fields)
+    }
+
+    /// Adds to the body.
+    pub fn write(&mut self, bytes: &[u8]) -> &mut Self {
+        self.body.extend_from_slice(bytes);
+        self
+    }
+
+    /// Adds text to the body.
+    pub fn write_text(&mut self, text: Arguments<'_>) -> &mut Self {
+        // Writing to a vector does not fail.
+        let _ = self.body.write_fmt(text);
+        self
+    }
+
+    /// Its status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Its own fields.
+    pub fn fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    /// Its body.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Makes it a new one; its memory stays.
+    pub(crate) fn clear(&mut self) {
+        self.status = StatusCode::OK;
+        self.fields.clear();
+        self.body.clear();
+    }
+
+    /// Makes it the page about a status, with the fields that it has.
+    pub(crate) fn set_page(&mut self, status: StatusCode) {
+        let ours = Status::ALL.iter().find(|one| one.code() == status.code());
+        self.status = status;
+        self.body.clear();
+        if !status.is_bodiless() {
+            let page = page(status, ours.map_or("", |status| status.explanation()));
+            self.body.extend_from_slice(page.as_bytes());
+        }
+        if !self.fields.has("content-type") {
+            // Without it a client looks at the page to tell what it is.
+            let _ = self.fields.add("Content-Type", HTML);
+        }
+    }
+
+    /// Writes the head: with the fields of all responses, and `more` lines.
+    pub(crate) fn write_head(&self, common: &Fields, more: &str, out: &mut Vec<u8>) -> Head {
+        let from = out.len();
+        let _ = write!(out, "HTTP/1.1 {}\r\n{SLOT_FIELD}", self.status);
+        let slot_at = out.len();
+        out.resize(slot_at + SLOT_LEN, b' ');
+        out.extend_from_slice(b"\r\n");
+        common.write_beside(&self.fields, out);
+        out.extend_from_slice(self.fields.lines().as_bytes());
+        out.extend_from_slice(more.as_bytes());
+        // RFC 9110, section 8.6.
+        if !self.status.is_bodiless() {
+            let _ = write!(out, "Content-Length: {}\r\n", self.body.len());
+        }
+        out.extend_from_slice(b"\r\n");
+        Head {
+            slot_at,
+            len: out.len() - from,
+        }
+    }
+
+    /// Writes the whole response to a request.
+    pub(crate) fn write_to(
+        &self,
+        common: &Fields,
+        head_only: bool,
+        stamp: Stamp,
+        slots: &mut SlotWriter,
+        out: &mut Vec<u8>,
+    ) {
+        let Head { slot_at, .. } = self.write_head(common, "", out);
+        slots.write(stamp, &mut out[slot_at..slot_at + SLOT_LEN]);
+        if !head_only && !self.status.is_bodiless() {
+            out.extend_from_slice(&self.body);
+        }
+    }
+
+    /// Lines that a response has which tells that this one has not changed (RFC 9110,
+    /// section 15.4.5): those that do not describe the body.
+    pub(crate) fn lines_without_body(&self) -> Fields {
+        let mut kept = String::new();
+        for (name, line) in self.fields.iter() {
+            let start = name.get(..8).unwrap_or_default();
+            if !start.eq_ignore_ascii_case("content-") {
+                let _ = kept.write_str(line);
+            }
+        }
+        Fields::of_lines(kept)
+    }
+}
+
+impl Default for Response {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Where a head has its slot, and how long it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    pub(crate) slot_at: usize,
+    pub(crate) len: usize,
+}
+
+/// Writes `head`, which is whole and has its slot at `slot_at`, with `extra` fields in
+/// the place of those of the same name.
+pub(crate) fn write_head_with(
+    head: &[u8],
+    slot_at: usize,
+    extra: &Fields,
+    stamp: Stamp,
+    slots: &mut SlotWriter,
+    out: &mut Vec<u8>,
+) {
+    let from = out.len();
+    let slot_end = slot_at + SLOT_LEN;
+    let (start, rest) = head.split_at(slot_end + 2);
+    out.extend_from_slice(start);
+    slots.write(stamp, &mut out[from + slot_at..from + slot_end]);
+    // The empty line comes at the end.
+    let lines = rest.strip_suffix(b"\r\n").unwrap_or(rest);
+    for line in lines.split_inclusive(|b| *b == b'\n') {
+        let name = line.split(|b| *b == b':').next().unwrap_or(line);
+        let name = std::str::from_utf8(name).unwrap_or_default();
+        if !extra.has(name) {
+            out.extend_from_slice(line);
+        }
+    }
+    out.extend_from_slice(extra.lines().as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Bytes of the head that `response` begins with.
+pub(crate) fn head_len(response: &[u8]) -> usize {
+    let end = memchr::memmem::find(response, b"\r\n\r\n");
+    end.map_or(response.len(), |at| at + 4)
+}

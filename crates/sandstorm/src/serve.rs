@@ -1,0 +1,157 @@
+//! A whole program around one folder and one application.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
+use control::{ConnectionArgs, Named, NewWorker, ServeArgs, StartError};
+use tcpip::Config;
+
+use crate::app::App;
+use crate::fields::Fields;
+use crate::load::Limits;
+use crate::loading::{NotLoaded, load};
+use crate::prepared::Replies;
+use crate::program::Sandstorm;
+use crate::web::REQUEST_TIMEOUT;
+
+/// Serves the folder that the command line names, with one application for each worker:
+/// a whole `main`. The command line is that of [`SiteArgs`], and all responses have
+/// `fields`, each a name and a value.
+///
+/// `make` is called for each worker, before rights are given up. It may [open a
+/// mailbox](NewWorker::open_mailbox), by which other threads reach the application, and
+/// make [replies](Replies::add) that are sent often.
+pub fn serve<A: App + Named>(
+    fields: &[(&str, &str)],
+    make: impl Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
+) -> ExitCode {
+    let matches = Cli::command().name(A::NAME).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    cli.site.serve(fields, make)
+}
+
+/// Serves a folder over HTTP, on a network stack of its own, until Ctrl-C.
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    site: SiteArgs,
+}
+
+/// What a program that serves a folder takes on its command line, for
+/// `#[command(flatten)]`: the folder, and how it is loaded and served.
+#[derive(Args, Debug)]
+pub struct SiteArgs {
+    /// The folder with the files.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+
+    /// How packets are sent.
+    #[arg(long, value_enum, default_value_t = ModeArg::MemCopy)]
+    mode: ModeArg,
+
+    /// Refuse to start when an entry of the folder cannot be served, and name
+    /// the first 100. Without it they are left out, with a warning for each of
+    /// those.
+    #[arg(long)]
+    strict: bool,
+
+    /// Most files to load; those beyond are left out.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().files)]
+    max_files: u64,
+
+    /// Most bytes of all files together, which are kept in memory; a file that
+    /// does not fit is left out.
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().bytes)]
+    max_bytes: u64,
+
+    #[command(flatten)]
+    connections: ConnectionArgs,
+
+    #[command(flatten)]
+    network: ServeArgs,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum ModeArg {
+    /// Packets live in the port's memory, and are patched and sent in place.
+    /// Takes a frame of memory for every packet of the site.
+    PreCopy,
+    /// Packets are copied to a free frame for each send.
+    #[value(name = "memcopy")]
+    MemCopy,
+}
+
+impl SiteArgs {
+    /// Loads the folder and serves it until SIGINT or SIGTERM. All responses have
+    /// `fields`. `make` makes the application of each worker, before rights are given
+    /// up.
+    pub fn serve<A: App + Named>(
+        &self,
+        fields: &[(&str, &str)],
+        make: impl Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
+    ) -> ExitCode {
+        control::serve(&self.network, || {
+            let limits = Limits {
+                files: self.max_files,
+                bytes: self.max_bytes,
+                ..Limits::default()
+            };
+            let fields = Fields::of_all(fields.iter().copied())?;
+            let site = load(&self.folder, &limits, self.strict, fields)?;
+            let sandstorm = Sandstorm::with_app(site, &self.folder, self.tcp(), make);
+            let request_timeout = self.connections.request_timeout(REQUEST_TIMEOUT);
+            Ok::<_, NotLoaded>(sandstorm.with_request_timeout(request_timeout))
+        })
+    }
+
+    /// TCP as asked for; the port comes later.
+    fn tcp(&self) -> Config {
+        self.connections.config(Config {
+            mode: self.mode.into(),
+            ..Config::default()
+        })
+    }
+}
+
+impl From<ModeArg> for tcpip::Mode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::PreCopy => Self::PreCopy,
+            ModeArg::MemCopy => Self::MemCopy,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn modes_have_the_names_that_are_documented() {
+        let mode =
+            |line: &str| Ok::<_, clap::Error>(Cli::try_parse_from(line.split(' '))?.site.mode);
+        assert_eq!(mode("sandstorm d").unwrap(), ModeArg::MemCopy);
+        assert_eq!(
+            mode("sandstorm d --mode memcopy").unwrap(),
+            ModeArg::MemCopy
+        );
+        assert_eq!(
+            mode("sandstorm d --mode pre-copy").unwrap(),
+            ModeArg::PreCopy
+        );
+        assert!(mode("sandstorm d --mode turnaround").is_err());
+        assert!(mode("sandstorm").is_err());
+    }
+
+    #[test]
+    fn without_options_the_stack_has_its_defaults() {
+        let cli = Cli::try_parse_from(["sandstorm", "d"]).unwrap();
+        assert_eq!(cli.site.tcp(), Config::default());
+    }
+}

@@ -1,0 +1,242 @@
+//! Statuses: those that the server sends by itself, and any that an application
+//! sends.
+
+use std::fmt::{self, Display};
+
+/// The statuses that the server sends by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Status {
+    /// The file.
+    Ok,
+    /// A folder, without the slash at its end.
+    MovedPermanently,
+    /// The client has the file already.
+    NotModified,
+    /// Not HTTP, or against its rules.
+    BadRequest,
+    /// No such file.
+    NotFound,
+    /// A method that no file here knows.
+    MethodNotAllowed,
+    /// `If-Match` or `If-Unmodified-Since` does not hold.
+    PreconditionFailed,
+    /// The body is longer than the application takes.
+    ContentTooLarge,
+    /// The request line is too long.
+    UriTooLong,
+    /// `Expect` asks for something other than `100-continue`.
+    ExpectationFailed,
+    /// The fields are too many or too long.
+    HeadTooLarge,
+    /// The application's answer cannot be sent.
+    InternalServerError,
+    /// A method or a transfer coding that is not known here.
+    NotImplemented,
+    /// There is no place for another request that the application is to answer.
+    ServiceUnavailable,
+    /// The application has not answered in time.
+    GatewayTimeout,
+    /// Not HTTP/1.
+    VersionNotSupported,
+}
+
+impl Status {
+    /// All of them, in the order of their codes.
+    pub const ALL: [Self; 16] = [
+        Self::Ok,
+        Self::MovedPermanently,
+        Self::NotModified,
+        Self::BadRequest,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::PreconditionFailed,
+        Self::ContentTooLarge,
+        Self::UriTooLong,
+        Self::ExpectationFailed,
+        Self::HeadTooLarge,
+        Self::InternalServerError,
+        Self::NotImplemented,
+        Self::ServiceUnavailable,
+        Self::GatewayTimeout,
+        Self::VersionNotSupported,
+    ];
+
+    /// The three digits.
+    pub const fn code(self) -> u16 {
+        match self {
+            Self::Ok => 200,
+            Self::MovedPermanently => 301,
+            Self::NotModified => 304,
+            Self::BadRequest => 400,
+            Self::NotFound => 404,
+            Self::MethodNotAllowed => 405,
+            Self::PreconditionFailed => 412,
+            Self::ContentTooLarge => 413,
+            Self::UriTooLong => 414,
+            Self::ExpectationFailed => 417,
+            Self::HeadTooLarge => 431,
+            Self::InternalServerError => 500,
+            Self::NotImplemented => 501,
+            Self::ServiceUnavailable => 503,
+            Self::GatewayTimeout => 504,
+            Self::VersionNotSupported => 505,
+        }
+    }
+
+    /// The reason phrase.
+    pub const fn reason(self) -> &'static str {
+        reason(self.code())
+    }
+
+    /// What a page about it tells a person.
+    pub(crate) const fn explanation(self) -> &'static str {
+        match self {
+            Self::Ok | Self::MovedPermanently | Self::NotModified => "",
+            Self::BadRequest => "What was received is no valid HTTP request.",
+            Self::NotFound => "There is no file of this name.",
+            Self::MethodNotAllowed => "Files can only be fetched here: use GET or HEAD.",
+            Self::PreconditionFailed => "The file is not the one that the request is about.",
+            Self::ContentTooLarge => "The request's body is longer than this server takes.",
+            Self::UriTooLong => "The request line is longer than this server reads.",
+            Self::ExpectationFailed => "This server meets no expectation but 100-continue.",
+            Self::HeadTooLarge => "The request has more fields than this server reads.",
+            Self::InternalServerError => "This server has no answer that it can send.",
+            Self::ServiceUnavailable => "This server has too much to do; try again later.",
+            Self::GatewayTimeout => "The answer did not come in time.",
+            Self::NotImplemented => {
+                "This server does not know the request's method, or its transfer coding."
+            }
+            Self::VersionNotSupported => "This server speaks HTTP/1.0 and HTTP/1.1.",
+        }
+    }
+}
+
+impl Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.code(), self.reason())
+    }
+}
+
+/// The status of a response that an application makes: 200 to 599.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StatusCode(u16);
+
+impl StatusCode {
+    /// 200.
+    pub const OK: Self = Self(200);
+
+    /// The status with these three digits. `None` when they are none of a final
+    /// response (RFC 9110, section 15).
+    pub const fn new(code: u16) -> Option<Self> {
+        match code {
+            200..=599 => Some(Self(code)),
+            _ => None,
+        }
+    }
+
+    /// The three digits.
+    pub const fn code(self) -> u16 {
+        self.0
+    }
+
+    /// Whether its responses have no body, whatever the request (RFC 9110, section
+    /// 6.4.1).
+    pub(crate) const fn is_bodiless(self) -> bool {
+        matches!(self.0, 204 | 304)
+    }
+}
+
+impl From<Status> for StatusCode {
+    fn from(status: Status) -> Self {
+        Self(status.code())
+    }
+}
+
+impl Display for StatusCode {
+    /// With the reason phrase, where there is one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.0, reason(self.0))
+    }
+}
+
+/// The reason phrase of a status (RFC 9110, section 15; RFC 6585); empty for one
+/// that is not registered.
+const fn reason(code: u16) -> &'static str {
+    match code {
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        203 => "Non-Authoritative Information",
+        204 => "No Content",
+        205 => "Reset Content",
+        206 => "Partial Content",
+        300 => "Multiple Choices",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        304 => "Not Modified",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        402 => "Payment Required",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        407 => "Proxy Authentication Required",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        411 => "Length Required",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
+        421 => "Misdirected Request",
+        422 => "Unprocessable Content",
+        426 => "Upgrade Required",
+        428 => "Precondition Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_of_ours_has_its_place_and_its_reason() {
+        for (place, status) in Status::ALL.into_iter().enumerate() {
+            assert_eq!(status as usize, place);
+            assert_ne!(status.reason(), "");
+            assert_eq!(StatusCode::from(status).to_string(), status.to_string());
+        }
+        assert!(Status::ALL.is_sorted_by_key(|status| status.code()));
+    }
+
+    #[test]
+    fn only_final_responses_have_a_status() {
+        for (code, is_final) in [
+            (100, false),
+            (199, false),
+            (200, true),
+            (599, true),
+            (600, false),
+        ] {
+            assert_eq!(StatusCode::new(code).is_some(), is_final, "{code}");
+        }
+        assert_eq!(StatusCode::new(299).unwrap().to_string(), "299 ");
+    }
+}

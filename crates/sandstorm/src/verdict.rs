@@ -1,0 +1,52 @@
+//! What an application says about a request.
+
+use crate::prepared::Prepared;
+use crate::status::StatusCode;
+
+/// How a request is answered.
+#[derive(Clone, Copy, Debug)]
+pub enum Verdict {
+    /// By the site: with the file, or with what is said where there is none. The
+    /// exchange's fields are added, each in the place of one of the same name; its
+    /// status and body are not used.
+    Site,
+    /// With a reply that was made before. The exchange's fields are added.
+    Prepared(Prepared),
+    /// With the exchange's response, which the callback has made.
+    Made,
+    /// Later: by [`Clients::answer`](crate::Clients::answer), with the exchange's
+    /// [ticket](crate::Exchange::ticket). Until then no later request of the
+    /// connection is looked at. Who waits for longer than the server's
+    /// [answer timeout](crate::Http::with_answer_timeout) gets 504.
+    Later,
+    /// With a page about this status, and the exchange's fields. The connection
+    /// goes on unless the request has a body that was not read.
+    Refuse(StatusCode),
+}
+
+/// What becomes of a request's body.
+#[derive(Clone, Copy, Debug)]
+pub enum Intake {
+    /// It is collected, if it is at most so many bytes. The application gets the
+    /// request when it is whole.
+    Whole(usize),
+    /// It is given in pieces to [`on_body`](crate::App::on_body) as they come, if it
+    /// is at most so many bytes. The application gets the request at the end, with
+    /// an empty body.
+    Pieces(u64),
+    /// It is not read. This is the answer, and the connection closes after it.
+    Unread(Verdict),
+}
+
+/// Which requests an application sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sees {
+    /// None: the site answers everything.
+    Nothing,
+    /// Those that the site has nothing for: no file (404), a method that is none of a
+    /// file (405) or not known (501). The others are served as without an application,
+    /// which is faster.
+    Missing,
+    /// All that are valid.
+    Everything,
+}

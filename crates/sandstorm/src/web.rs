@@ -1,0 +1,227 @@
+//! A site and an application on the TCP stack.
+
+mod conversation;
+mod core;
+mod counters;
+mod dialogue;
+mod outside;
+
+pub use self::conversation::Conversation;
+pub use self::core::{ANSWER_TIMEOUT, REQUEST_TIMEOUT};
+pub use self::counters::Counters;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tcpip::{
+    Application, CloseReason, CongestionControl, Connection, Connections, ContentError, Contents,
+    Deadline, Timer, WriteError,
+};
+
+use self::core::Core;
+use crate::app::{App, SiteOnly};
+use crate::date::Stamp;
+use crate::head::Fields;
+use crate::prepared::Replies;
+use crate::recent::Recent;
+
+use crate::session::{Answer, Session, Step};
+use crate::site::Site;
+use crate::verdict::Sees;
+
+/// The application of the TCP stack: requests in, contents out.
+#[derive(Debug)]
+pub struct Web<A = SiteOnly> {
+    app: A,
+    core: Core,
+    /// Answers to whole requests seen lately.
+    answers: Recent<Answer>,
+    /// What the fields of requests seen lately say.
+    fields: Recent<Fields>,
+}
+
+impl<A: App> Web<A> {
+    /// Serves `site`, whose replies are added to the stack's `contents`, with the
+    /// application that `make` makes.
+    ///
+    /// # Errors
+    /// When a reply is longer than the stack takes, or there are too many; and those of
+    /// `make`.
+    pub fn load<E: From<ContentError>>(
+        site: Arc<Site>,
+        contents: &mut Contents,
+        make: impl FnOnce(&mut Replies<'_>) -> Result<A, E>,
+    ) -> Result<Self, E> {
+        let core = Core::load(site, contents)?;
+        Ok(Self {
+            app: make(&mut Replies::new(contents, core.site.fields()))?,
+            core,
+            answers: Recent::new(),
+            fields: Recent::new(),
+        })
+    }
+
+    /// Sets the present second, since 1970: what `Date` says from now on.
+    pub fn set_second(&mut self, second: u64) {
+        self.core.second = second;
+    }
+
+    /// The present second, as it was set.
+    pub fn second(&self) -> u64 {
+        self.core.second
+    }
+
+    pub(crate) fn set_request_timeout(&mut self, timeout: Duration) {
+        self.core.request_timeout = timeout;
+    }
+
+    pub(crate) fn set_answer_timeout(&mut self, timeout: Duration) {
+        self.core.answer_timeout = timeout;
+    }
+
+    /// The contents of the site's replies, in their order.
+    pub(crate) fn prepared(&self) -> &[self::core::PreparedReply] {
+        &self.core.prepared
+    }
+
+    /// [`Session::next`], by memory where that knows.
+    #[inline]
+    fn next(&mut self, session: &mut Session, data: &[u8]) -> Step {
+        if !session.is_fresh() {
+            return session.next(&self.core.site, data);
+        }
+        match self.answers.find(data) {
+            Ok(answer) => Step::Answer(answer),
+            Err(place) => {
+                let step = session.next_by(&self.core.site, data, &mut self.fields);
+                if let Step::Answer(answer) = step {
+                    self.answers.remember(place, data, answer);
+                }
+                step
+            }
+        }
+    }
+
+    /// Answers all requests in `data` by the site; how many bytes are consumed.
+    #[inline]
+    fn serve(&mut self, conn: &mut Connection<'_, Conversation<A::State>>, data: &[u8]) -> usize {
+        let mut consumed = 0;
+        while consumed < data.len() {
+            let answer = match self.next(&mut conn.state().session, &data[consumed..]) {
+                Step::Answer(answer) => answer,
+                Step::More { consumed: more } => {
+                    self.core.expect_more(conn);
+                    return consumed + more;
+                }
+            };
+            conn.clear_deadline();
+            match self.core.send(conn, &answer, &data[consumed..]) {
+                Ok(()) => {}
+                // The request is offered again when something has arrived at
+                // the client.
+                Err(WriteError::Full) => return consumed,
+                Err(_) => {
+                    conn.abort();
+                    return data.len();
+                }
+            }
+            if answer.close {
+                return data.len();
+            }
+            consumed += answer.consumed;
+        }
+        consumed
+    }
+
+    /// The site.
+    pub fn site(&self) -> &Site {
+        &self.core.site
+    }
+
+    /// The application.
+    pub fn app(&self) -> &A {
+        &self.app
+    }
+
+    /// Requests that are under way: those that wait for their body, for an answer of the
+    /// application, or for room.
+    pub fn under_way(&self) -> usize {
+        self.core.pending.len()
+    }
+
+    /// What has been answered.
+    pub fn counters(&self) -> &Counters {
+        &self.core.counters
+    }
+}
+
+impl<A: App> Application for Web<A> {
+    type State = Conversation<A::State>;
+    type Message = A::Message;
+
+    #[inline]
+    fn on_receive(&mut self, conn: &mut Connection<'_, Self::State>, data: &[u8]) -> usize {
+        match A::SEES {
+            Sees::Nothing => self.serve(conn, data),
+            Sees::Missing | Sees::Everything => self.converse(conn, data),
+        }
+    }
+
+    #[inline]
+    fn on_sent(&mut self, conn: &mut Connection<'_, Self::State>) {
+        if A::SEES != Sees::Nothing {
+            self.core.go_on(conn);
+        }
+    }
+
+    fn on_half_close(&mut self, conn: &mut Connection<'_, Self::State>) {
+        if A::SEES == Sees::Nothing || !self.core.waits_for_application(conn) {
+            conn.close();
+        } else {
+            conn.state().has_ended = true;
+        }
+    }
+
+    fn on_deadline(&mut self, conn: &mut Connection<'_, Self::State>, _: Deadline) {
+        if A::SEES == Sees::Nothing || !self.core.waits_for_application(conn) {
+            conn.close();
+        } else {
+            self.core.give_up(conn);
+        }
+    }
+
+    fn on_timer<C: CongestionControl>(
+        &mut self,
+        connections: &mut Connections<'_, Self::State, C>,
+        timer: Timer,
+    ) {
+        let Self { app, core, .. } = self;
+        app.on_timer(timer, &mut outside::Reached::new(core, connections));
+    }
+
+    fn on_message<C: CongestionControl>(
+        &mut self,
+        connections: &mut Connections<'_, Self::State, C>,
+        message: A::Message,
+    ) {
+        let Self { app, core, .. } = self;
+        app.on_message(message, &mut outside::Reached::new(core, connections));
+    }
+
+    #[inline]
+    fn on_close(&mut self, conversation: &mut Self::State, reason: CloseReason) {
+        if A::SEES != Sees::Nothing {
+            self.core.pending.release(conversation.place);
+            self.app.on_close(&mut conversation.state, reason);
+        }
+    }
+
+    #[inline]
+    fn render(&mut self, params: u64, slot: &mut [u8]) {
+        self.core.slots.write(Stamp::from_u64(params), slot);
+    }
+}
+
+#[cfg(test)]
+#[path = "web_tests.rs"]
+mod tests;

@@ -1,0 +1,18 @@
+//! What is remembered between two arrivals of bytes.
+
+use crate::pending::Place;
+use crate::session::Session;
+
+/// What is remembered of a connection.
+#[derive(Debug, Default)]
+pub struct Conversation<S> {
+    pub(super) session: Session,
+    /// The request that is under way, if there is one.
+    pub(super) place: Place,
+    /// The client sends no more.
+    pub(super) has_ended: bool,
+    /// A request is left unconsumed until there is room for its answer.
+    pub(super) wants_room: bool,
+    /// The application's own.
+    pub(super) state: S,
+}

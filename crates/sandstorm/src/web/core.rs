@@ -1,0 +1,549 @@
+//! Answers on their way: what is sent for them, and what happens when there is no room.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tcpip::{
+    Connection, ContentError, ContentId, Contents, Deadline, MAX_WRITE_LEN, Slot, WriteError,
+};
+
+use super::conversation::Conversation;
+use super::counters::Counters;
+use crate::date::{SLOT_LEN, SlotWriter, Stamp};
+use crate::exchange::{Exchange, Ticket};
+use crate::fields::MAX_FIELDS_LEN;
+use crate::head::{HEAD_LIMIT, field_buffer, parse};
+use crate::pending::{Outgoing, Pending, Phase, Place};
+use crate::prepared::Prepared;
+use crate::request::Request;
+use crate::response::{Response, head_len, write_head_with};
+use crate::session::{self, Answer};
+use crate::site::Site;
+use crate::status::{Status, StatusCode};
+use crate::verdict::Verdict;
+
+// A redirect has the path twice, the query once, each byte encoded in three.
+const _: () = assert!(2 * 3 * HEAD_LIMIT + MAX_FIELDS_LEN + 1_024 <= MAX_WRITE_LEN);
+
+/// What a client that waits with a body is told (RFC 9110, section 15.2.1).
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// A client has so long for a request, without
+/// [`Server::with_request_timeout`](crate::Http::with_request_timeout).
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// An application has so long for an answer that it gives later, without
+/// [`Server::with_answer_timeout`](crate::Http::with_answer_timeout).
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A reply of the site as the stack knows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PreparedReply {
+    pub(crate) content: ContentId,
+    status: Status,
+}
+
+/// What becomes of a connection after an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum After {
+    /// The next request may be looked at.
+    GoesOn,
+    /// The next request must wait: this one is under way.
+    Waits,
+    /// There is no next one.
+    Ends,
+}
+
+/// All of [`Web`](super::Web) but the application and what it remembers of requests.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) site: Arc<Site>,
+    /// In the order of the site's replies.
+    pub(super) prepared: Box<[PreparedReply]>,
+    pub(super) slots: SlotWriter,
+    /// Bytes of an answer, while they are put together.
+    out: Vec<u8>,
+    /// The application's response, while it is made.
+    response: Response,
+    pub(super) pending: Pending,
+    /// Exchanges so far, and the serial number of the one in hand.
+    exchanges: u64,
+    serial: u64,
+    pub(super) request_timeout: Duration,
+    pub(super) answer_timeout: Duration,
+    /// The present second, since 1970.
+    pub(super) second: u64,
+    pub(super) counters: Counters,
+}
+
+impl Core {
+    pub(super) fn load(site: Arc<Site>, contents: &mut Contents) -> Result<Self, ContentError> {
+        let mut prepared = Vec::with_capacity(site.replies().len());
+        for reply in site.replies() {
+            let slot = Slot {
+                offset: reply.slot_at(),
+                len: SLOT_LEN as u32,
+            };
+            prepared.push(PreparedReply {
+                content: contents.add(Arc::clone(reply.bytes()), Some(slot))?,
+                status: reply.status(),
+            });
+        }
+        Ok(Self {
+            site,
+            prepared: prepared.into(),
+            slots: SlotWriter::new(),
+            out: Vec::new(),
+            response: Response::new(),
+            pending: Pending::default(),
+            exchanges: 0,
+            serial: 0,
+            request_timeout: REQUEST_TIMEOUT,
+            answer_timeout: ANSWER_TIMEOUT,
+            second: 0,
+            counters: Counters::default(),
+        })
+    }
+
+    /// A request has begun: it has its time from its first byte on, empty lines before
+    /// it included.
+    #[inline]
+    pub(super) fn expect_more<S>(&self, conn: &mut Connection<'_, S>) {
+        if conn.deadline().is_none() {
+            conn.set_deadline(Deadline::Request, self.request_timeout);
+        }
+    }
+
+    /// Sends the site's answer to the request at the start of `data`. Nothing is done
+    /// in case of an error.
+    #[inline(always)]
+    pub(super) fn send<S>(
+        &mut self,
+        conn: &mut Connection<'_, S>,
+        answer: &Answer,
+        data: &[u8],
+    ) -> Result<(), WriteError> {
+        let reply = self.prepared.get(answer.reply.index()).copied();
+        let reply = reply.ok_or(WriteError::NoSuchContent)?;
+        let stamp = Stamp::new(self.second, answer.close);
+        if answer.keeps_query() {
+            self.write_redirect(conn, answer, data, stamp)?;
+        } else {
+            conn.write(reply.content, stamp.as_u64())?;
+        }
+        self.count_ours(reply.status);
+        if answer.close {
+            conn.close();
+        }
+        Ok(())
+    }
+
+    /// Writes a redirect with the query of the request at the start of `data`.
+    #[cold]
+    fn write_redirect<S>(
+        &mut self,
+        conn: &mut Connection<'_, S>,
+        answer: &Answer,
+        data: &[u8],
+        stamp: Stamp,
+    ) -> Result<(), WriteError> {
+        self.out.clear();
+        answer.write(&self.site, data, stamp, &mut self.slots, &mut self.out);
+        conn.write_bytes(&self.out)
+    }
+
+    /// Whether the site has nothing for a request, so that the application may have. A
+    /// request may also be refused with such a status.
+    #[inline]
+    pub(super) fn may_be_for_application(&self, answer: &Answer) -> bool {
+        let reply = self.prepared.get(answer.reply.index());
+        reply.is_some_and(|reply| {
+            matches!(
+                reply.status,
+                Status::NotFound | Status::MethodNotAllowed | Status::NotImplemented
+            )
+        })
+    }
+
+    /// Calls `ask` with an exchange for a request of `conn`.
+    pub(super) fn exchange<S: Default, R>(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<S>>,
+        ask: impl FnOnce(&mut Exchange<'_, S>) -> R,
+    ) -> R {
+        self.exchanges += 1;
+        self.exchange_of(conn, self.exchanges, ask)
+    }
+
+    /// As [`exchange`](Self::exchange), for a request that has a serial number already.
+    pub(super) fn exchange_of<S: Default, R>(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<S>>,
+        serial: u64,
+        ask: impl FnOnce(&mut Exchange<'_, S>) -> R,
+    ) -> R {
+        self.serial = serial;
+        self.response.clear();
+        // An exchange has the connection's contents in hand, too.
+        let mut state = std::mem::take(&mut conn.state().state);
+        let connection = conn.id();
+        let result = ask(&mut Exchange {
+            ticket: Ticket { connection, serial },
+            peer: conn.peer(),
+            now: conn.now(),
+            state: &mut state,
+            response: &mut self.response,
+            contents: conn.contents_mut(),
+            common: self.site.fields(),
+        });
+        conn.state().state = state;
+        result
+    }
+
+    /// Answers `request`, which is read from the start of `bytes`, as the application
+    /// says after the last exchange.
+    pub(super) fn answer<S>(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<S>>,
+        request: &Request<'_>,
+        bytes: &[u8],
+        verdict: Verdict,
+    ) -> After {
+        self.out.clear();
+        match verdict {
+            Verdict::Later => return self.wait(conn, request, bytes),
+            Verdict::Site => {
+                let answer = session::answer(&self.site, request.head(), bytes);
+                return self.answer_by_site(conn, &answer, bytes);
+            }
+            Verdict::Prepared(prepared) if conn.contents().bytes(prepared.content).is_some() => {
+                return self.answer_prepared(conn, request, &prepared);
+            }
+            Verdict::Made if self.response.body().len() <= MAX_BODY => {}
+            Verdict::Refuse(status) => self.response.set_page(status),
+            // What was removed, or is too long, cannot be sent.
+            Verdict::Made | Verdict::Prepared(_) => {
+                return self.answer_page(conn, Status::InternalServerError, request);
+            }
+        }
+        self.count(self.response.status());
+        self.answer_made(conn, request.is_head(), !request.keep_alive())
+    }
+
+    /// Answers with a page of ours about a status.
+    pub(super) fn answer_page<S>(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<S>>,
+        status: Status,
+        request: &Request<'_>,
+    ) -> After {
+        self.out.clear();
+        self.response.clear();
+        self.response.set_page(status.into());
+        self.count_ours(status);
+        self.answer_made(conn, request.is_head(), !request.keep_alive())
+    }
+
+    /// Sends the response that was made.
+    fn answer_made<S>(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<S>>,
+        head_only: bool,
+        close: bool,
+    ) -> After {
+        let stamp = Stamp::new(self.second, close);
+        let (response, out) = (&self.response, &mut self.out);
+        response.write_to(self.site.fields(), head_only, stamp, &mut self.slots, out);
+        let content = None;
+        self.deliver(
+            conn,
+            Outgoing {
+                content,
+                stamp,
+                close,
+            },
+        )
+    }
+
+    fn count_ours(&mut self, status: Status) {
+        self.counters.requests += 1;
+        self.counters.by_status[status as usize] += 1;
+    }
+
+    fn count(&mut self, status: StatusCode) {
+        self.counters.requests += 1;
+        let class = usize::from(status.code() / 100).wrapping_sub(2);
+        if let Some(count) = self.counters.of_app.get_mut(class) {
+            *count += 1;
+        }
+    }
+
+    fn answer_by_site<S>(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<S>>,
+        answer: &Answer,
+        bytes: &[u8],
+    ) -> After {
+        let close = answer.close;
+        let stamp = Stamp::new(self.second, close);
+        let Some(reply) = self.prepared.get(answer.reply.index()).copied() else {
+            conn.abort();
+            return After::Ends;
+        };
+        self.count_ours(reply.status);
+        let extra = self.response.fields();
+        let own = self.site.reply(answer.reply);
+        let (slot_at, whole) = (own.slot_at() as usize, own.bytes());
+        let content = if answer.keeps_query() {
+            answer.write(&self.site, bytes, stamp, &mut self.slots, &mut self.out);
+            if !extra.is_empty() {
+                let whole = std::mem::take(&mut self.out);
+                let (head, body) = whole.split_at(head_len(&whole));
+                write_head_with(head, slot_at, extra, stamp, &mut self.slots, &mut self.out);
+                self.out.extend_from_slice(body);
+            }
+            None
+        } else if extra.is_empty() {
+            Some((reply.content, 0..whole.len() as u32))
+        } else {
+            let head_len = head_len(whole);
+            let head = &whole[..head_len];
+            write_head_with(head, slot_at, extra, stamp, &mut self.slots, &mut self.out);
+            Some((reply.content, head_len as u32..whole.len() as u32))
+        };
+        self.deliver(
+            conn,
+            Outgoing {
+                content,
+                stamp,
+                close,
+            },
+        )
+    }
+
+    fn answer_prepared<S>(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<S>>,
+        request: &Request<'_>,
+        prepared: &Prepared,
+    ) -> After {
+        let close = !request.keep_alive();
+        let stamp = Stamp::new(self.second, close);
+        let unchanged = prepared.unchanged.filter(|_| request.is_get_or_head());
+        let condition = unchanged.and_then(|one| request.head().precondition(one.tag, None));
+        let (content, head_len, slot_at) = match (condition, unchanged) {
+            (Some(Status::NotModified), Some(unchanged)) => {
+                self.count(Status::NotModified.into());
+                (unchanged.content, u32::MAX, unchanged.slot_at)
+            }
+            (Some(status), _) => return self.answer_page(conn, status, request),
+            (None, _) => {
+                self.count(prepared.status);
+                (prepared.content, prepared.head_len, prepared.slot_at)
+            }
+        };
+        let Some(whole) = conn.contents().bytes(content) else {
+            conn.abort();
+            return After::Ends;
+        };
+        let len = whole.len() as u32;
+        let head_len = head_len.min(len);
+        let end = if request.is_head() { head_len } else { len };
+        let extra = self.response.fields();
+        let range = if extra.is_empty() {
+            0..end
+        } else {
+            let head = &whole[..head_len as usize];
+            let slots = &mut self.slots;
+            write_head_with(head, slot_at as usize, extra, stamp, slots, &mut self.out);
+            head_len..end
+        };
+        let content = Some((content, range));
+        self.deliver(
+            conn,
+            Outgoing {
+                content,
+                stamp,
+                close,
+            },
+        )
+    }
+
+    /// Has a request wait for the application's answer.
+    fn wait<S>(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<S>>,
+        request: &Request<'_>,
+        bytes: &[u8],
+    ) -> After {
+        let phase = Phase::Answer {
+            serial: self.serial,
+            close: !request.keep_alive(),
+        };
+        let place = conn.state().place;
+        if self.pending.phase(place).is_some() {
+            self.pending.set_phase(place, phase);
+        } else if let Ok(place) = self.pending.take(phase, &bytes[..request.head_len()]) {
+            conn.state().place = place;
+        } else {
+            return self.answer_page(conn, Status::ServiceUnavailable, request);
+        }
+        conn.set_deadline(Deadline::Request, self.answer_timeout);
+        After::Waits
+    }
+
+    /// Sends the bytes of `out` and what is beside them; or keeps them until there is
+    /// room, so that the application need not be asked again.
+    fn deliver<S>(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<S>>,
+        outgoing: Outgoing,
+    ) -> After {
+        conn.clear_deadline();
+        let place = conn.state().place;
+        match write(conn, &self.out, &outgoing) {
+            Ok(()) => {
+                self.pending.release(place);
+                conn.state().place = Place::NONE;
+                if !outgoing.close {
+                    return After::GoesOn;
+                }
+                conn.close();
+                After::Ends
+            }
+            Err(WriteError::Full) => {
+                let phase = Phase::Room(outgoing);
+                if self.pending.phase(place).is_some() {
+                    // They may have been taken out.
+                    drop(self.pending.take_bytes(place));
+                    if self.pending.append(place, &self.out).is_ok() {
+                        self.pending.set_phase(place, phase);
+                        return After::Waits;
+                    }
+                } else if let Ok(place) = self.pending.take(phase, &self.out) {
+                    conn.state().place = place;
+                    return After::Waits;
+                }
+                conn.abort();
+                After::Ends
+            }
+            // By the idle timeout.
+            Err(WriteError::Closed) => After::Ends,
+            Err(_) => {
+                conn.abort();
+                After::Ends
+            }
+        }
+    }
+
+    /// The connection waits for an answer of the application.
+    pub(super) fn waits_for_application<S>(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<S>>,
+    ) -> bool {
+        let place = conn.state().place;
+        matches!(self.pending.phase(place), Some(Phase::Answer { .. }))
+    }
+
+    /// Answers the request in this place by `answer`. `is_read`: its body is read to the
+    /// end.
+    pub(super) fn answer_pending<S>(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<S>>,
+        place: Place,
+        is_read: bool,
+        answer: impl FnOnce(
+            &mut Self,
+            &mut Connection<'_, Conversation<S>>,
+            &Request<'_>,
+            &[u8],
+        ) -> After,
+    ) -> After {
+        let bytes = self.pending.take_bytes(place);
+        let mut fields = field_buffer();
+        let after = match parse(&bytes, &mut fields) {
+            Ok(Some(head)) => {
+                let body = &bytes[head.len..];
+                let request = Request::new(head, &bytes).with_body(body, is_read);
+                answer(self, conn, &request, &bytes)
+            }
+            // It was read before.
+            _ => After::Ends,
+        };
+        self.pending.keep(place, bytes);
+        after
+    }
+
+    /// Answers the request that waits for the application, as that does not.
+    pub(super) fn give_up<S>(&mut self, conn: &mut Connection<'_, Conversation<S>>) {
+        let place = conn.state().place;
+        let Some(Phase::Answer { close, .. }) = self.pending.phase(place) else {
+            return;
+        };
+        let is_read = !*close;
+        let after = self.answer_pending(conn, place, is_read, |core, conn, request, _| {
+            core.answer_page(conn, Status::GatewayTimeout, request)
+        });
+        if after == After::GoesOn {
+            conn.offer_again();
+        }
+    }
+
+    /// Goes on with what there may be room for now.
+    pub(super) fn go_on<S>(&mut self, conn: &mut Connection<'_, Conversation<S>>) {
+        let place = conn.state().place;
+        let outgoing = match self.pending.phase(place) {
+            None => {
+                if conn.state().has_ended && !conn.state().wants_room {
+                    conn.close();
+                }
+                return;
+            }
+            Some(Phase::Answer { .. }) => return,
+            Some(Phase::Body(body)) => {
+                if body.owes_continue {
+                    body.owes_continue = conn.write_bytes(CONTINUE).is_err();
+                }
+                return;
+            }
+            Some(Phase::Room(outgoing)) => outgoing.clone(),
+        };
+        self.out = self.pending.take_bytes(place);
+        if self.deliver(conn, outgoing) == After::GoesOn {
+            conn.offer_again();
+        }
+    }
+
+    /// Tells a client that waits with a body to send it.
+    pub(super) fn tell_to_go_on<S>(&mut self, conn: &mut Connection<'_, Conversation<S>>) {
+        let place = conn.state().place;
+        if let Some(Phase::Body(body)) = self.pending.phase(place) {
+            body.owes_continue = conn.write_bytes(CONTINUE).is_err();
+        }
+    }
+}
+
+/// The longest body that is made for one response: with its head it is a content.
+const MAX_BODY: usize = tcpip::MAX_CONTENT_LEN - 2 * MAX_FIELDS_LEN;
+
+/// Writes `made` and then a part of a content, both or neither.
+fn write<S>(
+    conn: &mut Connection<'_, S>,
+    made: &[u8],
+    outgoing: &Outgoing,
+) -> Result<(), WriteError> {
+    let content = outgoing.content.clone();
+    let content = content.filter(|(_, range)| !range.is_empty());
+    let entries = usize::from(!made.is_empty()) + usize::from(content.is_some());
+    conn.ensure_room(entries)?;
+    if made.len() <= MAX_WRITE_LEN {
+        conn.write_bytes(made)?;
+    } else {
+        conn.write_once(made.into())?;
+    }
+    let params = outgoing.stamp.as_u64();
+    content.map_or(Ok(()), |(content, Range { start, end })| {
+        conn.write_slice(content, start..end, params)
+    })
+}

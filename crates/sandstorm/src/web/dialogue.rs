@@ -1,0 +1,259 @@
+//! Requests that the application is asked about.
+
+use tcpip::{Connection, WriteError};
+
+use super::Web;
+use super::conversation::Conversation;
+use super::core::{After, Core};
+use crate::app::App;
+use crate::body::{BodyReader, Part};
+use crate::head::field_buffer;
+use crate::pending::{Body, Phase, Place};
+use crate::request::Request;
+use crate::session::{self, Answer, Found, Step, as_1_1, refuse};
+use crate::status::Status;
+use crate::verdict::{Intake, Sees};
+
+/// How far it goes with the bytes in hand.
+#[derive(Clone, Copy, Debug)]
+enum Progress {
+    /// So many bytes are done with, and the next ones can be looked at.
+    On(usize),
+    /// So many bytes are done with. More is needed: bytes, room or an answer.
+    Stop(usize),
+    /// The connection ends here.
+    Ends,
+}
+
+impl Progress {
+    /// After the answer to a request of so many bytes.
+    fn after(after: After, len: usize) -> Self {
+        match after {
+            After::GoesOn => Self::On(len),
+            After::Waits => Self::Stop(len),
+            After::Ends => Self::Ends,
+        }
+    }
+}
+
+impl<A: App> Web<A> {
+    /// Goes through the requests in `data`; how many bytes are consumed.
+    pub(super) fn converse(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<A::State>>,
+        data: &[u8],
+    ) -> usize {
+        let mut at = 0;
+        conn.state().wants_room = false;
+        while at < data.len() {
+            let place = conn.state().place;
+            let rest = &data[at..];
+            let progress = match self.core.pending.phase(place) {
+                None => self.read_head(conn, rest),
+                Some(Phase::Body(body)) => {
+                    let body = *body;
+                    self.read_body(conn, place, body, rest)
+                }
+                // Later requests wait.
+                Some(Phase::Answer { .. } | Phase::Room(_)) => return at,
+            };
+            match progress {
+                Progress::On(len) => at += len,
+                Progress::Stop(len) => {
+                    at += len;
+                    break;
+                }
+                Progress::Ends => return data.len(),
+            }
+        }
+        let place = conn.state().place;
+        let is_under_way = self.core.pending.phase(place).is_some();
+        if conn.state().has_ended && !is_under_way && !conn.state().wants_room {
+            // Nothing comes that would make the rest a request.
+            conn.close();
+        }
+        at
+    }
+
+    /// Looks for a request's head at the start of `data`.
+    fn read_head(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<A::State>>,
+        data: &[u8],
+    ) -> Progress {
+        if A::SEES == Sees::Missing {
+            match self.next(&mut conn.state().session, data) {
+                Step::More { consumed } => {
+                    self.core.expect_more(conn);
+                    return Progress::Stop(consumed);
+                }
+                Step::Answer(answer) if !self.core.may_be_for_application(&answer) => {
+                    return self.send(conn, &answer, data);
+                }
+                Step::Answer(_) => {}
+            }
+        }
+        let mut fields = field_buffer();
+        match conn.state().session.find(data, &mut fields) {
+            Found::More { consumed } => {
+                self.core.expect_more(conn);
+                Progress::Stop(consumed)
+            }
+            Found::Refused(refusal) => self.send(conn, &refuse(refusal, data), data),
+            Found::LaterMinor { skipped, digit_at } => {
+                let head = as_1_1(&data[skipped..], digit_at);
+                match self.read_head(conn, &head) {
+                    Progress::On(len) => Progress::On(skipped + len),
+                    Progress::Stop(len) => Progress::Stop(skipped + len),
+                    Progress::Ends => Progress::Ends,
+                }
+            }
+            Found::Head { head, skipped } => {
+                let data = &data[skipped..];
+                match self.take(conn, &Request::new(head, data), data) {
+                    Progress::On(len) => Progress::On(skipped + len),
+                    // What is not answered for want of room is read again, and the
+                    // empty lines with it.
+                    Progress::Stop(0) => Progress::Stop(0),
+                    Progress::Stop(len) => Progress::Stop(skipped + len),
+                    Progress::Ends => Progress::Ends,
+                }
+            }
+        }
+    }
+
+    /// Sends an answer of the site to a request that the application does not see.
+    fn send(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<A::State>>,
+        answer: &Answer,
+        data: &[u8],
+    ) -> Progress {
+        conn.clear_deadline();
+        match self.core.send(conn, answer, data) {
+            Ok(()) if answer.close => Progress::Ends,
+            Ok(()) => Progress::On(answer.consumed),
+            Err(WriteError::Full) => {
+                conn.state().wants_room = true;
+                Progress::Stop(0)
+            }
+            Err(_) => {
+                conn.abort();
+                Progress::Ends
+            }
+        }
+    }
+
+    /// Asks the application about a request whose head stands at the start of `data`,
+    /// or about the body that is still to come.
+    fn take(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<A::State>>,
+        request: &Request<'_>,
+        data: &[u8],
+    ) -> Progress {
+        let Self { app, core, .. } = self;
+        if !request.is_for_application() {
+            let answer = session::answer(&core.site, request.head(), data);
+            return self.send(conn, &answer, data);
+        }
+        if request.body_len().is_none() {
+            conn.clear_deadline();
+            let verdict = core.exchange(conn, |exchange| app.on_request(request, exchange));
+            let after = core.answer(conn, request, data, verdict);
+            return Progress::after(after, request.head_len());
+        }
+        let intake = core.exchange(conn, |exchange| app.on_head(request, exchange));
+        let (left, in_pieces) = match intake {
+            Intake::Unread(verdict) => {
+                let after = core.answer(conn, request, data, verdict);
+                return Progress::after(after, request.head_len());
+            }
+            Intake::Whole(limit) => (limit as u64, false),
+            Intake::Pieces(limit) => (limit, true),
+        };
+        if request.announced_len().is_some_and(|len| len > left) {
+            let after = core.answer_page(conn, Status::ContentTooLarge, request);
+            return Progress::after(after, request.head_len());
+        }
+        let phase = Phase::Body(Body {
+            reader: BodyReader::new(request.body_len()),
+            left,
+            in_pieces,
+            owes_continue: false,
+        });
+        let Ok(place) = core.pending.take(phase, &data[..request.head_len()]) else {
+            let after = core.answer_page(conn, Status::ServiceUnavailable, request);
+            return Progress::after(after, request.head_len());
+        };
+        conn.state().place = place;
+        core.expect_more(conn);
+        if request.waits_to_go_on() && data.len() == request.head_len() {
+            core.tell_to_go_on(conn);
+        }
+        Progress::On(request.head_len())
+    }
+
+    /// Reads what `data` has of a body.
+    fn read_body(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<A::State>>,
+        place: Place,
+        mut body: Body,
+        data: &[u8],
+    ) -> Progress {
+        let Self { app, core, .. } = self;
+        // It did not wait to be told to go on.
+        body.owes_continue = false;
+        let mut rest = data;
+        let failure = loop {
+            let piece = match body.reader.next(&mut rest) {
+                Part::Piece(piece) => piece,
+                Part::More => {
+                    core.pending.set_phase(place, Phase::Body(body));
+                    return Progress::Stop(data.len());
+                }
+                Part::End => {
+                    let len = data.len() - rest.len();
+                    let after = Self::finish(app, core, conn, place);
+                    return Progress::after(after, len);
+                }
+                Part::Malformed => break Status::BadRequest,
+            };
+            let Some(left) = body.left.checked_sub(piece.len() as u64) else {
+                break Status::ContentTooLarge;
+            };
+            body.left = left;
+            if !body.in_pieces {
+                if core.pending.append(place, piece).is_err() {
+                    break Status::ServiceUnavailable;
+                }
+                continue;
+            }
+            let verdict = core.exchange(conn, |exchange| app.on_body(piece, exchange));
+            let Some(verdict) = verdict else { continue };
+            let after = core.answer_pending(conn, place, false, |core, conn, request, bytes| {
+                core.answer(conn, request, bytes, verdict)
+            });
+            return Progress::after(after, data.len());
+        };
+        let after = core.answer_pending(conn, place, false, |core, conn, request, _| {
+            core.answer_page(conn, failure, request)
+        });
+        Progress::after(after, data.len())
+    }
+
+    /// Asks the application about a request whose body is whole.
+    fn finish(
+        app: &mut A,
+        core: &mut Core,
+        conn: &mut Connection<'_, Conversation<A::State>>,
+        place: Place,
+    ) -> After {
+        conn.clear_deadline();
+        core.answer_pending(conn, place, true, |core, conn, request, bytes| {
+            let verdict = core.exchange(conn, |exchange| app.on_request(request, exchange));
+            core.answer(conn, request, bytes, verdict)
+        })
+    }
+}

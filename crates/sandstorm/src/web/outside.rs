@@ -1,0 +1,64 @@
+//! Clients in the hands of an application that is told of a message or a timer.
+
+use std::time::Duration;
+
+use tcpip::{CongestionControl, Connections, Timer};
+
+use super::conversation::Conversation;
+use super::core::{After, Core};
+use crate::app::Clients;
+use crate::exchange::{Exchange, Ticket};
+use crate::pending::Phase;
+use crate::prepared::Replies;
+use crate::request::Request;
+use crate::verdict::Verdict;
+
+/// All clients of a worker.
+pub(super) struct Reached<'a, 'c, S, C> {
+    core: &'a mut Core,
+    connections: &'a mut Connections<'c, Conversation<S>, C>,
+}
+
+impl<'a, 'c, S, C> Reached<'a, 'c, S, C> {
+    pub(super) fn new(
+        core: &'a mut Core,
+        connections: &'a mut Connections<'c, Conversation<S>, C>,
+    ) -> Self {
+        Self { core, connections }
+    }
+}
+
+impl<S: Default, C: CongestionControl> Clients<S> for Reached<'_, '_, S, C> {
+    fn answer(
+        &mut self,
+        ticket: Ticket,
+        answer: impl FnOnce(&Request<'_>, &mut Exchange<'_, S>) -> Verdict,
+    ) -> bool {
+        let Some(mut conn) = self.connections.get(ticket.connection) else {
+            return false;
+        };
+        let place = conn.state().place;
+        let is_read = match self.core.pending.phase(place) {
+            Some(Phase::Answer { serial, close }) if *serial == ticket.serial => !*close,
+            _ => return false,
+        };
+        let serial = ticket.serial;
+        let core = &mut *self.core;
+        let after = core.answer_pending(&mut conn, place, is_read, |core, conn, request, bytes| {
+            let verdict = core.exchange_of(conn, serial, |exchange| answer(request, exchange));
+            core.answer(conn, request, bytes, verdict)
+        });
+        if after == After::GoesOn {
+            conn.offer_again();
+        }
+        true
+    }
+
+    fn replies(&mut self) -> Replies<'_> {
+        Replies::new(self.connections.contents_mut(), self.core.site.fields())
+    }
+
+    fn set_timer(&mut self, timer: Timer, after: Duration) {
+        self.connections.set_timer(timer, after);
+    }
+}

@@ -1,0 +1,114 @@
+//! What a worker remembers of requests.
+
+use std::time::UNIX_EPOCH;
+
+use super::*;
+use crate::site::Builder;
+use crate::status::Status;
+
+/// The application, with a site whose only file is `/a`.
+fn web() -> Web {
+    let site = Builder::new(UNIX_EPOCH).file(b"/a", UNIX_EPOCH, &[b'x'; 7]);
+    let mut stack = None;
+    let config = tcpip::Config::on_ports(&[80]);
+    let capabilities = nmio::Port::capabilities(&nmio::sim::Sink::new(1500, 16, 0));
+    let make = |contents: &mut Contents| {
+        stack = Some(Web::load(Arc::new(site.build()), contents, |_| {
+            Ok::<_, ContentError>(SiteOnly)
+        })?);
+        Err::<Web, _>(ContentError::TooMany)
+    };
+    let _ = tcpip::Stack::<_, tcpip::Cubic>::load(
+        &config,
+        make,
+        &capabilities,
+        [1; 4],
+        nmio::Instant::ZERO,
+    );
+    stack.unwrap()
+}
+
+fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes()
+}
+
+/// Status of the answer to `data`, which is all of one request.
+fn status(web: &mut Web, session: &mut Session, data: &[u8]) -> Option<Status> {
+    match web.next(session, data) {
+        Step::Answer(answer) => {
+            assert_eq!(answer.consumed, data.len());
+            Some(answer.of(&web.core.site).status())
+        }
+        Step::More { consumed } => {
+            assert_eq!(consumed, 0);
+            None
+        }
+    }
+}
+
+#[test]
+fn a_request_in_two_pieces_leaves_nothing_behind() {
+    let mut web = web();
+    let long = get("/not-a-file");
+    // The second session's answer may come from memory. What follows it never
+    // does: it has to be read, from its first byte on.
+    for next in ["/a?1", "/a?2"] {
+        let mut session = Session::default();
+        let half = &long[..long.len() - 1];
+        assert_eq!(status(&mut web, &mut session, half), None);
+        let found = status(&mut web, &mut session, &long);
+        assert_eq!(found, Some(Status::NotFound));
+        let found = status(&mut web, &mut session, &get(next));
+        assert_eq!(found, Some(Status::Ok));
+    }
+}
+
+#[test]
+fn a_remembered_request_is_not_read_again() {
+    let mut web = web();
+    let request = get("/a");
+    // What is remembered is wrong here, so that it shows where it is used.
+    let step = web.next(&mut Session::default(), &get("/none"));
+    let Step::Answer(mut missing) = step else {
+        panic!("the request is whole")
+    };
+    missing.consumed = request.len();
+    let place = web.answers.find(&request).unwrap_err();
+    web.answers.remember(place, &request, missing);
+    let found = status(&mut web, &mut Session::default(), &request);
+    assert_eq!(found, Some(Status::NotFound));
+}
+
+#[test]
+fn fields_of_one_request_are_not_read_with_the_next() {
+    let mut web = web();
+    let fields = "Host: x\r\nConnection: close\r\n\r\n";
+    let closing =
+        |path: &str, fields: &str| format!("GET {path} HTTP/1.1\r\n{fields}").into_bytes();
+    let mut next = |request: &[u8]| match web.next(&mut Session::default(), request) {
+        Step::Answer(answer) => (
+            web.core.site.reply(answer.reply).status(),
+            answer.close,
+            answer.consumed,
+        ),
+        Step::More { .. } => panic!("the request is whole"),
+    };
+    let first = closing("/none", fields);
+    assert_eq!(next(&first), (Status::NotFound, true, first.len()));
+    let second = closing("/a", fields);
+    assert_eq!(next(&second), (Status::Ok, true, second.len()));
+    // A condition depends on the file, and a body on what follows.
+    let conditional = "Host: x\r\nIf-None-Match: *\r\n\r\n";
+    for (path, status) in [("/none", Status::NotFound), ("/a", Status::NotModified)] {
+        let request = closing(path, conditional);
+        assert_eq!(next(&request), (status, false, request.len()), "{path}");
+    }
+    // The same bytes behind another version say something else.
+    let old = b"GET /a HTTP/1.0\r\nHost: x\r\n\r\n";
+    assert_eq!(next(old), (Status::Ok, true, old.len()));
+    assert!(!next(&get("/a")).1);
+    let bad = closing("/a", "Host: x\r\nHost: y\r\n\r\n");
+    for _ in 0..2 {
+        assert_eq!(next(&bad).0, Status::BadRequest);
+    }
+}

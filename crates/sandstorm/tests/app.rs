@@ -1,0 +1,589 @@
+//! An application in the whole server, before an independent TCP client on a simulated
+//! link: every byte of every kind of answer.
+
+#[path = "sim/client.rs"]
+mod client;
+#[path = "app/probe.rs"]
+mod probe;
+#[path = "app/visit.rs"]
+mod visit;
+
+use std::time::Duration;
+
+use nmio::sim::PathConfig;
+use probe::Probe;
+use proptest::prelude::*;
+use sandstorm::{BODY_LIMIT, Sees, Status};
+use tcpip::Config;
+use visit::{
+    Visit, chunked, config, file, get, page, path, post, request, response, talk, talk_cut, text,
+    visits, visits_over, without_tags,
+};
+
+#[test]
+fn bytes_made_now_and_the_site_in_one_segment() {
+    let received = talk([get("/count"), get("/a.txt"), get("/count"), get("/none")].concat());
+    let expected = [
+        text("1\n"),
+        file(""),
+        text("2\n"),
+        page("404 Not Found", true, "There is no file of this name."),
+    ];
+    assert_eq!(without_tags(&received), expected.concat());
+}
+
+#[test]
+fn a_get_behind_a_post_in_one_segment() {
+    let received = talk([post("/echo", "one"), get("/count"), post("/echo", "")].concat());
+    let expected = [text("POST /echo one"), text("1\n"), text("POST /echo ")];
+    assert_eq!(received, expected.concat());
+}
+
+#[test]
+fn a_head_has_no_body() {
+    for (target, whole) in [
+        ("/count", text("1\n")),
+        ("/prepared", talk(get("/prepared"))),
+        ("/refused", talk(get("/refused"))),
+        ("/a.txt?extra", talk(get("/a.txt?extra"))),
+    ] {
+        let head = &whole[..whole.find("\r\n\r\n").unwrap() + 4];
+        assert_eq!(talk(request("HEAD", target, "", "")), head);
+    }
+}
+
+#[test]
+fn fields_are_added_to_whatever_is_sent() {
+    let received = talk(get("/a.txt?extra"));
+    assert_eq!(without_tags(&received), file("X-Extra: yes\r\n"));
+    // One of the same name takes the other's place.
+    let received = talk(get("/a.txt?type"));
+    let expected = file("Content-Type: text/x-other\r\n").replacen(
+        "Content-Type: text/plain; charset=utf-8\r\n",
+        "",
+        1,
+    );
+    assert_eq!(without_tags(&received), expected);
+    let received = talk(get("/docs?extra"));
+    assert!(received.starts_with("HTTP/1.1 301 "), "{received}");
+    assert!(
+        received.contains("\r\nLocation: /docs/?extra\r\n"),
+        "{received}"
+    );
+    assert!(
+        received.contains("\r\nX-Extra: yes\r\n\r\n<!DOCTYPE"),
+        "{received}"
+    );
+    let received = talk(get("/prepared?extra"));
+    let prepared = talk(get("/prepared"));
+    assert_eq!(
+        received,
+        prepared.replacen("\r\n\r\n", "\r\nX-Extra: yes\r\n\r\n", 1)
+    );
+    let received = talk(get("/refused?extra"));
+    assert!(received.contains("\r\nX-Extra: yes\r\n"), "{received}");
+    // One of all responses gives way, too.
+    let received = talk(get("/server"));
+    assert_eq!(
+        received,
+        text("other\n").replacen("Server: probe\r\n", "Server: mine\r\n", 1)
+    );
+}
+
+#[test]
+fn a_prepared_reply_is_told_to_be_unchanged() {
+    let whole = talk(get("/prepared"));
+    let tag = &whole[whole.find("ETag: ").unwrap() + 6..][..18];
+    let own = format!("Content-Type: text/x-probe\r\nCache-Control: no-cache\r\nETag: {tag}\r\n");
+    let expected = response(
+        "200 OK",
+        true,
+        &format!("{own}Content-Length: 9\r\n"),
+        "prepared\n",
+    );
+    assert_eq!(whole, expected);
+    let unchanged = request("GET", "/prepared", &format!("If-None-Match: {tag}\r\n"), "");
+    let fields = format!("Cache-Control: no-cache\r\nETag: {tag}\r\n");
+    assert_eq!(
+        talk(unchanged),
+        response("304 Not Modified", true, &fields, "")
+    );
+    let extra = request(
+        "GET",
+        "/prepared?extra",
+        &format!("If-None-Match: {tag}\r\n"),
+        "",
+    );
+    let fields = format!("{fields}X-Extra: yes\r\n");
+    assert_eq!(talk(extra), response("304 Not Modified", true, &fields, ""));
+    let other = request("GET", "/prepared", "If-None-Match: \"x\"\r\n", "");
+    assert_eq!(talk(other), whole);
+    let failed = request("GET", "/prepared", "If-Match: \"x\"\r\n", "");
+    assert!(talk(failed).starts_with("HTTP/1.1 412 "));
+    // A reply that was removed cannot be sent.
+    assert!(talk([get("/remove"), get("/prepared")].concat()).contains("HTTP/1.1 500 "));
+}
+
+#[test]
+fn a_reply_is_prepared_in_a_callback() {
+    let received = talk([get("/prepare"), get("/prepare")].concat());
+    assert_eq!(received.matches("\r\n\r\nfor all\n").count(), 2);
+}
+
+#[test]
+fn statuses_without_a_body_have_none() {
+    assert_eq!(
+        talk(get("/nothing")),
+        response("204 No Content", true, "", "")
+    );
+    let refused = page("403 Forbidden", true, "");
+    assert_eq!(
+        talk([get("/refused"), get("/refused")].concat()),
+        refused.repeat(2)
+    );
+}
+
+#[test]
+fn a_body_that_is_longer_than_one_write_is_sent() {
+    for len in [65_000, 65_537, 70_000, 1_000_000] {
+        let received = talk([get(&format!("/long?{len}")), get("/count")].concat());
+        let (long, rest) = received.split_at(received.len() - text("1\n").len());
+        assert_eq!(rest, text("1\n"));
+        assert!(
+            long.ends_with(&format!("\r\n\r\n{}", "x".repeat(len))),
+            "{len}"
+        );
+        assert!(long.contains(&format!("\r\nContent-Length: {len}\r\n")));
+    }
+}
+
+#[test]
+fn answers_beyond_the_streams_room_come_in_their_order() {
+    let requests: String = (0..300).map(|_| get("/count") + &get("/a.txt")).collect();
+    let expected: String = (1..=300)
+        .map(|n| text(&format!("{n}\n")) + &file(""))
+        .collect();
+    assert!(without_tags(&talk(requests)) == expected);
+    // An answer in two parts is sent whole, where there is room for one part only.
+    let config_of_two = Config {
+        max_entry_lists: 0,
+        ..config()
+    };
+    let visit = Visit {
+        bytes: (get("/a.txt") + &get("/a.txt?extra"))
+            .repeat(10)
+            .into_bytes(),
+        half_close: true,
+        ..Visit::default()
+    };
+    let (outcomes, _) = visits::<true>(&config_of_two, &[visit]);
+    let expected = (file("") + &file("X-Extra: yes\r\n")).repeat(10);
+    assert_eq!(without_tags(&outcomes[0].received), expected);
+    // Where few may write at once, a request is put once to the application all the same.
+    let config = Config {
+        max_write_buffers: 1,
+        ..config()
+    };
+    let visit = Visit {
+        bytes: (0..20)
+            .map(|_| get("/count"))
+            .collect::<String>()
+            .into_bytes(),
+        half_close: true,
+        ..Visit::default()
+    };
+    let (outcomes, server) = visits::<true>(&config, &vec![visit; 10]);
+    let mut counts: Vec<u32> = Vec::new();
+    for outcome in &outcomes {
+        let bodies = outcome.received.split("\r\n\r\n").skip(1);
+        let own: Vec<u32> = bodies
+            .map(|body| body.lines().next().unwrap().parse().unwrap())
+            .collect();
+        assert!(own.is_sorted() && own.len() == 20, "{own:?}");
+        counts.extend(own);
+    }
+    counts.sort_unstable();
+    assert!(counts.into_iter().eq(1..=200));
+    assert_eq!(
+        server.transports.stack().app().counters().of_app,
+        [200, 0, 0, 0]
+    );
+}
+
+#[test]
+fn chunks_are_the_body() {
+    let chunks = "3\r\none\r\n4;x=y\r\n two\r\n0\r\nTrailer: x\r\n\r\n";
+    let received = talk([chunked("/echo", chunks), get("/count")].concat());
+    assert_eq!(received, text("POST /echo one two") + &text("1\n"));
+}
+
+#[test]
+fn a_body_in_pieces_goes_by() {
+    let long = "x".repeat(200_000);
+    let received = talk([post("/pieces", &long), get("/count")].concat());
+    assert_eq!(received, text("200000 bytes") + &text("1\n"));
+    let chunk = format!("{:x}\r\n{long}\r\n", long.len());
+    let received = talk(chunked("/pieces", &format!("{chunk}{chunk}0\r\n\r\n")));
+    assert_eq!(received, text("400000 bytes"));
+    // 500,000 are its limit, whether it is told before or not.
+    let too_large = page(
+        "413 Content Too Large",
+        false,
+        "The request's body is longer than this server takes.",
+    );
+    assert_eq!(
+        talk(chunked(
+            "/pieces",
+            &format!("{chunk}{chunk}{chunk}0\r\n\r\n")
+        )),
+        too_large
+    );
+    let announced = request("POST", "/pieces", "Content-Length: 500001\r\n", "x");
+    assert_eq!(talk(announced), too_large);
+    // It may have seen enough.
+    let stopped = page("403 Forbidden", false, "");
+    assert_eq!(
+        talk([post("/stop", &long), get("/count")].concat()),
+        stopped
+    );
+    assert_eq!(
+        talk([post("/unread", "x"), get("/count")].concat()),
+        stopped
+    );
+}
+
+#[test]
+fn a_body_has_a_limit() {
+    let too_large = page(
+        "413 Content Too Large",
+        false,
+        "The request's body is longer than this server takes.",
+    );
+    for (extra, is_taken) in [(0, true), (1, false)] {
+        let body = "x".repeat(BODY_LIMIT + extra);
+        let chunk = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+        let expected = if is_taken {
+            text(&format!("POST /echo {body}"))
+        } else {
+            too_large.clone()
+        };
+        assert!(talk(post("/echo", &body)) == expected);
+        assert!(talk(chunked("/echo", &chunk)) == expected);
+    }
+}
+
+#[test]
+fn hostile_bodies_are_refused() {
+    let bad = page(
+        "400 Bad Request",
+        false,
+        "What was received is no valid HTTP request.",
+    );
+    for chunks in [
+        "x\r\n",
+        "-1\r\n",
+        "1\nx",
+        "1\r\nxy",
+        "0\r\n\n",
+        "10000000000000000\r\n",
+    ] {
+        let received = talk([chunked("/echo", chunks), get("/count")].concat());
+        assert_eq!(received, bad, "{chunks:?}");
+    }
+    for fields in [
+        "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+        "Content-Length: 1\r\nContent-Length: 1\r\n",
+        "Content-Length: 1, 1\r\n",
+        "Content-Length: -1\r\n",
+        "Transfer-Encoding: chunked, chunked\r\n",
+        "Transfer-Encoding: chunked, gzip\r\n",
+    ] {
+        let received = talk([request("POST", "/echo", fields, "1"), get("/count")].concat());
+        assert!(received.starts_with("HTTP/1.1 400 "), "{fields:?}");
+        assert_eq!(received.matches("HTTP/1.1").count(), 1, "{fields:?}");
+    }
+}
+
+#[test]
+fn who_waits_to_be_told_is_told() {
+    let waits = "Content-Length: 3\r\nExpect: 100-continue\r\n";
+    let head = request("POST", "/echo", waits, "");
+    let at = head.len();
+    let whole = format!("{head}abc");
+    let told = "HTTP/1.1 100 Continue\r\n\r\n".to_owned();
+    assert_eq!(
+        talk_cut(whole.as_bytes(), vec![at]),
+        told + &text("POST /echo abc")
+    );
+    // Not who has not waited, who is refused, or who does not know it.
+    assert_eq!(talk(&whole), text("POST /echo abc"));
+    let stopped = page("403 Forbidden", false, "");
+    let refused = whole.replace("/echo", "/unread");
+    assert_eq!(talk_cut(refused.as_bytes(), vec![at + 2]), stopped);
+    let old = whole.replace("HTTP/1.1", "HTTP/1.0");
+    let received = talk_cut(old.as_bytes(), vec![at]);
+    assert!(received.starts_with("HTTP/1.1 200 "), "{received}");
+}
+
+#[test]
+fn an_answer_may_come_later() {
+    let requests = [
+        get("/later?1"),
+        get("/count"),
+        post("/later", "2"),
+        get("/count"),
+    ]
+    .concat();
+    let expected = [text("later 1"), text("1\n"), text("later 2"), text("2\n")].concat();
+    assert_eq!(talk(&requests), expected);
+    // The application may answer by the site, or ask for more time.
+    let received = talk([get("/a.txt?later"), get("/later?again")].concat());
+    assert_eq!(
+        without_tags(&received),
+        file("X-Extra: yes\r\n") + &text("later again")
+    );
+    // A connection that is kept open gets it, too.
+    let visit = Visit {
+        bytes: requests.into_bytes(),
+        expected: expected.len(),
+        ..Visit::default()
+    };
+    let (outcomes, _) = visits::<true>(&config(), &[visit]);
+    assert_eq!(outcomes[0].received, expected);
+    assert!(!outcomes[0].closed_by_server);
+}
+
+#[test]
+fn a_later_answer_closes_where_the_body_is_not_read() {
+    let received = talk([post("/unread-later", "x"), get("/count")].concat());
+    let last = text("later ").replacen("keep-alive", "close     ", 1);
+    assert_eq!(received, last);
+}
+
+#[test]
+fn who_sends_no_more_gets_all_that_waits_behind_a_later_answer() {
+    let requests = get("/later?1") + &get("/a.txt").repeat(200) + &get("/count");
+    let expected = text("later 1") + &file("").repeat(200) + &text("1\n");
+    for sees in ["everything", "missing"] {
+        let visit = Visit {
+            bytes: requests.clone().into_bytes(),
+            half_close: true,
+            ..Visit::default()
+        };
+        let received = match sees {
+            "missing" => visits::<false>(&config(), &[visit]).0.remove(0).received,
+            _ => visits::<true>(&config(), &[visit]).0.remove(0).received,
+        };
+        assert!(without_tags(&received) == expected, "{sees}");
+    }
+}
+
+#[test]
+fn bodies_have_a_bound_of_memory_together() {
+    let long = vec![b'x'; sandstorm::MAX_PENDING_BYTES];
+    let head = request(
+        "POST",
+        "/huge",
+        &format!("Content-Length: {}\r\n", long.len()),
+        "",
+    );
+    let received = talk([head.into_bytes(), long].concat());
+    let busy = "This server has too much to do; try again later.";
+    assert_eq!(received, page("503 Service Unavailable", false, busy));
+}
+
+#[test]
+fn many_connections_at_once_over_a_bad_link() {
+    let body = "b".repeat(3_000);
+    let requests = [
+        post("/echo", &body),
+        get("/a.txt?extra"),
+        get("/later?1"),
+        post("/pieces", &body),
+        get("/long?70000"),
+        get("/prepared"),
+        get("/later?2"),
+    ];
+    let expected = talk(requests.concat());
+    let visit = Visit {
+        bytes: requests.concat().into_bytes(),
+        half_close: true,
+        ..Visit::default()
+    };
+    let bad = PathConfig {
+        loss: 0.01,
+        reorder: 0.02,
+        reorder_delay: Duration::from_millis(3),
+        duplicate: 0.01,
+        ..path()
+    };
+    let (outcomes, server) = visits_over::<true>(bad, &config(), &vec![visit; 200]);
+    for outcome in &outcomes {
+        assert!(
+            outcome.received == expected,
+            "{} bytes",
+            outcome.received.len()
+        );
+    }
+    assert_eq!(server.transports.stack().app().counters().requests, 200 * 7);
+}
+
+#[test]
+fn an_answer_that_never_comes_is_504() {
+    let received = talk([get("/never"), get("/count")].concat());
+    let late = page(
+        "504 Gateway Timeout",
+        true,
+        "The answer did not come in time.",
+    );
+    assert_eq!(received, late.clone() + &text("1\n"));
+    // When it comes then, it is not taken for the answer to a later request.
+    let received = talk([get("/never"), get("/later?1")].concat());
+    assert_eq!(received, late + &text("later 1"));
+}
+
+#[test]
+fn who_is_gone_before_the_answer_harms_nobody() {
+    let gone = Visit {
+        bytes: get("/later?gone").into_bytes(),
+        aborts: true,
+        ..Visit::default()
+    };
+    let stays = Visit {
+        bytes: get("/later?stays").into_bytes(),
+        half_close: true,
+        ..Visit::default()
+    };
+    let (outcomes, server) = visits::<true>(&config(), &[gone.clone(), stays, gone]);
+    assert_eq!(outcomes[1].received, text("later stays"));
+    let web = server.transports.stack().app();
+    assert_eq!(web.counters().of_app, [1, 0, 0, 0]);
+    assert_eq!(web.app().answered, [false, true, false]);
+    assert_eq!(web.app().closed, 3);
+    assert_eq!(web.under_way(), 0);
+    assert_eq!(server.transports.stack().connections(), 0);
+}
+
+#[test]
+fn a_slow_body_has_the_requests_time() {
+    let visit = Visit {
+        bytes: request("POST", "/echo", "Content-Length: 5\r\n", "1234").into_bytes(),
+        ..Visit::default()
+    };
+    let (outcomes, server) = visits::<true>(&config(), &[visit]);
+    assert_eq!(outcomes[0].received, "");
+    assert!(outcomes[0].closed_by_server);
+    assert_eq!(server.transports.stack().counters().deadlines_missed, 1);
+}
+
+#[test]
+fn a_connection_remembers_what_the_application_does() {
+    let received = talk([get("/visits"), get("/visits"), get("/visits")].concat());
+    assert_eq!(
+        received,
+        text("visit 1") + &text("visit 2") + &text("visit 3")
+    );
+}
+
+#[test]
+fn an_application_behind_the_site_sees_what_is_missing() {
+    let requests = [
+        get("/a.txt?extra"),
+        get("/count"),
+        get("/a.txt?extra"),
+        post("/a.txt", "x"),
+        get("/none"),
+        get("/count"),
+    ];
+    let visit = Visit {
+        bytes: requests.concat().into_bytes(),
+        half_close: true,
+        ..Visit::default()
+    };
+    let (outcomes, server) = visits::<false>(&config(), &[visit]);
+    let expected = [
+        file(""),
+        text("1\n"),
+        file(""),
+        text("POST /a.txt x"),
+        page("404 Not Found", true, "There is no file of this name."),
+        text("2\n"),
+    ];
+    assert_eq!(without_tags(&outcomes[0].received), expected.concat());
+    let counters = server.transports.stack().app().counters();
+    assert_eq!((counters.requests, counters.of(Status::Ok)), (6, 2));
+    assert_eq!((counters.of_class(2), counters.of_class(4)), (5, 1));
+    assert_eq!(<Probe<false> as sandstorm::App>::SEES, Sees::Missing);
+}
+
+#[test]
+fn what_is_no_request_is_not_seen() {
+    for bytes in [
+        get("no-path"),
+        get("/count#x"),
+        request("CONNECT", "a:80", "", ""),
+        "GET /count HTTP/2.0\r\n\r\n".to_owned(),
+        request("GET", "/count", "Expect: x\r\n", ""),
+    ] {
+        let received = talk([bytes.clone(), get("/count")].concat());
+        assert!(received.starts_with("HTTP/1.1 4") || received.starts_with("HTTP/1.1 5"));
+        assert!(!received.contains("\r\n\r\n2\n"), "{bytes:?}");
+    }
+    // Others are: any method, the server as a whole, a later version of HTTP.
+    assert_eq!(
+        talk(request("BREW", "/echo?x", "", "")),
+        text("BREW /echo?x ")
+    );
+    assert_eq!(talk(get("http://a/echo")), text("GET http://a/echo "));
+    let options = talk(request("OPTIONS", "*", "", ""));
+    assert_eq!(options, text("OPTIONS * "));
+    let later = post("/echo", "abc").replace("HTTP/1.1", "HTTP/1.3");
+    assert_eq!(
+        talk([later, get("/count")].concat()),
+        text("POST /echo abc") + &text("1\n")
+    );
+}
+
+/// Requests of all kinds, and what must come in answer.
+fn any_exchange() -> impl Strategy<Value = (String, String)> {
+    let body = || "[ -~\r\n]{0,40}";
+    let chunks = prop::collection::vec("[ -~\r\n]{1,20}", 0..4);
+    prop_oneof![
+        body().prop_map(|body| (post("/echo", &body), text(&format!("POST /echo {body}")))),
+        chunks.prop_map(|chunks| {
+            let each = chunks.iter().map(|c| format!("{:x}\r\n{c}\r\n", c.len()));
+            let sent = each.collect::<Vec<_>>().concat();
+            let echo = text(&format!("POST /echo {}", chunks.concat()));
+            (chunked("/echo", &format!("{sent}0\r\n\r\n")), echo)
+        }),
+        body().prop_map(|body| (
+            post("/pieces", &body),
+            text(&format!("{} bytes", body.len()))
+        )),
+        Just((get("/a.txt"), file(""))),
+        Just((get("/a.txt?extra"), file("X-Extra: yes\r\n"))),
+        Just((get("/later?1"), text("later 1"))),
+        Just((get("/refused"), page("403 Forbidden", true, ""))),
+        Just(("\r\n".to_owned() + &get("/later?2"), text("later 2"))),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// However the stream is cut, the answers are the same.
+    #[test]
+    fn cuts_make_no_difference(
+        exchanges in prop::collection::vec(any_exchange(), 1..8),
+        cuts in prop::collection::vec(0..2_000usize, 0..12),
+        single in 0..400usize,
+    ) {
+        let sent: String = exchanges.iter().map(|exchange| &*exchange.0).collect();
+        let expected: String = exchanges.iter().map(|exchange| &*exchange.1).collect();
+        // Some bytes one by one, and some cuts anywhere.
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut % sent.len()).collect();
+        cuts.extend(single..single + 60);
+        let received = talk_cut(sent.as_bytes(), cuts);
+        prop_assert_eq!(without_tags(&received), expected);
+    }
+}

@@ -1,0 +1,215 @@
+//! An application with each kind of answer.
+
+use std::time::Duration;
+
+use nmio::mailbox::Sender;
+use sandstorm::{
+    App, Clients, Exchange, Intake, Prepared, Replies, Request, Response, Sees, StatusCode, Ticket,
+    Verdict,
+};
+use tcpip::{CloseReason, ContentError, Timer};
+
+const FORBIDDEN: StatusCode = StatusCode::new(403).unwrap();
+const NO_CONTENT: StatusCode = StatusCode::new(204).unwrap();
+const TICK: Timer = Timer::new(0);
+/// The most bytes that are taken in pieces.
+const PIECES_LIMIT: u64 = 500_000;
+
+/// What is remembered of a connection.
+#[derive(Default)]
+pub(crate) struct Visitor {
+    visits: u32,
+    /// Bytes that came in pieces.
+    bytes: usize,
+    /// The first piece is enough.
+    stops: bool,
+}
+
+/// Sees all requests, or what the site has nothing for.
+pub(crate) struct Probe<const FIRST: bool> {
+    count: u32,
+    prepared: Prepared,
+    prepared_later: Option<Prepared>,
+    /// To itself.
+    sender: Sender<Ticket>,
+    /// Requests that are answered at the next tick.
+    waiting: Vec<Ticket>,
+    /// A request whose time has passed when others are answered.
+    too_late: Option<Ticket>,
+    /// Of each later answer, whether somebody has got it.
+    pub(crate) answered: Vec<bool>,
+    pub(crate) closed: u32,
+}
+
+impl<const FIRST: bool> Probe<FIRST> {
+    pub(crate) fn new(
+        sender: Sender<Ticket>,
+        replies: &mut Replies<'_>,
+    ) -> Result<Self, ContentError> {
+        let mut response = Response::new();
+        response.add_field("Content-Type", "text/x-probe").unwrap();
+        response.add_field("Cache-Control", "no-cache").unwrap();
+        response.write(b"prepared\n");
+        Ok(Self {
+            count: 0,
+            prepared: replies.add(&response)?,
+            prepared_later: None,
+            sender,
+            waiting: Vec::new(),
+            too_late: None,
+            answered: Vec::new(),
+            closed: 0,
+        })
+    }
+}
+
+impl<const FIRST: bool> App for Probe<FIRST> {
+    type State = Visitor;
+    type Message = Ticket;
+
+    const SEES: Sees = if FIRST {
+        Sees::Everything
+    } else {
+        Sees::Missing
+    };
+
+    fn on_request(
+        &mut self,
+        request: &Request<'_>,
+        exchange: &mut Exchange<'_, Visitor>,
+    ) -> Verdict {
+        exchange.state().visits += 1;
+        if request.query() == Some("extra") {
+            exchange.add_field("X-Extra", "yes").unwrap();
+        }
+        if request.query() == Some("type") {
+            exchange.add_field("Content-Type", "text/x-other").unwrap();
+        }
+        if request.query() == Some("later") {
+            self.sender.send(exchange.ticket()).unwrap();
+            return Verdict::Later;
+        }
+        match request.path() {
+            "/count" => {
+                self.count += 1;
+                exchange.text(format_args!("{}\n", self.count))
+            }
+            "/prepared" => Verdict::Prepared(self.prepared),
+            "/remove" => {
+                assert!(exchange.replies().remove(self.prepared));
+                exchange.text(format_args!("removed\n"))
+            }
+            "/prepare" => {
+                let prepared = self.prepared_later.get_or_insert_with(|| {
+                    let mut response = Response::new();
+                    response.write(b"for all\n");
+                    exchange.replies().add(&response).unwrap()
+                });
+                Verdict::Prepared(*prepared)
+            }
+            "/server" => {
+                exchange.add_field("Server", "mine").unwrap();
+                exchange.text(format_args!("other\n"))
+            }
+            "/nothing" => {
+                exchange.set_status(NO_CONTENT);
+                Verdict::Made
+            }
+            "/refused" => Verdict::Refuse(FORBIDDEN),
+            "/long" => {
+                let len = request.query().unwrap().parse().unwrap();
+                exchange.response().write(&b"x".repeat(len));
+                Verdict::Made
+            }
+            "/later" => {
+                self.sender.send(exchange.ticket()).unwrap();
+                Verdict::Later
+            }
+            "/never" => {
+                self.too_late = Some(exchange.ticket());
+                Verdict::Later
+            }
+            "/visits" => {
+                let visits = exchange.state().visits;
+                exchange.text(format_args!("visit {visits}"))
+            }
+            "/pieces" => {
+                let bytes = std::mem::take(&mut exchange.state().bytes);
+                exchange.text(format_args!("{bytes} bytes"))
+            }
+            "/none" | "/docs" => Verdict::Site,
+            "/a.txt" if request.method() != "POST" => Verdict::Site,
+            _ => {
+                let body = String::from_utf8(request.body().to_vec()).unwrap();
+                exchange.text(format_args!(
+                    "{} {} {body}",
+                    request.method(),
+                    request.target()
+                ))
+            }
+        }
+    }
+
+    fn on_head(&mut self, head: &Request<'_>, exchange: &mut Exchange<'_, Visitor>) -> Intake {
+        exchange.state().stops = head.path() == "/stop";
+        match head.path() {
+            "/pieces" | "/stop" => Intake::Pieces(PIECES_LIMIT),
+            "/unread-later" => {
+                self.sender.send(exchange.ticket()).unwrap();
+                Intake::Unread(Verdict::Later)
+            }
+            "/huge" => Intake::Whole(usize::MAX),
+            "/unread" => Intake::Unread(Verdict::Refuse(FORBIDDEN)),
+            _ => Intake::Whole(Self::BODY_LIMIT),
+        }
+    }
+
+    fn on_body(&mut self, piece: &[u8], exchange: &mut Exchange<'_, Visitor>) -> Option<Verdict> {
+        let visitor = exchange.state();
+        visitor.bytes += piece.len();
+        visitor.stops.then_some(Verdict::Refuse(FORBIDDEN))
+    }
+
+    fn on_message(&mut self, ticket: Ticket, clients: &mut impl Clients<Visitor>) {
+        self.waiting.push(ticket);
+        clients.set_timer(TICK, Duration::from_millis(50));
+    }
+
+    fn on_timer(&mut self, _: Timer, clients: &mut impl Clients<Visitor>) {
+        if let Some(ticket) = self.too_late {
+            assert!(!clients.answer(ticket, |_, _| unreachable!("it is too late")));
+        }
+        for ticket in std::mem::take(&mut self.waiting) {
+            let mut waits_again = false;
+            let is_answered = clients.answer(ticket, |request, exchange| {
+                assert_eq!(exchange.ticket(), ticket);
+                if request.path() == "/a.txt" {
+                    exchange.add_field("X-Extra", "yes").unwrap();
+                    return Verdict::Site;
+                }
+                exchange.state().bytes += 1;
+                if request.query() == Some("again") && exchange.state().bytes < 3 {
+                    waits_again = true;
+                    return Verdict::Later;
+                }
+                let body = std::str::from_utf8(request.body()).unwrap();
+                exchange.state().bytes = 0;
+                exchange.text(format_args!(
+                    "later {}{body}",
+                    request.query().unwrap_or("")
+                ))
+            });
+            if waits_again {
+                self.waiting.push(ticket);
+                clients.set_timer(TICK, Duration::from_millis(50));
+            } else {
+                self.answered.push(is_answered);
+                assert!(!clients.answer(ticket, |_, _| unreachable!("it was answered")));
+            }
+        }
+    }
+
+    fn on_close(&mut self, _: &mut Visitor, _: CloseReason) {
+        self.closed += 1;
+    }
+}

@@ -1,0 +1,226 @@
+//! Clients that visit the server, and what it sends.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::client::{Client, Talk};
+use crate::probe::Probe;
+use eth::{Mac, Station};
+use ip::Host;
+use nmio::sim::{self, LinkConfig, PathConfig};
+use nmio::{Instant, LoopConfig};
+use sandstorm::{Builder, Fields, Http, Server};
+use tcpip::Config;
+
+pub(crate) const PORT: u16 = 80;
+/// No test takes longer on its virtual clock.
+pub(crate) const LONGEST: Duration = Duration::from_mins(3);
+
+/// Sat, 21 Nov 2026 08:29:37.5 GMT.
+pub(crate) fn wall_clock() -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(1_795_249_777_500)
+}
+
+pub(crate) fn address() -> IpAddr {
+    "10.0.0.1".parse().unwrap()
+}
+
+/// What a client does.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Visit {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) cuts: Vec<usize>,
+    pub(crate) half_close: bool,
+    pub(crate) aborts: bool,
+    /// It leaves when so many bytes have come; 0: when the server closes.
+    pub(crate) expected: usize,
+}
+
+/// What has come of it.
+pub(crate) struct Outcome {
+    pub(crate) received: String,
+    pub(crate) closed_by_server: bool,
+}
+
+/// Lets clients visit a server at the same time.
+pub(crate) fn visits<const FIRST: bool>(
+    config: &Config,
+    visits: &[Visit],
+) -> (Vec<Outcome>, Server<Probe<FIRST>>) {
+    visits_over(path(), config, visits)
+}
+
+/// A short link without loss.
+pub(crate) fn path() -> PathConfig {
+    PathConfig {
+        delay: Duration::from_millis(2),
+        ..PathConfig::default()
+    }
+}
+
+/// As [`visits`], over another link.
+pub(crate) fn visits_over<const FIRST: bool>(
+    path: PathConfig,
+    config: &Config,
+    visits: &[Visit],
+) -> (Vec<Outcome>, Server<Probe<FIRST>>) {
+    let (mut client_port, mut server_port, clock) = sim::link(&LinkConfig::symmetric(path), 1);
+    let modified = wall_clock() - Duration::from_secs(1000);
+    let fields = Fields::of_all([("Server", "probe")]).unwrap();
+    let site = Builder::with_fields(wall_clock(), fields)
+        .file(b"/a.txt", modified, b"a file\n")
+        .file(b"/docs/index.html", modified, b"docs\n")
+        .build();
+    let (sender, mailbox) = nmio::mailbox(1_024).unwrap();
+    let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &[address()]);
+    let bell = mailbox.bell().clone();
+    let http: Http<Probe<FIRST>> = Http::load(
+        Arc::new(site),
+        |replies| Probe::new(sender, replies),
+        &[address()],
+        config,
+        &server_port,
+        [1, 2, 3, 4],
+        Instant::ZERO,
+    )
+    .unwrap()
+    .with_wall_clock(wall_clock)
+    .with_mailbox(mailbox)
+    .with_answer_timeout(Duration::from_secs(20));
+    let mut server = Server::new(Host::own(station), http).with_bell(bell);
+    let mut client = Client::new(1500);
+    for visit in visits {
+        let talk = Talk {
+            bytes: visit.bytes.clone(),
+            piece: usize::MAX,
+            half_close: visit.half_close,
+            expected: if visit.expected > 0 {
+                visit.expected
+            } else {
+                usize::MAX
+            },
+        };
+        let connection = client.connect(address(), PORT, &talk);
+        connection.cuts.clone_from(&visit.cuts);
+        connection.aborts = visit.aborts;
+    }
+    let mut since = None;
+    let done = sim::run_until(
+        &clock,
+        (&mut client_port, &mut client),
+        (&mut server_port, &mut server),
+        &LoopConfig::default(),
+        Instant::ZERO + LONGEST,
+        |client, _| {
+            // What is still under way shows in the server's counters.
+            let now = nmio::Clock::now(&clock);
+            client.done() && now > *since.get_or_insert(now) + Duration::from_secs(1)
+        },
+    );
+    assert!(done.unwrap(), "not done");
+    let outcomes = client.connections.into_iter().map(|connection| Outcome {
+        received: String::from_utf8(connection.received).unwrap(),
+        closed_by_server: connection.closed_by_server,
+    });
+    (outcomes.collect(), server)
+}
+
+pub(crate) fn config() -> Config {
+    Config::on_ports(&[PORT])
+}
+
+/// All that is sent in answer to `bytes` of a client that sends no more behind them.
+pub(crate) fn talk(bytes: impl AsRef<[u8]>) -> String {
+    talk_cut(bytes.as_ref(), Vec::new())
+}
+
+pub(crate) fn talk_cut(bytes: &[u8], cuts: Vec<usize>) -> String {
+    let visit = Visit {
+        bytes: bytes.to_vec(),
+        cuts,
+        half_close: true,
+        ..Visit::default()
+    };
+    let (mut outcomes, _) = visits::<true>(&config(), &[visit]);
+    assert!(outcomes[0].closed_by_server);
+    outcomes.remove(0).received
+}
+
+pub(crate) fn request(method: &str, target: &str, fields: &str, body: &str) -> String {
+    format!("{method} {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n{body}")
+}
+
+pub(crate) fn get(target: &str) -> String {
+    request("GET", target, "", "")
+}
+
+pub(crate) fn post(target: &str, body: &str) -> String {
+    let len = format!("Content-Length: {}\r\n", body.len());
+    request("POST", target, &len, body)
+}
+
+pub(crate) fn chunked(target: &str, chunks: &str) -> String {
+    request("POST", target, "Transfer-Encoding: chunked\r\n", chunks)
+}
+
+/// A response of the server, with these fields behind those of all.
+pub(crate) fn response(status: &str, keep_alive: bool, fields: &str, body: &str) -> String {
+    let option = if keep_alive {
+        "keep-alive"
+    } else {
+        "close     "
+    };
+    format!(
+        "HTTP/1.1 {status}\r\n\
+         Date: Sat, 21 Nov 2026 08:29:37 GMT\r\n\
+         Connection: {option}\r\n\
+         Server: probe\r\n\
+         {fields}\r\n\
+         {body}"
+    )
+}
+
+pub(crate) fn text(body: &str) -> String {
+    let fields = format!(
+        "Content-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    response("200 OK", true, &fields, body)
+}
+
+/// A page of the server's own.
+pub(crate) fn page(status: &str, keep_alive: bool, explanation: &str) -> String {
+    let explained = match explanation {
+        "" => String::new(),
+        text => format!("<p>{text}</p>\n"),
+    };
+    let body = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<title>{status}</title>\n<h1>{status}</h1>\n{explained}</html>\n"
+    );
+    let fields = format!(
+        "Content-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    response(status, keep_alive, &fields, &body)
+}
+
+pub(crate) fn file(fields: &str) -> String {
+    let own = "Content-Type: text/plain; charset=utf-8\r\n\
+         Content-Length: 7\r\n\
+         Last-Modified: Sat, 21 Nov 2026 08:12:57 GMT\r\n\
+         ETag: \"TAG\"\r\n\
+         Accept-Ranges: none\r\n";
+    response("200 OK", true, &format!("{own}{fields}"), "a file\n")
+}
+
+/// Entity tags are the site's business.
+pub(crate) fn without_tags(received: &str) -> String {
+    let mut parts = received.split("ETag: \"");
+    let mut kept = parts.next().unwrap().to_owned();
+    for part in parts {
+        kept += "ETag: \"TAG";
+        kept += &part[16..];
+    }
+    kept
+}
