@@ -74,7 +74,16 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         test
     });
     tests.step("release build", || {
-        cargo(&["build", "--release", "-p", "sandstorm", "-p", "namestorm"])
+        cargo(&[
+            "build",
+            "--release",
+            "-p",
+            "sandstorm",
+            "-p",
+            "namestorm",
+            "-p",
+            "storm",
+        ])
     });
     tests.step("release build of the bad network", || {
         cargo(&["build", "--release", "-p", "benches", "--bin", "forward"])

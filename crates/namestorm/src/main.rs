@@ -63,17 +63,6 @@ struct Serve {
     network: ServeArgs,
 }
 
-impl Serve {
-    /// TCP as asked for.
-    fn tcp(&self) -> TcpSettings {
-        let defaults = TcpSettings::default();
-        TcpSettings {
-            stack: self.connections.config(defaults.stack),
-            request_timeout: self.connections.request_timeout(defaults.request_timeout),
-        }
-    }
-}
-
 /// Lines for somebody who may have stopped reading.
 struct Lines<W> {
     out: W,
@@ -125,7 +114,7 @@ fn main() -> ExitCode {
                 ..
             } = &*serve;
             Namestorm::load(zones, *hash, *mode, *strict, &mut say)
-                .map(|program| program.with_tcp(serve.tcp()))
+                .map(|program| program.with_tcp(TcpSettings::asked(&serve.connections)))
         }),
         Command::Check { zones } => match check(&zones, &mut say, io::stdout()) {
             Ok(()) => ExitCode::SUCCESS,

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use control::ConnectionArgs;
 use nmio::Instant;
 use tcpip::{
     Application, Config, CongestionControl, Connection, Connections, Deadline, WriteError,
@@ -39,6 +40,17 @@ pub struct TcpSettings {
     /// A connection is closed when a query has not arrived whole in this time
     /// from its first byte on.
     pub request_timeout: Duration,
+}
+
+impl TcpSettings {
+    /// The defaults, with what is asked for in their place.
+    pub fn asked(connections: &ConnectionArgs) -> Self {
+        let defaults = Self::default();
+        Self {
+            stack: connections.config(defaults.stack),
+            request_timeout: connections.request_timeout(defaults.request_timeout),
+        }
+    }
 }
 
 impl Default for TcpSettings {

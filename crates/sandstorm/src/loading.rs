@@ -18,9 +18,11 @@ const MAX_NAMED: u64 = 100;
 
 /// Why the folder is not served: a message for the operator.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotLoaded {
+pub enum NotLoaded {
+    /// The folder cannot be read.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// A field for all responses is none.
     #[error("a field for all responses: {0}")]
     Field(#[from] FieldError),
     /// With `--strict`, a line for each of the first entries behind the first line.
@@ -28,7 +30,12 @@ pub(crate) enum NotLoaded {
         "entries that cannot be served: {}; mend them, or leave out --strict to serve the rest{}",
         report::count(*count), Lines(named)
     )]
-    Strict { count: u64, named: Vec<Skipped> },
+    Strict {
+        /// Entries that cannot be served.
+        count: u64,
+        /// The first of them.
+        named: Vec<Skipped>,
+    },
 }
 
 /// Each entry on a line of its own.

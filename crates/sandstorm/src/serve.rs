@@ -1,13 +1,13 @@
 //! A whole program around one folder and one application.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
 use control::{ConnectionArgs, Named, NewWorker, ServeArgs, StartError};
 use tcpip::Config;
 
-use crate::app::App;
+use crate::app::{App, SiteOnly};
 use crate::fields::Fields;
 use crate::load::Limits;
 use crate::loading::{NotLoaded, load};
@@ -46,6 +46,19 @@ pub struct SiteArgs {
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
+    #[command(flatten)]
+    site: SiteOptions,
+
+    #[command(flatten)]
+    connections: ConnectionArgs,
+
+    #[command(flatten)]
+    network: ServeArgs,
+}
+
+/// How a folder is loaded and its packets are sent, for `#[command(flatten)]`.
+#[derive(Args, Debug)]
+pub struct SiteOptions {
     /// How packets are sent.
     #[arg(long, value_enum, default_value_t = ModeArg::MemCopy)]
     mode: ModeArg,
@@ -64,12 +77,6 @@ pub struct SiteArgs {
     /// does not fit is left out.
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().bytes)]
     max_bytes: u64,
-
-    #[command(flatten)]
-    connections: ConnectionArgs,
-
-    #[command(flatten)]
-    network: ServeArgs,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,22 +99,55 @@ impl SiteArgs {
         make: impl Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
     ) -> ExitCode {
         control::serve(&self.network, || {
-            let limits = Limits {
-                files: self.max_files,
-                bytes: self.max_bytes,
-                ..Limits::default()
-            };
-            let fields = Fields::of_all(fields.iter().copied())?;
-            let site = load(&self.folder, &limits, self.strict, fields)?;
-            let sandstorm = Sandstorm::with_app(site, &self.folder, self.tcp(), make);
-            let request_timeout = self.connections.request_timeout(REQUEST_TIMEOUT);
-            Ok::<_, NotLoaded>(sandstorm.with_request_timeout(request_timeout))
+            let Self { folder, site, .. } = self;
+            site.load_with(folder, &self.connections, fields, make)
         })
+    }
+}
+
+impl SiteOptions {
+    /// Loads `folder`, for a program that serves it with the connections asked for.
+    ///
+    /// # Errors
+    /// Why it is not served, for the operator.
+    pub fn load(
+        &self,
+        folder: &Path,
+        connections: &ConnectionArgs,
+    ) -> Result<Sandstorm, NotLoaded> {
+        self.load_with(folder, connections, &[], |_, _| Ok(SiteOnly))
+    }
+
+    /// As [`load`](Self::load), with fields for all responses and an application.
+    fn load_with<A: App + Named, F>(
+        &self,
+        folder: &Path,
+        connections: &ConnectionArgs,
+        fields: &[(&str, &str)],
+        make: F,
+    ) -> Result<Sandstorm<A, F>, NotLoaded>
+    where
+        F: Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
+    {
+        let limits = Limits {
+            files: self.max_files,
+            bytes: self.max_bytes,
+            ..Limits::default()
+        };
+        let fields = Fields::of_all(fields.iter().copied())?;
+        let site = load(folder, &limits, self.strict, fields)?;
+        let sandstorm = Sandstorm::with_app(site, folder, self.tcp(connections), make);
+        Ok(sandstorm.with_request_timeout(connections.request_timeout(REQUEST_TIMEOUT)))
+    }
+
+    /// Whether what cannot be served refuses the start.
+    pub fn strict(&self) -> bool {
+        self.strict
     }
 
     /// TCP as asked for; the port comes later.
-    fn tcp(&self) -> Config {
-        self.connections.config(Config {
+    fn tcp(&self, connections: &ConnectionArgs) -> Config {
+        connections.config(Config {
             mode: self.mode.into(),
             ..Config::default()
         })
@@ -135,7 +175,7 @@ mod tests {
     #[test]
     fn modes_have_the_names_that_are_documented() {
         let mode =
-            |line: &str| Ok::<_, clap::Error>(Cli::try_parse_from(line.split(' '))?.site.mode);
+            |line: &str| Ok::<_, clap::Error>(Cli::try_parse_from(line.split(' '))?.site.site.mode);
         assert_eq!(mode("sandstorm d").unwrap(), ModeArg::MemCopy);
         assert_eq!(
             mode("sandstorm d --mode memcopy").unwrap(),
@@ -152,6 +192,9 @@ mod tests {
     #[test]
     fn without_options_the_stack_has_its_defaults() {
         let cli = Cli::try_parse_from(["sandstorm", "d"]).unwrap();
-        assert_eq!(cli.site.tcp(), Config::default());
+        let SiteArgs {
+            site, connections, ..
+        } = cli.site;
+        assert_eq!(site.tcp(&connections), Config::default());
     }
 }

@@ -1,0 +1,103 @@
+//! `storm serve`, for clients of this host's kernel. Needs root.
+
+#[path = "../../../examples/tests/rig/mod.rs"]
+mod rig;
+
+use std::fs;
+use std::net::{IpAddr, TcpStream, UdpSocket};
+use std::process::Command;
+use std::time::Duration;
+
+use rig::Example;
+
+const ZONE: &str = "\
+$ORIGIN storm.test.
+@   3600 IN SOA ns hostmaster 1 7200 3600 1209600 300
+@   3600 IN NS  ns
+ns  3600 IN A   192.0.2.53
+";
+
+/// What a program prints; it must end well.
+fn output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{program}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn url(address: &IpAddr, port: u16) -> String {
+    match address {
+        IpAddr::V4(address) => format!("http://{address}:{port}/"),
+        IpAddr::V6(address) => format!("http://[{address}]:{port}/"),
+    }
+}
+
+#[test]
+fn both_are_served_on_one_interface() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = "a page\n".repeat(10_000);
+    fs::write(folder.path().join("index.html"), &page).unwrap();
+    let zone = tempfile::NamedTempFile::with_suffix(".zone").unwrap();
+    fs::write(zone.path(), ZONE).unwrap();
+    let place = folder.path().to_str().unwrap();
+    let zone = zone.path().to_str().unwrap();
+    for (ports, web, dns) in [
+        (&[][..], 80, "53"),
+        (
+            &["--port", "8080", "--dns-port", "5353", "--workers", "2"],
+            8080,
+            "5353",
+        ),
+    ] {
+        let arguments = [&["serve", "--web", place, "--zone", zone], ports].concat();
+        let storm = Example::start(env!("CARGO_BIN_EXE_storm"), &arguments);
+        storm.beside(|| {
+            for address in &storm.addresses {
+                let got = output("curl", &["-s", "-g", &url(address, web)]);
+                assert!(got == page, "{} bytes", got.len());
+                let server = format!("@{address}");
+                for over in ["+notcp", "+tcp"] {
+                    let asked = ["+short", over, "-p", dns, &server, "ns.storm.test", "A"];
+                    assert_eq!(output("dig", &asked), "192.0.2.53\n");
+                }
+                // Another port is refused: by a reset, and by an ICMP error.
+                assert!(TcpStream::connect((*address, 81)).is_err());
+                let any = if address.is_ipv4() {
+                    "0.0.0.0:0"
+                } else {
+                    "[::]:0"
+                };
+                let socket = UdpSocket::bind(any).unwrap();
+                socket
+                    .set_read_timeout(Some(Duration::from_secs(5)))
+                    .unwrap();
+                socket.connect((*address, 80)).unwrap();
+                socket.send(b"nobody is there").unwrap();
+                let refused = socket.recv(&mut [0; 8]).unwrap_err();
+                assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+            }
+        });
+        storm.stop();
+    }
+}
+
+#[test]
+fn what_cannot_be_served_is_one_message() {
+    let run = |arguments: &[&str]| {
+        let storm = Command::new(env!("CARGO_BIN_EXE_storm"))
+            .arg("serve")
+            .args(arguments)
+            .output();
+        let output = storm.unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    fs::write(folder.path().join("index.html"), "a page").unwrap();
+    let message = run(&["--web", "/nowhere", "--zone", "/nowhere.zone"]);
+    assert!(message.contains("/nowhere"), "{message}");
+    let message = run(&["--web", place, "--zone", "/nowhere.zone"]);
+    assert!(message.contains("/nowhere.zone"), "{message}");
+    let message = run(&["--web", place, "--zone", "z", "--port", "53"]);
+    assert!(message.contains("port 53 is both"), "{message}");
+}
