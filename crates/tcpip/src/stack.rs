@@ -116,14 +116,15 @@ struct Standing {
     /// When the wheel's entry expires, in milliseconds: at the connection's
     /// deadline or at the application's, or sooner.
     scheduled: u32,
-    /// The application's deadline, …
+    /// The application's deadline, and what it is for.
     alarm: Alarm,
-    /// … and what it is for.
     due_for: Deadline,
     /// On the list of those that the TX ring had no room for.
     is_blocked: bool,
     /// What is not consumed is to be offered again after the callback in hand.
     offers_again: bool,
+    /// Nothing is offered until it is resumed.
+    is_parked: bool,
     reached: Reached,
     /// See [`ConnectionId`].
     serial: u64,
@@ -163,6 +164,7 @@ impl Standing {
             due_for: Deadline::Request,
             is_blocked: false,
             offers_again: false,
+            is_parked: false,
             reached: Reached::No,
             serial: 0,
         }
@@ -315,7 +317,6 @@ pub trait Application {
 /// application can keep it for as long as it likes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConnectionId {
-    /// Of the TCB.
     index: u32,
     /// How many connections the stack had opened with this one.
     serial: u64,
@@ -344,7 +345,6 @@ pub struct Connection<'a, S> {
     lists: &'a mut Lists,
     standing: &'a mut Standing,
     asked: &'a mut Asked,
-    /// Its number.
     id: u32,
     now: Instant,
     sight: Sight,

@@ -30,72 +30,45 @@ type Answer = (ConnectionId, Vec<u8>);
 /// A line, where it came from, and where its answer goes.
 struct Question(ConnectionId, Vec<u8>, Sender<Answer>);
 
-/// What is remembered of a connection.
-#[derive(Default)]
-struct Client {
-    /// A line of its is at the thread.
-    waits: bool,
-    /// It sends no more.
-    has_ended: bool,
-}
-
 struct Later {
     questions: SyncSender<Question>,
     answers: Sender<Answer>,
 }
 
 impl Application for Later {
-    type State = Client;
+    type State = ();
     type Message = Answer;
 
-    fn on_receive(&mut self, conn: &mut Connection<'_, Client>, data: &[u8]) -> usize {
+    fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
         let Some(end) = data.iter().position(|byte| *byte == b'\n') else {
             if data.len() >= MAX_LINE {
                 conn.abort();
             }
             return 0;
         };
-        // One at a time, so that answers come in the order of the lines.
-        if conn.state().waits {
-            return 0;
-        }
         let question = Question(conn.id(), data[..=end].to_vec(), self.answers.clone());
         match self.questions.try_send(question) {
-            Ok(()) => conn.state().waits = true,
+            // One at a time, so that answers come in the order of the lines.
+            Ok(()) => conn.park(),
             Err(_) if conn.write_bytes(b"BUSY\n").is_err() => return 0,
             Err(_) => conn.offer_again(),
         }
         end + 1
     }
 
-    /// A connection ends when the client sends no more and has all answers.
-    fn on_sent(&mut self, conn: &mut Connection<'_, Client>) {
-        if conn.state().has_ended && !conn.state().waits {
-            conn.close();
-        }
-    }
-
-    fn on_half_close(&mut self, conn: &mut Connection<'_, Client>) {
-        conn.state().has_ended = true;
-        if !conn.state().waits {
-            conn.close();
-        }
-    }
-
     fn on_message<C: CongestionControl>(
         &mut self,
-        connections: &mut Connections<'_, Client, C>,
+        connections: &mut Connections<'_, (), C>,
         (id, line): Answer,
     ) {
         // Its client may have gone.
         let Some(mut conn) = connections.get(id) else {
             return;
         };
-        conn.state().waits = false;
         if conn.write_bytes(&line).is_err() {
             conn.abort();
         }
-        conn.offer_again();
+        conn.resume();
     }
 }
 

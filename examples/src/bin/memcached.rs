@@ -42,15 +42,8 @@ enum Message {
     Answer(ConnectionId, Arc<[u8]>),
 }
 
-#[derive(Default)]
-struct Client {
-    /// Another worker is asked.
-    waits: bool,
-    /// It sends no more.
-    has_ended: bool,
-    /// The key of a value on its way, the answer to its `get` so far, and its length.
-    coming: Option<(String, Vec<u8>, usize)>,
-}
+/// The key of a value on its way, the answer to its `get` so far, and its length.
+type Coming = Option<(String, Vec<u8>, usize)>;
 
 struct Memcached {
     index: usize,
@@ -86,7 +79,7 @@ impl Memcached {
     }
 
     /// Answers now, or asks the worker that keeps the key.
-    fn ask(&mut self, conn: &mut Connection<'_, Client>, key: String, what: Do) {
+    fn ask(&mut self, conn: &mut Connection<'_, Coming>, key: String, what: Do) {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&key) as usize;
         let keeper = hash % self.workers.len();
         if keeper == self.index {
@@ -100,10 +93,10 @@ impl Memcached {
             return write(conn, Err("SERVER_ERROR busy\r\n"));
         }
         self.asked += 1;
-        conn.state().waits = true;
+        conn.park();
     }
 
-    fn on_line(&mut self, conn: &mut Connection<'_, Client>, line: &str) {
+    fn on_line(&mut self, conn: &mut Connection<'_, Coming>, line: &str) {
         let words: Vec<_> = line.split_ascii_whitespace().collect();
         match words[..] {
             ["get", key] => return self.ask(conn, key.into(), Do::Get),
@@ -114,7 +107,8 @@ impl Memcached {
                     (Ok(_), Ok(len)) if len <= MAX_VALUE => {
                         self.coming += 1;
                         let all = head.len() + len + 2;
-                        return conn.state().coming = Some((key.into(), head, all));
+                        *conn.state() = Some((key.into(), head, all));
+                        return;
                     }
                     _ => {}
                 }
@@ -128,7 +122,7 @@ impl Memcached {
 }
 
 /// Writes an answer. A client is reset where no buffer is left for it.
-fn write(conn: &mut Connection<'_, Client>, answer: Answer) {
+fn write(conn: &mut Connection<'_, Coming>, answer: Answer) {
     let written = match answer {
         Ok(value) => conn.write(value, 0),
         Err(line) => conn.write_bytes(line.as_bytes()),
@@ -137,15 +131,15 @@ fn write(conn: &mut Connection<'_, Client>, answer: Answer) {
 }
 
 impl Application for Memcached {
-    type State = Client;
+    type State = Coming;
     type Message = Message;
 
-    fn on_receive(&mut self, conn: &mut Connection<'_, Client>, data: &[u8]) -> usize {
-        if conn.state().waits || conn.ensure_room(1).is_err() {
+    fn on_receive(&mut self, conn: &mut Connection<'_, Coming>, data: &[u8]) -> usize {
+        if conn.ensure_room(1).is_err() {
             return 0;
         }
         conn.offer_again();
-        let Some((key, mut value, all)) = conn.state().coming.take() else {
+        let Some((key, mut value, all)) = conn.state().take() else {
             let line = data.iter().position(|byte| *byte == b'\n');
             match line {
                 Some(end) => self.on_line(conn, &String::from_utf8_lossy(&data[..end])),
@@ -157,7 +151,7 @@ impl Application for Memcached {
         let part = &data[..data.len().min(all - value.len())];
         value.extend(part);
         if value.len() < all {
-            conn.state().coming = Some((key, value, all));
+            *conn.state() = Some((key, value, all));
             return part.len();
         }
         self.coming -= 1;
@@ -173,7 +167,7 @@ impl Application for Memcached {
 
     fn on_message<C: CongestionControl>(
         &mut self,
-        connections: &mut Connections<'_, Client, C>,
+        connections: &mut Connections<'_, Coming, C>,
         message: Message,
     ) {
         match message {
@@ -190,30 +184,15 @@ impl Application for Memcached {
             Message::Answer(id, answer) => {
                 self.asked -= 1;
                 if let Some(mut conn) = connections.get(id) {
-                    conn.state().waits = false;
                     conn.write_once(answer).unwrap_or_else(|_| conn.abort());
-                    conn.offer_again();
+                    conn.resume();
                 }
             }
         }
     }
 
-    /// A connection ends when the client sends no more and has all answers.
-    fn on_sent(&mut self, conn: &mut Connection<'_, Client>) {
-        if conn.state().has_ended && !conn.state().waits {
-            conn.close();
-        }
-    }
-
-    fn on_half_close(&mut self, conn: &mut Connection<'_, Client>) {
-        conn.state().has_ended = true;
-        if !conn.state().waits {
-            conn.close();
-        }
-    }
-
-    fn on_close(&mut self, client: &mut Client, _reason: CloseReason) {
-        self.coming -= usize::from(client.coming.is_some());
+    fn on_close(&mut self, coming: &mut Coming, _reason: CloseReason) {
+        self.coming -= usize::from(coming.is_some());
     }
 }
 

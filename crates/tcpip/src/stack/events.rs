@@ -193,7 +193,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 return self.act(port, id, next, now);
             }
             // What it has not taken it never will.
-            Expiry::CloseIdle => self.offer_buffered(port, id, now),
+            Expiry::CloseIdle => self.offer_rest(port, id, now),
         }
         self.go_on(port, id, now);
     }
@@ -230,7 +230,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let is_closed = self.records[id as usize].tcb.flags.has(Flags::CLOSE);
         // What an application has not taken when it closes it never will.
         if is_closed || self.standings[id as usize].offers_again {
-            self.offer_buffered(port, id, now);
+            self.offer_rest(port, id, now);
         }
         self.go_on(port, id, now);
         self.conn(id).wait_for_room(now);

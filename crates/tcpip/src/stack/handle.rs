@@ -120,6 +120,24 @@ impl<S> Connection<'_, S> {
         self.standing.offers_again = true;
     }
 
+    /// Lets the connection wait for an answer that is given later: until
+    /// [`resume`](Self::resume) the application is offered no more data of it, nor told
+    /// of the peer's FIN. All else goes on; what it had in hand it may still write.
+    ///
+    /// A connection that is never resumed ends as others do: when the client resets it
+    /// or is silent for [`Config::idle_timeout`](crate::Config::idle_timeout), by a
+    /// deadline, or when it gives way to others.
+    pub fn park(&mut self) {
+        self.standing.is_parked = true;
+    }
+
+    /// Ends what [`park`](Self::park) has begun, and has offered what came meanwhile
+    /// once the callback in hand has returned.
+    pub fn resume(&mut self) {
+        self.standing.is_parked = false;
+        self.offer_again();
+    }
+
     /// How the connection goes: round trips, windows, what is lost.
     pub fn info(&self) -> Info {
         self.sight.info(self.tcb)

@@ -264,6 +264,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if data.is_empty() || flags.has(Flags::CLOSE | Flags::ABORT) {
             return self.discard(data);
         }
+        if self.standings[id as usize].is_parked {
+            return 0;
+        }
         let mut taken = self.offer_once(id, data, now);
         let mut consumed = taken;
         while consumed < data.len() && self.goes_on(port, id, taken, now) {
@@ -277,7 +280,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// offered again at once: it asks for that, or finds a buffer free now.
     #[cold]
     fn goes_on<P: Port>(&mut self, port: &mut P, id: u32, taken: usize, now: Moment) -> bool {
-        let asks = self.standings[id as usize].offers_again && taken > 0;
+        let standing = &self.standings[id as usize];
+        if standing.is_parked {
+            return false;
+        }
+        let asks = standing.offers_again && taken > 0;
         asks || self.free_what_was_refused(port, id, now)
     }
 
@@ -366,12 +373,18 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 break;
             }
         }
+        self.offer_rest(port, id, now);
+    }
+
+    /// Offers all that is in order and not consumed, and tells of the peer's FIN behind
+    /// it.
+    pub(super) fn offer_rest<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.offer_buffered(port, id, now);
         self.tell_half_close(port, id, now);
     }
 
     /// Offers all that is in order and not consumed, as [`offer`](Self::offer).
-    pub(super) fn offer_buffered<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
+    fn offer_buffered<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let mut taken = self.offer_buffered_once(id, now);
         while self.goes_on(port, id, taken, now) {
             taken = self.offer_buffered_once(id, now);
@@ -381,6 +394,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// How many bytes the application has consumed.
     fn offer_buffered_once(&mut self, id: u32, now: Moment) -> usize {
         self.asked.refused = None;
+        let flags = self.records[id as usize].tcb.flags;
+        if self.standings[id as usize].is_parked && !flags.has(Flags::CLOSE) {
+            return 0;
+        }
         let Some((bytes, ready)) = self.conn(id).lend_bytes() else {
             return 0;
         };
@@ -409,7 +426,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Tells the application that the peer has closed, once all that came
     /// before has had its chance.
     fn tell_half_close<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        if self.conn(id).takes_half_close() {
+        if !self.standings[id as usize].is_parked && self.conn(id).takes_half_close() {
             let (app, mut connection) = self.connection(id);
             app.on_half_close(&mut connection);
             if connection.standing.offers_again {

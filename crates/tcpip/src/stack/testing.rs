@@ -71,6 +71,8 @@ pub(crate) enum Habit {
     SipOn,
     /// Consumes nothing, and asks for it at once.
     LazyOn,
+    /// Consumes two bytes, and parks.
+    Park,
     /// Makes a content of what it gets, and writes that.
     Store,
     /// Writes what it gets, and closes whether that went or not.
@@ -99,7 +101,6 @@ pub(crate) struct App {
     /// acknowledged.
     pub(crate) later: Option<&'static [u8]>,
     pub(crate) log: String,
-    /// The connection accepted last, and when.
     pub(crate) accepted: Option<(ConnectionId, Instant)>,
     pub(crate) params: u64,
     /// What is not written yet.
@@ -202,6 +203,10 @@ impl Application for App {
             Habit::Sip => 2.min(data.len()),
             Habit::SipOn => {
                 conn.offer_again();
+                2.min(data.len())
+            }
+            Habit::Park => {
+                conn.park();
                 2.min(data.len())
             }
             Habit::LazyOn => {

@@ -48,6 +48,8 @@ enum Step {
 enum Act {
     Write,
     OfferAgain,
+    Park,
+    Resume,
     Close,
     Abort,
 }
@@ -96,6 +98,7 @@ fn step() -> impl Strategy<Value = Step> {
         Habit::Sip,
         Habit::SipOn,
         Habit::LazyOn,
+        Habit::Park,
         Habit::Abort,
     ];
     prop_oneof![
@@ -112,6 +115,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => prop_oneof![
             4 => Just(Act::Write),
             3 => Just(Act::OfferAgain),
+            1 => Just(Act::Park),
+            3 => Just(Act::Resume),
             1 => Just(Act::Close),
             1 => Just(Act::Abort),
         ].prop_map(Step::Reach),
@@ -291,6 +296,8 @@ impl World {
             // A full stream and a closed side refuse it.
             Act::Write => drop(conn.write(app.content.unwrap(), 0)),
             Act::OfferAgain => conn.offer_again(),
+            Act::Park => conn.park(),
+            Act::Resume => conn.resume(),
             Act::Close => conn.close(),
             Act::Abort => conn.abort(),
         });

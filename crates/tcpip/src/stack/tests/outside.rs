@@ -56,6 +56,69 @@ fn a_parked_request_outlives_the_clients_fin() {
 }
 
 #[test]
+fn a_parked_connection_is_offered_nothing_until_it_is_resumed() {
+    let mut rig = Rig::with_habit(Habit::Park);
+    rig.recv(1, 1, "PA", b"abcde");
+    assert_eq!(rig.take_log(), "receive(5)", "not the rest");
+    rig.sent(1, 6, "A", b"");
+    let id = rig.id();
+    // What it has in hand it may write, and be told that it has arrived.
+    assert!(rig.reach(id, |_, conn| conn.write_bytes(b"later").unwrap()));
+    rig.sent(1, 6, "PA", b"later");
+    rig.recv(6, 6, "PA", b"f");
+    rig.sent(6, 7, "A", b"");
+    assert_eq!(rig.take_log(), "sent");
+    assert!(rig.reach(id, |_, conn| conn.offer_again()));
+    assert_eq!(rig.take_log(), "");
+    assert!(rig.reach(id, |_, conn| conn.resume()));
+    assert_eq!(rig.take_log(), "receive(4)");
+    rig.app().habit = Habit::Silent;
+    assert!(rig.reach(id, |_, conn| conn.resume()));
+    assert_eq!(rig.take_log(), "receive(2)");
+    rig.recv(7, 6, "PA", b"g");
+    assert_eq!(rig.take_log(), "receive(1)");
+}
+
+#[test]
+fn a_parked_connection_is_told_of_the_fin_when_it_is_resumed() {
+    let mut rig = Rig::with_habit(Habit::Park);
+    rig.recv(1, 1, "FPA", b"ab");
+    rig.sent(1, 4, "A", b"");
+    assert_eq!(rig.take_log(), "receive(2)");
+    let id = rig.id();
+    assert!(rig.reach(id, |_, conn| {
+        conn.write_bytes(b"later").unwrap();
+        conn.resume();
+    }));
+    assert_eq!(rig.take_log(), "half-close");
+    rig.sent(1, 4, "FPA", b"later");
+}
+
+#[test]
+fn a_parked_connection_that_is_never_resumed_ends_when_it_is_idle() {
+    let config = Config {
+        idle_timeout: Duration::from_secs(10),
+        ..Config::default()
+    };
+    let mut rig = Rig::established(&config);
+    rig.app().habit = Habit::Park;
+    rig.recv(1, 1, "PA", b"abc");
+    rig.sent(1, 4, "A", b"");
+    rig.pass_ms(9_999);
+    rig.sent_nothing();
+    rig.pass_ms(1);
+    rig.sent(1, 4, "FA", b"");
+    let id = rig.id();
+    // It is too late to park or resume it.
+    assert!(rig.reach(id, |_, conn| {
+        conn.park();
+        conn.resume();
+        assert_eq!(conn.write_bytes(b"late"), Err(WriteError::Closed));
+    }));
+    assert_eq!(rig.take_log(), "receive(3)");
+}
+
+#[test]
 fn what_a_callback_leaves_is_offered_at_once_when_it_asks() {
     let mut rig = Rig::with_habit(Habit::SipOn);
     rig.recv(1, 1, "PA", b"abcde");
