@@ -120,7 +120,10 @@ fuzz_target!(|input: Input| {
         server.handle_frame(&mut sink, frame, Instant::ZERO);
         if let Some(answer) = &server.transports.service().answer {
             let asker_port = u16::from_be_bytes([udp[0], udp[1]]);
-            let mut asker = Server::new(Host::own(station(PEER)), Udp::new(asker_port, Asker::default()));
+            let mut asker = Server::new(
+                Host::own(station(PEER)),
+                Udp::new(asker_port, Asker::default()),
+            );
             let mut peer = Sink::new(MTU, 2, 0);
             let frame = peer.frame_from(sink.last());
             asker.handle_frame(&mut peer, frame, Instant::ZERO);

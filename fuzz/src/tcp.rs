@@ -304,7 +304,9 @@ impl<C: CongestionControl> World<C> {
             Step::PassLong(seconds) => self.pass(Duration::from_secs(u64::from(*seconds))),
             Step::Late(millis) => {
                 self.now = self.now + Duration::from_millis(u64::from(*millis));
-                self.server.transports.handle_timers(&mut self.port, self.now);
+                self.server
+                    .transports
+                    .handle_timers(&mut self.port, self.now);
                 self.settle();
             }
             Step::Stall(steps) => self.stalled = steps % 16,
@@ -416,9 +418,16 @@ impl<C: CongestionControl> World<C> {
         }
         let end = self.now + time;
         let mut passes = 0;
-        while let Some(due) = self.server.transports.poll_timeout().filter(|due| *due <= end) {
+        while let Some(due) = self
+            .server
+            .transports
+            .poll_timeout()
+            .filter(|due| *due <= end)
+        {
             self.now = due.max(self.now + STEP);
-            self.server.transports.handle_timers(&mut self.port, self.now);
+            self.server
+                .transports
+                .handle_timers(&mut self.port, self.now);
             self.settle();
             passes += 1;
             assert!(passes < MAX_PASSES, "timers without end");
@@ -445,7 +454,9 @@ impl<C: CongestionControl> World<C> {
             if due.is_none_or(|due| due > self.now) {
                 break;
             }
-            self.server.transports.handle_timers(&mut self.port, self.now);
+            self.server
+                .transports
+                .handle_timers(&mut self.port, self.now);
             self.check_invariants();
             passes += 1;
             assert!(passes < MAX_PASSES, "a ring that never empties");

@@ -96,7 +96,7 @@ fn what_cannot_be_served_is_one_message() {
     fs::write(folder.path().join("index.html"), "a page").unwrap();
     let message = run(&["--web", "/nowhere", "--zone", "/nowhere.zone"]);
     assert!(message.contains("/nowhere"), "{message}");
-    let message = run(&["--web", place, "--zone", "/nowhere.zone"]);
+    let message = run(&["--web", place, "--zone", "/nowhere.zone", "--strict"]);
     assert!(message.contains("/nowhere.zone"), "{message}");
     let message = run(&["--web", place, "--zone", "z", "--port", "53"]);
     assert!(message.contains("port 53 is both"), "{message}");

@@ -12,6 +12,8 @@ use std::thread;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+const ENTER: &str = "sysctl -q -w net.core.txrehash=0; exec \"$0\" \"$@\"";
+
 /// A running example, on device `auto`.
 pub(crate) struct Example {
     child: Child,
@@ -23,9 +25,13 @@ pub(crate) struct Example {
 impl Example {
     /// Starts it and waits until it serves.
     pub(crate) fn start(program: &str, arguments: &[&str]) -> Self {
-        // `unshare` becomes the program.
+        // Both become the program. Over a veth pair Linux chooses the queue by a hash of
+        // its own, which must not change when it sends again.
         let mut command = Command::new("unshare");
-        command.arg("--net").arg(program).args(arguments);
+        command
+            .args(["--net", "sh", "-c", ENTER])
+            .arg(program)
+            .args(arguments);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let mut example = Self {
