@@ -16,7 +16,7 @@ use crate::tcp::Tcp;
 use crate::udp::Udp;
 
 /// Serves TCP with one application for each worker, by the options of [`ServeArgs`] and
-/// the defaults of [`Config`]: a whole `main`.
+/// the defaults of [`Config`](tcpip::Config): a whole `main`.
 ///
 /// `make` is called for each worker, before rights are given up. It may
 /// [open a mailbox](NewWorker::open_mailbox), and add contents, which are prepared

@@ -80,9 +80,18 @@ impl<P: Port, A: Transports<P>, B: Transports<P>> Transports<P> for Both<A, B> {
     }
 
     #[inline(always)]
-    fn turn_to(&mut self, place: Option<usize>) {
-        self.0.turn_to(place);
-        self.1.turn_to(place);
+    fn handle_seen_udp(
+        &mut self,
+        port: &mut P,
+        datagram: Packet,
+        place: usize,
+        now: Instant,
+    ) -> Option<Packet> {
+        if self.0.serves(PROTOCOL_UDP, dst_port(&datagram)) {
+            self.0.handle_seen_udp(port, datagram, place, now)
+        } else {
+            self.1.handle_seen_udp(port, datagram, place, now)
+        }
     }
 
     #[inline(always)]

@@ -5,6 +5,8 @@ use std::mem;
 use nmio::{Batch, Bell, Frame, Handler, Instant, Port};
 
 use crate::host::Host;
+use crate::icmp::IcmpError;
+use crate::packet::Packet;
 use crate::transports::{Inputs, Transports};
 
 /// A [`Host`] with [`Transports`] on it: give it to [`nmio::run`].
@@ -50,20 +52,47 @@ impl<T> Server<T> {
         self.host.receive_batch(batch, &mut inputs, now);
         self.transports.look_ahead(&inputs);
         for (place, input) in inputs.drain(..).enumerate() {
-            self.transports.turn_to(Some(place));
-            self.host.hand_over(port, input, &mut self.transports, now);
+            let mut seen = Seen(&mut self.transports, place);
+            self.host.hand_over(port, input, &mut seen, now);
         }
-        self.transports.turn_to(None);
+    }
+}
+
+/// Transports for the packet at a place of the batch that they have looked at.
+struct Seen<'t, T>(&'t mut T, usize);
+
+impl<P: Port, T: Transports<P>> Transports<P> for Seen<'_, T> {
+    fn serves(&self, protocol: u8, port: u16) -> bool {
+        self.0.serves(protocol, port)
+    }
+
+    #[inline(always)]
+    fn handle_tcp(&mut self, port: &mut P, segment: Packet, now: Instant) -> Option<Packet> {
+        self.0.handle_tcp(port, segment, now)
+    }
+
+    #[inline(always)]
+    fn handle_udp(&mut self, port: &mut P, datagram: Packet, now: Instant) -> Option<Packet> {
+        self.0.handle_seen_udp(port, datagram, self.1, now)
+    }
+
+    fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) -> bool {
+        self.0.handle_icmp_error(error, now)
     }
 }
 
 impl<P: Port, T: Transports<P>> Handler<P> for Server<T> {
     #[inline(always)]
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
-        if let Some(frame) = self.transports.intercept(port, frame, now) {
-            let Self {
-                host, transports, ..
-            } = self;
+        let Self {
+            host, transports, ..
+        } = self;
+        let left = if T::INTERCEPTS {
+            transports.intercept(port, frame, now)
+        } else {
+            Some(frame)
+        };
+        if let Some(frame) = left {
             host.handle_frame(port, frame, transports, now);
         }
     }

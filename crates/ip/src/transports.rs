@@ -58,10 +58,18 @@ pub trait Transports<P: Port> {
     #[inline(always)]
     fn look_ahead(&mut self, _batch: &[Input]) {}
 
-    /// Which packet of the batch that it has looked at is handled next, by its place
-    /// there; `None` when no more of them comes.
+    /// As [`handle_udp`](Self::handle_udp), for the datagram at this place of the batch
+    /// that it has looked at.
     #[inline(always)]
-    fn turn_to(&mut self, _place: Option<usize>) {}
+    fn handle_seen_udp(
+        &mut self,
+        port: &mut P,
+        datagram: Packet,
+        _place: usize,
+        now: Instant,
+    ) -> Option<Packet> {
+        self.handle_udp(port, datagram, now)
+    }
 
     /// Runs what is due at `now`.
     #[inline(always)]

@@ -24,8 +24,6 @@ pub struct UdpAndTcp<H: Hook = NoHook> {
     /// The hook is the application's. Queries over UDP borrow it.
     stack: Stack<DnsOverTcp<H>>,
     ahead: Ahead,
-    /// The packet of the batch looked at that is handled next.
-    place: Option<usize>,
     /// It is the one worker that tells of the answers, which all share.
     pub(crate) tells: bool,
 }
@@ -79,7 +77,6 @@ impl<H: Hook> UdpAndTcp<H> {
         Self {
             port,
             ahead: Ahead::new(dns.answers()),
-            place: None,
             udp: Udp::new(port, dns),
             stack: Stack::new(&config, over_tcp, capabilities, secret, Instant::ZERO),
             tells: false,
@@ -154,7 +151,23 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
 
     #[inline(always)]
     fn handle_udp(&mut self, port: &mut P, packet: Packet, now: Instant) -> Option<Packet> {
-        let known = self.place.and_then(|place| self.ahead.known(place));
+        let hook = self.stack.app_mut().hook_mut();
+        self.udp.handle_with(port, packet, now, |dns| OneQuery {
+            dns,
+            known: None,
+            hook,
+        })
+    }
+
+    #[inline(always)]
+    fn handle_seen_udp(
+        &mut self,
+        port: &mut P,
+        packet: Packet,
+        place: usize,
+        now: Instant,
+    ) -> Option<Packet> {
+        let known = self.ahead.known(place);
         let hook = self.stack.app_mut().hook_mut();
         self.udp
             .handle_with(port, packet, now, |dns| OneQuery { dns, known, hook })
@@ -172,11 +185,6 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
     #[inline(always)]
     fn look_ahead(&mut self, batch: &[Input]) {
         self.ahead.fetch(self.udp.service().answers(), batch);
-    }
-
-    #[inline(always)]
-    fn turn_to(&mut self, place: Option<usize>) {
-        self.place = place;
     }
 
     fn handle_messages(&mut self, port: &mut P, now: Instant) {
