@@ -57,7 +57,8 @@ impl<P: Port> Transports<P> for Noting {
         self.looks && len > 1
     }
     fn look_ahead(&mut self, batch: &[Input]) {
-        self.log += &format!("l{}", batch.len());
+        self.log += "l";
+        self.log += &batch.len().to_string();
     }
     fn handle_seen_udp(
         &mut self,

@@ -1,21 +1,9 @@
 //! Pre-packetized TCP: the paper's `libtcpip`.
 //!
-//! A server that gives the same bytes to very many clients does its work
-//! once. What it serves is a *content* ([`Contents::add`]): cut into segments
-//! for each class of clients (an IP family and a maximum segment size), each
-//! segment's payload summed, each perhaps a whole packet in the port's
-//! memory. A connection's send stream is a short list of slices of contents,
-//! by sequence number, so that the segment to send, or to send again, is
-//! found by its offset. It leaves by patching addresses, ports, sequence
-//! numbers and checksum; the payload is not read. Nothing is buffered for
-//! retransmission, the ACK is the clock, and the TX ring is the only output
-//! queue. Where the port takes super-segments
-//! ([`nmio::Capabilities::segmentation`]), a run of new segments leaves as one
-//! packet, with the content's own bytes behind one set of headers.
-//!
 //! An [`Application`] gets callbacks and answers through a [`Connection`];
 //! a [`Stack`] is all connections of one port, and a [`Server`] is a stack
-//! with what lies below it, ready for [`nmio::run`]. In this example the port
+//! with what lies below it, ready for [`nmio::run`]. (The crate `control` makes a whole
+//! program of an application.) In this example the port
 //! swallows what is sent and remembers the last packet, and a few hand-made
 //! segments play the client:
 //!
@@ -101,19 +89,33 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! A server that gives the same bytes to very many clients does its work
+//! once. What it serves is a *content* ([`Contents::add`]): cut into segments
+//! for each class of clients (an IP family and a maximum segment size), each
+//! segment's payload summed, each perhaps a whole packet in the port's
+//! memory. A connection's send stream is a short list of slices of contents,
+//! by sequence number, so that the segment to send, or to send again, is
+//! found by its offset. It leaves by patching addresses, ports, sequence
+//! numbers and checksum; the payload is not read. Nothing is buffered for
+//! retransmission, the ACK is the clock, and the TX ring is the only output
+//! queue. Where the port takes super-segments
+//! ([`nmio::Capabilities::segmentation`]), a run of new segments leaves as one
+//! packet, with the content's own bytes behind one set of headers.
+//!
 //! # The paper's Table 1
 //! | there | here |
 //! |---|---|
-//! | `tcpip_init()`, `tcp_bind()`, `tcp_listen()` | [`Stack::new`] with [`Config::ports`] |
+//! | `tcpip_init()`, `tcp_bind()`, `tcp_listen()` | [`Stack::new`] or [`Stack::load`] with [`Config::ports`] |
 //! | `tcp_accept()` | [`Application::on_accept`] |
 //! | `tcp_recv()` | [`Application::on_receive`] |
 //! | `tcp_sent()` | [`Application::on_sent`] |
-//! | `tcp_write()` | [`Connection::write`], [`Connection::write_slice`], [`Connection::write_bytes`] |
+//! | `tcp_write()` | [`Connection::write`], [`Connection::write_slice`], [`Connection::write_bytes`], [`Connection::write_once`] |
 //! | `tcp_close()` | [`Connection::close`] |
 //!
 //! The paper's calls work on a connection at any time. Here a callback has it in
-//! hand. By the name that [`Connection::id`] gives, [`Application::on_message`] reaches it
-//! later, when a message has come from another thread.
+//! hand. By the name that [`Connection::id`] gives, [`Application::on_message`] and
+//! [`Application::on_timer`] reach it later: when a message has come from another thread,
+//! or by time. Until then it may be [parked](Connection::park).
 //!
 //! # What is obeyed
 //! - RFC 9293 for a server: passive open, every state behind it, half-close,
