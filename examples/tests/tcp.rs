@@ -167,6 +167,32 @@ fn later() {
     example.stop();
 }
 
+#[test]
+fn later_says_when_its_thread_has_too_much_to_do() {
+    let example = Example::start(env!("CARGO_BIN_EXE_later"), &[]);
+    let address = example.addresses[0];
+    let answers = example.beside(|| {
+        let mut clients: Vec<_> = (0..1_200).map(|_| connect(address, 7_001)).collect();
+        for client in &mut clients {
+            client.write_all(b"line\n").unwrap();
+        }
+        let answer = |mut client: TcpStream| {
+            let mut answer = [0; 5];
+            client.read_exact(&mut answer).unwrap();
+            answer
+        };
+        clients.into_iter().map(answer).collect::<Vec<_>>()
+    });
+    let of = |text: &[u8]| answers.iter().filter(|answer| *answer == text).count();
+    let (answered, busy) = (of(b"LINE\n"), of(b"BUSY\n"));
+    assert_eq!(answered + busy, 1_200);
+    assert!(
+        answered >= 1_024 && busy > 0,
+        "{answered} answered, {busy} not"
+    );
+    example.stop();
+}
+
 /// Runs a client of memcached; what it prints, where it ends well.
 fn memc(tool: &str, address: IpAddr, arguments: &[&str]) -> Option<Vec<u8>> {
     let mut command = Command::new(tool);

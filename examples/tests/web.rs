@@ -2,7 +2,10 @@
 
 mod rig;
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::Command;
+use std::time::Duration;
 
 use rig::Example;
 
@@ -51,5 +54,69 @@ fn counter() {
             assert_eq!(curl(&chunked), format!("{count}\n"));
         });
     }
+    example.stop();
+}
+
+/// What one client of many gets: the number of each answer to `/counter`.
+fn count_and_read(mut stream: TcpStream, number: u64) -> Vec<u64> {
+    const TIMES: usize = 10;
+    let one = "GET /counter HTTP/1.1\r\nHost: storm.test\r\n\r\nGET / HTTP/1.1\r\nHost: storm.test\r\n\r\n";
+    let asked = one.repeat(TIMES);
+    // In two parts, and read slowly.
+    let (first, second) = asked.split_at(asked.len() / 3 + 1);
+    stream.write_all(first.as_bytes()).unwrap();
+    std::thread::sleep(Duration::from_millis(number));
+    stream.write_all(second.as_bytes()).unwrap();
+    let mut received = BufReader::with_capacity(1_000, stream);
+    let mut counts = Vec::new();
+    for at in 0..2 * TIMES {
+        let (mut line, mut len, mut fields) = (String::new(), 0, 0);
+        while line != "\r\n" {
+            line.clear();
+            received.read_line(&mut line).unwrap();
+            if let Some(value) = line.strip_prefix("Content-Length: ") {
+                len = value.trim().parse().unwrap();
+            }
+            fields += u32::from(line == "X-Powered-By: sand\r\n");
+        }
+        assert_eq!(fields, 1);
+        let mut body = vec![0; len];
+        for part in body.chunks_mut(4_000) {
+            received.read_exact(part).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if at % 2 == 0 {
+            counts.push(String::from_utf8(body).unwrap().trim().parse().unwrap());
+        } else {
+            assert_eq!(body, PAGE.as_bytes().repeat(2_000));
+        }
+    }
+    counts
+}
+
+const PAGE: &str = "a page\n";
+
+#[test]
+fn counter_under_200_clients() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("index.html"), PAGE.repeat(2_000)).unwrap();
+    let path = folder.path().to_str().unwrap();
+    let arguments = [path, "--workers", "2", "--fault", "drop=0.01,seed=5"];
+    let example = Example::start(env!("CARGO_BIN_EXE_counter"), &arguments);
+    let address = (example.addresses[0], 8_080);
+    let clients: Vec<_> = (0..200)
+        .map(|number| {
+            let stream = example.beside(|| TcpStream::connect(address).unwrap());
+            let patience = Some(Duration::from_secs(20));
+            stream.set_read_timeout(patience).unwrap();
+            std::thread::spawn(move || count_and_read(stream, number))
+        })
+        .collect();
+    let counts: Vec<Vec<u64>> = clients.into_iter().map(|one| one.join().unwrap()).collect();
+    // Each request was counted once, in the order of its connection.
+    assert!(counts.iter().all(|counts| counts.is_sorted()));
+    let mut all = counts.concat();
+    all.sort_unstable();
+    assert!(all.iter().copied().eq(1..=2_000), "{} numbers", all.len());
     example.stop();
 }

@@ -9,7 +9,7 @@ use std::os::fd::AsFd as _;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 const ENTER: &str = "sysctl -q -w net.core.txrehash=0; exec \"$0\" \"$@\"";
@@ -25,6 +25,13 @@ pub(crate) struct Example {
 impl Example {
     /// Starts it and waits until it serves.
     pub(crate) fn start(program: &str, arguments: &[&str]) -> Self {
+        // Some tests have more clients than the usual limit lets have files.
+        let files = getrlimit(Resource::Nofile);
+        let most = Rlimit {
+            current: files.maximum,
+            ..files
+        };
+        setrlimit(Resource::Nofile, most).unwrap();
         // Both become the program. Over a veth pair Linux chooses the queue by a hash of
         // its own, which must not change when it sends again.
         let mut command = Command::new("unshare");
