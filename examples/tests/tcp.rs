@@ -253,7 +253,7 @@ fn memcached() {
     for (asked, answer) in [
         (&b"nonsense\r\nget k\r\n"[..], "ERROR\r\n"),
         (b"set k x 0 1\r\na\r\n", "ERROR\r\n"),
-        (b"set k 0 0 1048577\r\n", "ERROR\r\n"),
+        (b"set k 0 0 1048577\r\n", "CLIENT_ERROR bad data chunk\r\n"),
         (
             b"set k 0 0 3\r\nabcdef\r\n",
             "CLIENT_ERROR bad data chunk\r\n",

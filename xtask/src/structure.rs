@@ -20,7 +20,7 @@ const CIRCLES: &[(&str, &str)] = &[
     ("ip", "still to be cut: packet and path"),
     (
         "sandstorm",
-        "still to be cut: load, root and skipped; request and site",
+        "still to be cut: load, root and skipped; recent and session",
     ),
 ];
 /// Crates in which so many items may have restricted visibility, or be public

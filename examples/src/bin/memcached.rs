@@ -6,8 +6,8 @@
 //! ```
 //!
 //! All workers have one store: each key is kept by one of them, by its hash. Another one
-//! that is asked for it asks the keeper by its mailbox, and answers later. A value is
-//! cut into packets once, when it is set.
+//! that is asked for it asks the keeper by its mailbox, and answers later. A value waits
+//! in the stack's receive buffer until it is whole, and is cut into packets once.
 //!
 //! Absent: several keys in a `get`, `noreply`, and values that expire. What is not
 //! understood is answered `ERROR`, and the connection closed.
@@ -17,17 +17,18 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
+use control::{NewWorker, StartError, Tcp};
 use nmio::mailbox::Sender;
-use tcpip::{Application, CloseReason, CongestionControl, Connection, ConnectionId, Connections};
+use tcpip::{Application, Config, CongestionControl, Connection, ConnectionId, Connections};
 use tcpip::{ContentId, Contents};
 
 const MAX_LINE: usize = 1_024;
 const MAX_VALUE: usize = 1 << 20;
-/// The most bytes that one worker keeps, and values that are on their way to it.
+/// The most bytes that one worker keeps.
 const MAX_STORED: u64 = 1 << 30;
-const MAX_COMING: usize = 64;
-/// Places in a mailbox. Each worker has a share of them, so that none is ever full.
-const PLACES: usize = 16_384;
+const MAX_WORKERS: usize = 64;
+/// Of one worker. Each asks for one key at a time, so that no mailbox is ever full.
+const MAX_CONNECTIONS: u32 = 4_096;
 
 /// What to do with a key.
 enum Do {
@@ -42,17 +43,11 @@ enum Message {
     Answer(ConnectionId, Arc<[u8]>),
 }
 
-/// The key of a value on its way, the answer to its `get` so far, and its length.
-type Coming = Option<(String, Vec<u8>, usize)>;
-
 struct Memcached {
     index: usize,
     workers: &'static [OnceLock<Sender<Message>>],
     /// Whole answers to `get`.
     store: HashMap<String, ContentId>,
-    coming: usize,
-    /// Questions to other workers that have no answer yet.
-    asked: usize,
 }
 
 /// A value that is kept, or a line.
@@ -69,60 +64,34 @@ impl Memcached {
                 let value = contents.add(value, None).map_err(|_| full)?;
                 (self.store.insert(key, value), "STORED\r\n")
             }
-            Do::Delete => match self.store.remove(&key) {
-                None => return Err("NOT_FOUND\r\n"),
-                before => (before, "DELETED\r\n"),
-            },
+            Do::Delete if !self.store.contains_key(&key) => return Err("NOT_FOUND\r\n"),
+            Do::Delete => (self.store.remove(&key), "DELETED\r\n"),
         };
         before.map(|before| contents.remove(before));
         Err(line)
     }
 
     /// Answers now, or asks the worker that keeps the key.
-    fn ask(&mut self, conn: &mut Connection<'_, Coming>, key: String, what: Do) {
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&key) as usize;
+    fn ask(&mut self, conn: &mut Connection<'_, ()>, key: &str, what: Do) {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(key) as usize;
         let keeper = hash % self.workers.len();
         if keeper == self.index {
-            let answer = self.apply(conn.contents_mut(), key, what);
+            let answer = self.apply(conn.contents_mut(), key.to_owned(), what);
             return write(conn, answer);
         }
-        let question = Message::Ask(self.index, conn.id(), key, what);
-        let has_place = self.asked < PLACES / self.workers.len();
-        let keeper = self.workers[keeper].get().filter(|_| has_place);
-        if keeper.is_none_or(|keeper| keeper.send(question).is_err()) {
-            return write(conn, Err("SERVER_ERROR busy\r\n"));
+        let question = Message::Ask(self.index, conn.id(), key.to_owned(), what);
+        match self.workers[keeper]
+            .get()
+            .map(|keeper| keeper.send(question))
+        {
+            Some(Ok(())) => conn.park(),
+            _ => write(conn, Err("SERVER_ERROR busy\r\n")),
         }
-        self.asked += 1;
-        conn.park();
-    }
-
-    fn on_line(&mut self, conn: &mut Connection<'_, Coming>, line: &str) {
-        let words: Vec<_> = line.split_ascii_whitespace().collect();
-        match words[..] {
-            ["get", key] => return self.ask(conn, key.into(), Do::Get),
-            ["delete", key] => return self.ask(conn, key.into(), Do::Delete),
-            ["set", key, flags, "0", len] if self.coming < MAX_COMING => {
-                let head = format!("VALUE {key} {flags} {len}\r\n").into_bytes();
-                match (flags.parse::<u32>(), len.parse::<usize>()) {
-                    (Ok(_), Ok(len)) if len <= MAX_VALUE => {
-                        self.coming += 1;
-                        let all = head.len() + len + 2;
-                        *conn.state() = Some((key.into(), head, all));
-                        return;
-                    }
-                    _ => {}
-                }
-            }
-            _ => {}
-        }
-        // What follows may be a value, and must not be taken for lines.
-        write(conn, Err("ERROR\r\n"));
-        conn.close();
     }
 }
 
 /// Writes an answer. A client is reset where no buffer is left for it.
-fn write(conn: &mut Connection<'_, Coming>, answer: Answer) {
+fn write(conn: &mut Connection<'_, ()>, answer: Answer) {
     let written = match answer {
         Ok(value) => conn.write(value, 0),
         Err(line) => conn.write_bytes(line.as_bytes()),
@@ -131,43 +100,51 @@ fn write(conn: &mut Connection<'_, Coming>, answer: Answer) {
 }
 
 impl Application for Memcached {
-    type State = Coming;
+    type State = ();
     type Message = Message;
 
-    fn on_receive(&mut self, conn: &mut Connection<'_, Coming>, data: &[u8]) -> usize {
+    fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
+        let Some(end) = data.iter().take(MAX_LINE).position(|byte| *byte == b'\n') else {
+            if data.len() >= MAX_LINE {
+                conn.abort();
+            }
+            return 0;
+        };
         if conn.ensure_room(1).is_err() {
             return 0;
         }
+        let (line, rest) = (String::from_utf8_lossy(&data[..end]), &data[end + 1..]);
+        let words: Vec<_> = line.split_ascii_whitespace().collect();
         conn.offer_again();
-        let Some((key, mut value, all)) = conn.state().take() else {
-            let line = data.iter().position(|byte| *byte == b'\n');
-            match line {
-                Some(end) => self.on_line(conn, &String::from_utf8_lossy(&data[..end])),
-                None if data.len() > MAX_LINE => conn.abort(),
-                None => {}
+        match words[..] {
+            ["get", key] => self.ask(conn, key, Do::Get),
+            ["delete", key] => self.ask(conn, key, Do::Delete),
+            ["set", key, flags, "0", len] if flags.parse::<u32>().is_ok() => {
+                let len = len.parse().unwrap_or(usize::MAX);
+                if len <= MAX_VALUE && rest.len() < len + 2 {
+                    return 0; // It is offered again when more has come.
+                }
+                if len <= MAX_VALUE && rest[len..].starts_with(b"\r\n") {
+                    let head = format!("VALUE {key} {flags} {len}\r\n");
+                    let kept = [head.as_bytes(), &rest[..len + 2], b"END\r\n"].concat();
+                    self.ask(conn, key, Do::Set(kept.into()));
+                    return end + 1 + len + 2;
+                }
+                write(conn, Err("CLIENT_ERROR bad data chunk\r\n"));
+                conn.close();
             }
-            return line.map_or(0, |end| end + 1);
-        };
-        let part = &data[..data.len().min(all - value.len())];
-        value.extend(part);
-        if value.len() < all {
-            *conn.state() = Some((key, value, all));
-            return part.len();
+            _ => {
+                // A value may follow, which must not be taken for lines.
+                write(conn, Err("ERROR\r\n"));
+                conn.close();
+            }
         }
-        self.coming -= 1;
-        if value.ends_with(b"\r\n") {
-            value.extend(b"END\r\n");
-            self.ask(conn, key, Do::Set(value.into()));
-        } else {
-            write(conn, Err("CLIENT_ERROR bad data chunk\r\n"));
-            conn.close();
-        }
-        part.len()
+        end + 1
     }
 
     fn on_message<C: CongestionControl>(
         &mut self,
-        connections: &mut Connections<'_, Coming, C>,
+        connections: &mut Connections<'_, (), C>,
         message: Message,
     ) {
         match message {
@@ -182,17 +159,12 @@ impl Application for Memcached {
                 asker.map(|asker| asker.send(Message::Answer(id, answer)));
             }
             Message::Answer(id, answer) => {
-                self.asked -= 1;
                 if let Some(mut conn) = connections.get(id) {
                     conn.write_once(answer).unwrap_or_else(|_| conn.abort());
                     conn.resume();
                 }
             }
         }
-    }
-
-    fn on_close(&mut self, coming: &mut Coming, _reason: CloseReason) {
-        self.coming -= usize::from(coming.is_some());
     }
 }
 
@@ -201,19 +173,32 @@ impl control::Named for Memcached {
     const PORT: u16 = 11_211;
 }
 
+/// Makes the application of a worker.
+fn make(worker: &mut NewWorker<Message>, _: &mut Contents) -> Result<Memcached, StartError> {
+    static WORKERS: [OnceLock<Sender<Message>>; MAX_WORKERS] =
+        [const { OnceLock::new() }; MAX_WORKERS];
+    let (index, count) = (worker.index() as usize, worker.workers() as usize);
+    let workers = WORKERS
+        .get(..count)
+        .ok_or("at most 64 workers share one store")?;
+    workers[index].get_or_init(|| worker.open_mailbox(count * MAX_CONNECTIONS as usize));
+    let store = HashMap::new();
+    Ok(Memcached {
+        index,
+        workers,
+        store,
+    })
+}
+
 fn main() -> ExitCode {
-    static WORKERS: [OnceLock<Sender<Message>>; 64] = [const { OnceLock::new() }; 64];
-    control::tcp(|worker, _| {
-        let workers = WORKERS.get(..worker.workers() as usize);
-        let workers = workers.ok_or("at most 64 workers share one store")?;
-        let index = worker.index() as usize;
-        workers[index].get_or_init(|| worker.open_mailbox(PLACES));
-        Ok(Memcached {
-            index,
-            workers,
-            store: HashMap::new(),
-            coming: 0,
-            asked: 0,
-        })
+    let config = Config {
+        max_connections: MAX_CONNECTIONS,
+        recv_buffer: MAX_VALUE + MAX_LINE + 2,
+        max_recv_buffers: 256,
+        ..Config::default()
+    };
+    let program = Tcp::new(make).with_config(config);
+    control::serve(&control::network_args("memcached"), || {
+        Ok::<_, StartError>(program)
     })
 }
