@@ -46,7 +46,8 @@ pub struct ServeArgs {
     #[arg(long = "address", value_name = "IP/PREFIX")]
     pub addresses: Vec<AddressPrefix>,
 
-    /// The port to serve; the program's own (80 or 53) without it.
+    /// The port to serve; the program's own without it, such as 80 for HTTP and 53 for
+    /// DNS. Of several programs in one it is the first one's.
     #[arg(long, value_name = "N", value_parser = number::<u16>(1..=u16::MAX))]
     pub port: Option<u16>,
 

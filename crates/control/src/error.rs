@@ -1,7 +1,7 @@
 use std::io;
 
 use nmio::PcapError;
-use nmio::device::DeviceError;
+use nmio::device::{DeviceError, Transport};
 
 use crate::program::StartError;
 
@@ -17,6 +17,14 @@ pub enum Error {
         what: &'static str,
         /// The system's word on it.
         source: io::Error,
+    },
+    /// Two programs of one process serve the same port.
+    #[error("{transport:?} port {port} is served twice; give one of the two programs another port")]
+    PortTwice {
+        /// TCP or UDP.
+        transport: Transport,
+        /// The port.
+        port: u16,
     },
     /// There is no user or group of that name.
     #[error(

@@ -1,12 +1,11 @@
 //! From an open interface to a worker's thread for each of its queues, and what
 //! is said of them when all are ready.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::thread::{Builder, Scope};
 
-use nmio::device::QueueAccess;
+use nmio::device::{QueueAccess, Transport};
 use nmio::{Bell, FaultConfig};
 
 use crate::args::ServeArgs;
@@ -104,17 +103,6 @@ impl<'a, P: Program> Launch<'a, P> {
         Listening::new(addresses.collect(), self.port())
     }
 
-    /// The ports served, for people.
-    fn ports(&self) -> String {
-        let services = self.program.services(self.port());
-        let ports: BTreeSet<u16> = services.into_iter().map(|(_, port)| port).collect();
-        let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
-        match &ports[..] {
-            [port] => format!("port {port}"),
-            ports => format!("ports {}", ports.join(" ")),
-        }
-    }
-
     /// The start block, when all are `ready` and have the rights of these lines.
     pub(crate) fn start_block(&self, rights: Lines, ready: &[Ready]) -> Block {
         let mut block = Block::default();
@@ -148,12 +136,57 @@ impl<'a, P: Program> Launch<'a, P> {
         let addresses: Vec<String> = addresses.collect();
         block.line(
             "listening",
-            format!("{}, {}", addresses.join(" "), self.ports()),
+            format!(
+                "{}, {}",
+                addresses.join(" "),
+                ports(&self.program.services(listening.port))
+            ),
         );
         for command in self.program.try_commands(&listening) {
             block.line("try", command);
         }
         block
+    }
+}
+
+/// What `program` serves when it is asked to serve `port`.
+///
+/// # Errors
+/// [`Error::PortTwice`].
+pub(crate) fn services<P: Program>(
+    program: &P,
+    port: Option<u16>,
+) -> Result<Vec<(Transport, u16)>, Error> {
+    let services = program.services(port.unwrap_or(P::DEFAULT_PORT));
+    let twice = |(at, service)| services[..at].contains(service).then_some(*service);
+    match services.iter().enumerate().find_map(twice) {
+        Some((transport, port)) => Err(Error::PortTwice { transport, port }),
+        None => Ok(services),
+    }
+}
+
+/// The ports of `services`, for people: which transports they are for where there are
+/// several.
+fn ports(services: &[(Transport, u16)]) -> String {
+    let mut ports: Vec<(u16, Vec<&str>)> = Vec::new();
+    for (transport, port) in services {
+        let name = match transport {
+            Transport::Tcp => "TCP",
+            Transport::Udp => "UDP",
+        };
+        match ports.iter_mut().find(|(known, _)| known == port) {
+            Some((_, transports)) => transports.push(name),
+            None => ports.push((*port, vec![name])),
+        }
+    }
+    match &ports[..] {
+        [(port, _)] => format!("port {port}"),
+        ports => {
+            let each = ports
+                .iter()
+                .map(|(port, transports)| format!("{} port {port}", transports.join(" and ")));
+            each.collect::<Vec<_>>().join(", ")
+        }
     }
 }
 
@@ -196,6 +229,17 @@ mod tests {
         let mut block = Block::default();
         port_lines(&mut block, &[Ready::example(), other]);
         assert_eq!(block.to_string(), "port 0: a test\nport 1: another\n");
+    }
+
+    #[test]
+    fn ports_are_told_with_what_they_are_for() {
+        let (tcp, udp) = (Transport::Tcp, Transport::Udp);
+        assert_eq!(ports(&[(tcp, 80)]), "port 80");
+        assert_eq!(ports(&[(udp, 53), (tcp, 53)]), "port 53");
+        assert_eq!(
+            ports(&[(tcp, 80), (udp, 53), (tcp, 53)]),
+            "TCP port 80, UDP and TCP port 53"
+        );
     }
 
     #[test]

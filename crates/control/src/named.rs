@@ -9,5 +9,5 @@ pub trait Named {
     const PORT: u16;
     /// The program's version, for the start block: `env!("CARGO_PKG_VERSION")` is the
     /// package's.
-    const VERSION: &'static str = "without a version";
+    const VERSION: &'static str = "(no version)";
 }

@@ -136,6 +136,8 @@ mod tests {
     struct Counter(u64);
 
     impl<P: Port> Transports<P> for Counter {
+        const INTERCEPTS: bool = true;
+
         fn serves(&self, _: u8, _: u16) -> bool {
             false
         }

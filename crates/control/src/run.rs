@@ -12,7 +12,7 @@ use crate::args::ServeArgs;
 use crate::crew::{Crew, Event};
 use crate::error::Error;
 use crate::helper::{Helper, Life};
-use crate::launch::Launch;
+use crate::launch::{Launch, services};
 use crate::live::Published;
 use crate::log;
 use crate::memory;
@@ -109,7 +109,7 @@ impl Start<'_> {
             .life()
             .map_err(Error::system("watching the helper process"))?;
         drop(inside);
-        let interface = helper.open(program.services(args.port.unwrap_or(P::DEFAULT_PORT)))?;
+        let interface = helper.open(services(program, args.port)?)?;
         let stop = AtomicBool::new(false);
         let published = Published::for_workers(interface.queues());
         let news =

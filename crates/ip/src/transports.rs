@@ -14,7 +14,7 @@ use crate::packet::Packet;
 /// implemented. The host refuses and counts whatever nobody takes. Most have a
 /// counterpart in [`nmio::Handler`], which says when they are called.
 pub trait Transports<P: Port> {
-    /// Whether [`intercept`](Self::intercept) does anything.
+    /// Whether [`intercept`](Self::intercept) does anything. It is not called otherwise.
     const INTERCEPTS: bool = false;
 
     /// Whether it serves `port` over `protocol`, [`PROTOCOL_TCP`](crate::PROTOCOL_TCP)

@@ -137,11 +137,11 @@ fn an_error_page_byte_for_byte() {
         Connection: keep-alive\r\n\
         Allow: GET, HEAD\r\n\
         Content-Type: text/html; charset=utf-8\r\n\
-        Content-Length: 167\r\n\
+        Content-Length: 151\r\n\
         \r\n\
         <!DOCTYPE html>\n<html lang=\"en\">\n<title>405 Method Not Allowed</title>\n\
         <h1>405 Method Not Allowed</h1>\n\
-        <p>Files can only be fetched here: use GET or HEAD.</p>\n</html>\n";
+        <p>This method is not allowed here.</p>\n</html>\n";
     assert_eq!(ask(&get("/", "").replace("GET", "POST")), page);
 }
 

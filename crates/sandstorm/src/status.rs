@@ -95,7 +95,7 @@ impl Status {
             Self::Ok | Self::MovedPermanently | Self::NotModified => "",
             Self::BadRequest => "What was received is no valid HTTP request.",
             Self::NotFound => "There is no file of this name.",
-            Self::MethodNotAllowed => "Files can only be fetched here: use GET or HEAD.",
+            Self::MethodNotAllowed => "This method is not allowed here.",
             Self::PreconditionFailed => "The file is not the one that the request is about.",
             Self::ContentTooLarge => "The request's body is longer than this server takes.",
             Self::UriTooLong => "The request line is longer than this server reads.",

@@ -17,10 +17,13 @@ pub enum Verdict {
     /// Later: by [`Clients::answer`](crate::Clients::answer), with the exchange's
     /// [ticket](crate::Exchange::ticket). Until then no later request of the
     /// connection is looked at. Who waits for longer than the server's
-    /// [answer timeout](crate::Http::with_answer_timeout) gets 504.
+    /// [answer timeout](crate::Http::with_answer_timeout) gets 504. Fields that were
+    /// added to this exchange are not kept for that answer.
     Later,
     /// With a page about this status, and the exchange's fields. The connection
-    /// goes on unless the request has a body that was not read.
+    /// goes on unless the request has a body that was not read. A
+    /// [`Status`](crate::Status) turns into a code: `Status::MethodNotAllowed.into()`.
+    /// With that one add the field `Allow` (RFC 9110, section 15.5.6).
     Refuse(StatusCode),
 }
 

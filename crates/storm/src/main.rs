@@ -19,17 +19,21 @@ struct Cli {
     command: Command,
 }
 
+const STRICT: &str = "Refuse to start when an entry of the folder cannot be served, or a zone \
+                      not be loaded";
+
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Serve a folder and zones until SIGINT or SIGTERM.
     ///
-    /// Both have the options that `sandstorm serve` and `namestorm serve` have in
-    /// common. Each has so many connections, and each worker serves both.
+    /// The options about connections hold for each of the two. Every worker serves both.
     #[command(
         after_help = "Exit status: 0 after a signal, 1 when nothing could be served \
                             (standard error says why), 2 for a wrong command line."
     )]
     #[command(mut_arg("port", |port| port.help("The port of the web server; 80 without it")))]
+    #[command(mut_arg("mode", |mode| mode.help("How packets of the web server are sent")))]
+    #[command(mut_arg("strict", |strict| strict.help(STRICT).long_help(None)))]
     Serve(Box<Serve>),
 }
 
@@ -71,14 +75,6 @@ impl Named for Storm {
 impl Serve {
     /// Both programs, loaded.
     fn load(&self) -> Result<Both<Storm, sandstorm::Sandstorm, Namestorm>, StartError> {
-        let port = self.network.port.unwrap_or(Storm::PORT);
-        if port == self.dns_port {
-            let message = format!(
-                "port {port} is both the web server's and the DNS server's: give one of them \
-                 another by --port or --dns-port"
-            );
-            return Err(message.into());
-        }
         let web = self.site.load(&self.web, &self.connections)?;
         // Lines about loading; nobody hears of one that is not written.
         let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
@@ -123,12 +119,5 @@ mod tests {
             assert!(serve(line).is_err(), "{line}");
         }
         assert!(serve("storm serve --web d --zone z --dns-port 0").is_err());
-    }
-
-    #[test]
-    fn one_port_is_not_for_both() {
-        let serves = serve("storm serve --web d --zone z --port 53").unwrap();
-        let message = serves.load().unwrap_err().to_string();
-        assert!(message.starts_with("port 53 is both"), "{message}");
     }
 }

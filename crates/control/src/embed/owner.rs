@@ -16,7 +16,7 @@ use super::server::{Server, Starting};
 use crate::args::ServeArgs;
 use crate::crew::Crew;
 use crate::error::Error;
-use crate::launch::Launch;
+use crate::launch::{Launch, services};
 use crate::live::Published;
 use crate::news::{self, News};
 use crate::program::Program;
@@ -111,7 +111,7 @@ fn serve<P: Program>(
     leave_signals().map_err(Error::system("blocking signals"))?;
     let plan = Plan::new(args, P::NAME)?;
     let rights = plan.rights(Table::for_server(Vec::new(), Vec::new()))?;
-    let services = program.services(args.port.unwrap_or(P::DEFAULT_PORT));
+    let services = services(program, args.port)?;
     let interface = {
         let _one = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
         Interface::open(&args.interface(P::NAME, services))?

@@ -45,6 +45,8 @@ struct Counter {
 }
 
 impl<P: Port> Transports<P> for Counter {
+    const INTERCEPTS: bool = true;
+
     fn serves(&self, _: u8, _: u16) -> bool {
         false
     }

@@ -53,6 +53,16 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
         })
     }
 
+    /// Calls `act` with each connection that [`get`](Self::get) finds, in no order.
+    pub fn for_each(&mut self, mut act: impl FnMut(Connection<'_, S>)) {
+        for index in 0..self.standings.len() as u32 {
+            let serial = self.standings[index as usize].serial;
+            if let Some(connection) = self.get(ConnectionId { index, serial }) {
+                act(connection);
+            }
+        }
+    }
+
     /// All contents, to add and to remove some.
     pub fn contents_mut(&mut self) -> &mut Contents {
         self.contents

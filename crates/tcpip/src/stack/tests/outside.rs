@@ -222,6 +222,35 @@ fn a_connection_is_aborted_from_outside() {
 }
 
 #[test]
+fn all_connections_are_reached_at_once() {
+    let mut rig = Rig::with_habit(Habit::Silent);
+    let first = rig.id();
+    for _ in 0..2 {
+        rig.peer_port += 1;
+        rig.open(Some(1460));
+    }
+    let last = rig.id();
+    assert!(rig.reach(first, |_, conn| conn.abort()));
+    rig.sent_one();
+    rig.peer_port += 1;
+    rig.syn(Some(1460)); // Half-open ones are not the application's.
+    rig.sent_all();
+    let Rig {
+        stack, port, now, ..
+    } = &mut rig;
+    let mut seen = Vec::new();
+    stack.reach(port, *now, |_, connections| {
+        connections.for_each(|mut conn| {
+            seen.push(conn.id());
+            conn.write_bytes(b"to all").unwrap();
+        });
+    });
+    assert_eq!(seen.len(), 2);
+    assert!(seen.contains(&last) && !seen.contains(&first));
+    assert!(rig.sent_all().iter().all(|out| out.data == b"to all"));
+}
+
+#[test]
 fn a_deadline_is_set_from_outside() {
     let mut rig = Rig::with_habit(Habit::Silent);
     let id = rig.id();
