@@ -60,7 +60,8 @@ impl Stamp {
         self.0
     }
 
-    const fn closes(self) -> bool {
+    /// Whether the response is the connection's last.
+    pub const fn closes(self) -> bool {
         self.0 & 1 != 0
     }
 

@@ -65,7 +65,6 @@ pub(crate) struct Body {
 pub(crate) struct Outgoing {
     pub(crate) content: Option<(ContentId, Range<u32>)>,
     pub(crate) stamp: Stamp,
-    pub(crate) close: bool,
 }
 
 /// One request under way.

@@ -341,18 +341,18 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_prepares_everything() {
+    fn a_worker_prepares_everything() {
         let (_folder, program) = sandstorm(Mode::PreCopy, 100_000);
         let context = context(&["10.0.0.1/24", "fd00::1/64"]);
         let plan = program.memory(&context);
         let mut port = nmio::sim::Sink::new(1500, 64, plan.resident_frames);
-        let handler = program.transports(&mut port, &context).unwrap();
-        let totals = handler.stack().contents().totals();
-        let prepared = Program::prepared::<nmio::sim::Sink>(&program, &handler);
+        let http = program.transports(&mut port, &context).unwrap();
+        let totals = http.stack().contents().totals();
+        let prepared = Program::prepared::<nmio::sim::Sink>(&program, &http);
         assert_eq!(totals.packets, prepared.packets);
         assert_eq!(totals.residents, prepared.packets);
         let mut tally = Tally::default();
-        Program::tally::<nmio::sim::Sink>(&program, &handler, &mut tally);
+        Program::tally::<nmio::sim::Sink>(&program, &http, &mut tally);
     }
 
     #[test]

@@ -256,14 +256,7 @@ impl Core {
         let (response, out) = (&self.response, &mut self.out);
         response.write_to(self.site.fields(), head_only, stamp, &mut self.slots, out);
         let content = None;
-        self.deliver(
-            conn,
-            Outgoing {
-                content,
-                stamp,
-                close,
-            },
-        )
+        self.deliver(conn, Outgoing { content, stamp })
     }
 
     fn count_ours(&mut self, status: Status) {
@@ -312,14 +305,7 @@ impl Core {
             write_head_with(head, slot_at, extra, stamp, &mut self.slots, &mut self.out);
             Some((reply.content, head_len as u32..whole.len() as u32))
         };
-        self.deliver(
-            conn,
-            Outgoing {
-                content,
-                stamp,
-                close,
-            },
-        )
+        self.deliver(conn, Outgoing { content, stamp })
     }
 
     fn answer_prepared<S>(
@@ -360,14 +346,7 @@ impl Core {
             head_len..end
         };
         let content = Some((content, range));
-        self.deliver(
-            conn,
-            Outgoing {
-                content,
-                stamp,
-                close,
-            },
-        )
+        self.deliver(conn, Outgoing { content, stamp })
     }
 
     /// Has a request wait for the application's answer.
@@ -406,7 +385,7 @@ impl Core {
             Ok(()) => {
                 self.pending.release(place);
                 conn.state().place = Place::NONE;
-                if !outgoing.close {
+                if !outgoing.stamp.closes() {
                     return After::GoesOn;
                 }
                 conn.close();
