@@ -93,11 +93,6 @@ impl<S: Service> Udp<S> {
         &self.service
     }
 
-    /// The service, to be changed.
-    pub fn service_mut(&mut self) -> &mut S {
-        &mut self.service
-    }
-
     /// Checks one datagram, and gives it to what `with` makes of the service.
     /// One to another port is given back.
     #[inline(always)]
