@@ -128,8 +128,13 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         [self.first.files(), self.second.files()].concat()
     }
 
+    /// Each one's lines stand behind its name.
     fn loaded(&self) -> Vec<(&'static str, String)> {
-        [self.first.loaded(), self.second.loaded()].concat()
+        let mut lines = vec![(A::NAME, A::VERSION.to_owned())];
+        lines.extend(self.first.loaded());
+        lines.push((B::NAME, B::VERSION.to_owned()));
+        lines.extend(self.second.loaded());
+        lines
     }
 
     fn try_commands(&self, at: &Listening) -> Vec<String> {
@@ -162,5 +167,69 @@ impl<N: Named, A, B> fmt::Debug for Both<N, A, B> {
             .field("name", &N::NAME)
             .field("second_port", &self.second_port)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nmio::Instant;
+    use udpip::{Datagram, Service};
+
+    use super::*;
+    use crate::launch::services;
+    use crate::{Error, NewWorker, Udp};
+
+    struct One;
+    struct Other;
+    struct House;
+
+    macro_rules! named {
+        ($program:ty, $name:literal, $port:literal) => {
+            impl Named for $program {
+                const NAME: &'static str = $name;
+                const PORT: u16 = $port;
+                const VERSION: &'static str = "1.2";
+            }
+        };
+    }
+    named!(One, "one", 7);
+    named!(Other, "other", 8);
+    named!(House, "house", 7);
+
+    impl Service for One {
+        type Message = ();
+        fn on_datagram<P: Port>(&mut self, _: Datagram<'_, P>, _: Instant) {}
+    }
+
+    impl Service for Other {
+        type Message = ();
+        fn on_datagram<P: Port>(&mut self, _: Datagram<'_, P>, _: Instant) {}
+    }
+
+    fn house() -> Both<House, impl Program, impl Program> {
+        Both::new(
+            Udp::new(|_: &mut NewWorker<()>| Ok(One)),
+            Udp::new(|_: &mut NewWorker<()>| Ok(Other)),
+        )
+    }
+
+    #[test]
+    fn each_has_a_port_of_its_own() {
+        let udp = |port| (Transport::Udp, port);
+        assert_eq!(services(&house(), None).unwrap(), [udp(7), udp(8)]);
+        assert_eq!(services(&house(), Some(9)).unwrap(), [udp(9), udp(8)]);
+        let moved = house().with_second_port(10);
+        assert_eq!(services(&moved, Some(8)).unwrap(), [udp(8), udp(10)]);
+        let error = services(&house(), Some(8)).unwrap_err();
+        assert!(matches!(error, Error::PortTwice { port: 8, .. }), "{error}");
+    }
+
+    #[test]
+    fn the_start_block_says_whose_its_lines_are() {
+        let version = |name| (name, "1.2".to_owned());
+        assert_eq!(house().loaded(), [version("one"), version("other")]);
+        let at = Listening::new(vec!["192.0.2.1".parse().unwrap()], 7);
+        let commands = ["nc -u 192.0.2.1 7", "nc -u 192.0.2.1 8"];
+        assert_eq!(house().try_commands(&at), commands);
     }
 }

@@ -40,7 +40,7 @@ pub use server::{Server, Starting};
 ///
 /// # What it leaves alone
 /// It catches no signal, prints nothing and installs no log. Its threads block all
-/// signals, so that your handlers run on your threads. Ask for what you want:
+/// signals, so that your signal handlers run on your threads. Ask for what you want:
 /// [`facts`](Server::facts) and [`Summary::block`](crate::Summary::block) can be printed,
 /// [`log::init`](crate::log::init) sends logs to standard error. Without that, log events go
 /// to the process's own `tracing` subscriber, if there is one, and [`ServeArgs::log`]

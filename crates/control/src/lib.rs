@@ -34,15 +34,15 @@
 //! | a program with a `main`, and maybe a runtime, of its own | [`embed()`], with a [`Program`]: a future, a [`Handle`], a [`Snapshot`] |
 //!
 //! Nothing here is called for a packet: a worker runs `nmio`'s loop over its own
-//! port and handler, generic over both. It meets this crate again ten times a second,
+//! port and server, generic over both. It meets this crate again ten times a second,
 //! to publish its counts, and when it ends. `tokio` lives here and nowhere below.
 //!
 //! # What a callback may do in the sandbox
 //!
 //! Before the first packet every thread of [`serve`], and every worker of [`embed()`],
 //! becomes the server's user, loses all capabilities and enters the sandbox
-//! ([`Sandbox`]). [`Program`] says which of its hooks run after that; all callbacks of a
-//! handler do.
+//! ([`Sandbox`]). [`Program`] says which of its hooks run after that; all callbacks of what
+//! it serves do.
 //!
 //! Inside, code may allocate memory, take locks, read the clock, sleep, ask for
 //! random bytes, and write to the log, to standard output and to standard error.

@@ -28,7 +28,7 @@ impl WorkerSnapshot {
         &self.port
     }
 
-    /// The counts of its handler, as [`Program::tally`](crate::Program::tally) gives
+    /// The counts of what it serves, as [`Program::tally`](crate::Program::tally) gives
     /// them.
     pub fn tally(&self) -> &Tally {
         &self.tally
@@ -72,7 +72,7 @@ impl Snapshot {
         add_up(self.workers.iter().map(WorkerSnapshot::port))
     }
 
-    /// The counts of all handlers, added up by name.
+    /// The counts of all workers, added up by name.
     pub fn tally(&self) -> Tally {
         let mut sum = Tally::default();
         for worker in &self.workers {

@@ -56,7 +56,7 @@ impl Summary {
         &self.port
     }
 
-    /// What its handlers have counted, added up by name.
+    /// What its workers have counted, added up by name.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
