@@ -1,15 +1,37 @@
-//! The way past the TX ring: super-segments, through a packet socket.
+//! Sends super-segments through a packet socket, beside the TX ring.
 //!
-//! `AF_XDP` takes frames only; a packet socket takes a run of segments as one
-//! packet, which the device cuts, or nobody when the receiver is on this host.
-//! Order holds between the two: what is queued before the first super-segment
-//! leaves through the ring, and from it on, until all of that is away,
-//! everything goes this way.
+//! `AF_XDP` takes frames only. A packet socket takes a run of segments as one packet
+//! with a `virtio_net_hdr`. The device cuts it, or nobody does when the receiver is on
+//! this host. A flush is one `sendmmsg`. The socket only sends: received packets come
+//! through the rings, which do not say whether a checksum is finished.
 //!
-//! Past the queueing discipline only a device that cuts gets super-segments.
-//! Where the kernel must cut, packets may wait in the discipline, and where the
-//! device has several TX queues, in another than the ring's. There everything
-//! goes this way for good once something did.
+//! # Order
+//! What was queued before the first super-segment leaves through the ring. From then on
+//! everything goes through the packet socket, until it is empty. Where the kernel cuts,
+//! packets may wait in the queueing discipline. Where the device has several TX queues,
+//! they may wait in another queue than the ring's. In both cases everything goes through
+//! the packet socket for good once it was used.
+//!
+//! # A packet that nobody takes
+//! A packet that the kernel has no room for (`EAGAIN`, `ENOBUFS`) stays first in line, and
+//! the full queue holds the sender up like a full ring. After 1,024 tries with a carrier
+//! the kernel cuts instead of the device. After 64 more the packet is dropped, because a
+//! firewall rule may refuse packets to one client.
+//!
+//! # Length
+//! A super-segment is as long as the device takes (`gso_max_size`, and
+//! `gso_ipv4_max_size` for IPv4): 64 KB unless someone raised it, and up to 256 KB over
+//! IPv4, where the IP header's length is then 0 (Linux 6.3). Packet sockets take long
+//! ones since Linux 6.6. They gather a packet in 16 pieces of at most 32 KB, so they may refuse a
+//! long one when memory is fragmented. It is dropped, the limit falls to 64 KB, and a
+//! warning says so.
+//!
+//! # When super-segments are used
+//! `offload=auto` uses them where the device cuts TCP over IPv4 and IPv6 and the rings copy
+//! anyway. With zero-copy, frames are better: nothing is copied, and the device empties
+//! its ring in its own time, so the two ways could not keep their order. When a device
+//! stops cutting while we serve (veth does, when an XDP program is attached to its
+//! peer), its refusal shows it, and the kernel cuts from then on.
 
 use std::collections::VecDeque;
 use std::fs::File;
