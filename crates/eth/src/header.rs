@@ -11,7 +11,7 @@ pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// Tag protocol identifier of 802.1Q.
 const TPID_VLAN: u16 = 0x8100;
 /// Ethertypes below this are 802.3 lengths.
-const LEAST_ETHERTYPE: u16 = 0x0600;
+const MIN_ETHERTYPE: u16 = 0x0600;
 
 /// Bytes of an untagged header.
 pub const HEADER_LEN: usize = 14;
@@ -26,8 +26,8 @@ impl Mac {
     /// ff:ff:ff:ff:ff:ff.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Whether this is a group address (multicast or broadcast), which can
-    /// never be the source of a frame.
+    /// Whether this is a group address (multicast or broadcast). A group is never
+    /// the source of a frame.
     #[inline(always)]
     pub const fn is_group(self) -> bool {
         self.0[0] & 1 != 0
@@ -56,7 +56,7 @@ pub struct Header {
     pub src: Mac,
     /// Tag control information of an 802.1Q tag (priority, VLAN id), if any.
     pub vlan: Option<u16>,
-    /// What the payload is; at least 0x0600.
+    /// The payload's protocol; at least 0x0600.
     pub ethertype: u16,
 }
 
@@ -81,7 +81,7 @@ impl Header {
             vlan = Some(u16_at(frame, 14)?);
             ethertype = u16_at(frame, 16)?;
         }
-        if src.is_group() || ethertype < LEAST_ETHERTYPE || ethertype == TPID_VLAN {
+        if src.is_group() || ethertype < MIN_ETHERTYPE || ethertype == TPID_VLAN {
             return None;
         }
         Some(Self {
@@ -105,20 +105,20 @@ impl Header {
     }
 }
 
-/// The way to a peer on the local link: what a connection remembers of the
-/// frames that it received.
+/// The Ethernet header of frames to a peer, which a connection keeps from the frames
+/// that it received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The peer, or its router.
     pub peer: Mac,
-    /// The address of ours that the peer sent to.
+    /// Our address, to which the peer sent.
     pub own: Mac,
     /// Tag control information to send with, if any.
     pub vlan: Option<u16>,
 }
 
 impl Link {
-    /// The way back to where a frame came from.
+    /// The link back to the sender of a frame.
     #[inline(always)]
     pub const fn back(header: &Header) -> Self {
         Self {
@@ -128,8 +128,8 @@ impl Link {
         }
     }
 
-    /// The way back to where a frame came from whose header has been
-    /// [parsed](Header::parse) and has `len` bytes.
+    /// The link back to the sender of a frame whose header was [parsed](Header::parse)
+    /// and has `len` bytes.
     ///
     /// # Panics
     /// When the frame is shorter.
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_survives_the_way_back() {
+    fn a_reply_keeps_the_vlan_tag() {
         let link = Link {
             peer: Mac([2; 6]),
             own: Mac([4; 6]),
@@ -216,16 +216,16 @@ mod tests {
     }
 
     #[test]
-    fn the_least_ethertype_is_one() {
+    fn the_smallest_ethertype_is_accepted() {
         let mut frame = [0u8; HEADER_LEN];
-        frame[12..].copy_from_slice(&LEAST_ETHERTYPE.to_be_bytes());
+        frame[12..].copy_from_slice(&MIN_ETHERTYPE.to_be_bytes());
         assert!(Header::parse(&frame).is_some());
-        frame[12..].copy_from_slice(&(LEAST_ETHERTYPE - 1).to_be_bytes());
+        frame[12..].copy_from_slice(&(MIN_ETHERTYPE - 1).to_be_bytes());
         assert_eq!(Header::parse(&frame), None, "802.3 length");
     }
 
     #[test]
-    fn what_is_no_ethernet_two_frame_is_refused() {
+    fn frames_other_than_ethernet_ii_are_refused() {
         let mut frame = [0u8; 64];
         assert_eq!(Header::parse(&frame), None, "802.3 length");
         frame[12..14].copy_from_slice(&ETHERTYPE_IPV4.to_be_bytes());
@@ -238,6 +238,10 @@ mod tests {
         frame[6] = 0;
         frame[12..18].copy_from_slice(&[0x81, 0, 0, 1, 0x81, 0]);
         assert_eq!(Header::parse(&frame), None, "two tags");
-        assert_eq!(Header::parse(&frame[..16]), None, "cut inside the tag");
+        assert_eq!(
+            Header::parse(&frame[..16]),
+            None,
+            "truncated inside the tag"
+        );
     }
 }

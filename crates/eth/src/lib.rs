@@ -1,12 +1,12 @@
 //! Ethernet II, 802.1Q, ARP and neighbour discovery: the paper's `libeth`.
 //!
-//! A server only ever answers, so the way back is in the packet: the MAC
-//! addresses of a received frame are turned round, and a [`Link`] remembers
-//! them for what is sent later. There is no neighbour table to look up, to
-//! age or to poison. Being found is what remains: a [`Station`] answers ARP
-//! and neighbour solicitations for addresses that are the server's own, and
-//! announces them at start. (In shared mode the kernel owns the addresses and
-//! does this itself.)
+//! A server only replies, so each received frame holds the address to reply to. A
+//! [`Link`] keeps the MAC addresses, swapped, for later packets. No neighbour table has
+//! to be looked up or aged, and none can be poisoned.
+//!
+//! A [`Station`] answers ARP and neighbour solicitations for addresses of the server's
+//! own, and announces them at start. In shared mode the kernel owns the addresses and
+//! does this itself.
 //!
 //! ```
 //! use eth::{ETHERTYPE_IPV4, Header, Link, Mac};
@@ -22,8 +22,7 @@
 //! assert_eq!(Header::parse(&frame).unwrap().dst, Mac([2, 0, 0, 0, 0, 9]));
 //! ```
 //!
-//! Deliberately absent: neighbour resolution (nothing here speaks first),
-//! 802.3 length frames, stacked VLAN tags, spanning tree.
+//! Deliberately absent: neighbour resolution (a server never sends first), 802.3 length frames, stacked VLAN tags, spanning tree.
 
 mod header;
 mod station;

@@ -1,6 +1,5 @@
-//! Being found on the link: ARP (RFC 826) and neighbour discovery (RFC 4861)
-//! for addresses of the server's own. Off the hot path, so the wire formats
-//! are smoltcp's.
+//! Answers ARP (RFC 826) and neighbour discovery (RFC 4861) for addresses of the server's
+//! own. This is off the hot path, so smoltcp parses and writes the messages.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -17,7 +16,7 @@ const ARP_LEN: usize = 28;
 const IPV6_HEADER_LEN: usize = 40;
 /// A neighbour advertisement with one link-layer address option.
 const ADVERTISEMENT_LEN: usize = 32;
-/// RFC 4861, 7.1.1: proves that no router has passed the message on.
+/// The hop limit of a message that no router forwarded (RFC 4861, section 7.1.1).
 const NDP_HOP_LIMIT: u8 = 255;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
@@ -27,7 +26,7 @@ fn group_mac(group: Ipv6Addr) -> Mac {
     Mac([0x33, 0x33, a, b, c, d])
 }
 
-/// The group that is asked who has `address` (RFC 4291, section 2.7.1).
+/// The solicited-node group of `address` (RFC 4291, section 2.7.1).
 fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = address.octets();
     Ipv6Addr::from([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c])
@@ -64,13 +63,12 @@ impl Subnet {
     }
 }
 
-/// A host's presence on its link: one MAC address and the IP addresses that
-/// it answers for.
+/// A MAC address and the IP addresses that it answers for.
 #[derive(Clone, Debug)]
 pub struct Station {
     mac: Mac,
     addresses: Box<[IpAddr]>,
-    /// The same by version: each received packet is compared with them.
+    /// `addresses` by IP version, for the comparison with each received packet.
     v4: Box<[Ipv4Addr]>,
     v6: Box<[Ipv6Addr]>,
     /// Every address of `v4` lies in one of these.
@@ -79,15 +77,15 @@ pub struct Station {
 }
 
 impl Station {
-    /// A station that answers for `addresses`, whose networks are not known.
+    /// Makes a station that answers for `addresses`, without their networks.
     pub fn new(mac: Mac, addresses: &[IpAddr]) -> Self {
         let alone: Vec<_> = addresses.iter().map(|address| (*address, 128)).collect();
         Self::with_prefixes(mac, &alone)
     }
 
-    /// A station that answers for `addresses`, each with the length of its
-    /// network's prefix in bits. A longer prefix than an address has bits
-    /// means a network of this address alone.
+    /// Makes a station that answers for `addresses`, each with its prefix length in
+    /// bits. A prefix longer than the address stands for a network of this address
+    /// alone.
     pub fn with_prefixes(mac: Mac, addresses: &[(IpAddr, u8)]) -> Self {
         let (mut v4, mut v6, mut subnets) = (Vec::new(), Vec::new(), Vec::new());
         for &(address, prefix) in addresses {
@@ -112,67 +110,67 @@ impl Station {
         }
     }
 
-    /// The station is on the VLANs of these IDs too, beside untagged frames. ID
-    /// 0 is that of priority tags.
+    /// Accepts frames of these VLANs as well as untagged frames. ID 0 stands for
+    /// priority tags.
     #[must_use]
     pub fn with_vlans(mut self, ids: &[u16]) -> Self {
         self.vlans = ids.into();
         self
     }
 
-    /// Whether frames with this tag control information, or without a tag, are
-    /// for the station.
+    /// Whether the station accepts frames with this tag control information, or
+    /// without a tag.
     #[inline(always)]
     pub fn is_on_vlan(&self, tag: Option<u16>) -> bool {
         tag.is_none_or(|tag| self.vlans.contains(&(tag & Header::VLAN_ID)))
     }
 
-    /// Its MAC address.
+    /// The station's MAC address.
     #[inline(always)]
     pub fn mac(&self) -> Mac {
         self.mac
     }
 
-    /// Whether a frame to this group address is for the station: one to the
-    /// solicited-node group of an address of its own (RFC 4291, section 2.7.1).
+    /// Whether `group` is the solicited-node group of one of the station's addresses
+    /// (RFC 4291, section 2.7.1).
     pub fn listens_to(&self, group: Mac) -> bool {
         let groups = self.v6.iter().map(|own| group_mac(solicited_node(*own)));
         groups.into_iter().any(|own| own == group)
     }
 
-    /// The addresses that it answers for.
+    /// The addresses that the station answers for.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
     }
 
-    /// Whether `address` is one of them.
+    /// Whether the station answers for this IPv4 address.
     #[inline(always)]
     pub fn serves_v4(&self, address: Ipv4Addr) -> bool {
         self.v4.iter().any(|own| own.to_bits() == address.to_bits())
     }
 
-    /// Whether `address` is one of them.
+    /// Whether the station answers for this IPv6 address.
     #[inline(always)]
     pub fn serves_v6(&self, address: Ipv6Addr) -> bool {
         self.v6.iter().any(|own| own.to_bits() == address.to_bits())
     }
 
-    /// Whether `address` is in the network of one of the station's addresses,
-    /// as those themselves are.
+    /// Whether `address` lies in the network of one of the station's addresses. The
+    /// station's own addresses do.
     #[inline(always)]
     pub fn is_on_link(&self, address: Ipv4Addr) -> bool {
         self.subnets.iter().any(|subnet| subnet.contains(address))
     }
 
-    /// Whether `address` is the network address or the broadcast address of
-    /// one of the station's IPv4 networks, so that no host can have it.
+    /// Whether `address` is the network address or the broadcast address of one of
+    /// the station's IPv4 networks. No host has such an address.
     pub fn is_reserved_on_link(&self, address: Ipv4Addr) -> bool {
         let mut around = self.subnets.iter().filter(|s| s.contains(address));
         around.any(|subnet| subnet.reserves(address))
     }
 
-    /// Turns an ARP request for one of the station's addresses into the
-    /// reply, in place. `None` for everything else.
+    /// Turns an ARP request for one of the station's addresses into the reply, in
+    /// place. Returns `None` for all other frames.
     pub fn answer_arp(&self, mut frame: Frame, header: &Header) -> Option<Frame> {
         let packet = ArpPacket::new_checked(frame.get(header.len()..)?).ok()?;
         let ArpRepr::EthernetIpv4 {
@@ -206,16 +204,16 @@ impl Station {
         Some(frame)
     }
 
-    /// Turns a neighbour solicitation for one of the station's addresses into
-    /// the advertisement, in place (RFC 4861, section 7.2.4). `None` for
-    /// everything else, and for what section 7.1.1 wants discarded.
+    /// Turns a neighbour solicitation for one of the station's addresses into the
+    /// advertisement, in place (RFC 4861, section 7.2.4). Returns `None` for all
+    /// other frames, and for those that section 7.1.1 discards.
     pub fn answer_solicitation(&self, mut frame: Frame, header: &Header) -> Option<Frame> {
         let (asker, target) = Self::parse_solicitation(frame.get(header.len()..)?)?;
         if !self.serves_v6(target) {
             return None;
         }
-        // An unspecified source is duplicate address detection: all nodes
-        // must hear that the address is taken, and nobody has solicited.
+        // An unspecified source means duplicate address detection. The reply goes to
+        // all nodes, without the solicited flag.
         let (dst, flags) = if asker.is_unspecified() {
             (ALL_NODES, NdiscNeighborFlags::OVERRIDE)
         } else {
@@ -298,13 +296,13 @@ impl Station {
         );
     }
 
-    /// Announces the station's addresses, once at start: a gratuitous ARP
-    /// (RFC 5227, section 2.3) for each IPv4 address and an unsolicited
-    /// advertisement (RFC 4861, section 7.2.6) for each IPv6 one, untagged and
-    /// on each VLAN. Who has known another station by them learns of this one.
+    /// Announces the station's addresses at start, untagged and on each VLAN: with a
+    /// gratuitous ARP for each IPv4 address (RFC 5227, section 2.3), and with an
+    /// unsolicited advertisement for each IPv6 address (RFC 4861, section 7.2.6).
+    /// Neighbours then replace stale entries.
     ///
-    /// They go out with the next flush. What the TX ring has no room for is
-    /// left out: an announcement is a courtesy.
+    /// The announcements leave with the next flush. One that finds no room in the TX
+    /// ring is skipped, because nothing depends on it.
     pub fn announce(&self, port: &mut impl Port) {
         let tags = self.vlans.iter().map(|id| Some(*id));
         let links = std::iter::once(None).chain(tags);

@@ -1,4 +1,4 @@
-//! Several servers on one host.
+//! Several transports on one host.
 
 use nmio::{Frame, Instant, Port};
 
@@ -8,9 +8,9 @@ use crate::packet::Packet;
 use crate::transports::Transports;
 use crate::{PROTOCOL_TCP, PROTOCOL_UDP};
 
-/// Two transports on one host, each with ports of its own. A packet to a port that
-/// the first does not serve goes to the second, which may be another `Both`. Where
-/// both serve a port the first has it.
+/// Two transports on one host, each with its own ports. A packet to a port that the
+/// first does not serve goes to the second, which may be another `Both`. When both serve
+/// a port, the first gets its packets.
 #[derive(Debug)]
 pub struct Both<A, B>(
     /// The first.
@@ -19,7 +19,7 @@ pub struct Both<A, B>(
     pub B,
 );
 
-/// The port that a packet of TCP or UDP is for; 0 in one too short to have one.
+/// The destination port of a TCP or UDP packet, or 0 if the packet is too short.
 #[inline(always)]
 fn dst_port(packet: &Packet) -> u16 {
     match packet.payload() {
@@ -69,28 +69,28 @@ impl<P: Port, A: Transports<P>, B: Transports<P>> Transports<P> for Both<A, B> {
     }
 
     #[inline(always)]
-    fn looks_ahead(&self, len: usize) -> bool {
-        self.0.looks_ahead(len) || self.1.looks_ahead(len)
+    fn wants_prefetch(&self, len: usize) -> bool {
+        self.0.wants_prefetch(len) || self.1.wants_prefetch(len)
     }
 
     #[inline(always)]
-    fn look_ahead(&mut self, batch: &[Input]) {
-        self.0.look_ahead(batch);
-        self.1.look_ahead(batch);
+    fn prefetch_batch(&mut self, batch: &[Input]) {
+        self.0.prefetch_batch(batch);
+        self.1.prefetch_batch(batch);
     }
 
     #[inline(always)]
-    fn handle_seen_udp(
+    fn handle_prefetched_udp(
         &mut self,
         port: &mut P,
         datagram: Packet,
-        place: usize,
+        index: usize,
         now: Instant,
     ) -> Option<Packet> {
         if self.0.serves(PROTOCOL_UDP, dst_port(&datagram)) {
-            self.0.handle_seen_udp(port, datagram, place, now)
+            self.0.handle_prefetched_udp(port, datagram, index, now)
         } else {
-            self.1.handle_seen_udp(port, datagram, place, now)
+            self.1.handle_prefetched_udp(port, datagram, index, now)
         }
     }
 

@@ -3,7 +3,7 @@ use nmio::sim::Sink;
 use super::*;
 use crate::testing::{host, packet, to_us, too_big};
 
-/// Serves one port over one protocol, and notes what it is asked.
+/// Serves one port over one protocol, and records its calls.
 #[derive(Default)]
 struct Noting {
     protocol: u8,
@@ -53,14 +53,14 @@ impl<P: Port> Transports<P> for Noting {
         self.log += "e";
         true
     }
-    fn looks_ahead(&self, len: usize) -> bool {
+    fn wants_prefetch(&self, len: usize) -> bool {
         self.looks && len > 1
     }
-    fn look_ahead(&mut self, batch: &[Input]) {
+    fn prefetch_batch(&mut self, batch: &[Input]) {
         self.log += "l";
         self.log += &batch.len().to_string();
     }
-    fn handle_seen_udp(
+    fn handle_prefetched_udp(
         &mut self,
         _: &mut P,
         datagram: Packet,
@@ -87,7 +87,7 @@ impl<P: Port> Transports<P> for Noting {
     }
 }
 
-/// From port 40,000 to `dst`, and a checksum that nobody looks at here.
+/// A packet from port 40,000 to `dst`. Nothing here checks its checksum.
 fn to_port(protocol: u8, dst: u16) -> Vec<u8> {
     let mut header = [0; 20];
     header[..2].copy_from_slice(&40_000u16.to_be_bytes());
@@ -95,7 +95,7 @@ fn to_port(protocol: u8, dst: u16) -> Vec<u8> {
     packet(to_us(false), protocol, &header)
 }
 
-/// What both note when a packet comes.
+/// Returns what both transports record for a packet.
 fn received(both: &mut Both<Noting, Noting>, bytes: &[u8]) -> [String; 2] {
     let (mut host, mut sink) = (host(), Sink::new(1500, 4, 0));
     let frame = sink.frame_from(bytes);
@@ -108,12 +108,12 @@ fn logs(both: &mut Both<Noting, Noting>) -> [String; 2] {
 }
 
 #[test]
-fn each_gets_what_comes_to_its_port() {
+fn each_transport_gets_packets_to_its_port() {
     for (protocol, noted) in [(PROTOCOL_TCP, "t"), (PROTOCOL_UDP, "u")] {
         let mut both = Both(Noting::on(protocol, 80), Noting::on(protocol, 53));
         assert_eq!(received(&mut both, &to_port(protocol, 80)), [noted, ""]);
         assert_eq!(received(&mut both, &to_port(protocol, 53)), ["", noted]);
-        // What nobody serves is refused by the last, or by the host.
+        // The last transport or the host refuses ports that are not served.
         assert_eq!(received(&mut both, &to_port(protocol, 7)), ["", noted]);
         // The first serves another protocol on the same port.
         both.0.protocol = PROTOCOL_TCP + PROTOCOL_UDP - protocol;
@@ -124,7 +124,7 @@ fn each_gets_what_comes_to_its_port() {
 }
 
 #[test]
-fn an_error_goes_to_whom_it_is_about() {
+fn an_icmp_error_goes_to_the_transport_of_its_port() {
     let mut both = Both(Noting::on(PROTOCOL_TCP, 80), Noting::on(PROTOCOL_UDP, 53));
     for (protocol, port, noted) in [
         (PROTOCOL_TCP, 80, ["e", ""]),
@@ -141,7 +141,7 @@ fn an_error_goes_to_whom_it_is_about() {
 }
 
 #[test]
-fn what_is_given_back_is_refused() {
+fn the_host_refuses_returned_packets() {
     let mut both = Both(Noting::on(PROTOCOL_UDP, 80), Noting::on(PROTOCOL_UDP, 53));
     both.1.gives_back = true;
     let (mut host, mut sink) = (host(), Sink::new(1500, 4, 0));
@@ -150,7 +150,7 @@ fn what_is_given_back_is_refused() {
     assert_eq!(host.counters().udp_not_served, 1);
 }
 
-/// As a loop with a [`Sink`] sees it.
+/// The server as a loop with a [`Sink`] sees it.
 fn as_one(both: &mut Both<Noting, Noting>) -> &mut impl Transports<Sink> {
     both
 }
@@ -166,7 +166,7 @@ fn a_loop_sees_one_server() {
     assert!(seen.serves(PROTOCOL_TCP, 80) && seen.serves(PROTOCOL_UDP, 53));
     assert!(!seen.serves(PROTOCOL_UDP, 80));
     assert_eq!(seen.poll_timeout(), None);
-    assert!(!seen.is_flooded(at(1)) && !seen.looks_ahead(2));
+    assert!(!seen.is_flooded(at(1)) && !seen.wants_prefetch(2));
     assert_eq!(logs(&mut both), ["TMS", "TMS"]);
     for (first, second, due) in [
         (Some(5), None, 5),
@@ -182,13 +182,13 @@ fn a_loop_sees_one_server() {
     both.0.said = false;
     let seen = as_one(&mut both);
     assert!(seen.is_flooded(at(1)));
-    // The second is told although the first has not said all.
+    // The second is stopped although the first has not finished.
     assert!(!seen.handle_stop(&mut sink, at(1)));
     assert_eq!(logs(&mut both), ["S", "S"]);
 }
 
 #[test]
-fn a_batch_is_looked_at_before_its_first_packet_is_handled() {
+fn a_batch_is_prefetched_before_its_first_packet_is_handled() {
     let both = Both(Noting::on(PROTOCOL_TCP, 80), Noting::on(PROTOCOL_UDP, 53));
     let mut server = crate::Server::new(host(), both);
     let mut sink = Sink::new(1500, 8, 0);

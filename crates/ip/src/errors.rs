@@ -1,5 +1,5 @@
-//! ICMP errors that we send about packets to our own addresses (RFC 1122,
-//! section 3.2.2; RFC 4443, sections 2.4 and 3), and how many.
+//! Makes and rate-limits ICMP errors about packets to our own addresses (RFC 1122, section
+//! 3.2.2; RFC 4443, sections 2.4 and 3).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -23,26 +23,26 @@ const ERRONEOUS_HEADER: u8 = 0;
 const UNRECOGNIZED_NEXT_HEADER: u8 = 1;
 const UNRECOGNIZED_OPTION: u8 = 2;
 
-/// An error is at most as long as every host must take (RFC 1812, section
-/// 4.3.2.3; RFC 4443, section 2.4 c).
+/// The longest error, which every host must accept (RFC 1812, section 4.3.2.3; RFC 4443,
+/// section 2.4 c).
 const MAX_ERROR_V4: usize = 576;
 const MAX_ERROR_V6: usize = 1280;
 
-/// One address, or one IPv6 /64, gets this many errors at once …
+/// Errors that one IPv4 address or one IPv6 /64 may get at once.
 const BURST: u32 = 6;
-/// … and then one in this time.
+/// Time until the address may get another error.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Buckets that all senders share by a keyed hash. It bounds what a worker
-/// sends: 256 errors a second. A single counter would tell a stranger how
-/// many errors others were sent (CVE-2020-25705).
+/// Number of token buckets; a keyed hash assigns senders to them. A worker sends at most
+/// 256 errors a second. A single bucket would be a side channel between senders
+/// (CVE-2020-25705).
 const BUCKETS: usize = 256;
 
-/// What is wrong with a packet.
+/// The reason for an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// Nobody serves the UDP port.
+    /// The UDP port is not served.
     Port,
-    /// We do not speak the protocol.
+    /// The protocol is unknown.
     Protocol,
     /// IPv6: the type of a routing header with segments left.
     RoutingType { at: u16 },
@@ -51,7 +51,7 @@ pub(crate) enum Problem {
 }
 
 impl Problem {
-    /// Type and code of the message about `packet`, and where ICMPv6 points.
+    /// Type and code of the message about `packet`, and ICMPv6's pointer.
     fn message(self, addresses: &Addresses, packet: &[u8]) -> ([u8; 2], u32) {
         let is_v4 = matches!(addresses, Addresses::V4 { .. });
         match self {
@@ -69,8 +69,8 @@ impl Problem {
     }
 }
 
-/// Makes a received packet the error about it, in place; `None` when the frame
-/// has no room for one.
+/// Turns a received packet into the error about it, in place. Returns `None` when the
+/// frame is too small.
 pub(crate) fn turn_into_error(packet: Packet, problem: Problem) -> Option<Frame> {
     let path = packet.path_back();
     let (ip_at, icmp_at) = (path.link.header_len(), path.header_len());
@@ -105,16 +105,16 @@ pub(crate) fn turn_into_error(packet: Packet, problem: Problem) -> Option<Frame>
     Some(frame)
 }
 
-/// How fast errors may be sent (RFC 1812, section 4.3.2.8; RFC 4443, section
-/// 2.4 f): a token bucket for each sender, or nearly.
+/// Limits the rate of errors (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 f). Each
+/// sender has a token bucket, which it may share with others by the hash.
 #[derive(Debug)]
-pub(crate) struct Rations {
+pub(crate) struct RateLimiter {
     keys: RandomState,
-    /// When each bucket will be full again.
+    /// Time at which each bucket is full again.
     full_at: Box<[Instant; BUCKETS]>,
 }
 
-impl Rations {
+impl RateLimiter {
     pub(crate) fn new([a, b, c, d]: [u64; 4]) -> Self {
         Self {
             keys: RandomState::with_seeds(a, b, c, d),

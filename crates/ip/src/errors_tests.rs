@@ -8,7 +8,7 @@ use crate::testing::{
 };
 use crate::{Host, Input, PROTOCOL_ICMPV6, PROTOCOL_TCP, Path};
 
-/// The answer to UDP that nobody serves.
+/// Returns the answer to UDP on a port that is not served.
 fn refuse(host: &mut Host, bytes: &[u8], now: Instant) -> Option<Vec<u8>> {
     match host.receive(frame(bytes), now) {
         Input::Udp(packet) => Some(host.refuse_udp(packet, now)?.to_vec()),
@@ -16,7 +16,7 @@ fn refuse(host: &mut Host, bytes: &[u8], now: Instant) -> Option<Vec<u8>> {
     }
 }
 
-/// The answer of a host to what it does not pass on.
+/// Returns a host's answer to a packet that it does not hand to a transport.
 fn answer(host: &mut Host, bytes: &[u8]) -> Option<Vec<u8>> {
     match host.receive(frame(bytes), Instant::ZERO) {
         Input::Reply(frame) => Some(frame.to_vec()),
@@ -25,7 +25,7 @@ fn answer(host: &mut Host, bytes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The error that quotes `quoted`, built the other way round.
+/// Builds the expected error that quotes `quoted`, independently of the host.
 fn error(v6: bool, start: [u8; 2], pointer: u8, quoted: &[u8]) -> Vec<u8> {
     let back = Path {
         link: eth::Link {
@@ -78,7 +78,7 @@ fn every_error_that_is_sent_is_counted() {
     }
 }
 
-/// RFC 1122, section 3.2.2: what is quoted must be as it was received.
+/// RFC 1122, section 3.2.2: the quoted bytes must be unchanged.
 #[test]
 fn an_error_quotes_options_and_extension_headers() {
     let options = [148, 4, 0, 0];
@@ -118,7 +118,7 @@ fn an_unknown_protocol_is_unreachable() {
     let bytes = with_extensions(bytes, &[(0, extension), (60, extension)]);
     let reply = answer(&mut host(), &bytes).unwrap();
     assert_eq!(reply, error(true, [4, 1], 48, &bytes[14..]));
-    // It says that nothing follows (RFC 8200, section 4.7).
+    // This next header means that nothing follows (RFC 8200, section 4.7).
     let bytes = packet(to_us(true), 59, b"");
     assert_eq!(answer(&mut host(), &bytes), None);
 }
@@ -175,9 +175,9 @@ fn no_icmpv6_error_behind_extension_headers_gets_an_error() {
 
 /// RFC 1122, section 3.2.2, and RFC 4443, section 2.4 e.
 #[test]
-fn nothing_is_complained_about_to_those_who_must_not_hear_it() {
+fn no_error_answers_a_packet_that_must_not_cause_one() {
     let broken: [fn(&mut Vec<u8>); 3] = [
-        // From port 0, to which no error finds its way.
+        // From port 0, so no error would reach the sender.
         |bytes| bytes[34..36].fill(0),
         |bytes| bytes[40] ^= 1,
         |bytes| bytes.truncate(14 + 20 + 4),
@@ -187,7 +187,7 @@ fn nothing_is_complained_about_to_those_who_must_not_hear_it() {
         change(&mut bytes);
         let len = (bytes.len() - 14) as u8;
         bytes[17] = len;
-        crate::testing::mend_header(&mut bytes);
+        crate::testing::fix_header(&mut bytes);
         let mut host = host();
         assert_eq!(refuse(&mut host, &bytes, Instant::ZERO), None);
         assert_eq!(
@@ -197,12 +197,12 @@ fn nothing_is_complained_about_to_those_who_must_not_hear_it() {
     }
     let mut fragment = packet(to_us(false), 132, b"SCTP, say");
     fragment[20] = 0x20;
-    crate::testing::mend_header(&mut fragment);
+    crate::testing::fix_header(&mut fragment);
     let mut broadcast = packet(to_us(false), 132, b"SCTP, say");
     broadcast[..6].copy_from_slice(&Mac::BROADCAST.0);
     let mut unanswerable = packet(to_us(false), 132, b"SCTP, say");
     unanswerable[26] = 0;
-    crate::testing::mend_header(&mut unanswerable);
+    crate::testing::fix_header(&mut unanswerable);
     for bytes in [fragment, broadcast, unanswerable] {
         let mut host = host();
         assert_eq!(answer(&mut host, &bytes), None);
@@ -224,7 +224,7 @@ fn a_checksum_may_be_left_out_over_ipv4() {
 }
 
 #[test]
-fn in_shared_mode_errors_are_the_kernels() {
+fn the_kernel_sends_the_errors_in_shared_mode() {
     let mut host = Host::shared(host().station().clone());
     assert_eq!(
         refuse(&mut host, &datagram(false, b"hello"), Instant::ZERO),
@@ -236,7 +236,7 @@ fn in_shared_mode_errors_are_the_kernels() {
 }
 
 #[test]
-fn errors_are_rationed_by_sender() {
+fn errors_are_rate_limited_by_sender() {
     let from = |peer: IpAddr, host: &mut Host, now| {
         let addresses = match peer {
             IpAddr::V4(src) => Addresses::V4 { src, dst: V4.0 },
@@ -258,17 +258,17 @@ fn errors_are_rationed_by_sender() {
         (0..100).filter(|n| from(peers(*n), host, now)).count()
     };
     assert_eq!(sent(&mut |_| v4(1), &mut host, start), 6);
-    // Another is not kept from its own, and a /64 is one sender.
+    // Another sender has a limit of its own, and a /64 is one sender.
     assert_eq!(sent(&mut |_| v4(2), &mut host, start), 6);
     assert_eq!(sent(&mut |n| v6(1, n + 9), &mut host, start), 6);
     assert_eq!(sent(&mut |n| v6(2, n + 9), &mut host, start), 6);
-    // One comes back in a second, and six at the most.
+    // The limit refills by one error per second, up to six.
     let later = |millis: u64| Instant::from_millis(60_000 + millis);
     assert_eq!(sent(&mut |_| v4(1), &mut host, later(999)), 0);
     assert_eq!(sent(&mut |_| v4(1), &mut host, later(1_000)), 1);
     assert_eq!(sent(&mut |_| v4(1), &mut host, later(3_500)), 2);
     assert_eq!(sent(&mut |_| v4(1), &mut host, later(900_000)), 6);
-    // However many ask, a worker sends a bounded number.
+    // The number of errors of one worker is bounded for any number of senders.
     let mut flood = 0;
     for n in 0..10_000 {
         flood += u32::from(from(v4(n), &mut host, later(2_000_000)));

@@ -1,9 +1,9 @@
-//! Taking a received frame apart, once.
+//! Parses and checks each received frame once.
 
 use eth::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Header, Mac, Station};
 use nmio::{Frame, Instant};
 
-use crate::errors::{self, Problem, Rations};
+use crate::errors::{self, Problem, RateLimiter};
 use crate::icmp::{self, ICMP_HEADER_LEN, IcmpError, NEIGHBOUR_SOLICITATION};
 use crate::options::{self, Refusal};
 use crate::packet::{Addresses, Packet};
@@ -13,33 +13,32 @@ use crate::{
 };
 use nmio::checksum::Sum;
 
-/// More fragments, or an offset: part of a fragmented packet.
+/// The more-fragments flag and the fragment offset. Fragments have one of them set.
 const FRAGMENT_BITS: u16 = 0x3fff;
 /// Version and header length of an IPv4 header without options.
 const PLAIN_V4: u8 = 0x45;
-/// No payload at all (RFC 8200, section 4.7).
+/// The next header of a packet without payload (RFC 8200, section 4.7).
 const NO_NEXT_HEADER: u8 = 59;
-/// Where a packet's own header names its protocol.
+/// Offset of the protocol in the IPv4 header, and of the next header in IPv6's.
 const PROTOCOL_AT_V4: usize = 9;
 const NEXT_HEADER_AT_V6: usize = 6;
 
-/// What a received frame turns out to be.
+/// The result of [`Host::receive`].
 #[derive(Debug)]
 pub enum Input {
-    /// A TCP segment for us; its checksum is still to be checked.
+    /// A TCP segment for us. Its checksum is not checked yet.
     Tcp(Packet),
-    /// A UDP datagram for us; its checksum is still to be checked.
+    /// A UDP datagram for us. Its checksum is not checked yet.
     Udp(Packet),
-    /// An answer below the transport (ARP, neighbour discovery, echo, an ICMP
-    /// error): send it as it is.
+    /// A reply to send as it is: ARP, neighbour discovery, echo, or an ICMP error.
     Reply(Frame),
-    /// Somebody tells about a packet of ours.
+    /// An ICMP error about a packet that we sent.
     Error(IcmpError),
-    /// Nothing for us. Counted.
+    /// Nothing to handle. The reason is counted.
     Dropped,
 }
 
-/// Frames by what became of them.
+/// Frames by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// TCP segments passed on.
@@ -52,52 +51,51 @@ pub struct Counters {
     pub echo_replies: u64,
     /// ICMP errors passed on.
     pub icmp_errors: u64,
-    /// ICMP errors made about what was dropped.
+    /// ICMP errors sent about dropped packets.
     pub errors_sent: u64,
-    /// Dropped: no Ethernet II frame, or nothing that we speak.
+    /// Dropped: not an Ethernet II frame, or an unknown ethertype.
     pub unknown_ethertype: u64,
-    /// Dropped: a tag of a VLAN that is not served.
+    /// Dropped: the tag of a VLAN that is not served.
     pub foreign_vlan: u64,
-    /// Dropped: an IP header that is cut, inconsistent or of another version.
+    /// Dropped: the IP header is truncated, inconsistent or of another version.
     pub malformed: u64,
-    /// Dropped: a wrong IPv4 header or ICMP checksum.
+    /// Dropped: the checksum of the IPv4 header or the ICMP message is wrong.
     pub bad_checksum: u64,
     /// Dropped: a fragment.
     pub fragments: u64,
-    /// Dropped: an IPv6 option that we must not ignore, or more extension
-    /// headers or options than we look through.
+    /// Dropped: an unknown IPv6 option that must not be ignored, or too many
+    /// extension headers or options.
     pub options: u64,
     /// Dropped: an IPv4 source route, or an IPv6 routing header with segments
     /// left.
     pub source_routes: u64,
-    /// Dropped: to another station's MAC address.
+    /// Dropped: sent to another station's MAC address.
     pub other_station: u64,
-    /// Dropped: not to one of our addresses.
+    /// Dropped: not sent to one of our addresses.
     pub not_for_us: u64,
-    /// Dropped: from a multicast group or the limited broadcast address.
+    /// Dropped: the source is a multicast group or the limited broadcast address.
     pub source_group: u64,
-    /// Dropped: from a loopback address.
+    /// Dropped: the source is a loopback address.
     pub source_loopback: u64,
-    /// Dropped: from 0/8, 240/4, or an unspecified, IPv4-compatible or
+    /// Dropped: the source is in 0/8 or 240/4, or an unspecified, IPv4-compatible or
     /// IPv4-mapped IPv6 address.
     pub source_reserved: u64,
-    /// Dropped: from the network or broadcast address of a network of ours.
+    /// Dropped: the source is the network or broadcast address of one of our networks.
     pub source_subnet: u64,
-    /// Dropped: from one of our own addresses.
+    /// Dropped: the source is one of our own addresses.
     pub source_own: u64,
-    /// Dropped: a protocol or ICMP message that we do not answer.
+    /// Dropped: an unknown protocol or ICMP message.
     pub unknown_protocol: u64,
-    /// Passed on, and given back: UDP to a port that nobody serves.
+    /// Refused by the transports: UDP to a port that is not served.
     pub udp_not_served: u64,
-    /// Passed on, and given back: TCP to a server without TCP.
+    /// Refused by the transports: TCP to a server without TCP.
     pub tcp_not_served: u64,
-    /// Passed on, and given back: an ICMP error about a protocol that nobody
-    /// serves.
+    /// Refused by the transports: an ICMP error about a protocol that is not served.
     pub icmp_errors_not_served: u64,
 }
 
 impl Counters {
-    /// The drops, by reason, for whoever reports them.
+    /// Names and counts of the drops, for reports.
     pub fn drops(&self) -> [(&'static str, u64); 18] {
         [
             ("unknown ethertype", self.unknown_ethertype),
@@ -137,33 +135,32 @@ impl Counters {
     }
 }
 
-/// Our end of the network layer: the addresses that we serve, and what is
-/// answered below the transport.
+/// Our end of the network layer. It knows the served addresses, and answers ARP,
+/// neighbour discovery, echo and unserved packets.
 #[derive(Debug)]
 pub struct Host {
     station: Station,
     own: bool,
     partial_checksums: bool,
-    rations: Rations,
+    error_limit: RateLimiter,
     counters: Counters,
 }
 
 impl Host {
-    /// A host in **own** mode: the station's addresses belong to the server
-    /// alone, so it also answers ARP, neighbour discovery and echo, and sends
-    /// ICMP errors.
+    /// Makes a host in **own** mode. The station's addresses belong to the server alone,
+    /// so the host answers ARP, neighbour discovery and echo, and sends ICMP errors.
     pub fn own(station: Station) -> Self {
         Self {
             station,
             own: true,
             partial_checksums: false,
-            rations: Rations::new([0; 4]),
+            error_limit: RateLimiter::new([0; 4]),
             counters: Counters::default(),
         }
     }
 
-    /// A host in **shared** mode: the addresses are the kernel's too, which
-    /// answers everything below the transport itself.
+    /// Makes a host in **shared** mode. The kernel has the same addresses, and answers
+    /// everything below the transport itself.
     pub fn shared(station: Station) -> Self {
         Self {
             own: false,
@@ -179,31 +176,31 @@ impl Host {
         self
     }
 
-    /// Keys the hash by which ICMP errors are rationed among their receivers.
-    /// Without a random `secret` a stranger can use up another's.
+    /// Keys the hash that spreads the rate limit of ICMP errors over their receivers.
+    /// Without a random `secret`, one host can use up another's share.
     #[must_use]
     pub fn with_secret(mut self, secret: [u64; 4]) -> Self {
-        self.rations = Rations::new(secret);
+        self.error_limit = RateLimiter::new(secret);
         self
     }
 
-    /// Whether such checksums are accepted.
+    /// Whether [partial checksums](Self::with_partial_checksums) are accepted.
     #[inline(always)]
     pub fn partial_checksums(&self) -> bool {
         self.partial_checksums
     }
 
-    /// The addresses that are served.
+    /// The served addresses.
     pub fn station(&self) -> &Station {
         &self.station
     }
 
-    /// What has been received so far.
+    /// Counts of received frames.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Takes a frame apart.
+    /// Parses and checks a frame.
     #[inline(always)]
     pub fn receive(&mut self, frame: Frame, now: Instant) -> Input {
         let Some(link) = Header::parse(&frame) else {
@@ -243,7 +240,7 @@ impl Host {
         self.pass_on(packet, protocol, PROTOCOL_ICMP, now)
     }
 
-    /// An IPv4 packet whose header has not the usual length.
+    /// Receives an IPv4 packet whose header does not have the usual length.
     #[cold]
     #[inline(never)]
     fn receive_ipv4_options(&mut self, frame: Frame, link: Header, now: Instant) -> Input {
@@ -273,8 +270,9 @@ impl Host {
         self.pass_on(|| packet, protocol, PROTOCOL_ICMP, now)
     }
 
-    /// Where a packet ends in its frame, and its protocol, if it is whole, for us, and
-    /// can be answered. Its header of `header_len` bytes has a right checksum.
+    /// Returns the end of a packet in its frame, and its protocol. Returns `None` if the
+    /// packet is truncated, is not for us, or has a source that cannot be answered. The
+    /// checksum of its header, which has `header_len` bytes, is correct.
     #[inline(always)]
     fn admit_ipv4(
         &mut self,
@@ -351,8 +349,7 @@ impl Host {
         self.pass_on(packet, next_header, PROTOCOL_ICMPV6, now)
     }
 
-    /// By what a packet carries. It is put together where it goes, so that it need
-    /// not be moved.
+    /// Sorts a packet by its protocol. Each arm constructs it in place, which saves a move.
     #[inline(always)]
     fn pass_on(
         &mut self,
@@ -375,12 +372,12 @@ impl Host {
         }
     }
 
-    /// An IPv6 packet with extension headers, or what we do not speak.
+    /// Receives an IPv6 packet with extension headers, or an unknown protocol.
     #[cold]
     #[inline(never)]
     fn receive_other(&mut self, mut packet: Packet, protocol: u8, icmp: u8, now: Instant) -> Input {
         let has_extensions = icmp == PROTOCOL_ICMPV6 && options::is_extension(protocol);
-        // Hop-by-hop options that are not the first are no such header.
+        // A second walk cannot find further extension headers.
         if !has_extensions || packet.has_options() {
             return self.refuse_protocol(packet, protocol, now);
         }
@@ -399,18 +396,18 @@ impl Host {
             Refusal::Malformed => (&mut self.counters.malformed, None),
             Refusal::Fragment => (&mut self.counters.fragments, None),
             Refusal::SourceRoute => (&mut self.counters.source_routes, None),
-            Refusal::RoutingHeader { tells, at } => {
-                let problem = tells.then_some(Problem::RoutingType { at });
+            Refusal::RoutingHeader { report, at } => {
+                let problem = report.then_some(Problem::RoutingType { at });
                 (&mut self.counters.source_routes, problem)
             }
-            Refusal::Option { tells, at } => {
-                let problem = tells.then_some(Problem::Option { at });
+            Refusal::Option { report, at } => {
+                let problem = report.then_some(Problem::Option { at });
                 (&mut self.counters.options, problem)
             }
             Refusal::TooMany => (&mut self.counters.options, None),
         };
         *counter += 1;
-        let error = problem.and_then(|problem| self.complain(packet, problem, now));
+        let error = problem.and_then(|problem| self.make_error(packet, problem, now));
         error.map_or(Input::Dropped, Input::Reply)
     }
 
@@ -420,28 +417,28 @@ impl Host {
         if protocol == NO_NEXT_HEADER {
             return Input::Dropped;
         }
-        let error = self.complain(packet, Problem::Protocol, now);
+        let error = self.make_error(packet, Problem::Protocol, now);
         error.map_or(Input::Dropped, Input::Reply)
     }
 
-    /// Refuses a UDP datagram to a port that nobody serves: counts it, and
-    /// gives the port unreachable to send, if one is due.
+    /// Counts a UDP datagram to a port that is not served. Returns the port unreachable
+    /// error to send, unless the rate limit forbids it.
     #[cold]
     pub(crate) fn refuse_udp(&mut self, packet: Packet, now: Instant) -> Option<Frame> {
         self.counters.udp_not_served += 1;
         if packet.is_answerable_udp() {
-            self.complain(packet, Problem::Port, now)
+            self.make_error(packet, Problem::Port, now)
         } else {
             None
         }
     }
 
-    /// Refuses a TCP segment at a server without TCP, as
+    /// Counts a TCP segment at a server without TCP, like
     /// [`refuse_udp`](Self::refuse_udp).
     #[cold]
     pub(crate) fn refuse_tcp(&mut self, packet: Packet, now: Instant) -> Option<Frame> {
         self.counters.tcp_not_served += 1;
-        self.complain(packet, Problem::Protocol, now)
+        self.make_error(packet, Problem::Protocol, now)
     }
 
     #[cold]
@@ -449,11 +446,11 @@ impl Host {
         self.counters.icmp_errors_not_served += 1;
     }
 
-    /// The error about a packet, which may be none: in shared mode errors are
-    /// the kernel's to send.
+    /// Turns a packet into an ICMP error about it. Returns `None` when the rate limit is
+    /// reached, and in shared mode, where the kernel sends errors.
     #[cold]
-    fn complain(&mut self, packet: Packet, problem: Problem, now: Instant) -> Option<Frame> {
-        if !self.own || !self.rations.take(packet.addresses().src(), now) {
+    fn make_error(&mut self, packet: Packet, problem: Problem, now: Instant) -> Option<Frame> {
+        if !self.own || !self.error_limit.take(packet.addresses().src(), now) {
             return None;
         }
         let error = errors::turn_into_error(packet, problem)?;
@@ -492,7 +489,7 @@ impl Host {
         }
     }
 
-    /// A frame that is not to our own MAC address.
+    /// Counts a frame to a MAC address other than ours.
     #[cold]
     fn count_station(&mut self, dst: Mac) {
         if dst.is_group() {
@@ -502,7 +499,7 @@ impl Host {
         }
     }
 
-    /// To a group, by its IPv6 or its MAC address, or to another station: only
+    /// Receives a frame to an IPv6 group, a group MAC address or another station. Only
     /// neighbour discovery for our own addresses is for us.
     #[cold]
     fn receive_group(&mut self, frame: Frame, link: &Header, next_header: u8) -> Input {
@@ -556,8 +553,8 @@ impl Host {
     }
 }
 
-/// The packet in a frame, which ends at `len`, begins at `start` and has its payload
-/// at `payload_at`.
+/// Returns the packet in a frame that begins at `start`, has its payload at
+/// `payload_at` and ends at `len`.
 #[inline(always)]
 fn packet_of(
     mut frame: Frame,

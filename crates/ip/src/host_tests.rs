@@ -8,11 +8,11 @@ use crate::Ecn;
 use crate::icmp::ErrorKind;
 use crate::path::Path;
 use crate::testing::{
-    OURS, PEER, V4, V6, echo, echo_of, frame, host, mend_header, packet, to_us, too_big,
+    OURS, PEER, V4, V6, echo, echo_of, fix_header, frame, host, packet, to_us, too_big,
 };
 
 #[test]
-fn padding_is_cut_off() {
+fn padding_is_removed() {
     let mut bytes = packet(to_us(false), PROTOCOL_UDP, b"12345678");
     bytes.resize(60, 0xee);
     let Input::Udp(packet) = host().receive(frame(&bytes), Instant::ZERO) else {
@@ -22,7 +22,7 @@ fn padding_is_cut_off() {
 }
 
 #[test]
-fn the_way_back_is_a_valid_packet() {
+fn a_packet_turned_round_is_valid() {
     for v6 in [false, true] {
         let bytes = packet(to_us(v6), PROTOCOL_TCP, b"segment");
         let Input::Tcp(packet) = host().receive(frame(&bytes), Instant::ZERO) else {
@@ -53,7 +53,7 @@ fn a_patched_packet_equals_a_written_one() {
 }
 
 #[test]
-fn congestion_notification_passes_both_ways() {
+fn ecn_bits_pass_in_both_directions() {
     for v6 in [false, true] {
         for ecn in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce] {
             let mut bytes = packet(to_us(v6), PROTOCOL_TCP, b"segment");
@@ -101,7 +101,7 @@ fn echo_is_answered_in_own_mode_only() {
 }
 
 #[test]
-fn an_echo_of_nothing_but_zeros_is_valid() {
+fn an_echo_of_zeros_is_valid() {
     for v6 in [false, true] {
         let Input::Reply(reply) = host().receive(frame(&echo_of(v6, &[0; 4])), Instant::ZERO)
         else {
@@ -114,7 +114,7 @@ fn an_echo_of_nothing_but_zeros_is_valid() {
 }
 
 #[test]
-fn partial_checksums_are_tcps_and_udps_alone() {
+fn only_tcp_and_udp_accept_partial_checksums() {
     let start = to_us(true).header_len();
     let mut bytes = echo(true);
     let pseudo = to_us(true)
@@ -154,7 +154,7 @@ fn an_error_about_our_segment_is_passed_on() {
         }
     );
     assert_eq!(host.counters.icmp_errors, 1);
-    // The peer's own segment is none that we have sent.
+    // The quoted segment is the peer's, so we cannot have sent it.
     let bytes = too_big(&packet(to_us(false), PROTOCOL_TCP, &segment));
     let input = host.receive(frame(&bytes), Instant::ZERO);
     assert!(matches!(input, Input::Dropped), "{input:?}");
@@ -196,7 +196,7 @@ fn only_tags_of_named_vlans_are_accepted() {
     assert_eq!((host.counters.foreign_vlan, host.counters.tcp), (1, 0));
 }
 
-/// Each reason for which something was dropped, and how often.
+/// Returns the reasons for drops with their counts.
 fn drops(counters: &Counters) -> Vec<(&'static str, u64)> {
     let drops = counters.drops().into_iter();
     drops.filter(|(_, count)| *count > 0).collect()
@@ -204,14 +204,13 @@ fn drops(counters: &Counters) -> Vec<(&'static str, u64)> {
 
 type Change = (&'static str, fn(&mut Vec<u8>), &'static str);
 
-/// Makes one change to a good packet, and looks for the reason that it is
-/// dropped for.
+/// Checks that each change to a good packet causes a drop for the expected reason.
 fn check_drops(v6: bool, cases: &[Change]) {
     for (name, change, reason) in cases {
         let mut bytes = packet(to_us(v6), PROTOCOL_TCP, b"segment");
         change(&mut bytes);
         if !v6 && bytes.len() > 34 && *name != "checksum" {
-            mend_header(&mut bytes);
+            fix_header(&mut bytes);
         }
         let mut host = host();
         for n in 1..3 {
@@ -285,7 +284,7 @@ fn a_packet_without_payload_is_passed_on() {
 
 /// See [`nmio::Capabilities::partial_checksums`].
 #[test]
-fn a_checksum_left_to_a_device_is_known() {
+fn an_unfinished_checksum_is_recognised() {
     for v6 in [false, true] {
         let mut udp = *b"\x30\x39\x00\x35\x00\x0c\x00\x00data";
         let pseudo = to_us(v6).addresses.pseudo_sum(PROTOCOL_UDP, udp.len());
@@ -316,7 +315,7 @@ fn a_checksum_left_to_a_device_is_known() {
 }
 
 #[test]
-fn an_icmp_message_has_a_whole_header() {
+fn a_truncated_icmp_header_is_malformed() {
     for (v6, protocol, kind) in [(false, PROTOCOL_ICMP, 8), (true, PROTOCOL_ICMPV6, 128)] {
         let mut bytes = echo_of(v6, &[0; 4]);
         let start = to_us(v6).header_len();
@@ -425,7 +424,7 @@ fn sources_that_cannot_be_answered_are_counted_by_reason() {
     }
 }
 
-/// RFC 3021: both addresses of a /31 are hosts.
+/// RFC 3021: both addresses of a /31 are host addresses.
 #[test]
 fn networks_of_one_or_two_addresses_have_no_broadcast_address() {
     for (prefix, passes) in [(30, false), (31, true), (32, true)] {
@@ -470,7 +469,7 @@ fn solicitation_on(path: Path) -> Vec<u8> {
     bytes
 }
 
-/// RFC 4861, section 7.3: so a neighbour asks whether we are still there.
+/// RFC 4861, section 7.3: a neighbour probes whether we are still reachable.
 #[test]
 fn a_solicitation_to_our_own_address_is_answered() {
     let bytes = solicitation_on(to_us(true));
@@ -479,7 +478,7 @@ fn a_solicitation_to_our_own_address_is_answered() {
     };
     assert_eq!(reply[..6], PEER.0);
     assert_eq!(reply[54], 136, "an advertisement");
-    // What begins with the same byte in another protocol is none.
+    // The same first byte in another protocol is not a solicitation.
     let bytes = packet(to_us(true), PROTOCOL_TCP, &[NEIGHBOUR_SOLICITATION; 20]);
     let input = host().receive(frame(&bytes), Instant::ZERO);
     assert!(matches!(input, Input::Tcp(_)), "{input:?}");
@@ -497,8 +496,8 @@ fn arp_request() -> Vec<u8> {
     bytes
 }
 
-/// Only frames to our own MAC address are answered, but for the ways by which
-/// we are found: ARP comes as broadcast, and a solicitation to our group.
+/// Only frames to our own MAC address are answered, except ARP by broadcast and
+/// solicitations to our group.
 #[test]
 fn frames_to_other_stations_are_not_answered() {
     let segment = |v6| packet(to_us(v6), PROTOCOL_TCP, b"segment");

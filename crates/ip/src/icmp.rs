@@ -1,4 +1,4 @@
-//! ICMP (RFC 792) and ICMPv6 (RFC 4443): echo, and errors about our packets.
+//! ICMP (RFC 792) and ICMPv6 (RFC 4443): echo replies, and errors about our packets.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -22,43 +22,43 @@ const ECHO_REQUEST_V6: u8 = 128;
 const ECHO_REPLY_V6: u8 = 129;
 pub(crate) const NEIGHBOUR_SOLICITATION: u8 = 135;
 
-/// Type, code, checksum and the rest of the header.
+/// Bytes of type, code, checksum and the rest of the header.
 pub(crate) const ICMP_HEADER_LEN: usize = 8;
-/// Where the checksum field lies.
+/// Offset of the checksum field.
 pub(crate) const CHECKSUM_AT: usize = 2;
 
-/// What an ICMP error says.
+/// The meaning of an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// A link on the way takes packets of at most `mtu` bytes (RFC 1191,
-    /// RFC 8201). 0 comes from routers older than RFC 1191.
+    /// A link on the path has an MTU of `mtu` bytes (RFC 1191, RFC 8201). Routers older
+    /// than RFC 1191 send 0.
     TooBig {
         /// Largest IP packet, in bytes.
         mtu: u32,
     },
-    /// The destination cannot be reached; the code as received.
+    /// The destination cannot be reached; this is the received code.
     Unreachable(u8),
-    /// The hop limit ran out on the way.
+    /// The hop limit ran out on the path.
     TimeExceeded,
-    /// Somebody did not understand a header.
+    /// A node did not understand a header.
     ParameterProblem,
 }
 
-/// An ICMP error about a packet that claims to be ours. Anybody can send one:
-/// whoever acts on it checks `sequence` first (RFC 5927).
+/// An ICMP error about a packet that claims to be ours. Anyone can forge one, so check
+/// `sequence` before acting on it (RFC 5927).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpError {
-    /// What it says.
+    /// The kind of error.
     pub kind: ErrorKind,
-    /// Of the packet that it is about: ours as the source.
+    /// Addresses of the quoted packet; the source is ours.
     pub addresses: Addresses,
-    /// TCP or UDP.
+    /// Protocol of the quoted packet: TCP or UDP.
     pub protocol: u8,
     /// Our port.
     pub src_port: u16,
     /// The peer's port.
     pub dst_port: u16,
-    /// The sequence number of a TCP segment; length and checksum of a UDP
+    /// Sequence number of a quoted TCP segment, or length and checksum of a UDP
     /// datagram.
     pub sequence: u32,
 }
@@ -71,7 +71,7 @@ fn be32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Makes an echo request the reply, in place; `false` for other messages.
+/// Turns an echo request into the reply, in place. Returns `false` for other messages.
 pub(crate) fn turn_echo_round(packet: &mut Packet, protocol: u8) -> bool {
     let (request, reply) = match protocol {
         PROTOCOL_ICMPV6 => (ECHO_REQUEST_V6, ECHO_REPLY_V6),
@@ -81,22 +81,22 @@ pub(crate) fn turn_echo_round(packet: &mut Packet, protocol: u8) -> bool {
     if message[0] != request || message[1] != 0 {
         return false;
     }
-    // Exchanging the addresses does not change ICMPv6's pseudo-header sum.
+    // Swapping the addresses does not change the sum of ICMPv6's pseudo-header.
     let field = u16::from_be_bytes([message[CHECKSUM_AT], message[CHECKSUM_AT + 1]]);
     let (old, new) = (u16::from(request) << 8, u16::from(reply) << 8);
     message[0] = reply;
     let mut field = checksum::update(field, old, new);
     if field == 0 {
-        // So comes out an ICMP reply of nothing but zeros, whose sum is the
-        // other zero (RFC 1624, section 3); for all others the two are one.
+        // A reply of zeros only has the checksum 0xffff. For all others, 0 and 0xffff
+        // are equivalent (RFC 1624, section 3).
         field = 0xffff;
     }
     message[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&field.to_be_bytes());
     true
 }
 
-/// Reads an error message; `None` for other messages and for errors that are
-/// not about a TCP segment or UDP datagram.
+/// Parses an error message. Returns `None` for other messages, and for errors that are not
+/// about a TCP segment or UDP datagram.
 pub(crate) fn parse_error(message: &[u8], protocol: u8) -> Option<IcmpError> {
     let (kind_byte, code) = (*message.first()?, *message.get(1)?);
     let embedded = message.get(ICMP_HEADER_LEN..)?;

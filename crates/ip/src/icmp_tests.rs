@@ -4,8 +4,8 @@ use crate::testing::{packet, to_us};
 
 const TRANSPORT: [u8; 8] = [0, 80, 0x30, 0x39, 1, 2, 3, 4];
 
-/// What an ICMP error with this header says of a packet that we sent.
-/// `change` alters the packet, from its IP header on.
+/// Parses an ICMP error with this header about a packet of ours. `change` alters the
+/// packet, from its IP header on.
 fn read(v6: bool, header: [u8; 8], change: fn(&mut Vec<u8>)) -> Option<IcmpError> {
     let about = Path {
         addresses: to_us(v6).addresses.reversed(),
@@ -63,9 +63,9 @@ fn every_kind_of_error_is_read() {
     }
 }
 
-/// We send whole packets of TCP and UDP, without options.
+/// We send only whole TCP and UDP packets, without options.
 #[test]
-fn an_error_about_a_packet_that_we_cannot_have_sent_is_none() {
+fn an_error_about_a_packet_that_we_cannot_have_sent_is_ignored() {
     const V4: [u8; 8] = [3, 1, 0, 0, 0, 0, 0, 0];
     const V6: [u8; 8] = [1, 4, 0, 0, 0, 0, 0, 0];
     assert_eq!(
@@ -88,7 +88,7 @@ fn an_error_about_a_packet_that_we_cannot_have_sent_is_none() {
 }
 
 #[test]
-fn an_error_cut_anywhere_is_none() {
+fn a_truncated_error_is_ignored() {
     for (v6, protocol, kind) in [(false, PROTOCOL_ICMP, 3), (true, PROTOCOL_ICMPV6, 2)] {
         let about = packet(to_us(v6), PROTOCOL_TCP, &TRANSPORT);
         let message = [&[kind, 4, 0, 0, 0, 0, 5, 0], &about[eth::HEADER_LEN..]].concat();

@@ -1,12 +1,14 @@
-//! What TCP and UDP share: IPv4 and IPv6 headers, checksums, ICMP, and the
-//! policy on fragments.
+//! IPv4 and IPv6 headers, checksums, ICMP, and the policy on fragments: everything that
+//! TCP and UDP share.
 //!
-//! [`Host::receive`] takes a frame apart once. What it gives back is a
-//! [`Packet`] whose headers have been checked, so that everything behind it
-//! can read without checking again; or a reply that only needs sending (ARP,
-//! neighbour discovery, echo); or a parsed ICMP error about something that we
-//! sent. All else is dropped and counted by its reason. [`Transports`] are what serves on
-//! a host; a [`Server`] is both, ready for [`nmio::run`].
+//! [`Host::receive`] parses a frame once. It returns one of three things:
+//!
+//! - a [`Packet`] with checked headers, which later code reads without further checks,
+//! - a reply that is ready to send (ARP, neighbour discovery, echo),
+//! - a parsed ICMP error about a packet that we sent.
+//!
+//! It drops all other frames and counts them by reason. [`Transports`] serve TCP and UDP
+//! on a host. A [`Server`] is a host with its transports, ready for [`nmio::run`].
 //!
 //! ```
 //! use ip::Sum;
@@ -16,15 +18,13 @@
 //! assert_eq!(sum.fold(), 0xddf2);
 //! ```
 //!
-//! IPv4 options and IPv6 extension headers are skipped. A reply carries none:
-//! many networks drop packets that do (RFC 9288; RFC 7126), and for that
-//! reason an echo reply does not return a record route or a timestamp, which
-//! RFC 1122, section 3.2.2.6, only recommends.
+//! IPv4 options and IPv6 extension headers are skipped. Replies carry none, because many
+//! networks drop packets with them (RFC 9288; RFC 7126). An echo reply therefore returns
+//! no record route and no timestamp, which RFC 1122, section 3.2.2.6, only recommends.
 //!
-//! Deliberately absent, and counted where they arrive: fragments (answers
-//! never need them, and their reassembly is a way to be attacked; an atomic
-//! fragment is none, RFC 6946), source routes, forwarding, and multicast but
-//! for neighbour discovery.
+//! Deliberately absent, and counted when received: fragments (answers never need them, and
+//! reassembly invites attacks; an atomic fragment counts as a whole packet, RFC 6946),
+//! source routes, forwarding, and multicast other than neighbour discovery.
 
 mod both;
 mod errors;
@@ -46,7 +46,7 @@ pub use icmp::{ErrorKind, IcmpError};
 pub use nmio::checksum::{self, Sum};
 pub use packet::{Addresses, Packet};
 pub use path::{Ecn, Path};
-pub use segmentation::cut;
+pub use segmentation::write_segment;
 pub use server::Server;
 pub use transports::{Inputs, Transports};
 
@@ -62,5 +62,5 @@ pub const PROTOCOL_ICMPV6: u8 = 58;
 pub const IPV4_HEADER_LEN: usize = 20;
 /// Bytes of an IPv6 header without extensions.
 pub const IPV6_HEADER_LEN: usize = 40;
-/// TTL and hop limit of what we send (RFC 1700's recommended default).
+/// TTL and hop limit of sent packets (RFC 1700's recommended default).
 pub const HOP_LIMIT: u8 = 64;

@@ -1,17 +1,16 @@
-//! IPv4 options and IPv6 extension headers: walked, judged and skipped.
+//! Walks, checks and skips IPv4 options and IPv6 extension headers.
 //!
-//! A server needs none of them. They are accepted as a peer's stack accepts
-//! them, but for those that would have us send by a route that the sender
-//! chose (RFC 7126, sections 4.3 and 4.4; RFC 5095), and those that their
-//! sender wants understood or discarded (RFC 8200, section 4.2).
+//! A server needs none of them. Two kinds are refused: source routes (RFC 7126, sections
+//! 4.3 and 4.4; RFC 5095), and unknown options whose sender wants the packet discarded
+//! (RFC 8200, section 4.2).
 
 use crate::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, PROTOCOL_ICMPV6};
 
-/// IPv6 extension headers of one packet. The steering program looks through as
-/// many. All that RFC 8200, section 4.1, recommends are five.
+/// Maximum number of IPv6 extension headers of one packet. The steering program has the
+/// same limit. RFC 8200, section 4.1, recommends five at most.
 const MAX_EXTENSIONS: usize = 6;
-/// Options of one IPv6 packet, padding included (RFC 8504, section 5.3, lets
-/// a host bound them).
+/// Maximum number of options of one IPv6 packet, padding included. RFC 8504, section 5.3,
+/// allows such a bound.
 const MAX_OPTIONS: usize = 32;
 
 /// IPv4 options (RFC 791, section 3.1).
@@ -32,41 +31,41 @@ const FRAGMENT_BITS: u16 = 0xfff9;
 
 /// IPv6 options (RFC 8200, section 4.2).
 const PAD_1: u8 = 0;
-/// What to do about an option that is not understood: its highest two bits.
+/// The two highest bits of an option: the action for a node that does not know it.
 const ACTION_BITS: u8 = 0xc0;
 const ACTION_SKIP: u8 = 0x00;
 const ACTION_DISCARD: u8 = 0x40;
 
-/// Why a packet is not accepted.
+/// Why a packet is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Cut, or its lengths contradict each other.
+    /// The packet is truncated, or its lengths contradict each other.
     Malformed,
     /// A fragment of a larger packet.
     Fragment,
-    /// To be forwarded along a route that the sender chose.
+    /// An IPv4 source route.
     SourceRoute,
-    /// The same by an IPv6 routing header, whose type is the byte `at` of the
-    /// packet. `tells`: its sender may be sent an error.
-    RoutingHeader { tells: bool, at: u16 },
-    /// An IPv6 option that we do not know, and must not ignore. `tells`: its
-    /// sender wants an error, about the byte `at` of the packet.
-    Option { tells: bool, at: u16 },
-    /// More headers or options than we look through.
+    /// An IPv6 routing header with segments left; its type is the byte `at` of the
+    /// packet. `report`: the sender may get an error.
+    RoutingHeader { report: bool, at: u16 },
+    /// An unknown IPv6 option that must not be ignored, at byte `at` of the packet.
+    /// `report`: the sender wants an error.
+    Option { report: bool, at: u16 },
+    /// Too many headers or options.
     TooMany,
 }
 
-/// Where a packet's payload is.
+/// The payload of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Payload {
     pub(crate) protocol: u8,
     /// From the start of the IP header.
     pub(crate) at: usize,
-    /// Where the header says what `protocol` is.
+    /// Offset of the field that names `protocol`.
     pub(crate) named_at: usize,
 }
 
-/// Judges the options of an IPv4 header.
+/// Checks the options of an IPv4 header.
 pub(crate) fn check_ipv4(header: &[u8]) -> Result<(), Refusal> {
     let mut options = header.get(IPV4_HEADER_LEN..).ok_or(Refusal::Malformed)?;
     while let [kind, rest @ ..] = options {
@@ -86,14 +85,13 @@ pub(crate) fn check_ipv4(header: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether `next_header` is that of an extension header that is looked through.
+/// Whether `next_header` is an extension header that [`walk_ipv6`] skips.
 #[inline(always)]
 pub(crate) fn is_extension(next_header: u8) -> bool {
     matches!(next_header, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION)
 }
 
-/// Walks the extension headers of an IPv6 packet, which ends where its header
-/// says.
+/// Walks the extension headers of an IPv6 packet without padding.
 pub(crate) fn walk_ipv6(packet: &[u8]) -> Result<Payload, Refusal> {
     let mut payload = Payload {
         protocol: *packet.get(6).ok_or(Refusal::Malformed)?,
@@ -102,8 +100,8 @@ pub(crate) fn walk_ipv6(packet: &[u8]) -> Result<Payload, Refusal> {
     };
     let mut options_left = MAX_OPTIONS;
     for _ in 0..MAX_EXTENSIONS {
-        // Hop-by-hop options stand directly behind the IPv6 header (RFC 8200,
-        // section 4.1); anywhere else they are no header that we know.
+        // Hop-by-hop options directly follow the IPv6 header (RFC 8200, section 4.1).
+        // Elsewhere they are an unknown protocol.
         let is_late = payload.protocol == HOP_BY_HOP && payload.at != IPV6_HEADER_LEN;
         if !is_extension(payload.protocol) || is_late {
             return Ok(payload);
@@ -115,20 +113,19 @@ pub(crate) fn walk_ipv6(packet: &[u8]) -> Result<Payload, Refusal> {
             _ => EXTENSION_UNIT * (1 + usize::from(unit[1])),
         };
         let extension = rest.get(..len).ok_or(Refusal::Malformed)?;
-        let tells = !may_be_error(unit[0], &rest[len..]);
+        let report = !may_be_error(unit[0], &rest[len..]);
         match payload.protocol {
-            // An atomic fragment is whole, and no other belongs to it
-            // (RFC 6946, section 4).
+            // An atomic fragment is a whole packet (RFC 6946, section 4).
             FRAGMENT if u16::from_be_bytes([unit[2], unit[3]]) & FRAGMENT_BITS != 0 => {
                 return Err(Refusal::Fragment);
             }
-            // Where no segments are left it is ignored (RFC 8200, section 4.4).
+            // A routing header without segments left is ignored (RFC 8200, section 4.4).
             ROUTING if unit[3] != 0 => {
                 let at = (payload.at + 2) as u16;
-                return Err(Refusal::RoutingHeader { tells, at });
+                return Err(Refusal::RoutingHeader { report, at });
             }
             HOP_BY_HOP | DESTINATION => {
-                check_ipv6_options(extension, payload.at, tells, &mut options_left)?;
+                check_ipv6_options(extension, payload.at, report, &mut options_left)?;
             }
             _ => {}
         }
@@ -144,21 +141,21 @@ pub(crate) fn walk_ipv6(packet: &[u8]) -> Result<Payload, Refusal> {
     Ok(payload)
 }
 
-/// Whether what follows an extension header may be an ICMPv6 error. Nobody
-/// answers one with an error (RFC 4443, section 2.4), so a further extension
-/// header counts as one, unread.
+/// Whether an ICMPv6 error may follow an extension header. An error must not be answered
+/// with an error (RFC 4443, section 2.4). A further extension header counts as one,
+/// because it is not parsed.
 fn may_be_error(next_header: u8, rest: &[u8]) -> bool {
     const INFORMATIONAL: u8 = 128;
     let is_error = rest.first().is_none_or(|kind| *kind < INFORMATIONAL);
     is_extension(next_header) || next_header == PROTOCOL_ICMPV6 && is_error
 }
 
-/// Judges the options of an extension header that lies `at` in its packet, and
-/// whose sender may be told of them or not.
+/// Checks the options of an extension header at offset `at` of its packet. `report`: the
+/// sender may get an error.
 fn check_ipv6_options(
     extension: &[u8],
     at: usize,
-    tells: bool,
+    report: bool,
     left: &mut usize,
 ) -> Result<(), Refusal> {
     let mut next = 2;
@@ -174,7 +171,7 @@ fn check_ipv6_options(
             ACTION_SKIP => {}
             action => {
                 return Err(Refusal::Option {
-                    tells: tells && action != ACTION_DISCARD,
+                    report: report && action != ACTION_DISCARD,
                     at: (at + next) as u16,
                 });
             }

@@ -3,32 +3,30 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::host::Counters;
-use crate::testing::{
-    echo, frame, host, mend_header, packet, to_us, with_extensions, with_options,
-};
+use crate::testing::{echo, fix_header, frame, host, packet, to_us, with_extensions, with_options};
 use crate::{Input, PROTOCOL_TCP, PROTOCOL_UDP};
 
-/// A record route of one address, the end of options behind it.
+/// A record route of one address, followed by the end of options.
 const RECORD_ROUTE: [u8; 8] = [7, 7, 4, 0, 0, 0, 0, 0];
 const TIMESTAMP: [u8; 8] = [68, 8, 5, 0, 0, 0, 0, 0];
 const ROUTER_ALERT: [u8; 4] = [148, 4, 0, 0];
 
-/// Padding of six bytes, behind next header and length.
+/// Six bytes of padding behind next header and length.
 const PADDING: [u8; 8] = [0, 0, 1, 4, 0, 0, 0, 0];
-/// A fragment header of a whole packet.
+/// The fragment header of an atomic fragment.
 const ATOMIC: [u8; 8] = [0, 0, 0, 0, 1, 2, 3, 4];
-/// The same with every reserved bit set. One byte of them is a length in other
-/// headers (RFC 8200, section 4.5).
+/// The same with all reserved bits set. Other headers have their length in one of these
+/// bytes (RFC 8200, section 4.5).
 const RESERVED: [u8; 8] = [0, 255, 0, 6, 1, 2, 3, 4];
-/// Those of a first and of a last fragment.
+/// Fragment headers of a first and a last fragment.
 const FIRST: [u8; 8] = [0, 0, 0, 1, 1, 2, 3, 4];
 const LAST: [u8; 8] = [0, 0, 0, 8, 1, 2, 3, 4];
-/// A routing header of type 2 whose one address is travelled.
+/// A routing header of type 2 without segments left.
 const ROUTED: [u8; 24] = [
     0, 2, 2, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0,
 ];
 
-/// What comes of a packet: the reply where it is turned round.
+/// Returns the packet turned round, or the reply to it, and the counters.
 fn outcome(bytes: &[u8]) -> (Option<Vec<u8>>, Counters) {
     let mut host = host();
     let reply = match host.receive(frame(bytes), Instant::ZERO) {
@@ -40,7 +38,7 @@ fn outcome(bytes: &[u8]) -> (Option<Vec<u8>>, Counters) {
     (reply.map(|frame| frame.to_vec()), *host.counters())
 }
 
-/// Every packet that is to be answered, and that comes of one without options.
+/// Packets without options that are accepted or answered.
 fn plain(v6: bool) -> [Vec<u8>; 3] {
     [
         packet(to_us(v6), PROTOCOL_TCP, b"a segment of some bytes"),
@@ -58,10 +56,10 @@ fn ipv4_options_are_skipped_and_not_returned() {
         &RECORD_ROUTE,
         &TIMESTAMP,
         &ROUTER_ALERT,
-        // RFC 1108, and an option that nobody knows.
+        // The security option (RFC 1108), and an unknown option.
         &[130, 3, 0, 0],
         &[222, 4, 1, 2],
-        // The shortest that has a length.
+        // The shortest option with a length.
         &[222, 2, NO_OPERATION, NO_OPERATION],
         &most,
     ];
@@ -90,22 +88,22 @@ fn ipv4_options_that_contradict_themselves_are_malformed() {
         let (reply, counters) = outcome(&with_options(bytes.clone(), options));
         assert_eq!((reply, counters.malformed), (None, 1), "{options:?}");
     }
-    // The header ends behind the packet, or is none.
+    // The header ends behind the packet, or is too short.
     for version_ihl in [0x4f, 0x44, 0x40, 0x55, 0x65] {
         let mut bytes = bytes.clone();
         bytes[14] = version_ihl;
         let (reply, counters) = outcome(&bytes);
         assert_eq!((reply, counters.malformed), (None, 1), "{version_ihl:x}");
     }
-    // It is too short, and so is the packet.
+    // Both the option and the packet are too short.
     let mut short = bytes.clone();
     short[14] = 0x44;
     short[17] = 16;
     assert_eq!(outcome(&short).1.malformed, 1);
-    // It ends in the frame, but behind the total length.
+    // The header ends within the frame, but behind the total length.
     let mut bytes = with_options(bytes, &[NO_OPERATION; 8]);
     bytes[17] = 24;
-    mend_header(&mut bytes);
+    fix_header(&mut bytes);
     assert_eq!(outcome(&bytes).1.malformed, 1);
 }
 
@@ -123,8 +121,8 @@ fn the_checksum_covers_ipv4_options() {
 #[test]
 fn ipv4_source_routes_are_refused() {
     for kind in [LOOSE_SOURCE_ROUTE, STRICT_SOURCE_ROUTE] {
-        // One that has been travelled is no better: its sender wants the
-        // answer by the same way.
+        // A completed source route is refused too, because its sender wants the reply by
+        // the same route.
         for pointer in [4, 8] {
             let options = [NO_OPERATION, kind, 7, pointer, 192, 0, 2, 7];
             for bytes in plain(false) {
@@ -142,7 +140,7 @@ fn fragments_with_options_are_fragments() {
         &ROUTER_ALERT,
     );
     bytes[20] = 0x20;
-    mend_header(&mut bytes);
+    fix_header(&mut bytes);
     assert_eq!(outcome(&bytes).1.fragments, 1);
 }
 
@@ -150,7 +148,7 @@ fn fragments_with_options_are_fragments() {
 fn ipv6_extension_headers_are_skipped_and_not_returned() {
     let long = [&[0, 3, 1, 28][..], &[0; 28]].concat();
     let pads = [[0; 2].as_slice(), &[PAD_1; 6]].concat();
-    // An option that nobody knows and anybody may skip, and router alert.
+    // An unknown option that may be skipped, and router alert.
     let skipped = [0, 0, 0x1e, 2, 1, 2, 1, 0];
     let alert = [0, 0, 5, 2, 0, 0, 1, 0];
     let cases: [&[(u8, &[u8])]; 9] = [
@@ -223,7 +221,7 @@ fn ipv6_extension_headers_are_refused_by_reason() {
     }
 }
 
-/// RFC 6980: neighbour discovery is not believed in fragments.
+/// RFC 6980: neighbour discovery in fragments is ignored.
 #[test]
 fn a_solicitation_in_an_atomic_fragment_is_ignored() {
     let bytes = packet(to_us(true), crate::PROTOCOL_ICMPV6, &[0; 24]);
@@ -238,7 +236,7 @@ fn a_solicitation_in_an_atomic_fragment_is_ignored() {
 }
 
 #[test]
-fn a_packet_cut_in_its_extensions_is_malformed() {
+fn a_packet_truncated_in_its_extensions_is_malformed() {
     let bytes = with_extensions(
         packet(to_us(true), PROTOCOL_UDP, b""),
         &[(DESTINATION, &PADDING), (DESTINATION, &PADDING)],

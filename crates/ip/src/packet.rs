@@ -32,7 +32,7 @@ pub enum Addresses {
 }
 
 impl Addresses {
-    /// Those of an IPv4 header.
+    /// Reads the addresses of an IPv4 header.
     #[inline(always)]
     pub(crate) fn of_v4(header: &[u8; IPV4_HEADER_LEN]) -> Self {
         let [.., a, b, c, d, e, f, g, h] = *header;
@@ -42,7 +42,7 @@ impl Addresses {
         }
     }
 
-    /// Those of an IPv6 header.
+    /// Reads the addresses of an IPv6 header.
     #[inline(always)]
     pub(crate) fn of_v6(header: &[u8; IPV6_HEADER_LEN]) -> Self {
         let address = |at: usize| {
@@ -55,7 +55,7 @@ impl Addresses {
         }
     }
 
-    /// Source and destination exchanged.
+    /// Swaps source and destination.
     #[inline(always)]
     #[must_use]
     pub const fn reversed(self) -> Self {
@@ -83,7 +83,7 @@ impl Addresses {
         }
     }
 
-    /// Bytes of the IP header between these addresses.
+    /// Bytes of the IP header of a packet with these addresses.
     #[inline(always)]
     pub const fn header_len(&self) -> usize {
         match self {
@@ -92,7 +92,7 @@ impl Addresses {
         }
     }
 
-    /// The sum of both addresses: what they contribute to every checksum.
+    /// The sum of both addresses, which is part of every checksum.
     #[inline(always)]
     pub fn sum(&self) -> Sum {
         match self {
@@ -109,33 +109,32 @@ impl Addresses {
     }
 }
 
-/// A received packet to one of our addresses: whole, its header checked. The
-/// checksum of what it carries is not checked yet.
+/// A whole received packet to one of our addresses, with a checked IP header. The
+/// transport's checksum is not checked yet.
 ///
-/// Its bytes are those of the IP payload, exactly: padding of the frame is cut
-/// off. IPv4 options and IPv6 extension headers are out of the way, so that
-/// the payload begins where a reply's does.
+/// The payload excludes the frame's padding. IPv4 options and IPv6 extension headers are
+/// moved out of the way, so the payload begins where that of a reply begins.
 ///
-/// It is small, as it goes from hand to hand: addresses are read from the header,
-/// which nobody changes.
+/// The type is small because it is moved often. It reads addresses from the header,
+/// which stays unchanged.
 #[derive(Debug)]
 pub struct Packet {
     frame: Frame,
-    /// Where the IP header starts, from the start of the frame, …
+    /// Offset of the IP header in the frame.
     ip_at: u16,
-    /// … and where the IP payload does.
+    /// Offset of the IP payload in the frame.
     start: u16,
-    /// Where it ended when it was received.
+    /// End of the received packet in the frame.
     end: u16,
-    /// Bytes of options or extension headers, which lie behind `end`.
+    /// Bytes of options or extension headers, which were moved behind `end`.
     options_len: u16,
-    /// A checksum that holds only the pseudo-header's sum is right too.
+    /// Accepts a checksum that covers only the pseudo-header.
     partial_checksum: bool,
 }
 
 impl Packet {
-    /// `frame` must have been cut to the end of the IP packet, and `start`,
-    /// the end of a header without options that begins at `ip_at`, lie inside it.
+    /// Makes the packet of a frame that ends with the IP packet. The IP header begins at
+    /// `ip_at`. `start`, the end of a header without options, lies within the frame.
     #[inline(always)]
     pub(crate) fn new(frame: Frame, ip_at: usize, start: usize, partial_checksum: bool) -> Self {
         debug_assert!(start <= frame.len());
@@ -149,18 +148,18 @@ impl Packet {
         }
     }
 
-    /// Whether options or extension headers are set aside.
+    /// Whether options or extension headers were moved behind the payload.
     pub(crate) fn has_options(&self) -> bool {
         self.options_len > 0
     }
 
-    /// The whole IP packet, while nothing is set aside.
+    /// The whole IP packet. Call it only while no options are set aside.
     pub(crate) fn ip(&self) -> &[u8] {
         &self.frame[usize::from(self.ip_at)..]
     }
 
-    /// Moves the first `len` bytes behind the header, options or extension
-    /// headers, behind the payload.
+    /// Moves `len` bytes of options or extension headers from behind the header to behind
+    /// the payload.
     pub(crate) fn set_options_aside(&mut self, len: usize) {
         let start = usize::from(self.start);
         self.frame[start..].rotate_left(len);
@@ -169,8 +168,8 @@ impl Packet {
         self.options_len = len as u16;
     }
 
-    /// The frame as it was received, without padding. Nothing must have been
-    /// written to the packet.
+    /// Restores the received frame, without padding. Call it only while the packet is
+    /// unchanged.
     pub(crate) fn restore(mut self) -> Frame {
         let options_len = usize::from(self.options_len);
         self.frame.set_len(usize::from(self.end) + options_len);
@@ -178,12 +177,12 @@ impl Packet {
         self.frame
     }
 
-    /// The whole frame again.
+    /// Returns the whole frame.
     pub(crate) fn into_frame(self) -> Frame {
         self.frame
     }
 
-    /// Where it came from and went to.
+    /// Source and destination.
     #[inline(always)]
     #[expect(clippy::missing_panics_doc, reason = "the header is there")]
     pub fn addresses(&self) -> Addresses {
@@ -199,7 +198,7 @@ impl Packet {
         usize::from(self.start - self.ip_at) == IPV4_HEADER_LEN
     }
 
-    /// The way back to the sender.
+    /// The path back to the sender.
     #[inline(always)]
     pub fn path_back(&self) -> Path {
         Path {
@@ -208,13 +207,13 @@ impl Packet {
         }
     }
 
-    /// The way back on the link.
+    /// The link back to the sender.
     #[inline(always)]
     pub fn link_back(&self) -> Link {
         Link::back_from(&self.frame, usize::from(self.ip_at))
     }
 
-    /// What routers on the way say about congestion.
+    /// The ECN bits, which routers on the path may have set.
     #[inline(always)]
     pub fn ecn(&self) -> Ecn {
         let bits = self.frame[usize::from(self.ip_at) + 1];
@@ -227,13 +226,13 @@ impl Packet {
         &self.frame[usize::from(self.start)..]
     }
 
-    /// The IP payload, to be changed in place.
+    /// The IP payload, for changes in place.
     #[inline(always)]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         &mut self.frame[usize::from(self.start)..]
     }
 
-    /// The most bytes of IP payload that the frame has room for.
+    /// The maximum length of an IP payload in this frame, in bytes.
     #[inline(always)]
     pub fn payload_capacity(&self) -> usize {
         self.frame.capacity() - usize::from(self.start)
@@ -249,24 +248,22 @@ impl Packet {
         self.frame.set_len(usize::from(self.start) + len);
     }
 
-    /// Whether the transport checksum is right. At a host
-    /// [with partial checksums](crate::Host::with_partial_checksums) a field
-    /// that holds only the pseudo-header's sum is right too: what a peer with
-    /// checksum offload sends over a link that needs none.
+    /// Whether the transport checksum is correct. A host
+    /// [with partial checksums](crate::Host::with_partial_checksums) also accepts a field
+    /// that covers only the pseudo-header, as a peer with checksum offload sends it.
     ///
-    /// `field_at` is the field's offset in the payload; the caller has
-    /// checked that the payload reaches behind it.
+    /// `field_at` is the field's offset in the payload. The caller has checked that the
+    /// payload is long enough.
     #[inline(always)]
     pub fn checksum_ok(&self, protocol: u8, field_at: usize) -> bool {
         self.checksum_is_whole(protocol)
             || self.partial_checksum && self.has_unfinished_checksum(protocol, field_at)
     }
 
-    /// Whether the checksum over pseudo-header and payload is right, and not
-    /// only begun.
+    /// Whether the checksum over pseudo-header and payload is correct.
     #[inline(always)]
     pub(crate) fn checksum_is_whole(&self, protocol: u8) -> bool {
-        // The addresses end the header, so that one sum takes them in.
+        // The header ends with the addresses, so one sum covers them and the payload.
         let start = usize::from(self.start);
         let addresses_len = if self.is_v4() { 8 } else { 32 };
         Sum::of(&self.frame[start - addresses_len..])
@@ -275,9 +272,9 @@ impl Packet {
             .is_valid()
     }
 
-    /// Whether the transport checksum holds only the pseudo-header's sum. Its
-    /// sender has left the rest to a device that did not do it. For counting
-    /// packets that [`checksum_ok`](Self::checksum_ok) has refused.
+    /// Whether the transport checksum covers only the pseudo-header, because the sender
+    /// left the rest to a device. Use it to classify packets that
+    /// [`checksum_ok`](Self::checksum_ok) refused.
     #[cold]
     pub fn has_unfinished_checksum(&self, protocol: u8, field_at: usize) -> bool {
         let payload = self.payload();
@@ -285,8 +282,8 @@ impl Packet {
         u16::from_be_bytes([payload[field_at], payload[field_at + 1]]) == pseudo.fold()
     }
 
-    /// Whether an ICMP error about this UDP datagram would find its sender:
-    /// the checksum is right, and the source port is not 0.
+    /// Whether an ICMP error about this UDP datagram would reach its sender: the checksum
+    /// is correct, and the source port is not 0.
     pub(crate) fn is_answerable_udp(&self) -> bool {
         let Some(&[a, b, .., c, d]) = self.payload().first_chunk::<UDP_HEADER_LEN>() else {
             return false;
@@ -295,9 +292,8 @@ impl Packet {
         [a, b] != [0; 2] && (is_unsummed || self.checksum_ok(PROTOCOL_UDP, UDP_CHECKSUM_AT))
     }
 
-    /// Turns the packet round: the frame becomes one to the sender, with
-    /// fresh link and IP headers. The payload, its checksum included, must be
-    /// the reply's already.
+    /// Turns the packet round: writes link and IP headers that lead to the sender. The
+    /// payload must already be the reply's, with its checksum.
     #[inline(always)]
     pub fn turn_round(mut self, protocol: u8) -> Frame {
         let payload_len = self.frame.len() - usize::from(self.start);

@@ -1,4 +1,4 @@
-//! The way to a peer: link and IP headers of what is sent to it.
+//! The path to a peer: the link and IP headers of packets to it.
 
 use eth::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, Link};
 
@@ -8,28 +8,27 @@ use nmio::checksum::Sum;
 
 /// IPv4 version and header length without options.
 const VERSION_IHL: u8 = 0x45;
-/// IPv4's "don't fragment": what we send is never fragmented, so its
-/// identification may be 0 (RFC 6864, section 4).
+/// IPv4's DF flag. Our packets are never fragmented, so their identification may be 0
+/// (RFC 6864, section 4).
 const DONT_FRAGMENT: u16 = 0x4000;
 
 /// The two bits of explicit congestion notification in an IP header (RFC 3168,
 /// section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ecn {
-    /// The transport does not take part.
+    /// The transport does not use ECN.
     #[default]
     NotEct = 0,
-    /// It does: ECT(1).
+    /// The transport uses ECN: ECT(1).
     Ect1 = 1,
-    /// It does: ECT(0).
+    /// The transport uses ECN: ECT(0).
     Ect0 = 2,
-    /// A router on the way is congested.
+    /// A router on the path is congested.
     Ce = 3,
 }
 
 impl Ecn {
-    /// The lowest two bits of what was IPv4's type of service or IPv6's
-    /// traffic class.
+    /// Reads the lowest two bits of IPv4's type of service or IPv6's traffic class.
     #[inline(always)]
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 3 {
@@ -41,12 +40,12 @@ impl Ecn {
     }
 }
 
-/// Everything below the transport that a packet to one peer carries.
+/// The link and IP addresses of packets to one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     /// The local link.
     pub link: Link,
-    /// Ours as the source, the peer's as the destination.
+    /// Our address as the source, the peer's as the destination.
     pub addresses: Addresses,
 }
 
@@ -57,8 +56,8 @@ impl Path {
         self.link.header_len() + self.addresses.header_len()
     }
 
-    /// Writes link and IP headers for `payload_len` bytes of `protocol` to
-    /// the start of `packet`, and returns where the payload starts.
+    /// Writes link and IP headers for `payload_len` bytes of `protocol` to the start of
+    /// `packet`, and returns the payload's offset.
     ///
     /// # Panics
     /// When `packet` is shorter than the headers.
@@ -67,9 +66,8 @@ impl Path {
         self.write_marked(packet, protocol, payload_len, Ecn::NotEct)
     }
 
-    /// As [`Path::write`], with the bits of congestion notification. An IPv4
-    /// packet that is longer than its field can say, which only a
-    /// super-segment may be, says 0, as Linux has it since 6.3 ("BIG TCP").
+    /// Like [`Path::write`], with ECN bits. The length field of an IPv4 super-segment above
+    /// 65,535 bytes is 0, as in Linux since 6.3 ("BIG TCP").
     ///
     /// # Panics
     /// When `packet` is shorter than the headers.
@@ -117,10 +115,9 @@ impl Path {
         }
     }
 
-    /// Patches the headers of a packet that was prepared by
-    /// [`Path::write`] for an untagged link, the same IP version and
-    /// protocol: only MAC addresses, IP addresses, the length, the bits of
-    /// congestion notification and the IPv4 checksum are touched.
+    /// Patches the headers of a packet that [`Path::write`] prepared for an untagged link,
+    /// the same IP version and the same protocol. It writes only MAC addresses, IP
+    /// addresses, the length, the ECN bits and the IPv4 checksum.
     ///
     /// # Panics
     /// When `packet` is shorter than the headers.
@@ -129,13 +126,13 @@ impl Path {
         self.patch_marked(packet, protocol, payload_len, Ecn::NotEct);
     }
 
-    /// As [`Path::patch`], with the bits of congestion notification.
+    /// Like [`Path::patch`], with ECN bits.
     ///
     /// # Panics
     /// When `packet` is shorter than the headers.
     #[inline(always)]
     pub fn patch_marked(&self, packet: &mut [u8], protocol: u8, payload_len: usize, ecn: Ecn) {
-        debug_assert!(self.link.vlan.is_none(), "prepared packets carry no tag");
+        debug_assert!(self.link.vlan.is_none(), "prepared packets have no tag");
         packet[..6].copy_from_slice(&self.link.peer.0);
         packet[6..12].copy_from_slice(&self.link.own.0);
         match self.addresses {
@@ -159,8 +156,8 @@ impl Path {
         }
     }
 
-    /// The sum of a header is that of its constants, its length and its
-    /// addresses; no byte of it has to be read.
+    /// Computes the header's checksum from constants, length and addresses, without reading
+    /// the header.
     #[inline(always)]
     fn ipv4_checksum(&self, protocol: u8, total_len: u16, ecn: Ecn) -> u16 {
         Sum::ZERO

@@ -1,4 +1,4 @@
-//! Cutting a super-segment in software, as a kernel or a device does it.
+//! Segments a super-segment in software, as a kernel or a device does.
 
 use eth::ETHERTYPE_IPV4;
 use nmio::SuperSegment;
@@ -7,27 +7,25 @@ use nmio::super_segment::Cut;
 use crate::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, PROTOCOL_TCP, PROTOCOL_UDP};
 use nmio::checksum::Sum;
 
-/// TCP: where sequence number, control bits and checksum are.
+/// Offsets of TCP's sequence number, control bits and checksum.
 const TCP_SEQ_AT: usize = 4;
 const TCP_CONTROL_AT: usize = 13;
 const TCP_CHECKSUM_AT: usize = 16;
-/// PSH and FIN are the last segment's, CWR the first one's.
+/// PSH and FIN belong to the last segment, CWR to the first.
 const TCP_FIN_PSH: u8 = 1 | 8;
 const TCP_CWR: u8 = 128;
-/// UDP: where length and checksum are.
+/// Offsets of UDP's length and checksum.
 const UDP_LENGTH_AT: usize = 4;
 const UDP_CHECKSUM_AT: usize = 6;
 
-/// Writes segment number `index` of a super-segment, a whole frame, behind what
-/// is in `frame`: lengths, sequence number, control bits, IPv4 identification
-/// and checksums are its own.
+/// Appends segment number `index` of a super-segment to `frame`, as a whole frame with its
+/// own lengths, sequence number, control bits, IPv4 identification and checksums.
 ///
-/// For ports that take super-segments and have no kernel that would cut them,
-/// such as [`nmio::sim`]'s.
+/// It serves ports without a kernel that segments, such as those of [`nmio::sim`].
 ///
 /// # Panics
 /// When there is no such segment, or the headers are not those of a packet.
-pub fn cut(packet: &SuperSegment, index: usize, frame: &mut Vec<u8>) {
+pub fn write_segment(packet: &SuperSegment, index: usize, frame: &mut Vec<u8>) {
     let begin = frame.len();
     let at = packet.transport_at();
     let len = packet.segment_len();

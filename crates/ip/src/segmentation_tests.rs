@@ -18,7 +18,7 @@ const V6: [Ipv6Addr; 2] = [
 const TCP_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
 
-/// To a host that checks what it gets as every server does.
+/// Receives a frame as every server does, with all checks.
 fn path(v6: bool, vlan: Option<u16>) -> Path {
     let addresses = if v6 {
         Addresses::V6 {
@@ -46,7 +46,7 @@ fn receive(host: &mut Host, pool: &Pool, bytes: &[u8]) -> Input {
     host.receive(frame, nmio::Instant::ZERO)
 }
 
-/// A run of `bytes[range]`, with control bits where it is TCP.
+/// Returns a super-segment of `bytes[range]`. TCP has control bits.
 fn run(
     path: &Path,
     tcp: Option<(u32, u8)>,
@@ -85,17 +85,16 @@ fn run(
     packet
 }
 
-/// CWR is the first segment's, PSH and FIN the last one's; all others are
-/// every segment's.
+/// The first segment has CWR, the last one has PSH and FIN, and all have the other bits.
 #[test]
-fn each_segment_has_the_control_bits_that_are_its_own() {
+fn each_segment_has_its_own_control_bits() {
     for v6 in [false, true] {
         let path = path(v6, None);
         let bytes: Arc<[u8]> = [7; 30].into();
         let packet = run(&path, Some((1, 0xff)), 10, &bytes, 0..30);
         let control = [0, 1, 2].map(|index| {
             let mut frame = Vec::new();
-            cut(&packet, index, &mut frame);
+            write_segment(&packet, index, &mut frame);
             frame[path.header_len() + 13]
         });
         assert_eq!(control, [0b1111_0110, 0b0111_0110, 0b0111_1111]);
@@ -103,8 +102,7 @@ fn each_segment_has_the_control_bits_that_are_its_own() {
 }
 
 proptest! {
-    /// Every segment is one that a host takes, and together they are what was
-    /// to be sent.
+    /// A host accepts every segment, and together they are the sent bytes.
     #[test]
     fn segments_are_whole_packets(
         v6: bool,
@@ -131,7 +129,7 @@ proptest! {
         let mut data = Vec::new();
         for index in 0..packet.segments() {
             let mut frame = b"before".to_vec();
-            cut(&packet, index, &mut frame);
+            write_segment(&packet, index, &mut frame);
             let frame = &frame[6..];
             if !v6 {
                 let id = &frame[path.link.header_len() + 4..][..2];

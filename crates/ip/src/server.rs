@@ -1,4 +1,4 @@
-//! A host with what it serves, as an event loop runs it.
+//! A host with its transports, as the event loop runs it.
 
 use std::mem;
 
@@ -9,18 +9,18 @@ use crate::icmp::IcmpError;
 use crate::packet::Packet;
 use crate::transports::{Inputs, Transports};
 
-/// A [`Host`] with [`Transports`] on it: give it to [`nmio::run`].
+/// A [`Host`] with its [`Transports`]. Pass it to [`nmio::run`].
 #[derive(Debug)]
 pub struct Server<T> {
     /// The network layer.
     pub host: Host,
-    /// What it serves.
+    /// The transports on the host.
     pub transports: T,
     bell: Option<Bell>,
 }
 
 impl<T> Server<T> {
-    /// Serves `transports` at the addresses of `host`.
+    /// Makes a server of `transports` at the addresses of `host`.
     pub fn new(host: Host, transports: T) -> Self {
         Self {
             host,
@@ -29,7 +29,7 @@ impl<T> Server<T> {
         }
     }
 
-    /// The transports have mailboxes, of which `bell` tells.
+    /// Sets the bell of the transports' mailboxes.
     #[must_use]
     pub fn with_bell(self, bell: Bell) -> Self {
         Self {
@@ -38,8 +38,8 @@ impl<T> Server<T> {
         }
     }
 
-    /// Handles a batch that the transports look at before its first packet is handled.
-    fn handle_together<P: Port>(&mut self, port: &mut P, batch: &mut Batch, now: Instant)
+    /// Handles a batch whose memory accesses the transports prefetch.
+    fn handle_prefetched<P: Port>(&mut self, port: &mut P, batch: &mut Batch, now: Instant)
     where
         T: Transports<P>,
     {
@@ -50,18 +50,18 @@ impl<T> Server<T> {
         }
         let mut inputs = Inputs::new();
         self.host.receive_batch(batch, &mut inputs, now);
-        self.transports.look_ahead(&inputs);
-        for (place, input) in inputs.drain(..).enumerate() {
-            let mut seen = Seen(&mut self.transports, place);
-            self.host.hand_over(port, input, &mut seen, now);
+        self.transports.prefetch_batch(&inputs);
+        for (index, input) in inputs.drain(..).enumerate() {
+            let mut prefetched = Prefetched(&mut self.transports, index);
+            self.host.dispatch(port, input, &mut prefetched, now);
         }
     }
 }
 
-/// Transports for the packet at a place of the batch that they have looked at.
-struct Seen<'t, T>(&'t mut T, usize);
+/// Transports that handle the packet at an index of a prefetched batch.
+struct Prefetched<'t, T>(&'t mut T, usize);
 
-impl<P: Port, T: Transports<P>> Transports<P> for Seen<'_, T> {
+impl<P: Port, T: Transports<P>> Transports<P> for Prefetched<'_, T> {
     fn serves(&self, protocol: u8, port: u16) -> bool {
         self.0.serves(protocol, port)
     }
@@ -73,7 +73,7 @@ impl<P: Port, T: Transports<P>> Transports<P> for Seen<'_, T> {
 
     #[inline(always)]
     fn handle_udp(&mut self, port: &mut P, datagram: Packet, now: Instant) -> Option<Packet> {
-        self.0.handle_seen_udp(port, datagram, self.1, now)
+        self.0.handle_prefetched_udp(port, datagram, self.1, now)
     }
 
     fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) -> bool {
@@ -99,8 +99,8 @@ impl<P: Port, T: Transports<P>> Handler<P> for Server<T> {
 
     #[inline(always)]
     fn handle_batch(&mut self, port: &mut P, batch: &mut Batch, now: Instant) {
-        if self.transports.looks_ahead(batch.len()) {
-            return self.handle_together(port, batch, now);
+        if self.transports.wants_prefetch(batch.len()) {
+            return self.handle_prefetched(port, batch, now);
         }
         for frame in batch.drain(..) {
             self.handle_frame(port, frame, now);

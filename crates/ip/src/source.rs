@@ -1,11 +1,11 @@
-//! Source addresses that cannot be answered (RFC 1122, section 3.2.1.3;
+//! Finds source addresses that cannot be answered (RFC 1122, section 3.2.1.3;
 //! RFC 6890; RFC 4291, section 2.5).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use eth::Station;
 
-/// Why no host can be answered at an address.
+/// Why an address cannot be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadSource {
     /// A multicast group, or the limited broadcast address.
@@ -14,13 +14,13 @@ pub(crate) enum BadSource {
     Loopback,
     /// 0/8, 240/4, an unspecified, IPv4-compatible or IPv4-mapped IPv6 address.
     Reserved,
-    /// The network address or the broadcast address of a network of ours.
+    /// The network address or the broadcast address of one of our networks.
     Subnet,
     /// One of our own addresses.
     Own,
 }
 
-/// Why `src` cannot be answered, or `None` when it can.
+/// Returns why `src` cannot be answered, or `None`.
 #[inline(always)]
 pub(crate) fn refuse_v4(station: &Station, src: Ipv4Addr) -> Option<BadSource> {
     let first = src.octets()[0];
@@ -45,11 +45,11 @@ fn classify_v4(station: &Station, src: Ipv4Addr) -> Option<BadSource> {
     }
 }
 
-/// As [`refuse_v4`]. An IPv6 subnet has no broadcast address, and its
+/// Like [`refuse_v4`]. An IPv6 subnet has no broadcast address, and its
 /// subnet-router anycast address may be a source (RFC 4291, section 2.6).
 #[inline(always)]
 pub(crate) fn refuse_v6(station: &Station, src: Ipv6Addr) -> Option<BadSource> {
-    // ::/64 has all those that are special, beside multicast.
+    // All special addresses except multicast are in ::/64.
     if (src.to_bits() >> 64) as u64 == 0 || src.is_multicast() || station.serves_v6(src) {
         return classify_v6(station, src);
     }

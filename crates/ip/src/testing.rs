@@ -1,5 +1,4 @@
-//! What the tests of this crate share: two stations, and packets from the peer
-//! to us.
+//! Shared by the tests of this crate: two stations, and packets from the peer to us.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -21,7 +20,7 @@ pub(crate) fn host() -> Host {
     Host::own(Station::new(OURS, &[V4.0.into(), V6.0.into()]))
 }
 
-/// From the peer to us.
+/// The path from the peer to us.
 pub(crate) fn to_us(v6: bool) -> Path {
     let addresses = if v6 {
         Addresses::V6 {
@@ -64,7 +63,7 @@ pub(crate) fn frame(bytes: &[u8]) -> Frame {
     frame
 }
 
-/// A UDP datagram from port 0x3039 to port 53, its checksum right.
+/// A UDP datagram from port 0x3039 to port 53, with a correct checksum.
 pub(crate) fn datagram(v6: bool, data: &[u8]) -> Vec<u8> {
     let path = to_us(v6);
     let len = 8 + data.len();
@@ -109,26 +108,26 @@ pub(crate) fn echo_of(v6: bool, rest: &[u8]) -> Vec<u8> {
     packet(path, protocol, &message)
 }
 
-/// A packet over IPv4 with `options`, a multiple of four bytes, put in.
+/// Inserts `options`, a multiple of four bytes, into an IPv4 packet.
 pub(crate) fn with_options(mut bytes: Vec<u8>, options: &[u8]) -> Vec<u8> {
     bytes.splice(34..34, options.iter().copied());
     let total_len = (bytes.len() - 14) as u16;
     bytes[14] += (options.len() / 4) as u8;
     bytes[16..18].copy_from_slice(&total_len.to_be_bytes());
-    mend_header(&mut bytes);
+    fix_header(&mut bytes);
     bytes
 }
 
-/// Makes the checksum of an IPv4 header right.
-pub(crate) fn mend_header(bytes: &mut [u8]) {
+/// Corrects the checksum of an IPv4 header.
+pub(crate) fn fix_header(bytes: &mut [u8]) {
     let end = 14 + usize::from(bytes[14] & 15) * 4;
     bytes[24..26].fill(0);
     let field = Sum::of(&bytes[14..end]).finish();
     bytes[24..26].copy_from_slice(&field.to_be_bytes());
 }
 
-/// A packet over IPv6 with extension headers put in: the type and the bytes of
-/// each, whose first is written here.
+/// Inserts extension headers into an IPv6 packet: the type and the bytes of each. It
+/// writes the first byte of each header.
 pub(crate) fn with_extensions(mut bytes: Vec<u8>, extensions: &[(u8, &[u8])]) -> Vec<u8> {
     let mut next = bytes[20];
     for (kind, extension) in extensions.iter().rev() {

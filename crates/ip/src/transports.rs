@@ -1,4 +1,4 @@
-//! Handing packets to the transports on a host, and refusing the rest.
+//! Hands packets to the transports on a host, and refuses the rest.
 
 use arrayvec::ArrayVec;
 use nmio::{Batch, Frame, Instant, MAX_BATCH, Port, prefetch};
@@ -7,116 +7,116 @@ use crate::host::{Host, Input};
 use crate::icmp::IcmpError;
 use crate::packet::Packet;
 
-/// What serves TCP, UDP or both on a [`Host`]: put both into a
-/// [`Server`](crate::Server), and several into one by [`Both`](crate::Both).
+/// Serves TCP, UDP or both on a [`Host`]. A [`Server`](crate::Server) is a host with its
+/// transports, and [`Both`](crate::Both) combines two transports.
 ///
-/// A method gives back what it does not serve, and so does one that is not
-/// implemented. The host refuses and counts whatever nobody takes. Most have a
-/// counterpart in [`nmio::Handler`], which says when they are called.
+/// A method returns a packet that it does not serve, and so does the default method. The
+/// host then refuses and counts the packet. [`nmio::Handler`] says when most of these
+/// methods are called.
 pub trait Transports<P: Port> {
-    /// Whether [`intercept`](Self::intercept) does anything. It is not called otherwise.
+    /// Whether [`intercept`](Self::intercept) is implemented. It is called only then.
     const INTERCEPTS: bool = false;
 
-    /// Whether it serves `port` over `protocol`, [`PROTOCOL_TCP`](crate::PROTOCOL_TCP)
+    /// Whether the transports serve `port` over `protocol`, [`PROTOCOL_TCP`](crate::PROTOCOL_TCP)
     /// or [`PROTOCOL_UDP`](crate::PROTOCOL_UDP).
     fn serves(&self, protocol: u8, port: u16) -> bool;
 
-    /// Handles a frame before the host looks at it, or gives it back: for protocols of
+    /// Handles a frame before the host parses it, or returns it. Use it for protocols of
     /// your own.
     #[inline(always)]
     fn intercept(&mut self, _port: &mut P, frame: Frame, _now: Instant) -> Option<Frame> {
         Some(frame)
     }
 
-    /// Handles a TCP segment, or gives it back. Its checksum is not checked yet.
+    /// Handles a TCP segment, or returns it. Its checksum is not checked yet.
     #[inline(always)]
     fn handle_tcp(&mut self, _port: &mut P, segment: Packet, _now: Instant) -> Option<Packet> {
         Some(segment)
     }
 
-    /// Handles a UDP datagram, or gives it back. Its checksum is not checked
-    /// yet. One whose checksum is wrong is dropped here, and not given back.
+    /// Handles a UDP datagram, or returns it. Its checksum is not checked yet. This method
+    /// drops a datagram with a wrong checksum.
     #[inline(always)]
     fn handle_udp(&mut self, _port: &mut P, datagram: Packet, _now: Instant) -> Option<Packet> {
         Some(datagram)
     }
 
-    /// Handles an ICMP error about a packet of ours. `false` when it is about
+    /// Handles an ICMP error about a packet of ours. Returns `false` when it is about
     /// another protocol.
     fn handle_icmp_error(&mut self, _error: &IcmpError, _now: Instant) -> bool {
         false
     }
 
-    /// Whether it wants to [look at](Self::look_ahead) a batch of `len` packets before
-    /// it handles the first.
+    /// Whether to call [`prefetch_batch`](Self::prefetch_batch) for a batch of `len`
+    /// packets before the first of them is handled.
     #[inline(always)]
-    fn looks_ahead(&self, _len: usize) -> bool {
+    fn wants_prefetch(&self, _len: usize) -> bool {
         false
     }
 
-    /// Looks at a batch, to begin what handling it will wait for.
+    /// Prefetches the memory that handling a batch will read.
     #[inline(always)]
-    fn look_ahead(&mut self, _batch: &[Input]) {}
+    fn prefetch_batch(&mut self, _batch: &[Input]) {}
 
-    /// As [`handle_udp`](Self::handle_udp), for the datagram at this place of the batch
-    /// that it has looked at.
+    /// Like [`handle_udp`](Self::handle_udp), for the datagram at `index` of the prefetched
+    /// batch.
     #[inline(always)]
-    fn handle_seen_udp(
+    fn handle_prefetched_udp(
         &mut self,
         port: &mut P,
         datagram: Packet,
-        _place: usize,
+        _index: usize,
         now: Instant,
     ) -> Option<Packet> {
         self.handle_udp(port, datagram, now)
     }
 
-    /// Runs what is due at `now`.
+    /// Runs timers that expire by `now`.
     #[inline(always)]
     fn handle_timers(&mut self, _port: &mut P, _now: Instant) {}
 
-    /// When [`handle_timers`](Self::handle_timers) must be called next, at the latest.
+    /// Latest time for the next call of [`handle_timers`](Self::handle_timers).
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
 
-    /// Empties its mailboxes.
+    /// Handles all messages in the mailboxes.
     #[inline(always)]
     fn handle_messages(&mut self, _port: &mut P, _now: Instant) {}
 
-    /// Whether waking up for each packet would cost more than to look for it.
+    /// Whether polling is cheaper now than waking up for each packet.
     #[inline(always)]
     fn is_flooded(&self, _now: Instant) -> bool {
         false
     }
 
-    /// Tells those who would wait for more that nothing more comes. Whether that was
-    /// all.
+    /// Closes open connections when the server stops. Returns whether all are closed; the
+    /// loop calls again otherwise.
     fn handle_stop(&mut self, _port: &mut P, _now: Instant) -> bool {
         true
     }
 }
 
-/// No transport at all: everything is refused.
+/// No transport: the host refuses everything.
 impl<P: Port> Transports<P> for () {
     fn serves(&self, _protocol: u8, _port: u16) -> bool {
         false
     }
 }
 
-/// A batch that has been taken apart, oldest first.
+/// A parsed batch, oldest first.
 pub type Inputs = ArrayVec<Input, MAX_BATCH>;
 
-/// Frames asked for ahead of the one that is read: they were written by
-/// somebody else, a device or another core.
-const FRAMES_AHEAD: usize = 4;
+/// Number of frames to prefetch ahead of the one that is read. A device or another core
+/// wrote them, so they are not in this core's cache.
+const PREFETCHED_FRAMES: usize = 4;
 
 impl Host {
-    /// Handles a received frame to completion: answers what is below the
-    /// transports, gives them what is theirs, and refuses what they give back.
+    /// Handles a received frame to completion. It answers ARP, discovery and echo, hands
+    /// packets to the transports, and refuses those that they return.
     ///
-    /// An answer that finds the TX ring full is lost, as on the wire.
+    /// A reply is dropped when the TX ring is full.
     #[inline(always)]
     pub fn handle_frame<P: Port, T: Transports<P>>(
         &mut self,
@@ -126,33 +126,32 @@ impl Host {
         now: Instant,
     ) {
         let input = self.receive(frame, now);
-        self.hand_over(port, input, transports, now);
+        self.dispatch(port, input, transports, now);
     }
 
-    /// Takes a batch apart, oldest first, and empties it. What it was goes to
-    /// `inputs`, to be [handed over](Self::hand_over) in this order. For servers
-    /// that look at a whole batch before they handle the first of it.
+    /// Parses and empties a batch, oldest first, into `inputs`. [Dispatch](Self::dispatch)
+    /// them in this order. It serves transports that prefetch for a whole batch.
     ///
     /// # Panics
     /// When `inputs` is not empty and has no room.
     #[inline(always)]
     pub fn receive_batch(&mut self, batch: &mut Batch, inputs: &mut Inputs, now: Instant) {
         batch.reverse();
-        for frame in batch.iter().rev().take(FRAMES_AHEAD) {
+        for frame in batch.iter().rev().take(PREFETCHED_FRAMES) {
             prefetch(&**frame);
         }
         while let Some(frame) = batch.pop() {
-            if let Some(at) = batch.len().checked_sub(FRAMES_AHEAD) {
+            if let Some(at) = batch.len().checked_sub(PREFETCHED_FRAMES) {
                 prefetch(&*batch[at]);
             }
             inputs.push(self.receive(frame, now));
         }
     }
 
-    /// Handles what [`receive`](Self::receive) has given: the second half of
+    /// Handles the result of [`receive`](Self::receive): the second half of
     /// [`handle_frame`](Self::handle_frame).
     #[inline(always)]
-    pub fn hand_over<P: Port, T: Transports<P>>(
+    pub fn dispatch<P: Port, T: Transports<P>>(
         &mut self,
         port: &mut P,
         input: Input,
@@ -181,7 +180,7 @@ impl Host {
     }
 }
 
-/// An answer that finds the TX ring full is lost, as on the wire.
+/// Sends a reply, or drops it when the TX ring is full.
 #[cold]
 #[inline(never)]
 fn send<P: Port>(port: &mut P, answer: Option<Frame>) {

@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::{datagram, echo, host, packet, to_us, too_big};
 use crate::{Counters, PROTOCOL_TCP, PROTOCOL_UDP};
 
-/// Takes packets of one protocol, and errors about it.
+/// Accepts packets of one protocol, and errors about it.
 struct Taker {
     protocol: u8,
     taken: u32,
@@ -55,7 +55,7 @@ fn error_about(protocol: u8) -> Vec<u8> {
     too_big(&packet(ours, protocol, b"a header, 20 bytes. "))
 }
 
-/// What a host with these transports answers; its counters are `counted`.
+/// Returns the answer of a host with these transports, and checks its counters.
 fn answer<T: Transports<Sink>>(
     transports: &mut T,
     bytes: &[u8],
@@ -66,7 +66,7 @@ fn answer<T: Transports<Sink>>(
     host.handle_frame(&mut sink, frame, transports, Instant::ZERO);
     assert_eq!(host.counters(), counted);
     let is_answered = sink.counters().tx_frames > 0;
-    // The sink keeps the frame that it has sent, and nobody another.
+    // Only the sink keeps a frame: the one that it sent.
     assert_eq!(sink.pool().available(), 3 - u32::from(is_answered));
     is_answered.then(|| sink.last().to_vec())
 }
@@ -78,7 +78,7 @@ fn message(v6: bool, frame: &[u8]) -> [u8; 2] {
 }
 
 #[test]
-fn what_nobody_takes_is_refused_and_counted() {
+fn unserved_packets_are_refused_and_counted() {
     for (v6, port_unreachable, protocol_unreachable) in
         [(false, [3, 3], [3, 2]), (true, [1, 4], [4, 1])]
     {
@@ -118,7 +118,7 @@ fn what_nobody_takes_is_refused_and_counted() {
 }
 
 #[test]
-fn an_error_about_a_protocol_that_nobody_serves_is_counted() {
+fn an_error_about_an_unserved_protocol_is_counted() {
     let passed_on = Counters {
         icmp_errors: 1,
         ..Counters::default()
@@ -139,7 +139,7 @@ fn an_error_about_a_protocol_that_nobody_serves_is_counted() {
 }
 
 #[test]
-fn a_host_without_transports_answers_below_them() {
+fn a_host_without_transports_answers_arp_and_echo() {
     let counted = Counters {
         echo_replies: 1,
         ..Counters::default()

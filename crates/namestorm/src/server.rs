@@ -160,7 +160,7 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
     }
 
     #[inline(always)]
-    fn handle_seen_udp(
+    fn handle_prefetched_udp(
         &mut self,
         port: &mut P,
         packet: Packet,
@@ -178,12 +178,12 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
     }
 
     #[inline(always)]
-    fn looks_ahead(&self, len: usize) -> bool {
+    fn wants_prefetch(&self, len: usize) -> bool {
         self.ahead.is_worth(len)
     }
 
     #[inline(always)]
-    fn look_ahead(&mut self, batch: &[Input]) {
+    fn prefetch_batch(&mut self, batch: &[Input]) {
         self.ahead.fetch(self.udp.service().answers(), batch);
     }
 

@@ -1,32 +1,32 @@
 //! Counts of received datagrams.
 
-/// Datagrams by what became of them.
+/// Datagrams by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Datagrams given to the service.
     pub received: u64,
     /// Answers queued.
     pub answered: u64,
-    /// Dropped: a length field that does not fit the packet.
+    /// Dropped: the length field does not fit the packet.
     pub malformed: u64,
-    /// Dropped: a wrong checksum, or none over IPv6.
+    /// Dropped: the checksum is wrong, or absent over IPv6.
     pub bad_checksum: u64,
-    /// Dropped: a checksum that its sender has left to a device
+    /// Dropped: the sender left the checksum to a device
     /// ([`ip::Packet::has_unfinished_checksum`]).
     pub unfinished_checksum: u64,
-    /// Dropped: from port 0, which nobody can answer.
+    /// Dropped: the source port is 0, so no reply is possible.
     pub bad_source: u64,
     /// Not answered: the TX ring was full.
     pub ring_full: u64,
-    /// Not answered: longer than the link takes.
+    /// Not answered: the answer was longer than the link allows.
     pub too_long: u64,
-    /// Answered by a copy, because the port has no memory for another
-    /// resident packet.
+    /// Answered by a copy, because the port had no memory for another resident
+    /// packet.
     pub residents_exhausted: u64,
 }
 
 impl Counters {
-    /// The drops, by reason, for whoever reports them.
+    /// Names and counts of the drops, for reports.
     pub fn drops(&self) -> [(&'static str, u64); 6] {
         [
             ("malformed UDP header", self.malformed),

@@ -8,7 +8,7 @@ use nmio::{Copies, Frame, Port, Resident, SendError};
 use crate::HEADER_LEN;
 use crate::counters::Counters;
 
-/// Where the checksum lies in the UDP header.
+/// Offset of the checksum in the UDP header.
 const CHECKSUM_AT: usize = 6;
 
 /// The prepared part of an answer, with its checksum.
@@ -16,18 +16,18 @@ const CHECKSUM_AT: usize = 6;
 pub struct Tail<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
-    /// Their sum, as if they started at an even offset.
+    /// Their sum, computed as if they started at an even offset.
     pub sum: Sum,
 }
 
 impl<'a> Tail<'a> {
-    /// No tail: the head is the whole answer.
+    /// The empty tail, for answers that are all head.
     pub const EMPTY: Tail<'static> = Tail {
         bytes: &[],
         sum: Sum::ZERO,
     };
 
-    /// Sums up `bytes`; for a prepared answer this is done once, at load.
+    /// Sums `bytes`. Call it once for a prepared answer, when it is loaded.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
@@ -36,8 +36,8 @@ impl<'a> Tail<'a> {
     }
 }
 
-/// The resident packets of one prepared answer (*pre-copy*), one set a family
-/// since their headers differ.
+/// The resident packets of one prepared answer (*pre-copy*). Each IP version has its
+/// own, because their headers differ.
 #[derive(Debug, Default)]
 pub struct AnswerCopies {
     v4: Copies,
@@ -58,8 +58,8 @@ impl AnswerCopies {
     }
 }
 
-/// A datagram for one of our ports, its checksum verified, with the port that
-/// it came in through. Answer it by one of the three ways, or drop it.
+/// A received datagram with a verified checksum, and the port that received it. Answer
+/// it in one of the three ways, or drop it.
 #[derive(Debug)]
 pub struct Datagram<'p, P: Port> {
     port: &'p mut P,
@@ -84,30 +84,29 @@ impl<'p, P: Port> Datagram<'p, P> {
         }
     }
 
-    /// What was received.
+    /// The received payload.
     #[inline(always)]
     pub fn payload(&self) -> &[u8] {
         &self.packet.payload()[HEADER_LEN..]
     }
 
-    /// What was received, to write the answer's head over it.
+    /// The received payload. Write the answer's head over it.
     #[inline(always)]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         &mut self.packet.payload_mut()[HEADER_LEN..]
     }
 
-    /// Who asks.
+    /// The client's address and port.
     pub fn peer(&self) -> SocketAddr {
         SocketAddr::new(self.packet.addresses().src(), self.src_port)
     }
 
-    /// The address and port of ours that was asked.
+    /// The server's address and port, to which the client sent.
     pub fn local(&self) -> SocketAddr {
         SocketAddr::new(self.packet.addresses().dst(), self.dst_port)
     }
 
-    /// The most bytes of payload that an answer may have: what the link takes
-    /// in one packet.
+    /// The most payload bytes of an answer: what fits one packet of the link.
     #[inline(always)]
     pub fn max_reply(&self) -> usize {
         let ip_header = self.packet.addresses().header_len();
@@ -116,14 +115,14 @@ impl<'p, P: Port> Datagram<'p, P> {
             .saturating_sub(HEADER_LEN)
     }
 
-    /// Resident packets that the port has memory for yet.
+    /// Number of resident packets that the port still has memory for.
     #[inline(always)]
     pub fn residents_left(&self) -> u32 {
         self.port.pool().residents_left()
     }
 
-    /// Lengthens the payload, for a head that is longer than what was
-    /// received; the new bytes are to be written by the caller.
+    /// Lengthens the payload, for a head that is longer than the received payload. The
+    /// caller must write the new bytes.
     ///
     /// # Panics
     /// When `len` exceeds [`Datagram::max_reply`].
@@ -134,7 +133,7 @@ impl<'p, P: Port> Datagram<'p, P> {
         }
     }
 
-    /// The answer's sizes, when it fits.
+    /// The length of the UDP datagram, if the answer fits.
     #[inline(always)]
     fn fits(&mut self, head_len: usize, tail: usize, trail: usize) -> Option<usize> {
         let len = head_len + tail + trail;
@@ -145,9 +144,9 @@ impl<'p, P: Port> Datagram<'p, P> {
         Some(HEADER_LEN + len)
     }
 
-    /// Answers in the received frame: the first `head_len` bytes of the
-    /// payload as they are now, then `tail`, then `trail`. `false`, counted,
-    /// when that is too long or the TX ring is full.
+    /// Answers in the received frame: the first `head_len` bytes of the payload as they
+    /// are now, then `tail`, then `trail`. Returns `false` and counts the reason when
+    /// the answer is too long or the TX ring is full.
     #[inline(always)]
     pub fn turn_round(mut self, head_len: usize, tail: Tail<'_>, trail: &[u8]) -> bool {
         let Some(udp_len) = self.fits(head_len, tail.bytes.len(), trail.len()) else {
@@ -169,7 +168,7 @@ impl<'p, P: Port> Datagram<'p, P> {
         count(self.counters, self.port.send(frame))
     }
 
-    /// Answers with a scratch frame; otherwise as [`Datagram::turn_round`].
+    /// Answers in a scratch frame, otherwise like [`Datagram::turn_round`].
     #[inline(always)]
     pub fn send_copy(mut self, head_len: usize, tail: Tail<'_>, trail: &[u8]) -> bool {
         let Some(udp_len) = self.fits(head_len, tail.bytes.len(), trail.len()) else {
@@ -191,11 +190,10 @@ impl<'p, P: Port> Datagram<'p, P> {
         count(self.counters, self.port.send(frame))
     }
 
-    /// Answers with a resident packet of `copies`, which holds `tail` behind
-    /// a head of `head_len` bytes. The first use, and use while all copies
-    /// are in flight, makes another copy; a tagged link, or a port without
-    /// memory for more residents, takes [`Datagram::send_copy`]'s way
-    /// (counted).
+    /// Answers with a resident packet of `copies`, which holds `tail` behind a head of
+    /// `head_len` bytes. It makes another copy while all copies are in flight. On a
+    /// tagged link it calls [`Datagram::send_copy`] instead. It does so, and counts it,
+    /// when the port has no memory for another resident packet.
     ///
     /// The same `copies` must always come with the same tail and head length.
     #[inline(always)]
@@ -239,8 +237,8 @@ impl<'p, P: Port> Datagram<'p, P> {
     fn make_resident(&mut self, udp_len: usize, body: &Body<'_>) -> Option<Resident> {
         let mut scratch = self.port.pool().take()?;
         self.write_packet(&mut scratch, udp_len, body);
-        // A later answer may have a longer trail: the frame holds it, as
-        // every frame holds the largest packet of the link.
+        // A later answer may have a longer trail. It fits, because every frame holds the
+        // largest packet of the link.
         self.port.pool().make_resident(&scratch)
     }
 
@@ -266,8 +264,8 @@ struct Body<'a> {
 }
 
 impl Body<'_> {
-    /// Writes the UDP header over the start of `udp`, which holds the body
-    /// already. Only head and trail are summed; the tail's sum is known.
+    /// Writes the UDP header to the start of `udp`, which already holds the body. It sums
+    /// only head and trail, because the tail's sum is known.
     #[inline(always)]
     fn write_header(&self, udp: &mut [u8], (src, dst): (u16, u16), addresses: &Addresses) {
         let len = udp.len() as u16;
@@ -296,8 +294,7 @@ fn count(counters: &mut Counters, sent: Result<(), SendError>) -> bool {
     sent.is_ok()
 }
 
-/// Whether a received datagram's length and checksum are right; cuts what
-/// lies behind its end.
+/// Checks a datagram's length and checksum, and removes padding behind its end.
 #[inline(always)]
 pub(crate) fn verify(packet: &mut Packet) -> Result<(), Malformed> {
     let payload = packet.payload();
@@ -311,7 +308,7 @@ pub(crate) fn verify(packet: &mut Packet) -> Result<(), Malformed> {
     let checksum = u16::from_be_bytes([header[6], header[7]]);
     packet.set_payload_len(len);
     if checksum == 0 {
-        // "None" is allowed over IPv4 only (RFC 768; RFC 8200, section 8.1).
+        // A missing checksum is allowed over IPv4 only (RFC 768; RFC 8200, section 8.1).
         let allowed = matches!(packet.addresses(), Addresses::V4 { .. });
         return if allowed {
             Ok(())
@@ -328,11 +325,11 @@ pub(crate) fn verify(packet: &mut Packet) -> Result<(), Malformed> {
     }
 }
 
-/// Why a datagram is not believed.
+/// Why a datagram is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Malformed {
     Length,
     Checksum,
-    /// Its sender has left the checksum to a device.
+    /// The sender left the checksum to a device.
     Unfinished,
 }

@@ -1,17 +1,16 @@
 //! Pre-packetized UDP: the paper's `libudpip`.
 //!
-//! A [`Service`] gets each datagram for its port and answers it in the same
-//! pass, with an answer that was prepared when the content was loaded: a
-//! [`Tail`] whose checksum is known. Only the *head* of the answer differs
-//! from request to request (a DNS server's id and echoed question, say); it
-//! is written over the start of the received payload, and goes out in front
-//! of the tail in one of three ways:
+//! A [`Service`] gets each datagram for its port and answers it in the same pass. Most
+//! of the answer was prepared when the content was loaded: a [`Tail`] whose checksum is
+//! known. Only the *head* differs from request to request, such as a DNS message's id
+//! and question. The service writes it over the start of the received payload. Head and
+//! tail leave in one of three ways:
 //!
 //! | way | what is sent | cost |
 //! |---|---|---|
 //! | [`Datagram::turn_round`] | the received frame itself; the tail is copied behind the head | no frame is taken |
 //! | [`Datagram::send_copy`] | a scratch frame with head and tail | one copy of everything |
-//! | [`Datagram::send_resident`] | a packet that lies ready in the port's memory; the head is patched in | no copy of the tail |
+//! | [`Datagram::send_resident`] | a packet in the port's memory, with the head patched in | no copy of the tail |
 //!
 //! A whole server is a [`Server`] around a `Service`:
 //!
@@ -32,10 +31,10 @@
 //! }
 //! ```
 //!
-//! A service is also told of messages from other threads
-//! ([`Service::on_message`]) and of time ([`Service::on_timer`]).
+//! A service also gets messages from other threads ([`Service::on_message`]), and has
+//! one timer ([`Service::on_timer`]).
 //!
-//! Deliberately absent: sending without having received, UDP-Lite, IP
+//! Deliberately absent: sending without a request, UDP-Lite, IP
 //! fragments, datagrams larger than the link's MTU.
 
 mod counters;

@@ -1,4 +1,4 @@
-//! Datagrams to services.
+//! Hands datagrams to a service.
 
 use ip::{PROTOCOL_UDP, Packet, Transports};
 use nmio::{Instant, Mailbox, Port};
@@ -6,31 +6,32 @@ use nmio::{Instant, Mailbox, Port};
 use crate::counters::Counters;
 use crate::datagram::{Datagram, Malformed, verify};
 
-/// What answers datagrams.
+/// Answers datagrams.
 pub trait Service {
-    /// What comes to it from other threads, by a mailbox ([`Udp::set_mailbox`]). `()`
-    /// where nothing does.
+    /// The type of messages from other threads ([`Udp::set_mailbox`]); `()` if there are
+    /// none.
     type Message: Send;
 
-    /// Answers one datagram, or drops it. Called in the pass over the
-    /// received packet: whatever it does delays every other client.
+    /// Answers one datagram, or drops it. It runs in the pass over the received packet,
+    /// so a slow callback delays all clients.
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, now: Instant);
 
-    /// A message has come from outside, between two batches. Nothing, by default.
+    /// Handles a message from another thread, between two batches. The default does
+    /// nothing.
     fn on_message(&mut self, message: Self::Message, now: Instant) {
         let _ = (message, now);
     }
 
-    /// When [`on_timer`](Self::on_timer) is to be called. Asked once a batch; never,
-    /// by default.
+    /// Time of the next call of [`on_timer`](Self::on_timer). The loop asks once per batch.
+    /// The default is never.
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
 
-    /// The time that [`poll_timeout`](Self::poll_timeout) gave has come. It must give
-    /// a later one from now on, or none: the worker does not sleep before a time
-    /// that has passed. Nothing, by default.
+    /// Runs at the time that [`poll_timeout`](Self::poll_timeout) returned. Afterwards
+    /// `poll_timeout` must return a later time or none, because a worker does not sleep
+    /// while its timeout has passed. The default does nothing.
     fn on_timer(&mut self, now: Instant) {
         let _ = now;
     }
@@ -57,7 +58,7 @@ impl<S: Service> Service for &mut S {
     }
 }
 
-/// The UDP layer: one port of ours, and the service on it.
+/// The UDP layer: a port and the service on it.
 #[derive(Debug)]
 pub struct Udp<S: Service> {
     port: u16,
@@ -77,13 +78,13 @@ impl<S: Service> Udp<S> {
         }
     }
 
-    /// Gives the service the messages that come by `mailbox`:
-    /// [`Service::on_message`]. The loop must know its [bell](ip::Server::with_bell).
+    /// Delivers the messages of `mailbox` to [`Service::on_message`]. The server must
+    /// have its [bell](ip::Server::with_bell).
     pub fn set_mailbox(&mut self, mailbox: Mailbox<S::Message>) {
         self.mailbox = Some(mailbox);
     }
 
-    /// What has been received and answered.
+    /// Counts of received and answered datagrams.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -93,8 +94,8 @@ impl<S: Service> Udp<S> {
         &self.service
     }
 
-    /// Checks one datagram, and gives it to what `with` makes of the service.
-    /// One to another port is given back.
+    /// Checks one datagram and hands it to the service that `with` returns. Returns a
+    /// datagram for another port.
     #[inline(always)]
     pub fn handle_with<'s, P: Port, T: Service>(
         &'s mut self,
@@ -159,7 +160,7 @@ impl<P: Port, S: Service> Transports<P> for Udp<S> {
     }
 }
 
-/// A whole server for those who serve UDP only.
+/// A server that serves UDP only.
 pub type Server<S> = ip::Server<Udp<S>>;
 
 #[cfg(test)]

@@ -8,16 +8,16 @@ use nmio::{Clock as _, Frame, Handler, LoopConfig};
 
 use super::*;
 
-/// Remembers what it was told of, and when.
+/// Records messages and timers with their times.
 #[derive(Default)]
-struct Told {
+struct Recorder {
     messages: Vec<(u32, Instant)>,
     due: Option<Instant>,
     every: Duration,
     timers: Vec<Instant>,
 }
 
-impl Service for Told {
+impl Service for Recorder {
     type Message = u32;
 
     fn on_datagram<P: Port>(&mut self, _datagram: Datagram<'_, P>, _now: Instant) {}
@@ -36,7 +36,7 @@ impl Service for Told {
     }
 }
 
-/// Calls back when its timer is due.
+/// Calls a function once at a given time.
 struct At<F> {
     due: Option<Instant>,
     call: F,
@@ -54,14 +54,14 @@ impl<F: FnMut()> Handler<SimPort> for At<F> {
     }
 }
 
-fn server(service: Told) -> Server<Told> {
+fn server(service: Recorder) -> Server<Recorder> {
     let ours = Ipv4Addr::new(192, 0, 2, 1);
     let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &[ours.into()]);
     Server::new(Host::own(station), Udp::new(7, service))
 }
 
-/// Lets the server run for `long`, and calls `call` at `at` from outside.
-fn run(server: &mut Server<Told>, long: Duration, at: Option<Duration>, call: impl FnMut()) {
+/// Runs the server for `long`, and calls `call` at `at` from outside.
+fn run(server: &mut Server<Recorder>, long: Duration, at: Option<Duration>, call: impl FnMut()) {
     let link = LinkConfig::symmetric(PathConfig::default());
     let (mut near, mut far, clock) = sim::link(&link, 1);
     let start = clock.now();
@@ -77,7 +77,7 @@ fn run(server: &mut Server<Told>, long: Duration, at: Option<Duration>, call: im
 #[test]
 fn a_message_reaches_a_sleeping_service_within_100_microseconds() {
     let (sender, mailbox) = nmio::mailbox(4).unwrap();
-    let mut server = server(Told::default()).with_bell(mailbox.bell().clone());
+    let mut server = server(Recorder::default()).with_bell(mailbox.bell().clone());
     server.transports.set_mailbox(mailbox);
     let (long, at) = (Duration::from_secs(1), Duration::from_millis(37));
     run(&mut server, long, Some(at), || {
@@ -94,10 +94,10 @@ fn a_message_reaches_a_sleeping_service_within_100_microseconds() {
 
 #[test]
 fn a_timer_fires_at_its_time_and_again_at_the_next() {
-    let mut server = server(Told {
+    let mut server = server(Recorder {
         due: Some(Instant::from_millis(250)),
         every: Duration::from_millis(300),
-        ..Told::default()
+        ..Recorder::default()
     });
     run(&mut server, Duration::from_secs(1), None, || {});
     let expected = [250, 550, 850].map(Instant::from_millis);
@@ -107,7 +107,7 @@ fn a_timer_fires_at_its_time_and_again_at_the_next() {
 
 #[test]
 fn a_server_without_a_mailbox_has_no_bell() {
-    let server = server(Told::default());
+    let server = server(Recorder::default());
     assert!(Handler::<SimPort>::bell(&server).is_none());
     assert_eq!(Handler::<SimPort>::poll_timeout(&server), None);
 }

@@ -1,5 +1,5 @@
 //! Super-segments over a real device, as the kernel cuts them: each frame on the
-//! wire is compared, byte for byte, with what `ip::cut` makes.
+//! wire is compared, byte for byte, with what `ip::write_segment` makes.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -96,7 +96,7 @@ fn run_of(
 fn frames(packet: &SuperSegment) -> Vec<Vec<u8>> {
     let frame = |index| {
         let mut frame = Vec::new();
-        ip::cut(packet, index, &mut frame);
+        ip::write_segment(packet, index, &mut frame);
         frame
     };
     (0..packet.segments()).map(frame).collect()

@@ -204,7 +204,7 @@ impl<C: CongestionControl> World<C> {
                     Sends::Frames | Sends::Copies => None,
                     Sends::Supers => Some(Segmentation {
                         largest: 256 << 10,
-                        cut: ip::cut,
+                        cut: ip::write_segment,
                     }),
                 },
                 ..EndConfig::default()

@@ -257,7 +257,7 @@ impl<P: Port> Port for Tap<P> {
         self.inner.send_super(packet.clone())?;
         for index in 0..packet.segments() {
             let mut frame = Vec::new();
-            ip::cut(&packet, index, &mut frame);
+            ip::write_segment(&packet, index, &mut frame);
             self.see_sent(&frame);
         }
         Ok(())

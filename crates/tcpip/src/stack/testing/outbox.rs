@@ -85,7 +85,7 @@ impl Port for Outbox {
         self.take_room()?;
         for index in 0..packet.segments() {
             let mut frame = Vec::new();
-            ip::cut(&packet, index, &mut frame);
+            ip::write_segment(&packet, index, &mut frame);
             self.sent.push_back(frame);
         }
         Ok(())
