@@ -32,6 +32,12 @@ pub trait App {
     /// says otherwise; a longer one is refused with 413.
     const BODY_LIMIT: usize = BODY_LIMIT;
 
+    /// The worker has begun, and there is no client yet: the first
+    /// [timers](Clients::set_timer) can be set. Nothing, by default.
+    fn on_start(&mut self, clients: &mut impl Clients<Self::State>) {
+        let _ = clients;
+    }
+
     /// A request is whole, body included. Says how it is answered.
     fn on_request(
         &mut self,

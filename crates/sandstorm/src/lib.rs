@@ -93,6 +93,7 @@
 //! |---|---|
 //! | take a body of more than [`BODY_LIMIT`], in pieces, or none | [`App::on_head`], [`App::on_body`] |
 //! | answer when another thread has the answer | [`Verdict::Later`], [`App::on_message`], [`Clients::answer`] |
+//! | do something by time | [`App::on_start`], [`App::on_timer`], [`Clients::set_timer`] |
 //! | remember something of a connection | [`App::State`], [`Exchange::state`] |
 //! | have a command line of one's own | [`SiteArgs`], or [`Sandstorm`] as a [`control::Program`] |
 //!

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tcpip::{
-    Application, CloseReason, CongestionControl, Connection, Connections, ContentError, Contents,
-    Deadline, Timer, WriteError,
+    Application, CloseReason, CongestionControl, Connection, ConnectionId, Connections,
+    ContentError, Contents, Deadline, Timer, WriteError,
 };
 
 use self::core::Core;
@@ -190,6 +190,14 @@ impl<A: App> Application for Web<A> {
         }
     }
 
+    fn on_start<C: CongestionControl>(
+        &mut self,
+        connections: &mut Connections<'_, Self::State, C>,
+    ) {
+        let Self { app, core, .. } = self;
+        app.on_start(&mut outside::Reached::new(core, connections));
+    }
+
     fn on_timer<C: CongestionControl>(
         &mut self,
         connections: &mut Connections<'_, Self::State, C>,
@@ -209,7 +217,7 @@ impl<A: App> Application for Web<A> {
     }
 
     #[inline]
-    fn on_close(&mut self, conversation: &mut Self::State, reason: CloseReason) {
+    fn on_close(&mut self, _: ConnectionId, conversation: &mut Self::State, reason: CloseReason) {
         if A::SEES != Sees::Nothing {
             self.core.pending.release(conversation.place);
             self.app.on_close(&mut conversation.state, reason);

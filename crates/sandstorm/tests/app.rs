@@ -513,6 +513,7 @@ fn an_application_behind_the_site_sees_what_is_missing() {
     let counters = server.transports.stack().app().counters();
     assert_eq!((counters.requests, counters.of(Status::Ok)), (6, 2));
     assert_eq!((counters.of_class(2), counters.of_class(4)), (5, 1));
+    assert!(server.transports.stack().app().app().is_started);
     assert_eq!(<Probe<false> as sandstorm::App>::SEES, Sees::Missing);
 }
 

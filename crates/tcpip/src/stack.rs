@@ -94,12 +94,12 @@ impl Pace {
 /// What decides whether a connection may stay, beside its TCB: its progress,
 /// which is the use that it makes of what it holds.
 ///
-/// Each connection has a moment in virtual time, its *progress*. It is now when
-/// the connection is opened and when the application answers a request while
-/// nothing else is owed. Each byte that the peer acknowledges and that the
-/// application consumes moves it on by what the byte takes at
-/// [`Config::min_rate`](crate::Config::min_rate), at most to [`CREDIT_MS`] ahead
-/// of now. What it lies back behind now is the connection's *lack* of progress.
+/// Each connection has a moment in virtual time, its *progress*. It is now when the
+/// connection is opened and when the application answers a request while nothing else
+/// is owed. Each byte that the peer acknowledges and that the application consumes
+/// moves it on by what the byte takes at [`Config::min_rate`](crate::Config::min_rate),
+/// at most to [`CREDIT_MS`] ahead of now. What it lies back behind now is the
+/// connection's *lack* of progress.
 ///
 /// A reader at that rate or above does not age. An idle connection, half a
 /// request that comes byte by byte, a zero window and a far slower reader all
@@ -214,9 +214,8 @@ struct Flood {
     floods: bool,
 }
 
-/// What a server does with its connections: the callbacks of the paper's
-/// Table 1 (`tcp_accept()`, `tcp_recv()`, `tcp_sent()`), joined in one trait
-/// so that they inline.
+/// What a server does with its connections: the callbacks of the paper's Table 1
+/// (`tcp_accept()`, `tcp_recv()`, `tcp_sent()`), joined in one trait so that they inline.
 ///
 /// Callbacks only queue. What they wrote is sent when they return, in the
 /// same pass, as far as the windows and the TX ring allow.
@@ -228,22 +227,25 @@ pub trait Application {
     /// where nothing does.
     type Message: Send;
 
-    /// A connection has been opened: the peer has proved its address by the
-    /// handshake's third segment. `false` refuses it with a reset (there is
-    /// no [`on_close`](Self::on_close) then).
+    /// The stack is made, and nobody has come yet: the first
+    /// [timers](Connections::set_timer) can be set. Nothing, by default.
+    fn on_start<C: CongestionControl>(&mut self, all: &mut Connections<'_, Self::State, C>) {
+        let _ = all;
+    }
+
+    /// A connection has been opened: the handshake's third segment has proved the peer's
+    /// address. `false` refuses it with a reset, without [`on_close`](Self::on_close).
     fn on_accept(&mut self, conn: &mut Connection<'_, Self::State>) -> bool {
         let _ = conn;
         true
     }
 
-    /// Data has arrived. `data` is all that was received in order and not
-    /// consumed yet, contiguous. Returns how many bytes are consumed, 0 to
-    /// `data.len()` (more is taken as all).
+    /// Data has arrived: `data` is all that was received in order and not consumed yet.
+    /// Returns how many bytes are consumed, 0 to `data.len()` (more is taken as all).
     ///
-    /// What is not consumed stays in the connection's bounded receive buffer,
-    /// so that the peer's window shrinks, and is offered again: with more
-    /// behind it when more arrives, or as it is when the stream has room
-    /// again after a [`WriteError::Full`].
+    /// What is not consumed stays in the connection's bounded receive buffer, so that the
+    /// peer's window shrinks, and is offered again: with more behind it when more arrives,
+    /// or as it is when the stream has room again after a [`WriteError::Full`].
     ///
     /// Not called after [`Connection::close`] or [`Connection::abort`]; what
     /// arrives then is acknowledged and discarded.
@@ -262,8 +264,7 @@ pub trait Application {
         conn.close();
     }
 
-    /// A [deadline](Connection::set_deadline) has passed. Closing our side is the
-    /// default.
+    /// A [deadline](Connection::set_deadline) has passed. Closing our side is the default.
     ///
     /// [`Connection::close`] does not end the connection at once. First all that
     /// was written must be acknowledged; then the peer has
@@ -294,19 +295,17 @@ pub trait Application {
         let _ = (connections, message);
     }
 
-    /// The connection is over. Called once for each connection that
-    /// [`on_accept`](Self::on_accept) has accepted.
-    fn on_close(&mut self, state: &mut Self::State, reason: CloseReason) {
-        let _ = (state, reason);
+    /// The connection of this [name](Connection::id) is over. Called once for each
+    /// connection that [`on_accept`](Self::on_accept) has accepted.
+    fn on_close(&mut self, id: ConnectionId, state: &mut Self::State, reason: CloseReason) {
+        let _ = (id, state, reason);
     }
 
-    /// Writes the bytes of a content's [slot](crate::Slot) for `params`, the
-    /// parameters that were given to [`Connection::write`] or
-    /// [`Connection::write_slice`].
+    /// Writes the bytes of a content's [slot](crate::Slot) for `params`, the parameters
+    /// that were given to [`Connection::write`] or [`Connection::write_slice`].
     ///
-    /// The same parameters must give the same bytes for as long as the connection
-    /// lasts, as a segment may be sent again. `slot` comes with any bytes:
-    /// write all of them.
+    /// The same parameters must give the same bytes for as long as the connection lasts,
+    /// as a segment may be sent again. `slot` comes with any bytes: write all of them.
     fn render(&mut self, params: u64, slot: &mut [u8]) {
         let _ = params;
         slot.fill(b' ');
@@ -354,12 +353,11 @@ pub struct Connection<'a, S> {
 /// TX ring, which it fills itself.
 ///
 /// # Calling contract
-/// Give it each segment that was received
-/// ([`handle_segment`](Self::handle_segment)) and, once a batch and at the
-/// latest at [`poll_timeout`](Self::poll_timeout), the time
-/// ([`handle_timers`](Self::handle_timers)). `now` must not go back from one
-/// call to the next. Always use it with the same port. A
-/// [`Server`](crate::Server) does all this.
+/// Give it each segment that was received ([`handle_segment`](Self::handle_segment))
+/// and, once a batch and at the latest at [`poll_timeout`](Self::poll_timeout), the
+/// time ([`handle_timers`](Self::handle_timers)). `now` must not go back from one call
+/// to the next. Always use it with the same port. A [`Server`](crate::Server) does all
+/// this.
 ///
 /// `C` is the congestion control of every connection.
 pub struct Stack<A: Application, C = Cubic> {
@@ -393,8 +391,7 @@ pub struct Stack<A: Application, C = Cubic> {
     samplers: [Sampler; Pool::COUNT],
     /// Those that the TX ring had no room for, first come first served.
     blocked: VecDeque<u32>,
-    /// Number of records already shut down, see
-    /// [`hang_up`](Self::hang_up).
+    /// Number of records already shut down, see [`hang_up`](Self::hang_up).
     hung_up: usize,
     /// When pools are next looked at for memory that was not needed.
     trim_at: Instant,
@@ -448,7 +445,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             CloseReason::Evicted => &mut self.cx.counters.evicted,
         };
         *counter += 1;
-        self.app.on_close(&mut self.states[id as usize], reason);
+        let (index, serial) = (id, self.standings[id as usize].serial);
+        let (name, state) = (
+            ConnectionId { index, serial },
+            &mut self.states[id as usize],
+        );
+        self.app.on_close(name, state, reason);
         self.release_all(id);
     }
 
@@ -531,8 +533,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Sets the wheel to the deadline of a connection, or to that of its
-    /// application.
+    /// Sets the wheel to a connection's deadline, or to that of its application.
     #[inline(never)]
     fn schedule(&mut self, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
@@ -637,8 +638,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Ok(())
     }
 
-    /// Answers with a segment without data, which the received frame itself
-    /// becomes.
+    /// Answers with a segment without data, which the received frame itself becomes.
     #[inline(always)]
     fn answer<P: Port>(&mut self, port: &mut P, id: u32, packet: Packet, bare: Bare, now: Moment) {
         let mut conn = self.conn(id);

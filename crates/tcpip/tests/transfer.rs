@@ -17,7 +17,8 @@ use smol::Smol;
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp;
 use tcpip::{
-    Application, CloseReason, Config, Connection, ContentId, Counters, Mode, Server, Slot, Stack,
+    Application, CloseReason, Config, CongestionControl, Connection, ConnectionId, Connections,
+    ContentId, Counters, Mode, Server, Slot, Stack, Timer,
 };
 
 const SERVER: [&str; 2] = ["10.0.0.1", "fd00::1"];
@@ -133,13 +134,31 @@ struct App {
     contents: Vec<ContentId>,
     echo: bool,
     keep: bool,
+    /// Names of the connections that are open.
+    open: Vec<ConnectionId>,
     closed: Vec<CloseReason>,
+    ticks: u32,
     stamps: u64,
 }
 
 impl Application for App {
     type State = ();
     type Message = ();
+
+    fn on_start<C: CongestionControl>(&mut self, connections: &mut Connections<'_, (), C>) {
+        connections.for_each(|_| unreachable!("nobody has come yet"));
+        connections.set_timer(Timer::new(0), Duration::ZERO);
+    }
+
+    fn on_timer<C: CongestionControl>(&mut self, _: &mut Connections<'_, (), C>, timer: Timer) {
+        assert_eq!((timer, self.open.len()), (Timer::new(0), 0));
+        self.ticks += 1;
+    }
+
+    fn on_accept(&mut self, conn: &mut Connection<'_, ()>) -> bool {
+        self.open.push(conn.id());
+        true
+    }
 
     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
         if self.echo {
@@ -164,7 +183,9 @@ impl Application for App {
         consumed
     }
 
-    fn on_close(&mut self, (): &mut (), reason: CloseReason) {
+    fn on_close(&mut self, id: ConnectionId, (): &mut (), reason: CloseReason) {
+        let at = self.open.iter().position(|open| *open == id);
+        self.open.swap_remove(at.expect("it was opened"));
         self.closed.push(reason);
     }
 
@@ -287,6 +308,8 @@ impl World {
             batch.clear();
         }
         assert_eq!(self.server_port.pool().available(), self.frames, "a leak");
+        let app = self.server.transports.app();
+        assert_eq!((app.open.len(), app.ticks), (0, 1));
         *self.server.transports.counters()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use tcpip::{Application, CloseReason, Connection, ContentId, MAX_WRITE_LEN, Slot, WriteError};
+use tcpip::{Application, CloseReason, Connection, ConnectionId, ContentId, MAX_WRITE_LEN, Slot, WriteError};
 
 use super::client::bytes_at;
 use super::stream::Stream;
@@ -256,7 +256,7 @@ impl Application for App {
         }
     }
 
-    fn on_close(&mut self, state: &mut State, _reason: CloseReason) {
+    fn on_close(&mut self, _: ConnectionId, state: &mut State, _reason: CloseReason) {
         self.ended += 1;
         let stream = self.streams.get_mut(&state.key).expect("a known client");
         assert!(stream.is_open, "closed twice");

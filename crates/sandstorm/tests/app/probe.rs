@@ -12,6 +12,7 @@ use tcpip::{CloseReason, ContentError, Timer};
 const FORBIDDEN: StatusCode = StatusCode::new(403).unwrap();
 const NO_CONTENT: StatusCode = StatusCode::new(204).unwrap();
 const TICK: Timer = Timer::new(0);
+const START: Timer = Timer::new(1);
 /// The most bytes that are taken in pieces.
 const PIECES_LIMIT: u64 = 500_000;
 
@@ -39,6 +40,8 @@ pub(crate) struct Probe<const FIRST: bool> {
     /// Of each later answer, whether somebody has got it.
     pub(crate) answered: Vec<bool>,
     pub(crate) closed: u32,
+    /// The timer has passed that is set before anybody comes.
+    pub(crate) is_started: bool,
 }
 
 impl<const FIRST: bool> Probe<FIRST> {
@@ -59,6 +62,7 @@ impl<const FIRST: bool> Probe<FIRST> {
             too_late: None,
             answered: Vec::new(),
             closed: 0,
+            is_started: false,
         })
     }
 }
@@ -72,6 +76,10 @@ impl<const FIRST: bool> App for Probe<FIRST> {
     } else {
         Sees::Missing
     };
+
+    fn on_start(&mut self, clients: &mut impl Clients<Visitor>) {
+        clients.set_timer(START, Duration::ZERO);
+    }
 
     fn on_request(
         &mut self,
@@ -175,7 +183,12 @@ impl<const FIRST: bool> App for Probe<FIRST> {
         clients.set_timer(TICK, Duration::from_millis(50));
     }
 
-    fn on_timer(&mut self, _: Timer, clients: &mut impl Clients<Visitor>) {
+    fn on_timer(&mut self, timer: Timer, clients: &mut impl Clients<Visitor>) {
+        if timer == START {
+            assert_eq!(self.count, 0);
+            self.is_started = true;
+            return;
+        }
         if let Some(ticket) = self.too_late {
             assert!(!clients.answer(ticket, |_, _| unreachable!("it is too late")));
         }

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use nmio::{Capabilities, Instant, Mailbox, TimerWheel};
 
-use super::{Asked, Flood, Pace, Stack, Standing};
+use super::{Asked, Connections, Flood, Pace, Stack, Standing};
 use crate::config::Config;
 use crate::congestion::CongestionControl;
 use crate::connection::{Context, Record};
@@ -81,7 +81,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Instant,
     ) -> Result<Self, E> {
         let config = config.clamped();
-        let cx = Context::new(&config, capabilities.mtu);
+        let mut cx = Context::new(&config, capabilities.mtu);
         let most = config.max_connections;
         let own_mss = cx.own_mss;
         let mut contents = Contents::new(
@@ -90,7 +90,20 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             own_mss.of(Family::V6) - TIMESTAMPS_LEN as u16,
             config.class_budget,
         );
-        let app = make(&mut contents)?;
+        let mut app = make(&mut contents)?;
+        let mut writes = Writes::new(Pool::WriteBuffers, config.max_write_buffers);
+        let mut asked = Asked::default();
+        app.on_start(&mut Connections {
+            states: &mut [],
+            standings: &mut [],
+            records: &mut [],
+            contents: &mut contents,
+            writes: &mut writes,
+            cx: &mut cx,
+            asked: &mut asked,
+            reached: &mut Vec::new(),
+            now,
+        });
         Ok(Self {
             app,
             // Reserved, so that nothing moves or is allocated later; the
@@ -103,8 +116,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             keys: Keys::new(secret),
             wheel: TimerWheel::new(most, now),
             contents,
-            writes: Writes::new(Pool::WriteBuffers, config.max_write_buffers),
-            asked: Asked::default(),
+            writes,
+            asked,
             mailbox: None,
             cx,
             pace: Pace::of(config.min_rate),

@@ -280,7 +280,7 @@ impl Application for App {
         }
     }
 
-    fn on_close(&mut self, _state: &mut u32, reason: CloseReason) {
+    fn on_close(&mut self, _: ConnectionId, _state: &mut u32, reason: CloseReason) {
         self.note(format_args!("close({reason:?})"));
     }
 

@@ -11,7 +11,9 @@ use eth::{Mac, Station};
 use ip::Host;
 use nmio::sim::{self, EndConfig, LinkConfig, Segmentation, SimClock, SimPort};
 use nmio::{Batch, Clock, Frame, Handler, Instant, LoopConfig, MAX_BATCH, Port};
-use tcpip::{Application, CloseReason, Config, Connection, ContentId, Counters, Mode};
+use tcpip::{
+    Application, CloseReason, Config, Connection, ConnectionId, ContentId, Counters, Mode,
+};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno, Reno, Server, Stack};
 
 use crate::cell::{Cell, Control, End, Peer};
@@ -74,7 +76,7 @@ impl Application for App {
         data.len()
     }
 
-    fn on_close(&mut self, (): &mut (), reason: CloseReason) {
+    fn on_close(&mut self, _: ConnectionId, (): &mut (), reason: CloseReason) {
         self.closed.push(reason);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use tcpip::{Application, CloseReason, Connection, ContentId};
+use tcpip::{Application, CloseReason, Connection, ConnectionId, ContentId};
 
 /// What the application does on data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ impl Application for App {
         }
     }
 
-    fn on_close(&mut self, (): &mut (), reason: CloseReason) {
+    fn on_close(&mut self, _: ConnectionId, (): &mut (), reason: CloseReason) {
         self.note(format_args!("close({reason:?})"));
     }
 }
