@@ -55,6 +55,16 @@ impl Addresses {
         }
     }
 
+    /// The addresses of an IP header without options.
+    #[inline(always)]
+    fn of_header(header: &[u8]) -> Self {
+        if let Some(header) = header.first_chunk::<IPV6_HEADER_LEN>() {
+            Self::of_v6(header)
+        } else {
+            Self::of_v4(header.first_chunk().expect("a header without options"))
+        }
+    }
+
     /// Swaps source and destination.
     #[inline(always)]
     #[must_use]
@@ -184,14 +194,9 @@ impl Packet {
 
     /// Source and destination.
     #[inline(always)]
-    #[expect(clippy::missing_panics_doc, reason = "the header is there")]
     pub fn addresses(&self) -> Addresses {
         let header = &self.frame[usize::from(self.ip_at)..usize::from(self.start)];
-        if let Some(header) = header.first_chunk::<IPV6_HEADER_LEN>() {
-            Addresses::of_v6(header)
-        } else {
-            Addresses::of_v4(header.first_chunk().expect("a header without options"))
-        }
+        Addresses::of_header(header)
     }
 
     fn is_v4(&self) -> bool {
@@ -230,6 +235,15 @@ impl Packet {
     #[inline(always)]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         &mut self.frame[usize::from(self.start)..]
+    }
+
+    /// The IP payload, for changes in place, and a function that reads the addresses.
+    /// They cost nothing where nobody calls it.
+    #[inline(always)]
+    pub fn payload_and_addresses(&mut self) -> (&mut [u8], impl Fn() -> Addresses) {
+        let ip_at = usize::from(self.ip_at);
+        let (head, payload) = self.frame.split_at_mut(usize::from(self.start));
+        (payload, move || Addresses::of_header(&head[ip_at..]))
     }
 
     /// The maximum length of an IP payload in this frame, in bytes.

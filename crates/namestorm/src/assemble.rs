@@ -1,13 +1,13 @@
 //! Replies to queries that nothing is prepared for: they are put together from
 //! prepared pieces, or a hook makes them.
 
-use nmio::Instant;
+use std::net::SocketAddr;
 
 use crate::answers::{Answer, Answers};
 use crate::body::Body;
 use crate::chain;
 use crate::counters::Counters;
-use crate::hook::{Hook, Question, Verdict};
+use crate::hook::{Asking, Hook, Verdict};
 use crate::key::Key;
 use crate::lookup::Resolution;
 use crate::rcode;
@@ -47,12 +47,12 @@ impl Desk {
         answers: &'a Answers,
         (name, qtype): (&[u8], u16),
         key: &mut Key,
-        (hook, now): (&mut H, Instant),
+        asking: Asking<'_, H, impl Fn() -> SocketAddr>,
         counters: &mut Counters,
     ) -> Option<Body<'a>> {
         let found = answers.resolve(qtype, name, key, &mut self.wildcard);
         if let Resolution::Hooked(soa) = found {
-            return self.ask(answers, (name, qtype), key, soa, (hook, now), counters);
+            return self.ask(answers, (name, qtype), key, soa, asking, counters);
         }
         counters.assembled += 1;
         Some(self.compose(answers, (name, qtype), key, found))
@@ -66,13 +66,11 @@ impl Desk {
         (name, qtype): (&[u8], u16),
         key: &mut Key,
         soa: Answer<'a>,
-        (hook, now): (&mut H, Instant),
+        mut asking: Asking<'_, H, impl Fn() -> SocketAddr>,
         counters: &mut Counters,
     ) -> Option<Body<'a>> {
-        let question = Question::new(name, qtype);
         let mut records = self.composer.start(name);
-        let verdict = hook.answer(&question, &mut records, now);
-        let found = match verdict {
+        let found = match asking.ask(name, qtype, &mut records) {
             Ok(Verdict::Drop) => {
                 counters.unanswered += 1;
                 return None;

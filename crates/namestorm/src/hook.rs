@@ -1,5 +1,7 @@
 //! A part of the server that its user writes: it answers some names itself.
 
+use std::net::SocketAddr;
+
 use nmio::Instant;
 
 use crate::name::{self, Name};
@@ -75,18 +77,43 @@ pub enum Verdict {
     Drop,
 }
 
+/// A hook, and who asks it when. `peer` gives the client's address and port. It is called
+/// when a hook is asked, so that other queries do not pay for it.
+pub(crate) struct Asking<'h, H, P> {
+    pub(crate) hook: &'h mut H,
+    pub(crate) peer: P,
+    pub(crate) over_tcp: bool,
+    pub(crate) now: Instant,
+}
+
+impl<H: Hook, P: Fn() -> SocketAddr> Asking<'_, H, P> {
+    /// Asks the hook for records of this type at `name`.
+    pub(crate) fn ask(
+        &mut self,
+        name: &[u8],
+        rtype: u16,
+        records: &mut Records<'_>,
+    ) -> Result<Verdict, RecordError> {
+        let question = Question {
+            name,
+            rtype,
+            peer: (self.peer)(),
+            over_tcp: self.over_tcp,
+        };
+        self.hook.answer(&question, records, self.now)
+    }
+}
+
 /// What is asked of a hook.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'q> {
     name: &'q [u8],
     rtype: u16,
+    peer: SocketAddr,
+    over_tcp: bool,
 }
 
 impl<'q> Question<'q> {
-    pub(crate) fn new(name: &'q [u8], rtype: u16) -> Self {
-        Self { name, rtype }
-    }
-
     /// The name that is asked for, in wire format and in the case of the query.
     pub fn name(&self) -> &'q [u8] {
         self.name
@@ -105,6 +132,17 @@ impl<'q> Question<'q> {
     /// The type that is asked for, [`rtype::ANY`] for all of them.
     pub fn rtype(&self) -> u16 {
         self.rtype
+    }
+
+    /// The client's address and port: most often those of a resolver that asks for others.
+    /// Over UDP they may be forged.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Whether it came over TCP: then nobody has forged the client's address.
+    pub fn is_over_tcp(&self) -> bool {
+        self.over_tcp
     }
 
     /// Whether records of this type answer it: it asks for the type, or for all.

@@ -2,7 +2,8 @@
 //! paper's Namestorm.
 //!
 //! A server of one's own is a zone and a [`Hook`], which answers some of its names
-//! itself. This one tells a health-checked address:
+//! itself. A [`Question`] says what is asked, and who asks. This hook tells a
+//! health-checked address:
 //!
 //! ```
 //! use std::process::ExitCode;
@@ -68,8 +69,9 @@
 //! #     for last in [1, 2] {
 //! #         let mut query = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\
 //! #             \x03www\x07example\x03org\x00\x00\x01\x00\x01".to_vec();
+//! #         let peer = ([192, 0, 2, 9], 4_000).into();
 //! #         let udp = Transport::Udp { link: 1472 };
-//! #         let reply = responder.respond_with(&mut query, udp, &mut hook, Instant::ZERO);
+//! #         let reply = responder.respond_with(&mut query, udp, &mut hook, peer, Instant::ZERO);
 //! #         assert!(reply.unwrap().tail.bytes.ends_with(&[192, 0, 2, last]));
 //! #         hook.on_message(set(2), Instant::ZERO);
 //! #     }

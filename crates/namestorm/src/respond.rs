@@ -1,5 +1,6 @@
 //! From a query to its reply, whatever transport it came by.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use nmio::Instant;
@@ -11,7 +12,7 @@ use crate::assemble::Desk;
 use crate::body::Body;
 use crate::counters::Counters;
 use crate::edns::{self, Edns, MIN_UDP_MESSAGE, OPT_LEN};
-use crate::hook::{Hook, NoHook};
+use crate::hook::{Asking, Hook, NoHook};
 use crate::index::At;
 use crate::name;
 use crate::query::{AA, HEADER_LEN, Header, NameBuf, QR, RD, RawQuestion, TC};
@@ -125,20 +126,33 @@ impl Responder {
     /// reply.
     #[inline(always)]
     pub fn respond(&mut self, message: &mut [u8], transport: Transport) -> Option<Reply<'_>> {
-        self.respond_to(message, transport, None, &mut NoHook, Instant::ZERO)
+        let asking = Asking {
+            hook: &mut NoHook,
+            peer: || SocketAddr::from(([0; 4], 0)),
+            over_tcp: transport == Transport::Tcp,
+            now: Instant::ZERO,
+        };
+        self.respond_to(message, transport, None, asking)
     }
 
     /// As [`respond`](Self::respond), with a hook that answers for the names that
-    /// were [registered](crate::Zones::hook).
+    /// were [registered](crate::Zones::hook). `peer` is the client.
     #[inline(always)]
     pub fn respond_with<H: Hook>(
         &mut self,
         message: &mut [u8],
         transport: Transport,
         hook: &mut H,
+        peer: SocketAddr,
         now: Instant,
     ) -> Option<Reply<'_>> {
-        self.respond_to(message, transport, None, hook, now)
+        let asking = Asking {
+            hook,
+            peer: || peer,
+            over_tcp: transport == Transport::Tcp,
+            now,
+        };
+        self.respond_to(message, transport, None, asking)
     }
 
     /// As [`respond_with`](Self::respond_with). `known` is the message's question, if
@@ -149,8 +163,7 @@ impl Responder {
         message: &mut [u8],
         transport: Transport,
         known: Option<&mut Asked>,
-        hook: &mut H,
-        now: Instant,
+        asking: Asking<'_, H, impl Fn() -> SocketAddr>,
     ) -> Option<Reply<'_>> {
         let Self {
             answers,
@@ -192,7 +205,7 @@ impl Responder {
                         &message[QUESTION_AT..][..question.name_len]
                     };
                     let question = (name, question.qtype);
-                    desk.assemble(answers, question, key, (hook, now), counters)?
+                    desk.assemble(answers, question, key, asking, counters)?
                 }
             }
         };

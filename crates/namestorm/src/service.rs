@@ -12,7 +12,7 @@ use udpip::{AnswerCopies, Datagram, Service};
 use crate::answers::Answers;
 use crate::asked::Asked;
 use crate::counters::Counters;
-use crate::hook::{Hook, NoHook};
+use crate::hook::{Asking, Hook, NoHook};
 use crate::index::At;
 use crate::respond::{Responder, Transport};
 
@@ -105,9 +105,15 @@ impl Dns {
     ) {
         let link = datagram.max_reply();
         let transport = Transport::Udp { link };
-        let message = datagram.payload_mut();
+        let (message, peer) = datagram.payload_and_peer();
+        let asking = Asking {
+            hook,
+            peer,
+            over_tcp: false,
+            now,
+        };
         let responder = &mut self.responder;
-        let Some(reply) = responder.respond_to(message, transport, known, hook, now) else {
+        let Some(reply) = responder.respond_to(message, transport, known, asking) else {
             return;
         };
         if let Some(head) = reply.rewritten {

@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::ConnectionArgs;
-use nmio::Instant;
 use tcpip::{
     Application, Config, CongestionControl, Connection, Connections, Deadline, WriteError,
 };
 
 use crate::answers::Answers;
 use crate::counters::Counters;
-use crate::hook::{Hook, NoHook};
+use crate::hook::{Asking, Hook, NoHook};
 use crate::respond::{Responder, Transport};
 use crate::tail::MAX_TCP_MESSAGE;
 
@@ -123,11 +122,17 @@ impl<H: Hook> DnsOverTcp<H> {
 
     /// Makes the reply to one message, its length in front; `false` when it
     /// gets none.
-    fn answer(&mut self, message: &[u8], now: Instant) -> bool {
+    fn answer(&mut self, message: &[u8], conn: &Connection<'_, ()>) -> bool {
         let query = &mut self.query[..message.len()];
         query.copy_from_slice(message);
-        let (responder, hook) = (&mut self.responder, &mut self.hook);
-        let Some(reply) = responder.respond_with(query, Transport::Tcp, hook, now) else {
+        let asking = Asking {
+            hook: &mut self.hook,
+            peer: || conn.peer(),
+            over_tcp: true,
+            now: conn.now(),
+        };
+        let responder = &mut self.responder;
+        let Some(reply) = responder.respond_to(query, Transport::Tcp, None, asking) else {
             return false;
         };
         let head = reply.rewritten.unwrap_or(&query[..reply.head_len]);
@@ -158,7 +163,7 @@ impl<H: Hook> Application for DnsOverTcp<H> {
             };
             conn.clear_deadline();
             let before = *self.counters();
-            if !self.answer(message, conn.now()) {
+            if !self.answer(message, conn) {
                 // No DNS query, or none that the hook replies to. The client still gets the replies to the
                 // queries before it: a reset could destroy them on the way.
                 conn.close();

@@ -2,11 +2,14 @@
 
 mod harness;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use domain::base::{Message, ParsedName};
 use domain::rdata::AllRecordData;
-use harness::{Client, FORMS, MODES, Query, name, prepare_hooked};
+use harness::{
+    CLIENT_PORT, CLIENT_V4, CLIENT_V6, Client, FORMS, MODES, Query, name, prepare_hooked,
+};
 use namestorm::{
     Answers, Form, Hook, HookNameError, Name, Question, RecordError, Records, Responder, Rrset,
     Section, Transport, Verdict, Zones, load_text, rtype,
@@ -46,6 +49,8 @@ struct Told {
     /// Records that are not taken make no error.
     is_forgiving: bool,
     asked: Vec<(Vec<u8>, u16)>,
+    /// By whom, and whether over TCP.
+    asked_by: Vec<(SocketAddr, bool)>,
     due: Option<Instant>,
 }
 
@@ -60,6 +65,8 @@ impl Hook for Told {
     ) -> Result<Verdict, RecordError> {
         self.asked
             .push((question.name().to_vec(), question.rtype()));
+        self.asked_by
+            .push((question.peer(), question.is_over_tcp()));
         for (section, owner, rtype, data) in &self.made {
             let added = match owner {
                 Some(owner) => records.add_to(*section, owner, *rtype, 5, data),
@@ -116,12 +123,17 @@ fn query(text: &str, qtype: u16) -> Query {
     Query::new(&name(text), qtype)
 }
 
+/// The client that asks.
+fn peer() -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 9], 4_000))
+}
+
 /// The whole reply of a responder; the same in both forms.
 fn ask(hook: &mut Told, query: &Query, transport: Transport) -> Option<Vec<u8>> {
     let [one, other] = FORMS.map(|form| {
         let mut responder = Responder::new(answers(form));
         let mut message = query.bytes();
-        let reply = responder.respond_with(&mut message, transport, hook, Instant::ZERO)?;
+        let reply = responder.respond_with(&mut message, transport, hook, peer(), Instant::ZERO)?;
         let head = reply.rewritten.map(<[u8]>::to_vec);
         let (head_len, tail, trail) = (reply.head_len, reply.tail.bytes, reply.trail);
         assert_eq!(reply.tail.sum.fold(), udpip::Tail::new(tail).sum.fold());
@@ -176,14 +188,23 @@ fn made_records_are_sent_in_every_way_over_both_families() {
                 }
                 let hook = client.server.transports.hook();
                 assert_eq!(hook.asked, vec![(query.name.clone(), rtype::TXT); 2]);
+                let address = if v6 {
+                    CLIENT_V6.into()
+                } else {
+                    CLIENT_V4.into()
+                };
+                let peer = SocketAddr::new(address, CLIENT_PORT);
+                assert_eq!(hook.asked_by, [(peer, false); 2]);
                 let counters = client.server.transports.dns().counters();
                 assert_eq!((counters.hooked, counters.assembled), (2, 0));
                 assert_eq!(counters.replies[0], 2);
             }
         }
     }
-    let over_tcp = ask(&mut with_text(b"hello"), &query, Transport::Tcp);
+    let mut hook = with_text(b"hello");
+    let over_tcp = ask(&mut hook, &query, Transport::Tcp);
     assert_eq!(over_tcp.unwrap(), expected);
+    assert_eq!(hook.asked_by, [(peer(), true); 2]);
 }
 
 #[test]
@@ -219,7 +240,7 @@ fn the_zone_answers_for_a_hooked_name_as_it_does_without_a_hook() {
         let mut message = query(text, qtype).bytes();
         let mut responder = Responder::new(answers);
         let mut hook = says(Verdict::Zone);
-        let reply = responder.respond_with(&mut message, UDP, &mut hook, Instant::ZERO);
+        let reply = responder.respond_with(&mut message, UDP, &mut hook, peer(), Instant::ZERO);
         let reply = reply.unwrap();
         let bytes = [reply.tail.bytes, reply.trail].concat();
         let head = message[..reply.head_len].to_vec();

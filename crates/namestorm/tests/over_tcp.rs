@@ -3,6 +3,8 @@
 
 mod harness;
 
+use std::net::SocketAddr;
+
 use harness::{
     CLIENT_MAC, CLIENT_V4, Client, FORMS, MODES, PORT, Query, SERVER_MAC, SERVER_V4, name, prepare,
     prepare_hooked,
@@ -161,9 +163,9 @@ fn a_query_has_ten_seconds_from_its_first_byte_on() {
     }
 }
 
-/// Counts what it is asked, and drops questions for names that start with `d`.
+/// Counts what it is asked and by whom, and drops questions for names that start with `d`.
 #[derive(Default)]
-struct Counting(u8);
+struct Counting(u8, Vec<(SocketAddr, bool)>);
 
 impl Hook for Counting {
     type Message = ();
@@ -175,6 +177,7 @@ impl Hook for Counting {
         _now: Instant,
     ) -> Result<Verdict, RecordError> {
         self.0 += 1;
+        self.1.push((question.peer(), question.is_over_tcp()));
         records.add(1, 1, &[192, 0, 2, self.0])?;
         Ok(match question.labels().next() {
             Some([b'd', ..]) => Verdict::Drop,
@@ -205,7 +208,12 @@ fn one_hook_answers_over_udp_and_tcp() {
     let expected = framed(&[&over_udp[..over_udp.len() - 1], &[3]].concat());
     let expected = [&expected[..15], b"b", &expected[16..]].concat();
     assert_eq!(tcp.payload(), expected);
-    assert_eq!(client.server.transports.hook().0, 4);
+    let Counting(count, asked_by) = client.server.transports.hook();
+    let peer = SocketAddr::new(CLIENT_V4.into(), 40_000);
+    assert_eq!(
+        (*count, &asked_by[..]),
+        (4, &[false, false, true, true].map(|tcp| (peer, tcp))[..])
+    );
     let drops = client.server.transports.tcp().app().counters().drops();
     assert_eq!(drops[2], ("no reply by the hook", 1));
 }

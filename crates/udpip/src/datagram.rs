@@ -96,6 +96,16 @@ impl<'p, P: Port> Datagram<'p, P> {
         &mut self.packet.payload_mut()[HEADER_LEN..]
     }
 
+    /// The received payload, as [`payload_mut`](Self::payload_mut) gives it, and a function
+    /// that reads the client's address and port.
+    #[inline(always)]
+    pub fn payload_and_peer(&mut self) -> (&mut [u8], impl Fn() -> SocketAddr) {
+        let src_port = self.src_port;
+        let (payload, addresses) = self.packet.payload_and_addresses();
+        let peer = move || SocketAddr::new(addresses().src(), src_port);
+        (&mut payload[HEADER_LEN..], peer)
+    }
+
     /// The client's address and port.
     pub fn peer(&self) -> SocketAddr {
         SocketAddr::new(self.packet.addresses().src(), self.src_port)
