@@ -53,8 +53,8 @@ pub trait App {
     }
 
     /// A piece of a body has come that is taken in [pieces](Intake::Pieces). With a
-    /// verdict the request is answered at once; the rest of the body is not read, and
-    /// the connection closes.
+    /// verdict the request is answered at once, and the rest of the body is
+    /// [not read](Intake::Unread).
     fn on_body(
         &mut self,
         piece: &[u8],

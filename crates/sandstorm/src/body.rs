@@ -89,6 +89,14 @@ impl BodyReader {
         }
     }
 
+    /// Bytes that are still to come of a body of known length.
+    pub(crate) const fn known_left(&self) -> Option<u64> {
+        match self.state {
+            State::Known(left) => Some(left),
+            _ => None,
+        }
+    }
+
     /// What `data` begins with; it is taken off.
     pub(crate) fn next<'d>(&mut self, data: &mut &'d [u8]) -> Part<'d> {
         loop {

@@ -106,6 +106,12 @@
 //! [`MAX_PENDING_BYTES`] of them are under way, another one gets 503. What is behind a
 //! body in chunks (trailer fields) is read and not kept.
 //!
+//! Where nobody reads a body, up to [`UNREAD_LIMIT`] bytes of known length are discarded as
+//! they come, and the connection goes on. Behind all others it closes: the answer says
+//! so, and what the client still sends is acknowledged and discarded for
+//! [`tcpip::Config::fin_wait`]. So a client that sends the whole body first reads its
+//! answer, and is not reset (RFC 9112, section 9.6).
+//!
 //! # An answer that comes later
 //! The request waits in the server, and later ones of its connection behind it. A client
 //! that closes its half gets the answer all the same. When none has come in
@@ -187,7 +193,7 @@
 //! in two ways is refused and its connection closed: bare line feeds, folded
 //! fields, several lengths or hosts, a length beside a transfer coding. The site
 //! reads no body: a request that has one is answered, and the connection
-//! closed. A head must arrive whole in [`REQUEST_TIMEOUT`] from its first byte on.
+//! closed in the same way. A head must arrive whole in [`REQUEST_TIMEOUT`] from its first byte on.
 //!
 //! Deliberately absent: TLS, ranges, compression and content negotiation,
 //! listings of folders, virtual hosts, logs of requests, tunnels (CONNECT), and
@@ -238,4 +244,4 @@ pub use site::{Builder, MAX_FILE_LEN, ReplyId, Site, Totals};
 pub use skipped::{Reason, Skipped};
 pub use status::{Status, StatusCode};
 pub use verdict::{Intake, Sees, Verdict};
-pub use web::{ANSWER_TIMEOUT, REQUEST_TIMEOUT};
+pub use web::{ANSWER_TIMEOUT, REQUEST_TIMEOUT, UNREAD_LIMIT};

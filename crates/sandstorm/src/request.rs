@@ -123,6 +123,12 @@ impl<'a> Request<'a> {
         self
     }
 
+    /// The same when its body is discarded, so that the next request can be found.
+    pub(crate) fn with_body_discarded(mut self) -> Self {
+        self.head.keep_alive = self.persistent;
+        self
+    }
+
     /// Whether an application may answer: the target names a path or, in OPTIONS, the
     /// server as a whole (RFC 9112, section 3.2.4). A tunnel is no answer.
     pub(crate) fn is_for_application(&self) -> bool {

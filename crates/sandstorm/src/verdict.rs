@@ -20,8 +20,7 @@ pub enum Verdict {
     /// [answer timeout](crate::Http::with_answer_timeout) gets 504. Fields that were
     /// added to this exchange are not kept for that answer.
     Later,
-    /// With a page about this status, and the exchange's fields. The connection
-    /// goes on unless the request has a body that was not read. A
+    /// With a page about this status, and the exchange's fields. A
     /// [`Status`](crate::Status) turns into a code: `Status::MethodNotAllowed.into()`.
     /// With that one add the field `Allow` (RFC 9110, section 15.5.6).
     Refuse(StatusCode),
@@ -37,7 +36,8 @@ pub enum Intake {
     /// is at most so many bytes. The application gets the request at the end, with
     /// an empty body.
     Pieces(u64),
-    /// It is not read. This is the answer, and the connection closes after it.
+    /// It is not read. This is the answer. The connection goes on where the body is known
+    /// to have at most [`UNREAD_LIMIT`](crate::UNREAD_LIMIT) bytes, and closes otherwise.
     Unread(Verdict),
 }
 

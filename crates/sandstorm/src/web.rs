@@ -7,7 +7,7 @@ mod dialogue;
 mod outside;
 
 pub use self::conversation::Conversation;
-pub use self::core::{ANSWER_TIMEOUT, REQUEST_TIMEOUT};
+pub use self::core::{ANSWER_TIMEOUT, REQUEST_TIMEOUT, UNREAD_LIMIT};
 pub use self::counters::Counters;
 
 use std::sync::Arc;

@@ -240,16 +240,49 @@ fn a_body_in_pieces_goes_by() {
     );
     let announced = request("POST", "/pieces", "Content-Length: 500001\r\n", "x");
     assert_eq!(talk(announced), too_large);
-    // It may have seen enough.
-    let stopped = page("403 Forbidden", false, "");
-    assert_eq!(
-        talk([post("/stop", &long), get("/count")].concat()),
-        stopped
-    );
-    assert_eq!(
-        talk([post("/unread", "x"), get("/count")].concat()),
-        stopped
-    );
+}
+
+#[test]
+fn a_body_that_nobody_reads_is_discarded() {
+    let refused = |goes_on| page("403 Forbidden", goes_on, "");
+    let later = |goes_on: bool| {
+        let option = if goes_on { "keep-alive" } else { "close     " };
+        text("later ").replacen("keep-alive", option, 1)
+    };
+    for target in ["/unread", "/stop", "/unread-later"] {
+        let answer = |goes_on| match target {
+            "/unread-later" => later(goes_on),
+            _ => refused(goes_on),
+        };
+        for len in [1, 3_000, 65_536, 65_537, 400_000] {
+            let body = "x".repeat(len);
+            // The first piece is read.
+            let goes_on = len <= 65_536 + usize::from(target == "/stop");
+            let rest = if goes_on { text("1\n") } else { String::new() };
+            let received = talk(post(target, &body) + &get("/count"));
+            assert!(received == answer(goes_on) + &rest, "{target} {len}");
+            let chunks = format!("{len:x}\r\n{body}\r\n0\r\n\r\n");
+            let received = talk(chunked(target, &chunks) + &get("/count"));
+            assert!(received == answer(false), "{target} {len} in chunks");
+        }
+    }
+}
+
+#[test]
+fn a_body_that_nobody_reads_has_the_requests_time() {
+    // Whole, the connection may be idle.
+    for (body, is_late) in [("123", true), ("12345", false)] {
+        let head = request("POST", "/unread", "Content-Length: 5\r\n", body);
+        let visit = Visit {
+            bytes: head.into_bytes(),
+            ..Visit::default()
+        };
+        let (outcomes, server) = visits::<true>(&config(), &[visit]);
+        assert_eq!(outcomes[0].received, page("403 Forbidden", true, ""));
+        assert!(outcomes[0].closed_by_server);
+        let missed = server.transports.stack().counters().deadlines_missed;
+        assert_eq!(missed, u64::from(is_late));
+    }
 }
 
 #[test]
@@ -351,13 +384,6 @@ fn an_answer_may_come_later() {
     let (outcomes, _) = visits::<true>(&config(), &[visit]);
     assert_eq!(outcomes[0].received, expected);
     assert!(!outcomes[0].closed_by_server);
-}
-
-#[test]
-fn a_later_answer_closes_where_the_body_is_not_read() {
-    let received = talk([post("/unread-later", "x"), get("/count")].concat());
-    let last = text("later ").replacen("keep-alive", "close     ", 1);
-    assert_eq!(received, last);
 }
 
 #[test]
@@ -477,11 +503,11 @@ fn a_slow_body_has_the_requests_time() {
 }
 
 #[test]
-fn a_connection_remembers_what_the_application_does() {
-    let received = talk([get("/visits"), get("/visits"), get("/visits")].concat());
+fn an_application_remembers_a_connection_and_knows_its_client() {
+    let received = talk([get("/visits"), get("/visits"), get("/peer")].concat());
     assert_eq!(
         received,
-        text("visit 1") + &text("visit 2") + &text("visit 3")
+        text("visit 1") + &text("visit 2") + &text("10.0.0.9:50000")
     );
 }
 
@@ -548,6 +574,7 @@ fn what_is_no_request_is_not_seen() {
 /// Requests of all kinds, and what must come in answer.
 fn any_exchange() -> impl Strategy<Value = (String, String)> {
     let body = || "[ -~\r\n]{0,40}";
+    let some = || "[ -~\r\n]{1,40}";
     let chunks = prop::collection::vec("[ -~\r\n]{1,20}", 0..4);
     prop_oneof![
         body().prop_map(|body| (post("/echo", &body), text(&format!("POST /echo {body}")))),
@@ -565,6 +592,8 @@ fn any_exchange() -> impl Strategy<Value = (String, String)> {
         Just((get("/a.txt?extra"), file("X-Extra: yes\r\n"))),
         Just((get("/later?1"), text("later 1"))),
         Just((get("/refused"), page("403 Forbidden", true, ""))),
+        some().prop_map(|body| (post("/unread", &body), page("403 Forbidden", true, ""))),
+        some().prop_map(|body| (post("/unread-later", &body), text("later "))),
         Just(("\r\n".to_owned() + &get("/later?2"), text("later 2"))),
     ]
 }

@@ -11,6 +11,9 @@ pub struct Conversation<S> {
     pub(super) place: Place,
     /// The client sends no more.
     pub(super) has_ended: bool,
+    /// Bytes of a body that are discarded as they come: nobody reads it, and its request
+    /// is answered or will be.
+    pub(super) unread: u32,
     /// A request is left unconsumed until there is room for its answer.
     pub(super) wants_room: bool,
     /// The application's own.

@@ -33,6 +33,10 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// [`Server::with_request_timeout`](crate::Http::with_request_timeout).
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The longest body that is discarded where nobody reads it, so that the connection goes
+/// on. Behind a longer one it closes.
+pub const UNREAD_LIMIT: u64 = 64 << 10;
+
 /// An application has so long for an answer that it gives later, without
 /// [`Server::with_answer_timeout`](crate::Http::with_answer_timeout).
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -386,6 +390,9 @@ impl Core {
                 self.pending.release(place);
                 conn.state().place = Place::NONE;
                 if !outgoing.stamp.closes() {
+                    if conn.state().unread > 0 {
+                        self.expect_more(conn);
+                    }
                     return After::GoesOn;
                 }
                 conn.close();
@@ -492,6 +499,33 @@ impl Core {
         if self.deliver(conn, outgoing) == After::GoesOn {
             conn.offer_again();
         }
+    }
+
+    /// Has what is left of a body discarded, unless it is too long or nobody knows how
+    /// long. Whether it is.
+    pub(super) fn discard<S>(
+        conn: &mut Connection<'_, Conversation<S>>,
+        left: Option<u64>,
+    ) -> bool {
+        let left = left.filter(|left| *left <= UNREAD_LIMIT);
+        conn.state().unread = left.unwrap_or(0) as u32;
+        left.is_some()
+    }
+
+    /// Discards what has come of a body that nobody reads; how many bytes.
+    pub(super) fn skip_unread<S>(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<S>>,
+        data: &[u8],
+    ) -> usize {
+        let unread = &mut conn.state().unread;
+        let len = data.len().min(*unread as usize);
+        *unread -= len as u32;
+        // The time of a request ends here. That of an answer does not.
+        if len > 0 && *unread == 0 && !self.waits_for_application(conn) {
+            conn.clear_deadline();
+        }
+        len
     }
 
     /// Tells a client that waits with a body to send it.

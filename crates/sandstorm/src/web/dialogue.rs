@@ -45,7 +45,11 @@ impl<A: App> Web<A> {
     ) -> usize {
         let mut at = 0;
         conn.state().wants_room = false;
-        while at < data.len() {
+        loop {
+            at += self.core.skip_unread(conn, &data[at..]);
+            if at == data.len() {
+                break;
+            }
             let place = conn.state().place;
             let rest = &data[at..];
             let progress = match self.core.pending.phase(place) {
@@ -61,6 +65,7 @@ impl<A: App> Web<A> {
                 Progress::On(len) => at += len,
                 Progress::Stop(len) => {
                     at += len;
+                    at += self.core.skip_unread(conn, &data[at..]);
                     break;
                 }
                 Progress::Ends => return data.len(),
@@ -110,7 +115,7 @@ impl<A: App> Web<A> {
             }
             Found::Head { head, skipped } => {
                 let data = &data[skipped..];
-                match self.take(conn, &Request::new(head, data), data) {
+                match self.take(conn, Request::new(head, data), data) {
                     Progress::On(len) => Progress::On(skipped + len),
                     // What is not answered for want of room is read again, and the
                     // empty lines with it.
@@ -149,7 +154,7 @@ impl<A: App> Web<A> {
     fn take(
         &mut self,
         conn: &mut Connection<'_, Conversation<A::State>>,
-        request: &Request<'_>,
+        mut request: Request<'_>,
         data: &[u8],
     ) -> Progress {
         let Self { app, core, .. } = self;
@@ -159,21 +164,27 @@ impl<A: App> Web<A> {
         }
         if request.body_len().is_none() {
             conn.clear_deadline();
-            let verdict = core.exchange(conn, |exchange| app.on_request(request, exchange));
-            let after = core.answer(conn, request, data, verdict);
+            let verdict = core.exchange(conn, |exchange| app.on_request(&request, exchange));
+            let after = core.answer(conn, &request, data, verdict);
             return Progress::after(after, request.head_len());
         }
-        let intake = core.exchange(conn, |exchange| app.on_head(request, exchange));
+        let intake = core.exchange(conn, |exchange| app.on_head(&request, exchange));
+        let waits_to_go_on = request.waits_to_go_on() && data.len() == request.head_len();
+        // Nobody knows whether a client that waits sends the body after all.
+        let len = request.announced_len().filter(|_| !waits_to_go_on);
+        if Core::discard(conn, len) {
+            request = request.with_body_discarded();
+        }
         let (left, in_pieces) = match intake {
             Intake::Unread(verdict) => {
-                let after = core.answer(conn, request, data, verdict);
+                let after = core.answer(conn, &request, data, verdict);
                 return Progress::after(after, request.head_len());
             }
             Intake::Whole(limit) => (limit as u64, false),
             Intake::Pieces(limit) => (limit, true),
         };
         if request.announced_len().is_some_and(|len| len > left) {
-            let after = core.answer_page(conn, Status::ContentTooLarge, request);
+            let after = core.answer_page(conn, Status::ContentTooLarge, &request);
             return Progress::after(after, request.head_len());
         }
         let phase = Phase::Body(Body {
@@ -183,12 +194,13 @@ impl<A: App> Web<A> {
             owes_continue: false,
         });
         let Ok(place) = core.pending.take(phase, &data[..request.head_len()]) else {
-            let after = core.answer_page(conn, Status::ServiceUnavailable, request);
+            let after = core.answer_page(conn, Status::ServiceUnavailable, &request);
             return Progress::after(after, request.head_len());
         };
         conn.state().place = place;
+        conn.state().unread = 0;
         core.expect_more(conn);
-        if request.waits_to_go_on() && data.len() == request.head_len() {
+        if waits_to_go_on {
             core.tell_to_go_on(conn);
         }
         Progress::On(request.head_len())
@@ -232,10 +244,11 @@ impl<A: App> Web<A> {
             }
             let verdict = core.exchange(conn, |exchange| app.on_body(piece, exchange));
             let Some(verdict) = verdict else { continue };
-            let after = core.answer_pending(conn, place, false, |core, conn, request, bytes| {
+            let is_read = Core::discard(conn, body.reader.known_left());
+            let after = core.answer_pending(conn, place, is_read, |core, conn, request, bytes| {
                 core.answer(conn, request, bytes, verdict)
             });
-            return Progress::after(after, data.len());
+            return Progress::after(after, data.len() - rest.len());
         };
         let after = core.answer_pending(conn, place, false, |core, conn, request, _| {
             core.answer_page(conn, failure, request)

@@ -141,6 +141,10 @@ impl<const FIRST: bool> App for Probe<FIRST> {
                 let visits = exchange.state().visits;
                 exchange.text(format_args!("visit {visits}"))
             }
+            "/peer" => {
+                let peer = exchange.peer();
+                exchange.text(format_args!("{peer}"))
+            }
             "/pieces" => {
                 let bytes = std::mem::take(&mut exchange.state().bytes);
                 exchange.text(format_args!("{bytes} bytes"))

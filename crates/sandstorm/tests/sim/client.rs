@@ -38,7 +38,7 @@ pub(crate) struct Connection {
     /// Goes away with a reset when all is sent.
     pub(crate) aborts: bool,
     pub(crate) received: Vec<u8>,
-    /// The server has closed its side, after all of `received`.
+    /// The server has closed its side, after all of `received`, and not by a reset.
     pub(crate) closed_by_server: bool,
     pub(crate) done: bool,
 }
@@ -75,8 +75,10 @@ impl Connection {
             socket.close();
             busy = true;
         }
-        if self.sent > 0 && !socket.may_recv() && !self.done {
-            self.closed_by_server = true;
+        // It sends all that it has, whatever the server does but for a reset.
+        let sends_more = socket.may_send() && !(all_sent && socket.send_queue() == 0);
+        if self.sent > 0 && !socket.may_recv() && !sends_more && !self.done {
+            self.closed_by_server = socket.state() != State::Closed;
             self.done = true;
             socket.close();
             busy = true;
