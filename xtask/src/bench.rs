@@ -64,10 +64,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         shell::build_release("bench", &packages)?;
     }
     if !shell::is_root() {
-        println!("bench: going on as root, for network namespaces and AF_XDP");
-        let mut again = vec!["bench", "--built"];
-        again.extend(args.iter().map(String::as_str));
-        return shell::again_as_root(&again);
+        return shell::again_as_root("bench");
     }
     let target = shell::target_folder()?;
     let folder = target.join(FOLDER);

@@ -23,37 +23,28 @@ const ZONE: &str = "xtask/sample/zones/storm.test.zone";
 const NAME: &str = "www.storm.test";
 const ADDRESS: &str = "192.0.2.80";
 
-/// What the command line asks for.
-#[derive(Default)]
-struct Options {
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// End after the check; the status is 0 only if both answers are right.
+    #[arg(long)]
     once: bool,
+    /// Put the client's end on this host, where a browser can reach it.
+    #[arg(long)]
     host: bool,
-    /// Set-up and build are done: we were run again, as root.
+    /// Skip packages and build.
+    #[arg(long, hide = true)]
     built: bool,
 }
 
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let mut options = Options::default();
-    for arg in args {
-        match arg.as_str() {
-            "--once" => options.once = true,
-            "--host" => options.host = true,
-            "--built" => options.built = true,
-            other => return Err(Failure::new(format!("unexpected argument {other}"))),
-        }
-    }
+pub(crate) fn run(options: &Options) -> Result<()> {
     if !options.built {
         setup::run()?;
         shell::build_release("demo", &["sandstorm", "namestorm"])?;
     }
     if !shell::is_root() {
-        let mut again = vec!["demo", "--built"];
-        again.extend(options.once.then_some("--once"));
-        again.extend(options.host.then_some("--host"));
-        println!("demo: going on as root, for network namespaces and AF_XDP");
-        return shell::again_as_root(&again);
+        return shell::again_as_root("demo");
     }
-    serve(&options)
+    serve(options)
 }
 
 /// Where the client's end is: in a namespace, or on the host.

@@ -39,51 +39,38 @@ use checks::Checks;
 use matrix::{Program, Scenario};
 use rig::Rig;
 
-/// Losses are drawn from seeds that count up from here, one for each scenario
-/// of the full matrix, so that a run can be repeated.
-const FIRST_SEED: u64 = 1_000;
-
 /// Scenarios that run at the same time, each in namespaces of its own.
 const LANES: usize = 3;
 
-/// What the command line asks for.
-#[derive(Clone, Debug, Default)]
+#[derive(clap::Args)]
 pub(crate) struct Options {
-    pub(crate) full: bool,
-    /// Only what contains this.
-    pub(crate) filter: String,
+    /// Run a sample in which every pair of choices meets (the default).
+    #[arg(long = "quick", overrides_with = "full")]
+    _quick: bool,
+    /// Run every combination.
+    #[arg(long)]
+    full: bool,
+    /// Only print the names of the scenarios.
+    #[arg(long)]
     list: bool,
-    /// Instead of [`FIRST_SEED`].
-    seed: Option<u64>,
-    /// Set-up and build are done: we were run again, as root.
-    built: bool,
-    /// Where the two programs lie, instead of the release build's folder.
+    /// The seed of the losses in the matrix's first scenario.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    seed: u64,
+    /// Use the two programs from DIR instead of a release build.
+    #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
+    /// Skip packages and build.
+    #[arg(long, hide = true)]
+    built: bool,
+    /// Only scenarios and cases whose name contains this.
+    #[arg(default_value = "", hide_default_value = true)]
+    filter: String,
 }
 
 /// Runs the command; an error when any check failed.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let mut options = Options::default();
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--quick" => options.full = false,
-            "--full" => options.full = true,
-            "--list" => options.list = true,
-            "--built" => options.built = true,
-            "--seed" => {
-                let number = args.next().and_then(|number| number.parse().ok());
-                options.seed = Some(number.ok_or_else(|| Failure::new("--seed wants a number"))?);
-            }
-            "--programs" => options.programs = args.next().map(PathBuf::from),
-            _ if arg.starts_with('-') => {
-                return Err(Failure::new(format!("unexpected argument {arg}")));
-            }
-            _ => options.filter.clone_from(arg),
-        }
-    }
+pub(crate) fn run(options: &Options) -> Result<()> {
     if options.list {
-        for scenario in scenarios_of(&options) {
+        for scenario in scenarios_of(options) {
             println!("{scenario}");
         }
         return Ok(());
@@ -91,11 +78,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     if !options.built && options.programs.is_none() {
         setup::run()?;
         build()?;
-        if PRESSURE.iter().any(|(name, _)| presses(&options, name)) {
+        if PRESSURE.iter().any(|(name, _)| presses(options, name)) {
             shell::build_release("e2e", &["benches"])?;
         }
     }
-    let checks = run_built(&options)?;
+    let checks = run_built(options)?;
     println!("{checks}");
     if checks.failed() == 0 {
         Ok(())
@@ -105,10 +92,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 }
 
 /// Runs this command, already built, by [`count_apart`].
-pub(crate) fn run_apart(options: &Options) -> Result<(u32, u32)> {
+pub(crate) fn run_apart(is_full: bool, filter: &str) -> Result<(u32, u32)> {
     let mut args = vec!["e2e", "--built"];
-    args.extend(options.full.then_some("--full"));
-    args.extend(Some(options.filter.as_str()).filter(|filter| !filter.is_empty()));
+    args.extend(is_full.then_some("--full"));
+    args.extend(Some(filter).filter(|filter| !filter.is_empty()));
     count_apart(&args)
 }
 
@@ -153,19 +140,18 @@ fn scenarios_of(options: &Options) -> Vec<Scenario> {
 }
 
 /// Runs the scenarios and the bad input, with what is built. As root.
-pub(crate) fn run_built(options: &Options) -> Result<Checks> {
+fn run_built(options: &Options) -> Result<Checks> {
     let programs = match &options.programs {
         Some(folder) => folder.clone(),
         None => shell::target_folder()?.join("release"),
     };
     let scratch = Scratch::create("e2e")?;
     let content = Content::prepare(&scratch)?;
-    let first_seed = options.seed.unwrap_or(FIRST_SEED);
     let everything = matrix::full();
     let mut scenarios: Vec<(Scenario, Option<u64>)> = Vec::new();
     for scenario in scenarios_of(options) {
         let place = everything.iter().position(|one| *one == scenario);
-        let seed = place.map(|place| first_seed + place as u64);
+        let seed = place.map(|place| options.seed + place as u64);
         scenarios.push((scenario, seed.filter(|_| scenario.loss)));
     }
     // Those that wait for retransmissions take long: the others fill the gaps.

@@ -15,8 +15,6 @@ use std::thread;
 use crate::shell::{self, Context as _, Failure, Result, Scratch};
 use crate::{interrupt, setup};
 
-/// Seconds for each target without `--seconds`.
-const DEFAULT_SECONDS: u32 = 60;
 /// Seconds for each target in `xtask test`.
 pub(crate) const TEST_SECONDS: u32 = 10;
 /// Bytes of an input, at most: what the targets read goes no further.
@@ -40,61 +38,31 @@ const INSTRUMENTATION: &[&str] = &[
     "--cfg=fuzzing",
 ];
 
-#[derive(Debug, PartialEq, Eq)]
-struct Options {
-    /// All when there is none.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only these targets; `fuzz/fuzz_targets` has one file for each.
     targets: Vec<String>,
+    /// Seconds for each target.
+    #[arg(long, default_value_t = 60)]
     seconds: u32,
+    /// Then reduce `fuzz/corpus` to the fewest inputs that cover the same edges.
+    #[arg(long)]
     minimize: bool,
-    /// Run nothing but this input.
+    /// Run one target on this input alone; print the input, and a backtrace if it fails.
+    #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// One of the compiler's sanitizers: only a nightly one has them.
+    /// Build with a sanitizer of a nightly compiler, such as address.
+    #[arg(long, value_name = "NAME")]
     sanitizer: Option<String>,
 }
 
-impl Options {
-    fn parse(args: &[String]) -> Result<Self> {
-        let mut options = Self {
-            targets: Vec::new(),
-            seconds: DEFAULT_SECONDS,
-            minimize: false,
-            input: None,
-            sanitizer: None,
-        };
-        let mut args = args.iter();
-        while let Some(arg) = args.next() {
-            let mut value = || {
-                let value = args.next();
-                value.ok_or_else(|| Failure::new(format!("{arg} needs a value")))
-            };
-            match arg.as_str() {
-                "--seconds" => {
-                    let value = value()?;
-                    let seconds = value.parse();
-                    options.seconds =
-                        seconds.context(format_args!("--seconds {value} is no number"))?;
-                }
-                "--minimize" => options.minimize = true,
-                "--input" => options.input = Some(value()?.into()),
-                "--sanitizer" => options.sanitizer = Some(value()?.clone()),
-                _ if arg.starts_with('-') => {
-                    return Err(Failure::new(format!("unexpected argument {arg}")));
-                }
-                _ => options.targets.push(arg.clone()),
-            }
-        }
-        if options.input.is_some() && options.targets.len() != 1 {
-            return Err(Failure::new(
-                "--input is for one target: cargo xtask fuzz TARGET --input FILE",
-            ));
-        }
-        Ok(options)
-    }
-}
-
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let options = Options::parse(args)?;
+pub(crate) fn run(options: &Options) -> Result<()> {
     let targets = chosen(&options.targets)?;
+    if options.input.is_some() && options.targets.len() != 1 {
+        return Err(Failure::new(
+            "--input needs exactly one target: cargo xtask fuzz TARGET --input FILE",
+        ));
+    }
     setup::run()?;
     let place = Place {
         committed: shell::repository().join("fuzz/corpus"),
@@ -358,31 +326,6 @@ fn crash(said: &str) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn parse(line: &str) -> Result<Options> {
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Options::parse(&words)
-    }
-
-    #[test]
-    fn options_are_read() {
-        let options = parse("tcp_segments dns_query --seconds 5 --minimize").unwrap();
-        assert_eq!(options.targets, ["tcp_segments", "dns_query"]);
-        assert_eq!((options.seconds, options.minimize), (5, true));
-        assert_eq!(parse("").unwrap().seconds, DEFAULT_SECONDS);
-        let options = parse("zone_text --input x --sanitizer address").unwrap();
-        assert_eq!(options.input, Some("x".into()));
-        assert_eq!(options.sanitizer.as_deref(), Some("address"));
-        for wrong in [
-            "--seconds",
-            "--seconds x",
-            "--fast",
-            "--input x",
-            "a b --input x",
-        ] {
-            assert!(parse(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn targets_are_those_of_the_folder() {

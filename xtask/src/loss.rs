@@ -124,10 +124,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         build()?;
     }
     if !shell::is_root() {
-        println!("loss: going on as root, for network namespaces and AF_XDP");
-        let mut again = vec!["loss", "--built"];
-        again.extend(args.iter().map(String::as_str));
-        return shell::again_as_root(&again);
+        return shell::again_as_root("loss");
     }
     if options.clients {
         return run_clients(&options);

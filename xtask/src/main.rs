@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask COMMAND`. One file a command.
+//! Developer commands: `cargo xtask COMMAND`. Each command has one file.
 
 mod bench;
 mod demo;
@@ -19,129 +19,119 @@ mod watched;
 
 use std::process::ExitCode;
 
-use shell::{Failure, Result};
+use clap::{Args, Parser, Subcommand};
 
-const USAGE: &str = "\
-Usage: cargo xtask COMMAND
+use shell::Result;
 
-  setup                          install the Debian packages that are missing
-  demo [--once] [--host]         build, serve a sample site and zone, fetch from both
-        --once                   end after the check, status 0 only if both were right
-        --host                   put the client's end on this host, for a browser
-  test [--quick|--full] [FILTER] every check that CI runs
-  e2e [--quick|--full] [--list] [--seed N] [--programs DIR] [FILTER]
-                                 the end-to-end matrix alone, in network namespaces
-        --quick                  a sample that touches every pair of choices (default)
-        --full                   every combination
-        --seed N                 other losses: the seed of the matrix's first scenario
-        --programs DIR           the two programs from DIR instead of a release build
-        FILTER                   only scenarios or cases whose name contains this
-  fuzz [TARGET]... [--seconds N] [--minimize] [--input FILE] [--sanitizer NAME]
-                                 any input to what reads from outside, from the corpus on
-        TARGET                   only these of fuzz/fuzz_targets
-        --seconds N              for each target; 60 without it
-        --minimize               then put the fewest inputs in fuzz/corpus that cover all
-        --input FILE             this input alone, with what it is and a backtrace
-        --sanitizer NAME         with a nightly compiler's sanitizer, such as address
-  structure [CRATE]...           circles of files, open items, long files and functions
-        CRATE                    first show what its circles hang on, and its open items
-  guide                          build the project that docs/extending.md makes, outside the workspace
-  miri                           tests of frames and rings under Miri, with a nightly compiler
-  loss [--clients [--full]] [--quick] [--seed N] [--repeats N] [--trace] [--list]
-       [--programs DIR] [FILTER]
-                                 our TCP beside the kernel's on bad networks, by a userspace
-                                 forwarder: the matrix, goodput, repeated bytes, the marks
-        --clients                Linux clients of many kinds instead: only whether every byte
-                                 arrives; a sample, or with --full every combination
-        --quick                  a few cells, once each
-        --seed N                 other losses: the seed of the first repeat
-        --repeats N              seeds of each cell; 3 without it, 1 with --quick
-        --trace                  keep every run's segments in the target folder
-        --list                   only name the cells
-        --programs DIR           sandstorm and forward from DIR instead of a release build
-        FILTER                   only cells whose name contains this
-  bench [SELECTION]... [--quick] [--seconds S] [--repeats N] [--server NAME]
-        [--peer nsd-xdp=DIR]     the servers beside their peers and the rig's limit
-        SELECTION                limit, dns, web (these three without one), paper, all,
-                                 or figures by their names (web-offload has more points then)
-        --quick                  few points, once each: under 3 minutes
-        --seconds S              the length of each measured part
-        --repeats N              runs of each point, interleaved; 3 without it
-        --server NAME            only servers whose name contains this
-        --peer nsd-xdp=DIR       a debootstrap tree in which NSD has an XDP mode
-  bench report [FILE]            draw the raw results again: FILE, or the last run's
-  bench instructions [--check|--accept]
-                                 instructions of our code for a packet or a request
-        --check                  status 1 when one has grown by more than 3 %
-        --accept                 write them to benches/instructions.json
-";
+/// Developer commands of Sandstorm and Namestorm.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Install the Debian packages that are missing.
+    Setup,
+    /// Serve a sample site and a sample zone, and fetch a page and a name from them.
+    Demo(demo::Options),
+    /// Run every check that CI runs.
+    Test(test::Options),
+    /// Test both servers end to end, in network namespaces.
+    E2e(e2e::Options),
+    /// Fuzz the parts that read input from outside, starting from the committed corpus.
+    Fuzz(fuzz::Options),
+    /// Check the source for import circles, restricted items, long files and long functions.
+    Structure(structure::Options),
+    /// Build the project that docs/extending.md describes, outside the workspace.
+    Guide,
+    /// Run the tests of frames and rings under Miri; needs a nightly compiler.
+    Miri,
+    /// Compare our TCP with the kernel's on lossy, slow and reordering networks.
+    #[command(after_help = LOSS)]
+    Loss(Rest),
+    /// Compare the servers with other servers and with the limit of the rig.
+    #[command(after_help = BENCH)]
+    Bench(Rest),
+    /// Hold connections open for the `pressure` tests of `e2e`.
+    #[command(hide = true)]
+    Abuse(e2e::abusers::Options),
+}
+
+/// The arguments of a command that reads them itself.
+#[derive(Args)]
+struct Rest {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
+}
+
+const LOSS: &str = "\
+Arguments: [--clients [--full]] [--quick] [--seed N] [--repeats N] [--trace] [--list]
+           [--programs DIR] [FILTER]
+
+  --clients       run Linux clients of many kinds instead, and check only that every byte
+                  arrives; a sample of them, or with --full every combination
+  --quick         run a few cells, once each
+  --seed N        the seed of the first repeat
+  --repeats N     the number of seeds for each cell; the default is 3, or 1 with --quick
+  --trace         keep the segments of every run in the target folder
+  --list          only print the names of the cells
+  --programs DIR  use sandstorm and forward from DIR instead of a release build
+  FILTER          only cells whose name contains this";
+
+const BENCH: &str = "\
+Arguments: [SELECTION]... [--quick] [--seconds S] [--repeats N] [--server NAME]
+           [--peer nsd-xdp=DIR]
+           report [FILE]
+           instructions [--check|--accept]
+
+  SELECTION           limit, dns, web (the default is these three), paper, all, or the names of
+                      figures (web-offload has more points then)
+  --quick             few points, once each; takes less than 3 minutes
+  --seconds S         the length of each measured part
+  --repeats N         runs of each point, interleaved; the default is 3, or 1 with --quick
+  --server NAME       only servers whose name contains this
+  --peer nsd-xdp=DIR  a debootstrap tree in which NSD has an XDP mode
+  report              draw the raw results again, from FILE or from the last run
+  instructions        count the instructions of our code for each packet or request
+    --check           exit with status 1 when a count has grown by more than 3 %
+    --accept          write the counts to benches/instructions.json";
 
 fn main() -> ExitCode {
-    let mut args: Vec<String> = std::env::args().skip(1).collect();
-    if args.is_empty()
-        || args
-            .iter()
-            .any(|a| a == "--help" || a == "-h" || a == "help")
-    {
-        print!("{USAGE}");
-        return if args.is_empty() {
-            ExitCode::from(2)
-        } else {
-            ExitCode::SUCCESS
-        };
-    }
-    let command = args.remove(0);
-    let outcome = interrupt::install().and_then(|()| dispatch(&command, &args));
-    match outcome {
+    let command = Cli::parse().command;
+    match interrupt::install().and_then(|()| run(&command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("xtask {command}: {failure}");
+            eprintln!("xtask: {failure}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn dispatch(command: &str, args: &[String]) -> Result<()> {
+fn run(command: &Command) -> Result<()> {
     match command {
-        "setup" => {
-            no_more_arguments(args)?;
-            setup::run()
-        }
-        "demo" => demo::run(args),
-        "test" => test::run(args),
-        "e2e" => e2e::run(args),
-        "fuzz" => fuzz::run(args),
-        "bench" => bench::run(args),
-        "loss" => loss::run(args),
-        "miri" => miri::run(args),
-        "structure" => structure::run(args),
-        "guide" => {
-            no_more_arguments(args)?;
-            guide::run()
-        }
-        // Not for people: a part of `e2e`.
-        "abuse" => e2e::abusers::run(args),
-        other => Err(Failure::new(format!("no such command: {other}\n\n{USAGE}"))),
-    }
-}
-
-fn no_more_arguments(args: &[String]) -> Result<()> {
-    match args.first() {
-        None => Ok(()),
-        Some(arg) => Err(Failure::new(format!(
-            "unexpected argument {arg}\n\n{USAGE}"
-        ))),
+        Command::Setup => setup::run(),
+        Command::Demo(options) => demo::run(options),
+        Command::Test(options) => test::run(options),
+        Command::E2e(options) => e2e::run(options),
+        Command::Fuzz(options) => fuzz::run(options),
+        Command::Structure(options) => structure::run(options),
+        Command::Guide => guide::run(),
+        Command::Miri => miri::run(),
+        Command::Loss(rest) => loss::run(&rest.args),
+        Command::Bench(rest) => bench::run(&rest.args),
+        Command::Abuse(options) => e2e::abusers::run(options),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     #[test]
-    fn the_usage_is_a_list_of_commands() {
-        let mut lines = super::USAGE.lines();
-        assert!(lines.next().is_some_and(|line| line.starts_with("Usage: ")));
-        for line in lines {
-            assert!(line.is_empty() || line.starts_with("  "), "{line}");
-        }
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
     }
 }

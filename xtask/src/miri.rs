@@ -32,10 +32,7 @@ const SKIPPED: [&str; 2] = [
 const CASES: &str = "4";
 
 /// Runs the command.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    if let Some(arg) = args.first() {
-        return Err(Failure::new(format!("unexpected argument {arg}")));
-    }
+pub(crate) fn run() -> Result<()> {
     require_miri()?;
     let target = shell::target_folder()?.join("miri");
     for (package, modules) in TESTS {

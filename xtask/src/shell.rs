@@ -113,12 +113,13 @@ pub(crate) fn as_root(program: impl AsRef<OsStr>) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs this program again as root with the same meaning; used where network
-/// namespaces are made, so that builds stay the user's own.
-pub(crate) fn again_as_root(args: &[&str]) -> Result<()> {
+/// Runs this program again as root, with the same arguments and `--built`. Only
+/// network namespaces need root, so builds stay the user's own.
+pub(crate) fn again_as_root(name: &str) -> Result<()> {
+    println!("{name}: going on as root, for network namespaces and AF_XDP");
     let exe = std::env::current_exe().context("finding this program's own file")?;
     let mut command = as_root(exe)?;
-    command.args(args);
+    command.args(std::env::args_os().skip(1)).arg("--built");
     let status = command.status().context("running sudo")?;
     // The other one has said what was wrong.
     if status.success() {

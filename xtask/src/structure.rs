@@ -35,10 +35,16 @@ const LISTS: &str = "xtask/src/structure.rs";
 /// What a crate's code starts from.
 const ROOTS: [&str; 2] = ["src/lib.rs", "src/main.rs"];
 
-/// Runs the command: all checks, and the details of the crates in `args`.
-pub(crate) fn run(args: &[String]) -> Result<()> {
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// First show the import circles and the restricted items of these crates.
+    crates: Vec<String>,
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &Options) -> Result<()> {
     let crates = read_crates()?;
-    for name in args {
+    for name in &options.crates {
         let files = crates
             .get(name)
             .ok_or_else(|| Failure::new(format!("there is no crates/{name}")))?;

@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::e2e::{self, Options};
-use crate::shell::{self, Context as _, Failure, Result};
-use crate::{fuzz, interrupt, loss, setup, structure, watched};
+use crate::shell::{self, Context as _, Result};
+use crate::{e2e, fuzz, interrupt, loss, setup, structure, watched};
 
 /// Of a failing step this much of the end is shown.
 const SHOWN_LINES: usize = 200;
@@ -15,18 +14,20 @@ const SILENCE: Duration = Duration::from_mins(15);
 /// The same with `--full`, where one test has thousands of cells.
 const FULL_SILENCE: Duration = Duration::from_mins(90);
 
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let mut options = Options::default();
-    for arg in args {
-        match arg.as_str() {
-            "--quick" => options.full = false,
-            "--full" => options.full = true,
-            _ if arg.starts_with('-') => {
-                return Err(Failure::new(format!("unexpected argument {arg}")));
-            }
-            _ => options.filter.clone_from(arg),
-        }
-    }
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Sample the end-to-end matrix and the transfer matrix (the default).
+    #[arg(long = "quick", overrides_with = "full")]
+    _quick: bool,
+    /// Run the whole end-to-end matrix and the whole transfer matrix.
+    #[arg(long)]
+    full: bool,
+    /// Only tests, scenarios and cases whose name contains this.
+    #[arg(default_value = "", hide_default_value = true)]
+    filter: String,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
     setup::run()?;
     setup::require_components()?;
     let mut tests = Tests {
@@ -102,7 +103,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             demo
         });
     }
-    tests.counted("end to end", || e2e::run_apart(&options))?;
+    tests.counted("end to end", || {
+        e2e::run_apart(options.full, &options.filter)
+    })?;
     tests.counted("clients on a bad network", || {
         loss::run_clients_apart(options.full, &options.filter)
     })?;

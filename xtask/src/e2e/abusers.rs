@@ -100,15 +100,21 @@ impl Drop for Abusers {
     }
 }
 
-/// The process itself: `abuse FROM TO KIND=COUNT...`, until its input ends.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let [from, to, abuses @ ..] = args else {
-        return Err(Failure::new("abuse FROM TO KIND=COUNT..."));
-    };
-    let from: SocketAddr = from.parse().context(from)?;
-    let to: SocketAddr = to.parse().context(to)?;
+/// The command line of the process itself.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The local address.
+    from: SocketAddr,
+    /// The server.
+    to: SocketAddr,
+    /// Kinds of abuse and how many connections each gets: KIND=COUNT.
+    abuses: Vec<String>,
+}
+
+/// Holds the connections until standard input ends.
+pub(crate) fn run(options: &Options) -> Result<()> {
     let mut wanted = Vec::new();
-    for argument in abuses {
+    for argument in &options.abuses {
         let (kind, count) = argument.split_once('=').unwrap_or((argument, ""));
         let (kind, count) = (
             kind.parse::<Abuse>()?,
@@ -122,7 +128,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         let _ = std::io::stdin().read(&mut [0]);
         OVER.store(true, Ordering::Relaxed);
     });
-    abuse(from, to, &wanted)
+    abuse(options.from, options.to, &wanted)
 }
 
 /// Whether the input has ended.
