@@ -1,134 +1,208 @@
-//! `xtask bench`: the servers beside their peers and the rig's limit.
+//! `xtask bench`: our servers beside their peers and the limit of the rig.
 //!
-//! Server and client are in network namespaces of their own, joined by a veth
-//! pair; the server and all the kernel's work for it are on one core, the
-//! client on another.
+//! Server and client have a network namespace each, joined by a veth pair. The server, with all
+//! the kernel's work for it, has one core, and the client has another.
 
 mod busy_poll;
-mod calls;
-mod configs;
 mod content;
 mod generators;
 mod instructions;
 pub(crate) mod machine;
-mod options;
+mod peers;
 mod plan;
+mod quotes;
 mod report;
-pub(crate) mod results;
+mod results;
 pub(crate) mod rig;
 mod runner;
 mod servers;
-mod time_line;
 mod usage;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use clap::builder::PossibleValuesParser;
 
 use crate::setup;
 use crate::shell::{self, Context as _, Failure, Result};
-use options::{Options, TIME_LINE};
-use results::{Missing, Results};
-use runner::Runner;
+use results::Results;
+use runner::{RESULTS, Runner};
 
-/// Packages of the peers, of other load generators, and of perf.
-const PACKAGES: &[&str] = &[
-    "nginx",
-    "lighttpd",
-    "h2o",
-    "nsd",
-    "knot",
-    "knot-dnsutils",
-    "bind9",
-    "dnsperf",
-    "wrk",
-    "linux-perf",
-];
+/// Debian packages of the peers and of other load generators.
+#[rustfmt::skip]
+const PACKAGES: &[&str] =
+    &["nginx", "lighttpd", "h2o", "nsd", "knot", "knot-dnsutils", "bind9", "dnsperf", "wrk"];
 
-/// Where results lie, in the target folder.
+/// Folder of the results in the target folder.
 const FOLDER: &str = "bench";
 
-/// Runs the command; an error when something that was asked for is missing.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    match args.first().map(String::as_str) {
-        Some("instructions") => return instructions::run(&args[1..]),
-        Some("report") => return report::run(&args[1..]),
-        _ => {}
+/// Options of `bench`.
+#[derive(clap::Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    selection: Selection,
+}
+
+/// What to measure.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct Selection {
+    /// Figures, or groups of figures; the default is limit, dns and web.
+    #[arg(value_name = "FIGURE", value_parser = PossibleValuesParser::new(plan::words()))]
+    figures: Vec<String>,
+
+    /// Measure few points, once each. This takes less than 3 minutes.
+    #[arg(long)]
+    quick: bool,
+
+    /// The length of each measured part.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<f64>,
+
+    /// Interleaved runs of each point; the default is 3, or 1 with --quick.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeats: Option<u32>,
+
+    /// Only servers whose name contains this.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    server: String,
+
+    /// Packages are installed and programs are built.
+    #[arg(long, hide = true)]
+    built: bool,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Command {
+    /// Write the report of raw results again.
+    Report {
+        /// Raw results; the default is those of the last run.
+        files: Vec<PathBuf>,
+    },
+    /// Count the instructions of our code for each packet or request.
+    Instructions(instructions::Options),
+    /// Quote the figures of benches/ in README.
+    Figures {
+        /// Fail when README quotes other figures.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn seconds(text: &str) -> std::result::Result<f64, String> {
+    let seconds = text.parse().ok();
+    let seconds = seconds.filter(|seconds| (0.2..=600.0).contains(seconds));
+    seconds.ok_or_else(|| "not a number from 0.2 to 600".to_owned())
+}
+
+/// Runs the command. It fails when something that was asked for is missing.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let target = shell::target_folder()?;
+    let folder = target.join(FOLDER);
+    match &options.command {
+        Some(Command::Instructions(options)) => instructions::run(options),
+        Some(Command::Figures { check }) => quotes::run(*check),
+        Some(Command::Report { files }) => {
+            let last = [folder.join(RESULTS)];
+            let files = if files.is_empty() { &last } else { &files[..] };
+            let all = files
+                .iter()
+                .map(|file| report::read(file))
+                .collect::<Result<Vec<_>>>()?;
+            report::write(&all, files[0].parent().unwrap_or(Path::new("")))
+        }
+        None => compare(&options.selection, &target, &folder),
     }
-    let options = Options::parse(args)?;
-    if !options.built {
+}
+
+fn compare(selection: &Selection, target: &Path, folder: &Path) -> Result<()> {
+    if !selection.built {
         setup::run()?;
-        // Named in the results when it is needed.
+        // The results name a missing package where it is needed.
         for (package, failure) in setup::install_quietly(PACKAGES) {
             println!("bench: {package} cannot be installed: {failure}");
         }
-        let packages = ["sandstorm", "namestorm", "examples", "benches"];
-        shell::build_release("bench", &packages)?;
+        shell::build_release("bench", &["sandstorm", "namestorm", "examples", "benches"])?;
     }
     if !shell::is_root() {
         return shell::again_as_root("bench");
     }
-    let target = shell::target_folder()?;
-    let folder = target.join(FOLDER);
-    let outcome =
-        measure(&options, args, &target, &folder).and_then(|results| finish(&results, &folder));
-    shell::give_back(&folder);
+    let words = std::env::args().skip(1).filter(|word| *word != "--built");
+    let command = words.collect::<Vec<_>>().join(" ");
+    let outcome = measure(selection, command, target, folder).and_then(|results| {
+        println!("bench: {} runs", results.runs.len());
+        let missing = results.missing.len();
+        report::write(&[results], folder)?;
+        match missing {
+            0 => Ok(()),
+            n => Err(Failure::new(format!(
+                "something is missing: {n} in the list above"
+            ))),
+        }
+    });
+    shell::give_back(folder);
     outcome
 }
 
-fn measure(options: &Options, args: &[String], target: &Path, folder: &Path) -> Result<Results> {
+fn measure(
+    selection: &Selection,
+    command: String,
+    target: &Path,
+    folder: &Path,
+) -> Result<Results> {
     std::fs::create_dir_all(folder).context(format_args!("making {}", folder.display()))?;
     rig::keep_away()?;
-    let asked: Vec<&str> = args
-        .iter()
-        .map(String::as_str)
-        .filter(|arg| *arg != "--built")
-        .collect();
-    let command = ["bench"].into_iter().chain(asked).collect::<Vec<_>>();
     let programs = target.join("release");
     let mut machine = machine::describe();
-    machine.push(machine::busy_before([rig::SERVER_CORE, rig::CLIENT_CORE])?);
-    let mut versions = machine::versions(&programs);
-    if let Some(tree) = &options.nsd_xdp {
-        let version = servers::package_version_in(tree, "nsd").ok_or_else(|| {
-            Failure::new(format!(
-                "no NSD is installed in {0}: debootstrap --variant=minbase --include=nsd testing {0}",
-                tree.display()
-            ))
-        })?;
-        versions.insert("NSD XDP".to_owned(), version);
-    }
+    machine.push(machine::busy_before()?);
     let results = Results {
         started: machine::now(),
-        command: command.join(" "),
+        command,
         machine,
-        versions,
+        versions: machine::versions(&programs),
         ..Results::default()
     };
-    let sets = plan::plan(options);
-    let mut runner = Runner::new(options, results, &programs, folder)?;
-    runner.run(&sets)?;
-    if options.wants(TIME_LINE) {
-        runner.record_time_line()?;
-    }
-    if options.instructions {
-        runner.count_instructions()?;
-    }
-    Ok(runner.into_results())
+    Runner::new(results, programs, folder)?.run(&plan::plan(selection))
 }
 
-/// Says where everything is, and what is missing.
-fn finish(results: &Results, folder: &Path) -> Result<()> {
-    report::write(results, folder)?;
-    println!("bench: {} runs", results.runs.len());
-    for file in [runner::RESULTS, report::PAGE, report::TABLE] {
-        println!("bench: written {}", folder.join(file).display());
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser, Debug)]
+    #[command(no_binary_name = true)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
     }
-    for Missing { what, why, .. } in &results.missing {
-        println!("bench: missing: {what}: {why}");
-    }
-    match results.missing.len() {
-        0 => Ok(()),
-        n => Err(Failure::new(format!(
-            "{n} of what was asked for is missing"
-        ))),
+
+    #[test]
+    fn the_command_line_names_what_it_refuses() {
+        let parse = |line: &str| Cli::try_parse_from(line.split(' ')).map(|cli| cli.options);
+        let options = parse("limit dns-batch --seconds 2 --repeats 5").unwrap();
+        assert_eq!(options.selection.figures, ["limit", "dns-batch"]);
+        let command = parse("figures --check").unwrap().command;
+        assert!(matches!(command, Some(Command::Figures { check: true })));
+        for line in [
+            "wbe",
+            "--fast",
+            "--seconds 0",
+            "--repeats x",
+            "report --quick",
+        ] {
+            let error = parse(line).unwrap_err().to_string();
+            let word = line.split(' ').next_back().unwrap_or_default();
+            assert!(error.contains(word), "{error}");
+        }
     }
 }

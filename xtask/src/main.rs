@@ -53,8 +53,7 @@ enum Command {
     #[command(after_help = LOSS)]
     Loss(Rest),
     /// Compare the servers with other servers and with the limit of the rig.
-    #[command(after_help = BENCH)]
-    Bench(Rest),
+    Bench(bench::Options),
     /// Hold connections open for the `pressure` tests of `e2e`.
     #[command(hide = true)]
     Abuse(e2e::abusers::Options),
@@ -81,24 +80,6 @@ Arguments: [--clients [--full]] [--quick] [--seed N] [--repeats N] [--trace] [--
   --programs DIR  use sandstorm and forward from DIR instead of a release build
   FILTER          only cells whose name contains this";
 
-const BENCH: &str = "\
-Arguments: [SELECTION]... [--quick] [--seconds S] [--repeats N] [--server NAME]
-           [--peer nsd-xdp=DIR]
-           report [FILE]
-           instructions [--check|--accept]
-
-  SELECTION           limit, dns, web (the default is these three), paper, all, or the names of
-                      figures (web-offload has more points then)
-  --quick             few points, once each; takes less than 3 minutes
-  --seconds S         the length of each measured part
-  --repeats N         runs of each point, interleaved; the default is 3, or 1 with --quick
-  --server NAME       only servers whose name contains this
-  --peer nsd-xdp=DIR  a debootstrap tree in which NSD has an XDP mode
-  report              draw the raw results again, from FILE or from the last run
-  instructions        count the instructions of our code for each packet or request
-    --check           exit with status 1 when a count has grown by more than 3 %
-    --accept          write the counts to benches/instructions.json";
-
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     match interrupt::install().and_then(|()| run(&command)) {
@@ -121,7 +102,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Guide => guide::run(),
         Command::Miri => miri::run(),
         Command::Loss(rest) => loss::run(&rest.args),
-        Command::Bench(rest) => bench::run(&rest.args),
+        Command::Bench(options) => bench::run(options),
         Command::Abuse(options) => e2e::abusers::run(options),
     }
 }

@@ -1,12 +1,10 @@
-//! Busy polling of the kernel for a server that does not ask for it itself.
+//! Busy polling for a server that does not ask for it itself.
 //!
-//! `net.core.busy_poll` would do the same for every process of the machine;
-//! an epoll instance can be told alone, also from outside.
+//! `net.core.busy_poll` would set it for every process of the machine. An epoll instance can be
+//! set alone, also from outside.
 #![allow(unsafe_code)]
 
-use std::fs;
-use std::os::fd::OwnedFd;
-
+use procfs::process::{FDTarget, Process};
 use rustix::ioctl::{self, Opcode, Setter};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
@@ -25,7 +23,7 @@ struct EpollParams {
 /// `EPIOCSPARAMS`: number 1 of type 0x8a, written by the caller.
 const EPIOCSPARAMS: Opcode = ioctl::opcode::write::<EpollParams>(0x8a, 1);
 
-/// How long a wait polls before it sleeps, and most packets of one poll.
+/// Time that a wait polls before it sleeps, and packets per poll.
 const PARAMS: EpollParams = EpollParams {
     busy_poll_usecs: 64,
     busy_poll_budget: 64,
@@ -34,23 +32,20 @@ const PARAMS: EpollParams = EpollParams {
 };
 
 /// Makes every wait of the process's epoll instances poll its network queues.
-pub(crate) fn set(process: u32) -> Result<()> {
-    let what = || format!("busy polling for process {process}");
-    let id = i32::try_from(process).ok().and_then(Pid::from_raw);
-    let id = id.ok_or_else(|| Failure::new("a process id out of range"))?;
+pub(crate) fn set(process: i32) -> Result<()> {
+    let what = || format!("setting busy polling for process {process}");
+    let id = Pid::from_raw(process).ok_or_else(|| Failure::new("a process id out of range"))?;
     let pidfd = pidfd_open(id, PidfdFlags::empty()).context(what())?;
-    let folder = format!("/proc/{process}/fd");
-    for entry in fs::read_dir(&folder).context(what())?.flatten() {
-        let is_epoll = fs::read_link(entry.path())
-            .is_ok_and(|target| target.as_os_str() == "anon_inode:[eventpoll]");
-        let number = entry.file_name().to_str().and_then(|n| n.parse().ok());
-        let Some(number) = number.filter(|_| is_epoll) else {
+    let descriptors = Process::new(process)
+        .and_then(|process| process.fd())
+        .context(what())?;
+    for descriptor in descriptors.flatten() {
+        if !matches!(&descriptor.target, FDTarget::AnonInode(kind) if kind == "[eventpoll]") {
             continue;
-        };
-        let epoll: OwnedFd =
-            pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty()).context(what())?;
-        // SAFETY: `EPIOCSPARAMS` reads one `epoll_params`, which the setter
-        // points at for the time of the call, and writes to no memory of ours.
+        }
+        let epoll = pidfd_getfd(&pidfd, descriptor.fd, PidfdGetfdFlags::empty()).context(what())?;
+        // SAFETY: `EPIOCSPARAMS` reads one `epoll_params`, which the setter points at during the
+        // call, and writes to no memory of ours.
         let done = unsafe { ioctl::ioctl(&epoll, Setter::<EPIOCSPARAMS, _>::new(PARAMS)) };
         done.context(what())?;
     }

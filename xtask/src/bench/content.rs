@@ -1,8 +1,7 @@
-//! What is served: zones, and folders of files, in memory.
+//! Content that the servers serve: zones, and folders of files, in memory.
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::shell::{Context as _, Result, Scratch};
@@ -10,103 +9,108 @@ use crate::shell::{Context as _, Result, Scratch};
 /// A file system in memory, on every Linux.
 const MEMORY: &str = "/dev/shm";
 
-/// The zone's name, without the dot behind it.
+/// Name of the zone, without the final dot.
 pub(crate) const ORIGIN: &str = "bench.test";
 
-/// Sizes of the single files, in bytes, by the names that they have.
-pub(crate) const FILES: &[(&str, usize)] = &[
-    ("64", 64),
-    ("1k", 1 << 10),
-    ("4k", 4 << 10),
-    ("16k", 16 << 10),
-    ("64k", 64 << 10),
-    ("256k", 256 << 10),
-    ("1m", 1 << 20),
-    ("30m", 30 << 20),
-];
+/// Sizes of the single files in bytes. The name of a file is `SIZE.bin`.
+#[rustfmt::skip]
+const FILES: [usize; 7] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 30 << 20];
 
-/// Files of the mix, and its seed.
+/// The mix: 9 of 10 files are smaller than `MIX_KNEE` bytes.
 const MIX_FILES: usize = 1_000;
 const MIX_SEED: u64 = 0x5aed_2026;
-
-/// The mix: 9 of 10 files below `MIX_KNEE` bytes, the rest up to `MIX_MOST`.
 const MIX_LEAST: f64 = 512.0;
 const MIX_KNEE: f64 = 25_000.0;
 const MIX_MOST: f64 = 20_000_000.0;
 
-/// Everything that is served; removed when dropped.
+/// Files of a comparison. Dropping this removes the served ones.
 pub(crate) struct Content {
     scratch: Scratch,
+    /// Folder of our own programs, built for release.
+    pub(super) programs: PathBuf,
+    /// Folder of the peers' configurations, beside the results.
+    pub(super) configs: PathBuf,
 }
 
 impl Content {
-    /// An empty place in memory. What is in it is made when it is asked for.
-    pub(crate) fn create() -> Result<Self> {
-        let memory = Path::new(MEMORY);
-        let scratch = if memory.is_dir() {
-            Scratch::create_in(memory, "bench")?
-        } else {
-            Scratch::create("bench")?
-        };
-        Ok(Self { scratch })
+    /// Makes an empty folder in memory. Files are written when they are first asked for.
+    pub(crate) fn create(programs: PathBuf, configs: PathBuf) -> Result<Self> {
+        Ok(Self {
+            scratch: Scratch::create_in(Path::new(MEMORY), "bench")?,
+            programs,
+            configs,
+        })
     }
 
-    /// Room for what servers write while they run.
+    /// The folder of all content. Servers may write to it while they run.
     pub(crate) fn folder(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// The file of a zone of `names` names.
+    /// File of a zone with `names` names.
     pub(crate) fn zone(&self, names: u32) -> Result<PathBuf> {
-        let path = self.folder().join(format!("{ORIGIN}-{names}.zone"));
-        if !path.exists() {
-            fs::write(&path, zone(names)).context(format_args!("writing {}", path.display()))?;
-        }
-        Ok(path)
+        let name = format!("{names}.zone");
+        self.once(&name, |path| write(path, zone(names).as_bytes()))
     }
 
-    /// A file of all the zone's names with their type, one a line, as other
-    /// generators read it, in an order that leaps about in the zone.
+    /// All names of the zone with their type, one per line, as other generators read them. Two
+    /// neighbours in the file are far from each other in the zone.
     pub(crate) fn questions(&self, names: u32) -> Result<PathBuf> {
-        let path = self.folder().join(format!("{ORIGIN}-{names}.questions"));
-        if !path.exists() {
-            let mut text = String::new();
-            for name in scattered(names) {
-                let _ = writeln!(text, "host{name}.{ORIGIN} A");
-            }
-            fs::write(&path, text).context(format_args!("writing {}", path.display()))?;
-        }
-        Ok(path)
+        let lines = scattered(names).map(|name| format!("host{name}.{ORIGIN} A\n"));
+        self.text(&format!("{names}.questions"), &lines.collect::<String>())
     }
 
-    /// The folder of the single files.
+    /// A file with this text.
+    pub(crate) fn text(&self, name: &str, text: &str) -> Result<PathBuf> {
+        self.once(name, |path| write(path, text.as_bytes()))
+    }
+
+    /// Folder of the single files.
     pub(crate) fn files(&self) -> Result<PathBuf> {
-        let folder = self.folder().join("files");
-        if !folder.exists() {
-            fs::create_dir(&folder).context(format_args!("making {}", folder.display()))?;
-            for &(name, size) in FILES {
-                write_body(&folder.join(format!("{name}.bin")), size, size as u64)?;
-            }
-        }
-        Ok(folder)
+        self.once("files", |folder| {
+            make(folder)?;
+            let write = |size| write_body(&folder.join(format!("{size}.bin")), size);
+            FILES.into_iter().try_for_each(write)
+        })
     }
 
-    /// The folder of the mix, and the list of its files with their weights.
+    /// Folder of the mix, and the list of its files with their weights.
     pub(crate) fn mix(&self) -> Result<(PathBuf, PathBuf)> {
-        let folder = self.folder().join("mix");
         let list = self.folder().join("mix.list");
-        if !folder.exists() {
-            fs::create_dir(&folder).context(format_args!("making {}", folder.display()))?;
+        let folder = self.once("mix", |folder| {
+            make(folder)?;
             let mut text = String::new();
             for (number, size) in mix_sizes().into_iter().enumerate() {
-                let name = format!("{number}.bin");
-                write_body(&folder.join(&name), size, number as u64)?;
-                let _ = writeln!(text, "1 /{name}");
+                let _ = writeln!(text, "1 /{number}.bin");
+                write_body(&folder.join(format!("{number}.bin")), size)?;
             }
-            fs::write(&list, text).context(format_args!("writing {}", list.display()))?;
-        }
+            write(&list, text.as_bytes())
+        })?;
         Ok((folder, list))
     }
+
+    fn once(&self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+        let path = self.folder().join(name);
+        if !path.exists() {
+            make(&path)?;
+        }
+        Ok(path)
+    }
+}
+
+fn make(folder: &Path) -> Result<()> {
+    fs::create_dir(folder).context(format_args!("making {}", folder.display()))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    fs::write(path, bytes).context(format_args!("writing {}", path.display()))
+}
+
+/// Writes `size` bytes that cannot be compressed.
+fn write_body(path: &Path, size: usize) -> Result<()> {
+    let mut body = vec![0; size];
+    fastrand::Rng::with_seed(size as u64).fill(&mut body);
+    write(path, &body)
 }
 
 /// A zone of `names` addresses.
@@ -116,76 +120,38 @@ fn zone(names: u32) -> String {
          ns A 192.0.2.53\n"
     );
     for i in 0..names {
-        let _ = writeln!(
-            zone,
-            "host{i} A 10.{}.{}.{}",
-            i >> 16 & 255,
-            i >> 8 & 255,
-            i & 255
-        );
+        let [_, a, b, c] = i.to_be_bytes();
+        let _ = writeln!(zone, "host{i} A 10.{a}.{b}.{c}");
     }
     zone
 }
 
-/// Numbers below `count`, each once.
+/// All numbers below `count`, each once.
 fn scattered(count: u32) -> impl Iterator<Item = u32> {
-    // Prime, so that it has no divisor in common with a count below it.
+    // A prime has no divisor in common with a smaller count.
     const STRIDE: u64 = 4_294_967_291;
     (0..u64::from(count)).map(move |i| (i * STRIDE % u64::from(count)) as u32)
 }
 
-/// The sizes of the mix's files: log-uniform below the knee and above it, at
-/// evenly spaced quantiles, in an order of no meaning. Always the same.
+/// Sizes of the mix's files: log-uniform below and above the knee, at evenly spaced quantiles,
+/// shuffled. Every call returns the same.
 fn mix_sizes() -> Vec<usize> {
-    let between = |from: f64, to: f64, part: f64| (from.ln() + (to / from).ln() * part).exp();
-    let mut sizes: Vec<usize> = (0..MIX_FILES)
-        .map(|i| {
-            let quantile = (i as f64 + 0.5) / MIX_FILES as f64;
-            let size = if quantile < 0.9 {
-                between(MIX_LEAST, MIX_KNEE, quantile / 0.9)
-            } else {
-                between(MIX_KNEE, MIX_MOST, (quantile - 0.9) / 0.1)
-            };
-            // Between the least and the most: never below 0.
-            #[allow(clippy::cast_sign_loss)]
-            let size = size as usize;
-            size
-        })
-        .collect();
-    let mut random = Xorshift(MIX_SEED);
-    for i in (1..sizes.len()).rev() {
-        sizes.swap(i, (random.next() % (i as u64 + 1)) as usize);
-    }
-    sizes
-}
-
-/// Bytes that nothing can compress.
-fn write_body(path: &Path, size: usize, seed: u64) -> Result<()> {
-    let write = || {
-        let mut file = BufWriter::new(fs::File::create(path)?);
-        let mut random = Xorshift(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut left = size;
-        while left > 0 {
-            let word = random.next().to_le_bytes();
-            let part = left.min(word.len());
-            file.write_all(&word[..part])?;
-            left -= part;
-        }
-        file.flush()
+    let between = |from: f64, to: f64, part: f64| from * (to / from).powf(part);
+    let size = |i: usize| {
+        let quantile = (i as f64 + 0.5) / MIX_FILES as f64;
+        let size = if quantile < 0.9 {
+            between(MIX_LEAST, MIX_KNEE, quantile / 0.9)
+        } else {
+            between(MIX_KNEE, MIX_MOST, (quantile - 0.9) / 0.1)
+        };
+        // Positive, as it is at least `MIX_LEAST`.
+        #[allow(clippy::cast_sign_loss)]
+        let size = size as usize;
+        size
     };
-    write().context(format_args!("writing {}", path.display()))
-}
-
-/// Marsaglia's xorshift64; the state is never 0.
-struct Xorshift(u64);
-
-impl Xorshift {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
+    let mut sizes: Vec<usize> = (0..MIX_FILES).map(size).collect();
+    fastrand::Rng::with_seed(MIX_SEED).shuffle(&mut sizes);
+    sizes
 }
 
 #[cfg(test)]
@@ -195,40 +161,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mix_is_a_cdns() {
+    fn the_mix_has_the_sizes_of_a_cdn() {
         let sizes = mix_sizes();
-        assert_eq!(sizes.len(), 1_000);
         let small = sizes.iter().filter(|size| **size < 25_000).count();
-        assert_eq!(small, 900);
+        assert_eq!((sizes.len(), small), (1_000, 900));
         let most = sizes.iter().copied().max().unwrap();
         assert!((15_000_000..=20_000_000).contains(&most), "{most}");
         assert_eq!(sizes, mix_sizes());
-        assert!(!sizes.is_sorted());
     }
 
     #[test]
-    fn every_name_is_asked_for() {
+    fn a_zone_holds_its_names_and_every_name_is_asked_for_once() {
+        let zone = zone(300);
+        assert!(zone.contains("\nhost299 A 10.0.1.43\n") && zone.lines().count() == 305);
         for count in [1, 2, 10, 1_000] {
             let all: BTreeSet<u32> = scattered(count).collect();
             assert_eq!(all.len(), count as usize);
-        }
-        assert!(!scattered(1_000).is_sorted());
-    }
-
-    #[test]
-    fn a_zone_holds_its_names() {
-        let zone = zone(300);
-        assert!(zone.contains("\nhost299 A 10.0.1.43\n"));
-        assert_eq!(zone.lines().count(), 305);
-    }
-
-    #[test]
-    fn bodies_have_their_lengths() {
-        let scratch = Scratch::create("content-test").unwrap();
-        for size in [0, 1, 7, 8, 9, 1_024] {
-            let path = scratch.path().join("body");
-            write_body(&path, size, 5).unwrap();
-            assert_eq!(fs::read(&path).unwrap().len(), size);
         }
     }
 }

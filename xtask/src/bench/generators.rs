@@ -1,277 +1,110 @@
-//! The programs that make load: our own, and those of others for cross-checks.
+//! Load generators: our own, and others that check them.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::io::{BufRead as _, BufReader, Read};
-use std::path::Path;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::content::Content;
 use super::results::Load;
-use super::rig::{self, CLIENT_LINK, Rig, SERVER_ADDRESS};
+use super::rig::{self, CLIENT_CORE, CLIENT_LINK, Rig, SERVER_ADDRESS};
+use super::servers;
 use crate::interrupt;
 use crate::shell::{self, Context as _, Failure, Result};
 
-/// How requests follow each other.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Pace {
-    /// The next one when a reply is there, so many under way; for connections
-    /// one each.
-    Closed(u32),
-    /// So many a second.
-    Rate(u32),
-    /// So many a second, [`BURST`] at a time.
-    Bursts(u32),
-}
-
-/// Requests of a burst, as many as kxdpgun sends together.
-pub(crate) const BURST: u32 = 32;
-
-/// What is fetched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fetch {
-    /// A file of [`super::content::FILES`].
-    File(&'static str),
-    /// All files of the mix.
-    Mix,
-}
-
-/// HTTP by our own generator.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Http {
-    pub(crate) fetch: Fetch,
-    pub(crate) connections: u32,
-    /// Requests on a connection; 0 without end.
-    pub(crate) requests: u32,
-    /// Requests a second of all connections; as many as go without it.
-    pub(crate) rate: Option<u32>,
-    /// Connections that are open beside those.
-    pub(crate) idle: u32,
-    /// What happens to frames at the client's end, as `--fault` takes it.
-    pub(crate) fault: Option<&'static str>,
-}
-
-impl Http {
-    pub(crate) fn closed(fetch: Fetch, connections: u32) -> Self {
-        Self {
-            fetch,
-            connections,
-            requests: 0,
-            rate: None,
-            idle: 0,
-            fault: None,
-        }
-    }
-}
-
-/// A load.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Generator {
-    /// Frames of so many bytes that are to come back.
-    Echo {
-        size: u32,
-        pace: Pace,
-    },
-    /// Names of a zone of so many.
-    Dns {
-        names: u32,
-        pace: Pace,
-    },
-    Http(Http),
-    /// wrk, with so many connections.
-    Wrk {
-        file: &'static str,
-        connections: u32,
-        new_connections: bool,
-    },
-    Dnsperf {
-        names: u32,
-        rate: u32,
-    },
-    Kxdpgun {
-        names: u32,
-        rate: u32,
-    },
-}
-
-/// Lengths of a run's parts, in seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Lengths {
-    pub(crate) warm_up: f64,
-    pub(crate) measured: f64,
-}
-
-/// Beyond its parts, a run may take this long, and this much more for each
-/// connection that is to be opened.
+/// A run may take so much longer than its parts, and than opening its connections.
 const RUN_SLACK: Duration = Duration::from_secs(20);
 const CONNECTION_SLACK: Duration = Duration::from_micros(150);
 
-/// Connections that one address of the generator may have.
+/// Connections that the generator opens from one address.
 const CONNECTIONS_OF_ADDRESS: u32 = 50_000;
 
-/// Written by our generators when the warm-up and the measured part end.
+/// Zone of the generators that read their questions from a file.
+const QUESTIONS: u32 = 100;
+
+/// Our generators write these lines when the measured part begins and ends.
 const MEASURING: &str = "load: measuring";
 const MEASURED: &str = "load: measured";
 
-impl Generator {
-    /// The program, as a package must have it; `None` for our own.
-    pub(crate) fn program(&self) -> Option<&'static str> {
-        match self {
-            Self::Echo { .. } | Self::Dns { .. } | Self::Http(_) => None,
-            Self::Wrk { .. } => Some("wrk"),
-            Self::Dnsperf { .. } => Some("dnsperf"),
-            Self::Kxdpgun { .. } => Some("kxdpgun"),
-        }
-    }
-
-    /// Runs it; `edge` is called when the measured part begins and when it
-    /// ends.
-    pub(crate) fn run(
-        &self,
-        rig: &Rig,
-        content: &Content,
-        programs: &Path,
-        lengths: Lengths,
-        edge: impl FnMut() + Send,
-    ) -> Result<Load> {
-        let mut command = match self {
-            Self::Echo { .. } | Self::Dns { .. } | Self::Http(_) => {
-                self.our_command(rig, content, programs, lengths)?
-            }
-            _ => self.other_command(rig, content, lengths)?,
+/// Runs the generator that `load` names, with its arguments. Calls `edge` when the measured part
+/// begins, and when it ends. At most `connections` are open.
+pub(crate) fn run(
+    load: &str,
+    connections: u32,
+    rig: &Rig,
+    content: &Content,
+    [warm_up, measured]: [f64; 2],
+    edge: impl FnMut() + Send,
+) -> Result<Load> {
+    let (program, arguments) = load.split_once(' ').unwrap_or((load, ""));
+    let mut command = if program == "load" {
+        rig.client_command(content.programs.join(program))
+    } else if servers::is_installed(program) {
+        rig.client_command(program)
+    } else {
+        return Err(Failure::new(format!(
+            "skipped, as {program} is not installed"
+        )));
+    };
+    let arguments = fill(arguments, content, measured)?;
+    command.args(arguments.split_whitespace());
+    if program == "load" {
+        let port = match arguments.split(' ').next() {
+            Some("echo") => 7,
+            Some("dns") => 53,
+            _ => 80,
         };
-        let connections = match self {
-            Self::Http(http) => http.connections + http.idle,
-            _ => 0,
-        };
-        let parts = Duration::from_secs_f64(lengths.warm_up + lengths.measured);
-        let limit = parts + RUN_SLACK + CONNECTION_SLACK * connections;
-        let said = watch(&mut command, limit, self.program().is_some(), edge);
-        if matches!(self, Self::Kxdpgun { .. }) {
-            rig.forget_client_program()?;
-        }
-        let said = said?;
-        match self {
-            Self::Dnsperf { rate, .. } => dnsperf_load(&said, *rate),
-            Self::Kxdpgun { rate, .. } => kxdpgun_load(&said, *rate),
-            _ => {
-                // wrk's connections may have words of their own before it.
-                let json = said.lines().rev().find(|line| line.starts_with('{'));
-                serde_json::from_str(json.unwrap_or_default())
-                    .context(format_args!("{} printed no result", shell::shown(&command)))
-            }
-        }
-    }
-
-    fn our_command(
-        &self,
-        rig: &Rig,
-        content: &Content,
-        programs: &Path,
-        lengths: Lengths,
-    ) -> Result<Command> {
-        let mut command = rig.client_command(programs.join("load"));
-        let mut pace = None;
-        let (addresses, port) = match self {
-            Self::Http(http) => (
-                1 + (http.connections + http.idle) / CONNECTIONS_OF_ADDRESS,
-                "80",
-            ),
-            Self::Echo { .. } => (1, "7"),
-            _ => (1, "53"),
-        };
-        match self {
-            Self::Echo { size, pace: asked } => {
-                command.args(["echo", "--size", &size.to_string()]);
-                pace = Some(*asked);
-            }
-            Self::Dns { names, pace: asked } => {
-                command.args(["dns", "--hosts", &names.to_string()]);
-                pace = Some(*asked);
-            }
-            Self::Http(http) => {
-                command.arg("http");
-                match http.fetch {
-                    Fetch::File(name) => {
-                        command.arg("--site").arg(content.files()?);
-                        command.args(["--path", &format!("/{name}.bin")]);
-                    }
-                    Fetch::Mix => {
-                        let (folder, list) = content.mix()?;
-                        command.arg("--site").arg(folder).arg("--mix").arg(list);
-                    }
-                }
-                command.args(["--connections", &http.connections.to_string()]);
-                command.args(["--requests", &http.requests.to_string()]);
-                if http.idle > 0 {
-                    command.args(["--idle", &http.idle.to_string()]);
-                }
-                if let Some(fault) = http.fault {
-                    command.args(["--fault", fault]);
-                }
-                pace = http.rate.map(Pace::Rate);
-            }
-            _ => {}
-        }
-        match pace {
-            Some(Pace::Closed(window)) => command.args(["--window", &window.to_string()]),
-            Some(Pace::Rate(rate)) => command.args(["--rate", &rate.to_string()]),
-            Some(Pace::Bursts(rate)) => command
-                .args(["--rate", &rate.to_string()])
-                .args(["--burst", &BURST.to_string()]),
-            None => &mut command,
-        };
-        command.args(["--interface", CLIENT_LINK]);
-        for n in 0..addresses {
+        for n in 0..=connections / CONNECTIONS_OF_ADDRESS {
             command.args(["--address", &rig::generator_address(n)]);
         }
-        command.args(["--target", SERVER_ADDRESS, "--port", port]);
-        command.args(["--seconds", &lengths.measured.to_string()]);
-        command.args(["--warmup", &lengths.warm_up.to_string()]);
-        Ok(command)
+        command.args(["--interface", CLIENT_LINK, "--target", SERVER_ADDRESS]);
+        let lengths = format!("--port {port} --seconds {measured} --warmup {warm_up}");
+        command.args(lengths.split(' '));
     }
-
-    fn other_command(&self, rig: &Rig, content: &Content, lengths: Lengths) -> Result<Command> {
-        // Whole seconds are all that they take.
-        let seconds = lengths.measured.ceil().max(1.0).to_string();
-        let mut command = rig.client_command(self.program().unwrap_or_default());
-        match self {
-            Self::Wrk {
-                file,
-                connections,
-                new_connections,
-            } => {
-                let script = content.folder().join("wrk.lua");
-                fs::write(&script, WRK_SCRIPT)
-                    .context(format_args!("writing {}", script.display()))?;
-                command.args(["-t", "1", "-c", &connections.to_string(), "-d", &seconds]);
-                if *new_connections {
-                    command.args(["-H", "Connection: close"]);
-                }
-                command.arg("-s").arg(script);
-                command.arg(format!("http://{SERVER_ADDRESS}/{file}.bin"));
-            }
-            Self::Dnsperf { names, rate } => {
-                command.args(["-s", SERVER_ADDRESS, "-p", "53", "-c", "4", "-T", "1"]);
-                command.args(["-q", "1024", "-l", &seconds, "-Q", &rate.to_string()]);
-                command.arg("-d").arg(content.questions(*names)?);
-            }
-            Self::Kxdpgun { names, rate } => {
-                command.args(["-t", &seconds, "-Q", &rate.to_string(), "-b", "32"]);
-                command.args(["-F", &rig::CLIENT_CORE.to_string()]);
-                command.args(["-I", CLIENT_LINK, "-i"]);
-                command.arg(content.questions(*names)?).arg(SERVER_ADDRESS);
-            }
-            _ => {}
-        }
-        Ok(command)
+    let parts = Duration::from_secs_f64(warm_up + measured);
+    let limit = parts + RUN_SLACK + CONNECTION_SLACK * connections;
+    let output = watch(&mut command, limit, program != "load", edge);
+    if program == "kxdpgun" {
+        rig.detach_client_program()?;
     }
+    let output = output?;
+    let load = match program {
+        "dnsperf" => dnsperf_load(&output),
+        "kxdpgun" => kxdpgun_load(&output),
+        // wrk prints more than its script.
+        _ => output
+            .lines()
+            .rev()
+            .find_map(|line| serde_json::from_str(line).ok()),
+    };
+    let what = || format!("{} printed no result:\n{output}", shell::shown(&command));
+    load.ok_or_else(|| Failure::new(what()))
 }
 
-/// Runs `command` for at most `limit`, and returns what it wrote to standard
-/// output. The measured part is between two lines on its standard error, or
-/// the whole run.
+/// Fills in the words in braces.
+fn fill(arguments: &str, content: &Content, seconds: f64) -> Result<String> {
+    let paths: [(&str, &dyn Fn() -> Result<PathBuf>); 5] = [
+        ("{files}", &|| content.files()),
+        ("{mix}", &|| Ok(content.mix()?.0)),
+        ("{list}", &|| Ok(content.mix()?.1)),
+        ("{questions}", &|| content.questions(QUESTIONS)),
+        ("{script}", &|| content.text("wrk.lua", WRK_SCRIPT)),
+    ];
+    // Other generators take whole seconds only.
+    let mut text = arguments.replace("{seconds}", &seconds.ceil().to_string());
+    for (word, path) in paths {
+        if text.contains(word) {
+            text = text.replace(word, &path()?.display().to_string());
+        }
+    }
+    let client = format!("-F {CLIENT_CORE} -I {CLIENT_LINK}");
+    Ok(text
+        .replace("{address}", SERVER_ADDRESS)
+        .replace("{client}", &client))
+}
+
+/// Runs `command` for at most `limit`, and returns its standard output. The measured part lies
+/// between two lines of its standard error, or is the `whole` run.
 fn watch(
     command: &mut Command,
     limit: Duration,
@@ -279,70 +112,61 @@ fn watch(
     mut edge: impl FnMut() + Send,
 ) -> Result<String> {
     let shown = shell::shown(command);
-    command
+    let pipes = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     if whole {
         edge();
     }
-    let mut child = command.spawn().context(format_args!("starting {shown}"))?;
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let (ended, out, err) = std::thread::scope(|scope| {
-        let out = scope.spawn(move || {
-            let mut text = Vec::new();
-            // What could be read is what it has written.
-            let _ = stdout.map(|mut pipe| pipe.read_to_end(&mut text));
-            String::from_utf8_lossy(&text).into_owned()
-        });
+    let mut child = pipes.spawn().context(format_args!("starting {shown}"))?;
+    let stderr = child.stderr.take();
+    let (ended, mut text) = std::thread::scope(|scope| {
         let edge = &mut edge;
-        let err = scope.spawn(move || {
+        let reader = scope.spawn(move || {
             let mut text = String::new();
-            for line in stderr
+            let lines = stderr
                 .into_iter()
-                .flat_map(|pipe| BufReader::new(pipe).lines())
-                .map_while(std::io::Result::ok)
-            {
+                .flat_map(|pipe| BufReader::new(pipe).lines());
+            for line in lines.map_while(std::io::Result::ok) {
                 if !whole && (line == MEASURING || line == MEASURED) {
                     edge();
                 } else {
-                    text.push_str(&line);
-                    text.push('\n');
+                    text = text + &line + "\n";
                 }
             }
             text
         });
         let ended = interrupt::wait_for(limit, || child.try_wait().context("waiting for the load"));
         if !matches!(ended, Ok(Some(_))) {
-            // Errors mean that it has ended meanwhile.
+            // Errors mean that it ended meanwhile.
             let _ = child.kill();
             let _ = child.wait();
         }
-        let text = |thread: std::thread::ScopedJoinHandle<'_, String>| {
-            thread
-                .join()
-                .unwrap_or_else(|_| "a reader has panicked".into())
-        };
-        (ended, text(out), text(err))
+        (ended, reader.join().unwrap_or_default())
     });
-    let status = ended?.ok_or_else(|| {
-        Failure::new(format!(
-            "the load has stalled: no end after {} s\n{shown}\n{out}{err}",
-            limit.as_secs()
-        ))
-    })?;
-    if !status.success() {
-        return Err(Failure::new(format!(
-            "the load ended with {status}\n{shown}\n{out}{err}"
-        )));
-    }
-    if whole {
-        edge();
-    }
-    Ok(out)
+    let mut output = Vec::new();
+    // All generators print less than a pipe holds.
+    child
+        .stdout
+        .take()
+        .map(|mut pipe| pipe.read_to_end(&mut output));
+    let output = String::from_utf8_lossy(&output).into_owned();
+    let why = match ended? {
+        Some(status) if status.success() => {
+            if whole {
+                edge();
+            }
+            return Ok(output);
+        }
+        Some(status) => format!("the load ended with {status}"),
+        None => format!("the load did not end within {} s", limit.as_secs()),
+    };
+    text.push_str(&output);
+    Err(Failure::new(format!("{why}\n{shown}\n{text}")))
 }
 
-/// Makes wrk print its results as our generators do.
+/// Makes wrk print a [`Load`].
 const WRK_SCRIPT: &str = r#"
 function done(summary, latency, requests)
     local errors = {}
@@ -355,87 +179,57 @@ function done(summary, latency, requests)
     local right = summary.requests - summary.errors.status
     io.write(string.format(
         '\n{"generator":"wrk","asked_rate":0,"seconds":%f,"completed":%d,"rate":%f,' ..
-        '"bytes_per_second":%f,"latency_us":[%f,%f,%f,%f],"errors":{%s},' ..
-        '"connection_rate":null}\n',
+        '"bytes_per_second":%f,"latency_us":[%f,%f,%f,%f],"errors":{%s}}\n',
         seconds, right, right / seconds, summary.bytes / seconds,
         latency:percentile(50), latency:percentile(99), latency:percentile(99.9),
         latency.max, table.concat(errors, ",")))
 end
 "#;
 
-/// A count that a program has printed, not below 0.
-fn whole(number: f64) -> u64 {
-    // Larger ones stay what `as` makes of them: the greatest.
+/// The number after `label` in the output of a program.
+fn number_after(text: &str, label: &str) -> Option<f64> {
+    let rest = text.lines().find_map(|line| line.split_once(label))?.1;
+    let number = rest.split_whitespace().next()?;
+    number.trim_end_matches([')', ',']).parse().ok()
+}
+
+/// The load of a program that prints counts only.
+fn counted(generator: &str, [completed, lost, seconds, size]: [f64; 4]) -> Option<Load> {
+    // Counts of packets: not negative.
     #[allow(clippy::cast_sign_loss)]
-    let whole = number.max(0.0) as u64;
-    whole
-}
-
-/// The number behind `label` in what a program has written; commas in it and
-/// what stands behind it do not matter.
-pub(crate) fn number_behind(text: &str, label: &str) -> Option<f64> {
-    let behind = text.lines().find_map(|line| {
-        let (_, behind) = line.split_once(label)?;
-        Some(behind.trim_start())
-    })?;
-    let end = behind
-        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == ','))
-        .unwrap_or(behind.len());
-    behind[..end].replace(',', "").parse().ok()
-}
-
-/// The load of a program that tells only its counts.
-fn counted(generator: &str, rate: u32, completed: f64, seconds: f64, size: f64) -> Load {
-    Load {
+    let whole = |count: f64| count.max(0.0) as u64;
+    let rate = completed / seconds;
+    let mut load = Load {
         generator: generator.into(),
-        asked_rate: f64::from(rate),
         seconds,
         completed: whole(completed),
-        rate: completed / seconds,
-        bytes_per_second: completed / seconds * size,
+        rate,
+        bytes_per_second: rate * size,
         ..Load::default()
+    };
+    if lost > 0.0 {
+        load.errors.insert("lost".into(), whole(lost));
     }
+    (seconds > 0.0).then_some(load)
 }
 
-fn no_result(text: &str) -> Failure {
-    Failure::new(format!("no result in what the load has written\n{text}"))
+fn dnsperf_load(text: &str) -> Option<Load> {
+    let number = |label| number_after(text, label);
+    let counts = [
+        number("Queries completed:")?,
+        number("Queries lost:").unwrap_or(0.0),
+        number("Run time (s):")?,
+        number(", response").unwrap_or(0.0),
+    ];
+    counted("dnsperf", counts)
 }
 
-fn dnsperf_load(text: &str, rate: u32) -> Result<Load> {
-    let read = || {
-        let number = |label| number_behind(text, label);
-        let completed = number("Queries completed:")?;
-        let seconds = number("Run time (s):").filter(|seconds| *seconds > 0.0)?;
-        // "Average packet size: request 35, response 51"
-        let size = number(", response").unwrap_or(0.0);
-        let mut load = counted("dnsperf", rate, completed, seconds, size);
-        let greatest = number("max").unwrap_or(0.0) * 1e6;
-        let average = number("Average Latency (s):").unwrap_or(0.0) * 1e6;
-        // It tells no percentiles: the average stands for the first.
-        load.latency_us = [average, 0.0, 0.0, greatest];
-        let lost = number("Queries lost:").unwrap_or(0.0);
-        if lost > 0.0 {
-            load.errors.insert("lost".into(), whole(lost));
-        }
-        Some(load)
-    };
-    read().ok_or_else(|| no_result(text))
-}
-
-fn kxdpgun_load(text: &str, rate: u32) -> Result<Load> {
-    let read = || {
-        let number = |label| number_behind(text, label);
-        let sent = number("total queries:")?;
-        let replies = number("total replies:")?;
-        let seconds = number("duration:").filter(|seconds| *seconds > 0.0)?;
-        let size = number("average DNS reply size:").unwrap_or(0.0);
-        let mut load = counted("kxdpgun", rate, replies, seconds, size);
-        let lost = whole(sent - replies);
-        load.errors = BTreeMap::from([("lost".to_owned(), lost)]);
-        load.errors.retain(|_, count| *count > 0);
-        Some(load)
-    };
-    read().ok_or_else(|| no_result(text))
+fn kxdpgun_load(text: &str) -> Option<Load> {
+    let number = |label| number_after(text, label);
+    let (sent, replies) = (number("total queries:")?, number("total replies:")?);
+    let size = number("average DNS reply size:").unwrap_or(0.0);
+    let counts = [replies, sent - replies, number("duration:")?, size];
+    counted("kxdpgun", counts)
 }
 
 #[cfg(test)]
@@ -443,65 +237,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_kxdpgun_says_is_a_load() {
-        let text = "using interface cli0, XDP threads 1, UDP, native mode\n\
-                    total queries:     1000000 (500000 pps) (100%)\n\
-                    total replies:     999000 (499500 pps) (99%)\n\
-                    average DNS reply size: 51 B\n\
-                    average Ethernet reply rate: 0 bps (0 Mbps)\nduration: 2 s\n";
-        let load = kxdpgun_load(text, 500_000).unwrap();
-        assert_eq!(load.completed, 999_000);
-        assert!((load.rate - 499_500.0).abs() < 1e-6);
-        assert_eq!(load.errors.get("lost"), Some(&1_000));
-        assert!(kxdpgun_load("failed to load BPF", 5).is_err());
+    fn outputs_of_other_generators_are_read() {
+        let kxdpgun = "using interface cli0, XDP threads 1, UDP, native mode\n\
+                       total queries:     1000000 (500000 pps) (100%)\n\
+                       total replies:     999000 (499500 pps) (99%)\n\
+                       average DNS reply size: 51 B\nduration: 2 s\n";
+        let dnsperf = "  Queries completed:    99990 (99.99%)\n  Queries lost:         10 (0.01%)\n\
+                       \n  Average packet size:  request 35, response 51\n  \
+                       Run time (s):         2.000000\n";
+        for (load, completed, lost) in [
+            (kxdpgun_load(kxdpgun).unwrap(), 999_000, 1_000),
+            (dnsperf_load(dnsperf).unwrap(), 99_990, 10),
+        ] {
+            assert_eq!((load.completed, load.errors["lost"]), (completed, lost));
+            assert!((load.rate - completed as f64 / 2.0).abs() < 1e-6);
+            assert!((load.bytes_per_second - load.rate * 51.0).abs() < 1e-3);
+        }
+        assert!(kxdpgun_load("failed to load BPF").is_none());
+        assert!(dnsperf_load("").is_none());
     }
 
     #[test]
-    fn what_dnsperf_says_is_a_load() {
-        let text = "Statistics:\n\n  Queries sent:         100000\n  \
-                    Queries completed:    99990 (99.99%)\n  Queries lost:         10 (0.01%)\n\n  \
-                    Response codes:       NOERROR 99990 (100.00%)\n  \
-                    Average packet size:  request 35, response 51\n  \
-                    Run time (s):         2.000000\n  Queries per second:   49995.0\n\n  \
-                    Average Latency (s):  0.000250 (min 0.000010, max 0.005000)\n";
-        let load = dnsperf_load(text, 50_000).unwrap();
-        assert_eq!(load.completed, 99_990);
-        assert!((load.rate - 49_995.0).abs() < 1e-6);
-        assert!((load.latency_us[0] - 250.0).abs() < 1e-6);
-        assert!((load.latency_us[3] - 5_000.0).abs() < 1e-6);
-        assert_eq!(load.errors.get("lost"), Some(&10));
-        assert!(dnsperf_load("", 5).is_err());
-    }
-
-    #[test]
-    fn numbers_may_have_commas() {
-        assert_eq!(number_behind("sent: 1,234 frames", "sent:"), Some(1_234.0));
-        assert_eq!(number_behind("sent: none", "sent:"), None);
-        assert_eq!(number_behind("", "sent:"), None);
-    }
-
-    #[test]
-    fn edges_are_the_lines_of_our_generators() {
+    fn edges_are_lines_and_a_load_that_does_not_end_is_killed() {
         let mut edges = 0;
-        let mut command = Command::new("sh");
-        command.args([
-            "-c",
-            "echo 'load: measuring' >&2; echo other >&2; echo 'load: measured' >&2; echo {}",
-        ]);
-        let said = watch(&mut command, Duration::from_secs(10), false, || edges += 1).unwrap();
-        assert_eq!((edges, said.as_str()), (2, "{}\n"));
-    }
-
-    #[test]
-    fn a_stalled_load_is_ended() {
-        let mut command = Command::new("sh");
-        command.args(["-c", "echo words >&2; exec sleep 60"]);
-        let failure = watch(&mut command, Duration::from_millis(200), false, || ())
+        let mut watch = |script: &str, seconds| {
+            let limit = Duration::from_secs_f64(seconds);
+            super::watch(
+                Command::new("sh").args(["-c", script]),
+                limit,
+                false,
+                || edges += 1,
+            )
+        };
+        let script = "(echo load: measuring; echo other; echo load: measured) >&2; echo {}";
+        assert_eq!(watch(script, 10.0).unwrap(), "{}\n");
+        let failure = watch("echo words >&2; exec sleep 60", 0.2)
             .unwrap_err()
             .to_string();
         assert!(
-            failure.contains("stalled") && failure.contains("words"),
+            failure.contains("did not end") && failure.contains("words"),
             "{failure}"
         );
+        assert_eq!(edges, 2);
     }
 }

@@ -1,4 +1,4 @@
-//! What the results were measured on, and with.
+//! The machine and the programs of a measurement.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,156 +6,118 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::servers::{self, Program};
-use super::usage::{Sample, Usage, Watched};
+use procfs::{CpuInfo, Current as _, Meminfo};
+
+use super::rig::{CLIENT_CORE, SERVER_CORE};
+use super::usage::Sample;
 use crate::shell::{self, Result};
 
-/// The time, as `2026-11-21 12:00 UTC`.
+/// The time, such as `2026-11-21 12:00 UTC`.
 pub(crate) fn now() -> String {
-    said(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"])).unwrap_or_default()
+    first_line(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"])).unwrap_or_default()
 }
 
-/// Pairs of a name and a value.
+/// Properties of the machine: pairs of a name and a value.
 pub(crate) fn describe() -> Vec<(String, String)> {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let cpu = read("/proc/cpuinfo");
-    let model = value(&cpu, "model name", ':').unwrap_or("unknown");
-    let cores = cpu
-        .lines()
-        .filter(|line| line.starts_with("processor"))
-        .count();
-    let memory = read("/proc/meminfo");
-    let memory: u64 = value(&memory, "MemTotal", ':')
-        .and_then(|text| text.split_whitespace().next()?.parse().ok())
-        .unwrap_or(0);
-    let release = read("/etc/os-release");
-    let system = value(&release, "PRETTY_NAME", '=').unwrap_or("unknown");
-    let kernel = said(Command::new("uname").args(["-s", "-r", "-m"])).unwrap_or_default();
-    let hypervisor = cpu
-        .lines()
-        .any(|line| line.starts_with("flags") && line.split(' ').any(|flag| flag == "hypervisor"));
-    let kind = if hypervisor {
-        "virtual, on a host that is shared"
+    let cpu = CpuInfo::current().ok();
+    let cpu = cpu.as_ref();
+    let is_virtual = cpu
+        .and_then(|cpu| cpu.flags(0))
+        .is_some_and(|all| all.contains(&"hypervisor"));
+    let kind = if is_virtual {
+        "virtual, on a shared host"
     } else {
-        "of its own"
+        "physical"
     };
-    [
-        ("processor", model.to_owned()),
-        ("cores", cores.to_string()),
-        ("memory", format!("{} MiB", memory / 1024)),
-        ("machine", kind.to_owned()),
-        ("system", system.trim_matches('"').to_owned()),
-        ("kernel", kernel),
+    let memory = Meminfo::current().map_or(0, |memory| memory.mem_total >> 20);
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let system = release
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    let kernel = first_line(Command::new("uname").args(["-s", "-r", "-m"]));
+    let model = cpu.and_then(|cpu| cpu.model_name(0)).unwrap_or("unknown");
+    let cores = cpu.map_or(0, CpuInfo::num_cores);
+    let pair = |name: &str, value: String| (name.to_owned(), value);
+    vec![
+        pair("processor", format!("{model}, {cores} cores")),
+        pair("memory", format!("{memory} MiB")),
+        pair("machine", kind.to_owned()),
+        pair(
+            "system",
+            system.unwrap_or("unknown").trim_matches('"').to_owned(),
+        ),
+        pair("kernel", kernel.unwrap_or_default()),
     ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .to_vec()
 }
 
-/// How long the machine is looked at before the first run.
-const LOOK: Duration = Duration::from_secs(1);
+/// Other work on the machine is watched for so long before the first run.
+const WATCH: Duration = Duration::from_secs(1);
 
-/// Above this part of both cores, other work is in the way.
+/// Other work that takes a larger part of a core distorts the figures.
 const BUSY: f64 = 0.05;
 
-/// Part of the time that the two cores are busy while nothing of ours runs;
-/// says so when it is too much.
-pub(crate) fn busy_before(cores: [usize; 2]) -> Result<(String, String)> {
-    let watched = Watched {
-        cores,
-        server: Vec::new(),
-        interface: "",
-        receivers: [Vec::new(), Vec::new()],
-    };
-    let first = Sample::take(&watched)?;
-    std::thread::sleep(LOOK);
-    let usage = Usage::between(&first, &Sample::take(&watched)?);
-    let [server, client] = usage.busy.map(|part| part * 100.0);
+/// Part of the time that both cores are busy before the first run. Prints a warning when it is
+/// too much.
+pub(crate) fn busy_before() -> Result<(String, String)> {
+    let first = Sample::take(&[], &[])?;
+    std::thread::sleep(WATCH);
+    let cost = first.cost_until(&Sample::take(&[], &[])?, 1);
     let text = format!(
-        "{server:.0} % of core {}, {client:.0} % of core {}",
-        cores[0], cores[1]
+        "{:.0} % of core {SERVER_CORE}, {:.0} % of core {CLIENT_CORE}",
+        cost.busy * 100.0,
+        cost.client_busy * 100.0
     );
-    if usage.busy.iter().any(|part| *part > BUSY) {
-        println!("bench: other work is on this machine, figures will be off: {text}");
+    if cost.busy.max(cost.client_busy) > BUSY {
+        println!("bench: other work runs on this machine and distorts the figures: {text}");
     }
-    Ok(("busy before with other work".to_owned(), text))
+    Ok(("busy with other work".to_owned(), text))
 }
 
-/// The value of the first line `NAME SEPARATOR VALUE`.
-fn value<'a>(text: &'a str, name: &str, separator: char) -> Option<&'a str> {
-    text.lines().find_map(|line| {
-        let (label, value) = line.split_once(separator)?;
-        (label.trim() == name).then(|| value.trim())
-    })
-}
-
-/// Versions of everything that takes part, by name.
+/// Versions of all programs that take part, by name.
 pub(crate) fn versions(programs: &Path) -> BTreeMap<String, String> {
-    let mut versions = BTreeMap::new();
-    for name in ["sandstorm", "namestorm"] {
-        let text = said(Command::new(programs.join(name)).arg("--version"));
-        let version = text.as_deref().and_then(|text| text.split(' ').nth(1));
-        versions.extend(version.map(|version| (name.to_owned(), version.to_owned())));
-    }
+    let second_word = |command: &mut Command| {
+        let line = first_line(command)?;
+        line.split(' ').nth(1).map(str::to_owned)
+    };
+    let own = |name| second_word(Command::new(programs.join(name)).arg("--version"));
     let mut git = Command::new("git");
-    // Root may not look into the folder of another user without this.
+    // Without this, git refuses root in another user's folder.
     git.arg("-c")
         .arg(format!("safe.directory={}", shell::repository().display()))
         .args(["describe", "--always", "--dirty"])
         .current_dir(shell::repository());
-    versions.extend(said(&mut git).map(|commit| ("commit".to_owned(), commit)));
-    let rust = said(Command::new("rustc").arg("--version"));
-    let rust = rust.as_deref().and_then(|text| text.split(' ').nth(1));
-    versions.extend(rust.map(|version| ("rustc".to_owned(), version.to_owned())));
-    let peers = [
-        Program::Nginx { busy_poll: false },
-        Program::Lighttpd,
-        Program::H2o,
-        Program::Nsd { xdp: false },
-        Program::Knot { xdp: false },
-        Program::Bind,
+    let ours = [
+        ("sandstorm", own("sandstorm")),
+        ("namestorm", own("namestorm")),
+        ("commit", first_line(&mut git)),
+        ("rustc", second_word(Command::new("rustc").arg("--version"))),
     ];
-    let of_peers = peers
-        .into_iter()
-        .filter_map(|peer| Some((peer.name(), peer.package()?.0)));
-    let others = [
+    let packages = [
+        ("nginx", "nginx"),
+        ("lighttpd", "lighttpd"),
+        ("h2o", "h2o"),
+        ("NSD", "nsd"),
+        ("Knot DNS", "knot"),
+        ("BIND", "bind9"),
         ("wrk", "wrk"),
         ("dnsperf", "dnsperf"),
         ("kxdpgun", "knot-dnsutils"),
     ];
-    let others = others.map(|(name, package)| (name.to_owned(), package));
-    for (name, package) in of_peers.chain(others) {
-        versions.extend(servers::package_version(package).map(|version| (name, version)));
-    }
-    versions
+    let package = |(name, package)| {
+        let mut query = Command::new("dpkg-query");
+        (
+            name,
+            first_line(query.args(["-W", "-f", "${Version}", package])),
+        )
+    };
+    let all = ours.into_iter().chain(packages.map(package));
+    all.filter_map(|(name, version)| Some((name.to_owned(), version?)))
+        .collect()
 }
 
-/// The first line that a command prints, when it succeeds.
-fn said(command: &mut Command) -> Option<String> {
+/// The first line that a command prints when it succeeds.
+fn first_line(command: &mut Command) -> Option<String> {
     let text = shell::capture_text(command).ok()?;
     let line = text.lines().next()?.trim();
     (!line.is_empty()).then(|| line.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_are_found_by_their_names() {
-        let text = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nmodel name\t: other\n";
-        assert_eq!(value(text, "model name", ':'), Some("Some CPU @ 2 GHz"));
-        assert_eq!(value(text, "model", ':'), None);
-        assert_eq!(value("A=\"b c\"\n", "A", '='), Some("\"b c\""));
-    }
-
-    #[test]
-    fn the_machine_has_a_kernel_and_the_time_a_zone() {
-        let machine = describe();
-        assert!(
-            machine
-                .iter()
-                .any(|(name, value)| name == "kernel" && value.contains("Linux"))
-        );
-        assert!(now().ends_with(" UTC"));
-    }
 }

@@ -1,68 +1,280 @@
-//! The report: a page of charts, and a table for the repository's own pages,
-//! both made of the raw results alone.
+//! The report: one page of Markdown for the repository, and the same page as HTML with charts and
+//! every number.
 
-mod charts;
-mod extras;
-mod markdown;
-mod marks;
-mod model;
-mod page;
-mod paper;
+mod chart;
+mod comparisons;
+mod lines;
+mod numbers;
+mod summary;
 #[cfg(test)]
-mod sample;
-mod sections;
-mod table;
+mod tests;
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
 
-use super::results::Results;
-use crate::shell::{self, Context as _, Failure, Result};
+use super::plan::{FIGURES, Figure};
+use super::quotes;
+use super::results::{Missing, Quantity, Results};
+use crate::markdown::{escape, owned, write_table};
+use crate::shell::{Context as _, Result};
+use chart::Series;
+use lines::{Line, is_same, lines, place};
+use numbers::{Spread, percentile, x_shown};
 
-/// The page.
-pub(crate) const PAGE: &str = "report.html";
-/// The table.
-pub(crate) const TABLE: &str = "table.md";
-/// Where `xtask bench` leaves its raw results, in the target folder.
-const RESULTS: &str = "bench/results.json";
+/// The pages, in the folder of the raw results.
+const SHORT: &str = "RESULTS.md";
+const FULL: &str = "report.html";
 
-/// Writes page and table into `folder`, which is there.
-pub(crate) fn write(results: &Results, folder: &Path) -> Result<()> {
-    let files = [
-        (PAGE, page::page(results)?),
-        (TABLE, markdown::table(results)),
-    ];
-    for (name, text) in files {
+/// Reads raw results.
+pub(crate) fn read(path: &Path) -> Result<Results> {
+    let text = std::fs::read(path).context(format_args!(
+        "reading {}, which `cargo xtask bench` writes",
+        path.display()
+    ))?;
+    serde_json::from_slice(&text).context(format_args!("reading {}", path.display()))
+}
+
+/// Writes both pages into `folder`.
+pub(crate) fn write(all: &[Results], folder: &Path) -> Result<()> {
+    for (name, text) in [(SHORT, page(all, false)?), (FULL, html(&page(all, true)?))] {
         let path = folder.join(name);
         std::fs::write(&path, text).context(format_args!("writing {}", path.display()))?;
+        println!("bench: written {}", path.display());
     }
     Ok(())
 }
 
-/// `xtask bench report [FILE]`: draws raw results again, into their folder.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let path = match args {
-        [] => shell::target_folder()?.join(RESULTS),
-        [path] if !path.starts_with('-') => PathBuf::from(path),
-        _ => {
-            return Err(Failure::new(format!(
-                "report takes the file of raw results, not {}",
-                args.join(" ")
-            )));
+fn html(markdown: &str) -> String {
+    let parser = pulldown_cmark::Parser::new_ext(markdown, pulldown_cmark::Options::ENABLE_TABLES);
+    let mut html = String::from(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Comparison</title>\n\
+         <style>body { font: 15px sans-serif; margin: 2em } table { border-collapse: collapse }\n\
+         td, th { border: 1px solid #ccc; padding: 2px 8px; white-space: nowrap }\n\
+         table { display: block; overflow-x: auto }</style>\n",
+    );
+    pulldown_cmark::html::push_html(&mut html, parser);
+    html.push_str("</html>\n");
+    html
+}
+
+/// The page, with charts and every quantity when it is `full`.
+fn page(all: &[Results], full: bool) -> Result<String> {
+    let mut text = String::from(
+        "# Results of the comparison\n\n\
+         `cargo xtask bench all` measures these figures, and `cargo xtask bench report` writes this \
+         page. Values are medians of interleaved repeats; brackets have minimum and maximum. \
+         Compare values of one measurement only: a shared host moves absolute values by a tenth \
+         from hour to hour. The server has one core. Costs include the kernel's work on it.\n\n\
+         ## In short\n\n",
+    );
+    let mut short = String::new();
+    for results in all {
+        let is_measured = |figure: &&Figure| lines(results, figure.name).next().is_some();
+        let names = FIGURES.iter().filter(is_measured).map(|figure| figure.name);
+        let names = names.collect::<Vec<_>>().join(", ");
+        let (started, commit) = (&results.started, results.versions.get("commit"));
+        let commit = commit.map_or("unknown", String::as_str);
+        let _ = writeln!(
+            short,
+            "Measured on {started} at commit {commit}: {names}.\n"
+        );
+    }
+    table(&mut short, "", &summary::HEADS, &summary::rows(all));
+    quotes::write(&mut text, quotes::SUMMARY, &short);
+    for results in all {
+        measurement(&mut text, results, full)?;
+    }
+    Ok(text.trim_end().to_owned() + "\n")
+}
+
+/// Writes a table below a heading, unless it has no rows.
+fn table(text: &mut String, heading: &str, heads: &[&str], rows: &[Vec<String>]) {
+    if !rows.is_empty() {
+        text.push_str(heading);
+        write_table(text, &owned(heads), rows);
+    }
+}
+
+fn measurement(text: &mut String, results: &Results, full: bool) -> Result<()> {
+    let _ = writeln!(text, "\n## Measurement of {}\n", escape(&results.started));
+    let (command, runs) = (results.command.replace('`', ""), results.runs.len());
+    let _ = writeln!(text, "`cargo xtask {command}`, {runs} runs.\n");
+    let versions = results
+        .versions
+        .iter()
+        .map(|(name, version)| format!("{name} {version}"));
+    let versions = versions.collect::<Vec<_>>().join(", ");
+    let machine = results
+        .machine
+        .iter()
+        .cloned()
+        .chain([("versions".to_owned(), versions)]);
+    for (name, value) in machine {
+        let _ = writeln!(text, "- {}: {}", escape(&name), escape(&value));
+    }
+    noise(text, results);
+    let marks = comparisons::rows(results);
+    table(
+        text,
+        "\n### Marks, and the paper's figures\n\n",
+        &comparisons::HEADS,
+        &marks,
+    );
+    for figure in FIGURES {
+        let lines: Vec<Line<'_>> = lines(results, figure.name).collect();
+        if lines.is_empty() {
+            continue;
         }
+        let _ = writeln!(text, "### {}\n", figure.title);
+        let others = Quantity::USUAL
+            .iter()
+            .filter(|one| full && !figure.tables.contains(one));
+        for quantity in figure.tables.iter().chain(others) {
+            quantity_table(text, figure, *quantity, &lines);
+        }
+        if figure.name == "connections" {
+            let heading = "Memory, from the fewest to the most connections:\n\n";
+            let heads = ["server", "most connections", "bytes for each"];
+            table(text, heading, &heads, &summary::memory(results));
+        }
+        if full {
+            charts(text, figure, &lines)?;
+        }
+    }
+    let heading = "### Errors, which count in no rate\n\n";
+    table(
+        text,
+        heading,
+        &["figure", "server", "at", "errors"],
+        &errors(results),
+    );
+    let row = |missing: &Missing| {
+        [&missing.what, &missing.why]
+            .map(|text| escape(text))
+            .to_vec()
     };
-    let text = std::fs::read(&path).context(format_args!(
-        "reading {}, which `cargo xtask bench` writes",
-        path.display()
-    ))?;
-    let results =
-        serde_json::from_slice(&text).context(format_args!("reading {}", path.display()))?;
-    let folder = path.parent().unwrap_or(Path::new(""));
-    write(&results, folder)?;
-    println!("report: {}", folder.join(PAGE).display());
-    println!("report: {}", folder.join(TABLE).display());
+    let rows: Vec<_> = results.missing.iter().map(row).collect();
+    table(
+        text,
+        "### Missing\n\n",
+        &["run", "why it is missing"],
+        &rows,
+    );
     Ok(())
 }
 
-#[cfg(test)]
-#[path = "report/tests.rs"]
-mod tests;
+/// How much the repeats differ, and how much the host took.
+fn noise(text: &mut String, results: &Results) {
+    let spreads = |quantity| {
+        let lines = FIGURES
+            .iter()
+            .flat_map(|figure| lines(results, figure.name));
+        let of = |line: &Line<'_>, x: &f64| Spread::of_runs(quantity, &line.at(*x))?.relative();
+        lines
+            .flat_map(|line| {
+                line.xs()
+                    .iter()
+                    .filter_map(|x| of(&line, x))
+                    .collect::<Vec<_>>()
+            })
+            .collect()
+    };
+    let stolen: Vec<f64> = results.runs.iter().map(|run| run.cost.stolen).collect();
+    for (name, mut values) in [
+        (
+            "spread of rates between repeats, as a part of the median",
+            spreads(Quantity::Rate),
+        ),
+        (
+            "spread of costs between repeats, as a part of the median",
+            spreads(Quantity::Cost),
+        ),
+        ("time of the server's core that the host took", stolen),
+    ] {
+        values.sort_by(f64::total_cmp);
+        if let [Some(half), Some(most)] = [50, 90].map(|percent| percentile(&values, percent)) {
+            let [half, most] = [half, most].map(|part| format!("{:.1} %", part * 100.0));
+            let _ = writeln!(
+                text,
+                "- {name}: {half} in half of the runs, {most} in nine of ten"
+            );
+        }
+    }
+}
+
+/// A row for each line, a column for each value of the variable.
+fn quantity_table(text: &mut String, figure: &Figure, quantity: Quantity, lines: &[Line<'_>]) {
+    let xs = all_xs(lines);
+    let labels: Vec<String> = xs.iter().map(|x| x_shown(*x, figure.x)).collect();
+    let mut heads = vec![figure.x];
+    heads.extend(labels.iter().map(String::as_str));
+    let row = |line: &Line<'_>| {
+        let name = [line.server, line.panel].join(", ");
+        let mut row = vec![escape(name.trim_end_matches(", "))];
+        let cell = |x: &f64| Spread::of_runs(quantity, &line.at(*x)).map(|spread| spread.shown());
+        row.extend(xs.iter().map(|x| cell(x).unwrap_or("–".to_owned())));
+        row
+    };
+    let heading = format!("{}:\n\n", quantity.title());
+    table(
+        text,
+        &heading,
+        &heads,
+        &lines.iter().map(row).collect::<Vec<_>>(),
+    );
+}
+
+fn all_xs(lines: &[Line<'_>]) -> Vec<f64> {
+    let mut xs: Vec<f64> = lines.iter().flat_map(Line::xs).collect();
+    xs.sort_by(f64::total_cmp);
+    xs.dedup_by(|a, b| is_same(*a, *b));
+    xs
+}
+
+/// A chart for each panel and quantity.
+fn charts(text: &mut String, figure: &Figure, lines: &[Line<'_>]) -> Result<()> {
+    let xs = all_xs(lines);
+    let labels: Vec<String> = xs.iter().map(|x| x_shown(*x, figure.x)).collect();
+    for panel in lines.chunk_by(|a, b| a.panel == b.panel) {
+        for quantity in figure.tables.iter().chain([&Quantity::P99]) {
+            let spread = |line: &Line<'_>, x: &f64| Spread::of_runs(*quantity, &line.at(*x));
+            let series = panel.iter().map(|line| Series {
+                name: line.server,
+                values: xs.iter().map(|x| spread(line, x)).collect(),
+            });
+            let title = [quantity.title(), panel[0].panel].join("; ");
+            let title = format!("{}, by {}", title.trim_end_matches("; "), figure.x);
+            let svg = chart::draw(&title, &labels, &series.collect::<Vec<_>>())?;
+            // A blank line would end the block of HTML.
+            let svg: Vec<&str> = svg.lines().filter(|line| !line.trim().is_empty()).collect();
+            let _ = writeln!(text, "<figure>\n{}\n</figure>\n", svg.join("\n"));
+        }
+    }
+    Ok(())
+}
+
+/// Runs in which a generator counted errors.
+fn errors(results: &Results) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for figure in FIGURES {
+        for line in lines(results, figure.name) {
+            for x in line.xs() {
+                let mut kinds = BTreeMap::new();
+                for (kind, count) in line.at(x).iter().flat_map(|run| &run.load.errors) {
+                    *kinds.entry(kind.as_str()).or_insert(0) += count;
+                }
+                let shown = kinds.iter().map(|(kind, count)| format!("{kind} {count}"));
+                let shown = shown.collect::<Vec<_>>().join(", ");
+                let place = place(figure.name, line.panel, x);
+                rows.push(
+                    [figure.name, line.server, &place, &shown]
+                        .map(escape)
+                        .to_vec(),
+                );
+            }
+        }
+    }
+    rows.retain(|row| !row[3].is_empty());
+    rows
+}

@@ -1,397 +1,323 @@
-//! The servers that are compared: how each is configured, started and found
-//! ready.
+//! The servers: how each is started, and when it is ready.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::busy_poll;
-use super::configs::{self, Paths};
 use super::content::{Content, ORIGIN};
-use super::rig::{self, Rig, SERVER_ADDRESS, SERVER_LINK};
-use super::usage;
+use super::rig::{self, Rig, SERVER_ADDRESS, SERVER_LINK, Tuning};
+use super::{busy_poll, peers, usage};
 use crate::server::Server;
 use crate::shell::{self, Context as _, Failure, Result};
 
-/// A server has this long to load a million names.
+/// Time to load a million names.
 const START_LIMIT: Duration = Duration::from_mins(2);
 
-/// A server that is asked whether it is there answers within this.
-const PROBE_LIMIT: Duration = Duration::from_millis(200);
+/// Connections beside those of the clients: listening sockets and files.
+const SPARE_FILES: u32 = 512;
 
-/// A program, and how it is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Program {
-    /// The example that turns datagrams round.
-    Reflect,
-    Namestorm {
-        mode: &'static str,
-        hash: &'static str,
-    },
-    Sandstorm {
-        mode: &'static str,
-    },
-    Nginx {
-        /// The kernel is polled by nginx instead of by its own threads.
-        busy_poll: bool,
-    },
-    Lighttpd,
-    H2o,
-    Nsd {
-        /// The one of the tree that was given, with `AF_XDP`.
-        xdp: bool,
-    },
-    Knot {
-        xdp: bool,
-    },
-    Bind,
+/// A program in one of its modes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// Name in the report.
+    pub(crate) name: &'static str,
+    /// Debian package of a peer; empty for our own.
+    pub(crate) package: &'static str,
+    /// Program and arguments. `{config}` is its configuration.
+    command: &'static str,
+    config: &'static str,
+    /// Files that one process opens for a connection; 0 where workers share them out.
+    files_each: u32,
 }
 
 impl Program {
-    /// The line of a chart.
-    pub(crate) fn name(self) -> String {
-        match self {
-            Self::Reflect => "reflect".into(),
-            Self::Namestorm { mode, hash: "wire" } => format!("namestorm {mode}"),
-            Self::Namestorm { mode, hash } => format!("namestorm {mode} {hash}"),
-            Self::Sandstorm { mode } => format!("sandstorm {mode}"),
-            Self::Nginx { busy_poll: false } => "nginx".into(),
-            Self::Nginx { busy_poll: true } => "nginx busy-poll".into(),
-            Self::Lighttpd => "lighttpd".into(),
-            Self::H2o => "h2o".into(),
-            Self::Nsd { xdp: false } => "NSD".into(),
-            Self::Nsd { xdp: true } => "NSD XDP".into(),
-            Self::Knot { xdp: false } => "Knot DNS".into(),
-            Self::Knot { xdp: true } => "Knot DNS XDP".into(),
-            Self::Bind => "BIND".into(),
-        }
+    pub(crate) fn is_ours(&self) -> bool {
+        self.package.is_empty()
     }
 
-    /// The Debian package of a peer, and the program in it.
-    pub(crate) fn package(self) -> Option<(&'static str, &'static str)> {
-        match self {
-            Self::Reflect
-            | Self::Namestorm { .. }
-            | Self::Sandstorm { .. }
-            | Self::Nsd { xdp: true } => None,
-            Self::Nginx { .. } => Some(("nginx", "nginx")),
-            Self::Lighttpd => Some(("lighttpd", "lighttpd")),
-            Self::H2o => Some(("h2o", "h2o")),
-            Self::Nsd { xdp: false } => Some(("nsd", "nsd")),
-            Self::Knot { .. } => Some(("knot", "knotd")),
-            Self::Bind => Some(("bind9", "named")),
-        }
-    }
-
-    /// A peer that is to receive by `AF_XDP`.
-    fn uses_xdp(self) -> bool {
-        matches!(self, Self::Nsd { xdp: true } | Self::Knot { xdp: true })
-    }
-
-    /// One of ours: it tells its batches at its end.
-    pub(crate) fn is_ours(self) -> bool {
-        matches!(
-            self,
-            Self::Reflect | Self::Namestorm { .. } | Self::Sandstorm { .. }
-        )
+    /// The program's name on the search path.
+    pub(crate) fn executable(&self) -> &'static str {
+        self.command.split(' ').next().unwrap_or_default()
     }
 }
 
-/// What a server serves.
+macro_rules! programs {
+    ($($const:ident = $name:literal, $package:literal, $command:expr, $config:expr, $files:literal;)+) => {
+        $(pub(crate) const $const: Program = Program {
+            name: $name, package: $package, command: $command, config: $config, files_each: $files,
+        };)+
+    };
+}
+
+macro_rules! namestorm {
+    ($mode:literal) => {
+        concat!(
+            "namestorm serve --mode ",
+            $mode,
+            " --zone {origin}={served} --device {device}"
+        )
+    };
+}
+
+// lighttpd keeps half of its files for content. The reflector shows the rig's own cost.
+programs! {
+    REFLECT = "reflect", "", "reflect --device {device}", "", 0;
+    TURNAROUND = "namestorm turnaround", "", namestorm!("turnaround --hash wire"), "", 0;
+    TURNAROUND_FQDN = "namestorm turnaround fqdn", "", namestorm!("turnaround --hash fqdn"), "", 0;
+    MEMCOPY = "namestorm memcopy", "", namestorm!("memcopy --hash wire"), "", 0;
+    MEMCOPY_FQDN = "namestorm memcopy fqdn", "", namestorm!("memcopy --hash fqdn"), "", 0;
+    PRECOPY = "namestorm pre-copy", "", namestorm!("pre-copy --hash wire"), "", 0;
+    PRECOPY_FQDN = "namestorm pre-copy fqdn", "", namestorm!("pre-copy --hash fqdn"), "", 0;
+    SANDSTORM = "sandstorm memcopy", "", "sandstorm serve {served} --mode memcopy --device {device}", "", 0;
+    SANDSTORM_PRECOPY = "sandstorm pre-copy", "", "sandstorm serve {served} --mode pre-copy --device {device}", "", 0;
+    NGINX = "nginx", "nginx", "nginx -e stderr -c {config}", peers::NGINX, 0;
+    NGINX_BUSY_POLL = "nginx busy-poll", "nginx", "nginx -e stderr -c {config}", peers::NGINX, 0;
+    LIGHTTPD = "lighttpd", "lighttpd", "lighttpd -D -f {config}", peers::LIGHTTPD, 2;
+    H2O = "h2o", "h2o", "h2o -m worker -c {config}", peers::H2O, 1;
+    NSD = "NSD", "nsd", "nsd -d -c {config}", peers::NSD, 0;
+    KNOT = "Knot DNS", "knot", "knotd -c {config}", peers::KNOT, 0;
+    KNOT_XDP = "Knot DNS XDP", "knot", "knotd -c {config}", peers::KNOT_XDP, 0;
+    BIND = "BIND", "bind9", "named -f -n 1 -c {config}", peers::BIND, 0;
+}
+
+/// All that answer DNS, or its packets. The first six are compared at fixed rates.
+pub(crate) const DNS_SERVERS: &[&Program] = &[
+    &REFLECT,
+    &TURNAROUND,
+    &KNOT_XDP,
+    &KNOT,
+    &NSD,
+    &BIND,
+    &TURNAROUND_FQDN,
+    &MEMCOPY,
+    &MEMCOPY_FQDN,
+    &PRECOPY,
+    &PRECOPY_FQDN,
+];
+
+/// Content of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Serves {
-    /// Whatever comes, to where it came from.
+    /// Every datagram goes back to its sender.
     Echo,
-    /// So many names.
-    Zone(u32),
+    /// So many names, or as many as the variable says.
+    Zone(Option<u32>),
     /// The single files.
     Files,
     /// The files of the mix.
     Mix,
 }
 
-/// A server to be started.
+/// A server to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spec {
-    pub(crate) program: Program,
+    pub(crate) program: &'static Program,
     pub(crate) serves: Serves,
-    /// More arguments, for programs of ours.
-    pub(crate) arguments: Vec<String>,
+    /// Further options.
+    pub(crate) options: String,
     /// Connections that it must be able to hold.
     pub(crate) connections: u32,
+    /// Segmentation and checksum offloads at both ends.
+    pub(crate) offloads: bool,
 }
 
-/// Where things lie.
-pub(crate) struct Folders {
-    /// Programs of ours, built for release.
-    pub(crate) programs: PathBuf,
-    /// Configurations, beside the results.
-    pub(crate) configs: PathBuf,
-    /// The tree with an NSD that has an XDP mode.
-    pub(crate) nsd_xdp: Option<PathBuf>,
-}
+impl Spec {
+    pub(crate) fn tuning(&self) -> Tuning {
+        Tuning {
+            offloads: self.offloads,
+            deferred: self.polls(),
+        }
+    }
 
-/// A server that answers.
-pub(crate) struct Started {
-    pub(crate) server: Server,
-    /// Its processes.
-    pub(crate) processes: Vec<u32>,
-}
+    /// Whether the server polls its queue in place of the kernel's threads.
+    pub(crate) fn polls(&self) -> bool {
+        *self.program == NGINX_BUSY_POLL
+    }
 
-/// Starts a server on the rig, and waits until it answers a client.
-pub(crate) fn start(
-    spec: &Spec,
-    rig: &Rig,
-    content: &Content,
-    folders: &Folders,
-) -> Result<Started> {
-    let command = command(spec, rig, content, folders)?;
-    let serves = spec.serves;
-    let ours = spec.program.is_ours();
-    let server = Server::start_when(command, START_LIMIT, |said| {
-        if ours && !said.contains("try:") {
-            return Ok(false);
+    /// Starts the server on the rig, and waits until it answers a client. Returns it with the ids
+    /// of its processes.
+    pub(crate) fn start(&self, rig: &Rig, content: &Content) -> Result<(Server, Vec<i32>)> {
+        let program = self.program;
+        let command = self.command(rig, content)?;
+        let server = Server::start_when(command, START_LIMIT, |output| {
+            if program.is_ours() && !output.contains("try:") {
+                return Ok(false);
+            }
+            Ok(self.serves.answers(rig))
+        })?;
+        // An attached program may still pass everything on to the kernel.
+        if *program == KNOT_XDP && usage::xdp_sockets(server.id()) == 0 {
+            return Err(Failure::new(format!(
+                "its XDP mode is not in force, so kernel sockets would answer\n{}",
+                server.output()
+            )));
         }
-        rig::probe(rig, || answers(serves))
-    })?;
-    // A program that is attached may still pass everything on to the kernel.
-    if spec.program.uses_xdp() && usage::xdp_sockets(server.id()) == 0 {
-        return Err(Failure::new(format!(
-            "its XDP mode is not in force, so it would answer from kernel sockets\n{}",
-            server.output()
-        )));
-    }
-    let processes = usage::family(server.id());
-    if spec.program == (Program::Nginx { busy_poll: true }) {
-        for &process in &processes {
-            busy_poll::set(process)?;
+        let processes = usage::family(server.id().cast_signed());
+        if self.polls() {
+            processes.iter().try_for_each(|&id| busy_poll::set(id))?;
         }
+        Ok((server, processes))
     }
-    Ok(Started { server, processes })
-}
 
-fn command(spec: &Spec, rig: &Rig, content: &Content, folders: &Folders) -> Result<Command> {
-    let served = match spec.serves {
-        Serves::Echo => PathBuf::new(),
-        Serves::Zone(names) => content.zone(names)?,
-        Serves::Files => content.files()?,
-        Serves::Mix => content.mix()?.0,
-    };
-    if spec.program.is_ours() {
-        return Ok(our_command(spec, rig, &served, folders));
-    }
-    let name = spec.program.name().to_lowercase().replace(' ', "-");
-    let config_folder = folders.configs.join(&name);
-    // Fresh for each start: no lock or journal of the one before is met.
-    let run = content.folder().join("run").join(&name);
-    if run.exists() {
-        fs::remove_dir_all(&run).context(format_args!("removing {}", run.display()))?;
-    }
-    for folder in [&config_folder, &run] {
-        fs::create_dir_all(folder).context(format_args!("making {}", folder.display()))?;
-    }
-    let paths = Paths {
-        run: &run,
-        served: &served,
-    };
-    let (n, files) = (spec.connections, rig::open_files());
-    // What these have is one process, and lighttpd keeps half of its files
-    // for what it serves.
-    let most = match spec.program {
-        Program::Lighttpd => files / 2,
-        Program::H2o => files,
-        _ => u32::MAX,
-    };
-    if n > most {
-        return Err(Failure::new(format!(
-            "{n} connections are more than the {most} that it takes with the {files} files that a \
-             process may have open here (ulimit -Hn)"
-        )));
-    }
-    let (text, file) = match spec.program {
-        Program::Nginx { .. } => (configs::nginx(&paths, n, files), "nginx.conf"),
-        Program::Lighttpd => (configs::lighttpd(&paths, n, files), "lighttpd.conf"),
-        Program::H2o => (configs::h2o(&paths, n), "h2o.conf"),
-        Program::Nsd { xdp: false } => (configs::nsd(&paths), "nsd.conf"),
-        Program::Nsd { xdp: true } => {
-            build_memlock(content.folder())?;
-            let inner = Paths {
-                run: &Path::new(INNER).join("run").join(&name),
-                served: &Path::new(INNER).join(served.file_name().unwrap_or_default()),
-            };
-            (configs::nsd_xdp(&inner), "nsd.conf")
+    fn command(&self, rig: &Rig, content: &Content) -> Result<Command> {
+        let program = self.program;
+        let name = program.name.to_lowercase().replace(' ', "-");
+        let served = match self.serves {
+            Serves::Echo => PathBuf::new(),
+            Serves::Zone(names) => content.zone(names.unwrap_or(1))?,
+            Serves::Files => content.files()?,
+            Serves::Mix => content.mix()?.0,
+        };
+        // A fresh folder has no lock or journal of an earlier start.
+        let run = content.folder().join("run").join(&name);
+        if run.exists() {
+            fs::remove_dir_all(&run).context(format_args!("removing {}", run.display()))?;
         }
-        Program::Knot { xdp } => (configs::knot(&paths, xdp), "knot.conf"),
-        Program::Bind => (configs::bind(&paths), "named.conf"),
-        Program::Reflect | Program::Namestorm { .. } | Program::Sandstorm { .. } => {
-            return Err(Failure::new(format!("{name} needs no configuration")));
+        for folder in [&content.configs, &run] {
+            fs::create_dir_all(folder).context(format_args!("making {}", folder.display()))?;
         }
-    };
-    let config = config_folder.join(file);
-    fs::write(&config, text).context(format_args!("writing {}", config.display()))?;
-    Ok(peer_command(spec.program, rig, &config, content, folders))
-}
+        let config = content.configs.join(format!("{name}.conf"));
+        let words = self.words(&served, &run, &config, rig::open_files())?;
+        if !program.config.is_empty() {
+            let text = fill(program.config, &words);
+            fs::write(&config, text).context(format_args!("writing {}", config.display()))?;
+        }
+        let own = content.programs.join(program.executable());
+        let is_ours = program.is_ours();
+        let mut command = rig.server_command(if is_ours {
+            &own
+        } else {
+            Path::new(program.executable())
+        });
+        let line = format!("{} {}", fill(program.command, &words), self.options);
+        command.args(line.split_whitespace().skip(1));
+        Ok(command)
+    }
 
-fn our_command(spec: &Spec, rig: &Rig, served: &Path, folders: &Folders) -> Command {
-    let program = |name| rig.server_command(folders.programs.join(name));
-    let mut command = match spec.program {
-        Program::Namestorm { mode, hash } => {
-            let mut command = program("namestorm");
-            command.args(["serve", "--mode", mode, "--hash", hash, "--zone"]);
-            command.arg(format!("{ORIGIN}={}", served.display()));
-            command
+    /// Words that stand in braces in commands and configurations.
+    fn words(
+        &self,
+        served: &Path,
+        run: &Path,
+        config: &Path,
+        files: u32,
+    ) -> Result<Vec<(&'static str, String)>> {
+        let n = self.connections;
+        if n.saturating_mul(self.program.files_each) > files {
+            return Err(Failure::new(format!(
+                "a process may open {files} files here (ulimit -Hn), too few for {n} connections"
+            )));
         }
-        Program::Sandstorm { mode } => {
-            let mut command = program("sandstorm");
-            command.arg("serve").arg(served).args(["--mode", mode]);
-            command
-        }
-        _ => program("reflect"),
-    };
-    let mut device = format!("xdp:{SERVER_LINK}");
-    if rig.tuning().offloads {
+        // As many workers as the connections need. The kernel spreads connections at random, so
+        // several workers need room to spare.
+        let of_worker = files.saturating_sub(SPARE_FILES).max(1);
+        let (workers, of_worker) = match n.div_ceil(of_worker) {
+            0 | 1 => (1, n),
+            workers => (workers + workers.div_ceil(8), of_worker),
+        };
         // A kernel with offloads leaves its checksums to the other end.
-        device.push_str(",partial-checksums");
+        let checksums = [",partial-checksums", ""][usize::from(!self.offloads)];
+        Ok(vec![
+            ("device", format!("xdp:{SERVER_LINK}{checksums}")),
+            ("address", SERVER_ADDRESS.to_owned()),
+            ("link", SERVER_LINK.to_owned()),
+            ("origin", ORIGIN.to_owned()),
+            ("served", served.display().to_string()),
+            ("run", run.display().to_string()),
+            ("config", config.display().to_string()),
+            ("files", files.to_string()),
+            ("connections", (n + SPARE_FILES).to_string()),
+            ("workers", workers.to_string()),
+            ("worker_connections", (of_worker + SPARE_FILES).to_string()),
+        ])
     }
-    command.args(["--device", &device]).args(&spec.arguments);
-    command
 }
 
-fn peer_command(
-    program: Program,
-    rig: &Rig,
-    config: &Path,
-    content: &Content,
-    folders: &Folders,
-) -> Command {
-    let (name, before, behind): (&str, &[&str], &[&str]) = match program {
-        Program::Lighttpd => ("lighttpd", &["-D", "-f"], &[]),
-        Program::H2o => ("h2o", &["-m", "worker", "-c"], &[]),
-        Program::Nsd { xdp: false } => ("nsd", &["-d", "-c"], &[]),
-        Program::Knot { .. } => ("knotd", &["-c"], &[]),
-        Program::Bind => ("named", &["-f", "-n", "1", "-c"], &[]),
-        Program::Nsd { xdp: true } => return nsd_xdp_command(rig, config, content, folders),
-        _ => ("nginx", &["-e", "stderr", "-c"], &["-g", "daemon off;"]),
-    };
-    let mut command = rig.server_command(name);
-    command.args(before).arg(config).args(behind);
-    command
+fn fill(template: &str, words: &[(&str, String)]) -> String {
+    words
+        .iter()
+        .fold(template.to_owned(), |text, (word, value)| {
+            text.replace(&format!("{{{word}}}"), value)
+        })
 }
 
-/// Where the tree of the other Debian sees what is served, and its
-/// configuration.
-const INNER: &str = "/mnt";
-
-/// NSD gives its XDP mode up where it may not lift the limit of locked memory,
-/// which root in a container may not, and needs not: `CAP_IPC_LOCK` is enough.
-/// With this before the C library, lifting that limit succeeds.
-const MEMLOCK: &str = "\
-#define _GNU_SOURCE
-#include <sys/resource.h>
-int setrlimit(__rlimit_resource_t resource, const struct rlimit *limit)
-{
-    return resource == RLIMIT_MEMLOCK ? 0 : prlimit(0, resource, limit, 0);
-}
-int setrlimit64(__rlimit_resource_t resource, const struct rlimit64 *limit)
-{
-    return resource == RLIMIT_MEMLOCK ? 0 : prlimit64(0, resource, limit, 0);
-}
-";
-
-/// Compiles [`MEMLOCK`] into `folder`.
-fn build_memlock(folder: &Path) -> Result<()> {
-    let (source, library) = (folder.join("memlock.c"), folder.join("memlock.so"));
-    if library.exists() {
-        return Ok(());
+impl Serves {
+    /// Whether a client gets an answer.
+    fn answers(self, rig: &Rig) -> bool {
+        let probe = match self {
+            Self::Echo => return true,
+            Self::Zone(_) => format!("dig @{SERVER_ADDRESS} {ORIGIN} SOA +short +tries=1 +time=1"),
+            Self::Files => format!("curl -sf -m 1 -r 0-9 http://{SERVER_ADDRESS}/1024.bin"),
+            Self::Mix => format!("curl -sf -m 1 -r 0-9 http://{SERVER_ADDRESS}/0.bin"),
+        };
+        let mut words = probe.split(' ');
+        let mut command = rig.client_command(words.next().unwrap_or_default());
+        let output = shell::capture(command.args(words));
+        // dig prints errors behind a semicolon.
+        output.is_ok_and(|output| !matches!(output.first(), None | Some(b';')))
     }
-    fs::write(&source, MEMLOCK).context(format_args!("writing {}", source.display()))?;
-    let mut compile = Command::new("cc");
-    compile.args(["-O2", "-shared", "-fPIC", "-o"]);
-    shell::capture(compile.arg(&library).arg(&source)).map(drop)
 }
 
-/// NSD in its own tree: what it needs of ours is mounted there in a mount
-/// namespace that ends with it.
-fn nsd_xdp_command(rig: &Rig, config: &Path, content: &Content, folders: &Folders) -> Command {
-    const SCRIPT: &str = "\
-        mount --bind \"$2\" \"$1/mnt\" && cp \"$3\" \"$1/mnt/nsd.conf\" && \
-        mount -t proc proc \"$1/proc\" && mount --rbind /sys \"$1/sys\" && \
-        mount -t bpf bpf \"$1/sys/fs/bpf\" && \
-        exec chroot \"$1\" env LD_PRELOAD=/mnt/memlock.so nsd -d -c /mnt/nsd.conf";
-    let tree = folders.nsd_xdp.clone().unwrap_or_default();
-    let mut command = rig.server_command("unshare");
-    command
-        .args(["--mount", "sh", "-c", SCRIPT, "sh"])
-        .arg(tree)
-        .arg(content.folder())
-        .arg(config);
-    command
+/// Whether a program is installed. The search path of a user lacks root's programs.
+pub(crate) fn is_installed(program: &str) -> bool {
+    let places = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
+    shell::is_installed(program)
+        || places
+            .iter()
+            .any(|folder| Path::new(folder).join(program).is_file())
 }
 
-/// Whether a client gets an answer.
-fn answers(serves: Serves) -> bool {
-    let address: IpAddr = match SERVER_ADDRESS.parse() {
-        Ok(address) => address,
-        Err(_) => return false,
-    };
-    let answered = match serves {
-        Serves::Echo => return true,
-        Serves::Zone(_) => knows_zone(address),
-        Serves::Files => has_page(address, "/64.bin"),
-        Serves::Mix => has_page(address, "/0.bin"),
-    };
-    answered.unwrap_or(false)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn knows_zone(address: IpAddr) -> std::io::Result<bool> {
-    const SOA: u8 = 6;
-    let mut query = vec![0x53, 0x74, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-    for label in ORIGIN.split('.') {
-        query.push(label.len() as u8);
-        query.extend_from_slice(label.as_bytes());
+    fn filled(program: &'static Program, connections: u32, files: u32) -> Result<String> {
+        let spec = Spec {
+            program,
+            serves: Serves::Files,
+            options: String::new(),
+            connections,
+            offloads: false,
+        };
+        let path = Path::new("/p");
+        let words = spec.words(path, path, path, files)?;
+        Ok(fill(program.config, &words) + &fill(program.command, &words))
     }
-    query.extend_from_slice(&[0, 0, SOA, 0, 1]);
-    let socket = UdpSocket::bind("0.0.0.0:0")?;
-    socket.set_read_timeout(Some(PROBE_LIMIT))?;
-    socket.connect(SocketAddr::new(address, 53))?;
-    socket.send(&query)?;
-    let mut reply = [0; 1_500];
-    let len = socket.recv(&mut reply)?;
-    // A response with the same id, without an error, with an answer.
-    Ok(len > query.len()
-        && reply[..2] == query[..2]
-        && reply[2] & 0x80 != 0
-        && reply[3].trailing_zeros() >= 4
-        && reply[6..8] != [0, 0])
-}
 
-fn has_page(address: IpAddr, path: &str) -> std::io::Result<bool> {
-    let mut stream = TcpStream::connect_timeout(&SocketAddr::new(address, 80), PROBE_LIMIT)?;
-    stream.set_read_timeout(Some(PROBE_LIMIT))?;
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
-    )?;
-    let mut status = [0; 12];
-    stream.read_exact(&mut status)?;
-    Ok(status.starts_with(b"HTTP/1.") && status.ends_with(b" 200"))
-}
+    #[test]
+    fn every_word_of_a_template_is_filled_in() {
+        let peers = [&NGINX, &LIGHTTPD, &H2O, &NSD, &KNOT, &KNOT_XDP, &BIND];
+        for program in peers.into_iter().chain(DNS_SERVERS.iter().copied()) {
+            let text = filled(program, 1_000, 20_000).unwrap();
+            let word = |rest: &str| rest.split('}').next().unwrap_or_default().to_owned();
+            let words = text.split('{').skip(1).map(word);
+            let is_word = |word: &String| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+            assert_eq!(
+                words.filter(is_word).find(|word| !word.is_empty()),
+                None,
+                "{text}"
+            );
+        }
+    }
 
-/// The version of an installed Debian package.
-pub(crate) fn package_version(package: &str) -> Option<String> {
-    package_version_in(Path::new("/"), package)
-}
-
-/// The version of a Debian package in a tree.
-pub(crate) fn package_version_in(tree: &Path, package: &str) -> Option<String> {
-    let mut query = Command::new("dpkg-query");
-    query
-        .arg("--admindir")
-        .arg(tree.join("var/lib/dpkg"))
-        .args(["-W", "-f", "${Version}", package]);
-    let version = shell::capture_text(&mut query).ok()?;
-    (!version.trim().is_empty()).then(|| version.trim().to_owned())
+    #[test]
+    fn more_connections_than_files_take_more_workers() {
+        for (connections, files, workers, each) in [
+            (1_000, 20_000, 1, 1_512),
+            (16_384, 1_048_576, 1, 16_896),
+            (1_000_000, 20_000, 59, 20_000),
+        ] {
+            let text = filled(&NGINX, connections, files).unwrap();
+            assert!(
+                text.contains(&format!("\nworker_processes {workers};")),
+                "{text}"
+            );
+            assert!(
+                text.contains(&format!(" worker_connections {each};")),
+                "{text}"
+            );
+        }
+        assert!(filled(&LIGHTTPD, 11_000, 20_000).is_err());
+    }
 }

@@ -1,152 +1,51 @@
-//! What the kernel says about time and memory: parsers of `/proc`, and one
-//! sample of everything that a run's cost is the difference of.
+//! CPU time and memory as the kernel accounts for them, from `/proc`.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
+use procfs::process::{Process, Stat, all_processes};
+use procfs::{Current as _, CurrentSI as _, KernelStats, Meminfo};
+
 use super::results::Cost;
+use super::rig::{CLIENT_CORE, SERVER_CORE};
 use crate::shell::{Context as _, Failure, Result};
 
-/// The unit of CPU times in `/proc`: `USER_HZ`, 100 on every Linux.
-const TICK_US: f64 = 10_000.0;
-
-/// CPU time of one core since the start of the machine, in ticks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CoreTime {
-    /// Idle, and waiting for a disk.
-    pub(crate) idle: u64,
-    /// Taken away by the host.
-    pub(crate) stolen: u64,
-}
-
-impl CoreTime {
-    /// The line of `core` in `/proc/stat`.
-    fn parse(stat: &str, core: usize) -> Option<Self> {
-        let name = format!("cpu{core}");
-        let line = stat
-            .lines()
-            .find(|line| line.split(' ').next() == Some(name.as_str()))?;
-        // user nice system idle iowait irq softirq steal
-        let times: Vec<u64> = line
-            .split_whitespace()
-            .skip(1)
-            .map_while(|word| word.parse().ok())
-            .collect();
-        Some(Self {
-            idle: times.get(3)? + times.get(4)?,
-            stolen: times.get(7).copied().unwrap_or(0),
-        })
-    }
-}
-
-/// What `/proc/PID/stat` says of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ProcessStat {
-    parent: u32,
-    /// Ticks in user mode and in the kernel, all threads.
-    user: u64,
-    system: u64,
-}
-
-impl ProcessStat {
-    fn parse(stat: &str) -> Option<Self> {
-        // The name stands in parentheses and may hold anything.
-        let (_, behind) = stat.rsplit_once(')')?;
-        let mut fields = behind.split_whitespace();
-        let parent = fields.nth(1)?.parse().ok()?;
-        let user = fields.nth(9)?.parse().ok()?;
-        let system = fields.next()?.parse().ok()?;
-        Some(Self {
-            parent,
-            user,
-            system,
-        })
-    }
-
-    fn read(id: u32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
-    }
+/// Every process, kernel threads included.
+pub(crate) fn processes() -> impl Iterator<Item = Stat> {
+    let all = all_processes().into_iter().flatten().flatten();
+    // A process may end meanwhile.
+    all.filter_map(|process| process.stat().ok())
 }
 
 /// `id` and all processes that descend from it.
-pub(crate) fn family(id: u32) -> Vec<u32> {
-    let mut parents: BTreeMap<u32, u32> = BTreeMap::new();
-    for (child, _) in processes() {
-        if let Some(stat) = ProcessStat::read(child) {
-            parents.insert(child, stat.parent);
-        }
-    }
+pub(crate) fn family(id: i32) -> Vec<i32> {
+    let all: Vec<Stat> = processes().collect();
     let mut family = vec![id];
     let mut next = 0;
     while let Some(&parent) = family.get(next) {
-        family.extend(
-            parents
-                .iter()
-                .filter(|&(_, of)| *of == parent)
-                .map(|(&child, _)| child),
-        );
+        let children = all.iter().filter(|stat| stat.ppid == parent);
+        family.extend(children.map(|stat| stat.pid));
         next += 1;
     }
     family
 }
 
-/// Every process, kernel threads included, with its name.
-pub(crate) fn processes() -> impl Iterator<Item = (u32, String)> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| {
-        let id = entry.file_name().to_str()?.parse().ok()?;
-        let name = fs::read_to_string(entry.path().join("comm")).ok()?;
-        Some((id, name.trim_end().to_owned()))
-    })
+/// Resident memory of the processes, in bytes.
+pub(crate) fn resident(ids: &[i32]) -> u64 {
+    let status = |id: &i32| Process::new(*id).and_then(|process| process.status()).ok();
+    let kilobytes = ids.iter().filter_map(|id| status(id)?.vmrss);
+    kilobytes.sum::<u64>() * 1024
 }
 
-/// A value in kB of `/proc/meminfo` or `/proc/PID/status`, in bytes.
-fn kilobytes(text: &str, label: &str) -> Option<u64> {
-    let value = text
-        .lines()
-        .find_map(|line| line.strip_prefix(label)?.strip_prefix(':'))?;
-    let number: u64 = value.split_whitespace().next()?.parse().ok()?;
-    Some(number * 1024)
-}
-
-/// Resident memory of the processes `ids`, in bytes.
-pub(crate) fn resident(ids: &[u32]) -> Option<u64> {
-    let of = |id: &u32| {
-        let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-        kilobytes(&status, "VmRSS")
-    };
-    ids.iter().map(of).sum()
-}
-
-/// Memory in the kernel's own tables, sockets among them, in bytes; the whole
-/// machine's.
+/// Memory of the kernel's tables on the whole machine, sockets among them, in bytes.
 pub(crate) fn kernel_tables() -> u64 {
-    fs::read_to_string("/proc/meminfo")
-        .ok()
-        .and_then(|text| kilobytes(&text, "Slab"))
-        .unwrap_or(0)
+    Meminfo::current().map_or(0, |memory| memory.slab)
 }
 
-/// Frames that `interface` has received and sent, from `/proc/PID/net/dev`.
-fn frames(net_dev: &str, interface: &str) -> Option<u64> {
-    let counts = net_dev
-        .lines()
-        .find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'))?;
-    let counts: Vec<u64> = counts
-        .split_whitespace()
-        .map_while(|word| word.parse().ok())
-        .collect();
-    // bytes packets errs drop fifo frame compressed multicast, twice
-    Some(counts.get(1)? + counts.get(9)?)
-}
-
-/// `AF_XDP` sockets in the network namespace of the process `id`.
+/// Number of `AF_XDP` sockets in the network namespace of a process.
 pub(crate) fn xdp_sockets(id: u32) -> u64 {
-    fs::read_to_string(format!("/proc/{id}/net/protocols"))
-        .ok()
-        .and_then(|protocols| sockets(&protocols, "XDP"))
-        .unwrap_or(0)
+    let protocols = fs::read_to_string(format!("/proc/{id}/net/protocols")).unwrap_or_default();
+    sockets(&protocols, "XDP").unwrap_or(0)
 }
 
 /// Sockets of a protocol in `/proc/net/protocols`: name, size, sockets.
@@ -156,230 +55,128 @@ fn sockets(protocols: &str, name: &str) -> Option<u64> {
     line.nth(2)?.parse().ok()
 }
 
-/// Packets that receive packet steering has brought to the core whose line
-/// of `/proc/net/softnet_stat` this is.
+/// Packets that receive packet steering brought to a core, by `/proc/net/softnet_stat`.
 fn steered(softnet: &str, core: usize) -> Option<u64> {
     let line = softnet.lines().nth(core)?;
     u64::from_str_radix(line.split_whitespace().nth(9)?, 16).ok()
 }
 
-/// Time on a core that the scheduler has given a thread, in ns.
-fn time_on_core(schedstat: &str) -> Option<u64> {
-    schedstat.split_whitespace().next()?.parse().ok()
-}
-
-/// What a sample looks at.
-#[derive(Clone, Debug)]
-pub(crate) struct Watched {
-    /// The server's core and the client's.
-    pub(crate) cores: [usize; 2],
-    /// The server's processes, its first one first.
-    pub(crate) server: Vec<u32>,
-    /// The server's interface, in its network namespace.
-    pub(crate) interface: &'static str,
-    /// Kernel threads that receive at the server's end and at the client's.
-    pub(crate) receivers: [Vec<u32>; 2],
-}
-
-/// How things stand at one edge of a run's measured part.
+/// Counters at one edge of the measured part.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     at: Instant,
-    cores: [CoreTime; 2],
+    /// Time of the server's core and of the client's, in ms: idle, and stolen by the host.
+    cores: [[u64; 2]; 2],
+    /// User time of the server's processes, in ticks.
     user: u64,
-    frames: u64,
-    received_for: [u64; 2],
-    /// By receive packet steering to the server's core.
+    /// CPU time of the kernel threads that receive for the server, in ns.
+    receivers: u64,
+    /// Packets steered to the server's core.
     steered: u64,
 }
 
 impl Sample {
-    pub(crate) fn take(watched: &Watched) -> Result<Self> {
+    /// `receivers` are the kernel threads that receive at the server's end.
+    pub(crate) fn take(server: &[i32], receivers: &[i32]) -> Result<Self> {
         let at = Instant::now();
-        let stat = fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
-        let mut cores = [CoreTime::default(); 2];
-        for (time, &core) in cores.iter_mut().zip(&watched.cores) {
-            *time = CoreTime::parse(&stat, core)
-                .ok_or_else(|| Failure::new(format!("no core {core} in /proc/stat")))?;
-        }
+        let stats = KernelStats::current().context("reading /proc/stat")?;
+        let core = |core: usize| {
+            let time = stats.cpu_time.get(core);
+            let time = time.ok_or_else(|| Failure::new(format!("no core {core} in /proc/stat")))?;
+            let idle = time.idle_ms() + time.iowait_ms().unwrap_or(0);
+            Ok([idle, time.steal_ms().unwrap_or(0)])
+        };
         let mut user = 0;
-        for &id in &watched.server {
-            let stat = ProcessStat::read(id)
-                .ok_or_else(|| Failure::new(format!("the server's process {id} has ended")))?;
-            user += stat.user;
+        for &id in server {
+            let stat = Process::new(id).and_then(|process| process.stat());
+            let ended = format_args!("the server's process {id} ended");
+            user += stat.context(ended)?.utime;
         }
-        let first = watched.server.first().copied().unwrap_or_default();
-        let net_dev = fs::read_to_string(format!("/proc/{first}/net/dev")).unwrap_or_default();
+        let time = |id: &i32| Process::new(*id)?.schedstat();
+        let times = receivers.iter().flat_map(time);
         let softnet = fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
-        let received_for = watched.receivers.each_ref().map(|threads| {
-            let of =
-                |id: &u32| time_on_core(&fs::read_to_string(format!("/proc/{id}/schedstat")).ok()?);
-            threads.iter().filter_map(of).sum()
-        });
         Ok(Self {
             at,
-            cores,
+            cores: [core(SERVER_CORE)?, core(CLIENT_CORE)?],
             user,
-            frames: frames(&net_dev, watched.interface).unwrap_or(0),
-            received_for,
-            steered: steered(&softnet, watched.cores[0]).unwrap_or(0),
+            receivers: times.map(|time| time.sum_exec_runtime).sum(),
+            steered: steered(&softnet, SERVER_CORE).unwrap_or(0),
         })
     }
-}
 
-/// The difference between two samples.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Usage {
-    pub(crate) seconds: f64,
-    /// Part of the time that the server's core and the client's were busy.
-    pub(crate) busy: [f64; 2],
-    stolen: f64,
-    /// µs in the server's processes, user mode.
-    user_us: f64,
-    /// Frames that the server's interface has received and sent.
-    pub(crate) frames: u64,
-    /// Part of the time that the kernel's receiving threads ran, at the
-    /// server's end and at the client's.
-    pub(crate) receiving: [f64; 2],
-    /// Packets were steered to the server's core.
-    pub(crate) steered: bool,
-}
+    /// Whether the kernel received packets on the server's core until `last`.
+    pub(crate) fn received_until(&self, last: &Self) -> bool {
+        last.receivers > self.receivers || last.steered > self.steered
+    }
 
-impl Usage {
-    pub(crate) fn between(first: &Sample, last: &Sample) -> Self {
-        let seconds = last.at.duration_since(first.at).as_secs_f64();
-        let wall_us = (seconds * 1e6).max(1.0);
-        let part = |ticks: u64| (ticks as f64 * TICK_US / wall_us).clamp(0.0, 1.0);
-        let since = |get: fn(&CoreTime) -> u64, core: usize| {
-            part(get(&last.cores[core]).saturating_sub(get(&first.cores[core])))
+    /// Cost of each of `completed` requests until `last`.
+    pub(crate) fn cost_until(&self, last: &Self, completed: u64) -> Cost {
+        let wall_us = (last.at.duration_since(self.at).as_secs_f64() * 1e6).max(1.0);
+        // The kernel measures idle and stolen time. It guesses the rest at each tick.
+        let parts = |core: usize| {
+            let ms = |n: usize| last.cores[core][n].saturating_sub(self.cores[core][n]);
+            let [idle, stolen] = [0, 1].map(|n| (ms(n) as f64 * 1e3 / wall_us).min(1.0));
+            [(1.0 - idle - stolen).max(0.0), stolen]
         };
-        // What is idle and what is stolen is measured; the rest of the
-        // kernel's own table is guessed at each tick.
-        let stolen = [0, 1].map(|core| since(|time| time.stolen, core));
-        let busy = [0, 1].map(|core| (1.0 - since(|time| time.idle, core) - stolen[core]).max(0.0));
-        let receiving = [0, 1].map(|end| {
-            let ns = last.received_for[end].saturating_sub(first.received_for[end]);
-            ns as f64 / 1e3 / wall_us
-        });
-        Self {
-            seconds,
-            busy,
-            stolen: stolen[0],
-            user_us: last.user.saturating_sub(first.user) as f64 * TICK_US,
-            frames: last.frames.saturating_sub(first.frames),
-            receiving,
-            steered: last.steered > first.steered,
-        }
-    }
-
-    /// The cost of each of `completed` requests; `None` when there were none.
-    pub(crate) fn cost(&self, completed: u64) -> Option<Cost> {
-        if completed == 0 {
-            return None;
-        }
-        let core_us = self.busy[0] * self.seconds * 1e6 / completed as f64;
-        let user_us = (self.user_us / completed as f64).min(core_us);
-        Some(Cost {
+        let ([busy, stolen], [client_busy, _]) = (parts(0), parts(1));
+        let requests = completed.max(1) as f64;
+        let core_us = busy * wall_us / requests;
+        let tick_us = 1e6 / procfs::ticks_per_second() as f64;
+        let user_us = last.user.saturating_sub(self.user) as f64 * tick_us / requests;
+        Cost {
             core_us,
-            user_us,
-            system_us: core_us - user_us,
-            busy: self.busy[0],
-            stolen: self.stolen,
-            client_busy: self.busy[1],
-        })
+            user_us: user_us.min(core_us),
+            busy,
+            stolen,
+            client_busy,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
     use std::time::Duration;
 
     use super::*;
 
     #[test]
-    fn the_right_core_is_found() {
-        let stat = "cpu  1 2 3 4 5 6 7 8 0 0\ncpu1 10 0 20 400 5 0 7 9 0 0\n\
-                    cpu10 10 0 20 30 5 0 7 8 0 0\nintr 5\n";
-        let time = CoreTime::parse(stat, 1);
-        assert_eq!(
-            time,
-            Some(CoreTime {
-                idle: 405,
-                stolen: 9
-            })
-        );
-        assert_eq!(CoreTime::parse(stat, 2), None);
-        assert_eq!(CoreTime::parse("cpu0 1 2", 0), None);
-    }
-
-    #[test]
-    fn a_process_may_have_any_name() {
-        let stat = "17 (a) b (c) S 3 17 17 0 -1 4194560 1 2 3 4 250 60 0 0 20 0 1 0";
-        assert_eq!(
-            ProcessStat::parse(stat),
-            Some(ProcessStat {
-                parent: 3,
-                user: 250,
-                system: 60
-            })
-        );
-        assert_eq!(ProcessStat::parse("17 (a"), None);
-        assert_eq!(ProcessStat::parse("17 (a) S 3"), None);
-    }
-
-    #[test]
-    fn memory_and_frames_are_read() {
-        let status = "Name:\tx\nVmRSS:\t     120 kB\nThreads:\t1\n";
-        assert_eq!(kilobytes(status, "VmRSS"), Some(120 * 1024));
-        assert_eq!(kilobytes(status, "VmSwap"), None);
-        let dev = "Inter-| Receive | Transmit\n    lo: 1 2 0 0 0 0 0 0 3 4 0 0 0 0 0 0\n  \
-                   srv0:1000 20 0 0 0 0 0 0 3000 40 0 0 0 0 0 0\n";
-        assert_eq!(frames(dev, "srv0"), Some(60));
-        assert_eq!(frames(dev, "cli0"), None);
+    fn counters_and_children_are_found() {
         let softnet = "0 0 0 0 0 0 0 0 0 0000001f 0 0 0\n0 0 0 0 0 0 0 0 0 00000020 0 0 1\n";
         assert_eq!(steered(softnet, 1), Some(32));
         assert_eq!(steered(softnet, 2), None);
-        let protocols =
-            "protocol  size sockets  memory press\nXDP       1088      2      -1   NI\n";
+        let protocols = "protocol  size sockets  memory\nXDP       1088      2      -1\n";
         assert_eq!(sockets(protocols, "XDP"), Some(2));
         assert_eq!(sockets(protocols, "TCP"), None);
-        assert_eq!(time_on_core("123456 7 8\n"), Some(123_456));
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let family = family(std::process::id().cast_signed());
+        child.kill().and_then(|()| child.wait()).unwrap();
+        assert!(family.contains(&child.id().cast_signed()));
     }
 
     #[test]
-    fn a_family_includes_its_children() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .unwrap();
-        let family = family(std::process::id());
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!(family.first(), Some(&std::process::id()));
-        assert!(family.contains(&child.id()));
-    }
-
-    #[test]
-    fn cost_is_what_was_not_idle() {
-        let at = Instant::now();
-        let sample = |at, idle, user| Sample {
-            at,
-            cores: [CoreTime { idle, stolen: 0 }; 2],
-            user,
-            frames: 0,
-            received_for: [0; 2],
+    fn cost_is_the_time_that_was_not_idle() {
+        let first = Sample {
+            at: Instant::now(),
+            cores: [[10_000, 0]; 2],
+            user: 50,
+            receivers: 5,
             steered: 0,
         };
-        let first = sample(at, 1_000, 50);
-        // A second, of which the core was idle for 0.6 and 0.3 went to the
+        // In one second the core was idle for 0.5 s and stolen for 0.1 s, and 0.3 s went to the
         // server's own code.
-        let last = sample(at + Duration::from_secs(1), 1_060, 80);
-        let usage = Usage::between(&first, &last);
-        let cost = usage.cost(100_000).unwrap();
-        assert!((cost.core_us - 4.0).abs() < 1e-9);
-        assert!((cost.user_us - 3.0).abs() < 1e-9);
-        assert!((cost.system_us - 1.0).abs() < 1e-9);
-        assert!((cost.busy - 0.4).abs() < 1e-9);
-        assert!(usage.cost(0).is_none());
+        let mut last = first.clone();
+        last.at += Duration::from_secs(1);
+        last.cores = [[10_500, 100]; 2];
+        last.user += 3 * procfs::ticks_per_second() / 10;
+        let cost = first.cost_until(&last, 100_000);
+        let parts = [cost.busy, cost.stolen, cost.client_busy];
+        let values = [cost.core_us, cost.user_us].into_iter().chain(parts);
+        for (value, expected) in values.zip([4.0, 3.0, 0.4, 0.1, 0.4]) {
+            assert!((value - expected).abs() < 1e-9, "{value} {expected}");
+        }
+        assert!(!first.received_until(&last));
+        last.receivers += 1;
+        assert!(first.received_until(&last));
     }
 }

@@ -1,172 +1,214 @@
-//! The page and the table as a whole.
-
 use super::*;
-use crate::shell::Scratch;
+use crate::bench::results::{Cost, Load, Missing, Run};
 
-/// Whether tags are closed in the order in which they were opened.
-fn is_well_formed(html: &str) -> std::result::Result<(), String> {
-    const EMPTY: [&str; 4] = ["meta", "!doctype", "br", "img"];
-    let mut open = Vec::new();
-    let css = html.find("<style>").unwrap()..html.find("</style>").unwrap();
-    let html = html.replacen(&html[css], "<style>", 1);
-    for piece in html.split('<').skip(1) {
-        let (tag, _) = piece
-            .split_once('>')
-            .ok_or(format!("not closed: {piece}"))?;
-        let name = tag.split_whitespace().next().unwrap_or_default();
-        if let Some(name) = name.strip_prefix('/') {
-            let last = open.pop();
-            if last != Some(name) {
-                return Err(format!("</{name}> closes {last:?}"));
-            }
-        } else if !tag.ends_with('/') && !EMPTY.contains(&name) {
-            open.push(name);
-        }
-    }
-    open.is_empty()
-        .then_some(())
-        .ok_or(format!("left open: {open:?}"))
-}
-
-#[test]
-fn the_page_shows_every_run_and_stands_alone() {
-    let results = sample::results();
-    let html = page::page(&results).unwrap();
-    is_well_formed(&html).unwrap();
-    for foreign in ["<script", "<img", "<link", "@import", "url("] {
-        assert!(!html.contains(foreign), "{foreign}");
-    }
-    assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
-    assert!(html.contains("&lt;u&gt;reset&lt;/u&gt; 4,321"));
-    assert!(html.contains("last &lt;line&gt;\nof its log"));
-    // All tables of single runs together have a row for each.
-    let counts = html.match_indices("<summary>All ").map(|(at, found)| {
-        let number = html[at + found.len()..].split(' ').next().unwrap();
-        number.parse::<usize>().unwrap()
-    });
-    assert_eq!(counts.sum::<usize>(), results.runs.len());
-    let closed_loops = results.runs.iter().filter(|run| run.load.asked_rate <= 0.0);
-    let rows = html.matches("<td>closed loop</td>").count();
-    let agreements = 1;
-    assert_eq!(rows, closed_loops.count() + agreements);
-    for word in [
-        "Figure 8b",
-        "Linux 6.18 &lt;x86&gt;",
-        "NSD 4.6.1",
-        "Core 1: the client",
-        "met",
-    ] {
-        assert!(html.contains(word), "{word}");
-    }
-}
-
-#[test]
-fn charts_have_a_line_for_each_server_and_one_for_the_limit() {
-    let mut results = sample::results();
-    results
-        .runs
-        .retain(|run| ["limit", "dns-names"].contains(&run.figure.as_str()));
-    let html = page::page(&results).unwrap();
-    let figure = &html[html.find("<h2 id=\"dns-names\"").unwrap()..];
-    let chart = &figure[figure.find("<figure>").unwrap()..figure.find("</figure>").unwrap()];
-    let lines = chart.matches("stroke-width=\"2\" points").count();
-    assert!(lines >= 7, "{lines} lines");
-    assert!(figure.contains("the rig's limit"));
-    assert!(chart.contains("1,000,000"));
-}
-
-#[test]
-fn the_table_has_marks_and_medians() {
-    let table = markdown::table(&sample::results());
-    let line = |start: &str| {
-        table
-            .lines()
-            .find(|line| line.starts_with(start))
-            .unwrap_or_else(|| panic!("no line {start} in\n{table}"))
+/// Three repeats: the rate and the cost, 10 % less, and 10 % more.
+fn runs(figure: &str, panel: &str, server: &str, x: f64, [rate, core_us]: [f64; 2]) -> Vec<Run> {
+    let run = |(repeat, factor)| Run {
+        figure: figure.into(),
+        panel: panel.into(),
+        server: server.into(),
+        x,
+        repeat,
+        load: Load {
+            rate: rate * factor,
+            bytes_per_second: rate * factor * x,
+            latency_us: [100.0, 250.0, 400.0, 900.0],
+            ..Load::default()
+        },
+        cost: Cost {
+            core_us: core_us * factor,
+            user_us: core_us * factor / 4.0,
+            ..Cost::default()
+        },
+        memory: if x.to_bits() == 1e5_f64.to_bits() {
+            26_000_000
+        } else {
+            260_000
+        },
     };
-    let mark = line("| Namestorm, 100 names: rate");
-    assert!(
-        mark.contains("≥ 0.85 | 0.80 (0.72 to 0.88) | **missed** | 480,769/s of 600,000/s"),
-        "{mark}"
+    (0..).zip([1.0, 0.9, 1.1]).map(run).collect()
+}
+
+/// Round numbers, whose ratios one can calculate by hand.
+fn results() -> Results {
+    const KB: f64 = 1024.0;
+    let mut all = Vec::new();
+    let mut add = |figure, panel, server, x, values| {
+        all.extend(runs(figure, panel, server, x, values));
+    };
+    for (server, values) in [
+        ("namestorm turnaround", [480e3, 1.1]),
+        ("namestorm memcopy", [500e3, 1.0]),
+        ("reflect", [600e3, 1.0]),
+        ("NSD", [200e3, 4.0]),
+        ("BIND", [100e3, 8.0]),
+    ] {
+        add("dns-names", "", server, 100.0, values);
+    }
+    for (server, core_us) in [("namestorm turnaround", 1.0), ("NSD", 4.0)] {
+        add("dns-cost", "100,000/s", server, 100.0, [100e3, core_us]);
+    }
+    for (server, cost) in [
+        ("sandstorm memcopy", 2.0),
+        ("nginx", 10.0),
+        ("nginx busy-poll", 9.0),
+    ] {
+        add("web-cost", "keep-alive", server, KB, [50e3, cost]);
+        add(
+            "web-cost",
+            "keep-alive",
+            server,
+            64.0 * KB,
+            [5e3, 50.0 + cost],
+        );
+    }
+    for (connections, sandstorm) in [("1 connection", 30.0), ("16 connections", 20.0)] {
+        add(
+            "web-offload",
+            connections,
+            "sandstorm memcopy",
+            64.0 * KB,
+            [1e4, sandstorm],
+        );
+        add("web-offload", connections, "nginx", 64.0 * KB, [1e4, 50.0]);
+    }
+    for (server, values) in [("load", [90e3, 1.0]), ("wrk", [100e3, 1.0])] {
+        add("agreement", "HTTP", server, KB, values);
+    }
+    for x in [1e3, 1e5] {
+        add("connections", "", "sandstorm memcopy", x, [1e5, 3.0]);
+    }
+    Results {
+        started: "2026-11-21 12:00 UTC".into(),
+        command: "bench all".into(),
+        versions: BTreeMap::from([("commit".into(), "004c3ce".into())]),
+        runs: all,
+        missing: vec![Missing {
+            what: "h2o".into(),
+            why: "it ended with <1>".into(),
+            log: String::new(),
+        }],
+        ..Results::default()
+    }
+}
+
+#[test]
+fn marks_are_ratios_of_medians_and_the_worst_point_counts() {
+    let rows = comparisons::rows(&results());
+    let of = |what: &str| -> Vec<[&str; 3]> {
+        let rows = rows.iter().filter(|row| row[0] == what);
+        rows.map(|row| [&*row[1], &*row[3], &*row[4]]).collect()
+    };
+    let rate = ["100 names", "0.80 (0.80 to 0.80)", "**missed**"].map(|text| text);
+    assert_eq!(
+        of("Namestorm's rate to the reflector's"),
+        [[rate[0], "0.80", rate[2]]]
     );
-    assert!(line("| Figure 8b").contains("> 2 | 2.00"));
-    assert!(line("| nginx | 60,000 (54,000 to 66,000)").contains("26,"));
-    assert!(line("- H2O \\<2>: it has ended with 1").len() > 10);
-    assert!(line("| DNS, namestorm, fixed rate").ends_with("| 1.00 | 1.00 | they agree |"));
-    let growth = "| sandstorm memcopy | 1,000 | 100,000 | 260 |";
-    assert_eq!(line(growth), growth);
-    assert!(line("| dns-turnaround-100").contains("1,500 | -6.2 %"));
-    let escaped = table.matches("\\<script>").count();
-    assert!(escaped > 0 && escaped == table.matches("<script>").count());
-    // Each table has as many cells in every row.
-    for block in table.split("\n\n").filter(|block| block.starts_with('|')) {
+    assert_eq!(
+        of("Namestorm's cost to NSD's"),
+        [["100,000/s, 100 names", "0.25", "met"]]
+    );
+    let absent = ["", "–", "not measured"];
+    assert_eq!(of("Namestorm's cost to Knot DNS XDP's"), [absent]);
+    // The cheaper nginx counts.
+    assert_eq!(
+        of("Sandstorm's cost to nginx's")[0],
+        ["keep-alive, 1 KB", "0.22", "**missed**"]
+    );
+    let sizes = of("Sandstorm's cost to nginx's, worst size up to 64 KB");
+    assert_eq!(sizes[0], ["keep-alive, 64 KB", "0.88", "met"]);
+    let offload = of("Sandstorm's cost to nginx's with offloads, 64 KB, worst point");
+    assert_eq!(offload, [["1 connection, 64 KB", "0.60", "**missed**"]]);
+    assert_eq!(
+        of("Our generator's rate to wrk's"),
+        [["HTTP, 1 KB", "0.90", "**missed**"]]
+    );
+    assert!(
+        of("Figure 5: throughput to nginx's, sizes of a CDN").is_empty(),
+        "not measured"
+    );
+}
+
+#[test]
+fn a_server_that_missed_the_rate_is_named() {
+    let mut results = results();
+    for run in results
+        .runs
+        .iter_mut()
+        .filter(|run| run.figure == "dns-cost")
+    {
+        run.load.asked_rate = if run.server == "NSD" { 200e3 } else { 100e3 };
+    }
+    let rows = comparisons::rows(&results);
+    let row = rows
+        .iter()
+        .find(|row| row[0] == "Namestorm's cost to NSD's")
+        .unwrap();
+    assert_eq!(row[5], "1.00 to 4.00; NSD reached 100,000/s of 200,000/s");
+}
+
+#[test]
+fn the_summary_has_the_range_of_our_modes() {
+    let rows = summary::rows(&[results()]);
+    let names = ["DNS, 100 names, answers/s", "namestorm 480,000 to 500,000"];
+    assert_eq!(
+        rows[0],
+        [
+            names[0],
+            names[1],
+            "reflect 600,000; NSD 200,000; BIND 100,000"
+        ]
+    );
+    let memory = "one of 100,000 open connections, bytes of memory";
+    assert_eq!(rows.last().unwrap()[..2], [memory, "sandstorm memcopy 260"]);
+}
+
+#[test]
+fn the_pages_have_every_run_and_whole_tables() {
+    let mut hostile = results();
+    let panel = "<script>|`x`";
+    for rate in [0.0, -1.0, 1e300] {
+        hostile
+            .runs
+            .extend(runs("delta-t", panel, "<b>", rate, [rate, rate]));
+    }
+    let short = page(&[results(), hostile.clone()], false).unwrap();
+    assert!(short.contains("| nginx, keep-alive | 10.0 (9.00 to 11.0) | 60.0 (54.0 to 66.0) |"));
+    assert!(short.contains("| h2o | it ended with \\<1> |"));
+    assert_eq!(
+        short.matches("<script>").count(),
+        short.matches("\\<script>").count()
+    );
+    for block in short.split("\n\n").filter(|block| block.starts_with('|')) {
         let mut cells = block
             .lines()
             .map(|row| row.replace("\\|", "").matches('|').count());
         let first = cells.next().unwrap();
         assert!(cells.all(|count| count == first), "{block}");
     }
-}
-
-#[test]
-fn a_run_without_a_reply_is_told_and_has_no_connections() {
-    let mut results = sample::results();
-    let runs = results.runs.iter_mut();
-    for run in runs.filter(|run| run.figure == "connections" && run.x > 2e4) {
-        run.load.completed = 0;
-    }
-    let table = markdown::table(&results);
-    assert!(!table.contains("| sandstorm memcopy | 1,000 | 100,000 |"));
-    assert!(table.contains("| nginx, 100,000 connections | runs without one reply: 3 |"));
-    assert!(
-        page::page(&results)
-            .unwrap()
-            .contains("runs without one reply: 3")
+    let full = html(&page(&[hostile], true).unwrap());
+    assert!(full.contains("&lt;script&gt;") && !full.contains("<script>"));
+    let charts = full.matches("<svg ").count();
+    assert_eq!(
+        (charts, full.matches("</svg>").count()),
+        (full.matches("<figure>").count(), charts)
     );
+    assert!(charts > 10);
 }
 
 #[test]
-fn files_are_written_and_drawn_again_from_the_raw_results() {
-    let scratch = Scratch::create("report-test").unwrap();
-    // Through JSON once, where a number may lose its last bit.
-    let json = serde_json::to_vec(&sample::results()).unwrap();
-    let results: Results = serde_json::from_slice(&json).unwrap();
-    write(&results, scratch.path()).unwrap();
-    let first = std::fs::read(scratch.path().join(PAGE)).unwrap();
+fn raw_results_are_read_and_drawn_again() {
+    let scratch = crate::shell::Scratch::create("report-test").unwrap();
     let raw = scratch.path().join("results.json");
-    std::fs::write(&raw, json).unwrap();
-    run(&[raw.display().to_string()]).unwrap();
-    assert!(std::fs::read(scratch.path().join(PAGE)).unwrap() == first);
-    assert!(scratch.path().join(TABLE).is_file());
-    let missing = run(&["/nonexistent/results.json".into()]).unwrap_err();
-    assert!(missing.to_string().contains("/nonexistent/results.json"));
-    assert!(run(&["--what".into()]).is_err());
-}
-
-#[test]
-fn nothing_measured_is_a_page_too() {
-    let html = page::page(&Results::default()).unwrap();
-    is_well_formed(&html).unwrap();
-    assert!(html.contains("not measured"));
-    let table = markdown::table(&Results::default());
-    assert!(table.contains("not measured"));
-}
-
-#[test]
-fn generators_that_differ_are_told() {
-    let table = |change: &dyn Fn(&mut crate::bench::results::Run)| {
-        let mut results = sample::results();
-        let runs = results.runs.iter_mut();
-        runs.filter(|run| run.server == "kxdpgun").for_each(change);
-        markdown::table(&results)
-    };
-    let slower = table(&|run| run.load.rate *= 0.9);
-    assert!(slower.contains("| kxdpgun | 100,000 | 90,000 | 1.11 | 1.00 | they differ |"));
-    let nearly = table(&|run| run.load.rate *= 0.96);
-    assert!(nearly.contains("| 1.04 | 1.00 | they agree |"));
-    let full = table(&|run| {
-        run.load.rate *= 0.9;
-        run.cost.as_mut().unwrap().client_busy = 1.0;
-    });
-    assert!(full.contains("they differ: the other's client's core is full"));
+    std::fs::write(&raw, serde_json::to_vec(&results()).unwrap()).unwrap();
+    let all = [read(&raw).unwrap()];
+    write(&all, scratch.path()).unwrap();
+    let short = std::fs::read_to_string(scratch.path().join(SHORT)).unwrap();
+    assert!(short == page(&all, false).unwrap());
+    assert!(
+        read(Path::new("/nonexistent"))
+            .unwrap_err()
+            .to_string()
+            .contains("/nonexistent")
+    );
 }

@@ -1,0 +1,169 @@
+//! Configurations of the peers: one worker each, no logs, and no limit that a run could reach.
+//! [`super::servers`] fills in the words in braces.
+
+pub(super) const NGINX: &str = "\
+user root;
+daemon off;
+worker_processes {workers};
+worker_rlimit_nofile {files};
+pid {run}/nginx.pid;
+error_log stderr crit;
+events {
+    use epoll;
+    worker_connections {worker_connections};
+    multi_accept on;
+    accept_mutex off;
+}
+http {
+    sendfile on;
+    sendfile_max_chunk 0;
+    tcp_nopush on;
+    tcp_nodelay on;
+    access_log off;
+    server_tokens off;
+    default_type application/octet-stream;
+    open_file_cache max=4000 inactive=1h;
+    open_file_cache_valid 1h;
+    open_file_cache_min_uses 1;
+    keepalive_timeout 1h;
+    keepalive_requests 2000000000;
+    client_header_timeout 1h;
+    client_body_temp_path {run}/body;
+    proxy_temp_path {run}/proxy;
+    fastcgi_temp_path {run}/fastcgi;
+    uwsgi_temp_path {run}/uwsgi;
+    scgi_temp_path {run}/scgi;
+    server {
+        listen {address}:80 reuseport backlog=65535;
+        root {served};
+    }
+}
+";
+
+pub(super) const LIGHTTPD: &str = "\
+server.modules = ()
+server.document-root = \"{served}\"
+server.bind = \"{address}\"
+server.port = 80
+server.pid-file = \"{run}/lighttpd.pid\"
+server.event-handler = \"linux-sysepoll\"
+server.network-backend = \"sendfile\"
+server.max-worker = 0
+server.max-fds = {files}
+server.max-connections = {connections}
+server.listen-backlog = 65535
+server.max-keep-alive-requests = 0
+server.max-keep-alive-idle = 3600
+server.max-read-idle = 3600
+server.max-write-idle = 3600
+server.stat-cache-engine = \"simple\"
+mimetype.assign = (\"\" => \"application/octet-stream\")
+";
+
+pub(super) const H2O: &str = "\
+user: root
+num-threads: 1
+max-connections: {connections}
+pid-file: {run}/h2o.pid
+http1-request-timeout: 3600
+listen:
+  host: {address}
+  port: 80
+hosts:
+  default:
+    paths:
+      /:
+        file.dir: {served}
+";
+
+pub(super) const NSD: &str = "\
+server:
+    server-count: 1
+    ip-address: {address}
+    port: 53
+    do-ip6: no
+    username: root
+    zonesdir: \"\"
+    database: \"\"
+    zonelistfile: {run}/zone.list
+    xfrdfile: {run}/xfrd.state
+    xfrdir: {run}
+    pidfile: {run}/nsd.pid
+    verbosity: 0
+    hide-version: yes
+    minimal-responses: yes
+    rrl-ratelimit: 0
+    rrl-whitelist-ratelimit: 0
+    send-buffer-size: 4194304
+    receive-buffer-size: 4194304
+remote-control:
+    control-enable: no
+zone:
+    name: {origin}
+    zonefile: {served}
+";
+
+/// Knot DNS listens either on kernel sockets or on `AF_XDP`: only the measured ones are open.
+macro_rules! knot {
+    ($listen:literal) => {
+        concat!(
+            "\
+server:
+    rundir: {run}
+    user: root:root
+    udp-workers: 1
+    tcp-workers: 1
+    background-workers: 1
+",
+            $listen,
+            "\
+log:
+  - target: stderr
+    any: warning
+database:
+    storage: {run}
+template:
+  - id: default
+    semantic-checks: off
+    zonefile-sync: -1
+    zonefile-load: whole
+    journal-content: none
+zone:
+  - domain: {origin}
+    file: {served}
+"
+        )
+    };
+}
+pub(super) const KNOT: &str = knot!("    listen: {address}@53\n");
+pub(super) const KNOT_XDP: &str = knot!("xdp:\n    listen: {link}\n    udp: on\n    tcp: off\n");
+
+pub(super) const BIND: &str = "\
+options {
+    directory \"{run}\";
+    pid-file \"{run}/named.pid\";
+    session-keyfile \"{run}/session.key\";
+    lock-file none;
+    listen-on { {address}; };
+    listen-on-v6 { none; };
+    recursion no;
+    minimal-responses yes;
+    querylog no;
+    empty-zones-enable no;
+    dnssec-validation no;
+    notify no;
+    zone-statistics none;
+    allow-query { any; };
+};
+logging {
+    channel errors { stderr; severity error; };
+    category default { errors; };
+    category queries { null; };
+    category query-errors { null; };
+};
+controls { };
+zone \"{origin}\" {
+    type primary;
+    file \"{served}\";
+};
+";

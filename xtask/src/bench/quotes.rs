@@ -1,0 +1,157 @@
+//! Blocks of README that quote measured figures, and the check that they still do.
+
+use std::fmt::Write as _;
+
+use super::instructions::Baseline;
+use crate::markdown::{owned, write_table};
+use crate::shell::{self, Context as _, Failure, Result};
+
+/// File that quotes.
+const README: &str = "README.md";
+/// File whose block is quoted.
+const RESULTS: &str = "benches/RESULTS.md";
+
+/// Names of the blocks.
+pub(crate) const SUMMARY: &str = "comparison";
+const INSTRUCTIONS: &str = "instructions";
+
+/// Writes a block between its markers.
+pub(crate) fn write(text: &mut String, name: &str, block: &str) {
+    let [begin, end] = markers(name);
+    let _ = writeln!(text, "{begin}\n\n{}\n\n{end}", block.trim());
+}
+
+/// Renderers of Markdown show no comments.
+fn markers(name: &str) -> [String; 2] {
+    let begin = format!("<!-- {name}: `cargo xtask bench figures` writes this block -->");
+    [begin, format!("<!-- end of {name} -->")]
+}
+
+/// Text before a block, the block, and the text after it.
+fn split<'a>(text: &'a str, name: &str, file: &str) -> Result<[&'a str; 3]> {
+    let [begin, end] = markers(name);
+    let find = || {
+        let (before, rest) = text.split_once(&begin)?;
+        let (block, after) = rest.split_once(&end)?;
+        Some([before, block.trim(), after])
+    };
+    find().ok_or_else(|| Failure::new(format!("{file} lacks the markers {begin} and {end}")))
+}
+
+/// `text` of README with both blocks as they should be.
+fn quoted(text: &str, results: &str, baseline: &Baseline) -> Result<String> {
+    let blocks = [
+        (SUMMARY, split(results, SUMMARY, RESULTS)?[1].to_owned()),
+        (INSTRUCTIONS, instructions(baseline)?),
+    ];
+    blocks
+        .into_iter()
+        .try_fold(text.to_owned(), |text, (name, block)| {
+            let [before, _, after] = split(&text, name, README)?;
+            let mut written = String::new();
+            write(&mut written, name, &block);
+            Ok(format!("{before}{}{after}", written.trim_end()))
+        })
+}
+
+/// Rows of README's table of instructions, with the workloads of each.
+const WORK: &[(&str, &[&str])] = &[
+    (
+        "a datagram of 64 bytes sent back, with its checksums verified and made",
+        &["reflect-64"],
+    ),
+    ("a DNS answer, 100 names", &["dns-turnaround-100"]),
+    (
+        "an ACK that releases a full segment",
+        &["ack-to-segment-precopy", "ack-to-segment-memcopy"],
+    ),
+    (
+        "a GET of 1 KB that the server has seen before",
+        &["http-get-1k-precopy", "http-get-1k-memcopy"],
+    ),
+    (
+        "a GET of one of 1,000 pages, with the same fields",
+        &["http-get-1000-pages"],
+    ),
+    (
+        "a GET of one of 1,000 pages, with fields of its own",
+        &["http-get-strangers"],
+    ),
+    (
+        "a connection with one GET",
+        &["http-new-1k-precopy", "http-new-1k-memcopy"],
+    ),
+];
+
+fn instructions(baseline: &Baseline) -> Result<String> {
+    let mut rows = Vec::new();
+    for (what, workloads) in WORK {
+        let count = |name: &&str| {
+            let count = baseline
+                .instructions
+                .get(*name)
+                .map(|count| format!("{count:.0}"));
+            count.ok_or_else(|| Failure::new(format!("no count of {name}")))
+        };
+        let counts = workloads.iter().map(count).collect::<Result<Vec<_>>>()?;
+        rows.push(vec![(*what).to_owned(), counts.join(" to ")]);
+    }
+    let mut text = String::new();
+    write_table(&mut text, &owned(&["work", "instructions"]), &rows);
+    Ok(text)
+}
+
+/// Writes README's blocks, or with `check` only compares them.
+pub(crate) fn run(check: bool) -> Result<()> {
+    let read = |name| {
+        let path = shell::repository().join(name);
+        std::fs::read_to_string(path).context(format_args!("reading {name}"))
+    };
+    let readme = read(README)?;
+    let wanted = quoted(&readme, &read(RESULTS)?, &Baseline::read()?)?;
+    if readme == wanted {
+        println!("figures: {README} quotes {RESULTS} and the baseline of instructions");
+        return Ok(());
+    }
+    if check {
+        let mut both = readme.lines().zip(wanted.lines());
+        let (is, wanted) = both.find(|(is, wanted)| is != wanted).unwrap_or_default();
+        return Err(Failure::new(format!(
+            "{README} has\n  {is}\nbut the measured figures are\n  {wanted}\n`cargo xtask bench \
+             figures` quotes them again"
+        )));
+    }
+    let path = shell::repository().join(README);
+    std::fs::write(path, wanted).context(format_args!("writing {README}"))?;
+    println!("figures: written to {README}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_figure_is_found() {
+        let page = |name, block| {
+            let mut text = "before\n".to_owned();
+            write(&mut text, name, block);
+            text + "after\n"
+        };
+        let counts = WORK.iter().flat_map(|(_, names)| *names);
+        let mut baseline = Baseline::default();
+        baseline
+            .instructions
+            .extend(counts.map(|name| ((*name).to_owned(), 597.4)));
+        let results = page(SUMMARY, "| rate | 784,000 |");
+        let readme = page(SUMMARY, "| rate | 1 |") + &page(INSTRUCTIONS, "");
+        let wanted = quoted(&readme, &results, &baseline).unwrap();
+        assert!(wanted.contains("784,000") && wanted.contains("597"));
+        assert_eq!(quoted(&wanted, &results, &baseline).unwrap(), wanted);
+        for (figure, other) in [("784,000", "785,000"), ("597", "598")] {
+            let changed = wanted.replace(figure, other);
+            assert_eq!(quoted(&changed, &results, &baseline).unwrap(), wanted);
+        }
+        assert!(quoted("no markers", &results, &baseline).is_err());
+    }
+}

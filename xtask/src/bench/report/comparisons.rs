@@ -1,0 +1,242 @@
+//! Ratios between servers: the project's marks, the paper's figures, and the check of our load
+//! generators.
+
+use std::fmt::Write as _;
+
+use super::lines::{Line, is_same, lines, place};
+use super::numbers::{Spread, digits, ratio, thousands};
+use crate::bench::results::Quantity::{self, Cost, Rate, Throughput};
+use crate::bench::results::{Results, Run};
+
+/// The value that a ratio should have.
+#[derive(Clone, Copy, Debug)]
+enum Aim {
+    AtMost(f64),
+    AtLeast(f64),
+    /// No farther from 1 than this.
+    Near(f64),
+    /// The paper's value. Its machines differ from ours, so it is no aim.
+    Paper(&'static str),
+}
+use Aim::{AtLeast, AtMost, Near, Paper};
+
+/// Values of the figure's variable.
+#[derive(Clone, Copy, Debug)]
+enum Xs {
+    All,
+    At(&'static [f64]),
+    /// One value against another.
+    Against(f64, f64),
+}
+use Xs::{Against, All, At};
+
+struct Comparison {
+    what: &'static str,
+    aim: Aim,
+    quantity: Quantity,
+    figure: &'static str,
+    /// Panels whose names begin so.
+    panel: &'static str,
+    xs: Xs,
+    ours: &'static str,
+    /// The best of these counts.
+    others: &'static [&'static str],
+    /// One row for each point, instead of one for the worst point.
+    each: bool,
+}
+
+macro_rules! comparisons {
+    ($($what:literal, $aim:expr, $quantity:ident, $figure:literal, $panel:literal, $xs:expr,
+       $ours:expr, $others:expr, $each:literal;)+) => {
+        &[$(Comparison {
+            what: $what, aim: $aim, quantity: $quantity, figure: $figure, panel: $panel, xs: $xs,
+            ours: $ours, others: $others, each: $each,
+        }),+]
+    };
+}
+
+const KB: f64 = 1024.0;
+const TURNAROUND: &str = "namestorm turnaround";
+const SANDSTORM: &str = "sandstorm memcopy";
+const PRE_COPY: &str = "sandstorm pre-copy";
+const NGINX: &[&str] = &["nginx", "nginx busy-poll"];
+const ZONES: &[f64] = &[1.0, 10.0, 100.0, 1e3, 1e4];
+
+#[rustfmt::skip]
+const COMPARISONS: &[Comparison] = comparisons![
+    "Namestorm's rate to the reflector's", AtLeast(0.85), Rate, "dns-names", "", At(&[100.0]), TURNAROUND, &["reflect"], true;
+    "Namestorm's cost to Knot DNS XDP's", AtMost(0.8), Cost, "dns-cost", "", At(&[100.0]), TURNAROUND, &["Knot DNS XDP"], true;
+    "Namestorm's cost to Knot DNS XDP's, full rate", AtMost(0.8), Cost, "dns-names", "", At(&[100.0]), TURNAROUND, &["Knot DNS XDP"], true;
+    "Namestorm's cost to NSD's", AtMost(0.25), Cost, "dns-cost", "", At(&[100.0]), TURNAROUND, &["NSD"], true;
+    "Namestorm's cost to NSD's, full rate", AtMost(0.25), Cost, "dns-names", "", At(&[100.0]), TURNAROUND, &["NSD"], true;
+    "Namestorm's cost, 1,000,000 names to 100", AtMost(1.15), Cost, "dns-cost", "", Against(1e6, 100.0), TURNAROUND, &[TURNAROUND], true;
+    "Sandstorm's cost to nginx's", AtMost(1.0 / 6.0), Cost, "web-cost", "keep-alive", At(&[KB]), SANDSTORM, NGINX, true;
+    "Sandstorm's cost to nginx's", AtMost(0.2), Cost, "web-cost", "new connection", At(&[KB]), SANDSTORM, NGINX, true;
+    "Sandstorm's cost to nginx's, worst size up to 64 KB", AtMost(1.0), Cost, "web-cost", "keep-alive", All, SANDSTORM, NGINX, false;
+    "Sandstorm's cost to nginx's, worst size up to 64 KB", AtMost(1.0), Cost, "web-cost", "new connection", All, SANDSTORM, NGINX, false;
+    "Sandstorm's cost to nginx's with offloads, 16 KB, worst point", AtMost(0.5), Cost, "web-offload", "", At(&[16.0 * KB]), SANDSTORM, NGINX, false;
+    "Sandstorm's cost to nginx's with offloads, 64 KB, worst point", AtMost(1.0 / 3.0), Cost, "web-offload", "", At(&[64.0 * KB]), SANDSTORM, NGINX, false;
+    "Sandstorm's cost to nginx's with offloads, 1 MB, worst point", AtMost(1.0 / 3.0), Cost, "web-offload", "", At(&[1024.0 * KB]), SANDSTORM, NGINX, false;
+    "Sandstorm's throughput to nginx's with offloads, worst point", AtLeast(1.0), Throughput, "web-offload", "", All, SANDSTORM, NGINX, false;
+    "Our generator's rate to dnsperf's, worst point", Near(0.05), Rate, "agreement", "DNS", All, "load", &["dnsperf"], false;
+    "Our generator's rate to kxdpgun's, worst point", Near(0.05), Rate, "agreement", "DNS", All, "load", &["kxdpgun"], false;
+    "Our generator's rate to wrk's", Near(0.05), Rate, "agreement", "HTTP", All, "load", &["wrk"], true;
+    "Figure 4: throughput to nginx's, small files", Paper("1.23 to 3.4"), Throughput, "web-sizes", "256", At(&[KB, 4.0 * KB, 16.0 * KB]), PRE_COPY, NGINX, false;
+    "Figure 4: throughput to nginx's, 4 to 256 KB", Paper("1.1 to 10"), Throughput, "web-sizes", "256", At(&[4.0 * KB, 16.0 * KB, 64.0 * KB, 256.0 * KB]), PRE_COPY, NGINX, false;
+    "Figure 5: throughput to nginx's, sizes of a CDN", Paper("> 2"), Throughput, "web-mix", "", All, PRE_COPY, NGINX, false;
+    "Figure 8a: rate to NSD's, wire keys", Paper("11 to 13"), Rate, "dns-names", "", At(ZONES), "namestorm memcopy", &["NSD"], false;
+    "Figure 8a: rate to NSD's, FQDN keys", Paper("9 to 13"), Rate, "dns-names", "", At(ZONES), "namestorm memcopy fqdn", &["NSD"], false;
+    "Figure 8a: rate, FQDN keys to wire keys", Paper("0.80 to 0.90"), Rate, "dns-names", "", At(ZONES), "namestorm memcopy fqdn", &["namestorm memcopy"], false;
+    "Figure 8b: rate, batches of 32 to 1", Paper("> 2"), Rate, "dns-batch", "", Against(32.0, 1.0), TURNAROUND, &[TURNAROUND], false;
+    "Section 3.2: throughput to the kernel's TCP, 1 % loss", Paper("0.75"), Throughput, "web-loss", "", All, SANDSTORM, NGINX, false;
+];
+
+/// Columns of [`rows`].
+pub(super) const HEADS: [&str; 6] = ["comparison", "at", "wanted", "ratio", "", "medians"];
+
+/// A row for each comparison whose figure was measured.
+pub(super) fn rows(results: &Results) -> Vec<Vec<String>> {
+    let measured = |comparison: &&Comparison| {
+        results
+            .runs
+            .iter()
+            .any(|run| run.figure == comparison.figure)
+    };
+    COMPARISONS
+        .iter()
+        .filter(measured)
+        .flat_map(|comparison| comparison.rows(results))
+        .collect()
+}
+
+/// A ratio at one point of a figure.
+struct Point<'a> {
+    place: String,
+    ratio: Spread,
+    ours: Vec<&'a Run>,
+    others: Vec<&'a Run>,
+}
+
+impl Comparison {
+    fn rows(&self, results: &Results) -> Vec<Vec<String>> {
+        let mut points = self.points(results);
+        let wanted = match self.aim {
+            AtMost(most) => format!("≤ {}", digits(most)),
+            AtLeast(least) => format!("≥ {}", digits(least)),
+            Near(part) => format!("1 ± {}", digits(part)),
+            Paper(value) => format!("paper: {value}"),
+        };
+        let row = |place: &str, ratio: &str, verdict: &str, note: &str| {
+            [self.what, place, &wanted, ratio, verdict, note]
+                .map(str::to_owned)
+                .to_vec()
+        };
+        if points.is_empty() {
+            return vec![row("", "–", "not measured", "")];
+        }
+        if let Paper(_) = self.aim {
+            let all = Spread::of(points.iter().map(|point| point.ratio.median));
+            return vec![row(
+                "",
+                &all.map_or(String::new(), |all| all.range(digits)),
+                "",
+                "",
+            )];
+        }
+        if !self.each {
+            points.sort_by(|a, b| self.distance(&b.ratio).total_cmp(&self.distance(&a.ratio)));
+            points.truncate(1);
+        }
+        let shown = |point: &Point<'_>| {
+            let verdict = if self.is_met(&point.ratio) {
+                "met"
+            } else {
+                "**missed**"
+            };
+            row(
+                &point.place,
+                &point.ratio.shown(),
+                verdict,
+                &self.note(point),
+            )
+        };
+        points.iter().map(shown).collect()
+    }
+
+    /// How far a ratio is from its aim, comparable between points only.
+    fn distance(&self, ratio: &Spread) -> f64 {
+        match self.aim {
+            AtMost(_) | Paper(_) => ratio.median,
+            AtLeast(_) => -ratio.median,
+            Near(_) => (ratio.median - 1.0).abs(),
+        }
+    }
+
+    fn is_met(&self, ratio: &Spread) -> bool {
+        match self.aim {
+            AtMost(most) => ratio.median <= most,
+            AtLeast(least) => ratio.median >= least,
+            Near(part) => (ratio.median - 1.0).abs() <= part,
+            Paper(_) => true,
+        }
+    }
+
+    fn points<'a>(&self, results: &'a Results) -> Vec<Point<'a>> {
+        let lines: Vec<Line<'a>> = lines(results, self.figure).collect();
+        let is_ours =
+            |line: &&Line<'_>| line.server == self.ours && line.panel.starts_with(self.panel);
+        let mut points = Vec::new();
+        for line in lines.iter().filter(is_ours) {
+            for x in line.xs() {
+                let base = match self.xs {
+                    All => x,
+                    At(xs) if xs.contains(&x) => x,
+                    Against(at, base) if is_same(at, x) => base,
+                    _ => continue,
+                };
+                let ours = line.at(x);
+                let peers = lines.iter().filter(|other| {
+                    other.panel == line.panel && self.others.contains(&other.server)
+                });
+                let ratios = peers.filter_map(|peer| {
+                    let others = peer.at(base);
+                    Some((ratio(self.quantity, &ours, &others)?, others))
+                });
+                let best =
+                    ratios.max_by(|a, b| self.distance(&a.0).total_cmp(&self.distance(&b.0)));
+                points.extend(best.map(|(ratio, others)| Point {
+                    place: place(self.figure, line.panel, x),
+                    ratio,
+                    ours,
+                    others,
+                }));
+            }
+        }
+        points
+    }
+
+    /// The medians behind a ratio, and reasons to doubt it.
+    fn note(&self, point: &Point<'_>) -> String {
+        /// A run below this part of the rate that was asked for is no run at that rate.
+        const REACHED: f64 = 0.98;
+        /// A core that is busy for more than this part is full.
+        const FULL: f64 = 0.97;
+        let median = |quantity, runs| Spread::of_runs(quantity, runs).map_or(0.0, |s| s.median);
+        let of = |runs| digits(median(self.quantity, runs));
+        let mut note = format!("{} to {}", of(&point.ours), of(&point.others));
+        let both = [&point.ours, &point.others];
+        for runs in both {
+            let (name, asked) = (&runs[0].server, runs[0].load.asked_rate);
+            let rate = median(Rate, runs);
+            if rate < asked * REACHED {
+                let (rate, asked) = (thousands(rate), thousands(asked));
+                let _ = write!(note, "; {name} reached {rate}/s of {asked}/s");
+            }
+        }
+        let is_full = both.map(|runs| median(Quantity::ClientBusy, runs) > FULL);
+        if self.quantity != Cost && is_full.contains(&true) {
+            note.push_str("; the client's core was full");
+        }
+        note
+    }
+}

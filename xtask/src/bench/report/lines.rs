@@ -1,0 +1,75 @@
+//! Runs in the order of the report: lines of the same panel and server.
+
+use super::numbers::x_shown;
+use crate::bench::plan::FIGURES;
+use crate::bench::results::{Results, Run};
+
+/// Runs of a figure with the same panel and server.
+pub(super) struct Line<'a> {
+    pub(super) panel: &'a str,
+    pub(super) server: &'a str,
+    runs: Vec<&'a Run>,
+}
+
+impl<'a> Line<'a> {
+    pub(super) fn at(&self, x: f64) -> Vec<&'a Run> {
+        self.runs
+            .iter()
+            .copied()
+            .filter(|run| is_same(run.x, x))
+            .collect()
+    }
+
+    pub(super) fn xs(&self) -> Vec<f64> {
+        let mut xs: Vec<f64> = self.runs.iter().map(|run| run.x).collect();
+        xs.sort_by(f64::total_cmp);
+        xs.dedup();
+        xs
+    }
+}
+
+/// The lines of a figure: panels and servers in the order in which they ran.
+pub(super) fn lines<'a>(
+    results: &'a Results,
+    figure: &str,
+) -> impl Iterator<Item = Line<'a>> + use<'a> {
+    let mut panels: Vec<&str> = Vec::new();
+    let mut lines: Vec<Line<'a>> = Vec::new();
+    for run in results.runs.iter().filter(|run| run.figure == figure) {
+        if !panels.contains(&run.panel.as_str()) {
+            panels.push(&run.panel);
+        }
+        match lines
+            .iter_mut()
+            .find(|line| line.panel == run.panel && line.server == run.server)
+        {
+            Some(line) => line.runs.push(run),
+            None => lines.push(Line {
+                panel: &run.panel,
+                server: &run.server,
+                runs: vec![run],
+            }),
+        }
+    }
+    lines.sort_by_key(|line| panels.iter().position(|panel| *panel == line.panel));
+    lines.into_iter()
+}
+
+/// A point of a figure in words: panel and variable.
+pub(super) fn place(figure: &str, panel: &str, x: f64) -> String {
+    let label = FIGURES
+        .iter()
+        .find(|one| one.name == figure)
+        .map_or("", |one| one.x);
+    let unit = if label.contains("body") { "" } else { label };
+    let x = format!("{} {unit}", x_shown(x, label));
+    [panel, x.trim()]
+        .join(", ")
+        .trim_start_matches(", ")
+        .to_owned()
+}
+
+/// Whether two values of a variable are the same.
+pub(super) fn is_same(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-9
+}

@@ -1,0 +1,115 @@
+//! The results in a few rows, which README quotes.
+
+use super::lines::{Line, lines};
+use super::numbers::{Spread, rounded, thousands};
+use crate::bench::results::Quantity::{self, Cost, Memory, Rate};
+use crate::bench::results::Results;
+
+const KB: f64 = 1024.0;
+
+/// One row of the summary, which README quotes.
+struct Summary {
+    what: &'static str,
+    quantity: Quantity,
+    figure: &'static str,
+    panel: &'static str,
+    x: f64,
+    /// Servers, ours first. A star stands for any end of the name.
+    servers: &'static [&'static str],
+}
+
+macro_rules! summary {
+    ($($what:literal, $quantity:ident, $figure:literal, $panel:literal, $x:expr, $servers:expr;)+) => {
+        &[$(Summary {
+            what: $what, quantity: $quantity, figure: $figure, panel: $panel, x: $x,
+            servers: $servers,
+        }),+]
+    };
+}
+
+#[rustfmt::skip]
+const DNS: &[&str] = &["namestorm*", "reflect", "Knot DNS XDP", "NSD", "Knot DNS", "BIND"];
+const WEB: &[&str] = &["sandstorm*", "nginx*", "h2o", "lighttpd"];
+
+#[rustfmt::skip]
+const SUMMARY: &[Summary] = summary![
+    "DNS, 100 names, answers/s", Rate, "dns-names", "", 100.0, DNS;
+    "DNS, 1,000,000 names, answers/s", Rate, "dns-names", "", 1e6, DNS;
+    "HTTP, 1 KB, keep-alive, CPU µs per request", Cost, "web-cost", "keep-alive, full rate", KB, WEB;
+    "HTTP, 1 KB, new connection, CPU µs per request", Cost, "web-cost", "new connection, full rate", KB, WEB;
+    "HTTP, 64 KB, 16 connections, CPU µs per request", Cost, "web-sizes", "16 connections", 64.0 * KB, WEB;
+    "the same with segmentation offload", Cost, "web-offload", "16 connections", 64.0 * KB, WEB;
+];
+
+/// Columns of [`rows`].
+pub(super) const HEADS: [&str; 3] = ["work", "ours", "others"];
+
+/// A row for each kind of work, of the last results that have it.
+pub(super) fn rows(all: &[Results]) -> Vec<Vec<String>> {
+    let of = |summary: &Summary| all.iter().rev().find_map(|results| summary.row(results));
+    SUMMARY
+        .iter()
+        .filter_map(of)
+        .chain(all.iter().rev().find_map(memory_row))
+        .collect()
+}
+
+impl Summary {
+    fn row(&self, results: &Results) -> Option<Vec<String>> {
+        let lines: Vec<Line<'_>> = lines(results, self.figure).collect();
+        let median =
+            |line: &Line<'_>| Some(Spread::of_runs(self.quantity, &line.at(self.x))?.median);
+        let shown = |pattern: &&str| {
+            let start = pattern.trim_end_matches('*');
+            let is_of = |line: &&Line<'_>| {
+                let is_server =
+                    line.server == start || (start != *pattern && line.server.starts_with(start));
+                is_server && line.panel == self.panel
+            };
+            let all = Spread::of(lines.iter().filter(is_of).filter_map(median))?;
+            Some(format!("{start} {}", all.range(rounded)))
+        };
+        let ours = shown(self.servers.first()?)?;
+        let others: Vec<String> = self.servers[1..].iter().filter_map(shown).collect();
+        Some(vec![self.what.to_owned(), ours, others.join("; ")])
+    }
+}
+
+/// Memory at the greatest number of connections.
+fn memory_row(results: &Results) -> Option<Vec<String>> {
+    let rows = growth(results);
+    let most = rows
+        .iter()
+        .map(|(_, connections, _)| *connections)
+        .reduce(f64::max)?;
+    let at_most = rows
+        .iter()
+        .filter(|(_, connections, _)| *connections >= most);
+    let shown = at_most.map(|(server, _, bytes)| format!("{server} {}", thousands(*bytes)));
+    let (ours, others): (Vec<_>, Vec<_>) = shown.partition(|text| text.starts_with("sandstorm"));
+    let what = format!(
+        "one of {} open connections, bytes of memory",
+        thousands(most)
+    );
+    Some(vec![what, ours.join("; "), others.join("; ")])
+}
+
+/// Server, greatest number of open connections, and bytes for each.
+pub(super) fn memory(results: &Results) -> Vec<Vec<String>> {
+    let rows = growth(results).into_iter();
+    rows.map(|(server, most, bytes)| vec![server, thousands(most), thousands(bytes)])
+        .collect()
+}
+
+/// The memory includes the kernel's. The base is the run with the fewest connections.
+fn growth(results: &Results) -> Vec<(String, f64, f64)> {
+    let growth = |line: Line<'_>| {
+        let (first, last) = (*line.xs().first()?, *line.xs().last()?);
+        let memory = |x| Some(Spread::of_runs(Memory, &line.at(x))?.median * 1e6);
+        let bytes = (memory(last)? - memory(first)?) / (last - first);
+        bytes
+            .is_finite()
+            .then(|| (line.server.to_owned(), last, bytes))
+    };
+    lines(results, "connections").filter_map(growth).collect()
+}
