@@ -3,13 +3,13 @@
 //!
 //! A [`Conn`] knows no application and no port. It takes a segment
 //! ([`Conn::on_segment`]) or the time ([`Conn::on_deadline`]), and says what to
-//! send ([`Conn::next`]). The stack calls the application in between.
+//! send ([`Conn::next_segment`]). The stack calls the application in between.
 
 mod close_reason;
 mod condition;
 mod conn;
 #[cfg(test)]
-mod reorder_tests;
+mod reordering_window_tests;
 
 use std::ops::{BitOr, BitOrAssign, SubAssign};
 
@@ -26,7 +26,7 @@ use crate::wire::{Block, Control, Header, Segment, Seq, Timestamps};
 
 pub use close_reason::CloseReason;
 pub use condition::Condition;
-pub(crate) use conn::{Conn, Context, Record, Sight};
+pub(crate) use conn::{Conn, Context, Record, SendInfo};
 pub use conn::{Info, MAX_RANGES};
 
 /// Where a connection stands: the states of RFC 9293, section 3.3.2. LISTEN is none,
@@ -95,32 +95,32 @@ impl Flags {
     /// told.
     const HALF_CLOSE: Self = Self(1 << 3);
     /// Something must be acknowledged.
-    pub(crate) const ACK: Self = Self(1 << 4);
+    pub(crate) const ACK_PENDING: Self = Self(1 << 4);
     /// A segment is being timed: `rtt_seq` and `rtt_at` are valid.
     const TIMING: Self = Self(1 << 6);
     /// The SYN-ACK was sent more than once.
-    const SYN_AGAIN: Self = Self(1 << 7);
+    const SYN_ACK_RETRANSMITTED: Self = Self(1 << 7);
     /// The peer has told a window of two segments or more.
-    const WIDE: Self = Self(1 << 8);
+    const LARGE_WINDOW: Self = Self(1 << 8);
     /// A router has marked a packet: the peer is told until it says CWR.
-    const ECHO: Self = Self(1 << 9);
+    const SEND_ECE: Self = Self(1 << 9);
     /// The peer has echoed a mark or something was lost: the next new segment
     /// says CWR.
-    const REDUCED: Self = Self(1 << 10);
+    const SEND_CWR: Self = Self(1 << 10);
     /// `cwr_high` is valid: until it is acknowledged, echoes say nothing new.
-    const REDUCING: Self = Self(1 << 11);
+    const IN_CWR: Self = Self(1 << 11);
     /// Segments have overtaken each other on the way (RFC 8985, section 6.2).
     const REORDERING: Self = Self(1 << 12);
     /// The path takes less than both ends would: it may widen again.
-    const NARROW: Self = Self(1 << 13);
+    const REDUCED_MTU: Self = Self(1 << 13);
     /// The window has opened at once: what it has room for is spread.
-    const SPREAD: Self = Self(1 << 14);
+    const SPREAD_BURST: Self = Self(1 << 14);
     /// The TX ring had no room for a probe of the peer's window.
-    const OWES_PROBE: Self = Self(1 << 15);
+    const PROBE_PENDING: Self = Self(1 << 15);
     /// A probe of the path's width has been lost, …
-    const SIZE_LOST: Self = Self(1 << 16);
+    const MTU_PROBE_LOST: Self = Self(1 << 16);
     /// … and another one of the same size.
-    const SIZE_LOST_TWICE: Self = Self(1 << 17);
+    const MTU_PROBE_LOST_TWICE: Self = Self(1 << 17);
 
     #[inline(always)]
     pub(crate) const fn has(self, bits: Self) -> bool {
@@ -151,7 +151,7 @@ impl BitOr for Flags {
 
 /// What a connection's deadline is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Due {
+enum DeadlineKind {
     /// A SYN-ACK that may be lost (RFC 6298, 5.7).
     Handshake,
     /// The retransmission timeout (RFC 6298).
@@ -159,7 +159,7 @@ enum Due {
     /// A tail loss probe (RFC 8985, section 7.2).
     TailProbe,
     /// Segments that are reordered, or lost (RFC 8985, section 6.2).
-    Reorder,
+    Reordering,
     /// The next paced segments.
     Pacing,
     /// A probe of the peer's window, which is shut or too small (RFC 9293,
@@ -167,8 +167,8 @@ enum Due {
     ZeroWindow,
     /// Nothing is in flight: a keep-alive, the idle timeout, or an application
     /// that waits for room.
-    Silence,
-    /// As `Silence`, and the peer is being asked whether it is there: `backoff`
+    Idle,
+    /// As `Idle`, and the peer is being asked whether it is there: `backoff`
     /// counts how often it was time for that, and `retries` how often it was
     /// since it has last answered.
     KeepAlive,
@@ -189,9 +189,9 @@ const MAX_QUARTERS: u8 = 15;
 /// `RACK.reo_wnd_mult`), 1 to 15, and recoveries before they are one again,
 /// times 16.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Reorder(u8);
+struct ReorderingWindow(u8);
 
-impl Reorder {
+impl ReorderingWindow {
     /// A quarter of the least round trip.
     const fn new() -> Self {
         Self(1)
@@ -200,7 +200,7 @@ impl Reorder {
     /// How long a segment that was overtaken may stay out, in microseconds.
     fn window(self, rtt: Rtt) -> u32 {
         let quarters = u32::from(self.0 & 0x0f);
-        let window = (rtt.least() / 4).saturating_mul(quarters);
+        let window = (rtt.min() / 4).saturating_mul(quarters);
         window.min(rtt.smoothed())
     }
 
@@ -214,7 +214,7 @@ impl Reorder {
     }
 
     /// A recovery has ended: after some, the reordering window is as it was.
-    fn narrow(&mut self) {
+    fn decay(&mut self) {
         let recoveries = self.0 >> 4;
         self.0 = if recoveries <= 1 {
             1
@@ -261,12 +261,12 @@ pub(crate) struct Tcb {
     backoff: u8,
     negotiated: Negotiated,
     /// What the deadline is for.
-    due: Due,
-    reorder: Reorder,
+    deadline_kind: DeadlineKind,
+    reo_wnd: ReorderingWindow,
     /// The largest segments that the peer and we could take, as `mss`.
-    mss_most: u16,
+    mss_max: u16,
     /// The least that the path was found too narrow for; 0: none.
-    mss_fails: u16,
+    mss_too_big: u16,
     /// When a larger one may be tried, in seconds.
     raise_at: u16,
     /// When a challenge ACK was last sent: low bits of a clock of 32 ms, which
@@ -324,33 +324,33 @@ impl Tcb {
         self.stream.end() + u32::from(self.flags.has(Flags::CLOSE))
     }
 
-    /// The retransmission timeout in milliseconds, at least `least_ms` before
+    /// The retransmission timeout in milliseconds, at least `min_rto_ms` before
     /// it is doubled.
     #[inline(always)]
-    fn rto(&self, least_ms: u32) -> u32 {
-        let after_loss = self.flags.has(Flags::SYN_AGAIN);
-        self.rtt.timeout(self.backoff, after_loss, least_ms)
+    fn rto(&self, min_rto_ms: u32) -> u32 {
+        let after_loss = self.flags.has(Flags::SYN_ACK_RETRANSMITTED);
+        self.rtt.timeout(self.backoff, after_loss, min_rto_ms)
     }
 
     /// Sets the deadline to `after` milliseconds from now. A later one than
     /// before costs no more: the wheel's entry expires early and is set again
     /// then.
     #[inline(always)]
-    fn arm(&mut self, due: Due, after: u32, now: Moment) {
-        self.due = due;
+    fn arm(&mut self, kind: DeadlineKind, after: u32, now: Moment) {
+        self.deadline_kind = kind;
         self.deadline = now.millis.wrapping_add(after);
     }
 
     /// The peer's window is shut, or too small: the timer probes it.
     #[inline(always)]
     fn probes_window(&self) -> bool {
-        self.due == Due::ZeroWindow
+        self.deadline_kind == DeadlineKind::ZeroWindow
     }
 
     /// What is in flight, if anything, is no probe of the peer's window any
     /// more. The deadline stays.
     fn stop_probing(&mut self) {
-        self.due = Due::Retransmit;
+        self.deadline_kind = DeadlineKind::Retransmit;
         (self.retries, self.backoff) = (0, 0);
     }
 
@@ -391,7 +391,7 @@ impl Tcb {
     /// The control bits of every segment (RFC 3168, section 6.1).
     #[inline(always)]
     fn control(&self) -> Control {
-        if self.flags.has(Flags::ECHO) {
+        if self.flags.has(Flags::SEND_ECE) {
             Control::ACK | Control::ECE
         } else {
             Control::ACK
@@ -409,23 +409,23 @@ impl Tcb {
     }
 
     /// What must be done about what is in flight, and when, in milliseconds:
-    /// it is sent again or, while all `is_calm`, its tail is probed.
+    /// it is sent again or, while all `is_in_order`, its tail is probed.
     #[inline(always)]
-    fn timeout(&self, is_calm: bool, min_rto_ms: u32) -> (Due, u32) {
+    fn timeout(&self, is_in_order: bool, min_rto_ms: u32) -> (DeadlineKind, u32) {
         let rto = self.rto(min_rto_ms);
         if self.probes_window() {
-            return (Due::ZeroWindow, rto);
+            return (DeadlineKind::ZeroWindow, rto);
         }
         let is_measured = self.rtt.smoothed() > 0;
-        if !self.negotiated.sack() || !is_measured || self.backoff > 0 || !is_calm {
-            return (Due::Retransmit, rto);
+        if !self.negotiated.sack() || !is_measured || self.backoff > 0 || !is_in_order {
+            return (DeadlineKind::Retransmit, rto);
         }
         // RFC 8985, section 7.2.
         let mut probe = (self.rtt.smoothed() / 500).max(MIN_PROBE_MS);
         if self.flight() <= u32::from(self.mss) {
             probe += MAX_ACK_DELAY_MS;
         }
-        (Due::TailProbe, probe.min(rto))
+        (DeadlineKind::TailProbe, probe.min(rto))
     }
 
     /// What an algorithm of congestion control is told.
@@ -469,10 +469,10 @@ impl Tcb {
         if last.before(self.snd_una) {
             return self.snd_una;
         }
-        let Some(place) = self.stream.locate(last, lists) else {
+        let Some(slice) = self.stream.locate(last, lists) else {
             return self.snd_una;
         };
-        let ahead = place.from % u32::from(self.mss);
+        let ahead = slice.from % u32::from(self.mss);
         // A slice may begin within a segment of its content.
         let ahead = ahead.min(last.since(self.stream.entry_start(last, lists)));
         Seq(last.0.wrapping_sub(ahead)).later(self.snd_una)
@@ -534,7 +534,7 @@ impl Tcb {
     }
 
     /// Microseconds that what has left is worth yet.
-    fn paced_ahead(&self, now: Moment) -> u32 {
+    fn pacing_debt(&self, now: Moment) -> u32 {
         let ahead = self.paced_until.wrapping_sub(now.micros);
         // More than that is a clock that has wrapped meanwhile.
         if ahead > MAX_PACING_DEBT { 0 } else { ahead }
@@ -542,35 +542,35 @@ impl Tcb {
 
     /// Whole milliseconds until there is a budget again, when there is none.
     #[cold]
-    fn pause(&self, now: Moment) -> Option<u32> {
-        let pause = self.paced_ahead(now) / PACING_TICK;
+    fn pacing_delay(&self, now: Moment) -> Option<u32> {
+        let pause = self.pacing_debt(now) / PACING_TICK;
         (pause > 0).then_some(pause)
     }
 }
 
 /// Why a segment is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum SegmentKind {
     /// For the first time.
     New,
     /// It was lost.
-    Lost,
+    Retransmission,
     /// It probes the tail (RFC 8985, section 7.3); `again`: it is no new data.
-    TailProbe { again: bool },
+    TailProbe { is_retransmission: bool },
     /// It probes a window that is shut or too small.
     WindowProbe,
     /// It probes the path MTU (RFC 4821, RFC 8899).
-    SizeProbe,
+    MtuProbe,
 }
 
 /// A segment, or a run of segments, to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    kind: Kind,
+    kind: SegmentKind,
     pub(crate) header: Header,
     pub(crate) ecn: Ecn,
     /// Where its data begins, to the entry's end.
-    pub(crate) place: Slice,
+    pub(crate) slice: Slice,
     /// Bytes of data; 0: it is a FIN alone.
     pub(crate) len: u32,
     /// Number of the prepared segment that it is, if it is one.
@@ -590,12 +590,12 @@ impl Plan {
 
     /// A segment without data.
     #[inline(always)]
-    fn of_control(kind: Kind, header: Header) -> Self {
+    fn of_control(kind: SegmentKind, header: Header) -> Self {
         Self {
             kind,
             header,
             ecn: Ecn::NotEct,
-            place: Slice::default(),
+            slice: Slice::default(),
             len: 0,
             prepared: None,
             is_run: false,
@@ -605,38 +605,38 @@ impl Plan {
 
 /// Where a segment is cut that begins at some place of the stream.
 #[derive(Clone, Copy, Debug, Default)]
-struct Cut {
-    place: Slice,
+struct StreamSegment {
+    slice: Slice,
     /// Bytes to the next boundary: of a segment of the class, or the entry's
     /// end.
-    whole: u32,
+    len: u32,
     /// Number of the prepared segment that begins here, if one does.
     prepared: Option<u32>,
 }
 
-impl Cut {
+impl StreamSegment {
     /// `None` where the stream ends.
     #[inline(always)]
     fn at(tcb: &Tcb, seq: Seq, lists: &Lists) -> Option<Self> {
-        let place = tcb.stream.locate(seq, lists)?;
+        let slice = tcb.stream.locate(seq, lists)?;
         let mss = u32::from(tcb.mss);
-        let segment = place.from / mss;
-        let ahead = place.from - segment * mss;
-        let whole = (mss - ahead).min(place.len);
+        let index = slice.from / mss;
+        let ahead = slice.from - index * mss;
+        let len = (mss - ahead).min(slice.len);
         let prepared = ahead == 0
             && tcb.class != NO_CLASS
-            && (place.source.ends_content() || whole == mss && place.source.buffer().is_none());
+            && (slice.source.ends_content() || len == mss && slice.source.buffer().is_none());
         Some(Self {
-            place,
-            whole,
-            prepared: prepared.then_some(segment),
+            slice,
+            len,
+            prepared: prepared.then_some(index),
         })
     }
 
     /// What the segment at `seq` of the stream takes of sequence space: its bytes
     /// of data, or the FIN's one.
     fn segment_len(tcb: &Tcb, seq: Seq, lists: &Lists) -> u32 {
-        Self::at(tcb, seq, lists).map_or(1, |cut| cut.whole)
+        Self::at(tcb, seq, lists).map_or(1, |segment| segment.len)
     }
 
     /// Bytes of the run of segments that begins here, as long as may be sent:
@@ -644,7 +644,7 @@ impl Cut {
     /// would be no more than a segment, or not be cut as the class is.
     #[inline(always)]
     fn run(&self, mss: u32, usable: u32, most: u32) -> u32 {
-        let left = self.place.len;
+        let left = self.slice.len;
         let bytes = left.min(usable).min(most);
         if bytes <= mss || self.prepared.is_none() {
             return 0;

@@ -112,7 +112,7 @@ impl<'a, R: Render> Emitter<'a, R> {
     /// The same for a call that is not inlined, so that this one can stay in
     /// registers.
     #[inline(always)]
-    fn again(&mut self) -> Emitter<'_, R> {
+    fn reborrow(&mut self) -> Emitter<'_, R> {
         Emitter {
             app: self.app,
             contents: self.contents,
@@ -133,7 +133,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         if plan.len == 0 {
             send_control(port, tcb, &plan.header, &Written::default())?;
         } else if plan.is_run {
-            self.again().send_run(port, tcb, plan, counters)?;
+            self.reborrow().send_run(port, tcb, plan, counters)?;
         } else {
             self.send_segment(port, tcb, plan, counters)?;
         }
@@ -151,7 +151,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
         if let Some(segment) = plan.prepared {
-            let index = plan.place.source.index();
+            let index = plan.slice.source.content_index();
             let sum = self.contents.sum(index, tcb.class, segment);
             if let Some(sum) = sum {
                 let sum = Sum::from_folded(sum);
@@ -162,7 +162,7 @@ impl<'a, R: Render> Emitter<'a, R> {
                 return self.send_copy(port, tcb, plan, sum, counters);
             }
         }
-        self.again().send_assembled(port, tcb, plan)?;
+        self.reborrow().send_assembled(port, tcb, plan)?;
         counters.sent_assembled += 1;
         Ok(())
     }
@@ -177,8 +177,8 @@ impl<'a, R: Render> Emitter<'a, R> {
         plan: Plan,
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
-        let (bytes, slot) = self.contents.get(plan.place.source.index());
-        let (start, len) = (plan.place.from as usize, plan.len as usize);
+        let (bytes, slot) = self.contents.get(plan.slice.source.content_index());
+        let (start, len) = (plan.slice.from as usize, plan.len as usize);
         let (at, header_len) = (tcb.path.header_len(), plan.header.len());
         let cut = match tcb.path.addresses {
             Addresses::V4 { .. } => super_segment::Cut::TcpV4,
@@ -197,7 +197,7 @@ impl<'a, R: Render> Emitter<'a, R> {
             && let Some((from, to)) = slot.within(start, start + len)
         {
             let part = packet.patch_mut(from - start, to - from);
-            render_at(self.app, slot, plan.place.params, from, part);
+            render_at(self.app, slot, plan.slice.params, from, part);
         }
         let segments = packet.segments() as u64;
         port.send_super(packet).map_err(|_| NoRoom)?;
@@ -216,7 +216,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         (segment, sum): (u32, Sum),
         counters: &mut Counters,
     ) -> Result<(), NoRoom> {
-        let index = plan.place.source.index();
+        let index = plan.slice.source.content_index();
         let resident = self
             .contents
             .resident(index, tcb.class, segment, port.pool());
@@ -231,8 +231,8 @@ impl<'a, R: Render> Emitter<'a, R> {
             .patch_marked(packet, PROTOCOL_TCP, tcp_len, plan.ecn);
         let tcp = &mut packet[tcb.path.header_len()..];
         let (header, payload) = tcp.split_at_mut(TIMESTAMPED_HEADER_LEN);
-        let start = plan.place.from as usize;
-        let mut sum = sum.add(render(self.app, slot, plan.place.params, start, payload));
+        let start = plan.slice.from as usize;
+        let mut sum = sum.add(render(self.app, slot, plan.slice.params, start, payload));
         // Without timestamps their place is filled with no-operations.
         let mut more = 0;
         if plan.header.timestamps.is_none() {
@@ -263,10 +263,10 @@ impl<'a, R: Render> Emitter<'a, R> {
         let path = &tcb.path;
         let at = path.write_marked(&mut frame, PROTOCOL_TCP, header_len + len, plan.ecn);
         let (header, payload) = frame[at..].split_at_mut(header_len);
-        let (bytes, slot) = self.contents.get(plan.place.source.index());
-        let start = plan.place.from as usize;
+        let (bytes, slot) = self.contents.get(plan.slice.source.content_index());
+        let start = plan.slice.from as usize;
         payload.copy_from_slice(&bytes[start..start + len]);
-        let sum = sum.add(render(self.app, slot, plan.place.params, start, payload));
+        let sum = sum.add(render(self.app, slot, plan.slice.params, start, payload));
         let checksum = checksum(tcb, &plan.header, 0, len, sum);
         plan.header.write(header, tcb.ports(), checksum, 0);
         port.send(frame).map_err(|_| NoRoom)?;
@@ -277,13 +277,13 @@ impl<'a, R: Render> Emitter<'a, R> {
     /// The general path: any range of any source, on any link.
     #[inline(never)]
     fn send_assembled<P: Port>(self, port: &mut P, tcb: &Tcb, plan: Plan) -> Result<(), NoRoom> {
-        let (bytes, slot) = if let Some(buffer) = plan.place.source.buffer() {
+        let (bytes, slot) = if let Some(buffer) = plan.slice.source.buffer() {
             (&*self.writes[buffer], None)
         } else {
-            let (bytes, slot) = self.contents.get(plan.place.source.index());
+            let (bytes, slot) = self.contents.get(plan.slice.source.content_index());
             (&**bytes, slot)
         };
-        let (start, len) = (plan.place.from as usize, plan.len as usize);
+        let (start, len) = (plan.slice.from as usize, plan.len as usize);
         let mut frame = port.pool().take().ok_or(NoRoom)?;
         let header_len = plan.header.len();
         frame.set_len(tcb.path.header_len() + header_len + len);
@@ -294,7 +294,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         let sum = payload_sum(bytes, slot, start, start + len).add(render(
             self.app,
             slot,
-            plan.place.params,
+            plan.slice.params,
             start,
             payload,
         ));

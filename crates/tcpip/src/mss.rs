@@ -42,7 +42,7 @@ impl OwnMss {
 
     /// What a peer has `told` by its SYN, or means if it tells none (RFC 9293,
     /// section 3.7.1).
-    pub(crate) fn told_or_default(family: Family, told: Option<u16>) -> u16 {
+    pub(crate) fn advertised_or_default(family: Family, told: Option<u16>) -> u16 {
         told.unwrap_or(match family {
             Family::V4 => DEFAULT_MSS_V4,
             Family::V6 => DEFAULT_MSS_V6,
@@ -60,7 +60,7 @@ impl OwnMss {
         frame_capacity: usize,
     ) -> Option<u16> {
         let fits = frame_capacity.checked_sub(LINK_HEADER + family.headers())?;
-        let mss = Self::told_or_default(family, told)
+        let mss = Self::advertised_or_default(family, told)
             .max(MIN_MSS)
             .min(self.of(family));
         let mss = usize::from(mss).min(fits).checked_sub(TIMESTAMPS_LEN)?;

@@ -53,7 +53,7 @@ pub(crate) enum Route {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Expiry {
     /// What may be sent is sent.
-    GoOn,
+    Transmit,
     /// There is nothing to do yet.
     Wait,
     /// The SYN-ACK goes again.
@@ -79,7 +79,7 @@ pub(crate) enum Expiry {
 
 /// A segment without data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Bare {
+pub(crate) enum ControlSegment {
     /// It acknowledges what has come.
     Ack,
     /// One just before what the peer expects, which it must acknowledge (RFC

@@ -191,7 +191,7 @@ pub(crate) struct Owner {
 }
 
 /// Slots that keep their memory in any case.
-const FLOOR: usize = 64;
+const MIN_KEPT: usize = 64;
 
 /// What a pool can lend.
 pub(crate) trait Lendable: Default {
@@ -202,14 +202,14 @@ pub(crate) trait Lendable: Default {
 /// A bounded pool. A thing keeps its memory when it is given back, so that in a
 /// steady state nothing is allocated, until [`trim`](Self::trim).
 #[derive(Debug)]
-pub(crate) struct Lent<T> {
+pub(crate) struct LendingPool<T> {
     list: Vec<T>,
     free: FreeList,
     pool: Pool,
-    most: u32,
+    limit: u32,
 }
 
-impl<T> Index<u32> for Lent<T> {
+impl<T> Index<u32> for LendingPool<T> {
     type Output = T;
     #[inline(always)]
     fn index(&self, index: u32) -> &T {
@@ -217,21 +217,21 @@ impl<T> Index<u32> for Lent<T> {
     }
 }
 
-impl<T> IndexMut<u32> for Lent<T> {
+impl<T> IndexMut<u32> for LendingPool<T> {
     #[inline(always)]
     fn index_mut(&mut self, index: u32) -> &mut T {
         &mut self.list[index as usize]
     }
 }
 
-impl<T: Lendable> Lent<T> {
+impl<T: Lendable> LendingPool<T> {
     /// At most `most` things of `pool`.
-    pub(crate) fn new(pool: Pool, most: u32) -> Self {
+    pub(crate) fn new(pool: Pool, limit: u32) -> Self {
         Self {
             list: Vec::new(),
             free: FreeList::default(),
             pool,
-            most,
+            limit,
         }
     }
 
@@ -240,7 +240,7 @@ impl<T: Lendable> Lent<T> {
     pub(crate) fn take(&mut self, owner: Owner, peers: &mut Peers) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
-            None if self.list.len() < self.most as usize => {
+            None if self.list.len() < self.limit as usize => {
                 self.list.push(T::default());
                 self.free.has_taken();
                 self.list.len() as u32 - 1
@@ -260,7 +260,7 @@ impl<T: Lendable> Lent<T> {
 
     /// Whether [`take`](Self::take) would find one.
     pub(crate) fn has_free(&self) -> bool {
-        !self.free.is_empty() || self.list.len() < self.most as usize
+        !self.free.is_empty() || self.list.len() < self.limit as usize
     }
 
     /// Whether there may soon be memory to give back.
@@ -280,8 +280,8 @@ impl<T: Lendable> Lent<T> {
     }
 
     /// What was needed until now says nothing any more.
-    pub(crate) fn look(&mut self) {
-        self.free.look();
+    pub(crate) fn reset_peak(&mut self) {
+        self.free.reset_peak();
     }
 
     /// Things in use.
@@ -304,17 +304,17 @@ impl<T: Lendable> Lent<T> {
 struct FreeList {
     slots: Vec<u32>,
     /// The first so many of `slots` have no memory any more.
-    bare: usize,
+    without_memory: usize,
     in_use: usize,
-    /// The most that were in use at once since [`look`](Self::look).
-    most_in_use: usize,
+    /// The most that were in use at once since [`reset_peak`](Self::reset_peak).
+    peak: usize,
 }
 
 impl FreeList {
     /// Takes a free slot.
     fn pop(&mut self) -> Option<u32> {
         let slot = self.slots.pop()?;
-        self.bare = self.bare.min(self.slots.len());
+        self.without_memory = self.without_memory.min(self.slots.len());
         self.has_taken();
         Some(slot)
     }
@@ -322,7 +322,7 @@ impl FreeList {
     /// A slot that was not there before is in use.
     fn has_taken(&mut self) {
         self.in_use += 1;
-        self.most_in_use = self.most_in_use.max(self.in_use);
+        self.peak = self.peak.max(self.in_use);
     }
 
     /// A slot is free again.
@@ -345,24 +345,24 @@ impl FreeList {
     /// Whether there may soon be memory to give back.
     #[inline]
     fn has_surplus(&self) -> bool {
-        self.slots.len() > self.bare + FLOOR
+        self.slots.len() > self.without_memory + MIN_KEPT
     }
 
     /// A free slot whose memory was not needed since the last look and is to be
     /// given back now.
     fn next_surplus(&mut self) -> Option<u32> {
-        let with_memory = self.in_use + self.slots.len() - self.bare;
-        if with_memory <= self.most_in_use.max(FLOOR) {
+        let with_memory = self.in_use + self.slots.len() - self.without_memory;
+        if with_memory <= self.peak.max(MIN_KEPT) {
             return None;
         }
-        let slot = self.slots.get(self.bare).copied();
-        self.bare += usize::from(slot.is_some());
+        let slot = self.slots.get(self.without_memory).copied();
+        self.without_memory += usize::from(slot.is_some());
         slot
     }
 
     /// What was needed until now says nothing any more.
-    fn look(&mut self) {
-        self.most_in_use = self.in_use;
+    fn reset_peak(&mut self) {
+        self.peak = self.in_use;
     }
 }
 
@@ -417,7 +417,7 @@ mod tests {
         (0..1_000).for_each(|slot| list.push(slot));
         assert!(list.has_surplus());
         assert_eq!(list.next_surplus(), None, "it was needed just now");
-        list.look();
+        list.reset_peak();
         let given_back: Vec<u32> = std::iter::from_fn(|| list.next_surplus()).collect();
         // Those that were free for longest.
         assert!(given_back.into_iter().eq(0..936));
@@ -430,7 +430,7 @@ mod tests {
         assert_eq!(list.in_use(), 65);
         list.push(935);
         assert_eq!(list.next_surplus(), None);
-        list.look();
+        list.reset_peak();
         assert_eq!(list.next_surplus(), Some(935), "64 keep theirs");
         assert_eq!(list.next_surplus(), None);
     }
@@ -446,7 +446,7 @@ mod tests {
             for _ in 0..500 {
                 assert!(list.pop().is_some());
             }
-            list.look();
+            list.reset_peak();
             assert_eq!(list.next_surplus(), None);
         }
     }

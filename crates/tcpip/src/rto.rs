@@ -29,7 +29,7 @@ pub(crate) struct Rtt {
     /// In microseconds.
     rttvar: u32,
     /// The least measurement, in microseconds; 0 before the first.
-    least: u32,
+    min: u32,
     /// The timeout that these make, in milliseconds, at most [`MAX_RTO_MS`]; 0
     /// before the first measurement.
     timeout: u16,
@@ -49,8 +49,8 @@ impl Rtt {
 
     /// The least measurement, in microseconds; 0 before the first.
     #[inline(always)]
-    pub(crate) const fn least(self) -> u32 {
-        self.least
+    pub(crate) const fn min(self) -> u32 {
+        self.min
     }
 
     /// Takes in one measurement, in microseconds (RFC 6298, 2.2 and 2.3).
@@ -60,9 +60,9 @@ impl Rtt {
         if self.srtt == 0 {
             self.srtt = rtt;
             self.rttvar = rtt / 2;
-            self.least = rtt;
+            self.min = rtt;
         } else {
-            self.least = self.least.min(rtt);
+            self.min = self.min.min(rtt);
             // Weights of 1/4 and 1/8: alpha and beta of the RFC.
             let deviation = self.srtt.abs_diff(rtt);
             self.rttvar = self.rttvar - self.rttvar / 4 + deviation / 4;
@@ -73,14 +73,14 @@ impl Rtt {
         self.timeout = micros.div_ceil(1000).min(MAX_RTO_MS) as u16;
     }
 
-    /// The timeout in milliseconds, at least `least_ms`, doubled `backoff`
+    /// The timeout in milliseconds, at least `min_rto_ms`, doubled `backoff`
     /// times; `after_loss` when the SYN-ACK was sent again.
     #[inline(always)]
-    pub(crate) fn timeout(self, backoff: u8, after_loss: bool, least_ms: u32) -> u32 {
+    pub(crate) fn timeout(self, backoff: u8, after_loss: bool, min_rto_ms: u32) -> u32 {
         let base = match self.timeout {
             0 if after_loss => INITIAL_RTO_AFTER_LOSS_MS,
             0 => INITIAL_RTO_MS,
-            measured => u32::from(measured).max(least_ms),
+            measured => u32::from(measured).max(min_rto_ms),
         };
         if backoff == 0 {
             return base.min(MAX_RTO_MS);

@@ -28,17 +28,16 @@ use nmio::{Instant, Mailbox, Port, TimerWheel, Timers};
 use crate::clock::Moment;
 use crate::config::Config;
 use crate::congestion::{CongestionControl, Cubic};
-use crate::connection::{CloseReason, Conn, Context, Flags, Plan, Record, Sight, State, Tcb};
+use crate::connection::{CloseReason, Conn, Context, Flags, Plan, Record, SendInfo, State, Tcb};
 use crate::content::{Contents, Family, NO_CLASS};
 use crate::emit::{Emitter, NoRoom, send_control, turn_round};
-use crate::outcome::Bare;
+use crate::outcome::ControlSegment;
 use crate::pools::{NONE, Owner, Peers, Pool};
 use crate::stream::{Lists, Source};
 use crate::table::{Keys, Table};
 use crate::writes::Writes;
 
-/// Parts of a pool whose holders lacked most when they were looked at: they are
-/// looked at again.
+/// Slots of a pool that stay candidates, as their holders lacked most when sampled.
 const CANDIDATES: usize = 16;
 
 /// Where a pool was looked at last.
@@ -65,12 +64,10 @@ struct Asker {
     lack: u32,
 }
 
-/// Milliseconds that progress may be ahead of now: what a peer has read fast it
-/// may then read slowly.
+/// Milliseconds of credit for a fast reader: progress may be so far ahead of now.
 const CREDIT_MS: u32 = 20_000;
 
-/// Later than any deadline, whichever comes: 15 days, in milliseconds. Deadlines
-/// are at most 7 days ahead, and the clock wraps after 49.
+/// 15 days in milliseconds: beyond any deadline (7 days), and before the clock's wrap (49).
 const BEYOND_MS: u32 = 15 * 24 * 3_600_000;
 
 /// Milliseconds that a byte takes at a rate, with 20 bits behind the point.
@@ -91,21 +88,18 @@ impl Pace {
     }
 }
 
-/// What decides whether a connection may stay, beside its TCB: its progress,
-/// which is the use that it makes of what it holds.
+/// Decides, beside the TCB, whether a connection may stay: by its progress.
 ///
-/// Each connection has a moment in virtual time, its *progress*. It is now when the
-/// connection is opened and when the application answers a request while nothing else
-/// is owed. Each byte that the peer acknowledges and that the application consumes
-/// moves it on by what the byte takes at [`Config::min_rate`](crate::Config::min_rate),
-/// at most to [`CREDIT_MS`] ahead of now. What it lies back behind now is the
-/// connection's *lack* of progress.
+/// A connection's *progress* is a moment in virtual time. It is set to now when the
+/// connection opens, and when the application answers a request while nothing else is
+/// pending. Each byte that the peer acknowledges or the application consumes advances it
+/// by the time of a byte at [`Config::min_rate`](crate::Config::min_rate), at most to
+/// [`CREDIT_MS`] ahead of now. The connection's *lack* is its distance behind now.
 ///
-/// A reader at that rate or above does not age. An idle connection, half a
-/// request that comes byte by byte, a zero window and a far slower reader all
-/// age at nearly real time. The rate is averaged over [`CREDIT_MS`] at least.
-/// Where something runs short, the connection that lacks most gives way
-/// (see `pressure.rs`).
+/// A reader at that rate or above does not age. An idle connection, a request that
+/// arrives byte by byte, a zero window and a far slower reader age at nearly real time.
+/// The rate is averaged over [`CREDIT_MS`] at least. When a pool runs short, the
+/// connection with the largest lack gives way (see `pressure.rs`).
 #[derive(Clone, Copy, Debug)]
 struct Standing {
     /// In milliseconds, as [`Moment::millis`]. It wraps: a lack of more than 24
@@ -346,7 +340,7 @@ pub struct Connection<'a, S> {
     asked: &'a mut Asked,
     id: u32,
     now: Instant,
-    sight: Sight,
+    send_info: SendInfo,
 }
 
 /// All TCP connections of one port: a sans-I/O state machine but for the
@@ -405,9 +399,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// A connection, in the hands of a callback.
     #[inline(always)]
     fn connection(&mut self, id: u32) -> (&mut A, Connection<'_, A::State>) {
-        let sight = self.conn(id).sight();
+        let send_info = self.conn(id).send_info();
         let connection = Connection {
-            sight,
+            send_info,
             id,
             now: self.now,
             standing: &mut self.standings[id as usize],
@@ -477,7 +471,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn release_source(&mut self, source: Source) {
         match source.buffer() {
             Some(buffer) => self.writes.release(buffer, &mut self.cx.peers),
-            None => self.contents.release(source.index()),
+            None => self.contents.release(source.content_index()),
         }
     }
 
@@ -502,7 +496,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Sees to space on a scoreboard that is nearly full.
     fn ensure_space(&mut self, id: u32) {
-        if self.conn(id).lacks_space(None) {
+        if self.conn(id).needs_larger_board(None) {
             self.lend_larger_board(id);
         }
     }
@@ -510,7 +504,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Gives back what loss recovery needs no longer, and finds a class for a
     /// connection whose segments have another size now.
     fn settle_losses(&mut self, id: u32) {
-        if let Some(left) = self.conn(id).settle() {
+        if let Some(left) = self.conn(id).release_unused() {
             self.contents.release_class(left);
             self.find_class(id);
         }
@@ -582,25 +576,25 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if !self.conn(id).has_new() {
             return;
         }
-        if let Some(plan) = self.conn(id).next_size_probe(now) {
+        if let Some(plan) = self.conn(id).next_mtu_probe(now) {
             // Without room it goes another time.
             let _ = self.send(port, id, &plan, now);
         }
         let segmentation = port.capabilities().segmentation;
         let mut room = port.room();
         let (mut conn, mut emitter) = self.conn_and_emitter(id);
-        let mut burst = conn.begin(segmentation, now);
+        let mut burst = conn.begin_burst(segmentation, now);
         let mut is_refused = false;
-        while let Some(plan) = conn.next(&mut burst, room, now) {
+        while let Some(plan) = conn.next_segment(&mut burst, room, now) {
             let counters = &mut conn.cx.counters;
             if emitter.send(port, conn.tcb, plan, counters).is_err() {
                 is_refused = true;
                 break;
             }
-            conn.has_sent_next(&mut burst, plan, now);
+            conn.has_sent_segment(&mut burst, plan, now);
             room -= 1;
         }
-        if conn.end(&burst, is_refused, now) {
+        if conn.end_burst(&burst, is_refused, now) {
             self.block(id);
         }
     }
@@ -640,16 +634,23 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Answers with a segment without data, which the received frame itself becomes.
     #[inline(always)]
-    fn answer<P: Port>(&mut self, port: &mut P, id: u32, packet: Packet, bare: Bare, now: Moment) {
+    fn answer<P: Port>(
+        &mut self,
+        port: &mut P,
+        id: u32,
+        packet: Packet,
+        segment: ControlSegment,
+        now: Moment,
+    ) {
         let mut conn = self.conn(id);
-        let (header, options) = conn.bare(bare, now);
+        let (header, options) = conn.control_segment(segment, now);
         let fits = packet.payload_capacity() >= header.len() + options.bytes().len();
         if fits && turn_round(port, packet, &header, &options, conn.tcb.ports()).is_ok() {
-            conn.has_sent_bare(bare, &header);
+            conn.has_sent_control(segment, &header);
             self.cx.counters.segments_sent += 1;
             self.cx.counters.turned_round += 1;
-        } else if bare == Bare::Ack {
-            conn.tcb.flags |= Flags::ACK;
+        } else if segment == ControlSegment::Ack {
+            conn.tcb.flags |= Flags::ACK_PENDING;
             self.block(id);
         } else {
             // The timer sends it again.
@@ -659,17 +660,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     /// Sends a segment without data when no received frame is in hand.
     #[cold]
-    fn send_bare<P: Port>(
+    fn send_control<P: Port>(
         &mut self,
         port: &mut P,
         id: u32,
-        bare: Bare,
+        segment: ControlSegment,
         now: Moment,
     ) -> Result<(), NoRoom> {
         let mut conn = self.conn(id);
-        let (header, options) = conn.bare(bare, now);
+        let (header, options) = conn.control_segment(segment, now);
         send_control(port, conn.tcb, &header, &options)?;
-        conn.has_sent_bare(bare, &header);
+        conn.has_sent_control(segment, &header);
         self.cx.counters.segments_sent += 1;
         Ok(())
     }
@@ -677,9 +678,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Resets a connection, without waiting for room.
     #[cold]
     fn send_reset<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        if self.send_bare(port, id, Bare::Reset, now).is_err() {
-            self.cx.counters.ring_full += 1;
-        }
+        let sent = self.send_control(port, id, ControlSegment::Reset, now);
+        self.cx.counters.ring_full += u64::from(sent.is_err());
     }
 
     /// The application has aborted.

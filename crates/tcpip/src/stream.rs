@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::pools::NONE;
-use crate::pools::{Lendable, Lent, Owner, Peers, Pool};
+use crate::pools::{Lendable, LendingPool, Owner, Peers, Pool};
 use crate::wire::Seq;
 
 /// The most entries of a connection's send stream, 66: what can be written before
@@ -46,7 +46,7 @@ impl Source {
 
     /// The content, where it is no buffer.
     #[inline(always)]
-    pub(crate) const fn index(self) -> u32 {
+    pub(crate) const fn content_index(self) -> u32 {
         self.0 & !Self::SHORT
     }
 
@@ -109,7 +109,7 @@ impl Entry {
 }
 
 /// Lists of entries, for connections that need more than their own.
-pub(crate) type Lists = Lent<VecDeque<Entry>>;
+pub(crate) type Lists = LendingPool<VecDeque<Entry>>;
 
 impl Lendable for VecDeque<Entry> {
     fn clear(&mut self) {
@@ -165,7 +165,7 @@ impl Stream {
     /// Whether distances in the stream still fit 32 bits when `len` more
     /// bytes are written.
     #[inline(always)]
-    fn spans(&self, len: u32) -> bool {
+    fn has_span(&self, len: u32) -> bool {
         // One is for the FIN.
         self.end
             .since(self.start)
@@ -194,7 +194,7 @@ impl Stream {
         owner: Owner,
         peers: &mut Peers,
     ) -> Result<(), Option<Pool>> {
-        if !self.spans(slice.len) {
+        if !self.has_span(slice.len) {
             return Err(None);
         }
         let end = self.end + slice.len;
@@ -240,7 +240,7 @@ impl Stream {
         fits: impl Fn(u32) -> bool,
     ) -> Option<u32> {
         let buffer = self.last(lists)?.source.buffer()?;
-        let has_room = self.spans(len) && fits(buffer);
+        let has_room = self.has_span(len) && fits(buffer);
         has_room.then(|| {
             self.lengthen(len, lists);
             buffer
@@ -259,13 +259,13 @@ impl Stream {
 
     /// Joins a slice to the last entry if it goes on where that one ends. Whether
     /// it does.
-    pub(crate) fn join(&mut self, slice: Slice, lists: &mut Lists) -> bool {
-        let spans = self.spans(slice.len);
+    pub(crate) fn merge(&mut self, slice: Slice, lists: &mut Lists) -> bool {
+        let has_span = self.has_span(slice.len);
         let Some(last) = self.last(lists) else {
             return false;
         };
-        let goes_on = spans
-            && last.source == Source::content(slice.source.index(), true)
+        let goes_on = has_span
+            && last.source == Source::content(slice.source.content_index(), true)
             && last.until == slice.from
             && last.params == slice.params;
         if goes_on {

@@ -62,10 +62,10 @@ fn slice(index: u32, range: std::ops::Range<u32>, len: u32) -> Slice {
 #[test]
 fn sources_are_told_apart() {
     let whole = Source::content(5, false);
-    assert_eq!((whole.buffer(), whole.index()), (None, 5));
+    assert_eq!((whole.buffer(), whole.content_index()), (None, 5));
     assert!(whole.ends_content());
     let part = Source::content(5, true);
-    assert_eq!((part.buffer(), part.index()), (None, 5));
+    assert_eq!((part.buffer(), part.content_index()), (None, 5));
     assert!(!part.ends_content());
     assert_eq!(Source::write_buffer(5).buffer(), Some(5));
     assert!(!Source::write_buffer(5).ends_content());
@@ -84,7 +84,7 @@ fn a_place_is_found_across_the_wrap() {
         (149, 2, 79, 1),
     ] {
         let place = rig.locate(start.wrapping_add(at)).unwrap();
-        assert_eq!(place.source.index(), source);
+        assert_eq!(place.source.content_index(), source);
         assert_eq!(place.params, [source << 1, 5]);
         assert_eq!((place.from, place.len), (offset, left));
     }
@@ -95,11 +95,11 @@ fn a_place_is_found_across_the_wrap() {
 #[test]
 fn distances_in_the_stream_fit_32_bits() {
     let mut rig = Rig::new(0, 0);
-    assert!(rig.stream.spans(u32::MAX - 1));
-    assert!(!rig.stream.spans(u32::MAX));
+    assert!(rig.stream.has_span(u32::MAX - 1));
+    assert!(!rig.stream.has_span(u32::MAX));
     rig.push(whole(1, 1 << 31)).unwrap();
-    assert!(rig.stream.spans((1 << 31) - 2));
-    assert!(!rig.stream.spans((1 << 31) - 1));
+    assert!(rig.stream.has_span((1 << 31) - 2));
+    assert!(!rig.stream.has_span((1 << 31) - 1));
     // One entry of the greatest length is addressed to its end.
     let mut rig = Rig::new(0, 0);
     rig.push(whole(1, u32::MAX - 1)).unwrap();
@@ -141,7 +141,7 @@ fn without_a_free_list_there_is_room_for_two() {
 #[test]
 fn a_slice_joins_the_one_that_it_goes_on_from() {
     let mut rig = Rig::new(0, 1);
-    let join = |rig: &mut Rig, slice| rig.stream.join(slice, &mut rig.lists);
+    let join = |rig: &mut Rig, slice| rig.stream.merge(slice, &mut rig.lists);
     assert!(!join(&mut rig, slice(1, 0..20, 100)), "there is none");
     rig.push(slice(1, 0..20, 100)).unwrap();
     assert!(!join(&mut rig, slice(1, 21..30, 100)), "a gap");
@@ -214,7 +214,7 @@ proptest! {
                     };
                     let range = until..until + len;
                     let joining = slice(content, range.clone(), range.end + 1);
-                    prop_assert!(rig.stream.join(joining, &mut rig.lists));
+                    prop_assert!(rig.stream.merge(joining, &mut rig.lists));
                     list.extend(range.clone().map(|offset| (content, offset)));
                     entries.back_mut().unwrap().1 += len as usize;
                     last = Some((content, range.end));
@@ -230,14 +230,14 @@ proptest! {
                     {
                         gone -= len;
                         entries.pop_front();
-                        prop_assert_eq!(rig.retire(una).map(Source::index), Some(content));
+                        prop_assert_eq!(rig.retire(una).map(Source::content_index), Some(content));
                     }
                     prop_assert_eq!(rig.retire(una), None);
                 }
                 Step::Discard => {
                     let expected = entries.pop_front();
                     let source = rig.stream.retire(rig.stream.end(), &mut rig.lists, &mut rig.peers);
-                    prop_assert_eq!(source.map(Source::index), expected.map(|entry| entry.0));
+                    prop_assert_eq!(source.map(Source::content_index), expected.map(|entry| entry.0));
                     let held: usize = entries.iter().map(|entry| entry.1).sum();
                     let gone = list.len().saturating_sub(held);
                     list.drain(..gone);
@@ -252,7 +252,7 @@ proptest! {
             for at in [0, list.len() / 3, list.len() / 2, list.len().saturating_sub(1)] {
                 let seq = una + at as u32;
                 let place = rig.stream.locate(seq, &rig.lists);
-                let found = place.map(|place| (place.source.index(), place.from));
+                let found = place.map(|place| (place.source.content_index(), place.from));
                 prop_assert_eq!(found, list.get(at).copied());
                 if at > 0 && !list.is_empty() {
                     let start = rig.stream.entry_start(seq, &rig.lists);

@@ -70,23 +70,23 @@ impl Validation {
 
     /// Takes in what was in flight when an ACK came.
     #[inline(always)]
-    fn note(&mut self, event: &Event) {
+    fn record_flight(&mut self, event: &Event) {
         if event.in_flight > self.pipe_ack {
             self.pipe_ack = event.in_flight;
         }
     }
 
-    /// Whether [`turn`](Self::turn) may be due. To be asked once a round trip
+    /// Whether [`end_half_period`](Self::end_half_period) may be due. To be asked once a round trip
     /// or second.
     #[inline(always)]
-    fn is_turn(&self, event: &Event) -> bool {
+    fn may_end_half_period(&self, event: &Event) -> bool {
         Self::clock(event.now).wrapping_sub(self.since) >= MIN_HALF_PERIOD
     }
 
     /// Half a sampling period may have passed. True when the window `cwnd`
     /// has not been validated for five minutes and must shrink.
     #[cold]
-    fn turn(&mut self, cwnd: u32, event: &Event) -> bool {
+    fn end_half_period(&mut self, cwnd: u32, event: &Event) -> bool {
         let elapsed = Self::clock(event.now).wrapping_sub(self.since);
         let half = (event.srtt >> TICK_SHIFT).saturating_mul(3) / 2;
         let half = (half.min(u32::from(u16::MAX)) as u16).clamp(MIN_HALF_PERIOD, MAX_HALF_PERIOD);
@@ -100,7 +100,7 @@ impl Validation {
             event.in_flight
         };
         self.pipe_ack = event.in_flight;
-        if self.in_slow_start(cwnd) {
+        if self.allows_slow_start(cwnd) {
             self.phase = 0;
             return false;
         }
@@ -124,7 +124,7 @@ impl Validation {
 
     /// Whether slow start may open a window of `cwnd`: the validated phase.
     #[inline(always)]
-    fn in_slow_start(&self, cwnd: u32) -> bool {
+    fn allows_slow_start(&self, cwnd: u32) -> bool {
         is_validated(cwnd, self.pipe_ack) || is_validated(cwnd, self.earlier)
     }
 
@@ -133,7 +133,7 @@ impl Validation {
     /// would only be wrong by more when it is used at last. What is less than a
     /// segment of `mss` bytes cannot be used, and is not spare.
     #[inline(always)]
-    fn in_avoidance(&self, cwnd: u32, mss: u32) -> bool {
+    fn allows_avoidance(&self, cwnd: u32, mss: u32) -> bool {
         let used = cwnd.saturating_sub((cwnd / 4).max(mss));
         used <= self.pipe_ack || used <= self.earlier
     }

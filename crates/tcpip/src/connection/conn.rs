@@ -1,9 +1,9 @@
 //! A connection in hand, and the rules of TCP for it.
 
 mod acks;
-mod bare;
 mod closing;
 mod context;
+mod control;
 mod deadlines;
 mod info;
 mod opening;
@@ -19,12 +19,12 @@ mod transmit;
 mod view;
 
 use super::condition::Condition;
-use super::{Cut, Due, Flags, Kind, NONE, Plan, State, Tcb};
+use super::{DeadlineKind, Flags, NONE, Plan, SegmentKind, State, StreamSegment, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::counters::Counters;
 use crate::mss::OwnMss;
-use crate::pools::{Lent, Peers};
+use crate::pools::{LendingPool, Peers};
 use crate::stream::Lists;
 use crate::wire::{Block, Control, Header, Seq};
 use ip::Ecn;
@@ -56,10 +56,10 @@ struct Settings {
     /// `u32::MAX`: none.
     user_timeout_ms: u32,
     /// Between probes of a shut window: some are to go before the user timeout.
-    most_probe_interval_ms: u32,
+    max_probe_interval_ms: u32,
     /// The silence after which something is done: a keep-alive is sent, or the
     /// connection closed.
-    silence_ms: u32,
+    first_idle_ms: u32,
     min_rto_ms: u32,
 }
 
@@ -73,17 +73,17 @@ pub(crate) struct Context<C> {
     pub(crate) peers: Peers,
     /// Entries of streams that have no place in their TCBs.
     pub(crate) lists: Lists,
-    pub(crate) buffers: Lent<Buffer>,
+    pub(crate) buffers: LendingPool<Buffer>,
     /// Bytes of each: the window of a connection that has none.
     buffer_len: usize,
-    losses: Recoveries<C>,
+    recoveries: Recoveries<C>,
     /// The shift of our windows, where they are scaled (RFC 7323, section 2.3).
     window_scale: u8,
     /// What the segment in hand has brought that was here already: told with
     /// its acknowledgement (RFC 2883).
-    pub(crate) twice: Option<Block>,
+    pub(crate) dsack: Option<Block>,
     /// The class of the connection in hand while its segments had another size.
-    left_class: Option<u8>,
+    old_class: Option<u8>,
 }
 
 impl Tcb {
@@ -110,7 +110,7 @@ impl Tcb {
     /// The window to tell now, in bytes. It never takes back what was told
     /// before, and does not open by small steps (RFC 9293, section 3.8.6.2.2).
     #[inline(always)]
-    fn window_to_tell<C>(&self, cx: &Context<C>) -> u32 {
+    fn window_to_advertise<C>(&self, cx: &Context<C>) -> u32 {
         let told = self.rcv_adv.since(self.rcv_nxt);
         if self.buffer == NONE {
             return told.max(cx.buffer_len as u32);
@@ -139,7 +139,7 @@ impl Tcb {
 
 /// What of it only the stack knows.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sight {
+pub(crate) struct SendInfo {
     cwnd: u32,
     ssthresh: u32,
     own_scale: u8,
@@ -170,14 +170,14 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
     fn recovery(&self) -> Option<&Recovery<C>> {
         match self.tcb.recovery {
             NONE => None,
-            index => Some(&self.cx.losses[index]),
+            index => Some(&self.cx.recoveries[index]),
         }
     }
 
     /// The same connection for a call that is not inlined, so that this one can
     /// stay in registers.
     #[inline(always)]
-    fn again(&mut self) -> Conn<'_, C> {
+    fn reborrow(&mut self) -> Conn<'_, C> {
         Conn {
             tcb: self.tcb,
             congestion: self.congestion,
@@ -186,29 +186,29 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
     }
 
     /// Sets the deadline after an ACK of something new (RFC 6298, 5.2 and 5.3).
-    /// `is_calm`: nothing of what is in flight is known to be out of order.
+    /// `is_in_order`: nothing of what is in flight is known to be out of order.
     #[inline(always)]
-    fn arm_after_ack(&mut self, is_calm: bool, now: Moment) {
+    fn arm_after_ack(&mut self, is_in_order: bool, now: Moment) {
         let tcb = &mut *self.tcb;
         if tcb.snd_nxt == tcb.snd_una && !tcb.probes_window() {
-            tcb.arm(Due::Silence, self.cx.settings.silence_ms, now);
+            tcb.arm(DeadlineKind::Idle, self.cx.settings.first_idle_ms, now);
         } else {
-            let (due, after) = tcb.timeout(is_calm, self.cx.settings.min_rto_ms);
-            tcb.arm(due, after, now);
+            let (kind, after) = tcb.timeout(is_in_order, self.cx.settings.min_rto_ms);
+            tcb.arm(kind, after, now);
         }
     }
 
     /// Whether nothing of what is in flight is known to be out of order.
     #[inline(always)]
-    fn is_calm(&self) -> bool {
-        self.recovery().is_none_or(Recovery::is_calm)
+    fn is_in_order(&self) -> bool {
+        self.recovery().is_none_or(Recovery::is_in_order)
     }
 
     /// As [`Tcb::timeout`].
     #[inline(always)]
-    fn timeout(&self) -> (Due, u32) {
+    fn timeout(&self) -> (DeadlineKind, u32) {
         self.tcb
-            .timeout(self.is_calm(), self.cx.settings.min_rto_ms)
+            .timeout(self.is_in_order(), self.cx.settings.min_rto_ms)
     }
 
     /// The retransmission timeout, in milliseconds.
@@ -222,7 +222,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
     /// the scale (section 2.4).
     #[inline(always)]
     fn window_field(&self) -> u16 {
-        let window = self.tcb.window_to_tell(self.cx);
+        let window = self.tcb.window_to_advertise(self.cx);
         let field = match self.tcb.own_scale(self.cx) {
             0 => window,
             scale => self.tcb.scaled(self.cx, window, scale),
@@ -232,7 +232,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
 
     /// At most `most` bytes from `seq` on, or the FIN that is there, with a
     /// timestamp of `late` milliseconds ago.
-    fn plan(&self, kind: Kind, seq: Seq, most: u32, late: u32, now: Moment) -> Plan {
+    fn plan(&self, kind: SegmentKind, seq: Seq, most: u32, late: u32, now: Moment) -> Plan {
         let tcb = &*self.tcb;
         let mut header = Header {
             seq,
@@ -244,13 +244,13 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         if let Some(timestamps) = &mut header.timestamps {
             timestamps.value = timestamps.value.wrapping_sub(late);
         }
-        let Some(cut) = Cut::at(tcb, seq, &self.cx.lists) else {
+        let Some(segment) = StreamSegment::at(tcb, seq, &self.cx.lists) else {
             debug_assert!(tcb.flags.has(Flags::CLOSE), "the stream ends here");
             header.control = header.control | Control::FIN;
             return Plan::of_control(kind, header);
         };
-        let len = cut.whole.min(most);
-        if len == cut.place.len {
+        let len = segment.len.min(most);
+        if len == segment.slice.len {
             header.control = header.control | Control::PSH;
         }
         // A FIN that was sent with this segment goes with it again.
@@ -262,19 +262,19 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
             header,
             // RFC 3168, section 6.1.5: what is sent again takes no part.
             ecn: Ecn::NotEct,
-            place: cut.place,
+            slice: segment.slice,
             len,
-            prepared: cut.prepared.filter(|_| len == cut.whole),
+            prepared: segment.prepared.filter(|_| len == segment.len),
             is_run: false,
         }
     }
 
     /// A segment has told all that has come, and a window by its field.
     #[inline(always)]
-    fn has_told(&mut self, window: u16) {
+    fn has_advertised(&mut self, window: u16) {
         let window = u32::from(window) << self.tcb.own_scale(self.cx);
         self.tcb.rcv_adv = self.tcb.rcv_nxt + window;
-        self.tcb.flags -= Flags::ACK;
+        self.tcb.flags -= Flags::ACK_PENDING;
     }
 
     /// Gives the receive buffer back, if there is one, with all that is in it.
@@ -288,7 +288,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
     /// Takes a recovery from the pool if there is none.
     fn begin_recovery(&mut self) -> u32 {
         if self.tcb.recovery == NONE {
-            self.tcb.recovery = self.cx.losses.take(self.tcb.snd_una);
+            self.tcb.recovery = self.cx.recoveries.take(self.tcb.snd_una);
         }
         self.tcb.recovery
     }

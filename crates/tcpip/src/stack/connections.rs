@@ -37,7 +37,7 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
             };
             self.reached.push(index);
         }
-        let sight = Conn::new(record, self.cx).sight();
+        let send_info = Conn::new(record, self.cx).send_info();
         Some(Connection {
             tcb: &mut record.tcb,
             state: &mut self.states[index as usize],
@@ -49,7 +49,7 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
             asked: self.asked,
             id: index,
             now: self.now,
-            sight,
+            send_info,
         })
     }
 

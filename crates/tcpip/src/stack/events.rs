@@ -9,7 +9,7 @@ use super::{Alarm, Connections, Reached, Stack, Timer};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, Flags, Plan, State};
-use crate::outcome::{Bare, Expiry};
+use crate::outcome::{ControlSegment, Expiry};
 use crate::stack::Application;
 
 /// How soon a sleeping loop looks again whether a full TX ring has room. At
@@ -137,9 +137,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             let buffers = &mut self.cx.buffers;
             let lists = &mut self.cx.lists;
             if !(buffers.trim() | self.writes.trim() | lists.trim()) {
-                buffers.look();
-                self.writes.look();
-                lists.look();
+                buffers.reset_peak();
+                self.writes.reset_peak();
+                lists.reset_peak();
                 self.trim_at = now + TRIM_INTERVAL;
                 return;
             }
@@ -174,7 +174,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     fn act<P: Port>(&mut self, port: &mut P, id: u32, expiry: Expiry, now: Moment) {
         match expiry {
             Expiry::Wait => return,
-            Expiry::GoOn => {}
+            Expiry::Transmit => {}
             Expiry::Forget => self.forget(id),
             Expiry::TimeOut => self.close(id, CloseReason::TimedOut),
             Expiry::Reset => {
@@ -182,11 +182,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 self.close(id, CloseReason::TimedOut);
             }
             // Without room they go the next time.
-            Expiry::SynAck => drop(self.send_bare(port, id, Bare::SynAck, now)),
+            Expiry::SynAck => drop(self.send_control(port, id, ControlSegment::SynAck, now)),
             // Without room the timeout does it.
             Expiry::Send(plan) => drop(self.send(port, id, &plan, now)),
             Expiry::ProbeWindow(plan) => self.probe_window(port, id, &plan, now),
-            Expiry::KeepAlive => drop(self.send_bare(port, id, Bare::KeepAlive, now)),
+            Expiry::KeepAlive => drop(self.send_control(port, id, ControlSegment::KeepAlive, now)),
             Expiry::OfferAgain => {
                 self.offer_again(port, id, now);
                 let next = self.conn(id).has_offered_again(now);
@@ -251,7 +251,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 continue;
             }
             self.resume(port, id, now);
-            if let Some(plan) = self.conn(id).owed_probe(now) {
+            if let Some(plan) = self.conn(id).pending_probe(now) {
                 self.probe_window(port, id, &plan, now);
             }
             self.keep_time(id, now);
@@ -270,8 +270,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     /// Sends what a full ring has held up.
     fn resume<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.transmit(port, id, now);
-        let is_owed = self.records[id as usize].tcb.flags.has(Flags::ACK);
-        if is_owed && self.send_bare(port, id, Bare::Ack, now).is_err() {
+        let is_owed = self.records[id as usize].tcb.flags.has(Flags::ACK_PENDING);
+        if is_owed
+            && self
+                .send_control(port, id, ControlSegment::Ack, now)
+                .is_err()
+        {
             self.block(id);
         }
     }

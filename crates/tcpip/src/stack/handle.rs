@@ -140,7 +140,7 @@ impl<S> Connection<'_, S> {
 
     /// How the connection goes: round trips, windows, what is lost.
     pub fn info(&self) -> Info {
-        self.sight.info(self.tcb)
+        self.send_info.info(self.tcb)
     }
 
     /// Entries that the stream still has room for, 0 to
@@ -233,7 +233,7 @@ impl<S> Connection<'_, S> {
             params: halves(params),
         };
         let stream = &mut self.tcb.stream;
-        if stream.join(slice, self.lists) {
+        if stream.merge(slice, self.lists) {
             return Ok(());
         }
         self.push(slice)?;

@@ -9,7 +9,7 @@ use super::Stack;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, Flags, State};
-use crate::outcome::{AfterFin, Bare, Route, Verdict};
+use crate::outcome::{AfterFin, ControlSegment, Route, Verdict};
 use crate::stack::Application;
 use crate::wire::{Block, CHECKSUM_AT, Control, Segment};
 
@@ -33,7 +33,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let hash = self.keys.hash(&addresses, src_port, dst_port);
         let found = self.table.find(hash, |id| {
             let tcb = &self.records[id as usize].tcb;
-            tcb.is_of(&addresses, src_port, dst_port)
+            tcb.matches(&addresses, src_port, dst_port)
         });
         let now = Moment::from(now);
         match found {
@@ -66,7 +66,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.handle_other(port, id, packet, segment, now);
             return;
         }
-        self.cx.twice = None;
+        self.cx.dsack = None;
         self.process(port, id, packet, segment, &[], now);
         self.keep_time(id, now);
     }
@@ -83,7 +83,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) {
         let mut sack = ArrayVec::new();
-        self.cx.twice = None;
+        self.cx.dsack = None;
         if segment.has_more_options() {
             let header = &packet.payload()[..usize::from(segment.data_at)];
             (segment.timestamps, sack) = self.conn(id).read_options(header);
@@ -119,10 +119,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             }
             Verdict::Drop => {}
             Verdict::Acknowledge => {
-                self.answer(port, id, packet, Bare::Ack, now);
-                self.cx.twice = None;
+                self.answer(port, id, packet, ControlSegment::Ack, now);
+                self.cx.dsack = None;
             }
-            Verdict::SynAck => self.answer(port, id, packet, Bare::SynAck, now),
+            Verdict::SynAck => self.answer(port, id, packet, ControlSegment::SynAck, now),
             Verdict::Reset => self.reset_unknown(port, packet, segment),
             Verdict::Reopen => self.reopen(port, id, packet, segment, now),
             Verdict::Forget => self.forget(id),
@@ -143,7 +143,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) {
         let in_disorder = self.records[id as usize].tcb.is_recovering() || !sack.is_empty();
-        if in_disorder && self.conn(id).lacks_space(Some((segment, sack))) {
+        if in_disorder && self.conn(id).needs_larger_board(Some((segment, sack))) {
             self.lend_larger_board(id);
         }
         let link = packet.link_back();
@@ -168,10 +168,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let flags = tcb.flags;
         let waits_for_room = flags.has(Flags::WANTS_ROOM) && tcb.stream.is_empty();
         let is_unsettled = waits_for_room || tcb.state == State::TimeWait;
-        if flags.has(Flags::ACK) {
-            self.answer(port, id, packet, Bare::Ack, now);
+        if flags.has(Flags::ACK_PENDING) {
+            self.answer(port, id, packet, ControlSegment::Ack, now);
         }
-        self.cx.twice = None;
+        self.cx.dsack = None;
         if is_unsettled {
             self.settle(id, now);
         }
@@ -462,7 +462,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let hash = self.keys.hash(&addresses, src_port, dst_port);
         let found = self.table.find(hash, |id| {
             let tcb = &self.records[id as usize].tcb;
-            tcb.is_of(&addresses, src_port, dst_port)
+            tcb.matches(&addresses, src_port, dst_port)
         });
         let Some(id) = found else {
             return false;

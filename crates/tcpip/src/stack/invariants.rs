@@ -81,7 +81,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let conn = self.conn(id as u32);
         let (pipe_and_window, state) = (conn.pipe_and_window(), conn.tcb.state);
         let view = conn.tcb.view();
-        let mss = u32::from(view.mss_most);
+        let mss = u32::from(view.mss_max);
         let now = Flight {
             una: view.snd_una,
             nxt: view.snd_nxt,

@@ -255,7 +255,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             .iter()
             .filter_map(|pool| self.who_gives_way(*pool, asker, now));
         if let Some(victim) = victims.next() {
-            self.conn(victim).lose_board();
+            self.conn(victim).give_up_board();
             let grown = self.conn(id).grow_board(owner);
             debug_assert!(grown.is_ok(), "one is free now");
         }

@@ -7,7 +7,7 @@ use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{CloseReason, State};
 use crate::emit::NoRoom;
-use crate::outcome::Bare;
+use crate::outcome::ControlSegment;
 use crate::stack::Application;
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
@@ -32,17 +32,17 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     fn part<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) -> Result<(), NoRoom> {
         let conn = self.conn(id);
-        let (state, farewell) = (conn.tcb.state, conn.farewell());
+        let (state, closing_segment) = (conn.tcb.state, conn.closing_segment());
         if state == State::Closed {
             return Ok(());
         }
-        if let Some(bare) = farewell {
-            self.send_bare(port, id, bare, now)?;
+        if let Some(segment) = closing_segment {
+            self.send_control(port, id, segment, now)?;
         }
         if matches!(state, State::SynReceived | State::TimeWait) {
             // The application knows nothing of it, or no longer.
             self.forget(id);
-        } else if farewell == Some(Bare::Reset) {
+        } else if closing_segment == Some(ControlSegment::Reset) {
             self.close(id, CloseReason::Aborted);
         } else {
             self.close(id, CloseReason::Finished);

@@ -17,19 +17,19 @@ const LIMIT_AFTER_TIMEOUT: u32 = 2;
 
 /// What is being mended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mending {
-    Nothing,
+enum LossState {
+    Open,
     /// Between [`Congestion::Loss`] and the end of recovery.
-    Loss,
+    Recovery,
     /// All that was in flight when the timer expired is sent again.
-    Timeout,
+    Loss,
 }
 
 /// What the window follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The first slow start.
-    Start(HyStart),
+    SlowStart(HyStart),
     /// Congestion avoidance, and slow start that leads back to it.
     Avoidance(Curve),
 }
@@ -56,8 +56,8 @@ pub struct Cubic {
     ssthresh: u32,
     validation: Validation,
     phase: Phase,
-    marks: Marks,
-    mending: Mending,
+    flags: EpochFlags,
+    loss_state: LossState,
 }
 
 const _: () = assert!(size_of::<Cubic>() <= 48);
@@ -100,15 +100,15 @@ struct HyStart {
 
 /// What is known of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Marks(u8);
+struct EpochFlags(u8);
 
-impl Marks {
+impl EpochFlags {
     /// Fast convergence has lowered the plateau.
     const CONVERGED: u8 = 1;
     /// The window is that of Reno.
     const RENO: u8 = 2;
     /// Slow start has ended, and nothing was ever lost.
-    const UNTRIED: u8 = 4;
+    const NO_LOSS_YET: u8 = 4;
 
     fn set(&mut self, mark: u8) {
         self.0 |= mark;
@@ -134,7 +134,7 @@ enum Pause {
     Fresh,
     /// It stands still while nothing is in flight, until there is something
     /// to send.
-    Silent,
+    Idle,
     /// It stands still while the window goes unused (RFC 9438, section 5.8).
     Unused,
 }
@@ -195,9 +195,9 @@ impl Curve {
 
     /// `acked` bytes of a window of `cwnd`, which is used, are acknowledged while
     /// the curve rises: whether it is to be looked up, which
-    /// [`attend`](Self::attend) does.
+    /// [`update`](Self::update) does.
     #[inline(always)]
-    fn is_due(&self, cwnd: u32, acked: u32, event: &Event) -> bool {
+    fn needs_update(&self, cwnd: u32, acked: u32, event: &Event) -> bool {
         let acked = self.acked.wrapping_add(acked);
         acked >= cwnd / 8
             && (Self::clock(event.now).wrapping_sub(self.tick) >= GAIN_TICKS || acked >= cwnd)
@@ -221,7 +221,9 @@ impl Cubic {
     /// RFC 7661, section 4.4.2: five minutes without validation.
     #[inline]
     fn turn(&mut self, event: &Event) {
-        if self.validation.is_turn(event) && self.validation.turn(self.cwnd, event) {
+        if self.validation.may_end_half_period(event)
+            && self.validation.end_half_period(self.cwnd, event)
+        {
             let smaller = (self.cwnd / 2).max(initial_window(event.mss));
             self.shrink(smaller);
         }
@@ -234,7 +236,7 @@ impl Cubic {
         if self.cwnd <= smaller {
             return;
         }
-        if !matches!(self.phase, Phase::Start(_)) {
+        if !matches!(self.phase, Phase::SlowStart(_)) {
             self.ssthresh = self.ssthresh.max(three_quarters(self.cwnd));
             self.phase = Phase::Avoidance(Curve::after_slow_start(self.w_max()));
         }
@@ -243,7 +245,7 @@ impl Cubic {
 
     fn w_max(&self) -> u32 {
         match self.phase {
-            Phase::Start(_) => 0,
+            Phase::SlowStart(_) => 0,
             Phase::Avoidance(curve) => curve.w_max,
         }
     }
@@ -269,10 +271,10 @@ impl Cubic {
     /// Slow start ends with the window as it is, without congestion (RFC 9438,
     /// section 4.10).
     #[cold]
-    fn leave_start(&mut self) {
+    fn exit_slow_start(&mut self) {
         self.ssthresh = self.cwnd;
-        self.marks = Marks::default();
-        self.marks.set(Marks::UNTRIED);
+        self.flags = EpochFlags::default();
+        self.flags.set(EpochFlags::NO_LOSS_YET);
         self.avoid(self.cwnd);
     }
 
@@ -282,37 +284,37 @@ impl Cubic {
     fn end_round(&mut self, exit: bool, event: Event) {
         self.turn(&event);
         if exit {
-            self.leave_start();
+            self.exit_slow_start();
         }
     }
 
     /// An ACK with what is not to be done with every one: the look-up on the
     /// curve when `due`, and what nothing in flight means.
     #[inline(never)]
-    fn attend(&mut self, due: bool, acked: u32, event: Event) {
+    fn update(&mut self, due: bool, acked: u32, event: Event) {
         if let Phase::Avoidance(curve) = &mut self.phase {
-            self.cwnd = curve.attend(self.cwnd, acked, due, &mut self.marks, &event);
+            self.cwnd = curve.update(self.cwnd, acked, due, &mut self.flags, &event);
         }
         self.turn(&event);
     }
 
     /// An ACK while the curve does not rise.
     #[cold]
-    fn on_ack_apart(&mut self, acked: u32, event: Event) {
+    fn on_ack_slow_path(&mut self, acked: u32, event: Event) {
         self.turn(&event);
         let Phase::Avoidance(curve) = &mut self.phase else {
             return;
         };
         if curve.pause != Pause::SlowStart {
             // Recovery, if there was one, is over.
-            self.mending = Mending::Nothing;
-            let used = self.validation.in_avoidance(self.cwnd, event.mss);
-            let marks = &mut self.marks;
-            self.cwnd = curve.on_ack_paused(self.cwnd, acked, used, marks, &event);
-        } else if self.validation.in_slow_start(self.cwnd) {
-            let step = match self.mending {
-                Mending::Timeout => acked.min(LIMIT_AFTER_TIMEOUT.saturating_mul(event.mss)),
-                Mending::Nothing | Mending::Loss => HyStart::slow_start(acked, &event),
+            self.loss_state = LossState::Open;
+            let used = self.validation.allows_avoidance(self.cwnd, event.mss);
+            let flags = &mut self.flags;
+            self.cwnd = curve.on_ack_paused(self.cwnd, acked, used, flags, &event);
+        } else if self.validation.allows_slow_start(self.cwnd) {
+            let step = match self.loss_state {
+                LossState::Loss => acked.min(LIMIT_AFTER_TIMEOUT.saturating_mul(event.mss)),
+                LossState::Open | LossState::Recovery => HyStart::slow_start(acked, &event),
             };
             let grown = self.cwnd.saturating_add(step).min(MAX_WINDOW);
             // What is beyond the threshold is the curve's.
@@ -330,9 +332,9 @@ impl CongestionControl for Cubic {
             cwnd: window,
             ssthresh: u32::MAX,
             validation: Validation::default(),
-            phase: Phase::Start(HyStart::new()),
-            marks: Marks::default(),
-            mending: Mending::Nothing,
+            phase: Phase::SlowStart(HyStart::new()),
+            flags: EpochFlags::default(),
+            loss_state: LossState::Open,
         }
     }
 
@@ -355,11 +357,11 @@ impl CongestionControl for Cubic {
 
     #[inline(always)]
     fn on_ack(&mut self, acked: u32, event: &Event) {
-        self.validation.note(event);
+        self.validation.record_flight(event);
         match &mut self.phase {
-            Phase::Start(start) => {
+            Phase::SlowStart(start) => {
                 let step = start.on_ack(acked, event);
-                if self.validation.in_slow_start(self.cwnd) {
+                if self.validation.allows_slow_start(self.cwnd) {
                     self.cwnd = self.cwnd.wrapping_add(step.growth).min(MAX_WINDOW);
                 }
                 if step.round_over {
@@ -367,14 +369,15 @@ impl CongestionControl for Cubic {
                 }
             }
             Phase::Avoidance(curve) => {
-                if curve.pause != Pause::None || !self.validation.in_avoidance(self.cwnd, event.mss)
+                if curve.pause != Pause::None
+                    || !self.validation.allows_avoidance(self.cwnd, event.mss)
                 {
-                    self.on_ack_apart(acked, *event);
+                    self.on_ack_slow_path(acked, *event);
                     return;
                 }
-                let due = curve.is_due(self.cwnd, acked, event);
-                if due || event.una == event.nxt || self.validation.is_turn(event) {
-                    self.attend(due, acked, *event);
+                let due = curve.needs_update(self.cwnd, acked, event);
+                if due || event.una == event.nxt || self.validation.may_end_half_period(event) {
+                    self.update(due, acked, *event);
                 } else {
                     self.cwnd = curve.grow(self.cwnd, acked);
                 }
@@ -386,19 +389,19 @@ impl CongestionControl for Cubic {
     #[cold]
     fn on_congestion(&mut self, cause: Congestion, event: &Event) {
         let last = self.w_max();
-        let (mending, beta) = match cause {
-            Congestion::Loss => (Mending::Loss, BETA_LOSS),
-            Congestion::Ecn => (Mending::Nothing, BETA_ECN),
+        let (loss_state, beta) = match cause {
+            Congestion::Loss => (LossState::Recovery, BETA_LOSS),
+            Congestion::Ecn => (LossState::Open, BETA_ECN),
         };
-        self.mending = mending;
-        let recovery = mending == Mending::Loss;
+        self.loss_state = loss_state;
+        let recovery = loss_state == LossState::Recovery;
         let used = self.validation.on_congestion(self.cwnd, event, recovery);
         let from = self.congested(used);
         self.ssthresh = reduced(from, beta, event.mss);
         self.cwnd = self.ssthresh;
-        self.marks = Marks::default();
+        self.flags = EpochFlags::default();
         let w_max = if from < last {
-            self.marks.set(Marks::CONVERGED);
+            self.flags.set(EpochFlags::CONVERGED);
             converged(from)
         } else {
             from
@@ -414,7 +417,7 @@ impl CongestionControl for Cubic {
     /// a few segments, the next is a round trip away.
     #[cold]
     fn on_recovered(&mut self, delivered: u32, event: &Event) {
-        self.mending = Mending::Nothing;
+        self.loss_state = LossState::Open;
         if let Some(carried) = self.validation.on_recovered(event) {
             self.ssthresh = reduced(carried, BETA_LOSS, event.mss);
             self.cwnd = self.ssthresh;
@@ -428,14 +431,14 @@ impl CongestionControl for Cubic {
     /// not again for a timeout in recovery, for which it has fallen already.
     #[cold]
     fn on_timeout(&mut self, again: bool, event: &Event) {
-        if self.ssthresh == u32::MAX || !(again || self.mending == Mending::Loss) {
+        if self.ssthresh == u32::MAX || !(again || self.loss_state == LossState::Recovery) {
             let used = self.validation.used(self.cwnd, event);
             self.ssthresh = reduced(self.congested(used), BETA_LOSS, event.mss);
         }
         self.cwnd = event.mss.clamp(1, MAX_WINDOW);
         self.validation.restart(event);
-        self.mending = Mending::Timeout;
-        self.marks = Marks::default();
+        self.loss_state = LossState::Loss;
+        self.flags = EpochFlags::default();
         // The curve then begins flat at the window that slow start leaves.
         self.phase = Phase::Avoidance(Curve::after_slow_start(0));
     }
@@ -447,7 +450,7 @@ impl CongestionControl for Cubic {
     fn on_idle(&mut self, event: &Event) {
         self.validation.restart(event);
         self.shrink(initial_window(event.mss));
-        if let Phase::Start(start) = &mut self.phase {
+        if let Phase::SlowStart(start) = &mut self.phase {
             // Rounds begin anew: the path may have changed.
             *start = HyStart::new();
         }

@@ -13,9 +13,9 @@ fn at(now: u32, in_flight: u32) -> Event {
 }
 
 fn ack(validation: &mut Validation, event: &Event) {
-    validation.note(event);
-    if validation.is_turn(event) {
-        validation.turn(100_000, event);
+    validation.record_flight(event);
+    if validation.may_end_half_period(event) {
+        validation.end_half_period(100_000, event);
     }
 }
 
@@ -66,10 +66,10 @@ fn phases_are_told_apart_at_half_of_the_window() {
     // RFC 7661, section 4.4.
     let mut validation = Validation::default();
     ack(&mut validation, &at(0, 10_000));
-    assert!(validation.in_slow_start(20_000));
-    assert!(!validation.in_slow_start(20_002));
-    assert!(validation.in_avoidance(13_333, 0));
-    assert!(!validation.in_avoidance(13_337, 0));
+    assert!(validation.allows_slow_start(20_000));
+    assert!(!validation.allows_slow_start(20_002));
+    assert!(validation.allows_avoidance(13_333, 0));
+    assert!(!validation.allows_avoidance(13_337, 0));
 }
 
 #[test]
@@ -80,9 +80,9 @@ fn a_window_of_two_segments_that_are_in_flight_may_grow() {
         in_flight: 2 * 1448,
         ..Event::default()
     };
-    validation.note(&event);
-    assert!(validation.in_avoidance(2 * 1448 + 1447, 1448));
-    assert!(!validation.in_avoidance(4 * 1448, 1448));
+    validation.record_flight(&event);
+    assert!(validation.allows_avoidance(2 * 1448 + 1447, 1448));
+    assert!(!validation.allows_avoidance(4 * 1448, 1448));
 }
 
 #[test]
@@ -91,8 +91,8 @@ fn a_recovery_without_end_is_no_long_phase() {
     validation.on_congestion(100_000, &at(0, 10_000), true);
     for second in 1..10 {
         let event = at(second * 1_000 * MS, 1_000);
-        validation.note(&event);
-        assert!(validation.is_turn(&event));
-        assert!(!validation.turn(100_000, &event), "{second} s");
+        validation.record_flight(&event);
+        assert!(validation.may_end_half_period(&event));
+        assert!(!validation.end_half_period(100_000, &event), "{second} s");
     }
 }

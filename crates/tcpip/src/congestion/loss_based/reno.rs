@@ -40,7 +40,7 @@ impl Reno {
     /// RFC 7661, section 4.4.2: five minutes without validation.
     #[cold]
     fn turn(&mut self, event: &Event) {
-        if self.validation.turn(self.cwnd, event) {
+        if self.validation.end_half_period(self.cwnd, event) {
             self.remember();
             self.cwnd = (self.cwnd / 2)
                 .max(initial_window(event.mss))
@@ -98,12 +98,12 @@ impl CongestionControl for Reno {
 
     #[inline(always)]
     fn on_ack(&mut self, acked: u32, event: &Event) {
-        self.validation.note(event);
-        if self.validation.is_turn(event) {
+        self.validation.record_flight(event);
+        if self.validation.may_end_half_period(event) {
             self.turn(event);
         }
         if self.cwnd < self.ssthresh {
-            if !self.validation.in_slow_start(self.cwnd) {
+            if !self.validation.allows_slow_start(self.cwnd) {
                 return;
             }
             if self.after_timeout {
@@ -112,7 +112,7 @@ impl CongestionControl for Reno {
             }
             let step = acked.min(SLOW_START_LIMIT.wrapping_mul(event.mss));
             self.cwnd = self.cwnd.wrapping_add(step).min(MAX_WINDOW);
-        } else if self.validation.in_avoidance(self.cwnd, event.mss) {
+        } else if self.validation.allows_avoidance(self.cwnd, event.mss) {
             self.bytes_acked = self.bytes_acked.saturating_add(acked);
             if self.bytes_acked >= self.cwnd {
                 self.avoid(event.mss);

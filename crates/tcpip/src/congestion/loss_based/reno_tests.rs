@@ -21,7 +21,7 @@ fn avoiding(segments: u32) -> Reno {
     let mut reno = Reno::new(MSS);
     reno.cwnd = 2 * segments * MSS;
     let event = flight(2 * segments * MSS);
-    reno.validation.note(&event);
+    reno.validation.record_flight(&event);
     reno.on_congestion(Congestion::Loss, &event);
     reno.on_recovered(0, &event);
     assert_eq!(reno.window(), segments * MSS);
@@ -182,7 +182,7 @@ fn after_silence_the_window_is_at_most_the_initial_one() {
 fn congestion_of_an_unused_window_reduces_what_was_used_and_what_was_lost() {
     // RFC 7661, section 4.4.1: (max (pipeACK, FlightSize) - R) / 2.
     let mut reno = avoiding(40);
-    reno.validation.note(&flight(12 * MSS));
+    reno.validation.record_flight(&flight(12 * MSS));
     reno.on_congestion(Congestion::Loss, &flight(8 * MSS));
     assert_eq!(reno.window(), 6 * MSS, "of twelve, not of forty");
     reno.on_recovery_ack(MSS, 3 * MSS, &flight(8 * MSS));

@@ -4,7 +4,7 @@
 use eth::Link;
 use ip::Ecn;
 
-use super::{Conn, Context, Cut, Due, Flags, NONE, Tcb};
+use super::{Conn, Context, DeadlineKind, Flags, NONE, StreamSegment, Tcb};
 use crate::clock::Moment;
 use crate::congestion::{Congestion, CongestionControl};
 use crate::connection::condition::Condition;
@@ -23,9 +23,9 @@ impl<C: CongestionControl> Conn<'_, C> {
         (link, ecn): (Link, impl FnOnce() -> Ecn),
         now: Moment,
     ) -> u32 {
-        learn(self.tcb, link, segment);
+        update_peer(self.tcb, link, segment);
         if self.tcb.negotiated.ecn() {
-            self.again().on_congestion_marks(ecn(), segment, now);
+            self.reborrow().on_congestion_marks(ecn(), segment, now);
         }
         self.on_ack(segment, sack, now)
     }
@@ -35,14 +35,14 @@ impl<C: CongestionControl> Conn<'_, C> {
     fn on_congestion_marks(self, ecn: Ecn, segment: Segment, now: Moment) {
         let tcb = &mut *self.tcb;
         if segment.control.has(Control::CWR) {
-            tcb.flags -= Flags::ECHO;
+            tcb.flags -= Flags::SEND_ECE;
         }
         if ecn == Ecn::Ce {
-            tcb.flags |= Flags::ECHO;
+            tcb.flags |= Flags::SEND_ECE;
             self.cx.counters.marked += 1;
         }
-        if tcb.flags.has(Flags::REDUCING) && segment.ack.after(tcb.cwr_high) {
-            tcb.flags -= Flags::REDUCING;
+        if tcb.flags.has(Flags::IN_CWR) && segment.ack.after(tcb.cwr_high) {
+            tcb.flags -= Flags::IN_CWR;
         }
         if !segment.control.has(Control::ECE) {
             return;
@@ -50,14 +50,14 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.cx.counters.echoed += 1;
         // Once a window, and not when something lost has done it already.
         let (condition, ..) = self.recovery().map_or_else(Default::default, |recovery| {
-            recovery.outlook(self.congestion)
+            recovery.summary(self.congestion)
         });
         let mends = matches!(condition, Condition::Recovery | Condition::Loss);
         let tcb = &mut *self.tcb;
-        if !mends && !tcb.flags.has(Flags::REDUCING) && tcb.flight() > 0 {
+        if !mends && !tcb.flags.has(Flags::IN_CWR) && tcb.flight() > 0 {
             let event = tcb.event(tcb.flight(), 0, now);
             self.congestion.on_congestion(Congestion::Ecn, &event);
-            tcb.flags |= Flags::REDUCING | Flags::REDUCED;
+            tcb.flags |= Flags::IN_CWR | Flags::SEND_CWR;
             tcb.cwr_high = tcb.snd_nxt;
             self.cx.counters.ecn_reductions += 1;
         }
@@ -73,18 +73,18 @@ impl<C: CongestionControl> Conn<'_, C> {
                 self.advance(segment, acked, now);
                 self.arm_after_ack(true, now);
             } else {
-                self.again().on_disorder(segment, sack, now);
+                self.reborrow().on_disorder(segment, sack, now);
             }
             self.update_window(segment, now);
             return acked;
         }
         if acked == 0 {
-            if self.tcb.due == Due::KeepAlive {
+            if self.tcb.deadline_kind == DeadlineKind::KeepAlive {
                 // It is there.
                 self.tcb.retries = 0;
             }
             if !sack.is_empty() || self.tcb.is_duplicate(segment) {
-                self.again().on_same_ack(segment, sack, now);
+                self.reborrow().on_repeated_ack(segment, sack, now);
             }
             self.update_window(segment, now);
         }
@@ -93,7 +93,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// An ACK of nothing new, which says that something else has arrived.
     #[cold]
-    fn on_same_ack(self, segment: Segment, sack: &[Block], now: Moment) {
+    fn on_repeated_ack(self, segment: Segment, sack: &[Block], now: Moment) {
         if self.tcb.flight() > 0 && !self.tcb.probes_window() {
             self.on_disorder(segment, sack, now);
         }
@@ -126,14 +126,14 @@ impl<C: CongestionControl> Conn<'_, C> {
             tcb.snd_wl1 = segment.seq;
             tcb.set_peer_window(segment.window);
             if tcb.snd_wnd >= 2 * u32::from(tcb.mss) {
-                tcb.flags |= Flags::WIDE;
+                tcb.flags |= Flags::LARGE_WINDOW;
             }
         }
         if tcb.probes_window() {
             // It is there (RFC 6429, section 3).
             tcb.retries = 0;
             tcb.rtt_at = now.micros;
-            self.again()
+            self.reborrow()
                 .end_probing(is_newer && segment.window > 0, now);
         }
     }
@@ -145,7 +145,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         if tcb.snd_una == tcb.limit() {
             // Probes have sent all that there was.
             tcb.backoff = 0;
-            tcb.arm(Due::Silence, self.cx.settings.silence_ms, now);
+            tcb.arm(DeadlineKind::Idle, self.cx.settings.first_idle_ms, now);
         } else if is_open {
             // What was sent beyond the window has most likely been dropped.
             match tcb.flight() {
@@ -153,14 +153,14 @@ impl<C: CongestionControl> Conn<'_, C> {
                 0 => tcb.backoff = 0,
                 // A probe: it goes again with what lies behind it, if that may go.
                 1 if tcb.recovery == NONE => {
-                    let next = Cut::at(tcb, tcb.snd_una, &self.cx.lists);
-                    if next.is_none_or(|cut| tcb.fits_window(&cut)) {
+                    let next = StreamSegment::at(tcb, tcb.snd_una, &self.cx.lists);
+                    if next.is_none_or(|segment| tcb.fits_window(&segment)) {
                         tcb.snd_nxt = tcb.snd_una;
                     }
                 }
                 _ => {
                     tcb.stop_probing();
-                    self.send_all_again();
+                    self.retransmit_all();
                 }
             }
         }
@@ -177,8 +177,8 @@ impl<C: CongestionControl> Conn<'_, C> {
 impl Tcb {
     /// Whether the peer's window, which is open, lets the segment at SND.UNA go
     /// when nothing is in flight, see [`bytes_to_send`](Self::bytes_to_send).
-    fn fits_window(&self, cut: &Cut) -> bool {
-        cut.whole <= self.snd_wnd || !self.flags.has(Flags::WIDE)
+    fn fits_window(&self, segment: &StreamSegment) -> bool {
+        segment.len <= self.snd_wnd || !self.flags.has(Flags::LARGE_WINDOW)
     }
 }
 
@@ -186,7 +186,7 @@ impl Tcb {
 /// The peer's clock goes on (RFC 7323, section 4.3; what is in order has been
 /// acknowledged up to RCV.NXT).
 #[inline(always)]
-fn learn(tcb: &mut Tcb, link: Link, segment: Segment) {
+fn update_peer(tcb: &mut Tcb, link: Link, segment: Segment) {
     // Ours stays.
     if tcb.path.link.peer != link.peer || tcb.path.link.vlan != link.vlan {
         tcb.path.link = link;

@@ -1,6 +1,6 @@
 //! Both sides close (RFC 9293, section 3.6).
 
-use super::{Conn, Due, Flags, State};
+use super::{Conn, DeadlineKind, Flags, State};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::outcome::AfterFin;
@@ -38,7 +38,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         match tcb.state {
             State::FinWait1 => {
                 tcb.state = State::FinWait2;
-                tcb.arm(Due::FinWait, self.cx.settings.fin_wait_ms, now);
+                tcb.arm(DeadlineKind::FinWait, self.cx.settings.fin_wait_ms, now);
                 AfterFin::Open
             }
             State::Closing => {
@@ -65,6 +65,6 @@ impl<C: CongestionControl> Conn<'_, C> {
     fn enter_time_wait(&mut self, now: Moment) {
         self.tcb.state = State::TimeWait;
         let time_wait = self.cx.settings.time_wait_ms;
-        self.tcb.arm(Due::TimeWait, time_wait, now);
+        self.tcb.arm(DeadlineKind::TimeWait, time_wait, now);
     }
 }

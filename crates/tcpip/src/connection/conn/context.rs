@@ -6,7 +6,7 @@ use crate::config::{Config, millis};
 use crate::congestion::CongestionControl;
 use crate::counters::Counters;
 use crate::mss::OwnMss;
-use crate::pools::{Lent, Peers, Pool};
+use crate::pools::{LendingPool, Peers, Pool};
 use crate::rto::MAX_RTO_MS;
 use crate::stream::Lists;
 
@@ -36,8 +36,8 @@ impl Settings {
             fin_wait_ms: millis(config.fin_wait),
             idle_ms: millis(config.idle_timeout),
             user_timeout_ms,
-            most_probe_interval_ms: (user_timeout_ms / PROBES_IN_USER_TIMEOUT).max(min_rto_ms),
-            silence_ms: millis(silence),
+            max_probe_interval_ms: (user_timeout_ms / PROBES_IN_USER_TIMEOUT).max(min_rto_ms),
+            first_idle_ms: millis(silence),
             min_rto_ms,
         }
     }
@@ -72,12 +72,12 @@ impl<C: CongestionControl> Context<C> {
                 large_boards,
             ]),
             lists: Lists::new(Pool::EntryLists, config.max_entry_lists),
-            buffers: Lent::new(Pool::RecvBuffers, config.max_recv_buffers),
+            buffers: LendingPool::new(Pool::RecvBuffers, config.max_recv_buffers),
             buffer_len: config.recv_buffer,
             window_scale: window_scale(config.recv_buffer),
-            losses: Recoveries::new(most),
-            twice: None,
-            left_class: None,
+            recoveries: Recoveries::new(most),
+            dsack: None,
+            old_class: None,
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What happens when nothing arrives.
 
-use super::{Conn, Due, Flags, State, Tcb};
+use super::{Conn, DeadlineKind, Flags, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::Kind;
 use crate::connection::Plan;
+use crate::connection::SegmentKind;
 use crate::outcome::Expiry;
 
 /// An application that found no write buffer is asked again after this time,
@@ -17,28 +17,30 @@ const MAX_ROOM_RETRY_MS: u32 = 1_000;
 const MAX_ROOM_WAIT_MS: u32 = 3_600_000;
 /// The silence of a peer behind a shut window is timed by a clock that wraps
 /// soon after.
-const MAX_PERSIST_SILENCE_MS: u32 = 3_600_000;
+const MAX_PERSIST_MS: u32 = 3_600_000;
 
 impl<C: CongestionControl> Conn<'_, C> {
     /// The deadline has passed.
     pub(crate) fn on_deadline(&mut self, now: Moment) -> Expiry {
-        match self.tcb.due {
-            Due::Handshake => self.on_handshake_timeout(now),
-            Due::TimeWait => Expiry::Forget,
-            Due::FinWait => Expiry::TimeOut,
-            Due::ZeroWindow => self.on_zero_window(now),
-            Due::Pacing => {
-                if let Some(pause) = self.tcb.pause(now) {
-                    self.tcb.arm(Due::Pacing, pause, now);
+        match self.tcb.deadline_kind {
+            DeadlineKind::Handshake => self.on_handshake_timeout(now),
+            DeadlineKind::TimeWait => Expiry::Forget,
+            DeadlineKind::FinWait => Expiry::TimeOut,
+            DeadlineKind::ZeroWindow => self.on_zero_window(now),
+            DeadlineKind::Pacing => {
+                if let Some(pause) = self.tcb.pacing_delay(now) {
+                    self.tcb.arm(DeadlineKind::Pacing, pause, now);
                     return Expiry::Wait;
                 }
-                let is_calm = self.is_calm();
-                self.arm_after_ack(is_calm, now);
-                Expiry::GoOn
+                let is_in_order = self.is_in_order();
+                self.arm_after_ack(is_in_order, now);
+                Expiry::Transmit
             }
-            Due::Silence | Due::KeepAlive => self.on_silence(now),
-            Due::Retransmit if self.tcb.snd_wnd == 0 => self.on_shut_window(now),
-            Due::TailProbe | Due::Reorder | Due::Retransmit => self.on_loss_deadline(now),
+            DeadlineKind::Idle | DeadlineKind::KeepAlive => self.on_idle_deadline(now),
+            DeadlineKind::Retransmit if self.tcb.snd_wnd == 0 => self.begin_zero_window(now),
+            DeadlineKind::TailProbe | DeadlineKind::Reordering | DeadlineKind::Retransmit => {
+                self.on_loss_deadline(now)
+            }
         }
     }
 
@@ -50,21 +52,21 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         tcb.retries += 1;
         tcb.backoff += 1;
-        tcb.flags |= Flags::SYN_AGAIN;
+        tcb.flags |= Flags::SYN_ACK_RETRANSMITTED;
         tcb.flags -= Flags::TIMING;
         // The first timeout was for the first SYN-ACK; RFC 6298, 5.7, is
         // about data.
         let least = self.cx.settings.min_rto_ms;
         let rto = tcb.rtt.timeout(tcb.backoff, false, least);
-        tcb.arm(Due::Handshake, rto, now);
+        tcb.arm(DeadlineKind::Handshake, rto, now);
         Expiry::SynAck
     }
 
     /// The peer has shut its window on what is in flight.
-    fn on_shut_window(&mut self, now: Moment) -> Expiry {
+    fn begin_zero_window(&mut self, now: Moment) -> Expiry {
         self.tcb.flags -= Flags::TIMING;
         self.tcb.rtt_at = now.micros;
-        self.tcb.due = Due::ZeroWindow;
+        self.tcb.deadline_kind = DeadlineKind::ZeroWindow;
         self.on_zero_window(now)
     }
 
@@ -80,16 +82,16 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// it is shut.
     fn probe_window(&self, now: Moment) -> Plan {
         let most = self.tcb.snd_wnd.clamp(1, u32::from(self.tcb.mss));
-        self.plan(Kind::WindowProbe, self.tcb.snd_una, most, 0, now)
+        self.plan(SegmentKind::WindowProbe, self.tcb.snd_una, most, 0, now)
     }
 
     /// The probe of the peer's window that the TX ring had no room for, if the
     /// window is still shut.
-    pub(crate) fn owed_probe(&mut self, now: Moment) -> Option<Plan> {
-        if !self.tcb.flags.has(Flags::OWES_PROBE) {
+    pub(crate) fn pending_probe(&mut self, now: Moment) -> Option<Plan> {
+        if !self.tcb.flags.has(Flags::PROBE_PENDING) {
             return None;
         }
-        self.tcb.flags -= Flags::OWES_PROBE;
+        self.tcb.flags -= Flags::PROBE_PENDING;
         let probes = self.tcb.probes_window();
         probes.then(|| self.probe_window(now))
     }
@@ -99,12 +101,12 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// peer's silence, which the interval is doubled for.
     pub(crate) fn arm_window_probe(&mut self, is_sent: bool, now: Moment) {
         if !is_sent {
-            self.tcb.flags |= Flags::OWES_PROBE;
+            self.tcb.flags |= Flags::PROBE_PENDING;
         }
         let left = self.persist_time_left(now);
-        let most = self.cx.settings.most_probe_interval_ms;
+        let most = self.cx.settings.max_probe_interval_ms;
         let interval = self.rto().min(most).min(left.max(1));
-        self.tcb.arm(Due::ZeroWindow, interval, now);
+        self.tcb.arm(DeadlineKind::ZeroWindow, interval, now);
     }
 
     /// What is left of the user timeout for a peer behind a shut window, in
@@ -115,22 +117,22 @@ impl<C: CongestionControl> Conn<'_, C> {
             return u32::MAX;
         }
         let silent = now.micros.wrapping_sub(self.tcb.rtt_at) / 1000;
-        most.min(MAX_PERSIST_SILENCE_MS).saturating_sub(silent)
+        most.min(MAX_PERSIST_MS).saturating_sub(silent)
     }
 
     /// Nothing is in flight.
-    fn on_silence(&mut self, now: Moment) -> Expiry {
-        let (silence, idle) = (self.cx.settings.silence_ms, self.cx.settings.idle_ms);
+    fn on_idle_deadline(&mut self, now: Moment) -> Expiry {
+        let (silence, idle) = (self.cx.settings.first_idle_ms, self.cx.settings.idle_ms);
         if self.tcb.flags.has(Flags::WANTS_ROOM) {
             return Expiry::OfferAgain;
         }
         if self.has_new() {
             // Held up by the ring all the time.
-            self.tcb.arm(Due::Silence, idle, now);
-            return Expiry::GoOn;
+            self.tcb.arm(DeadlineKind::Idle, idle, now);
+            return Expiry::Transmit;
         }
         if silence < idle
-            && let Some(asked) = self.ask(now)
+            && let Some(asked) = self.keep_alive(now)
         {
             return asked;
         }
@@ -143,20 +145,21 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.flags -= Flags::WANTS_ROOM;
         self.tcb.flags |= Flags::CLOSE;
         self.cx.counters.idle_closed += 1;
-        self.tcb.arm(Due::Silence, self.cx.settings.idle_ms, now);
+        self.tcb
+            .arm(DeadlineKind::Idle, self.cx.settings.idle_ms, now);
         Expiry::CloseIdle
     }
 
     /// Asks the peer whether it is there (RFC 1122, section 4.2.3.6). `None`
     /// when the silence has lasted for as long as it may.
-    fn ask(&mut self, now: Moment) -> Option<Expiry> {
+    fn keep_alive(&mut self, now: Moment) -> Option<Expiry> {
         let settings = &self.cx.settings;
         let tcb = &mut *self.tcb;
-        if tcb.due != Due::KeepAlive {
-            tcb.due = Due::KeepAlive;
+        if tcb.deadline_kind != DeadlineKind::KeepAlive {
+            tcb.deadline_kind = DeadlineKind::KeepAlive;
             (tcb.retries, tcb.backoff) = (0, 0);
         }
-        let silent = u64::from(settings.silence_ms) * (u64::from(tcb.backoff) + 1);
+        let silent = u64::from(settings.first_idle_ms) * (u64::from(tcb.backoff) + 1);
         if silent >= u64::from(settings.idle_ms) || tcb.backoff == u8::MAX {
             (tcb.retries, tcb.backoff) = (0, 0);
             return None;
@@ -165,7 +168,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             return Some(Expiry::Reset);
         }
         tcb.backoff += 1;
-        tcb.arm(Due::KeepAlive, settings.silence_ms, now);
+        tcb.arm(DeadlineKind::KeepAlive, settings.first_idle_ms, now);
         Some(Expiry::KeepAlive)
     }
 
@@ -175,7 +178,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let waits = self.tcb.waits_for_room() && self.tcb.state != State::Closed;
         if waits && !self.tcb.probes_window() {
             self.tcb.rtt_at = now.micros;
-            self.tcb.arm(Due::Silence, ROOM_RETRY_MS, now);
+            self.tcb.arm(DeadlineKind::Idle, ROOM_RETRY_MS, now);
         }
     }
 
@@ -185,14 +188,14 @@ impl<C: CongestionControl> Conn<'_, C> {
         let idle = self.cx.settings.idle_ms;
         let waited = now.micros.wrapping_sub(self.tcb.rtt_at) / 1000;
         if !self.tcb.flags.has(Flags::WANTS_ROOM) {
-            self.tcb.arm(Due::Silence, idle, now);
+            self.tcb.arm(DeadlineKind::Idle, idle, now);
         } else if waited < idle.min(MAX_ROOM_WAIT_MS) {
             let next = waited.clamp(ROOM_RETRY_MS, MAX_ROOM_RETRY_MS);
-            self.tcb.arm(Due::Silence, next, now);
+            self.tcb.arm(DeadlineKind::Idle, next, now);
         } else {
             return self.close_idle(now);
         }
-        Expiry::GoOn
+        Expiry::Transmit
     }
 }
 

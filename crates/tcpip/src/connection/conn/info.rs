@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::congestion::CongestionControl;
 use crate::connection::condition::Condition;
-use crate::connection::conn::Sight;
+use crate::connection::conn::SendInfo;
 use crate::connection::{Conn, Flags, State, Tcb};
 use crate::negotiated::Negotiated;
 
@@ -51,28 +51,28 @@ pub struct Info {
 
 impl<C: CongestionControl> Conn<'_, C> {
     #[inline(always)]
-    pub(crate) fn sight(&self) -> Sight {
-        let sight = Sight {
+    pub(crate) fn send_info(&self) -> SendInfo {
+        let send_info = SendInfo {
             cwnd: self.congestion.window(),
             ssthresh: self.congestion.ssthresh(),
             own_scale: self.tcb.own_scale(self.cx) as u8,
-            ..Sight::default()
+            ..SendInfo::default()
         };
         let Some(recovery) = self.recovery() else {
-            return sight;
+            return send_info;
         };
-        let (condition, cwnd, sacked, lost) = recovery.outlook(self.congestion);
-        Sight {
+        let (condition, cwnd, sacked, lost) = recovery.summary(self.congestion);
+        SendInfo {
             cwnd,
             condition,
             sacked,
             lost,
-            ..sight
+            ..send_info
         }
     }
 }
 
-impl Sight {
+impl SendInfo {
     pub(crate) fn info(self, tcb: &Tcb) -> Info {
         let micros = |micros: u32| Duration::from_micros(micros.into());
         Info {
@@ -80,7 +80,7 @@ impl Sight {
             condition: self.condition,
             srtt: micros(tcb.rtt.smoothed()),
             rttvar: micros(tcb.rtt.variation()),
-            min_rtt: micros(tcb.rtt.least()),
+            min_rtt: micros(tcb.rtt.min()),
             retries: tcb.retries,
             mss: tcb.mss,
             cwnd: self.cwnd,

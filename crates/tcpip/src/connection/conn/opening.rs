@@ -5,10 +5,10 @@ use std::net::Ipv4Addr;
 use eth::{Link, Mac};
 use ip::{Addresses, PROTOCOL_TCP, Path, Sum};
 
-use super::{Conn, Due, Flags, NONE, Record, State, Tcb};
+use super::{Conn, DeadlineKind, Flags, NONE, Record, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::Reorder;
+use crate::connection::ReorderingWindow;
 use crate::content::NO_CLASS;
 use crate::mss::MIN_MSS;
 use crate::negotiated::Negotiated;
@@ -38,7 +38,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         *self.congestion = C::new(u32::from(tcb.mss));
         *self.tcb = tcb;
         let rto = self.rto();
-        self.tcb.arm(Due::Handshake, rto, now);
+        self.tcb.arm(DeadlineKind::Handshake, rto, now);
     }
 }
 
@@ -67,10 +67,10 @@ impl Default for Tcb {
             retries: 0,
             backoff: 0,
             negotiated: Negotiated::new(false, false, None, false),
-            due: Due::Handshake,
-            reorder: Reorder::new(),
-            mss_most: 0,
-            mss_fails: 0,
+            deadline_kind: DeadlineKind::Handshake,
+            reo_wnd: ReorderingWindow::new(),
+            mss_max: 0,
+            mss_too_big: 0,
             raise_at: 0,
             challenged_at: 0,
             snd_una: Seq(0),
@@ -109,7 +109,7 @@ impl Tcb {
     /// Whether this is the connection of a segment between `addresses`, the
     /// peer's first.
     #[inline(always)]
-    pub(crate) fn is_of(&self, addresses: &Addresses, src_port: u16, dst_port: u16) -> bool {
+    pub(crate) fn matches(&self, addresses: &Addresses, src_port: u16, dst_port: u16) -> bool {
         if self.peer_port != src_port || self.own_port != dst_port {
             return false;
         }
@@ -160,7 +160,7 @@ impl Tcb {
             peer_port,
             sum: Tcb::connection_sum(&path, own_port, peer_port),
             mss,
-            mss_most: mss,
+            mss_max: mss,
             state: State::SynReceived,
             flags,
             rtt_seq: iss + 1,

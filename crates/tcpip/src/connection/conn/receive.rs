@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 
 use crate::pools::Lendable;
 #[cfg(test)]
-use crate::pools::Lent;
+use crate::pools::LendingPool;
 
 /// Gaps between what was received out of order that a buffer keeps track of.
 /// What would need more is dropped, and comes again.
@@ -165,7 +165,7 @@ impl Lendable for Buffer {
 }
 
 #[cfg(test)]
-impl Lent<Buffer> {
+impl LendingPool<Buffer> {
     /// Bytes of memory that the buffers have.
     pub(crate) fn memory(&self) -> usize {
         self.all().iter().map(|buffer| buffer.bytes.len()).sum()

@@ -34,10 +34,10 @@ use crate::wire::{Block, Seq};
 const SIZES: [usize; 3] = [16, 128, 8_192];
 /// Ranges such as selective acknowledgements leave for what is lost: a quarter
 /// of those that there is space for, and this at most.
-const MOST_RESERVE: usize = 32;
+const MAX_RESERVE: usize = 32;
 
 /// Partial acknowledgements in one reduction that put off the timeout.
-const PATIENCE: u32 = 100;
+const MAX_PARTIAL_ACKS: u32 = 100;
 
 /// What became of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,9 +50,9 @@ enum Mark {
     /// Taken as lost, and not sent again yet.
     Lost,
     /// Sent again.
-    Resent { at: u32, fence: Seq },
+    Retransmitted { at: u32, fence: Seq },
     /// Sent again, and something sent still later has arrived.
-    LateAgain { at: u32 },
+    LateRetransmit { at: u32 },
 }
 
 /// A range of sequence space, `end` not included.
@@ -143,9 +143,14 @@ impl Scoreboard {
     }
 
     /// Whether something that was sent again is still out.
-    fn any_resent(&self) -> bool {
+    fn any_retransmitted(&self) -> bool {
         let mut ranges = self.ranges.iter();
-        ranges.any(|range| matches!(range.mark, Mark::Resent { .. } | Mark::LateAgain { .. }))
+        ranges.any(|range| {
+            matches!(
+                range.mark,
+                Mark::Retransmitted { .. } | Mark::LateRetransmit { .. }
+            )
+        })
     }
 
     /// Bytes that the peer has, beyond what it has acknowledged.
@@ -160,7 +165,7 @@ impl Scoreboard {
 
     /// Ranges up to which selective acknowledgements are taken in.
     fn open(&self) -> usize {
-        self.limit - (self.limit / 4).min(MOST_RESERVE)
+        self.limit - (self.limit / 4).min(MAX_RESERVE)
     }
 
     /// The piece that begins at `start`, if it is not `end`.
@@ -203,7 +208,7 @@ impl Scoreboard {
     /// What was taken as lost, or as late, is in flight after all.
     fn lose_nothing(&mut self, una: Seq, nxt: Seq) {
         self.rebuild(una, nxt, |mark| {
-            mark.filter(|mark| matches!(mark, Mark::Sacked | Mark::Resent { .. }))
+            mark.filter(|mark| matches!(mark, Mark::Sacked | Mark::Retransmitted { .. }))
         });
     }
 
@@ -216,7 +221,7 @@ impl Scoreboard {
 
 /// What one acknowledgement tells of.
 #[derive(Clone, Copy, Default, Debug)]
-struct News {
+struct Delivery {
     /// Bytes that have newly arrived.
     delivered: u32,
     /// Some of them as they were first sent, though taken as lost.
@@ -234,30 +239,30 @@ struct News {
 
 /// What is late, and what is newly lost.
 #[derive(Clone, Copy, Default, Debug)]
-struct Found {
+struct Losses {
     /// Bytes newly taken as lost.
     lost: u32,
     /// Some of them had been sent again before.
     again: bool,
     /// Microseconds after which to look again.
-    look_in: Option<u32>,
+    recheck_in: Option<u32>,
 }
 
 /// The latest of what has arrived, in order of transmission.
 #[derive(Clone, Copy, Debug)]
 struct Rack {
     /// What was first sent before this has been overtaken.
-    overtook: Seq,
+    overtaken: Seq,
     /// Behind the last byte that has arrived as it was first sent.
     fack: Seq,
     /// When the latest of what was sent again and has arrived was sent, and
     /// its end.
-    resent: Option<(u32, Seq)>,
+    latest_retransmit: Option<(u32, Seq)>,
     /// Everything before this has been looked at since it was overtaken.
-    looked: Seq,
+    checked: Seq,
     /// The earliest of what was sent again and is still out: its fence, its
     /// moment and its end; perhaps it has arrived meanwhile.
-    earliest: Option<(Seq, u32, Seq)>,
+    earliest_retransmit: Option<(Seq, u32, Seq)>,
     /// Something is late.
     late: bool,
 }
@@ -265,24 +270,24 @@ struct Rack {
 impl Rack {
     const fn new(una: Seq) -> Self {
         Self {
-            overtook: una,
+            overtaken: una,
             fack: una,
-            resent: None,
-            looked: una,
-            earliest: None,
+            latest_retransmit: None,
+            checked: una,
+            earliest_retransmit: None,
             late: false,
         }
     }
 
     /// Nothing that was sent again is out: its clock must not wrap.
-    fn forget_resent(&mut self) {
-        self.resent = None;
+    fn forget_retransmit(&mut self) {
+        self.latest_retransmit = None;
     }
 
     /// The scoreboard has been written anew.
-    fn look_again(&mut self, una: Seq) {
-        self.looked = una;
-        self.earliest = Some((una, self.resent.map_or(0, |(at, _)| at), una));
+    fn recheck(&mut self, una: Seq) {
+        self.checked = una;
+        self.earliest_retransmit = Some((una, self.latest_retransmit.map_or(0, |(at, _)| at), una));
         self.late = true;
     }
 }
@@ -301,13 +306,13 @@ struct Flight {
     /// The peer acknowledges selectively.
     selective: bool,
     /// The least round trip in microseconds; 0 before it is measured.
-    least_rtt: u32,
+    min_rtt: u32,
     /// How long a segment that was overtaken may stay out, in microseconds.
     reordering_window: u32,
     /// Our timestamps' clock now.
     ts_clock: u32,
     /// Milliseconds by which the timestamp of what is sent again lies back.
-    lateness: u32,
+    backdating: u32,
     /// Now, in microseconds.
     now: u32,
 }
@@ -326,10 +331,10 @@ impl Tcb {
     /// be lost that way. So it is as old as what may still be on its way, but not by
     /// more than a round trip: older than what was first sent it would itself be
     /// thrown away.
-    fn lateness(&self) -> u32 {
+    fn backdating(&self) -> u32 {
         if self.flags.has(Flags::REORDERING) {
-            let least = self.rtt.least() / 1_000;
-            self.reorder.window(self.rtt).div_ceil(1_000).min(least)
+            let least = self.rtt.min() / 1_000;
+            self.reo_wnd.window(self.rtt).div_ceil(1_000).min(least)
         } else {
             0
         }
@@ -392,10 +397,10 @@ enum Phase {
     /// Something is out of order, and nothing is taken as lost.
     Disorder,
     /// Something was lost; the window shrinks by proportional rate reduction.
-    Reduction,
+    Recovery,
     /// All that was in flight goes again, in slow start: after a timeout, or
     /// because path or window have changed.
-    Again,
+    Loss,
 }
 
 /// What the first acknowledgements after a timeout must tell for it to have
@@ -414,20 +419,20 @@ enum Frto {
 #[derive(Clone, Copy, Debug)]
 enum Proof {
     /// An echo is of what was first sent (RFC 3522).
-    Echo,
+    Eifel,
     /// All that was sent again has arrived twice (RFC 3708).
-    Duplicates,
+    Dsack,
     /// What was not sent again after a timeout has arrived (RFC 5682).
-    Arrival,
+    Frto,
 }
 
 impl Proof {
     fn count(self, counters: &mut Counters) {
         counters.undone += 1;
         match self {
-            Self::Echo => counters.undone_by_echo += 1,
-            Self::Duplicates => counters.undone_by_duplicates += 1,
-            Self::Arrival => counters.undone_by_arrival += 1,
+            Self::Eifel => counters.undone_by_echo += 1,
+            Self::Dsack => counters.undone_by_duplicates += 1,
+            Self::Frto => counters.undone_by_arrival += 1,
         }
     }
 }
@@ -438,12 +443,12 @@ struct TailProbe {
     /// SND.NXT behind it.
     end: Seq,
     /// It was no new data.
-    again: bool,
+    is_retransmission: bool,
 }
 
 /// A segment on its way that is larger than the path was found to take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct SizeProbe {
+struct MtuProbe {
     start: Seq,
     end: Seq,
 }
@@ -454,21 +459,21 @@ pub(crate) struct Recovery<C> {
     board: Scoreboard,
     phase: Phase,
     /// SND.NXT when the phase began: it ends there.
-    high: Seq,
+    high_seq: Seq,
     /// Of a peer that does not acknowledge selectively.
     dup_acks: u32,
     prr: Prr,
-    /// The congestion window while [`Phase::Reduction`] lasts.
+    /// The congestion window while [`Phase::Recovery`] lasts.
     window: u32,
     rack: Rack,
     /// The congestion control before a reduction that may prove wrong.
     prior: Option<C>,
     /// Our timestamps' clock when something was first sent again.
-    first_again: Option<u32>,
+    first_retransmit_ts: Option<u32>,
     /// Bytes sent again, less those that have arrived twice.
-    unproven: u32,
+    undo_retrans: u32,
     /// Where they lie.
-    resent: Block,
+    retransmitted: Block,
     frto: Frto,
     /// New segments that [`Frto::Second`] has sent and that may still arrive.
     new_sent: u32,
@@ -477,7 +482,7 @@ pub(crate) struct Recovery<C> {
     /// Partial acknowledgements in this reduction.
     partial_acks: u32,
     tail_probe: Option<TailProbe>,
-    size_probe: Option<SizeProbe>,
+    mtu_probe: Option<MtuProbe>,
 }
 
 impl<C: CongestionControl> Recovery<C> {
@@ -485,27 +490,27 @@ impl<C: CongestionControl> Recovery<C> {
         Self {
             board,
             phase: Phase::Disorder,
-            high: una,
+            high_seq: una,
             dup_acks: 0,
             prr: Prr::default(),
             window: 0,
             rack: Rack::new(una),
             prior: None,
-            first_again: None,
-            unproven: 0,
-            resent: (una, una),
+            first_retransmit_ts: None,
+            undo_retrans: 0,
+            retransmitted: (una, una),
             frto: Frto::Off,
             new_sent: 0,
             stalled_at: 0,
             partial_acks: 0,
             tail_probe: None,
-            size_probe: None,
+            mtu_probe: None,
         }
     }
 
     /// Bytes of the `flight` sent and not acknowledged that are in the network no
     /// longer.
-    fn gone(&self, flight: u32, mss: u16) -> u32 {
+    fn left_network(&self, flight: u32, mss: u16) -> u32 {
         let duplicates = self.dup_acks.saturating_mul(mss.into());
         let counted = self.board.sacked() + self.board.lost();
         counted.saturating_add(duplicates).min(flight)
@@ -513,14 +518,14 @@ impl<C: CongestionControl> Recovery<C> {
 
     /// Bytes of it in the network: RFC 6675's pipe.
     fn pipe(&self, flight: u32, mss: u16) -> u32 {
-        flight - self.gone(flight, mss)
+        flight - self.left_network(flight, mss)
     }
 
     /// The congestion window.
     fn window(&self, congestion: &C) -> u32 {
         match self.phase {
-            Phase::Reduction => self.window,
-            Phase::Disorder | Phase::Again => congestion.window(),
+            Phase::Recovery => self.window,
+            Phase::Disorder | Phase::Loss => congestion.window(),
         }
     }
 
@@ -547,27 +552,27 @@ impl<C: CongestionControl> Recovery<C> {
     /// very many, the timeout is sooner done with them, and is not put off any
     /// more (RFC 6582, section 4: the impatient variant).
     fn is_impatient(&self) -> bool {
-        self.phase == Phase::Reduction && self.partial_acks > PATIENCE
+        self.phase == Phase::Recovery && self.partial_acks > MAX_PARTIAL_ACKS
     }
 
     /// Remembers what a reduction may have to be taken back to.
     fn remember(&mut self, congestion: &C) {
         self.prior = Some(*congestion);
         // What was sent again before and is still out may be echoed yet.
-        if !self.board.any_resent() {
-            self.first_again = None;
-            self.unproven = 0;
+        if !self.board.any_retransmitted() {
+            self.first_retransmit_ts = None;
+            self.undo_retrans = 0;
         }
     }
 
     /// Bytes that have arrived twice because they were sent again, and not
     /// because the network has doubled them.
-    fn needless_bytes(&self, news: &News) -> u32 {
-        match news.twice {
+    fn spurious_bytes(&self, delivery: &Delivery) -> u32 {
+        match delivery.twice {
             Some((start, end))
-                if self.unproven > 0
-                    && !start.before(self.resent.0)
-                    && !end.after(self.resent.1) =>
+                if self.undo_retrans > 0
+                    && !start.before(self.retransmitted.0)
+                    && !end.after(self.retransmitted.1) =>
             {
                 end.since(start)
             }
@@ -578,11 +583,11 @@ impl<C: CongestionControl> Recovery<C> {
     /// How it goes, with the congestion window, and what the peer has beyond what it
     /// has acknowledged, and what is lost and to be sent again, in bytes.
     #[cold]
-    pub(super) fn outlook(&self, congestion: &C) -> (Condition, u32, u32, u32) {
+    pub(super) fn summary(&self, congestion: &C) -> (Condition, u32, u32, u32) {
         let condition = match self.phase {
             Phase::Disorder => Condition::Disorder,
-            Phase::Reduction => Condition::Recovery,
-            Phase::Again => Condition::Loss,
+            Phase::Recovery => Condition::Recovery,
+            Phase::Loss => Condition::Loss,
         };
         let window = self.window(congestion);
         (condition, window, self.board.sacked(), self.board.lost())
@@ -590,11 +595,11 @@ impl<C: CongestionControl> Recovery<C> {
 
     /// Whether all is as it should be again, though something may yet be
     /// learnt of what was not.
-    pub(crate) fn is_calm(&self) -> bool {
+    pub(crate) fn is_in_order(&self) -> bool {
         self.phase == Phase::Disorder
             && self.dup_acks == 0
             && self.tail_probe.is_none()
-            && self.size_probe.is_none()
+            && self.mtu_probe.is_none()
             && self.board.is_empty()
     }
 }

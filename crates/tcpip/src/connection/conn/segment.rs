@@ -7,7 +7,7 @@
 
 use arrayvec::ArrayVec;
 
-use super::{Conn, Due, Flags, State, Tcb};
+use super::{Conn, DeadlineKind, Flags, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::outcome::Verdict;
@@ -61,7 +61,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         if is_syn && self.tcb.state == State::SynReceived && segment.seq + 1 == self.tcb.rcv_nxt {
             // The same SYN: our answer may have been lost.
-            self.tcb.flags |= Flags::SYN_AGAIN;
+            self.tcb.flags |= Flags::SYN_ACK_RETRANSMITTED;
             self.tcb.flags -= Flags::TIMING;
             return Verdict::SynAck;
         }
@@ -79,7 +79,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             segment.len = 0;
             segment.control = Control(control.0 & !Control::FIN.0);
             self.cx.counters.out_of_window += 1;
-            self.tcb.flags |= Flags::ACK;
+            self.tcb.flags |= Flags::ACK_PENDING;
         } else if !is_acceptable(segment, self.tcb.rcv_nxt, window) {
             return self.refuse(segment, now);
         }
@@ -113,7 +113,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             self.cx.counters.bad_ack += 1;
             return self.challenge(now);
         }
-        let segment = self.cut(segment, window);
+        let segment = self.trim(segment, window);
         if establishes {
             Verdict::Establish(segment)
         } else {
@@ -122,12 +122,12 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// What of a segment lies in the window.
-    fn cut(&mut self, segment: Segment, window: u32) -> Segment {
+    fn trim(&mut self, segment: Segment, window: u32) -> Segment {
         let rcv_nxt = self.tcb.rcv_nxt;
         if segment.len > 0 && segment.seq.before(rcv_nxt) {
-            self.cx.twice = Some((segment.seq, rcv_nxt));
+            self.cx.dsack = Some((segment.seq, rcv_nxt));
         }
-        cut_to_window(segment, rcv_nxt, window)
+        trim_to_window(segment, rcv_nxt, window)
     }
 
     fn check_reset(&mut self, segment: Segment, now: Moment) -> Verdict {
@@ -160,7 +160,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         tcb.retries = 0;
         tcb.backoff = 0;
-        tcb.arm(Due::Silence, self.cx.settings.silence_ms, now);
+        tcb.arm(DeadlineKind::Idle, self.cx.settings.first_idle_ms, now);
     }
 
     /// An unacceptable segment is acknowledged and dropped.
@@ -172,7 +172,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         if self.tcb.state == State::TimeWait && segment.control.has(Control::FIN) {
             // The peer has not got our last ACK.
             let time_wait = self.cx.settings.time_wait_ms;
-            self.tcb.arm(Due::TimeWait, time_wait, now);
+            self.tcb.arm(DeadlineKind::TimeWait, time_wait, now);
         }
         // Two ends that disagree must not answer each other for ever; one
         // that sends data waits for the answer.
@@ -182,7 +182,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         if segment.len > 0 {
             let end = segment.seq + u32::from(segment.len);
             let is_old = !end.after(self.tcb.rcv_nxt);
-            self.cx.twice = is_old.then_some((segment.seq, end));
+            self.cx.dsack = is_old.then_some((segment.seq, end));
         }
         Verdict::Acknowledge
     }
@@ -278,7 +278,7 @@ fn is_acceptable(segment: Segment, rcv_nxt: Seq, window: u32) -> bool {
 }
 
 /// Cuts off what was received before and what is beyond the window.
-fn cut_to_window(mut segment: Segment, rcv_nxt: Seq, window: u32) -> Segment {
+fn trim_to_window(mut segment: Segment, rcv_nxt: Seq, window: u32) -> Segment {
     let before = rcv_nxt.since(segment.seq);
     if segment.seq.before(rcv_nxt) {
         let cut = before.min(u32::from(segment.len)) as u16;

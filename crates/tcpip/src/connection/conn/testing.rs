@@ -4,7 +4,7 @@
 //! Sequence numbers are relative, as packet analysers show them: each side's
 //! SYN is 0, its first byte of data 1. A segment that is sent is shown by its
 //! range in sequence space, its control bits as letters (S, F, R, P, A, E for
-//! ECE, W for CWR) and, unless it is new data, why it is sent: `"1:1001 A lost"`.
+//! ECE, W for CWR) and, unless it is new data, why it is sent: `"1:1001 A retransmitted"`.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use std::time::Duration;
 use ip::Ecn;
 use nmio::Instant;
 
-use super::{Conn, Context, Due, Flags, Kind, NONE, Plan};
+use super::{Conn, Context, DeadlineKind, Flags, NONE, Plan, SegmentKind};
 use super::{Record, Tcb};
 use crate::clock::Moment;
 use crate::config::Config;
 use crate::congestion::{CongestionControl, NewReno};
 use crate::counters::Counters;
 use crate::negotiated::Negotiated;
-use crate::outcome::{AfterFin, Bare, Expiry};
+use crate::outcome::{AfterFin, ControlSegment, Expiry};
 use crate::outcome::{Route, Verdict};
 use crate::pools::Owner;
 use crate::stream::{Slice, Source};
@@ -170,8 +170,8 @@ impl Bench {
     fn send_syn_ack(&mut self) -> String {
         let now = self.moment();
         let mut conn = self.conn();
-        let (header, _) = conn.bare(Bare::SynAck, now);
-        conn.has_sent_bare(Bare::SynAck, &header);
+        let (header, _) = conn.control_segment(ControlSegment::SynAck, now);
+        conn.has_sent_control(ControlSegment::SynAck, &header);
         shown(&header, 1)
     }
 
@@ -222,9 +222,9 @@ impl Bench {
     }
 
     /// What the deadline is for, and milliseconds until then.
-    pub(super) fn due(&self) -> (Due, u32) {
+    pub(super) fn deadline(&self) -> (DeadlineKind, u32) {
         let left = self.tcb().deadline.wrapping_sub(self.moment().millis);
-        (self.tcb().due, left)
+        (self.tcb().deadline_kind, left)
     }
 
     /// The application writes a content of `len` bytes.
@@ -326,7 +326,7 @@ impl Bench {
 
     fn take(&mut self, segment: Segment, sack: &[Block]) -> Verdict {
         let now = self.moment();
-        self.cx.twice = None;
+        self.cx.dsack = None;
         let mut conn = self.conn();
         let verdict = if conn.expects(segment) {
             Verdict::Process(segment)
@@ -396,7 +396,7 @@ impl Bench {
 
     /// Gives back what loss recovery needs no longer, and finds a class.
     fn settle(&mut self) {
-        if let Some(left) = self.conn().settle() {
+        if let Some(left) = self.conn().release_unused() {
             self.record.tcb.class = left + 1;
         }
     }
@@ -427,17 +427,17 @@ impl Bench {
         if !conn.has_new() {
             return plans;
         }
-        if let Some(plan) = conn.next_size_probe(now) {
+        if let Some(plan) = conn.next_mtu_probe(now) {
             conn.has_sent(&plan, now);
             plans.push(plan);
         }
-        let mut burst = conn.begin(segmentation, now);
-        while let Some(plan) = conn.next(&mut burst, room, now) {
-            conn.has_sent_next(&mut burst, plan, now);
+        let mut burst = conn.begin_burst(segmentation, now);
+        while let Some(plan) = conn.next_segment(&mut burst, room, now) {
+            conn.has_sent_segment(&mut burst, plan, now);
             plans.push(plan);
             room -= 1;
         }
-        if conn.end(&burst, false, now) {
+        if conn.end_burst(&burst, false, now) {
             conn.cx.counters.blocked += 1;
         }
         plans
@@ -463,8 +463,8 @@ impl Bench {
             Expiry::SynAck => self.send_syn_ack(),
             Expiry::KeepAlive => {
                 let mut conn = self.conn();
-                let (header, _) = conn.bare(Bare::KeepAlive, now);
-                conn.has_sent_bare(Bare::KeepAlive, &header);
+                let (header, _) = conn.control_segment(ControlSegment::KeepAlive, now);
+                conn.has_sent_control(ControlSegment::KeepAlive, &header);
                 shown(&header, 0) + " keep-alive"
             }
             other => format!("{other:?}"),
@@ -504,8 +504,8 @@ impl Bench {
     pub(super) fn acknowledge(&mut self) -> (Header, Written) {
         let now = self.moment();
         let mut conn = self.conn();
-        let (header, options) = conn.bare(Bare::Ack, now);
-        conn.has_sent_bare(Bare::Ack, &header);
+        let (header, options) = conn.control_segment(ControlSegment::Ack, now);
+        conn.has_sent_control(ControlSegment::Ack, &header);
         (header, options)
     }
 }
@@ -514,12 +514,16 @@ impl Plan {
     fn shown(&self) -> String {
         let (start, end) = self.range();
         let why = match self.kind {
-            Kind::New => "",
-            Kind::Lost => " lost",
-            Kind::TailProbe { again: true } => " last again",
-            Kind::TailProbe { again: false } => " probes tail",
-            Kind::WindowProbe => " probes window",
-            Kind::SizeProbe => " probes size",
+            SegmentKind::New => "",
+            SegmentKind::Retransmission => " retransmitted",
+            SegmentKind::TailProbe {
+                is_retransmission: true,
+            } => " retransmits tail",
+            SegmentKind::TailProbe {
+                is_retransmission: false,
+            } => " probes tail",
+            SegmentKind::WindowProbe => " probes window",
+            SegmentKind::MtuProbe => " probes path MTU",
         };
         shown(&self.header, end.since(start)) + why
     }

@@ -2,12 +2,12 @@
 //! is named after the rule that it proves.
 
 mod checking;
-mod congested;
-mod cutting;
-mod keeping;
+mod congestion;
+mod idle;
 mod path_mtu;
 mod receiving;
 mod recovering;
+mod segmenting;
 mod tcb;
 mod timers;
 mod windows;

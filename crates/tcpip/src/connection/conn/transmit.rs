@@ -3,7 +3,7 @@
 use ip::{Addresses, Ecn};
 use nmio::super_segment::MAX_OVER_V6;
 
-use super::{Conn, Cut, Due, Flags, Kind, NONE, Plan, Tcb};
+use super::{Conn, DeadlineKind, Flags, NONE, Plan, SegmentKind, StreamSegment, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::connection::{MAX_PACING_DEBT, PACING_TICK};
@@ -22,7 +22,7 @@ pub(crate) struct Burst {
     rate: Option<u64>,
     is_paced: bool,
     /// Bytes of data that a super-segment may have; 0: there are none.
-    most_run: u32,
+    max_run: u32,
     window: u16,
     ecn: Ecn,
     control: Control,
@@ -40,7 +40,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Begins a pass of new data on a port that takes super-segments of
     /// `segmentation` bytes over IPv4; 0: none.
     #[inline(always)]
-    pub(crate) fn begin(&self, segmentation: usize, now: Moment) -> Burst {
+    pub(crate) fn begin_burst(&self, segmentation: usize, now: Moment) -> Burst {
         let tcb = &*self.tcb;
         let reach = if tcb.recovery == NONE {
             self.congestion.window()
@@ -49,7 +49,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         };
         let first = tcb.snd_nxt;
         let open = tcb.snd_wnd.min(reach);
-        let is_paced = self.cx.settings.pacing || tcb.flags.has(Flags::SPREAD);
+        let is_paced = self.cx.settings.pacing || tcb.flags.has(Flags::SPREAD_BURST);
         let rate = pacing_rate(tcb, self.congestion, is_paced);
         let usable = match rate {
             None => open,
@@ -62,7 +62,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             usable,
             rate,
             is_paced,
-            most_run: most_run(segmentation, tcb),
+            max_run: max_run(segmentation, tcb),
             window: self.window_field(),
             ecn: if tcb.negotiated.ecn() {
                 Ecn::Ect0
@@ -77,7 +77,12 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// The next segment, or run of segments, of new data; `None` when that was
     /// all that may be sent, or when there is no `room` in the TX ring.
     #[inline(always)]
-    pub(crate) fn next(&mut self, burst: &mut Burst, room: usize, now: Moment) -> Option<Plan> {
+    pub(crate) fn next_segment(
+        &mut self,
+        burst: &mut Burst,
+        room: usize,
+        now: Moment,
+    ) -> Option<Plan> {
         let tcb = &mut *self.tcb;
         let (seq, limit) = (burst.seq, tcb.limit());
         if seq == limit {
@@ -88,12 +93,12 @@ impl<C: CongestionControl> Conn<'_, C> {
             return None;
         }
         let mut control = burst.control;
-        let (cut, len) = if let Some(cut) = Cut::at(tcb, seq, &self.cx.lists) {
-            let len = tcb.bytes_to_send(&cut, flight, burst)?;
+        let (segment, len) = if let Some(segment) = StreamSegment::at(tcb, seq, &self.cx.lists) {
+            let len = tcb.bytes_to_send(&segment, flight, burst)?;
             if len == 0 {
                 return None;
             }
-            if len == cut.place.len || tcb.fills_window(flight + len) {
+            if len == segment.slice.len || tcb.fills_window(flight + len) {
                 control = control | Control::PSH;
             }
             // A FIN needs its place in the peer's window, as data does.
@@ -101,11 +106,11 @@ impl<C: CongestionControl> Conn<'_, C> {
             if ends && flight + len < tcb.snd_wnd {
                 control = control | Control::FIN;
             }
-            (cut, len)
+            (segment, len)
         } else if flight < tcb.snd_wnd {
             // It goes alone.
             control = control | Control::FIN;
-            (Cut::default(), 0)
+            (StreamSegment::default(), 0)
         } else {
             return None;
         };
@@ -113,23 +118,23 @@ impl<C: CongestionControl> Conn<'_, C> {
             burst.is_blocked = true;
             return None;
         }
-        if tcb.flags.has(Flags::REDUCED) && len > 0 {
-            control = control | tcb.tell_reduction();
+        if tcb.flags.has(Flags::SEND_CWR) && len > 0 {
+            control = control | tcb.take_cwr();
         }
         Some(Plan {
-            kind: Kind::New,
+            kind: SegmentKind::New,
             header: tcb.header(burst, control, now),
             ecn: burst.ecn,
-            place: cut.place,
+            slice: segment.slice,
             len,
-            prepared: cut.prepared.filter(|_| len == cut.whole),
-            is_run: len > cut.whole,
+            prepared: segment.prepared.filter(|_| len == segment.len),
+            is_run: len > segment.len,
         })
     }
 
-    /// The port has taken a plan of [`next`](Self::next).
+    /// The port has taken a plan of [`next_segment`](Self::next_segment).
     #[inline(always)]
-    pub(crate) fn has_sent_next(&mut self, burst: &mut Burst, plan: Plan, now: Moment) {
+    pub(crate) fn has_sent_segment(&mut self, burst: &mut Burst, plan: Plan, now: Moment) {
         let (seq, end) = plan.range();
         if !self.tcb.flags.has(Flags::TIMING) && self.may_time() {
             let tcb = &mut *self.tcb;
@@ -145,7 +150,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Ends a pass of new data; `is_refused`: the port has not taken the last plan.
     /// Whether it goes on when the TX ring has room.
     #[inline(always)]
-    pub(crate) fn end(&mut self, burst: &Burst, is_refused: bool, now: Moment) -> bool {
+    pub(crate) fn end_burst(&mut self, burst: &Burst, is_refused: bool, now: Moment) -> bool {
         let tcb = &mut *self.tcb;
         let Burst { first, seq, .. } = *burst;
         let flight = first.since(tcb.snd_una);
@@ -156,23 +161,23 @@ impl<C: CongestionControl> Conn<'_, C> {
             let event = tcb.event(flight, 0, now);
             self.congestion.on_send(seq.since(first), &event);
             if let Some(rate) = burst.rate {
-                spend(tcb, rate, seq.since(first), now);
+                charge_pacing(tcb, rate, seq.since(first), now);
             }
             tcb.has_sent_to(seq);
-            self.has_told(burst.window);
+            self.has_advertised(burst.window);
             if flight <= u32::from(self.tcb.mss) || self.tcb.recovery != NONE {
-                self.has_sent_behind(flight, seq.since(first), now);
+                self.arm_after_send(flight, seq.since(first), now);
             }
         }
         let tcb = &mut *self.tcb;
         let is_held_back = burst.usable < burst.open && seq != tcb.limit();
         if burst.is_paced && !is_held_back {
             // Acknowledgements are the clock again.
-            tcb.flags -= Flags::SPREAD;
+            tcb.flags -= Flags::SPREAD_BURST;
         }
         let is_blocked = is_refused || burst.is_blocked;
         if !is_blocked && (is_held_back || seq == tcb.snd_una) {
-            self.again().wait_for_more(is_held_back, now);
+            self.reborrow().wait_for_more(is_held_back, now);
         }
         is_blocked
     }
@@ -186,11 +191,11 @@ impl<C: CongestionControl> Conn<'_, C> {
                 // It is not the window any more.
                 tcb.stop_probing();
             }
-            let due = match tcb.due {
-                Due::Reorder => Due::Reorder,
-                _ => Due::Pacing,
+            let kind = match tcb.deadline_kind {
+                DeadlineKind::Reordering => DeadlineKind::Reordering,
+                _ => DeadlineKind::Pacing,
             };
-            tcb.arm(due, 1, now);
+            tcb.arm(kind, 1, now);
         } else if !tcb.probes_window() {
             // Shut or too small, and nothing in flight whose ACK could tell
             // of it opening.
@@ -201,19 +206,19 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// `bytes` have been sent behind `flight` in flight: little or none, or
     /// something of it is out of order.
     #[inline(always)]
-    fn has_sent_behind(&mut self, flight: u32, bytes: u32, now: Moment) {
+    fn arm_after_send(&mut self, flight: u32, bytes: u32, now: Moment) {
         let tcb = &mut *self.tcb;
         if flight == 0 {
             // RFC 6298, 5.1.
-            if tcb.due == Due::KeepAlive {
+            if tcb.deadline_kind == DeadlineKind::KeepAlive {
                 (tcb.retries, tcb.backoff) = (0, 0);
             }
-            let (due, after) = self.timeout();
-            self.tcb.arm(due, after, now);
-        } else if flight <= u32::from(tcb.mss) && tcb.due == Due::TailProbe {
-            self.again().hasten_probe(now);
+            let (kind, after) = self.timeout();
+            self.tcb.arm(kind, after, now);
+        } else if flight <= u32::from(tcb.mss) && tcb.deadline_kind == DeadlineKind::TailProbe {
+            self.reborrow().hasten_probe(now);
         } else {
-            self.again().has_sent_in_disorder(bytes);
+            self.reborrow().has_sent_in_disorder(bytes);
         }
     }
 
@@ -222,10 +227,10 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// later: what waits for longest is not to wait for what comes after it.
     #[cold]
     fn hasten_probe(self, now: Moment) {
-        let (due, after) = self.timeout();
+        let (kind, after) = self.timeout();
         let left = self.tcb.deadline.wrapping_sub(now.millis).cast_signed();
-        if due != Due::TailProbe || i64::from(after) < i64::from(left) {
-            self.tcb.arm(due, after, now);
+        if kind != DeadlineKind::TailProbe || i64::from(after) < i64::from(left) {
+            self.tcb.arm(kind, after, now);
         }
     }
 
@@ -238,7 +243,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.rtt_at = now.micros;
         (tcb.retries, tcb.backoff) = (0, 0);
         let rto = self.rto();
-        self.tcb.arm(Due::ZeroWindow, rto, now);
+        self.tcb.arm(DeadlineKind::ZeroWindow, rto, now);
     }
 
     /// Whether a round trip may be timed: while a gap holds up what is
@@ -265,8 +270,8 @@ impl Tcb {
     /// The control bit that tells the peer of a smaller window, in the next
     /// segment with new data (RFC 3168, section 6.1.2).
     #[cold]
-    fn tell_reduction(&mut self) -> Control {
-        self.flags -= Flags::REDUCED;
+    fn take_cwr(&mut self) -> Control {
+        self.flags -= Flags::SEND_CWR;
         if self.negotiated.ecn() {
             Control::CWR
         } else {
@@ -288,21 +293,21 @@ impl Tcb {
     /// How much may be sent from a place in the stream, behind `flight` in
     /// flight: a segment, or a run of segments.
     #[inline(always)]
-    fn bytes_to_send(&self, cut: &Cut, flight: u32, burst: &Burst) -> Option<u32> {
-        if flight.saturating_add(cut.whole) <= burst.usable {
+    fn bytes_to_send(&self, segment: &StreamSegment, flight: u32, burst: &Burst) -> Option<u32> {
+        if flight.saturating_add(segment.len) <= burst.usable {
             // Not every device cuts what has CWR set: that segment goes alone.
-            let tells = self.flags.has(Flags::REDUCED) && self.negotiated.ecn();
-            if burst.most_run > 0 && !tells {
-                let run = cut.run(self.mss.into(), burst.usable - flight, burst.most_run);
-                return Some(cut.whole.max(run));
+            let tells = self.flags.has(Flags::SEND_CWR) && self.negotiated.ecn();
+            if burst.max_run > 0 && !tells {
+                let run = segment.run(self.mss.into(), burst.usable - flight, burst.max_run);
+                return Some(segment.len.max(run));
             }
-            return Some(cut.whole);
+            return Some(segment.len);
         }
         // RFC 9293, section 3.8.6.2.1: a part of a segment only to a peer whose
         // window was never wide, and only when nothing else is in flight. To
         // others the timer sends it, if the window stays as it is.
-        let alone = flight == 0 && self.snd_wnd > 0 && !self.flags.has(Flags::WIDE);
-        alone.then(|| cut.whole.min(burst.usable))
+        let alone = flight == 0 && self.snd_wnd > 0 && !self.flags.has(Flags::LARGE_WINDOW);
+        alone.then(|| segment.len.min(burst.usable))
     }
 }
 
@@ -310,7 +315,7 @@ impl Tcb {
 /// bytes in all over IPv4; 0: none. On tagged links every segment is a frame,
 /// as not all that cut look behind a tag.
 #[inline(always)]
-fn most_run(segmentation: usize, tcb: &Tcb) -> u32 {
+fn max_run(segmentation: usize, tcb: &Tcb) -> u32 {
     if segmentation == 0 || tcb.path.link.vlan.is_some() {
         return 0;
     }
@@ -337,7 +342,7 @@ fn pacing_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C, pacing: bool) ->
 fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
     let srtt = u64::from(tcb.rtt.smoothed());
     let window = u64::from(congestion.window());
-    let opens = tcb.flags.has(Flags::SPREAD);
+    let opens = tcb.flags.has(Flags::SPREAD_BURST);
     let fifths = if opens || congestion.window() < congestion.ssthresh() {
         10
     } else {
@@ -352,7 +357,7 @@ fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
 #[cold]
 fn budget(tcb: &Tcb, rate: u64, now: Moment) -> u32 {
     let Some(time) = PACING_TICK
-        .checked_sub(tcb.paced_ahead(now))
+        .checked_sub(tcb.pacing_debt(now))
         .filter(|time| *time > 0)
     else {
         return 0;
@@ -363,11 +368,11 @@ fn budget(tcb: &Tcb, rate: u64, now: Moment) -> u32 {
 
 /// `bytes` have left.
 #[cold]
-fn spend(tcb: &mut Tcb, rate: u64, bytes: u32, now: Moment) {
+fn charge_pacing(tcb: &mut Tcb, rate: u64, bytes: u32, now: Moment) {
     let micros = u64::from(bytes) * 1_000_000 / rate.max(1);
     let micros = micros.min(u64::from(MAX_PACING_DEBT)) as u32;
     let until = tcb
-        .paced_ahead(now)
+        .pacing_debt(now)
         .saturating_add(micros)
         .min(MAX_PACING_DEBT);
     tcb.paced_until = now.micros.wrapping_add(until);

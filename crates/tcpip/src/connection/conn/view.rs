@@ -23,7 +23,7 @@ pub(crate) struct View {
     pub(crate) rcv_nxt: Seq,
     #[cfg(test)]
     pub(crate) rcv_adv: Seq,
-    pub(crate) mss_most: u16,
+    pub(crate) mss_max: u16,
     #[cfg(test)]
     pub(crate) ts_recent: u32,
     #[cfg(test)]
@@ -49,7 +49,7 @@ impl Tcb {
             rcv_nxt: self.rcv_nxt,
             #[cfg(test)]
             rcv_adv: self.rcv_adv,
-            mss_most: self.mss_most,
+            mss_max: self.mss_max,
             #[cfg(test)]
             ts_recent: self.ts_recent,
             #[cfg(test)]
@@ -78,16 +78,19 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Panics when a rule of loss recovery or of the window is broken.
     pub(crate) fn check_invariants(&self) {
         self.check_recovery();
-        assert!(!self.has_told_too_much(), "no more than a buffer holds");
+        assert!(
+            !self.has_advertised_too_much(),
+            "no more than a buffer holds"
+        );
     }
 
     /// Recoveries in use by all connections.
     pub(crate) fn recoveries_in_use(&self) -> usize {
-        self.cx.losses.in_use()
+        self.cx.recoveries.in_use()
     }
 
     /// Whether more was told than a buffer holds.
-    fn has_told_too_much(&self) -> bool {
+    fn has_advertised_too_much(&self) -> bool {
         let told = self.tcb.rcv_adv.since(self.tcb.rcv_nxt);
         told > self.cx.buffer_len as u32
     }

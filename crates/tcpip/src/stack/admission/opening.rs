@@ -11,7 +11,7 @@ use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::content::Family;
 use crate::emit::turn_round;
-use crate::outcome::Bare;
+use crate::outcome::ControlSegment;
 use crate::stack::Application;
 use crate::wire::{Control, Header, Options, Segment, Seq, Written};
 
@@ -126,7 +126,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let agreed = (negotiated, mss);
         let tcb = half_open(&packet, segment, &options, agreed, (iss, ts_offset), now);
         self.insert(id, hash, tcb, now);
-        self.answer(port, id, packet, Bare::SynAck, now);
+        self.answer(port, id, packet, ControlSegment::SynAck, now);
     }
 
     /// A SYN reopens a connection in TIME-WAIT (RFC 9293, section 3.6.1), which

@@ -482,7 +482,7 @@ proptest! {
             rig.path = if client < 2 { from_v4(client + 5) } else { from_v6(client.into(), 1) };
             let known = rig.stack.records.iter().map(|record| &record.tcb).find(|tcb| {
                 tcb.state != State::Closed
-                    && tcb.is_of(&rig.path.addresses, port, rig.own_port)
+                    && tcb.matches(&rig.path.addresses, port, rig.own_port)
             });
             let (seq, ack) = known.map_or((1, 1), |tcb| (tcb.view().rcv_nxt.0, tcb.view().snd_nxt.0));
             rig.peer_port = port;

@@ -478,7 +478,7 @@ fn a_larger_scoreboard_is_given_back_though_the_loss_is_remembered() {
     let blocks = [2, 5, 8].map(|n| (una + n * 1460, una + (n + 1) * 1460));
     let now = Moment::from(rig.now);
     let mut conn = rig.stack.conn(0);
-    assert!(conn.lacks_space(Some((acknowledgement, &blocks))));
+    assert!(conn.needs_larger_board(Some((acknowledgement, &blocks))));
     rig.stack.lend_larger_board(0);
     let conn = rig.stack.conn(0);
     conn.on_disorder(acknowledgement, &blocks, now);

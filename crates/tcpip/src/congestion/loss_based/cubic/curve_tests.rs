@@ -41,11 +41,11 @@ proptest! {
         let w_max = segments * MSS;
         let cwnd = w_max / 10 * 7;
         let mut curve = Curve::new(w_max);
-        let mut marks = Marks::default();
-        curve.begin(cwnd, &mut marks, &at(start, 0));
+        let mut flags = EpochFlags::default();
+        curve.begin(cwnd, &mut flags, &at(start, 0));
         let now = start.wrapping_add(millis * 1_000);
         let seconds = f64::from(millis) / 1e3;
-        let found = curve.at(now, MSS) as f64;
+        let found = curve.window_at(now, MSS) as f64;
         let right = w_cubic(f64::from(w_max), f64::from(cwnd), seconds).max(0.0);
         // A millisecond of the curve's slope, and a per cent.
         let k = (f64::from(w_max - cwnd) / f64::from(MSS) / 0.4).cbrt();
@@ -58,16 +58,16 @@ proptest! {
 #[test]
 fn the_curve_grows_for_as_long_as_anyone_waits() {
     let mut curve = Curve::new(100 * MSS);
-    let mut marks = Marks::default();
-    curve.begin(70 * MSS, &mut marks, &at(0, 0));
+    let mut flags = EpochFlags::default();
+    curve.begin(70 * MSS, &mut flags, &at(0, 0));
     let mut now = 0_u32;
     for _ in 0..200 {
         now = now.wrapping_add(60_000_000);
-        let cwnd = curve.look_up(70 * MSS, &mut marks, &at(now, 0));
+        let cwnd = curve.update_gain(70 * MSS, &mut flags, &at(now, 0));
         assert!(cwnd >= 70 * MSS);
-        assert!(curve.at(now, MSS) >= 100 * u64::from(MSS));
+        assert!(curve.window_at(now, MSS) >= 100 * u64::from(MSS));
     }
-    assert!(curve.at(now, MSS) > u64::from(MAX_WINDOW));
+    assert!(curve.window_at(now, MSS) > u64::from(MAX_WINDOW));
 }
 
 #[test]

@@ -23,16 +23,16 @@ const LIMIT: u32 = 8;
 /// of 64 KB, which receive offload gathers into one segment with one ACK. Such
 /// a lump lets one of its size out anyway, and slow start would not be one
 /// with receivers of that kind.
-const LUMP_LIMIT: u32 = 45;
+const AGGREGATE_LIMIT: u32 = 45;
 
 /// An ACK may also cover what had arrived, out of order, long before. That is
 /// not in flight: only what has left the flight counts.
 #[cold]
-fn of_lump(acked: u32, event: Event) -> u32 {
+fn aggregated_growth(acked: u32, event: Event) -> u32 {
     let left = event.nxt.wrapping_sub(event.una);
     let arrived = event.in_flight.saturating_sub(left);
     acked
-        .min(LUMP_LIMIT.saturating_mul(event.mss))
+        .min(AGGREGATE_LIMIT.saturating_mul(event.mss))
         .min(arrived.max(LIMIT.saturating_mul(event.mss)))
 }
 
@@ -71,7 +71,7 @@ impl HyStart {
     #[inline(always)]
     pub(super) fn slow_start(acked: u32, event: &Event) -> u32 {
         if acked > LIMIT.wrapping_mul(event.mss) {
-            of_lump(acked, *event)
+            aggregated_growth(acked, *event)
         } else {
             acked
         }
@@ -102,7 +102,7 @@ impl HyStart {
             if self.samples < N_RTT_SAMPLE {
                 self.samples += 1;
                 if self.samples == N_RTT_SAMPLE {
-                    exit |= self.judge(*event);
+                    exit |= self.check_delay(*event);
                 }
             }
         }
@@ -175,7 +175,7 @@ impl HyStart {
     /// shows, as the later ones of a burst drain it; or, in conservative slow
     /// start, eight more. True when slow start is over.
     #[cold]
-    fn judge(&mut self, event: Event) -> bool {
+    fn check_delay(&mut self, event: Event) -> bool {
         if self.last_min == 0 {
             // Before the first round.
             self.last_min = u32::MAX;

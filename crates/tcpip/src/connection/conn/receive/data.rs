@@ -2,7 +2,7 @@
 
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{Conn, Due, Flags, NONE, State};
+use crate::connection::{Conn, DeadlineKind, Flags, NONE, State};
 use crate::outcome::Route;
 use crate::pools::Owner;
 use crate::wire::{Control, Segment, Seq};
@@ -13,17 +13,17 @@ impl<C: CongestionControl> Conn<'_, C> {
     #[inline(always)]
     pub(crate) fn on_data(&mut self, segment: Segment, now: Moment) -> Route {
         let tcb = &mut *self.tcb;
-        tcb.flags |= Flags::ACK;
+        tcb.flags |= Flags::ACK_PENDING;
         if tcb.flags.has(Flags::ABORT) {
             return Route::Dropped;
         }
         if !tcb.state.receives() {
-            self.again().drop_behind_fin(segment.len);
+            self.reborrow().drop_behind_fin(segment.len);
             return Route::Dropped;
         }
         let is_silent = tcb.state == State::Established && tcb.flight() == 0;
         if is_silent && !tcb.probes_window() {
-            self.end_silence(now);
+            self.end_idle(now);
         }
         let tcb = &mut *self.tcb;
         if tcb.buffer != NONE || segment.seq != tcb.rcv_nxt {
@@ -101,7 +101,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.cx.counters.behind_fin += u64::from(data.len() < usize::from(segment.len));
         if !data.is_empty() && buffer.has(ahead, data.len()) {
             let end = segment.seq + data.len() as u32;
-            self.cx.twice = Some((segment.seq, end));
+            self.cx.dsack = Some((segment.seq, end));
         }
         let Some(in_order) = buffer.insert(ahead, data) else {
             self.cx.counters.no_buffer += 1;
@@ -145,7 +145,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     fn consume(&mut self, bytes: usize) {
         self.cx.buffers[self.tcb.buffer].consume(bytes);
         self.drop_empty_buffer();
-        self.tell_open_window();
+        self.advertise_open_window();
     }
 
     /// Gives the receive buffer back if nothing is in it.
@@ -158,12 +158,12 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// The peer has said something while nothing was in flight. After a long
     /// silence the congestion window is no longer known to be right.
     #[inline(always)]
-    fn end_silence(&mut self, now: Moment) {
+    fn end_idle(&mut self, now: Moment) {
         let tcb = &mut *self.tcb;
-        let idle = self.cx.settings.silence_ms;
+        let idle = self.cx.settings.first_idle_ms;
         let silent_since = tcb.deadline.wrapping_sub(idle);
         let mut silence = now.millis.wrapping_sub(silent_since).cast_signed();
-        if tcb.due == Due::KeepAlive {
+        if tcb.deadline_kind == DeadlineKind::KeepAlive {
             // Each keep-alive has put the deadline off.
             let before = idle.saturating_mul(tcb.backoff.into());
             silence = silence.max(i32::try_from(before).unwrap_or(i32::MAX));
@@ -174,16 +174,16 @@ impl<C: CongestionControl> Conn<'_, C> {
         if silence > rto.cast_signed() {
             self.congestion.on_idle(&tcb.event(0, 0, now));
         }
-        tcb.arm(Due::Silence, idle, now);
+        tcb.arm(DeadlineKind::Idle, idle, now);
     }
 
     /// Owes an ACK if the window has opened: the peer may wait for it.
-    fn tell_open_window(&mut self) {
+    fn advertise_open_window(&mut self) {
         let tcb = &mut *self.tcb;
         let told = tcb.rcv_adv.since(tcb.rcv_nxt);
         let most = u32::from(u16::MAX) << tcb.own_scale(self.cx);
-        if tcb.window_to_tell(self.cx).min(most) > told {
-            tcb.flags |= Flags::ACK;
+        if tcb.window_to_advertise(self.cx).min(most) > told {
+            tcb.flags |= Flags::ACK_PENDING;
         }
     }
 }

@@ -13,7 +13,7 @@ fn buffer(capacity: usize) -> Buffer {
 
 #[test]
 fn buffers_are_bounded_and_come_back_empty() {
-    let mut buffers = Lent::<Buffer>::new(Pool::RecvBuffers, 2);
+    let mut buffers = LendingPool::<Buffer>::new(Pool::RecvBuffers, 2);
     let mut peers = Peers::new([1; Pool::COUNT]);
     let owner = Owner {
         id: 3,

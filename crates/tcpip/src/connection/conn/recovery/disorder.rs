@@ -1,9 +1,9 @@
 //! What acknowledgements tell while something is lost, late or out of order.
 
-use super::{Flight, Found, Frto, Mark, News, Phase, Prr, Recovery};
+use super::{Delivery, Flight, Frto, Losses, Mark, Phase, Prr, Recovery};
 use crate::clock::Moment;
 use crate::congestion::{Congestion, CongestionControl, Event};
-use crate::connection::{Conn, Cut, Due, Flags, Tcb};
+use crate::connection::{Conn, DeadlineKind, Flags, StreamSegment, Tcb};
 use crate::counters::Counters;
 use crate::stream::Lists;
 use crate::wire::{Block, Segment};
@@ -14,7 +14,7 @@ const DUP_THRESH: u32 = 3;
 
 /// What an acknowledgement has told.
 struct Told {
-    news: News,
+    delivery: Delivery,
     /// Bytes acknowledged for the first time.
     acked: u32,
     /// The reduction has ended with it.
@@ -37,7 +37,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// What has arrived, and whether what was sent again had to be.
     fn take_in(&mut self, segment: Segment, sack: &[Block], now: Moment) -> Told {
         let index = self.begin_recovery();
-        let (tcb, recovery) = (&mut *self.tcb, &mut self.cx.losses[index]);
+        let (tcb, recovery) = (&mut *self.tcb, &mut self.cx.recoveries[index]);
         let una = tcb.snd_una;
         let acked = segment.ack.since(una);
         let before = recovery.pipe(tcb.flight(), tcb.mss);
@@ -47,14 +47,14 @@ impl<C: CongestionControl> Conn<'_, C> {
 
         let echo = echo(tcb, segment);
         let flight = Flight::of(tcb, now);
-        let mut news = recovery
+        let mut delivery = recovery
             .rack
             .take_in(&mut recovery.board, &flight, una, echo, sack);
         if !tcb.negotiated.sack() {
-            recovery.count_duplicates(tcb, is_duplicate, acked, &mut news);
+            recovery.count_duplicates(tcb, is_duplicate, acked, &mut delivery);
         }
-        let needless = recovery.needless_bytes(&news);
-        note_disorder(&mut self.cx.counters, tcb, &news, needless > 0);
+        let needless = recovery.spurious_bytes(&delivery);
+        note_disorder(&mut self.cx.counters, tcb, &delivery, needless > 0);
 
         // The round trip, where the peer's echo tells it even of what was
         // sent again (RFC 7323, section 4).
@@ -71,21 +71,25 @@ impl<C: CongestionControl> Conn<'_, C> {
             && !segment.ack.before(probe.end)
         {
             recovery.tail_probe = None;
-            if probe.again && news.twice.is_none() && recovery.phase == Phase::Disorder {
+            if probe.is_retransmission
+                && delivery.twice.is_none()
+                && recovery.phase == Phase::Disorder
+            {
                 // RFC 8985, section 7.4.2: the probe has mended a loss.
                 self.congestion.on_congestion(Congestion::Loss, &event);
-                tcb.flags |= Flags::REDUCED;
+                tcb.flags |= Flags::SEND_CWR;
                 self.cx.counters.tail_losses += 1;
             }
         }
 
         let congestion = &mut *self.congestion;
-        let proof = recovery.undo_if_needless(echo, &news, acked, is_duplicate, tcb, congestion);
+        let proof =
+            recovery.undo_if_spurious(echo, &delivery, acked, is_duplicate, tcb, congestion);
         if let Some(proof) = proof {
             proof.count(&mut self.cx.counters);
         }
         Told {
-            news,
+            delivery,
             acked,
             ends: false,
             event,
@@ -96,21 +100,25 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// what was sent again may still come, so only something behind it tells.
     fn end_phase_if_mended(&mut self, told: &mut Told) {
         let tcb = &mut *self.tcb;
-        let recovery = &mut self.cx.losses[tcb.recovery];
+        let recovery = &mut self.cx.recoveries[tcb.recovery];
         let mended = if tcb.negotiated.sack() || tcb.flight() == 0 {
-            !tcb.snd_una.before(recovery.high)
+            !tcb.snd_una.before(recovery.high_seq)
         } else {
             // Plain Reno ends with any acknowledgement of something new.
-            let partial = C::PARTIAL_ACK_RECOVERY || recovery.phase == Phase::Again;
-            tcb.snd_una.after(recovery.high) || told.acked > 0 && !partial
+            let partial = C::PARTIAL_ACK_RECOVERY || recovery.phase == Phase::Loss;
+            tcb.snd_una.after(recovery.high_seq) || told.acked > 0 && !partial
         };
-        told.ends = recovery.phase == Phase::Reduction && mended;
+        told.ends = recovery.phase == Phase::Recovery && mended;
         if recovery.phase != Phase::Disorder && mended {
             recovery.end_phase(tcb);
-            let delivered = if told.ends { told.news.delivered } else { 0 };
+            let delivered = if told.ends {
+                told.delivery.delivered
+            } else {
+                0
+            };
             self.congestion.on_recovered(delivered, &told.event);
-            tcb.reorder.narrow();
-        } else if tcb.snd_una.after(recovery.high) {
+            tcb.reo_wnd.decay();
+        } else if tcb.snd_una.after(recovery.high_seq) {
             // What was sent after all was mended has arrived: no report of
             // duplicates comes any more.
             recovery.prior = None;
@@ -119,48 +127,50 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// What is lost, and how much may be sent meanwhile.
     fn look_for_losses(&mut self, told: &Told, now: Moment) {
-        let (found, size) = self.find_lost(told.acked > 0, &told.event, now);
+        let (losses, size) = self.find_lost(told.acked > 0, &told.event, now);
         let tcb = &mut *self.tcb;
-        let recovery = &mut self.cx.losses[tcb.recovery];
+        let recovery = &mut self.cx.recoveries[tcb.recovery];
         let selective = tcb.negotiated.sack();
-        let Told { news, acked, .. } = *told;
+        let Told {
+            delivery, acked, ..
+        } = *told;
         match recovery.phase {
-            Phase::Reduction => {
+            Phase::Recovery => {
                 let pipe = recovery.pipe(tcb.flight(), tcb.mss);
-                let progress = acked > 0 && found.lost == 0;
+                let progress = acked > 0 && losses.lost == 0;
                 let target = self.congestion.window();
                 let mss = u32::from(tcb.mss);
                 let prr = &mut recovery.prr;
-                let mut allowed = prr.allowance(news.delivered, pipe, target, progress, mss);
-                if !selective && found.lost > 0 {
+                let mut allowed = prr.allowance(delivery.delivered, pipe, target, progress, mss);
+                if !selective && losses.lost > 0 {
                     // RFC 6582, section 3.2, step 3: it goes at once.
                     allowed = allowed.max(mss);
                 }
                 recovery.window = pipe + allowed;
-                let (delivered, lost) = (news.delivered, found.lost);
+                let (delivered, lost) = (delivery.delivered, losses.lost);
                 self.congestion
                     .on_recovery_ack(delivered, lost, &told.event);
             }
-            Phase::Disorder | Phase::Again => {
+            Phase::Disorder | Phase::Loss => {
                 // Where segments change their order, those behind a gap count
                 // when they arrive.
                 let at_once = recovery.phase == Phase::Disorder
                     && selective
                     && tcb.flags.has(Flags::REORDERING);
-                let counted = if at_once { news.delivered } else { acked };
+                let counted = if at_once { delivery.delivered } else { acked };
                 if counted > 0 && !told.ends {
                     self.congestion.on_ack(counted, &told.event);
                 }
             }
         }
-        let partial = acked > 0 && recovery.phase == Phase::Reduction;
+        let partial = acked > 0 && recovery.phase == Phase::Recovery;
         recovery.partial_acks += u32::from(partial);
         let impatient = !selective && recovery.is_impatient();
-        let progress = acked > 0 && !impatient || selective && news.delivered > 0;
+        let progress = acked > 0 && !impatient || selective && delivery.delivered > 0;
         if let Some((size, arrived)) = size {
-            self.end_size_probe(size, arrived);
+            self.end_mtu_probe(size, arrived);
         }
-        self.rearm(progress, found.look_in, now);
+        self.rearm(progress, losses.recheck_in, now);
     }
 
     /// Finds what is lost by now, and begins a reduction if something is.
@@ -169,65 +179,65 @@ impl<C: CongestionControl> Conn<'_, C> {
         advanced: bool,
         event: &Event,
         now: Moment,
-    ) -> (Found, Option<(u16, bool)>) {
+    ) -> (Losses, Option<(u16, bool)>) {
         let tcb = &mut *self.tcb;
-        let recovery = &mut self.cx.losses[tcb.recovery];
-        let mut found = recovery.find_lost(tcb, &self.cx.lists, advanced, now);
-        let size = recovery.take_size_probe(tcb, &mut found);
-        self.cx.counters.lost_again += u64::from(found.again);
-        if found.lost > 0 && recovery.phase == Phase::Disorder {
-            recovery.begin_reduction(tcb, self.congestion, event);
+        let recovery = &mut self.cx.recoveries[tcb.recovery];
+        let mut losses = recovery.find_lost(tcb, &self.cx.lists, advanced, now);
+        let size = recovery.take_mtu_probe(tcb, &mut losses);
+        self.cx.counters.lost_again += u64::from(losses.again);
+        if losses.lost > 0 && recovery.phase == Phase::Disorder {
+            recovery.enter_recovery(tcb, self.congestion, event);
             self.cx.counters.fast_retransmits += 1;
         }
-        (found, size)
+        (losses, size)
     }
 
     /// Sets the deadline after an acknowledgement, or when late segments have
-    /// been looked at: `look_in` microseconds from now again.
-    fn rearm(&mut self, progress: bool, look_in: Option<u32>, now: Moment) {
-        if let Some(micros) = look_in {
+    /// been looked at: `recheck_in` microseconds from now again.
+    fn rearm(&mut self, progress: bool, recheck_in: Option<u32>, now: Moment) {
+        if let Some(micros) = recheck_in {
             let after = micros.div_ceil(1000).max(1);
-            let due = if self.tcb.probes_window() {
-                Due::ZeroWindow
+            let kind = if self.tcb.probes_window() {
+                DeadlineKind::ZeroWindow
             } else {
-                Due::Reorder
+                DeadlineKind::Reordering
             };
-            self.tcb.arm(due, after, now);
-        } else if progress || self.tcb.due == Due::Reorder {
-            let is_calm = self.is_calm();
-            self.arm_after_ack(is_calm, now);
+            self.tcb.arm(kind, after, now);
+        } else if progress || self.tcb.deadline_kind == DeadlineKind::Reordering {
+            let is_in_order = self.is_in_order();
+            self.arm_after_ack(is_in_order, now);
         }
     }
 
     /// Late segments have had their time.
     #[cold]
-    pub(crate) fn on_late(&mut self, now: Moment) {
-        let recovery = &mut self.cx.losses[self.tcb.recovery];
+    pub(crate) fn on_reordering_timeout(&mut self, now: Moment) {
+        let recovery = &mut self.cx.recoveries[self.tcb.recovery];
         let event = self
             .tcb
             .event(recovery.pipe(self.tcb.flight(), self.tcb.mss), 0, now);
-        let (found, size) = self.find_lost(false, &event, now);
-        let recovery = &mut self.cx.losses[self.tcb.recovery];
-        if recovery.phase == Phase::Reduction {
+        let (losses, size) = self.find_lost(false, &event, now);
+        let recovery = &mut self.cx.recoveries[self.tcb.recovery];
+        if recovery.phase == Phase::Recovery {
             let pipe = recovery.pipe(self.tcb.flight(), self.tcb.mss);
             let target = self.congestion.window();
             let prr = &mut recovery.prr;
             recovery.window = pipe + prr.allowance(0, pipe, target, false, event.mss);
         }
         if let Some((size, arrived)) = size {
-            self.end_size_probe(size, arrived);
+            self.end_mtu_probe(size, arrived);
         }
-        self.rearm(true, found.look_in, now);
+        self.rearm(true, losses.recheck_in, now);
     }
 }
 
 impl<C: CongestionControl> Recovery<C> {
     /// Something is lost (RFC 6675, section 5, step 4).
-    fn begin_reduction(&mut self, tcb: &mut Tcb, congestion: &mut C, told: &Event) {
+    fn enter_recovery(&mut self, tcb: &mut Tcb, congestion: &mut C, told: &Event) {
         self.remember(congestion);
-        self.phase = Phase::Reduction;
+        self.phase = Phase::Recovery;
         self.partial_acks = 0;
-        self.high = tcb.snd_nxt;
+        self.high_seq = tcb.snd_nxt;
         // What limited transmit has sent on top does not count (RFC 5681,
         // section 3.2, step 2).
         let flight = tcb.flight().min(congestion.window());
@@ -236,14 +246,14 @@ impl<C: CongestionControl> Recovery<C> {
             ..Prr::default()
         };
         congestion.on_congestion(Congestion::Loss, told);
-        tcb.flags |= Flags::REDUCED;
+        tcb.flags |= Flags::SEND_CWR;
     }
 
     /// Whether a probe of the path's width has arrived, and its bytes, once
     /// that is known. Its loss alone does not tell of congestion (RFC 4821,
     /// section 7.5).
-    fn take_size_probe(&mut self, tcb: &Tcb, found: &mut Found) -> Option<(u16, bool)> {
-        let probe = self.size_probe?;
+    fn take_mtu_probe(&mut self, tcb: &Tcb, losses: &mut Losses) -> Option<(u16, bool)> {
+        let probe = self.mtu_probe?;
         let size = probe.end.since(probe.start);
         let mut arrived = true;
         if tcb.snd_una.before(probe.end) {
@@ -254,29 +264,35 @@ impl<C: CongestionControl> Recovery<C> {
                 _ => return None,
             };
         }
-        if !arrived && found.lost <= size {
-            found.lost = 0;
+        if !arrived && losses.lost <= size {
+            losses.lost = 0;
             self.board.set(probe.start, probe.end, Some(Mark::Lost));
         }
-        self.size_probe = None;
+        self.mtu_probe = None;
         Some((size as u16, arrived))
     }
 
     /// Without SACK each duplicate is a segment that has arrived somewhere.
-    fn count_duplicates(&mut self, tcb: &Tcb, is_duplicate: bool, acked: u32, news: &mut News) {
+    fn count_duplicates(
+        &mut self,
+        tcb: &Tcb,
+        is_duplicate: bool,
+        acked: u32,
+        delivery: &mut Delivery,
+    ) {
         let mss = u32::from(tcb.mss);
         if is_duplicate {
             let gone = match self.phase {
-                Phase::Again => self.take_new_arrived(),
-                Phase::Disorder | Phase::Reduction => 1,
+                Phase::Loss => self.take_new_arrived(),
+                Phase::Disorder | Phase::Recovery => 1,
             };
             self.dup_acks = self.dup_acks.saturating_add(gone);
-            news.delivered += gone * mss;
+            delivery.delivered += gone * mss;
         } else if acked > 0 {
             let eaten = self.dup_acks.min(acked.div_ceil(mss) - 1);
             self.dup_acks -= eaten;
-            news.delivered = news.delivered.saturating_sub(eaten * mss);
-            if self.phase == Phase::Disorder || tcb.snd_una == self.high {
+            delivery.delivered = delivery.delivered.saturating_sub(eaten * mss);
+            if self.phase == Phase::Disorder || tcb.snd_una == self.high_seq {
                 self.dup_acks = 0;
             }
         }
@@ -292,7 +308,7 @@ impl<C: CongestionControl> Recovery<C> {
     }
 
     /// What is lost by now; `advanced`: something was acknowledged.
-    fn find_lost(&mut self, tcb: &Tcb, lists: &Lists, advanced: bool, now: Moment) -> Found {
+    fn find_lost(&mut self, tcb: &Tcb, lists: &Lists, advanced: bool, now: Moment) -> Losses {
         let mss = u32::from(tcb.mss);
         if tcb.negotiated.sack() {
             let enough = self.board.sacked() > (DUP_THRESH - 1) * mss;
@@ -304,22 +320,22 @@ impl<C: CongestionControl> Recovery<C> {
         let lost = match self.phase {
             Phase::Disorder => self.dup_acks >= DUP_THRESH,
             // RFC 6582, 3.2, step 3: all of it; what is new may be lost as well.
-            Phase::Reduction if tcb.snd_una == self.high => self.dup_acks >= DUP_THRESH,
+            Phase::Recovery if tcb.snd_una == self.high_seq => self.dup_acks >= DUP_THRESH,
             // The next gap begins here.
-            Phase::Reduction => advanced,
-            Phase::Again => false,
+            Phase::Recovery => advanced,
+            Phase::Loss => false,
         };
         let una = tcb.snd_una;
         let first = self.board.first_piece(una, tcb.snd_nxt);
-        let len = Cut::segment_len(tcb, una, lists).min(tcb.flight());
-        let mut found = Found::default();
+        let len = StreamSegment::segment_len(tcb, una, lists).min(tcb.flight());
+        let mut losses = Losses::default();
         if lost
             && first.is_some_and(|piece| piece.mark.is_none())
             && self.board.set(una, una + len, Some(Mark::Lost))
         {
-            found.lost = len;
+            losses.lost = len;
         }
-        found
+        losses
     }
 
     /// All that was in flight when the phase began has arrived. For as long as
@@ -327,10 +343,10 @@ impl<C: CongestionControl> Recovery<C> {
     /// (RFC 3708).
     fn end_phase(&mut self, tcb: &Tcb) {
         self.phase = Phase::Disorder;
-        self.high = tcb.snd_nxt;
+        self.high_seq = tcb.snd_nxt;
         self.dup_acks = 0;
         self.frto = Frto::Off;
-        if self.unproven == 0 || !tcb.negotiated.sack() {
+        if self.undo_retrans == 0 || !tcb.negotiated.sack() {
             self.prior = None;
         }
     }
@@ -344,10 +360,10 @@ impl Flight {
             mss: u32::from(tcb.mss),
             all_sent: tcb.snd_nxt == tcb.limit(),
             selective: tcb.negotiated.sack(),
-            least_rtt: tcb.rtt.least(),
-            reordering_window: tcb.reorder.window(tcb.rtt),
+            min_rtt: tcb.rtt.min(),
+            reordering_window: tcb.reo_wnd.window(tcb.rtt),
             ts_clock: tcb.ts_clock(now),
-            lateness: tcb.lateness(),
+            backdating: tcb.backdating(),
             now: now.micros,
         }
     }
@@ -361,15 +377,15 @@ fn echo(tcb: &Tcb, segment: Segment) -> Option<u32> {
 
 /// Counts and remembers what is not as it should be; `needless`: something was
 /// sent again for nothing.
-fn note_disorder(counters: &mut Counters, tcb: &mut Tcb, news: &News, needless: bool) {
-    counters.scoreboard_full += u64::from(news.no_place);
-    counters.duplicates_reported += u64::from(news.twice.is_some());
-    if news.reordered && !tcb.flags.has(Flags::REORDERING) {
+fn note_disorder(counters: &mut Counters, tcb: &mut Tcb, delivery: &Delivery, needless: bool) {
+    counters.scoreboard_full += u64::from(delivery.no_place);
+    counters.duplicates_reported += u64::from(delivery.twice.is_some());
+    if delivery.reordered && !tcb.flags.has(Flags::REORDERING) {
         tcb.flags |= Flags::REORDERING;
         counters.reorderings += 1;
     }
-    if news.early > 0 || needless {
+    if delivery.early > 0 || needless {
         tcb.flags |= Flags::REORDERING;
-        tcb.reorder.widen();
+        tcb.reo_wnd.widen();
     }
 }

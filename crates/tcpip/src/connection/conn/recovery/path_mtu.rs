@@ -7,10 +7,10 @@
 
 use ip::Ecn;
 
-use super::SizeProbe;
+use super::MtuProbe;
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
-use crate::connection::{Conn, Cut, Flags, Kind, NONE, Plan, State};
+use crate::connection::{Conn, Flags, NONE, Plan, SegmentKind, State, StreamSegment};
 use crate::content::{Family, NO_CLASS};
 use crate::mss::OwnMss;
 use crate::wire::{Header, Seq, TIMESTAMPS_LEN};
@@ -47,7 +47,7 @@ fn payload(mtu: usize, family: Family) -> u16 {
 /// What every host must take (RFC 1122, RFC 8200); below that it is an attempt
 /// to make us work.
 fn least(family: Family) -> u16 {
-    OwnMss::told_or_default(family, None) - TIMESTAMPS_LEN as u16
+    OwnMss::advertised_or_default(family, None) - TIMESTAMPS_LEN as u16
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
@@ -62,9 +62,9 @@ impl<C: CongestionControl> Conn<'_, C> {
         if !tcb.state.sends() || mss >= tcb.mss || about >= tcb.flight() {
             return false;
         }
-        self.narrow(mss, now, RAISE_AFTER_S);
+        self.reduce_mss(mss, now, RAISE_AFTER_S);
         // What is in flight was too big: all of it goes again.
-        self.send_all_again();
+        self.retransmit_all();
         true
     }
 
@@ -79,25 +79,25 @@ impl<C: CongestionControl> Conn<'_, C> {
         let base = payload(BASE.into(), family);
         let smaller = if tcb.mss > base {
             base
-        } else if tcb.flags.has(Flags::NARROW) {
+        } else if tcb.flags.has(Flags::REDUCED_MTU) {
             least(family)
         } else {
             return;
         };
         // A smaller segment than that has not come through either.
-        let len = Cut::segment_len(tcb, tcb.snd_una, &self.cx.lists);
+        let len = StreamSegment::segment_len(tcb, tcb.snd_una, &self.cx.lists);
         if smaller < tcb.mss && u32::from(smaller) < len {
-            self.narrow(smaller, now, PROBE_AFTER_S);
+            self.reduce_mss(smaller, now, PROBE_AFTER_S);
             self.cx.counters.black_holes += 1;
         }
     }
 
-    fn narrow(&mut self, mss: u16, now: Moment, raise_after: u16) {
+    fn reduce_mss(&mut self, mss: u16, now: Moment, raise_after: u16) {
         self.set_mss(mss);
         let tcb = &mut *self.tcb;
-        tcb.flags |= Flags::NARROW;
-        tcb.flags -= Flags::TIMING | Flags::SIZE_LOST | Flags::SIZE_LOST_TWICE;
-        tcb.mss_fails = 0;
+        tcb.flags |= Flags::REDUCED_MTU;
+        tcb.flags -= Flags::TIMING | Flags::MTU_PROBE_LOST | Flags::MTU_PROBE_LOST_TWICE;
+        tcb.mss_too_big = 0;
         tcb.raise_at = seconds(now).wrapping_add(raise_after);
     }
 
@@ -105,15 +105,15 @@ impl<C: CongestionControl> Conn<'_, C> {
     fn set_mss(&mut self, mss: u16) {
         self.tcb.mss = mss;
         let class = std::mem::replace(&mut self.tcb.class, NO_CLASS);
-        self.cx.left_class.get_or_insert(class);
+        self.cx.old_class.get_or_insert(class);
     }
 
     /// One larger segment, on a path that was found narrow, when it is time and
     /// all goes well.
     #[inline(always)]
-    pub(crate) fn next_size_probe(&mut self, now: Moment) -> Option<Plan> {
-        if self.tcb.flags.has(Flags::NARROW) {
-            self.size_probe(now)
+    pub(crate) fn next_mtu_probe(&mut self, now: Moment) -> Option<Plan> {
+        if self.tcb.flags.has(Flags::REDUCED_MTU) {
+            self.mtu_probe(now)
         } else {
             None
         }
@@ -121,7 +121,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     #[cold]
     #[inline(never)]
-    fn size_probe(&mut self, now: Moment) -> Option<Plan> {
+    fn mtu_probe(&mut self, now: Moment) -> Option<Plan> {
         let size = u32::from(self.next_size(now)?);
         let tcb = &*self.tcb;
         let seq = tcb.snd_nxt;
@@ -129,12 +129,12 @@ impl<C: CongestionControl> Conn<'_, C> {
         let behind = size + SEGMENTS_BEHIND * u32::from(tcb.mss);
         let fits = tcb.flight().saturating_add(size) <= reach;
         let enough = reach >= behind && tcb.stream.end().since(seq) >= behind;
-        let cut = Cut::at(tcb, seq, &self.cx.lists)?;
-        if !fits || !enough || cut.place.len < size {
+        let segment = StreamSegment::at(tcb, seq, &self.cx.lists)?;
+        if !fits || !enough || segment.slice.len < size {
             return None;
         }
         Some(Plan {
-            kind: Kind::SizeProbe,
+            kind: SegmentKind::MtuProbe,
             header: Header {
                 seq,
                 ack: tcb.rcv_nxt,
@@ -143,7 +143,7 @@ impl<C: CongestionControl> Conn<'_, C> {
                 timestamps: tcb.timestamps(now),
             },
             ecn: Ecn::NotEct,
-            place: cut.place,
+            slice: segment.slice,
             len: size,
             prepared: None,
             is_run: false,
@@ -151,43 +151,43 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     /// A probe of the path MTU has been sent.
-    pub(in crate::connection::conn) fn has_probed_size(&mut self, plan: &Plan, now: Moment) {
+    pub(in crate::connection::conn) fn has_probed_mtu(&mut self, plan: &Plan, now: Moment) {
         let index = self.begin_recovery();
         let (start, end) = plan.range();
         let is_first = self.tcb.flight() == 0;
         self.tcb.has_sent_to(end);
-        self.cx.losses[index].size_probe = Some(SizeProbe { start, end });
+        self.cx.recoveries[index].mtu_probe = Some(MtuProbe { start, end });
         self.cx.counters.size_probes += 1;
         if is_first {
             // RFC 6298, 5.1.
-            let (due, after) = self.timeout();
-            self.tcb.arm(due, after, now);
+            let (kind, after) = self.timeout();
+            self.tcb.arm(kind, after, now);
         }
     }
 
     /// The next larger payload to be tried, if it is time.
     fn next_size(&mut self, now: Moment) -> Option<u16> {
         let tcb = &mut *self.tcb;
-        let due = seconds(now).wrapping_sub(tcb.raise_at).cast_signed() >= 0;
-        if !due || tcb.recovery != NONE || tcb.state != State::Established {
+        let is_time = seconds(now).wrapping_sub(tcb.raise_at).cast_signed() >= 0;
+        if !is_time || tcb.recovery != NONE || tcb.state != State::Established {
             return None;
         }
         let family = Family::of(&tcb.path.addresses);
-        let most = tcb.mss_most;
-        let fails = if tcb.mss_fails == 0 {
+        let most = tcb.mss_max;
+        let fails = if tcb.mss_too_big == 0 {
             u16::MAX
         } else {
-            tcb.mss_fails
+            tcb.mss_too_big
         };
         let known = SIZES.iter().map(|mtu| payload(usize::from(*mtu), family));
         let mut candidates = known.filter(|size| *size < most).chain([most]);
         let next = candidates.find(|size| *size > tcb.mss && *size < fails);
         if next.is_none() {
             if tcb.mss == most {
-                tcb.flags -= Flags::NARROW;
+                tcb.flags -= Flags::REDUCED_MTU;
             } else {
                 // All is tried. Paths change.
-                tcb.mss_fails = 0;
+                tcb.mss_too_big = 0;
                 tcb.raise_at = seconds(now).wrapping_add(RAISE_AFTER_S);
             }
         }
@@ -198,22 +198,22 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// that only the third is taken as too large (RFC 8899, section 5.1.2,
     /// `MAX_PROBES`).
     #[cold]
-    pub(super) fn end_size_probe(&mut self, size: u16, arrived: bool) {
+    pub(super) fn end_mtu_probe(&mut self, size: u16, arrived: bool) {
         let tcb = &mut *self.tcb;
-        if !arrived && !tcb.flags.has(Flags::SIZE_LOST) {
-            tcb.flags |= Flags::SIZE_LOST;
+        if !arrived && !tcb.flags.has(Flags::MTU_PROBE_LOST) {
+            tcb.flags |= Flags::MTU_PROBE_LOST;
             return;
         }
-        if !arrived && !tcb.flags.has(Flags::SIZE_LOST_TWICE) {
-            tcb.flags |= Flags::SIZE_LOST_TWICE;
+        if !arrived && !tcb.flags.has(Flags::MTU_PROBE_LOST_TWICE) {
+            tcb.flags |= Flags::MTU_PROBE_LOST_TWICE;
             return;
         }
-        tcb.flags -= Flags::SIZE_LOST | Flags::SIZE_LOST_TWICE;
+        tcb.flags -= Flags::MTU_PROBE_LOST | Flags::MTU_PROBE_LOST_TWICE;
         if arrived {
             self.set_mss(size);
             self.cx.counters.path_mtu_raises += 1;
         } else {
-            tcb.mss_fails = size;
+            tcb.mss_too_big = size;
         }
     }
 }

@@ -46,12 +46,12 @@ impl<C: CongestionControl> Recoveries<C> {
 
     /// After an ACK: gives back what is needed no longer. Whether that is all of
     /// it.
-    fn settle(&mut self, index: u32, peers: &mut Peers) -> bool {
+    fn release_unused(&mut self, index: u32, peers: &mut Peers) -> bool {
         let recovery = &mut self[index];
-        if !recovery.is_calm() {
+        if !recovery.is_in_order() {
             return false;
         }
-        recovery.rack.forget_resent();
+        recovery.rack.forget_retransmit();
         let is_over = recovery.prior.is_none();
         if is_over {
             self.release(index, peers);

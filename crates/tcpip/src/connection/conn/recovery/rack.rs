@@ -9,7 +9,7 @@
 //! acknowledgement which tells of the overtaking; the RFC's begins up to one
 //! flight earlier.
 
-use super::{Flight, Found, Mark, News, Piece, Rack, Scoreboard};
+use super::{Delivery, Flight, Losses, Mark, Piece, Rack, Scoreboard};
 use crate::wire::{Block, Seq};
 
 /// Ranges beyond those that a flight of whole segments comes to.
@@ -27,45 +27,45 @@ impl Rack {
         flight: &Flight,
         echo: Option<u32>,
         fack: Seq,
-        news: &mut News,
+        delivery: &mut Delivery,
     ) {
         match piece.mark {
             Some(Mark::Sacked) => return,
-            Some(Mark::Resent { at, fence }) => {
+            Some(Mark::Retransmitted { at, fence }) => {
                 // With an older timestamp, or sooner than any round trip: what
                 // was first sent has arrived (RFC 8985, section 6.2, step 2).
                 // (Round trips of what was acknowledged in pairs are
                 // longer, hence the margin.)
-                let least = flight.least_rtt - flight.least_rtt / 4;
+                let least = flight.min_rtt - flight.min_rtt / 4;
                 let after = flight.now.wrapping_sub(at);
-                let ago = after.div_ceil(1_000) + flight.lateness;
+                let ago = after.div_ceil(1_000) + flight.backdating;
                 let sent = flight.ts_clock.wrapping_sub(ago);
                 let is_older = echo.is_some_and(|echo| Seq(echo).before(Seq(sent)));
                 if (is_older || after < least) && flight.selective {
-                    news.reordered = true;
-                    news.early += piece.len();
+                    delivery.reordered = true;
+                    delivery.early += piece.len();
                 } else {
-                    if self.resent.is_none() || !self.is_later(at, piece.end) {
-                        self.resent = Some((at, piece.end));
+                    if self.latest_retransmit.is_none() || !self.is_later(at, piece.end) {
+                        self.latest_retransmit = Some((at, piece.end));
                     }
-                    self.overtook = self.overtook.later(fence);
+                    self.overtaken = self.overtaken.later(fence);
                 }
             }
-            Some(Mark::LateAgain { .. }) => {}
+            Some(Mark::LateRetransmit { .. }) => {}
             None | Some(Mark::Late { .. } | Mark::Lost) => {
-                news.not_lost |= piece.mark == Some(Mark::Lost);
-                news.reordered |= !piece.end.after(fack);
+                delivery.not_lost |= piece.mark == Some(Mark::Lost);
+                delivery.reordered |= !piece.end.after(fack);
                 self.fack = self.fack.later(piece.end);
-                self.overtook = self.overtook.later(piece.end);
+                self.overtaken = self.overtaken.later(piece.end);
             }
         }
-        news.delivered += piece.len();
+        delivery.delivered += piece.len();
     }
 
     /// Whether something has arrived that was sent again later than what was
     /// sent at `at` and ends at `end`.
     fn is_later(&self, at: u32, end: Seq) -> bool {
-        self.resent.is_some_and(|(latest, latest_end)| {
+        self.latest_retransmit.is_some_and(|(latest, latest_end)| {
             let after = latest.wrapping_sub(at).cast_signed();
             after > 0 || after == 0 && latest_end.after(end)
         })
@@ -74,9 +74,9 @@ impl Rack {
     /// Whether a look at the scoreboard could find anything.
     fn may_find(&self) -> bool {
         self.late
-            || self.looked.before(self.overtook)
+            || self.checked.before(self.overtaken)
             || self
-                .earliest
+                .earliest_retransmit
                 .is_some_and(|(fence, at, end)| self.fack.after(fence) || self.is_later(at, end))
     }
 
@@ -90,12 +90,12 @@ impl Rack {
         una: Seq,
         echo: Option<u32>,
         sack: &[Block],
-    ) -> News {
-        let mut news = News::default();
+    ) -> Delivery {
+        let mut delivery = Delivery::default();
         let fack = self.fack;
         for piece in board.pieces(una, flight.una) {
             let echo = echo.filter(|_| piece.start == una);
-            self.deliver(piece, flight, echo, fack, &mut news);
+            self.deliver(piece, flight, echo, fack, &mut delivery);
         }
         board.advance(flight.una);
         let una = flight.una;
@@ -104,7 +104,7 @@ impl Rack {
             if n == 0
                 && let Some(twice) = twice(sack, una)
             {
-                news.twice = Some(twice);
+                delivery.twice = Some(twice);
                 continue;
             }
             let start = start.later(una);
@@ -112,16 +112,16 @@ impl Rack {
                 // Acknowledged meanwhile, or never sent.
                 continue;
             }
-            let before = (*self, news);
+            let before = (*self, delivery);
             for piece in board.pieces(start, end) {
-                self.deliver(piece, flight, None, fack, &mut news);
+                self.deliver(piece, flight, None, fack, &mut delivery);
             }
             if board.len() >= room || !board.set(start, end, Some(Mark::Sacked)) {
-                (*self, news) = before;
-                news.no_place = true;
+                (*self, delivery) = before;
+                delivery.no_place = true;
             }
         }
-        news
+        delivery
     }
 
     /// Marks what is late or lost by now. `at_once`: the segments have kept
@@ -131,34 +131,34 @@ impl Rack {
         board: &mut Scoreboard,
         flight: &Flight,
         at_once: bool,
-    ) -> Found {
-        let mut found = Found::default();
+    ) -> Losses {
+        let mut losses = Losses::default();
         if !self.may_find() {
-            return found;
+            return losses;
         }
         let mut window = if at_once { 0 } else { flight.reordering_window };
         if flight.all_sent {
             // A needless segment costs itself now, and waiting the end of the
             // response.
-            window = window.min(flight.least_rtt / 4);
+            window = window.min(flight.min_rtt / 4);
         }
         self.late = false;
-        self.earliest = None;
+        self.earliest_retransmit = None;
         let mut at = flight.una;
         while let Some(mut piece) = board.first_piece(at, flight.nxt) {
             let (late_since, again) = match piece.mark {
-                None if piece.start.before(self.overtook) => {
-                    if self.overtook.before(piece.end) {
-                        piece.end = self.overtook;
+                None if piece.start.before(self.overtaken) => {
+                    if self.overtaken.before(piece.end) {
+                        piece.end = self.overtaken;
                     }
                     (Some(flight.now), false)
                 }
                 Some(Mark::Late { at }) => (Some(at), false),
-                Some(Mark::LateAgain { at }) => (Some(at), true),
-                Some(Mark::Resent { at, fence }) => {
+                Some(Mark::LateRetransmit { at }) => (Some(at), true),
+                Some(Mark::Retransmitted { at, fence }) => {
                     let late = self.fack.after(fence) || self.is_later(at, piece.end);
                     if !late {
-                        self.note_earliest(fence, at, piece.end);
+                        self.note_earliest_retransmit(fence, at, piece.end);
                     }
                     (late.then_some(flight.now), true)
                 }
@@ -173,10 +173,10 @@ impl Rack {
                 Mark::Lost
             } else {
                 let left = window - waited;
-                found.look_in = Some(found.look_in.map_or(left, |least| least.min(left)));
+                losses.recheck_in = Some(losses.recheck_in.map_or(left, |least| least.min(left)));
                 self.late = true;
                 if again {
-                    Mark::LateAgain { at: since }
+                    Mark::LateRetransmit { at: since }
                 } else {
                     Mark::Late { at: since }
                 }
@@ -184,17 +184,18 @@ impl Rack {
             if piece.mark != Some(mark) {
                 board.set(piece.start, piece.end, Some(mark));
                 if mark == Mark::Lost {
-                    found.lost += piece.len();
-                    found.again |= again;
+                    losses.lost += piece.len();
+                    losses.again |= again;
                 }
             }
         }
-        self.looked = self.overtook;
-        found
+        self.checked = self.overtaken;
+        losses
     }
 
-    fn note_earliest(&mut self, fence: Seq, at: u32, end: Seq) {
-        let (least_fence, least_at, least_end) = self.earliest.unwrap_or((fence, at, end));
+    fn note_earliest_retransmit(&mut self, fence: Seq, at: u32, end: Seq) {
+        let (least_fence, least_at, least_end) =
+            self.earliest_retransmit.unwrap_or((fence, at, end));
         let (at, end) = if at.wrapping_sub(least_at).cast_signed() < 0 {
             (at, end)
         } else {
@@ -205,7 +206,7 @@ impl Rack {
         } else {
             least_fence
         };
-        self.earliest = Some((fence, at, end));
+        self.earliest_retransmit = Some((fence, at, end));
     }
 }
 

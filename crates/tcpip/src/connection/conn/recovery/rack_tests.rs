@@ -11,10 +11,10 @@ fn in_flight(segments: u32) -> Flight {
         mss: MSS,
         all_sent: false,
         selective: false,
-        least_rtt: 0,
+        min_rtt: 0,
         reordering_window: 0,
         ts_clock: 0,
-        lateness: 0,
+        backdating: 0,
         now: 0,
     }
 }
@@ -27,8 +27,8 @@ fn blocks_of_single_bytes_take_no_more_memory_than_honest_ones() {
     let mut refused = false;
     for n in 0..4_000 {
         let block = (Seq(2 * n + 1), Seq(2 * n + 2));
-        let news = rack.take_in(&mut board, &flight, Seq(0), None, &[block]);
-        refused |= news.no_place;
+        let delivery = rack.take_in(&mut board, &flight, Seq(0), None, &[block]);
+        refused |= delivery.no_place;
     }
     assert!(refused);
     assert!(board.ranges.len() <= 2 * 10 + 16);
@@ -40,8 +40,8 @@ fn every_second_segment_of_a_wide_window_finds_place() {
     let (mut rack, mut board) = (Rack::new(Seq(0)), Scoreboard::new(SIZES[2]));
     for n in 0..2_500 {
         let block = (Seq((2 * n + 1) * MSS), Seq((2 * n + 2) * MSS));
-        let news = rack.take_in(&mut board, &flight, Seq(0), None, &[block]);
-        assert!(!news.no_place);
+        let delivery = rack.take_in(&mut board, &flight, Seq(0), None, &[block]);
+        assert!(!delivery.no_place);
     }
     assert_eq!(board.ranges.len(), 2_500);
 }

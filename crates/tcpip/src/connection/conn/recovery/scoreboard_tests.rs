@@ -16,8 +16,8 @@ fn marks() -> impl Strategy<Value = Option<Mark>> {
         Just(Some(Mark::Sacked)),
         Just(Some(Mark::Lost)),
         (0u32..3).prop_map(|at| Some(Mark::Late { at })),
-        (0u32..3).prop_map(|at| Some(Mark::LateAgain { at })),
-        (0u32..3).prop_map(|at| Some(Mark::Resent { at, fence: Seq(7) })),
+        (0u32..3).prop_map(|at| Some(Mark::LateRetransmit { at })),
+        (0u32..3).prop_map(|at| Some(Mark::Retransmitted { at, fence: Seq(7) })),
     ]
 }
 
@@ -111,7 +111,7 @@ proptest! {
                 Step::LoseNothing => {
                     board.lose_nothing(una, nxt);
                     for fate in &mut naive.fates[naive.una..] {
-                        if !matches!(fate, Some(Mark::Sacked | Mark::Resent { .. })) {
+                        if !matches!(fate, Some(Mark::Sacked | Mark::Retransmitted { .. })) {
                             *fate = None;
                         }
                     }
@@ -291,7 +291,7 @@ fn what_is_lost_is_not_forgotten_for_what_went_again() {
     board.set(Seq(0), nxt, Some(Mark::Lost));
     for n in 0..40 {
         let start = Seq(10 * n);
-        let mark = Mark::Resent { at: n, fence: nxt };
+        let mark = Mark::Retransmitted { at: n, fence: nxt };
         assert!(board.set(start, start + 10, Some(mark)));
         assert!(board.len() <= SIZES[0]);
         assert_eq!(board.first_lost(), Some((start + 10, nxt)));

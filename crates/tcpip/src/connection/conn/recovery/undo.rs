@@ -1,7 +1,7 @@
 //! Undoing what proves to have been needless: Eifel (RFC 3522, RFC 4015), F-RTO
 //! (RFC 5682), reports of duplicates (RFC 3708).
 
-use super::{Frto, News, Phase, Proof, Recovery};
+use super::{Delivery, Frto, Phase, Proof, Recovery};
 use crate::congestion::{CongestionControl, initial_window};
 use crate::connection::{Flags, Tcb};
 use crate::wire::Seq;
@@ -13,16 +13,16 @@ const FRTO_SEGMENTS: u32 = 2;
 impl<C: CongestionControl> Recovery<C> {
     /// Takes a reduction back if an acknowledgement proves that nothing was lost,
     /// and says by what.
-    pub(super) fn undo_if_needless(
+    pub(super) fn undo_if_spurious(
         &mut self,
         echo: Option<u32>,
-        news: &News,
+        delivery: &Delivery,
         acked: u32,
         is_duplicate: bool,
         tcb: &mut Tcb,
         congestion: &mut C,
     ) -> Option<Proof> {
-        let proof = self.was_needless(echo, news, acked, tcb);
+        let proof = self.find_proof(echo, delivery, acked, tcb);
         if proof.is_some() {
             self.undo(tcb, congestion);
         }
@@ -32,7 +32,7 @@ impl<C: CongestionControl> Recovery<C> {
 
     /// What was sent again need not have been (RFC 3522; RFC 4015).
     fn undo(&mut self, tcb: &mut Tcb, congestion: &mut C) {
-        if self.phase == Phase::Reduction {
+        if self.phase == Phase::Recovery {
             tcb.flags |= Flags::REORDERING;
         }
         if let Some(prior) = self.prior.take() {
@@ -46,10 +46,10 @@ impl<C: CongestionControl> Recovery<C> {
             .saturating_sub(self.pipe(tcb.flight(), tcb.mss));
         let burst = 2 * initial_window(tcb.mss.into());
         if opened > burst.max(congestion.window() / 2) {
-            tcb.flags |= Flags::SPREAD;
+            tcb.flags |= Flags::SPREAD_BURST;
         }
         self.board.lose_nothing(tcb.snd_una, tcb.snd_nxt);
-        self.rack.look_again(tcb.snd_una);
+        self.rack.recheck(tcb.snd_una);
         self.phase = Phase::Disorder;
         self.dup_acks = 0;
         self.frto = Frto::Off;
@@ -57,38 +57,39 @@ impl<C: CongestionControl> Recovery<C> {
     }
 
     /// By what an acknowledgement proves that nothing was lost, if it does.
-    fn was_needless(
+    fn find_proof(
         &mut self,
         echo: Option<u32>,
-        news: &News,
+        delivery: &Delivery,
         acked: u32,
         tcb: &Tcb,
     ) -> Option<Proof> {
-        let unproven = self.unproven;
-        self.unproven = unproven.saturating_sub(self.needless_bytes(news) + news.early);
+        let undo_retrans = self.undo_retrans;
+        self.undo_retrans =
+            undo_retrans.saturating_sub(self.spurious_bytes(delivery) + delivery.early);
         self.prior.as_ref()?;
-        let of_the_first = match (self.first_again, echo) {
+        let of_the_first = match (self.first_retransmit_ts, echo) {
             (Some(first), Some(echo)) => acked > 0 && Seq(echo).before(Seq(first)),
             _ => false,
         };
-        let all_twice = (unproven > 0 && self.unproven == 0).then_some(Proof::Duplicates);
+        let all_twice = (undo_retrans > 0 && self.undo_retrans == 0).then_some(Proof::Dsack);
         match self.phase {
             Phase::Disorder => return all_twice,
             // One echo is not of all that was sent again.
-            Phase::Reduction if self.board.any_resent() || self.board.lost() > 0 => {
+            Phase::Recovery if self.board.any_retransmitted() || self.board.lost() > 0 => {
                 return all_twice;
             }
-            Phase::Reduction | Phase::Again => {}
+            Phase::Recovery | Phase::Loss => {}
         }
         let after_timeout = match self.frto {
             Frto::Off => false,
-            Frto::First => tcb.negotiated.sack() && news.not_lost,
+            Frto::First => tcb.negotiated.sack() && delivery.not_lost,
             Frto::Second => acked > 0,
         };
         if of_the_first {
-            Some(Proof::Echo)
+            Some(Proof::Eifel)
         } else if after_timeout {
-            Some(Proof::Arrival)
+            Some(Proof::Frto)
         } else {
             all_twice
         }

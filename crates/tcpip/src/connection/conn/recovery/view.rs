@@ -27,8 +27,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         let Some(recovery) = self.recovery() else {
             return;
         };
-        assert!(!recovery.is_calm() || recovery.board.size() == 0);
-        assert!(recovery.gone(flight, self.tcb.mss) <= flight);
+        assert!(!recovery.is_in_order() || recovery.board.size() == 0);
+        assert!(recovery.left_network(flight, self.tcb.mss) <= flight);
         for range in &recovery.board.ranges {
             let (start, end) = (range.start.since(una), range.end.since(una));
             assert!(end <= flight, "inside what was sent");

@@ -2,7 +2,7 @@
 //! 3.10.7.4, with RFC 5961 and RFC 7323, section 5.
 
 use crate::connection::conn::testing::{Bench, Offer};
-use crate::connection::{Due, Flags, State};
+use crate::connection::{DeadlineKind, Flags, State};
 use crate::outcome::Verdict;
 use crate::wire::{Control, Segment, Timestamps};
 
@@ -60,7 +60,7 @@ fn a_shut_window_takes_the_ack_of_a_probe_and_not_its_data() {
     let mut segment = bench.segment(1, 1, "FA", 1);
     (segment.len, segment.control) = (0, Control::ACK);
     assert_eq!(bench.check(1, 1, "FA", 1), Verdict::Process(segment));
-    assert!(bench.tcb().flags.has(Flags::ACK), "it is answered");
+    assert!(bench.tcb().flags.has(Flags::ACK_PENDING), "it is answered");
     assert_eq!(bench.counters().out_of_window, 1);
     assert_eq!(bench.check(2, 1, "A", 1), Verdict::Acknowledge);
     let segment = bench.segment(1, 1, "A", 0);
@@ -235,7 +235,7 @@ fn half_open_takes_its_ack_and_nothing_else() {
     let segment = bench.segment(1, 1, "A", 3);
     assert_eq!(bench.check(1, 1, "A", 3), Verdict::Establish(segment));
     assert_eq!(bench.tcb().state, State::Established);
-    assert_eq!(bench.due(), (Due::Silence, 60_000));
+    assert_eq!(bench.deadline(), (DeadlineKind::Idle, 60_000));
     for ack in [0, 2] {
         let mut bench = half_open();
         assert_eq!(bench.check(1, ack, "A", 0), Verdict::Reset);
@@ -259,7 +259,7 @@ fn the_same_syn_is_answered_again_and_measures_nothing() {
     bench.write(1);
     bench.send();
     // RFC 6298, 5.7.
-    assert_eq!(bench.due(), (Due::Retransmit, 3_000));
+    assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 3_000));
 }
 
 /// A connection in TIME-WAIT.
@@ -267,7 +267,7 @@ fn time_wait(offer: Offer) -> Bench {
     let mut bench = offer.open();
     bench.tcb_mut().state = State::TimeWait;
     let now = bench.moment();
-    bench.tcb_mut().arm(Due::TimeWait, 10_000, now);
+    bench.tcb_mut().arm(DeadlineKind::TimeWait, 10_000, now);
     bench
 }
 
@@ -296,7 +296,7 @@ fn time_wait_begins_again_with_a_repeated_fin_and_ends_with_a_reset() {
     let mut bench = time_wait(Offer::default());
     bench.pass_ms(4_000);
     assert_eq!(bench.check(0, 1, "FA", 0), Verdict::Acknowledge);
-    assert_eq!(bench.due(), (Due::TimeWait, 10_000));
+    assert_eq!(bench.deadline(), (DeadlineKind::TimeWait, 10_000));
     assert_eq!(bench.check(1, 0, "R", 0), Verdict::Forget);
     assert_eq!(bench.fire(), "Forget");
 }

@@ -2,7 +2,7 @@
 
 use crate::Config;
 use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
-use crate::connection::{Due, Flags};
+use crate::connection::{DeadlineKind, Flags};
 
 /// Bytes of IPv4 and TCP headers, timestamps included.
 const HEADERS: u32 = 52;
@@ -30,7 +30,7 @@ fn a_narrower_path_cuts_again_what_is_in_flight() {
     let plans = bench.plans();
     let cuts = plans
         .iter()
-        .map(|plan| (plan.place.from, plan.len, plan.prepared));
+        .map(|plan| (plan.slice.from, plan.len, plan.prepared));
     // From within the second segment of the new size to its end, and then whole
     // ones, as far as the window allows.
     let first: Vec<_> = cuts.take(3).collect();
@@ -83,7 +83,7 @@ fn the_third_and_the_fifth_timeout_of_a_segment_make_it_smaller() {
     bench.send();
     let mut lens = Vec::new();
     for _ in 0..6 {
-        assert_eq!(bench.fire(), "GoOn");
+        assert_eq!(bench.fire(), "Transmit");
         lens.push(bench.plans()[0].len);
     }
     assert_eq!(lens, [1_460, 1_460, 1_228, 1_228, 524, 524]);
@@ -117,7 +117,7 @@ fn narrow() -> Bench {
     bench.send();
     bench.pass_ms(RTT_MS);
     bench.ack(10_001);
-    assert_eq!(bench.due(), (Due::Silence, 60_000));
+    assert_eq!(bench.deadline(), (DeadlineKind::Idle, 60_000));
     bench
 }
 
@@ -126,7 +126,7 @@ fn probing() -> Bench {
     let mut bench = narrow();
     bench.pass_ms(600_000);
     bench.write(200_000);
-    assert_eq!(bench.send()[0], "10001:11001 A probes size");
+    assert_eq!(bench.send()[0], "10001:11001 A probes path MTU");
     bench
 }
 
@@ -145,7 +145,7 @@ fn a_wider_path_is_looked_for_after_ten_minutes() {
     assert_eq!(bench.counters().path_mtu_raises, 1);
     assert_eq!(bench.tcb().mss, 1_000);
     assert_eq!(bench.send()[0], "20801:21001 A", "to the next boundary");
-    assert!(!bench.tcb().flags.has(Flags::NARROW));
+    assert!(!bench.tcb().flags.has(Flags::REDUCED_MTU));
 }
 
 #[test]
@@ -159,17 +159,20 @@ fn only_the_third_lost_probe_tells_of_the_width_and_none_of_congestion() {
         bench.ack_and_sack(una, &[(una + 1_000, end)]);
         assert_eq!(bench.counters().size_probes, probes);
         assert_eq!(bench.ssthresh(), u32::MAX, "no congestion");
-        assert_eq!(bench.send()[0], format!("{una}:{} A lost", una + 600));
+        assert_eq!(
+            bench.send()[0],
+            format!("{una}:{} A retransmitted", una + 600)
+        );
         bench.pass_ms(RTT_MS);
         bench.ack(una + bench.tcb().flight());
         let sent = bench.send();
-        let is_probe = sent[0].ends_with("probes size");
+        let is_probe = sent[0].ends_with("probes path MTU");
         assert_eq!(is_probe, probes < 3, "{sent:?}");
     }
     assert_eq!(bench.counters().path_mtu_raises, 0);
     assert_eq!(bench.tcb().mss, 600);
     assert!(
-        bench.tcb().flags.has(Flags::NARROW),
+        bench.tcb().flags.has(Flags::REDUCED_MTU),
         "it is tried again later"
     );
 }

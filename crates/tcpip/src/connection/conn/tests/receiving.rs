@@ -1,19 +1,19 @@
 //! What arrives: data in order and out of order, and the peer's FIN.
 
 use crate::connection::conn::testing::{Bench, Offer};
-use crate::connection::{Due, Flags, State};
+use crate::connection::{DeadlineKind, Flags, State};
 use crate::outcome::Verdict;
 
 #[test]
 fn data_in_order_is_acknowledged_and_needs_no_buffer() {
     let mut bench = Offer::default().open();
     bench.data(500);
-    assert!(bench.tcb().flags.has(Flags::ACK));
+    assert!(bench.tcb().flags.has(Flags::ACK_PENDING));
     let (header, options) = bench.acknowledge();
     assert_eq!(header.ack, bench.tcb().rcv_nxt);
     assert_eq!(header.window, 16_384);
     assert!(options.bytes().is_empty());
-    assert!(!bench.tcb().flags.has(Flags::ACK));
+    assert!(!bench.tcb().flags.has(Flags::ACK_PENDING));
     assert!(!bench.tcb().view().has_buffer);
 }
 
@@ -103,7 +103,7 @@ fn a_fin_leads_from_state_to_state() {
     assert_eq!(bench.tcb().state, State::FinWait2);
     bench.recv(1, 2, "FA", 0);
     assert_eq!(bench.tcb().state, State::TimeWait);
-    assert_eq!(bench.due(), (Due::TimeWait, 10_000));
+    assert_eq!(bench.deadline(), (DeadlineKind::TimeWait, 10_000));
 }
 
 #[test]
@@ -164,6 +164,6 @@ fn a_window_that_has_opened_owes_an_ack() {
     assert_eq!(bench.acknowledge().0.window, 0);
     for (consumed, owes) in [(999, false), (1, true)] {
         bench.consume(consumed);
-        assert_eq!(bench.tcb().flags.has(Flags::ACK), owes);
+        assert_eq!(bench.tcb().flags.has(Flags::ACK_PENDING), owes);
     }
 }

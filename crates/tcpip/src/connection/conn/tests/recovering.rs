@@ -2,7 +2,7 @@
 //! and 8985; and what is taken back: RFC 3522, 3708 and 5682.
 
 use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
-use crate::connection::{Due, Flags, NONE};
+use crate::connection::{DeadlineKind, Flags, NONE};
 use crate::wire::Timestamps;
 
 /// Ten segments of 1,000 bytes in flight for a round trip, which is the window,
@@ -27,7 +27,7 @@ fn a_segment_is_lost_when_three_behind_it_have_arrived() {
     bench.ack_and_sack(1, &[(1_001, 4_001)]);
     assert_eq!(bench.counters().fast_retransmits, 1);
     assert_eq!((bench.cwnd(), bench.ssthresh()), (5_000, 5_000));
-    assert_eq!(bench.send(), ["1:1001 A lost"]);
+    assert_eq!(bench.send(), ["1:1001 A retransmitted"]);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_window_of_ten_shrinks_to_five_by_a_segment_for_two() {
         sent.push(bench.send().join(" "));
     }
     let expected = [
-        "1:1001 A lost",
+        "1:1001 A retransmitted",
         "",
         "12001:13001 A",
         "",
@@ -66,9 +66,12 @@ fn each_gap_goes_again_before_new_data() {
     let mut bench = sending(Offer::default());
     // Four have arrived, three are lost: of a window of five, three are out.
     bench.ack_and_sack(1, &[(4_001, 7_001), (1_001, 2_001)]);
-    assert_eq!(bench.send(), ["1:1001 A lost", "2001:3001 A lost"]);
+    assert_eq!(
+        bench.send(),
+        ["1:1001 A retransmitted", "2001:3001 A retransmitted"]
+    );
     bench.ack_and_sack(1, &[(4_001, 9_001), (1_001, 2_001)]);
-    assert_eq!(bench.send(), ["3001:4001 A lost", "10001:11001 A"]);
+    assert_eq!(bench.send(), ["3001:4001 A retransmitted", "10001:11001 A"]);
     assert_eq!(bench.counters().retransmits, 3);
     assert_eq!(bench.counters().fast_retransmits, 1, "one reduction");
 }
@@ -78,10 +81,10 @@ fn one_segment_that_was_overtaken_has_a_quarter_of_a_round_trip() {
     // RFC 8985, section 6.2, step 4.
     let mut bench = sending(Offer::default());
     bench.ack_and_sack(1, &[(1_001, 2_001)]);
-    assert_eq!(bench.due(), (Due::Reorder, 25));
-    assert_eq!(bench.fire(), "GoOn");
+    assert_eq!(bench.deadline(), (DeadlineKind::Reordering, 25));
+    assert_eq!(bench.fire(), "Transmit");
     assert_eq!(bench.counters().fast_retransmits, 1);
-    assert_eq!(bench.send(), ["1:1001 A lost"]);
+    assert_eq!(bench.send(), ["1:1001 A retransmitted"]);
 }
 
 #[test]
@@ -93,11 +96,11 @@ fn what_arrives_in_that_time_was_reordered() {
     bench.ack(2_001);
     assert_eq!(bench.counters().reorderings, 1);
     assert!(bench.tcb().flags.has(Flags::REORDERING));
-    assert_eq!(bench.due(), (Due::TailProbe, 205));
+    assert_eq!(bench.deadline(), (DeadlineKind::TailProbe, 205));
     bench.send();
     // From now on three segments are no proof.
     bench.ack_and_sack(2_001, &[(3_001, 7_001)]);
-    assert_eq!(bench.due(), (Due::Reorder, 25));
+    assert_eq!(bench.deadline(), (DeadlineKind::Reordering, 25));
     assert_eq!(bench.counters().fast_retransmits, 0);
 }
 
@@ -105,19 +108,19 @@ fn what_arrives_in_that_time_was_reordered() {
 fn what_was_sent_again_is_lost_when_later_data_has_arrived() {
     let mut bench = sending(Offer::default());
     bench.ack_and_sack(1, &[(1_001, 10_001)]);
-    assert_eq!(bench.send()[0], "1:1001 A lost");
+    assert_eq!(bench.send()[0], "1:1001 A retransmitted");
     assert_eq!(bench.tcb().flight(), 14_000, "new data behind it");
     bench.pass_ms(RTT_MS);
     bench.ack_and_sack(1, &[(1_001, 11_001)]);
     assert_eq!(bench.counters().lost_again, 1);
-    assert_eq!(bench.send()[0], "1:1001 A lost");
+    assert_eq!(bench.send()[0], "1:1001 A retransmitted");
     assert_eq!(bench.counters().fast_retransmits, 1, "no second reduction");
 }
 
 /// Two duplicates let a new segment each go, the third sends the first again.
 fn recovering() -> Bench {
     let mut bench = sending(Offer::plain());
-    for sent in ["10001:11001 A", "11001:12001 A", "1:1001 A lost"] {
+    for sent in ["10001:11001 A", "11001:12001 A", "1:1001 A retransmitted"] {
         bench.ack(1);
         assert_eq!(bench.send(), [sent]);
     }
@@ -129,7 +132,7 @@ fn three_duplicates_find_a_loss_without_sack() {
     let bench = recovering();
     assert_eq!(bench.counters().fast_retransmits, 1);
     assert_eq!((bench.cwnd(), bench.ssthresh()), (5_000, 5_000));
-    assert_eq!(bench.due(), (Due::Retransmit, 300));
+    assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 300));
 }
 
 #[test]
@@ -139,8 +142,11 @@ fn a_partial_ack_sends_the_next_gap_and_a_full_one_ends() {
     for una in [2_001, 5_001, 9_001] {
         bench.pass_ms(RTT_MS);
         bench.ack(una);
-        assert_eq!(bench.send()[0], format!("{una}:{} A lost", una + 1_000));
-        assert_eq!(bench.due().0, Due::Retransmit);
+        assert_eq!(
+            bench.send()[0],
+            format!("{una}:{} A retransmitted", una + 1_000)
+        );
+        assert_eq!(bench.deadline().0, DeadlineKind::Retransmit);
     }
     bench.ack(9_001 + bench.tcb().flight());
     assert_eq!(bench.cwnd(), 5_000);
@@ -168,18 +174,25 @@ fn only_bare_acks_with_the_same_window_are_duplicates() {
 fn after_a_timeout_slow_start_begins_at_what_is_missing() {
     // RFC 5681, section 3.1; RFC 6298, 5.4.
     let mut bench = sending(Offer::plain());
-    assert_eq!(bench.fire(), "GoOn");
+    assert_eq!(bench.fire(), "Transmit");
     assert_eq!((bench.cwnd(), bench.ssthresh()), (1_000, 5_000));
-    assert_eq!(bench.send(), ["1:1001 A lost"]);
-    assert_eq!(bench.due(), (Due::Retransmit, 600));
+    assert_eq!(bench.send(), ["1:1001 A retransmitted"]);
+    assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 600));
     // A duplicate: it was no spurious timeout (RFC 5682).
     bench.ack(1);
     assert!(bench.send().is_empty());
     bench.ack(1_001);
-    assert_eq!(bench.send(), ["1001:2001 A lost", "2001:3001 A lost"]);
+    assert_eq!(
+        bench.send(),
+        ["1001:2001 A retransmitted", "2001:3001 A retransmitted"]
+    );
     bench.ack(3_001);
     assert_eq!(bench.cwnd(), 3_000);
-    let sent = ["3001:4001 A lost", "4001:5001 A lost", "5001:6001 A lost"];
+    let sent = [
+        "3001:4001 A retransmitted",
+        "4001:5001 A retransmitted",
+        "5001:6001 A retransmitted",
+    ];
     assert_eq!(bench.send(), sent);
 }
 
@@ -191,9 +204,12 @@ fn after_a_timeout_what_has_arrived_is_not_sent_again() {
     while bench.counters().timeouts == 0 {
         bench.fire();
     }
-    assert_eq!(bench.send(), ["1:1001 A lost"]);
+    assert_eq!(bench.send(), ["1:1001 A retransmitted"]);
     bench.ack_and_sack(2_001, &[(3_001, 5_001)]);
-    assert_eq!(bench.send(), ["2001:3001 A lost", "5001:6001 A lost"]);
+    assert_eq!(
+        bench.send(),
+        ["2001:3001 A retransmitted", "5001:6001 A retransmitted"]
+    );
     assert_eq!(bench.counters().reneged, 0);
 }
 
@@ -206,7 +222,7 @@ fn after_a_timeout_nothing_is_timed_that_was_sent_before() {
     while bench.counters().timeouts == 0 {
         bench.fire();
     }
-    assert_eq!(bench.send(), ["1001:2001 A lost"]);
+    assert_eq!(bench.send(), ["1001:2001 A retransmitted"]);
     bench.pass_ms(RTT_MS);
     bench.ack(12_001);
     assert_eq!(bench.tcb().rtt.smoothed(), 100_000);
@@ -221,10 +237,10 @@ fn a_peer_may_throw_away_what_it_has_told_to_have() {
         bench.fire();
     }
     assert_eq!(bench.counters().reneged, 1);
-    assert_eq!(bench.send(), ["1:1001 A lost"]);
+    assert_eq!(bench.send(), ["1:1001 A retransmitted"]);
     bench.pass_ms(RTT_MS);
     bench.ack(1_001);
-    assert_eq!(bench.send()[0], "1001:2001 A lost");
+    assert_eq!(bench.send()[0], "1001:2001 A retransmitted");
 }
 
 #[test]
@@ -232,7 +248,7 @@ fn a_timeout_is_spurious_when_the_next_two_acks_are_of_something_new() {
     // RFC 5682, section 2.1.
     let mut bench = sending(Offer::plain());
     bench.fire();
-    assert_eq!(bench.send(), ["1:1001 A lost"]);
+    assert_eq!(bench.send(), ["1:1001 A retransmitted"]);
     bench.ack(1_001);
     assert_eq!(bench.send(), ["10001:11001 A", "11001:12001 A"]);
     bench.ack(2_001);
@@ -250,7 +266,7 @@ fn a_duplicate_after_new_data_shows_that_the_timeout_was_right() {
     assert_eq!(bench.send(), ["10001:11001 A", "11001:12001 A"]);
     bench.ack(1_001);
     assert_eq!(bench.counters().undone, 0);
-    assert_eq!(bench.send(), ["1001:2001 A lost"]);
+    assert_eq!(bench.send(), ["1001:2001 A retransmitted"]);
 }
 
 #[test]
@@ -260,8 +276,8 @@ fn an_echo_of_what_was_sent_first_takes_a_timeout_back() {
     bench.write(20_000);
     bench.send();
     let echo = bench.moment().millis;
-    assert_eq!(bench.fire(), "GoOn");
-    assert_eq!(bench.send(), ["1:1001 A lost"]);
+    assert_eq!(bench.fire(), "Transmit");
+    assert_eq!(bench.send(), ["1:1001 A retransmitted"]);
     bench.stamps = Some(Timestamps { value: 1, echo });
     bench.ack(1_001);
     assert_eq!(bench.counters().undone_by_echo, 1);
@@ -275,7 +291,7 @@ fn an_echo_of_what_was_sent_again_takes_nothing_back() {
     let mut bench = Offer::stamped().open();
     bench.write(20_000);
     bench.send();
-    assert_eq!(bench.fire(), "GoOn");
+    assert_eq!(bench.fire(), "Transmit");
     bench.send();
     let echo = bench.moment().millis;
     bench.pass_ms(RTT_MS);
@@ -290,7 +306,7 @@ fn a_reduction_is_taken_back_when_all_has_come_twice() {
     // RFC 3708.
     let mut bench = sending(Offer::default());
     bench.ack_and_sack(1, &[(1_001, 4_001)]);
-    assert_eq!(bench.send()[0], "1:1001 A lost");
+    assert_eq!(bench.send()[0], "1:1001 A retransmitted");
     assert_eq!(bench.ssthresh(), 5_000);
     let end = 1 + bench.tcb().flight();
     bench.pass_ms(RTT_MS);
@@ -308,7 +324,7 @@ fn nothing_is_sent_again_beyond_the_peers_window() {
     bench.window = 1_500;
     bench.ack(1);
     bench.fire();
-    assert_eq!(bench.send(), ["1:1001 A lost"]);
+    assert_eq!(bench.send(), ["1:1001 A retransmitted"]);
     bench.ack(1);
     bench.window = 0;
     bench.ack(1_001);

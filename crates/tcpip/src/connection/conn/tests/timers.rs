@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::Config;
 use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
-use crate::connection::{Due, State};
+use crate::connection::{DeadlineKind, State};
 use crate::wire::Timestamps;
 
 /// A user timeout that never comes, so that only retries are counted.
@@ -19,10 +19,10 @@ fn patient() -> Config {
 #[test]
 fn a_syn_ack_goes_again_after_one_three_and_seven_seconds() {
     let mut bench = Offer::default().half_open();
-    assert_eq!(bench.due(), (Due::Handshake, 1_000));
+    assert_eq!(bench.deadline(), (DeadlineKind::Handshake, 1_000));
     for next in [2_000, 4_000, 8_000] {
         assert_eq!(bench.fire(), "0:1 SA");
-        assert_eq!(bench.due(), (Due::Handshake, next));
+        assert_eq!(bench.deadline(), (DeadlineKind::Handshake, next));
     }
     assert_eq!(bench.counters().handshakes_failed, 0);
     assert_eq!(bench.fire(), "Forget");
@@ -33,25 +33,49 @@ fn a_syn_ack_goes_again_after_one_three_and_seven_seconds() {
 #[test]
 fn each_event_says_what_the_deadline_is_for() {
     let mut bench = Offer::default().open();
-    assert_eq!(bench.due(), (Due::Silence, 60_000));
+    assert_eq!(bench.deadline(), (DeadlineKind::Idle, 60_000));
     bench.write(3_500);
     bench.send();
-    assert_eq!(bench.due(), (Due::TailProbe, 200), "first data");
+    assert_eq!(
+        bench.deadline(),
+        (DeadlineKind::TailProbe, 200),
+        "first data"
+    );
     bench.pass_ms(RTT_MS);
     bench.ack(1_001);
-    assert_eq!(bench.due(), (Due::TailProbe, 200), "a part is acknowledged");
+    assert_eq!(
+        bench.deadline(),
+        (DeadlineKind::TailProbe, 200),
+        "a part is acknowledged"
+    );
     // A second measurement of 100 ms: RTTVAR is 37.5 ms, the RTO 250 ms, and
     // less than two round trips and the delay of a lone segment's ACK.
     bench.ack(3_001);
-    assert_eq!(bench.due(), (Due::TailProbe, 250), "a lone segment is left");
+    assert_eq!(
+        bench.deadline(),
+        (DeadlineKind::TailProbe, 250),
+        "a lone segment is left"
+    );
     bench.ack(3_501);
-    assert_eq!(bench.due(), (Due::Silence, 60_000), "all is acknowledged");
+    assert_eq!(
+        bench.deadline(),
+        (DeadlineKind::Idle, 60_000),
+        "all is acknowledged"
+    );
     bench.close();
     assert_eq!(bench.send(), ["3501:3502 FA"]);
-    assert_eq!(bench.due(), (Due::TailProbe, 250), "the FIN is sent");
+    assert_eq!(
+        bench.deadline(),
+        (DeadlineKind::TailProbe, 250),
+        "the FIN is sent"
+    );
     assert_eq!(bench.tcb().state, State::FinWait1);
     bench.ack(3_502);
-    assert_eq!(bench.due(), (Due::FinWait, 30_000), "it is acknowledged");
+    assert_eq!(
+        bench.deadline(),
+        (DeadlineKind::FinWait, 30_000),
+        "it is acknowledged"
+    );
     assert_eq!(bench.tcb().state, State::FinWait2);
     assert_eq!(bench.fire(), "TimeOut");
 }
@@ -61,12 +85,12 @@ fn without_sack_nothing_but_the_timeout_is_waited_for() {
     let mut bench = Offer::plain().open();
     bench.write(3_500);
     bench.send();
-    assert_eq!(bench.due(), (Due::Retransmit, 300));
+    assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 300));
     bench.pass_ms(RTT_MS);
     bench.ack(1_001);
-    assert_eq!(bench.due(), (Due::Retransmit, 250));
+    assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 250));
     bench.ack(3_501);
-    assert_eq!(bench.due(), (Due::Silence, 60_000));
+    assert_eq!(bench.deadline(), (DeadlineKind::Idle, 60_000));
 }
 
 /// The timeout after a first round trip of `rtt_ms`.
@@ -76,8 +100,8 @@ fn first_timeout(rtt_ms: u64, config: Config) -> u32 {
     bench.establish(rtt_ms);
     bench.write(1);
     bench.send();
-    let (due, after) = bench.due();
-    assert_eq!(due, Due::Retransmit);
+    let (kind, after) = bench.deadline();
+    assert_eq!(kind, DeadlineKind::Retransmit);
     after
 }
 
@@ -130,12 +154,12 @@ fn unheard(config: Config) -> Bench {
 #[test]
 fn the_timeout_doubles_to_its_bound_and_ends_with_the_last_retry() {
     let mut bench = unheard(patient());
-    assert_eq!(bench.due(), (Due::Retransmit, 300));
+    assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 300));
     let doubled = [600, 1_200, 2_400, 4_800, 9_600, 19_200, 38_400];
     for next in doubled.into_iter().chain([60_000; 3]) {
-        assert_eq!(bench.fire(), "GoOn");
-        assert_eq!(bench.send(), ["1:1001 PA lost"]);
-        assert_eq!(bench.due(), (Due::Retransmit, next));
+        assert_eq!(bench.fire(), "Transmit");
+        assert_eq!(bench.send(), ["1:1001 PA retransmitted"]);
+        assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, next));
     }
     assert_eq!(bench.counters().timeouts, 10);
     assert_eq!(bench.fire(), "TimeOut");
@@ -147,10 +171,10 @@ fn the_timeout_doubles_to_its_bound_and_ends_with_the_last_retry() {
 fn the_user_timeout_cuts_the_last_interval_short() {
     let mut bench = unheard(Config::default());
     for _ in 0..8 {
-        assert_eq!(bench.fire(), "GoOn");
-        assert_eq!(bench.send(), ["1:1001 PA lost"]);
+        assert_eq!(bench.fire(), "Transmit");
+        assert_eq!(bench.send(), ["1:1001 PA retransmitted"]);
     }
-    assert_eq!(bench.due(), (Due::Retransmit, 43_500));
+    assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 43_500));
     assert_eq!(bench.fire(), "TimeOut");
     assert_eq!(bench.elapsed_ms(), RTT_MS + 120_000);
 }
@@ -160,19 +184,19 @@ fn what_was_sent_again_measures_no_round_trip() {
     // Karn: RFC 6298, section 3. The timeout stays doubled until something
     // is measured (5.7).
     let mut bench = unheard(Config::default());
-    assert_eq!(bench.fire(), "GoOn");
-    assert_eq!(bench.send(), ["1:1001 PA lost"]);
+    assert_eq!(bench.fire(), "Transmit");
+    assert_eq!(bench.send(), ["1:1001 PA retransmitted"]);
     bench.pass_ms(50);
     bench.ack(1_001);
     assert_eq!(bench.tcb().rtt.smoothed(), 100_000);
     bench.write(1_000);
     bench.send();
-    assert_eq!(bench.due(), (Due::Retransmit, 600));
+    assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 600));
     bench.pass_ms(RTT_MS);
     bench.ack(2_001);
     bench.write(1_000);
     bench.send();
-    assert_eq!(bench.due(), (Due::Retransmit, 250));
+    assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 250));
 }
 
 #[test]
@@ -181,8 +205,8 @@ fn an_echo_measures_what_was_sent_again() {
     let mut bench = Offer::stamped().open();
     bench.write(1_000);
     bench.send();
-    assert_eq!(bench.fire(), "GoOn");
-    assert_eq!(bench.send(), ["1:1001 PA lost"]);
+    assert_eq!(bench.fire(), "Transmit");
+    assert_eq!(bench.send(), ["1:1001 PA retransmitted"]);
     let echo = bench.moment().millis;
     bench.pass_ms(80);
     bench.stamps = Some(Timestamps { value: 1, echo });
@@ -201,7 +225,7 @@ fn a_run_of_acks_of_nothing_new_does_not_put_the_timeout_off() {
     bench.pass_ms(RTT_MS);
     bench.ack(1);
     bench.ack(1);
-    assert_eq!(bench.due(), (Due::Retransmit, 200));
+    assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 200));
 }
 
 /// The deadline after segments of 1,000 bytes behind a first round trip of
@@ -211,8 +235,8 @@ fn probe_after(rtt_ms: u64, segments: u32) -> u32 {
     bench.establish(rtt_ms);
     bench.write(segments * 1_000);
     bench.send();
-    let (due, after) = bench.due();
-    assert_eq!(due, Due::TailProbe);
+    let (kind, after) = bench.deadline();
+    assert_eq!(kind, DeadlineKind::TailProbe);
     after
 }
 
@@ -232,14 +256,18 @@ fn a_second_segment_hastens_the_probe() {
     bench.write(1_000);
     bench.send();
     bench.pass_ms(50);
-    assert_eq!(bench.due(), (Due::TailProbe, 950));
+    assert_eq!(bench.deadline(), (DeadlineKind::TailProbe, 950));
     bench.write(1_000);
     bench.send();
-    assert_eq!(bench.due(), (Due::TailProbe, 800));
+    assert_eq!(bench.deadline(), (DeadlineKind::TailProbe, 800));
     bench.pass_ms(50);
     bench.write(1_000);
     bench.send();
-    assert_eq!(bench.due(), (Due::TailProbe, 750), "never put off");
+    assert_eq!(
+        bench.deadline(),
+        (DeadlineKind::TailProbe, 750),
+        "never put off"
+    );
 }
 
 #[test]
@@ -249,10 +277,10 @@ fn a_tail_is_probed_with_new_data_beyond_the_congestion_window() {
     bench.write(20_000);
     assert_eq!(bench.send().len(), 10);
     assert_eq!(bench.fire(), "10001:11001 A probes tail");
-    assert_eq!(bench.due(), (Due::Retransmit, 300));
+    assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 300));
     assert_eq!(bench.counters().tail_probes, 1);
     assert_eq!(bench.counters().retransmits, 0);
-    assert_eq!(bench.fire(), "GoOn");
+    assert_eq!(bench.fire(), "Transmit");
     assert_eq!(bench.counters().timeouts, 1);
 }
 
@@ -262,7 +290,7 @@ fn a_tail_without_new_data_is_probed_with_its_last_segment() {
     bench.write(3_500);
     bench.close();
     bench.send();
-    assert_eq!(bench.fire(), "3001:3502 FPA last again");
+    assert_eq!(bench.fire(), "3001:3502 FPA retransmits tail");
     assert_eq!(bench.counters().retransmits, 1);
     assert_eq!(bench.tcb().snd_nxt, bench.tcb().limit());
 }
@@ -276,7 +304,7 @@ fn new_data_beyond_the_peers_window_probes_no_tail() {
     .open();
     bench.write(20_000);
     assert_eq!(bench.send().len(), 5);
-    assert_eq!(bench.fire(), "4001:5001 A last again");
+    assert_eq!(bench.fire(), "4001:5001 A retransmits tail");
 }
 
 #[test]
@@ -285,7 +313,7 @@ fn a_probe_that_mends_a_loss_is_congestion() {
     let mut bench = Offer::default().open();
     bench.write(10_000);
     bench.send();
-    assert_eq!(bench.fire(), "9001:10001 PA last again");
+    assert_eq!(bench.fire(), "9001:10001 PA retransmits tail");
     bench.pass_ms(RTT_MS);
     bench.ack(10_001);
     assert_eq!(bench.counters().tail_losses, 1);
@@ -299,7 +327,7 @@ fn a_probe_that_has_arrived_twice_is_none() {
     let mut bench = Offer::default().open();
     bench.write(10_000);
     bench.send();
-    assert_eq!(bench.fire(), "9001:10001 PA last again");
+    assert_eq!(bench.fire(), "9001:10001 PA retransmits tail");
     bench.pass_ms(RTT_MS);
     bench.ack_and_sack(10_001, &[(9_001, 10_001)]);
     assert_eq!(bench.counters().tail_losses, 0);
@@ -318,10 +346,10 @@ fn the_clocks_of_deadlines_wrap() {
     bench.pass_ms(left - 99);
     bench.write(1_000);
     bench.send();
-    assert_eq!(bench.due().0, Due::Retransmit);
+    assert_eq!(bench.deadline().0, DeadlineKind::Retransmit);
     let before = bench.elapsed_ms();
-    let after = u64::from(bench.due().1);
-    assert_eq!(bench.fire(), "GoOn");
+    let after = u64::from(bench.deadline().1);
+    assert_eq!(bench.fire(), "Transmit");
     assert_eq!(bench.elapsed_ms() - before, after);
     assert_eq!(after, 250);
     assert_eq!(bench.moment().millis, 150);

@@ -1,7 +1,7 @@
 //! Both windows: what we tell, and what the peer's lets go.
 
 use crate::Config;
-use crate::connection::Due;
+use crate::connection::DeadlineKind;
 use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
 use crate::negotiated::Negotiated;
 
@@ -132,12 +132,16 @@ fn a_part_of_a_segment_waits_for_a_wide_window() {
     bench.window = 600;
     bench.ack(2_001);
     assert!(bench.send().is_empty());
-    assert_eq!(bench.due(), (Due::ZeroWindow, 250));
+    assert_eq!(bench.deadline(), (DeadlineKind::ZeroWindow, 250));
     bench.pass_ms(200);
     bench.window = 999;
     bench.ack(2_001);
     assert!(bench.send().is_empty());
-    assert_eq!(bench.due(), (Due::ZeroWindow, 50), "the timer goes on");
+    assert_eq!(
+        bench.deadline(),
+        (DeadlineKind::ZeroWindow, 50),
+        "the timer goes on"
+    );
     assert_eq!(bench.fire(), "2001:3000 A probes window");
     bench.pass_ms(RTT_MS);
     bench.window = 1_000;
@@ -190,7 +194,7 @@ fn a_fin_needs_its_place_in_the_window() {
     bench.write(2_000);
     bench.close();
     assert_eq!(bench.send(), ["1:1001 A", "1001:2001 PA"]);
-    assert_eq!(bench.due(), (Due::Retransmit, 300));
+    assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 300));
     bench.pass_ms(RTT_MS);
     bench.ack(1_001);
     assert_eq!(bench.send(), ["2001:2002 FA"]);

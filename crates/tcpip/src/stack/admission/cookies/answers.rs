@@ -10,7 +10,7 @@ use crate::congestion::CongestionControl;
 use crate::content::Family;
 use crate::emit::turn_round;
 use crate::mss::OwnMss;
-use crate::outcome::Bare;
+use crate::outcome::ControlSegment;
 use crate::stack::{Application, Stack};
 use crate::wire::{Options, Segment, Seq, Timestamps};
 
@@ -28,7 +28,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         now: Moment,
     ) {
         let addresses = packet.addresses();
-        let told = OwnMss::told_or_default(Family::of(&addresses), options.mss);
+        let told = OwnMss::advertised_or_default(Family::of(&addresses), options.mss);
         let terms = Terms::new(self.agree(options, segment));
         let bearer = Bearer {
             addresses: &addresses,
@@ -103,8 +103,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         let tcb = half_open(&packet, segment, &options, agreed, (iss, ts_offset), now);
         self.insert(id, hash, tcb, now);
         let mut conn = self.conn(id);
-        let (syn_ack, _) = conn.bare(Bare::SynAck, now);
-        conn.has_sent_bare(Bare::SynAck, &syn_ack);
+        let (syn_ack, _) = conn.control_segment(ControlSegment::SynAck, now);
+        conn.has_sent_control(ControlSegment::SynAck, &syn_ack);
         self.cx.counters.cookies_accepted += 1;
         self.handle_other(port, id, packet, segment, now);
         None

@@ -1,8 +1,8 @@
 //! Where the stream is cut into segments and runs, and where PSH and FIN go.
 
 use crate::connection::conn::testing::{Bench, Offer};
-use crate::connection::{Due, Plan, State};
-use crate::outcome::{AfterFin, Bare};
+use crate::connection::{DeadlineKind, Plan, State};
+use crate::outcome::{AfterFin, ControlSegment};
 
 /// Bytes of IPv4 and TCP headers, timestamps included.
 const HEADERS: usize = 52;
@@ -10,7 +10,7 @@ const HEADERS: usize = 52;
 /// Range and number of the prepared segment of all that a pass sends.
 fn cuts(bench: &mut Bench) -> Vec<(u32, u32, Option<u32>)> {
     let plans = bench.plans();
-    let from = |plan: &Plan| plan.place.from;
+    let from = |plan: &Plan| plan.slice.from;
     plans
         .iter()
         .map(|plan| (from(plan), plan.len, plan.prepared))
@@ -99,7 +99,7 @@ fn more_entries_than_two_lie_in_a_list_and_go_as_they_were_written() {
     bench.ack(350);
     bench.write(50);
     assert_eq!(bench.send(), ["1501:1551 PA"]);
-    assert_eq!(bench.fire(), "1501:1551 PA last again");
+    assert_eq!(bench.fire(), "1501:1551 PA retransmits tail");
     bench.ack(1_551);
     assert!(bench.tcb().stream.is_empty());
 }
@@ -134,10 +134,10 @@ fn a_fin_is_sent_again_with_its_data() {
     bench.write(1_500);
     bench.close();
     bench.send();
-    assert_eq!(bench.fire(), "GoOn");
-    assert_eq!(bench.send(), ["1:1001 A lost"]);
+    assert_eq!(bench.fire(), "Transmit");
+    assert_eq!(bench.send(), ["1:1001 A retransmitted"]);
     bench.ack(1_001);
-    assert_eq!(bench.send(), ["1001:1502 FPA lost"]);
+    assert_eq!(bench.send(), ["1001:1502 FPA retransmitted"]);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_reset_lies_behind_all_that_was_sent() {
     bench.close();
     bench.send();
     let now = bench.moment();
-    let reset = bench.conn().bare(Bare::Reset, now).0;
+    let reset = bench.conn().control_segment(ControlSegment::Reset, now).0;
     assert_eq!(reset.seq, bench.tcb().stream.end() + 1);
     assert_eq!(reset.ack, bench.tcb().rcv_nxt);
     assert_eq!(reset.window, 0);
@@ -240,9 +240,9 @@ fn what_was_sent_in_a_run_goes_again_in_segments() {
     bench.segmentation = 65_535;
     bench.write(10_000);
     assert_eq!(bench.send(), ["1:10001 PA"]);
-    assert_eq!(bench.due(), (Due::Retransmit, 300));
-    assert_eq!(bench.fire(), "GoOn");
-    assert_eq!(bench.send(), ["1:1001 A lost"]);
+    assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 300));
+    assert_eq!(bench.fire(), "Transmit");
+    assert_eq!(bench.send(), ["1:1001 A retransmitted"]);
 }
 
 #[test]

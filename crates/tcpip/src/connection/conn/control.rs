@@ -6,25 +6,29 @@ use super::{Conn, Context, Flags, NONE, State, Tcb};
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
 use crate::content::Family;
-use crate::outcome::Bare;
+use crate::outcome::ControlSegment;
 use crate::wire::{Block, Control, Header, MAX_SACK_BLOCKS, Seq, Written};
 
 impl<C: CongestionControl> Conn<'_, C> {
     /// The header of a segment without data, and the options behind it.
     #[inline(always)]
-    pub(crate) fn bare(&mut self, bare: Bare, now: Moment) -> (Header, Written) {
-        if bare == Bare::SynAck {
+    pub(crate) fn control_segment(
+        &mut self,
+        segment: ControlSegment,
+        now: Moment,
+    ) -> (Header, Written) {
+        if segment == ControlSegment::SynAck {
             return self.tcb.syn_ack(self.cx, now);
         }
         let (mut header, options) = self.acknowledgement(now);
-        match bare {
-            Bare::SynAck | Bare::Ack => {}
-            Bare::KeepAlive => header.seq = Seq(header.seq.0.wrapping_sub(1)),
-            Bare::Fin => {
+        match segment {
+            ControlSegment::SynAck | ControlSegment::Ack => {}
+            ControlSegment::KeepAlive => header.seq = Seq(header.seq.0.wrapping_sub(1)),
+            ControlSegment::Fin => {
                 header.seq = self.tcb.stream.end();
                 header.control = Control::FIN | Control::ACK;
             }
-            Bare::Reset => {
+            ControlSegment::Reset => {
                 header.seq = self.tcb.reset_at();
                 header.control = Control::RST | Control::ACK;
                 header.window = 0;
@@ -36,20 +40,20 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// The port has taken a segment without data.
     #[inline(always)]
-    pub(crate) fn has_sent_bare(&mut self, bare: Bare, header: &Header) {
-        match bare {
-            Bare::Ack => self.has_told(header.window),
-            Bare::KeepAlive => {
+    pub(crate) fn has_sent_control(&mut self, segment: ControlSegment, header: &Header) {
+        match segment {
+            ControlSegment::Ack => self.has_advertised(header.window),
+            ControlSegment::KeepAlive => {
                 self.tcb.retries += 1;
                 self.cx.counters.keep_alives += 1;
             }
-            Bare::SynAck => {
+            ControlSegment::SynAck => {
                 // Not scaled.
                 self.tcb.rcv_adv = self.tcb.rcv_nxt + u32::from(header.window);
-                self.tcb.flags -= Flags::ACK;
+                self.tcb.flags -= Flags::ACK_PENDING;
             }
-            Bare::Fin => {}
-            Bare::Reset => self.cx.counters.resets_sent += 1,
+            ControlSegment::Fin => {}
+            ControlSegment::Reset => self.cx.counters.resets_sent += 1,
         }
     }
 
@@ -65,7 +69,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             window: self.window_field(),
             timestamps: tcb.timestamps(now),
         };
-        let nothing = tcb.buffer == NONE && self.cx.twice.is_none();
+        let nothing = tcb.buffer == NONE && self.cx.dsack.is_none();
         let options = if nothing || !tcb.negotiated.sack() {
             Written::default()
         } else {
@@ -76,7 +80,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// The peer has not got all that was written for it, or the application waits
     /// to write more.
-    fn is_owed(&self) -> bool {
+    fn is_incomplete(&self) -> bool {
         let tcb = &*self.tcb;
         tcb.snd_una.before(tcb.stream.end()) || tcb.flags.has(Flags::WANTS_ROOM)
     }
@@ -84,15 +88,15 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// The last segment of a connection that nobody answers for any more: a FIN
     /// to a peer that has all that was written, otherwise a reset. `None` when the
     /// peer has our FIN.
-    pub(crate) fn farewell(&self) -> Option<Bare> {
+    pub(crate) fn closing_segment(&self) -> Option<ControlSegment> {
         let tcb = &*self.tcb;
         let has_all = tcb.snd_una == tcb.limit() && tcb.state.fin_sent();
         if tcb.state == State::TimeWait || has_all {
             None
-        } else if tcb.state == State::SynReceived || self.is_owed() {
-            Some(Bare::Reset)
+        } else if tcb.state == State::SynReceived || self.is_incomplete() {
+            Some(ControlSegment::Reset)
         } else {
-            Some(Bare::Fin)
+            Some(ControlSegment::Fin)
         }
     }
 
@@ -100,7 +104,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     #[cold]
     fn selective(&mut self) -> Written {
         let tcb = &*self.tcb;
-        let twice = self.cx.twice.take();
+        let twice = self.cx.dsack.take();
         let mut blocks: ArrayVec<Block, MAX_SACK_BLOCKS> = twice.into_iter().collect();
         if tcb.buffer != NONE {
             let ranges = self.cx.buffers[tcb.buffer].out_of_order();
@@ -135,7 +139,7 @@ impl Tcb {
             control = control | Control::ECE;
         }
         // Never scaled (RFC 7323, section 2.2).
-        let window = self.window_to_tell(cx).min(u32::from(u16::MAX));
+        let window = self.window_to_advertise(cx).min(u32::from(u16::MAX));
         let header = Header {
             seq: self.snd_una,
             ack: self.rcv_nxt,

@@ -3,7 +3,7 @@
 use ip::Ecn;
 
 use crate::Config;
-use crate::connection::Due;
+use crate::connection::DeadlineKind;
 use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
 use crate::wire::Control;
 
@@ -128,18 +128,22 @@ fn paced_segments_are_spread_over_half_a_round_trip_in_slow_start() {
     let mut bench = paced(RTT_MS);
     let start = bench.elapsed_ms();
     assert_eq!(bench.send(), ["1:1001 A"]);
-    assert_eq!(bench.due(), (Due::Pacing, 1));
+    assert_eq!(bench.deadline(), (DeadlineKind::Pacing, 1));
     let mut times = Vec::new();
     while bench.tcb().snd_nxt != bench.tcb().snd_una + 10_000 {
         if bench.fire() == "Wait" {
-            assert_eq!(bench.due(), (Due::Pacing, 4));
+            assert_eq!(bench.deadline(), (DeadlineKind::Pacing, 4));
         } else {
             assert_eq!(bench.send().len(), 1);
             times.push(bench.elapsed_ms() - start);
         }
     }
     assert_eq!(times, [5, 10, 15, 20, 25, 30, 35, 40, 45]);
-    assert_eq!(bench.due().0, Due::Retransmit, "the window is full");
+    assert_eq!(
+        bench.deadline().0,
+        DeadlineKind::Retransmit,
+        "the window is full"
+    );
 }
 
 #[test]
@@ -153,13 +157,13 @@ fn a_fast_path_is_paced_by_a_tick_at_a_time() {
             format!("{second}:{} A", second + 1_000),
         ];
         assert_eq!(bench.send(), sent);
-        assert_eq!(bench.due(), (Due::Pacing, 1));
-        assert_eq!(bench.fire(), "GoOn");
+        assert_eq!(bench.deadline(), (DeadlineKind::Pacing, 1));
+        assert_eq!(bench.fire(), "Transmit");
     }
 }
 
 #[test]
 fn without_pacing_the_ack_is_the_clock() {
     let bench = sending(Offer::plain());
-    assert_eq!(bench.due(), (Due::Retransmit, 300));
+    assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 300));
 }

@@ -1,4 +1,4 @@
-use super::Reorder;
+use super::ReorderingWindow;
 use crate::rto::Rtt;
 
 fn rtt(micros: u32) -> Rtt {
@@ -11,11 +11,11 @@ fn rtt(micros: u32) -> Rtt {
 fn needless_retransmissions_widen_the_window_up_to_a_round_trip() {
     // RFC 8985, section 6.2, step 4: by a quarter of the least round trip each.
     let rtt = rtt(40_000);
-    let mut reorder = Reorder::new();
-    let mut windows = vec![reorder.window(rtt)];
+    let mut reo_wnd = ReorderingWindow::new();
+    let mut windows = vec![reo_wnd.window(rtt)];
     for _ in 0..20 {
-        reorder.widen();
-        windows.push(reorder.window(rtt));
+        reo_wnd.widen();
+        windows.push(reo_wnd.window(rtt));
     }
     assert_eq!(windows[..4], [10_000, 20_000, 30_000, 40_000]);
     assert!(windows[4..].iter().all(|window| *window == 40_000));
@@ -25,21 +25,21 @@ fn needless_retransmissions_widen_the_window_up_to_a_round_trip() {
 fn fifteen_recoveries_later_the_window_is_as_it_was() {
     // RFC 8985, section 6.2: RACK.reo_wnd_persist.
     let rtt = rtt(40_000);
-    let mut reorder = Reorder::new();
-    reorder.widen();
-    reorder.widen();
+    let mut reo_wnd = ReorderingWindow::new();
+    reo_wnd.widen();
+    reo_wnd.widen();
     for recovery in 1..15 {
-        reorder.narrow();
-        assert_eq!(reorder.window(rtt), 30_000, "{recovery}");
+        reo_wnd.decay();
+        assert_eq!(reo_wnd.window(rtt), 30_000, "{recovery}");
     }
-    reorder.narrow();
-    assert_eq!(reorder, Reorder::new());
+    reo_wnd.decay();
+    assert_eq!(reo_wnd, ReorderingWindow::new());
     // And it stays so.
-    reorder.narrow();
-    assert_eq!(reorder, Reorder::new());
+    reo_wnd.decay();
+    assert_eq!(reo_wnd, ReorderingWindow::new());
 }
 
 #[test]
 fn without_a_measurement_there_is_no_window() {
-    assert_eq!(Reorder::new().window(Rtt::default()), 0);
+    assert_eq!(ReorderingWindow::new().window(Rtt::default()), 0);
 }
