@@ -144,7 +144,7 @@ impl<S> Connection<'_, S> {
     }
 
     /// Entries that the stream still has room for, 0 to
-    /// [`STREAM_ENTRIES`](crate::STREAM_ENTRIES). Each write takes one until it
+    /// [`STREAM_ENTRIES`]. Each write takes one until it
     /// has been acknowledged, except where it can join the one before. More than
     /// two need a list of which there are only some
     /// ([`Config::max_entry_lists`](crate::Config::max_entry_lists)). A write of no
@@ -242,7 +242,7 @@ impl<S> Connection<'_, S> {
     }
 
     /// Writes bytes that are no content, at most
-    /// [`MAX_WRITE_LEN`](crate::MAX_WRITE_LEN) of them. They are copied to a
+    /// [`MAX_WRITE_LEN`] of them. They are copied to a
     /// buffer from a bounded pool, and summed when they are sent.
     ///
     /// # Errors
