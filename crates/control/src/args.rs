@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
 use nmio::device::{AddressPrefix, Device, InterfaceConfig, Transport};
 use nmio::{FaultConfig, LoopConfig, MAX_BATCH, Wait};
 
@@ -240,6 +240,21 @@ pub enum LogLevel {
     Debug,
     /// Everything.
     Trace,
+}
+
+/// Serves on its own network stack until Ctrl-C.
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    network: ServeArgs,
+}
+
+/// Reads the command line of the program with this name, which takes only the options of
+/// [`ServeArgs`]. Ends the process when the command line is wrong or asks for help.
+pub fn network_args(name: &'static str) -> ServeArgs {
+    let matches = Cli::command().name(name).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    cli.network
 }
 
 #[cfg(test)]

@@ -53,22 +53,10 @@ impl<M: Send> NewWorker<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret::Secret;
 
     #[test]
     fn a_worker_knows_its_place_and_keeps_its_last_mailbox() {
-        let context = WorkerContext {
-            index: 2,
-            workers: 5,
-            mac: [2, 0, 0, 0, 0, 1],
-            addresses: Vec::new(),
-            vlans: Vec::new(),
-            own: true,
-            mtu: 1500,
-            port: 7,
-            secret: Secret::random().unwrap(),
-            bell: Bell::new().unwrap(),
-        };
+        let context = WorkerContext::example(2, 5);
         let mut worker = NewWorker::<u8>::new(&context);
         assert_eq!((worker.index(), worker.workers()), (2, 5));
         let first = worker.open_mailbox(1);

@@ -151,6 +151,23 @@ pub struct WorkerContext {
 }
 
 impl WorkerContext {
+    /// Worker `index` of so many.
+    #[cfg(test)]
+    pub(crate) fn example(index: u32, workers: u32) -> Self {
+        Self {
+            index,
+            workers,
+            mac: [2, 0, 0, 0, 0, 1],
+            addresses: Vec::new(),
+            vlans: Vec::new(),
+            own: true,
+            mtu: 1500,
+            port: 7,
+            secret: Secret::random().expect("random bytes"),
+            bell: Bell::new().expect("an eventfd"),
+        }
+    }
+
     /// The network layer for a port with these capabilities: it serves the
     /// worker's addresses.
     pub(crate) fn host(&self, capabilities: &Capabilities) -> Host {

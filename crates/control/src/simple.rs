@@ -1,27 +1,24 @@
 //! A whole program around one application or one service.
 
-use std::convert::Infallible;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use tcpip::{Application, Contents};
 use udpip::Service;
 
-use crate::args::ServeArgs;
 use crate::named::Named;
 use crate::new_worker::NewWorker;
 use crate::program::StartError;
-use crate::run::serve;
 use crate::tcp::Tcp;
 use crate::udp::Udp;
 
-/// Serves TCP with one application for each worker, by the options of [`ServeArgs`] and
-/// the defaults of [`Config`](tcpip::Config): a whole `main`.
+/// Serves TCP with one application for each worker: a whole `main`. The program takes the
+/// options of [`ServeArgs`](crate::ServeArgs), and has the defaults of
+/// [`Config`](tcpip::Config).
 ///
 /// `make` is called for each worker, before rights are given up. It may
-/// [open a mailbox](NewWorker::open_mailbox), and add contents, which are prepared
-/// before the first client comes; callbacks may add more. A server with options of its
-/// own calls [`serve`] with a [`Tcp`] in its hand.
+/// [open a mailbox](NewWorker::open_mailbox) and add contents, which are prepared before
+/// the first client comes. Callbacks may add more. [`Tcp`] has more settings, and a
+/// program with options of its own passes a [`Tcp`] to [`serve`](crate::serve).
 ///
 /// ```no_run
 /// use tcpip::{Application, Connection};
@@ -50,16 +47,13 @@ use crate::udp::Udp;
 pub fn tcp<A: Application + Named>(
     make: impl Fn(&mut NewWorker<A::Message>, &mut Contents) -> Result<A, StartError> + Sync,
 ) -> ExitCode {
-    serve(&network_args(A::NAME), || {
-        Ok::<_, Infallible>(Tcp::new(make))
-    })
+    Tcp::new(make).serve()
 }
 
-/// Serves UDP with one service for each worker: as [`tcp()`](crate::tcp()).
+/// Serves UDP with one service for each worker, like [`tcp()`](crate::tcp()).
 ///
 /// `make` is called for each worker, before rights are given up. It may
-/// [open a mailbox](NewWorker::open_mailbox), by which other threads reach the
-/// service.
+/// [open a mailbox](NewWorker::open_mailbox), by which other threads reach the service.
 ///
 /// ```no_run
 /// use nmio::{Instant, Port};
@@ -88,22 +82,5 @@ pub fn tcp<A: Application + Named>(
 pub fn udp<S: Service + Named>(
     make: impl Fn(&mut NewWorker<S::Message>) -> Result<S, StartError> + Sync,
 ) -> ExitCode {
-    serve(&network_args(S::NAME), || {
-        Ok::<_, Infallible>(Udp::new(make))
-    })
-}
-
-/// Serves on this stack of its own until Ctrl-C.
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    network: ServeArgs,
-}
-
-/// The command line of the program with this name, which takes no options but those of
-/// [`ServeArgs`]. It ends the process when it is wrong, or asks for help.
-pub fn network_args(name: &'static str) -> ServeArgs {
-    let matches = Cli::command().name(name).get_matches();
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    cli.network
+    Udp::new(make).serve()
 }

@@ -1,17 +1,21 @@
 //! A program of one application on TCP.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
+use std::process::ExitCode;
 
 use nmio::device::Transport;
 use nmio::{Instant, Port};
 use tcpip::{Application, Config, Contents, Family, Stack};
 
+use crate::args::network_args;
 use crate::connections::check_reserved;
 use crate::named::Named;
 use crate::new_worker::NewWorker;
 use crate::program::{Counted, Listening, Prepared, Program, StartError, Tally, WorkerContext};
+use crate::run::serve;
 
 /// A [`Program`] of one application on TCP, with one of it for each worker.
 /// [`tcp()`](crate::tcp()) is a whole `main` around it.
@@ -52,6 +56,13 @@ where
             try_command,
             ..self
         }
+    }
+
+    /// Serves until Ctrl-C, with the options of [`ServeArgs`](crate::ServeArgs): a whole
+    /// `main`.
+    pub fn serve(self) -> ExitCode {
+        let args = network_args(A::NAME);
+        serve(&args, || Ok::<_, Infallible>(self))
     }
 }
 

@@ -1,16 +1,20 @@
 //! A program of one service on UDP.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
+use std::process::ExitCode;
 
 use nmio::Port;
 use nmio::device::Transport;
 use udpip::{Service, Udp as UdpPort};
 
+use crate::args::network_args;
 use crate::named::Named;
 use crate::new_worker::NewWorker;
 use crate::program::{Counted, Listening, Program, StartError, Tally, WorkerContext};
+use crate::run::serve;
 
 /// A [`Program`] of one service on UDP, with one of it for each worker.
 /// [`udp()`](crate::udp()) is a whole `main` around it.
@@ -42,6 +46,13 @@ where
             try_command,
             ..self
         }
+    }
+
+    /// Serves until Ctrl-C, with the options of [`ServeArgs`](crate::ServeArgs): a whole
+    /// `main`.
+    pub fn serve(self) -> ExitCode {
+        let args = network_args(S::NAME);
+        serve(&args, || Ok::<_, Infallible>(self))
     }
 }
 

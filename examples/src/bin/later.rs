@@ -61,14 +61,7 @@ impl Application for Later {
         connections: &mut Connections<'_, (), C>,
         (id, line): Answer,
     ) {
-        // Its client may have gone.
-        let Some(mut conn) = connections.get(id) else {
-            return;
-        };
-        if conn.write_bytes(&line).is_err() {
-            conn.abort();
-        }
-        conn.resume();
+        connections.answer(id, line.into());
     }
 }
 

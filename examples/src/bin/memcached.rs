@@ -5,98 +5,93 @@
 //! # printf 'set sand 0 0 6\r\nyellow\r\nget sand\r\n' | nc 198.18.0.2 11211
 //! ```
 //!
-//! All workers have one store: each key is kept by one of them, by its hash. Another one
-//! that is asked for it asks the keeper by its mailbox, and answers later. A value waits
-//! in the stack's receive buffer until it is whole, and is cut into packets once.
+//! All workers have one store. The hash of a key chooses the worker that keeps it. Another
+//! worker hands the request to the keeper's mailbox, parks its client, and writes the answer
+//! when it comes. A value waits in the stack's receive buffer until it is
+//! whole, and becomes packets once.
 //!
-//! Absent: several keys in a `get`, `noreply`, and values that expire. What is not
-//! understood is answered `ERROR`, and the connection closed.
+//! A client is reset when its value is too long.
+//!
+//! Absent: several keys in a `get`, `noreply`, and values that expire.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::process::ExitCode;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use control::{NewWorker, StartError, Tcp};
-use nmio::mailbox::Sender;
+use control::{Mailboxes, Peers, Tcp};
 use tcpip::{Application, Config, CongestionControl, Connection, ConnectionId, Connections};
 use tcpip::{ContentId, Contents};
 
 const MAX_LINE: usize = 1_024;
 const MAX_VALUE: usize = 1 << 20;
-/// The most bytes that one worker keeps.
+/// Maximum number of bytes that one worker keeps.
 const MAX_STORED: u64 = 1 << 30;
-const MAX_WORKERS: usize = 64;
-/// Of one worker. Each asks for one key at a time, so that no mailbox is ever full.
+/// Limit of one worker. Each connection has one request at a time, so no mailbox is ever
+/// full.
 const MAX_CONNECTIONS: u32 = 4_096;
-
-/// What to do with a key.
-enum Do {
-    Get,
-    Set(Arc<[u8]>),
-    Delete,
-}
+const UNENDED: &str = "CLIENT_ERROR bad data chunk\r\n";
+const FULL: &str = "SERVER_ERROR out of memory storing object\r\n";
 
 enum Message {
-    /// From a worker, for a connection of its.
-    Ask(usize, ConnectionId, String, Do),
+    /// A request from a connection of another worker.
+    Ask(usize, ConnectionId, Vec<u8>),
     Answer(ConnectionId, Arc<[u8]>),
 }
 
 struct Memcached {
-    index: usize,
-    workers: &'static [OnceLock<Sender<Message>>],
+    peers: Peers<Message>,
     /// Whole answers to `get`.
     store: HashMap<String, ContentId>,
 }
 
-/// A value that is kept, or a line.
+/// A stored value, or a line.
 type Answer = Result<ContentId, &'static str>;
 
+/// Splits off the first line, or `MAX_LINE` bytes: its words, and the bytes behind it.
+fn split_line(data: &[u8]) -> Option<(Vec<&str>, &[u8])> {
+    let end = data.iter().take(MAX_LINE).position(|byte| *byte == b'\n');
+    let end = end.or((data.len() >= MAX_LINE).then_some(MAX_LINE - 1))?;
+    let line = str::from_utf8(&data[..end]).unwrap_or_default();
+    Some((line.split_ascii_whitespace().collect(), &data[end + 1..]))
+}
+
 impl Memcached {
-    /// Does what is asked with a key that this worker keeps.
-    fn apply(&mut self, contents: &mut Contents, key: String, what: Do) -> Answer {
-        let full = "SERVER_ERROR out of memory storing object\r\n";
-        let (before, line) = match what {
-            Do::Get => return self.store.get(&key).copied().ok_or("END\r\n"),
-            Do::Set(_) if contents.totals().bytes > MAX_STORED => return Err(full),
-            Do::Set(value) => {
-                let value = contents.add(value, None).map_err(|_| full)?;
-                (self.store.insert(key, value), "STORED\r\n")
+    /// Executes a request for a key that this worker keeps.
+    fn execute(&mut self, contents: &mut Contents, request: &[u8]) -> Answer {
+        let (words, value) = split_line(request).unwrap_or_default();
+        let (removed, line) = match words[..] {
+            ["get", key] => return self.store.get(key).copied().ok_or("END\r\n"),
+            ["delete", key] if !self.store.contains_key(key) => return Err("NOT_FOUND\r\n"),
+            ["delete", key] => (self.store.remove(key), "DELETED\r\n"),
+            ["set", ..] if contents.totals().bytes > MAX_STORED => return Err(FULL),
+            ["set", ..] if !value.ends_with(b"\r\n") => return Err(UNENDED),
+            ["set", key, flags, "0", len] if flags.parse::<u32>().is_ok() => {
+                let head = format!("VALUE {key} {flags} {len}\r\n");
+                let kept = [head.as_bytes(), value, b"END\r\n"].concat();
+                let value = contents.add(kept.into(), None).map_err(|_| FULL)?;
+                (self.store.insert(key.to_owned(), value), "STORED\r\n")
             }
-            Do::Delete if !self.store.contains_key(&key) => return Err("NOT_FOUND\r\n"),
-            Do::Delete => (self.store.remove(&key), "DELETED\r\n"),
+            _ => return Err("ERROR\r\n"),
         };
-        before.map(|before| contents.remove(before));
+        removed.map(|value| contents.remove(value));
         Err(line)
     }
 
-    /// Answers now, or asks the worker that keeps the key.
-    fn ask(&mut self, conn: &mut Connection<'_, ()>, key: &str, what: Do) {
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(key) as usize;
-        let keeper = hash % self.workers.len();
-        if keeper == self.index {
-            let answer = self.apply(conn.contents_mut(), key.to_owned(), what);
-            return write(conn, answer);
+    /// Answers a request, or hands it to the worker that keeps its key.
+    fn answer(&mut self, conn: &mut Connection<'_, ()>, key: &str, request: &[u8]) {
+        let (own, keeper) = (self.peers.own(), self.peers.keeper_of(key));
+        if keeper != own {
+            conn.park();
+            let ask = Message::Ask(own, conn.id(), request.to_vec());
+            let sent = self.peers.send(keeper, ask);
+            return sent.unwrap_or_else(|_| conn.abort());
         }
-        let question = Message::Ask(self.index, conn.id(), key.to_owned(), what);
-        match self.workers[keeper]
-            .get()
-            .map(|keeper| keeper.send(question))
-        {
-            Some(Ok(())) => conn.park(),
-            _ => write(conn, Err("SERVER_ERROR busy\r\n")),
-        }
+        let written = match self.execute(conn.contents_mut(), request) {
+            Ok(value) => conn.write(value, 0),
+            Err(line) => conn.write_bytes(line.as_bytes()),
+        };
+        written.unwrap_or_else(|_| conn.abort());
     }
-}
-
-/// Writes an answer. A client is reset where no buffer is left for it.
-fn write(conn: &mut Connection<'_, ()>, answer: Answer) {
-    let written = match answer {
-        Ok(value) => conn.write(value, 0),
-        Err(line) => conn.write_bytes(line.as_bytes()),
-    };
-    written.unwrap_or_else(|_| conn.abort());
 }
 
 impl Application for Memcached {
@@ -104,42 +99,22 @@ impl Application for Memcached {
     type Message = Message;
 
     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
-        let Some(end) = data.iter().take(MAX_LINE).position(|byte| *byte == b'\n') else {
-            if data.len() >= MAX_LINE {
-                conn.abort();
-            }
+        let Some((words, rest)) = split_line(data) else {
             return 0;
         };
-        if conn.ensure_room(1).is_err() {
-            return 0;
+        let value_len = match words[..] {
+            ["set", .., len] => len.parse().unwrap_or(usize::MAX).saturating_add(2),
+            _ => 0,
+        };
+        if value_len > MAX_VALUE + 2 {
+            conn.abort();
+        } else if rest.len() >= value_len && conn.ensure_room(1).is_ok() {
+            let len = data.len() - rest.len() + value_len;
+            self.answer(conn, words.get(1).unwrap_or(&""), &data[..len]);
+            conn.offer_again();
+            return len;
         }
-        let (line, rest) = (String::from_utf8_lossy(&data[..end]), &data[end + 1..]);
-        let words: Vec<_> = line.split_ascii_whitespace().collect();
-        conn.offer_again();
-        match words[..] {
-            ["get", key] => self.ask(conn, key, Do::Get),
-            ["delete", key] => self.ask(conn, key, Do::Delete),
-            ["set", key, flags, "0", len] if flags.parse::<u32>().is_ok() => {
-                let len = len.parse().unwrap_or(usize::MAX);
-                if len <= MAX_VALUE && rest.len() < len + 2 {
-                    return 0; // It is offered again when more has come.
-                }
-                if len <= MAX_VALUE && rest[len..].starts_with(b"\r\n") {
-                    let head = format!("VALUE {key} {flags} {len}\r\n");
-                    let kept = [head.as_bytes(), &rest[..len + 2], b"END\r\n"].concat();
-                    self.ask(conn, key, Do::Set(kept.into()));
-                    return end + 1 + len + 2;
-                }
-                write(conn, Err("CLIENT_ERROR bad data chunk\r\n"));
-                conn.close();
-            }
-            _ => {
-                // A value may follow, which must not be taken for lines.
-                write(conn, Err("ERROR\r\n"));
-                conn.close();
-            }
-        }
-        end + 1
+        0 // It is offered again when there is more.
     }
 
     fn on_message<C: CongestionControl>(
@@ -148,22 +123,16 @@ impl Application for Memcached {
         message: Message,
     ) {
         match message {
-            Message::Ask(from, id, key, what) => {
+            Message::Ask(from, id, request) => {
                 let contents = connections.contents_mut();
-                let answer = match self.apply(contents, key, what) {
+                let answer = match self.execute(contents, &request) {
                     Ok(value) => contents.bytes(value).cloned().unwrap_or_default(),
                     Err(line) => line.as_bytes().into(),
                 };
-                // Where that worker has ended there is nobody to answer.
-                let asker = self.workers[from].get();
-                asker.map(|asker| asker.send(Message::Answer(id, answer)));
+                // This fails only when the other worker has ended.
+                let _ = self.peers.send(from, Message::Answer(id, answer));
             }
-            Message::Answer(id, answer) => {
-                if let Some(mut conn) = connections.get(id) {
-                    conn.write_once(answer).unwrap_or_else(|_| conn.abort());
-                    conn.resume();
-                }
-            }
+            Message::Answer(id, answer) => connections.answer(id, answer),
         }
     }
 }
@@ -173,23 +142,6 @@ impl control::Named for Memcached {
     const PORT: u16 = 11_211;
 }
 
-/// Makes the application of a worker.
-fn make(worker: &mut NewWorker<Message>, _: &mut Contents) -> Result<Memcached, StartError> {
-    static WORKERS: [OnceLock<Sender<Message>>; MAX_WORKERS] =
-        [const { OnceLock::new() }; MAX_WORKERS];
-    let (index, count) = (worker.index() as usize, worker.workers() as usize);
-    let workers = WORKERS
-        .get(..count)
-        .ok_or("at most 64 workers share one store")?;
-    workers[index].get_or_init(|| worker.open_mailbox(count * MAX_CONNECTIONS as usize));
-    let store = HashMap::new();
-    Ok(Memcached {
-        index,
-        workers,
-        store,
-    })
-}
-
 fn main() -> ExitCode {
     let config = Config {
         max_connections: MAX_CONNECTIONS,
@@ -197,8 +149,11 @@ fn main() -> ExitCode {
         max_recv_buffers: 256,
         ..Config::default()
     };
-    let program = Tcp::new(make).with_config(config);
-    control::serve(&control::network_args("memcached"), || {
-        Ok::<_, StartError>(program)
-    })
+    let mailboxes = Mailboxes::default();
+    let program = Tcp::new(|worker, _| {
+        let peers = mailboxes.open(worker, 2 * MAX_CONNECTIONS as usize);
+        let store = HashMap::new();
+        Ok(Memcached { peers, store })
+    });
+    program.with_config(config).serve()
 }

@@ -1,6 +1,7 @@
 //! All connections of a stack, in the hands of an application that acts by no
 //! segment of theirs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use nmio::Instant;
@@ -60,6 +61,16 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
             if let Some(connection) = self.get(ConnectionId { index, serial }) {
                 act(connection);
             }
+        }
+    }
+
+    /// Answers a [parked](Connection::park) connection: writes `bytes` once and
+    /// [resumes](Connection::resume) it. Resets a connection that has no room for them.
+    /// Does nothing when the connection has ended.
+    pub fn answer(&mut self, id: ConnectionId, bytes: Arc<[u8]>) {
+        if let Some(mut conn) = self.get(id) {
+            conn.write_once(bytes).unwrap_or_else(|_| conn.abort());
+            conn.resume();
         }
     }
 
