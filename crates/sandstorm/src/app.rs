@@ -84,8 +84,8 @@ pub trait App {
 pub trait Clients<S> {
     /// Answers a request that was to be answered [later](Verdict::Later): as `answer`
     /// says, which gets it as [`App::on_request`] does. `false` when nobody waits for
-    /// this any more, as the client has gone or its time has passed. With
-    /// [`Verdict::Later`] the request waits again, for the whole time.
+    /// this any more: the client has gone, the request's time has passed, or it has given
+    /// way to others. With [`Verdict::Later`] the request waits again, for the whole time.
     fn answer(
         &mut self,
         ticket: Ticket,

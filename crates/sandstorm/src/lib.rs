@@ -102,9 +102,8 @@
 //! when its body is whole. A body beyond its limit gets 413, malformed chunks get 400,
 //! and the connection closes. A client that waits with the body (`Expect:
 //! 100-continue`) is told to send it, unless it is refused. Body and head together must
-//! arrive in [`REQUEST_TIMEOUT`]. Where [`MAX_PENDING`] requests or
-//! [`MAX_PENDING_BYTES`] of them are under way, another one gets 503. What is behind a
-//! body in chunks (trailer fields) is read and not kept.
+//! arrive in [`REQUEST_TIMEOUT`]. Trailer fields behind a body in chunks are read and not
+//! kept.
 //!
 //! Where nobody reads a body, up to [`UNREAD_LIMIT`] bytes of known length are discarded as
 //! they come, and the connection goes on. Behind all others it closes: the answer says
@@ -117,6 +116,19 @@
 //! that closes its half gets the answer all the same. When none has come in
 //! [`ANSWER_TIMEOUT`], the client gets 504 and the connection goes on. An answer to a
 //! client that has gone is dropped: [`Clients::answer`] says so.
+//!
+//! # When memory runs short
+//! A request is under way while it waits for its body, for the application, or for room
+//! for its answer. All of a worker have [`MAX_PENDING_BYTES`] together. When another one
+//! finds no memory, it gets 503, unless some give way:
+//!
+//! - those of a client address that holds more than an eighth of the memory, but not to
+//!   another request of the same address;
+//! - those whose body comes, or whose client reads, slower than 16,000 bytes a second.
+//!
+//! The client of a request that has given way gets 503, at the latest when the request's
+//! time is over; where its response is lost, its connection is reset. Who waits for the
+//! application within its address's share keeps its place.
 //!
 //! # The site
 //! A server of files gives the same few answers again and again. This one
@@ -232,7 +244,7 @@ pub use fields::{FieldError, Fields, MAX_FIELDS_LEN};
 pub use head::{HEAD_LIMIT, MAX_FIELDS};
 pub use load::{Limits, LoadError, Progress};
 pub use loading::NotLoaded;
-pub use pending::{MAX_PENDING, MAX_PENDING_BYTES};
+pub use pending::MAX_PENDING_BYTES;
 pub use prepared::{Prepared, Replies};
 pub use program::Sandstorm;
 pub use request::Request;

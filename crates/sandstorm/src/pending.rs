@@ -1,28 +1,50 @@
 //! Requests that are under way between two arrivals of bytes: a body that is not
 //! whole, an answer that comes later, an answer that finds no room.
 
+use std::cmp::Reverse;
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::Range;
+use std::time::Duration;
 
+use arrayvec::ArrayVec;
+use nmio::Instant;
 use tcpip::ContentId;
 
 use crate::body::BodyReader;
 use crate::date::Stamp;
 
-/// The most requests that are under way in one worker.
-pub const MAX_PENDING: usize = 65_535;
 /// The most bytes of memory for the requests that are under way in one worker: their
-/// heads, and bodies that are collected.
+/// places, their heads, and bodies that are collected.
 pub const MAX_PENDING_BYTES: usize = 64 << 20;
 /// The memory that a place keeps for the next request.
 const KEPT_BYTES: usize = 2_048;
 
-/// Names a place in [`Pending`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place(u16);
+/// Places that are looked at when the memory runs short; the next time it is the next
+/// ones.
+const SAMPLE: usize = 128;
+type Sample = ArrayVec<Place, SAMPLE>;
+/// The part of the memory that one client address may have while others ask for it is
+/// one in so many.
+const SHARE: usize = 8;
+/// A request that lacks less progress than this does not give way to another address
+/// within its share.
+const MIN_LACK: Duration = Duration::from_secs(1);
+/// What a byte of a body adds to its request's progress: 16,000 a second keep up with
+/// time.
+const PROGRESS_OF_BYTE: Duration = Duration::from_nanos(62_500);
+/// Progress may be so far ahead of time.
+const CREDIT: Duration = Duration::from_secs(2);
+/// Leading bits by which IPv6 addresses count as one, as
+/// [`tcpip::Config::ipv6_prefix`] is by default.
+const IPV6_PREFIX: u32 = 64;
+
+/// Names a place in [`Pending`]. Each connection has at most one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Place(u32);
 
 impl Place {
     /// No place.
-    pub(crate) const NONE: Self = Self(u16::MAX);
+    pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
 impl Default for Place {
@@ -30,8 +52,6 @@ impl Default for Place {
         Self::NONE
     }
 }
-
-const _: () = assert!(MAX_PENDING <= u16::MAX as usize);
 
 /// What a request under way waits for.
 #[derive(Debug)]
@@ -46,6 +66,16 @@ pub(crate) enum Phase {
     },
     /// For room in the connection's stream.
     Room(Outgoing),
+    /// For nothing: it has given way to others, and its client is to be told so.
+    GaveWay(Option<Busy>),
+}
+
+/// How a request is answered that has given way. Where there is a response already, which
+/// is lost now, nothing can be said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Busy {
+    pub(crate) head_only: bool,
+    pub(crate) close: bool,
 }
 
 /// A body that is being read.
@@ -72,6 +102,9 @@ pub(crate) struct Outgoing {
 struct Entry {
     /// `None` in a place that is free.
     phase: Option<Phase>,
+    /// A moment that bytes of the body move on; time overtakes those that come slowly.
+    progress: Instant,
+    client: IpAddr,
     /// The head and what was collected of the body; or what was made to be sent.
     bytes: Vec<u8>,
 }
@@ -81,28 +114,38 @@ struct Entry {
 pub(crate) struct Pending {
     entries: Vec<Entry>,
     free: Vec<Place>,
-    /// Bytes of memory that the entries have.
+    /// Bytes of memory that the entries are and have.
     memory: usize,
+    /// Where places were looked at last.
+    hand: usize,
 }
 
-/// There is no place or no memory for another request.
+/// There is no memory for a request.
 #[derive(Debug)]
 pub(crate) struct Exhausted;
 
 impl Pending {
-    /// Takes a place for a request that begins with `bytes`.
-    pub(crate) fn take(&mut self, phase: Phase, bytes: &[u8]) -> Result<Place, Exhausted> {
-        let place = match self.free.pop() {
-            Some(place) => place,
-            None if self.entries.len() < MAX_PENDING => {
-                let phase = None;
-                let bytes = Vec::new();
-                self.entries.push(Entry { phase, bytes });
-                Place(self.entries.len() as u16 - 1)
-            }
-            None => return Err(Exhausted),
-        };
-        if self.append(place, bytes).is_err() {
+    /// Takes a place for a request of `peer` that begins with `bytes`.
+    pub(crate) fn take(
+        &mut self,
+        phase: Phase,
+        bytes: &[u8],
+        peer: IpAddr,
+        now: Instant,
+    ) -> Result<Place, Exhausted> {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.memory += size_of::<Entry>();
+            self.entries.push(Entry {
+                phase: None,
+                progress: now,
+                client: peer,
+                bytes: Vec::new(),
+            });
+            Place(self.entries.len() as u32 - 1)
+        });
+        self.entry(place).client = network(peer);
+        self.entry(place).progress = now;
+        if self.append(place, bytes, now).is_err() {
             self.free.push(place);
             return Err(Exhausted);
         }
@@ -118,25 +161,120 @@ impl Pending {
     /// What a request waits for; `None` of [`Place::NONE`].
     #[inline]
     pub(crate) fn phase(&mut self, place: Place) -> Option<&mut Phase> {
-        let entry = self.entries.get_mut(usize::from(place.0))?;
+        let entry = self.entries.get_mut(place.0 as usize)?;
         entry.phase.as_mut()
     }
 
-    /// Adds to its bytes.
-    pub(crate) fn append(&mut self, place: Place, bytes: &[u8]) -> Result<(), Exhausted> {
-        let entry = &mut self.entries[usize::from(place.0)];
+    /// Adds to its bytes. Others may have to give way.
+    pub(crate) fn append(
+        &mut self,
+        place: Place,
+        bytes: &[u8],
+        now: Instant,
+    ) -> Result<(), Exhausted> {
+        let entry = self.entry(place);
         let before = entry.bytes.capacity();
         let needed = entry.bytes.len() + bytes.len();
         if needed > before {
             let grown = needed.max(2 * before);
-            if self.memory + grown - before > MAX_PENDING_BYTES {
-                return Err(Exhausted);
+            let memory = self.memory + grown - before;
+            if memory > MAX_PENDING_BYTES {
+                self.make_way(place, memory - MAX_PENDING_BYTES, now)?;
             }
+            let entry = self.entry(place);
             entry.bytes.reserve_exact(grown - entry.bytes.len());
-            self.memory += entry.bytes.capacity() - before;
+            self.memory += self.entry(place).bytes.capacity() - before;
         }
-        entry.bytes.extend_from_slice(bytes);
+        self.entry(place).bytes.extend_from_slice(bytes);
         Ok(())
+    }
+
+    /// Looks at some places, and frees `needed` bytes for a request that asks for them:
+    /// memory that free places keep, and then that of requests which have less right to it.
+    ///
+    /// The rule is that of the TCP stack. First those give way whose address has more than
+    /// its [`SHARE`], and then those that lack most progress: whose body comes slowly, or
+    /// whose client reads slowly. Who waits for the application is not to blame for that,
+    /// and lacks nothing. An asker whose address has its share takes nothing from others.
+    #[cold]
+    fn make_way(&mut self, asker: Place, needed: usize, now: Instant) -> Result<(), Exhausted> {
+        let sample = self.sample();
+        let mut freed = 0;
+        for place in &sample {
+            let entry = self.entry(*place);
+            if entry.phase.is_none() && *place != asker {
+                freed += std::mem::take(&mut entry.bytes).capacity();
+            }
+        }
+        self.memory -= freed;
+        for place in self.ranked(sample, asker, now) {
+            if freed >= needed {
+                break;
+            }
+            freed += self.give_way(place);
+        }
+        if freed < needed {
+            return Err(Exhausted);
+        }
+        Ok(())
+    }
+
+    /// Those of a sample that give way to a request, the first that does first.
+    fn ranked(&self, mut sample: Sample, asker: Place, now: Instant) -> Sample {
+        let entry = |place: &Place| &self.entries[place.0 as usize];
+        let memory = |places: &[Place]| -> usize {
+            let each = places.iter().map(|place| entry(place).bytes.capacity());
+            each.sum()
+        };
+        // At least what these would have on average.
+        let average = self.memory / self.entries.len() * sample.len();
+        let share = memory(&sample).max(average) / SHARE;
+        let client = entry(&asker).client;
+        let least = MIN_LACK.max(entry(&asker).lack(now));
+        sample.sort_unstable_by_key(|place| entry(place).client);
+        let clients = || sample.chunk_by(|a, b| entry(a).client == entry(b).client);
+        let is_own = |places: &[Place]| entry(&places[0]).client == client;
+        let asks_beyond = clients().any(|places| is_own(places) && memory(places) > share);
+        let mut ranked: ArrayVec<_, SAMPLE> = ArrayVec::new();
+        for places in clients() {
+            let is_own = is_own(places);
+            if asks_beyond && !is_own {
+                continue;
+            }
+            let is_beyond = !is_own && memory(places) > share;
+            for place in places {
+                let (lack, memory) = (entry(place).lack(now), entry(place).bytes.capacity());
+                if *place != asker && memory > 0 && (is_beyond || lack > least) {
+                    ranked.push(Reverse((is_beyond, lack, memory, *place)));
+                }
+            }
+        }
+        ranked.sort_unstable();
+        let places = ranked.into_iter().map(|Reverse((.., place))| place);
+        places.collect()
+    }
+
+    /// The next places that are looked at.
+    fn sample(&mut self) -> Sample {
+        let len = self.entries.len();
+        let sample = (0..len.min(SAMPLE)).map(|at| Place(((self.hand + at) % len) as u32));
+        let sample = sample.collect();
+        self.hand = (self.hand + SAMPLE) % len;
+        sample
+    }
+
+    /// This request gives its memory to others. How much.
+    fn give_way(&mut self, place: Place) -> usize {
+        let bytes = self.take_bytes(place);
+        let head_only = bytes.starts_with(b"HEAD ");
+        let busy = |close| Busy { head_only, close };
+        let entry = self.entry(place);
+        entry.phase = match entry.phase {
+            Some(Phase::Body(_)) => Some(Phase::GaveWay(Some(busy(true)))),
+            Some(Phase::Answer { close, .. }) => Some(Phase::GaveWay(Some(busy(close)))),
+            _ => Some(Phase::GaveWay(None)),
+        };
+        bytes.capacity()
     }
 
     /// Takes its bytes out, to be given back by [`keep`](Self::keep) or dropped.
@@ -152,14 +290,24 @@ impl Pending {
         self.entry(place).bytes = bytes;
     }
 
+    /// So many bytes of a request's body have come.
+    pub(crate) fn update_body(&mut self, place: Place, body: Body, came: usize, now: Instant) {
+        let entry = self.entry(place);
+        entry.phase = Some(Phase::Body(body));
+        let gained = PROGRESS_OF_BYTE.saturating_mul(came as u32);
+        entry.progress = (entry.progress + gained).min(now + CREDIT);
+    }
+
     /// The request waits for something else now.
-    pub(crate) fn set_phase(&mut self, place: Place, phase: Phase) {
-        self.entry(place).phase = Some(phase);
+    pub(crate) fn set_phase(&mut self, place: Place, phase: Phase, now: Instant) {
+        let entry = self.entry(place);
+        entry.phase = Some(phase);
+        entry.progress = now;
     }
 
     /// The request is over.
     pub(crate) fn release(&mut self, place: Place) {
-        let Some(entry) = self.entries.get_mut(usize::from(place.0)) else {
+        let Some(entry) = self.entries.get_mut(place.0 as usize) else {
             return;
         };
         if entry.phase.take().is_none() {
@@ -197,64 +345,32 @@ impl Pending {
     }
 
     fn entry(&mut self, place: Place) -> &mut Entry {
-        &mut self.entries[usize::from(place.0)]
+        &mut self.entries[place.0 as usize]
+    }
+}
+
+impl Entry {
+    /// How far a request's progress lies behind `now`: that of a client, not of the
+    /// application.
+    fn lack(&self, now: Instant) -> Duration {
+        match self.phase {
+            Some(Phase::Body(_) | Phase::Room(_)) => now.since(self.progress),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// What counts as one client: an IPv4 address, or an IPv6 network.
+fn network(peer: IpAddr) -> IpAddr {
+    match peer {
+        IpAddr::V4(_) => peer,
+        IpAddr::V6(address) => {
+            let mask = !0 << (128 - IPV6_PREFIX);
+            Ipv6Addr::from_bits(address.to_bits() & mask).into()
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn answer() -> Phase {
-        Phase::Answer {
-            serial: 1,
-            close: false,
-        }
-    }
-
-    #[test]
-    fn places_are_used_again() {
-        let mut pending = Pending::default();
-        let places: Vec<Place> = (0..MAX_PENDING)
-            .map(|_| pending.take(answer(), b"").unwrap())
-            .collect();
-        assert!(pending.take(answer(), b"").is_err());
-        assert_eq!(pending.len(), MAX_PENDING);
-        assert!(places.iter().all(|place| *place != Place::NONE));
-        pending.release(places[3]);
-        assert!(pending.phase(places[3]).is_none());
-        assert_eq!(pending.take(answer(), b"").unwrap(), places[3]);
-        // Twice, or none, is no harm.
-        pending.release(places[5]);
-        pending.release(places[5]);
-        pending.release(Place::NONE);
-        assert_eq!(pending.take(answer(), b"").unwrap(), places[5]);
-        assert!(pending.take(answer(), b"").is_err());
-    }
-
-    #[test]
-    fn memory_has_a_bound_and_is_given_back() {
-        let mut pending = Pending::default();
-        let large = vec![b'x'; MAX_PENDING_BYTES / 4];
-        let mut places = Vec::new();
-        while let Ok(place) = pending.take(answer(), &large) {
-            places.push(place);
-        }
-        assert_eq!(places.len(), 4);
-        assert!(pending.append(places[0], b"x").is_err());
-        let small = pending.take(answer(), b"");
-        assert!(small.is_ok(), "it takes no memory");
-        pending.release(places[0]);
-        assert_eq!(pending.memory, 3 * large.len());
-        let bytes = pending.take_bytes(places[1]);
-        assert_eq!(pending.memory, 2 * large.len());
-        pending.keep(places[1], bytes);
-        for place in places {
-            pending.release(place);
-        }
-        assert_eq!(pending.memory, 0);
-        let place = pending.take(answer(), &[b'x'; KEPT_BYTES]).unwrap();
-        pending.release(place);
-        assert_eq!(pending.memory, KEPT_BYTES);
-    }
-}
+#[path = "pending_tests.rs"]
+mod tests;

@@ -175,18 +175,21 @@ impl<A: App> Application for Web<A> {
     }
 
     fn on_half_close(&mut self, conn: &mut Connection<'_, Self::State>) {
-        if A::SEES == Sees::Nothing || !self.core.waits_for_application(conn) {
+        if A::SEES == Sees::Nothing {
             conn.close();
-        } else {
+        } else if self.core.waits_for_application(conn) {
             conn.state().has_ended = true;
+        } else if self.core.has_given_way(conn) {
+            conn.state().has_ended = true;
+            self.core.give_up(conn);
+        } else {
+            conn.close();
         }
     }
 
     fn on_deadline(&mut self, conn: &mut Connection<'_, Self::State>, _: Deadline) {
-        if A::SEES == Sees::Nothing || !self.core.waits_for_application(conn) {
+        if A::SEES == Sees::Nothing || !self.core.give_up(conn) {
             conn.close();
-        } else {
-            self.core.give_up(conn);
         }
     }
 

@@ -419,6 +419,74 @@ fn bodies_have_a_bound_of_memory_together() {
 }
 
 #[test]
+fn a_body_that_comes_no_further_gives_way_to_another() {
+    let announced = |len: usize| format!("Content-Length: {len}\r\n");
+    let stalls = request("POST", "/huge", &announced(50_000_000), "");
+    let stalls = stalls + &"x".repeat(20_000_000);
+    // The other one begins when that has come.
+    let count = get("/count");
+    let cuts = (1..=4_000).map(|n| n * count.len()).collect();
+    let body = "x".repeat(30_000_000);
+    let bytes = count.repeat(4_000) + &request("POST", "/huge", &announced(body.len()), &body);
+    let visit = |bytes: String, cuts, half_close| Visit {
+        bytes: bytes.into_bytes(),
+        cuts,
+        half_close,
+        ..Visit::default()
+    };
+    let (outcomes, _) = visits::<true>(
+        &config(),
+        &[visit(stalls, Vec::new(), false), visit(bytes, cuts, true)],
+    );
+    let busy = "This server has too much to do; try again later.";
+    let expected = page("503 Service Unavailable", false, busy);
+    assert_eq!(outcomes[0].received, expected);
+    assert!(outcomes[0].closed_by_server);
+    assert!(outcomes[1].received.ends_with(&text("30000000 bytes")));
+}
+
+#[test]
+fn an_address_with_much_that_waits_for_the_application_gives_way() {
+    let waits = Visit {
+        bytes: post("/huge?waits", &"x".repeat(11_500_000)).into_bytes(),
+        half_close: true,
+        ..Visit::default()
+    };
+    let count = get("/count");
+    let request = post("/huge", &"x".repeat(7_000_000)) + &get("/later?1");
+    let other = Visit {
+        bytes: (count.repeat(4_000) + &request).into_bytes(),
+        cuts: (1..=4_000).map(|n| n * count.len()).collect(),
+        half_close: true,
+        v6: true,
+        ..Visit::default()
+    };
+    let mut all = vec![waits; 5];
+    all.push(other);
+    let (mut outcomes, server) = visits::<true>(&config(), &all);
+    let other = outcomes.pop().unwrap().received;
+    assert!(other.ends_with(&(text("7000000 bytes") + &text("later 1"))));
+    let busy = "This server has too much to do; try again later.";
+    let busy = page("503 Service Unavailable", true, busy);
+    let told = outcomes.iter().filter(|one| one.received == busy);
+    assert_eq!(told.count(), 1);
+    let answered = outcomes
+        .iter()
+        .filter(|one| one.received == text("later 11500000 bytes"));
+    assert_eq!(answered.count(), 4);
+    let app = server.transports.stack().app();
+    let is_answered = |wanted| {
+        app.app()
+            .answered
+            .iter()
+            .filter(|is| **is == wanted)
+            .count()
+    };
+    assert_eq!((is_answered(true), is_answered(false)), (5, 1));
+    assert_eq!(app.under_way(), 0);
+}
+
+#[test]
 fn many_connections_at_once_over_a_bad_link() {
     let body = "b".repeat(3_000);
     let requests = [

@@ -14,7 +14,7 @@ use crate::date::{SLOT_LEN, SlotWriter, Stamp};
 use crate::exchange::{Exchange, Ticket};
 use crate::fields::MAX_FIELDS_LEN;
 use crate::head::{HEAD_LIMIT, field_buffer, parse};
-use crate::pending::{Outgoing, Pending, Phase, Place};
+use crate::pending::{Busy, Outgoing, Pending, Phase, Place};
 use crate::prepared::Prepared;
 use crate::request::Request;
 use crate::response::{Response, head_len, write_head_with};
@@ -242,11 +242,16 @@ impl Core {
         status: Status,
         request: &Request<'_>,
     ) -> After {
+        self.set_page(status);
+        self.answer_made(conn, request.is_head(), !request.keep_alive())
+    }
+
+    /// Makes the response a page of ours about a status.
+    fn set_page(&mut self, status: Status) {
         self.out.clear();
         self.response.clear();
         self.response.set_page(status.into());
         self.count_ours(status);
-        self.answer_made(conn, request.is_head(), !request.keep_alive())
     }
 
     /// Sends the response that was made.
@@ -364,13 +369,15 @@ impl Core {
             serial: self.serial,
             close: !request.keep_alive(),
         };
-        let place = conn.state().place;
+        let (place, now) = (conn.state().place, conn.now());
         if self.pending.phase(place).is_some() {
-            self.pending.set_phase(place, phase);
-        } else if let Ok(place) = self.pending.take(phase, &bytes[..request.head_len()]) {
-            conn.state().place = place;
+            self.pending.set_phase(place, phase, now);
         } else {
-            return self.answer_page(conn, Status::ServiceUnavailable, request);
+            let head = &bytes[..request.head_len()];
+            match self.pending.take(phase, head, conn.peer().ip(), now) {
+                Ok(place) => conn.state().place = place,
+                Err(_) => return self.answer_page(conn, Status::ServiceUnavailable, request),
+            }
         }
         conn.set_deadline(Deadline::Request, self.answer_timeout);
         After::Waits
@@ -399,17 +406,20 @@ impl Core {
                 After::Ends
             }
             Err(WriteError::Full) => {
-                let phase = Phase::Room(outgoing);
+                let (phase, now) = (Phase::Room(outgoing), conn.now());
                 if self.pending.phase(place).is_some() {
                     // They may have been taken out.
                     drop(self.pending.take_bytes(place));
-                    if self.pending.append(place, &self.out).is_ok() {
-                        self.pending.set_phase(place, phase);
+                    self.pending.set_phase(place, phase, now);
+                    if self.pending.append(place, &self.out, now).is_ok() {
                         return After::Waits;
                     }
-                } else if let Ok(place) = self.pending.take(phase, &self.out) {
-                    conn.state().place = place;
-                    return After::Waits;
+                } else {
+                    let (peer, out) = (conn.peer().ip(), &self.out);
+                    if let Ok(place) = self.pending.take(phase, out, peer, now) {
+                        conn.state().place = place;
+                        return After::Waits;
+                    }
                 }
                 conn.abort();
                 After::Ends
@@ -421,6 +431,12 @@ impl Core {
                 After::Ends
             }
         }
+    }
+
+    /// The connection's request has given way to others.
+    pub(super) fn has_given_way<S>(&mut self, conn: &mut Connection<'_, Conversation<S>>) -> bool {
+        let place = conn.state().place;
+        matches!(self.pending.phase(place), Some(Phase::GaveWay(_)))
     }
 
     /// The connection waits for an answer of the application.
@@ -461,19 +477,41 @@ impl Core {
         after
     }
 
-    /// Answers the request that waits for the application, as that does not.
-    pub(super) fn give_up<S>(&mut self, conn: &mut Connection<'_, Conversation<S>>) {
+    /// Answers a request that has given way to others. `None` when it has not.
+    pub(super) fn turn_away<S>(
+        &mut self,
+        conn: &mut Connection<'_, Conversation<S>>,
+    ) -> Option<After> {
         let place = conn.state().place;
-        let Some(Phase::Answer { close, .. }) = self.pending.phase(place) else {
-            return;
+        let Some(Phase::GaveWay(busy)) = self.pending.phase(place) else {
+            return None;
         };
-        let is_read = !*close;
-        let after = self.answer_pending(conn, place, is_read, |core, conn, request, _| {
-            core.answer_page(conn, Status::GatewayTimeout, request)
-        });
+        let Some(Busy { head_only, close }) = *busy else {
+            conn.abort();
+            return Some(After::Ends);
+        };
+        self.set_page(Status::ServiceUnavailable);
+        Some(self.answer_made(conn, head_only, close))
+    }
+
+    /// Answers a request to which the application will give no answer: it is too late, or
+    /// the request has given way. Whether there was one.
+    pub(super) fn give_up<S>(&mut self, conn: &mut Connection<'_, Conversation<S>>) -> bool {
+        let place = conn.state().place;
+        let after = if let Some(Phase::Answer { close, .. }) = self.pending.phase(place) {
+            let is_read = !*close;
+            self.answer_pending(conn, place, is_read, |core, conn, request, _| {
+                core.answer_page(conn, Status::GatewayTimeout, request)
+            })
+        } else if let Some(after) = self.turn_away(conn) {
+            after
+        } else {
+            return false;
+        };
         if after == After::GoesOn {
             conn.offer_again();
         }
+        true
     }
 
     /// Goes on with what there may be room for now.
@@ -487,6 +525,10 @@ impl Core {
                 return;
             }
             Some(Phase::Answer { .. }) => return,
+            Some(Phase::GaveWay(_)) => {
+                self.give_up(conn);
+                return;
+            }
             Some(Phase::Body(body)) => {
                 if body.owes_continue {
                     body.owes_continue = conn.write_bytes(CONTINUE).is_err();

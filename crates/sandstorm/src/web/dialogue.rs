@@ -58,6 +58,10 @@ impl<A: App> Web<A> {
                     let body = *body;
                     self.read_body(conn, place, body, rest)
                 }
+                Some(Phase::GaveWay(_)) => match self.core.turn_away(conn) {
+                    Some(after) => Progress::after(after, 0),
+                    None => return at,
+                },
                 // Later requests wait.
                 Some(Phase::Answer { .. } | Phase::Room(_)) => return at,
             };
@@ -193,7 +197,9 @@ impl<A: App> Web<A> {
             in_pieces,
             owes_continue: false,
         });
-        let Ok(place) = core.pending.take(phase, &data[..request.head_len()]) else {
+        let (peer, now) = (conn.peer().ip(), conn.now());
+        let head = &data[..request.head_len()];
+        let Ok(place) = core.pending.take(phase, head, peer, now) else {
             let after = core.answer_page(conn, Status::ServiceUnavailable, &request);
             return Progress::after(after, request.head_len());
         };
@@ -222,7 +228,8 @@ impl<A: App> Web<A> {
             let piece = match body.reader.next(&mut rest) {
                 Part::Piece(piece) => piece,
                 Part::More => {
-                    core.pending.set_phase(place, Phase::Body(body));
+                    core.pending
+                        .update_body(place, body, data.len(), conn.now());
                     return Progress::Stop(data.len());
                 }
                 Part::End => {
@@ -237,7 +244,7 @@ impl<A: App> Web<A> {
             };
             body.left = left;
             if !body.in_pieces {
-                if core.pending.append(place, piece).is_err() {
+                if core.pending.append(place, piece, conn.now()).is_err() {
                     break Status::ServiceUnavailable;
                 }
                 continue;

@@ -40,6 +40,10 @@ impl<S: Default, C: CongestionControl> Clients<S> for Reached<'_, '_, S, C> {
         let place = conn.state().place;
         let is_read = match self.core.pending.phase(place) {
             Some(Phase::Answer { serial, close }) if *serial == ticket.serial => !*close,
+            Some(Phase::GaveWay(_)) => {
+                self.core.give_up(&mut conn);
+                return false;
+            }
             _ => return false,
         };
         let serial = ticket.serial;

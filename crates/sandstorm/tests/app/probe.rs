@@ -37,6 +37,8 @@ pub(crate) struct Probe<const FIRST: bool> {
     waiting: Vec<Ticket>,
     /// A request whose time has passed when others are answered.
     too_late: Option<Ticket>,
+    /// Requests that are answered at the next tick, without another try.
+    huge: Vec<Ticket>,
     /// Of each later answer, whether somebody has got it.
     pub(crate) answered: Vec<bool>,
     pub(crate) closed: u32,
@@ -60,6 +62,7 @@ impl<const FIRST: bool> Probe<FIRST> {
             sender,
             waiting: Vec::new(),
             too_late: None,
+            huge: Vec::new(),
             answered: Vec::new(),
             closed: 0,
             is_started: false,
@@ -141,6 +144,14 @@ impl<const FIRST: bool> App for Probe<FIRST> {
                 let visits = exchange.state().visits;
                 exchange.text(format_args!("visit {visits}"))
             }
+            "/huge" if request.query().is_some() => {
+                self.huge.push(exchange.ticket());
+                Verdict::Later
+            }
+            "/huge" => {
+                let len = request.body().len();
+                exchange.text(format_args!("{len} bytes"))
+            }
             "/peer" => {
                 let peer = exchange.peer();
                 exchange.text(format_args!("{peer}"))
@@ -195,6 +206,13 @@ impl<const FIRST: bool> App for Probe<FIRST> {
         }
         if let Some(ticket) = self.too_late {
             assert!(!clients.answer(ticket, |_, _| unreachable!("it is too late")));
+        }
+        for ticket in std::mem::take(&mut self.huge) {
+            let is_answered = clients.answer(ticket, |request, exchange| {
+                let len = request.body().len();
+                exchange.text(format_args!("later {len} bytes"))
+            });
+            self.answered.push(is_answered);
         }
         for ticket in std::mem::take(&mut self.waiting) {
             let mut waits_again = false;

@@ -22,8 +22,9 @@ pub(crate) fn wall_clock() -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(1_795_249_777_500)
 }
 
-pub(crate) fn address() -> IpAddr {
-    "10.0.0.1".parse().unwrap()
+/// The server's addresses.
+fn addresses() -> [IpAddr; 2] {
+    ["10.0.0.1", "fd00::1"].map(|address| address.parse().unwrap())
 }
 
 /// What a client does.
@@ -33,6 +34,8 @@ pub(crate) struct Visit {
     pub(crate) cuts: Vec<usize>,
     pub(crate) half_close: bool,
     pub(crate) aborts: bool,
+    /// It comes over IPv6, and so from another address than the others.
+    pub(crate) v6: bool,
     /// It leaves when so many bytes have come; 0: when the server closes.
     pub(crate) expected: usize,
 }
@@ -73,12 +76,12 @@ pub(crate) fn visits_over<const FIRST: bool>(
         .file(b"/docs/index.html", modified, b"docs\n")
         .build();
     let (sender, mailbox) = nmio::mailbox(1_024).unwrap();
-    let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &[address()]);
+    let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &addresses());
     let bell = mailbox.bell().clone();
     let http: Http<Probe<FIRST>> = Http::load(
         Arc::new(site),
         |replies| Probe::new(sender, replies),
-        &[address()],
+        &addresses(),
         config,
         &server_port,
         [1, 2, 3, 4],
@@ -101,7 +104,8 @@ pub(crate) fn visits_over<const FIRST: bool>(
                 usize::MAX
             },
         };
-        let connection = client.connect(address(), PORT, &talk);
+        let address = addresses()[usize::from(visit.v6)];
+        let connection = client.connect(address, PORT, &talk);
         connection.cuts.clone_from(&visit.cuts);
         connection.aborts = visit.aborts;
     }

@@ -1,0 +1,190 @@
+//! Places and memory of requests under way, and who gives way when it runs short.
+
+use super::*;
+use crate::body::{BodyLength, BodyReader};
+
+const NOW: Instant = Instant::from_millis(100_000);
+
+fn peer(number: u32) -> IpAddr {
+    std::net::Ipv4Addr::from_bits(number).into()
+}
+
+fn answer() -> Phase {
+    Phase::Answer {
+        serial: 1,
+        close: false,
+    }
+}
+
+const BODY: Body = Body {
+    reader: BodyReader::new(BodyLength::Chunked),
+    left: 0,
+    in_pieces: false,
+    owes_continue: false,
+};
+
+/// Whether this request has given way.
+fn gave_way(pending: &mut Pending, place: Place) -> bool {
+    matches!(pending.phase(place), Some(Phase::GaveWay(_)))
+}
+
+/// Requests of an eighth of a mebibyte each, of these clients in turn, until there is no
+/// memory for another.
+fn fill(pending: &mut Pending, phase: &dyn Fn() -> Phase, clients: u32) -> Vec<Place> {
+    let bytes = vec![b'x'; 128 << 10];
+    let mut places = Vec::new();
+    while pending.memory + 2 * bytes.len() < MAX_PENDING_BYTES {
+        let client = peer(places.len() as u32 % clients);
+        places.push(pending.take(phase(), &bytes, client, NOW).unwrap());
+    }
+    places
+}
+
+#[test]
+fn places_are_used_again() {
+    let mut pending = Pending::default();
+    let take = |pending: &mut Pending| pending.take(answer(), b"", peer(1), NOW).unwrap();
+    let places: Vec<Place> = (0..9).map(|_| take(&mut pending)).collect();
+    assert_eq!(pending.len(), 9);
+    assert!(places.iter().all(|place| *place != Place::NONE));
+    pending.release(places[3]);
+    assert!(pending.phase(places[3]).is_none());
+    assert_eq!(take(&mut pending), places[3]);
+    // Twice, or none, is no harm.
+    pending.release(places[5]);
+    pending.release(places[5]);
+    pending.release(Place::NONE);
+    assert_eq!(take(&mut pending), places[5]);
+    assert_eq!(pending.len(), 9);
+}
+
+#[test]
+fn memory_has_a_bound_and_is_given_back() {
+    let mut pending = Pending::default();
+    let large = vec![b'x'; MAX_PENDING_BYTES / 4 - 1_000];
+    let mut places = Vec::new();
+    while let Ok(place) = pending.take(answer(), &large, peer(1), NOW) {
+        places.push(place);
+    }
+    assert_eq!(places.len(), 4);
+    assert!(pending.append(places[0], &[b'x'; 5_000], NOW).is_err());
+    let small = pending.take(answer(), b"", peer(1), NOW);
+    assert!(small.is_ok(), "it takes no memory");
+    let own = pending.entries.len() * size_of::<Entry>();
+    pending.release(places[0]);
+    assert_eq!(pending.memory, own + 3 * large.len());
+    let bytes = pending.take_bytes(places[1]);
+    assert_eq!(pending.memory, own + 2 * large.len());
+    pending.keep(places[1], bytes);
+    for place in places {
+        pending.release(place);
+    }
+    assert_eq!(pending.memory, own);
+    let place = pending
+        .take(answer(), &[b'x'; KEPT_BYTES], peer(1), NOW)
+        .unwrap();
+    pending.release(place);
+    assert_eq!(pending.memory, own + KEPT_BYTES);
+}
+
+#[test]
+fn memory_that_free_places_keep_is_taken_first() {
+    let mut pending = Pending::default();
+    let kept: Vec<_> = (0..60)
+        .map(|n| pending.take(answer(), &[b'x'; KEPT_BYTES], peer(n), NOW))
+        .collect();
+    for place in kept {
+        pending.release(place.unwrap());
+    }
+    let rest = MAX_PENDING_BYTES - pending.memory + 30 * KEPT_BYTES;
+    let large = pending.take(answer(), &vec![b'x'; rest], peer(1), NOW);
+    assert!(large.is_ok());
+    assert!(pending.memory <= MAX_PENDING_BYTES);
+}
+
+#[test]
+fn an_address_beyond_its_share_gives_way() {
+    let mut pending = Pending::default();
+    let places = fill(&mut pending, &answer, 1);
+    let bytes = vec![b'x'; 1 << 20];
+    // To others, not to itself: those that it has wait for the application.
+    assert!(pending.take(answer(), &bytes, peer(0), NOW).is_err());
+    let others = pending.take(answer(), &bytes, peer(9), NOW).unwrap();
+    let gone = places
+        .iter()
+        .filter(|place| gave_way(&mut pending, **place));
+    assert!([7, 8].contains(&gone.count()), "no more than it takes");
+    assert!(!gave_way(&mut pending, others));
+    assert!(pending.memory <= MAX_PENDING_BYTES);
+    // Addresses of one network are one client.
+    let mut pending = Pending::default();
+    let [one, other] = ["2001:db8::1", "2001:db8::2:0:0:1"].map(|ip| ip.parse().unwrap());
+    let large = vec![b'x'; MAX_PENDING_BYTES - 10_000];
+    pending.take(answer(), &large, one, NOW).unwrap();
+    assert!(pending.take(answer(), &bytes, other, NOW).is_err());
+    let next = "2001:db8:0:1::1".parse().unwrap();
+    assert!(pending.take(answer(), &bytes, next, NOW).is_ok());
+}
+
+#[test]
+fn who_waits_for_the_application_keeps_its_place_within_its_share() {
+    let mut pending = Pending::default();
+    fill(&mut pending, &answer, 100);
+    let late = NOW + Duration::from_secs(20);
+    let bytes = vec![b'x'; 1 << 20];
+    assert!(pending.take(answer(), &bytes, peer(200), late).is_err());
+}
+
+#[test]
+fn a_body_that_comes_slowly_gives_way() {
+    let mut pending = Pending::default();
+    let places = fill(&mut pending, &|| Phase::Body(BODY), 100);
+    let bytes = vec![b'x'; 256 << 10];
+    let at = |millis| NOW + Duration::from_millis(millis);
+    // All of them have begun just now.
+    assert!(pending.take(answer(), &bytes, peer(200), at(900)).is_err());
+    // One comes as fast as it may be, and another as slowly as the others.
+    for second in 1..=4 {
+        pending.update_body(places[7], BODY, 16_000, at(second * 1_000));
+        pending.update_body(places[8], BODY, 8_000, at(second * 1_000));
+    }
+    // Some are refused, as none of the places that they look at is slow.
+    for round in 200..2_000 {
+        let _ = pending.take(answer(), &bytes, peer(round), at(4_100));
+        assert!(pending.memory <= MAX_PENDING_BYTES);
+    }
+    for (number, place) in places.iter().enumerate() {
+        assert_eq!(gave_way(&mut pending, *place), number != 7, "{number}");
+    }
+    let told = Busy {
+        head_only: false,
+        close: true,
+    };
+    let phase = pending.phase(places[8]);
+    assert!(matches!(phase, Some(Phase::GaveWay(Some(busy))) if *busy == told));
+    // What came fast is not counted for long.
+    pending.update_body(places[7], BODY, 10_000_000, at(5_000));
+    let entry = &pending.entries[places[7].0 as usize];
+    assert_eq!(entry.lack(at(7_000)), Duration::ZERO);
+    assert_eq!(entry.lack(at(9_000)), Duration::from_secs(2));
+}
+
+#[test]
+fn a_client_that_does_not_read_loses_its_response() {
+    let mut pending = Pending::default();
+    let stamp = Stamp::new(1, false);
+    let room = || {
+        Phase::Room(Outgoing {
+            content: None,
+            stamp,
+        })
+    };
+    let places = fill(&mut pending, &room, 100);
+    let late = NOW + Duration::from_secs(2);
+    let bytes = vec![b'x'; 256 << 10];
+    assert!(pending.take(answer(), &bytes, peer(200), late).is_ok());
+    let gone = places
+        .iter()
+        .filter(|place| matches!(pending.phase(**place), Some(Phase::GaveWay(None))));
+    assert!(gone.count() > 0);
+}
