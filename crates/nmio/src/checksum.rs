@@ -1,21 +1,20 @@
 //! The Internet checksum (RFC 1071) and its incremental update (RFC 1624).
 
-/// A one's complement sum of big-endian 16-bit words, not yet folded. It adds
-/// words as they lie in memory: these sums do not depend on byte order (RFC 1071,
-/// section 2B), and only the folded one is turned.
+/// A one's complement sum of big-endian 16-bit words, not yet folded. It adds words as
+/// they lie in memory, because sums do not depend on byte order (RFC 1071, section 2B).
+/// Only the folded sum is swapped.
 ///
-/// Sums of parts add up to the sum of the whole as long as each part starts
-/// at an even offset; [`Sum::add_at`] turns the sum of a part that starts at
-/// an odd one. A prepared packet keeps the sum of what never changes, and the
-/// sums of what does are added to it: RFC 1624's equation 3 with the old
-/// fields taken as zero.
+/// The sums of parts add up to the sum of the whole if each part starts at an even
+/// offset. [`Sum::add_at`] adds a part that starts at an odd one. A prepared packet keeps
+/// the sum of its constant bytes, and the sums of the others are added to it. That is RFC
+/// 1624's equation 3, with zero for the old fields.
 ///
-/// 2^30 additions fit without a carry being lost.
+/// No carry is lost in 2^30 additions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum(u64);
 
 impl Sum {
-    /// The sum of nothing.
+    /// The sum of no bytes.
     pub const ZERO: Self = Self(0);
 
     /// The sum of `bytes`, padded with a zero byte to an even length.
@@ -51,12 +50,12 @@ impl Sum {
         if let [last] = *tail {
             end += u64::from(u16::from_ne_bytes([last, 0]));
         }
-        // 2^32 and 2^64 are 1 to the folded sum.
+        // 2^32 and 2^64 count as 1 in the folded sum.
         let (carries, sum) = ((sum >> 64) as u64, sum as u64);
         Self((sum >> 32) + u64::from(sum as u32) + carries + end)
     }
 
-    /// A sum that was folded before.
+    /// Makes a sum from a folded one.
     #[inline(always)]
     pub const fn from_folded(folded: u16) -> Self {
         Self(folded.to_be() as u64)
@@ -69,7 +68,7 @@ impl Sum {
         Self(self.0 + word.to_be() as u64)
     }
 
-    /// Adds a 32-bit word: two 16-bit ones, which folding adds to each other.
+    /// Adds a 32-bit word, whose halves folding adds up.
     #[inline(always)]
     #[must_use]
     pub const fn dword(self, dword: u32) -> Self {
@@ -108,33 +107,33 @@ impl Sum {
         !self.fold()
     }
 
-    /// The value of a UDP checksum field: as [`Sum::finish`], but all ones
-    /// instead of zero, which would mean "none" (RFC 768).
+    /// The value of a UDP checksum field: like [`Sum::finish`], but 0xffff instead of 0,
+    /// which means that there is no checksum (RFC 768).
     #[inline(always)]
     pub const fn finish_udp(self) -> u16 {
         let field = self.finish();
         if field == 0 { 0xffff } else { field }
     }
 
-    /// Whether a sum that includes the checksum field is right.
+    /// Whether a sum that includes the checksum field is correct.
     #[inline(always)]
     pub const fn is_valid(self) -> bool {
         fold(self.0) == 0xffff
     }
 }
 
-/// A whole register. Its carries go to the upper half.
+/// Reads one register. Carries go to the upper half.
 #[inline(always)]
 fn word(bytes: &[u8; 8]) -> u128 {
     u128::from(u64::from_ne_bytes(*bytes))
 }
 
-/// Bytes that are summed at a time.
+/// Bytes summed per iteration.
 const BLOCK: usize = 64;
 
-/// Sums whole registers and counts their carries: fewer instructions than vectors
-/// of words, which must be widened first. There are two sums, so that one need not
-/// wait for the other.
+/// Sums whole registers and counts their carries. This takes fewer instructions than
+/// vectors of words, which must be widened first. Two sums make it independent of the
+/// latency of one.
 #[inline(never)]
 fn sum_of_blocks(blocks: &[[u8; BLOCK]]) -> u128 {
     let (mut even, mut odd) = (0, 0);
@@ -151,7 +150,7 @@ fn sum_of_blocks(blocks: &[[u8; BLOCK]]) -> u128 {
 
 #[inline(always)]
 const fn fold(sum: u64) -> u16 {
-    // Half on half, the carry last (RFC 1071, section 2).
+    // Add the halves, and the carry last (RFC 1071, section 2).
     let (sum, carry) = (sum as u32).overflowing_add((sum >> 32) as u32);
     let sum = sum + carry as u32;
     let (sum, carry) = (sum as u16).overflowing_add((sum >> 16) as u16);
@@ -171,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// RFC 1071, section 4.1, in its plainest form.
+    /// RFC 1071, section 4.1, in its simplest form.
     fn reference(bytes: &[u8]) -> u16 {
         let mut sum = 0u32;
         for pair in bytes.chunks(2) {
@@ -187,9 +186,9 @@ mod tests {
         assert_eq!(Sum::of(&ones).fold(), reference(&ones));
     }
 
-    /// RFC 1624, section 4: the case in which RFC 1141's equation fails.
+    /// RFC 1624, section 4: a case in which RFC 1141's equation fails.
     #[test]
-    fn update_keeps_the_one_zero_of_rfc_1624() {
+    fn update_gives_the_zero_of_rfc_1624() {
         assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
     }
 

@@ -1,37 +1,36 @@
-//! Several copies of one resident packet: the paper's *pre-copy* way.
+//! Several copies of one resident packet, for the paper's *pre-copy* mode.
 
 use crate::frame::Resident;
 
-/// The copies of one prepared packet. While one is in the TX ring another
-/// serves; when all are, one more is made and kept (the high-water mark).
+/// The copies of one prepared packet. While one is in the TX ring, another serves. When
+/// all are in the ring, one more is made and kept (the high-water mark).
 ///
-/// The TX ring completes in order, and the copies are used in turn. So the
-/// oldest in flight is the one behind the last that was given: when both of
-/// these are in flight all are, and when the last one is not, none is.
-/// Nothing has to be searched.
+/// The TX ring completes in order, and the copies are used in turn. So the copy after the
+/// last used one is the oldest in flight. If both are in flight, all are. If the last one
+/// is not in flight, none is. No search is needed.
 #[derive(Debug, Default)]
 pub struct Copies {
     packets: Vec<Resident>,
-    /// The one given last.
+    /// The copy used last.
     last: usize,
 }
 
 impl Copies {
-    /// Copies made so far.
+    /// Number of copies made so far.
     pub fn len(&self) -> usize {
         self.packets.len()
     }
 
-    /// Whether none has been made yet.
+    /// Whether no copy has been made yet.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// A copy that is not in flight, to be patched and sent; `make` builds
-    /// another when there is none. `None` when that fails: the port has no
+    /// Returns a copy that is not in flight, for patching and sending. `make` builds another
+    /// when all are in flight. Returns `None` when `make` fails, because the port has no
     /// memory for more.
     ///
-    /// A copy that could not be sent after all is given again.
+    /// A copy that was not sent is returned again.
     #[inline(always)]
     pub fn free(&mut self, make: impl FnOnce() -> Option<Resident>) -> Option<&mut Resident> {
         if self.packets.get(self.last).is_none_or(Resident::in_flight) {
@@ -40,7 +39,7 @@ impl Copies {
         self.packets.get_mut(self.last)
     }
 
-    /// Makes the next copy the last one.
+    /// Moves on to the next copy.
     #[inline(always)]
     fn turn(&mut self, make: impl FnOnce() -> Option<Resident>) -> Option<()> {
         let behind = (self.last + 1).min(self.packets.len());
@@ -79,7 +78,7 @@ mod tests {
         })
     }
 
-    /// Sends a free copy, when there is one. Dropping it completes it.
+    /// Sends a free copy, if there is one. Dropping the result completes it.
     fn send(copies: &mut Copies, pool: &Pool) -> Option<Sending> {
         copies.free(|| pool.make_resident(b"packet"))?.send(pool)
     }
@@ -99,7 +98,7 @@ mod tests {
         let sending = send(&mut copies, &pool);
         assert!(sending.is_some());
         for _ in 0..10 {
-            // Given, and not sent.
+            // Returned, but not sent.
             assert!(copies.free(|| pool.make_resident(b"packet")).is_some());
         }
         assert_eq!(copies.len(), 2);
@@ -110,13 +109,13 @@ mod tests {
         Send,
         /// The ring was full.
         Give,
-        /// The oldest in flight has left.
+        /// The oldest copy in flight completes.
         Complete,
     }
 
     proptest! {
-        /// As many copies are made as were in flight at once, and one more
-        /// where one was given and not sent; what is given is not in flight.
+        /// The number of copies is the maximum in flight at once, plus one for a copy that was
+        /// returned and not sent. A returned copy is not in flight.
         #[test]
         fn copies_grow_to_the_high_water_mark(
             steps in prop::collection::vec(

@@ -1,10 +1,9 @@
 //! The event loop: the paper's Figure 3.
 //!
-//! Receive a batch; handle each packet to completion; flush the TX ring when
-//! δt has passed or the batch ends; run timers; wait when there was nothing.
-//! A batch ends when the RX ring is empty: under load the ring is not, so
-//! that sends gather until δt, and system calls become rarer the busier the
-//! server is. It rests only when a whole pass has found nothing to receive.
+//! It receives a batch, handles each packet to completion, flushes the TX ring when δt has
+//! passed or the RX ring is empty, runs timers, and waits if there was nothing to do. Under
+//! load the RX ring is not empty, so sends gather until δt. System calls therefore become
+//! rarer when the server is busier. The loop waits only after a pass without packets.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,16 +16,15 @@ use crate::mailbox::Bell;
 use crate::port::{Batch, MAX_BATCH, Port, Wait};
 use crate::time::{Clock, Instant};
 
-/// What a server does with frames and time. The paper's callbacks of
-/// `netmap_input_set_cb()`, joined in one trait so that they inline.
+/// A server's callbacks for frames, timers and messages. They are the paper's callbacks of
+/// `netmap_input_set_cb()`, in one trait so that they inline.
 pub trait Handler<P: Port> {
-    /// Handles one received frame to completion: what it causes to be sent
-    /// is in the TX ring when this returns.
+    /// Handles one received frame to completion: all packets that it causes are in the TX
+    /// ring when this returns.
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant);
 
-    /// Handles a batch, oldest first, and empties it: frame by frame, unless
-    /// the handler knows better. One whose look-ups go to memory can begin
-    /// them all before it waits for the first.
+    /// Handles and empties a batch, oldest first. The default handles frame by frame. A
+    /// handler whose look-ups miss the cache can prefetch for the whole batch first.
     #[inline(always)]
     fn handle_batch(&mut self, port: &mut P, batch: &mut Batch, now: Instant) {
         for frame in batch.drain(..) {
@@ -34,53 +32,51 @@ pub trait Handler<P: Port> {
         }
     }
 
-    /// Runs what is due at `now`, and goes on with sends that an earlier full
-    /// ring has stopped. Called once a batch.
+    /// Runs timers that expire by `now`, and continues sends that a full ring stopped. The
+    /// loop calls it once per batch.
     fn handle_timers(&mut self, port: &mut P, now: Instant);
 
-    /// Empties the handler's [mailboxes](crate::Mailbox). Called between two batches,
-    /// when the [bell](Self::bell) was rung. Nothing, by default.
+    /// Handles all messages in the [mailboxes](crate::Mailbox). The loop calls it between
+    /// two batches when the [bell](Self::bell) was rung. The default does nothing.
     #[inline(always)]
     fn handle_messages(&mut self, _port: &mut P, _now: Instant) {}
 
-    /// What tells of messages, and wakes the loop for them. There is none by default.
+    /// The bell of the handler's mailboxes, which wakes the loop. The default has none.
     #[inline(always)]
     fn bell(&self) -> Option<&Bell> {
         None
     }
 
-    /// When [`handle_timers`](Handler::handle_timers) must be called next,
-    /// at the latest; `None` when only a packet can cause work.
+    /// Latest time for the next call of [`handle_timers`](Handler::handle_timers). `None`
+    /// means that only a packet can cause work.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Whether packets come so fast at `now`, and matter so little, that waking
-    /// up for each would cost more than to look for it. Never, by default.
+    /// Whether polling is cheaper now than waking up for each packet, as in a flood of
+    /// worthless packets. The default is never.
     #[inline(always)]
     fn is_flooded(&self, _now: Instant) -> bool {
         false
     }
 
-    /// The loop has been told to stop: tells those who would wait for more that
-    /// nothing more comes. Whether that was all; if not, it is called again
-    /// after a flush, for a second at most.
+    /// Closes open connections when the loop stops. Returns whether all are closed. If not,
+    /// the loop calls it again after a flush, for at most a second.
     fn handle_stop(&mut self, _port: &mut P, _now: Instant) -> bool {
         true
     }
 }
 
-/// The loop's constants.
+/// Settings of the loop.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopConfig {
-    /// Most time between two flushes while packets keep coming (δt).
-    /// The paper's value, and the default, is 80 µs.
+    /// Maximum time between two flushes while packets keep coming (δt). The default is the
+    /// paper's 80 µs.
     pub flush_interval: Duration,
-    /// Frames handled before the clock is read again: 1 to [`MAX_BATCH`],
-    /// 64 by default.
+    /// Frames handled between two readings of the clock: 1 to [`MAX_BATCH`], 64 by default.
     pub batch: usize,
-    /// What to do when there is nothing to do.
+    /// How an idle loop waits.
     pub wait: Wait,
-    /// Packets still queued are flushed again after this time at the latest.
-    /// The paper's value, and the default, is 5 ms.
+    /// Maximum time until the next flush of packets that are still queued. The default is
+    /// the paper's 5 ms.
     pub straggler: Duration,
 }
 
@@ -95,8 +91,8 @@ impl Default for LoopConfig {
     }
 }
 
-/// A farewell takes no longer than this.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Maximum time to close connections when the loop stops.
+const SHUTDOWN: Duration = Duration::from_secs(1);
 
 /// Serves until `stop` is set: the paper's `netmap_input()`.
 ///
@@ -116,7 +112,7 @@ pub fn run<P: Port, H: Handler<P>>(
             turn.rest(port, handler, Instant::FAR, now)?;
         }
     }
-    let last = clock.now() + FAREWELL;
+    let last = clock.now() + SHUTDOWN;
     loop {
         let now = clock.now();
         let is_said = handler.handle_stop(port, now);
@@ -125,13 +121,13 @@ pub fn run<P: Port, H: Handler<P>>(
             return Ok(());
         }
         if !is_sent {
-            thread::sleep(FAREWELL / 1_000);
+            thread::sleep(SHUTDOWN / 1_000);
         }
     }
 }
 
-/// The loop's state between two passes; [`run`] without the clock, for
-/// callers that own time themselves (simulations, tests).
+/// The loop's state between two passes. Simulations and tests, which have their own
+/// clock, use it instead of [`run`].
 #[derive(Debug)]
 pub struct Turn {
     config: LoopConfig,
@@ -153,9 +149,8 @@ impl Turn {
         }
     }
 
-    /// One pass: steps 1 to 10 of Figure 3. `true` when it has received
-    /// anything: more may have come meanwhile, and to look is cheaper than to
-    /// wait in vain.
+    /// Makes one pass: steps 1 to 10 of Figure 3. Returns `true` when it received packets.
+    /// The loop then polls again before it waits, because more may have come.
     ///
     /// # Errors
     /// When the port is gone.
@@ -182,11 +177,11 @@ impl Turn {
         Ok(received > 0)
     }
 
-    /// Spins, yields or sleeps after a pass at `now` that has received nothing,
-    /// until `latest` at most.
+    /// Spins, yields or sleeps after a pass at `now` that received nothing, until `latest` at
+    /// most.
     ///
-    /// What it does follows from [`LoopConfig::wait`], from [`Port::hints`] and
-    /// from what the handler tells. Nothing else decides when a loop sleeps.
+    /// [`LoopConfig::wait`], [`Port::hints`] and the handler decide which. Nothing else
+    /// decides when a loop sleeps.
     ///
     /// # Errors
     /// When the port is gone.
@@ -219,7 +214,7 @@ impl Turn {
         }
     }
 
-    /// How long a loop may sleep after a pass at `now`.
+    /// Maximum time to sleep after a pass at `now`.
     pub fn timeout(&self, due: Option<Instant>, now: Instant) -> Duration {
         self.idle.timeout(due, self.flushed, now)
     }

@@ -1,4 +1,4 @@
-//! The loop on a port that plays a script and writes down its calls.
+//! Runs the loop on a port that plays a script and records its calls.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,22 +12,22 @@ use crate::sim::{self, LinkConfig};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
-    /// How many frames it gave.
+    /// A call of `receive`, and the number of frames that it returned.
     Receive(usize),
     Flush,
     Wait(Duration),
     Poll,
 }
 
-/// What the ring holds at each look, in order; nothing in the end.
+/// Number of frames in the ring at each `receive`, in order, and 0 afterwards.
 struct Scripted {
     pool: Pool,
     hints: PortHints,
     arrivals: VecDeque<usize>,
-    /// What each flush says; all is sent in the end.
+    /// Result of each flush, and `true` afterwards.
     flushes: VecDeque<bool>,
     calls: Rc<RefCell<Vec<Call>>>,
-    /// Sets it when the script is over.
+    /// Set when the script is over.
     stop: Rc<AtomicBool>,
 }
 
@@ -97,7 +97,7 @@ impl Scripted {
     }
 }
 
-/// Each look at it is a little later.
+/// A clock that advances with each reading.
 struct Ticking(std::cell::Cell<Instant>, Duration);
 
 impl Clock for Ticking {
@@ -113,9 +113,9 @@ struct Counting {
     frames: usize,
     due: Option<Instant>,
     flooded_until: Option<Instant>,
-    /// Calls that its farewell takes.
-    farewells: usize,
-    /// Flushes that fail then.
+    /// Number of calls of `handle_stop` until it is done.
+    stops: usize,
+    /// Number of flushes that fail afterwards.
     late: usize,
 }
 
@@ -133,12 +133,12 @@ impl Handler<Scripted> for Counting {
     fn handle_stop(&mut self, port: &mut Scripted, _: Instant) -> bool {
         let late = std::mem::take(&mut self.late);
         port.flushes.extend(std::iter::repeat_n(false, late));
-        self.farewells = self.farewells.saturating_sub(1);
-        self.farewells == 0
+        self.stops = self.stops.saturating_sub(1);
+        self.stops == 0
     }
 }
 
-/// Has one timer, and no other work.
+/// A handler with one timer.
 struct Timed(Option<Instant>);
 
 impl<P: Port> Handler<P> for Timed {
@@ -153,7 +153,7 @@ const BATCH: usize = 4;
 const STEP: Duration = Duration::from_micros(30);
 const MILLI: Duration = Duration::from_millis(1);
 
-/// Runs a loop that blocks until the script is over: its calls.
+/// Runs a blocking loop until the script is over, and returns its calls.
 fn calls(arrivals: &[usize], flushes: &[bool], handler: &mut Counting) -> Vec<Call> {
     let script = (arrivals, flushes);
     calls_of(Wait::Block, PortHints::default(), script, handler)
@@ -193,7 +193,7 @@ fn calls_of(
 use Call::{Flush, Poll, Receive, Wait as Waits};
 
 #[test]
-fn what_a_batch_caused_is_flushed_when_the_ring_is_empty() {
+fn packets_are_flushed_when_the_ring_is_empty() {
     let mut handler = Counting::default();
     assert_eq!(
         calls(&[2], &[], &mut handler),
@@ -211,9 +211,9 @@ fn what_a_batch_caused_is_flushed_when_the_ring_is_empty() {
 }
 
 #[test]
-fn while_the_ring_is_full_delta_t_decides() {
+fn packets_are_flushed_after_delta_t_while_the_ring_is_not_empty() {
     let mut handler = Counting::default();
-    // 80 µs are over at the third batch of 30 µs each.
+    // Batches take 30 µs each, so 80 µs are over at the third.
     assert_eq!(
         calls(&[BATCH; 5], &[], &mut handler),
         [
@@ -233,7 +233,7 @@ fn while_the_ring_is_full_delta_t_decides() {
 }
 
 #[test]
-fn stragglers_are_flushed_again_soon() {
+fn stragglers_are_flushed_again() {
     let straggler = LoopConfig::default().straggler;
     assert_eq!(
         calls(&[], &[false, false, true], &mut Counting::default()),
@@ -283,7 +283,7 @@ fn a_flooded_handler_is_not_put_to_sleep() {
             Flush
         ]
     );
-    // What waits by polling the device must go on with that.
+    // A loop that polls the device continues to poll it.
     for (can_poll, rest) in [(true, Poll), (false, Waits(STOP_CHECK))] {
         let hints = PortHints {
             can_poll,
@@ -307,10 +307,10 @@ fn a_caller_may_end_the_wait_before_the_next_timer() {
 }
 
 #[test]
-fn a_farewell_goes_on_until_all_is_said_and_sent_or_a_second_is_over() {
-    let farewell = |farewells, late| {
+fn stopping_goes_on_until_all_is_closed_and_sent_or_a_second_is_over() {
+    let shutdown = |stops, late| {
         let mut handler = Counting {
-            farewells,
+            stops,
             late,
             ..Counting::default()
         };
@@ -319,15 +319,15 @@ fn a_farewell_goes_on_until_all_is_said_and_sent_or_a_second_is_over() {
         let waited = calls.iter().rposition(|call| matches!(call, Waits(_)));
         calls[waited.unwrap() + 1..].to_vec()
     };
-    assert_eq!(farewell(1, 0), [Flush]);
-    assert_eq!(farewell(3, 0), [Flush; 3]);
-    assert_eq!(farewell(1, 4), [Flush; 5]);
-    let steps = (FAREWELL.as_micros() / STEP.as_micros()) as usize;
-    assert_eq!(farewell(usize::MAX, 0).len(), steps + 1);
+    assert_eq!(shutdown(1, 0), [Flush]);
+    assert_eq!(shutdown(3, 0), [Flush; 3]);
+    assert_eq!(shutdown(1, 4), [Flush; 5]);
+    let steps = (SHUTDOWN.as_micros() / STEP.as_micros()) as usize;
+    assert_eq!(shutdown(usize::MAX, 0).len(), steps + 1);
 }
 
 #[test]
-fn what_is_due_is_not_waited_for() {
+fn the_loop_does_not_wait_for_an_expired_timer() {
     let config = LoopConfig::default();
     let turn = Turn::new(&config, Instant::ZERO);
     let now = Instant::from_millis(5);

@@ -1,9 +1,8 @@
-//! A port that loses, doubles, reorders and corrupts what passes, on purpose.
+//! A port that drops, duplicates, reorders and corrupts frames on purpose.
 //!
-//! [`Fault`] wraps any port, so that the layers above can be shown to stand a
-//! bad network where the kernel has no means to make one. What happens to
-//! which frame is drawn from a seed. Faults are configured with words, as a
-//! command line gives them:
+//! [`Fault`] wraps any port, to test the layers above on a bad network that the kernel
+//! cannot emulate. A seed determines the faults of each frame. Their rates are words of a
+//! command line:
 //!
 //! ```
 //! use nmio::FaultConfig;
@@ -17,13 +16,12 @@
 //! # Ok::<(), nmio::FaultError>(())
 //! ```
 //!
-//! A fault looks to the layers above as it would on the wire: a frame that is
-//! dropped on sending was sent as far as they know, and a resident packet that
-//! is dropped is simply not in flight. A resident packet itself is never
-//! corrupted or held back; a copy is.
+//! A fault looks to the layers above as it does on the wire: to them, a frame that is
+//! dropped on sending was sent. A dropped resident packet is not in flight. Faults corrupt
+//! or hold back a copy of a resident packet, never the packet itself.
 //!
-//! `Fault<Pcap<P>>` records what is on the wire, `Pcap<Fault<P>>` what the
-//! layers above see.
+//! `Fault<Pcap<P>>` records the frames on the wire, and `Pcap<Fault<P>>` the frames that
+//! the layers above see.
 
 mod config;
 
@@ -38,21 +36,21 @@ use crate::super_segment::{self, SuperSegment};
 
 pub use config::{FaultConfig, FaultError, FaultRates};
 
-/// Frames held back at once in one direction, at most; also the doubles of
-/// sent frames that may wait for a flush.
+/// Maximum number of frames held back in one direction, and of duplicates of sent frames
+/// that wait for a flush.
 const MAX_HELD: usize = 32;
-/// Received frames that are ready for the layers above, at most: what was
-/// left of one batch, and another batch with each frame doubled.
+/// Maximum number of received frames that are ready for the layers above: the rest of one
+/// batch, and another batch with each frame duplicated.
 const MAX_READY: usize = MAX_BATCH + 2 * MAX_BATCH + MAX_HELD;
 
-/// What has been done to the frames of one direction.
+/// Counts of the faults in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounters {
-    /// Frames that came by.
+    /// Frames that passed.
     pub frames: u64,
     /// Of these, dropped.
     pub dropped: u64,
-    /// Of these, doubled.
+    /// Of these, duplicated.
     pub duplicated: u64,
     /// Of these, held back.
     pub reordered: u64,
@@ -60,10 +58,10 @@ pub struct FaultCounters {
     pub corrupted: u64,
 }
 
-/// A port with faults; without any, a branch a call.
+/// A port with faults. With no faults configured this costs one branch per call.
 ///
-/// The [`counters`](Port::counters) are those of the port inside;
-/// [`fault_counters`](Fault::fault_counters) tells what was done.
+/// The [`counters`](Port::counters) are those of the inner port.
+/// [`fault_counters`](Fault::fault_counters) has the counts of faults.
 #[derive(Debug)]
 pub struct Fault<P> {
     inner: P,
@@ -74,29 +72,29 @@ pub struct Fault<P> {
 struct Faults {
     received: Direction,
     sent: Direction,
-    /// Received frames that have met their faults, oldest first.
+    /// Received frames after their faults, oldest first.
     ready: VecDeque<Frame>,
-    /// Doubles of sent frames. They go out at the flush, into slots that
-    /// nobody else wants: [`Port::room`] has promised the others.
-    doubles: Vec<Frame>,
-    /// Sends refused here because frames held back have the last slots.
+    /// Duplicates of sent frames. They leave at the flush, in slots that are still free
+    /// then: [`Port::room`] has promised the others.
+    duplicates: Vec<Frame>,
+    /// Sends refused because frames held back occupy the last slots.
     ring_full: u64,
 }
 
-/// One direction's draws and the frames that it holds back.
+/// The random draws of one direction, and the frames that it holds back.
 #[derive(Debug)]
 struct Direction {
     rates: FaultRates,
     rng: fastrand::Rng,
     hold: u32,
-    /// Each with the number of frames that must pass it yet.
+    /// Each with the number of frames that must still pass it.
     held: VecDeque<(Frame, u32)>,
     counters: FaultCounters,
 }
 
-/// What one frame meets.
+/// The faults of one frame.
 #[derive(Clone, Copy, Debug)]
-struct Fate {
+struct FrameFaults {
     drop: bool,
     duplicate: bool,
     reorder: bool,
@@ -104,7 +102,7 @@ struct Fate {
 }
 
 impl<P: Port> Fault<P> {
-    /// Wraps a port; `None` lets everything pass.
+    /// Wraps a port. `None` means no faults.
     pub fn new(inner: P, config: Option<&FaultConfig>) -> Self {
         let faults = config.map(|config| {
             let mut seeds = fastrand::Rng::with_seed(config.seed);
@@ -112,24 +110,24 @@ impl<P: Port> Fault<P> {
                 received: Direction::new(config.received, config.hold, seeds.fork()),
                 sent: Direction::new(config.sent, config.hold, seeds.fork()),
                 ready: VecDeque::with_capacity(MAX_READY),
-                doubles: Vec::with_capacity(MAX_HELD),
+                duplicates: Vec::with_capacity(MAX_HELD),
                 ring_full: 0,
             })
         });
         Self { inner, faults }
     }
 
-    /// The port inside.
+    /// The inner port.
     pub fn inner(&self) -> &P {
         &self.inner
     }
 
-    /// The port inside, to be changed.
+    /// The inner port, for changes.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.inner
     }
 
-    /// What was done to received and to sent frames.
+    /// Counts of the faults of received and of sent frames.
     pub fn fault_counters(&self) -> (FaultCounters, FaultCounters) {
         self.faults
             .as_ref()
@@ -138,8 +136,7 @@ impl<P: Port> Fault<P> {
 }
 
 impl<P: Port> Port for Fault<P> {
-    /// With faults no super-segments are taken: it is frames that they happen
-    /// to.
+    /// With faults the port takes no super-segments, because faults affect frames.
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = self.inner.capabilities();
         if self.faults.is_some() {
@@ -201,7 +198,7 @@ impl<P: Port> Port for Fault<P> {
     #[inline(always)]
     fn hints(&self) -> PortHints {
         let hints = self.inner.hints();
-        // A frame held back is like one in the ring: there is no need to wait.
+        // A frame held back is like one in the ring, so the loop must not wait.
         let has_received = self.faults.as_ref().is_some_and(|f| f.has_received());
         PortHints {
             ready: hints.ready || has_received,
@@ -240,7 +237,7 @@ impl Faults {
         if self.ready.len() < limit.min(MAX_BATCH) {
             inner.receive(batch, limit)?;
             if batch.is_empty() {
-                // A pause: whatever was held back is late enough.
+                // In a pause, all frames that are held back are late enough.
                 self.ready
                     .extend(self.received.held.drain(..).map(|(frame, _)| frame));
             }
@@ -254,16 +251,16 @@ impl Faults {
     }
 
     fn pass_received(&mut self, pool: &Pool, mut frame: Frame) {
-        let fate = self.received.draw();
-        if fate.drop {
+        let faults = self.received.draw();
+        if faults.drop {
             return;
         }
-        if fate.corrupt {
+        if faults.corrupt {
             self.received.corrupt(&mut frame);
         }
-        let double = fate.duplicate.then(|| copy(pool, &frame)).flatten();
+        let double = faults.duplicate.then(|| copy(pool, &frame)).flatten();
         self.received.counters.duplicated += u64::from(double.is_some());
-        if fate.reorder {
+        if faults.reorder {
             self.ready.extend(self.received.hold(frame).err());
             self.ready.extend(double);
         } else {
@@ -273,13 +270,12 @@ impl Faults {
         }
     }
 
-    /// Whether the next `receive` has something to give whatever the port
-    /// inside has.
+    /// Whether the next `receive` returns frames even if the inner port has none.
     fn has_received(&self) -> bool {
         !self.ready.is_empty() || !self.received.held.is_empty()
     }
 
-    /// A frame held back takes a slot already: it was sent.
+    /// Free slots, without those of the frames that are held back, which count as sent.
     fn room<P: Port>(&self, inner: &mut P) -> usize {
         inner.room().saturating_sub(self.sent.held.len())
     }
@@ -289,17 +285,17 @@ impl Faults {
             self.ring_full += 1;
             return Err(SendError::RingFull);
         }
-        let fate = self.sent.draw();
-        if fate.drop {
+        let faults = self.sent.draw();
+        if faults.drop {
             return Ok(());
         }
-        if fate.corrupt {
+        if faults.corrupt {
             self.sent.corrupt(&mut frame);
         }
-        if fate.duplicate {
-            self.double(inner.pool(), &frame);
+        if faults.duplicate {
+            self.duplicate(inner.pool(), &frame);
         }
-        if fate.reorder {
+        if faults.reorder {
             return match self.sent.hold(frame) {
                 Ok(()) => Ok(()),
                 Err(frame) => inner.send(frame),
@@ -323,27 +319,27 @@ impl Faults {
             self.ring_full += 1;
             return Err(SendError::RingFull);
         }
-        let fate = self.sent.draw();
-        if fate.drop {
+        let faults = self.sent.draw();
+        if faults.drop {
             return Ok(());
         }
-        // A copy takes the packet's place where the packet must not change or
-        // be kept; without a scratch frame for it, the fault does not happen.
+        // A copy replaces a packet that must not be changed or kept. Without a scratch
+        // frame for the copy, the fault does not happen.
         let mut stand_in = None;
-        if fate.corrupt || fate.reorder {
+        if faults.corrupt || faults.reorder {
             stand_in = copy(inner.pool(), bytes);
         }
-        if fate.corrupt
+        if faults.corrupt
             && let Some(frame) = &mut stand_in
         {
             self.sent.corrupt(frame);
         }
-        if fate.duplicate {
-            self.double(inner.pool(), stand_in.as_deref().unwrap_or(bytes));
+        if faults.duplicate {
+            self.duplicate(inner.pool(), stand_in.as_deref().unwrap_or(bytes));
         }
         match stand_in {
             None => inner.send_resident(packet)?,
-            Some(frame) if fate.reorder => {
+            Some(frame) if faults.reorder => {
                 return match self.sent.hold(frame) {
                     Ok(()) => Ok(()),
                     Err(frame) => inner.send(frame),
@@ -355,31 +351,31 @@ impl Faults {
         Ok(())
     }
 
-    /// Keeps a double of a sent packet for the flush.
-    fn double(&mut self, pool: &Pool, packet: &[u8]) {
-        if self.doubles.len() < MAX_HELD
+    /// Keeps a duplicate of a sent packet for the flush.
+    fn duplicate(&mut self, pool: &Pool, packet: &[u8]) {
+        if self.duplicates.len() < MAX_HELD
             && let Some(frame) = copy(pool, packet)
         {
-            self.doubles.push(frame);
+            self.duplicates.push(frame);
             self.sent.counters.duplicated += 1;
         }
     }
 
-    /// Sends what enough frames have passed.
+    /// Sends the frames that enough others have passed.
     fn age_sent<P: Port>(&mut self, inner: &mut P) {
-        // Their slots were kept by `room`, so none is refused.
+        // `room` has reserved their slots, so none is refused.
         self.sent.age(|frame| {
             let _ = inner.send(frame);
         });
     }
 
-    /// Sends all that is held: nothing may stay behind a flush. Doubles that
-    /// find no slot are dropped, like those of a wire that is full.
+    /// Sends all frames that are held back, because a flush must leave none. Duplicates that
+    /// find no slot are dropped.
     fn release_sent<P: Port>(&mut self, inner: &mut P) {
         for (frame, _) in self.sent.held.drain(..) {
             let _ = inner.send(frame);
         }
-        for frame in self.doubles.drain(..) {
+        for frame in self.duplicates.drain(..) {
             if inner.room() > 0 {
                 let _ = inner.send(frame);
             }
@@ -398,19 +394,19 @@ impl Direction {
         }
     }
 
-    /// Draws a frame's fate: always four draws, so that a change of one rate
-    /// leaves what the others do as it was.
-    fn draw(&mut self) -> Fate {
+    /// Draws the faults of a frame. It always draws four times, so a change of one rate does
+    /// not change the other faults.
+    fn draw(&mut self) -> FrameFaults {
         let mut draw = |rate: f64| self.rng.f64() < rate;
-        let fate = Fate {
+        let faults = FrameFaults {
             drop: draw(self.rates.drop),
             duplicate: draw(self.rates.duplicate),
             reorder: draw(self.rates.reorder),
             corrupt: draw(self.rates.corrupt),
         };
         self.counters.frames += 1;
-        self.counters.dropped += u64::from(fate.drop);
-        fate
+        self.counters.dropped += u64::from(faults.drop);
+        faults
     }
 
     /// Flips one bit.
@@ -423,7 +419,7 @@ impl Direction {
         self.counters.corrupted += 1;
     }
 
-    /// Holds a frame back; gives it again when too many are held.
+    /// Holds a frame back, or returns it when too many are held.
     fn hold(&mut self, frame: Frame) -> Result<(), Frame> {
         if self.held.len() >= MAX_HELD {
             return Err(frame);
@@ -433,8 +429,8 @@ impl Direction {
         Ok(())
     }
 
-    /// A frame has passed those held back: gives the ones that have been
-    /// passed by enough. Each waits for as many, so the oldest goes first.
+    /// Counts a frame that passes those held back, and releases those that enough frames have
+    /// passed. All wait for the same number, so the oldest goes first.
     fn age(&mut self, mut release: impl FnMut(Frame)) {
         for (_, left) in &mut self.held {
             *left -= 1;
@@ -447,7 +443,7 @@ impl Direction {
     }
 }
 
-/// A scratch frame with the same bytes, when one is free.
+/// Returns a scratch frame with the same bytes, if one is free.
 fn copy(pool: &Pool, packet: &[u8]) -> Option<Frame> {
     let mut frame = pool.take()?;
     frame.set_len(packet.len());

@@ -1,10 +1,9 @@
 //! Packet memory: a [`Pool`] of equal frames, and the values that own them.
 //!
 //! A frame is always owned by exactly one value or by the kernel, and the
-//! pool's state table says which. Every transition goes through that table.
-//! So a frame that the kernel holds cannot be written here, and a frame is in
-//! the TX ring at most once. A descriptor that comes back twice, or from the
-//! wrong ring, is refused:
+//! pool's state table says which. Every transition goes through that table. So nobody
+//! can write a frame that the kernel holds, and a frame is in the TX ring at most once.
+//! The table refuses a descriptor that returns twice, or from the wrong ring:
 //!
 //! ```text
 //!              take            offer                claim
@@ -16,9 +15,8 @@
 //!                                       ◀─────────── complete
 //! ```
 //!
-//! OFFERED is a frame in the fill ring, SENDING one in the TX ring. Each of
-//! the two SENDING states has a twin, OVERDUE, for a frame that
-//! `take_overdue` has seen once.
+//! A frame is OFFERED in the fill ring and SENDING in the TX ring. Each of the two
+//! SENDING states has a twin, OVERDUE, for a frame that `take_overdue` has seen once.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -30,7 +28,7 @@ use std::ptr::{self, NonNull};
 use std::rc::Rc;
 use std::slice;
 
-/// Where a frame is. See the module's diagram.
+/// The state of a frame. See the module's diagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 enum State {
@@ -44,10 +42,10 @@ enum State {
     ResidentOverdue,
 }
 
-/// Where frame 0 of a pool in ordinary memory begins: at a cache line.
+/// Alignment of frame 0 in a pool in ordinary memory: a cache line.
 const ALIGN: usize = 64;
 
-/// How a pool's memory is divided.
+/// The layout of a pool's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLayout {
     /// Bytes from the start of one frame's data to the next one's.
@@ -56,12 +54,12 @@ pub struct PoolLayout {
     pub capacity: usize,
     /// Frames for receiving and for scratch.
     pub io_frames: u32,
-    /// Frames that may become resident packets, beside `io_frames`.
+    /// Frames that may become resident packets, in addition to `io_frames`.
     pub resident_frames: u32,
 }
 
 impl PoolLayout {
-    /// All frames of the pool.
+    /// Number of frames of the pool.
     pub fn frames(&self) -> u32 {
         self.io_frames + self.resident_frames
     }
@@ -75,7 +73,7 @@ struct Shared {
     free: Box<[Cell<u32>]>,
     free_len: Cell<u32>,
     residents_left: Cell<u32>,
-    /// Keeps the memory behind `base` alive for as long as any frame is.
+    /// Keeps the memory behind `base` alive as long as any frame.
     _memory: Box<dyn Any>,
 }
 
@@ -88,7 +86,7 @@ impl Shared {
         self.free_len.set(len + 1);
     }
 
-    /// Where a frame's data begin.
+    /// The start of a frame's data.
     ///
     /// # Safety
     /// `index` is below [`PoolLayout::frames`].
@@ -101,15 +99,15 @@ impl Shared {
     }
 }
 
-/// The frames of one port. Cheap to clone; all clones are the same pool.
+/// The frames of one port. Clones are cheap and refer to the same pool.
 ///
 /// A pool belongs to one thread, like everything on the data path.
 #[derive(Clone)]
 pub struct Pool(Rc<Shared>);
 
 impl Pool {
-    /// A pool over memory of the caller's, for ports whose memory the kernel
-    /// shares.
+    /// Makes a pool over the caller's memory, for ports that share memory with the
+    /// kernel.
     ///
     /// # Safety
     /// `base` points at the data of frame 0, and its provenance covers every
@@ -126,7 +124,7 @@ impl Pool {
     ) -> Self {
         assert!(layout.capacity <= layout.stride, "frames would overlap");
         let frames = layout.frames();
-        // The free stack is popped from its end: low indices first keeps the
+        // The stack is popped from its end. Low indices come first, which keeps the
         // working set small.
         Self(Rc::new(Shared {
             base,
@@ -139,14 +137,14 @@ impl Pool {
         }))
     }
 
-    /// A pool in ordinary memory, for ports that copy anyway.
+    /// Makes a pool in ordinary memory, for ports that copy anyway.
     ///
     /// # Panics
     /// When `capacity` is larger than `stride`.
     pub fn on_heap(layout: PoolLayout) -> Self {
         let bytes = layout.stride * layout.frames() as usize;
-        // A vector, not a boxed slice: to move a box is to claim that no
-        // other pointer into it is used.
+        // A vector, because moving a boxed slice asserts that no other pointer into it
+        // is used.
         let mut memory = vec![0u8; bytes + ALIGN];
         let start = memory.as_ptr().align_offset(ALIGN).min(ALIGN);
         let base = NonNull::from(&mut memory[start..]).cast();
@@ -155,19 +153,19 @@ impl Pool {
         unsafe { Self::from_raw(base, layout, Box::new(memory)) }
     }
 
-    /// How the memory is divided.
+    /// The layout of the memory.
     pub fn layout(&self) -> &PoolLayout {
         &self.0.layout
     }
 
-    /// Takes a free frame of length 0, or `None` when all are in use.
+    /// Takes a free frame of length 0. Returns `None` when all are in use.
     ///
-    /// Its bytes are whatever the last user left there.
+    /// Its bytes are those of its last user.
     #[inline(always)]
     pub fn take(&self) -> Option<Frame> {
         let shared = &*self.0;
         let len = shared.free_len.get().checked_sub(1)?;
-        // What residents have not claimed yet is not there for others.
+        // Frames reserved for residents are not available for others.
         if len < shared.residents_left.get() {
             return None;
         }
@@ -187,9 +185,8 @@ impl Pool {
         }
     }
 
-    /// Takes a frame that will stay in the port's memory for good, filled
-    /// with `packet`; `None` when the port's share for residents is used up
-    /// or the packet does not fit a frame.
+    /// Makes a resident packet of `packet`. Returns `None` when all frames for residents are
+    /// used or the packet does not fit a frame.
     pub fn make_resident(&self, packet: &[u8]) -> Option<Resident> {
         let shared = &*self.0;
         let left = shared.residents_left.get().checked_sub(1)?;
@@ -207,12 +204,12 @@ impl Pool {
         })
     }
 
-    /// Residents that can still be made.
+    /// Number of residents that can still be made.
     pub fn residents_left(&self) -> u32 {
         self.0.residents_left.get()
     }
 
-    /// Frames that [`Pool::take`] can still give.
+    /// Number of frames that [`Pool::take`] can still return.
     pub fn available(&self) -> u32 {
         self.0
             .free_len
@@ -220,13 +217,13 @@ impl Pool {
             .saturating_sub(self.0.residents_left.get())
     }
 
-    /// Takes back an offered frame that `len` bytes were received into.
-    /// `None` when the frame was not offered, or when `len` exceeds it: the
-    /// kernel's word is checked, not trusted.
+    /// Takes back an offered frame with `len` received bytes. Returns `None` when the frame
+    /// was not offered or is shorter than `len`: the kernel's descriptor is checked, not
+    /// trusted.
     ///
     /// # Safety
-    /// The kernel writes this frame no more: it has given the descriptor back,
-    /// or never got it.
+    /// The kernel no longer writes this frame: it has returned the descriptor, or never got
+    /// it.
     #[inline(always)]
     pub(crate) unsafe fn claim(&self, index: u32, len: usize) -> Option<Frame> {
         let state = self.0.state.get(index as usize)?;
@@ -241,12 +238,12 @@ impl Pool {
         })
     }
 
-    /// Takes back a frame that was sent: a scratch frame becomes free, a
-    /// resident packet can be sent again. `false` when it was not being sent.
+    /// Takes back a sent frame: a scratch frame becomes free, and a resident packet can be
+    /// sent again. Returns `false` when the frame was not being sent.
     ///
     /// # Safety
-    /// The kernel reads this frame no more: it has given the descriptor back,
-    /// or never got it. No [`Sending`] owns it.
+    /// The kernel no longer reads this frame: it has returned the descriptor, or never got
+    /// it. No [`Sending`] owns it.
     #[inline(always)]
     pub(crate) unsafe fn complete(&self, index: u32) -> bool {
         let Some(state) = self.0.state.get(index as usize) else {
@@ -260,12 +257,11 @@ impl Pool {
         true
     }
 
-    /// Takes back, as [`Pool::complete`] does, all frames that were already
-    /// being sent at the call before this one; returns how many.
+    /// Takes back all frames that were already being sent at the previous call, like
+    /// [`Pool::complete`]. Returns their number.
     ///
     /// # Safety
-    /// The kernel reads none of those frames any more, and no [`Sending`]
-    /// owns one.
+    /// The kernel no longer reads any of those frames, and no [`Sending`] owns one.
     #[cold]
     pub(crate) unsafe fn take_overdue(&self) -> u32 {
         let mut taken = 0;
@@ -294,12 +290,11 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// A frame in the hand: one that was just received, or a scratch frame from
-/// [`Pool::take`].
+/// An owned frame: a received one, or a scratch frame from [`Pool::take`].
 ///
-/// It reads and writes as its packet bytes. Dropping it gives the frame back
-/// to the pool; [`Port::send`](crate::Port::send) gives it to the TX ring, so
-/// that a received frame becomes its own answer (*turnaround*).
+/// It dereferences to the bytes of its packet. Dropping it returns the frame to the pool.
+/// [`Port::send`](crate::Port::send) moves it to the TX ring, so a received frame can
+/// become its own answer (*turnaround*).
 pub struct Frame {
     pool: Pool,
     index: u32,
@@ -307,14 +302,13 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Bytes that fit.
+    /// Maximum length of a packet, in bytes.
     #[inline(always)]
     pub fn capacity(&self) -> usize {
         self.pool.0.layout.capacity
     }
 
-    /// Sets the packet's length; bytes beyond the old length keep whatever
-    /// was there.
+    /// Sets the packet's length. Bytes beyond the old length are those of earlier users.
     ///
     /// # Panics
     /// When `len` exceeds [`Frame::capacity`].
@@ -327,8 +321,8 @@ impl Frame {
         self.len = len as u32;
     }
 
-    /// Panics when the frame is of another pool than `pool`, where its index
-    /// would mean other bytes.
+    /// Panics when the frame does not belong to `pool`, where its index would name other
+    /// bytes.
     #[inline(always)]
     pub(crate) fn assert_of(&self, pool: &Pool) {
         if !Rc::ptr_eq(&self.pool.0, &pool.0) {
@@ -336,8 +330,8 @@ impl Frame {
         }
     }
 
-    /// Makes this a frame for the kernel to receive into, by its index in
-    /// `pool`, which it must be of.
+    /// Offers the frame to the kernel for receiving. Returns its index in `pool`, to which
+    /// it must belong.
     #[inline(always)]
     pub(crate) fn offer(self, pool: &Pool) -> u32 {
         self.assert_of(pool);
@@ -346,7 +340,7 @@ impl Frame {
         index
     }
 
-    /// Makes this a packet to send from `pool`, which it must be of.
+    /// Turns the frame into a packet to send from `pool`, to which it must belong.
     #[inline(always)]
     pub(crate) fn send(self, pool: &Pool) -> Sending {
         self.assert_of(pool);
@@ -354,7 +348,7 @@ impl Frame {
         Sending { pool, index, len }
     }
 
-    /// Takes the value apart. Whoever gets the parts owns the frame.
+    /// Takes the value apart. The parts own the frame.
     #[inline(always)]
     fn leave(self, state: State) -> (Pool, u32, u32) {
         self.pool.0.state[self.index as usize].set(state);
@@ -410,10 +404,10 @@ impl fmt::Debug for Frame {
     }
 }
 
-/// A packet that is being sent. Its bytes can be read; nobody writes them.
+/// A packet that is being sent. Its bytes can be read, but not written.
 ///
-/// Dropping it completes the packet. A port whose kernel does the sending
-/// takes the index instead, and calls [`Pool::complete`] when it is done.
+/// Dropping it completes the packet. A port whose kernel sends takes the index instead,
+/// and later calls [`Pool::complete`].
 pub(crate) struct Sending {
     pool: Pool,
     index: u32,
@@ -460,13 +454,12 @@ impl fmt::Debug for Sending {
     }
 }
 
-/// A pre-built packet that lives in the port's memory for good: it is patched
-/// and sent in place, again and again (*pre-copy*).
+/// A packet that stays in the port's memory. It is patched in place and sent many times
+/// (*pre-copy*).
 ///
-/// While it is in the TX ring its bytes are out of reach; whoever needs the
-/// packet then sends another copy.
+/// Its bytes are inaccessible while it is in the TX ring. Send another copy then.
 pub struct Resident {
-    /// Dropped by hand: the frame may be in the TX ring at that time.
+    /// Dropped manually, because the frame may be in the TX ring at that time.
     frame: ManuallyDrop<Frame>,
 }
 
@@ -484,7 +477,7 @@ impl Resident {
         )
     }
 
-    /// The packet, to be patched; `None` while it is in flight.
+    /// The packet, for patching, or `None` while it is in flight.
     #[inline(always)]
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         if self.in_flight() {
@@ -493,7 +486,7 @@ impl Resident {
         Some(&mut self.frame)
     }
 
-    /// The packet with a new length, to be patched; `None` while it is in flight.
+    /// The packet with a new length, for patching, or `None` while it is in flight.
     ///
     /// # Panics
     /// When `len` exceeds the frame.
@@ -506,14 +499,14 @@ impl Resident {
         Some(&mut self.frame)
     }
 
-    /// As [`Frame::assert_of`].
+    /// Like [`Frame::assert_of`].
     #[inline(always)]
     pub(crate) fn assert_of(&self, pool: &Pool) {
         self.frame.assert_of(pool);
     }
 
-    /// Makes this a packet to send from `pool`, which it must be of; `None`
-    /// when it is being sent already.
+    /// Turns this into a packet to send from `pool`, to which it must belong. Returns
+    /// `None` when it is already being sent.
     #[inline(always)]
     pub(crate) fn send(&mut self, pool: &Pool) -> Option<Sending> {
         self.assert_of(pool);
@@ -532,7 +525,7 @@ impl Resident {
 impl Drop for Resident {
     fn drop(&mut self) {
         let shared = &*self.frame.pool.0;
-        // The place it leaves may be taken by another resident.
+        // Another resident may take its place.
         shared.residents_left.set(shared.residents_left.get() + 1);
         if self.in_flight() {
             self.state().set(State::Sending);
@@ -575,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn dropping_a_frame_gives_it_back() {
+    fn dropping_a_frame_returns_it() {
         let pool = pool(1, 0);
         let frame = pool.take().unwrap();
         assert!(pool.take().is_none());
@@ -595,14 +588,14 @@ mod tests {
         assert!(pool.make_resident(b"c").is_some());
     }
 
-    /// What a kernel says that has given the frame back.
+    /// Completes a frame as the kernel does.
     fn complete(pool: &Pool, index: u32) -> bool {
         // SAFETY: no kernel has the frames of these tests, and each `Sending`
         // was turned into an index.
         unsafe { pool.complete(index) }
     }
 
-    /// As [`complete`], for a frame that was received into.
+    /// Claims a received frame as the kernel returns it.
     fn claim(pool: &Pool, index: u32, len: usize) -> Option<Frame> {
         // SAFETY: no kernel has the frames of these tests.
         unsafe { pool.claim(index, len) }
@@ -658,7 +651,7 @@ mod tests {
     }
 
     #[test]
-    fn each_ring_gives_back_only_its_own_frames() {
+    fn each_ring_returns_only_its_own_frames() {
         let pool = pool(2, 1);
         let offered = pool.take().unwrap().offer(&pool);
         assert!(!complete(&pool, offered), "it is in the fill ring");
@@ -672,7 +665,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_for_too_long_is_taken_back() {
+    fn a_frame_that_is_sent_for_too_long_is_taken_back() {
         let pool = pool(3, 1);
         // SAFETY: no kernel has the frames of this test, and each `Sending`
         // was turned into an index.

@@ -1,13 +1,13 @@
-//! When a loop sleeps, and how: the one place where that is decided.
+//! Decides when and how a loop sleeps. Nothing else decides that.
 //!
-//! Port and handler give hints, [`Idle`] decides, and the loop does it. The
-//! policy knows no device and reads no clock. The first line that holds counts:
+//! Port and handler give hints, [`Idle`] decides, and the loop acts. The policy knows no
+//! device and reads no clock. The first matching line counts:
 //!
 //! | hints | rest |
 //! |---|---|
-//! | [`Wait::Spin`], frames at hand, or a message | spin |
-//! | a flood, with [`Wait::Block`] | yield: a wake-up costs more than a look |
-//! | a timer is due | spin |
+//! | [`Wait::Spin`], available frames, or a message | spin |
+//! | a flood, with [`Wait::Block`] | yield: polling is cheaper than a wake-up |
+//! | an expired timer | spin |
 //! | [`Wait::BusyPoll`], and the port can poll its device | poll |
 //! | anything else | block |
 
@@ -17,86 +17,84 @@ use std::time::Duration;
 use crate::port::{PortHints, Wait};
 use crate::time::Instant;
 
-/// A blocked loop looks at its stop flag at least this often.
+/// Maximum time until a blocked loop checks its stop flag.
 pub(crate) const STOP_CHECK: Duration = Duration::from_millis(100);
-/// After so many wake-ups in a row for nothing packets gather before the next.
-/// A connection alone comes to two or three between one request and the next.
-const IN_VAIN: u32 = 4;
-/// They gather for this long; the kernel may take as long again.
+/// Number of useless wake-ups in a row after which packets gather before the next one.
+/// A single connection causes two or three between two requests.
+const USELESS_WAKEUPS: u32 = 4;
+/// Time for which packets gather. The kernel may double it.
 const GATHERING: Duration = Duration::from_micros(50);
 
-/// What a handler tells, and what the last flush has.
+/// The state of the handler and the last flush.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outlook {
-    /// When its timers must run next, at the latest; `None` when only a packet
-    /// can cause work.
+    /// Latest time for the handler's timers, or `None` when only a packet can cause work.
     pub(crate) due: Option<Instant>,
-    /// Packets come faster than the loop can be woken.
+    /// Packets arrive faster than the loop can wake up.
     pub(crate) flooded: bool,
-    /// Everything queued is on its way.
+    /// The kernel has everything that was queued.
     pub(crate) flushed: bool,
     /// The handler's bell is rung.
     pub(crate) has_messages: bool,
 }
 
-/// What a loop does before it looks for packets again.
+/// What a loop does before it polls again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// Nothing.
     Spin,
-    /// Other threads go first.
+    /// Let other threads run first.
     Yield,
-    /// The kernel polls the device once.
+    /// Let the kernel poll the device once.
     Poll,
     /// Sleep until a packet comes.
     Block {
-        /// Before that, sleep for so long whatever comes; at most `timeout`.
+        /// Time to sleep first, even if packets arrive; at most `timeout`.
         gather: Duration,
-        /// Sleep no longer than this; never zero.
+        /// Maximum time to sleep; never zero.
         timeout: Duration,
     },
 }
 
-/// Decides how a loop rests that has found nothing to receive.
+/// Decides how a loop waits after a pass without packets.
 ///
-/// # Wake-ups in vain
-/// A client that reads many long responses acknowledges each piece that it
-/// has read, and asks again only when it has read them all. Each such ACK wakes
-/// a server that has nothing left to send, which costs it as much as a response.
-/// So after four wake-ups in a row that led to nothing being sent, packets gather
-/// for some 50 to 100 µs before the next.
+/// # Useless wake-ups
+/// A client that reads long responses acknowledges each piece, and sends its next request
+/// only after the last. Each such ACK wakes a server that has nothing to send, which costs
+/// as much as a response. So after four wake-ups in a row without a sent packet, packets
+/// gather for 50 to 100 µs before the next.
 #[derive(Debug)]
 pub(crate) struct Idle {
     wait: Wait,
     straggler: Duration,
-    /// Whether packets came since the last sleep.
+    /// Whether packets arrived since the last sleep.
     received: bool,
-    /// [`PortHints::sent`] before it.
+    /// [`PortHints::sent`] before the last sleep.
     sent: u64,
-    /// Wake-ups in a row that led to nothing being sent.
-    in_vain: u32,
+    /// Wake-ups in a row without a sent packet.
+    useless_wakeups: u32,
 }
 
 impl Idle {
-    /// A policy for loops that wait as `wait` says, and that flush again after
-    /// `straggler` what a full ring has left behind.
+    /// Makes the policy of a loop that waits as `wait` says, and that flushes packets left by
+    /// a full ring again after `straggler`.
     pub(crate) fn new(wait: Wait, straggler: Duration) -> Self {
         Self {
             wait,
             straggler,
             received: false,
             sent: 0,
-            in_vain: 0,
+            useless_wakeups: 0,
         }
     }
 
-    /// A pass has looked for packets: whether it has `received` any.
+    /// Records a pass, and whether it received packets.
     #[inline(always)]
     pub(crate) fn note_pass(&mut self, received: bool) {
         self.received |= received;
     }
 
-    /// What to do at `now`, after a pass that has received nothing.
+    /// Returns what to do at `now`, after a pass without packets.
     pub(crate) fn rest(&mut self, port: PortHints, outlook: Outlook, now: Instant) -> Rest {
         if self.wait == Wait::Spin || port.ready || outlook.has_messages {
             return Rest::Spin;
@@ -111,8 +109,8 @@ impl Idle {
         if self.wait == Wait::BusyPoll && port.can_poll {
             return Rest::Poll;
         }
-        let in_vain = self.count_in_vain(port.sent);
-        let gather = if in_vain && port.gathers && outlook.flushed {
+        let useless_wakeups = self.count_useless_wakeups(port.sent);
+        let gather = if useless_wakeups && port.gathers && outlook.flushed {
             GATHERING.min(timeout)
         } else {
             Duration::ZERO
@@ -120,21 +118,20 @@ impl Idle {
         Rest::Block { gather, timeout }
     }
 
-    /// How long a loop may sleep at `now` whose timers are `due` next.
+    /// Maximum time to sleep at `now` when the next timer expires at `due`.
     pub(crate) fn timeout(&self, due: Option<Instant>, flushed: bool, now: Instant) -> Duration {
         let most = if flushed { STOP_CHECK } else { self.straggler };
         due.map_or(most, |due| due.since(now).min(most))
     }
 
-    /// Whether waking up was in vain often enough, when `sent` frames were sent
-    /// so far.
-    fn count_in_vain(&mut self, sent: u64) -> bool {
-        let in_vain = mem::take(&mut self.received) && sent == self.sent;
-        // No need to count on.
-        let count = (self.in_vain + 1).min(IN_VAIN);
-        self.in_vain = if in_vain { count } else { 0 };
+    /// Whether enough wake-ups in a row were useless. `sent` frames were sent so far.
+    fn count_useless_wakeups(&mut self, sent: u64) -> bool {
+        let useless_wakeups = mem::take(&mut self.received) && sent == self.sent;
+        // A higher count makes no difference.
+        let count = (self.useless_wakeups + 1).min(USELESS_WAKEUPS);
+        self.useless_wakeups = if useless_wakeups { count } else { 0 };
         self.sent = sent;
-        self.in_vain == IN_VAIN
+        self.useless_wakeups == USELESS_WAKEUPS
     }
 }
 

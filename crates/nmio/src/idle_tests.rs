@@ -151,7 +151,7 @@ fn gatherings(port: PortHints, flushed: bool, sleeps: &[(bool, u64)]) -> Vec<boo
 }
 
 #[test]
-fn packets_gather_after_wakeups_in_vain_until_something_is_sent() {
+fn packets_gather_after_wakeups_useless_wakeups_until_something_is_sent() {
     let (vain, sent) = ((true, 0), (true, 3));
     let sleeps = [
         vain, vain, vain, sent, vain, vain, vain, vain, vain, sent, vain,
@@ -183,7 +183,7 @@ fn who_waits_for_long_waits_for_the_next_packet_alone() {
 #[test]
 fn packets_gather_no_longer_than_until_a_timer_is_due() {
     let mut idle = idle(Wait::Block);
-    for _ in 0..=IN_VAIN {
+    for _ in 0..=USELESS_WAKEUPS {
         idle.rest(GATHERS, QUIET, NOW);
         idle.note_pass(true);
     }
@@ -233,7 +233,7 @@ fn serve(wait: Wait, apart: Duration, answered: bool, flooded: bool) -> Served {
 }
 
 #[test]
-fn requests_are_answered_at_once_and_acks_in_vain_wake_seldom() {
+fn requests_are_answered_at_once_and_acks_useless_wakeups_wake_seldom() {
     let apart = Duration::from_micros(10);
     let requests = serve(Wait::Block, apart, true, false);
     assert_eq!((requests.sleeps, requests.latest), (1_000, MICRO));

@@ -1,23 +1,22 @@
-//! Packet I/O for servers that carry their own network stack: ports, frames,
-//! the event loop and timers. No protocol is known here.
+//! Packet I/O for servers that carry their own network stack: ports, frames, the event
+//! loop and timers. This crate knows no protocol.
 //!
 //! This is `libnmio` of *Network Stack Specialization for Performance*
 //! (SIGCOMM 2014), on `AF_XDP` instead of netmap.
 //!
 //! # The idea
-//! A [`Port`] is one RX/TX queue pair, owned by one thread. What it receives,
-//! sends and keeps are [`Frame`]s and [`Resident`]s: values that own a piece of
-//! the memory which the port shares with the kernel. A packet is never copied
-//! on its way unless somebody asks for it, and is answered in one of three
-//! ways:
+//! A [`Port`] is one RX/TX queue pair, owned by one thread. It receives and sends
+//! [`Frame`]s and [`Resident`]s: values that own a piece of the memory that the port
+//! shares with the kernel. Nothing copies a packet unless the caller does. A server
+//! answers in one of three ways:
 //!
 //! - *turnaround*: the received frame is rewritten and given to [`Port::send`];
 //! - *memcopy*: a scratch frame of [`Pool::take`] is filled and sent;
 //! - *pre-copy*: a [`Resident`], built long before, is patched in place and
 //!   given to [`Port::send_resident`], again and again.
 //!
-//! A run of segments may leave as one packet, a [`SuperSegment`], where the port
-//! says so in its [`Capabilities`]: [`Port::send_super`].
+//! A run of segments may leave as one packet, a [`SuperSegment`]
+//! ([`Port::send_super`]), if the port's [`Capabilities`] allow it.
 //!
 //! The TX ring is the only output queue. [`run`] drives a port and a
 //! [`Handler`] through the paper's Figure 3.
@@ -71,11 +70,11 @@
 //! # Ports
 //! | port | for |
 //! |---|---|
-//! | [`xdp`] | the kernel's fast way: rings shared with it, native or generic, zero-copy or copy |
+//! | [`xdp`] | `AF_XDP`: rings shared with the kernel, native or generic, zero-copy or copy |
 //! | [`tap`] | the portable fallback, one system call a packet or super-segment |
 //! | [`sim`] | two ends in one process on virtual time |
-//! | [`pcap`] | wraps a port and writes down what passes, for Wireshark |
-//! | [`fault`] | wraps a port and drops, duplicates, reorders or damages frames |
+//! | [`pcap`] | wraps a port and captures its packets, for Wireshark |
+//! | [`fault`] | wraps a port and drops, duplicates, reorders or corrupts frames |
 //!
 //! [`device`] turns the names that users write (`auto`, `xdp:eth1`,
 //! `tap:tap0`) into ports.
@@ -91,14 +90,14 @@
 //! | its adaptive TX batching | [`LoopConfig::flush_interval`] and [`LoopConfig::straggler`] |
 //!
 //! # Absent on purpose
-//! - No protocol, not even Ethernet: the steering program alone parses, in the
-//!   kernel, to tell the server's packets from all others.
+//! - No protocol, not even Ethernet. Only the steering program parses packets, in the
+//!   kernel, to find those of the server.
 //! - No sharing between threads: no lock, no atomic, and `Rc` in a [`Pool`].
-//! - No queue beside the TX ring, no allocation, and no system call for a
-//!   packet, but for the ring's wakeup (and on [`tap`]).
-//! - No packet in several frames: an MTU beyond a page is refused.
-//! - No removal of what the kernel has set up: what is opened here is held by
-//!   descriptors, and goes with the process, however it ends.
+//! - No queue beside the TX ring, no allocation, and no system call per packet, except
+//!   the ring's wakeup (and on [`tap`]).
+//! - No packet in several frames: an MTU above a page is refused.
+//! - No explicit removal: descriptors hold everything that is opened here, so it
+//!   vanishes with the process, however that ends.
 pub mod checksum;
 pub mod copies;
 pub mod device;

@@ -1,7 +1,7 @@
-//! The one way from outside into a worker: a bounded mailbox for each.
+//! Bounded mailboxes, the only way from outside into a worker.
 //!
-//! Any thread sends; the worker empties its mailbox between two batches, and a bell
-//! wakes it when it sleeps. While the worker is busy a message costs no system call.
+//! Any thread can send. The worker handles its messages between two batches, and a bell
+//! wakes it when it sleeps. While the worker is busy, a message costs no system call.
 //!
 //! ```
 //! let (sender, mut mailbox) = nmio::mailbox(2)?;
@@ -19,9 +19,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A [`Handler`](crate::Handler) shows its bell to the loop, which silences it, and
-//! takes its messages in [`handle_messages`](crate::Handler::handle_messages). Several
-//! mailboxes of one worker [hang on the same bell](Bell::mailbox).
+//! A [`Handler`](crate::Handler) gives its bell to the loop, which silences it, and takes
+//! its messages in [`handle_messages`](crate::Handler::handle_messages). Several mailboxes
+//! of one worker [share a bell](Bell::mailbox).
 
 use std::fmt;
 use std::io;
@@ -32,7 +32,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A mailbox of `capacity` messages with a bell of its own: see [`Bell::mailbox`].
+/// Makes a mailbox for `capacity` messages with its own bell (see [`Bell::mailbox`]).
 ///
 /// # Errors
 /// When the process has no file descriptor left for the bell.
@@ -40,8 +40,8 @@ pub fn mailbox<M: Send>(capacity: usize) -> io::Result<(Sender<M>, Mailbox<M>)> 
     Ok(Bell::new()?.mailbox(capacity))
 }
 
-/// What wakes a worker. It is rung by senders, and silenced before the worker's
-/// mailboxes are emptied.
+/// Wakes a worker. Senders ring it, and the loop silences it before the worker takes its
+/// messages.
 #[derive(Clone, Debug)]
 pub struct Bell(Arc<Inner>);
 
@@ -49,13 +49,13 @@ pub struct Bell(Arc<Inner>);
 struct Inner {
     /// An eventfd.
     event: OwnedFd,
-    /// A message has come since the bell was last silenced. While this is so, no
-    /// sender rings again.
+    /// A message was sent since the bell was last silenced. Senders then need not ring
+    /// again.
     is_rung: AtomicBool,
 }
 
 impl Bell {
-    /// A bell without mailboxes.
+    /// Makes a bell without mailboxes.
     ///
     /// # Errors
     /// When the process has no file descriptor left.
@@ -66,8 +66,8 @@ impl Bell {
         })))
     }
 
-    /// A mailbox of `capacity` messages, at least 1, that this bell tells of, and a
-    /// sender to it, which can be cloned. Memory for all of them is taken at once.
+    /// Makes a mailbox for `capacity` messages, at least 1, that rings this bell, and a
+    /// sender to it. It allocates memory for all of them at once.
     pub fn mailbox<M: Send>(&self, capacity: usize) -> (Sender<M>, Mailbox<M>) {
         let capacity = capacity.max(1);
         let (sender, receiver) = sync_channel(capacity);
@@ -83,28 +83,29 @@ impl Bell {
         (sender, mailbox)
     }
 
-    /// Whether a message may be there.
+    /// Whether there may be a message.
     #[inline(always)]
     pub fn is_rung(&self) -> bool {
         self.0.is_rung.load(Ordering::Relaxed)
     }
 
-    /// Readable while the bell is rung: a port waits for it beside its device.
+    /// The eventfd, which is readable while the bell is rung. A port waits for it and its
+    /// device together.
     pub fn event(&self) -> BorrowedFd<'_> {
         self.0.event.as_fd()
     }
 
     fn ring(&self) {
-        // Release: who finds it rung finds the message, too.
+        // Release: a thread that finds it rung also finds the message.
         if !self.0.is_rung.swap(true, Ordering::AcqRel) {
-            // It can only fail when it is set 2^64 times.
+            // This fails only after 2^64 writes.
             let _ = rustix::io::write(self.event(), &1u64.to_ne_bytes());
         }
     }
 
-    /// What is sent from now on rings again. Whether it was rung: then all mailboxes
-    /// must be emptied now, as it will not ring for what is in them. A bell that is
-    /// silent costs one load.
+    /// Silences the bell, so that the next message rings it again. Returns whether it was
+    /// rung. The caller must then take all messages, because the bell does not ring again for
+    /// them. A silent bell costs one load.
     #[inline(always)]
     pub fn silence(&self) -> bool {
         self.is_rung() && self.silence_rung()
@@ -112,7 +113,7 @@ impl Bell {
 
     #[cold]
     fn silence_rung(&self) -> bool {
-        // Before the swap: a sender that rings after it must not go unheard.
+        // Read before the swap, so that a sender that rings after it is not lost.
         let _ = rustix::io::read(self.event(), &mut [0u8; 8]);
         self.0.is_rung.swap(false, Ordering::AcqRel)
     }
@@ -135,12 +136,11 @@ impl<M> Clone for Sender<M> {
 }
 
 impl<M> Sender<M> {
-    /// Sends a message, without waiting. It is handled after all that were sent
-    /// before by the same thread.
+    /// Sends a message, without waiting. Messages of one thread are handled in order.
     ///
     /// # Errors
     /// [`SendMessageError::Full`] when the worker has not kept up, and
-    /// [`SendMessageError::Closed`] when it has ended. Both give the message back.
+    /// [`SendMessageError::Closed`] when it has ended. Both return the message.
     pub fn send(&self, message: M) -> Result<(), SendMessageError<M>> {
         self.messages
             .try_send(message)
@@ -153,10 +153,10 @@ impl<M> Sender<M> {
     }
 }
 
-/// Why a message was not sent. It has the message.
+/// Why a message was not sent, with the message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SendMessageError<M> {
-    /// The mailbox is full: send it again later, or do without.
+    /// The mailbox is full: send the message again later, or drop it.
     Full(M),
     /// The worker has ended.
     Closed(M),
@@ -191,26 +191,26 @@ impl<M> fmt::Debug for SendMessageError<M> {
 
 impl<M> std::error::Error for SendMessageError<M> {}
 
-/// A worker's end: see [`mailbox`].
+/// The worker's end of a [`mailbox`].
 #[derive(Debug)]
 pub struct Mailbox<M> {
-    /// Nobody waits on either end, so that it takes no lock.
+    /// Neither end ever waits, so this takes no lock.
     messages: Receiver<M>,
     capacity: usize,
     bell: Bell,
 }
 
 impl<M> Mailbox<M> {
-    /// What wakes the worker: see [`Handler::bell`](crate::Handler::bell).
+    /// The bell that wakes the worker (see [`Handler::bell`](crate::Handler::bell)).
     #[inline(always)]
     pub fn bell(&self) -> &Bell {
         &self.bell
     }
 
-    /// Takes all messages, oldest first. Those that come meanwhile may be left for
-    /// the next time, so that no sender keeps a worker from its packets.
+    /// Takes all messages, oldest first. Messages that arrive meanwhile may wait for the next
+    /// call, so that no sender keeps a worker from its packets.
     pub fn take_all(&mut self, mut handle: impl FnMut(M)) {
-        // No more were there when the bell was silenced.
+        // There were no more when the bell was silenced.
         for message in self.messages.try_iter().take(self.capacity) {
             handle(message);
         }

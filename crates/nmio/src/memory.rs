@@ -1,19 +1,18 @@
-//! Large pages for what is read at random.
+//! Large pages for memory that is read at random.
 #![allow(unsafe_code)]
 
 use std::mem::size_of_val;
 
-/// The large page of x86-64, and of aarch64 with pages of 4 KiB; on others
-/// the kernel rounds by its own rules.
+/// Size of a large page on x86-64, and on aarch64 with pages of 4 KiB. On other machines
+/// the kernel rounds it.
 const LARGE_PAGE: usize = 2 << 20;
-/// linux/mman.h; libc has it not for every target.
+/// From linux/mman.h; libc lacks it for some targets.
 const MADV_COLLAPSE: i32 = 25;
 
-/// Asks the kernel to keep `memory` in large pages, so that a look-up in a
-/// table of many megabytes costs one cache miss and no walk through page
-/// tables beside it. Call it once the table is full: what is there is moved
-/// together, which takes some ms for 100 MB. A hint: where the kernel has no
-/// large pages nothing happens, and less memory than one is left alone.
+/// Asks the kernel to keep `memory` in large pages. A look-up in a table of many megabytes
+/// then costs one cache miss and no page table walk. Call it once the table is full, because
+/// the kernel moves the present pages together; that takes some ms for 100 MB. It is a hint:
+/// it does nothing without kernel support or for less than one large page.
 pub fn prefer_large_pages<T>(memory: &[T]) {
     let start = memory.as_ptr() as usize;
     let first = start.next_multiple_of(LARGE_PAGE);

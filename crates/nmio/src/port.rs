@@ -11,40 +11,35 @@ use crate::frame::{Frame, Pool, Resident};
 use crate::mailbox::Bell;
 use crate::super_segment::SuperSegment;
 
-/// The most frames that one call of [`Port::receive`] gives.
+/// Maximum number of frames from one call of [`Port::receive`].
 pub const MAX_BATCH: usize = 256;
 
 /// Frames received together, oldest first.
 pub type Batch = ArrayVec<Frame, MAX_BATCH>;
 
-/// What a port can do. The layers above adapt to it without knowing which
-/// port it is.
+/// What a port can do. The layers above adapt to it, whatever the kind of port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// The largest IP packet, in bytes (the link's MTU).
     pub mtu: usize,
-    /// Frames are sent from and received into the pool's memory by the
-    /// device itself.
+    /// The device itself reads and writes the pool's memory.
     pub zero_copy: bool,
-    /// A received TCP or UDP checksum field that holds only the sum of
-    /// the pseudo-header is accepted as right. Off by default: it lets about
-    /// one corrupted packet in 65,536 pass.
+    /// Accepts a TCP or UDP checksum that covers only the pseudo-header. Off by
+    /// default, because about one corrupted packet in 65,536 then passes.
     pub partial_checksums: bool,
     /// The largest super-segment over IPv4, as bytes of its IP packet, that
-    /// [`Port::send_super`] takes; 0 when it takes none. Over IPv6 it takes
-    /// no longer ones than [`MAX_OVER_V6`](crate::super_segment::MAX_OVER_V6).
+    /// [`Port::send_super`] takes; 0 when it takes none. Over IPv6 the limit is at most [`MAX_OVER_V6`](crate::super_segment::MAX_OVER_V6).
     pub segmentation: usize,
-    /// Packets that may live in the port's memory for good.
+    /// Number of resident packets that the port's memory can hold.
     pub resident_frames: u32,
 }
 
 /// Why a packet was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// The TX ring is full. Nothing is lost: the next ACK, timer or
-    /// completion tries again.
+    /// The TX ring is full. The next ACK, timer or completion tries again.
     RingFull,
-    /// This resident packet is in the ring already; send another copy.
+    /// This resident packet is already in the ring; send another copy.
     InFlight,
 }
 
@@ -52,23 +47,23 @@ impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::RingFull => "the TX ring is full",
-            Self::InFlight => "the packet is in the TX ring already",
+            Self::InFlight => "the packet is already in the TX ring",
         })
     }
 }
 
 impl std::error::Error for SendError {}
 
-/// Batches by their size, in classes that double: of 1 frame, of 2 to 3, of 4
-/// to 7, and so on; the last has all of [`MAX_BATCH`] frames and more.
+/// Numbers of batches by size, in classes that double: 1 frame, 2 to 3, 4 to 7, and so
+/// on. The last class has all batches of [`MAX_BATCH`] frames or more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchSizes([u64; Self::CLASSES]);
 
 impl BatchSizes {
-    /// How many classes there are.
+    /// Number of classes.
     pub const CLASSES: usize = MAX_BATCH.ilog2() as usize + 1;
 
-    /// Counts a batch. One without frames is none.
+    /// Counts a batch, unless it is empty.
     #[inline(always)]
     pub fn count(&mut self, frames: usize) {
         if let Some(class) = frames.checked_ilog2() {
@@ -76,12 +71,12 @@ impl BatchSizes {
         }
     }
 
-    /// Batches in each class, those of single frames first.
+    /// Number of batches in each class, single frames first.
     pub fn classes(&self) -> &[u64; Self::CLASSES] {
         &self.0
     }
 
-    /// Adds what another port has counted.
+    /// Adds the counts of another port.
     pub fn merge(&mut self, other: &Self) {
         for (sum, more) in self.0.iter_mut().zip(other.0) {
             *sum += more;
@@ -89,8 +84,8 @@ impl BatchSizes {
     }
 }
 
-/// As `1: 12, 2-3: 4, 256: 1`: the sizes of a class and the batches in it,
-/// without the classes that did not occur.
+/// Shows the sizes and the count of each class, without empty classes, as in
+/// `1: 12, 2-3: 4, 256: 1`.
 impl fmt::Display for BatchSizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
@@ -107,7 +102,7 @@ impl fmt::Display for BatchSizes {
     }
 }
 
-/// What a port has counted since it was opened.
+/// Counts of a port since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
     /// Frames received.
@@ -118,56 +113,54 @@ pub struct PortCounters {
     pub tx_frames: u64,
     /// Bytes queued for sending, link headers included.
     pub tx_bytes: u64,
-    /// Super-segments queued for sending. Each counts as the frames that it is
-    /// cut into, too.
+    /// Super-segments queued for sending. Their segments count as frames as well.
     pub tx_supers: u64,
     /// Frames that could not be queued because the TX ring was full.
     pub tx_ring_full: u64,
-    /// Frames that arrived and were lost before the port could take them,
-    /// as far as the kernel tells.
+    /// Frames that arrived and were lost before the port took them, as far as the kernel
+    /// reports it.
     pub rx_lost: u64,
-    /// Frames sent that the driver never gave back; the port took them back.
+    /// Sent frames that the driver never returned, and that the port took back.
     pub tx_lost: u64,
-    /// Descriptors that the kernel gave or refused against the rules.
+    /// Descriptors that the kernel returned or refused against its contract.
     pub bad_descriptors: u64,
     /// System calls made for sending.
     pub tx_wakeups: u64,
     /// System calls made for waiting.
     pub waits: u64,
-    /// Frames that were received together.
+    /// Sizes of received batches.
     pub rx_batches: BatchSizes,
-    /// Frames that one flush has handed over.
+    /// Sizes of flushed batches.
     pub tx_batches: BatchSizes,
 }
 
-/// How a loop waits when there is nothing to do.
+/// How an idle loop waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wait {
-    /// Sleep in the kernel until a packet comes or a timer is due. While a
-    /// handler [is flooded](crate::Handler::is_flooded) the loop only yields.
-    /// Where several packets in a row led to nothing being sent, a loop on
-    /// `AF_XDP` first lets more gather, for some 50 to 100 µs.
+    /// Sleep in the kernel until a packet arrives or a timer expires. While a handler
+    /// [is flooded](crate::Handler::is_flooded) the loop only yields. After several
+    /// packets in a row that caused no reply, a loop on `AF_XDP` first sleeps for 50 to
+    /// 100 µs, so that packets gather.
     #[default]
     Block,
-    /// Never wait: look at the ring again at once.
+    /// Poll the ring without a pause.
     Spin,
-    /// Let the kernel poll the device inside the waiting call, where the
-    /// driver supports it.
+    /// Let the kernel poll the device inside the waiting call, if the driver supports
+    /// it.
     BusyPoll,
 }
 
-/// Facts about a port that decide how a loop rests. The default is a port that
-/// can only be slept on.
+/// Facts about a port that decide how an idle loop waits. The default is a port that
+/// can only sleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortHints {
-    /// Frames are at hand that end no [`wait`](Port::wait).
+    /// Frames are available that do not end a [`wait`](Port::wait).
     pub ready: bool,
     /// [`Port::poll_device`] makes the kernel poll the device.
     pub can_poll: bool,
-    /// Packets gather in a ring while the loop sleeps outside of the port.
+    /// Packets gather in a ring while the loop sleeps outside the port.
     pub gathers: bool,
-    /// Frames queued for sending since the port was opened; 0 where nothing
-    /// gathers.
+    /// Frames queued for sending since the port was opened; 0 unless `gathers` is set.
     pub sent: u64,
 }
 
@@ -176,36 +169,34 @@ pub struct PortHints {
 /// # Calling contract
 /// [`receive`](Port::receive) a batch, handle each frame to completion while
 /// calling [`send`](Port::send) and [`send_resident`](Port::send_resident) as
-/// often as you like, then [`flush`](Port::flush): what was sent is on its
-/// way only after that. Call [`wait`](Port::wait) or
-/// [`poll_device`](Port::poll_device) only when `receive` gave nothing and after a
-/// `flush`, for a short time when that gave `false`.
+/// often as you like, then call [`flush`](Port::flush), which hands the packets to the
+/// kernel. Call [`wait`](Port::wait) or
+/// [`poll_device`](Port::poll_device) only after an empty `receive` and a `flush`, and
+/// only for a short time when `flush` returned `false`.
 /// [`run`](crate::run) does all this.
 ///
-/// Frames and residents are sent through the port whose [`pool`](Port::pool)
-/// they are of. Elsewhere they would name other bytes: what comes from
-/// another port is copied to a frame of this one.
+/// Frames and residents can be sent only through the port whose [`pool`](Port::pool)
+/// they belong to. Copy a packet of another port to a frame of this one.
 ///
 /// # Panics
-/// `send` and `send_resident`, when they would queue a packet of another
-/// port's pool.
+/// `send` and `send_resident` panic on a packet of another port's pool.
 ///
 /// In the paper's Table 1, `netmap_init()` is a port's constructor and
 /// `netmap_output()` is `send` (turnaround and memcopy) and `send_resident`
 /// (zero copy).
 pub trait Port {
-    /// What the port can do; constant over its life, but for
-    /// [`segmentation`](Capabilities::segmentation), which may fall.
+    /// What the port can do. Only [`segmentation`](Capabilities::segmentation) may
+    /// change: it may fall.
     fn capabilities(&self) -> Capabilities;
 
     /// The port's memory, for scratch frames and residents.
     fn pool(&self) -> &Pool;
 
-    /// Takes received frames, at most `limit`, into the empty `batch`, and
-    /// takes back what has been sent.
+    /// Moves at most `limit` received frames into the empty `batch`, and reclaims sent
+    /// frames.
     ///
     /// # Errors
-    /// When the port is gone (interface removed): serving ends.
+    /// When the port is gone, because its interface was removed. Serving ends then.
     fn receive(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()>;
 
     /// Queues a frame. On failure the frame is dropped, which returns it to
@@ -221,38 +212,38 @@ pub trait Port {
     /// [`SendError::RingFull`], [`SendError::InFlight`].
     fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError>;
 
-    /// Queues a run of segments as one packet. It stays in order with frames
-    /// and residents: what was queued before leaves before.
+    /// Queues a run of segments as one packet. It stays in order with frames and
+    /// residents.
     ///
     /// # Errors
     /// [`SendError::RingFull`].
     ///
     /// # Panics
-    /// When the port takes none, see [`Capabilities::segmentation`].
+    /// When the port takes no super-segments (see [`Capabilities::segmentation`]).
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError>;
 
-    /// Free slots in the TX ring: how many sends will succeed now. This is
-    /// all the back-pressure there is, as the ring is the only output queue.
+    /// Number of free slots in the TX ring, and so of sends that succeed now. This is the
+    /// only back-pressure, because the ring is the only output queue.
     fn room(&mut self) -> usize;
 
-    /// Hands queued frames to the kernel. `true` when all are on their way,
-    /// `false` when some are still queued and a later flush must go on.
+    /// Hands queued frames to the kernel. Returns `false` when some are still queued for
+    /// a later flush.
     ///
     /// # Errors
     /// When the port is gone.
     fn flush(&mut self) -> io::Result<bool>;
 
-    /// What a loop must know before it rests.
+    /// Facts that decide how an idle loop waits.
     fn hints(&self) -> PortHints;
 
-    /// Sleeps until a packet comes or `bell` is rung, at most for `timeout`.
+    /// Sleeps until a packet arrives or `bell` is rung, for at most `timeout`.
     ///
     /// # Errors
     /// When the port is gone. An interrupted wait is no error.
     fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()>;
 
-    /// Has the kernel poll the device for packets, for some microseconds. Only
-    /// where [`PortHints::can_poll`] says so; by default nothing happens.
+    /// Makes the kernel poll the device for some microseconds. Call it only if
+    /// [`PortHints::can_poll`] is set. The default does nothing.
     ///
     /// # Errors
     /// When the port is gone.
@@ -260,7 +251,7 @@ pub trait Port {
         Ok(())
     }
 
-    /// What the port has counted.
+    /// The port's counts.
     fn counters(&self) -> PortCounters;
 }
 

@@ -1,28 +1,28 @@
-//! Time: nanoseconds on a clock that never goes back, read once a batch.
+//! Time in nanoseconds on a monotonic clock, which the loop reads once per batch.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
 /// A moment on the port's clock, in nanoseconds since the clock was made.
 ///
-/// Protocol crates get it as an argument and never read a clock themselves,
-/// so that the same code runs on virtual time.
+/// Protocol crates get it as an argument and never read a clock, so they also run on
+/// virtual time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
     /// The clock's origin.
     pub const ZERO: Self = Self(0);
-    /// Later than any moment a clock shows.
+    /// Later than any time of a clock.
     pub const FAR: Self = Self(u64::MAX);
 
-    /// The moment `nanos` after the origin.
+    /// The time `nanos` after the origin.
     #[inline(always)]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// The moment `millis` after the origin.
+    /// The time `millis` after the origin.
     #[inline(always)]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000)
@@ -40,7 +40,7 @@ impl Instant {
         self.0 / 1_000
     }
 
-    /// Time since `earlier`; zero when that lies in the future.
+    /// Time since `earlier`, or zero if that is in the future.
     #[inline(always)]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -63,9 +63,9 @@ impl Sub<Instant> for Instant {
     }
 }
 
-/// Where `now` comes from.
+/// A source of the current time.
 pub trait Clock {
-    /// The present moment.
+    /// The current time.
     fn now(&self) -> Instant;
 }
 
@@ -79,8 +79,8 @@ pub struct TscClock {
 }
 
 impl TscClock {
-    /// Calibrates the counter once a process (some milliseconds) and starts
-    /// at [`Instant::ZERO`].
+    /// Makes a clock that starts at [`Instant::ZERO`]. The first one in a process
+    /// calibrates the counter, which takes some milliseconds.
     pub fn new() -> Self {
         let clock = quanta::Clock::new();
         let origin = clock.raw();

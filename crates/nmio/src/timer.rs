@@ -1,9 +1,8 @@
 //! Timers: a hierarchical timing wheel in which every operation is O(1).
 //!
-//! A server arms and disarms timers far more often than one expires: each
-//! ACK moves a retransmission timer. [`TimerWheel`] therefore keeps a timer
-//! an id (a connection's index, say) in arrays made once, and links them into
-//! the slots of a wheel:
+//! A server sets and clears timers far more often than one expires, because each ACK moves
+//! a retransmission timer. So [`TimerWheel`] keeps one timer per id, such as a connection's
+//! index, in arrays that are made once. It links them into the slots of a wheel:
 //!
 //! ```
 //! use std::time::Duration;
@@ -21,18 +20,16 @@
 //! ```
 //!
 //! # How it works
-//! A moment, counted in ticks, is read as a number of eight digits to the
-//! base 64. A timer lies at the level of the highest digit in which its
-//! deadline differs from the wheel's present moment, in the slot that this
-//! digit of the deadline names. Three things follow:
+//! A time in ticks is a number of eight digits to the base 64. A timer lies at the level of
+//! the highest digit in which its deadline differs from the wheel's current time, in the
+//! slot that this digit of the deadline names. Three things follow:
 //!
-//! - Where a timer lies is a function of its deadline and of the present, so
-//!   it need not be stored, and timers of one tick are always in one slot, in
-//!   the order in which they were scheduled.
-//! - All timers of a lower level are due before any of a higher one, and in a
-//!   level the lowest occupied slot is due first: two bit scans find the next
-//!   timer, or the next moment at which a slot must be spread over the levels
-//!   below. An idle wheel costs the same however far time jumps.
+//! - A timer's slot follows from its deadline and the current time, so it is not stored.
+//!   Timers of one tick are in one slot, in the order in which they were scheduled.
+//! - All timers of a lower level expire before those of a higher one, and in a level the
+//!   lowest occupied slot is first. Two bit scans find the next timer, or the next time at
+//!   which a slot must be spread over the levels below. An idle wheel costs the same however
+//!   far time jumps.
 //! - Eight levels hold every [`Instant`], so no overflow list is needed.
 
 use std::time::Duration;
@@ -48,13 +45,13 @@ const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 8;
 
-// Every moment that an `Instant` can hold has a place.
+// Every `Instant` has a slot.
 const _: () = assert!((u64::MAX / TICK_NANOS + 1) >> (SLOT_BITS * LEVELS as u32) == 0);
 
-/// One timer: the deadline in ticks plus one (0: not scheduled), and the next
-/// and the previous id of the slot's ring. A tuple, not a structure, because
-/// the standard library then takes zeroed pages for it untouched: a wheel for
-/// a million ids uses memory only for those that ever had a timer.
+/// One timer: the deadline in ticks plus one (0: not scheduled), and the next and the
+/// previous id in the slot's ring. It is a tuple, because the standard library leaves
+/// zeroed pages of tuples untouched. A wheel for a million ids so uses memory only for
+/// those that ever had a timer.
 type Entry = (u64, u32, u32);
 
 const _: () = assert!(size_of::<Entry>() == 16);
@@ -64,7 +61,7 @@ const _: () = assert!(size_of::<Entry>() == 16);
 /// Nothing is allocated after [`TimerWheel::new`].
 #[derive(Debug)]
 pub struct TimerWheel {
-    /// The present in ticks: where the wheel stands. No timer lies before it.
+    /// The wheel's current time in ticks. No timer lies before it.
     elapsed: u64,
     /// Bit `l` is set when level `l` has an occupied slot.
     levels: u64,
@@ -76,9 +73,9 @@ pub struct TimerWheel {
 }
 
 impl TimerWheel {
-    /// A wheel for the ids `0..capacity`, standing at `now`.
+    /// Makes a wheel for the ids `0..capacity` that starts at `now`.
     ///
-    /// Takes 16 bytes an id, touched when the id is first used, and 2 KiB.
+    /// It takes 16 bytes per id, touched when the id is first used, and 2 KiB.
     pub fn new(capacity: u32, now: Instant) -> Self {
         Self {
             elapsed: now.as_nanos() / TICK_NANOS,
@@ -89,14 +86,14 @@ impl TimerWheel {
         }
     }
 
-    /// Ids that have a place: `0..capacity`.
+    /// Number of ids.
     pub fn capacity(&self) -> u32 {
         self.entries.len() as u32
     }
 
-    /// Sets `id`'s timer, in place of the one that it had.
+    /// Sets `id`'s timer, instead of an earlier setting.
     ///
-    /// A deadline that has passed already expires at the next
+    /// A deadline in the past expires at the next
     /// [`pop_expired`](Self::pop_expired).
     ///
     /// # Panics
@@ -109,7 +106,7 @@ impl TimerWheel {
         self.link(id, deadline);
     }
 
-    /// Takes `id`'s timer away. `false` when it had none.
+    /// Clears `id`'s timer. Returns `false` when it had none.
     ///
     /// # Panics
     /// When `id` is not below the capacity.
@@ -133,7 +130,7 @@ impl TimerWheel {
         true
     }
 
-    /// The moment at which `id`'s timer expires, rounded up to the tick.
+    /// Expiry of `id`'s timer, rounded up to the tick.
     ///
     /// # Panics
     /// When `id` is not below the capacity.
@@ -141,14 +138,14 @@ impl TimerWheel {
         self.entries[id as usize].0.checked_sub(1).map(instant)
     }
 
-    /// Takes one timer whose deadline, rounded up to the tick, is `now` or
-    /// earlier; the earliest first, and of one tick the one scheduled first.
-    /// Call it until it gives `None`.
+    /// Removes one timer whose deadline, rounded up to the tick, is `now` or earlier. The
+    /// earliest comes first, and within a tick the one scheduled first. Call it until it
+    /// returns `None`.
     ///
-    /// The cost of spreading a slot over the levels below it is paid here: at
-    /// most seven steps in a timer's life, two or three for those of a
-    /// server. A slot is spread in one go, so a million timers over the next
-    /// minute make one call in four seconds take some milliseconds.
+    /// This call also spreads slots over the levels below: at most seven steps in a timer's
+    /// life, and two or three for those of a server. A slot is spread in one go. So with a
+    /// million timers in the next minute, one call every four seconds takes some
+    /// milliseconds.
     #[inline]
     pub fn pop_expired(&mut self, now: Instant) -> Option<u32> {
         let now = now.as_nanos() / TICK_NANOS;
@@ -156,7 +153,7 @@ impl TimerWheel {
             if start > now {
                 break;
             }
-            // Nothing lies before `start`, so the wheel may stand there.
+            // No timer lies before `start`, so the wheel may advance to it.
             self.elapsed = start;
             if level == 0 {
                 let id = self.heads[0][slot];
@@ -169,15 +166,14 @@ impl TimerWheel {
         None
     }
 
-    /// When [`pop_expired`](Self::pop_expired) should be called next; `None`
-    /// when nothing is scheduled.
+    /// Time for the next call of [`pop_expired`](Self::pop_expired), or `None` when nothing
+    /// is scheduled.
     ///
-    /// It is never later than the next deadline rounded up to the tick, and
-    /// exact when that lies in the present turn of 64 ticks. Otherwise it is
-    /// the start of the timer's slot: less than 64 ticks early for deadlines
-    /// within 4 s, less than 4,096 ticks for those within 4 minutes. Whoever
-    /// sleeps by it wakes once a level (two or three times for a server's
-    /// timers) and finds nothing to pop before the last.
+    /// It is never later than the next deadline rounded up to the tick, and exact when that
+    /// lies in the current turn of 64 ticks. Otherwise it is the start of the timer's slot:
+    /// less than 64 ticks early for deadlines within 4 s, and less than 4,096 ticks for those
+    /// within 4 minutes. A caller that sleeps by it wakes once per level, and finds an
+    /// expired timer only at the last.
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.first().map(|(_, _, start)| instant(start))
@@ -217,7 +213,7 @@ impl TimerWheel {
         ))
     }
 
-    /// Puts `id` at the end of the ring of its slot.
+    /// Appends `id` to the ring of its slot.
     #[inline]
     fn link(&mut self, id: u32, deadline: u64) {
         let (level, slot) = self.place(deadline);
@@ -246,7 +242,7 @@ impl TimerWheel {
         }
     }
 
-    /// Moves the timers of a slot that has begun to the levels below.
+    /// Moves the timers of a slot to the levels below, when its time has begun.
     fn spread(&mut self, level: usize, slot: usize) {
         self.clear(level, slot);
         let head = self.heads[level][slot];
@@ -262,7 +258,7 @@ impl TimerWheel {
     }
 }
 
-/// The moment of a tick.
+/// The time of a tick.
 #[inline]
 fn instant(tick: u64) -> Instant {
     Instant::from_nanos(tick.saturating_mul(TICK_NANOS))

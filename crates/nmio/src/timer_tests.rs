@@ -1,4 +1,4 @@
-//! The wheel against a sorted map, which is slow and plainly right.
+//! Compares the wheel with a sorted map, which is slow and obviously correct.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -66,14 +66,14 @@ impl Oracle {
 enum Step {
     /// Schedules an id this many nanoseconds from now.
     Schedule(u32, u64),
-    /// Schedules an id at any moment at all, mostly past or very far.
+    /// Schedules an id at any time, mostly in the past or very far.
     ScheduleAt(u32, u64),
     Cancel(u32),
-    /// Lets time pass and pops until nothing is due.
+    /// Advances time and pops all expired timers.
     Advance(u64),
-    /// Lets time pass and pops at most one timer.
+    /// Advances time and pops at most one timer.
     AdvancePopOne(u64),
-    /// Sleeps as `next_deadline` says, and pops until nothing is due.
+    /// Sleeps until `next_deadline`, and pops all expired timers.
     Sleep,
 }
 
@@ -84,7 +84,7 @@ fn span() -> impl Strategy<Value = u64> {
     (0u32..62, any::<u64>()).prop_map(|(bits, x)| x & ((2 << bits) - 1))
 }
 
-/// Spans in which a server's timers lie.
+/// Spans of a server's timers.
 fn near() -> impl Strategy<Value = u64> {
     0..10_000_000_000u64
 }
@@ -200,7 +200,7 @@ fn rescheduling_moves_the_timer() {
 }
 
 #[test]
-fn the_farthest_moment_has_a_place() {
+fn the_farthest_time_has_a_slot() {
     let mut wheel = TimerWheel::new(1, Instant::ZERO);
     wheel.schedule(0, Instant::FAR);
     assert_eq!(wheel.pop_expired(millis(1 << 43)), None);
@@ -229,7 +229,7 @@ fn sleeping_by_the_next_deadline_wakes_a_few_times_only() {
 
 #[test]
 #[should_panic(expected = "index out of bounds")]
-fn an_id_beyond_the_capacity_is_a_bug_of_the_caller() {
+fn an_id_above_the_capacity_panics() {
     TimerWheel::new(3, Instant::ZERO).schedule(3, Instant::ZERO);
 }
 
@@ -243,7 +243,7 @@ fn resident_bytes() -> usize {
 
 #[cfg(all(target_os = "linux", not(miri)))]
 #[test]
-fn memory_is_touched_only_where_a_timer_was() {
+fn memory_is_touched_only_for_used_ids() {
     const IDS: u32 = 16 << 20;
     let before = resident_bytes();
     let mut wheel = TimerWheel::new(IDS, Instant::ZERO);

@@ -1,20 +1,20 @@
-//! A few timers, where a [wheel](crate::TimerWheel) would be too much.
+//! A few timers, where a [wheel](crate::TimerWheel) would be too large.
 
 use arrayvec::ArrayVec;
 
 use crate::Instant;
 
-/// `N` timers, each known by its number.
+/// `N` timers, numbered from 0.
 #[derive(Clone, Debug)]
 pub struct Timers<const N: usize> {
-    /// When each passes; [`Instant::FAR`] where it is not set.
+    /// Expiry of each timer; [`Instant::FAR`] if it is not set.
     due: [Instant; N],
-    /// The first of them.
+    /// The earliest expiry.
     next: Instant,
 }
 
 impl<const N: usize> Timers<N> {
-    /// None is set.
+    /// Makes timers of which none is set.
     pub const fn new() -> Self {
         Self {
             due: [Instant::FAR; N],
@@ -22,7 +22,7 @@ impl<const N: usize> Timers<N> {
         }
     }
 
-    /// Lets a timer pass at `due`, and at no other time that was set before.
+    /// Sets a timer to expire at `due`, instead of an earlier setting.
     ///
     /// # Panics
     /// When `timer` is not below `N`.
@@ -31,7 +31,7 @@ impl<const N: usize> Timers<N> {
         self.next = self.due.into_iter().fold(Instant::FAR, Instant::min);
     }
 
-    /// The timer passes no more.
+    /// Clears a timer.
     ///
     /// # Panics
     /// When `timer` is not below `N`.
@@ -39,20 +39,20 @@ impl<const N: usize> Timers<N> {
         self.set(timer, Instant::FAR);
     }
 
-    /// When the next one passes.
+    /// Expiry of the next timer.
     #[inline(always)]
     pub fn next(&self) -> Option<Instant> {
         (self.next != Instant::FAR).then_some(self.next)
     }
 
-    /// Whether one has passed at `now`.
+    /// Whether a timer has expired by `now`.
     #[inline(always)]
     pub fn has_passed(&self, now: Instant) -> bool {
         now >= self.next
     }
 
-    /// The timers that have passed at `now`, in the order of their numbers. They do
-    /// not run any more.
+    /// Clears the timers that have expired by `now`, and returns them in the order of their
+    /// numbers.
     pub fn take_passed(&mut self, now: Instant) -> ArrayVec<usize, N> {
         let passed: ArrayVec<usize, N> = (0..N).filter(|timer| self.due[*timer] <= now).collect();
         for timer in &passed {

@@ -1,20 +1,20 @@
-//! What faults to make, and the words that say so.
+//! The configuration of faults, and its text form.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Frames that pass one that is held back, when no word says otherwise.
+/// Default number of frames that pass one that is held back.
 const DEFAULT_HOLD: u32 = 3;
 
-/// How often each fault happens to a frame, from 0 (never) to 1 (always).
+/// The probability of each fault, from 0 (never) to 1 (always).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FaultRates {
     /// The frame is lost.
     pub drop: f64,
-    /// The frame comes twice.
+    /// The frame is duplicated.
     pub duplicate: f64,
     /// The frame is held back until [`FaultConfig::hold`] others have passed
-    /// it or there is a pause (received: an empty ring; sent: a flush).
+    /// it, or until a pause: an empty ring when receiving, a flush when sending.
     pub reorder: f64,
     /// One bit of the frame, link header included, is flipped.
     pub corrupt: f64,
@@ -24,17 +24,17 @@ pub struct FaultRates {
 ///
 /// As text, a list of `word=value` with commas between: `drop`, `duplicate`,
 /// `reorder` and `corrupt` set a rate in both directions, with `rx-` or `tx-`
-/// before them in one; `hold` and `seed` are whole numbers, 3 and 0 unless
-/// told. Later words win.
+/// before them in one. `hold` and `seed` are whole numbers, 3 and 0 by default.
+/// Later words override earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaultConfig {
     /// Faults of received frames.
     pub received: FaultRates,
     /// Faults of sent frames.
     pub sent: FaultRates,
-    /// How many frames pass one that is held back, at least 1.
+    /// Number of frames that pass one that is held back, at least 1.
     pub hold: u32,
-    /// The same seed makes the same faults.
+    /// The seed. The same seed causes the same faults.
     pub seed: u64,
 }
 
@@ -49,40 +49,40 @@ impl Default for FaultConfig {
     }
 }
 
-/// Why a text is no [`FaultConfig`].
+/// Why a text is not a [`FaultConfig`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
-    /// A word that is none of ours.
+    /// An unknown word.
     #[error(
         "unknown fault `{0}`; there are drop, duplicate, reorder and corrupt \
          (with rx- or tx- before them for one direction), hold and seed"
     )]
     UnknownWord(String),
-    /// A word with no `=` after it.
+    /// A word without `=`.
     #[error("fault `{0}` has no value; write {0}=VALUE")]
     NoValue(String),
-    /// A rate that is no number from 0 to 1.
+    /// A rate that is not a number from 0 to 1.
     #[error("fault `{word}` is `{value}`; give a probability from 0 to 1, such as {word}=0.01")]
     NoProbability {
-        /// Whose rate.
+        /// The word.
         word: String,
-        /// What was given.
+        /// The given value.
         value: String,
     },
-    /// A number that is none, or out of range.
+    /// A value that is not a number, or is out of range.
     #[error("fault `{word}` is `{value}`; give a whole number from {least}")]
     NoNumber {
-        /// Whose number.
+        /// The word.
         word: String,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// The smallest that is allowed.
+        /// The smallest allowed value.
         least: u32,
     },
 }
 
 impl FaultRates {
-    /// The rate that a word names.
+    /// Returns the rate that a word names.
     fn named(&mut self, word: &str) -> Option<&mut f64> {
         match word {
             "drop" => Some(&mut self.drop),
@@ -104,7 +104,7 @@ impl FaultRates {
 }
 
 impl FaultConfig {
-    /// The one or two rates that a word names.
+    /// Returns the one or two rates that a word names.
     fn rates(&mut self, word: &str) -> impl Iterator<Item = &mut f64> {
         let (received, sent) = match word.split_once('-') {
             Some(("rx", rate)) => (self.received.named(rate), None),
@@ -161,13 +161,13 @@ impl FromStr for FaultConfig {
 }
 
 impl fmt::Display for FaultConfig {
-    /// The words that make this configuration; the seed is always among
-    /// them, for the reader who wants the same run again.
+    /// Writes the words of this configuration, always with the seed, so that a reader can
+    /// repeat the run.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for ((word, received), (_, sent)) in
             self.received.words().into_iter().zip(self.sent.words())
         {
-            // Bits: a rate is the same only if it reads the same.
+            // Compare bits, because equal text needs equal bits.
             if received.to_bits() == sent.to_bits() {
                 if received != 0.0 {
                     write!(f, "{word}={received},")?;
