@@ -143,9 +143,7 @@ fn compare(selection: &Selection, target: &Path, folder: &Path) -> Result<()> {
         report::write(&[results], folder)?;
         match missing {
             0 => Ok(()),
-            n => Err(Failure::new(format!(
-                "something is missing: {n} in the list above"
-            ))),
+            n => Err(Failure::new(format!("{n} runs or servers are missing"))),
         }
     });
     shell::give_back(folder);

@@ -34,6 +34,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         silence: if options.full { FULL_SILENCE } else { SILENCE },
         ..Tests::default()
     };
+    let xtask = std::env::current_exe().context("finding this program's own file")?;
     if options.filter.is_empty() {
         tests.step("format", || cargo(&["fmt", "--all", "--check"]));
         tests.step("format of the fuzz targets", || {
@@ -55,6 +56,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             doc
         });
         tests.counted("structure of the crates", structure::check)?;
+        tests.step("figures that README quotes", || {
+            let mut figures = Command::new(&xtask);
+            figures.args(["bench", "figures", "--check"]);
+            figures
+        });
     }
     if options.filter.is_empty() {
         tests.step_where_installed(
@@ -81,7 +87,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         cargo(&["build", "--release", "-p", "benches", "--bin", "forward"])
     });
     if options.filter.is_empty() {
-        let xtask = std::env::current_exe().context("finding this program's own file")?;
         tests.step("the guide's project, outside the workspace", || {
             let mut guide = Command::new(&xtask);
             guide.arg("guide");

@@ -96,10 +96,9 @@ struct Sweep {
     xs: [&'static [u32]; 2],
     programs: [&'static [&'static Program]; 2],
     serves: Serves,
-    /// Further options of our own servers. `{x}` is the variable.
+    /// Further options of our own servers. `{x}` is the variable. With `{connections}`, the
+    /// variable is the number of idle connections.
     options: &'static str,
-    /// So many connections are open, beside a few that send requests.
-    opens: bool,
     /// All values are one set, instead of one each.
     together: bool,
     offloads: bool,
@@ -111,7 +110,6 @@ const SWEEP: Sweep = Sweep {
     programs: [&[]; 2],
     serves: Serves::Files,
     options: "",
-    opens: false,
     together: false,
     offloads: false,
     rows: &[],
@@ -199,8 +197,9 @@ const WEB_RATES: &[(u32, u32, u32)] = &[
 /// From so many connections on, a run is not repeated, because opening them takes long.
 const UNREPEATED_CONNECTIONS: u32 = 100_000;
 
-/// Connections that a server must hold beside the idle ones.
+/// Connections that a server must hold: beside idle ones, and without them.
 const SPARE_CONNECTIONS: u32 = 1_024;
+const USUAL_CONNECTIONS: u32 = 8_192;
 
 // Datagrams in a window keep every server busy, and fit into the 256 slots of a veth queue. All
 // DNS servers reach 100,000 queries per second, those with `AF_XDP` 400,000. With many
@@ -254,7 +253,7 @@ const SWEEPS: &[Sweep] = &[
         row("delta-t", "DNS", "load dns --hosts 10000 --window 240"),
     ], ..SWEEP },
     Sweep { xs: [&[1_000, 10_000, 100_000, 1_000_000], &[1_000, 10_000]], programs: KERNEL,
-        options: "--max-connections {connections} --idle-timeout 3600", opens: true, rows: &[
+        options: "--max-connections {connections} --idle-timeout 3600", rows: &[
         row("connections", "", "load http --site {files} --path /1024.bin --connections 16 --idle {x}"),
     ], ..SWEEP },
     // At higher rates dnsperf is the limit.
@@ -341,12 +340,8 @@ impl Sweep {
     }
 
     fn spec(&self, x: u32, program: &'static Program) -> Spec {
-        // Few connections need no option.
-        let connections = if self.opens {
-            x + SPARE_CONNECTIONS
-        } else {
-            8_192
-        };
+        let opens = self.options.contains("{connections}");
+        let connections = [USUAL_CONNECTIONS, x + SPARE_CONNECTIONS][usize::from(opens)];
         let options = self.options.replace("{x}", &x.to_string());
         let options = options.replace("{connections}", &connections.to_string());
         Spec {
@@ -437,7 +432,7 @@ mod tests {
             assert!(jobs(&sets).any(is_it), "{load}");
         };
         has("NSD", "load dns --hosts 100 --rate 100000", "");
-        has("reflect", "load echo --size 77 --rate 100000", "");
+        has("reflector", "load echo --size 77 --rate 100000", "");
         let page = "load http --site {files} --path /4096.bin --connections 64 --rate 45000";
         has("nginx", page, "");
         let idle = "load http --site {files} --path /1024.bin --connections 16 --idle 1000";

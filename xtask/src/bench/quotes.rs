@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::instructions::Baseline;
+use super::report::thousands;
 use crate::markdown::{owned, write_table};
 use crate::shell::{self, Context as _, Failure, Result};
 
@@ -55,42 +56,22 @@ fn quoted(text: &str, results: &str, baseline: &Baseline) -> Result<String> {
 }
 
 /// Rows of README's table of instructions, with the workloads of each.
+#[rustfmt::skip]
 const WORK: &[(&str, &[&str])] = &[
-    (
-        "a datagram of 64 bytes sent back, with its checksums verified and made",
-        &["reflect-64"],
-    ),
+    ("a datagram of 64 bytes sent back, with its checksums verified and made", &["reflect-64"]),
     ("a DNS answer, 100 names", &["dns-turnaround-100"]),
-    (
-        "an ACK that releases a full segment",
-        &["ack-to-segment-precopy", "ack-to-segment-memcopy"],
-    ),
-    (
-        "a GET of 1 KB that the server has seen before",
-        &["http-get-1k-precopy", "http-get-1k-memcopy"],
-    ),
-    (
-        "a GET of one of 1,000 pages, with the same fields",
-        &["http-get-1000-pages"],
-    ),
-    (
-        "a GET of one of 1,000 pages, with fields of its own",
-        &["http-get-strangers"],
-    ),
-    (
-        "a connection with one GET",
-        &["http-new-1k-precopy", "http-new-1k-memcopy"],
-    ),
+    ("an ACK that releases a full segment", &["ack-to-segment-precopy", "ack-to-segment-memcopy"]),
+    ("a GET of 1 KB that the server has seen before", &["http-get-1k-precopy", "http-get-1k-memcopy"]),
+    ("a GET of one of 1,000 pages, with the same fields", &["http-get-1000-pages"]),
+    ("a GET of one of 1,000 pages, with fields of its own", &["http-get-strangers"]),
+    ("a connection with one GET", &["http-new-1k-precopy", "http-new-1k-memcopy"]),
 ];
 
 fn instructions(baseline: &Baseline) -> Result<String> {
     let mut rows = Vec::new();
     for (what, workloads) in WORK {
         let count = |name: &&str| {
-            let count = baseline
-                .instructions
-                .get(*name)
-                .map(|count| format!("{count:.0}"));
+            let count = baseline.instructions.get(*name).copied().map(thousands);
             count.ok_or_else(|| Failure::new(format!("no count of {name}")))
         };
         let counts = workloads.iter().map(count).collect::<Result<Vec<_>>>()?;

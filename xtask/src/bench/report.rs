@@ -20,6 +20,7 @@ use crate::markdown::{escape, owned, write_table};
 use crate::shell::{Context as _, Result};
 use chart::Series;
 use lines::{Line, is_same, lines, place};
+pub(super) use numbers::thousands;
 use numbers::{Spread, percentile, x_shown};
 
 /// The pages, in the folder of the raw results.
@@ -69,17 +70,6 @@ fn page(all: &[Results], full: bool) -> Result<String> {
          ## In short\n\n",
     );
     let mut short = String::new();
-    for results in all {
-        let is_measured = |figure: &&Figure| lines(results, figure.name).next().is_some();
-        let names = FIGURES.iter().filter(is_measured).map(|figure| figure.name);
-        let names = names.collect::<Vec<_>>().join(", ");
-        let (started, commit) = (&results.started, results.versions.get("commit"));
-        let commit = commit.map_or("unknown", String::as_str);
-        let _ = writeln!(
-            short,
-            "Measured on {started} at commit {commit}: {names}.\n"
-        );
-    }
     table(&mut short, "", &summary::HEADS, &summary::rows(all));
     quotes::write(&mut text, quotes::SUMMARY, &short);
     for results in all {
@@ -97,7 +87,8 @@ fn table(text: &mut String, heading: &str, heads: &[&str], rows: &[Vec<String>])
 }
 
 fn measurement(text: &mut String, results: &Results, full: bool) -> Result<()> {
-    let _ = writeln!(text, "\n## Measurement of {}\n", escape(&results.started));
+    text.truncate(text.trim_end().len());
+    let _ = writeln!(text, "\n\n## Measurement of {}\n", escape(&results.started));
     let (command, runs) = (results.command.replace('`', ""), results.runs.len());
     let _ = writeln!(text, "`cargo xtask {command}`, {runs} runs.\n");
     let versions = results

@@ -62,7 +62,7 @@ macro_rules! namestorm {
 
 // lighttpd keeps half of its files for content. The reflector shows the rig's own cost.
 programs! {
-    REFLECT = "reflect", "", "reflect --device {device}", "", 0;
+    REFLECT = "reflector", "", "reflect --device {device}", "", 0;
     TURNAROUND = "namestorm turnaround", "", namestorm!("turnaround --hash wire"), "", 0;
     TURNAROUND_FQDN = "namestorm turnaround fqdn", "", namestorm!("turnaround --hash fqdn"), "", 0;
     MEMCOPY = "namestorm memcopy", "", namestorm!("memcopy --hash wire"), "", 0;

@@ -64,7 +64,7 @@ const ZONES: &[f64] = &[1.0, 10.0, 100.0, 1e3, 1e4];
 
 #[rustfmt::skip]
 const COMPARISONS: &[Comparison] = comparisons![
-    "Namestorm's rate to the reflector's", AtLeast(0.85), Rate, "dns-names", "", At(&[100.0]), TURNAROUND, &["reflect"], true;
+    "Namestorm's rate to the reflector's", AtLeast(0.85), Rate, "dns-names", "", At(&[100.0]), TURNAROUND, &["reflector"], true;
     "Namestorm's cost to Knot DNS XDP's", AtMost(0.8), Cost, "dns-cost", "", At(&[100.0]), TURNAROUND, &["Knot DNS XDP"], true;
     "Namestorm's cost to Knot DNS XDP's, full rate", AtMost(0.8), Cost, "dns-names", "", At(&[100.0]), TURNAROUND, &["Knot DNS XDP"], true;
     "Namestorm's cost to NSD's", AtMost(0.25), Cost, "dns-cost", "", At(&[100.0]), TURNAROUND, &["NSD"], true;

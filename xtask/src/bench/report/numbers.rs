@@ -98,7 +98,7 @@ pub(super) fn rounded(value: f64) -> String {
 }
 
 /// A whole number with commas between thousands.
-pub(super) fn thousands(value: f64) -> String {
+pub(crate) fn thousands(value: f64) -> String {
     let whole = format!("{value:.0}");
     let digits = whole.trim_start_matches('-').len();
     let mut text = String::new();

@@ -28,7 +28,7 @@ macro_rules! summary {
 }
 
 #[rustfmt::skip]
-const DNS: &[&str] = &["namestorm*", "reflect", "Knot DNS XDP", "NSD", "Knot DNS", "BIND"];
+const DNS: &[&str] = &["namestorm*", "reflector", "Knot DNS XDP", "NSD", "Knot DNS", "BIND"];
 const WEB: &[&str] = &["sandstorm*", "nginx*", "h2o", "lighttpd"];
 
 #[rustfmt::skip]
@@ -42,16 +42,24 @@ const SUMMARY: &[Summary] = summary![
 ];
 
 /// Columns of [`rows`].
-pub(super) const HEADS: [&str; 3] = ["work", "ours", "others"];
+pub(super) const HEADS: [&str; 4] = ["work", "ours", "others", "measured"];
 
 /// A row for each kind of work, of the last results that have it.
 pub(super) fn rows(all: &[Results]) -> Vec<Vec<String>> {
-    let of = |summary: &Summary| all.iter().rev().find_map(|results| summary.row(results));
-    SUMMARY
-        .iter()
-        .filter_map(of)
-        .chain(all.iter().rev().find_map(memory_row))
-        .collect()
+    let rows = (0..=SUMMARY.len()).map(|at| {
+        all.iter().rev().find_map(|results| {
+            let row = SUMMARY
+                .get(at)
+                .map_or_else(|| memory_row(results), |one| one.row(results));
+            let day = results.started.split(' ').next().unwrap_or_default();
+            let commit = results
+                .versions
+                .get("commit")
+                .map_or("unknown", String::as_str);
+            Some([row?, vec![format!("{day}, commit {commit}")]].concat())
+        })
+    });
+    rows.flatten().collect()
 }
 
 impl Summary {
