@@ -1,8 +1,7 @@
-//! One connection: a [`Tcb`] with its congestion control, and the rules of TCP
-//! for them.
+//! One connection: a [`Tcb`] with its congestion control, and the TCP rules for them.
 //!
-//! A [`Conn`] knows no application and no port. It takes a segment
-//! ([`Conn::on_segment`]) or the time ([`Conn::on_deadline`]), and says what to
+//! A [`Conn`] knows no application and no port. It processes a segment
+//! ([`Conn::on_segment`]) or an expired deadline ([`Conn::on_deadline`]), and plans what to
 //! send ([`Conn::next_segment`]). The stack calls the application in between.
 
 mod close_reason;
@@ -29,39 +28,39 @@ pub use condition::Condition;
 pub(crate) use conn::{Conn, Context, Record, SendInfo};
 pub use conn::{Info, MAX_RANGES};
 
-/// Where a connection stands: the states of RFC 9293, section 3.3.2. LISTEN is none,
-/// as it needs no connection, and SYN-SENT is for clients.
+/// Connection state (RFC 9293, section 3.3.2). There is no LISTEN, which needs no
+/// connection, and no SYN-SENT, which only clients need.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum State {
-    /// There is none, or no longer.
+    /// The connection does not exist.
     #[default]
     Closed,
-    /// A SYN has come, and our answer is not acknowledged yet.
+    /// A SYN has arrived; our SYN-ACK is not acknowledged yet.
     SynReceived,
-    /// Both sides send.
+    /// Both sides may send data.
     Established,
     /// The peer has closed its side.
     CloseWait,
-    /// We have closed ours.
+    /// We have closed our side.
     FinWait1,
-    /// Likewise, and the peer knows it.
+    /// We have closed our side, and the peer has acknowledged our FIN.
     FinWait2,
-    /// Both have closed at once: the peer has yet to learn it.
+    /// Both sides have closed simultaneously; our FIN is not acknowledged yet.
     Closing,
-    /// We have closed after the peer, which has yet to learn it.
+    /// We have closed after the peer; our FIN is not acknowledged yet.
     LastAck,
-    /// Both have closed; what is late is kept from a later connection.
+    /// Both sides have closed. Late segments must not reach a later connection.
     TimeWait,
 }
 
 impl State {
-    /// The peer may still send data.
+    /// Whether the peer may still send data.
     #[inline(always)]
     const fn receives(self) -> bool {
         matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
     }
 
-    /// We may still send, or send again.
+    /// Whether we may still transmit or retransmit.
     #[inline(always)]
     const fn sends(self) -> bool {
         matches!(
@@ -70,7 +69,7 @@ impl State {
         )
     }
 
-    /// Our FIN has been sent.
+    /// Whether our FIN has been sent.
     #[inline(always)]
     const fn fin_sent(self) -> bool {
         matches!(
@@ -80,46 +79,44 @@ impl State {
     }
 }
 
-/// What else is the case.
+/// Conditions of a connection that its [`State`] does not express.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Flags(u32);
 
 impl Flags {
-    /// The application has closed: a FIN follows what is written.
+    /// The application has closed: a FIN follows the written data.
     pub(crate) const CLOSE: Self = Self(1);
     /// The application has aborted.
     pub(crate) const ABORT: Self = Self(1 << 1);
-    /// A write has failed for want of room: the application waits for it.
+    /// A write found no room: the application waits for it.
     pub(crate) const WANTS_ROOM: Self = Self(1 << 2);
-    /// The peer's FIN has come in order, and the application is still to be
-    /// told.
+    /// The peer's FIN has arrived in order; the application does not know it yet.
     const HALF_CLOSE: Self = Self(1 << 3);
-    /// Something must be acknowledged.
+    /// An ACK is pending.
     pub(crate) const ACK_PENDING: Self = Self(1 << 4);
     /// A segment is being timed: `rtt_seq` and `rtt_at` are valid.
     const TIMING: Self = Self(1 << 6);
-    /// The SYN-ACK was sent more than once.
+    /// The SYN-ACK was retransmitted.
     const SYN_ACK_RETRANSMITTED: Self = Self(1 << 7);
-    /// The peer has told a window of two segments or more.
+    /// The peer has advertised a window of two segments or more.
     const LARGE_WINDOW: Self = Self(1 << 8);
-    /// A router has marked a packet: the peer is told until it says CWR.
+    /// A packet arrived with CE set: segments carry ECE until the peer sends CWR.
     const SEND_ECE: Self = Self(1 << 9);
-    /// The peer has echoed a mark or something was lost: the next new segment
-    /// says CWR.
+    /// The congestion window was reduced: the next segment with new data carries CWR.
     const SEND_CWR: Self = Self(1 << 10);
-    /// `cwr_high` is valid: until it is acknowledged, echoes say nothing new.
+    /// `cwr_high` is valid: ECE has no effect until that is acknowledged.
     const IN_CWR: Self = Self(1 << 11);
-    /// Segments have overtaken each other on the way (RFC 8985, section 6.2).
+    /// Segments were reordered on the path (RFC 8985, section 6.2).
     const REORDERING: Self = Self(1 << 12);
-    /// The path takes less than both ends would: it may widen again.
+    /// The path MTU is below what both ends accept, and may be raised again.
     const REDUCED_MTU: Self = Self(1 << 13);
-    /// The window has opened at once: what it has room for is spread.
+    /// The window has opened suddenly: its segments are paced.
     const SPREAD_BURST: Self = Self(1 << 14);
-    /// The TX ring had no room for a probe of the peer's window.
+    /// A zero-window probe waits for room in the TX ring.
     const PROBE_PENDING: Self = Self(1 << 15);
-    /// A probe of the path's width has been lost, …
+    /// One path MTU probe was lost, …
     const MTU_PROBE_LOST: Self = Self(1 << 16);
-    /// … and another one of the same size.
+    /// … and a second one of the same size.
     const MTU_PROBE_LOST_TWICE: Self = Self(1 << 17);
 
     #[inline(always)]
@@ -149,71 +146,73 @@ impl BitOr for Flags {
     }
 }
 
-/// What a connection's deadline is for.
+/// The event that a connection's deadline stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum DeadlineKind {
-    /// A SYN-ACK that may be lost (RFC 6298, 5.7).
+    /// SYN-ACK retransmission (RFC 6298, 5.7).
     Handshake,
-    /// The retransmission timeout (RFC 6298).
+    /// Retransmission timeout (RFC 6298).
     Retransmit,
-    /// A tail loss probe (RFC 8985, section 7.2).
+    /// Tail loss probe (RFC 8985, section 7.2).
     TailProbe,
-    /// Segments that are reordered, or lost (RFC 8985, section 6.2).
+    /// End of the reordering window: overtaken segments count as lost (RFC 8985, section
+    /// 6.2).
     Reordering,
-    /// The next paced segments.
+    /// Transmission of the next paced segments.
     Pacing,
-    /// A probe of the peer's window, which is shut or too small (RFC 9293,
-    /// section 3.8.6.1).
+    /// Probe of a zero window, or of one that is too small (RFC 9293, section 3.8.6.1).
     ZeroWindow,
-    /// Nothing is in flight: a keep-alive, the idle timeout, or an application
+    /// Nothing is in flight: a keep-alive, the idle timeout, or a retry for an application
     /// that waits for room.
     Idle,
-    /// As `Idle`, and the peer is being asked whether it is there: `backoff`
-    /// counts how often it was time for that, and `retries` how often it was
-    /// since it has last answered.
+    /// As `Idle`, after a keep-alive. `backoff` counts keep-alive intervals, and `retries`
+    /// those since the peer last answered.
     KeepAlive,
-    /// The peer's FIN.
+    /// End of the wait for the peer's FIN.
     FinWait,
-    /// The end of TIME-WAIT.
+    /// End of TIME-WAIT.
     TimeWait,
 }
 
-/// Recoveries for which a wider reordering window is remembered (RFC 8985,
-/// section 6.2: `RACK.reo_wnd_persist`).
+/// Recoveries for which a widened reordering window persists (RFC 8985, section 6.2:
+/// `RACK.reo_wnd_persist`).
 const PERSIST: u8 = 15;
-/// The widest reordering window, in quarters of the least round trip.
+/// Largest reordering window, in quarters of the minimum RTT.
 const MAX_QUARTERS: u8 = 15;
 
-/// For how long segments may change their order on the way (RFC 8985, section 6.2,
-/// step 4): quarters of the least round trip (the RFC's
-/// `RACK.reo_wnd_mult`), 1 to 15, and recoveries before they are one again,
-/// times 16.
+/// How long segments may be reordered on the path (RFC 8985, section 6.2, step 4).
+///
+/// The low four bits are the window in quarters of the minimum RTT, 1 to 15
+/// (`RACK.reo_wnd_mult`). The high four bits count the recoveries until it is one quarter
+/// again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct ReorderingWindow(u8);
 
 impl ReorderingWindow {
-    /// A quarter of the least round trip.
+    /// A quarter of the minimum RTT.
     const fn new() -> Self {
         Self(1)
     }
 
-    /// How long a segment that was overtaken may stay out, in microseconds.
+    /// Time in microseconds that an overtaken segment may still be in flight.
     fn window(self, rtt: Rtt) -> u32 {
         let quarters = u32::from(self.0 & 0x0f);
         let window = (rtt.min() / 4).saturating_mul(quarters);
         window.min(rtt.smoothed())
     }
 
-    /// Something has arrived twice, sent again for nothing: segments stay out
-    /// longer than was thought. (RFC 8985 leaves `RACK.reordering_seen` alone then,
-    /// and goes on without a window while it recovers; where segments are late by
-    /// more than a round trip that sends far more for nothing.)
+    /// Widens the window after a spurious retransmission: segments are delayed for longer
+    /// than assumed.
+    ///
+    /// RFC 8985 does not set `RACK.reordering_seen` then, and uses no window during
+    /// recovery. Where segments are late by more than a round trip, that causes far more
+    /// spurious retransmissions.
     fn widen(&mut self) {
         let quarters = (self.0 & 0x0f).saturating_add(1).min(MAX_QUARTERS);
         self.0 = PERSIST << 4 | quarters;
     }
 
-    /// A recovery has ended: after some, the reordering window is as it was.
+    /// Counts the end of a recovery. After [`PERSIST`] of them the window is as at first.
     fn decay(&mut self) {
         let recoveries = self.0 >> 4;
         self.0 = if recoveries <= 1 {
@@ -224,89 +223,86 @@ impl ReorderingWindow {
     }
 }
 
-/// A tail is not probed sooner, in milliseconds: the timers of many fast
-/// connections would cost more than they mend.
+/// Minimum time to a tail loss probe, in milliseconds: the timers of many fast connections
+/// would cost more than the probes gain.
 const MIN_PROBE_MS: u32 = 10;
-/// How long a peer may hold back the acknowledgement of a lone segment, in
-/// milliseconds (RFC 8985, section 7.2: `TLP.max_ack_delay`).
+/// Longest time that a peer may delay the ACK of a lone segment, in milliseconds (RFC 8985,
+/// section 7.2: `TLP.max_ack_delay`).
 const MAX_ACK_DELAY_MS: u32 = 200;
 
-/// An older echo is not of anything in flight, in milliseconds.
+/// Maximum age of a timestamp echo in milliseconds; an older one cannot be of anything in
+/// flight.
 const MAX_ECHO_MS: u32 = 600_000;
 
-/// The granularity of pacing, in microseconds: a tick of the timers.
+/// Granularity of pacing, in microseconds: a tick of the timers.
 const PACING_TICK: u32 = 1_000;
-/// However slow the rate, a segment does not hold up the next for longer, in
-/// microseconds.
+/// Longest time in microseconds that one segment delays the next, however low the rate.
 const MAX_PACING_DEBT: u32 = 1_000_000;
 
-/// See the module's text. Fields are named as in RFC 9293, section 3.3.1.
+/// Transmission control block: see [the module](self). Fields have the names of RFC 9293,
+/// section 3.3.1.
 #[derive(Clone, Debug)]
 pub(crate) struct Tcb {
     pub(crate) path: Path,
     own_port: u16,
     peer_port: u16,
-    /// What addresses, ports and protocol add to every checksum, folded.
+    /// Checksum share of addresses, ports and protocol, folded.
     pub(crate) sum: u16,
     /// Most bytes of data in a segment.
     pub(crate) mss: u16,
-    /// Of prepared segments, or [`NO_CLASS`].
+    /// Class of the prepared segments, or [`NO_CLASS`].
     pub(crate) class: u8,
     pub(crate) state: State,
     pub(crate) flags: Flags,
-    /// Timeouts since the peer has last acknowledged something.
+    /// Timeouts since the peer last acknowledged new data.
     retries: u8,
-    /// Doublings of the timeout (RFC 6298, 5.5), until a round trip is
-    /// measured again.
+    /// Doublings of the timeout (RFC 6298, 5.5), until a round trip is measured again.
     backoff: u8,
     negotiated: Negotiated,
-    /// What the deadline is for.
+    /// The event that `deadline` stands for.
     deadline_kind: DeadlineKind,
     reo_wnd: ReorderingWindow,
-    /// The largest segments that the peer and we could take, as `mss`.
+    /// Largest `mss` that both ends accept.
     mss_max: u16,
-    /// The least that the path was found too narrow for; 0: none.
+    /// Smallest `mss` that the path is known not to carry; 0 if unknown.
     mss_too_big: u16,
-    /// When a larger one may be tried, in seconds.
+    /// When a larger path MTU may be probed, in seconds.
     raise_at: u16,
-    /// When a challenge ACK was last sent: low bits of a clock of 32 ms, which
-    /// come again after 35 minutes.
+    /// When a challenge ACK was last sent, in ticks of 32 ms; wraps after 35 minutes.
     challenged_at: u16,
     snd_una: Seq,
-    /// Behind everything that was ever sent: new data begins here. What is to
-    /// be sent again before it, the scoreboard tells.
+    /// Next sequence number of new data. The scoreboard lists retransmissions before it.
     snd_nxt: Seq,
     /// The peer's window, in bytes from `snd_una`.
     snd_wnd: u32,
-    /// The largest window that the peer has ever told (RFC 5961's
-    /// `MAX.SND.WND`), as its field has it: scaled.
+    /// Largest window that the peer ever advertised (RFC 5961's `MAX.SND.WND`), scaled as
+    /// in the header.
     max_snd_wnd: u16,
-    /// Segment that `snd_wnd` was taken from.
+    /// Sequence number of the segment that last updated `snd_wnd`.
     snd_wl1: Seq,
     rcv_nxt: Seq,
-    /// Right edge of the window that we have told.
+    /// Right edge of the window that we advertised.
     rcv_adv: Seq,
     rtt: Rtt,
-    /// An ACK of this ends the timing that began at `rtt_at`.
+    /// An ACK of this number ends the measurement that began at `rtt_at`.
     rtt_seq: Seq,
-    /// In microseconds. While the peer's window is shut, and while nothing is in
-    /// flight and the application waits for room: when the peer was last heard.
+    /// In microseconds. During zero-window probing, and while an application waits for room
+    /// with nothing in flight: when the peer was last heard.
     rtt_at: u32,
-    /// When something is due, in milliseconds.
+    /// Time of the next event, in milliseconds.
     pub(crate) deadline: u32,
     pub(crate) stream: Stream,
-    /// Receive buffer, or [`NONE`].
+    /// Index of the receive buffer, or [`NONE`].
     buffer: u32,
-    /// What became of what is in flight, or [`NONE`] while all goes well.
+    /// Index of the loss recovery state, or [`NONE`] while nothing is lost or out of order.
     recovery: u32,
     /// The peer's latest timestamp (RFC 7323's `TS.Recent`).
     ts_recent: u32,
-    /// What our timestamps are ahead of the clock's milliseconds.
+    /// Offset of our timestamps from the clock's milliseconds.
     ts_offset: u32,
-    /// An ACK of this ends the window in which an echo was answered.
+    /// An ACK above this ends the window in which ECE was answered.
     cwr_high: Seq,
-    /// Until when, in microseconds, what has been sent lasts at the rate of
-    /// pacing.
+    /// When the paced data sent so far has used up its time, in microseconds.
     paced_until: u32,
 }
 
@@ -317,63 +313,63 @@ impl Tcb {
         self.snd_nxt.since(self.snd_una)
     }
 
-    /// Behind the last thing to be sent: what was written, and the FIN if the
+    /// Sequence number after everything to be sent: the written data, and the FIN if the
     /// application has closed.
     #[inline(always)]
     fn limit(&self) -> Seq {
         self.stream.end() + u32::from(self.flags.has(Flags::CLOSE))
     }
 
-    /// The retransmission timeout in milliseconds, at least `min_rto_ms` before
-    /// it is doubled.
+    /// The retransmission timeout in milliseconds. `min_rto_ms` is its minimum before
+    /// doubling.
     #[inline(always)]
     fn rto(&self, min_rto_ms: u32) -> u32 {
         let after_loss = self.flags.has(Flags::SYN_ACK_RETRANSMITTED);
         self.rtt.timeout(self.backoff, after_loss, min_rto_ms)
     }
 
-    /// Sets the deadline to `after` milliseconds from now. A later one than
-    /// before costs no more: the wheel's entry expires early and is set again
-    /// then.
+    /// Sets the deadline to `after` milliseconds from now.
+    ///
+    /// Moving it later costs no timer operation: the wheel's entry expires early and is
+    /// then inserted again.
     #[inline(always)]
     fn arm(&mut self, kind: DeadlineKind, after: u32, now: Moment) {
         self.deadline_kind = kind;
         self.deadline = now.millis.wrapping_add(after);
     }
 
-    /// The peer's window is shut, or too small: the timer probes it.
+    /// Whether zero-window probing is active.
     #[inline(always)]
     fn probes_window(&self) -> bool {
         self.deadline_kind == DeadlineKind::ZeroWindow
     }
 
-    /// What is in flight, if anything, is no probe of the peer's window any
-    /// more. The deadline stays.
+    /// Ends zero-window probing. The deadline stays.
     fn stop_probing(&mut self) {
         self.deadline_kind = DeadlineKind::Retransmit;
         (self.retries, self.backoff) = (0, 0);
     }
 
-    /// Ours and the peer's.
+    /// Our port and the peer's.
     #[inline(always)]
     pub(crate) fn ports(&self) -> (u16, u16) {
         (self.own_port, self.peer_port)
     }
 
-    /// The window that a field of a segment of the peer's tells, in bytes.
+    /// The peer's window in bytes, from the header field of one of its segments.
     #[inline(always)]
     fn peer_window(&self, field: u16) -> u32 {
         u32::from(field) << self.negotiated.peer_scale()
     }
 
-    /// Takes the peer's window from a segment's field.
+    /// Updates the peer's window from a segment's header field.
     #[inline(always)]
     fn set_peer_window(&mut self, field: u16) {
         self.snd_wnd = self.peer_window(field);
         self.max_snd_wnd = self.max_snd_wnd.max(field);
     }
 
-    /// The timestamps of a segment that is sent now, if both sides send them.
+    /// Timestamps for a segment sent now, if both sides send them.
     #[inline(always)]
     fn timestamps(&self, now: Moment) -> Option<Timestamps> {
         self.negotiated.timestamps().then(|| Timestamps {
@@ -382,13 +378,13 @@ impl Tcb {
         })
     }
 
-    /// The clock of our timestamps: milliseconds (RFC 7323, section 5.4).
+    /// Our timestamp clock, in milliseconds (RFC 7323, section 5.4).
     #[inline(always)]
     fn ts_clock(&self, now: Moment) -> u32 {
         now.millis.wrapping_add(self.ts_offset)
     }
 
-    /// The control bits of every segment (RFC 3168, section 6.1).
+    /// Control bits of every segment (RFC 3168, section 6.1).
     #[inline(always)]
     fn control(&self) -> Control {
         if self.flags.has(Flags::SEND_ECE) {
@@ -398,7 +394,7 @@ impl Tcb {
         }
     }
 
-    /// What was timed has arrived.
+    /// Takes the RTT sample of the timed segment, in microseconds.
     #[inline(always)]
     fn end_timing(&mut self, now: Moment) -> u32 {
         self.flags -= Flags::TIMING;
@@ -408,8 +404,8 @@ impl Tcb {
         rtt
     }
 
-    /// What must be done about what is in flight, and when, in milliseconds:
-    /// it is sent again or, while all `is_in_order`, its tail is probed.
+    /// The next loss event and its delay in milliseconds: a tail loss probe while the
+    /// flight `is_in_order`, otherwise a retransmission.
     #[inline(always)]
     fn timeout(&self, is_in_order: bool, min_rto_ms: u32) -> (DeadlineKind, u32) {
         let rto = self.rto(min_rto_ms);
@@ -428,7 +424,7 @@ impl Tcb {
         (DeadlineKind::TailProbe, probe.min(rto))
     }
 
-    /// What an algorithm of congestion control is told.
+    /// The event for the congestion control algorithm.
     #[inline(always)]
     fn event(&self, in_flight: u32, rtt: u32, now: Moment) -> Event {
         Event {
@@ -442,7 +438,7 @@ impl Tcb {
         }
     }
 
-    /// Everything before `seq` has been sent, the FIN perhaps too.
+    /// Advances SND.NXT to `seq`, and the state if that covers the FIN.
     #[inline(always)]
     fn has_sent_to(&mut self, seq: Seq) {
         if seq.after(self.snd_nxt) {
@@ -457,9 +453,9 @@ impl Tcb {
         }
     }
 
-    /// Where the last segment that was sent begins; something is in flight.
+    /// Where the last segment sent begins. Something must be in flight.
     fn last_segment(&self, lists: &Lists) -> Seq {
-        // Data that a FIN went with, or might have, goes again with it.
+        // Data that a FIN was sent with, or could have been, is retransmitted with it.
         let last = if self.snd_nxt == self.stream.end() + 1 {
             self.stream.end()
         } else {
@@ -478,15 +474,15 @@ impl Tcb {
         Seq(last.0.wrapping_sub(ahead)).later(self.snd_una)
     }
 
-    /// Takes a measurement of the round trip from an acknowledgement of
-    /// something new, if it tells one; in microseconds, or 0.
+    /// Measures the round trip by an ACK of new data. Returns microseconds, or 0 if it
+    /// gives no sample.
     #[inline(always)]
     fn measure(&mut self, segment: Segment, now: Moment) -> u32 {
         if self.flags.has(Flags::TIMING) && !segment.ack.before(self.rtt_seq) {
             return self.end_timing(now);
         }
-        // The echo is as fine as its clock, and there is one for each
-        // acknowledgement: it only helps out where nothing else is timed.
+        // The echo has only the resolution of its clock, and arrives with every ACK. It
+        // counts only while no segment is timed.
         match segment.timestamps {
             Some(timestamps) if self.negotiated.timestamps() => {
                 self.measure_echo(timestamps.echo, now)
@@ -495,8 +491,8 @@ impl Tcb {
         }
     }
 
-    /// The same from a selective acknowledgement, of which the echo tells
-    /// nothing.
+    /// Measures the round trip by a selective acknowledgement, for which the echo is not
+    /// valid.
     fn measure_selective(&mut self, sack: &[Block], now: Moment) -> u32 {
         let timed = self.rtt_seq;
         let mut blocks = sack.iter();
@@ -508,9 +504,10 @@ impl Tcb {
         0
     }
 
-    /// The round trip that an echo tells, in microseconds; 0 when it tells none.
-    /// It was up to a millisecond shorter, and the shortest of several is about
-    /// right.
+    /// Measures the round trip by a timestamp echo. Returns microseconds, or 0 without a
+    /// sample.
+    ///
+    /// The result is up to a millisecond too long; the minimum of several is about right.
     #[inline]
     fn measure_echo(&mut self, echo: u32, now: Moment) -> u32 {
         let millis = self.ts_clock(now).wrapping_sub(echo);
@@ -524,7 +521,7 @@ impl Tcb {
         millis * 1000 + now.micros.wrapping_sub(now.millis.wrapping_mul(1000))
     }
 
-    /// Whether an ACK of nothing new is a duplicate (RFC 5681, section 2).
+    /// Whether an ACK without new data is a duplicate (RFC 5681, section 2).
     #[inline(always)]
     fn is_duplicate(&self, segment: Segment) -> bool {
         segment.len == 0
@@ -533,14 +530,14 @@ impl Tcb {
             && !segment.control.has(Control::FIN)
     }
 
-    /// Microseconds that what has left is worth yet.
+    /// Microseconds of pacing that the data sent so far still takes.
     fn pacing_debt(&self, now: Moment) -> u32 {
         let ahead = self.paced_until.wrapping_sub(now.micros);
-        // More than that is a clock that has wrapped meanwhile.
+        // A larger value means that the clock has wrapped.
         if ahead > MAX_PACING_DEBT { 0 } else { ahead }
     }
 
-    /// Whole milliseconds until there is a budget again, when there is none.
+    /// Whole milliseconds until the pacing budget is positive again, if it is not.
     #[cold]
     fn pacing_delay(&self, now: Moment) -> Option<u32> {
         let pause = self.pacing_debt(now) / PACING_TICK;
@@ -548,18 +545,18 @@ impl Tcb {
     }
 }
 
-/// Why a segment is sent.
+/// Purpose of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SegmentKind {
-    /// For the first time.
+    /// New data.
     New,
-    /// It was lost.
+    /// Retransmission of lost data.
     Retransmission,
-    /// It probes the tail (RFC 8985, section 7.3); `again`: it is no new data.
+    /// Tail loss probe (RFC 8985, section 7.3), of new data or as a retransmission.
     TailProbe { is_retransmission: bool },
-    /// It probes a window that is shut or too small.
+    /// Probe of a window that is zero or too small.
     WindowProbe,
-    /// It probes the path MTU (RFC 4821, RFC 8899).
+    /// Path MTU probe (RFC 4821, RFC 8899).
     MtuProbe,
 }
 
@@ -569,19 +566,18 @@ pub(crate) struct Plan {
     kind: SegmentKind,
     pub(crate) header: Header,
     pub(crate) ecn: Ecn,
-    /// Where its data begins, to the entry's end.
+    /// The entry's bytes from the segment's first byte on.
     pub(crate) slice: Slice,
-    /// Bytes of data; 0: it is a FIN alone.
+    /// Bytes of data; 0 for a FIN alone.
     pub(crate) len: u32,
-    /// Number of the prepared segment that it is, if it is one.
+    /// Number of the prepared segment with this data, if there is one.
     pub(crate) prepared: Option<u32>,
-    /// It is more than one segment.
+    /// Whether it is more than one segment.
     pub(crate) is_run: bool,
 }
 
 impl Plan {
-    /// What it takes of sequence space: from its first number to behind the
-    /// last.
+    /// Sequence numbers of the segment, `end` excluded.
     #[inline(always)]
     fn range(&self) -> (Seq, Seq) {
         let fin = u32::from(self.header.control.has(Control::FIN));
@@ -603,19 +599,18 @@ impl Plan {
     }
 }
 
-/// Where a segment is cut that begins at some place of the stream.
+/// A segment that begins at a given place of the send stream.
 #[derive(Clone, Copy, Debug, Default)]
 struct StreamSegment {
     slice: Slice,
-    /// Bytes to the next boundary: of a segment of the class, or the entry's
-    /// end.
+    /// Bytes up to the next boundary of the class, or the entry's end.
     len: u32,
-    /// Number of the prepared segment that begins here, if one does.
+    /// Number of the prepared segment with this data, if there is one.
     prepared: Option<u32>,
 }
 
 impl StreamSegment {
-    /// `None` where the stream ends.
+    /// The segment at `seq`; `None` at the end of the stream.
     #[inline(always)]
     fn at(tcb: &Tcb, seq: Seq, lists: &Lists) -> Option<Self> {
         let slice = tcb.stream.locate(seq, lists)?;
@@ -633,15 +628,17 @@ impl StreamSegment {
         })
     }
 
-    /// What the segment at `seq` of the stream takes of sequence space: its bytes
-    /// of data, or the FIN's one.
+    /// Sequence numbers that the segment at `seq` takes: its bytes of data, or 1 for the
+    /// FIN.
     fn segment_len(tcb: &Tcb, seq: Seq, lists: &Lists) -> u32 {
         Self::at(tcb, seq, lists).map_or(1, |segment| segment.len)
     }
 
-    /// Bytes of the run of segments that begins here, as long as may be sent:
-    /// `usable` bytes, in one packet of at most `most` bytes of data. 0: it
-    /// would be no more than a segment, or not be cut as the class is.
+    /// Bytes of the run of segments that begins here: at most `usable`, and at most `most`
+    /// in one packet.
+    ///
+    /// Returns 0 if that is no more than a segment, or if the segments would not match the
+    /// class.
     #[inline(always)]
     fn run(&self, mss: u32, usable: u32, most: u32) -> u32 {
         let left = self.slice.len;

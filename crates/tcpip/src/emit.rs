@@ -1,8 +1,8 @@
-//! Making segments: the hot path.
+//! Segment construction: the hot path.
 //!
-//! A [`Plan`] names a place of the stream, for new data and lost data alike. A
-//! whole prepared segment leaves by patching: its payload is not read, only
-//! copied ([`Mode::MemCopy`]) or not even that ([`Mode::PreCopy`]).
+//! A [`Plan`] names a place of the send stream, for new data and retransmissions alike. A
+//! whole prepared segment is only patched: its payload is not read, but copied
+//! ([`Mode::MemCopy`]) or sent in place ([`Mode::PreCopy`]).
 
 use ip::{Addresses, PROTOCOL_TCP, Packet, Sum};
 use nmio::{Port, SendError, SuperSegment, super_segment};
@@ -13,23 +13,21 @@ use crate::counters::Counters;
 use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN, Written};
 use crate::writes::Writes;
 
-/// What fills the place of timestamps in a prepared segment where there are
-/// none: no-operations.
+/// Fills the place of timestamps in a prepared segment without them: no-operation options.
 const NO_OPERATIONS: [u8; TIMESTAMPS_LEN] = [1; TIMESTAMPS_LEN];
-/// What they add to a checksum.
+/// Checksum of these options.
 const NO_OPERATIONS_SUM: Sum = Sum::from_folded(0x0101 * (TIMESTAMPS_LEN / 2) as u16);
 
-/// What writes the bytes of a slot: see
-/// [`Application::render`](crate::Application::render).
+/// Writer of a slot's bytes: see [`Application::render`](crate::Application::render).
 pub(crate) trait Render {
     fn render(&mut self, params: u64, slot: &mut [u8]);
 }
 
-/// The ring or the pool has no room: try again later.
+/// The TX ring or the frame pool is full; the caller retries later.
 #[derive(Debug)]
 pub(crate) struct NoRoom;
 
-/// What sending needs of the stack, beside the connection.
+/// The parts of the stack that sending needs, beside the connection.
 pub(crate) struct Emitter<'a, R> {
     app: &'a mut R,
     contents: &'a mut Contents,
@@ -37,19 +35,19 @@ pub(crate) struct Emitter<'a, R> {
     mode: Mode,
 }
 
-/// The whole checksum of a segment of `tcb` with `more` bytes of options
-/// behind the header; `rest` is the sum of these and the data.
+/// Checksum of a segment of `tcb`. `options_len` bytes of options follow the header, and
+/// `rest` is the sum of these and the data.
 #[inline(always)]
-fn checksum(tcb: &Tcb, header: &Header, more: usize, len: usize, rest: Sum) -> u16 {
+fn checksum(tcb: &Tcb, header: &Header, options_len: usize, len: usize, rest: Sum) -> u16 {
     Sum::from_folded(tcb.sum)
-        .word((header.len() + more + len) as u16)
-        .add(header.sum(more))
+        .word((header.len() + options_len + len) as u16)
+        .add(header.sum(options_len))
         .add(rest)
         .finish()
 }
 
-/// Renders the part of a slot that lies in `start..` of its content into
-/// `payload`, which begins there, and sums it.
+/// Renders the slot's share of `payload`, which begins at `start` of the content, and
+/// returns its sum.
 #[inline(always)]
 fn render<R: Render>(
     app: &mut R,
@@ -69,27 +67,27 @@ fn render<R: Render>(
     Sum::ZERO.add_at(Sum::of(part), from - start)
 }
 
-/// Parameters of a response, from their upper half and their lower.
+/// Joins the upper and lower half of a response's parameters.
 #[inline(always)]
-fn whole([upper, lower]: [u32; 2]) -> u64 {
+fn join_params([upper, lower]: [u32; 2]) -> u64 {
     u64::from(upper) << 32 | u64::from(lower)
 }
 
-/// Renders the part of a slot that begins at `from` of its content.
+/// Renders the part of a slot that begins at `from` in its content.
 #[inline(always)]
 fn render_at<R: Render>(app: &mut R, slot: Slot, params: [u32; 2], from: usize, part: &mut [u8]) {
     if part.len() == slot.len as usize {
-        app.render(whole(params), part);
+        app.render(join_params(params), part);
     } else {
         render_part(app, slot, params, from, part);
     }
 }
 
-/// The same of less than the whole slot.
+/// Renders less than the whole slot.
 #[cold]
 fn render_part<R: Render>(app: &mut R, slot: Slot, params: [u32; 2], from: usize, part: &mut [u8]) {
     let mut rendered = [0; MAX_SLOT_LEN];
-    app.render(whole(params), &mut rendered[..slot.len as usize]);
+    app.render(join_params(params), &mut rendered[..slot.len as usize]);
     part.copy_from_slice(&rendered[from - slot.offset as usize..][..part.len()]);
 }
 
@@ -109,7 +107,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         }
     }
 
-    /// The same for a call that is not inlined, so that this one can stay in
+    /// The same emitter for a call that is not inlined, so that `self` can stay in
     /// registers.
     #[inline(always)]
     fn reborrow(&mut self) -> Emitter<'_, R> {
@@ -121,7 +119,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         }
     }
 
-    /// Sends what is planned, and counts it.
+    /// Sends a planned segment or run, and counts it.
     #[inline(always)]
     pub(crate) fn send<P: Port>(
         &mut self,
@@ -155,7 +153,7 @@ impl<'a, R: Render> Emitter<'a, R> {
             let sum = self.contents.sum(index, tcb.class, segment);
             if let Some(sum) = sum {
                 let sum = Sum::from_folded(sum);
-                // Prepared packets have no place for a tag.
+                // Prepared packets have no room for a VLAN tag.
                 if self.mode == Mode::PreCopy && tcb.path.link.vlan.is_none() {
                     return self.send_resident(port, tcb, plan, (segment, sum), counters);
                 }
@@ -167,8 +165,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         Ok(())
     }
 
-    /// Sends a run of segments as one packet. Its payload is neither read nor
-    /// copied here.
+    /// Sends a run of segments as one packet, without reading or copying its payload.
     #[inline(never)]
     fn send_run<P: Port>(
         self,
@@ -202,7 +199,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         let segments = packet.segments() as u64;
         port.send_super(packet).map_err(|_| NoRoom)?;
         counters.sent_runs += 1;
-        // The run itself is counted as a segment, as all that is sent.
+        // `send` counts the run itself as one segment.
         counters.segments_sent += segments - 1;
         Ok(())
     }
@@ -233,15 +230,16 @@ impl<'a, R: Render> Emitter<'a, R> {
         let (header, payload) = tcp.split_at_mut(TIMESTAMPED_HEADER_LEN);
         let start = plan.slice.from as usize;
         let mut sum = sum.add(render(self.app, slot, plan.slice.params, start, payload));
-        // Without timestamps their place is filled with no-operations.
-        let mut more = 0;
+        // Without timestamps, no-operations fill their place.
+        let mut options_len = 0;
         if plan.header.timestamps.is_none() {
-            more = TIMESTAMPS_LEN;
+            options_len = TIMESTAMPS_LEN;
             header[HEADER_LEN..].copy_from_slice(&NO_OPERATIONS);
             sum = sum.add(NO_OPERATIONS_SUM);
         }
-        let checksum = checksum(tcb, &plan.header, more, len, sum);
-        plan.header.write(header, tcb.ports(), checksum, more);
+        let checksum = checksum(tcb, &plan.header, options_len, len, sum);
+        plan.header
+            .write(header, tcb.ports(), checksum, options_len);
         port.send_resident(resident).map_err(|_| NoRoom)?;
         counters.sent_resident += 1;
         Ok(())
@@ -274,7 +272,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         Ok(())
     }
 
-    /// The general path: any range of any source, on any link.
+    /// Sends any range of any source on any link.
     #[inline(never)]
     fn send_assembled<P: Port>(self, port: &mut P, tcb: &Tcb, plan: Plan) -> Result<(), NoRoom> {
         let (bytes, slot) = if let Some(buffer) = plan.slice.source.buffer() {
@@ -305,7 +303,7 @@ impl<'a, R: Render> Emitter<'a, R> {
     }
 }
 
-/// Sends a segment without data, made in a scratch frame.
+/// Sends a segment without data in a frame of the pool.
 pub(crate) fn send_control<P: Port>(
     port: &mut P,
     tcb: &Tcb,
@@ -313,17 +311,17 @@ pub(crate) fn send_control<P: Port>(
     options: &Written,
 ) -> Result<(), NoRoom> {
     let mut frame = port.pool().take().ok_or(NoRoom)?;
-    let more = options.bytes();
-    let len = header.len() + more.len();
+    let options = options.bytes();
+    let len = header.len() + options.len();
     frame.set_len(tcb.path.header_len() + len);
     let at = tcb.path.write(&mut frame, PROTOCOL_TCP, len);
-    let checksum = checksum(tcb, header, more.len(), 0, Sum::of(more));
-    header.write(&mut frame[at..], tcb.ports(), checksum, more.len());
-    frame[at + header.len()..].copy_from_slice(more);
+    let checksum = checksum(tcb, header, options.len(), 0, Sum::of(options));
+    header.write(&mut frame[at..], tcb.ports(), checksum, options.len());
+    frame[at + header.len()..].copy_from_slice(options);
     port.send(frame).map_err(|_| NoRoom)
 }
 
-/// Turns a received segment round into one without data.
+/// Turns a received frame into a segment without data, and sends it back.
 #[inline(always)]
 pub(crate) fn turn_round<P: Port>(
     port: &mut P,
@@ -332,20 +330,20 @@ pub(crate) fn turn_round<P: Port>(
     options: &Written,
     (own_port, peer_port): (u16, u16),
 ) -> Result<(), SendError> {
-    let more = options.bytes();
-    let len = header.len() + more.len();
+    let options = options.bytes();
+    let len = header.len() + options.len();
     let mut sum = packet
         .addresses()
         .pseudo_sum(PROTOCOL_TCP, len)
         .word(own_port)
         .word(peer_port)
-        .add(header.sum(more.len()));
+        .add(header.sum(options.len()));
     packet.set_payload_len(len);
     let payload = packet.payload_mut();
-    if !more.is_empty() {
-        sum = sum.add(Sum::of(more));
-        payload[header.len()..].copy_from_slice(more);
+    if !options.is_empty() {
+        sum = sum.add(Sum::of(options));
+        payload[header.len()..].copy_from_slice(options);
     }
-    header.write(payload, (own_port, peer_port), sum.finish(), more.len());
+    header.write(payload, (own_port, peer_port), sum.finish(), options.len());
     port.send(packet.turn_round(PROTOCOL_TCP))
 }

@@ -1,20 +1,21 @@
-//! Maximum segment sizes: ours, and those that peers may tell.
+//! Maximum segment sizes: ours, and those of peers.
 
 use crate::content::Family;
 use crate::wire::TIMESTAMPS_LEN;
 
-/// The least maximum segment size that we send by, whatever a peer asks for:
-/// smaller ones only make us work (RFC 9293, section 3.7.1, leaves it open).
-/// Of it 12 bytes are kept for timestamps.
+/// Smallest MSS that we use, whatever a peer advertises.
+///
+/// Smaller segments only make work; RFC 9293, section 3.7.1, leaves the minimum open. It
+/// includes 12 bytes for timestamps.
 pub const MIN_MSS: u16 = 88;
-/// The MSS of a peer that tells none (RFC 9293, section 3.7.1), IPv4.
+/// MSS of an IPv4 peer that advertises none (RFC 9293, section 3.7.1).
 pub const DEFAULT_MSS_V4: u16 = 536;
-/// The same for IPv6.
+/// MSS of an IPv6 peer that advertises none.
 pub const DEFAULT_MSS_V6: u16 = 1220;
-/// Bytes of the largest link header: Ethernet with a tag.
+/// Bytes of the largest link header: Ethernet with a VLAN tag.
 const LINK_HEADER: usize = eth::TAGGED_HEADER_LEN;
 
-/// Our own maximum segment sizes.
+/// Our own maximum segment sizes, for IPv4 and IPv6.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnMss {
     v4: u16,
@@ -40,27 +41,28 @@ impl OwnMss {
         }
     }
 
-    /// What a peer has `told` by its SYN, or means if it tells none (RFC 9293,
-    /// section 3.7.1).
-    pub(crate) fn advertised_or_default(family: Family, told: Option<u16>) -> u16 {
-        told.unwrap_or(match family {
+    /// The MSS that a peer's SYN has `advertised`, or its default (RFC 9293, section
+    /// 3.7.1).
+    pub(crate) fn advertised_or_default(family: Family, advertised: Option<u16>) -> u16 {
+        advertised.unwrap_or(match family {
             Family::V4 => DEFAULT_MSS_V4,
             Family::V6 => DEFAULT_MSS_V6,
         })
     }
 
-    /// The most bytes of data in a segment to a peer that has told an MSS, if
-    /// any segment fits a frame of the port. The place of timestamps is kept,
-    /// with or without them, so that content is cut the same way for all (RFC
-    /// 6691 would have it so where they are).
+    /// Most bytes of data in a segment to a peer, if a frame of the port fits any segment.
+    ///
+    /// Room for timestamps is reserved whether or not they are used, so that one
+    /// segmentation of a content serves all peers. (RFC 6691 reserves it only where they
+    /// are used.)
     pub(crate) fn effective(
         self,
         family: Family,
-        told: Option<u16>,
+        advertised: Option<u16>,
         frame_capacity: usize,
     ) -> Option<u16> {
         let fits = frame_capacity.checked_sub(LINK_HEADER + family.headers())?;
-        let mss = Self::advertised_or_default(family, told)
+        let mss = Self::advertised_or_default(family, advertised)
             .max(MIN_MSS)
             .min(self.of(family));
         let mss = usize::from(mss).min(fits).checked_sub(TIMESTAMPS_LEN)?;

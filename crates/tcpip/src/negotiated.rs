@@ -1,8 +1,8 @@
-//! What both sides have agreed on with their SYNs.
+//! Results of the handshake's negotiation.
 
 use std::fmt;
 
-/// The options that both sides use, and congestion notification.
+/// TCP options and ECN that both sides agreed on in the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Negotiated(u8);
 
@@ -12,8 +12,7 @@ impl Negotiated {
     const SCALED: u8 = 1 << 6;
     const ECN: u8 = 1 << 7;
 
-    /// Options and congestion notification; `peer_scale` is the shift of the
-    /// peer's windows, 0 to 14, if windows are scaled.
+    /// `peer_scale` is the shift of the peer's windows, 0 to 14, if windows are scaled.
     pub(crate) const fn new(
         sack: bool,
         timestamps: bool,
@@ -32,32 +31,31 @@ impl Negotiated {
         )
     }
 
-    /// Both sides take selective acknowledgements (RFC 2018).
+    /// Whether both sides use selective acknowledgements (RFC 2018).
     #[inline(always)]
     pub const fn sack(self) -> bool {
         self.0 & Self::SACK != 0
     }
 
-    /// Both sides send timestamps (RFC 7323).
+    /// Whether both sides send timestamps (RFC 7323).
     #[inline(always)]
     pub const fn timestamps(self) -> bool {
         self.0 & Self::TIMESTAMPS != 0
     }
 
-    /// Both sides scale windows (RFC 7323).
+    /// Whether both sides scale windows (RFC 7323).
     #[inline(always)]
     pub const fn scaled(self) -> bool {
         self.0 & Self::SCALED != 0
     }
 
-    /// Both sides take part in congestion notification (RFC 3168).
+    /// Whether both sides use explicit congestion notification (RFC 3168).
     #[inline(always)]
     pub const fn ecn(self) -> bool {
         self.0 & Self::ECN != 0
     }
 
-    /// The shift of the peer's windows, 0 to 14 (RFC 7323); 0 where windows are not
-    /// scaled.
+    /// Shift of the peer's windows, 0 to 14 (RFC 7323); 0 where windows are not scaled.
     #[inline(always)]
     pub const fn peer_scale(self) -> u8 {
         self.0 & 0x0f

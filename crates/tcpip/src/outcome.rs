@@ -1,93 +1,91 @@
-//! What the stack is to do after it has called a connection.
+//! Results of connection calls that the stack acts on.
 
 use crate::connection::Plan;
 use crate::wire::Segment;
 
-/// What to do with a segment that is not what was expected.
+/// Decision about a segment that is not the expected one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// It is processed, cut to the window.
+    /// Process the segment, trimmed to the window.
     Process(Segment),
-    /// Likewise, and it has completed the handshake.
+    /// Process the segment, trimmed to the window; it completes the handshake.
     Establish(Segment),
     Drop,
-    /// An acknowledgement answers it.
+    /// Answer with an ACK.
     Acknowledge,
-    /// The SYN-ACK goes again.
+    /// Retransmit the SYN-ACK.
     SynAck,
-    /// A reset answers it, as if there were no connection.
+    /// Answer with a RST, as for no connection.
     Reset,
-    /// It opens a new connection in the place of this one.
+    /// Open a new connection in place of this one.
     Reopen,
-    /// The application does not know the connection, or no longer: it is
-    /// forgotten.
+    /// Forget the connection; the application does not know it, or knows that it has ended.
     Forget,
     /// The peer has reset the connection.
     Close,
 }
 
-/// What an acknowledgement of our FIN leads to.
+/// Effect of an acknowledgement of our FIN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AfterFin {
-    /// The connection goes on.
+    /// The connection continues.
     Open,
-    /// Both sides have closed.
+    /// Both sides have closed; TIME-WAIT begins.
     TimeWait,
-    /// Both sides have closed, and nothing is left to wait for.
+    /// Both sides have closed, and TIME-WAIT is not needed.
     Finished,
 }
 
-/// Where a segment's data goes.
+/// Destination of a segment's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Route {
-    /// Nowhere: nobody waits for it.
+    /// Dropped: nobody reads it.
     Dropped,
-    /// To the application: it is what comes next.
+    /// Offered to the application: it is next in order.
     Offered,
-    /// To the receive buffer: it is out of order, or comes behind what is not
-    /// consumed yet.
+    /// Stored in the receive buffer: it is out of order, or earlier data is not consumed
+    /// yet.
     Buffered,
 }
 
-/// What to do when a connection's deadline has passed.
+/// Action after a connection's deadline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Expiry {
-    /// What may be sent is sent.
+    /// Transmit what the windows allow.
     Transmit,
-    /// There is nothing to do yet.
+    /// Nothing to do yet.
     Wait,
-    /// The SYN-ACK goes again.
+    /// Retransmit the SYN-ACK.
     SynAck,
-    /// A probe of the tail goes.
+    /// Send a tail loss probe.
     Send(Plan),
-    /// A probe of the peer's window goes.
+    /// Send a zero-window probe.
     ProbeWindow(Plan),
-    /// The peer is asked whether it is there.
+    /// Send a keep-alive.
     KeepAlive,
-    /// The application is asked again that had found no room.
+    /// Offer again to an application that had found no room.
     OfferAgain,
-    /// Our side closes: the connection has been silent for too long.
+    /// Close our side: the connection was idle for too long.
     CloseIdle,
-    /// The peer does not answer: the connection is given up, …
+    /// Give the connection up: the peer does not answer.
     TimeOut,
-    /// … with a reset.
+    /// Give the connection up, and reset it.
     Reset,
-    /// The application does not know the connection, or no longer: it is
-    /// forgotten.
+    /// Forget the connection; the application does not know it, or knows that it has ended.
     Forget,
 }
 
-/// A segment without data.
+/// Kind of a segment without data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ControlSegment {
-    /// It acknowledges what has come.
+    /// Acknowledges what was received.
     Ack,
-    /// One just before what the peer expects, which it must acknowledge (RFC
+    /// Begins one number before the peer's expected one, so that the peer must answer (RFC
     /// 1122, section 4.2.3.6).
     KeepAlive,
     SynAck,
-    /// Our side ends behind all that was written.
+    /// Closes our side after the written data.
     Fin,
-    /// A reset that the peer takes as in order.
+    /// Resets the connection, with a sequence number that the peer accepts.
     Reset,
 }

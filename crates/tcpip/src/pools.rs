@@ -1,21 +1,20 @@
-//! Bounded pools: what is lent, who holds it, and what each client address holds
-//! of every bounded thing.
+//! Bounded pools, their holders, and the number of slots that each client address holds.
 
 use std::ops::{Index, IndexMut};
 
 use crate::table::Table;
 
-/// The number of no slot.
+/// Index that stands for no slot.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A bounded thing that connections hold a part of.
+/// A bounded pool whose slots connections hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pool {
     /// Places in the connection table.
     Connections,
     /// Receive buffers.
     RecvBuffers,
-    /// Buffers for bytes that are no content.
+    /// Write buffers: bytes that belong to no content.
     WriteBuffers,
     /// Lists of stream entries.
     EntryLists,
@@ -32,34 +31,35 @@ impl Pool {
 /// One client address, or one IPv6 network.
 #[derive(Debug)]
 struct Peer {
-    /// From [`Keys::hash_peer`](crate::table::Keys::hash_peer). Two peers are
-    /// taken as one if all 64 bits agree.
+    /// From [`Keys::hash_peer`](crate::table::Keys::hash_peer). Peers with equal hashes
+    /// count as one.
     hash: u64,
-    /// Parts held of each pool. Of [`Pool::Connections`] 0 is a free entry.
+    /// Slots held of each pool; with 0 [`Pool::Connections`] the entry is free.
     held: [u32; Pool::COUNT],
 }
 
-/// All client addresses with established connections: a list that does not
-/// move its entries, and a table of their indices.
+/// Client addresses with established connections.
+///
+/// The list never moves its entries; the table holds their indices.
 #[derive(Debug)]
 pub(crate) struct Peers {
     table: Table,
     list: Vec<Peer>,
     free: Vec<u32>,
-    /// How many parts each pool has.
+    /// Slots of each pool.
     sizes: [u32; Pool::COUNT],
-    /// Who holds each slot of a pool; [`Pool::Connections`] are not listed here.
+    /// Holders of each pool's slots. [`Pool::Connections`] has no list.
     owners: [Vec<Owner>; Pool::COUNT],
 }
 
 impl Peers {
-    /// Bytes for at most `connections` connections.
+    /// Bytes that `connections` connections need.
     pub(crate) fn bytes(connections: u32) -> usize {
         let each = size_of::<Peer>() + size_of::<u32>();
         Table::bytes(connections) + connections as usize * each
     }
 
-    /// For pools of so many parts. Memory is touched when it is used.
+    /// For pools of these sizes. Memory is touched on first use.
     pub(crate) fn new(sizes: [u32; Pool::COUNT]) -> Self {
         let connections = sizes[Pool::Connections as usize];
         Self {
@@ -77,8 +77,8 @@ impl Peers {
         self.table.find(hash as u32, is_it)
     }
 
-    /// One more connection of the peer with this hash. There are never more
-    /// peers than connections, and so there is a place.
+    /// Adds a connection of the peer with this hash. There is always a place: peers never
+    /// outnumber connections.
     pub(crate) fn join(&mut self, hash: u64) -> u32 {
         let index = self.find(hash).unwrap_or_else(|| self.add(hash));
         self.count(index, Pool::Connections);
@@ -98,7 +98,7 @@ impl Peers {
         index
     }
 
-    /// One connection less, which has given back all that it held.
+    /// Removes a connection, which has released all its slots.
     pub(crate) fn leave(&mut self, index: u32) {
         self.discount(index, Pool::Connections);
         if self.held(index, Pool::Connections) == 0 {
@@ -110,34 +110,34 @@ impl Peers {
         }
     }
 
-    /// A connection of the peer has taken a part of `pool`.
+    /// Counts a slot of `pool` that a connection of the peer has taken.
     fn count(&mut self, index: u32, pool: Pool) {
         if let Some(peer) = self.list.get_mut(index as usize) {
             peer.held[pool as usize] += 1;
         }
     }
 
-    /// A connection of the peer has given a part of `pool` back.
+    /// Counts a slot of `pool` that a connection of the peer has released.
     fn discount(&mut self, index: u32, pool: Pool) {
         if let Some(peer) = self.list.get_mut(index as usize) {
             let held = &mut peer.held[pool as usize];
-            debug_assert!(*held > 0, "it was taken");
+            debug_assert!(*held > 0, "the slot was counted");
             *held = held.saturating_sub(1);
         }
     }
 
-    /// Parts of `pool` that the peer holds; 0 for [`NONE`].
+    /// Slots of `pool` that the peer holds; 0 for [`NONE`].
     pub(crate) fn held(&self, index: u32, pool: Pool) -> u32 {
         let peer = self.list.get(index as usize);
         peer.map_or(0, |peer| peer.held[pool as usize])
     }
 
-    /// How many parts a pool has.
+    /// Slots of a pool.
     pub(crate) fn size(&self, pool: Pool) -> u32 {
         self.sizes[pool as usize]
     }
 
-    /// Slots of a pool that were ever held, and those before them.
+    /// Slots up to the highest one ever held.
     pub(crate) fn slots(&self, pool: Pool) -> usize {
         self.owners[pool as usize].len()
     }
@@ -148,7 +148,7 @@ impl Peers {
         (owner.id != NONE).then_some(owner.id)
     }
 
-    /// `owner` takes a slot that nobody holds.
+    /// Records that `owner` takes a free slot.
     pub(crate) fn take(&mut self, pool: Pool, slot: u32, owner: Owner) {
         let (list, slot) = (&mut self.owners[pool as usize], slot as usize);
         if slot >= list.len() {
@@ -159,7 +159,7 @@ impl Peers {
         self.count(owner.peer, pool);
     }
 
-    /// The holder of a slot gives it back.
+    /// Records that the holder of a slot releases it.
     pub(crate) fn give_back(&mut self, pool: Pool, slot: u32) {
         let owner = &mut self.owners[pool as usize][slot as usize];
         owner.id = NONE;
@@ -167,7 +167,7 @@ impl Peers {
         self.discount(peer, pool);
     }
 
-    /// Peers that have connections, and what all of them hold.
+    /// Number of peers with connections, and slots that they hold together.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn totals(&self) -> (usize, [u32; Pool::COUNT]) {
         let mut held = [0; Pool::COUNT];
@@ -181,26 +181,28 @@ impl Peers {
     }
 }
 
-/// A connection that holds a part of a pool, or asks for one.
+/// A connection that holds a slot of a pool, or asks for one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner {
-    /// Of its TCB; [`NONE`] where there is none.
+    /// Index of its TCB, or [`NONE`].
     pub(crate) id: u32,
     /// Its client's entry in [`Peers`], or [`NONE`].
     pub(crate) peer: u32,
 }
 
-/// Slots that keep their memory in any case.
+/// Slots that always keep their memory.
 const MIN_KEPT: usize = 64;
 
-/// What a pool can lend.
+/// Contents of a pool's slot.
 pub(crate) trait Lendable: Default {
-    /// Empties it for its next holder; its memory stays.
+    /// Empties it for its next holder, and keeps its memory.
     fn clear(&mut self);
 }
 
-/// A bounded pool. A thing keeps its memory when it is given back, so that in a
-/// steady state nothing is allocated, until [`trim`](Self::trim).
+/// A bounded pool that lends its slots.
+///
+/// A released slot keeps its memory until [`trim`](Self::trim), so that nothing is
+/// allocated in a steady state.
 #[derive(Debug)]
 pub(crate) struct LendingPool<T> {
     list: Vec<T>,
@@ -225,7 +227,7 @@ impl<T> IndexMut<u32> for LendingPool<T> {
 }
 
 impl<T: Lendable> LendingPool<T> {
-    /// At most `most` things of `pool`.
+    /// A pool of at most `limit` slots.
     pub(crate) fn new(pool: Pool, limit: u32) -> Self {
         Self {
             list: Vec::new(),
@@ -235,8 +237,7 @@ impl<T: Lendable> LendingPool<T> {
         }
     }
 
-    /// Takes an empty thing, perhaps one without memory; `None` when all are in
-    /// use.
+    /// Takes an empty slot, perhaps without memory; `None` when all are in use.
     pub(crate) fn take(&mut self, owner: Owner, peers: &mut Peers) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -251,26 +252,26 @@ impl<T: Lendable> LendingPool<T> {
         Some(index)
     }
 
-    /// Gives a thing back.
+    /// Releases a slot.
     pub(crate) fn release(&mut self, index: u32, peers: &mut Peers) {
         self.list[index as usize].clear();
         peers.give_back(self.pool, index);
         self.free.push(index);
     }
 
-    /// Whether [`take`](Self::take) would find one.
+    /// Whether [`take`](Self::take) would succeed.
     pub(crate) fn has_free(&self) -> bool {
         !self.free.is_empty() || self.list.len() < self.limit as usize
     }
 
-    /// Whether there may soon be memory to give back.
+    /// Whether there may soon be memory to free.
     #[inline]
     pub(crate) fn has_surplus(&self) -> bool {
         self.free.has_surplus()
     }
 
-    /// Gives back the memory of one thing that was not needed for a while.
-    /// Whether there was one.
+    /// Frees the memory of one slot that was unused for a while. Returns whether there was
+    /// one.
     pub(crate) fn trim(&mut self) -> bool {
         let slot = self.free.next_surplus();
         if let Some(slot) = slot {
@@ -279,34 +280,35 @@ impl<T: Lendable> LendingPool<T> {
         slot.is_some()
     }
 
-    /// What was needed until now says nothing any more.
+    /// Starts a new measurement of the peak.
     pub(crate) fn reset_peak(&mut self) {
         self.free.reset_peak();
     }
 
-    /// Things in use.
+    /// Slots in use.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn in_use(&self) -> usize {
         self.free.in_use()
     }
 
-    /// All things that were ever used.
+    /// All slots that were ever used.
     #[cfg(test)]
     pub(crate) fn all(&self) -> &[T] {
         &self.list
     }
 }
 
-/// The free slots of a pool whose slots have memory of their own, last in, first
-/// out. Memory is given back from the other end, as
-/// far as it was not needed for a while: in a steady state nothing is allocated.
+/// Free slots of a pool whose slots own memory, last in, first out.
+///
+/// Memory is freed at the other end, for slots that were unused for a while. In a steady
+/// state nothing is allocated.
 #[derive(Debug, Default)]
 struct FreeList {
     slots: Vec<u32>,
-    /// The first so many of `slots` have no memory any more.
+    /// Number of slots at the front of `slots` whose memory is freed.
     without_memory: usize,
     in_use: usize,
-    /// The most that were in use at once since [`reset_peak`](Self::reset_peak).
+    /// Most slots in use at once since [`reset_peak`](Self::reset_peak).
     peak: usize,
 }
 
@@ -319,19 +321,19 @@ impl FreeList {
         Some(slot)
     }
 
-    /// A slot that was not there before is in use.
+    /// Counts a new slot as in use.
     fn has_taken(&mut self) {
         self.in_use += 1;
         self.peak = self.peak.max(self.in_use);
     }
 
-    /// A slot is free again.
+    /// Returns a slot.
     fn push(&mut self, slot: u32) {
         self.slots.push(slot);
         self.in_use -= 1;
     }
 
-    /// There is none.
+    /// Whether no slot is free.
     fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -342,14 +344,13 @@ impl FreeList {
         self.in_use
     }
 
-    /// Whether there may soon be memory to give back.
+    /// Whether there may soon be memory to free.
     #[inline]
     fn has_surplus(&self) -> bool {
         self.slots.len() > self.without_memory + MIN_KEPT
     }
 
-    /// A free slot whose memory was not needed since the last look and is to be
-    /// given back now.
+    /// A free slot to free the memory of: it was unused since the peak was reset.
     fn next_surplus(&mut self) -> Option<u32> {
         let with_memory = self.in_use + self.slots.len() - self.without_memory;
         if with_memory <= self.peak.max(MIN_KEPT) {
@@ -360,7 +361,7 @@ impl FreeList {
         slot
     }
 
-    /// What was needed until now says nothing any more.
+    /// Starts a new measurement of the peak.
     fn reset_peak(&mut self) {
         self.peak = self.in_use;
     }
@@ -376,10 +377,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_a_hash_map(steps in prop::collection::vec((any::<bool>(), 0u64..12), 1..300)) {
+        fn peers_agree_with_a_hash_map(steps in prop::collection::vec((any::<bool>(), 0u64..12), 1..300)) {
             let mut peers = Peers::new([20; Pool::COUNT]);
             let mut map: HashMap<u64, (u32, u32)> = HashMap::new();
-            // Hashes at the end of the table, so that runs wrap.
+            // Hashes near the end of the table, so that probing wraps.
             let hash_of = |peer: u64| peer / 3 + 61;
             let mut connections = 0;
             for (joins, peer) in steps {
@@ -387,7 +388,7 @@ mod tests {
                 if joins && connections < 20 {
                     let index = peers.join(hash);
                     let entry = map.entry(hash).or_insert((index, 0));
-                    prop_assert_eq!(entry.0, index, "it does not move");
+                    prop_assert_eq!(entry.0, index, "an entry never moves");
                     entry.1 += 1;
                     connections += 1;
                 } else if let Some((index, count)) = map.get_mut(&hash) {
@@ -409,20 +410,20 @@ mod tests {
     }
 
     #[test]
-    fn memory_goes_when_it_was_not_needed_for_a_while() {
+    fn unused_memory_is_freed_after_a_while() {
         let mut list = FreeList::default();
         for _ in 0..1_000 {
             list.has_taken();
         }
         (0..1_000).for_each(|slot| list.push(slot));
         assert!(list.has_surplus());
-        assert_eq!(list.next_surplus(), None, "it was needed just now");
+        assert_eq!(list.next_surplus(), None, "all of it was in use just now");
         list.reset_peak();
         let given_back: Vec<u32> = std::iter::from_fn(|| list.next_surplus()).collect();
-        // Those that were free for longest.
+        // The slots that were free for longest.
         assert!(given_back.into_iter().eq(0..936));
         assert!(!list.has_surplus());
-        // What is taken comes from those that still have some.
+        // Slots with memory are taken first.
         for slot in (936..1_000).rev() {
             assert_eq!(list.pop(), Some(slot));
         }
@@ -431,12 +432,12 @@ mod tests {
         list.push(935);
         assert_eq!(list.next_surplus(), None);
         list.reset_peak();
-        assert_eq!(list.next_surplus(), Some(935), "64 keep theirs");
+        assert_eq!(list.next_surplus(), Some(935), "64 slots keep their memory");
         assert_eq!(list.next_surplus(), None);
     }
 
     #[test]
-    fn what_swings_within_one_look_keeps_its_memory() {
+    fn slots_in_use_within_one_period_keep_their_memory() {
         let mut list = FreeList::default();
         for _ in 0..500 {
             list.has_taken();

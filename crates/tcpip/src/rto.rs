@@ -1,21 +1,22 @@
 //! The retransmission timeout (RFC 6298).
 
-/// Before a round trip is measured (RFC 6298, 2.1), in milliseconds.
+/// RTO before a round trip is measured (RFC 6298, 2.1), in milliseconds.
 pub const INITIAL_RTO_MS: u32 = 1_000;
-/// The same when the SYN-ACK had to be sent again (RFC 6298, 5.7).
+/// Initial RTO after a retransmitted SYN-ACK (RFC 6298, 5.7), in milliseconds.
 pub const INITIAL_RTO_AFTER_LOSS_MS: u32 = 3_000;
-/// The least timeout by default, in milliseconds. RFC 6298, 2.4 would have a second; all
-/// systems in use take less, because their clocks are finer than those which
-/// that rule was made for. This one is Linux's.
+/// Default minimum RTO, in milliseconds. It is Linux's.
+///
+/// RFC 6298, 2.4 asks for a second, because clocks were coarse; no current system follows
+/// it.
 pub const MIN_RTO_MS: u32 = 200;
-/// The most (RFC 6298, 2.5), in milliseconds.
+/// Maximum RTO (RFC 6298, 2.5), in milliseconds.
 pub const MAX_RTO_MS: u32 = 60_000;
 
-/// The clock's granularity (G of RFC 6298), in microseconds: a timer's tick.
+/// Clock granularity (G of RFC 6298), in microseconds: a tick of the timers.
 const GRANULARITY: u32 = 1_000;
-/// A longer round trip is taken as this one, in microseconds.
+/// Longest RTT sample in microseconds; longer ones are clamped.
 const MAX_RTT: u32 = 60_000_000;
-/// More doublings change nothing.
+/// Further doublings have no effect.
 const MAX_BACKOFF: u32 = 10;
 
 const _: () = assert!(INITIAL_RTO_MS << MAX_BACKOFF > MAX_RTO_MS);
@@ -24,36 +25,36 @@ const _: () = assert!(MAX_RTO_MS <= u16::MAX as u32);
 /// Smoothed round-trip time and its variation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rtt {
-    /// In microseconds; 0 before the first measurement.
+    /// Smoothed RTT in microseconds; 0 before the first sample.
     srtt: u32,
-    /// In microseconds.
+    /// RTT variation in microseconds.
     rttvar: u32,
-    /// The least measurement, in microseconds; 0 before the first.
+    /// Minimum RTT in microseconds; 0 before the first sample.
     min: u32,
-    /// The timeout that these make, in milliseconds, at most [`MAX_RTO_MS`]; 0
-    /// before the first measurement.
+    /// RTO of these values in milliseconds, at most [`MAX_RTO_MS`]; 0 before the first
+    /// sample.
     timeout: u16,
 }
 
 impl Rtt {
-    /// Smoothed, in microseconds; 0 before the first measurement.
+    /// Smoothed RTT in microseconds; 0 before the first sample.
     #[inline(always)]
     pub(crate) const fn smoothed(self) -> u32 {
         self.srtt
     }
 
-    /// Its variation, in microseconds.
+    /// RTT variation in microseconds.
     pub(crate) const fn variation(self) -> u32 {
         self.rttvar
     }
 
-    /// The least measurement, in microseconds; 0 before the first.
+    /// Minimum RTT in microseconds; 0 before the first sample.
     #[inline(always)]
     pub(crate) const fn min(self) -> u32 {
         self.min
     }
 
-    /// Takes in one measurement, in microseconds (RFC 6298, 2.2 and 2.3).
+    /// Adds one sample in microseconds (RFC 6298, 2.2 and 2.3).
     #[inline(always)]
     pub(crate) fn sample(&mut self, rtt: u32) {
         let rtt = rtt.clamp(1, MAX_RTT);
@@ -63,7 +64,7 @@ impl Rtt {
             self.min = rtt;
         } else {
             self.min = self.min.min(rtt);
-            // Weights of 1/4 and 1/8: alpha and beta of the RFC.
+            // Weights of 1/4 and 1/8: the RFC's beta and alpha.
             let deviation = self.srtt.abs_diff(rtt);
             self.rttvar = self.rttvar - self.rttvar / 4 + deviation / 4;
             self.srtt = (self.srtt - self.srtt / 8 + rtt / 8).max(1);
@@ -73,8 +74,9 @@ impl Rtt {
         self.timeout = micros.div_ceil(1000).min(MAX_RTO_MS) as u16;
     }
 
-    /// The timeout in milliseconds, at least `min_rto_ms`, doubled `backoff`
-    /// times; `after_loss` when the SYN-ACK was sent again.
+    /// The RTO in milliseconds, at least `min_rto_ms`, doubled `backoff` times.
+    ///
+    /// `after_loss` tells that the SYN-ACK was retransmitted.
     #[inline(always)]
     pub(crate) fn timeout(self, backoff: u8, after_loss: bool, min_rto_ms: u32) -> u32 {
         let base = match self.timeout {

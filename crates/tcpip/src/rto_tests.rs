@@ -1,14 +1,14 @@
 use super::*;
 
 #[test]
-fn before_a_measurement_it_is_one_second() {
+fn the_initial_timeout_is_one_second_or_three_after_a_loss() {
     // RFC 6298, 2.1 and 5.7.
     assert_eq!(Rtt::default().timeout(0, false, MIN_RTO_MS), 1_000);
     assert_eq!(Rtt::default().timeout(0, true, MIN_RTO_MS), 3_000);
 }
 
 #[test]
-fn the_first_measurement_sets_both() {
+fn the_first_sample_sets_the_mean_and_the_variation() {
     // RFC 6298, 2.2: RTO = R + 4 * R/2.
     let mut rtt = Rtt::default();
     rtt.sample(400_000);
@@ -16,12 +16,12 @@ fn the_first_measurement_sets_both() {
     assert_eq!(
         rtt.timeout(0, true, MIN_RTO_MS),
         1_200,
-        "the loss is forgotten"
+        "the lost SYN-ACK no longer counts"
     );
 }
 
 #[test]
-fn further_measurements_are_weighed_in() {
+fn later_samples_are_weighted() {
     // RFC 6298, 2.3: RTTVAR = 3/4 * 200 + 1/4 * |400 - 800| = 250 ms,
     // SRTT = 7/8 * 400 + 1/8 * 800 = 450 ms.
     let mut rtt = Rtt::default();
@@ -31,20 +31,16 @@ fn further_measurements_are_weighed_in() {
 }
 
 #[test]
-fn a_steady_round_trip_approaches_itself() {
+fn a_steady_round_trip_leaves_only_the_granularity() {
     let mut rtt = Rtt::default();
     for _ in 0..100 {
         rtt.sample(500_000);
     }
-    assert_eq!(
-        rtt.timeout(0, false, MIN_RTO_MS),
-        501,
-        "and the clock's granularity"
-    );
+    assert_eq!(rtt.timeout(0, false, MIN_RTO_MS), 501, "the RTT and a tick");
 }
 
 #[test]
-fn it_has_bounds() {
+fn the_timeout_stays_within_its_bounds() {
     let mut rtt = Rtt::default();
     rtt.sample(0);
     assert_eq!(rtt.timeout(0, false, MIN_RTO_MS), MIN_RTO_MS);
@@ -58,12 +54,12 @@ fn it_has_bounds() {
     assert_eq!(
         rtt.timeout(0, false, MIN_RTO_MS),
         MIN_RTO_MS,
-        "no measurement is for ever"
+        "old samples fade"
     );
 }
 
 #[test]
-fn each_backoff_doubles_it_up_to_a_minute() {
+fn each_backoff_doubles_the_timeout_up_to_a_minute() {
     // RFC 6298, 5.5.
     let timeouts: Vec<u32> = (0..8)
         .map(|n| Rtt::default().timeout(n, false, MIN_RTO_MS))

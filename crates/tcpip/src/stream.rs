@@ -1,4 +1,4 @@
-//! The send stream: a list of what was written, by sequence number.
+//! The send stream: a list of written data by sequence number.
 
 use std::collections::VecDeque;
 
@@ -6,16 +6,16 @@ use crate::pools::NONE;
 use crate::pools::{Lendable, LendingPool, Owner, Peers, Pool};
 use crate::wire::Seq;
 
-/// The most entries of a connection's send stream, 66: what can be written before
-/// something is acknowledged. A response of 32 parts has a head, an end, and two
-/// entries for each part.
+/// Most entries of a connection's send stream, 66: the writes that can be unacknowledged.
+///
+/// A response of 32 parts has a head, an end, and two entries for each part.
 pub const STREAM_ENTRIES: usize = OWN_ENTRIES + LIST_ENTRIES;
-/// Entries that every connection has place for.
+/// Entries inside every connection.
 const OWN_ENTRIES: usize = 2;
-/// Entries of a list that is lent to a connection that needs more.
+/// Entries of a list that a connection borrows when it needs more.
 const LIST_ENTRIES: usize = 64;
 
-/// Where a stream entry's bytes are: a content, or a write buffer.
+/// Source of a stream entry's bytes: a content, or a write buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Source(u32);
 
@@ -24,7 +24,7 @@ impl Source {
     /// The entry ends before its content does.
     const SHORT: u32 = 1 << 30;
 
-    /// A slice of a content; `is_short`: the content goes on behind it.
+    /// A slice of a content; `is_short` tells that the content continues after it.
     #[inline(always)]
     pub(crate) const fn content(index: u32, is_short: bool) -> Self {
         Self(if is_short { index | Self::SHORT } else { index })
@@ -34,7 +34,7 @@ impl Source {
         Self(index | Self::BUFFER)
     }
 
-    /// The write buffer, if it is one.
+    /// Index of the write buffer, if the source is one.
     #[inline(always)]
     pub(crate) const fn buffer(self) -> Option<u32> {
         if self.0 & Self::BUFFER == 0 {
@@ -44,13 +44,13 @@ impl Source {
         }
     }
 
-    /// The content, where it is no buffer.
+    /// Index of the content, if the source is no buffer.
     #[inline(always)]
     pub(crate) const fn content_index(self) -> u32 {
         self.0 & !Self::SHORT
     }
 
-    /// Whether the entry ends where its content does.
+    /// Whether the entry ends at the end of its content.
     #[inline(always)]
     pub(crate) const fn ends_content(self) -> bool {
         self.0 & (Self::BUFFER | Self::SHORT) == 0
@@ -59,27 +59,25 @@ impl Source {
 
 const _: () = assert!(crate::content::MAX_CONTENTS <= 1 << 30);
 
-/// A stretch of a source.
+/// A range of a source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Slice {
     pub(crate) source: Source,
-    /// From the source's start.
+    /// Offset in the source.
     pub(crate) from: u32,
-    /// Bytes: at least one, but for that of a segment without data.
+    /// Bytes; 0 only in a segment without data.
     pub(crate) len: u32,
-    /// The parameters of the response that it is of, for
-    /// [`Application::render`](crate::Application::render).
+    /// Parameters of the response, for [`Application::render`](crate::Application::render).
     pub(crate) params: Params,
 }
 
-/// Parameters of a response, the upper half first: aligned as all of an entry, so that
-/// it has no gaps.
+/// Parameters of a response, the upper half first. Two words avoid padding in an entry.
 type Params = [u32; 2];
 
 /// One entry of the send stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    /// Behind its last byte, in the stream and in its source.
+    /// End of the entry, in the stream and in its source.
     end: Seq,
     until: u32,
     source: Source,
@@ -87,7 +85,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// In a place that is not in use.
+    /// An unused place.
     const NONE: Self = Self {
         end: Seq(0),
         until: 0,
@@ -95,7 +93,7 @@ impl Entry {
         params: [0; 2],
     };
 
-    /// What of it lies at `seq` and behind.
+    /// The part of the entry from `seq` on.
     #[inline(always)]
     fn rest(&self, seq: Seq) -> Slice {
         let len = self.end.since(seq);
@@ -117,21 +115,23 @@ impl Lendable for VecDeque<Entry> {
     }
 }
 
-/// A connection's send stream. Its first entries lie here, so that a short
-/// response needs nothing else; the others in a list that is lent.
+/// A connection's send stream.
+///
+/// Its first entries are stored inside, so that a short response needs nothing else. The
+/// others are in a borrowed list.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     own: [Entry; OWN_ENTRIES],
-    /// The first entry's first byte.
+    /// First byte of the first entry.
     start: Seq,
-    /// Behind the last entry.
+    /// End of the last entry.
     end: Seq,
-    /// The list, or [`NONE`].
+    /// Index of the borrowed list, or [`NONE`].
     list: u32,
 }
 
 impl Stream {
-    /// One without entries, which begins at `start`.
+    /// An empty stream that begins at `start`.
     pub(crate) const fn new(start: Seq) -> Self {
         Self {
             own: [Entry::NONE; OWN_ENTRIES],
@@ -141,7 +141,7 @@ impl Stream {
         }
     }
 
-    /// Behind everything that was written; a FIN comes here.
+    /// Sequence number after the written data; a FIN takes this one.
     #[inline(always)]
     pub(crate) fn end(&self) -> Seq {
         self.end
@@ -152,7 +152,7 @@ impl Stream {
         self.start == self.end
     }
 
-    /// Entries that the stream has room for. `has_list`: as if a list were free.
+    /// Entries that the stream has room for, as if a list were free if `has_list`.
     pub(crate) fn room(&self, lists: &Lists, has_list: bool) -> usize {
         let used = self.entries(lists).count();
         if self.list != NONE || has_list || lists.has_free() {
@@ -162,30 +162,28 @@ impl Stream {
         }
     }
 
-    /// Whether distances in the stream still fit 32 bits when `len` more
-    /// bytes are written.
+    /// Whether distances in the stream fit 32 bits after a write of `len` bytes.
     #[inline(always)]
     fn has_span(&self, len: u32) -> bool {
-        // One is for the FIN.
+        // One number is for the FIN.
         self.end
             .since(self.start)
             .checked_add(len)
             .is_some_and(|span| span < u32::MAX)
     }
 
-    /// Whether one more entry has place without a list.
+    /// Whether one more entry fits without a list.
     #[inline(always)]
     fn has_own_place(&self) -> bool {
         self.is_empty() || self.own[0].end == self.end
     }
 
-    /// Appends an entry. Without place here it goes to a list, of which `owner`
-    /// is the stream's connection.
+    /// Appends an entry. If the connection's own places are full, it goes to a list
+    /// borrowed for `owner`.
     ///
     /// # Errors
-    /// There is no room, or there would be 4 GiB in the stream, which is as it was
-    /// then. With the pool that had
-    /// nothing free, if that is why.
+    /// The stream is full, or would span 4 GiB; it is unchanged. The error names the pool
+    /// if that had no free list.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
@@ -231,8 +229,8 @@ impl Stream {
         }
     }
 
-    /// Makes the last entry longer, if that is a write buffer which `fits` says to
-    /// have room, and the stream has room too. Returns the buffer.
+    /// Extends the last entry if it is a write buffer that `fits` accepts, and returns that
+    /// buffer.
     pub(crate) fn extend(
         &mut self,
         len: u32,
@@ -247,7 +245,7 @@ impl Stream {
         })
     }
 
-    /// Makes the last entry longer.
+    /// Extends the last entry.
     fn lengthen(&mut self, len: u32, lists: &mut Lists) {
         let end = self.end + len;
         if let Some(last) = self.last(lists) {
@@ -257,8 +255,7 @@ impl Stream {
         self.end = end;
     }
 
-    /// Joins a slice to the last entry if it goes on where that one ends. Whether
-    /// it does.
+    /// Merges a slice into the last entry if it continues that one. Returns whether it did.
     pub(crate) fn merge(&mut self, slice: Slice, lists: &mut Lists) -> bool {
         let has_span = self.has_span(slice.len);
         let Some(last) = self.last(lists) else {
@@ -275,7 +272,7 @@ impl Stream {
         goes_on
     }
 
-    /// Write buffers in the stream.
+    /// Number of write buffers in the stream.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn write_buffers(&self, lists: &Lists) -> usize {
         let entries = self.entries(lists);
@@ -295,8 +292,8 @@ impl Stream {
         self.own[..own].iter().chain(list.into_iter().flatten())
     }
 
-    /// What lies at `seq` of the stream and behind, to the entry's end; `None`
-    /// from the stream's end on. `seq` must not be before the first entry.
+    /// The bytes from `seq` to the end of its entry; `None` at or after the stream's end.
+    /// `seq` must not be before the first entry.
     #[inline(always)]
     pub(crate) fn locate(&self, seq: Seq, lists: &Lists) -> Option<Slice> {
         let at = seq.since(self.start);
@@ -314,7 +311,7 @@ impl Stream {
         })
     }
 
-    /// Where the entry begins that holds `seq`, which is as for
+    /// Where the entry that contains `seq` begins. `seq` is as for
     /// [`locate`](Self::locate).
     pub(crate) fn entry_start(&self, seq: Seq, lists: &Lists) -> Seq {
         let at = seq.since(self.start);
@@ -323,7 +320,7 @@ impl Stream {
         before.last().unwrap_or(self.start)
     }
 
-    /// Takes the first entry out of the stream if all of it is before `una`.
+    /// Removes the first entry if all of it is before `una`.
     #[inline(always)]
     pub(crate) fn retire(
         &mut self,
@@ -349,7 +346,7 @@ impl Stream {
         first.source
     }
 
-    /// The oldest entry of the list, which is given back when it is empty.
+    /// Removes the oldest entry of the list, and returns an empty list to the pool.
     #[cold]
     fn take_from_list(&mut self, lists: &mut Lists, peers: &mut Peers) -> Entry {
         let list = &mut lists[self.list];
@@ -361,7 +358,7 @@ impl Stream {
     }
 }
 
-/// Memory for a whole list is taken at once.
+/// Appends to a list. The first entry allocates the whole list.
 #[cold]
 fn push_to(list: &mut VecDeque<Entry>, entry: Entry) -> Result<(), Option<Pool>> {
     if list.len() == LIST_ENTRIES {
@@ -372,7 +369,7 @@ fn push_to(list: &mut VecDeque<Entry>, entry: Entry) -> Result<(), Option<Pool>>
     Ok(())
 }
 
-/// The entries follow each other, and one of them holds `seq`.
+/// Finds `seq` in consecutive entries, one of which contains it.
 #[cold]
 fn locate_in(list: &VecDeque<Entry>, start: Seq, seq: Seq) -> Slice {
     let at = seq.since(start);

@@ -16,10 +16,10 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(start: u32, most_lists: u32) -> Self {
+    fn new(start: u32, max_lists: u32) -> Self {
         Self {
             stream: Stream::new(Seq(start)),
-            lists: Lists::new(Pool::EntryLists, most_lists),
+            lists: Lists::new(Pool::EntryLists, max_lists),
             peers: Peers::new([1; Pool::COUNT]),
         }
     }
@@ -42,7 +42,7 @@ impl Rig {
     }
 }
 
-/// All of a content.
+/// A whole content.
 fn whole(index: u32, len: u32) -> Slice {
     slice(index, 0..len, len)
 }
@@ -60,7 +60,7 @@ fn slice(index: u32, range: std::ops::Range<u32>, len: u32) -> Slice {
 }
 
 #[test]
-fn sources_are_told_apart() {
+fn sources_are_distinguished() {
     let whole = Source::content(5, false);
     assert_eq!((whole.buffer(), whole.content_index()), (None, 5));
     assert!(whole.ends_content());
@@ -72,7 +72,7 @@ fn sources_are_told_apart() {
 }
 
 #[test]
-fn a_place_is_found_across_the_wrap() {
+fn a_place_is_located_across_the_wrap() {
     let start = u32::MAX - 9;
     let mut rig = Rig::new(start, 0);
     rig.push(whole(1, 100)).unwrap();
@@ -100,7 +100,7 @@ fn distances_in_the_stream_fit_32_bits() {
     rig.push(whole(1, 1 << 31)).unwrap();
     assert!(rig.stream.has_span((1 << 31) - 2));
     assert!(!rig.stream.has_span((1 << 31) - 1));
-    // One entry of the greatest length is addressed to its end.
+    // The longest entry is addressable to its last byte.
     let mut rig = Rig::new(0, 0);
     rig.push(whole(1, u32::MAX - 1)).unwrap();
     let place = rig.locate(u32::MAX - 2).unwrap();
@@ -108,7 +108,7 @@ fn distances_in_the_stream_fit_32_bits() {
 }
 
 #[test]
-fn the_third_entry_needs_a_list_for_as_long_as_it_lasts() {
+fn a_stream_holds_a_list_while_it_has_more_than_two_entries() {
     let mut rig = Rig::new(0, 1);
     assert_eq!(rig.room(), STREAM_ENTRIES);
     for n in 0..STREAM_ENTRIES as u32 {
@@ -126,7 +126,7 @@ fn the_third_entry_needs_a_list_for_as_long_as_it_lasts() {
 }
 
 #[test]
-fn without_a_free_list_there_is_room_for_two() {
+fn without_a_free_list_there_is_room_for_two_entries() {
     let mut rig = Rig::new(0, 0);
     assert_eq!(rig.room(), 2);
     rig.push(whole(1, 10)).unwrap();
@@ -139,33 +139,39 @@ fn without_a_free_list_there_is_room_for_two() {
 }
 
 #[test]
-fn a_slice_joins_the_one_that_it_goes_on_from() {
+fn a_slice_is_merged_into_the_entry_that_it_continues() {
     let mut rig = Rig::new(0, 1);
-    let join = |rig: &mut Rig, slice| rig.stream.merge(slice, &mut rig.lists);
-    assert!(!join(&mut rig, slice(1, 0..20, 100)), "there is none");
+    let merge = |rig: &mut Rig, slice| rig.stream.merge(slice, &mut rig.lists);
+    assert!(
+        !merge(&mut rig, slice(1, 0..20, 100)),
+        "the stream is empty"
+    );
     rig.push(slice(1, 0..20, 100)).unwrap();
-    assert!(!join(&mut rig, slice(1, 21..30, 100)), "a gap");
-    assert!(!join(&mut rig, slice(2, 20..30, 100)), "another content");
+    assert!(!merge(&mut rig, slice(1, 21..30, 100)), "a gap");
+    assert!(!merge(&mut rig, slice(2, 20..30, 100)), "another content");
     let other = Slice {
         source: Source::content(1, true),
         from: 20,
         len: 10,
         params: [0, 7],
     };
-    assert!(!join(&mut rig, other), "other parameters");
-    assert!(join(&mut rig, slice(1, 20..100, 100)));
+    assert!(!merge(&mut rig, other), "other parameters");
+    assert!(merge(&mut rig, slice(1, 20..100, 100)));
     let place = rig.locate(10).unwrap();
     assert_eq!((place.from, place.len), (10, 90));
     assert!(place.source.ends_content());
-    assert!(!join(&mut rig, slice(1, 0..20, 100)), "it is at its end");
+    assert!(
+        !merge(&mut rig, slice(1, 0..20, 100)),
+        "the content has ended"
+    );
     assert_eq!(rig.room(), STREAM_ENTRIES - 1);
 }
 
-/// What is done to a stream.
+/// One operation on a stream.
 #[derive(Clone, Debug)]
 enum Step {
     Push { from: u32, len: u32, behind: u32 },
-    JoinOn { len: u32 },
+    Merge { len: u32 },
     Acknowledge { bytes: u32 },
     Discard,
 }
@@ -174,24 +180,24 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (0u32..3000, 1u32..3000, 0u32..3)
             .prop_map(|(from, len, behind)| Step::Push { from, len, behind }),
-        2 => (1u32..100).prop_map(|len| Step::JoinOn { len }),
+        2 => (1u32..100).prop_map(|len| Step::Merge { len }),
         4 => (1u32..9000).prop_map(|bytes| Step::Acknowledge { bytes }),
         1 => Just(Step::Discard),
     ]
 }
 
 proptest! {
-    /// The stream against a plain list of bytes, each with where it came from.
+    /// Compares the stream with a plain list of bytes, each with its content and offset.
     #[test]
     fn the_stream_agrees_with_a_list(
         start: u32,
-        most_lists in 0u32..2,
+        max_lists in 0u32..2,
         steps in prop::collection::vec(step(), 1..200),
     ) {
-        let mut rig = Rig::new(start, most_lists);
+        let mut rig = Rig::new(start, max_lists);
         let mut una = Seq(start);
         let mut list: Vec<(u32, u32)> = Vec::new();
-        // Content and bytes of each entry; where the last slice ends.
+        // Content and length of each entry, and where the last slice ends.
         let mut entries: VecDeque<(u32, usize)> = VecDeque::new();
         let mut last = None;
         for (number, step) in steps.into_iter().enumerate() {
@@ -200,7 +206,7 @@ proptest! {
                 Step::Push { from, len, behind } => {
                     let until = from + len;
                     let pushed = rig.push(slice(number, from..until, until + behind));
-                    let most = if most_lists == 0 { 2 } else { STREAM_ENTRIES };
+                    let most = if max_lists == 0 { 2 } else { STREAM_ENTRIES };
                     prop_assert_eq!(pushed.is_ok(), entries.len() < most);
                     if pushed.is_ok() {
                         list.extend((from..until).map(|offset| (number, offset)));
@@ -208,13 +214,13 @@ proptest! {
                         last = (behind > 0).then_some((number, until));
                     }
                 }
-                Step::JoinOn { len } => {
+                Step::Merge { len } => {
                     let Some((content, until)) = last.filter(|_| !entries.is_empty()) else {
                         continue;
                     };
                     let range = until..until + len;
-                    let joining = slice(content, range.clone(), range.end + 1);
-                    prop_assert!(rig.stream.merge(joining, &mut rig.lists));
+                    let merged = slice(content, range.clone(), range.end + 1);
+                    prop_assert!(rig.stream.merge(merged, &mut rig.lists));
                     list.extend(range.clone().map(|offset| (content, offset)));
                     entries.back_mut().unwrap().1 += len as usize;
                     last = Some((content, range.end));
@@ -244,7 +250,7 @@ proptest! {
                     una = una + gone as u32;
                 }
             }
-            let room = if most_lists == 0 { 2 } else { STREAM_ENTRIES } - entries.len();
+            let room = if max_lists == 0 { 2 } else { STREAM_ENTRIES } - entries.len();
             prop_assert_eq!(rig.room(), room);
             prop_assert_eq!(rig.stream.is_empty(), list.is_empty());
             prop_assert_eq!(rig.stream.end().since(una) as usize, list.len());
@@ -258,7 +264,7 @@ proptest! {
                     let start = rig.stream.entry_start(seq, &rig.lists);
                     let entry = list[at].0;
                     let first = list.iter().position(|byte| byte.0 == entry).unwrap();
-                    // Of the first entry a part may have been acknowledged.
+                    // A part of the first entry may be acknowledged.
                     let expected = una + first as u32;
                     prop_assert!(start == expected || first == 0 && !start.after(una));
                 }

@@ -1,12 +1,12 @@
-//! Buffers for what is written once: bytes that are no content.
+//! Write buffers: bytes that are written once and belong to no content.
 
 use crate::pools::{Lendable, LendingPool};
 
-/// The most bytes of one [`write_bytes`](crate::Connection::write_bytes): a
-/// DNS message over TCP with its length.
+/// Most bytes of one [`write_bytes`](crate::Connection::write_bytes): a DNS message over
+/// TCP with its length field.
 pub const MAX_WRITE_LEN: usize = 2 + 65_535;
 
-/// The bounded pool of them.
+/// The pool of write buffers.
 pub(crate) type Writes = LendingPool<Vec<u8>>;
 
 impl Lendable for Vec<u8> {

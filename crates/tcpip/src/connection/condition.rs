@@ -1,15 +1,15 @@
-//! How a connection goes.
+//! Phase of loss recovery.
 
-/// How it goes.
+/// Phase of a connection's loss recovery, as in Linux's `tcp_ca_state`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Condition {
-    /// All that was sent arrives in order.
+    /// Nothing is lost or out of order.
     #[default]
     Open,
-    /// Something is out of order, and nothing is taken as lost.
+    /// Something is out of order, and nothing counts as lost.
     Disorder,
-    /// Something was lost, and the window is being reduced.
+    /// Fast recovery: something was lost, and the window is being reduced.
     Recovery,
-    /// All that was in flight is being sent again, in slow start.
+    /// Recovery after a timeout: the whole flight is retransmitted in slow start.
     Loss,
 }

@@ -1,4 +1,4 @@
-//! A connection in hand, and the rules of TCP for it.
+//! A connection under processing, and the TCP rules for it.
 
 mod acks;
 mod closing;
@@ -43,7 +43,7 @@ pub(crate) struct Record<C> {
     congestion: C,
 }
 
-/// What of the configuration concerns one connection. Times are in milliseconds.
+/// Configuration of a single connection. Times are in milliseconds.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     syn_ack_retries: u8,
@@ -53,41 +53,40 @@ struct Settings {
     time_wait_ms: u32,
     fin_wait_ms: u32,
     idle_ms: u32,
-    /// `u32::MAX`: none.
+    /// `u32::MAX` means no timeout.
     user_timeout_ms: u32,
-    /// Between probes of a shut window: some are to go before the user timeout.
+    /// Longest interval between zero-window probes, so that several fit into the user
+    /// timeout.
     max_probe_interval_ms: u32,
-    /// The silence after which something is done: a keep-alive is sent, or the
-    /// connection closed.
+    /// Idle time until the first action: a keep-alive, or closing.
     first_idle_ms: u32,
     min_rto_ms: u32,
 }
 
-/// What all connections of a stack share.
+/// State that all connections of a stack share.
 #[derive(Debug)]
 pub(crate) struct Context<C> {
     settings: Settings,
     pub(crate) counters: Counters,
     pub(crate) own_mss: OwnMss,
-    /// What each client address holds.
+    /// Pool slots that each client address holds.
     pub(crate) peers: Peers,
-    /// Entries of streams that have no place in their TCBs.
+    /// Stream entries beyond those in the TCBs.
     pub(crate) lists: Lists,
     pub(crate) buffers: LendingPool<Buffer>,
-    /// Bytes of each: the window of a connection that has none.
+    /// Bytes of each receive buffer; also the window of a connection without one.
     buffer_len: usize,
     recoveries: Recoveries<C>,
-    /// The shift of our windows, where they are scaled (RFC 7323, section 2.3).
+    /// Shift of our windows where they are scaled (RFC 7323, section 2.3).
     window_scale: u8,
-    /// What the segment in hand has brought that was here already: told with
-    /// its acknowledgement (RFC 2883).
+    /// Duplicate bytes of the current segment, reported with its ACK (DSACK, RFC 2883).
     pub(crate) dsack: Option<Block>,
-    /// The class of the connection in hand while its segments had another size.
+    /// Class that the current connection leaves, as its segment size has changed.
     old_class: Option<u8>,
 }
 
 impl Tcb {
-    /// How our windows are shifted.
+    /// Shift of our windows; 0 if they are not scaled.
     #[inline(always)]
     fn own_scale<C>(&self, cx: &Context<C>) -> u32 {
         if self.negotiated.scaled() {
@@ -97,7 +96,7 @@ impl Tcb {
         }
     }
 
-    /// Bytes that there is place for.
+    /// Bytes that the receive buffer has room for.
     #[inline(always)]
     fn space<C>(&self, cx: &Context<C>) -> usize {
         if self.buffer == NONE {
@@ -107,27 +106,27 @@ impl Tcb {
         }
     }
 
-    /// The window to tell now, in bytes. It never takes back what was told
-    /// before, and does not open by small steps (RFC 9293, section 3.8.6.2.2).
+    /// The window to advertise now, in bytes. It never shrinks, and never opens in small
+    /// steps (RFC 9293, section 3.8.6.2.2).
     #[inline(always)]
     fn window_to_advertise<C>(&self, cx: &Context<C>) -> u32 {
-        let told = self.rcv_adv.since(self.rcv_nxt);
+        let advertised = self.rcv_adv.since(self.rcv_nxt);
         if self.buffer == NONE {
-            return told.max(cx.buffer_len as u32);
+            return advertised.max(cx.buffer_len as u32);
         }
         let space = self.space(cx);
         let worth = usize::from(self.mss).min(cx.buffer_len / 2);
         if space < worth {
-            told
+            advertised
         } else {
-            told.max(space as u32)
+            advertised.max(space as u32)
         }
     }
 
-    /// What was told, perhaps rounded up, is no reason to round up again: the
-    /// space is.
+    /// Scales a window for the header. A window that was rounded up is not rounded up
+    /// again; only the space is.
     #[cold]
-    fn scaled<C>(&self, cx: &Context<C>, window: u32, scale: u32) -> u32 {
+    fn scale_window<C>(&self, cx: &Context<C>, window: u32, scale: u32) -> u32 {
         let space = self.space(cx) as u32;
         if window >= space {
             window.min(space).div_ceil(1 << scale)
@@ -137,7 +136,7 @@ impl Tcb {
     }
 }
 
-/// What of it only the stack knows.
+/// Values of [`Info`] that are not in the TCB.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SendInfo {
     cwnd: u32,
@@ -148,7 +147,7 @@ pub(crate) struct SendInfo {
     lost: u32,
 }
 
-/// A connection in hand: see [the module's text](self).
+/// A connection under processing: see [the module](self).
 pub(crate) struct Conn<'a, C> {
     pub(crate) tcb: &'a mut Tcb,
     congestion: &'a mut C,
@@ -165,7 +164,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// What became of what is in flight, unless all goes well.
+    /// Loss recovery state, if something is lost or out of order.
     #[inline(always)]
     fn recovery(&self) -> Option<&Recovery<C>> {
         match self.tcb.recovery {
@@ -174,8 +173,8 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// The same connection for a call that is not inlined, so that this one can
-    /// stay in registers.
+    /// The same connection for a call that is not inlined, so that `self` can stay in
+    /// registers.
     #[inline(always)]
     fn reborrow(&mut self) -> Conn<'_, C> {
         Conn {
@@ -185,8 +184,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// Sets the deadline after an ACK of something new (RFC 6298, 5.2 and 5.3).
-    /// `is_in_order`: nothing of what is in flight is known to be out of order.
+    /// Sets the deadline after an ACK of new data (RFC 6298, 5.2 and 5.3).
     #[inline(always)]
     fn arm_after_ack(&mut self, is_in_order: bool, now: Moment) {
         let tcb = &mut *self.tcb;
@@ -198,13 +196,13 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// Whether nothing of what is in flight is known to be out of order.
+    /// Whether nothing in flight is known to be lost or out of order.
     #[inline(always)]
     fn is_in_order(&self) -> bool {
         self.recovery().is_none_or(Recovery::is_in_order)
     }
 
-    /// As [`Tcb::timeout`].
+    /// See [`Tcb::timeout`].
     #[inline(always)]
     fn timeout(&self) -> (DeadlineKind, u32) {
         self.tcb
@@ -217,22 +215,22 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         self.tcb.rto(self.cx.settings.min_rto_ms)
     }
 
-    /// The window to tell now as the field of a header has it (RFC 7323, section
-    /// 2.3), rounded up: what was told stays told, but for less than one unit of
-    /// the scale (section 2.4).
+    /// The window to advertise now as the header's field (RFC 7323, section 2.3). It is
+    /// rounded up, so the right edge moves back by less than one unit of the scale (section
+    /// 2.4).
     #[inline(always)]
     fn window_field(&self) -> u16 {
         let window = self.tcb.window_to_advertise(self.cx);
         let field = match self.tcb.own_scale(self.cx) {
             0 => window,
-            scale => self.tcb.scaled(self.cx, window, scale),
+            scale => self.tcb.scale_window(self.cx, window, scale),
         };
         field.min(u32::from(u16::MAX)) as u16
     }
 
-    /// At most `most` bytes from `seq` on, or the FIN that is there, with a
-    /// timestamp of `late` milliseconds ago.
-    fn plan(&self, kind: SegmentKind, seq: Seq, most: u32, late: u32, now: Moment) -> Plan {
+    /// Plans a segment of at most `most` bytes from `seq` on, or the FIN there. Its
+    /// timestamp lies `backdating` milliseconds in the past.
+    fn plan(&self, kind: SegmentKind, seq: Seq, most: u32, backdating: u32, now: Moment) -> Plan {
         let tcb = &*self.tcb;
         let mut header = Header {
             seq,
@@ -242,10 +240,10 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
             timestamps: tcb.timestamps(now),
         };
         if let Some(timestamps) = &mut header.timestamps {
-            timestamps.value = timestamps.value.wrapping_sub(late);
+            timestamps.value = timestamps.value.wrapping_sub(backdating);
         }
         let Some(segment) = StreamSegment::at(tcb, seq, &self.cx.lists) else {
-            debug_assert!(tcb.flags.has(Flags::CLOSE), "the stream ends here");
+            debug_assert!(tcb.flags.has(Flags::CLOSE), "only a FIN has no data");
             header.control = header.control | Control::FIN;
             return Plan::of_control(kind, header);
         };
@@ -253,14 +251,14 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         if len == segment.slice.len {
             header.control = header.control | Control::PSH;
         }
-        // A FIN that was sent with this segment goes with it again.
+        // A FIN that was sent with this segment is retransmitted with it.
         if seq + len == tcb.stream.end() && tcb.snd_nxt == tcb.stream.end() + 1 {
             header.control = header.control | Control::FIN;
         }
         Plan {
             kind,
             header,
-            // RFC 3168, section 6.1.5: what is sent again takes no part.
+            // RFC 3168, section 6.1.5: retransmissions are not ECN-capable.
             ecn: Ecn::NotEct,
             slice: segment.slice,
             len,
@@ -269,7 +267,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// A segment has told all that has come, and a window by its field.
+    /// Records that a segment with this window field has acknowledged everything received.
     #[inline(always)]
     fn has_advertised(&mut self, window: u16) {
         let window = u32::from(window) << self.tcb.own_scale(self.cx);
@@ -277,7 +275,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         self.tcb.flags -= Flags::ACK_PENDING;
     }
 
-    /// Gives the receive buffer back, if there is one, with all that is in it.
+    /// Releases the receive buffer, if there is one, with its data.
     fn release_buffer(&mut self) {
         let buffer = std::mem::replace(&mut self.tcb.buffer, NONE);
         if buffer != NONE {
@@ -285,7 +283,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// Takes a recovery from the pool if there is none.
+    /// Takes recovery state from the pool, unless the connection has one.
     fn begin_recovery(&mut self) -> u32 {
         if self.tcb.recovery == NONE {
             self.tcb.recovery = self.cx.recoveries.take(self.tcb.snd_una);
@@ -294,6 +292,6 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
     }
 }
 
-// Four cache lines, with the congestion control that is the default.
+// Four cache lines with the default congestion control.
 const _: () = assert!(size_of::<Record<crate::Cubic>>() <= 256);
 const _: () = assert!(size_of::<Record<crate::Bbr>>() <= 320);

@@ -8,8 +8,8 @@ fn rtt(micros: u32) -> Rtt {
 }
 
 #[test]
-fn needless_retransmissions_widen_the_window_up_to_a_round_trip() {
-    // RFC 8985, section 6.2, step 4: by a quarter of the least round trip each.
+fn spurious_retransmissions_widen_the_window_up_to_a_round_trip() {
+    // RFC 8985, section 6.2, step 4: each adds a quarter of the minimum RTT.
     let rtt = rtt(40_000);
     let mut reo_wnd = ReorderingWindow::new();
     let mut windows = vec![reo_wnd.window(rtt)];
@@ -22,7 +22,7 @@ fn needless_retransmissions_widen_the_window_up_to_a_round_trip() {
 }
 
 #[test]
-fn fifteen_recoveries_later_the_window_is_as_it_was() {
+fn the_window_is_reset_after_fifteen_recoveries() {
     // RFC 8985, section 6.2: RACK.reo_wnd_persist.
     let rtt = rtt(40_000);
     let mut reo_wnd = ReorderingWindow::new();
@@ -34,12 +34,12 @@ fn fifteen_recoveries_later_the_window_is_as_it_was() {
     }
     reo_wnd.decay();
     assert_eq!(reo_wnd, ReorderingWindow::new());
-    // And it stays so.
+    // Further recoveries change nothing.
     reo_wnd.decay();
     assert_eq!(reo_wnd, ReorderingWindow::new());
 }
 
 #[test]
-fn without_a_measurement_there_is_no_window() {
+fn without_an_rtt_sample_the_window_is_zero() {
     assert_eq!(ReorderingWindow::new().window(Rtt::default()), 0);
 }

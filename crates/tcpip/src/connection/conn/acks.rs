@@ -1,5 +1,4 @@
-//! A segment that has passed the checks: its ACK field tells what has arrived, and how
-//! much more may be sent.
+//! The ACK field of a valid segment: what has arrived, and the peer's window.
 
 use eth::Link;
 use ip::Ecn;
@@ -12,9 +11,10 @@ use crate::stream::Source;
 use crate::wire::{Block, Control, Segment};
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Takes in a segment that has passed the checks, but for its data and FIN.
-    /// Returns what it acknowledges for the first time: bytes, and our FIN. `ecn` is
-    /// read only where both sides take part.
+    /// Processes a segment that has passed the checks, except for its data and FIN.
+    ///
+    /// Returns how much it newly acknowledges, in bytes with our FIN as one. `ecn` is only
+    /// called where both sides use ECN.
     #[inline(always)]
     pub(crate) fn on_segment(
         &mut self,
@@ -30,7 +30,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.on_ack(segment, sack, now)
     }
 
-    /// What routers and the peer say of congestion (RFC 3168, section 6.1).
+    /// Processes ECN marks: CE of routers, ECE and CWR of the peer (RFC 3168, section 6.1).
     #[inline(never)]
     fn on_congestion_marks(self, ecn: Ecn, segment: Segment, now: Moment) {
         let tcb = &mut *self.tcb;
@@ -48,7 +48,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             return;
         }
         self.cx.counters.echoed += 1;
-        // Once a window, and not when something lost has done it already.
+        // The window is reduced once per flight, and not if a loss has already reduced it.
         let (condition, ..) = self.recovery().map_or_else(Default::default, |recovery| {
             recovery.summary(self.congestion)
         });
@@ -63,8 +63,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// The ACK field, and what the segment acknowledges selectively. Returns
-    /// what it acknowledges for the first time.
+    /// Processes the ACK field and SACK blocks. Returns how much is newly acknowledged.
     #[inline(always)]
     fn on_ack(&mut self, segment: Segment, sack: &[Block], now: Moment) -> u32 {
         let acked = segment.ack.since(self.tcb.snd_una);
@@ -80,7 +79,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         if acked == 0 {
             if self.tcb.deadline_kind == DeadlineKind::KeepAlive {
-                // It is there.
+                // The peer has answered.
                 self.tcb.retries = 0;
             }
             if !sack.is_empty() || self.tcb.is_duplicate(segment) {
@@ -91,7 +90,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         0
     }
 
-    /// An ACK of nothing new, which says that something else has arrived.
+    /// Processes an ACK of no new data that may report arrivals out of order.
     #[cold]
     fn on_repeated_ack(self, segment: Segment, sack: &[Block], now: Moment) {
         if self.tcb.flight() > 0 && !self.tcb.probes_window() {
@@ -99,8 +98,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// `acked` bytes are acknowledged for the first time, and nothing is out of
-    /// order.
+    /// Processes `acked` newly acknowledged bytes while nothing is lost or out of order.
     #[inline(always)]
     fn advance(&mut self, segment: Segment, acked: u32, now: Moment) {
         let tcb = &mut *self.tcb;
@@ -108,16 +106,17 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.snd_una = segment.ack;
         tcb.retries = 0;
         let rtt = tcb.measure(segment, now);
-        // RFC 3168, section 6.1.2: an echo of congestion opens no window.
+        // RFC 3168, section 6.1.2: an ACK with ECE does not open the window.
         if !segment.control.has(Control::ECE) || !tcb.negotiated.ecn() {
             let event = tcb.event(in_flight, rtt, now);
             self.congestion.on_ack(acked, &event);
         }
     }
 
-    /// SND.WND, unless the segment is older than the one it was taken from.
-    /// (RFC 9293's comparison of SND.WL2 is always true here, as older ACKs
-    /// do not come this far.)
+    /// Updates SND.WND, unless the segment is older than the one that last did.
+    ///
+    /// RFC 9293's comparison with SND.WL2 is always true here: older ACKs do not come this
+    /// far.
     #[inline(always)]
     fn update_window(&mut self, segment: Segment, now: Moment) {
         let tcb = &mut *self.tcb;
@@ -130,7 +129,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             }
         }
         if tcb.probes_window() {
-            // It is there (RFC 6429, section 3).
+            // The peer has answered (RFC 6429, section 3).
             tcb.retries = 0;
             tcb.rtt_at = now.micros;
             self.reborrow()
@@ -138,20 +137,22 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// The peer's window was shut; `is_open`: it is no longer.
+    /// Processes an answer to a zero-window probe; `is_open` tells that the window is open
+    /// now.
     #[cold]
     fn end_probing(mut self, is_open: bool, now: Moment) {
         let tcb = &mut *self.tcb;
         if tcb.snd_una == tcb.limit() {
-            // Probes have sent all that there was.
+            // The probes have sent everything.
             tcb.backoff = 0;
             tcb.arm(DeadlineKind::Idle, self.cx.settings.first_idle_ms, now);
         } else if is_open {
-            // What was sent beyond the window has most likely been dropped.
+            // The peer has most likely dropped what was sent beyond its window.
             match tcb.flight() {
-                // What it had place for has arrived.
+                // Everything that fitted into the window has arrived.
                 0 => tcb.backoff = 0,
-                // A probe: it goes again with what lies behind it, if that may go.
+                // A one-byte probe is sent again together with the data after it, if a
+                // segment fits.
                 1 if tcb.recovery == NONE => {
                     let next = StreamSegment::at(tcb, tcb.snd_una, &self.cx.lists);
                     if next.is_none_or(|segment| tcb.fits_window(&segment)) {
@@ -166,7 +167,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Takes the first entry out of the stream if all of it is acknowledged.
+    /// Removes the first entry of the stream if all of it is acknowledged.
     #[inline(always)]
     pub(crate) fn retire(&mut self) -> Option<Source> {
         let Context { lists, peers, .. } = self.cx;
@@ -175,19 +176,20 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Tcb {
-    /// Whether the peer's window, which is open, lets the segment at SND.UNA go
-    /// when nothing is in flight, see [`bytes_to_send`](Self::bytes_to_send).
+    /// Whether the open window admits the segment at SND.UNA with nothing in flight; see
+    /// [`bytes_to_send`](Self::bytes_to_send).
     fn fits_window(&self, segment: &StreamSegment) -> bool {
         segment.len <= self.snd_wnd || !self.flags.has(Flags::LARGE_WINDOW)
     }
 }
 
-/// The way back may change: a router that takes over has an address of its own.
-/// The peer's clock goes on (RFC 7323, section 4.3; what is in order has been
-/// acknowledged up to RCV.NXT).
+/// Updates the return path and the peer's timestamp.
+///
+/// A router that takes over has its own link address. Everything in order was acknowledged
+/// up to RCV.NXT, so that RFC 7323, section 4.3, lets the timestamp advance.
 #[inline(always)]
 fn update_peer(tcb: &mut Tcb, link: Link, segment: Segment) {
-    // Ours stays.
+    // Our own link address stays.
     if tcb.path.link.peer != link.peer || tcb.path.link.vlan != link.vlan {
         tcb.path.link = link;
     }

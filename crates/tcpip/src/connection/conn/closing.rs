@@ -1,4 +1,4 @@
-//! Both sides close (RFC 9293, section 3.6).
+//! Closing by both sides (RFC 9293, section 3.6).
 
 use super::{Conn, DeadlineKind, Flags, State};
 use crate::clock::Moment;
@@ -6,7 +6,7 @@ use crate::congestion::CongestionControl;
 use crate::outcome::AfterFin;
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// The peer's FIN, in order. Whether both sides have closed by it.
+    /// Processes the peer's FIN, in order. Returns whether both sides have closed.
     #[inline(always)]
     pub(crate) fn on_fin(&mut self, now: Moment) -> bool {
         let tcb = &mut *self.tcb;
@@ -27,7 +27,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         false
     }
 
-    /// After close: has our FIN been acknowledged?
+    /// Processes a possible acknowledgement of our FIN, after close.
     #[cold]
     pub(crate) fn on_fin_acked(&mut self, now: Moment) -> AfterFin {
         let tcb = &mut *self.tcb;
@@ -50,8 +50,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Whether the application is to be told that the peer has closed: once all
-    /// that came before has had its chance.
+    /// Whether the application is to learn now that the peer has closed. It is first
+    /// offered everything received before.
     pub(crate) fn takes_half_close(&mut self) -> bool {
         let flags = &mut self.tcb.flags;
         if !flags.has(Flags::HALF_CLOSE) || flags.has(Flags::WANTS_ROOM) {
@@ -61,7 +61,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         !flags.has(Flags::CLOSE | Flags::ABORT)
     }
 
-    /// Both sides have closed.
+    /// Starts TIME-WAIT.
     fn enter_time_wait(&mut self, now: Moment) {
         self.tcb.state = State::TimeWait;
         let time_wait = self.cx.settings.time_wait_ms;

@@ -1,4 +1,4 @@
-//! What connections share, as it is configured.
+//! Construction of the shared state from the configuration.
 
 use super::recovery::{Recoveries, Recovery};
 use super::{Context, Settings};
@@ -10,10 +10,10 @@ use crate::pools::{LendingPool, Peers, Pool};
 use crate::rto::MAX_RTO_MS;
 use crate::stream::Lists;
 
-/// Probes of a shut window that are sent in a user timeout at least.
+/// Minimum number of zero-window probes within a user timeout.
 const PROBES_IN_USER_TIMEOUT: u32 = 4;
 
-/// The shift by which windows of so many bytes fit the header's field (RFC 7323,
+/// The smallest shift by which a window of so many bytes fits the header's field (RFC 7323,
 /// section 2.3).
 fn window_scale(window: usize) -> u8 {
     let beyond = window >> u16::BITS;
@@ -44,17 +44,16 @@ impl Settings {
 }
 
 impl<C> Context<C> {
-    /// Bytes of the tables that [`new`](Self::new) reserves, by the most
-    /// connections.
+    /// Bytes of the tables that [`new`](Self::new) reserves for `connections` connections.
     pub(crate) fn reserved_bytes(connections: u32) -> usize {
-        // Those of the recoveries that are free.
+        // A recovery, and its place on the free list.
         let each = size_of::<Recovery<C>>() + size_of::<u32>();
         connections as usize * each + Peers::bytes(connections)
     }
 }
 
 impl<C: CongestionControl> Context<C> {
-    /// Of a stack on a port that takes packets of `mtu` bytes. `config` is
+    /// For a stack on a port that takes packets of `mtu` bytes. `config` must be
     /// [clamped](Config::clamped).
     pub(crate) fn new(config: &Config, mtu: usize) -> Self {
         let most = config.max_connections;

@@ -10,7 +10,7 @@ use crate::outcome::ControlSegment;
 use crate::wire::{Block, Control, Header, MAX_SACK_BLOCKS, Seq, Written};
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// The header of a segment without data, and the options behind it.
+    /// Header and options of a segment without data.
     #[inline(always)]
     pub(crate) fn control_segment(
         &mut self,
@@ -38,7 +38,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         (header, options)
     }
 
-    /// The port has taken a segment without data.
+    /// Records that the port has taken a segment without data.
     #[inline(always)]
     pub(crate) fn has_sent_control(&mut self, segment: ControlSegment, header: &Header) {
         match segment {
@@ -48,7 +48,7 @@ impl<C: CongestionControl> Conn<'_, C> {
                 self.cx.counters.keep_alives += 1;
             }
             ControlSegment::SynAck => {
-                // Not scaled.
+                // A SYN-ACK's window is not scaled.
                 self.tcb.rcv_adv = self.tcb.rcv_nxt + u32::from(header.window);
                 self.tcb.flags -= Flags::ACK_PENDING;
             }
@@ -57,8 +57,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// A header without data that acknowledges what has come, and what has
-    /// come out of order.
+    /// Header and options of an ACK without data: cumulative, and selective where both
+    /// sides use SACK.
     #[inline(always)]
     fn acknowledgement(&mut self, now: Moment) -> (Header, Written) {
         let tcb = &*self.tcb;
@@ -78,16 +78,15 @@ impl<C: CongestionControl> Conn<'_, C> {
         (header, options)
     }
 
-    /// The peer has not got all that was written for it, or the application waits
-    /// to write more.
+    /// Whether the peer lacks some of the written data, or the application waits to write
+    /// more.
     fn is_incomplete(&self) -> bool {
         let tcb = &*self.tcb;
         tcb.snd_una.before(tcb.stream.end()) || tcb.flags.has(Flags::WANTS_ROOM)
     }
 
-    /// The last segment of a connection that nobody answers for any more: a FIN
-    /// to a peer that has all that was written, otherwise a reset. `None` when the
-    /// peer has our FIN.
+    /// The last segment to send when the stack shuts down: a FIN if the peer has all data,
+    /// otherwise a RST. `None` when the peer has our FIN.
     pub(crate) fn closing_segment(&self) -> Option<ControlSegment> {
         let tcb = &*self.tcb;
         let has_all = tcb.snd_una == tcb.limit() && tcb.state.fin_sent();
@@ -100,12 +99,12 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// What has come out of order (RFC 2018), or twice (RFC 2883), as options.
+    /// SACK option for data received out of order (RFC 2018) or dsack (RFC 2883).
     #[cold]
     fn selective(&mut self) -> Written {
         let tcb = &*self.tcb;
-        let twice = self.cx.dsack.take();
-        let mut blocks: ArrayVec<Block, MAX_SACK_BLOCKS> = twice.into_iter().collect();
+        let dsack = self.cx.dsack.take();
+        let mut blocks: ArrayVec<Block, MAX_SACK_BLOCKS> = dsack.into_iter().collect();
         if tcb.buffer != NONE {
             let ranges = self.cx.buffers[tcb.buffer].out_of_order();
             let room = blocks.remaining_capacity();
@@ -119,9 +118,8 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Tcb {
-    /// Sequence number for a RST, above everything the peer may have received,
-    /// so that it is in order then. A probe of a zero window was most likely
-    /// dropped.
+    /// Sequence number for a RST, above everything the peer may have received, so that it
+    /// is in order. The peer has most likely dropped a zero-window probe.
     fn reset_at(&self) -> Seq {
         if self.probes_window() {
             self.snd_una
@@ -130,7 +128,7 @@ impl Tcb {
         }
     }
 
-    /// The SYN-ACK of a half-open connection: our MSS, and what the SYN has
+    /// The SYN-ACK of a half-open connection: our MSS, and the options that the SYN has
     /// offered.
     pub(crate) fn syn_ack<C>(&self, cx: &Context<C>, now: Moment) -> (Header, Written) {
         let family = Family::of(&self.path.addresses);
@@ -138,7 +136,7 @@ impl Tcb {
         if self.negotiated.ecn() {
             control = control | Control::ECE;
         }
-        // Never scaled (RFC 7323, section 2.2).
+        // A SYN-ACK's window is never scaled (RFC 7323, section 2.2).
         let window = self.window_to_advertise(cx).min(u32::from(u16::MAX));
         let header = Header {
             seq: self.snd_una,

@@ -1,4 +1,4 @@
-//! What happens when nothing arrives.
+//! Deadlines of a connection.
 
 use super::{Conn, DeadlineKind, Flags, State, Tcb};
 use crate::clock::Moment;
@@ -7,20 +7,21 @@ use crate::connection::Plan;
 use crate::connection::SegmentKind;
 use crate::outcome::Expiry;
 
-/// An application that found no write buffer is asked again after this time,
-/// in milliseconds, when no ACK is to come that would ask it; and then each
-/// time after as long as it has waited already, up to a second: many that wait
-/// for long must not cost much.
+/// First delay until an application without a write buffer is offered again, in
+/// milliseconds.
+///
+/// It applies when no ACK in flight would do that. Each further delay equals the time
+/// waited so far, up to a second: many waiting applications must not cost much.
 const ROOM_RETRY_MS: u32 = 20;
 const MAX_ROOM_RETRY_MS: u32 = 1_000;
-/// Waiting is timed by a clock that wraps soon after.
+/// Longest wait for room, in milliseconds: its clock wraps soon after.
 const MAX_ROOM_WAIT_MS: u32 = 3_600_000;
-/// The silence of a peer behind a shut window is timed by a clock that wraps
-/// soon after.
+/// Longest time in milliseconds for which a peer with a zero window may not answer: its
+/// clock wraps soon after.
 const MAX_PERSIST_MS: u32 = 3_600_000;
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// The deadline has passed.
+    /// Processes an expired deadline.
     pub(crate) fn on_deadline(&mut self, now: Moment) -> Expiry {
         match self.tcb.deadline_kind {
             DeadlineKind::Handshake => self.on_handshake_timeout(now),
@@ -54,15 +55,14 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.backoff += 1;
         tcb.flags |= Flags::SYN_ACK_RETRANSMITTED;
         tcb.flags -= Flags::TIMING;
-        // The first timeout was for the first SYN-ACK; RFC 6298, 5.7, is
-        // about data.
-        let least = self.cx.settings.min_rto_ms;
-        let rto = tcb.rtt.timeout(tcb.backoff, false, least);
+        // RFC 6298, 5.7, raises the initial timeout only for data, not for the SYN-ACK.
+        let min_rto = self.cx.settings.min_rto_ms;
+        let rto = tcb.rtt.timeout(tcb.backoff, false, min_rto);
         tcb.arm(DeadlineKind::Handshake, rto, now);
         Expiry::SynAck
     }
 
-    /// The peer has shut its window on what is in flight.
+    /// Starts probing a window that became zero with data in flight.
     fn begin_zero_window(&mut self, now: Moment) -> Expiry {
         self.tcb.flags -= Flags::TIMING;
         self.tcb.rtt_at = now.micros;
@@ -78,15 +78,14 @@ impl<C: CongestionControl> Conn<'_, C> {
         Expiry::ProbeWindow(self.probe_window(now))
     }
 
-    /// As much as the peer's window has place for; one octet, or the FIN, when
-    /// it is shut.
+    /// A probe with as much as fits into the peer's window. At a zero window it is one byte
+    /// or the FIN.
     fn probe_window(&self, now: Moment) -> Plan {
         let most = self.tcb.snd_wnd.clamp(1, u32::from(self.tcb.mss));
         self.plan(SegmentKind::WindowProbe, self.tcb.snd_una, most, 0, now)
     }
 
-    /// The probe of the peer's window that the TX ring had no room for, if the
-    /// window is still shut.
+    /// The zero-window probe that found no room in the TX ring, if it is still needed.
     pub(crate) fn pending_probe(&mut self, now: Moment) -> Option<Plan> {
         if !self.tcb.flags.has(Flags::PROBE_PENDING) {
             return None;
@@ -96,9 +95,11 @@ impl<C: CongestionControl> Conn<'_, C> {
         probes.then(|| self.probe_window(now))
     }
 
-    /// Sets the deadline to the next probe of the peer's window. One that found
-    /// no room in the TX ring goes as soon as there is some: that is not the
-    /// peer's silence, which the interval is doubled for.
+    /// Sets the deadline to the next zero-window probe.
+    ///
+    /// A probe that found no room in the TX ring is sent as soon as there is some. It does
+    /// not wait for the interval, whose doubling counts probes that the peer did not
+    /// answer.
     pub(crate) fn arm_window_probe(&mut self, is_sent: bool, now: Moment) {
         if !is_sent {
             self.tcb.flags |= Flags::PROBE_PENDING;
@@ -109,38 +110,37 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.arm(DeadlineKind::ZeroWindow, interval, now);
     }
 
-    /// What is left of the user timeout for a peer behind a shut window, in
-    /// milliseconds.
+    /// Milliseconds left of the user timeout for a peer with a zero window.
     fn persist_time_left(&self, now: Moment) -> u32 {
         let most = self.cx.settings.user_timeout_ms;
         if most == u32::MAX {
             return u32::MAX;
         }
-        let silent = now.micros.wrapping_sub(self.tcb.rtt_at) / 1000;
-        most.min(MAX_PERSIST_MS).saturating_sub(silent)
+        let idle_for = now.micros.wrapping_sub(self.tcb.rtt_at) / 1000;
+        most.min(MAX_PERSIST_MS).saturating_sub(idle_for)
     }
 
-    /// Nothing is in flight.
+    /// Processes a deadline with nothing in flight.
     fn on_idle_deadline(&mut self, now: Moment) -> Expiry {
-        let (silence, idle) = (self.cx.settings.first_idle_ms, self.cx.settings.idle_ms);
+        let (first_idle, idle) = (self.cx.settings.first_idle_ms, self.cx.settings.idle_ms);
         if self.tcb.flags.has(Flags::WANTS_ROOM) {
             return Expiry::OfferAgain;
         }
         if self.has_new() {
-            // Held up by the ring all the time.
+            // The TX ring was full all the time.
             self.tcb.arm(DeadlineKind::Idle, idle, now);
             return Expiry::Transmit;
         }
-        if silence < idle
-            && let Some(asked) = self.keep_alive(now)
+        if first_idle < idle
+            && let Some(expiry) = self.keep_alive(now)
         {
-            return asked;
+            return expiry;
         }
-        // The application has not closed, or its FIN would be in flight.
+        // The application has not closed: otherwise a FIN would be in flight.
         self.close_idle(now)
     }
 
-    /// Silent for too long.
+    /// Closes our side after the idle timeout.
     fn close_idle(&mut self, now: Moment) -> Expiry {
         self.tcb.flags -= Flags::WANTS_ROOM;
         self.tcb.flags |= Flags::CLOSE;
@@ -150,8 +150,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         Expiry::CloseIdle
     }
 
-    /// Asks the peer whether it is there (RFC 1122, section 4.2.3.6). `None`
-    /// when the silence has lasted for as long as it may.
+    /// Sends a keep-alive (RFC 1122, section 4.2.3.6). `None` when the idle timeout has
+    /// passed.
     fn keep_alive(&mut self, now: Moment) -> Option<Expiry> {
         let settings = &self.cx.settings;
         let tcb = &mut *self.tcb;
@@ -159,8 +159,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             tcb.deadline_kind = DeadlineKind::KeepAlive;
             (tcb.retries, tcb.backoff) = (0, 0);
         }
-        let silent = u64::from(settings.first_idle_ms) * (u64::from(tcb.backoff) + 1);
-        if silent >= u64::from(settings.idle_ms) || tcb.backoff == u8::MAX {
+        let idle_for = u64::from(settings.first_idle_ms) * (u64::from(tcb.backoff) + 1);
+        if idle_for >= u64::from(settings.idle_ms) || tcb.backoff == u8::MAX {
             (tcb.retries, tcb.backoff) = (0, 0);
             return None;
         }
@@ -172,8 +172,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         Some(Expiry::KeepAlive)
     }
 
-    /// Sees to an application that waits for room while nothing is in flight whose
-    /// ACK could tell of it.
+    /// Arms a retry for an application that waits for room, if no ACK in flight would
+    /// trigger one.
     pub(crate) fn wait_for_room(&mut self, now: Moment) {
         let waits = self.tcb.waits_for_room() && self.tcb.state != State::Closed;
         if waits && !self.tcb.probes_window() {
@@ -182,8 +182,9 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// An application that had found no room has been asked again. The peer has
-    /// been silent since `rtt_at`: nothing is in flight that could be timed.
+    /// Sets the deadline after a retry for an application that waits for room.
+    ///
+    /// The peer was last heard at `rtt_at`: nothing is in flight that could be timed.
     pub(crate) fn has_offered_again(&mut self, now: Moment) -> Expiry {
         let idle = self.cx.settings.idle_ms;
         let waited = now.micros.wrapping_sub(self.tcb.rtt_at) / 1000;
@@ -200,7 +201,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Tcb {
-    /// An application waits for room, and nothing is in flight.
+    /// Whether an application waits for room with nothing in flight.
     #[inline(always)]
     fn waits_for_room(&self) -> bool {
         self.flags.has(Flags::WANTS_ROOM) && self.flight() == 0

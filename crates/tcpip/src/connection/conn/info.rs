@@ -1,4 +1,4 @@
-//! What a connection can tell about itself, in the manner of `tcp_info`.
+//! Statistics of a connection, in the manner of `tcp_info`.
 
 use std::time::Duration;
 
@@ -8,20 +8,21 @@ use crate::connection::conn::SendInfo;
 use crate::connection::{Conn, Flags, State, Tcb};
 use crate::negotiated::Negotiated;
 
-/// A connection at one moment: see [`Connection::info`](crate::Connection::info).
+/// Statistics of a connection at one moment: see
+/// [`Connection::info`](crate::Connection::info).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
-    /// Where it stands between opening and closing.
+    /// State between opening and closing.
     pub state: State,
-    /// How it goes.
+    /// Phase of loss recovery.
     pub condition: Condition,
-    /// Smoothed round-trip time; zero before one is measured.
+    /// Smoothed round-trip time; zero before the first sample.
     pub srtt: Duration,
-    /// Its variation.
+    /// Variation of the round-trip time.
     pub rttvar: Duration,
-    /// The least round trip that was measured.
+    /// Minimum round-trip time; zero before the first sample.
     pub min_rtt: Duration,
-    /// Timeouts since the peer has last acknowledged something.
+    /// Timeouts since the peer last acknowledged new data.
     pub retries: u8,
     /// Most bytes of data in a segment.
     pub mss: u16,
@@ -33,19 +34,19 @@ pub struct Info {
     pub unacked: u32,
     /// Of these, bytes acknowledged selectively.
     pub sacked: u32,
-    /// Of these, bytes taken as lost and not sent again yet.
+    /// Of these, bytes that count as lost and are not retransmitted yet.
     pub lost: u32,
     /// Bytes written and not sent yet.
     pub unsent: u32,
     /// The peer's window, in bytes.
     pub snd_wnd: u32,
-    /// Our window as it was told last, in bytes.
+    /// Our window as last advertised, in bytes.
     pub rcv_wnd: u32,
-    /// What both sides have agreed on when they opened the connection.
+    /// Options that both sides agreed on in the handshake.
     pub negotiated: Negotiated,
-    /// The shift of our windows (RFC 7323); zero where windows are not scaled.
+    /// Shift of our windows (RFC 7323); zero where windows are not scaled.
     pub own_scale: u8,
-    /// Segments were seen to overtake each other.
+    /// Whether segments were reordered on the path.
     pub reordering: bool,
 }
 

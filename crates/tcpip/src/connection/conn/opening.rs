@@ -1,4 +1,4 @@
-//! A connection begins.
+//! Opening of a connection.
 
 use std::net::Ipv4Addr;
 
@@ -16,12 +16,12 @@ use crate::rto::Rtt;
 use crate::stream::Stream;
 use crate::wire::{Control, Segment, Seq, Timestamps};
 
-/// When a SYN reopens a connection in TIME-WAIT, its sequence numbers begin
-/// this far behind the old ones: beyond any window.
+/// Distance of a reopened connection's first sequence number from the old ones: beyond any
+/// window.
 const REOPEN_DISTANCE: u32 = 1 << 17;
 
 impl<C: CongestionControl> Default for Record<C> {
-    /// One that is free.
+    /// A free record.
     fn default() -> Self {
         Self {
             tcb: Tcb::default(),
@@ -31,8 +31,8 @@ impl<C: CongestionControl> Default for Record<C> {
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// A half-open connection takes this place, and waits for the third segment
-    /// of the handshake.
+    /// Stores a half-open connection here, which waits for the third segment of the
+    /// handshake.
     #[inline(always)]
     pub(crate) fn open(&mut self, tcb: Tcb, now: Moment) {
         *self.congestion = C::new(u32::from(tcb.mss));
@@ -96,7 +96,7 @@ impl Default for Tcb {
 }
 
 impl Tcb {
-    /// What a connection adds to every checksum.
+    /// A connection's share of every checksum.
     fn connection_sum(path: &Path, own_port: u16, peer_port: u16) -> u16 {
         Sum::ZERO
             .add(path.addresses.sum())
@@ -106,8 +106,7 @@ impl Tcb {
             .fold()
     }
 
-    /// Whether this is the connection of a segment between `addresses`, the
-    /// peer's first.
+    /// Whether this is the connection of a segment between `addresses`, the peer's first.
     #[inline(always)]
     pub(crate) fn matches(&self, addresses: &Addresses, src_port: u16, dst_port: u16) -> bool {
         if self.peer_port != src_port || self.own_port != dst_port {
@@ -132,11 +131,12 @@ impl Tcb {
         }
     }
 
-    /// A connection in SYN-RECEIVED, which nobody knows of yet. It is opened by
-    /// `segment`: a SYN, or the third segment of a handshake whose SYN is
-    /// forgotten. `timestamps` are that segment's. At most `mss` bytes of data are in a
-    /// segment, our first number is `iss`, and our timestamps are `ts_offset` ahead of
-    /// the clock's milliseconds.
+    /// A connection in SYN-RECEIVED that is not in the table yet.
+    ///
+    /// `segment` opens it: a SYN, or the third segment of a handshake without state.
+    /// `timestamps` are that segment's. A segment has at most `mss` bytes of data. `iss` is
+    /// our initial sequence number, and `ts_offset` the offset of our timestamps from the
+    /// clock's milliseconds.
     #[inline(always)]
     pub(crate) fn half_open(
         path: Path,
@@ -148,7 +148,7 @@ impl Tcb {
         now: Moment,
     ) -> Self {
         let (own_port, peer_port) = (segment.dst_port, segment.src_port);
-        // The round trip of the SYN-ACK is timed.
+        // The SYN-ACK is timed.
         let (irs, flags) = if segment.control.has(Control::SYN) {
             (segment.seq, Flags::TIMING)
         } else {
@@ -182,9 +182,10 @@ impl Tcb {
         }
     }
 
-    /// The initial sequence number of a connection in the place of this one,
-    /// which is in TIME-WAIT: beyond any window. Whether both sides of this one
-    /// send timestamps, as the SYN `segment` has one.
+    /// Initial sequence number for a connection that replaces this one in TIME-WAIT: beyond
+    /// any window.
+    ///
+    /// Also returns whether this connection and the SYN `segment` both have timestamps.
     pub(crate) fn reopens(&self, segment: Segment) -> (Seq, bool) {
         let both_stamp = self.negotiated.timestamps() && segment.timestamps.is_some();
         (self.snd_nxt + REOPEN_DISTANCE, both_stamp)

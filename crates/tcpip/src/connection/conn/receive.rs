@@ -1,9 +1,8 @@
-//! Receive buffers: what has arrived and is not consumed, and what has
-//! arrived out of order.
+//! Receive buffers: data that is not consumed yet, and data out of order.
 //!
-//! Most connections never need one, because a request comes in one segment
-//! and is consumed at once, out of the received frame. The others take one
-//! from a bounded pool for as long as they need it.
+//! Most connections never need one, because a request arrives in one segment and is
+//! consumed directly from the received frame. The others borrow one from a bounded pool
+//! while they need it.
 
 mod data;
 
@@ -13,59 +12,59 @@ use crate::pools::Lendable;
 #[cfg(test)]
 use crate::pools::LendingPool;
 
-/// Gaps between what was received out of order that a buffer keeps track of.
-/// What would need more is dropped, and comes again.
+/// Out-of-order ranges that a receive buffer can hold. Data that needs another one is
+/// dropped, and the peer retransmits it.
 pub const MAX_RANGES: usize = 4;
 
-/// One connection's buffer. Its bytes start at the first one that is not
-/// consumed.
+/// One connection's receive buffer. It begins at the first byte that is not consumed.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     bytes: Box<[u8]>,
-    /// In order, not consumed: `bytes[..ready]`.
+    /// Bytes in order and not consumed: `bytes[..ready]`.
     ready: usize,
-    /// Received beyond a gap: disjoint, ascending, not touching each other.
+    /// Ranges received beyond a gap: ascending, disjoint, not adjacent.
     ranges: ArrayVec<(usize, usize), MAX_RANGES>,
-    /// When each of them has changed last, counted in changes.
+    /// Value of `changes` when each range last changed.
     changed: ArrayVec<u32, MAX_RANGES>,
     changes: u32,
-    /// Where the peer's FIN comes, when that is known.
+    /// Place of the peer's FIN, if it has arrived.
     fin: Option<usize>,
 }
 
 impl Buffer {
-    /// Sees to memory for `capacity` bytes, which was given back or never there.
+    /// Allocates `capacity` bytes if the buffer has no memory.
     fn provide(&mut self, capacity: usize) {
         if self.bytes.is_empty() {
             self.bytes = vec![0; capacity].into_boxed_slice();
         }
     }
 
-    /// What is in order and not consumed.
+    /// Bytes in order and not consumed.
     #[inline(always)]
     fn ready(&self) -> &[u8] {
         &self.bytes[..self.ready]
     }
 
-    /// Nothing is in it and nothing is known.
+    /// Whether it holds neither data nor a FIN.
     fn is_empty(&self) -> bool {
         self.ready == 0 && self.ranges.is_empty() && self.fin.is_none()
     }
 
-    /// Bytes that fit behind what is in order.
+    /// Bytes that fit after the bytes in order.
     pub(super) fn space(&self) -> usize {
         self.bytes.len() - self.ready
     }
 
-    /// Stores `data` that lies `ahead` bytes behind what is in order, and
-    /// what reaches beyond the buffer is cut off. Returns the bytes that have
-    /// come into order by it; `None` when there are too many gaps and nothing
-    /// was stored.
+    /// Stores `data` that begins `ahead` bytes after the bytes in order, cut off at the
+    /// buffer's end.
+    ///
+    /// Returns how many bytes came into order; `None` if there are too many gaps and
+    /// nothing was stored.
     fn insert(&mut self, ahead: usize, data: &[u8]) -> Option<usize> {
         let start = self.ready.saturating_add(ahead).min(self.bytes.len());
         let len = data.len().min(self.bytes.len() - start);
         let end = start + len;
-        // What it overlaps or touches becomes one range with it.
+        // The data is merged with each range that it overlaps or touches.
         let from = self.ranges.partition_point(|range| range.1 < start);
         let to = self.ranges.partition_point(|range| range.0 <= end);
         let mut merged = (start, end);
@@ -92,8 +91,8 @@ impl Buffer {
         Some(0)
     }
 
-    /// What was received beyond a gap, as distances from the first byte that
-    /// is missing: what has changed last comes first (RFC 2018, section 4).
+    /// Out-of-order ranges as distances from the first missing byte, most recently changed
+    /// first (RFC 2018, section 4).
     pub(super) fn out_of_order(&self) -> ArrayVec<(usize, usize), MAX_RANGES> {
         let mut order: ArrayVec<usize, MAX_RANGES> = (0..self.ranges.len()).collect();
         order.sort_unstable_by_key(|at| self.changes.wrapping_sub(self.changed[*at]));
@@ -104,16 +103,15 @@ impl Buffer {
         order.into_iter().map(from_gap).collect()
     }
 
-    /// Whether `len` bytes that lie `ahead` bytes behind what is in order have
-    /// been received already.
+    /// Whether `len` bytes, `ahead` bytes after the bytes in order, were received before.
     fn has(&self, ahead: usize, len: usize) -> bool {
         let (start, end) = (self.ready + ahead, self.ready + ahead + len);
         let covers = |range: &(usize, usize)| range.0 <= start && end <= range.1;
         self.ranges.iter().any(covers)
     }
 
-    /// The peer's FIN comes `ahead` bytes behind what is in order. Ignored
-    /// where it contradicts what is known.
+    /// Notes the peer's FIN, `ahead` bytes after the bytes in order. A contradictory one is
+    /// ignored.
     fn set_fin(&mut self, ahead: usize) {
         let at = self.ready + ahead;
         let last = self.ranges.last().map_or(self.ready, |range| range.1);
@@ -122,7 +120,7 @@ impl Buffer {
         }
     }
 
-    /// Takes the FIN if all before it has come.
+    /// Takes the FIN if everything before it has arrived.
     fn take_fin(&mut self) -> bool {
         let due = self.fin == Some(self.ready);
         if due {
@@ -131,13 +129,12 @@ impl Buffer {
         due
     }
 
-    /// Bytes behind which nothing can come: the distance of the FIN from what
-    /// is in order.
+    /// Distance of the FIN from the bytes in order; no data can follow it.
     fn fin_ahead(&self) -> Option<usize> {
         self.fin.map(|at| at - self.ready)
     }
 
-    /// The first `n` bytes are consumed.
+    /// Removes the first `n` bytes.
     fn consume(&mut self, n: usize) {
         let n = n.min(self.ready);
         if n == 0 {
@@ -166,7 +163,7 @@ impl Lendable for Buffer {
 
 #[cfg(test)]
 impl LendingPool<Buffer> {
-    /// Bytes of memory that the buffers have.
+    /// Bytes of memory that the buffers own.
     pub(crate) fn memory(&self) -> usize {
         self.all().iter().map(|buffer| buffer.bytes.len()).sum()
     }

@@ -1,13 +1,12 @@
-//! Loss recovery: what a connection knows, and does, while something of it is
-//! lost, late or out of order.
+//! Loss recovery: state and actions while something is lost, late or out of order.
 //!
-//! Most connections never need any of this, so it lies beside the TCBs in a
-//! pool: a [`Recovery`] is taken with the first sign of disorder and given
-//! back when all is well again. What is lost is found by RACK where the peer
-//! acknowledges selectively, by duplicate acknowledgements (RFC 5681, RFC
-//! 6582) where it does not, and by the timeout; how much may be sent
-//! meanwhile is for proportional rate reduction to say (RFC 6937); and what
-//! turns out not to have been lost is undone (RFC 3522, RFC 5682, RFC 3708).
+//! Most connections never need it, so it lives in a pool beside the TCBs. A [`Recovery`] is
+//! taken at the first sign of disorder, and released when everything is in order again.
+//!
+//! - RACK detects losses where the peer uses SACK, duplicate ACKs where it does not (RFC
+//!   5681, RFC 6582), and otherwise the retransmission timeout.
+//! - Proportional rate reduction decides how much may be sent meanwhile (RFC 6937).
+//! - Spurious retransmissions are undone (RFC 3522, RFC 5682, RFC 3708).
 
 mod disorder;
 mod path_mtu;
@@ -27,35 +26,35 @@ use crate::connection::{Flags, Tcb};
 use crate::counters::Counters;
 use crate::wire::{Block, Seq};
 
-/// Ranges that scoreboards have the space for. A selective acknowledgement
-/// that would need more is not taken in: it comes again, or the data is sent
-/// again. The longest are for a queue that overflows in slow start, which loses
+/// Capacities of scoreboards, in ranges.
+///
+/// SACK blocks that do not fit are ignored: the peer repeats them, or the data is
+/// retransmitted. The largest size is for a queue that overflows in slow start and drops
 /// every second segment of a window.
 const SIZES: [usize; 3] = [16, 128, 8_192];
-/// Ranges such as selective acknowledgements leave for what is lost: a quarter
-/// of those that there is space for, and this at most.
+/// Most ranges reserved for losses, which SACK blocks may not use; otherwise a quarter of
+/// the capacity is reserved.
 const MAX_RESERVE: usize = 32;
 
-/// Partial acknowledgements in one reduction that put off the timeout.
+/// Partial ACKs in one recovery that restart the retransmission timer.
 const MAX_PARTIAL_ACKS: u32 = 100;
 
-/// What became of a range.
+/// State of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mark {
     /// The peer has it.
     Sacked,
-    /// Something sent later has arrived, as has been known since `at`; it may
-    /// be on its way by another route.
+    /// A later segment was delivered, as is known since `at`. It may only be reordered.
     Late { at: u32 },
-    /// Taken as lost, and not sent again yet.
+    /// It counts as lost, and is not retransmitted yet.
     Lost,
-    /// Sent again.
+    /// It was retransmitted at `at`, when SND.NXT was `fence`.
     Retransmitted { at: u32, fence: Seq },
-    /// Sent again, and something sent still later has arrived.
+    /// It was retransmitted, and a segment sent still later was delivered.
     LateRetransmit { at: u32 },
 }
 
-/// A range of sequence space, `end` not included.
+/// A range of sequence numbers, `end` excluded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Range {
     start: Seq,
@@ -69,8 +68,7 @@ impl Range {
     }
 }
 
-/// A stretch of sequence space with one fate; `None`: in flight as first
-/// sent.
+/// A range in one state; `None` means in flight as first sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Piece {
     start: Seq,
@@ -84,29 +82,29 @@ impl Piece {
     }
 }
 
-/// The listed ranges: disjoint, ascending, neighbours of one kind joined. All
-/// lie within half of sequence space.
+/// Ranges with a mark: ascending, disjoint, and merged with equal neighbours. All lie
+/// within half of sequence space.
 #[derive(Clone, Debug)]
 struct Scoreboard {
-    /// Changes come in near either end: at the front what is acknowledged or
-    /// sent again, at the back what arrives. Its space never grows.
+    /// Changes happen near the ends: acknowledgement and retransmission at the front, SACK
+    /// blocks at the back. It never grows.
     ranges: VecDeque<Range>,
-    /// Ranges that it has space for.
+    /// Capacity in ranges.
     limit: usize,
-    /// Its number among those of its size.
+    /// Its number among the scoreboards of its size.
     slot: u32,
-    /// Bytes in ranges of these kinds.
+    /// Bytes in ranges with this mark.
     sacked: u32,
     lost: u32,
 }
 
 impl Scoreboard {
-    /// Nothing listed, and space for `limit` ranges, for ever.
+    /// An empty scoreboard with a fixed capacity of `limit` ranges.
     fn new(limit: usize) -> Self {
         Self::numbered(limit, 0)
     }
 
-    /// The same, with a number among those of its size.
+    /// The same, with a number among the scoreboards of its size.
     fn numbered(limit: usize, slot: u32) -> Self {
         Self {
             ranges: VecDeque::with_capacity(limit),
@@ -117,18 +115,18 @@ impl Scoreboard {
         }
     }
 
-    /// Forgets all.
+    /// Removes all ranges.
     fn clear(&mut self) {
         self.ranges.clear();
         (self.sacked, self.lost) = (0, 0);
     }
 
-    /// Which of [`SIZES`] it has.
+    /// Index of its capacity in [`SIZES`].
     fn size(&self) -> usize {
         SIZES.partition_point(|size| *size < self.limit)
     }
 
-    /// Its number among those of its size.
+    /// Its number among the scoreboards of its size.
     fn slot(&self) -> u32 {
         self.slot
     }
@@ -137,12 +135,12 @@ impl Scoreboard {
         self.ranges.is_empty()
     }
 
-    /// Ranges listed.
+    /// Number of ranges.
     fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether something that was sent again is still out.
+    /// Whether a retransmission is still in flight.
     fn any_retransmitted(&self) -> bool {
         let mut ranges = self.ranges.iter();
         ranges.any(|range| {
@@ -153,34 +151,33 @@ impl Scoreboard {
         })
     }
 
-    /// Bytes that the peer has, beyond what it has acknowledged.
+    /// Bytes that the peer has beyond the cumulative ACK.
     fn sacked(&self) -> u32 {
         self.sacked
     }
 
-    /// Bytes that are lost and to be sent again.
+    /// Bytes that are lost and not retransmitted yet.
     fn lost(&self) -> u32 {
         self.lost
     }
 
-    /// Ranges up to which selective acknowledgements are taken in.
+    /// Number of ranges up to which SACK blocks are accepted.
     fn open(&self) -> usize {
         self.limit - (self.limit / 4).min(MAX_RESERVE)
     }
 
-    /// The piece that begins at `start`, if it is not `end`.
+    /// The piece that begins at `start`, unless the range is empty.
     fn first_piece(&self, start: Seq, end: Seq) -> Option<Piece> {
         self.pieces(start, end).next()
     }
 
-    /// Whether there may be no place for what an acknowledgement of so many
-    /// blocks tells: each divides what it lies in, every gap may turn out to be
-    /// lost, and RACK divides one.
+    /// Whether an ACK with so many SACK blocks might not fit. Each block divides a range,
+    /// every gap may be lost, and RACK divides one.
     fn is_short_of_space(&self, blocks: usize) -> bool {
         2 * (self.ranges.len() + 2 * blocks + 1) > self.open()
     }
 
-    /// What it lists goes to a board with more space, in exchange for that.
+    /// Moves all ranges to a larger scoreboard, and returns the old one.
     fn move_to(&mut self, mut larger: Self) -> Self {
         larger.ranges.extend(self.ranges.drain(..));
         (larger.sacked, larger.lost) = (self.sacked, self.lost);
@@ -188,7 +185,7 @@ impl Scoreboard {
         std::mem::replace(self, larger)
     }
 
-    /// The first range to be sent again.
+    /// The first range to retransmit.
     fn first_lost(&self) -> Option<(Seq, Seq)> {
         if self.lost == 0 {
             return None;
@@ -197,73 +194,71 @@ impl Scoreboard {
         Some((first.start, first.end))
     }
 
-    /// All of `una..nxt` that the peer has not is lost.
-    fn lose_all(&mut self, una: Seq, nxt: Seq) {
+    /// Marks everything in `una..nxt` as lost that the peer does not have.
+    fn mark_all_lost(&mut self, una: Seq, nxt: Seq) {
         self.rebuild(una, nxt, |mark| match mark {
             Some(Mark::Sacked) => mark,
             _ => Some(Mark::Lost),
         });
     }
 
-    /// What was taken as lost, or as late, is in flight after all.
-    fn lose_nothing(&mut self, una: Seq, nxt: Seq) {
+    /// Returns lost and late ranges to the state of being in flight.
+    fn unmark_lost(&mut self, una: Seq, nxt: Seq) {
         self.rebuild(una, nxt, |mark| {
             mark.filter(|mark| matches!(mark, Mark::Sacked | Mark::Retransmitted { .. }))
         });
     }
 
-    /// The peer may have thrown away what it had told to have (RFC 2018,
+    /// Forgets the SACK blocks: the peer may have discarded the data (reneging; RFC 2018,
     /// section 8).
     fn forget_sacked(&mut self, una: Seq, nxt: Seq) {
         self.rebuild(una, nxt, |mark| mark.filter(|mark| *mark != Mark::Sacked));
     }
 }
 
-/// What one acknowledgement tells of.
+/// Information of one ACK.
 #[derive(Clone, Copy, Default, Debug)]
 struct Delivery {
-    /// Bytes that have newly arrived.
+    /// Newly delivered bytes.
     delivered: u32,
-    /// Some of them as they were first sent, though taken as lost.
-    not_lost: bool,
-    /// Some of them as they were first sent, after something behind them.
+    /// Some of these counted as lost, but arrived as first sent.
+    spurious_loss: bool,
+    /// Some of these arrived as first sent, after later data.
     reordered: bool,
-    /// What has arrived twice.
-    twice: Option<Block>,
-    /// Bytes that were sent again and have arrived too soon for that: what was
-    /// first sent has.
-    early: u32,
-    /// A block found no place on the scoreboard.
-    no_place: bool,
+    /// Duplicate bytes that the peer reports.
+    dsack: Option<Block>,
+    /// Bytes whose retransmission cannot have arrived yet: the original has.
+    early_bytes: u32,
+    /// A SACK block did not fit into the scoreboard.
+    board_full: bool,
 }
 
-/// What is late, and what is newly lost.
+/// Late segments and new losses.
 #[derive(Clone, Copy, Default, Debug)]
 struct Losses {
-    /// Bytes newly taken as lost.
+    /// Bytes that newly count as lost.
     lost: u32,
-    /// Some of them had been sent again before.
-    again: bool,
-    /// Microseconds after which to look again.
+    /// Some of these were retransmissions.
+    lost_retransmission: bool,
+    /// Microseconds until the next check; `None` if nothing is late.
     recheck_in: Option<u32>,
 }
 
-/// The latest of what has arrived, in order of transmission.
+/// The most recently sent of the delivered segments.
 #[derive(Clone, Copy, Debug)]
 struct Rack {
-    /// What was first sent before this has been overtaken.
+    /// End of the first transmissions that a delivered segment has overtaken.
     overtaken: Seq,
-    /// Behind the last byte that has arrived as it was first sent.
+    /// End of the last byte delivered as first sent.
     fack: Seq,
-    /// When the latest of what was sent again and has arrived was sent, and
-    /// its end.
+    /// Send time and end of the latest retransmission that was delivered.
     latest_retransmit: Option<(u32, Seq)>,
-    /// Everything before this has been looked at since it was overtaken.
+    /// End of the overtaken data that was already checked.
     checked: Seq,
-    /// The earliest of what was sent again and is still out: its fence, its
-    /// moment and its end; perhaps it has arrived meanwhile.
+    /// Fence, send time and end of the earliest retransmission in flight. It may have been
+    /// delivered meanwhile.
     earliest_retransmit: Option<(Seq, u32, Seq)>,
-    /// Something is late.
+    /// Whether something is late.
     late: bool,
 }
 
@@ -279,12 +274,12 @@ impl Rack {
         }
     }
 
-    /// Nothing that was sent again is out: its clock must not wrap.
+    /// Forgets delivered retransmissions while none is in flight, before the clock wraps.
     fn forget_retransmit(&mut self) {
         self.latest_retransmit = None;
     }
 
-    /// The scoreboard has been written anew.
+    /// Forces a check of the whole scoreboard after it was rebuilt.
     fn recheck(&mut self, una: Seq) {
         self.checked = una;
         self.earliest_retransmit = Some((una, self.latest_retransmit.map_or(0, |(at, _)| at), una));
@@ -292,7 +287,7 @@ impl Rack {
     }
 }
 
-/// What is in flight, and when: all that [`Rack`] knows of a connection.
+/// Snapshot of a connection's flight: all that [`Rack`] knows of it.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     /// SND.UNA.
@@ -301,19 +296,19 @@ struct Flight {
     nxt: Seq,
     /// Most bytes of data in a segment.
     mss: u32,
-    /// Everything that was written has been sent.
+    /// All written data was sent.
     all_sent: bool,
-    /// The peer acknowledges selectively.
-    selective: bool,
-    /// The least round trip in microseconds; 0 before it is measured.
+    /// The peer uses SACK.
+    sack: bool,
+    /// Minimum RTT in microseconds; 0 before the first sample.
     min_rtt: u32,
-    /// How long a segment that was overtaken may stay out, in microseconds.
+    /// Time in microseconds that an overtaken segment may still be in flight.
     reordering_window: u32,
-    /// Our timestamps' clock now.
+    /// Our timestamp clock.
     ts_clock: u32,
-    /// Milliseconds by which the timestamp of what is sent again lies back.
+    /// Milliseconds by which timestamps of retransmissions lie in the past.
     backdating: u32,
-    /// Now, in microseconds.
+    /// Current time in microseconds.
     now: u32,
 }
 
@@ -325,12 +320,13 @@ impl Flight {
 }
 
 impl Tcb {
-    /// Milliseconds by which the timestamp of what is sent again lies back. It
-    /// fills a gap, and from then on the receiver takes what is older for another
-    /// connection's (RFC 7323, section 5: PAWS): also what is merely late, and would
-    /// be lost that way. So it is as old as what may still be on its way, but not by
-    /// more than a round trip: older than what was first sent it would itself be
-    /// thrown away.
+    /// Milliseconds by which timestamps of retransmissions lie in the past.
+    ///
+    /// A retransmission fills a gap. From then on the receiver discards segments with older
+    /// timestamps (PAWS: RFC 7323, section 5), and with them originals that are merely
+    /// late. The timestamp is therefore as old as anything that may still be in flight. It
+    /// is at most a round trip old: with a timestamp older than the original's, the
+    /// receiver would discard the retransmission itself.
     fn backdating(&self) -> u32 {
         if self.flags.has(Flags::REORDERING) {
             let least = self.rtt.min() / 1_000;
@@ -346,19 +342,20 @@ impl Tcb {
 struct Prr {
     delivered: u32,
     sent: u32,
-    /// In flight when it began: `RecoverFS`.
+    /// Bytes in flight when recovery began: `RecoverFS`.
     flight: u32,
 }
 
 impl Prr {
-    /// Bytes have been sent, new or again.
+    /// Counts bytes sent, new data and retransmissions.
     fn has_sent(&mut self, bytes: u32) {
         self.sent = self.sent.saturating_add(bytes);
     }
 
-    /// What may be sent with an acknowledgement of `delivered` bytes, when
-    /// `pipe` are in flight and the window is to become `target`. `progress`:
-    /// it was cumulative and told of no further loss.
+    /// Bytes that may be sent after an ACK of `delivered` bytes.
+    ///
+    /// `pipe` bytes are in flight, and the window shrinks to `target`. `progress` tells
+    /// that the ACK was cumulative and revealed no further loss.
     fn allowance(
         &mut self,
         delivered: u32,
@@ -371,18 +368,18 @@ impl Prr {
         let allowed = if pipe > target {
             let share = u64::from(self.delivered) * u64::from(target);
             let share = share.div_ceil(u64::from(self.flight.max(1)));
-            // Segments are counted, as a part of one cannot be sent.
+            // Only whole segments are sent.
             let share = share.next_multiple_of(u64::from(mss));
             u32::try_from(share)
                 .unwrap_or(u32::MAX)
                 .saturating_sub(self.sent)
         } else {
-            // Slow start while the network drains faster than it should.
+            // Slow start, while less is in flight than the target.
             let behind = self.delivered.saturating_sub(self.sent);
             let grown = behind.max(delivered) + if progress { mss } else { 0 };
             grown.min(target - pipe)
         };
-        // The fast retransmit itself goes at once.
+        // The fast retransmit itself is always allowed.
         if self.sent == 0 {
             allowed.max(mss)
         } else {
@@ -391,38 +388,38 @@ impl Prr {
     }
 }
 
-/// Where a connection stands.
+/// Phase of recovery, as in the public [`Condition`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// Something is out of order, and nothing is taken as lost.
+    /// Something is out of order, and nothing counts as lost.
     Disorder,
-    /// Something was lost; the window shrinks by proportional rate reduction.
+    /// Fast recovery: something was lost, and the window shrinks by proportional rate
+    /// reduction.
     Recovery,
-    /// All that was in flight goes again, in slow start: after a timeout, or
-    /// because path or window have changed.
+    /// The whole flight is retransmitted in slow start, after a timeout or a change of the
+    /// path or window.
     Loss,
 }
 
-/// What the first acknowledgements after a timeout must tell for it to have
-/// been needless (RFC 5682).
+/// Step of F-RTO, which detects a spurious timeout by the ACKs after it (RFC 5682).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Frto {
     Off,
-    /// The first is awaited.
+    /// The first ACK is pending.
     First,
-    /// The first was of something new, and new data was sent: the second must
-    /// be so too.
+    /// The first ACK acknowledged new data, and new data was sent. The second ACK must
+    /// advance, too.
     Second,
 }
 
-/// By what a reduction proves to have been needless.
+/// Evidence that a reduction was spurious.
 #[derive(Clone, Copy, Debug)]
 enum Proof {
-    /// An echo is of what was first sent (RFC 3522).
+    /// A timestamp echo of the original transmission (Eifel, RFC 3522).
     Eifel,
-    /// All that was sent again has arrived twice (RFC 3708).
+    /// DSACKs for all retransmitted data (RFC 3708).
     Dsack,
-    /// What was not sent again after a timeout has arrived (RFC 5682).
+    /// Delivery of data that was not retransmitted after a timeout (F-RTO, RFC 5682).
     Frto,
 }
 
@@ -437,49 +434,49 @@ impl Proof {
     }
 }
 
-/// A probe of the tail that is on its way (RFC 8985, section 7).
+/// A tail loss probe in flight (RFC 8985, section 7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct TailProbe {
-    /// SND.NXT behind it.
+    /// SND.NXT after the probe.
     end: Seq,
-    /// It was no new data.
+    /// Whether it carries no new data.
     is_retransmission: bool,
 }
 
-/// A segment on its way that is larger than the path was found to take.
+/// A path MTU probe in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct MtuProbe {
     start: Seq,
     end: Seq,
 }
 
-/// See the module's text.
+/// Loss recovery state: see [the module](self).
 #[derive(Clone, Debug)]
 pub(crate) struct Recovery<C> {
     board: Scoreboard,
     phase: Phase,
-    /// SND.NXT when the phase began: it ends there.
+    /// SND.NXT when the phase began, which ends there.
     high_seq: Seq,
-    /// Of a peer that does not acknowledge selectively.
+    /// Duplicate ACKs of a peer without SACK.
     dup_acks: u32,
     prr: Prr,
-    /// The congestion window while [`Phase::Recovery`] lasts.
+    /// The congestion window during [`Phase::Recovery`].
     window: u32,
     rack: Rack,
-    /// The congestion control before a reduction that may prove wrong.
+    /// Congestion control state from before a reduction that may be spurious.
     prior: Option<C>,
-    /// Our timestamps' clock when something was first sent again.
+    /// Our timestamp clock at the first retransmission.
     first_retransmit_ts: Option<u32>,
-    /// Bytes sent again, less those that have arrived twice.
+    /// Retransmitted bytes without a DSACK.
     undo_retrans: u32,
-    /// Where they lie.
+    /// Range of these bytes.
     retransmitted: Block,
     frto: Frto,
-    /// New segments that [`Frto::Second`] has sent and that may still arrive.
+    /// New segments of [`Frto::Second`] that are not delivered yet.
     new_sent: u32,
-    /// When the segment that has timed out was sent, in milliseconds.
+    /// When the timed-out segment was sent, in milliseconds.
     stalled_at: u32,
-    /// Partial acknowledgements in this reduction.
+    /// Partial ACKs in this recovery.
     partial_acks: u32,
     tail_probe: Option<TailProbe>,
     mtu_probe: Option<MtuProbe>,
@@ -508,15 +505,14 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Bytes of the `flight` sent and not acknowledged that are in the network no
-    /// longer.
+    /// Bytes of the `flight` that have left the network.
     fn left_network(&self, flight: u32, mss: u16) -> u32 {
         let duplicates = self.dup_acks.saturating_mul(mss.into());
         let counted = self.board.sacked() + self.board.lost();
         counted.saturating_add(duplicates).min(flight)
     }
 
-    /// Bytes of it in the network: RFC 6675's pipe.
+    /// Bytes in the network: RFC 6675's pipe.
     fn pipe(&self, flight: u32, mss: u16) -> u32 {
         flight - self.left_network(flight, mss)
     }
@@ -529,7 +525,7 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// The next bytes to be sent again.
+    /// The next range to retransmit.
     fn next_lost(&self) -> Option<(Seq, Seq)> {
         if self.lost_goes_first() {
             self.board.first_lost()
@@ -538,37 +534,39 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Whether new data waits for what is lost.
+    /// Whether retransmissions go before new data.
     fn lost_goes_first(&self) -> bool {
         self.board.lost() > 0 && self.frto != Frto::Second
     }
 
-    /// Something has been sent, new or again.
+    /// Counts bytes sent, new data and retransmissions.
     fn has_sent(&mut self, bytes: u32) {
         self.prr.has_sent(bytes);
     }
 
-    /// Without SACK each partial acknowledgement mends one gap. When there are
-    /// very many, the timeout is sooner done with them, and is not put off any
-    /// more (RFC 6582, section 4: the impatient variant).
+    /// Whether partial ACKs no longer restart the retransmission timer (RFC 6582, section
+    /// 4: the impatient variant).
+    ///
+    /// Without SACK each partial ACK repairs one gap. With very many gaps a timeout is
+    /// faster.
     fn is_impatient(&self) -> bool {
         self.phase == Phase::Recovery && self.partial_acks > MAX_PARTIAL_ACKS
     }
 
-    /// Remembers what a reduction may have to be taken back to.
+    /// Saves the state that an undo restores.
     fn remember(&mut self, congestion: &C) {
         self.prior = Some(*congestion);
-        // What was sent again before and is still out may be echoed yet.
+        // A retransmission in flight may still be echoed or reported.
         if !self.board.any_retransmitted() {
             self.first_retransmit_ts = None;
             self.undo_retrans = 0;
         }
     }
 
-    /// Bytes that have arrived twice because they were sent again, and not
-    /// because the network has doubled them.
+    /// Bytes of the DSACK that duplicate a retransmission, rather than a packet that the
+    /// network duplicated.
     fn spurious_bytes(&self, delivery: &Delivery) -> u32 {
-        match delivery.twice {
+        match delivery.dsack {
             Some((start, end))
                 if self.undo_retrans > 0
                     && !start.before(self.retransmitted.0)
@@ -580,8 +578,7 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// How it goes, with the congestion window, and what the peer has beyond what it
-    /// has acknowledged, and what is lost and to be sent again, in bytes.
+    /// Phase, congestion window, selectively acknowledged bytes, and lost bytes not retransmitted yet.
     #[cold]
     pub(super) fn summary(&self, congestion: &C) -> (Condition, u32, u32, u32) {
         let condition = match self.phase {
@@ -593,8 +590,7 @@ impl<C: CongestionControl> Recovery<C> {
         (condition, window, self.board.sacked(), self.board.lost())
     }
 
-    /// Whether all is as it should be again, though something may yet be
-    /// learnt of what was not.
+    /// Whether everything is in order, though the reduction may still be undone.
     pub(crate) fn is_in_order(&self) -> bool {
         self.phase == Phase::Disorder
             && self.dup_acks == 0
@@ -604,16 +600,15 @@ impl<C: CongestionControl> Recovery<C> {
     }
 }
 
-/// The pool: one for each connection that needs it, so there are never more
-/// than connections.
+/// The pool of recoveries, at most one for each connection.
 #[derive(Debug)]
 pub(crate) struct Recoveries<C> {
-    /// Its place is reserved. A scoreboard's is taken with the first use, and
-    /// kept.
+    /// Its capacity is reserved. Each recovery allocates a scoreboard on first use, and
+    /// keeps it.
     list: Vec<Recovery<C>>,
     free: Vec<u32>,
-    /// Scoreboards that none has need of, by their size: of the first those of
-    /// who has a larger one.
+    /// Free scoreboards by size. Those of the first size belong to recoveries with a larger
+    /// one.
     boards: [Vec<Scoreboard>; SIZES.len()],
 }
 

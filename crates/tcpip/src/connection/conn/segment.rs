@@ -1,9 +1,9 @@
-//! A segment arrives (RFC 9293, section 3.10.7).
+//! Arrival of a segment (RFC 9293, section 3.10.7).
 //!
-//! Most segments are what is expected next: in order, no SYN, FIN or RST, an
-//! ACK of something sent. For these the checks of section 3.10.7.4 reduce to
-//! the few comparisons of [`Conn::expects`]. All others go through
-//! [`Conn::check`], which is those checks in their order.
+//! Most segments are the expected ones: in order, without SYN, FIN or RST, and with an ACK
+//! of something sent. For these the checks of section 3.10.7.4 reduce to the few
+//! comparisons of [`Conn::expects`]. All others go through [`Conn::check`], which makes
+//! those checks in order.
 
 use arrayvec::ArrayVec;
 
@@ -13,17 +13,18 @@ use crate::congestion::CongestionControl;
 use crate::outcome::Verdict;
 use crate::wire::{Block, Control, MAX_SACK_BLOCKS, Options, Segment, Seq, Timestamps};
 
-/// A connection sends challenge ACKs, and ACKs of segments without data that
-/// are outside the window, no faster than one in half a second, which are 16
-/// ticks of 32 ms and one that has begun (RFC 5961, section 7). Each connection
-/// has its own: a global counter would be a side channel between connections.
+/// Minimum interval between challenge ACKs: half a second, in ticks of 32 ms, plus a
+/// started one (RFC 5961, section 7).
+///
+/// It also limits ACKs of segments without data outside the window. Each connection has its
+/// own limit: a global counter would be a side channel between connections.
 const CHALLENGE_TICKS: u16 = 17;
 
-/// What a segment acknowledges selectively.
+/// SACK blocks of a segment.
 type Sacked = ArrayVec<Block, MAX_SACK_BLOCKS>;
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Reads options other than timestamps in their usual place.
+    /// Reads options that are not just timestamps in their usual place.
     #[cold]
     #[inline(never)]
     pub(crate) fn read_options(&self, header: &[u8]) -> (Option<Timestamps>, Sacked) {
@@ -36,8 +37,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         (options.timestamps, sack)
     }
 
-    /// Whether a segment is what most are, so that none of the checks of
-    /// [`check`](Self::check) can fail.
+    /// Whether a segment is an expected one, which none of the checks of
+    /// [`check`](Self::check) can refuse.
     #[inline(always)]
     pub(crate) fn expects(&self, segment: Segment) -> bool {
         let tcb = &*self.tcb;
@@ -49,8 +50,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             && is_timely(tcb, segment)
     }
 
-    /// The checks of RFC 9293, section 3.10.7.4, in their order, with those of
-    /// RFC 5961.
+    /// The checks of RFC 9293, section 3.10.7.4, in order, with those of RFC 5961.
     #[cold]
     #[inline(never)]
     pub(crate) fn check(&mut self, mut segment: Segment, now: Moment) -> Verdict {
@@ -60,13 +60,13 @@ impl<C: CongestionControl> Conn<'_, C> {
             return Verdict::Reopen;
         }
         if is_syn && self.tcb.state == State::SynReceived && segment.seq + 1 == self.tcb.rcv_nxt {
-            // The same SYN: our answer may have been lost.
+            // The same SYN again: our SYN-ACK may have been lost.
             self.tcb.flags |= Flags::SYN_ACK_RETRANSMITTED;
             self.tcb.flags -= Flags::TIMING;
             return Verdict::SynAck;
         }
 
-        // RFC 7323, section 5.3: before all others.
+        // RFC 7323, section 5.3: this check comes before all others.
         if !control.has(Control::RST | Control::SYN) && !is_timely(self.tcb, segment) {
             return self.refuse_untimely(segment, now);
         }
@@ -74,8 +74,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         // First, the sequence number.
         let window = self.tcb.rcv_adv.since(self.tcb.rcv_nxt);
         if window == 0 && segment.seq == self.tcb.rcv_nxt && segment.sequence_len() > 0 {
-            // A probe of our shut window: nothing of it fits, but its ACK and
-            // a reset are good, and it must be answered.
+            // A probe of our zero window. Its data does not fit, but its ACK and RST are
+            // valid, and it must be answered.
             segment.len = 0;
             segment.control = Control(control.0 & !Control::FIN.0);
             self.cx.counters.out_of_window += 1;
@@ -121,7 +121,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// What of a segment lies in the window.
+    /// Trims a segment to the window, and notes its duplicate data.
     fn trim(&mut self, segment: Segment, window: u32) -> Segment {
         let rcv_nxt = self.tcb.rcv_nxt;
         if segment.len > 0 && segment.seq.before(rcv_nxt) {
@@ -144,7 +144,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// SYN-RECEIVED: the third segment of the handshake.
+    /// The third segment of the handshake ends SYN-RECEIVED.
     fn establish(&mut self, segment: Segment, now: Moment) {
         let tcb = &mut *self.tcb;
         tcb.state = State::Established;
@@ -155,7 +155,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             tcb.end_timing(now);
         }
         if tcb.retries > 1 {
-            // RFC 6928, section 2: two losses are no accident.
+            // RFC 6928, section 2: after two losses the initial window is one segment.
             *self.congestion = C::with_window(tcb.mss.into());
         }
         tcb.retries = 0;
@@ -163,19 +163,19 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.arm(DeadlineKind::Idle, self.cx.settings.first_idle_ms, now);
     }
 
-    /// An unacceptable segment is acknowledged and dropped.
+    /// Drops an unacceptable segment, and answers with an ACK where one is needed.
     fn refuse(&mut self, segment: Segment, now: Moment) -> Verdict {
         self.cx.counters.out_of_window += 1;
         if segment.control.has(Control::RST) {
             return Verdict::Drop;
         }
         if self.tcb.state == State::TimeWait && segment.control.has(Control::FIN) {
-            // The peer has not got our last ACK.
+            // The peer has not received our last ACK.
             let time_wait = self.cx.settings.time_wait_ms;
             self.tcb.arm(DeadlineKind::TimeWait, time_wait, now);
         }
-        // Two ends that disagree must not answer each other for ever; one
-        // that sends data waits for the answer.
+        // Two ends that disagree must not answer each other forever. A sender of data needs
+        // the answer.
         if segment.len == 0 && !segment.control.has(Control::FIN) && !self.may_challenge(now) {
             return Verdict::Drop;
         }
@@ -187,15 +187,16 @@ impl<C: CongestionControl> Conn<'_, C> {
         Verdict::Acknowledge
     }
 
-    /// A segment whose timestamp says that it is old, or one without, though
-    /// all must have them (RFC 7323, sections 3.2 and 5.3).
+    /// Refuses a segment with an old timestamp, or without the timestamp that it must have
+    /// (RFC 7323, sections 3.2 and 5.3).
     ///
-    /// Section 5.3, R1, answers every old segment, so that a half-open
-    /// connection is found out. A pure ACK that a later one has overtaken is
-    /// not answered: it is in order and acknowledges nothing new, so both ends
-    /// agree, and an ACK for each reordering would only be traffic. It is
-    /// dropped all the same: SACK blocks of an earlier turn of the sequence
-    /// space would look like ours.
+    /// Section 5.3, R1, answers every old segment, so that a half-open connection is
+    /// detected. We do not answer a pure ACK that a later one has overtaken. It is in order
+    /// and acknowledges nothing new, so both ends agree, and an ACK for each reordering
+    /// would only add traffic.
+    ///
+    /// It is still dropped: SACK blocks from before the sequence numbers wrapped would look
+    /// valid.
     fn refuse_untimely(&mut self, segment: Segment, now: Moment) -> Verdict {
         if segment.timestamps.is_none() {
             self.cx.counters.no_timestamps += 1;
@@ -213,7 +214,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Answers what may be an attack with the truth (RFC 5961).
+    /// Answers a possible attack with a challenge ACK (RFC 5961).
     fn challenge(&mut self, now: Moment) -> Verdict {
         self.cx.counters.unproven += 1;
         if self.may_challenge(now) {
@@ -225,7 +226,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 
     fn may_challenge(&mut self, now: Moment) -> bool {
-        // 0 is "never"; the clock's 0 is taken as 1.
+        // 0 means "never", so the clock's 0 counts as 1.
         let tick = ((now.millis >> 5) as u16).max(1);
         let since = tick.wrapping_sub(self.tcb.challenged_at);
         let may = self.tcb.challenged_at == 0 || since >= CHALLENGE_TICKS;
@@ -236,8 +237,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     }
 }
 
-/// Whether a segment is not older than one that was received, by its
-/// timestamp (RFC 7323, section 5: PAWS).
+/// Whether a segment's timestamp is not older than the last one received (RFC 7323, section
+/// 5: PAWS).
 #[inline(always)]
 fn is_timely(tcb: &Tcb, segment: Segment) -> bool {
     if !tcb.negotiated.timestamps() {
@@ -249,10 +250,11 @@ fn is_timely(tcb: &Tcb, segment: Segment) -> bool {
     })
 }
 
-/// Whether a SYN in TIME-WAIT is of a new connection (RFC 9293, section 3.6.1,
-/// MAY-2; RFC 6191, section 2): by its clock where both have one, otherwise by
-/// its sequence number. Timestamps where there were none are of a new
-/// connection, too.
+/// Whether a SYN in TIME-WAIT opens a new connection (RFC 9293, section 3.6.1, MAY-2; RFC
+/// 6191, section 2).
+///
+/// Its timestamp decides where both connections have them, otherwise its sequence number. A
+/// SYN with a timestamp after a connection without them is also new.
 fn is_new_incarnation(tcb: &Tcb, segment: Segment) -> bool {
     let by_number = !segment.seq.before(tcb.rcv_nxt);
     match segment.timestamps {
@@ -277,7 +279,7 @@ fn is_acceptable(segment: Segment, rcv_nxt: Seq, window: u32) -> bool {
     }
 }
 
-/// Cuts off what was received before and what is beyond the window.
+/// Trims data that was received before, and data beyond the window.
 fn trim_to_window(mut segment: Segment, rcv_nxt: Seq, window: u32) -> Segment {
     let before = rcv_nxt.since(segment.seq);
     if segment.seq.before(rcv_nxt) {
@@ -296,8 +298,8 @@ fn trim_to_window(mut segment: Segment, rcv_nxt: Seq, window: u32) -> Segment {
 }
 
 impl Tcb {
-    /// Whether an ACK says what was known already, and is not older than the
-    /// largest window (RFC 5961, section 5.2).
+    /// Whether an ACK is old, but not older than the largest window (RFC 5961, section
+    /// 5.2).
     fn is_old_ack(&self, ack: Seq) -> bool {
         self.snd_una.since(ack) <= self.peer_window(self.max_snd_wnd)
     }

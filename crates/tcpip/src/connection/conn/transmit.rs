@@ -1,4 +1,4 @@
-//! What is sent when: new data as far as the windows allow, and probes.
+//! Transmission of new data within the windows, and pacing.
 
 use ip::{Addresses, Ecn};
 use nmio::super_segment::MAX_OVER_V6;
@@ -9,36 +9,36 @@ use crate::congestion::CongestionControl;
 use crate::connection::{MAX_PACING_DEBT, PACING_TICK};
 use crate::wire::{Control, Header, Seq, TIMESTAMPED_HEADER_LEN};
 
-/// New data that one pass sends.
+/// A pass that sends new data.
 pub(crate) struct Burst {
-    /// SND.NXT before it.
+    /// SND.NXT before the pass.
     first: Seq,
-    /// Behind what it has sent.
+    /// Next sequence number to send.
     seq: Seq,
-    /// Bytes behind SND.UNA that both windows allow, …
+    /// Bytes from SND.UNA that both windows allow, …
     open: u32,
-    /// … and that pacing allows, too.
+    /// … and that pacing also allows.
     usable: u32,
     rate: Option<u64>,
     is_paced: bool,
-    /// Bytes of data that a super-segment may have; 0: there are none.
+    /// Most bytes of data in a super-segment; 0 if the port takes none.
     max_run: u32,
     window: u16,
     ecn: Ecn,
     control: Control,
-    /// The TX ring has no room for the next.
+    /// The TX ring has no room for the next segment.
     is_blocked: bool,
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Whether there is something to be sent for the first time.
+    /// Whether there is new data or a FIN to send.
     #[inline(always)]
     pub(crate) fn has_new(&self) -> bool {
         self.tcb.snd_nxt != self.tcb.limit()
     }
 
-    /// Begins a pass of new data on a port that takes super-segments of
-    /// `segmentation` bytes over IPv4; 0: none.
+    /// Begins a pass of new data. The port takes super-segments of `segmentation` bytes
+    /// over IPv4, or none if 0.
     #[inline(always)]
     pub(crate) fn begin_burst(&self, segmentation: usize, now: Moment) -> Burst {
         let tcb = &*self.tcb;
@@ -74,8 +74,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// The next segment, or run of segments, of new data; `None` when that was
-    /// all that may be sent, or when there is no `room` in the TX ring.
+    /// Plans the next segment of new data, or run of segments. `None` when nothing more may
+    /// be sent, or the TX ring has no `room`.
     #[inline(always)]
     pub(crate) fn next_segment(
         &mut self,
@@ -101,14 +101,14 @@ impl<C: CongestionControl> Conn<'_, C> {
             if len == segment.slice.len || tcb.fills_window(flight + len) {
                 control = control | Control::PSH;
             }
-            // A FIN needs its place in the peer's window, as data does.
+            // A FIN needs room in the peer's window, as data does.
             let ends = seq + len == tcb.stream.end() && limit != tcb.stream.end();
             if ends && flight + len < tcb.snd_wnd {
                 control = control | Control::FIN;
             }
             (segment, len)
         } else if flight < tcb.snd_wnd {
-            // It goes alone.
+            // The FIN goes alone.
             control = control | Control::FIN;
             (StreamSegment::default(), 0)
         } else {
@@ -132,14 +132,14 @@ impl<C: CongestionControl> Conn<'_, C> {
         })
     }
 
-    /// The port has taken a plan of [`next_segment`](Self::next_segment).
+    /// Records that the port has taken a plan of [`next_segment`](Self::next_segment).
     #[inline(always)]
     pub(crate) fn has_sent_segment(&mut self, burst: &mut Burst, plan: Plan, now: Moment) {
         let (seq, end) = plan.range();
         if !self.tcb.flags.has(Flags::TIMING) && self.may_time() {
             let tcb = &mut *self.tcb;
             tcb.flags |= Flags::TIMING;
-            // Of a run, its first segment.
+            // The first segment of a run is timed.
             let mss = u32::from(tcb.mss);
             tcb.rtt_seq = if plan.len > mss { seq + mss } else { end };
             tcb.rtt_at = now.micros;
@@ -147,8 +147,9 @@ impl<C: CongestionControl> Conn<'_, C> {
         burst.seq = end;
     }
 
-    /// Ends a pass of new data; `is_refused`: the port has not taken the last plan.
-    /// Whether it goes on when the TX ring has room.
+    /// Ends a pass of new data. Returns whether it continues once the TX ring has room.
+    ///
+    /// `is_refused` tells that the port has not taken the last plan.
     #[inline(always)]
     pub(crate) fn end_burst(&mut self, burst: &Burst, is_refused: bool, now: Moment) -> bool {
         let tcb = &mut *self.tcb;
@@ -172,7 +173,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let tcb = &mut *self.tcb;
         let is_held_back = burst.usable < burst.open && seq != tcb.limit();
         if burst.is_paced && !is_held_back {
-            // Acknowledgements are the clock again.
+            // ACKs clock the transmission again.
             tcb.flags -= Flags::SPREAD_BURST;
         }
         let is_blocked = is_refused || burst.is_blocked;
@@ -182,13 +183,12 @@ impl<C: CongestionControl> Conn<'_, C> {
         is_blocked
     }
 
-    /// What is left to send waits for the next tick of pacing, or for the
-    /// peer's window.
+    /// Makes unsent data wait for the next pacing tick, or for the peer's window.
     fn wait_for_more(mut self, is_held_back: bool, now: Moment) {
         let tcb = &mut *self.tcb;
         if is_held_back {
             if tcb.probes_window() {
-                // It is not the window any more.
+                // Pacing holds the data back, and no longer the window.
                 tcb.stop_probing();
             }
             let kind = match tcb.deadline_kind {
@@ -197,14 +197,14 @@ impl<C: CongestionControl> Conn<'_, C> {
             };
             tcb.arm(kind, 1, now);
         } else if !tcb.probes_window() {
-            // Shut or too small, and nothing in flight whose ACK could tell
-            // of it opening.
+            // The window is zero or too small, and no ACK in flight can report that it
+            // opens.
             self.start_probing(now);
         }
     }
 
-    /// `bytes` have been sent behind `flight` in flight: little or none, or
-    /// something of it is out of order.
+    /// Sets the deadline after `bytes` were sent with `flight` in flight before: at most
+    /// one segment, or some of it lost or out of order.
     #[inline(always)]
     fn arm_after_send(&mut self, flight: u32, bytes: u32, now: Moment) {
         let tcb = &mut *self.tcb;
@@ -222,9 +222,10 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// The ACK of a lone segment might have been held back; that of more will
-    /// not be, and the tail is probed sooner (RFC 8985, section 7.2). Never
-    /// later: what waits for longest is not to wait for what comes after it.
+    /// Brings the tail loss probe forward after a second segment (RFC 8985, section 7.2).
+    ///
+    /// The peer may delay the ACK of a lone segment, but not of two. The probe never moves
+    /// back: the oldest segment must not wait for later ones.
     #[cold]
     fn hasten_probe(self, now: Moment) {
         let (kind, after) = self.timeout();
@@ -234,8 +235,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// The peer's window has no place for what is to be sent (RFC 9293,
-    /// section 3.8.6.1).
+    /// Starts probing a window with no room for the next segment (RFC 9293, section
+    /// 3.8.6.1).
     #[cold]
     fn start_probing(&mut self, now: Moment) {
         let tcb = &mut *self.tcb;
@@ -246,8 +247,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.arm(DeadlineKind::ZeroWindow, rto, now);
     }
 
-    /// Whether a round trip may be timed: while a gap holds up what is
-    /// acknowledged it seems longer, unless it is acknowledged selectively.
+    /// Whether a segment may be timed. A gap delays the cumulative ACK, so during recovery
+    /// only a selective one measures the round trip.
     #[inline(always)]
     fn may_time(&self) -> bool {
         let tcb = &*self.tcb;
@@ -267,8 +268,8 @@ impl Tcb {
         }
     }
 
-    /// The control bit that tells the peer of a smaller window, in the next
-    /// segment with new data (RFC 3168, section 6.1.2).
+    /// The CWR bit for the next segment with new data, after a reduced window (RFC 3168,
+    /// section 6.1.2).
     #[cold]
     fn take_cwr(&mut self) -> Control {
         self.flags -= Flags::SEND_CWR;
@@ -279,10 +280,12 @@ impl Tcb {
         }
     }
 
-    /// Whether a segment that ends `end` bytes behind SND.UNA fills a peer's
-    /// window of a few segments. It is pushed: Linux then acknowledges it once it
-    /// is read, instead of holding the ACK back for a segment that cannot come.
-    /// Wider windows gain nothing by it, and cost an ACK for every segment.
+    /// Whether a segment that ends `end` bytes after SND.UNA fills a peer's window of a few
+    /// segments.
+    ///
+    /// Such a segment gets PSH. Linux then acknowledges it as soon as it is read, and does
+    /// not delay the ACK for a segment that cannot come. Larger windows gain nothing from
+    /// this, and it would cost an ACK per segment.
     #[inline(always)]
     fn fills_window(&self, end: u32) -> bool {
         const FEW: u32 = 16;
@@ -290,30 +293,31 @@ impl Tcb {
         self.snd_wnd < FEW * mss && end + mss > self.snd_wnd
     }
 
-    /// How much may be sent from a place in the stream, behind `flight` in
-    /// flight: a segment, or a run of segments.
+    /// Bytes to send from a place in the stream, with `flight` in flight: a segment, or a
+    /// run of segments.
     #[inline(always)]
     fn bytes_to_send(&self, segment: &StreamSegment, flight: u32, burst: &Burst) -> Option<u32> {
         if flight.saturating_add(segment.len) <= burst.usable {
-            // Not every device cuts what has CWR set: that segment goes alone.
-            let tells = self.flags.has(Flags::SEND_CWR) && self.negotiated.ecn();
-            if burst.max_run > 0 && !tells {
+            // Not every device can segment a packet with CWR, so that segment goes alone.
+            let sends_cwr = self.flags.has(Flags::SEND_CWR) && self.negotiated.ecn();
+            if burst.max_run > 0 && !sends_cwr {
                 let run = segment.run(self.mss.into(), burst.usable - flight, burst.max_run);
                 return Some(segment.len.max(run));
             }
             return Some(segment.len);
         }
-        // RFC 9293, section 3.8.6.2.1: a part of a segment only to a peer whose
-        // window was never wide, and only when nothing else is in flight. To
-        // others the timer sends it, if the window stays as it is.
+        // RFC 9293, section 3.8.6.2.1: a partial segment only goes to a peer whose window
+        // was never large, and only when nothing is in flight. To other peers the timer
+        // sends it, if the window stays small.
         let alone = flight == 0 && self.snd_wnd > 0 && !self.flags.has(Flags::LARGE_WINDOW);
         alone.then(|| segment.len.min(burst.usable))
     }
 }
 
-/// Bytes of data that a super-segment to this peer may have, of `segmentation`
-/// bytes in all over IPv4; 0: none. On tagged links every segment is a frame,
-/// as not all that cut look behind a tag.
+/// Most bytes of data in a super-segment to this peer; 0 if none may be sent.
+///
+/// `segmentation` is the whole packet's limit over IPv4. On tagged links every segment is a
+/// frame, as not every device segments behind a VLAN tag.
 #[inline(always)]
 fn max_run(segmentation: usize, tcb: &Tcb) -> u32 {
     if segmentation == 0 || tcb.path.link.vlan.is_some() {
@@ -327,7 +331,7 @@ fn max_run(segmentation: usize, tcb: &Tcb) -> u32 {
     most.saturating_sub(headers) as u32
 }
 
-/// Bytes of new data a second that may leave, if they are spread.
+/// Rate of new data in bytes per second, if it is paced.
 #[inline(always)]
 fn pacing_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C, pacing: bool) -> Option<u64> {
     match congestion.pacing_rate() {
@@ -336,8 +340,8 @@ fn pacing_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C, pacing: bool) ->
     }
 }
 
-/// A window a round trip, and some more, so that it is not pacing which limits:
-/// twice in slow start, 1.2 times later.
+/// One window per round trip, plus a margin so that pacing is not the limit: twice that in
+/// slow start, 1.2 times later.
 #[cold]
 fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
     let srtt = u64::from(tcb.rtt.smoothed());
@@ -351,9 +355,10 @@ fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
     (srtt > 0).then(|| (window * fifths * 200_000 / srtt).max(1))
 }
 
-/// Bytes that may leave now at `rate` bytes a second: what a tick of the timer
-/// is worth, less what was sent ahead, and a segment at least when nothing
-/// was.
+/// Bytes that may be sent now at `rate` bytes per second: a timer tick's worth, less what
+/// was sent ahead.
+///
+/// It is at least one segment when nothing was sent ahead.
 #[cold]
 fn budget(tcb: &Tcb, rate: u64, now: Moment) -> u32 {
     let Some(time) = PACING_TICK
@@ -366,7 +371,7 @@ fn budget(tcb: &Tcb, rate: u64, now: Moment) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX).max(tcb.mss.into())
 }
 
-/// `bytes` have left.
+/// Charges `bytes` to the pacing budget.
 #[cold]
 fn charge_pacing(tcb: &mut Tcb, rate: u64, bytes: u32, now: Moment) {
     let micros = u64::from(bytes) * 1_000_000 / rate.max(1);

@@ -1,4 +1,4 @@
-//! What tests look at.
+//! Access for tests and invariant checks.
 
 #[cfg(test)]
 use super::Record;
@@ -8,7 +8,7 @@ use crate::congestion::CongestionControl;
 use crate::negotiated::Negotiated;
 use crate::wire::Seq;
 
-/// Fields of a [`Tcb`].
+/// Copies of a [`Tcb`]'s fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     pub(crate) own_port: u16,
@@ -68,19 +68,19 @@ impl Tcb {
 
 #[cfg(test)]
 impl<C: CongestionControl> Record<C> {
-    /// The congestion window while all goes well.
+    /// The congestion window outside recovery.
     pub(crate) fn window(&self) -> u32 {
         self.congestion.window()
     }
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Panics when a rule of loss recovery or of the window is broken.
+    /// Panics when an invariant of loss recovery or of our window is violated.
     pub(crate) fn check_invariants(&self) {
         self.check_recovery();
         assert!(
             !self.has_advertised_too_much(),
-            "no more than a buffer holds"
+            "we have advertised more than a buffer holds"
         );
     }
 
@@ -89,9 +89,9 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.cx.recoveries.in_use()
     }
 
-    /// Whether more was told than a buffer holds.
+    /// Whether we have advertised more than a buffer holds.
     fn has_advertised_too_much(&self) -> bool {
-        let told = self.tcb.rcv_adv.since(self.tcb.rcv_nxt);
-        told > self.cx.buffer_len as u32
+        let advertised = self.tcb.rcv_adv.since(self.tcb.rcv_nxt);
+        advertised > self.cx.buffer_len as u32
     }
 }

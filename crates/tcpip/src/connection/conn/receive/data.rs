@@ -8,8 +8,8 @@ use crate::pools::Owner;
 use crate::wire::{Control, Segment, Seq};
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// A segment has data or a FIN, which are to be acknowledged. What is
-    /// [`Offered`](Route::Offered) counts as received.
+    /// Processes a segment with data or a FIN. [`Offered`](Route::Offered) data counts as
+    /// received.
     #[inline(always)]
     pub(crate) fn on_data(&mut self, segment: Segment, now: Moment) -> Route {
         let tcb = &mut *self.tcb;
@@ -21,8 +21,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             self.reborrow().drop_behind_fin(segment.len);
             return Route::Dropped;
         }
-        let is_silent = tcb.state == State::Established && tcb.flight() == 0;
-        if is_silent && !tcb.probes_window() {
+        let is_idle = tcb.state == State::Established && tcb.flight() == 0;
+        if is_idle && !tcb.probes_window() {
             self.end_idle(now);
         }
         let tcb = &mut *self.tcb;
@@ -33,13 +33,14 @@ impl<C: CongestionControl> Conn<'_, C> {
         Route::Offered
     }
 
-    /// What comes from a peer that has closed.
+    /// Counts data from a peer that has closed.
     #[cold]
     fn drop_behind_fin(self, len: u16) {
         self.cx.counters.behind_fin += u64::from(len > 0);
     }
 
-    /// Takes a receive buffer, unless there is one. `false` when all are in use.
+    /// Borrows a receive buffer, unless the connection has one. `false` when all are in
+    /// use.
     pub(crate) fn take_buffer(&mut self, owner: Owner) -> bool {
         if self.tcb.buffer == NONE
             && let Some(buffer) = self.cx.buffers.take(owner, &mut self.cx.peers)
@@ -50,9 +51,10 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.buffer != NONE
     }
 
-    /// Gives the receive buffer back if nothing in it is acknowledged: the peer
-    /// has all of it still, and sends it again (RFC 2018, section 8). Whether it
+    /// Releases the receive buffer if none of its data is acknowledged. Returns whether it
     /// did.
+    ///
+    /// The peer still has all of that data, and retransmits it (RFC 2018, section 8).
     pub(crate) fn give_up_buffer(&mut self) -> bool {
         let is_unread = !self.cx.buffers[self.tcb.buffer].ready().is_empty();
         if !is_unread {
@@ -61,9 +63,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         !is_unread
     }
 
-    /// Keeps the `rest` of what was offered, which the application has not
-    /// consumed. `false` when there is no buffer: then the peer must send it
-    /// again.
+    /// Keeps the `rest` of offered data that the application has not consumed. `false` when
+    /// there is no buffer: the peer then must retransmit it.
     pub(crate) fn keep(&mut self, rest: &[u8]) -> bool {
         let tcb = &mut *self.tcb;
         if tcb.buffer == NONE {
@@ -71,14 +72,14 @@ impl<C: CongestionControl> Conn<'_, C> {
             self.cx.counters.no_buffer += 1;
             return false;
         }
-        // No more than the window arrives. It may be told a little larger
-        // than a buffer where it is scaled, and there no segment is as long.
+        // It fits: no more than the window arrives. A scaled window may be slightly larger
+        // than the buffer, but then no segment is as long.
         self.cx.buffers[tcb.buffer].insert(0, rest);
         true
     }
 
-    /// Stores the data and the FIN of a segment. Whether more can be offered, and
-    /// whether the FIN is next.
+    /// Stores a segment's data and FIN. Returns whether more can be offered, and whether
+    /// the FIN is next.
     pub(crate) fn store(&mut self, data: &[u8], segment: Segment) -> (bool, bool) {
         let (has_more, is_fin_next) = self.insert(data, segment);
         if !has_more {
@@ -95,7 +96,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
         let buffer = &mut self.cx.buffers[tcb.buffer];
         let ahead = segment.seq.since(tcb.rcv_nxt) as usize;
-        // Nothing comes behind a FIN.
+        // No data can follow a FIN.
         let end = buffer.fin_ahead().unwrap_or(usize::MAX);
         let data = &data[..data.len().min(end.saturating_sub(ahead))];
         self.cx.counters.behind_fin += u64::from(data.len() < usize::from(segment.len));
@@ -119,9 +120,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         (in_order > 0, fin)
     }
 
-    /// The bytes of the receive buffer while they are offered, and how many of
-    /// them are in order and not consumed: `None` if none are. What nobody waits
-    /// for any more is consumed here.
+    /// Takes the receive buffer's bytes to offer them, with the number of bytes in order;
+    /// `None` if there are none. Data that nobody reads any more is consumed here.
     pub(crate) fn lend_bytes(&mut self) -> Option<(Box<[u8]>, usize)> {
         if self.tcb.buffer == NONE {
             return None;
@@ -136,7 +136,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         None
     }
 
-    /// The bytes come back, some of them consumed.
+    /// Returns the bytes after `consumed` of them were consumed.
     pub(crate) fn return_bytes(&mut self, bytes: Box<[u8]>, consumed: usize) {
         self.cx.buffers[self.tcb.buffer].bytes = bytes;
         self.consume(consumed);
@@ -148,41 +148,41 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.advertise_open_window();
     }
 
-    /// Gives the receive buffer back if nothing is in it.
+    /// Releases the receive buffer if it is empty.
     fn drop_empty_buffer(&mut self) {
         if self.tcb.buffer != NONE && self.cx.buffers[self.tcb.buffer].is_empty() {
             self.release_buffer();
         }
     }
 
-    /// The peer has said something while nothing was in flight. After a long
-    /// silence the congestion window is no longer known to be right.
+    /// Ends an idle period, when the peer sends with nothing in flight. After a long one
+    /// the congestion window may no longer be valid.
     #[inline(always)]
     fn end_idle(&mut self, now: Moment) {
         let tcb = &mut *self.tcb;
-        let idle = self.cx.settings.first_idle_ms;
-        let silent_since = tcb.deadline.wrapping_sub(idle);
-        let mut silence = now.millis.wrapping_sub(silent_since).cast_signed();
+        let first_idle = self.cx.settings.first_idle_ms;
+        let idle_since = tcb.deadline.wrapping_sub(first_idle);
+        let mut idle_for = now.millis.wrapping_sub(idle_since).cast_signed();
         if tcb.deadline_kind == DeadlineKind::KeepAlive {
-            // Each keep-alive has put the deadline off.
-            let before = idle.saturating_mul(tcb.backoff.into());
-            silence = silence.max(i32::try_from(before).unwrap_or(i32::MAX));
+            // Each keep-alive has moved the deadline.
+            let before = first_idle.saturating_mul(tcb.backoff.into());
+            idle_for = idle_for.max(i32::try_from(before).unwrap_or(i32::MAX));
             (tcb.retries, tcb.backoff) = (0, 0);
         }
-        let least = self.cx.settings.min_rto_ms;
-        let rto = tcb.rtt.timeout(tcb.backoff, false, least);
-        if silence > rto.cast_signed() {
+        let min_rto = self.cx.settings.min_rto_ms;
+        let rto = tcb.rtt.timeout(tcb.backoff, false, min_rto);
+        if idle_for > rto.cast_signed() {
             self.congestion.on_idle(&tcb.event(0, 0, now));
         }
-        tcb.arm(DeadlineKind::Idle, idle, now);
+        tcb.arm(DeadlineKind::Idle, first_idle, now);
     }
 
-    /// Owes an ACK if the window has opened: the peer may wait for it.
+    /// Makes an ACK pending if the window has opened: the peer may wait for it.
     fn advertise_open_window(&mut self) {
         let tcb = &mut *self.tcb;
-        let told = tcb.rcv_adv.since(tcb.rcv_nxt);
+        let advertised = tcb.rcv_adv.since(tcb.rcv_nxt);
         let most = u32::from(u16::MAX) << tcb.own_scale(self.cx);
-        if tcb.window_to_advertise(self.cx).min(most) > told {
+        if tcb.window_to_advertise(self.cx).min(most) > advertised {
             tcb.flags |= Flags::ACK_PENDING;
         }
     }

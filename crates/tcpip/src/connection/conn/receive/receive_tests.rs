@@ -12,7 +12,7 @@ fn buffer(capacity: usize) -> Buffer {
 }
 
 #[test]
-fn buffers_are_bounded_and_come_back_empty() {
+fn the_pool_is_bounded_and_lends_empty_buffers() {
     let mut buffers = LendingPool::<Buffer>::new(Pool::RecvBuffers, 2);
     let mut peers = Peers::new([1; Pool::COUNT]);
     let owner = Owner {
@@ -34,7 +34,7 @@ fn buffers_are_bounded_and_come_back_empty() {
 }
 
 #[test]
-fn what_reaches_beyond_the_buffer_is_cut_off() {
+fn data_beyond_the_buffer_is_cut_off() {
     let mut buffer = buffer(4);
     assert_eq!(buffer.insert(2, b"cdef"), Some(0));
     assert_eq!(buffer.insert(100, b"x"), Some(0));
@@ -44,13 +44,13 @@ fn what_reaches_beyond_the_buffer_is_cut_off() {
 }
 
 #[test]
-fn the_fin_is_taken_when_all_before_it_has_come() {
+fn the_fin_is_taken_when_everything_before_it_has_arrived() {
     let mut buffer = buffer(8);
     buffer.insert(2, b"cd").unwrap();
     buffer.set_fin(4);
     assert_eq!(buffer.fin_ahead(), Some(4));
     buffer.set_fin(3);
-    assert_eq!(buffer.fin_ahead(), Some(4), "the first one counts");
+    assert_eq!(buffer.fin_ahead(), Some(4), "the first FIN counts");
     assert!(!buffer.take_fin());
     assert_eq!(buffer.insert(0, b"ab"), Some(4));
     buffer.consume(3);
@@ -60,7 +60,7 @@ fn the_fin_is_taken_when_all_before_it_has_come() {
 }
 
 #[test]
-fn a_fin_before_known_data_is_ignored() {
+fn a_fin_before_received_data_is_ignored() {
     let mut buffer = buffer(8);
     buffer.insert(2, b"cd").unwrap();
     buffer.set_fin(3);
@@ -68,9 +68,9 @@ fn a_fin_before_known_data_is_ignored() {
 }
 
 /// The runs of `true` from `start` on.
-fn runs(came: &[bool], start: usize) -> Vec<(usize, usize)> {
+fn runs(arrived: &[bool], start: usize) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
-    for at in (start..came.len()).filter(|at| came[*at]) {
+    for at in (start..arrived.len()).filter(|at| arrived[*at]) {
         match runs.last_mut() {
             Some(run) if run.1 == at => run.1 = at + 1,
             _ => runs.push((at, at + 1)),
@@ -80,59 +80,59 @@ fn runs(came: &[bool], start: usize) -> Vec<(usize, usize)> {
 }
 
 proptest! {
-    /// Against a list of bytes that have come or not.
+    /// Compares the buffer with a list of the bytes that have arrived.
     #[test]
-    fn it_agrees_with_a_list(
+    fn the_buffer_agrees_with_a_list(
         steps in prop::collection::vec((0usize..80, 0usize..30, 0usize..20), 1..100),
     ) {
-        // Byte number n of the stream is n.
+        // Byte n of the stream has the value n.
         let mut buffer = buffer(CAPACITY);
-        let mut came = [false; 10_000];
+        let mut arrived = [false; 10_000];
         let (mut base, mut next) = (0, 0);
         for (ahead, len, consume) in steps {
             let data: Vec<u8> = (next + ahead..next + ahead + len).map(|n| n as u8).collect();
-            let all = came[next + ahead..next + ahead + len].iter().all(|came| *came);
+            let all = arrived[next + ahead..next + ahead + len].iter().all(|arrived| *arrived);
             prop_assert!(len == 0 || buffer.has(ahead, len) == all);
             let inserted = buffer.insert(ahead, &data);
             if inserted.is_some() {
                 let end = (next + ahead + len).min(base + CAPACITY);
                 if next + ahead < end {
-                    came[next + ahead..end].fill(true);
+                    arrived[next + ahead..end].fill(true);
                 }
             } else {
                 // Only a new gap beyond the limit is refused.
                 let gaps = (next..base + CAPACITY)
-                    .filter(|n| came[*n] && (*n == next || !came[*n - 1]))
+                    .filter(|n| arrived[*n] && (*n == next || !arrived[*n - 1]))
                     .count();
                 prop_assert_eq!(gaps, MAX_RANGES);
             }
             let before = next;
-            while next < base + CAPACITY && came[next] {
+            while next < base + CAPACITY && arrived[next] {
                 next += 1;
             }
             if let Some(n) = inserted {
                 prop_assert_eq!(n, next - before);
             }
-            // What lies beyond the gap is told, what has come last first.
-            let islands = runs(&came[..base + CAPACITY], next);
-            let mut told: Vec<_> = buffer
+            // Ranges beyond the gap are reported, the most recent one first.
+            let islands = runs(&arrived[..base + CAPACITY], next);
+            let mut reported: Vec<_> = buffer
                 .out_of_order()
                 .into_iter()
                 .map(|(start, end)| (next + start, next + end))
                 .collect();
             let cut = (before + ahead, (before + ahead + len).min(base + CAPACITY));
             if inserted.is_some() && cut.0 < cut.1 && cut.0 >= next {
-                prop_assert!(told[0].0 <= cut.0 && cut.1 <= told[0].1, "{told:?}");
+                prop_assert!(reported[0].0 <= cut.0 && cut.1 <= reported[0].1, "{reported:?}");
             }
-            told.sort_unstable();
-            prop_assert_eq!(told, islands);
+            reported.sort_unstable();
+            prop_assert_eq!(reported, islands);
             let expected: Vec<u8> = (base..next).map(|n| n as u8).collect();
             prop_assert_eq!(buffer.ready(), &expected[..]);
             let consume = consume.min(next - base);
             buffer.consume(consume);
             base += consume;
             prop_assert_eq!(buffer.space(), CAPACITY - (next - base));
-            let nothing = next == base && !came[next..base + CAPACITY].contains(&true);
+            let nothing = next == base && !arrived[next..base + CAPACITY].contains(&true);
             prop_assert_eq!(buffer.is_empty(), nothing);
         }
     }

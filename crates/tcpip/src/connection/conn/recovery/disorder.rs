@@ -1,4 +1,4 @@
-//! What acknowledgements tell while something is lost, late or out of order.
+//! Processing of ACKs while something is lost, late or out of order.
 
 use super::{Delivery, Flight, Frto, Losses, Mark, Phase, Prr, Recovery};
 use crate::clock::Moment;
@@ -8,34 +8,33 @@ use crate::counters::Counters;
 use crate::stream::Lists;
 use crate::wire::{Block, Segment};
 
-/// Selectively acknowledged segments that mean a loss (RFC 8985, section
-/// 6.2).
+/// Selectively acknowledged segments that indicate a loss (RFC 8985, section 6.2).
 const DUP_THRESH: u32 = 3;
 
-/// What an acknowledgement has told.
-struct Told {
+/// Information of a processed ACK.
+struct ProcessedAck {
     delivery: Delivery,
-    /// Bytes acknowledged for the first time.
+    /// Newly acknowledged bytes.
     acked: u32,
-    /// The reduction has ended with it.
-    ends: bool,
+    /// The ACK ends fast recovery.
+    ends_recovery: bool,
     event: Event,
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// An acknowledgement while something is out of order, or the first that
-    /// tells of it. SND.UNA is the one before still. What it acknowledges is not
-    /// taken out of the stream here.
+    /// Processes an ACK during disorder, or the first one that reports it.
+    ///
+    /// SND.UNA is still the old one. The caller removes acknowledged data from the stream.
     #[cold]
     #[inline(never)]
     pub(crate) fn on_disorder(mut self, segment: Segment, sack: &[Block], now: Moment) {
-        let mut told = self.take_in(segment, sack, now);
-        self.end_phase_if_mended(&mut told);
-        self.look_for_losses(&told, now);
+        let mut ack = self.process_ack(segment, sack, now);
+        self.end_phase_if_recovered(&mut ack);
+        self.detect_losses(&ack, now);
     }
 
-    /// What has arrived, and whether what was sent again had to be.
-    fn take_in(&mut self, segment: Segment, sack: &[Block], now: Moment) -> Told {
+    /// Processes what has been delivered, and undoes a spurious reduction.
+    fn process_ack(&mut self, segment: Segment, sack: &[Block], now: Moment) -> ProcessedAck {
         let index = self.begin_recovery();
         let (tcb, recovery) = (&mut *self.tcb, &mut self.cx.recoveries[index]);
         let una = tcb.snd_una;
@@ -49,15 +48,15 @@ impl<C: CongestionControl> Conn<'_, C> {
         let flight = Flight::of(tcb, now);
         let mut delivery = recovery
             .rack
-            .take_in(&mut recovery.board, &flight, una, echo, sack);
+            .process_ack(&mut recovery.board, &flight, una, echo, sack);
         if !tcb.negotiated.sack() {
             recovery.count_duplicates(tcb, is_duplicate, acked, &mut delivery);
         }
-        let needless = recovery.spurious_bytes(&delivery);
-        note_disorder(&mut self.cx.counters, tcb, &delivery, needless > 0);
+        let spurious = recovery.spurious_bytes(&delivery);
+        note_disorder(&mut self.cx.counters, tcb, &delivery, spurious > 0);
 
-        // The round trip, where the peer's echo tells it even of what was
-        // sent again (RFC 7323, section 4).
+        // The timestamp echo measures even the round trip of a retransmission (RFC 7323,
+        // section 4).
         let mut rtt = tcb.measure_selective(sack, now);
         if acked > 0 {
             tcb.retries = 0;
@@ -65,17 +64,18 @@ impl<C: CongestionControl> Conn<'_, C> {
                 rtt = tcb.measure(segment, now);
             }
         }
-        // What fills a gap was late itself, and no queue need be the reason.
+        // A segment that fills a gap was itself delayed. Its round trip does not indicate a
+        // queue.
         let event = tcb.event(before, if had_gaps { 0 } else { rtt }, now);
         if let Some(probe) = recovery.tail_probe
             && !segment.ack.before(probe.end)
         {
             recovery.tail_probe = None;
             if probe.is_retransmission
-                && delivery.twice.is_none()
+                && delivery.dsack.is_none()
                 && recovery.phase == Phase::Disorder
             {
-                // RFC 8985, section 7.4.2: the probe has mended a loss.
+                // RFC 8985, section 7.4.2: the probe has repaired a loss.
                 self.congestion.on_congestion(Congestion::Loss, &event);
                 tcb.flags |= Flags::SEND_CWR;
                 self.cx.counters.tail_losses += 1;
@@ -88,52 +88,53 @@ impl<C: CongestionControl> Conn<'_, C> {
         if let Some(proof) = proof {
             proof.count(&mut self.cx.counters);
         }
-        Told {
+        ProcessedAck {
             delivery,
             acked,
-            ends: false,
+            ends_recovery: false,
             event,
         }
     }
 
-    /// Is all of it mended? RFC 6582, section 3.2: without SACK, duplicates of
-    /// what was sent again may still come, so only something behind it tells.
-    fn end_phase_if_mended(&mut self, told: &mut Told) {
+    /// Ends recovery or loss if the whole flight of its beginning was acknowledged.
+    ///
+    /// RFC 6582, section 3.2: without SACK, duplicates of retransmissions may still arrive,
+    /// so the ACK must go beyond that flight.
+    fn end_phase_if_recovered(&mut self, ack: &mut ProcessedAck) {
         let tcb = &mut *self.tcb;
         let recovery = &mut self.cx.recoveries[tcb.recovery];
-        let mended = if tcb.negotiated.sack() || tcb.flight() == 0 {
+        let recovered = if tcb.negotiated.sack() || tcb.flight() == 0 {
             !tcb.snd_una.before(recovery.high_seq)
         } else {
-            // Plain Reno ends with any acknowledgement of something new.
+            // Plain Reno ends recovery with any ACK of new data.
             let partial = C::PARTIAL_ACK_RECOVERY || recovery.phase == Phase::Loss;
-            tcb.snd_una.after(recovery.high_seq) || told.acked > 0 && !partial
+            tcb.snd_una.after(recovery.high_seq) || ack.acked > 0 && !partial
         };
-        told.ends = recovery.phase == Phase::Recovery && mended;
-        if recovery.phase != Phase::Disorder && mended {
+        ack.ends_recovery = recovery.phase == Phase::Recovery && recovered;
+        if recovery.phase != Phase::Disorder && recovered {
             recovery.end_phase(tcb);
-            let delivered = if told.ends {
-                told.delivery.delivered
+            let delivered = if ack.ends_recovery {
+                ack.delivery.delivered
             } else {
                 0
             };
-            self.congestion.on_recovered(delivered, &told.event);
+            self.congestion.on_recovered(delivered, &ack.event);
             tcb.reo_wnd.decay();
         } else if tcb.snd_una.after(recovery.high_seq) {
-            // What was sent after all was mended has arrived: no report of
-            // duplicates comes any more.
+            // Data sent after the recovery was acknowledged: no more DSACKs are expected.
             recovery.prior = None;
         }
     }
 
-    /// What is lost, and how much may be sent meanwhile.
-    fn look_for_losses(&mut self, told: &Told, now: Moment) {
-        let (losses, size) = self.find_lost(told.acked > 0, &told.event, now);
+    /// Detects losses, and updates the congestion window.
+    fn detect_losses(&mut self, ack: &ProcessedAck, now: Moment) {
+        let (losses, size) = self.find_lost(ack.acked > 0, &ack.event, now);
         let tcb = &mut *self.tcb;
         let recovery = &mut self.cx.recoveries[tcb.recovery];
         let selective = tcb.negotiated.sack();
-        let Told {
+        let ProcessedAck {
             delivery, acked, ..
-        } = *told;
+        } = *ack;
         match recovery.phase {
             Phase::Recovery => {
                 let pipe = recovery.pipe(tcb.flight(), tcb.mss);
@@ -143,23 +144,21 @@ impl<C: CongestionControl> Conn<'_, C> {
                 let prr = &mut recovery.prr;
                 let mut allowed = prr.allowance(delivery.delivered, pipe, target, progress, mss);
                 if !selective && losses.lost > 0 {
-                    // RFC 6582, section 3.2, step 3: it goes at once.
+                    // RFC 6582, section 3.2, step 3: the retransmission is sent at once.
                     allowed = allowed.max(mss);
                 }
                 recovery.window = pipe + allowed;
                 let (delivered, lost) = (delivery.delivered, losses.lost);
-                self.congestion
-                    .on_recovery_ack(delivered, lost, &told.event);
+                self.congestion.on_recovery_ack(delivered, lost, &ack.event);
             }
             Phase::Disorder | Phase::Loss => {
-                // Where segments change their order, those behind a gap count
-                // when they arrive.
+                // Under reordering, SACKed segments count when they are delivered.
                 let at_once = recovery.phase == Phase::Disorder
                     && selective
                     && tcb.flags.has(Flags::REORDERING);
                 let counted = if at_once { delivery.delivered } else { acked };
-                if counted > 0 && !told.ends {
-                    self.congestion.on_ack(counted, &told.event);
+                if counted > 0 && !ack.ends_recovery {
+                    self.congestion.on_ack(counted, &ack.event);
                 }
             }
         }
@@ -173,7 +172,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.rearm(progress, losses.recheck_in, now);
     }
 
-    /// Finds what is lost by now, and begins a reduction if something is.
+    /// Detects losses, and enters fast recovery if there are any.
     fn find_lost(
         &mut self,
         advanced: bool,
@@ -184,7 +183,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let recovery = &mut self.cx.recoveries[tcb.recovery];
         let mut losses = recovery.find_lost(tcb, &self.cx.lists, advanced, now);
         let size = recovery.take_mtu_probe(tcb, &mut losses);
-        self.cx.counters.lost_again += u64::from(losses.again);
+        self.cx.counters.lost_again += u64::from(losses.lost_retransmission);
         if losses.lost > 0 && recovery.phase == Phase::Disorder {
             recovery.enter_recovery(tcb, self.congestion, event);
             self.cx.counters.fast_retransmits += 1;
@@ -192,8 +191,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         (losses, size)
     }
 
-    /// Sets the deadline after an acknowledgement, or when late segments have
-    /// been looked at: `recheck_in` microseconds from now again.
+    /// Sets the deadline after an ACK or a check of late segments; the next check is in
+    /// `recheck_in` microseconds.
     fn rearm(&mut self, progress: bool, recheck_in: Option<u32>, now: Moment) {
         if let Some(micros) = recheck_in {
             let after = micros.div_ceil(1000).max(1);
@@ -209,7 +208,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Late segments have had their time.
+    /// Processes the end of the reordering window for late segments.
     #[cold]
     pub(crate) fn on_reordering_timeout(&mut self, now: Moment) {
         let recovery = &mut self.cx.recoveries[self.tcb.recovery];
@@ -232,26 +231,26 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl<C: CongestionControl> Recovery<C> {
-    /// Something is lost (RFC 6675, section 5, step 4).
-    fn enter_recovery(&mut self, tcb: &mut Tcb, congestion: &mut C, told: &Event) {
+    /// Enters fast recovery (RFC 6675, section 5, step 4).
+    fn enter_recovery(&mut self, tcb: &mut Tcb, congestion: &mut C, event: &Event) {
         self.remember(congestion);
         self.phase = Phase::Recovery;
         self.partial_acks = 0;
         self.high_seq = tcb.snd_nxt;
-        // What limited transmit has sent on top does not count (RFC 5681,
-        // section 3.2, step 2).
+        // Segments of limited transmit do not count (RFC 5681, section 3.2, step 2).
         let flight = tcb.flight().min(congestion.window());
         self.prr = Prr {
             flight,
             ..Prr::default()
         };
-        congestion.on_congestion(Congestion::Loss, told);
+        congestion.on_congestion(Congestion::Loss, event);
         tcb.flags |= Flags::SEND_CWR;
     }
 
-    /// Whether a probe of the path's width has arrived, and its bytes, once
-    /// that is known. Its loss alone does not tell of congestion (RFC 4821,
-    /// section 7.5).
+    /// Takes the path MTU probe once its outcome is known. Returns its bytes, and whether it
+    /// arrived.
+    ///
+    /// The loss of the probe alone is no sign of congestion (RFC 4821, section 7.5).
     fn take_mtu_probe(&mut self, tcb: &Tcb, losses: &mut Losses) -> Option<(u16, bool)> {
         let probe = self.mtu_probe?;
         let size = probe.end.since(probe.start);
@@ -272,7 +271,7 @@ impl<C: CongestionControl> Recovery<C> {
         Some((size as u16, arrived))
     }
 
-    /// Without SACK each duplicate is a segment that has arrived somewhere.
+    /// Counts duplicate ACKs. Without SACK each one stands for a delivered segment.
     fn count_duplicates(
         &mut self,
         tcb: &Tcb,
@@ -298,16 +297,15 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// A duplicate after a timeout: 1 if it is of one of the new segments that
-    /// were sent to find out about it, which makes room for one of what is
-    /// lost (RFC 5682, section 2.1, step 3a).
+    /// Counts a duplicate ACK after a timeout: 1 if it is for a new segment that F-RTO
+    /// sent, so that a retransmission may follow (RFC 5682, section 2.1, step 3a).
     fn take_new_arrived(&mut self) -> u32 {
         let arrived = self.new_sent.min(1);
         self.new_sent -= arrived;
         arrived
     }
 
-    /// What is lost by now; `advanced`: something was acknowledged.
+    /// Detects losses; `advanced` tells that the ACK was cumulative.
     fn find_lost(&mut self, tcb: &Tcb, lists: &Lists, advanced: bool, now: Moment) -> Losses {
         let mss = u32::from(tcb.mss);
         if tcb.negotiated.sack() {
@@ -319,9 +317,10 @@ impl<C: CongestionControl> Recovery<C> {
         }
         let lost = match self.phase {
             Phase::Disorder => self.dup_acks >= DUP_THRESH,
-            // RFC 6582, 3.2, step 3: all of it; what is new may be lost as well.
+            // RFC 6582, 3.2, step 3: the whole flight is acknowledged; a loss must be in
+            // newer data.
             Phase::Recovery if tcb.snd_una == self.high_seq => self.dup_acks >= DUP_THRESH,
-            // The next gap begins here.
+            // A partial ACK reveals the next gap.
             Phase::Recovery => advanced,
             Phase::Loss => false,
         };
@@ -338,9 +337,8 @@ impl<C: CongestionControl> Recovery<C> {
         losses
     }
 
-    /// All that was in flight when the phase began has arrived. For as long as
-    /// it takes, the peer may still tell that some of it has arrived twice
-    /// (RFC 3708).
+    /// Ends a phase, as its flight was acknowledged. DSACKs for that flight may still
+    /// arrive (RFC 3708).
     fn end_phase(&mut self, tcb: &Tcb) {
         self.phase = Phase::Disorder;
         self.high_seq = tcb.snd_nxt;
@@ -359,7 +357,7 @@ impl Flight {
             nxt: tcb.snd_nxt,
             mss: u32::from(tcb.mss),
             all_sent: tcb.snd_nxt == tcb.limit(),
-            selective: tcb.negotiated.sack(),
+            sack: tcb.negotiated.sack(),
             min_rtt: tcb.rtt.min(),
             reordering_window: tcb.reo_wnd.window(tcb.rtt),
             ts_clock: tcb.ts_clock(now),
@@ -369,22 +367,22 @@ impl Flight {
     }
 }
 
-/// The timestamp of ours that comes back with a segment.
+/// The echo of our timestamp in a segment.
 fn echo(tcb: &Tcb, segment: Segment) -> Option<u32> {
     let timestamps = segment.timestamps.filter(|_| tcb.negotiated.timestamps());
     timestamps.map(|timestamps| timestamps.echo)
 }
 
-/// Counts and remembers what is not as it should be; `needless`: something was
-/// sent again for nothing.
-fn note_disorder(counters: &mut Counters, tcb: &mut Tcb, delivery: &Delivery, needless: bool) {
-    counters.scoreboard_full += u64::from(delivery.no_place);
-    counters.duplicates_reported += u64::from(delivery.twice.is_some());
+/// Counts reordering and duplicates, and widens the reordering window; `spurious` tells
+/// that a retransmission was unnecessary.
+fn note_disorder(counters: &mut Counters, tcb: &mut Tcb, delivery: &Delivery, spurious: bool) {
+    counters.scoreboard_full += u64::from(delivery.board_full);
+    counters.duplicates_reported += u64::from(delivery.dsack.is_some());
     if delivery.reordered && !tcb.flags.has(Flags::REORDERING) {
         tcb.flags |= Flags::REORDERING;
         counters.reorderings += 1;
     }
-    if delivery.early > 0 || needless {
+    if delivery.early_bytes > 0 || spurious {
         tcb.flags |= Flags::REORDERING;
         tcb.reo_wnd.widen();
     }

@@ -1,9 +1,10 @@
-//! The path's MTU: told by routers (RFC 1191, RFC 8201), found out where they
-//! are silent, and found again when the path gets wider (RFC 4821, RFC 8899).
+//! Path MTU discovery: by ICMP (RFC 1191, RFC 8201), and by probes (PLPMTUD: RFC 4821, RFC
+//! 8899).
 //!
-//! A smaller MSS takes a segment class of its own. A probe is data that has to
-//! be sent anyway, in one segment that is larger than the others; if it alone
-//! is lost, that is the path's width and not congestion.
+//! Probes find the path MTU where routers do not report it, and raise it when the path
+//! changes. A smaller MSS uses a segment class of its own. A probe is data that has to be
+//! sent anyway, in one segment larger than the others. If it alone is lost, the path MTU is
+//! the cause, not congestion.
 
 use ip::Ecn;
 
@@ -15,22 +16,21 @@ use crate::content::{Family, NO_CLASS};
 use crate::mss::OwnMss;
 use crate::wire::{Header, Seq, TIMESTAMPS_LEN};
 
-/// MTUs that paths often have, ascending: a path that swallows large segments
-/// is tried with one that is smaller, and from there upwards. What every IPv6
-/// link takes, tunnels of several kinds, Ethernet, larger frames.
-const SIZES: [u16; 8] = [1_280, 1_400, 1_440, 1_476, 1_492, 1_500, 4_352, 8_980];
-/// After timeouts in a row the path is taken to swallow large segments: this
-/// is the first MTU that is tried then (RFC 8899, section 5.1.2), and what
-/// every host takes is the last.
-const BASE: u16 = 1_280;
-/// After how many timeouts of one segment, each time.
+/// Common path MTUs, ascending: the IPv6 minimum, several tunnels, Ethernet, and larger
+/// frames. Probes try them after a black hole.
+const COMMON_MTUS: [u16; 8] = [1_280, 1_400, 1_440, 1_476, 1_492, 1_500, 4_352, 8_980];
+/// First MTU to try after a black hole (RFC 8899, section 5.1.2). The last is the minimum
+/// that every host accepts.
+const BASE_MTU: u16 = 1_280;
+/// Consecutive timeouts of one segment that indicate a black hole, for the first and second
+/// reduction.
 const BLACK_HOLE_TIMEOUTS: [u8; 2] = [3, 5];
-/// Seconds until a wider path is looked for again: after a router has told the
-/// width (RFC 1191, section 6.3), or all that was tried has failed.
+/// Seconds until a larger MTU is probed, after an ICMP report (RFC 1191, section 6.3) or
+/// when all probes have failed.
 const RAISE_AFTER_S: u16 = 600;
-/// The same after the path has been found to swallow segments.
+/// The same after a black hole.
 const PROBE_AFTER_S: u16 = 1;
-/// A probe needs segments behind it that tell of its loss.
+/// Segments that must follow a probe, so that its loss is detected.
 const SEGMENTS_BEHIND: u32 = 4;
 
 /// A clock of seconds that wraps after 18 hours.
@@ -38,53 +38,54 @@ fn seconds(now: Moment) -> u16 {
     (now.whole_micros / 1_000_000) as u16
 }
 
-/// The payload of a full segment on a path of `mtu` bytes.
+/// Payload of a full segment at an MTU of `mtu` bytes.
 fn payload(mtu: usize, family: Family) -> u16 {
     let payload = mtu.saturating_sub(family.headers() + TIMESTAMPS_LEN);
     payload.min(usize::from(u16::MAX)) as u16
 }
 
-/// What every host must take (RFC 1122, RFC 8200); below that it is an attempt
-/// to make us work.
-fn least(family: Family) -> u16 {
+/// Payload that every host must accept (RFC 1122, RFC 8200). A smaller MTU is an attempt to
+/// make us work.
+fn min_payload(family: Family) -> u16 {
     OwnMss::advertised_or_default(family, None) - TIMESTAMPS_LEN as u16
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// A router says that a segment, which began at `sequence`, was larger than
-    /// `mtu`. Whether that is believed: only a smaller size is, about something
-    /// in flight (RFC 5927).
+    /// Processes a router's report that the segment at `sequence` exceeded `mtu`. Returns
+    /// whether it is plausible.
+    ///
+    /// Only a smaller size for data in flight is (RFC 5927).
     pub(crate) fn on_too_big(&mut self, mtu: u32, sequence: u32, now: Moment) -> bool {
         let tcb = &*self.tcb;
         let family = Family::of(&tcb.path.addresses);
-        let mss = payload(mtu as usize, family).max(least(family));
+        let mss = payload(mtu as usize, family).max(min_payload(family));
         let about = Seq(sequence).since(tcb.snd_una);
         if !tcb.state.sends() || mss >= tcb.mss || about >= tcb.flight() {
             return false;
         }
         self.reduce_mss(mss, now, RAISE_AFTER_S);
-        // What is in flight was too big: all of it goes again.
+        // Everything in flight was too big.
         self.retransmit_all();
         true
     }
 
-    /// The same segment has timed out again: perhaps it is too large for the
-    /// path, and nobody says so.
+    /// Checks for a path MTU black hole after a timeout: large segments vanish without an
+    /// ICMP report.
     pub(super) fn suspect_black_hole(&mut self, now: Moment) {
         let tcb = &*self.tcb;
         if !BLACK_HOLE_TIMEOUTS.contains(&tcb.retries) {
             return;
         }
         let family = Family::of(&tcb.path.addresses);
-        let base = payload(BASE.into(), family);
+        let base = payload(BASE_MTU.into(), family);
         let smaller = if tcb.mss > base {
             base
         } else if tcb.flags.has(Flags::REDUCED_MTU) {
-            least(family)
+            min_payload(family)
         } else {
             return;
         };
-        // A smaller segment than that has not come through either.
+        // The segment that timed out is small enough already.
         let len = StreamSegment::segment_len(tcb, tcb.snd_una, &self.cx.lists);
         if smaller < tcb.mss && u32::from(smaller) < len {
             self.reduce_mss(smaller, now, PROBE_AFTER_S);
@@ -101,15 +102,14 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.raise_at = seconds(now).wrapping_add(raise_after);
     }
 
-    /// Segments of this size have no class before the stack has found one.
+    /// Sets the segment size. The class is unset until the stack finds one for it.
     fn set_mss(&mut self, mss: u16) {
         self.tcb.mss = mss;
         let class = std::mem::replace(&mut self.tcb.class, NO_CLASS);
         self.cx.old_class.get_or_insert(class);
     }
 
-    /// One larger segment, on a path that was found narrow, when it is time and
-    /// all goes well.
+    /// Plans a path MTU probe after a reduction, if it is time and nothing is lost.
     #[inline(always)]
     pub(crate) fn next_mtu_probe(&mut self, now: Moment) -> Option<Plan> {
         if self.tcb.flags.has(Flags::REDUCED_MTU) {
@@ -150,7 +150,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         })
     }
 
-    /// A probe of the path MTU has been sent.
+    /// Records that a path MTU probe was sent.
     pub(in crate::connection::conn) fn has_probed_mtu(&mut self, plan: &Plan, now: Moment) {
         let index = self.begin_recovery();
         let (start, end) = plan.range();
@@ -165,7 +165,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// The next larger payload to be tried, if it is time.
+    /// The next larger payload to probe, if it is time.
     fn next_size(&mut self, now: Moment) -> Option<u16> {
         let tcb = &mut *self.tcb;
         let is_time = seconds(now).wrapping_sub(tcb.raise_at).cast_signed() >= 0;
@@ -179,14 +179,16 @@ impl<C: CongestionControl> Conn<'_, C> {
         } else {
             tcb.mss_too_big
         };
-        let known = SIZES.iter().map(|mtu| payload(usize::from(*mtu), family));
+        let known = COMMON_MTUS
+            .iter()
+            .map(|mtu| payload(usize::from(*mtu), family));
         let mut candidates = known.filter(|size| *size < most).chain([most]);
         let next = candidates.find(|size| *size > tcb.mss && *size < fails);
         if next.is_none() {
             if tcb.mss == most {
                 tcb.flags -= Flags::REDUCED_MTU;
             } else {
-                // All is tried. Paths change.
+                // All sizes have failed; they are tried again later, as paths change.
                 tcb.mss_too_big = 0;
                 tcb.raise_at = seconds(now).wrapping_add(RAISE_AFTER_S);
             }
@@ -194,9 +196,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         next
     }
 
-    /// A probe of `size` bytes has arrived, or not. Any segment may be lost, so
-    /// that only the third is taken as too large (RFC 8899, section 5.1.2,
-    /// `MAX_PROBES`).
+    /// Records the outcome of a probe of `size` bytes. Any segment may be lost, so only the
+    /// third loss means too large (RFC 8899, section 5.1.2, `MAX_PROBES`).
     #[cold]
     pub(super) fn end_mtu_probe(&mut self, size: u16, arrived: bool) {
         let tcb = &mut *self.tcb;

@@ -1,4 +1,4 @@
-//! Recoveries lie in a pool beside the TCBs.
+//! The pool of recoveries.
 
 mod space;
 
@@ -8,21 +8,20 @@ use super::{Recoveries, Recovery, SIZES, Scoreboard};
 use crate::congestion::CongestionControl;
 use crate::pools::{Owner, Peers, Pool};
 
-/// Scoreboards of each size but the first, of which there is one for each
-/// recovery. In bytes: 1,024 of 2.5 KB, and 256 of 160 KB where all of it is
-/// used.
+/// Number of scoreboards of the second and third size. In bytes: 1,024 of 2.5 KB, and 256
+/// of 160 KB when fully used.
 const BOARDS: [usize; SIZES.len() - 1] = if cfg!(any(test, fuzzing)) {
-    // So that they run out.
+    // Few enough that tests exhaust them.
     [1, 1]
 } else {
     [1_024, 256]
 };
 
-/// The pools of scoreboards larger than the smallest, by their size.
+/// Pools of the larger scoreboards, by size.
 const POOLS: [Pool; SIZES.len() - 1] = [Pool::Boards, Pool::LargeBoards];
 
 impl<C: CongestionControl> Recoveries<C> {
-    /// For so many connections.
+    /// For `connections` connections.
     pub(crate) fn new(connections: u32) -> Self {
         let larger = Self::larger_boards(connections).map(|boards| boards as usize);
         let connections = connections as usize;
@@ -38,14 +37,13 @@ impl<C: CongestionControl> Recoveries<C> {
         }
     }
 
-    /// How many larger scoreboards there are for so many connections, by their
-    /// size.
+    /// Number of larger scoreboards for `connections` connections, by size.
     pub(crate) fn larger_boards(connections: u32) -> [u32; SIZES.len() - 1] {
         BOARDS.map(|boards| boards.min(connections as usize) as u32)
     }
 
-    /// After an ACK: gives back what is needed no longer. Whether that is all of
-    /// it.
+    /// Releases what a recovery no longer needs after an ACK. Returns whether that is all
+    /// of it.
     fn release_unused(&mut self, index: u32, peers: &mut Peers) -> bool {
         let recovery = &mut self[index];
         if !recovery.is_in_order() {
@@ -66,7 +64,7 @@ impl<C: CongestionControl> Recoveries<C> {
         self.free.push(index);
     }
 
-    /// Nothing that is listed is needed any more, nor a larger scoreboard.
+    /// Clears the scoreboard, and releases a larger one.
     fn give_back(&mut self, index: u32, peers: &mut Peers) {
         let board = &mut self.list[index as usize].board;
         board.clear();
@@ -79,27 +77,26 @@ impl<C: CongestionControl> Recoveries<C> {
         }
     }
 
-    /// Whether there may be no place for what an acknowledgement of so many
-    /// blocks tells, and there are larger scoreboards. Without one, some of it
-    /// is not taken in, or forgotten.
+    /// Whether an ACK with so many SACK blocks might not fit, and larger scoreboards exist.
+    /// Without one, some blocks are ignored or forgotten.
     #[inline]
     fn is_short_of_space(&self, index: u32, blocks: usize) -> bool {
         let board = &self.list[index as usize].board;
         board.is_short_of_space(blocks) && board.size() + 1 < SIZES.len()
     }
 
-    /// The pool of larger scoreboards that has a free one for `index`.
+    /// The pool that has a free scoreboard larger than that of `index`.
     fn free_pool(&self, index: u32) -> Option<Pool> {
         let mut larger = self.larger_pools(index).iter().copied();
         larger.find(|pool| !self.boards[size_of_pool(*pool)].is_empty())
     }
 
-    /// The pools of scoreboards that are larger than that of `index`.
+    /// Pools of scoreboards larger than that of `index`.
     fn larger_pools(&self, index: u32) -> &'static [Pool] {
         &POOLS[self.list[index as usize].board.size()..]
     }
 
-    /// What `index` lists goes to a free scoreboard of `pool`.
+    /// Moves the ranges of `index` to a free scoreboard of `pool`.
     fn lend(&mut self, index: u32, pool: Pool, owner: Owner, peers: &mut Peers) {
         let size = size_of_pool(pool);
         let Some(larger) = self.boards[size].pop() else {
@@ -132,7 +129,7 @@ impl<C> IndexMut<u32> for Recoveries<C> {
     }
 }
 
-/// Which of [`SIZES`] the scoreboards of a pool have.
+/// Index in [`SIZES`] of a pool's scoreboards.
 fn size_of_pool(pool: Pool) -> usize {
     if pool == Pool::LargeBoards { 2 } else { 1 }
 }

@@ -1,26 +1,24 @@
-//! Finding what is lost by what was sent later and has arrived: RACK (RFC
-//! 8985).
+//! Loss detection by later segments that were delivered: RACK (RFC 8985).
 //!
-//! The RFC compares times of transmission. Here what was first sent is
-//! ordered by its sequence numbers and what was sent again by its moment (see
-//! [`scoreboard`](super::scoreboard)), which tells the same. Whatever was
-//! *overtaken* is lost, at once while segments keep their order, otherwise
-//! when it stays out for a reordering window more. That window runs from the
-//! acknowledgement which tells of the overtaking; the RFC's begins up to one
-//! flight earlier.
+//! The RFC compares send times. Here sequence numbers order first transmissions, and send
+//! times order retransmissions (see [`scoreboard`](super::scoreboard)), which is
+//! equivalent.
+//!
+//! An *overtaken* segment was sent before a delivered one. It is lost at once if the path
+//! keeps the order, otherwise after a reordering window. That window starts with the ACK
+//! that reveals the overtaking; the RFC's starts up to one flight earlier.
 
 use super::{Delivery, Flight, Losses, Mark, Piece, Rack, Scoreboard};
 use crate::wire::{Block, Seq};
 
-/// Ranges beyond those that a flight of whole segments comes to.
+/// Ranges allowed beyond those of a flight of whole segments.
 const SPARE_RANGES: usize = 16;
-/// Bytes before SND.UNA that a report of duplicates (RFC 2883) is believed
-/// about.
-const MAX_TWICE_AGE: u32 = 1 << 24;
+/// Bytes before SND.UNA within which a DSACK (RFC 2883) is plausible.
+const MAX_DSACK_AGE: u32 = 1 << 24;
 
 impl Rack {
-    /// A piece has arrived. `fack` is what `self.fack` was before the
-    /// acknowledgement that says so, `echo` the timestamp that came back for it.
+    /// Processes the delivery of a piece. `fack` is `self.fack` before this ACK, and `echo`
+    /// the timestamp echo for the piece.
     fn deliver(
         &mut self,
         piece: Piece,
@@ -32,18 +30,17 @@ impl Rack {
         match piece.mark {
             Some(Mark::Sacked) => return,
             Some(Mark::Retransmitted { at, fence }) => {
-                // With an older timestamp, or sooner than any round trip: what
-                // was first sent has arrived (RFC 8985, section 6.2, step 2).
-                // (Round trips of what was acknowledged in pairs are
-                // longer, hence the margin.)
-                let least = flight.min_rtt - flight.min_rtt / 4;
+                // An older timestamp, or an ACK within less than a round trip, means that
+                // the original was delivered (RFC 8985, section 6.2, step 2). Delayed ACKs
+                // lengthen the measured RTT, hence the margin.
+                let min_rtt = flight.min_rtt - flight.min_rtt / 4;
                 let after = flight.now.wrapping_sub(at);
                 let ago = after.div_ceil(1_000) + flight.backdating;
                 let sent = flight.ts_clock.wrapping_sub(ago);
                 let is_older = echo.is_some_and(|echo| Seq(echo).before(Seq(sent)));
-                if (is_older || after < least) && flight.selective {
+                if (is_older || after < min_rtt) && flight.sack {
                     delivery.reordered = true;
-                    delivery.early += piece.len();
+                    delivery.early_bytes += piece.len();
                 } else {
                     if self.latest_retransmit.is_none() || !self.is_later(at, piece.end) {
                         self.latest_retransmit = Some((at, piece.end));
@@ -53,7 +50,7 @@ impl Rack {
             }
             Some(Mark::LateRetransmit { .. }) => {}
             None | Some(Mark::Late { .. } | Mark::Lost) => {
-                delivery.not_lost |= piece.mark == Some(Mark::Lost);
+                delivery.spurious_loss |= piece.mark == Some(Mark::Lost);
                 delivery.reordered |= !piece.end.after(fack);
                 self.fack = self.fack.later(piece.end);
                 self.overtaken = self.overtaken.later(piece.end);
@@ -62,8 +59,8 @@ impl Rack {
         delivery.delivered += piece.len();
     }
 
-    /// Whether something has arrived that was sent again later than what was
-    /// sent at `at` and ends at `end`.
+    /// Whether a retransmission was delivered that is later than the one sent at `at` and
+    /// ending at `end`.
     fn is_later(&self, at: u32, end: Seq) -> bool {
         self.latest_retransmit.is_some_and(|(latest, latest_end)| {
             let after = latest.wrapping_sub(at).cast_signed();
@@ -71,7 +68,7 @@ impl Rack {
         })
     }
 
-    /// Whether a look at the scoreboard could find anything.
+    /// Whether a check of the scoreboard could find a loss.
     fn may_find(&self) -> bool {
         self.late
             || self.checked.before(self.overtaken)
@@ -80,10 +77,11 @@ impl Rack {
                 .is_some_and(|(fence, at, end)| self.fack.after(fence) || self.is_later(at, end))
     }
 
-    /// Takes an acknowledgement in: `una` was acknowledged before it,
-    /// `flight.una` is now. `echo`, where both sides send timestamps, is that of
-    /// what came at `una` (RFC 7323, section 4.3).
-    pub(super) fn take_in(
+    /// Processes an ACK that moves SND.UNA from `una` to `flight.una`.
+    ///
+    /// `echo` is the timestamp echo, which belongs to the segment at `una` (RFC 7323,
+    /// section 4.3).
+    pub(super) fn process_ack(
         &mut self,
         board: &mut Scoreboard,
         flight: &Flight,
@@ -102,14 +100,14 @@ impl Rack {
         let room = room(flight);
         for (n, (start, end)) in sack.iter().copied().enumerate() {
             if n == 0
-                && let Some(twice) = twice(sack, una)
+                && let Some(dsack) = dsack_block(sack, una)
             {
-                delivery.twice = Some(twice);
+                delivery.dsack = Some(dsack);
                 continue;
             }
             let start = start.later(una);
             if !start.before(end) || end.since(una) > flight.len() {
-                // Acknowledged meanwhile, or never sent.
+                // It is acknowledged by now, or was never sent.
                 continue;
             }
             let before = (*self, delivery);
@@ -118,14 +116,16 @@ impl Rack {
             }
             if board.len() >= room || !board.set(start, end, Some(Mark::Sacked)) {
                 (*self, delivery) = before;
-                delivery.no_place = true;
+                delivery.board_full = true;
             }
         }
         delivery
     }
 
-    /// Marks what is late or lost by now. `at_once`: the segments have kept
-    /// their order so far, or enough has arrived behind a gap.
+    /// Marks segments that are late or lost by now.
+    ///
+    /// `at_once` omits the reordering window: the path has kept the order so far, or enough
+    /// was delivered behind a gap.
     pub(super) fn find_lost(
         &mut self,
         board: &mut Scoreboard,
@@ -138,15 +138,15 @@ impl Rack {
         }
         let mut window = if at_once { 0 } else { flight.reordering_window };
         if flight.all_sent {
-            // A needless segment costs itself now, and waiting the end of the
-            // response.
+            // Waiting would delay the end of the response, and a spurious segment costs
+            // little now.
             window = window.min(flight.min_rtt / 4);
         }
         self.late = false;
         self.earliest_retransmit = None;
         let mut at = flight.una;
         while let Some(mut piece) = board.first_piece(at, flight.nxt) {
-            let (late_since, again) = match piece.mark {
+            let (late_since, is_retransmission) = match piece.mark {
                 None if piece.start.before(self.overtaken) => {
                     if self.overtaken.before(piece.end) {
                         piece.end = self.overtaken;
@@ -175,7 +175,7 @@ impl Rack {
                 let left = window - waited;
                 losses.recheck_in = Some(losses.recheck_in.map_or(left, |least| least.min(left)));
                 self.late = true;
-                if again {
+                if is_retransmission {
                     Mark::LateRetransmit { at: since }
                 } else {
                     Mark::Late { at: since }
@@ -185,7 +185,7 @@ impl Rack {
                 board.set(piece.start, piece.end, Some(mark));
                 if mark == Mark::Lost {
                     losses.lost += piece.len();
-                    losses.again |= again;
+                    losses.lost_retransmission |= is_retransmission;
                 }
             }
         }
@@ -210,23 +210,22 @@ impl Rack {
     }
 }
 
-/// The first block, if it tells what has arrived twice (RFC 2883, section 4):
-/// it lies before what is acknowledged, or inside the second.
-fn twice(sack: &[Block], una: Seq) -> Option<Block> {
+/// The first SACK block, if it is a DSACK (RFC 2883, section 4): below the cumulative ACK,
+/// or inside the second block.
+fn dsack_block(sack: &[Block], una: Seq) -> Option<Block> {
     let (start, end) = *sack.first()?;
     if !start.before(end) {
         return None;
     }
-    let old = !end.after(una) && una.since(start) <= MAX_TWICE_AGE;
+    let old = !end.after(una) && una.since(start) <= MAX_DSACK_AGE;
     let inside = sack
         .get(1)
         .is_some_and(|(outer, outer_end)| !start.before(*outer) && !end.after(*outer_end));
     (old || inside).then_some((start, end))
 }
 
-/// Ranges that a scoreboard may come to before it takes no more selective
-/// acknowledgements in: of honest ones each names a segment, of others perhaps
-/// a byte, and memory is not theirs to spend.
+/// Ranges up to which SACK blocks are accepted. Those of an honest peer name whole
+/// segments; others could name single bytes to exhaust memory.
 fn room(flight: &Flight) -> usize {
     2 * (flight.len() / flight.mss) as usize + SPARE_RANGES
 }

@@ -10,7 +10,7 @@ fn in_flight(segments: u32) -> Flight {
         nxt: Seq(0) + segments * MSS,
         mss: MSS,
         all_sent: false,
-        selective: false,
+        sack: false,
         min_rtt: 0,
         reordering_window: 0,
         ts_clock: 0,
@@ -20,28 +20,28 @@ fn in_flight(segments: u32) -> Flight {
 }
 
 #[test]
-fn blocks_of_single_bytes_take_no_more_memory_than_honest_ones() {
-    // Thousands of them fit ten segments, and a peer may invent them.
+fn blocks_of_single_bytes_take_no_more_memory_than_whole_segments() {
+    // A peer can invent thousands of them within ten segments.
     let flight = in_flight(10);
     let (mut rack, mut board) = (Rack::new(Seq(0)), Scoreboard::new(SIZES[2]));
     let mut refused = false;
     for n in 0..4_000 {
         let block = (Seq(2 * n + 1), Seq(2 * n + 2));
-        let delivery = rack.take_in(&mut board, &flight, Seq(0), None, &[block]);
-        refused |= delivery.no_place;
+        let delivery = rack.process_ack(&mut board, &flight, Seq(0), None, &[block]);
+        refused |= delivery.board_full;
     }
     assert!(refused);
     assert!(board.ranges.len() <= 2 * 10 + 16);
 }
 
 #[test]
-fn every_second_segment_of_a_wide_window_finds_place() {
+fn every_second_segment_of_a_large_window_fits() {
     let flight = in_flight(5_000);
     let (mut rack, mut board) = (Rack::new(Seq(0)), Scoreboard::new(SIZES[2]));
     for n in 0..2_500 {
         let block = (Seq((2 * n + 1) * MSS), Seq((2 * n + 2) * MSS));
-        let delivery = rack.take_in(&mut board, &flight, Seq(0), None, &[block]);
-        assert!(!delivery.no_place);
+        let delivery = rack.process_ack(&mut board, &flight, Seq(0), None, &[block]);
+        assert!(!delivery.board_full);
     }
     assert_eq!(board.ranges.len(), 2_500);
 }

@@ -1,12 +1,12 @@
-//! What became of the bytes in flight, after something was lost or came out
-//! of order: the scoreboard of RFC 6675, with what RACK (RFC 8985) needs.
+//! Scoreboard of the bytes in flight after a loss or reordering (RFC 6675), with the data
+//! of RACK (RFC 8985).
 //!
-//! Bytes that are not listed are in flight as they were first sent. These
-//! have no times: what was sent first is in the order of its sequence
-//! numbers, so that "sent later" is "lies behind". Only what was sent again
-//! has left that order, and it is listed with the moment and with SND.NXT of
-//! that moment, its *fence*: all before the fence was first sent earlier than
-//! it, all behind it later.
+//! Bytes without a mark are in flight as first sent. They need no send time: first
+//! transmissions are in the order of their sequence numbers, so that "sent later" means
+//! "higher number".
+//!
+//! Retransmissions leave this order. Their mark has the send time and SND.NXT of that
+//! moment, the *fence*: data before the fence was first sent earlier, data after it later.
 
 use std::collections::vec_deque;
 
@@ -16,7 +16,7 @@ use crate::wire::Seq;
 impl Scoreboard {
     /// The pieces of `start..end`, in order.
     pub(super) fn pieces(&self, start: Seq, end: Seq) -> impl Iterator<Item = Piece> {
-        let first = self.first_behind(start);
+        let first = self.first_after(start);
         Pieces {
             ranges: self.ranges.range(first..),
             at: start,
@@ -24,14 +24,14 @@ impl Scoreboard {
         }
     }
 
-    /// The first range that ends behind `seq`.
-    fn first_behind(&self, seq: Seq) -> usize {
+    /// The first range that ends after `seq`.
+    fn first_after(&self, seq: Seq) -> usize {
         self.ranges.partition_point(|range| !range.end.after(seq))
     }
 
-    /// All before `una` is acknowledged.
+    /// Removes everything before `una`, which is acknowledged.
     pub(super) fn advance(&mut self, una: Seq) {
-        let gone = self.first_behind(una);
+        let gone = self.first_after(una);
         for range in self.ranges.drain(..gone) {
             match range.mark {
                 Mark::Sacked => self.sacked -= range.len(),
@@ -52,15 +52,16 @@ impl Scoreboard {
         }
     }
 
-    /// Gives `start..end` one fate. `false` when there is no place for one
-    /// more range; nothing has changed then. For what is lost or sent again
-    /// there is always place: what has arrived furthest ahead is forgotten, or
-    /// when it was that something was sent again.
+    /// Gives `start..end` a mark, or none.
+    ///
+    /// Returns `false` if there is no room for one more range; nothing has changed then.
+    /// Losses and retransmissions always fit: the furthest SACK block, or a
+    /// retransmission's send time, is forgotten for them.
     pub(super) fn set(&mut self, start: Seq, end: Seq, mark: Option<Mark>) -> bool {
         if !start.before(end) {
             return true;
         }
-        // A range added, and one divided.
+        // One range is added, and another one divided.
         if self.ranges.len() + 2 > self.open() {
             if mark == Some(Mark::Sacked) {
                 return false;
@@ -69,13 +70,13 @@ impl Scoreboard {
                 self.forget_furthest();
             }
         }
-        let from = self.first_behind(start);
+        let from = self.first_after(start);
         let overlapping = self.ranges.range(from..);
         let to = from
             + overlapping
                 .take_while(|range| range.start.before(end))
                 .count();
-        // What sticks out on either side stays.
+        // Parts that extend beyond either end stay.
         let head = self.ranges.get(from).filter(|_| from < to);
         let head = head
             .filter(|range| range.start.before(start))
@@ -112,7 +113,7 @@ impl Scoreboard {
         true
     }
 
-    /// Makes place for two ranges.
+    /// Removes two ranges.
     #[cold]
     fn forget_furthest(&mut self) {
         for _ in 0..2 {
@@ -131,7 +132,7 @@ impl Scoreboard {
         }
     }
 
-    /// Joins neighbours of one kind among the `count` ranges from `from` on.
+    /// Merges equal neighbours among the `count` ranges from `from` on.
     fn join(&mut self, from: usize, count: usize) {
         let mut at = from;
         for _ in 0..count {
@@ -147,38 +148,37 @@ impl Scoreboard {
         }
     }
 
-    /// Gives everything in `una..nxt` the fate that `fate` says, by the one that it
-    /// had.
+    /// Replaces every mark in `una..nxt` by `new_mark` of it.
     pub(super) fn rebuild(
         &mut self,
         una: Seq,
         nxt: Seq,
-        fate: impl Fn(Option<Mark>) -> Option<Mark>,
+        new_mark: impl Fn(Option<Mark>) -> Option<Mark>,
     ) {
         self.advance(una);
         let listed = self.ranges.len();
         (self.sacked, self.lost) = (0, 0);
-        if fate(None).is_some() && self.pieces(una, nxt).count() > self.limit {
-            // The gaps between all that has arrived would be listed.
+        if new_mark(None).is_some() && self.pieces(una, nxt).count() > self.limit {
+            // Listing the gaps between the SACK blocks would exceed the capacity.
             self.ranges.clear();
-            self.append(una, nxt, fate(None));
+            self.append(una, nxt, new_mark(None));
             return;
         }
-        // Round once: what was listed goes out at the front, and what it has
-        // become comes in behind the last of it.
+        // One rotation of the ring: old ranges leave at the front, and new ones enter at
+        // the back.
         let mut at = una;
         for _ in 0..listed {
             let Some(range) = self.ranges.pop_front() else {
                 return;
             };
-            self.append(at, range.start, fate(None));
-            self.append(range.start, range.end, fate(Some(range.mark)));
+            self.append(at, range.start, new_mark(None));
+            self.append(range.start, range.end, new_mark(Some(range.mark)));
             at = range.end;
         }
-        self.append(at, nxt, fate(None));
+        self.append(at, nxt, new_mark(None));
     }
 
-    /// Lists `start..end` behind all others.
+    /// Appends `start..end` as the last range.
     fn append(&mut self, start: Seq, end: Seq, mark: Option<Mark>) {
         let Some(mark) = mark.filter(|_| start.before(end)) else {
             return;

@@ -3,11 +3,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::connection::conn::recovery::SIZES;
 
-/// The oracle: a fate for each byte.
+/// The oracle: one mark for each byte.
 #[derive(Clone, Debug)]
 struct Naive {
     una: usize,
-    fates: Vec<Option<Mark>>,
+    byte_marks: Vec<Option<Mark>>,
 }
 
 fn marks() -> impl Strategy<Value = Option<Mark>> {
@@ -25,8 +25,8 @@ fn marks() -> impl Strategy<Value = Option<Mark>> {
 enum Step {
     Set(usize, usize, Option<Mark>),
     Advance(usize),
-    LoseAll,
-    LoseNothing,
+    MarkAllLost,
+    UnmarkLost,
     ForgetSacked,
 }
 
@@ -36,8 +36,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         8 => (0..SPAN, 0..SPAN, marks()).prop_map(|(a, b, mark)| Step::Set(a, b, mark)),
         1 => (0..10usize).prop_map(Step::Advance),
-        1 => Just(Step::LoseAll),
-        1 => Just(Step::LoseNothing),
+        1 => Just(Step::MarkAllLost),
+        1 => Just(Step::UnmarkLost),
         1 => Just(Step::ForgetSacked),
     ];
     prop::collection::vec(step, 1..60)
@@ -50,20 +50,20 @@ fn check(board: &Scoreboard, naive: &Naive, base: Seq) {
         assert_eq!(piece.start, seq(at));
         assert!(piece.len() > 0);
         for _ in 0..piece.len() {
-            assert_eq!(piece.mark, naive.fates[at], "byte {at}");
+            assert_eq!(piece.mark, naive.byte_marks[at], "byte {at}");
             at += 1;
         }
     }
     assert_eq!(at, SPAN);
     let count = |mark: Mark| {
-        naive.fates[naive.una..]
+        naive.byte_marks[naive.una..]
             .iter()
             .filter(|m| **m == Some(mark))
             .count()
     };
     assert_eq!(board.sacked() as usize, count(Mark::Sacked));
     assert_eq!(board.lost() as usize, count(Mark::Lost));
-    let first = naive.fates[naive.una..]
+    let first = naive.byte_marks[naive.una..]
         .iter()
         .position(|m| *m == Some(Mark::Lost));
     assert_eq!(
@@ -75,18 +75,18 @@ fn check(board: &Scoreboard, naive: &Naive, base: Seq) {
         assert!(!pair[1].start.before(pair[0].end));
         assert!(
             pair[1].start != pair[0].end || pair[0].mark != pair[1].mark,
-            "joined"
+            "equal neighbours are merged"
         );
     }
 }
 
 proptest! {
     #[test]
-    fn agrees_with_a_fate_for_each_byte(steps in steps(), base: u32) {
-        // Any place on the circle, its seam included.
+    fn the_scoreboard_agrees_with_a_mark_for_each_byte(steps in steps(), base: u32) {
+        // Any base, including sequence numbers that wrap.
         let base = Seq(base);
         let mut board = Scoreboard::new(SIZES[2]);
-        let mut naive = Naive { una: 0, fates: vec![None; SPAN] };
+        let mut naive = Naive { una: 0, byte_marks: vec![None; SPAN] };
         for step in steps {
             let una = base + naive.una as u32;
             let nxt = base + SPAN as u32;
@@ -94,33 +94,33 @@ proptest! {
                 Step::Set(a, b, mark) => {
                     let (from, to) = (a.min(b).max(naive.una), a.max(b).max(naive.una));
                     prop_assert!(board.set(base + from as u32, base + to as u32, mark));
-                    naive.fates[from..to].fill(mark);
+                    naive.byte_marks[from..to].fill(mark);
                 }
                 Step::Advance(by) => {
                     naive.una = (naive.una + by).min(SPAN);
                     board.advance(base + naive.una as u32);
                 }
-                Step::LoseAll => {
-                    board.lose_all(una, nxt);
-                    for fate in &mut naive.fates[naive.una..] {
-                        if *fate != Some(Mark::Sacked) {
-                            *fate = Some(Mark::Lost);
+                Step::MarkAllLost => {
+                    board.mark_all_lost(una, nxt);
+                    for mark in &mut naive.byte_marks[naive.una..] {
+                        if *mark != Some(Mark::Sacked) {
+                            *mark = Some(Mark::Lost);
                         }
                     }
                 }
-                Step::LoseNothing => {
-                    board.lose_nothing(una, nxt);
-                    for fate in &mut naive.fates[naive.una..] {
-                        if !matches!(fate, Some(Mark::Sacked | Mark::Retransmitted { .. })) {
-                            *fate = None;
+                Step::UnmarkLost => {
+                    board.unmark_lost(una, nxt);
+                    for mark in &mut naive.byte_marks[naive.una..] {
+                        if !matches!(mark, Some(Mark::Sacked | Mark::Retransmitted { .. })) {
+                            *mark = None;
                         }
                     }
                 }
                 Step::ForgetSacked => {
                     board.forget_sacked(una, nxt);
-                    for fate in &mut naive.fates[naive.una..] {
-                        if *fate == Some(Mark::Sacked) {
-                            *fate = None;
+                    for mark in &mut naive.byte_marks[naive.una..] {
+                        if *mark == Some(Mark::Sacked) {
+                            *mark = None;
                         }
                     }
                 }
@@ -130,8 +130,8 @@ proptest! {
     }
 }
 
-/// Whether the sums are those of the pieces, and the ranges in order.
-fn adds_up(board: &Scoreboard, una: Seq, nxt: Seq) {
+/// Checks that sums match the pieces, and that ranges are in order.
+fn check_sums(board: &Scoreboard, una: Seq, nxt: Seq) {
     let sum = |mark: Mark| -> u32 {
         let pieces = board.pieces(una, nxt);
         let marked = pieces.filter(|piece| piece.mark == Some(mark));
@@ -150,10 +150,9 @@ fn adds_up(board: &Scoreboard, una: Seq, nxt: Seq) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Where reports that have no place are not taken in, and what is lost
-    /// pushes reports out.
+    /// When full, the scoreboard ignores SACK blocks, and forgets them for losses.
     #[test]
-    fn near_its_limit_its_sums_stay_right(
+    fn sums_stay_right_near_the_capacity(
         steps in steps(),
         (limit, fill) in prop::sample::select(&SIZES[..2])
             .prop_flat_map(|limit| (Just(limit), limit / 4 * 3 - 4..limit)),
@@ -188,17 +187,17 @@ proptest! {
                     una = una + by as u32;
                     board.advance(una);
                 }
-                Step::LoseAll => board.lose_all(una, nxt),
-                Step::LoseNothing => board.lose_nothing(una, nxt),
+                Step::MarkAllLost => board.mark_all_lost(una, nxt),
+                Step::UnmarkLost => board.unmark_lost(una, nxt),
                 Step::ForgetSacked => board.forget_sacked(una, nxt),
             }
-            adds_up(&board, una, nxt);
+            check_sums(&board, una, nxt);
         }
     }
 }
 
 #[test]
-fn a_larger_board_takes_over_what_a_small_one_lists() {
+fn a_larger_board_takes_over_the_ranges_of_a_small_one() {
     for size in [0, 1] {
         let (mut board, count) = full(size);
         assert!(board.is_short_of_space(0) && board.size() == size);
@@ -213,8 +212,8 @@ fn a_larger_board_takes_over_what_a_small_one_lists() {
 }
 
 #[test]
-fn what_an_acknowledgement_tells_has_place() {
-    // Each block divides what was sent again, and all gaps turn out to be lost.
+fn the_blocks_of_an_ack_fit() {
+    // Each block divides a retransmission, and all gaps turn out to be lost.
     for limit in SIZES {
         for blocks in 1..4 {
             let mut board = Scoreboard::new(limit);
@@ -240,7 +239,7 @@ fn what_an_acknowledgement_tells_has_place() {
     }
 }
 
-/// A scoreboard with as many reports as it takes.
+/// A scoreboard with as many SACK blocks as it accepts.
 fn full(size: usize) -> (Scoreboard, u32) {
     let mut board = Scoreboard::new(SIZES[size]);
     let mut count = 0;
@@ -256,7 +255,7 @@ fn full(size: usize) -> (Scoreboard, u32) {
 }
 
 #[test]
-fn a_full_scoreboard_takes_no_more_reports_and_stays_right() {
+fn a_full_scoreboard_ignores_sack_blocks_and_stays_right() {
     for size in [0, 1] {
         let (mut board, count) = full(size);
         let nxt = Seq(10 * count + 100);
@@ -267,7 +266,7 @@ fn a_full_scoreboard_takes_no_more_reports_and_stays_right() {
 }
 
 #[test]
-fn what_is_lost_finds_place_on_a_full_scoreboard() {
+fn losses_fit_into_a_full_scoreboard() {
     for size in [0, 1] {
         let (mut board, count) = full(size);
         for n in 0..count {
@@ -276,7 +275,7 @@ fn what_is_lost_finds_place_on_a_full_scoreboard() {
         }
         assert_eq!(board.first_lost(), Some((Seq(0), Seq(5))));
         let (mut board, count) = full(size);
-        board.lose_all(Seq(0), Seq(10 * count));
+        board.mark_all_lost(Seq(0), Seq(10 * count));
         assert!(board.ranges.len() <= SIZES[size]);
         assert_eq!(board.first_lost().map(|(start, _)| start), Some(Seq(0)));
         assert_eq!(board.lost() + board.sacked(), 10 * count);
@@ -284,8 +283,8 @@ fn what_is_lost_finds_place_on_a_full_scoreboard() {
 }
 
 #[test]
-fn what_is_lost_is_not_forgotten_for_what_went_again() {
-    // Each at another time, so that they are not joined.
+fn losses_are_not_forgotten_for_retransmissions() {
+    // Each has a different time, so that they are not merged.
     let mut board = Scoreboard::new(SIZES[0]);
     let nxt = Seq(1_000);
     board.set(Seq(0), nxt, Some(Mark::Lost));
@@ -299,12 +298,12 @@ fn what_is_lost_is_not_forgotten_for_what_went_again() {
 }
 
 #[test]
-fn where_the_gaps_are_listed_a_timeout_forgets_nothing() {
+fn a_timeout_forgets_nothing_when_the_gaps_are_listed() {
     let mut board = Scoreboard::new(SIZES[0]);
     for n in 0..10 {
         let mark = [Mark::Lost, Mark::Sacked][n as usize % 2];
         assert!(board.set(Seq(10 * n), Seq(10 * n + 10), Some(mark)));
     }
-    board.lose_all(Seq(0), Seq(200));
+    board.mark_all_lost(Seq(0), Seq(200));
     assert_eq!((board.sacked(), board.lost()), (50, 150));
 }

@@ -1,5 +1,4 @@
-//! What is lost because nothing has arrived for too long, and what is sent to
-//! find out before.
+//! Retransmission timeouts and tail loss probes.
 
 use super::{Frto, Mark, Phase, Recovery, TailProbe};
 use crate::clock::Moment;
@@ -10,7 +9,7 @@ use crate::pools::NONE;
 use crate::wire::Seq;
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// The deadline has passed which is for what is in flight.
+    /// Processes an expired deadline for data in flight.
     pub(in crate::connection::conn) fn on_loss_deadline(&mut self, now: Moment) -> Expiry {
         match self.tcb.deadline_kind {
             DeadlineKind::TailProbe => Expiry::Send(self.probe_tail(now)),
@@ -22,7 +21,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// RFC 6298, 5.4 to 5.6, and RFC 5681, section 3.1.
+    /// Processes a retransmission timeout (RFC 6298, 5.4 to 5.6; RFC 5681, section 3.1).
     fn on_rto(&mut self, now: Moment) -> Expiry {
         let tcb = &mut *self.tcb;
         debug_assert!(tcb.flight() > 0, "something is in flight");
@@ -43,8 +42,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         Expiry::Transmit
     }
 
-    /// For how long the first unacknowledged segment has been out, in
-    /// milliseconds, when its timer has expired.
+    /// Age in milliseconds of the first unacknowledged segment, when its timer expires.
     fn stalled_for(&mut self, now: Moment) -> u32 {
         let rto = self.rto();
         let index = self.begin_recovery();
@@ -55,8 +53,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         now.millis.wrapping_sub(recovery.stalled_at)
     }
 
-    /// The retransmission timeout of a segment that may have timed out before,
-    /// in milliseconds: at most what is left of the user timeout.
+    /// The RTO in milliseconds, limited by the rest of the user timeout.
     fn rto_within_user_timeout(&self, now: Moment) -> u32 {
         let rto = self.rto();
         match self.recovery() {
@@ -69,8 +66,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// The retransmission timer has expired (RFC 6298, 5.4 to 5.6; RFC 5681,
-    /// section 3.1): all that has not arrived goes again.
+    /// Marks the flight as lost after a timeout (RFC 6298, 5.4 to 5.6; RFC 5681, section
+    /// 3.1).
     fn enter_loss_on_timeout(&mut self, now: Moment) {
         let index = self.begin_recovery();
         let (tcb, recovery) = (&mut *self.tcb, &mut self.cx.recoveries[index]);
@@ -78,7 +75,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let una = tcb.snd_una;
         let first = recovery.board.first_piece(una, tcb.snd_nxt);
         if first.is_some_and(|piece| piece.mark == Some(Mark::Sacked)) {
-            // It has not what it told to have.
+            // The peer has discarded data that it had SACKed.
             recovery.board.forget_sacked(una, tcb.snd_nxt);
             self.cx.counters.reneged += 1;
         }
@@ -87,7 +84,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             recovery.frto = Frto::First;
             recovery.remember(self.congestion);
         } else {
-            // RFC 5682, section 2.1, step 1: something is lost anyway.
+            // RFC 5682, section 2.1, step 1: in recovery the loss is certain.
             recovery.frto = Frto::Off;
             if !again {
                 recovery.prior = None;
@@ -103,9 +100,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// All that has not arrived goes again, though it is not congestion that
-    /// has lost it: the peer's window was shut, or the path has become
-    /// narrower.
+    /// Retransmits everything that has not arrived, without a sign of congestion: the
+    /// peer's window was zero, or the path MTU is smaller.
     pub(crate) fn retransmit_all(&mut self) {
         let index = self.begin_recovery();
         let recovery = &mut self.cx.recoveries[index];
@@ -114,9 +110,10 @@ impl<C: CongestionControl> Conn<'_, C> {
         recovery.enter_loss(self.tcb);
     }
 
-    /// The tail has been silent for two round trips: new data goes, or the last
-    /// segment again, so that the peer tells what it has (RFC 8985, section
-    /// 7.3). Without room for it the timeout does it.
+    /// Probes the tail after two round trips without an ACK (RFC 8985, section 7.3).
+    ///
+    /// The probe is new data, or else the last segment again. If the ring has no room for
+    /// it, the retransmission timeout follows.
     #[cold]
     fn probe_tail(&mut self, now: Moment) -> Plan {
         let rto = self.rto();
@@ -128,7 +125,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let (start, most) = if new {
             (nxt, mss)
         } else {
-            // The peer's window may have cut it short.
+            // The peer's window may have shortened it.
             let last = tcb.last_segment(&self.cx.lists);
             (last, nxt.since(last).min(mss))
         };
@@ -143,8 +140,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         )
     }
 
-    /// Sets the deadline to a retransmission, or to a probe of the peer's window
-    /// where that is shut.
+    /// Sets the deadline to a retransmission, or to a probe during zero-window probing.
     fn arm_timeout(&mut self, after: u32, now: Moment) {
         let kind = match self.tcb.deadline_kind {
             DeadlineKind::ZeroWindow => DeadlineKind::ZeroWindow,
@@ -153,7 +149,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.arm(kind, after, now);
     }
 
-    /// The next segment that is lost, as far as the windows allow.
+    /// Plans the next retransmission that the windows allow.
     #[cold]
     #[inline(never)]
     pub(crate) fn next_lost(&mut self, now: Moment) -> Option<Plan> {
@@ -162,26 +158,26 @@ impl<C: CongestionControl> Conn<'_, C> {
         let most = end.since(start).min(u32::from(tcb.mss));
         let pipe = recovery.pipe(tcb.flight(), tcb.mss);
         let window = recovery.window(self.congestion);
-        // At least one segment, whatever its size.
+        // At least one segment may be sent, whatever its size.
         if pipe > 0 && pipe.saturating_add(most) > window {
             return None;
         }
         if start.since(tcb.snd_una) >= tcb.snd_wnd {
-            // The window was shut on it: the timer probes.
+            // The peer's window was reduced; its timer sends probes.
             return None;
         }
         let late = recovery.backdating(tcb);
         Some(self.plan(SegmentKind::Retransmission, start, most, late, now))
     }
 
-    /// How far from SND.UNA the congestion window reaches, while something is
-    /// out of order: what is in the network no longer does not count.
+    /// Distance from SND.UNA up to which the congestion window allows new data, during
+    /// disorder. Bytes that have left the network do not count.
     #[cold]
     pub(crate) fn reach_in_disorder(&self) -> u32 {
         let tcb = &*self.tcb;
         let recovery = &self.cx.recoveries[tcb.recovery];
         if recovery.lost_goes_first() {
-            // There was no room for a whole segment of it.
+            // The window has no room for a whole retransmission.
             return tcb.flight();
         }
         recovery
@@ -189,14 +185,15 @@ impl<C: CongestionControl> Conn<'_, C> {
             .saturating_add(recovery.left_network(tcb.flight(), tcb.mss))
     }
 
-    /// Bytes have been sent while something is out of order.
+    /// Counts bytes sent during disorder.
     pub(crate) fn has_sent_in_disorder(self, bytes: u32) {
         if self.tcb.recovery != NONE {
             self.cx.recoveries[self.tcb.recovery].has_sent(bytes);
         }
     }
 
-    /// The port has taken a plan other than of [`next_segment`](Self::next_segment).
+    /// Records that the port has taken a plan, if it is not one of
+    /// [`next_segment`](Self::next_segment).
     pub(crate) fn has_sent(&mut self, plan: &Plan, now: Moment) {
         self.has_advertised(plan.header.window);
         let (_, end) = plan.range();
@@ -216,7 +213,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// The probe of the tail that `plan` is has been sent.
+    /// Records that the tail loss probe `plan` was sent.
     fn has_probed_tail(&mut self, plan: &Plan, is_retransmission: bool, now: Moment) {
         let index = self.begin_recovery();
         let (tcb, recovery) = (&mut *self.tcb, &mut self.cx.recoveries[index]);
@@ -234,7 +231,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.cx.counters.tail_probes += 1;
     }
 
-    /// What was lost has been sent again.
+    /// Records that a retransmission was sent.
     fn has_retransmitted(&mut self, plan: &Plan, now: Moment) {
         let tcb = &mut *self.tcb;
         let recovery = &mut self.cx.recoveries[tcb.recovery];
@@ -257,9 +254,10 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl<C: CongestionControl> Recovery<C> {
-    /// Milliseconds by which the timestamp of what is lost lies back when it is
-    /// sent again. After a timeout, and in the probe of a tail, it may have been
-    /// first sent just now.
+    /// Milliseconds by which the timestamp of a retransmission lies in the past.
+    ///
+    /// After a timeout the data may have been first sent just now, and for a tail loss
+    /// probe, too.
     fn backdating(&self, tcb: &Tcb) -> u32 {
         match self.phase {
             Phase::Recovery => tcb.backdating(),
@@ -268,7 +266,7 @@ impl<C: CongestionControl> Recovery<C> {
     }
 
     fn enter_loss(&mut self, tcb: &Tcb) {
-        self.board.lose_all(tcb.snd_una, tcb.snd_nxt);
+        self.board.mark_all_lost(tcb.snd_una, tcb.snd_nxt);
         self.rack.recheck(tcb.snd_una);
         self.phase = Phase::Loss;
         self.high_seq = tcb.snd_nxt;
@@ -277,7 +275,7 @@ impl<C: CongestionControl> Recovery<C> {
         self.mtu_probe = None;
     }
 
-    /// `start..end` has been sent again.
+    /// Marks `start..end` as retransmitted.
     fn has_retransmitted(&mut self, start: Seq, end: Seq, tcb: &Tcb, now: Moment) {
         let mark = Mark::Retransmitted {
             at: now.micros,

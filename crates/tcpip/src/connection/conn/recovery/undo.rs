@@ -1,18 +1,16 @@
-//! Undoing what proves to have been needless: Eifel (RFC 3522, RFC 4015), F-RTO
-//! (RFC 5682), reports of duplicates (RFC 3708).
+//! Undo of spurious reductions: Eifel (RFC 3522, RFC 4015), F-RTO (RFC 5682) and DSACK (RFC
+//! 3708).
 
 use super::{Delivery, Frto, Phase, Proof, Recovery};
 use crate::congestion::{CongestionControl, initial_window};
 use crate::connection::{Flags, Tcb};
 use crate::wire::Seq;
 
-/// New segments that are sent to find out whether a timeout was needless (RFC
-/// 5682, section 2.1).
+/// New segments that F-RTO sends to detect a spurious timeout (RFC 5682, section 2.1).
 const FRTO_SEGMENTS: u32 = 2;
 
 impl<C: CongestionControl> Recovery<C> {
-    /// Takes a reduction back if an acknowledgement proves that nothing was lost,
-    /// and says by what.
+    /// Undoes a reduction if an ACK proves that nothing was lost, and returns the proof.
     pub(super) fn undo_if_spurious(
         &mut self,
         echo: Option<u32>,
@@ -30,7 +28,7 @@ impl<C: CongestionControl> Recovery<C> {
         proof
     }
 
-    /// What was sent again need not have been (RFC 3522; RFC 4015).
+    /// Undoes a spurious reduction (RFC 3522; RFC 4015).
     fn undo(&mut self, tcb: &mut Tcb, congestion: &mut C) {
         if self.phase == Phase::Recovery {
             tcb.flags |= Flags::REORDERING;
@@ -38,9 +36,8 @@ impl<C: CongestionControl> Recovery<C> {
         if let Some(prior) = self.prior.take() {
             *congestion = prior;
         }
-        // A window that opens at once would be a burst, which may overflow the
-        // queue that it is to fill again. (RFC 4015, section 3.4, lets an initial
-        // window go, and comes back by slow start.)
+        // A window that opens suddenly causes a burst, which may overflow the queue that it
+        // refills. (RFC 4015, section 3.4, allows an initial window, and then slow start.)
         let opened = congestion
             .window()
             .saturating_sub(self.pipe(tcb.flight(), tcb.mss));
@@ -48,7 +45,7 @@ impl<C: CongestionControl> Recovery<C> {
         if opened > burst.max(congestion.window() / 2) {
             tcb.flags |= Flags::SPREAD_BURST;
         }
-        self.board.lose_nothing(tcb.snd_una, tcb.snd_nxt);
+        self.board.unmark_lost(tcb.snd_una, tcb.snd_nxt);
         self.rack.recheck(tcb.snd_una);
         self.phase = Phase::Disorder;
         self.dup_acks = 0;
@@ -56,7 +53,7 @@ impl<C: CongestionControl> Recovery<C> {
         tcb.backoff = 0;
     }
 
-    /// By what an acknowledgement proves that nothing was lost, if it does.
+    /// The proof that nothing was lost, if the ACK gives one.
     fn find_proof(
         &mut self,
         echo: Option<u32>,
@@ -66,7 +63,7 @@ impl<C: CongestionControl> Recovery<C> {
     ) -> Option<Proof> {
         let undo_retrans = self.undo_retrans;
         self.undo_retrans =
-            undo_retrans.saturating_sub(self.spurious_bytes(delivery) + delivery.early);
+            undo_retrans.saturating_sub(self.spurious_bytes(delivery) + delivery.early_bytes);
         self.prior.as_ref()?;
         let of_the_first = match (self.first_retransmit_ts, echo) {
             (Some(first), Some(echo)) => acked > 0 && Seq(echo).before(Seq(first)),
@@ -75,7 +72,7 @@ impl<C: CongestionControl> Recovery<C> {
         let all_twice = (undo_retrans > 0 && self.undo_retrans == 0).then_some(Proof::Dsack);
         match self.phase {
             Phase::Disorder => return all_twice,
-            // One echo is not of all that was sent again.
+            // One echo does not prove that all retransmissions were spurious.
             Phase::Recovery if self.board.any_retransmitted() || self.board.lost() > 0 => {
                 return all_twice;
             }
@@ -83,7 +80,7 @@ impl<C: CongestionControl> Recovery<C> {
         }
         let after_timeout = match self.frto {
             Frto::Off => false,
-            Frto::First => tcb.negotiated.sack() && delivery.not_lost,
+            Frto::First => tcb.negotiated.sack() && delivery.spurious_loss,
             Frto::Second => acked > 0,
         };
         if of_the_first {
@@ -95,8 +92,8 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// RFC 5682, section 2.1; with selective acknowledgements the first step
-    /// lasts, as each tells what has arrived.
+    /// Advances F-RTO (RFC 5682, section 2.1). With SACK the first step stays active, as
+    /// every ACK reports deliveries.
     fn step_frto(&mut self, tcb: &Tcb, acked: u32, is_duplicate: bool) {
         if self.frto == Frto::Off || tcb.negotiated.sack() {
             return;

@@ -1,4 +1,4 @@
-//! What tests look at of loss recovery.
+//! Access to loss recovery for tests and invariant checks.
 
 use super::Recovery;
 use crate::congestion::CongestionControl;
@@ -6,8 +6,8 @@ use crate::connection::Conn;
 use crate::wire::Seq;
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Bytes in the network, and the congestion window; `None` when a probe of
-    /// the tail, which asks for no window, was sent last.
+    /// Bytes in the network and the congestion window; `None` if a tail loss probe was sent
+    /// last, as it ignores the window.
     pub(crate) fn pipe_and_window(&self) -> Option<(u32, u32)> {
         let flight = self.tcb.flight();
         match self.recovery() {
@@ -21,7 +21,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Panics when a rule of loss recovery is broken.
+    /// Panics when an invariant of loss recovery is violated.
     pub(in crate::connection::conn) fn check_recovery(&self) {
         let (una, flight) = (self.tcb.snd_una, self.tcb.flight());
         let Some(recovery) = self.recovery() else {
@@ -31,12 +31,12 @@ impl<C: CongestionControl> Conn<'_, C> {
         assert!(recovery.left_network(flight, self.tcb.mss) <= flight);
         for range in &recovery.board.ranges {
             let (start, end) = (range.start.since(una), range.end.since(una));
-            assert!(end <= flight, "inside what was sent");
+            assert!(end <= flight, "ranges lie within the flight");
             assert!(start < end);
         }
     }
 
-    /// Which size the scoreboard has.
+    /// Size of the scoreboard, as an index.
     #[cfg(test)]
     pub(crate) fn board_size(&self) -> Option<usize> {
         self.recovery().map(|recovery| recovery.board.size())
@@ -44,7 +44,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl<C> Recovery<C> {
-    /// Whether the probe of a tail has sent what ends at `nxt`.
+    /// Whether a tail loss probe has sent the data that ends at `nxt`.
     fn probes_tail(&self, nxt: Seq) -> bool {
         self.tail_probe.is_some_and(|probe| probe.end == nxt)
     }

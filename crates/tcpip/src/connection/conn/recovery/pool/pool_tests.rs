@@ -3,7 +3,7 @@ use crate::Reno;
 use crate::connection::conn::recovery::Mark;
 use crate::wire::Seq;
 
-/// Lists as many selective acknowledgements as there is place for.
+/// Fills the scoreboard with SACK blocks.
 fn fill(pool: &mut Recoveries<Reno>, index: u32) {
     let board = &mut pool[index].board;
     let mut at = Seq(0);
@@ -13,8 +13,8 @@ fn fill(pool: &mut Recoveries<Reno>, index: u32) {
 }
 
 #[test]
-fn larger_boards_go_round() {
-    // One of each size for one connection.
+fn larger_boards_are_reused() {
+    // One of each size exists for one connection.
     let mut pool = Recoveries::new(1);
     let mut peers = Peers::new([1; Pool::COUNT]);
     let owner = Owner {
@@ -38,21 +38,25 @@ fn larger_boards_go_round() {
     }
     assert_eq!([first, second, third].map(|i| size(&pool, i)), [1, 2, 0]);
     assert!(pool[first].board.len() > SIZES[0] / 2);
-    // What was the first's is the third's when that moves on.
+    // The third takes the scoreboard that the first has left.
     fill(&mut pool, first);
     place(&mut pool, &mut peers, first);
-    assert_eq!(size(&pool, first), 1, "there is no other");
+    assert_eq!(size(&pool, first), 1, "no larger one is free");
     pool.release(second, &mut peers);
     place(&mut pool, &mut peers, first);
     place(&mut pool, &mut peers, third);
     assert_eq!([first, third].map(|i| size(&pool, i)), [2, 1]);
-    assert_eq!(peers.totals().1, [1, 0, 0, 0, 1, 1], "each is counted once");
+    assert_eq!(
+        peers.totals().1,
+        [1, 0, 0, 0, 1, 1],
+        "each board is counted once"
+    );
     assert_eq!(peers.holder(Pool::Boards, 0), Some(7));
-    // The second begins with a small one, and nothing listed.
+    // The second begins with a small, empty one.
     let again = pool.take(Seq(0));
     assert_eq!(again, second);
     assert!(pool[again].board.is_empty() && size(&pool, again) == 0);
-    // A larger one goes back alone, too.
+    // A larger scoreboard is also returned alone.
     pool[third].board.clear();
     pool.give_back(third, &mut peers);
     assert_eq!(size(&pool, third), 0);

@@ -1,4 +1,4 @@
-//! A connection takes what it needs of the pool, and gives it back.
+//! Use of the pool by a connection.
 
 use crate::congestion::CongestionControl;
 use crate::connection::{Conn, Context, Tcb};
@@ -6,7 +6,7 @@ use crate::pools::{NONE, Owner, Pool};
 use crate::wire::{Block, Segment, Seq};
 
 impl Tcb {
-    /// Something is lost, late or out of order, or was so lately.
+    /// Whether something is lost, late or out of order, or was so recently.
     #[inline(always)]
     pub(crate) fn is_recovering(&self) -> bool {
         self.recovery != NONE
@@ -14,35 +14,35 @@ impl Tcb {
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Whether the scoreboard is nearly full, and there are larger ones. `told`: with
-    /// what an acknowledgement is about to tell.
+    /// Whether the scoreboard is nearly full and a larger size exists, before the ACK `ack`
+    /// is processed.
     #[cold]
-    pub(crate) fn needs_larger_board(&mut self, told: Option<(Segment, &[Block])>) -> bool {
-        let delivery = told.map_or(Some(0), |(segment, sack)| self.useful_blocks(segment, sack));
-        let Some(blocks) = delivery else {
+    pub(crate) fn needs_larger_board(&mut self, ack: Option<(Segment, &[Block])>) -> bool {
+        let useful = ack.map_or(Some(0), |(segment, sack)| self.useful_blocks(segment, sack));
+        let Some(blocks) = useful else {
             return false;
         };
-        if told.is_some() {
+        if ack.is_some() {
             self.begin_recovery();
         }
         let index = self.tcb.recovery;
         index != NONE && self.cx.recoveries.is_short_of_space(index, blocks)
     }
 
-    /// How many blocks of an acknowledgement tell of what is in flight; `None` if it
-    /// is too old to tell anything.
+    /// Number of SACK blocks that concern the flight; `None` if the ACK is too old to
+    /// matter.
     fn useful_blocks(&self, segment: Segment, sack: &[Block]) -> Option<usize> {
         let tcb = &*self.tcb;
         let acked = segment.ack.since(tcb.snd_una).cast_signed();
         let counts = acked > 0 || acked == 0 && tcb.flight() > 0 && !tcb.probes_window();
-        let is_news = |end: Seq| end.after(tcb.snd_una) && !end.after(tcb.snd_nxt);
-        counts.then(|| sack.iter().filter(|(_, end)| is_news(*end)).count())
+        let is_useful = |end: Seq| end.after(tcb.snd_una) && !end.after(tcb.snd_nxt);
+        counts.then(|| sack.iter().filter(|(_, end)| is_useful(*end)).count())
     }
 
-    /// Goes on with a larger scoreboard that is free, as `owner`.
+    /// Moves to a larger free scoreboard, which `owner` then holds.
     ///
     /// # Errors
-    /// There is none: the pools of which one would do.
+    /// All are in use: the pools whose scoreboards would do.
     pub(crate) fn grow_board(&mut self, owner: Owner) -> Result<(), &'static [Pool]> {
         let Context {
             recoveries, peers, ..
@@ -54,8 +54,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         Ok(())
     }
 
-    /// Loses a larger scoreboard and what is listed there: all that is in flight
-    /// goes again.
+    /// Gives up a larger scoreboard with its ranges: the whole flight is retransmitted.
     pub(crate) fn give_up_board(&mut self) {
         let Context {
             recoveries, peers, ..
@@ -65,8 +64,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.cx.counters.scoreboards_taken += 1;
     }
 
-    /// Gives back what loss recovery needs no longer. The class of a connection
-    /// whose segments have another size now, which it leaves.
+    /// Releases what loss recovery no longer needs. Returns the class that the connection
+    /// leaves if its segment size has changed.
     pub(crate) fn release_unused(&mut self) -> Option<u8> {
         let Context {
             recoveries, peers, ..
@@ -77,7 +76,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.cx.old_class.take()
     }
 
-    /// Gives back all that the connection holds but its TCB, class and stream.
+    /// Releases everything that the connection holds, except for its TCB, class and stream.
     pub(crate) fn release(&mut self) {
         self.release_buffer();
         let recovery = std::mem::replace(&mut self.tcb.recovery, NONE);
