@@ -1,10 +1,10 @@
-//! A bench for one connection: what the stack does between the calls of a
-//! [`Conn`], without a port and without an application.
+//! A test bench for one connection. It does what the stack does between the calls of a
+//! [`Conn`], without a port or an application.
 //!
-//! Sequence numbers are relative, as packet analysers show them: each side's
-//! SYN is 0, its first byte of data 1. A segment that is sent is shown by its
-//! range in sequence space, its control bits as letters (S, F, R, P, A, E for
-//! ECE, W for CWR) and, unless it is new data, why it is sent: `"1:1001 A retransmitted"`.
+//! Sequence numbers are relative, as packet analysers show them: each side's SYN is 0, its
+//! first byte of data 1. A sent segment is shown by its sequence numbers, its control bits
+//! as letters (S, F, R, P, A, E for ECE, W for CWR) and, unless it is new data, its
+//! purpose: `"1:1001 A retransmitted"`.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -25,21 +25,20 @@ use crate::pools::Owner;
 use crate::stream::{Slice, Source};
 use crate::wire::{Block, Control, HEADER_LEN, Header, Options, Segment, Seq, Timestamps, Written};
 
-/// Our initial sequence number. The third segment of 1,000 bytes crosses the
-/// point at which numbers wrap.
+/// Our initial sequence number. Numbers wrap within the third segment of 1,000 bytes.
 const ISS: Seq = Seq(u32::MAX - 2_500);
-/// The peer's: its window crosses that point, too.
+/// The peer's initial sequence number. Numbers wrap within its window.
 const IRS: Seq = Seq(u32::MAX - 2);
-/// The round trip of the handshake, unless a test has another one.
+/// Default round trip of the handshake.
 pub(super) const RTT_MS: u64 = 100;
-/// When a connection opens.
+/// Time at which a connection opens.
 const START_MS: u64 = 1_000_000;
 const PORTS: (u16, u16) = (80, 40_000);
 const NOBODY: Owner = Owner {
     id: NONE,
     peer: NONE,
 };
-/// Control bits by their letters, in the order in which they are shown.
+/// Control bits by letter, in the order in which they are shown.
 const LETTERS: [(char, Control); 7] = [
     ('S', Control::SYN),
     ('F', Control::FIN),
@@ -50,17 +49,17 @@ const LETTERS: [(char, Control); 7] = [
     ('W', Control::CWR),
 ];
 
-/// What a connection begins with.
+/// Parameters of a connection.
 pub(super) struct Offer {
     pub(super) config: Config,
     pub(super) negotiated: Negotiated,
     pub(super) mss: u16,
-    /// The window that the peer tells.
+    /// The window that the peer advertises.
     pub(super) window: u16,
 }
 
 impl Default for Offer {
-    /// Segments of 1,000 bytes, SACK and nothing else, and the defaults.
+    /// Segments of 1,000 bytes, SACK and no other option, and the default configuration.
     fn default() -> Self {
         Self {
             config: Config::default(),
@@ -72,7 +71,7 @@ impl Default for Offer {
 }
 
 impl Offer {
-    /// Without SACK.
+    /// Without any option.
     pub(super) fn plain() -> Self {
         Self {
             negotiated: Negotiated::default(),
@@ -80,7 +79,7 @@ impl Offer {
         }
     }
 
-    /// With timestamps alone.
+    /// With timestamps only.
     pub(super) fn stamped() -> Self {
         Self {
             negotiated: Negotiated::new(false, true, None, false),
@@ -88,7 +87,7 @@ impl Offer {
         }
     }
 
-    /// With SACK and congestion notification.
+    /// With SACK and ECN.
     pub(super) fn marked() -> Self {
         Self {
             negotiated: Negotiated::new(true, false, None, true),
@@ -96,12 +95,12 @@ impl Offer {
         }
     }
 
-    /// In SYN-RECEIVED, with the SYN-ACK sent.
+    /// A connection in SYN-RECEIVED, with the SYN-ACK sent.
     pub(super) fn half_open(self) -> Bench {
         Bench::half_open(self)
     }
 
-    /// Established by a handshake of [`RTT_MS`].
+    /// A connection established with a round trip of [`RTT_MS`].
     pub(super) fn open(self) -> Bench {
         let mut bench = self.half_open();
         bench.establish(RTT_MS);
@@ -109,23 +108,23 @@ impl Offer {
     }
 }
 
-/// A connection with all that a [`Conn`] borrows.
+/// A connection with everything that a [`Conn`] borrows.
 pub(super) struct Bench {
     record: Record<NewReno>,
     cx: Context<NewReno>,
-    /// The window that the peer tells with its next segments, as the field has it.
+    /// Window field of the peer's next segments.
     pub(super) window: u16,
-    /// The timestamps of these.
+    /// Timestamps of the peer's next segments.
     pub(super) stamps: Option<Timestamps>,
-    /// What routers say of congestion on these.
+    /// ECN field of the peer's next packets.
     pub(super) ecn: Ecn,
-    /// Bytes of a super-segment that the port takes; 0: none.
+    /// Bytes of a super-segment that the port takes; 0 if none.
     pub(super) segmentation: usize,
-    /// Places in the TX ring for each pass.
+    /// Free places in the TX ring for each pass.
     pub(super) room: usize,
-    /// Whether the application leaves what arrives where it is.
+    /// Whether the application leaves arriving data unread.
     pub(super) leaves: bool,
-    /// What the last acknowledgement after close has led to.
+    /// Result of the last ACK after close.
     pub(super) after_fin: AfterFin,
     now: Instant,
 }
@@ -175,14 +174,14 @@ impl Bench {
         shown(&header, 1)
     }
 
-    /// The third segment of the handshake, `rtt_ms` from now.
+    /// Completes the handshake in `rtt_ms`.
     pub(super) fn establish(&mut self, rtt_ms: u64) {
         self.pass_ms(rtt_ms);
         let verdict = self.recv(1, 1, "A", 0);
         assert!(matches!(verdict, Verdict::Establish(_)), "{verdict:?}");
     }
 
-    /// The connection in hand.
+    /// The connection under test.
     pub(super) fn conn(&mut self) -> Conn<'_, NewReno> {
         Conn::new(&mut self.record, &mut self.cx)
     }
@@ -216,12 +215,12 @@ impl Bench {
         self.now = self.now + Duration::from_millis(millis);
     }
 
-    /// Milliseconds since the connection has opened.
+    /// Milliseconds since the connection opened.
     pub(super) fn elapsed_ms(&self) -> u64 {
         self.now.as_micros() / 1_000 - START_MS
     }
 
-    /// What the deadline is for, and milliseconds until then.
+    /// The kind of the deadline, and the milliseconds until then.
     pub(super) fn deadline(&self) -> (DeadlineKind, u32) {
         let left = self.tcb().deadline.wrapping_sub(self.moment().millis);
         (self.tcb().deadline_kind, left)
@@ -232,7 +231,7 @@ impl Bench {
         self.write_slice(0..len, len);
     }
 
-    /// The application writes a part of a content of `len` bytes.
+    /// The application writes a slice of a content of `len` bytes.
     pub(super) fn write_slice(&mut self, range: Range<u32>, len: u32) {
         let source = Source::content(0, range.end < len);
         let bytes = range.end - range.start;
@@ -244,7 +243,7 @@ impl Bench {
         });
     }
 
-    /// The application writes `len` bytes that are no content.
+    /// The application writes `len` bytes outside any content.
     pub(super) fn write_bytes(&mut self, len: u32) {
         self.push(Slice {
             source: Source::write_buffer(0),
@@ -265,11 +264,11 @@ impl Bench {
         self.record.tcb.flags |= Flags::CLOSE;
     }
 
-    /// A segment of the peer's, in relative numbers.
+    /// A segment of the peer, with relative numbers.
     pub(super) fn segment(&self, seq: u32, ack: u32, control: &str, len: u16) -> Segment {
         let bits = control.chars().map(|letter| {
             let known = LETTERS.iter().find(|(known, _)| *known == letter);
-            known.expect("a letter of a control bit").1
+            known.expect("a letter stands for a control bit").1
         });
         Segment {
             src_port: PORTS.1,
@@ -284,24 +283,24 @@ impl Bench {
         }
     }
 
-    /// The verdict on a segment, which is not taken in.
+    /// The verdict on a segment, which is not processed.
     pub(super) fn check(&mut self, seq: u32, ack: u32, control: &str, len: u16) -> Verdict {
         let segment = self.segment(seq, ack, control, len);
         let now = self.moment();
         self.conn().check(segment, now)
     }
 
-    /// A segment of the peer's arrives.
+    /// Receives a segment of the peer.
     pub(super) fn recv(&mut self, seq: u32, ack: u32, control: &str, len: u16) -> Verdict {
         self.take(self.segment(seq, ack, control, len), &[])
     }
 
-    /// The peer acknowledges all before `ack`.
+    /// Receives an ACK up to `ack`.
     pub(super) fn ack(&mut self, ack: u32) {
         self.ack_and_sack(ack, &[]);
     }
 
-    /// The same, with selective acknowledgements.
+    /// Receives an ACK with SACK blocks.
     pub(super) fn ack_and_sack(&mut self, ack: u32, sack: &[(u32, u32)]) {
         let block = |(start, end): &(u32, u32)| (ISS + *start, ISS + *end);
         let blocks: Vec<Block> = sack.iter().map(block).collect();
@@ -310,13 +309,13 @@ impl Bench {
         assert!(matches!(verdict, Verdict::Process(_)), "{verdict:?}");
     }
 
-    /// The same as [`ack`](Self::ack), with an echo of congestion.
+    /// Receives an ACK with ECE.
     pub(super) fn ack_ece(&mut self, ack: u32) {
         let seq = self.tcb().rcv_nxt.since(IRS);
         self.recv(seq, ack, "AE", 0);
     }
 
-    /// `len` bytes arrive in order.
+    /// Receives `len` bytes in order.
     pub(super) fn data(&mut self, len: u16) {
         let tcb = self.tcb();
         let (seq, ack) = (tcb.rcv_nxt.since(IRS), tcb.snd_una.since(ISS));
@@ -340,7 +339,7 @@ impl Bench {
         verdict
     }
 
-    /// As the stack does it with a segment that has passed the checks.
+    /// Processes a checked segment as the stack does.
     fn process(&mut self, segment: Segment, sack: &[Block], now: Moment) {
         let ecn = self.ecn;
         let marks = (self.tcb().path.link, || ecn);
@@ -386,7 +385,7 @@ impl Bench {
         }
     }
 
-    /// The application consumes `len` bytes of what it has left.
+    /// The application consumes `len` bytes of unread data.
     pub(super) fn consume(&mut self, len: usize) {
         let mut conn = self.conn();
         if let Some((bytes, _)) = conn.lend_bytes() {
@@ -394,14 +393,14 @@ impl Bench {
         }
     }
 
-    /// Gives back what loss recovery needs no longer, and finds a class.
+    /// Releases what loss recovery no longer needs, and finds a class.
     fn settle(&mut self) {
         if let Some(left) = self.conn().release_unused() {
             self.record.tcb.class = left + 1;
         }
     }
 
-    /// A router says that the segment at `seq` is longer than `mtu`.
+    /// Receives a router's report that the segment at `seq` exceeds `mtu`.
     pub(super) fn too_big(&mut self, mtu: u32, seq: u32) -> bool {
         let now = self.moment();
         let believed = self.conn().on_too_big(mtu, (ISS + seq).0, now);
@@ -409,12 +408,12 @@ impl Bench {
         believed
     }
 
-    /// What a pass sends.
+    /// Sends one pass, and returns its segments.
     pub(super) fn send(&mut self) -> Vec<String> {
         self.plans().iter().map(Plan::shown).collect()
     }
 
-    /// The same as plans.
+    /// Sends one pass, and returns its plans.
     pub(super) fn plans(&mut self) -> Vec<Plan> {
         let now = self.moment();
         let (mut room, segmentation) = (self.room, self.segmentation);
@@ -443,8 +442,8 @@ impl Bench {
         plans
     }
 
-    /// The time of the deadline comes. Returns what is to be done: the segment
-    /// that is sent, or the name of the [`Expiry`].
+    /// Advances to the deadline. Returns the segment that is sent, or the name of the
+    /// [`Expiry`].
     pub(super) fn fire(&mut self) -> String {
         self.now = self.moment().instant(self.tcb().deadline);
         let now = self.moment();
@@ -481,7 +480,7 @@ impl Bench {
         self.tcb().rcv_nxt.since(IRS) - 1
     }
 
-    /// Bytes that the application has left.
+    /// Bytes that the application has not read.
     pub(super) fn ready(&mut self) -> usize {
         let Some((bytes, ready)) = self.conn().lend_bytes() else {
             return 0;
@@ -490,7 +489,7 @@ impl Bench {
         ready
     }
 
-    /// An ACK is sent. Returns what it acknowledges selectively.
+    /// Sends an ACK, and returns its SACK blocks.
     pub(super) fn sacked(&mut self) -> Vec<(u32, u32)> {
         let (_, options) = self.acknowledge();
         let mut header = vec![0; HEADER_LEN];
@@ -500,7 +499,7 @@ impl Bench {
         sack.iter().map(relative).collect()
     }
 
-    /// An ACK is sent.
+    /// Sends an ACK.
     pub(super) fn acknowledge(&mut self) -> (Header, Written) {
         let now = self.moment();
         let mut conn = self.conn();
@@ -529,7 +528,7 @@ impl Plan {
     }
 }
 
-/// A segment that takes `len` numbers of sequence space.
+/// Shows a segment that takes `len` sequence numbers.
 pub(super) fn shown(header: &Header, len: u32) -> String {
     let seq = header.seq.since(ISS);
     let set = LETTERS.iter().filter(|(_, bit)| header.control.has(*bit));

@@ -1,5 +1,5 @@
-//! One connection alone, without a port and without an application. Each test
-//! is named after the rule that it proves.
+//! Tests of a single connection, without a port or an application. Each is named after the
+//! rule that it proves.
 
 mod checking;
 mod congestion;

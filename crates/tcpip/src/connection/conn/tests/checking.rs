@@ -1,16 +1,16 @@
-//! Which segments are taken in, and what answers the others: RFC 9293, section
-//! 3.10.7.4, with RFC 5961 and RFC 7323, section 5.
+//! Acceptable segments, and the answers to others: RFC 9293, section 3.10.7.4, RFC 5961,
+//! and RFC 7323, section 5.
 
 use crate::connection::conn::testing::{Bench, Offer};
 use crate::connection::{DeadlineKind, Flags, State};
 use crate::outcome::Verdict;
 use crate::wire::{Control, Segment, Timestamps};
 
-/// The window that the SYN-ACK has told: a receive buffer.
+/// The window of the SYN-ACK: a receive buffer.
 const WINDOW: u32 = 16_384;
 
-/// A segment of which the first `bytes` are cut off.
-fn cut_before(mut segment: Segment, bytes: u16) -> Segment {
+/// A segment without its first `bytes`.
+fn without_first(mut segment: Segment, bytes: u16) -> Segment {
     segment.seq = segment.seq + u32::from(bytes);
     segment.data_at += bytes;
     segment.len -= bytes;
@@ -18,8 +18,8 @@ fn cut_before(mut segment: Segment, bytes: u16) -> Segment {
 }
 
 #[test]
-fn a_segment_counts_as_far_as_it_lies_in_the_window() {
-    // RFC 9293, table 6. The window crosses the point at which numbers wrap.
+fn a_segment_that_overlaps_the_window_is_acceptable() {
+    // RFC 9293, table 6. Sequence numbers wrap within the window.
     let mut bench = Offer::default().open();
     assert!(bench.tcb().rcv_nxt.0 > bench.tcb().rcv_adv.0);
     for (seq, len) in [(1, 0), (1, 1), (2, 1), (WINDOW, 0), (WINDOW, 1)] {
@@ -37,30 +37,33 @@ fn a_segment_counts_as_far_as_it_lies_in_the_window() {
 }
 
 #[test]
-fn what_lies_outside_the_window_is_cut_off() {
+fn data_outside_the_window_is_trimmed() {
     let mut bench = Offer::default().open();
     let segment = bench.segment(0, 1, "PA", 2);
     let verdict = bench.check(0, 1, "PA", 2);
-    assert_eq!(verdict, Verdict::Process(cut_before(segment, 1)));
-    // The FIN behind the window's edge goes with what is cut off.
+    assert_eq!(verdict, Verdict::Process(without_first(segment, 1)));
+    // The FIN beyond the window's edge is also trimmed.
     let mut segment = bench.segment(WINDOW - 9, 1, "FA", 11);
     let verdict = bench.check(WINDOW - 9, 1, "FA", 11);
     (segment.len, segment.control) = (10, Control::ACK);
     assert_eq!(verdict, Verdict::Process(segment));
-    // One that fits to the last byte keeps its FIN.
+    // A segment that just fits keeps its FIN.
     let segment = bench.segment(WINDOW - 9, 1, "FA", 10);
     let verdict = bench.check(WINDOW - 9, 1, "FA", 10);
     assert_eq!(verdict, Verdict::Process(segment));
 }
 
 #[test]
-fn a_shut_window_takes_the_ack_of_a_probe_and_not_its_data() {
+fn a_zero_window_takes_the_ack_of_a_probe_and_not_its_data() {
     let mut bench = Offer::default().open();
     bench.tcb_mut().rcv_adv = bench.tcb().rcv_nxt;
     let mut segment = bench.segment(1, 1, "FA", 1);
     (segment.len, segment.control) = (0, Control::ACK);
     assert_eq!(bench.check(1, 1, "FA", 1), Verdict::Process(segment));
-    assert!(bench.tcb().flags.has(Flags::ACK_PENDING), "it is answered");
+    assert!(
+        bench.tcb().flags.has(Flags::ACK_PENDING),
+        "the probe is answered"
+    );
     assert_eq!(bench.counters().out_of_window, 1);
     assert_eq!(bench.check(2, 1, "A", 1), Verdict::Acknowledge);
     let segment = bench.segment(1, 1, "A", 0);
@@ -68,13 +71,17 @@ fn a_shut_window_takes_the_ack_of_a_probe_and_not_its_data() {
 }
 
 #[test]
-fn only_the_exact_number_resets() {
+fn only_the_exact_sequence_number_resets() {
     // RFC 5961, section 3.2.
     let mut bench = Offer::default().open();
     assert_eq!(bench.check(1, 0, "R", 0), Verdict::Close);
     assert_eq!(bench.check(2, 0, "R", 0), Verdict::Acknowledge);
     assert_eq!(bench.counters().challenge_acks, 1);
-    assert_eq!(bench.check(WINDOW, 0, "R", 0), Verdict::Drop, "too soon");
+    assert_eq!(
+        bench.check(WINDOW, 0, "R", 0),
+        Verdict::Drop,
+        "too soon after the last challenge ACK"
+    );
     assert_eq!(bench.counters().unproven, 2);
     for seq in [0, WINDOW + 1] {
         assert_eq!(bench.check(seq, 0, "R", 0), Verdict::Drop);
@@ -84,7 +91,7 @@ fn only_the_exact_number_resets() {
 }
 
 #[test]
-fn a_syn_in_a_connection_is_challenged_wherever_it_lies() {
+fn a_syn_in_a_connection_gets_a_challenge_ack_at_any_number() {
     // RFC 5961, section 4.2.
     for seq in [1, 2, WINDOW - 1] {
         let mut bench = Offer::default().open();
@@ -95,8 +102,8 @@ fn a_syn_in_a_connection_is_challenged_wherever_it_lies() {
 }
 
 #[test]
-fn challenges_are_half_a_second_apart() {
-    // RFC 5961, section 7. The clock's ticks of 32 ms begin 4 ms before.
+fn challenge_acks_are_half_a_second_apart() {
+    // RFC 5961, section 7. The current tick of 32 ms has begun 4 ms before.
     let mut bench = Offer::default().open();
     assert_eq!(bench.check(1, 1, "S", 0), Verdict::Acknowledge);
     bench.pass_ms(539);
@@ -106,14 +113,14 @@ fn challenges_are_half_a_second_apart() {
     assert_eq!(
         bench.check(2, 1, "R", 0),
         Verdict::Drop,
-        "all have one rate"
+        "all challenge ACKs share one limit"
     );
     assert_eq!(bench.counters().challenge_acks, 2);
     assert_eq!(bench.counters().unproven, 4);
 }
 
 #[test]
-fn data_outside_the_window_is_always_answered_and_a_bare_ack_is_rationed() {
+fn data_outside_the_window_is_always_answered_and_a_bare_ack_is_rate_limited() {
     let mut bench = Offer::default().open();
     assert_eq!(bench.check(0, 1, "A", 0), Verdict::Acknowledge);
     assert_eq!(bench.check(0, 1, "A", 0), Verdict::Drop);
@@ -124,7 +131,7 @@ fn data_outside_the_window_is_always_answered_and_a_bare_ack_is_rationed() {
 }
 
 #[test]
-fn an_ack_is_believed_from_the_largest_window_back_to_what_was_sent() {
+fn an_ack_is_valid_from_the_largest_window_below_snd_una_to_snd_nxt() {
     // RFC 5961, section 5.2.
     let mut bench = Offer {
         window: 4_000,
@@ -168,7 +175,7 @@ fn stamp(bench: &mut Bench, value: u32) {
 }
 
 #[test]
-fn timestamps_are_compared_on_a_circle() {
+fn timestamps_are_compared_modulo_2_to_the_32() {
     // RFC 7323, section 5.2: PAWS.
     for (recent, value, is_timely) in [
         (5_000, 5_000, true),
@@ -192,7 +199,7 @@ fn timestamps_are_compared_on_a_circle() {
 }
 
 #[test]
-fn an_old_timestamp_counts_before_the_sequence_number_and_not_for_a_reset() {
+fn an_old_timestamp_is_checked_before_the_sequence_number_and_not_for_a_reset() {
     let mut bench = stamped(5_000);
     stamp(&mut bench, 4_999);
     assert_eq!(bench.check(1, 0, "R", 0), Verdict::Close);
@@ -214,7 +221,7 @@ fn a_segment_that_lacks_its_timestamp_is_dropped() {
 }
 
 #[test]
-fn a_timestamp_is_remembered_from_what_is_in_order() {
+fn only_a_segment_in_order_updates_the_timestamp() {
     // RFC 7323, section 4.3.
     let mut bench = stamped(5_000);
     stamp(&mut bench, 5_010);
@@ -222,14 +229,14 @@ fn a_timestamp_is_remembered_from_what_is_in_order() {
     assert_eq!(bench.tcb().ts_recent, 5_010);
     let (header, _) = bench.acknowledge();
     assert_eq!(header.timestamps.map(|stamps| stamps.echo), Some(5_010));
-    // Behind a gap it is another packet's turn.
+    // A segment beyond a gap does not update the timestamp.
     stamp(&mut bench, 5_020);
     bench.recv(301, 1, "PA", 100);
     assert_eq!(bench.tcb().ts_recent, 5_010);
 }
 
 #[test]
-fn half_open_takes_its_ack_and_nothing_else() {
+fn a_half_open_connection_accepts_only_its_ack() {
     let half_open = || Offer::default().half_open();
     let mut bench = half_open();
     let segment = bench.segment(1, 1, "A", 3);
@@ -250,7 +257,7 @@ fn half_open_takes_its_ack_and_nothing_else() {
 }
 
 #[test]
-fn the_same_syn_is_answered_again_and_measures_nothing() {
+fn a_repeated_syn_is_answered_again_and_gives_no_rtt_sample() {
     let mut bench = Offer::plain().half_open();
     bench.pass_ms(400);
     assert_eq!(bench.check(0, 0, "S", 0), Verdict::SynAck);
@@ -272,8 +279,8 @@ fn time_wait(offer: Offer) -> Bench {
 }
 
 #[test]
-fn time_wait_yields_to_a_later_syn() {
-    // RFC 9293, section 3.6.1: by its number, or by its clock.
+fn time_wait_ends_with_a_later_syn() {
+    // RFC 9293, section 3.6.1: by sequence number, or by timestamp.
     let plain = || time_wait(Offer::plain());
     assert_eq!(plain().check(1, 0, "S", 0), Verdict::Reopen);
     assert_eq!(plain().check(0, 0, "S", 0), Verdict::Acknowledge);
@@ -292,7 +299,7 @@ fn time_wait_yields_to_a_later_syn() {
 }
 
 #[test]
-fn time_wait_begins_again_with_a_repeated_fin_and_ends_with_a_reset() {
+fn time_wait_restarts_with_a_repeated_fin_and_ends_with_a_reset() {
     let mut bench = time_wait(Offer::default());
     bench.pass_ms(4_000);
     assert_eq!(bench.check(0, 1, "FA", 0), Verdict::Acknowledge);

@@ -7,7 +7,7 @@ use crate::connection::DeadlineKind;
 use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
 use crate::wire::Control;
 
-/// Ten segments in flight, and much more to send.
+/// A connection with ten segments in flight, and much more to send.
 fn sending(offer: Offer) -> Bench {
     let mut bench = offer.open();
     bench.write(100_000);
@@ -16,7 +16,7 @@ fn sending(offer: Offer) -> Bench {
 }
 
 #[test]
-fn an_echo_reduces_the_window_once_and_is_answered_once() {
+fn ece_reduces_the_window_once_and_is_answered_once() {
     // RFC 3168, section 6.1.2; RFC 8511: four fifths of ten.
     let mut bench = sending(Offer::marked());
     bench.ack_ece(1_001);
@@ -35,7 +35,7 @@ fn an_echo_reduces_the_window_once_and_is_answered_once() {
 }
 
 #[test]
-fn an_echo_from_behind_the_reduction_is_a_new_one() {
+fn ece_on_an_ack_beyond_the_reduction_counts_again() {
     let mut bench = sending(Offer::marked());
     bench.ack_ece(1_001);
     bench.ack(10_001);
@@ -43,14 +43,14 @@ fn an_echo_from_behind_the_reduction_is_a_new_one() {
     assert_eq!(bench.send().len(), 9);
     bench.ack_ece(10_001);
     assert_eq!(bench.counters().ecn_reductions, 1);
-    // It covers the first number that was sent after the reduction.
+    // It covers the first number sent after the reduction.
     bench.ack_ece(10_002);
     assert_eq!(bench.counters().ecn_reductions, 2);
     assert_eq!(bench.cwnd(), 7_200);
 }
 
 #[test]
-fn a_mark_is_echoed_until_the_peer_says_cwr() {
+fn ce_is_echoed_until_the_peer_sends_cwr() {
     // RFC 3168, section 6.1.3.
     let mut bench = sending(Offer::marked());
     bench.ecn = Ecn::Ce;
@@ -62,14 +62,14 @@ fn a_mark_is_echoed_until_the_peer_says_cwr() {
     assert!(bench.acknowledge().0.control.has(Control::ECE));
     bench.recv(1, 3_001, "AW", 10);
     assert!(bench.send().iter().all(|sent| sent.ends_with(" A")));
-    // A mark on the very segment that says so is a new one.
+    // CE on the very segment with CWR starts a new echo.
     bench.ecn = Ecn::Ce;
     bench.recv(11, 4_001, "AW", 10);
     assert_eq!(bench.send()[0], "16001:17001 AE");
 }
 
 #[test]
-fn new_data_can_be_marked_and_nothing_else() {
+fn only_new_data_is_ecn_capable() {
     // RFC 3168, section 6.1.5.
     let mut bench = Offer::marked().open();
     bench.write(100_000);
@@ -77,7 +77,7 @@ fn new_data_can_be_marked_and_nothing_else() {
     bench.ack_and_sack(1, &[(1_001, 5_001)]);
     let plans = bench.plans();
     assert_eq!((plans[0].len, plans[0].ecn), (1_000, Ecn::NotEct));
-    // The loss is told of with the first segment of new data.
+    // The first segment of new data carries CWR after the loss.
     bench.ack(10_001);
     let sent = bench.send();
     assert_eq!(sent.iter().filter(|sent| sent.ends_with(" AW")).count(), 1);
@@ -85,7 +85,7 @@ fn new_data_can_be_marked_and_nothing_else() {
 }
 
 #[test]
-fn who_has_not_agreed_on_it_takes_no_part() {
+fn without_negotiation_ecn_is_ignored() {
     let mut bench = Offer::plain().open();
     bench.write(100_000);
     assert!(bench.plans().iter().all(|plan| plan.ecn == Ecn::NotEct));
@@ -98,7 +98,7 @@ fn who_has_not_agreed_on_it_takes_no_part() {
 }
 
 #[test]
-fn a_loss_and_an_echo_in_one_window_are_one_reduction() {
+fn a_loss_and_ece_in_one_window_are_one_reduction() {
     let mut bench = sending(Offer::marked());
     bench.ack_and_sack(1, &[(1_001, 5_001)]);
     assert_eq!(bench.cwnd(), 5_000);
@@ -109,7 +109,7 @@ fn a_loss_and_an_echo_in_one_window_are_one_reduction() {
     assert_eq!(bench.ssthresh(), 5_000);
 }
 
-/// A paced connection with a first round trip of `rtt_ms` and much to send.
+/// A paced connection with a first round trip of `rtt_ms`, and much to send.
 fn paced(rtt_ms: u64) -> Bench {
     let config = Config {
         pacing: true,
@@ -124,7 +124,7 @@ fn paced(rtt_ms: u64) -> Bench {
 
 #[test]
 fn paced_segments_are_spread_over_half_a_round_trip_in_slow_start() {
-    // Twice the window in 100 ms: a segment in 5 ms.
+    // Twice the window in 100 ms is a segment every 5 ms.
     let mut bench = paced(RTT_MS);
     let start = bench.elapsed_ms();
     assert_eq!(bench.send(), ["1:1001 A"]);
@@ -147,8 +147,8 @@ fn paced_segments_are_spread_over_half_a_round_trip_in_slow_start() {
 }
 
 #[test]
-fn a_fast_path_is_paced_by_a_tick_at_a_time() {
-    // 2,000 bytes in a millisecond.
+fn a_fast_path_is_paced_once_per_tick() {
+    // The rate is 2,000 bytes per millisecond.
     let mut bench = paced(10);
     for first in [1, 2_001, 4_001, 6_001] {
         let second = first + 1_000;
@@ -163,7 +163,7 @@ fn a_fast_path_is_paced_by_a_tick_at_a_time() {
 }
 
 #[test]
-fn without_pacing_the_ack_is_the_clock() {
+fn without_pacing_acks_clock_the_transmission() {
     let bench = sending(Offer::plain());
     assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 300));
 }

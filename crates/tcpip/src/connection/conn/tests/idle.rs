@@ -1,4 +1,4 @@
-//! Silence: probes of a shut window, keep-alives, and when a peer is given up.
+//! Zero-window probes, keep-alives, and the end of unresponsive peers.
 
 use std::time::Duration;
 
@@ -7,9 +7,8 @@ use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
 use crate::connection::{DeadlineKind, Flags, State};
 use crate::outcome::ControlSegment;
 
-/// A peer that shuts its window before anything is sent to it, and `len` bytes
-/// for it.
-fn shut(len: u32, config: Config) -> Bench {
+/// A peer that closes its window before anything is sent, with `len` bytes to send.
+fn zero_window(len: u32, config: Config) -> Bench {
     let plain = Offer::plain();
     let mut bench = Offer { config, ..plain }.open();
     bench.window = 0;
@@ -21,9 +20,9 @@ fn shut(len: u32, config: Config) -> Bench {
 }
 
 #[test]
-fn a_shut_window_is_probed_with_one_byte_ever_more_rarely() {
+fn a_zero_window_is_probed_with_one_byte_and_exponential_backoff() {
     // RFC 9293, section 3.8.6.1; at least four probes in a user timeout.
-    let mut bench = shut(5_000, Config::default());
+    let mut bench = zero_window(5_000, Config::default());
     let doubled = [600, 1_200, 2_400, 4_800, 9_600, 19_200];
     for next in doubled.into_iter().chain([30_000, 30_000, 21_900]) {
         assert_eq!(bench.fire(), "1:2 A probes window");
@@ -31,18 +30,22 @@ fn a_shut_window_is_probed_with_one_byte_ever_more_rarely() {
     }
     assert_eq!(bench.counters().window_probes, 9);
     assert_eq!(bench.counters().timeouts, 0);
-    assert_eq!(bench.cwnd(), 10_000, "it is no congestion");
+    assert_eq!(bench.cwnd(), 10_000, "a zero window is no congestion");
     assert_eq!(bench.fire(), "Reset");
     assert_eq!(bench.elapsed_ms(), RTT_MS + 120_000);
     let now = bench.moment();
     let reset = bench.conn().control_segment(ControlSegment::Reset, now).0;
-    assert_eq!(reset.seq, bench.tcb().snd_una, "the probe was dropped");
+    assert_eq!(
+        reset.seq,
+        bench.tcb().snd_una,
+        "the peer has dropped the probe"
+    );
 }
 
 #[test]
-fn a_peer_that_answers_probes_may_keep_its_window_shut() {
+fn a_peer_that_answers_probes_may_keep_a_zero_window() {
     // RFC 6429, section 3.
-    let mut bench = shut(5_000, Config::default());
+    let mut bench = zero_window(5_000, Config::default());
     for _ in 0..30 {
         assert_eq!(bench.fire(), "1:2 A probes window");
         bench.pass_ms(RTT_MS);
@@ -57,12 +60,12 @@ fn a_peer_that_answers_probes_may_keep_its_window_shut() {
 }
 
 #[test]
-fn ten_probes_without_an_answer_are_the_last() {
+fn ten_unanswered_probes_end_the_connection() {
     let config = Config {
         user_timeout: None,
         ..Config::default()
     };
-    let mut bench = shut(5_000, config);
+    let mut bench = zero_window(5_000, config);
     for _ in 0..10 {
         assert_eq!(bench.fire(), "1:2 A probes window");
     }
@@ -71,8 +74,8 @@ fn ten_probes_without_an_answer_are_the_last() {
 }
 
 #[test]
-fn an_opened_window_gets_the_probe_again_with_what_lies_behind_it() {
-    let mut bench = shut(2_500, Config::default());
+fn an_opened_window_gets_the_probe_again_with_the_data_after_it() {
+    let mut bench = zero_window(2_500, Config::default());
     bench.fire();
     bench.pass_ms(RTT_MS);
     bench.window = 65_535;
@@ -81,14 +84,14 @@ fn an_opened_window_gets_the_probe_again_with_what_lies_behind_it() {
     assert_eq!(
         bench.deadline(),
         (DeadlineKind::Retransmit, 300),
-        "not doubled any more"
+        "no longer doubled"
     );
     assert_eq!(bench.counters().retransmits, 0);
 }
 
 #[test]
-fn an_opened_window_that_has_taken_the_probe_gets_the_rest() {
-    let mut bench = shut(2_500, Config::default());
+fn an_opened_window_whose_peer_took_the_probe_gets_the_rest() {
+    let mut bench = zero_window(2_500, Config::default());
     bench.fire();
     bench.window = 65_535;
     bench.ack(2);
@@ -97,8 +100,8 @@ fn an_opened_window_that_has_taken_the_probe_gets_the_rest() {
 }
 
 #[test]
-fn probes_that_have_sent_everything_end() {
-    let mut bench = shut(1, Config::default());
+fn probing_ends_when_everything_was_sent() {
+    let mut bench = zero_window(1, Config::default());
     assert_eq!(bench.fire(), "1:2 PA probes window");
     bench.ack(2);
     assert_eq!(bench.deadline(), (DeadlineKind::Idle, 60_000));
@@ -106,7 +109,7 @@ fn probes_that_have_sent_everything_end() {
 }
 
 #[test]
-fn a_fin_probes_a_shut_window_when_nothing_else_is_left() {
+fn a_fin_probes_a_zero_window_when_no_data_is_left() {
     let mut bench = Offer::plain().open();
     bench.window = 0;
     bench.ack(1);
@@ -118,7 +121,7 @@ fn a_fin_probes_a_shut_window_when_nothing_else_is_left() {
 }
 
 #[test]
-fn a_window_shut_on_what_is_in_flight_is_probed_at_the_timeout() {
+fn a_window_that_becomes_zero_with_data_in_flight_is_probed_at_the_timeout() {
     let mut bench = Offer::plain().open();
     bench.write(3_000);
     bench.send();
@@ -129,7 +132,7 @@ fn a_window_shut_on_what_is_in_flight_is_probed_at_the_timeout() {
     assert_eq!(bench.fire(), "1001:1002 A probes window");
     assert_eq!(bench.deadline(), (DeadlineKind::ZeroWindow, 500));
     assert_eq!(bench.counters().timeouts, 0);
-    // What was sent beyond the window goes again, without congestion.
+    // Data beyond the window is retransmitted, without congestion.
     bench.window = 65_535;
     bench.ack(1_001);
     assert_eq!(
@@ -140,8 +143,8 @@ fn a_window_shut_on_what_is_in_flight_is_probed_at_the_timeout() {
     assert_eq!(bench.ssthresh(), u32::MAX);
 }
 
-/// Keep-alives after every 10 s, and `probes` of them without an answer.
-fn keeping(probes: u8) -> Bench {
+/// A connection with keep-alives every 10 s, at most `probes` of them unanswered.
+fn keep_alive(probes: u8) -> Bench {
     let config = Config {
         keep_alive: Some(Duration::from_secs(10)),
         probes,
@@ -152,9 +155,9 @@ fn keeping(probes: u8) -> Bench {
 }
 
 #[test]
-fn a_silent_peer_is_asked_with_the_number_before_the_next() {
+fn a_keep_alive_begins_one_number_before_the_next() {
     // RFC 1122, section 4.2.3.6.
-    let mut bench = keeping(3);
+    let mut bench = keep_alive(3);
     bench.write(1_000);
     bench.send();
     bench.pass_ms(RTT_MS);
@@ -170,8 +173,8 @@ fn a_silent_peer_is_asked_with_the_number_before_the_next() {
 }
 
 #[test]
-fn a_peer_that_answers_is_asked_until_the_idle_timeout() {
-    let mut bench = keeping(3);
+fn keep_alives_end_with_the_idle_timeout() {
+    let mut bench = keep_alive(3);
     for _ in 0..5 {
         assert_eq!(bench.fire(), "0:0 A keep-alive");
         bench.ack(1);
@@ -183,8 +186,8 @@ fn a_peer_that_answers_is_asked_until_the_idle_timeout() {
 }
 
 #[test]
-fn data_ends_the_silence() {
-    let mut bench = keeping(3);
+fn data_ends_the_idle_period() {
+    let mut bench = keep_alive(3);
     bench.fire();
     bench.fire();
     bench.recv(1, 1, "PA", 10);
@@ -194,7 +197,7 @@ fn data_ends_the_silence() {
 }
 
 #[test]
-fn a_silent_connection_closes() {
+fn an_idle_connection_closes() {
     let mut bench = Offer::default().open();
     assert_eq!(bench.fire(), "CloseIdle");
     assert_eq!(bench.counters().idle_closed, 1);
@@ -204,7 +207,7 @@ fn a_silent_connection_closes() {
 }
 
 #[test]
-fn an_application_without_room_is_asked_again_ever_more_rarely() {
+fn an_application_without_room_is_offered_again_with_growing_delays() {
     let mut bench = Offer::default().open();
     bench.tcb_mut().flags |= Flags::WANTS_ROOM;
     let now = bench.moment();
@@ -217,7 +220,7 @@ fn an_application_without_room_is_asked_again_ever_more_rarely() {
         waits.push(bench.deadline().1);
     }
     assert_eq!(waits, [20, 20, 40, 80, 160, 320, 640, 1_000, 1_000, 1_000]);
-    // As long as for any silence.
+    // The wait for room ends with the idle timeout.
     bench.pass_ms(60_000);
     let now = bench.moment();
     bench.conn().has_offered_again(now);
@@ -225,9 +228,9 @@ fn an_application_without_room_is_asked_again_ever_more_rarely() {
 }
 
 #[test]
-fn after_a_silence_longer_than_the_timeout_the_window_is_the_initial_one() {
+fn after_an_idle_period_longer_than_the_rto_the_window_is_the_initial_one() {
     // RFC 5681, section 4.1.
-    for (first_idle_ms, window) in [(250, 20_000), (251, 10_000)] {
+    for (idle_ms, window) in [(250, 20_000), (251, 10_000)] {
         let mut bench = Offer::plain().open();
         bench.write(10_000);
         bench.send();
@@ -236,8 +239,8 @@ fn after_a_silence_longer_than_the_timeout_the_window_is_the_initial_one() {
             bench.ack(1 + 1_000 * segments);
         }
         assert_eq!((bench.conn().rto(), bench.cwnd()), (250, 20_000));
-        bench.pass_ms(first_idle_ms);
+        bench.pass_ms(idle_ms);
         bench.recv(1, 10_001, "PA", 100);
-        assert_eq!(bench.cwnd(), window, "after {first_idle_ms} ms");
+        assert_eq!(bench.cwnd(), window, "after {idle_ms} ms");
     }
 }

@@ -1,4 +1,4 @@
-//! The path's width: RFC 1191, RFC 4821, RFC 5927 and RFC 8899.
+//! Path MTU discovery: RFC 1191, RFC 4821, RFC 5927 and RFC 8899.
 
 use crate::Config;
 use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
@@ -7,7 +7,7 @@ use crate::connection::{DeadlineKind, Flags};
 /// Bytes of IPv4 and TCP headers, timestamps included.
 const HEADERS: u32 = 52;
 
-/// Ten segments in flight, and much more to send.
+/// A connection with ten segments in flight, and much more to send.
 fn sending(mss: u16) -> Bench {
     let mut bench = Offer {
         mss,
@@ -20,7 +20,7 @@ fn sending(mss: u16) -> Bench {
 }
 
 #[test]
-fn a_narrower_path_cuts_again_what_is_in_flight() {
+fn a_smaller_path_mtu_resegments_the_flight() {
     let mut bench = sending(1_000);
     bench.pass_ms(RTT_MS);
     bench.ack(1_001);
@@ -28,24 +28,23 @@ fn a_narrower_path_cuts_again_what_is_in_flight() {
     assert!(bench.too_big(700 + HEADERS, 1_001));
     assert_eq!(bench.tcb().mss, 700);
     let plans = bench.plans();
-    let cuts = plans
+    let segments = plans
         .iter()
         .map(|plan| (plan.slice.from, plan.len, plan.prepared));
-    // From within the second segment of the new size to its end, and then whole
-    // ones, as far as the window allows.
-    let first: Vec<_> = cuts.take(3).collect();
+    // The rest of the second segment of the new size, and then whole segments.
+    let first: Vec<_> = segments.take(3).collect();
     let expected = [
         (1_000, 400, None),
         (1_400, 700, Some(2)),
         (2_100, 700, Some(3)),
     ];
     assert_eq!(first, expected);
-    assert_eq!(bench.cwnd(), 11_000, "it is no congestion");
+    assert_eq!(bench.cwnd(), 11_000, "a smaller path MTU is no congestion");
     assert_eq!(bench.counters().timeouts, 0);
 }
 
 #[test]
-fn a_path_is_believed_to_be_narrower_about_what_is_in_flight() {
+fn a_smaller_path_mtu_is_accepted_only_for_data_in_flight() {
     // RFC 5927.
     for (mtu, seq, mss) in [
         (900, 1, Some(848)),
@@ -55,7 +54,7 @@ fn a_path_is_believed_to_be_narrower_about_what_is_in_flight() {
         (1_051, 1, Some(999)),
         (1_052, 1, None),
         (1_500, 1, None),
-        // What every host takes (RFC 1122).
+        // The minimum that every host accepts (RFC 1122).
         (68, 1, Some(524)),
     ] {
         let mut bench = sending(1_000);
@@ -67,8 +66,8 @@ fn a_path_is_believed_to_be_narrower_about_what_is_in_flight() {
 }
 
 #[test]
-fn the_third_and_the_fifth_timeout_of_a_segment_make_it_smaller() {
-    // RFC 8899, section 5.1.2: 1,280 bytes, and what every host takes.
+fn the_third_and_fifth_timeouts_of_a_segment_reduce_its_size() {
+    // RFC 8899, section 5.1.2: 1,280 bytes, and then the minimum that every host accepts.
     let config = Config {
         user_timeout: None,
         ..Config::default()
@@ -91,7 +90,7 @@ fn the_third_and_the_fifth_timeout_of_a_segment_make_it_smaller() {
 }
 
 #[test]
-fn small_segments_are_no_sign_of_a_narrow_path() {
+fn timeouts_of_small_segments_do_not_indicate_a_black_hole() {
     let mut bench = Offer {
         mss: 1_460,
         ..Offer::plain()
@@ -107,9 +106,8 @@ fn small_segments_are_no_sign_of_a_narrow_path() {
     assert_eq!(bench.tcb().mss, 1_460);
 }
 
-/// A path that was told to take segments of 600 bytes of the 1,000, and all has
-/// arrived.
-fn narrow() -> Bench {
+/// A connection whose segments of 1,000 bytes were reduced to 600, with nothing in flight.
+fn reduced() -> Bench {
     let mut bench = Offer::default().open();
     bench.write(10_000);
     bench.send();
@@ -121,9 +119,9 @@ fn narrow() -> Bench {
     bench
 }
 
-/// Ten minutes later the path is probed with data.
+/// The same ten minutes later, with a probe sent.
 fn probing() -> Bench {
-    let mut bench = narrow();
+    let mut bench = reduced();
     bench.pass_ms(600_000);
     bench.write(200_000);
     assert_eq!(bench.send()[0], "10001:11001 A probes path MTU");
@@ -131,9 +129,9 @@ fn probing() -> Bench {
 }
 
 #[test]
-fn a_wider_path_is_looked_for_after_ten_minutes() {
+fn a_larger_path_mtu_is_probed_after_ten_minutes() {
     // RFC 1191, section 6.3.
-    let mut bench = narrow();
+    let mut bench = reduced();
     bench.pass_ms(590_000);
     bench.write(200_000);
     assert_eq!(bench.send()[0], "10001:10601 A");
@@ -149,7 +147,7 @@ fn a_wider_path_is_looked_for_after_ten_minutes() {
 }
 
 #[test]
-fn only_the_third_lost_probe_tells_of_the_width_and_none_of_congestion() {
+fn the_third_lost_probe_means_too_large_and_none_means_congestion() {
     // RFC 4821, section 7.5; RFC 8899: MAX_PROBES.
     let mut bench = probing();
     for probes in 1..=3 {
@@ -173,6 +171,6 @@ fn only_the_third_lost_probe_tells_of_the_width_and_none_of_congestion() {
     assert_eq!(bench.tcb().mss, 600);
     assert!(
         bench.tcb().flags.has(Flags::REDUCED_MTU),
-        "it is tried again later"
+        "the MTU is probed again later"
     );
 }

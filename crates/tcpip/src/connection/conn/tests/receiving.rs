@@ -1,4 +1,4 @@
-//! What arrives: data in order and out of order, and the peer's FIN.
+//! Received data, in order and out of order, and the peer's FIN.
 
 use crate::connection::conn::testing::{Bench, Offer};
 use crate::connection::{DeadlineKind, Flags, State};
@@ -18,7 +18,7 @@ fn data_in_order_is_acknowledged_and_needs_no_buffer() {
 }
 
 #[test]
-fn what_is_out_of_order_is_told_latest_first() {
+fn ranges_out_of_order_are_reported_latest_first() {
     // RFC 2018, section 4.
     let mut bench = Offer::default().open();
     bench.recv(201, 1, "A", 100);
@@ -34,11 +34,11 @@ fn what_is_out_of_order_is_told_latest_first() {
     assert_eq!(bench.sacked(), []);
     assert_eq!(bench.received(), 500);
     assert_eq!(bench.counters().out_of_order, 3);
-    assert!(!bench.tcb().view().has_buffer, "it is given back");
+    assert!(!bench.tcb().view().has_buffer, "the buffer is released");
 }
 
 #[test]
-fn what_has_come_twice_is_reported_first() {
+fn a_duplicate_is_reported_first() {
     // RFC 2883.
     let mut bench = Offer::default().open();
     bench.data(500);
@@ -50,7 +50,7 @@ fn what_has_come_twice_is_reported_first() {
     assert_eq!(bench.sacked(), [(701, 801)]);
     bench.recv(721, 1, "A", 10);
     assert_eq!(bench.sacked(), [(721, 731), (701, 801)]);
-    // An overlap, of which a part is new.
+    // A part of this overlap is new.
     bench.recv(401, 1, "A", 200);
     assert_eq!(bench.sacked(), [(401, 501), (701, 801)]);
     assert_eq!(bench.received(), 600);
@@ -63,12 +63,12 @@ fn a_fifth_gap_is_dropped() {
         bench.recv(1 + gap * 200, 1, "A", 100);
     }
     assert_eq!(bench.counters().no_buffer, 1);
-    let told = [(801, 901), (601, 701), (401, 501), (201, 301)];
-    assert_eq!(bench.sacked(), told);
+    let ranges = [(801, 901), (601, 701), (401, 501), (201, 301)];
+    assert_eq!(bench.sacked(), ranges);
 }
 
 #[test]
-fn without_sack_nothing_is_told_of_what_is_out_of_order() {
+fn without_sack_ranges_out_of_order_are_not_reported() {
     let mut bench = Offer::plain().open();
     bench.recv(201, 1, "A", 100);
     assert_eq!(bench.sacked(), []);
@@ -77,7 +77,7 @@ fn without_sack_nothing_is_told_of_what_is_out_of_order() {
 }
 
 #[test]
-fn a_fin_leads_from_state_to_state() {
+fn a_fin_changes_the_state() {
     // RFC 9293, section 3.10.7.4, eighth.
     let closed = |bench: &mut Bench| {
         bench.close();
@@ -88,7 +88,7 @@ fn a_fin_leads_from_state_to_state() {
     assert_eq!(bench.tcb().state, State::CloseWait);
     assert_eq!(bench.received(), 11, "data and FIN");
     assert!(bench.conn().takes_half_close());
-    assert!(!bench.conn().takes_half_close(), "once");
+    assert!(!bench.conn().takes_half_close(), "only once");
     closed(&mut bench);
     assert_eq!(bench.tcb().state, State::LastAck);
 
@@ -107,7 +107,7 @@ fn a_fin_leads_from_state_to_state() {
 }
 
 #[test]
-fn a_fin_counts_when_all_before_it_has_come() {
+fn a_fin_counts_when_everything_before_it_has_arrived() {
     let mut bench = Offer::default().open();
     bench.recv(101, 1, "FA", 100);
     assert_eq!(bench.tcb().state, State::Established);
@@ -118,7 +118,7 @@ fn a_fin_counts_when_all_before_it_has_come() {
 }
 
 #[test]
-fn nothing_is_taken_from_behind_a_fin() {
+fn data_after_a_fin_is_ignored() {
     let mut bench = Offer::default().open();
     bench.recv(101, 1, "FA", 100);
     bench.recv(201, 1, "A", 50);
@@ -131,7 +131,7 @@ fn nothing_is_taken_from_behind_a_fin() {
 }
 
 #[test]
-fn what_is_left_unread_is_kept_and_offered_with_what_follows() {
+fn unread_data_is_kept_and_offered_with_later_data() {
     let mut bench = Offer::default().open();
     bench.leaves = true;
     bench.data(300);
@@ -145,7 +145,7 @@ fn what_is_left_unread_is_kept_and_offered_with_what_follows() {
 }
 
 #[test]
-fn after_close_what_is_unread_is_dropped() {
+fn after_close_unread_data_is_dropped() {
     let mut bench = Offer::default().open();
     bench.leaves = true;
     bench.data(300);
@@ -157,13 +157,13 @@ fn after_close_what_is_unread_is_dropped() {
 }
 
 #[test]
-fn a_window_that_has_opened_owes_an_ack() {
+fn a_window_that_has_opened_makes_an_ack_pending() {
     let mut bench = Offer::default().open();
     bench.leaves = true;
     bench.data(16_384);
     assert_eq!(bench.acknowledge().0.window, 0);
-    for (consumed, owes) in [(999, false), (1, true)] {
+    for (consumed, is_pending) in [(999, false), (1, true)] {
         bench.consume(consumed);
-        assert_eq!(bench.tcb().flags.has(Flags::ACK_PENDING), owes);
+        assert_eq!(bench.tcb().flags.has(Flags::ACK_PENDING), is_pending);
     }
 }

@@ -1,12 +1,12 @@
-//! What is sent again, when, and how much beside it: RFC 5681, 6582, 6675, 6937
-//! and 8985; and what is taken back: RFC 3522, 3708 and 5682.
+//! Retransmissions (RFC 5681, 6582, 6675, 6937 and 8985), and their undo (RFC 3522, 3708
+//! and 5682).
 
 use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
 use crate::connection::{DeadlineKind, Flags, NONE};
 use crate::wire::Timestamps;
 
-/// Ten segments of 1,000 bytes in flight for a round trip, which is the window,
-/// and ten more to send.
+/// A connection with a window of ten segments in flight for a round trip, and ten more to
+/// send.
 fn sending(offer: Offer) -> Bench {
     let mut bench = offer.open();
     bench.write(20_000);
@@ -16,8 +16,8 @@ fn sending(offer: Offer) -> Bench {
 }
 
 #[test]
-fn a_segment_is_lost_when_three_behind_it_have_arrived() {
-    // RFC 8985, section 6.2. Until then each lets a new one go: RFC 3042.
+fn a_segment_is_lost_when_three_later_ones_have_arrived() {
+    // RFC 8985, section 6.2. Until then each ACK lets a new segment go: RFC 3042.
     let mut bench = sending(Offer::default());
     bench.ack_and_sack(1, &[(1_001, 2_001)]);
     assert_eq!(bench.send(), ["10001:11001 A"]);
@@ -31,8 +31,8 @@ fn a_segment_is_lost_when_three_behind_it_have_arrived() {
 }
 
 #[test]
-fn a_window_of_ten_shrinks_to_five_by_a_segment_for_two() {
-    // RFC 6937. Eight are in the network when the loss is found.
+fn proportional_rate_reduction_halves_the_window() {
+    // RFC 6937. Eight segments are in the network when the loss is detected.
     let mut bench = sending(Offer::default());
     bench.ack_and_sack(1, &[(1_001, 2_001)]);
     bench.send();
@@ -62,9 +62,10 @@ fn a_window_of_ten_shrinks_to_five_by_a_segment_for_two() {
 }
 
 #[test]
-fn each_gap_goes_again_before_new_data() {
+fn each_gap_is_retransmitted_before_new_data() {
     let mut bench = sending(Offer::default());
-    // Four have arrived, three are lost: of a window of five, three are out.
+    // Four have arrived, and three are lost. Three others of the window of five are in
+    // flight.
     bench.ack_and_sack(1, &[(4_001, 7_001), (1_001, 2_001)]);
     assert_eq!(
         bench.send(),
@@ -77,7 +78,7 @@ fn each_gap_goes_again_before_new_data() {
 }
 
 #[test]
-fn one_segment_that_was_overtaken_has_a_quarter_of_a_round_trip() {
+fn an_overtaken_segment_is_lost_after_a_quarter_of_a_round_trip() {
     // RFC 8985, section 6.2, step 4.
     let mut bench = sending(Offer::default());
     bench.ack_and_sack(1, &[(1_001, 2_001)]);
@@ -88,7 +89,7 @@ fn one_segment_that_was_overtaken_has_a_quarter_of_a_round_trip() {
 }
 
 #[test]
-fn what_arrives_in_that_time_was_reordered() {
+fn a_segment_that_arrives_within_that_time_was_reordered() {
     let mut bench = sending(Offer::default());
     bench.ack_and_sack(1, &[(1_001, 2_001)]);
     bench.send();
@@ -98,18 +99,18 @@ fn what_arrives_in_that_time_was_reordered() {
     assert!(bench.tcb().flags.has(Flags::REORDERING));
     assert_eq!(bench.deadline(), (DeadlineKind::TailProbe, 205));
     bench.send();
-    // From now on three segments are no proof.
+    // Three SACKed segments no longer prove a loss.
     bench.ack_and_sack(2_001, &[(3_001, 7_001)]);
     assert_eq!(bench.deadline(), (DeadlineKind::Reordering, 25));
     assert_eq!(bench.counters().fast_retransmits, 0);
 }
 
 #[test]
-fn what_was_sent_again_is_lost_when_later_data_has_arrived() {
+fn a_retransmission_is_lost_when_later_data_has_arrived() {
     let mut bench = sending(Offer::default());
     bench.ack_and_sack(1, &[(1_001, 10_001)]);
     assert_eq!(bench.send()[0], "1:1001 A retransmitted");
-    assert_eq!(bench.tcb().flight(), 14_000, "new data behind it");
+    assert_eq!(bench.tcb().flight(), 14_000, "new data follows it");
     bench.pass_ms(RTT_MS);
     bench.ack_and_sack(1, &[(1_001, 11_001)]);
     assert_eq!(bench.counters().lost_again, 1);
@@ -117,7 +118,8 @@ fn what_was_sent_again_is_lost_when_later_data_has_arrived() {
     assert_eq!(bench.counters().fast_retransmits, 1, "no second reduction");
 }
 
-/// Two duplicates let a new segment each go, the third sends the first again.
+/// A connection in recovery: two duplicate ACKs let a new segment go each, and the third
+/// retransmits the first segment.
 fn recovering() -> Bench {
     let mut bench = sending(Offer::plain());
     for sent in ["10001:11001 A", "11001:12001 A", "1:1001 A retransmitted"] {
@@ -128,7 +130,7 @@ fn recovering() -> Bench {
 }
 
 #[test]
-fn three_duplicates_find_a_loss_without_sack() {
+fn three_duplicate_acks_indicate_a_loss_without_sack() {
     let bench = recovering();
     assert_eq!(bench.counters().fast_retransmits, 1);
     assert_eq!((bench.cwnd(), bench.ssthresh()), (5_000, 5_000));
@@ -136,7 +138,7 @@ fn three_duplicates_find_a_loss_without_sack() {
 }
 
 #[test]
-fn a_partial_ack_sends_the_next_gap_and_a_full_one_ends() {
+fn a_partial_ack_retransmits_the_next_gap_and_a_full_one_ends_recovery() {
     // RFC 6582, section 3.2.
     let mut bench = recovering();
     for una in [2_001, 5_001, 9_001] {
@@ -171,14 +173,14 @@ fn only_bare_acks_with_the_same_window_are_duplicates() {
 }
 
 #[test]
-fn after_a_timeout_slow_start_begins_at_what_is_missing() {
+fn after_a_timeout_slow_start_begins_at_the_first_gap() {
     // RFC 5681, section 3.1; RFC 6298, 5.4.
     let mut bench = sending(Offer::plain());
     assert_eq!(bench.fire(), "Transmit");
     assert_eq!((bench.cwnd(), bench.ssthresh()), (1_000, 5_000));
     assert_eq!(bench.send(), ["1:1001 A retransmitted"]);
     assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 600));
-    // A duplicate: it was no spurious timeout (RFC 5682).
+    // The duplicate shows that the timeout was not spurious (RFC 5682).
     bench.ack(1);
     assert!(bench.send().is_empty());
     bench.ack(1_001);
@@ -197,7 +199,7 @@ fn after_a_timeout_slow_start_begins_at_what_is_missing() {
 }
 
 #[test]
-fn after_a_timeout_what_has_arrived_is_not_sent_again() {
+fn after_a_timeout_sacked_data_is_not_retransmitted() {
     // RFC 6675, section 5.1.
     let mut bench = sending(Offer::default());
     bench.ack_and_sack(1, &[(3_001, 5_001)]);
@@ -214,8 +216,8 @@ fn after_a_timeout_what_has_arrived_is_not_sent_again() {
 }
 
 #[test]
-fn after_a_timeout_nothing_is_timed_that_was_sent_before() {
-    // What a gap has held up would measure the timeout.
+fn after_a_timeout_earlier_segments_give_no_rtt_sample() {
+    // The delay of data behind a gap would include the timeout.
     let mut bench = sending(Offer::default());
     bench.ack(1_001);
     assert_eq!(bench.send(), ["10001:11001 A", "11001:12001 A"]);
@@ -229,7 +231,7 @@ fn after_a_timeout_nothing_is_timed_that_was_sent_before() {
 }
 
 #[test]
-fn a_peer_may_throw_away_what_it_has_told_to_have() {
+fn a_peer_may_discard_data_that_it_has_sacked() {
     // RFC 2018, section 8.
     let mut bench = sending(Offer::default());
     bench.ack_and_sack(1, &[(1, 3_001)]);
@@ -244,7 +246,7 @@ fn a_peer_may_throw_away_what_it_has_told_to_have() {
 }
 
 #[test]
-fn a_timeout_is_spurious_when_the_next_two_acks_are_of_something_new() {
+fn a_timeout_is_spurious_when_the_next_two_acks_advance() {
     // RFC 5682, section 2.1.
     let mut bench = sending(Offer::plain());
     bench.fire();
@@ -258,7 +260,7 @@ fn a_timeout_is_spurious_when_the_next_two_acks_are_of_something_new() {
 }
 
 #[test]
-fn a_duplicate_after_new_data_shows_that_the_timeout_was_right() {
+fn a_duplicate_ack_after_new_data_confirms_the_timeout() {
     let mut bench = sending(Offer::plain());
     bench.fire();
     bench.send();
@@ -270,7 +272,7 @@ fn a_duplicate_after_new_data_shows_that_the_timeout_was_right() {
 }
 
 #[test]
-fn an_echo_of_what_was_sent_first_takes_a_timeout_back() {
+fn an_echo_of_the_original_undoes_a_timeout() {
     // RFC 3522.
     let mut bench = Offer::stamped().open();
     bench.write(20_000);
@@ -287,7 +289,7 @@ fn an_echo_of_what_was_sent_first_takes_a_timeout_back() {
 }
 
 #[test]
-fn an_echo_of_what_was_sent_again_takes_nothing_back() {
+fn an_echo_of_the_retransmission_undoes_nothing() {
     let mut bench = Offer::stamped().open();
     bench.write(20_000);
     bench.send();
@@ -302,7 +304,7 @@ fn an_echo_of_what_was_sent_again_takes_nothing_back() {
 }
 
 #[test]
-fn a_reduction_is_taken_back_when_all_has_come_twice() {
+fn a_reduction_is_undone_when_all_retransmissions_were_duplicates() {
     // RFC 3708.
     let mut bench = sending(Offer::default());
     bench.ack_and_sack(1, &[(1_001, 4_001)]);
@@ -319,7 +321,7 @@ fn a_reduction_is_taken_back_when_all_has_come_twice() {
 }
 
 #[test]
-fn nothing_is_sent_again_beyond_the_peers_window() {
+fn nothing_is_retransmitted_beyond_the_peers_window() {
     let mut bench = sending(Offer::plain());
     bench.window = 1_500;
     bench.ack(1);

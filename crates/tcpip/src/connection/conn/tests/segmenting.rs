@@ -1,4 +1,4 @@
-//! Where the stream is cut into segments and runs, and where PSH and FIN go.
+//! Boundaries of segments and runs, and the places of PSH and FIN.
 
 use crate::connection::conn::testing::{Bench, Offer};
 use crate::connection::{DeadlineKind, Plan, State};
@@ -7,8 +7,8 @@ use crate::outcome::{AfterFin, ControlSegment};
 /// Bytes of IPv4 and TCP headers, timestamps included.
 const HEADERS: usize = 52;
 
-/// Range and number of the prepared segment of all that a pass sends.
-fn cuts(bench: &mut Bench) -> Vec<(u32, u32, Option<u32>)> {
+/// Offset, length and prepared segment of everything that a pass sends.
+fn segments(bench: &mut Bench) -> Vec<(u32, u32, Option<u32>)> {
     let plans = bench.plans();
     let from = |plan: &Plan| plan.slice.from;
     plans
@@ -18,7 +18,7 @@ fn cuts(bench: &mut Bench) -> Vec<(u32, u32, Option<u32>)> {
 }
 
 #[test]
-fn a_content_is_cut_at_multiples_of_the_mss_and_pushed_at_its_end() {
+fn a_content_is_segmented_at_multiples_of_the_mss_and_pushed_at_its_end() {
     let mut bench = Offer::default().open();
     bench.write(2_500);
     bench.write(700);
@@ -35,7 +35,7 @@ fn a_content_is_cut_at_multiples_of_the_mss_and_pushed_at_its_end() {
 }
 
 #[test]
-fn a_whole_content_is_made_of_prepared_segments() {
+fn a_whole_content_consists_of_prepared_segments() {
     let mut bench = Offer::default().open();
     bench.write(2_500);
     let expected = [
@@ -43,12 +43,12 @@ fn a_whole_content_is_made_of_prepared_segments() {
         (1_000, 1_000, Some(1)),
         (2_000, 500, Some(2)),
     ];
-    assert_eq!(cuts(&mut bench), expected);
+    assert_eq!(segments(&mut bench), expected);
 }
 
 #[test]
-fn a_slice_is_cut_where_its_content_is() {
-    // Only its first and its last segment are no prepared ones.
+fn a_slice_has_the_boundaries_of_its_content() {
+    // Only its first and last segments are not prepared.
     let mut bench = Offer::default().open();
     bench.write_slice(300..3_500, 5_000);
     let expected = [
@@ -57,32 +57,33 @@ fn a_slice_is_cut_where_its_content_is() {
         (2_000, 1_000, Some(2)),
         (3_000, 500, None),
     ];
-    assert_eq!(cuts(&mut bench), expected);
-    // One that begins and ends at boundaries, or with its content, has none.
+    assert_eq!(segments(&mut bench), expected);
+    // A slice that begins and ends at boundaries, or with its content, is prepared
+    // throughout.
     bench.write_slice(3_000..4_000, 4_500);
     bench.write_slice(4_000..4_500, 4_500);
     let expected = [(3_000, 1_000, Some(3)), (4_000, 500, Some(4))];
-    assert_eq!(cuts(&mut bench), expected);
+    assert_eq!(segments(&mut bench), expected);
 }
 
 #[test]
 fn a_slice_within_a_segment_is_one_segment() {
-    // The head of a response, without its body.
+    // This is the head of a response without its body.
     let mut bench = Offer::default().open();
     bench.write_slice(0..300, 5_000);
     bench.write_slice(1_200..1_201, 5_000);
-    assert_eq!(cuts(&mut bench), [(0, 300, None), (1_200, 1, None)]);
+    assert_eq!(segments(&mut bench), [(0, 300, None), (1_200, 1, None)]);
 }
 
 #[test]
-fn what_is_no_content_is_never_prepared() {
+fn bytes_outside_any_content_are_never_prepared() {
     let mut bench = Offer::default().open();
     bench.write_bytes(1_500);
-    assert_eq!(cuts(&mut bench), [(0, 1_000, None), (1_000, 500, None)]);
+    assert_eq!(segments(&mut bench), [(0, 1_000, None), (1_000, 500, None)]);
 }
 
 #[test]
-fn more_entries_than_two_lie_in_a_list_and_go_as_they_were_written() {
+fn entries_beyond_two_use_a_list_and_are_sent_in_order() {
     let mut bench = Offer::default().open();
     for len in [100, 200, 300, 400, 500] {
         bench.write(len);
@@ -95,7 +96,7 @@ fn more_entries_than_two_lie_in_a_list_and_go_as_they_were_written() {
         "1001:1501 PA",
     ];
     assert_eq!(bench.send(), sent);
-    // The list moves up as entries are acknowledged.
+    // Entries move out of the list as earlier ones are acknowledged.
     bench.ack(350);
     bench.write(50);
     assert_eq!(bench.send(), ["1501:1551 PA"]);
@@ -105,7 +106,7 @@ fn more_entries_than_two_lie_in_a_list_and_go_as_they_were_written() {
 }
 
 #[test]
-fn a_fin_goes_with_the_last_segment() {
+fn a_fin_is_sent_with_the_last_segment() {
     let mut bench = Offer::default().open();
     bench.write(1_500);
     bench.close();
@@ -119,7 +120,7 @@ fn a_fin_goes_with_the_last_segment() {
 }
 
 #[test]
-fn a_fin_behind_acknowledged_data_goes_alone() {
+fn a_fin_after_sent_data_goes_alone() {
     let mut bench = Offer::default().open();
     bench.write(1_500);
     assert_eq!(bench.send(), ["1:1001 A", "1001:1501 PA"]);
@@ -129,7 +130,7 @@ fn a_fin_behind_acknowledged_data_goes_alone() {
 }
 
 #[test]
-fn a_fin_is_sent_again_with_its_data() {
+fn a_fin_is_retransmitted_with_its_data() {
     let mut bench = Offer::plain().open();
     bench.write(1_500);
     bench.close();
@@ -141,7 +142,7 @@ fn a_fin_is_sent_again_with_its_data() {
 }
 
 #[test]
-fn our_last_fin_finishes_and_one_that_crosses_waits() {
+fn an_acknowledged_fin_finishes_or_enters_time_wait() {
     for (state, after, reached) in [
         (State::LastAck, AfterFin::Finished, State::LastAck),
         (State::Closing, AfterFin::TimeWait, State::TimeWait),
@@ -164,7 +165,7 @@ fn our_last_fin_finishes_and_one_that_crosses_waits() {
 }
 
 #[test]
-fn a_reset_lies_behind_all_that_was_sent() {
+fn a_reset_follows_everything_that_was_sent() {
     let mut bench = Offer::default().open();
     bench.write(5_000);
     bench.close();
@@ -176,17 +177,17 @@ fn a_reset_lies_behind_all_that_was_sent() {
     assert_eq!(reset.window, 0);
 }
 
-/// A content of 20,000 bytes over a port that takes packets of `most` bytes.
-fn running(most: usize) -> Bench {
+/// A content of 20,000 bytes on a port that takes packets of `max` bytes.
+fn running(max: usize) -> Bench {
     let mut bench = Offer::marked().open();
-    bench.segmentation = most;
+    bench.segmentation = max;
     bench.write(20_000);
     bench
 }
 
 #[test]
-fn a_run_is_as_long_as_the_packet_and_whole_segments() {
-    for (most, runs) in [
+fn a_run_has_as_many_whole_segments_as_fit_into_a_packet() {
+    for (max, runs) in [
         (65_535, vec!["1:10001 A"]),
         (
             3 * 1_000 + HEADERS,
@@ -198,12 +199,12 @@ fn a_run_is_as_long_as_the_packet_and_whole_segments() {
         ),
         (5 * 1_000 + HEADERS, vec!["1:5001 A", "5001:10001 A"]),
     ] {
-        let mut bench = running(most);
+        let mut bench = running(max);
         let plans = bench.plans();
         let is_run: Vec<bool> = plans.iter().map(|plan| plan.len > 1_000).collect();
         assert!(plans.iter().map(|plan| plan.is_run).eq(is_run));
-        let mut bench = running(most);
-        assert_eq!(bench.send(), runs, "packets of {most} bytes");
+        let mut bench = running(max);
+        assert_eq!(bench.send(), runs, "packets of {max} bytes");
     }
     assert_eq!(running(2 * 1_000 + HEADERS - 1).send().len(), 10);
 }
@@ -217,13 +218,13 @@ fn a_run_ends_with_its_content() {
     bench.close();
     let plans = bench.plans();
     let runs: Vec<_> = plans.iter().map(|plan| (plan.len, plan.is_run)).collect();
-    // A run begins with a whole segment, and may end with a part of one.
+    // A run begins with a whole segment, and may end with a partial one.
     assert_eq!(runs, [(2_500, true), (700, false), (3_700, true)]);
     assert_eq!(bench.tcb().snd_nxt, bench.tcb().limit());
 }
 
 #[test]
-fn what_says_cwr_goes_alone() {
+fn a_segment_with_cwr_goes_alone() {
     let mut bench = running(65_535);
     bench.send();
     bench.ack_ece(5_001);
@@ -235,7 +236,7 @@ fn what_says_cwr_goes_alone() {
 }
 
 #[test]
-fn what_was_sent_in_a_run_goes_again_in_segments() {
+fn a_run_is_retransmitted_in_segments() {
     let mut bench = Offer::plain().open();
     bench.segmentation = 65_535;
     bench.write(10_000);
@@ -246,7 +247,7 @@ fn what_was_sent_in_a_run_goes_again_in_segments() {
 }
 
 #[test]
-fn of_a_run_the_first_segment_is_timed() {
+fn the_first_segment_of_a_run_is_timed() {
     let mut bench = running(65_535);
     bench.send();
     bench.pass_ms(100);
@@ -255,7 +256,7 @@ fn of_a_run_the_first_segment_is_timed() {
 }
 
 #[test]
-fn a_full_ring_ends_the_pass_and_nothing_is_lost_by_it() {
+fn a_full_ring_ends_the_pass_without_loss() {
     let mut bench = Offer::plain().open();
     bench.write(4_000);
     bench.room = 3;

@@ -16,8 +16,8 @@ fn deadlines_survive_the_wrap_of_milliseconds() {
     assert_eq!(later.instant(deadline), Instant::from_millis(wrap + 500));
 }
 
-/// A TCB with segments of 1,000 bytes that has sent up to `snd_nxt` of slices of
-/// contents: where each begins, and its bytes.
+/// Where the last segment of 1,000 bytes begins, after sending up to `snd_nxt` of slices
+/// with these offsets and lengths.
 fn last_segment(snd_nxt: u32, slices: &[(u32, u32)]) -> u32 {
     let mut lists = Lists::new(Pool::EntryLists, 0);
     let mut tcb = Tcb {
@@ -39,18 +39,18 @@ fn last_segment(snd_nxt: u32, slices: &[(u32, u32)]) -> u32 {
         let pushed = tcb
             .stream
             .push(slice, &mut lists, Owner { id, peer }, peers);
-        pushed.expect("there is room for two");
+        pushed.expect("the stream has room for two entries");
     }
     tcb.last_segment(&lists).0
 }
 
 #[test]
-fn the_last_segment_of_a_flight_before_more_than_half_the_circle() {
+fn the_last_segment_is_found_before_more_than_half_of_sequence_space() {
     assert_eq!(last_segment(10_001, &[(0, (1 << 31) + 100_000)]), 9_001);
 }
 
 #[test]
-fn the_last_segment_begins_no_earlier_than_its_slice() {
+fn the_last_segment_begins_within_its_slice() {
     assert_eq!(last_segment(301, &[(700, 9_000)]), 1);
     assert_eq!(last_segment(1_301, &[(700, 9_000)]), 301);
     assert_eq!(last_segment(1_300, &[(0, 1_200), (500, 900)]), 1_201);

@@ -1,5 +1,4 @@
-//! What a deadline is for, and when it is: RFC 6298, and the tail loss probes
-//! of RFC 8985, section 7.
+//! Deadlines: RFC 6298, and the tail loss probes of RFC 8985, section 7.
 
 use std::time::Duration;
 
@@ -8,8 +7,8 @@ use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
 use crate::connection::{DeadlineKind, State};
 use crate::wire::Timestamps;
 
-/// A user timeout that never comes, so that only retries are counted.
-fn patient() -> Config {
+/// A configuration without a user timeout, so that only retries count.
+fn no_user_timeout() -> Config {
     Config {
         user_timeout: None,
         ..Config::default()
@@ -17,7 +16,7 @@ fn patient() -> Config {
 }
 
 #[test]
-fn a_syn_ack_goes_again_after_one_three_and_seven_seconds() {
+fn a_syn_ack_is_retransmitted_after_one_three_and_seven_seconds() {
     let mut bench = Offer::default().half_open();
     assert_eq!(bench.deadline(), (DeadlineKind::Handshake, 1_000));
     for next in [2_000, 4_000, 8_000] {
@@ -31,7 +30,7 @@ fn a_syn_ack_goes_again_after_one_three_and_seven_seconds() {
 }
 
 #[test]
-fn each_event_says_what_the_deadline_is_for() {
+fn each_event_sets_its_kind_of_deadline() {
     let mut bench = Offer::default().open();
     assert_eq!(bench.deadline(), (DeadlineKind::Idle, 60_000));
     bench.write(3_500);
@@ -48,8 +47,8 @@ fn each_event_says_what_the_deadline_is_for() {
         (DeadlineKind::TailProbe, 200),
         "a part is acknowledged"
     );
-    // A second measurement of 100 ms: RTTVAR is 37.5 ms, the RTO 250 ms, and
-    // less than two round trips and the delay of a lone segment's ACK.
+    // After a second sample of 100 ms RTTVAR is 37.5 ms and the RTO 250 ms. That is less
+    // than two round trips plus the delay of a lone segment's ACK.
     bench.ack(3_001);
     assert_eq!(
         bench.deadline(),
@@ -74,14 +73,14 @@ fn each_event_says_what_the_deadline_is_for() {
     assert_eq!(
         bench.deadline(),
         (DeadlineKind::FinWait, 30_000),
-        "it is acknowledged"
+        "the FIN is acknowledged"
     );
     assert_eq!(bench.tcb().state, State::FinWait2);
     assert_eq!(bench.fire(), "TimeOut");
 }
 
 #[test]
-fn without_sack_nothing_but_the_timeout_is_waited_for() {
+fn without_sack_the_only_deadline_is_the_rto() {
     let mut bench = Offer::plain().open();
     bench.write(3_500);
     bench.send();
@@ -93,7 +92,7 @@ fn without_sack_nothing_but_the_timeout_is_waited_for() {
     assert_eq!(bench.deadline(), (DeadlineKind::Idle, 60_000));
 }
 
-/// The timeout after a first round trip of `rtt_ms`.
+/// The RTO after a first round trip of `rtt_ms`.
 fn first_timeout(rtt_ms: u64, config: Config) -> u32 {
     let plain = Offer::plain();
     let mut bench = Offer { config, ..plain }.half_open();
@@ -119,12 +118,12 @@ fn the_first_timeout_is_three_round_trips_within_its_bounds() {
         let after = first_timeout(rtt_ms, Config::default());
         assert_eq!(after, timeout, "a round trip of {rtt_ms} ms");
     }
-    let least = |millis| Config {
+    let min_rto = |millis| Config {
         min_rto: Duration::from_millis(millis),
         ..Config::default()
     };
-    assert_eq!(first_timeout(10, least(5)), 30);
-    assert_eq!(first_timeout(10, least(1_000)), 1_000);
+    assert_eq!(first_timeout(10, min_rto(5)), 30);
+    assert_eq!(first_timeout(10, min_rto(1_000)), 1_000);
 }
 
 #[test]
@@ -142,8 +141,8 @@ fn the_timeout_follows_the_round_trip_and_its_variation() {
     }
 }
 
-/// One segment that nothing is heard of, without SACK.
-fn unheard(config: Config) -> Bench {
+/// A connection without SACK whose only segment is never acknowledged.
+fn unanswered(config: Config) -> Bench {
     let plain = Offer::plain();
     let mut bench = Offer { config, ..plain }.open();
     bench.write(1_000);
@@ -153,7 +152,7 @@ fn unheard(config: Config) -> Bench {
 
 #[test]
 fn the_timeout_doubles_to_its_bound_and_ends_with_the_last_retry() {
-    let mut bench = unheard(patient());
+    let mut bench = unanswered(no_user_timeout());
     assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 300));
     let doubled = [600, 1_200, 2_400, 4_800, 9_600, 19_200, 38_400];
     for next in doubled.into_iter().chain([60_000; 3]) {
@@ -168,8 +167,8 @@ fn the_timeout_doubles_to_its_bound_and_ends_with_the_last_retry() {
 }
 
 #[test]
-fn the_user_timeout_cuts_the_last_interval_short() {
-    let mut bench = unheard(Config::default());
+fn the_user_timeout_shortens_the_last_interval() {
+    let mut bench = unanswered(Config::default());
     for _ in 0..8 {
         assert_eq!(bench.fire(), "Transmit");
         assert_eq!(bench.send(), ["1:1001 PA retransmitted"]);
@@ -180,10 +179,10 @@ fn the_user_timeout_cuts_the_last_interval_short() {
 }
 
 #[test]
-fn what_was_sent_again_measures_no_round_trip() {
-    // Karn: RFC 6298, section 3. The timeout stays doubled until something
-    // is measured (5.7).
-    let mut bench = unheard(Config::default());
+fn a_retransmission_gives_no_rtt_sample() {
+    // Karn's algorithm: RFC 6298, section 3. The RTO stays doubled until a round trip is
+    // measured (5.7).
+    let mut bench = unanswered(Config::default());
     assert_eq!(bench.fire(), "Transmit");
     assert_eq!(bench.send(), ["1:1001 PA retransmitted"]);
     bench.pass_ms(50);
@@ -200,8 +199,8 @@ fn what_was_sent_again_measures_no_round_trip() {
 }
 
 #[test]
-fn an_echo_measures_what_was_sent_again() {
-    // RFC 7323, section 4: timestamps take the doubt away.
+fn an_echo_measures_a_retransmission() {
+    // RFC 7323, section 4: timestamps identify the transmission.
     let mut bench = Offer::stamped().open();
     bench.write(1_000);
     bench.send();
@@ -217,7 +216,7 @@ fn an_echo_measures_what_was_sent_again() {
 }
 
 #[test]
-fn a_run_of_acks_of_nothing_new_does_not_put_the_timeout_off() {
+fn acks_of_no_new_data_do_not_restart_the_timer() {
     // RFC 6298, 5.3: only an ACK of new data does.
     let mut bench = Offer::plain().open();
     bench.write(3_000);
@@ -228,8 +227,7 @@ fn a_run_of_acks_of_nothing_new_does_not_put_the_timeout_off() {
     assert_eq!(bench.deadline(), (DeadlineKind::Retransmit, 200));
 }
 
-/// The deadline after segments of 1,000 bytes behind a first round trip of
-/// `rtt_ms`.
+/// Time to the tail loss probe of some segments, after a first round trip of `rtt_ms`.
 fn probe_after(rtt_ms: u64, segments: u32) -> u32 {
     let mut bench = Offer::default().half_open();
     bench.establish(rtt_ms);
@@ -244,13 +242,13 @@ fn probe_after(rtt_ms: u64, segments: u32) -> u32 {
 fn a_tail_is_probed_after_two_round_trips() {
     // RFC 8985, section 7.2.
     assert_eq!(probe_after(400, 2), 800);
-    assert_eq!(probe_after(400, 1), 1_000, "its ACK may be held back");
+    assert_eq!(probe_after(400, 1), 1_000, "its ACK may be delayed");
     assert_eq!(probe_after(100, 1), 300, "never later than the timeout");
     assert_eq!(probe_after(3, 2), 10, "never sooner than 10 ms");
 }
 
 #[test]
-fn a_second_segment_hastens_the_probe() {
+fn a_second_segment_brings_the_probe_forward() {
     let mut bench = Offer::default().half_open();
     bench.establish(400);
     bench.write(1_000);
@@ -266,7 +264,7 @@ fn a_second_segment_hastens_the_probe() {
     assert_eq!(
         bench.deadline(),
         (DeadlineKind::TailProbe, 750),
-        "never put off"
+        "never delayed"
     );
 }
 
@@ -296,7 +294,7 @@ fn a_tail_without_new_data_is_probed_with_its_last_segment() {
 }
 
 #[test]
-fn new_data_beyond_the_peers_window_probes_no_tail() {
+fn new_data_beyond_the_peers_window_is_no_tail_probe() {
     let mut bench = Offer {
         window: 5_500,
         ..Offer::default()
@@ -308,7 +306,7 @@ fn new_data_beyond_the_peers_window_probes_no_tail() {
 }
 
 #[test]
-fn a_probe_that_mends_a_loss_is_congestion() {
+fn a_probe_that_repairs_a_loss_is_congestion() {
     // RFC 8985, section 7.4.2.
     let mut bench = Offer::default().open();
     bench.write(10_000);
@@ -318,12 +316,12 @@ fn a_probe_that_mends_a_loss_is_congestion() {
     bench.ack(10_001);
     assert_eq!(bench.counters().tail_losses, 1);
     assert_eq!(bench.ssthresh(), 5_000);
-    // A window and more has been acknowledged at once.
+    // More than a window was acknowledged at once.
     assert_eq!(bench.cwnd(), 6_000);
 }
 
 #[test]
-fn a_probe_that_has_arrived_twice_is_none() {
+fn a_probe_with_a_dsack_is_no_congestion() {
     let mut bench = Offer::default().open();
     bench.write(10_000);
     bench.send();
@@ -337,8 +335,8 @@ fn a_probe_that_has_arrived_twice_is_none() {
 }
 
 #[test]
-fn the_clocks_of_deadlines_wrap() {
-    let mut bench = unheard(Config::default());
+fn deadlines_survive_the_wrap_of_their_clock() {
+    let mut bench = unanswered(Config::default());
     // Milliseconds wrap after 49 days.
     bench.pass_ms(RTT_MS);
     bench.ack(1_001);

@@ -1,12 +1,12 @@
-//! Both windows: what we tell, and what the peer's lets go.
+//! Our window and the peer's.
 
 use crate::Config;
 use crate::connection::DeadlineKind;
 use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
 use crate::negotiated::Negotiated;
 
-/// A connection with a receive buffer of `len` bytes, which its application
-/// leaves full. Windows are scaled if `scales`.
+/// A connection with a receive buffer of `len` bytes that its application does not read.
+/// `scales` enables window scaling.
 fn receiving(len: usize, scales: bool) -> Bench {
     let mut bench = Offer {
         config: Config {
@@ -22,7 +22,7 @@ fn receiving(len: usize, scales: bool) -> Bench {
 }
 
 #[test]
-fn a_window_shrinks_by_what_is_not_consumed_and_its_edge_stays() {
+fn a_window_shrinks_by_unread_data_and_its_edge_stays() {
     let mut bench = receiving(16_384, false);
     let edge = bench.tcb().rcv_adv;
     for (len, window) in [(1_000, 15_384), (15_000, 384), (384, 0)] {
@@ -52,9 +52,9 @@ fn a_window_does_not_open_by_less_than_a_segment() {
 }
 
 #[test]
-fn what_was_told_is_not_taken_back() {
-    // RFC 9293, section 3.8.6: a window that was told by a segment is not shrunk,
-    // though there is less than a segment's room.
+fn an_advertised_window_does_not_shrink() {
+    // RFC 9293, section 3.8.6: an advertised window does not shrink, even if less than a
+    // segment fits.
     let mut bench = receiving(16_384, false);
     bench.data(16_000);
     assert_eq!(bench.acknowledge().0.window, 384);
@@ -66,23 +66,27 @@ fn what_was_told_is_not_taken_back() {
 
 #[test]
 fn a_scaled_window_is_rounded_up_to_less_than_a_unit() {
-    // RFC 7323, sections 2.3 and 2.4: 200,000 bytes by units of 4.
+    // RFC 7323, sections 2.3 and 2.4: 200,000 bytes in units of 4.
     let mut bench = receiving(200_000, true);
-    let told = |bench: &mut Bench| {
+    let advertised = |bench: &mut Bench| {
         let field = bench.acknowledge().0.window;
         (field, bench.tcb().rcv_adv.since(bench.tcb().rcv_nxt))
     };
-    assert_eq!(told(&mut bench), (50_000, 200_000));
+    assert_eq!(advertised(&mut bench), (50_000, 200_000));
     bench.data(1_001);
-    assert_eq!(told(&mut bench), (49_750, 199_000), "198,999 is rounded up");
+    assert_eq!(
+        advertised(&mut bench),
+        (49_750, 199_000),
+        "198,999 bytes are rounded up"
+    );
     bench.data(3);
-    assert_eq!(told(&mut bench), (49_749, 198_996), "once, not twice");
+    assert_eq!(advertised(&mut bench), (49_749, 198_996), "rounded once");
     bench.data(4);
-    assert_eq!(told(&mut bench), (49_748, 198_992));
+    assert_eq!(advertised(&mut bench), (49_748, 198_992));
 }
 
 #[test]
-fn a_syn_ack_tells_a_window_that_is_not_scaled() {
+fn the_window_of_a_syn_ack_is_not_scaled() {
     // RFC 7323, section 2.2.
     let mut bench = Offer {
         config: Config {
@@ -94,7 +98,7 @@ fn a_syn_ack_tells_a_window_that_is_not_scaled() {
     }
     .half_open();
     assert_eq!(bench.tcb().rcv_adv.since(bench.tcb().rcv_nxt), 65_535);
-    // Nor is the SYN's.
+    // The SYN's window is not scaled either.
     assert_eq!(bench.tcb().snd_wnd, 65_535);
     bench.window = 600;
     bench.establish(RTT_MS);
@@ -109,10 +113,14 @@ fn a_window_is_taken_from_the_newest_segment() {
     assert_eq!(bench.tcb().snd_wnd, 9_000);
     bench.window = 3_000;
     bench.recv(1, 1, "PA", 100);
-    assert_eq!(bench.tcb().snd_wnd, 9_000, "one overtaken says nothing");
+    assert_eq!(
+        bench.tcb().snd_wnd,
+        9_000,
+        "an overtaken segment does not count"
+    );
 }
 
-/// A peer that tells this window from the first on, and much to send.
+/// A connection whose peer always advertises this window, and much to send.
 fn sending(window: u16) -> Bench {
     let mut bench = Offer {
         window,
@@ -124,7 +132,7 @@ fn sending(window: u16) -> Bench {
 }
 
 #[test]
-fn a_part_of_a_segment_waits_for_a_wide_window() {
+fn a_partial_segment_waits_for_a_large_window() {
     // RFC 9293, section 3.8.6.2.1.
     let mut bench = sending(2_500);
     assert_eq!(bench.send(), ["1:1001 A", "1001:2001 PA"]);
@@ -140,7 +148,7 @@ fn a_part_of_a_segment_waits_for_a_wide_window() {
     assert_eq!(
         bench.deadline(),
         (DeadlineKind::ZeroWindow, 50),
-        "the timer goes on"
+        "the timer continues"
     );
     assert_eq!(bench.fire(), "2001:3000 A probes window");
     bench.pass_ms(RTT_MS);
@@ -150,7 +158,7 @@ fn a_part_of_a_segment_waits_for_a_wide_window() {
 }
 
 #[test]
-fn a_window_that_was_never_wide_is_filled_with_one_part_at_a_time() {
+fn a_window_that_was_never_large_gets_one_partial_segment_at_a_time() {
     let mut bench = sending(1_700);
     assert_eq!(bench.send(), ["1:1001 PA"]);
     bench.ack(1_001);
@@ -164,11 +172,11 @@ fn a_window_that_was_never_wide_is_filled_with_one_part_at_a_time() {
 }
 
 #[test]
-fn what_fills_a_small_window_is_pushed() {
+fn a_segment_that_fills_a_small_window_is_pushed() {
     let mut bench = sending(4_000);
     let sent = ["1:1001 A", "1001:2001 A", "2001:3001 A", "3001:4001 PA"];
     assert_eq!(bench.send(), sent);
-    // Of 16 segments and more nothing is.
+    // A window of 16 segments or more needs no PSH.
     let mut bench = sending(16_000);
     assert_eq!(bench.send().last().unwrap(), "9001:10001 A");
     bench.ack(10_001);
@@ -176,7 +184,7 @@ fn what_fills_a_small_window_is_pushed() {
 }
 
 #[test]
-fn the_smaller_of_both_windows_counts() {
+fn the_smaller_window_limits_the_flight() {
     for (window, segments) in [(65_535, 10), (9_999, 9), (3_000, 3)] {
         let mut bench = sending(window);
         assert_eq!(bench.send().len(), segments);
@@ -185,7 +193,7 @@ fn the_smaller_of_both_windows_counts() {
 }
 
 #[test]
-fn a_fin_needs_its_place_in_the_window() {
+fn a_fin_needs_room_in_the_window() {
     let mut bench = Offer {
         window: 2_000,
         ..Offer::plain()
