@@ -1,10 +1,9 @@
-//! How much may be in flight: congestion control behind one small trait.
+//! Congestion control: the limit on data in flight, behind one small trait.
 //!
-//! An algorithm is a pure state machine of a few words: no clock, no timer,
-//! no allocation. The stack finds out what is lost, leads the flight down
-//! during recovery (RFC 6937), and undoes a reduction that proved spurious by
-//! putting the copy back that it kept; an algorithm says how much may be in
-//! flight, and how it learns from what became of that.
+//! An algorithm is a pure state machine of a few words, without a clock, a timer or
+//! allocation. It decides how much may be in flight, and learns from ACKs, losses and ECN.
+//! The stack detects losses, reduces the flight during recovery (RFC 6937), and undoes a
+//! spurious reduction by restoring a copy of the algorithm.
 
 mod bbr;
 mod loss_based;
@@ -12,20 +11,21 @@ mod loss_based;
 pub use bbr::Bbr;
 pub use loss_based::{Cubic, NewReno, Reno};
 
-/// The connection as an algorithm sees it with an event. (What is rarely done
-/// with one takes a copy, so that otherwise it need not be in memory.)
+/// State of the connection at an event, for an algorithm.
+///
+/// Functions off the fast path take a copy, so that elsewhere it can stay in registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// Now, in microseconds, on a clock that wraps.
+    /// Current time in microseconds, on a clock that wraps.
     pub now: u32,
-    /// Bytes in flight before the event: sent, and neither acknowledged
-    /// (cumulatively or selectively) nor taken as lost.
+    /// Bytes in flight before the event: sent, not acknowledged (cumulatively or
+    /// selectively), and not lost.
     pub in_flight: u32,
     /// Most bytes of data in a segment, up to 65,535.
     pub mss: u32,
-    /// Smoothed round-trip time in microseconds; 0 before it is measured.
+    /// Smoothed round-trip time in microseconds; 0 before the first sample.
     pub srtt: u32,
-    /// The round trip that this event has measured, in microseconds; 0: none.
+    /// RTT sample of this event in microseconds; 0 if there is none.
     pub rtt: u32,
     /// SND.UNA after the event.
     pub una: u32,
@@ -34,34 +34,32 @@ pub struct Event {
 }
 
 impl Event {
-    /// Bytes sent and not acknowledged cumulatively: `FlightSize` of RFC 5681.
-    /// What is lost or selectively acknowledged counts, as it was in flight
-    /// when the network had its fill.
+    /// Bytes sent and not acknowledged cumulatively: `FlightSize` of RFC 5681. It includes
+    /// lost and selectively acknowledged bytes, which were in flight when the queue
+    /// overflowed.
     fn flight_size(&self) -> u32 {
         self.nxt.wrapping_sub(self.una).max(self.in_flight)
     }
 }
 
-/// What tells of congestion.
+/// Kind of a congestion event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
-    /// A segment is lost (RFC 5681, section 3.2), and recovery begins.
+    /// A segment was lost (RFC 5681, section 3.2), and recovery begins.
     Loss,
-    /// The peer echoes a mark of congestion (RFC 3168, section 6.1.2).
+    /// The peer has sent ECE (RFC 3168, section 6.1.2).
     Ecn,
 }
 
 /// A congestion control algorithm, with its state for one connection.
 ///
-/// Copying it keeps all that it knows: the stack undoes with a copy what a
-/// spurious retransmission has done.
+/// A copy holds the complete state: the stack restores one to undo a spurious reduction.
 pub trait CongestionControl: Copy {
-    /// Whether recovery without SACK goes on after an acknowledgement of only
-    /// a part of what was in flight when it began (RFC 6582).
+    /// Whether recovery without SACK continues after a partial ACK (RFC 6582).
     const PARTIAL_ACK_RECOVERY: bool = true;
 
-    /// For a new connection with segments of up to `mss` bytes of data: the
-    /// initial window of RFC 6928.
+    /// For a new connection with segments of up to `mss` bytes of data, and the initial
+    /// window of RFC 6928.
     fn new(mss: u32) -> Self {
         Self::with_window(initial_window(mss))
     }
@@ -69,68 +67,69 @@ pub trait CongestionControl: Copy {
     /// For a new connection with an initial window of `window` bytes.
     fn with_window(window: u32) -> Self;
 
-    /// Most bytes in flight, at least one segment (cwnd). After
-    /// [`on_congestion`](Self::on_congestion) it is at once the reduced
-    /// target: proportional rate reduction (RFC 6937), done by the stack,
-    /// leads down to it.
+    /// The congestion window (cwnd) in bytes, at least one segment.
+    ///
+    /// After [`on_congestion`](Self::on_congestion) it is the reduced target at once. The
+    /// stack reduces the flight to it by proportional rate reduction (RFC 6937).
     fn window(&self) -> u32;
 
-    /// The slow-start threshold in bytes; `u32::MAX` before the first loss.
-    /// For information and for the gain of pacing.
+    /// The slow-start threshold in bytes; `u32::MAX` before the first loss. It is used for
+    /// information, and for the pacing gain.
     fn ssthresh(&self) -> u32;
 
-    /// Bytes a second at which the algorithm itself wants to be paced; `None`:
-    /// the stack paces, where configured, by window and round trip.
+    /// The pacing rate that the algorithm asks for, in bytes per second. With `None` the
+    /// stack paces by window and round trip, if configured.
     fn pacing_rate(&self) -> Option<u64> {
         None
     }
 
-    /// `bytes` have been sent in this pass, new or again; `event.in_flight` is
-    /// before them.
+    /// `bytes` were sent in this pass, new data or retransmissions; `event.in_flight` does
+    /// not include them.
     fn on_send(&mut self, bytes: u32, event: &Event) {
         let _ = (bytes, event);
     }
 
-    /// `acked` bytes were acknowledged for the first time, outside recovery.
+    /// `acked` bytes were newly acknowledged outside recovery.
     fn on_ack(&mut self, acked: u32, event: &Event);
 
-    /// A new congestion event: once per window, when recovery begins
-    /// ([`Congestion::Loss`]) or on an ECN echo ([`Congestion::Ecn`]).
+    /// Congestion occurred: at most once per window, when recovery begins
+    /// ([`Congestion::Loss`]) or on ECE ([`Congestion::Ecn`]).
     fn on_congestion(&mut self, cause: Congestion, event: &Event);
 
-    /// During recovery: `delivered` bytes newly acknowledged, selectively or
-    /// not, and `lost` bytes newly taken as lost.
+    /// During recovery, `delivered` bytes were newly acknowledged, cumulatively or
+    /// selectively, and `lost` bytes newly counted as lost.
     fn on_recovery_ack(&mut self, delivered: u32, lost: u32, event: &Event) {
         let _ = (delivered, lost, event);
     }
 
-    /// Recovery has ended, with an ACK that tells of `delivered` bytes;
-    /// [`on_ack`](Self::on_ack) is not told of these. After a timeout it is,
-    /// and they are 0.
+    /// Recovery has ended with an ACK that delivered `delivered` bytes, for which
+    /// [`on_ack`](Self::on_ack) is not called.
+    ///
+    /// After a timeout `on_ack` is called, and `delivered` is 0.
     fn on_recovered(&mut self, delivered: u32, event: &Event) {
         let _ = (delivered, event);
     }
 
-    /// The retransmission timer has expired; `again` when for the same data
-    /// as the last time.
-    fn on_timeout(&mut self, again: bool, event: &Event);
+    /// The retransmission timer has expired; `is_repeated` if also the last time for the
+    /// same data.
+    fn on_timeout(&mut self, is_repeated: bool, event: &Event);
 
-    /// Nothing was in flight for longer than the retransmission timeout, and
-    /// now there is something to send.
+    /// There is something to send after an idle period longer than the retransmission
+    /// timeout.
     fn on_idle(&mut self, event: &Event);
 }
 
 /// Segments of the initial window (RFC 6928, section 2).
 const INITIAL_SEGMENTS: u32 = 10;
-/// Bytes that the initial window never needs to exceed (RFC 6928).
+/// Bytes up to which the initial window may exceed two segments (RFC 6928).
 const INITIAL_BYTES: u32 = 14_600;
-/// Bytes that a window never exceeds: more cannot be in flight without
-/// meeting old sequence numbers (RFC 7323, section 2.3).
+/// Largest window in bytes. More in flight would reach sequence numbers still in use (RFC
+/// 7323, section 2.3).
 const MAX_WINDOW: u32 = 1 << 30;
-/// Segments that congestion leaves at least (RFC 5681, equation 4).
+/// Smallest window after congestion, in segments (RFC 5681, equation 4).
 const MIN_SEGMENTS: u32 = 2;
 
-/// RFC 6928, section 2: min (10 MSS, max (2 MSS, 14600)).
+/// The initial window of RFC 6928, section 2: min (10 MSS, max (2 MSS, 14600)).
 pub(crate) const fn initial_window(mss: u32) -> u32 {
     let two = mss.saturating_mul(2);
     let floor = if two > INITIAL_BYTES {

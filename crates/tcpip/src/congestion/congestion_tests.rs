@@ -23,8 +23,8 @@ fn the_initial_window_is_that_of_rfc_6928() {
     check::<Bbr>();
 }
 
-/// Lets something of a `kind` (0 to 5, or any other) happen.
-pub(super) fn happen<C: CongestionControl>(cc: &mut C, kind: u8, bytes: u32, event: &Event) {
+/// Triggers an event of a `kind`: 0 to 5, or any other number.
+pub(super) fn trigger<C: CongestionControl>(cc: &mut C, kind: u8, bytes: u32, event: &Event) {
     match kind {
         0 => cc.on_congestion(
             if bytes.is_multiple_of(2) {
@@ -43,7 +43,7 @@ pub(super) fn happen<C: CongestionControl>(cc: &mut C, kind: u8, bytes: u32, eve
     }
 }
 
-/// An event with times and sizes near each other, or anything at all.
+/// Events with times and sizes near each other, and arbitrary ones.
 fn events() -> impl Strategy<Value = Vec<(u8, u32, Event)>> {
     let likely = (0u8..40, 1u32..50_000, 0u32..2_000_000, 0u32..100_000).prop_map(
         |(kind, bytes, in_flight, rtt)| {
@@ -93,7 +93,7 @@ fn check_bounds<C: CongestionControl>(
             ..*event
         };
         let before = cc.window();
-        happen(&mut cc, *kind, *bytes, &event);
+        trigger(&mut cc, *kind, *bytes, &event);
         let window = cc.window();
         prop_assert!((mss..=MAX_WINDOW).contains(&window), "{window}");
         if *kind == 0 {
@@ -109,7 +109,7 @@ fn check_bounds<C: CongestionControl>(
 
 proptest! {
     #[test]
-    fn no_order_of_events_breaks_reno(
+    fn reno_survives_any_order_of_events(
         mss in 88u32..=65_535,
         steps in prop::collection::vec(prop_oneof![0u32..2_000, any::<u32>()], 1..20),
         events in events(),
@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn no_order_of_events_breaks_cubic(
+    fn cubic_survives_any_order_of_events(
         mss in 88u32..=65_535,
         steps in prop::collection::vec(prop_oneof![0u32..2_000, any::<u32>()], 1..20),
         events in events(),
@@ -129,7 +129,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn no_order_of_events_breaks_bbr(
+    fn bbr_survives_any_order_of_events(
         mss in 88u32..=65_535,
         steps in prop::collection::vec(prop_oneof![0u32..2_000, any::<u32>()], 1..20),
         events in events(),
@@ -138,7 +138,7 @@ proptest! {
     }
 }
 
-/// Flows of two kinds on one link.
+/// Flows of two algorithms on one link.
 #[derive(Clone, Copy)]
 enum Either {
     Cubic(Cubic),
@@ -222,7 +222,7 @@ fn one_flow_fills_the_link() {
 }
 
 #[test]
-fn flows_of_a_kind_share_fairly() {
+fn flows_of_one_algorithm_share_fairly() {
     fn check<C: CongestionControl>() {
         for link in [Link::new(10, 20, 10), Link::new(40, 20, 10)] {
             let shares = shares(link, &[C::new(MSS); 2], 180_000);
@@ -252,8 +252,8 @@ fn cubic_does_not_starve_reno_on_small_paths() {
 
 #[test]
 fn cubic_is_faster_where_reno_is_too_slow() {
-    // RFC 9438, section 5.2: at 5 losses in 10^5 and 100 ms, windows are of
-    // 316 segments on average, where Reno's are of 185 or less.
+    // RFC 9438, section 5.2: at 5 losses in 10^5 and 100 ms, windows average 316 segments;
+    // those of Reno at most 185.
     let share = |flow: Either| {
         let of_seed = |seed| {
             let link = Link {
@@ -271,8 +271,8 @@ fn cubic_is_faster_where_reno_is_too_slow() {
 }
 
 #[test]
-fn hystart_spares_the_queue() {
-    // RFC 9406: a deep queue is not filled by slow start.
+fn hystart_does_not_fill_the_queue() {
+    // RFC 9406: slow start does not fill a deep queue.
     let link = Link::new(50, 60, 60);
     let cubic = link.run(&[Cubic::new(MSS)], 0, 0, 3_000)[0];
     let reno = link.run(&[NewReno::new(MSS)], 0, 0, 3_000)[0];

@@ -1,6 +1,7 @@
-//! A bottleneck for tests: flows of any algorithm share one link with a
-//! drop-tail queue. Data has no end, every segment is acknowledged by itself,
-//! and lost ones are found when a third segment sent after them is delivered.
+//! A simulated bottleneck: flows of any algorithm share one link with a drop-tail queue.
+//!
+//! Data is unlimited, and each segment gets its own ACK. A segment is lost when the third
+//! segment sent after it is delivered.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -9,71 +10,71 @@ use super::{Congestion, CongestionControl, Event};
 
 pub(super) const MSS: u32 = 1_448;
 const NANOS: u64 = 1_000_000_000;
-/// Segments delivered after a lost one that give it away.
+/// Later segments that must be delivered to detect a loss.
 const REORDERING: u64 = 3;
 
-/// The link.
+/// Parameters of the link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
-    /// Bytes a second.
+    /// Bytes per second.
     pub(super) rate: u64,
     /// Round trip without a queue, in microseconds.
     pub(super) rtt: u64,
-    /// Bytes that the queue holds.
+    /// Capacity of the queue in bytes.
     pub(super) buffer: u64,
-    /// Segments lost at random, of a million.
+    /// Random losses per million segments.
     pub(super) loss: u64,
-    /// Of the random numbers.
+    /// Seed of the random numbers.
     pub(super) seed: u64,
-    /// The rate changes to this after so many milliseconds.
+    /// New rate in bytes per second, after so many milliseconds.
     pub(super) later: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
-    /// A segment's ACK arrives.
+enum EventKind {
+    /// The ACK of a segment arrives.
     Ack(u64),
-    /// The pacing of a flow lets it send again.
+    /// Pacing allows a flow to send.
     Send,
-    /// The retransmission timer, if nothing has been delivered since.
+    /// The retransmission timer expires, unless something was delivered meanwhile.
     Timeout(u64),
 }
 
 struct Flow<C> {
     cc: C,
-    /// Number of the next segment; a lost one is sent again as a new one.
+    /// Number of the next segment. Lost data is sent under a new number.
     next: u64,
-    /// Segments in flight by number, and when they were sent.
-    flying: BTreeMap<u64, u64>,
+    /// Segments in flight by number, with their send times.
+    in_flight_since: BTreeMap<u64, u64>,
     in_flight: u32,
     una: u64,
     recover: Option<u64>,
-    /// When pacing lets the next segment go.
+    /// When pacing allows the next segment.
     next_send: u64,
-    /// That an event will do it.
-    waits: bool,
+    /// Whether a send event is queued.
+    is_queued: bool,
     srtt: u64,
     delivered: u64,
     lost: u64,
     sum_rtt: u64,
 }
 
-/// What became of a flow.
+/// Result of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
-    /// Bytes delivered in the span that counts.
+    /// Bytes delivered in the measured period.
     pub(super) delivered: u64,
-    /// Bytes lost in all.
+    /// Bytes lost in the whole run.
     pub(super) lost: u64,
-    /// The mean round trip in the span that counts, in microseconds.
+    /// Mean round trip of the measured period, in microseconds.
     pub(super) rtt: u64,
 }
 
 struct Run<C> {
     link: Link,
     flows: Vec<Flow<C>>,
-    events: BinaryHeap<Reverse<(u64, usize, What)>>,
-    /// When the link has sent all that is queued.
+    events: BinaryHeap<Reverse<(u64, usize, EventKind)>>,
+    /// When the link has sent everything queued.
     free_at: u64,
     rng: fastrand::Rng,
 }
@@ -99,14 +100,13 @@ impl Link {
         }
     }
 
-    /// The part of the link that `delivered` bytes are in `millis`.
+    /// The share of the link that `delivered` bytes take in `millis`.
     pub(super) fn share(&self, delivered: u64, millis: u64) -> f64 {
         delivered as f64 / (self.rate * millis / 1_000) as f64
     }
 
-    /// Runs flows that start one after the other, `apart` milliseconds, for
-    /// `millis`; what counts for [`Outcome`] is the time after `from`
-    /// milliseconds.
+    /// Runs flows for `millis`, started `apart` milliseconds after each other. The measured
+    /// period begins after `from` milliseconds.
     pub(super) fn run<C: CongestionControl>(
         self,
         flows: &[C],
@@ -117,8 +117,8 @@ impl Link {
         self.watch(flows, apart, from, millis, |_, _, _| {})
     }
 
-    /// The same; `watch` sees the time in microseconds, the flow and its
-    /// algorithm after each ACK.
+    /// The same; after each ACK `watch` gets the time in microseconds, the flow and its
+    /// algorithm.
     pub(super) fn watch<C: CongestionControl>(
         self,
         flows: &[C],
@@ -136,10 +136,10 @@ impl Link {
         };
         for index in 0..flows.len() {
             let at = index as u64 * apart * 1_000_000;
-            run.events.push(Reverse((at, index, What::Send)));
+            run.events.push(Reverse((at, index, EventKind::Send)));
         }
         let mut begun = false;
-        while let Some(Reverse((now, index, what))) = run.events.pop() {
+        while let Some(Reverse((now, index, kind))) = run.events.pop() {
             if now > millis * 1_000_000 {
                 break;
             }
@@ -149,13 +149,13 @@ impl Link {
                     (flow.delivered, flow.sum_rtt) = (0, 0);
                 }
             }
-            match what {
-                What::Ack(number) => {
+            match kind {
+                EventKind::Ack(number) => {
                     run.flows[index].acknowledge(number, now);
                     watch(now / 1_000, index, &run.flows[index].cc);
                 }
-                What::Send => run.flows[index].waits = false,
-                What::Timeout(number) => run.flows[index].time_out(number, now),
+                EventKind::Send => run.flows[index].is_queued = false,
+                EventKind::Timeout(number) => run.flows[index].time_out(number, now),
             }
             run.send(index, now);
         }
@@ -175,12 +175,12 @@ impl<C: CongestionControl> Flow<C> {
         Self {
             cc,
             next: 0,
-            flying: BTreeMap::new(),
+            in_flight_since: BTreeMap::new(),
             in_flight: 0,
             una: 0,
             recover: None,
             next_send: 0,
-            waits: false,
+            is_queued: false,
             srtt: rtt * 1_000,
             delivered: 0,
             lost: 0,
@@ -189,7 +189,12 @@ impl<C: CongestionControl> Flow<C> {
     }
 
     fn event(&self, now: u64) -> Event {
-        let oldest = self.flying.keys().next().copied().unwrap_or(self.next);
+        let oldest = self
+            .in_flight_since
+            .keys()
+            .next()
+            .copied()
+            .unwrap_or(self.next);
         Event {
             now: (now / 1_000) as u32,
             in_flight: self.in_flight,
@@ -203,7 +208,7 @@ impl<C: CongestionControl> Flow<C> {
 
     fn acknowledge(&mut self, number: u64, now: u64) {
         let before = self.in_flight;
-        let Some(sent_at) = self.flying.remove(&number) else {
+        let Some(sent_at) = self.in_flight_since.remove(&number) else {
             return;
         };
         self.in_flight -= MSS;
@@ -212,15 +217,20 @@ impl<C: CongestionControl> Flow<C> {
         self.sum_rtt += rtt;
         self.srtt = (self.srtt * 7 + rtt) / 8;
         let mut lost = 0;
-        while let Some((&oldest, _)) = self.flying.first_key_value()
+        while let Some((&oldest, _)) = self.in_flight_since.first_key_value()
             && oldest + REORDERING <= number
         {
-            self.flying.remove(&oldest);
+            self.in_flight_since.remove(&oldest);
             self.in_flight -= MSS;
             lost += MSS;
         }
         self.lost += u64::from(lost);
-        self.una = self.flying.keys().next().copied().unwrap_or(self.next);
+        self.una = self
+            .in_flight_since
+            .keys()
+            .next()
+            .copied()
+            .unwrap_or(self.next);
         let event = Event {
             in_flight: before,
             rtt: (rtt / 1_000).max(1) as u32,
@@ -245,7 +255,7 @@ impl<C: CongestionControl> Flow<C> {
         if self.una <= number && self.in_flight > 0 {
             let event = self.event(now);
             self.cc.on_timeout(false, &event);
-            self.flying.clear();
+            self.in_flight_since.clear();
             self.in_flight = 0;
             self.una = self.next;
             self.recover = None;
@@ -259,9 +269,9 @@ impl<C: CongestionControl> Run<C> {
         while flow.in_flight + MSS <= flow.cc.window() {
             if let Some(rate) = flow.cc.pacing_rate() {
                 if flow.next_send > now {
-                    if !flow.waits {
-                        flow.waits = true;
-                        let at = Reverse((flow.next_send, index, What::Send));
+                    if !flow.is_queued {
+                        flow.is_queued = true;
+                        let at = Reverse((flow.next_send, index, EventKind::Send));
                         self.events.push(at);
                     }
                     return;
@@ -272,12 +282,12 @@ impl<C: CongestionControl> Run<C> {
             flow.cc.on_send(MSS, &event);
             let number = flow.next;
             flow.next += 1;
-            flow.flying.insert(number, now);
+            flow.in_flight_since.insert(number, now);
             flow.in_flight += MSS;
             let rate = self.link.rate_at(now);
             let timeout = now + 200_000_000 + 2 * flow.srtt;
             self.events
-                .push(Reverse((timeout, index, What::Timeout(number))));
+                .push(Reverse((timeout, index, EventKind::Timeout(number))));
             let queued = self.free_at.saturating_sub(now) * rate / NANOS;
             if queued + u64::from(MSS) > self.link.buffer
                 || self.rng.u64(..1_000_000) < self.link.loss
@@ -286,7 +296,8 @@ impl<C: CongestionControl> Run<C> {
             }
             self.free_at = self.free_at.max(now) + u64::from(MSS) * NANOS / rate;
             let at = self.free_at + self.link.rtt * 1_000;
-            self.events.push(Reverse((at, index, What::Ack(number))));
+            self.events
+                .push(Reverse((at, index, EventKind::Ack(number))));
         }
     }
 }

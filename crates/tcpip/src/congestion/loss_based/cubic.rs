@@ -1,4 +1,4 @@
-//! CUBIC: RFC 9438.
+//! CUBIC (RFC 9438).
 
 mod curve;
 mod hystart;
@@ -6,50 +6,53 @@ mod hystart;
 use super::{Validation, is_validated, reduced, three_quarters};
 use crate::congestion::{Congestion, CongestionControl, Event, MAX_WINDOW, initial_window};
 
-/// Hundredths of the window that a loss leaves (RFC 9438, section 4.6).
+/// Window after a loss, in hundredths (RFC 9438, section 4.6).
 const BETA_LOSS: u32 = 70;
-/// Hundredths of the window that a mark leaves (RFC 8511, section 3).
+/// Window after an ECN mark, in hundredths (RFC 8511, section 3).
 const BETA_ECN: u32 = 85;
-/// Segments by which an ACK opens the window at most while what a timeout has
-/// lost is sent again: it may cover what had arrived long before (RFC 3465,
-/// sections 2.2 and 2.3).
+/// Most segments by which an ACK opens the window after a timeout. Such an ACK may cover
+/// data that arrived long before (RFC 3465, sections 2.2 and 2.3).
 const LIMIT_AFTER_TIMEOUT: u32 = 2;
 
-/// What is being mended.
+/// Phase of loss recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LossState {
     Open,
     /// Between [`Congestion::Loss`] and the end of recovery.
     Recovery,
-    /// All that was in flight when the timer expired is sent again.
+    /// The flight of a timeout is being retransmitted.
     Loss,
 }
 
-/// What the window follows.
+/// Phase of the window's growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The first slow start.
     SlowStart(HyStart),
-    /// Congestion avoidance, and slow start that leads back to it.
+    /// Congestion avoidance, and a slow start that returns to it.
     Avoidance(Curve),
 }
 
-/// CUBIC (RFC 9438) with fast convergence, its Reno-friendly region, `HyStart++`
-/// (RFC 9406) in the first slow start, the rules for an unused window of RFC
-/// 7661, and the milder answer to ECN of RFC 8511.
+/// CUBIC (RFC 9438) with fast convergence, the Reno-friendly region, `HyStart++` (RFC 9406)
+/// in the first slow start, window validation (RFC 7661), and the milder reduction for ECN
+/// (RFC 8511).
 ///
-/// Arithmetic is of integers: times in milliseconds and windows in bytes. The
-/// curve is looked up once a millisecond or once a window of ACKs, whichever
-/// is sooner, and gives the share of each acknowledged byte by which the window
-/// grows until then, so that an ACK costs a multiplication.
+/// All arithmetic is on integers: times in milliseconds and windows in bytes. The curve is
+/// evaluated once per millisecond or per window of ACKs, whichever is sooner. This gives
+/// the window's growth per acknowledged byte until the next evaluation, so that an ACK
+/// costs one multiplication.
 ///
-/// Choices that the RFC leaves open: what congestion reduces is the window, or
-/// what was used of it where that was less than half (section 4.6 with RFC
-/// 7661), and the curve makes for that; in slow start an ACK counts for eight
-/// segments at most (RFC 9406, section 4.3), or as many as have just arrived, up
-/// to 64 KB; the ACK that ends recovery begins the curve; below its plateau the
-/// window goes up to whole segments. Beyond the RFC: until something is lost it
-/// grows by a twentieth a round trip at least.
+/// Choices that the RFC leaves open:
+/// - Congestion reduces the window, or the used part of it if that is less than half
+///   (section 4.6 with RFC 7661). The plateau of the curve is the value before the
+///   reduction.
+/// - In slow start an ACK counts for at most eight segments (RFC 9406, section 4.3), or for
+///   as many as have just arrived, up to 64 KB.
+/// - The ACK that ends recovery starts the curve.
+/// - Below its plateau the window grows to whole segments.
+///
+/// Beyond the RFC: until the first loss the window grows by at least a twentieth per round
+/// trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cubic {
     cwnd: u32,
@@ -62,52 +65,53 @@ pub struct Cubic {
 
 const _: () = assert!(size_of::<Cubic>() <= 48);
 
-/// What comes after an ACK in slow start.
+/// Result of an ACK in slow start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
     /// Bytes by which the window may grow.
     growth: u32,
-    /// A round is over, or slow start.
+    /// A round has ended, or slow start has.
     round_over: bool,
-    /// Slow start is over: congestion avoidance goes on from here.
+    /// Slow start has ended; congestion avoidance follows.
     exit: bool,
 }
 
-/// The initial slow start of a connection (RFC 9406, section 4.2). Later ones
-/// have a threshold, and no need of this.
+/// `HyStart++` in a connection's first slow start (RFC 9406, section 4.2). Later ones have
+/// a threshold, and do not need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HyStart {
-    /// The round ends when something behind this is acknowledged.
+    /// The round ends when an ACK exceeds this number.
     round_end: u32,
-    /// The shortest round trip of all rounds before this one in microseconds; 0
-    /// before the first round, `u32::MAX` without samples. (RFC 9406 looks at the
-    /// last round alone, and does not see a queue that several connections fill
-    /// little by little.)
+    /// Minimum RTT of all rounds before this one in microseconds; 0 before the first round,
+    /// `u32::MAX` without samples.
+    ///
+    /// RFC 9406 compares with the last round only. That misses a queue which several
+    /// connections fill slowly.
     last_min: u32,
-    /// The shortest round trip of this round.
+    /// Minimum RTT of this round in microseconds.
     min: u32,
-    /// The shortest round trip with which conservative slow start began, in
-    /// ticks; 1 when a train began it, 0 outside it.
+    /// Minimum RTT when conservative slow start began, in ticks; 1 if an ACK train began
+    /// it, 0 outside it.
     css_baseline: u16,
-    /// Samples of this round, up to the eight that are judged.
+    /// RTT samples of this round, up to the eight that are evaluated.
     samples: u8,
     /// Rounds of conservative slow start that have begun.
     css_rounds: u8,
-    /// When the round began, and the last ACK of its train came, in ticks.
+    /// Start of the round, and time of the last ACK of its train, in ticks.
     round_start: u16,
     train_end: u16,
 }
 
-/// What is known of an epoch.
+/// Properties of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct EpochFlags(u8);
 
 impl EpochFlags {
     /// Fast convergence has lowered the plateau.
     const CONVERGED: u8 = 1;
-    /// The window is that of Reno.
+    /// The window is in the Reno-friendly region.
     const RENO: u8 = 2;
-    /// Slow start has ended, and nothing was ever lost.
+    /// Slow start has ended without a loss, and none has occurred since.
     const NO_LOSS_YET: u8 = 4;
 
     fn set(&mut self, mark: u8) {
@@ -123,51 +127,50 @@ impl EpochFlags {
     }
 }
 
-/// Whether the curve goes on with time.
+/// Whether the curve's clock is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pause {
-    /// It does.
+    /// The clock runs.
     None,
-    /// It has not begun: slow start leads back to it.
+    /// The epoch has not begun: slow start comes first.
     SlowStart,
     /// The epoch begins with the next ACK.
     Fresh,
-    /// It stands still while nothing is in flight, until there is something
-    /// to send.
+    /// The clock is stopped while nothing is in flight.
     Idle,
-    /// It stands still while the window goes unused (RFC 9438, section 5.8).
+    /// The clock is stopped while the window is not used (RFC 9438, section 5.8).
     Unused,
 }
 
-/// The clock of [`Curve::tick`], 256 µs, as a shift.
+/// Clock of [`Curve::tick`], as a shift of microseconds: a tick is 256 µs.
 const TICK_SHIFT: u32 = 8;
-/// Ticks for which a gain is good: a millisecond.
+/// Ticks for which a gain is valid: a millisecond.
 const GAIN_TICKS: u8 = 4;
 
-/// Congestion avoidance of CUBIC.
+/// CUBIC's curve for congestion avoidance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Curve {
-    /// `W_max` in bytes: where the curve is flat.
+    /// `W_max` in bytes: the plateau's height.
     w_max: u32,
-    /// When it is flat, in microseconds: the epoch's begin and K.
+    /// Time of the plateau in microseconds: start of the epoch plus K.
     plateau: u32,
-    /// `W_est` in bytes: the window that Reno would have.
+    /// `W_est` in bytes: the window of Reno.
     w_est: u32,
-    /// Bytes acknowledged that are not in `w_est` yet. While the curve stands
-    /// still: since when, in microseconds.
+    /// Acknowledged bytes that `w_est` does not include yet. While the clock is stopped:
+    /// since when, in microseconds.
     acked: u32,
-    /// Bytes of growth for each 2^32 acknowledged.
+    /// Bytes of growth per 2^32 acknowledged bytes.
     gain: u32,
-    /// Growth left over, in 2^-16 bytes.
+    /// Growth carried over, in 2^-16 bytes.
     credit: u16,
-    /// When the gain was looked up, in units of 256 µs.
+    /// Time of the last evaluation, in ticks of 256 µs.
     tick: u8,
     pause: Pause,
 }
 
 impl Curve {
-    /// A curve that is to make for `w_max`, if that is more than the window
-    /// will be when it begins.
+    /// A curve with its plateau at `w_max`, or at the window when it begins if that is
+    /// larger.
     const fn new(w_max: u32) -> Self {
         Self {
             w_max,
@@ -181,7 +184,7 @@ impl Curve {
         }
     }
 
-    /// The same after slow start, which is to come.
+    /// The same, after a slow start.
     const fn after_slow_start(w_max: u32) -> Self {
         let mut curve = Self::new(w_max);
         curve.pause = Pause::SlowStart;
@@ -193,9 +196,8 @@ impl Curve {
         (now >> TICK_SHIFT) as u8
     }
 
-    /// `acked` bytes of a window of `cwnd`, which is used, are acknowledged while
-    /// the curve rises: whether it is to be looked up, which
-    /// [`update`](Self::update) does.
+    /// Whether the curve must be evaluated by [`update`](Self::update), after `acked` bytes
+    /// of the window `cwnd` while its clock runs.
     #[inline(always)]
     fn needs_update(&self, cwnd: u32, acked: u32, event: &Event) -> bool {
         let acked = self.acked.wrapping_add(acked);
@@ -203,12 +205,12 @@ impl Curve {
             && (Self::clock(event.now).wrapping_sub(self.tick) >= GAIN_TICKS || acked >= cwnd)
     }
 
-    /// The window after `acked` bytes of it, of `cwnd`, were acknowledged while
-    /// the curve rises.
+    /// The window after `acked` bytes of the window `cwnd` were acknowledged while the
+    /// clock runs.
     #[inline(always)]
     fn grow(&mut self, cwnd: u32, acked: u32) -> u32 {
-        // At most 2^31 of growth, by `gain`, to 2^30. Rounded up: a byte short of
-        // a segment is a segment less.
+        // At most 2^31 bytes of growth by `gain`, added to 2^30. It is rounded up: a byte
+        // short of a segment costs a whole segment.
         let grown = u64::from(acked) * u64::from(self.gain) + u64::from(u16::MAX);
         let grown = (grown >> 16) + u64::from(self.credit);
         self.credit = grown as u16;
@@ -218,7 +220,8 @@ impl Curve {
 }
 
 impl Cubic {
-    /// RFC 7661, section 4.4.2: five minutes without validation.
+    /// Ends a half period of validation; halves a window that was not validated for five
+    /// minutes (RFC 7661, section 4.4.2).
     #[inline]
     fn turn(&mut self, event: &Event) {
         if self.validation.may_end_half_period(event)
@@ -229,9 +232,10 @@ impl Cubic {
         }
     }
 
-    /// Nothing tells of congestion, but a window as large as this one is no
-    /// longer known to be right: slow start leads back to near it. (The first
-    /// slow start just goes on.)
+    /// Shrinks the window without congestion, as a window of this size may no longer be
+    /// valid.
+    ///
+    /// Slow start leads back to near it. The first slow start just continues.
     fn shrink(&mut self, smaller: u32) {
         if self.cwnd <= smaller {
             return;
@@ -250,10 +254,11 @@ impl Cubic {
         }
     }
 
-    /// Bytes that congestion reduces when `used` of the window were used. In the
-    /// validated phase that is all of it: what a peer's window holds back, as
-    /// while its host opens it in step with our slow start, tells nothing of the
-    /// network.
+    /// Bytes that congestion reduces when `used` bytes of the window were used: in the
+    /// validated phase the whole window.
+    ///
+    /// The peer's window may limit the flight, as while its host opens that in step with
+    /// our slow start. This is no information about the network.
     fn congested(&self, used: u32) -> u32 {
         if is_validated(self.cwnd, used) {
             self.cwnd
@@ -262,14 +267,13 @@ impl Cubic {
         }
     }
 
-    /// Congestion avoidance begins with the next ACK.
+    /// Begins congestion avoidance with the next ACK.
     #[cold]
     fn avoid(&mut self, w_max: u32) {
         self.phase = Phase::Avoidance(Curve::new(w_max));
     }
 
-    /// Slow start ends with the window as it is, without congestion (RFC 9438,
-    /// section 4.10).
+    /// Ends slow start at the present window, without congestion (RFC 9438, section 4.10).
     #[cold]
     fn exit_slow_start(&mut self) {
         self.ssthresh = self.cwnd;
@@ -278,8 +282,7 @@ impl Cubic {
         self.avoid(self.cwnd);
     }
 
-    /// A round of the first slow start is over, and slow start with it if
-    /// `exit`.
+    /// Ends a round of the first slow start, and slow start itself if `exit`.
     #[cold]
     fn end_round(&mut self, exit: bool, event: Event) {
         self.turn(&event);
@@ -288,8 +291,8 @@ impl Cubic {
         }
     }
 
-    /// An ACK with what is not to be done with every one: the look-up on the
-    /// curve when `due`, and what nothing in flight means.
+    /// Processes an ACK that needs more than growth: evaluation of the curve if `due`, an
+    /// empty flight, or the end of a half period.
     #[inline(never)]
     fn update(&mut self, due: bool, acked: u32, event: Event) {
         if let Phase::Avoidance(curve) = &mut self.phase {
@@ -298,7 +301,7 @@ impl Cubic {
         self.turn(&event);
     }
 
-    /// An ACK while the curve does not rise.
+    /// Processes an ACK while the curve's clock is stopped or the window is not used.
     #[cold]
     fn on_ack_slow_path(&mut self, acked: u32, event: Event) {
         self.turn(&event);
@@ -306,7 +309,7 @@ impl Cubic {
             return;
         };
         if curve.pause != Pause::SlowStart {
-            // Recovery, if there was one, is over.
+            // Recovery is over, if there was one.
             self.loss_state = LossState::Open;
             let used = self.validation.allows_avoidance(self.cwnd, event.mss);
             let flags = &mut self.flags;
@@ -317,7 +320,7 @@ impl Cubic {
                 LossState::Open | LossState::Recovery => HyStart::slow_start(acked, &event),
             };
             let grown = self.cwnd.saturating_add(step).min(MAX_WINDOW);
-            // What is beyond the threshold is the curve's.
+            // The curve takes over above the threshold.
             self.cwnd = grown.min(self.ssthresh.max(self.cwnd));
             if self.cwnd >= self.ssthresh {
                 curve.pause = Pause::Fresh;
@@ -385,7 +388,7 @@ impl CongestionControl for Cubic {
         }
     }
 
-    /// RFC 9438, sections 4.6 and 4.7.
+    /// Reduces the window (RFC 9438, sections 4.6 and 4.7).
     #[cold]
     fn on_congestion(&mut self, cause: Congestion, event: &Event) {
         let last = self.w_max();
@@ -413,8 +416,8 @@ impl CongestionControl for Cubic {
         self.validation.on_lost(lost);
     }
 
-    /// The curve begins with the ACK that ends recovery: where windows are of
-    /// a few segments, the next is a round trip away.
+    /// The curve starts with the ACK that ends recovery. At windows of a few segments the
+    /// next ACK is a round trip away.
     #[cold]
     fn on_recovered(&mut self, delivered: u32, event: &Event) {
         self.loss_state = LossState::Open;
@@ -427,11 +430,11 @@ impl CongestionControl for Cubic {
         }
     }
 
-    /// RFC 9438, section 4.8. The threshold falls once for the same data, and
-    /// not again for a timeout in recovery, for which it has fallen already.
+    /// RFC 9438, section 4.8. The threshold is reduced once for the same data, and not
+    /// again by a timeout in recovery.
     #[cold]
-    fn on_timeout(&mut self, again: bool, event: &Event) {
-        if self.ssthresh == u32::MAX || !(again || self.loss_state == LossState::Recovery) {
+    fn on_timeout(&mut self, is_repeated: bool, event: &Event) {
+        if self.ssthresh == u32::MAX || !(is_repeated || self.loss_state == LossState::Recovery) {
             let used = self.validation.used(self.cwnd, event);
             self.ssthresh = reduced(self.congested(used), BETA_LOSS, event.mss);
         }
@@ -439,26 +442,26 @@ impl CongestionControl for Cubic {
         self.validation.restart(event);
         self.loss_state = LossState::Loss;
         self.flags = EpochFlags::default();
-        // The curve then begins flat at the window that slow start leaves.
+        // The curve then starts at its plateau, at the window where slow start ends.
         self.phase = Phase::Avoidance(Curve::after_slow_start(0));
     }
 
-    /// RFC 5681, section 4.1. The stack does not pace as a rule, and then
-    /// RFC 7661's leave to keep the window over a pause would be a burst; but
-    /// the threshold and the curve remember it.
+    /// RFC 5681, section 4.1. RFC 7661 allows to keep the window over an idle period.
+    /// Without pacing that would cause a burst, so only the threshold and the curve keep
+    /// it.
     #[cold]
     fn on_idle(&mut self, event: &Event) {
         self.validation.restart(event);
         self.shrink(initial_window(event.mss));
         if let Phase::SlowStart(start) = &mut self.phase {
-            // Rounds begin anew: the path may have changed.
+            // Rounds start over: the path may have changed.
             *start = HyStart::new();
         }
     }
 }
 
-/// The plateau that fast convergence leaves of a window of `used` bytes (RFC
-/// 9438, section 4.7): (1 + beta) / 2.
+/// The plateau after fast convergence from `used` bytes (RFC 9438, section 4.7): (1 + beta)
+/// / 2.
 fn converged(used: u32) -> u32 {
     (u64::from(used) * 17 / 20) as u32
 }

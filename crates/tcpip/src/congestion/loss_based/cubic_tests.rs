@@ -3,8 +3,8 @@ use super::*;
 const MSS: u32 = 1000;
 const MS: u32 = 1_000;
 
-/// A sender that always has something to send, over a path of a steady round
-/// trip: acknowledged evenly, in steps of `stretch` segments.
+/// A sender with unlimited data on a path with a constant round trip. ACKs arrive evenly,
+/// each for `stretch` segments.
 struct Path {
     cubic: Cubic,
     now: u32,
@@ -19,7 +19,7 @@ impl Path {
     fn new(srtt: u32) -> Self {
         Self {
             cubic: Cubic::new(MSS),
-            // Near the wrap of the clock.
+            // The clock wraps soon.
             now: u32::MAX - 3_000_000,
             srtt,
             una: u32::MAX - 100 * MSS,
@@ -28,8 +28,8 @@ impl Path {
         }
     }
 
-    /// In congestion avoidance after a loss of a window of `segments`, the
-    /// epoch about to begin.
+    /// A sender in congestion avoidance after a loss at a window of `segments`; the epoch
+    /// is about to begin.
     fn after_loss(srtt: u32, segments: u32) -> Self {
         let mut path = Self::new(srtt);
         path.cubic.cwnd = segments * MSS;
@@ -53,7 +53,7 @@ impl Path {
         self.lose_and_deliver(0);
     }
 
-    /// The ACK that ends recovery tells of `delivered` bytes.
+    /// Loses a segment; the ACK that ends recovery delivers `delivered` bytes.
     fn lose_and_deliver(&mut self, delivered: u32) {
         let event = self.event(self.cubic.window());
         self.cubic.on_congestion(Congestion::Loss, &event);
@@ -78,14 +78,14 @@ impl Path {
         self.pass(acked, window);
     }
 
-    /// The time in which the path delivers `acked` bytes of a window passes.
+    /// Advances the time by what the path needs for `acked` bytes of a window.
     fn pass(&mut self, acked: u32, window: u32) {
         self.nanos += u64::from(self.srtt) * 1_000 * u64::from(acked) / u64::from(window);
         self.now = self.now.wrapping_add((self.nanos / 1_000) as u32);
         self.nanos %= 1_000;
     }
 
-    /// What is in flight is acknowledged, and what that lets out not yet.
+    /// Acknowledges one flight, but not the data that these ACKs release.
     fn round(&mut self) {
         let window = self.cubic.window();
         let end = self.una.wrapping_add(window);
@@ -112,7 +112,7 @@ impl Path {
 }
 
 #[test]
-fn it_fits_its_place() {
+fn the_state_fits_into_a_record() {
     assert_eq!(size_of::<Cubic>(), 48);
 }
 
@@ -124,8 +124,8 @@ fn the_first_slow_start_doubles_each_round_trip() {
         assert_eq!(path.cubic.window(), segments * MSS);
     }
     assert_eq!(path.cubic.ssthresh(), u32::MAX);
-    // Here forty ACKs come without a pause over a whole round trip: there is
-    // no room for twice as many.
+    // Forty ACKs arrive without a pause over a whole round trip: the path has no room for
+    // twice as many.
     path.round();
     path.round();
     assert!(path.cubic.ssthresh() < 160 * MSS);
@@ -142,22 +142,22 @@ fn a_loss_leaves_seven_tenths() {
 }
 
 #[test]
-fn a_mark_leaves_85_hundredths() {
+fn an_ecn_mark_leaves_85_hundredths() {
     // RFC 8511, section 3.
     let mut path = Path::new(100 * MS);
     path.cubic.cwnd = 100 * MSS;
     let event = path.event(100 * MSS);
     path.cubic.on_congestion(Congestion::Ecn, &event);
     assert_eq!(path.cubic.window(), 85 * MSS);
-    // The curve makes for the window before it.
+    // The plateau is the window before the mark.
     path.run(20_000 * MS);
     assert!(path.segments() > 99.0, "{}", path.segments());
 }
 
 #[test]
 fn the_window_follows_the_curve() {
-    // RFC 9438, equations 1 and 2: within 1 %, through concave and convex
-    // regions, for ACKs of every size.
+    // RFC 9438, equations 1 and 2: within 1 %, in the concave and the convex region, for
+    // ACKs of any size.
     for (segments, srtt, stretch) in [
         (1_000, 100 * MS, 1),
         (1_000, 100 * MS, 2),
@@ -186,9 +186,9 @@ fn the_window_follows_the_curve() {
 }
 
 #[test]
-fn fast_convergence_gives_way() {
-    // RFC 9438, section 4.7: the plateau is (1 + 0.7) / 2 of a window that
-    // has not reached the last one.
+fn fast_convergence_releases_bandwidth() {
+    // RFC 9438, section 4.7: the plateau is (1 + 0.7) / 2 of a window that has not reached
+    // the last plateau.
     let mut path = Path::after_loss(100 * MS, 1_000);
     path.ack();
     let window = path.cubic.window();
@@ -196,7 +196,7 @@ fn fast_convergence_gives_way() {
     path.lose();
     assert_eq!(path.cubic.window(), (u64::from(window) * 7 / 10) as u32);
     assert!(path.cubic.w_max().abs_diff(595 * MSS) < 100);
-    // One that has reached it is made for again.
+    // After a window that has reached it, the plateau is that window.
     let mut path = Path::after_loss(100 * MS, 1_000);
     path.run(12_000 * MS);
     let before = path.cubic.window();
@@ -206,8 +206,8 @@ fn fast_convergence_gives_way() {
 }
 
 #[test]
-fn a_small_window_grows_as_renos() {
-    // RFC 9438, section 4.3: alpha is 9/17 up to the window before, then 1.
+fn a_small_window_grows_like_renos() {
+    // RFC 9438, section 4.3: alpha is 9/17 up to the previous window, and then 1.
     for (segments, srtt, stretch) in [(20, 10 * MS, 1), (10, 2 * MS, 2), (40, MS, 4), (20, 100, 2)]
     {
         let mut path = Path::after_loss(srtt, segments);
@@ -216,7 +216,7 @@ fn a_small_window_grows_as_renos() {
         let start = path.now;
         let mut oracle = 0.7 * f64::from(segments);
         for round in 1..=40_u32 {
-            // The window when the round began is acknowledged in it.
+            // The window at the start of the round is acknowledged during it.
             let alpha = if oracle >= f64::from(segments) {
                 1.0
             } else {
@@ -237,14 +237,13 @@ fn a_small_window_grows_as_renos() {
 }
 
 #[test]
-fn below_the_plateau_the_window_goes_up_in_whole_segments() {
-    // The curve is at 8.2 segments one round trip after the loss, and at 9.0
-    // after two.
+fn below_the_plateau_the_window_grows_in_whole_segments() {
+    // The curve is at 8.2 segments one round trip after the loss, and at 9.0 after two.
     let mut path = Path::after_loss(300 * MS, 10);
     path.ack();
     path.run(300 * MS);
     assert!((9.0..9.5).contains(&path.segments()), "{}", path.segments());
-    // At 9.9, and 10 at 1.96 s.
+    // The curve is at 9.9, and reaches 10 at 1.96 s.
     path.run(1_000 * MS);
     assert!(
         (10.0..10.5).contains(&path.segments()),
@@ -254,12 +253,11 @@ fn below_the_plateau_the_window_goes_up_in_whole_segments() {
 }
 
 #[test]
-fn the_first_ack_of_a_burst_grows_by_the_curve_of_its_time() {
+fn the_first_ack_of_a_burst_uses_the_curve_at_its_time() {
     let mut path = Path::after_loss(150 * MS, 10);
     let mut windows = Vec::new();
     for _ in 0..5 {
-        // What is in flight is acknowledged at once, and then nothing for a
-        // round trip.
+        // The flight is acknowledged at once, and then nothing for a round trip.
         let now = path.now;
         for _ in 0..path.cubic.window() / MSS {
             path.ack();
@@ -268,7 +266,7 @@ fn the_first_ack_of_a_burst_grows_by_the_curve_of_its_time() {
         windows.push(path.cubic.window() / MSS);
         path.now = now.wrapping_add(150 * MS);
     }
-    // By the curve 7.6, 8.2, 8.6, 9.0 and 9.3.
+    // The curve is at 7.6, 8.2, 8.6, 9.0 and 9.3.
     assert_eq!(windows, [8, 9, 9, 10, 10]);
 }
 
@@ -277,12 +275,12 @@ fn the_ack_that_ends_recovery_counts() {
     let mut path = Path::new(300 * MS);
     path.cubic.cwnd = 10 * MSS;
     path.lose_and_deliver(3 * MSS);
-    // Two segments for seven.
+    // The gain is two segments per seven.
     assert_eq!(path.cubic.window(), 7 * MSS + 3 * MSS * 2 / 7);
 }
 
 #[test]
-fn until_something_is_lost_a_window_grows_by_a_twentieth() {
+fn until_the_first_loss_the_window_grows_by_a_twentieth() {
     let mut path = Path::new(50 * MS);
     while path.cubic.ssthresh() == u32::MAX {
         path.round();
@@ -299,7 +297,7 @@ fn until_something_is_lost_a_window_grows_by_a_twentieth() {
 }
 
 #[test]
-fn small_acks_add_up() {
+fn small_acks_accumulate() {
     let mut bytewise = Path::after_loss(100 * MS, 20);
     bytewise.ack();
     let mut event = bytewise.event(14 * MSS);
@@ -310,14 +308,14 @@ fn small_acks_add_up() {
         event.nxt = event.nxt.wrapping_add(1);
         bytewise.cubic.on_ack(1, &event);
     }
-    // Up to the next whole segment.
+    // The growth ends at the next whole segment.
     let grown = bytewise.cubic.window() - before;
     assert!((MSS * 9 / 10..MSS * 5 / 4).contains(&grown), "{grown}");
 }
 
 #[test]
 fn hystart_leaves_slow_start_without_a_loss() {
-    // RFC 9438, section 4.10: K is 0, and the curve flat at the window.
+    // RFC 9438, section 4.10: K is 0, and the curve is flat at the window.
     let mut path = Path::new(100 * MS);
     path.round();
     path.round();
@@ -332,11 +330,14 @@ fn hystart_leaves_slow_start_without_a_loss() {
     assert_eq!(path.cubic.w_max(), left_at);
     let w = path.cubic.window();
     path.run(120 * MS);
-    assert!(path.cubic.window() <= w * 106 / 100, "a twentieth");
+    assert!(
+        path.cubic.window() <= w * 106 / 100,
+        "growth by a twentieth"
+    );
 }
 
 #[test]
-fn after_a_timeout_the_curve_begins_flat() {
+fn after_a_timeout_the_curve_starts_flat() {
     // RFC 9438, section 4.8.
     let mut path = Path::new(50 * MS);
     path.cubic.cwnd = 100 * MSS;
@@ -358,7 +359,7 @@ fn after_a_timeout_the_curve_begins_flat() {
     assert_eq!(path.cubic.window(), 70 * MSS);
     path.ack();
     assert_eq!(path.cubic.w_max(), 70 * MSS);
-    // No HyStart any more: delay does not matter.
+    // HyStart is inactive: the delay does not matter.
     let mut path = Path::new(50 * MS);
     let event = path.event(10 * MSS);
     path.cubic.on_timeout(false, &event);
@@ -383,7 +384,7 @@ fn a_timeout_in_recovery_does_not_reduce_the_threshold_again() {
 }
 
 #[test]
-fn the_curve_stands_still_while_the_window_is_unused() {
+fn the_curve_stops_while_the_window_is_unused() {
     // RFC 9438, section 5.8.
     let mut path = Path::after_loss(100 * MS, 1_000);
     path.run(500 * MS);
@@ -402,8 +403,8 @@ fn the_curve_stands_still_while_the_window_is_unused() {
         path.cubic.on_ack(MSS, &event);
     }
     assert_eq!(path.cubic.window(), before);
-    // Used again, it goes on from where it was when that was noticed, and
-    // not from where the curve would be after half a minute.
+    // When the window is used again, the curve resumes at the point where the disuse was
+    // detected, not half a minute later.
     let later = 1_000.0 - 0.4 * (9.08_f64 - 0.5 - 1.2).powi(3);
     path.run(100 * MS);
     assert!(path.segments() <= later, "{} {later}", path.segments());
@@ -413,7 +414,7 @@ fn the_curve_stands_still_while_the_window_is_unused() {
 }
 
 #[test]
-fn the_curve_stands_still_while_nothing_is_in_flight() {
+fn the_curve_stops_while_nothing_is_in_flight() {
     let steady = {
         let mut path = Path::after_loss(100 * MS, 1_000);
         path.run(1_000 * MS);
@@ -421,7 +422,7 @@ fn the_curve_stands_still_while_nothing_is_in_flight() {
     };
     let mut path = Path::after_loss(100 * MS, 1_000);
     path.run(500 * MS);
-    // All is acknowledged, and the application has nothing for 150 ms.
+    // Everything is acknowledged, and the application sends nothing for 150 ms.
     let window = path.cubic.window();
     path.una = path.una.wrapping_add(window);
     let event = Event {
@@ -438,7 +439,7 @@ fn the_curve_stands_still_while_nothing_is_in_flight() {
 }
 
 #[test]
-fn after_silence_it_returns_to_near_where_it_was() {
+fn after_an_idle_period_slow_start_returns_to_near_the_old_window() {
     let mut path = Path::after_loss(100 * MS, 1_000);
     path.run(500 * MS);
     let before = path.cubic.window();
@@ -450,14 +451,14 @@ fn after_silence_it_returns_to_near_where_it_was() {
     assert!(before > 700 * MSS);
     path.run(800 * MS);
     assert!(path.segments() >= 700.0, "{}", path.segments());
-    // And from there on to the plateau.
+    // The curve continues to the plateau.
     assert_eq!(path.cubic.w_max(), 1_000 * MSS);
     path.run(15_000 * MS);
     assert!(path.segments() > 990.0, "{}", path.segments());
 }
 
 #[test]
-fn congestion_of_an_unused_window_reduces_what_was_used() {
+fn congestion_of_an_unused_window_reduces_the_used_part() {
     // RFC 7661, section 4.4.1.
     let mut path = Path::new(100 * MS);
     path.cubic.cwnd = 100 * MSS;
@@ -471,9 +472,8 @@ fn congestion_of_an_unused_window_reduces_what_was_used() {
 }
 
 #[test]
-fn congestion_of_a_window_of_which_half_was_used_reduces_all_of_it() {
-    // RFC 9438, section 4.6: the window, where RFC 7661 keeps it from growing
-    // unused.
+fn congestion_of_a_half_used_window_reduces_all_of_it() {
+    // RFC 9438, section 4.6: the whole window, as RFC 7661 keeps it from growing unused.
     let mut path = Path::new(100 * MS);
     path.cubic.cwnd = 100 * MSS;
     let event = path.event(50 * MSS);
@@ -486,7 +486,7 @@ fn congestion_of_a_window_of_which_half_was_used_reduces_all_of_it() {
 }
 
 #[test]
-fn the_copy_from_before_undoes_a_reduction() {
+fn an_earlier_copy_undoes_a_reduction() {
     let mut path = Path::after_loss(100 * MS, 1_000);
     path.run(500 * MS);
     let kept = path.cubic;
@@ -499,8 +499,8 @@ fn the_copy_from_before_undoes_a_reduction() {
 }
 
 #[test]
-fn lumps_open_the_window_as_single_segments_do() {
-    // Once more in slow start, after silence.
+fn aggregated_acks_open_the_window_like_single_ones() {
+    // Slow start again, after an idle period.
     let mut path = Path::after_loss(100 * MS, 1_000);
     path.ack();
     let event = path.event(0);
@@ -511,7 +511,7 @@ fn lumps_open_the_window_as_single_segments_do() {
     };
     path.cubic.on_ack(10 * MSS, &event);
     assert_eq!(path.cubic.window(), 20 * MSS);
-    // After a timeout an ACK may cover what had arrived long before.
+    // After a timeout an ACK may cover data that arrived long before.
     path.cubic.on_timeout(false, &event);
     path.cubic.ssthresh = 100 * MSS;
     path.cubic.on_ack(10 * MSS, &event);
@@ -522,8 +522,8 @@ fn lumps_open_the_window_as_single_segments_do() {
 }
 
 #[test]
-fn a_loss_that_a_probe_has_mended_is_not_a_recovery() {
-    // RFC 8985, section 7.4.2: no end of recovery is told.
+fn a_loss_that_a_probe_has_repaired_is_no_recovery() {
+    // RFC 8985, section 7.4.2: the end of recovery is not reported.
     let mut path = Path::new(100 * MS);
     path.cubic.cwnd = 100 * MSS;
     let event = path.event(100 * MSS);
@@ -538,10 +538,9 @@ fn a_loss_that_a_probe_has_mended_is_not_a_recovery() {
     );
 }
 
-/// A byte short of a segment would be a segment less, and with a window of
-/// seven that is a seventh.
+/// A byte short of a segment would cost a whole segment: a seventh of a window of seven.
 #[test]
-fn a_window_of_acks_gives_a_whole_segment() {
+fn a_window_of_acks_adds_a_whole_segment() {
     const MSS: u32 = 1448;
     let event = |now: u32, in_flight: u32, una: u32| Event {
         now,

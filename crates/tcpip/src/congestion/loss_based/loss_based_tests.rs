@@ -20,8 +20,8 @@ fn ack(validation: &mut Validation, event: &Event) {
 }
 
 #[test]
-fn the_most_of_a_sampling_period_counts() {
-    // RFC 7661, section 4.3: a period of a second at least.
+fn the_maximum_of_a_sampling_period_counts() {
+    // RFC 7661, section 4.3: the period is at least a second.
     let mut validation = Validation::default();
     ack(&mut validation, &at(0, 40_000));
     let mut forgotten = None;
@@ -36,7 +36,7 @@ fn the_most_of_a_sampling_period_counts() {
 }
 
 #[test]
-fn the_sampling_period_is_three_round_trips_of_long_ones() {
+fn the_sampling_period_is_three_round_trips_on_long_paths() {
     let mut validation = Validation::default();
     let far = |now, in_flight| Event {
         srtt: 1_000 * MS,
@@ -54,7 +54,7 @@ fn the_sampling_period_is_three_round_trips_of_long_ones() {
 }
 
 #[test]
-fn what_is_older_than_a_period_counts_no_more() {
+fn a_flight_older_than_a_period_no_longer_counts() {
     let mut validation = Validation::default();
     ack(&mut validation, &at(0, 40_000));
     ack(&mut validation, &at(5_000 * MS, 1_000));
@@ -62,7 +62,7 @@ fn what_is_older_than_a_period_counts_no_more() {
 }
 
 #[test]
-fn phases_are_told_apart_at_half_of_the_window() {
+fn a_window_is_validated_if_half_of_it_is_used() {
     // RFC 7661, section 4.4.
     let mut validation = Validation::default();
     ack(&mut validation, &at(0, 10_000));
@@ -73,8 +73,8 @@ fn phases_are_told_apart_at_half_of_the_window() {
 }
 
 #[test]
-fn a_window_of_two_segments_that_are_in_flight_may_grow() {
-    // Two and a half: the half cannot be used.
+fn a_window_of_two_segments_in_flight_may_grow() {
+    // The window is two and a half segments; the half cannot be used.
     let mut validation = Validation::default();
     let event = Event {
         in_flight: 2 * 1448,
@@ -86,7 +86,7 @@ fn a_window_of_two_segments_that_are_in_flight_may_grow() {
 }
 
 #[test]
-fn a_recovery_without_end_is_no_long_phase() {
+fn a_recovery_without_a_reported_end_is_no_long_phase() {
     let mut validation = Validation::default();
     validation.on_congestion(100_000, &at(0, 10_000), true);
     for second in 1..10 {

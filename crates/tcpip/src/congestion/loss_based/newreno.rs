@@ -1,17 +1,16 @@
-//! `NewReno`: RFC 6582.
+//! `NewReno` (RFC 6582).
 
 use super::reno::Reno;
 use crate::congestion::{Congestion, CongestionControl, Event};
 
-/// `NewReno`: Reno whose recovery lasts until all that was in flight when it
-/// began is acknowledged (RFC 6582).
+/// `NewReno`: Reno whose recovery lasts until the whole flight of its beginning is
+/// acknowledged (RFC 6582).
 ///
-/// That is the whole difference: RFC 6582 changes when fast recovery ends, and
-/// what is sent during it. Since proportional rate reduction governs what is
-/// sent, inflation and deflation of the window (section 3.2, steps 3 to 5) are
-/// nobody's, and what remains is
-/// [`PARTIAL_ACK_RECOVERY`](CongestionControl::PARTIAL_ACK_RECOVERY), which
-/// matters for peers without SACK. Windows are Reno's to the byte.
+/// RFC 6582 changes the end of fast recovery, and what is sent during it. Proportional rate
+/// reduction replaces its inflation and deflation of the window (section 3.2, steps 3 to
+/// 5). The only difference left is
+/// [`PARTIAL_ACK_RECOVERY`](CongestionControl::PARTIAL_ACK_RECOVERY), which matters for
+/// peers without SACK. Windows are identical to Reno's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewReno(Reno);
 
@@ -51,8 +50,8 @@ impl CongestionControl for NewReno {
         self.0.on_recovered(delivered, event);
     }
 
-    fn on_timeout(&mut self, again: bool, event: &Event) {
-        self.0.on_timeout(again, event);
+    fn on_timeout(&mut self, is_repeated: bool, event: &Event) {
+        self.0.on_timeout(is_repeated, event);
     }
 
     fn on_idle(&mut self, event: &Event) {

@@ -1,43 +1,43 @@
-//! Reno: slow start and AIMD, RFC 5681, counting bytes (RFC 3465).
+//! Reno: slow start and AIMD (RFC 5681) with byte counting (RFC 3465).
 
 use super::{Validation, reduced, three_quarters};
 use crate::congestion::{Congestion, CongestionControl, Event, MAX_WINDOW, initial_window};
 
-/// Hundredths of the window that a loss leaves (RFC 5681, equation 4).
+/// Window after a loss, in hundredths (RFC 5681, equation 4).
 const BETA_LOSS: u32 = 50;
-/// Hundredths of the window that a mark leaves (RFC 8511, section 3).
+/// Window after an ECN mark, in hundredths (RFC 8511, section 3).
 const BETA_ECN: u32 = 80;
-/// Segments by which an ACK opens the window in slow start at most (RFC 3465,
-/// section 2.2), and after a timeout, when an ACK may cover what had arrived
-/// long before (section 2.3).
+/// Most segments by which an ACK opens the window in slow start (RFC 3465, section 2.2).
+/// After a timeout it is one, as an ACK may cover data that arrived long before (section
+/// 2.3).
 const SLOW_START_LIMIT: u32 = 2;
 const SLOW_START_LIMIT_AFTER_TIMEOUT: u32 = 1;
 
-/// Reno, the congestion control of the paper: RFC 5681, counting bytes
-/// (RFC 3465), with the rules for an unused window of RFC 7661 and the milder
-/// answer to ECN of RFC 8511.
+/// Reno, the paper's congestion control: RFC 5681 with byte counting (RFC 3465), window
+/// validation (RFC 7661) and the milder reduction for ECN (RFC 8511).
 ///
-/// Without SACK its recovery ends with the first ACK of new data, as RFC 5681
-/// knows no partial ones; see [`NewReno`](super::NewReno).
+/// Without SACK its recovery ends with the first ACK of new data, as RFC 5681 has no
+/// partial ACKs; see [`NewReno`](super::NewReno).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reno {
     cwnd: u32,
-    /// Below it slow start, above it congestion avoidance.
+    /// Slow start below it, congestion avoidance above it.
     ssthresh: u32,
     validation: Validation,
-    /// Bytes acknowledged in congestion avoidance since the window grew last;
-    /// less than the window.
+    /// Bytes acknowledged in congestion avoidance since the last growth; less than the
+    /// window.
     bytes_acked: u32,
     /// Between [`Congestion::Loss`] and the end of recovery.
     recovering: bool,
-    /// Slow start follows a timeout.
+    /// Whether slow start follows a timeout.
     after_timeout: bool,
 }
 
 const _: () = assert!(size_of::<Reno>() <= 48);
 
 impl Reno {
-    /// RFC 7661, section 4.4.2: five minutes without validation.
+    /// Ends a half period of validation; halves a window that was not validated for five
+    /// minutes (RFC 7661, section 4.4.2).
     #[cold]
     fn turn(&mut self, event: &Event) {
         if self.validation.end_half_period(self.cwnd, event) {
@@ -48,18 +48,18 @@ impl Reno {
         }
     }
 
-    /// Slow start may lead back to near the present window, unless it has
-    /// never ended.
+    /// Lets slow start return to near the present window, unless the first one has never
+    /// ended.
     fn remember(&mut self) {
         self.ssthresh = self.ssthresh.max(three_quarters(self.cwnd));
     }
 
-    /// RFC 3465, section 2.1: a segment more for a window acknowledged.
+    /// RFC 3465, section 2.1: adds a segment per acknowledged window.
     #[cold]
     fn avoid(&mut self, mss: u32) {
-        // It is over by now, if it was more than a probe of the tail.
+        // Recovery is over, unless a tail loss probe repaired the loss.
         self.recovering = false;
-        // One ACK can't count for more than a window.
+        // One ACK counts for at most a window.
         self.bytes_acked = (self.bytes_acked - self.cwnd).min(self.cwnd.saturating_sub(1));
         self.cwnd = self.cwnd.saturating_add(mss).min(MAX_WINDOW);
     }
@@ -149,11 +149,11 @@ impl CongestionControl for Reno {
         }
     }
 
-    /// RFC 5681, section 3.1. The threshold falls once for the same data, and
-    /// not again for a timeout in recovery, for which it has fallen already.
+    /// RFC 5681, section 3.1. The threshold is reduced once for the same data, and not
+    /// again by a timeout in recovery.
     #[cold]
-    fn on_timeout(&mut self, again: bool, event: &Event) {
-        if self.ssthresh == u32::MAX || !(again || self.recovering) {
+    fn on_timeout(&mut self, is_repeated: bool, event: &Event) {
+        if self.ssthresh == u32::MAX || !(is_repeated || self.recovering) {
             let used = self.validation.used(self.cwnd, event);
             self.ssthresh = reduced(used, BETA_LOSS, event.mss);
         }
@@ -164,9 +164,8 @@ impl CongestionControl for Reno {
         self.after_timeout = true;
     }
 
-    /// RFC 5681, section 4.1. The stack does not pace as a rule, and then
-    /// RFC 7661's leave to keep the window over a pause would be a burst; but
-    /// the threshold remembers it.
+    /// RFC 5681, section 4.1. RFC 7661 allows to keep the window over an idle period.
+    /// Without pacing that would cause a burst, so only the threshold keeps it.
     #[cold]
     fn on_idle(&mut self, event: &Event) {
         let restart = initial_window(event.mss);

@@ -16,7 +16,7 @@ fn flight(in_flight: u32) -> Event {
     }
 }
 
-/// In congestion avoidance with `segments`.
+/// Reno in congestion avoidance, with a window of `segments`.
 fn avoiding(segments: u32) -> Reno {
     let mut reno = Reno::new(MSS);
     reno.cwnd = 2 * segments * MSS;
@@ -29,7 +29,7 @@ fn avoiding(segments: u32) -> Reno {
 }
 
 #[test]
-fn slow_start_grows_by_what_is_acknowledged_up_to_two_segments() {
+fn slow_start_grows_by_the_acknowledged_bytes_up_to_two_segments() {
     // RFC 3465, section 2.2.
     let mut reno = Reno::new(MSS);
     reno.on_ack(700, &flight(10 * MSS));
@@ -39,7 +39,7 @@ fn slow_start_grows_by_what_is_acknowledged_up_to_two_segments() {
 }
 
 #[test]
-fn slow_start_goes_on_while_half_of_the_window_is_used() {
+fn slow_start_continues_while_half_of_the_window_is_used() {
     // RFC 7661, section 4.1.
     let mut reno = Reno::new(MSS);
     reno.on_ack(MSS, &flight(5 * MSS - 1));
@@ -51,7 +51,7 @@ fn slow_start_goes_on_while_half_of_the_window_is_used() {
 }
 
 #[test]
-fn a_loss_halves_what_was_used() {
+fn a_loss_halves_the_used_part() {
     // RFC 5681, equation 4.
     let mut reno = Reno::new(MSS);
     reno.on_congestion(Congestion::Loss, &flight(10 * MSS));
@@ -71,8 +71,8 @@ fn congestion_leaves_two_segments() {
 }
 
 #[test]
-fn flight_size_counts_what_is_selectively_acknowledged() {
-    // RFC 5681, section 2: sent and not yet cumulatively acknowledged.
+fn flight_size_includes_selectively_acknowledged_bytes() {
+    // RFC 5681, section 2: everything sent and not cumulatively acknowledged.
     let mut reno = Reno::new(MSS);
     let event = Event {
         una: 5_000,
@@ -84,12 +84,12 @@ fn flight_size_counts_what_is_selectively_acknowledged() {
 }
 
 #[test]
-fn a_mark_leaves_four_fifths() {
+fn an_ecn_mark_leaves_four_fifths() {
     // RFC 8511, section 3.
     let mut reno = Reno::new(MSS);
     reno.on_congestion(Congestion::Ecn, &flight(10 * MSS));
     assert_eq!((reno.window(), reno.ssthresh()), (8 * MSS, 8 * MSS));
-    // No recovery follows, and a window in use grows on.
+    // No recovery follows, and a used window continues to grow.
     for _ in 0..8 {
         reno.on_ack(MSS, &flight(8 * MSS));
     }
@@ -97,8 +97,8 @@ fn a_mark_leaves_four_fifths() {
 }
 
 #[test]
-fn congestion_avoidance_grows_by_a_segment_a_window() {
-    // RFC 3465, section 2.1: to the byte, however it is acknowledged.
+fn congestion_avoidance_grows_by_a_segment_per_window() {
+    // RFC 3465, section 2.1: growth is exact to the byte, for ACKs of any size.
     for step in [1, 100, MSS, 10 * MSS] {
         let mut reno = avoiding(10);
         for _ in 0..10 * MSS / step {
@@ -110,7 +110,7 @@ fn congestion_avoidance_grows_by_a_segment_a_window() {
 }
 
 #[test]
-fn congestion_avoidance_goes_on_while_three_quarters_of_the_window_are_used() {
+fn congestion_avoidance_continues_while_three_quarters_of_the_window_are_used() {
     let mut reno = avoiding(12);
     for _ in 0..24 {
         reno.on_ack(MSS, &flight(9 * MSS - 1));
@@ -123,12 +123,12 @@ fn congestion_avoidance_goes_on_while_three_quarters_of_the_window_are_used() {
 }
 
 #[test]
-fn a_timeout_leaves_one_segment_and_slow_start_by_single_ones() {
+fn a_timeout_leaves_one_segment_and_slow_start_grows_by_one_per_ack() {
     // RFC 5681, section 3.1, and RFC 3465, section 2.3.
     let mut reno = Reno::new(MSS);
     reno.on_timeout(false, &flight(10 * MSS));
     assert_eq!((reno.window(), reno.ssthresh()), (MSS, 5 * MSS));
-    // Another for the same data does not halve again.
+    // A repeated timeout of the same data does not halve the threshold again.
     reno.on_timeout(true, &flight(MSS));
     assert_eq!((reno.window(), reno.ssthresh()), (MSS, 5 * MSS));
     for segments in 2..=5 {
@@ -139,7 +139,7 @@ fn a_timeout_leaves_one_segment_and_slow_start_by_single_ones() {
         reno.on_ack(MSS, &flight(5 * MSS));
     }
     assert_eq!(reno.window(), 6 * MSS, "congestion avoidance");
-    // For other data it does: to the floor.
+    // A timeout of other data reduces it to the minimum.
     reno.on_timeout(false, &flight(3 * MSS));
     assert_eq!((reno.window(), reno.ssthresh()), (MSS, 2_500.max(2 * MSS)));
 }
@@ -151,11 +151,15 @@ fn a_timeout_in_recovery_does_not_reduce_the_threshold_again() {
     reno.on_timeout(false, &flight(5 * MSS));
     assert_eq!((reno.window(), reno.ssthresh()), (MSS, 5 * MSS));
     reno.on_timeout(false, &flight(MSS));
-    assert_eq!(reno.ssthresh(), 2 * MSS, "but after it again");
+    assert_eq!(
+        reno.ssthresh(),
+        2 * MSS,
+        "after recovery it is reduced again"
+    );
 }
 
 #[test]
-fn after_silence_the_window_is_at_most_the_initial_one() {
+fn after_an_idle_period_the_window_is_at_most_the_initial_one() {
     // RFC 5681, section 4.1.
     let mut reno = Reno::new(MSS);
     for _ in 0..15 {
@@ -164,7 +168,7 @@ fn after_silence_the_window_is_at_most_the_initial_one() {
     assert_eq!(reno.window(), 40 * MSS);
     reno.on_idle(&flight(0));
     assert_eq!((reno.window(), reno.ssthresh()), (10 * MSS, u32::MAX));
-    // A threshold remembers three quarters of the window.
+    // The threshold keeps three quarters of the window.
     let mut reno = avoiding(40);
     reno.on_idle(&flight(0));
     assert_eq!((reno.window(), reno.ssthresh()), (10 * MSS, 40 * MSS));
@@ -172,25 +176,25 @@ fn after_silence_the_window_is_at_most_the_initial_one() {
     reno.cwnd = 40 * MSS;
     reno.on_idle(&flight(0));
     assert_eq!((reno.window(), reno.ssthresh()), (10 * MSS, 30 * MSS));
-    // A smaller window stays.
+    // A smaller window is kept.
     reno.on_timeout(false, &flight(MSS));
     reno.on_idle(&flight(0));
     assert_eq!(reno.window(), MSS);
 }
 
 #[test]
-fn congestion_of_an_unused_window_reduces_what_was_used_and_what_was_lost() {
+fn congestion_of_an_unused_window_reduces_the_used_part_without_losses() {
     // RFC 7661, section 4.4.1: (max (pipeACK, FlightSize) - R) / 2.
     let mut reno = avoiding(40);
     reno.validation.record_flight(&flight(12 * MSS));
     reno.on_congestion(Congestion::Loss, &flight(8 * MSS));
-    assert_eq!(reno.window(), 6 * MSS, "of twelve, not of forty");
+    assert_eq!(reno.window(), 6 * MSS, "half of twelve, not of forty");
     reno.on_recovery_ack(MSS, 3 * MSS, &flight(8 * MSS));
     reno.on_recovery_ack(MSS, MSS, &flight(8 * MSS));
     assert_eq!(reno.window(), 6 * MSS);
     reno.on_recovered(0, &flight(6 * MSS));
     assert_eq!((reno.window(), reno.ssthresh()), (4 * MSS, 4 * MSS));
-    // Of a window in use, losses do not count.
+    // Losses of a validated window do not count.
     let mut reno = avoiding(40);
     reno.on_congestion(Congestion::Loss, &flight(40 * MSS));
     reno.on_recovery_ack(MSS, 8 * MSS, &flight(40 * MSS));
@@ -217,7 +221,7 @@ fn a_window_not_validated_for_five_minutes_is_halved() {
         now = now.wrapping_add(SECOND);
         reno.on_ack(MSS, &Event { now, ..flight(MSS) });
     }
-    assert_eq!(reno.window(), 10 * MSS, "the initial window stays");
+    assert_eq!(reno.window(), 10 * MSS, "the initial window is kept");
 }
 
 proptest! {
@@ -229,8 +233,8 @@ proptest! {
         let mut newreno = NewReno::new(MSS);
         for (kind, acked, in_flight) in events {
             let event = flight(in_flight);
-            crate::congestion::tests::happen(&mut reno, kind, acked, &event);
-            crate::congestion::tests::happen(&mut newreno, kind, acked, &event);
+            crate::congestion::tests::trigger(&mut reno, kind, acked, &event);
+            crate::congestion::tests::trigger(&mut newreno, kind, acked, &event);
             prop_assert_eq!(reno.window(), newreno.window());
             prop_assert_eq!(reno.ssthresh(), newreno.ssthresh());
         }

@@ -1,24 +1,25 @@
-//! The window as a function of time since the last congestion.
+//! The window as a function of time since the last congestion event.
 
 use super::{Curve, EpochFlags, Pause};
 use crate::congestion::{Event, MAX_WINDOW};
 
-/// Milliseconds from the plateau in which any curve meets [`MAX_WINDOW`].
+/// Milliseconds from the plateau within which any curve reaches [`MAX_WINDOW`].
 const MAX_DISTANCE_MS: i64 = 200_000;
-/// Microseconds beyond the plateau after which it is moved along, so that the
-/// clock's wrap is never met: 2^30 is 18 minutes.
+/// Microseconds beyond the plateau after which the plateau moves along, so that the clock
+/// never wraps: 2^30 is 18 minutes.
 const MAX_DISTANCE: u32 = 1 << 30;
-/// The part of a window by which it grows at least in a round trip until
-/// something is lost. RFC 9438, section 4.10, has the curve begin flat; but
-/// slow start may have ended early, for a queue of others, and then the curve
-/// would take seconds to find what there is. (Linux has the same.)
-const LEAST_GAIN: u32 = u32::MAX / 20;
-/// Bytes below which growth of the Reno window is left to add up.
+/// Minimum growth per round trip until the first loss: a twentieth of the window.
+///
+/// In RFC 9438, section 4.10, the curve then starts flat. But slow start may have ended
+/// early because of other connections' queue, and the curve would need seconds to find the
+/// capacity. Linux has the same minimum.
+const MIN_GAIN: u32 = u32::MAX / 20;
+/// Smaller growth of the Reno window accumulates, in bytes.
 const MIN_STEP: u32 = 64;
 
 impl Curve {
-    /// As [`grow`](Self::grow), with what is not to be done for every ACK: the
-    /// look-up when `due`, and standing still when nothing is in flight any more.
+    /// As [`grow`](Self::grow), with the rare work: evaluation if `due`, and a stop of the
+    /// clock if the flight is empty.
     #[inline]
     pub(super) fn update(
         &mut self,
@@ -40,7 +41,7 @@ impl Curve {
         cwnd
     }
 
-    /// An ACK while the curve stands still, or that makes it stand.
+    /// Processes an ACK while the clock is stopped, or one that stops it.
     pub(super) fn on_ack_paused(
         &mut self,
         cwnd: u32,
@@ -51,7 +52,7 @@ impl Curve {
     ) -> u32 {
         match (self.pause, used) {
             (Pause::Fresh, true) => {
-                // At a small window this ACK is of half of it, or all.
+                // At a small window this ACK covers half of it, or all.
                 let cwnd = self.begin(cwnd, flags, event);
                 self.grow(cwnd, acked)
             }
@@ -73,7 +74,7 @@ impl Curve {
         }
     }
 
-    /// Something is sent.
+    /// Restarts the clock when something is sent after an empty flight.
     #[inline(always)]
     pub(super) fn on_send(&mut self, event: &Event) {
         if self.pause == Pause::Idle {
@@ -81,7 +82,7 @@ impl Curve {
         }
     }
 
-    /// The epoch begins with a window of `cwnd` (RFC 9438, section 4.2).
+    /// Begins the epoch with a window of `cwnd` (RFC 9438, section 4.2).
     fn begin(&mut self, cwnd: u32, flags: &mut EpochFlags, event: &Event) -> u32 {
         self.pause = Pause::None;
         if self.w_max <= cwnd {
@@ -97,7 +98,7 @@ impl Curve {
         self.update_gain(cwnd, flags, event)
     }
 
-    /// Time stands still from now on.
+    /// Stops the clock.
     fn suspend(&mut self, pause: Pause, cwnd: u32, flags: EpochFlags, event: &Event) {
         self.pause = pause;
         self.w_est = self
@@ -107,7 +108,7 @@ impl Curve {
         self.acked = event.now;
     }
 
-    /// Time goes on (RFC 9438, section 5.8).
+    /// Restarts the clock (RFC 9438, section 5.8).
     #[cold]
     fn resume(&mut self, now: u32) {
         self.pause = Pause::None;
@@ -116,8 +117,8 @@ impl Curve {
         self.acked = 0;
     }
 
-    /// Finds the gain for the time to come. The window, which Reno's growth
-    /// may have raised.
+    /// Evaluates the gain for the next ACKs. Returns the window, which Reno's growth may
+    /// have raised.
     #[inline(never)]
     fn update_gain(&mut self, mut cwnd: u32, flags: &mut EpochFlags, event: &Event) -> u32 {
         let mss = event.mss.max(1);
@@ -126,7 +127,7 @@ impl Curve {
             self.plateau = event.now.wrapping_sub(MAX_DISTANCE);
         }
         if flags.has(EpochFlags::RENO) {
-            // What the gain has given is Reno's growth already.
+            // The gain already was Reno's growth.
             self.w_est = self.w_est.max(cwnd);
             self.acked = 0;
         } else {
@@ -136,14 +137,14 @@ impl Curve {
                 self.acked = 0;
             }
         }
-        // Sections 4.2, 4.4 and 4.5: to where the curve is a round trip from
-        // now, but by half at most.
+        // Sections 4.2, 4.4 and 4.5: the target is the curve a round trip from now, but at
+        // most 1.5 windows.
         let target = self.window_at(event.now.wrapping_add(event.srtt), mss);
-        // (Rounded up, too.)
+        // The gain is rounded up.
         let gain = |growth: u64, window: u64| (growth.min(window / 2) << 32).div_ceil(window);
-        // Section 4.3. ACKs come in bursts, in which the curve stands still and
-        // Reno's window does not: what the curve will give within the round
-        // trip counts there too, if it is more.
+        // Section 4.3. During a burst of ACKs the curve's clock hardly advances, but Reno's
+        // window grows. The curve's growth within the round trip therefore counts here, if
+        // it is larger.
         let reno_leads = cwnd <= self.w_est;
         if reno_leads && self.window_at(event.now, mss) < u64::from(self.w_est) {
             flags.set(EpochFlags::RENO);
@@ -159,15 +160,16 @@ impl Curve {
             self.gain = gain(growth, window) as u32;
         }
         if flags.has(EpochFlags::NO_LOSS_YET) {
-            self.gain = self.gain.max(LEAST_GAIN);
+            self.gain = self.gain.max(MIN_GAIN);
         }
         cwnd
     }
 
-    /// Bytes from `cwnd` to a target that lies above it, and the window that is
-    /// to be acknowledged for that. Below the plateau in whole segments, as they
-    /// are used: a window that comes near to one more and never to it, lies a
-    /// tenth below the curve when it is of ten.
+    /// Growth from `cwnd` to a higher target, and the window to be acknowledged for it.
+    ///
+    /// Below the plateau both are whole segments, as only these are used. Otherwise a
+    /// window of ten that almost reaches the next segment would stay a tenth below the
+    /// curve.
     fn growth(&self, cwnd: u32, target: u64, mss: u32) -> (u64, u64) {
         let (mut from, mut to) = (u64::from(cwnd), target);
         if target < u64::from(self.w_max) {
@@ -188,8 +190,8 @@ impl Curve {
         (i64::from(self.w_max) + rise).max(0).cast_unsigned()
     }
 
-    /// Growth of Reno's window for what is acknowledged, as a fraction of a
-    /// segment for each window (RFC 9438, section 4.3).
+    /// Growth of Reno's window in segments per acknowledged window, as a fraction (RFC
+    /// 9438, section 4.3).
     fn alpha(&self, flags: EpochFlags) -> (u64, u64) {
         let prior = if flags.has(EpochFlags::CONVERGED) {
             u64::from(self.w_max) * 20 / 17
@@ -204,7 +206,7 @@ impl Curve {
         }
     }
 
-    /// Bytes by which Reno's window has grown with `acked`.
+    /// Growth of Reno's window in bytes, after `acked` bytes.
     fn reno_step(&self, cwnd: u32, flags: EpochFlags, mss: u32) -> u32 {
         let (share, of) = self.alpha(flags);
         let acked = u64::from(self.acked.min(MAX_WINDOW));
@@ -213,18 +215,18 @@ impl Curve {
     }
 }
 
-/// More than any segment has; keeps products in 64 bits.
+/// Larger than any segment; keeps products within 64 bits.
 const MAX_MSS: u32 = 65_535;
 
-/// K in microseconds: how long the curve takes for a rise of `bytes` up to the
-/// plateau (RFC 9438, equation 2).
+/// K in microseconds: the time in which the curve rises by `bytes` to the plateau (RFC
+/// 9438, equation 2).
 fn time_to_plateau(bytes: u32, mss: u32) -> u32 {
     // Cubic milliseconds: bytes / (0.4 mss) * 10^9.
     let cube = u64::from(bytes.min(MAX_WINDOW)) * 2_500_000_000 / u64::from(mss.max(1));
     cube_root(cube).min(MAX_DISTANCE / 1_000) * 1_000
 }
 
-/// The largest integer whose cube is not above `cube`, bit by bit.
+/// The integer cube root, rounded down, bit by bit.
 fn cube_root(cube: u64) -> u32 {
     let mut root = 0_u64;
     // 2642245 is the root of 2^64 - 1.

@@ -1,32 +1,34 @@
-//! When to leave slow start before it overflows a queue: `HyStart++`, RFC 9406.
+//! `HyStart++` (RFC 9406): leaves slow start before it overflows a queue.
 
 use super::{HyStart, Step};
 use crate::congestion::Event;
 
-/// Samples of a round that are judged (RFC 9406, section 4.3).
+/// RTT samples per round that are evaluated (RFC 9406, section 4.3).
 const N_RTT_SAMPLE: u8 = 8;
-/// Microseconds of more delay that are taken for a queue: an eighth of the
-/// round trip, within these (RFC 9406, section 4.3).
+/// Bounds in microseconds of the delay increase that indicates a queue, an eighth of the
+/// RTT (RFC 9406, section 4.3).
 const MIN_RTT_THRESH: u32 = 4_000;
 const MAX_RTT_THRESH: u32 = 16_000;
 const MIN_RTT_DIVISOR: u32 = 8;
-/// Conservative slow start grows by a quarter, as a shift; not in the round in
-/// which it begins, which eight ACKs have let grow already. (RFC 9406 goes on by
-/// a quarter at once; several connections that find a queue together would then
-/// fill it before they hear of that.)
+/// Growth of conservative slow start, as a shift: a quarter.
+///
+/// In its first round the window does not grow further, as eight ACKs have already grown
+/// it. RFC 9406 grows by a quarter at once. Several connections that detect a queue
+/// together would then fill it before they notice.
 const CSS_GROWTH_SHIFT: u8 = 2;
-/// Rounds of conservative slow start, that in which it begins included.
+/// Rounds of conservative slow start, including the one in which it begins.
 const CSS_ROUNDS: u8 = 5;
-/// Segments by which an ACK opens the window at most (RFC 9406, section 4.3).
+/// Most segments by which an ACK opens the window (RFC 9406, section 4.3).
 const LIMIT: u32 = 8;
-/// And by which one that tells of so many does that have just arrived: those
-/// of 64 KB, which receive offload gathers into one segment with one ACK. Such
-/// a lump lets one of its size out anyway, and slow start would not be one
-/// with receivers of that kind.
+/// The same for an ACK of so many segments that have just arrived: 64 KB.
+///
+/// Receive offload aggregates them into one segment with one ACK. Such an ACK releases a
+/// burst of its size anyway, and without this limit slow start would be slower for these
+/// receivers.
 const AGGREGATE_LIMIT: u32 = 45;
 
-/// An ACK may also cover what had arrived, out of order, long before. That is
-/// not in flight: only what has left the flight counts.
+/// Limits the growth by a large ACK. It may also cover data that arrived out of order long
+/// before; only bytes that have left the flight count.
 #[cold]
 fn aggregated_growth(acked: u32, event: Event) -> u32 {
     let left = event.nxt.wrapping_sub(event.una);
@@ -36,20 +38,19 @@ fn aggregated_growth(acked: u32, event: Event) -> u32 {
         .min(arrived.max(LIMIT.saturating_mul(event.mss)))
 }
 
-/// Ticks of 64 µs, as a shift of microseconds: 16 bits are good for 4 s.
+/// Clock as a shift of microseconds: a tick is 64 µs, and 16 bits last for 4 s.
 const TICK_SHIFT: u32 = 6;
-/// ACKs that are no further apart are of one train, in microseconds (two
-/// segments, acknowledged together, take 2.4 ms at 10 Mb/s); or than this part
-/// of the round trip.
+/// Largest interval between ACKs of one train, in microseconds, or as this fraction of the
+/// RTT. (Two segments with one ACK take 2.4 ms at 10 Mb/s.)
 const TRAIN_SPACING: u32 = 3_000;
 const TRAIN_SPACINGS: u32 = 32;
-/// On shorter round trips, in microseconds, trains tell of how hosts pause, and
-/// not of the path.
+/// Minimum RTT in microseconds for ACK trains. On shorter paths they reflect pauses of the
+/// hosts.
 const TRAIN_MIN_RTT: u32 = 1_000;
-/// Segments in flight below which a train tells nothing.
+/// Minimum flight in segments for ACK trains.
 const TRAIN_SEGMENTS: u32 = 16;
 
-/// A round trip that none is shorter than, in ticks.
+/// Shortest round trip, in ticks.
 const SHORTEST: u16 = 1;
 
 impl HyStart {
@@ -59,7 +60,7 @@ impl HyStart {
             last_min: 0,
             min: u32::MAX,
             css_baseline: 0,
-            // The first sample begins the first round.
+            // The first sample starts the first round.
             samples: N_RTT_SAMPLE - 1,
             css_rounds: 0,
             round_start: 0,
@@ -67,7 +68,7 @@ impl HyStart {
         }
     }
 
-    /// Bytes by which slow start opens the window for `acked`.
+    /// Growth of slow start, in bytes, for `acked` bytes.
     #[inline(always)]
     pub(super) fn slow_start(acked: u32, event: &Event) -> u32 {
         if acked > LIMIT.wrapping_mul(event.mss) {
@@ -77,13 +78,13 @@ impl HyStart {
         }
     }
 
-    /// `acked` bytes were acknowledged.
+    /// Processes an ACK of `acked` bytes.
     #[inline(always)]
     pub(super) fn on_ack(&mut self, acked: u32, event: &Event) -> Step {
         let mut exit = false;
         let mut round_over = false;
-        // The first ACK of what was sent after the one that began the last
-        // round: so rounds begin where bursts do.
+        // This ACK covers data sent after the ACK that began the last round, so that rounds
+        // begin with bursts.
         if event.una.wrapping_sub(self.round_end).cast_signed() > 0 && self.last_min != 0 {
             exit = self.begin_round(*event);
             round_over = true;
@@ -113,19 +114,19 @@ impl HyStart {
         }
     }
 
-    /// Whether ACKs have come without a pause for half a round trip: then the
-    /// narrowest link on the way has been busy for as long, and doubling once
-    /// more would fill it and its queue.
+    /// Whether ACKs have arrived without a pause for half a round trip.
     ///
-    /// RFC 9406 does without; its forerunner (Ha and Rhee, "Taming the
-    /// elephants", 2011) and Linux have it, and it finds out before a queue has
-    /// to grow. They leave slow start at once, with hardly more than the path
-    /// holds, a third of which stays empty after the first loss. Here it grows by
-    /// a quarter of what it would until the round is over.
+    /// The bottleneck was then busy for as long, and doubling once more would fill it and
+    /// its queue. RFC 9406 omits this test. Its predecessor (Ha and Rhee, "Taming the
+    /// elephants", 2011) and Linux have it: it detects the limit before a queue grows.
+    ///
+    /// They leave slow start at once, at little more than the path's capacity, a third of
+    /// which stays unused after the first loss. Here the window grows at a quarter of the
+    /// rate until the round ends.
     #[inline]
     fn is_long_train(&mut self, event: &Event) -> bool {
         let now = ticks(event.now);
-        // Without samples, as while segments change their order.
+        // Without samples, as during reordering, the smoothed RTT replaces the minimum.
         let shortest = self.last_min.min(self.min).min(event.srtt);
         let pause = u32::from(now.wrapping_sub(self.train_end)) << TICK_SHIFT;
         if pause > TRAIN_SPACING.max(shortest / TRAIN_SPACINGS) {
@@ -136,8 +137,8 @@ impl HyStart {
         shortest >= TRAIN_MIN_RTT && train > shortest / 2
     }
 
-    /// A train is long: conservative slow start, in its last round, which nothing
-    /// takes back. True when it had begun before, by delay.
+    /// Begins the last round of conservative slow start after a long train; jitter cannot
+    /// revert it. Returns whether conservative slow start had already begun by delay.
     #[cold]
     fn begin_last_round(&mut self) -> bool {
         if self.css_baseline == 0 {
@@ -148,15 +149,14 @@ impl HyStart {
         self.css_baseline != SHORTEST
     }
 
-    /// A round begins, and a train with it.
+    /// Begins a round, and a train with it.
     fn mark_round(&mut self, event: &Event) {
         self.round_end = event.nxt;
         self.round_start = ticks(event.now);
         self.train_end = self.round_start;
     }
 
-    /// The last round is acknowledged. True when conservative slow start has
-    /// had its rounds.
+    /// Ends a round. Returns whether conservative slow start has had all its rounds.
     #[cold]
     fn begin_round(&mut self, event: Event) -> bool {
         self.mark_round(&event);
@@ -171,21 +171,22 @@ impl HyStart {
         false
     }
 
-    /// There are eight samples: the first of this round, taken where a queue
-    /// shows, as the later ones of a burst drain it; or, in conservative slow
-    /// start, eight more. True when slow start is over.
+    /// Evaluates eight samples: the first of this round, or in conservative slow start
+    /// eight more. Returns whether slow start is over.
+    ///
+    /// The first samples of a round show a queue; during the rest of the burst it drains.
     #[cold]
     fn check_delay(&mut self, event: Event) -> bool {
         if self.last_min == 0 {
-            // Before the first round.
+            // The first round has not begun.
             self.last_min = u32::MAX;
             self.mark_round(&event);
             self.samples = 1;
             return false;
         }
         if self.min < self.baseline() {
-            // It was jitter, and slow start goes on; unless it still is more
-            // delay than in the rounds before.
+            // The increase was jitter, and slow start continues, unless the delay is still
+            // above that of earlier rounds.
             self.css_baseline = 0;
             self.css_rounds = 0;
         }
@@ -198,20 +199,19 @@ impl HyStart {
         if self.css_baseline != 0 {
             self.take_samples();
         }
-        // As much again since conservative slow start began is no jitter, and
-        // the rounds that are left would only fill the queue. (RFC 9406 would
-        // go through them.)
+        // If the delay has grown by as much again, it is no jitter, and the remaining
+        // rounds would only fill the queue. (RFC 9406 would complete them.)
         more >= 2 * threshold
     }
 
-    /// Eight more.
+    /// Begins eight more samples.
     fn take_samples(&mut self) {
         self.last_min = self.last_min.min(self.min);
         self.min = u32::MAX;
         self.samples = 0;
     }
 
-    /// In microseconds; 0 outside conservative slow start.
+    /// The baseline RTT in microseconds; 0 outside conservative slow start.
     #[inline(always)]
     fn baseline(&self) -> u32 {
         u32::from(self.css_baseline) << TICK_SHIFT
@@ -224,7 +224,7 @@ const fn ticks(micros: u32) -> u16 {
     (micros >> TICK_SHIFT) as u16
 }
 
-/// A round trip, 1 to 65,535 ticks.
+/// A round trip in ticks, 1 to 65,535.
 const fn ticks_of(rtt: u32) -> u16 {
     match rtt >> TICK_SHIFT {
         0 => SHORTEST,
@@ -233,7 +233,7 @@ const fn ticks_of(rtt: u32) -> u16 {
     }
 }
 
-/// How much more than `rtt` tells of a queue (RFC 9406, section 4.3).
+/// Delay increase over `rtt` that indicates a queue (RFC 9406, section 4.3).
 fn threshold(rtt: u32) -> u32 {
     (rtt / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH)
 }

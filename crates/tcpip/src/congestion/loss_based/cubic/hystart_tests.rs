@@ -2,7 +2,7 @@ use super::*;
 
 const MSS: u32 = 1000;
 
-/// A window of ten segments, acknowledged one by one: a round has ten ACKs.
+/// A window of ten segments with one ACK each: a round has ten ACKs.
 struct Rounds {
     start: HyStart,
     una: u32,
@@ -12,7 +12,7 @@ struct Rounds {
     spacing: u32,
     in_flight: u32,
     srtt: u32,
-    /// ACKs of a round.
+    /// ACKs per round.
     acks: u32,
 }
 
@@ -20,7 +20,7 @@ impl Rounds {
     fn new() -> Self {
         Self {
             start: HyStart::new(),
-            // Near the wrap of sequence numbers.
+            // Sequence numbers wrap soon.
             una: u32::MAX - 20 * MSS,
             exits: 0,
             now: u32::MAX - 50_000,
@@ -50,7 +50,7 @@ impl Rounds {
         step.growth
     }
 
-    /// One window; growth in it.
+    /// Acknowledges one window, and returns its growth.
     fn round(&mut self, rtt: u32) -> u32 {
         (0..self.acks).map(|_| self.ack(rtt)).sum()
     }
@@ -66,13 +66,13 @@ fn steady_delay_keeps_slow_start() {
 }
 
 #[test]
-fn more_delay_leads_through_conservative_slow_start_to_its_end() {
+fn delay_ends_slow_start_through_conservative_slow_start() {
     // RFC 9406, section 4.2: a quarter of the growth, for five rounds.
     let mut rounds = Rounds::new();
     for _ in 0..3 {
         rounds.round(20_000);
     }
-    // Eight samples tell it, and it grows no more in this round.
+    // Eight samples reveal the delay, and growth stops for this round.
     assert_eq!(rounds.round(24_000), 8 * MSS);
     let mut rounds_of_css = 0;
     while rounds.exits == 0 {
@@ -80,7 +80,8 @@ fn more_delay_leads_through_conservative_slow_start_to_its_end() {
         rounds_of_css += 1;
         assert!(rounds_of_css < 10);
     }
-    // The round that it began in counts: the first ACK after four more.
+    // The first round of conservative slow start counts: it ends with the first ACK after
+    // four more.
     assert_eq!(rounds_of_css, 5);
 }
 
@@ -91,11 +92,11 @@ fn jitter_returns_to_slow_start() {
     rounds.round(20_000);
     rounds.round(27_000);
     assert_eq!(rounds.round(27_000), 10 * MSS / 4);
-    // Eight samples tell that, too.
+    // Eight samples reveal the jitter, too.
     assert_eq!(rounds.round(21_000), 8 * MSS / 4 + 2 * MSS);
     assert_eq!(rounds.round(21_000), 10 * MSS);
     assert_eq!(rounds.exits, 0);
-    // And a real queue is found later.
+    // A real queue is detected later.
     rounds.round(27_000);
     assert_eq!(rounds.round(27_000), 10 * MSS / 4);
 }
@@ -115,7 +116,7 @@ fn thresholds_are_an_eighth_within_bounds() {
 }
 
 #[test]
-fn fewer_than_eight_samples_say_nothing() {
+fn fewer_than_eight_samples_are_not_evaluated() {
     let mut rounds = Rounds::new();
     rounds.round(20_000);
     for _ in 0..10 {
@@ -127,7 +128,7 @@ fn fewer_than_eight_samples_say_nothing() {
 }
 
 #[test]
-fn the_shortest_round_trip_counts() {
+fn the_minimum_round_trip_counts() {
     let mut rounds = Rounds::new();
     rounds.round(20_000);
     for _ in 0..10 {
@@ -151,13 +152,13 @@ fn an_ack_counts_for_eight_segments_or_what_has_just_arrived() {
         HyStart::new().on_ack(acked, &event).growth
     };
     assert_eq!(growth(8 * MSS, MSS), 8 * MSS);
-    assert_eq!(growth(44 * MSS, MSS), 8 * MSS, "it fills a gap");
-    assert_eq!(growth(44 * MSS, 44 * MSS), 44 * MSS, "a lump");
+    assert_eq!(growth(44 * MSS, MSS), 8 * MSS, "the ACK fills a gap");
+    assert_eq!(growth(44 * MSS, 44 * MSS), 44 * MSS, "an aggregated ACK");
     assert_eq!(growth(200 * MSS, 200 * MSS), 45 * MSS);
 }
 
 #[test]
-fn less_delay_that_is_still_more_than_before_is_a_queue() {
+fn delay_below_the_baseline_but_above_earlier_rounds_is_a_queue() {
     let mut rounds = Rounds::new();
     rounds.round(20_000);
     rounds.round(20_000);
@@ -170,8 +171,8 @@ fn less_delay_that_is_still_more_than_before_is_a_queue() {
 }
 
 #[test]
-fn acks_without_a_pause_for_half_a_round_trip_end_it() {
-    // Ten ACKs a round: 1.2 ms apart they last for 10.8 ms.
+fn a_train_of_half_a_round_trip_ends_slow_start() {
+    // A round of ten ACKs, 1.2 ms apart, lasts for 10.8 ms.
     for (rtt, exits) in [(30_000, false), (18_000, true)] {
         let mut rounds = Rounds::new();
         rounds.spacing = 1_200;
@@ -180,7 +181,7 @@ fn acks_without_a_pause_for_half_a_round_trip_end_it() {
         }
         assert_eq!(rounds.exits > 0, exits, "{rtt}");
     }
-    // Further apart they are no train, and few segments tell nothing.
+    // ACKs further apart are no train, and a small flight indicates nothing.
     for (spacing, in_flight) in [(3_100, 20), (1_200, 10)] {
         let mut rounds = Rounds::new();
         (rounds.spacing, rounds.in_flight) = (spacing, in_flight * MSS);
@@ -214,8 +215,8 @@ fn delay_and_then_a_long_train_end_slow_start_at_once() {
 }
 
 #[test]
-fn rounds_begin_where_bursts_do() {
-    // A pause before each burst breaks no train.
+fn rounds_begin_with_bursts() {
+    // A pause before each burst does not break a train.
     let mut rounds = Rounds::new();
     rounds.spacing = 1_200;
     for _ in 0..3 {
@@ -238,7 +239,7 @@ fn a_train_needs_no_samples() {
 }
 
 #[test]
-fn a_queue_that_goes_on_growing_ends_conservative_slow_start() {
+fn a_queue_that_keeps_growing_ends_conservative_slow_start() {
     let mut rounds = Rounds::new();
     rounds.round(20_000);
     rounds.round(20_000);
@@ -277,7 +278,7 @@ fn a_queue_that_grows_within_a_round_ends_conservative_slow_start() {
 }
 
 #[test]
-fn trains_tell_on_short_round_trips_too() {
+fn trains_count_on_short_round_trips_too() {
     for (rtt, exits) in [(900, false), (1_000, true), (2_000, true), (5_000, false)] {
         let mut rounds = Rounds::new();
         rounds.spacing = 120;
@@ -288,9 +289,9 @@ fn trains_tell_on_short_round_trips_too() {
     }
 }
 
-/// As when several connections begin at once.
+/// As when several connections start at once.
 #[test]
-fn a_queue_that_grows_little_by_little_is_found() {
+fn a_queue_that_grows_slowly_is_detected() {
     let mut rounds = Rounds::new();
     for rtt in [20_000, 21_500, 23_000] {
         assert_eq!(rounds.round(rtt), 10 * MSS);

@@ -79,18 +79,18 @@ impl<C: CongestionControl> Conn<'_, C> {
             recovery.board.forget_sacked(una, tcb.snd_nxt);
             self.cx.counters.reneged += 1;
         }
-        let again = tcb.retries > 0;
+        let is_repeated = tcb.retries > 0;
         if recovery.phase == Phase::Disorder {
             recovery.frto = Frto::First;
             recovery.remember(self.congestion);
         } else {
             // RFC 5682, section 2.1, step 1: in recovery the loss is certain.
             recovery.frto = Frto::Off;
-            if !again {
+            if !is_repeated {
                 recovery.prior = None;
             }
         }
-        self.congestion.on_timeout(again, &event);
+        self.congestion.on_timeout(is_repeated, &event);
         tcb.flags |= Flags::SEND_CWR;
         let mtu_probe = recovery.mtu_probe;
         recovery.enter_loss(tcb);
