@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::lines::{Line, is_same, lines, place};
+use super::lines::{Line, is_same, lines, matches, place};
 use super::numbers::{Spread, digits, ratio, thousands};
 use crate::bench::results::Quantity::{self, Cost, Rate, Throughput};
 use crate::bench::results::{Results, Run};
@@ -35,7 +35,7 @@ struct Comparison {
     aim: Aim,
     quantity: Quantity,
     figure: &'static str,
-    /// Panels whose names begin so.
+    /// Panel. A star stands for any end of its name.
     panel: &'static str,
     xs: Xs,
     ours: &'static str,
@@ -65,24 +65,24 @@ const ZONES: &[f64] = &[1.0, 10.0, 100.0, 1e3, 1e4];
 #[rustfmt::skip]
 const COMPARISONS: &[Comparison] = comparisons![
     "Namestorm's rate to the reflector's", AtLeast(0.85), Rate, "dns-names", "", At(&[100.0]), TURNAROUND, &["reflector"], true;
-    "Namestorm's cost to Knot DNS XDP's", AtMost(0.8), Cost, "dns-cost", "", At(&[100.0]), TURNAROUND, &["Knot DNS XDP"], true;
+    "Namestorm's cost to Knot DNS XDP's", AtMost(0.8), Cost, "dns-cost", "*", At(&[100.0]), TURNAROUND, &["Knot DNS XDP"], true;
     "Namestorm's cost to Knot DNS XDP's, full rate", AtMost(0.8), Cost, "dns-names", "", At(&[100.0]), TURNAROUND, &["Knot DNS XDP"], true;
-    "Namestorm's cost to NSD's", AtMost(0.25), Cost, "dns-cost", "", At(&[100.0]), TURNAROUND, &["NSD"], true;
+    "Namestorm's cost to NSD's", AtMost(0.25), Cost, "dns-cost", "*", At(&[100.0]), TURNAROUND, &["NSD"], true;
     "Namestorm's cost to NSD's, full rate", AtMost(0.25), Cost, "dns-names", "", At(&[100.0]), TURNAROUND, &["NSD"], true;
-    "Namestorm's cost, 1,000,000 names to 100", AtMost(1.15), Cost, "dns-cost", "", Against(1e6, 100.0), TURNAROUND, &[TURNAROUND], true;
-    "Sandstorm's cost to nginx's", AtMost(1.0 / 6.0), Cost, "web-cost", "keep-alive", At(&[KB]), SANDSTORM, NGINX, true;
-    "Sandstorm's cost to nginx's", AtMost(0.2), Cost, "web-cost", "new connection", At(&[KB]), SANDSTORM, NGINX, true;
+    "Namestorm's cost, 1,000,000 names to 100", AtMost(1.15), Cost, "dns-cost", "*", Against(1e6, 100.0), TURNAROUND, &[TURNAROUND], true;
+    "Sandstorm's cost to nginx's", AtMost(1.0 / 6.0), Cost, "web-cost", "keep-alive*", At(&[KB]), SANDSTORM, NGINX, true;
+    "Sandstorm's cost to nginx's", AtMost(0.2), Cost, "web-cost", "new connection*", At(&[KB]), SANDSTORM, NGINX, true;
     "Sandstorm's cost to nginx's, worst size up to 64 KB", AtMost(1.0), Cost, "web-cost", "keep-alive", All, SANDSTORM, NGINX, false;
     "Sandstorm's cost to nginx's, worst size up to 64 KB", AtMost(1.0), Cost, "web-cost", "new connection", All, SANDSTORM, NGINX, false;
-    "Sandstorm's cost to nginx's with offloads, 16 KB, worst point", AtMost(0.5), Cost, "web-offload", "", At(&[16.0 * KB]), SANDSTORM, NGINX, false;
-    "Sandstorm's cost to nginx's with offloads, 64 KB, worst point", AtMost(1.0 / 3.0), Cost, "web-offload", "", At(&[64.0 * KB]), SANDSTORM, NGINX, false;
-    "Sandstorm's cost to nginx's with offloads, 1 MB, worst point", AtMost(1.0 / 3.0), Cost, "web-offload", "", At(&[1024.0 * KB]), SANDSTORM, NGINX, false;
-    "Sandstorm's throughput to nginx's with offloads, worst point", AtLeast(1.0), Throughput, "web-offload", "", All, SANDSTORM, NGINX, false;
-    "Our generator's rate to dnsperf's, worst point", Near(0.05), Rate, "agreement", "DNS", All, "load", &["dnsperf"], false;
-    "Our generator's rate to kxdpgun's, worst point", Near(0.05), Rate, "agreement", "DNS", All, "load", &["kxdpgun"], false;
-    "Our generator's rate to wrk's", Near(0.05), Rate, "agreement", "HTTP", All, "load", &["wrk"], true;
-    "Figure 4: throughput to nginx's, small files", Paper("1.23 to 3.4"), Throughput, "web-sizes", "256", At(&[KB, 4.0 * KB, 16.0 * KB]), PRE_COPY, NGINX, false;
-    "Figure 4: throughput to nginx's, 4 to 256 KB", Paper("1.1 to 10"), Throughput, "web-sizes", "256", At(&[4.0 * KB, 16.0 * KB, 64.0 * KB, 256.0 * KB]), PRE_COPY, NGINX, false;
+    "Sandstorm's cost to nginx's with offloads, 16 KB, worst point", AtMost(0.5), Cost, "web-offload", "*", At(&[16.0 * KB]), SANDSTORM, NGINX, false;
+    "Sandstorm's cost to nginx's with offloads, 64 KB, worst point", AtMost(1.0 / 3.0), Cost, "web-offload", "*", At(&[64.0 * KB]), SANDSTORM, NGINX, false;
+    "Sandstorm's cost to nginx's with offloads, 1 MB, worst point", AtMost(1.0 / 3.0), Cost, "web-offload", "*", At(&[1024.0 * KB]), SANDSTORM, NGINX, false;
+    "Sandstorm's throughput to nginx's with offloads, worst point", AtLeast(1.0), Throughput, "web-offload", "*", All, SANDSTORM, NGINX, false;
+    "Our generator's rate to dnsperf's, worst point", Near(0.05), Rate, "agreement", "DNS*", All, "load", &["dnsperf"], false;
+    "Our generator's rate to kxdpgun's, worst point", Near(0.05), Rate, "agreement", "DNS*", All, "load", &["kxdpgun"], false;
+    "Our generator's rate to wrk's", Near(0.05), Rate, "agreement", "HTTP*", All, "load", &["wrk"], true;
+    "Figure 4: throughput to nginx's, small files", Paper("1.23 to 3.4"), Throughput, "web-sizes", "256 connections", At(&[KB, 4.0 * KB, 16.0 * KB]), PRE_COPY, NGINX, false;
+    "Figure 4: throughput to nginx's, 4 to 256 KB", Paper("1.1 to 10"), Throughput, "web-sizes", "256 connections", At(&[4.0 * KB, 16.0 * KB, 64.0 * KB, 256.0 * KB]), PRE_COPY, NGINX, false;
     "Figure 5: throughput to nginx's, sizes of a CDN", Paper("> 2"), Throughput, "web-mix", "", All, PRE_COPY, NGINX, false;
     "Figure 8a: rate to NSD's, wire keys", Paper("11 to 13"), Rate, "dns-names", "", At(ZONES), "namestorm memcopy", &["NSD"], false;
     "Figure 8a: rate to NSD's, FQDN keys", Paper("9 to 13"), Rate, "dns-names", "", At(ZONES), "namestorm memcopy fqdn", &["NSD"], false;
@@ -184,7 +184,7 @@ impl Comparison {
     fn points<'a>(&self, results: &'a Results) -> Vec<Point<'a>> {
         let lines: Vec<Line<'a>> = lines(results, self.figure).collect();
         let is_ours =
-            |line: &&Line<'_>| line.server == self.ours && line.panel.starts_with(self.panel);
+            |line: &&Line<'_>| line.server == self.ours && matches(self.panel, line.panel);
         let mut points = Vec::new();
         for line in lines.iter().filter(is_ours) {
             for x in line.xs() {

@@ -73,3 +73,11 @@ pub(super) fn place(figure: &str, panel: &str, x: f64) -> String {
 pub(super) fn is_same(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
 }
+
+/// Whether a name is `pattern`, or begins like a pattern with a star at its end.
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    }
+}

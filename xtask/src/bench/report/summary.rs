@@ -1,6 +1,6 @@
 //! The results in a few rows, which README quotes.
 
-use super::lines::{Line, lines};
+use super::lines::{Line, lines, matches};
 use super::numbers::{Spread, rounded, thousands};
 use crate::bench::results::Quantity::{self, Cost, Memory, Rate};
 use crate::bench::results::Results;
@@ -68,14 +68,11 @@ impl Summary {
         let median =
             |line: &Line<'_>| Some(Spread::of_runs(self.quantity, &line.at(self.x))?.median);
         let shown = |pattern: &&str| {
-            let start = pattern.trim_end_matches('*');
-            let is_of = |line: &&Line<'_>| {
-                let is_server =
-                    line.server == start || (start != *pattern && line.server.starts_with(start));
-                is_server && line.panel == self.panel
-            };
-            let all = Spread::of(lines.iter().filter(is_of).filter_map(median))?;
-            Some(format!("{start} {}", all.range(rounded)))
+            let ours = lines.iter().filter(|line| matches(pattern, line.server));
+            let of_panel = ours.filter(|line| line.panel == self.panel);
+            let all = Spread::of(of_panel.filter_map(median))?;
+            let name = pattern.trim_end_matches('*');
+            Some(format!("{name} {}", all.range(rounded)))
         };
         let ours = shown(self.servers.first()?)?;
         let others: Vec<String> = self.servers[1..].iter().filter_map(shown).collect();
