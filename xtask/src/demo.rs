@@ -1,25 +1,22 @@
-//! `xtask demo`: both servers on a sample site and zone, each fetched from
-//! once, then served on until Ctrl-C.
+//! `xtask demo`: serves a sample site and a sample zone, fetches from each once,
+//! and goes on until Ctrl-C.
 //!
-//! Without `--host` everything happens in a network namespace of its own, and
-//! nothing of the host's network is touched.
+//! Without `--host` everything happens in a network namespace, and the host's
+//! network stays as it is.
 
-use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::Signal;
-
 use crate::netns::Namespace;
 use crate::server::Server;
-use crate::shell::{self, Context as _, Failure, Result};
+use crate::shell::{self, Context as _, Result, ensure};
 use crate::{interrupt, setup};
 
 const SITE: &str = "xtask/sample/site";
 const ZONE: &str = "xtask/sample/zones/storm.test.zone";
 
-/// The name that is resolved, and its address in the sample zone.
+/// A name of the sample zone, and its address.
 const NAME: &str = "www.storm.test";
 const ADDRESS: &str = "192.0.2.80";
 
@@ -47,172 +44,108 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     serve(options)
 }
 
-/// Where the client's end is: in a namespace, or on the host.
-struct Place(Option<Namespace>);
-
-impl Place {
-    fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        match &self.0 {
-            Some(namespace) => namespace.command(program),
-            None => Command::new(program),
-        }
-    }
-
-    /// What a person types before a command to be run here.
-    fn prefix(&self) -> String {
-        match &self.0 {
-            Some(namespace) => format!("sudo ip netns exec {} ", namespace.name()),
-            None => String::new(),
-        }
-    }
-}
-
 fn serve(options: &Options) -> Result<()> {
-    let repository = shell::repository();
-    let binaries = shell::target_folder()?.join("release");
-    // Declared first, so dropped last: the servers end before their place.
-    let place = Place(if options.host {
-        None
-    } else {
-        Some(Namespace::create("demo")?)
-    });
+    let programs = shell::target_folder()?.join("release");
+    // Declared first, so that the servers end before it.
+    let namespace = (!options.host).then(|| Namespace::create("demo"));
+    let namespace = namespace.transpose()?;
+    let inside = |program: &Path| match &namespace {
+        Some(namespace) => namespace.command(program),
+        None => Command::new(program),
+    };
+    let serve = |program: &str, content: &[&str]| {
+        let mut command = inside(&programs.join(program));
+        command.current_dir(shell::repository());
+        command.arg("serve").args(content);
+        command.args(["--device", "auto"]);
+        println!("\n$ {}", shell::shown(&command));
+        let server = Server::start(command)?;
+        print!("{}", server.output());
+        Ok(server)
+    };
+    let mut web = serve("sandstorm", &[SITE])?;
+    let mut dns = serve("namestorm", &["--zone", ZONE])?;
 
-    let mut sandstorm = place.command(binaries.join("sandstorm"));
-    sandstorm
-        .arg("serve")
-        .arg(repository.join(SITE))
-        .args(["--device", "auto"]);
-    let mut web = start(sandstorm)?;
-    let mut namestorm = place.command(binaries.join("namestorm"));
-    namestorm
-        .arg("serve")
-        .arg("--zone")
-        .arg(repository.join(ZONE))
-        .args(["--device", "auto"]);
-    let mut dns = start(namestorm)?;
-
-    let fetch = Fetch::from_try_lines(web.try_line(), dns.try_line())?;
-    let checked = check(&place, &fetch, &repository.join(SITE).join("index.html"));
+    let (web_at, dns_at) = places(web.try_line(), dns.try_line())?;
+    let checked = check(&inside, &web_at, &dns_at);
     if options.once {
         checked?;
     } else {
         if let Err(failure) = checked {
-            // Worth serving on: someone wants to look.
+            // The servers go on, so that one can look for the cause.
             eprintln!("demo: {failure}");
         }
+        let prefix = match &namespace {
+            Some(namespace) => format!("sudo ip netns exec {} ", namespace.name()),
+            None => String::new(),
+        };
         println!("\nServing until Ctrl-C. Reach them with");
-        println!("    {}curl http://{}/", place.prefix(), fetch.web);
-        println!("    {}dig @{} {NAME}", place.prefix(), fetch.dns);
+        println!("    {prefix}curl http://{web_at}/");
+        println!("    {prefix}dig @{dns_at} {NAME}");
         if options.host {
-            println!("or, in a browser on this host: http://{}/", fetch.web);
+            println!("or, in a browser on this host: http://{web_at}/");
         }
-        wait_for_end(&mut web, &mut dns)?;
+        wait_for_end([&mut web, &mut dns])?;
     }
-    for (name, server) in [("namestorm", dns), ("sandstorm", web)] {
-        let (status, output) = server.stop(Signal::TERM)?;
-        if !status.success() {
-            return Err(Failure::new(format!(
-                "{name} ended with {status}:\n{output}"
-            )));
-        }
-    }
+    dns.stop_well()?;
+    web.stop_well()?;
     println!("demo: both servers have ended, nothing is left behind");
     Ok(())
 }
 
-fn start(command: Command) -> Result<Server> {
-    println!("\n$ {}", shell::shown(&command));
-    let server = Server::start(command)?;
-    print!("{}", server.output());
-    Ok(server)
-}
-
-/// Where the two servers say that they are.
-struct Fetch {
-    /// Host, and port where it is not 80, as in a URL.
-    web: String,
-    dns: String,
-}
-
-impl Fetch {
-    fn from_try_lines(web: &str, dns: &str) -> Result<Self> {
-        let url = web
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix("http://"));
-        let server = dns
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix('@'));
-        match (url, server) {
-            (Some(url), Some(server)) => Ok(Self {
-                web: url.split('/').next().unwrap_or(url).to_owned(),
-                dns: server.to_owned(),
-            }),
-            _ => Err(Failure::new(format!(
-                "no URL in \"{web}\", or no server address in \"{dns}\""
-            ))),
-        }
-    }
+/// The host of the URL and the DNS server's address in the two `try:` lines.
+fn places(web: &str, dns: &str) -> Result<(String, String)> {
+    let after = |line: &str, mark| {
+        let mut words = line.split_whitespace();
+        let place = words.find_map(|word| word.strip_prefix(mark)?.split('/').next());
+        let missing = format!("no word in {line:?} begins with {mark}");
+        place.map(str::to_owned).context(missing)
+    };
+    Ok((after(web, "http://")?, after(dns, "@")?))
 }
 
 /// Fetches a page and a name, prints both, and compares them with the sample.
-fn check(place: &Place, fetch: &Fetch, page: &Path) -> Result<()> {
-    let mut curl = place.command("curl");
-    curl.args(["--silent", "--show-error", "--fail", "--max-time", "10"]);
-    curl.arg(format!("http://{}/", fetch.web));
-    println!("\n$ {}", shell::shown(&curl));
-    let fetched = shell::capture(&mut curl)?;
-    println!("{}", String::from_utf8_lossy(&fetched).trim_end());
+fn check(inside: &impl Fn(&Path) -> Command, web_at: &str, dns_at: &str) -> Result<()> {
+    let fetch = |program: &str, line: String| {
+        let mut command = inside(Path::new(program));
+        command.args(line.split(' '));
+        println!("\n$ {}", shell::shown(&command));
+        let answer = shell::capture_text(&mut command)?;
+        println!("{}", answer.trim());
+        Ok(answer)
+    };
+    let curl = format!("--silent --show-error --fail --max-time 10 http://{web_at}/");
+    let page = fetch("curl", curl)?;
+    let dig = format!("@{dns_at} {NAME} A +noall +comments +answer");
+    let records = fetch("dig", dig)?;
 
-    let mut dig = place.command("dig");
-    dig.args([
-        &format!("@{}", fetch.dns),
-        NAME,
-        "A",
-        "+noall",
-        "+comments",
-        "+answer",
-    ]);
-    println!("\n$ {}", shell::shown(&dig));
-    let resolved = shell::capture_text(&mut dig)?;
-    println!("{}", resolved.trim());
-
-    let expected = std::fs::read(page).context(format_args!("reading {}", page.display()))?;
-    if fetched != expected {
-        return Err(Failure::new(format!(
-            "the page is not what {} holds",
-            page.display()
-        )));
-    }
-    let right = resolved.lines().any(|line| {
+    let index = shell::repository().join(SITE).join("index.html");
+    ensure!(
+        page == shell::read(&index)?,
+        "the page differs from {}",
+        index.display()
+    );
+    let right = records.lines().any(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         matches!(fields[..], [owner, _, "IN", "A", ADDRESS] if owner.trim_end_matches('.') == NAME)
     });
-    if !right {
-        return Err(Failure::new(format!(
-            "{NAME} does not have the address {ADDRESS}"
-        )));
-    }
+    ensure!(right, "{NAME} does not have the address {ADDRESS}");
     println!("\ndemo: the page and the name are right");
     Ok(())
 }
 
-/// Returns on Ctrl-C; an error when a server ends before.
-fn wait_for_end(web: &mut Server, dns: &mut Server) -> Result<()> {
+/// Returns on Ctrl-C, or with an error when a server ends before.
+fn wait_for_end(mut servers: [&mut Server; 2]) -> Result<()> {
     while !interrupt::seen() {
-        for (name, server) in [("sandstorm", &mut *web), ("namestorm", &mut *dns)] {
-            // At a terminal Ctrl-C reaches the servers as well, maybe first.
-            if let Some(status) = server.ended()?.filter(|_| !interrupt::seen()) {
-                std::thread::sleep(Duration::from_millis(100));
-                if interrupt::seen() {
-                    break;
-                }
-                return Err(Failure::new(format!(
-                    "{name} ended by itself with {status}:\n{}",
-                    server.output().trim_end()
-                )));
+        std::thread::sleep(Duration::from_millis(50));
+        for server in &mut servers {
+            // At a terminal Ctrl-C reaches the servers too, maybe before us.
+            let ended = server.expect_running();
+            std::thread::sleep(Duration::from_millis(50));
+            if !interrupt::seen() {
+                ended?;
             }
         }
-        std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())
 }
@@ -222,11 +155,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_taken_from_what_the_servers_propose() {
-        let fetch =
-            Fetch::from_try_lines("curl http://10.0.0.2:8080/", "dig @10.0.0.6 www.x. A").unwrap();
-        assert_eq!(fetch.web, "10.0.0.2:8080");
-        assert_eq!(fetch.dns, "10.0.0.6");
-        assert!(Fetch::from_try_lines("curl", "dig").is_err());
+    fn addresses_come_from_the_try_lines() {
+        let (web, dns) = places("curl http://10.0.0.2:8080/", "dig @10.0.0.6 www.x. A").unwrap();
+        assert_eq!((&*web, &*dns), ("10.0.0.2:8080", "10.0.0.6"));
+        assert!(places("curl", "dig").is_err());
     }
 }

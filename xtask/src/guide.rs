@@ -1,32 +1,30 @@
-//! The project that the guide makes (`docs/extending.md`), outside the workspace.
+//! `xtask guide`: builds the project that `docs/extending.md` describes, outside
+//! the workspace.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use crate::shell::{self, Context as _, Failure, Result, Scratch};
+use crate::shell::{self, Context as _, Result, Scratch};
 
 const GUIDE: &str = "docs/extending.md";
-/// Where the guide's reader has this repository.
+/// The guide's path to this repository.
 const CHECKOUT: &str = "../sandstorm/";
 
-/// Makes the project of the guide's first two sections in a folder of its own, builds it
-/// as the guide says, and asks the program for its help. What a release build of the
-/// workspace has built serves it, too.
+/// Writes the project of the guide's first two sections, builds it as the guide
+/// says, and runs the program with `--help`.
 pub(crate) fn run() -> Result<()> {
     let root = shell::repository();
-    let guide = fs::read_to_string(root.join(GUIDE)).context("reading the guide")?;
+    let guide = shell::read(&root.join(GUIDE))?;
     let project = Scratch::create("guide")?;
     write(&guide, &root, project.path())?;
-    // So that it has the versions that are there already.
-    let lock = "Cargo.lock";
-    fs::copy(root.join(lock), project.path().join(lock)).context("copying Cargo.lock")?;
+    // The lock file selects the versions that cargo has already fetched.
+    let lock = shell::read(&root.join("Cargo.lock"))?;
+    shell::write(&project.path().join("Cargo.lock"), lock)?;
     let build = |more: &[&str]| {
         let mut build = shell::cargo();
         build.current_dir(project.path());
         shell::run(build.args(["build", "--release"]).args(more))
     };
-    // All that it needs is there, unless cargo wants to hear of newer versions.
     build(&["--offline"]).or_else(|_| build(&[]))?;
     let program = shell::target_folder()?.join("release/hello");
     shell::run(Command::new(program).arg("--help"))
@@ -35,26 +33,22 @@ pub(crate) fn run() -> Result<()> {
 fn write(guide: &str, root: &Path, project: &Path) -> Result<()> {
     let checkout = format!("{}/", root.display());
     let manifest = block(guide, "# Cargo.toml\n")?.replace(CHECKOUT, &checkout);
-    let files: [(PathBuf, String); 2] = [
-        (project.join("Cargo.toml"), manifest),
-        (
-            project.join("src/main.rs"),
-            block(guide, "// src/main.rs\n")?.to_owned(),
-        ),
-    ];
-    fs::create_dir(project.join("src")).context("making src")?;
-    for (path, text) in files {
-        fs::write(&path, text).context("writing the guide's project")?;
-    }
-    Ok(())
+    shell::write(&project.join("Cargo.toml"), manifest)?;
+    shell::make_folder(&project.join("src"))?;
+    shell::write(
+        &project.join("src/main.rs"),
+        block(guide, "// src/main.rs\n")?,
+    )
 }
 
-/// The guide's block of code that begins with `start`.
+/// The guide's code block that begins with `start`.
 fn block<'g>(guide: &'g str, start: &str) -> Result<&'g str> {
-    let block = guide
-        .find(start)
-        .and_then(|at| guide[at..].split("```").next());
-    block.ok_or_else(|| Failure::new(format!("{GUIDE} has no block that begins with {start:?}")))
+    let block = guide.find(start);
+    block
+        .and_then(|at| guide[at..].split("```").next())
+        .context(format_args!(
+            "{GUIDE} has no block that begins with {start:?}"
+        ))
 }
 
 #[cfg(test)]
@@ -62,12 +56,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_guides_project_is_beside_a_checkout() {
+    fn the_project_lies_beside_the_checkout() {
         let guide = "```toml\n# Cargo.toml\na = { path = \"../sandstorm/crates/a\" }\n```\n\
                      ```rust\n// src/main.rs\nfn main() {}\n```\n";
         let project = Scratch::create("guide-test").unwrap();
         write(guide, Path::new("/checkout"), project.path()).unwrap();
-        let read = |file| fs::read_to_string(project.path().join(file)).unwrap();
+        let read = |file| shell::read(&project.path().join(file)).unwrap();
         assert_eq!(
             read("Cargo.toml"),
             "# Cargo.toml\na = { path = \"/checkout/crates/a\" }\n"

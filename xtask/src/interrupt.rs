@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM as a flag, so that guards clean up on the way out.
+//! Ctrl-C, SIGTERM and SIGHUP set a flag, so that guards clean up on the way out.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::shell::{Context as _, Failure, Result};
+use crate::shell::{Context as _, Result, ensure};
 
 static SEEN: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
@@ -24,18 +24,15 @@ pub(crate) fn seen() -> bool {
 
 /// An error once Ctrl-C was pressed.
 pub(crate) fn check() -> Result<()> {
-    if seen() {
-        Err(Failure::interrupted())
-    } else {
-        Ok(())
-    }
+    ensure!(!seen(), "interrupted");
+    Ok(())
 }
 
-/// How often a wait looks at what it waits for.
+/// Pause between two looks of a wait.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Looks until `found` gives something, `limit` has passed (`None`), or
-/// Ctrl-C was pressed (an error).
+/// Calls `found` until it returns something. Returns `None` after `limit`, and an
+/// error when Ctrl-C was pressed.
 pub(crate) fn wait_for<T>(
     limit: Duration,
     mut found: impl FnMut() -> Result<Option<T>>,

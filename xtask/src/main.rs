@@ -15,7 +15,6 @@ mod setup;
 mod shell;
 mod structure;
 mod test;
-mod watched;
 
 use std::process::ExitCode;
 

@@ -1,11 +1,10 @@
-//! `xtask miri`: the tests that run under Miri, which finds undefined
-//! behaviour that no result shows.
+//! `xtask miri`: tests under Miri, which detects undefined behaviour.
 
 use std::process::Command;
 
-use crate::shell::{self, Failure, Result};
+use crate::shell::{self, Result, ensure};
 
-/// Packages, and the modules whose tests make no system call that Miri lacks.
+/// Packages, and their modules whose tests make no system call that Miri lacks.
 const TESTS: [(&str, &[&str]); 2] = [
     (
         "nmio",
@@ -22,18 +21,21 @@ const TESTS: [(&str, &[&str]); 2] = [
     ),
     ("netmap-sys", &[]),
 ];
-/// Tests that count what befalls tens of thousands of frames, all of which take
-/// the same way through the code: each would take an hour.
+/// Tests with tens of thousands of frames that all take the same path. Each
+/// would run for an hour.
 const SKIPPED: [&str; 2] = [
     "bursts_lose_frames_that_follow_each_other",
     "losses_are_as_many_as_asked_for",
 ];
-/// Of each property so many cases: Miri takes a thousand times as long.
+/// Cases of each property; Miri is a thousand times slower.
 const CASES: &str = "4";
 
 /// Runs the command.
 pub(crate) fn run() -> Result<()> {
-    require_miri()?;
+    ensure!(
+        shell::succeeds(&mut nightly(&["miri", "--version"])),
+        "Miri is missing: rustup toolchain install nightly --component miri --component rust-src"
+    );
     let target = shell::target_folder()?.join("miri");
     for (package, modules) in TESTS {
         let mut test = nightly(&["miri", "test", "-p", package, "--lib", "--"]);
@@ -41,7 +43,7 @@ pub(crate) fn run() -> Result<()> {
             .args(SKIPPED.iter().flat_map(|name| ["--skip", *name]))
             .env("CARGO_TARGET_DIR", &target)
             .env("PROPTEST_CASES", CASES)
-            // Properties look for the file of failures that they keep.
+            // Property tests look for their file of failures.
             .env("MIRIFLAGS", "-Zmiri-disable-isolation");
         shell::run(&mut test)?;
     }
@@ -55,18 +57,8 @@ fn nightly(args: &[&str]) -> Command {
         .args(["run", "nightly", "cargo"])
         .args(args)
         .current_dir(shell::repository())
-        // Our own toolchain's, which cargo has set for us.
+        // Cargo has set these to our own toolchain.
         .env_remove("CARGO")
         .env_remove("RUSTUP_TOOLCHAIN");
     command
-}
-
-fn require_miri() -> Result<()> {
-    let version = shell::output(&mut nightly(&["miri", "--version"]));
-    if version.is_ok_and(|output| output.status.success()) {
-        return Ok(());
-    }
-    Err(Failure::new(
-        "Miri is missing: rustup toolchain install nightly --component miri --component rust-src",
-    ))
 }

@@ -1,4 +1,4 @@
-//! Network namespaces that vanish with the value that made them.
+//! Network namespaces. Dropping one removes it.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -9,17 +9,16 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::shell::{self, Context as _, Failure, Result};
 
-/// Bytes that a long super-segment stays below.
+/// Bytes of the longest super-segment, exclusive.
 const LONG_SUPERS: u32 = 256 << 10;
 
-/// A namespace of our own. Dropping it removes it, and with it every
-/// interface inside.
+/// A namespace of our own, with its interfaces.
 pub(crate) struct Namespace {
     name: String,
 }
 
 impl Namespace {
-    /// Makes a namespace named after us and our process, loopback up.
+    /// Makes a namespace named after `purpose` and our process, with loopback up.
     pub(crate) fn create(purpose: &str) -> Result<Self> {
         let name = format!("storm-{purpose}-{}", std::process::id());
         shell::capture(Command::new("ip").args(["netns", "add", &name]))?;
@@ -32,44 +31,42 @@ impl Namespace {
         &self.name
     }
 
-    /// `program`, to be run inside. Its process id stays the command's own:
-    /// `ip netns exec` becomes the program.
+    /// `program`, to be run inside. `ip netns exec` becomes the program, so the
+    /// process id is the program's.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]).arg(program);
         command
     }
 
-    /// Runs `ip ARGUMENTS` inside; arguments are divided at spaces.
+    /// Runs a command inside and returns its output. Spaces divide the words.
+    pub(crate) fn run(&self, line: &str) -> Result<String> {
+        let mut words = line.split_whitespace();
+        let mut command = self.command(words.next().unwrap_or_default());
+        shell::capture_text(command.args(words))
+    }
+
+    /// As [`run`](Self::run), for `ip ARGUMENTS`.
     pub(crate) fn ip(&self, arguments: &str) -> Result<String> {
-        let mut command = Command::new("ip");
-        command
-            .args(["-n", &self.name])
-            .args(arguments.split_whitespace());
-        shell::capture_text(&mut command)
+        self.run(&format!("ip {arguments}"))
     }
 
-    /// Turns offload features of an interface on or off, by the names that
-    /// `ethtool` has for them.
+    /// Turns offload features of an interface on or off, by their `ethtool` names.
     pub(crate) fn set_features(&self, link: &str, features: &[&str], on: bool) -> Result<()> {
-        let mut ethtool = self.command("ethtool");
-        ethtool.args(["-K", link]);
-        for feature in features {
-            ethtool.arg(feature).arg(if on { "on" } else { "off" });
-        }
-        shell::capture(&mut ethtool).map(drop)
+        let state = if on { " on " } else { " off " };
+        let features = features.join(state) + state;
+        self.run(&format!("ethtool -K {link} {features}")).map(drop)
     }
 
-    /// Has an interface take super-segments over IPv4 of up to 256 KB, from
-    /// whoever makes them, as `ip link set LINK gso_ipv4_max_size 262144` does
-    /// where `ip` knows the word.
+    /// Lets an interface take IPv4 super-segments of up to 256 KB, as `ip link
+    /// set LINK gso_ipv4_max_size 262144` does in newer versions of `ip`.
     pub(crate) fn allow_long_supers(&self, link: &str) -> Result<()> {
         let done = self.inside(|| set_longest_super(link, LONG_SUPERS))?;
         done.context(format_args!("allowing {link} longer super-segments"))
     }
 
-    /// Moves the calling thread into the namespace, for good: threads and
-    /// processes that it starts are inside as well.
+    /// Moves the calling thread into the namespace for good, with all threads and
+    /// processes that it starts from now on.
     pub(crate) fn enter(&self) -> Result<()> {
         let path = format!("/run/netns/{}", self.name);
         let file = File::open(&path).context(format_args!("opening {path}"))?;
@@ -77,13 +74,13 @@ impl Namespace {
             .context(format_args!("entering {path}"))
     }
 
-    /// Runs `work` on a thread of its own inside.
+    /// Runs `work` on a new thread inside.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| self.enter().map(|()| work()));
             thread
                 .join()
-                .map_err(|_| Failure::new("a thread inside a network namespace has panicked"))?
+                .map_err(|_| Failure::new("a thread inside a network namespace panicked"))?
         })
     }
 }
@@ -91,21 +88,19 @@ impl Namespace {
 impl Drop for Namespace {
     fn drop(&mut self) {
         if let Err(error) = shell::capture(Command::new("ip").args(["netns", "del", &self.name])) {
-            eprintln!(
-                "could not remove the network namespace {}: {error}",
-                self.name
-            );
+            eprintln!("cannot remove the network namespace {}: {error}", self.name);
         }
     }
 }
 
-/// See [`Namespace::allow_long_supers`]: a message of routing netlink (RFC 3549).
+/// Sends the routing netlink message (RFC 3549) of
+/// [`Namespace::allow_long_supers`].
 fn set_longest_super(link: &str, bytes: u32) -> std::io::Result<()> {
     // linux/netlink.h, linux/rtnetlink.h, linux/if_link.h
     const REQUEST_AND_ACK: u16 = 1 | 4;
     const RTM_SETLINK: u16 = 19;
     const IFLA_GSO_IPV4_MAX_SIZE: u16 = 63;
-    // Without a protocol it is NETLINK_ROUTE.
+    // The default protocol is NETLINK_ROUTE.
     let socket = rustix::net::socket(AddressFamily::NETLINK, SocketType::RAW, None)?;
     let datagrams = rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None)?;
     let index = rustix::net::netdevice::name_to_index(&datagrams, link)?;

@@ -1,97 +1,85 @@
-//! A server under test: started, watched until it says how to reach it, and
-//! ended by its own process id, whatever happens.
+//! A program in the background, such as a server under test. Dropping it ends
+//! it by its own process id.
 
-use std::io::{BufRead as _, BufReader, Read};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::interrupt;
-use crate::shell::{self, Context as _, Failure, Result};
+use crate::shell::{self, Context as _, Result, ensure};
 
-/// A server has this long from its start to its `try:` line.
+/// The limit for a server's start, until its `try:` line.
 const START_LIMIT: Duration = Duration::from_mins(1);
-
-/// A server has this long from SIGTERM to its end.
+/// The limit from SIGTERM to the end.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
-
-/// How often an ending server is looked at.
+/// Pause between two looks at a program that is about to end.
 const TICK: Duration = Duration::from_millis(5);
 
-/// A running server. Dropping it ends it.
+/// A running program.
 pub(crate) struct Server {
     child: Child,
-    said: Arc<Mutex<String>>,
-    readers: Vec<JoinHandle<()>>,
+    command: String,
+    /// Standard output and standard error.
+    log: File,
     try_line: String,
 }
 
 impl Server {
-    /// Starts `command` and waits for the line of its start block that tells
-    /// how to reach it.
+    /// Starts a program and does not wait for anything.
+    pub(crate) fn spawn(command: &mut Command) -> Result<Self> {
+        let log = tempfile::tempfile().context("making a file for a program's output")?;
+        let share = || log.try_clone().context("sharing a file");
+        command
+            .stdin(Stdio::null())
+            .stdout(share()?)
+            .stderr(share()?);
+        let shown = shell::shown(command);
+        let child = command.spawn().context(&shown)?;
+        Ok(Self {
+            child,
+            command: shown,
+            log,
+            try_line: String::new(),
+        })
+    }
+
+    /// Starts a server and waits for the `try:` line of its start block.
     pub(crate) fn start(command: Command) -> Result<Self> {
-        let mut try_line = None;
-        let mut server = Self::start_when(command, START_LIMIT, |said| {
-            try_line = self::try_line(said);
-            Ok(try_line.is_some())
+        let mut line = None;
+        let mut server = Self::start_when(command, START_LIMIT, |output| {
+            line = try_line(output);
+            Ok(line.is_some())
         })?;
-        server.try_line = try_line.unwrap_or_default();
+        server.try_line = line.unwrap_or_default();
         Ok(server)
     }
 
-    /// Starts `command` and waits until `is_ready`, which is shown what the
-    /// server has said so far, says so.
+    /// Starts a server and waits until `is_ready`, which gets the output so far.
     pub(crate) fn start_when(
         mut command: Command,
         limit: Duration,
         mut is_ready: impl FnMut(&str) -> Result<bool>,
     ) -> Result<Self> {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().context(shell::shown(&command))?;
-        let said = Arc::new(Mutex::new(String::new()));
-        let readers = [
-            child.stdout.take().map(|pipe| collect(pipe, &said)),
-            child.stderr.take().map(|pipe| collect(pipe, &said)),
-        ];
-        let readers = readers.into_iter().flatten().collect();
-        let mut server = Self {
-            child,
-            said,
-            readers,
-            try_line: String::new(),
-        };
-        let started = interrupt::wait_for(limit, || {
+        let mut server = Self::spawn(&mut command)?;
+        let ready = interrupt::wait_for(limit, || {
             if is_ready(&server.output())? {
                 return Ok(Some(()));
             }
-            let ended = server.child.try_wait().context("waiting for the server")?;
-            match ended {
-                None => Ok(None),
-                Some(status) => Err(Failure::new(format!(
-                    "{} ended at once with {status}:\n{}",
-                    shell::shown(&command),
-                    server.output().trim_end()
-                ))),
-            }
+            server.expect_running().map(|()| None)
         })?;
-        if started.is_some() {
-            return Ok(server);
-        }
-        Err(Failure::new(format!(
-            "{} could not be reached within {} s:\n{}",
-            shell::shown(&command),
-            limit.as_secs(),
-            server.output().trim_end()
-        )))
+        let (command, output) = (&server.command, server.output());
+        ensure!(
+            ready.is_some(),
+            "{command} is not ready after {limit:?}:\n{}",
+            output.trim_end()
+        );
+        Ok(server)
     }
 
-    /// The process id of the program that was started.
+    /// The process id of the program.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -101,73 +89,91 @@ impl Server {
         &self.try_line
     }
 
-    /// Everything the server has written so far.
+    /// Everything that the program has written so far.
     pub(crate) fn output(&self) -> String {
-        self.said
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        let length = self.log.metadata().map_or(0, |log| log.len());
+        let mut bytes = vec![0; length as usize];
+        // The program moves the file's own position.
+        let read = self.log.read_at(&mut bytes, 0).unwrap_or(0);
+        String::from_utf8_lossy(&bytes[..read]).into_owned()
     }
 
-    /// `Some` when the server has ended by itself.
+    /// The time since the program last wrote something, or since its start.
+    pub(crate) fn silent_for(&self) -> Duration {
+        let written = self.log.metadata().and_then(|log| log.modified());
+        written.map_or(Duration::ZERO, |at| at.elapsed().unwrap_or_default())
+    }
+
+    /// The status, once the program has ended.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
-        self.child.try_wait().context("waiting for the server")
+        self.child.try_wait().context("waiting for a program")
     }
 
-    /// Ends the server by `signal`; an error when it does not end in time.
-    /// Returns its status and everything it wrote.
+    /// An error once the program has ended.
+    pub(crate) fn expect_running(&mut self) -> Result<()> {
+        let ended = self.ended()?;
+        ensure!(
+            ended.is_none(),
+            "{} ended by itself with {}:\n{}",
+            self.command,
+            ended.unwrap_or_default(),
+            self.output().trim_end()
+        );
+        Ok(())
+    }
+
+    /// Waits for the end; `None` when it does not come in time. Ctrl-C does not
+    /// shorten the wait, so that no server outlives us.
+    pub(crate) fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
+        let begun = Instant::now();
+        loop {
+            let ended = self.ended()?;
+            if ended.is_some() || begun.elapsed() >= limit {
+                return Ok(ended);
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+
+    /// Ends the program by `signal`. Returns its status and its whole output, or
+    /// an error when it does not end in time.
     pub(crate) fn stop(mut self, signal: Signal) -> Result<(ExitStatus, String)> {
         self.signal(signal)?;
-        let mut waited = Duration::ZERO;
-        // Not `interrupt::wait_for`: a Ctrl-C must not keep a server alive.
-        let status = loop {
-            if let Some(status) = self.ended()? {
-                break status;
-            }
-            if waited >= STOP_LIMIT {
-                return Err(Failure::new(format!(
-                    "the server was still there {} s after {signal:?}:\n{}",
-                    STOP_LIMIT.as_secs(),
-                    self.output().trim_end()
-                )));
-            }
-            std::thread::sleep(TICK);
-            waited += TICK;
-        };
-        // Its last words are read in a moment, unless someone that it has left
-        // behind holds the pipes.
-        while waited < STOP_LIMIT && !self.readers.iter().all(JoinHandle::is_finished) {
-            std::thread::sleep(TICK);
-            waited += TICK;
-        }
+        let ended = self.wait(STOP_LIMIT)?;
         let output = self.output();
+        let status = ended.context(format_args!(
+            "{} still runs {STOP_LIMIT:?} after {signal:?}:\n{}",
+            self.command,
+            output.trim_end()
+        ))?;
         Ok((status, output))
     }
 
-    /// Sends it a signal.
+    /// As [`stop`](Self::stop) with SIGTERM, but the status must be 0.
+    pub(crate) fn stop_well(self) -> Result<String> {
+        let (status, output) = self.stop(Signal::TERM)?;
+        ensure!(status.success(), "it ended with {status}:\n{output}");
+        Ok(output)
+    }
+
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
-        // The child is not waited for yet, so its id cannot be another's.
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| Failure::new("a process id out of range"))?;
-        kill_process(pid, signal).context(format_args!("sending {signal:?} to the server"))
+        // Nobody has waited for the child yet, so the id is still its own.
+        let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.context("a process id out of range")?;
+        kill_process(pid, signal).context(format_args!("sending {signal:?}"))
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if !matches!(self.child.try_wait(), Ok(None)) {
+        if matches!(self.ended(), Ok(Some(_))) {
             return;
         }
-        let asked = self.signal(Signal::TERM).is_ok();
-        let mut waited = Duration::ZERO;
-        while asked && waited < STOP_LIMIT {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-            waited += Duration::from_millis(20);
+        let asked = self.signal(Signal::TERM);
+        if asked.is_ok() && matches!(self.wait(STOP_LIMIT), Ok(Some(_))) {
+            return;
         }
-        // Errors mean that it is gone already.
+        // An error means that the program has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -175,28 +181,11 @@ impl Drop for Server {
 
 /// The command after the first `try:` of a start block.
 fn try_line(output: &str) -> Option<String> {
-    // Only whole lines: the last one may still be on its way.
+    // The last line may still be incomplete.
     let whole = &output[..=output.rfind('\n')?];
-    whole
-        .lines()
-        .find_map(|line| line.trim_start().strip_prefix("try:"))
-        .map(|line| line.trim().to_owned())
-}
-
-fn collect(pipe: impl Read + Send + 'static, into: &Arc<Mutex<String>>) -> JoinHandle<()> {
-    let into = Arc::clone(into);
-    std::thread::spawn(move || {
-        let mut lines = BufReader::new(pipe);
-        let mut line = Vec::new();
-        while lines
-            .read_until(b'\n', &mut line)
-            .is_ok_and(|read| read > 0)
-        {
-            let mut said = into.lock().unwrap_or_else(PoisonError::into_inner);
-            said.push_str(&String::from_utf8_lossy(&line));
-            line.clear();
-        }
-    })
+    let mut lines = whole.lines();
+    let line = lines.find_map(|line| line.trim_start().strip_prefix("try:"))?;
+    Some(line.trim().to_owned())
 }
 
 #[cfg(test)]

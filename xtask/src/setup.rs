@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use crate::shell::{self, Failure, Result};
+use crate::shell::{self, Context as _, Failure, Result, ensure};
 
-/// What the crates' build scripts need: a C compiler and headers for libbpf
-/// and libxdp, libclang for their bindings.
+/// Packages for the crates' build scripts: a C compiler and headers for libbpf
+/// and libxdp, and libclang for their bindings.
 const BUILD: &[&str] = &[
     "build-essential",
     "pkg-config",
@@ -18,8 +18,8 @@ const BUILD: &[&str] = &[
     "m4",
 ];
 
-/// What demo and tests run: `ip`, `curl`, `dig`, `ping`, `ethtool`, `sysctl`,
-/// `setpriv`, `ntpdig`, and callgrind for the count of instructions.
+/// Packages of the programs that the demo and the tests run: `ip`, `curl`, `dig`,
+/// `ping`, `memcping`, `ethtool`, `sysctl`, `setpriv`, `ntpdig`, and callgrind.
 const RUN: &[&str] = &[
     "iproute2",
     "curl",
@@ -33,20 +33,23 @@ const RUN: &[&str] = &[
     "valgrind",
 ];
 
-/// Finds what is missing, says so, and installs it.
+/// The arguments with which apt-get installs packages.
+const INSTALL: &str = "install -y --no-install-recommends";
+
+/// Names the missing packages and installs them.
 pub(crate) fn run() -> Result<()> {
     let wanted = || BUILD.iter().chain(RUN).copied();
     if !shell::is_installed("dpkg-query") {
         println!(
-            "setup: this is not Debian, so nothing is installed here. Needed, under Debian's \
-             names: {}",
+            "setup: this is not Debian, so nothing is installed. These packages are needed, \
+             by their Debian names: {}",
             wanted().collect::<Vec<_>>().join(" ")
         );
         return Ok(());
     }
     let missing: Vec<&str> = wanted().filter(|package| !has(package)).collect();
     if missing.is_empty() {
-        println!("setup: every package needed is installed");
+        println!("setup: all packages are installed");
         return Ok(());
     }
     println!("setup: missing packages: {}", missing.join(" "));
@@ -60,23 +63,21 @@ fn has(package: &str) -> bool {
 }
 
 fn install(packages: &[&str]) -> Result<()> {
-    let by_hand = format!("apt-get update && apt-get install {}", packages.join(" "));
-    let apt = |arguments: &[&str]| -> Result<()> {
+    let packages = packages.join(" ");
+    let apt = |arguments: &str| -> Result<()> {
         let mut command = shell::as_root("env")?;
-        command
-            .args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-q"])
-            .args(arguments);
-        shell::run(&mut command)
+        command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-q"]);
+        shell::run(command.args(arguments.split(' ')))
     };
-    apt(&["update"])
-        .and_then(|()| apt(&[&["install", "-y", "--no-install-recommends"], packages].concat()))
-        .map_err(|error| Failure::new(format!("{error}\nInstall them by hand: {by_hand}")))?;
-    println!("setup: installed {}", packages.join(" "));
+    apt("update")
+        .and_then(|()| apt(&format!("{INSTALL} {packages}")))
+        .context(format_args!("installing {packages} with apt-get"))?;
+    println!("setup: installed {packages}");
     Ok(())
 }
 
-/// Installs those of `packages` that are missing, without letting them start
-/// what they bring; returns those that could not be had, and why.
+/// Installs the missing ones of `packages`, without starting their services.
+/// Returns those that cannot be installed, and why.
 pub(crate) fn install_quietly(packages: &[&'static str]) -> Vec<(&'static str, Failure)> {
     if !shell::is_installed("dpkg-query") {
         return Vec::new();
@@ -87,21 +88,20 @@ pub(crate) fn install_quietly(packages: &[&'static str]) -> Vec<(&'static str, F
         return Vec::new();
     };
     println!("setup: missing packages: {}", missing.join(" "));
-    if let Err(failure) = apt_quietly(&["update"]) {
+    if let Err(failure) = apt_quietly("update") {
         return vec![(first, failure)];
     }
-    // One by one: the others are there when one cannot be had.
+    // One by one, so that one missing package does not stop the others.
     let install = |package: &'static str| {
-        let outcome = apt_quietly(&["install", "-y", "--no-install-recommends", package]);
+        let outcome = apt_quietly(&format!("{INSTALL} {package}"));
         outcome.err().map(|failure| (package, failure))
     };
     missing.into_iter().filter_map(install).collect()
 }
 
-/// Runs apt-get where a package finds neither a service manager that runs nor
-/// a runlevel with servers: the first where systemd's folder is hidden, in a
-/// mount namespace of its own, the second by what invoke-rc.d is told.
-fn apt_quietly(arguments: &[&str]) -> Result<()> {
+/// Runs apt-get so that packages do not start services: a mount namespace hides
+/// systemd's folder, and invoke-rc.d sees the single-user runlevel.
+fn apt_quietly(arguments: &str) -> Result<()> {
     const SCRIPT: &str = "\
         if [ -d /run/systemd/system ]; then mount -t tmpfs none /run/systemd || exit 1; fi; \
         exec apt-get -q \"$@\"";
@@ -109,26 +109,17 @@ fn apt_quietly(arguments: &[&str]) -> Result<()> {
     command
         .args(["DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1"])
         .args(["unshare", "--mount", "sh", "-c", SCRIPT, "sh"])
-        .args(arguments);
+        .args(arguments.split(' '));
     shell::run(&mut command)
 }
 
-/// Whether `cargo fmt` and `cargo clippy` are there, which only checks need.
+/// An error unless `cargo fmt` and `cargo clippy` are there, which only checks need.
 pub(crate) fn require_components() -> Result<()> {
-    let missing: Vec<&str> = [("fmt", "rustfmt"), ("clippy", "clippy")]
-        .into_iter()
-        .filter(|(command, _)| {
-            let mut cargo = shell::cargo();
-            cargo.args([command, "--version"]);
-            !shell::output(&mut cargo).is_ok_and(|output| output.status.success())
-        })
-        .map(|(_, component)| component)
-        .collect();
-    if missing.is_empty() {
-        return Ok(());
+    for (command, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
+        ensure!(
+            shell::succeeds(shell::cargo().args([command, "--version"])),
+            "the Rust toolchain lacks {component}: rustup component add {component}"
+        );
     }
-    Err(Failure::new(format!(
-        "the Rust toolchain lacks {0}: rustup component add {0}",
-        missing.join(" ")
-    )))
+    Ok(())
 }

@@ -1,11 +1,13 @@
-//! Running other programs, and saying clearly what failed.
+//! Errors for a person, and commands that run to their end.
+//!
+//! [`server`](crate::server) has those that run in the background.
 
 use std::ffi::OsStr;
-use std::fmt;
+use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Why a command of ours ends: one message for a person.
+/// The reason why a command failed: one message for a person.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 
@@ -15,47 +17,79 @@ impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
-
-    /// What Ctrl-C leads to.
-    pub(crate) fn interrupted() -> Self {
-        Self::new("interrupted")
-    }
 }
 
-impl fmt::Display for Failure {
+impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-/// Adds what was being tried to an error.
-pub(crate) trait Context<T> {
-    fn context(self, doing: impl fmt::Display) -> Result<T>;
+/// Returns a [`Failure`] with a formatted message.
+macro_rules! bail {
+    ($($message:tt)*) => {
+        return Err($crate::shell::Failure::new(format!($($message)*)))
+    };
 }
 
-impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
-    fn context(self, doing: impl fmt::Display) -> Result<T> {
+/// Returns a [`Failure`] with a formatted message unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)*) => {
+        if !$condition {
+            $crate::shell::bail!($($message)*)
+        }
+    };
+}
+
+pub(crate) use {bail, ensure};
+
+/// Says in an error what was being tried.
+pub(crate) trait Context<T> {
+    fn context(self, doing: impl Display) -> Result<T>;
+}
+
+impl<T, E: Display> Context<T> for std::result::Result<T, E> {
+    fn context(self, doing: impl Display) -> Result<T> {
         self.map_err(|error| Failure::new(format!("{doing}: {error}")))
     }
 }
 
-/// The repository's top folder.
+/// The error for `None` is the context alone.
+impl<T> Context<T> for Option<T> {
+    fn context(self, message: impl Display) -> Result<T> {
+        self.ok_or_else(|| Failure::new(message.to_string()))
+    }
+}
+
+/// The top folder of the repository.
 pub(crate) fn repository() -> PathBuf {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    manifest
-        .parent()
-        .map_or(manifest.clone(), Path::to_path_buf)
+    manifest.parent().unwrap_or(&manifest).to_path_buf()
 }
 
-/// Where cargo puts what it builds: this program lies there itself, in a
-/// folder named after its profile.
+/// The folder of cargo's builds. This program lies there too, in a folder named
+/// after its profile.
 pub(crate) fn target_folder() -> Result<PathBuf> {
-    let exe = std::env::current_exe().context("finding this program's own file")?;
-    exe.ancestors()
-        .nth(2)
-        .map(Path::to_path_buf)
-        .ok_or_else(|| Failure::new("this program does not lie in a target folder"))
+    let folder = this_program()?.ancestors().nth(2).map(Path::to_path_buf);
+    folder.context("this program does not lie in a target folder")
+}
+
+/// The file of this program.
+pub(crate) fn this_program() -> Result<PathBuf> {
+    std::env::current_exe().context("finding this program's own file")
+}
+
+pub(crate) fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).context(format_args!("reading {}", path.display()))
+}
+
+pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
+    std::fs::write(path, content).context(format_args!("writing {}", path.display()))
+}
+
+pub(crate) fn make_folder(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).context(format_args!("making {}", path.display()))
 }
 
 /// The cargo that runs us, in the repository's folder.
@@ -63,21 +97,17 @@ pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(repository());
     if let Ok(folder) = target_folder() {
-        // What is built is looked for beside this program.
+        // Callers look for the result beside this program.
         command.env("CARGO_TARGET_DIR", folder);
     }
     command
 }
 
-/// Builds programs as users run them, for `command`; cargo tells how far it is.
+/// Builds packages for release, as users do; cargo shows its progress.
 pub(crate) fn build_release(command: &str, packages: &[&str]) -> Result<()> {
     println!("{command}: building (the first time takes some minutes)");
-    let mut build = cargo();
-    build.args(["build", "--release"]);
-    for package in packages {
-        build.args(["-p", package]);
-    }
-    run(&mut build)
+    let packages = packages.iter().flat_map(|package| ["-p", package]);
+    run(cargo().args(["build", "--release"]).args(packages))
 }
 
 pub(crate) fn is_root() -> bool {
@@ -95,16 +125,15 @@ pub(crate) fn as_root(program: impl AsRef<OsStr>) -> Result<Command> {
     if is_root() {
         return Ok(Command::new(program));
     }
-    if !is_installed("sudo") {
-        return Err(Failure::new(format!(
-            "{} needs root, and there is no sudo here: run this as root",
-            program.as_ref().to_string_lossy()
-        )));
-    }
+    let name = program.as_ref().to_string_lossy();
+    ensure!(
+        is_installed("sudo"),
+        "{name} needs root, and sudo is not installed: run this as root"
+    );
     let mut command = Command::new("sudo");
     command.arg("-E");
     if let Some(path) = std::env::var_os("PATH") {
-        // sudo has a search path of its own, which knows no cargo.
+        // The search path of sudo itself does not lead to cargo.
         let mut assignment = std::ffi::OsString::from("PATH=");
         assignment.push(path);
         command.arg("env").arg(assignment);
@@ -117,69 +146,60 @@ pub(crate) fn as_root(program: impl AsRef<OsStr>) -> Result<Command> {
 /// network namespaces need root, so builds stay the user's own.
 pub(crate) fn again_as_root(name: &str) -> Result<()> {
     println!("{name}: going on as root, for network namespaces and AF_XDP");
-    let exe = std::env::current_exe().context("finding this program's own file")?;
-    let mut command = as_root(exe)?;
+    let mut command = as_root(this_program()?)?;
     command.args(std::env::args_os().skip(1)).arg("--built");
     let status = command.status().context("running sudo")?;
-    // The other one has said what was wrong.
     if status.success() {
-        Ok(())
-    } else {
-        std::process::exit(status.code().unwrap_or(1))
+        return Ok(());
     }
+    // The other process has already printed the reason.
+    std::process::exit(status.code().unwrap_or(1))
 }
 
 /// The command as one would type it.
 pub(crate) fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect::<Vec<_>>()
-        .join(" ")
+    let words: Vec<_> = words.map(OsStr::to_string_lossy).collect();
+    words.join(" ")
 }
 
 /// Runs a command whose output goes to the terminal.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
-    let status = command
-        .status()
-        .context(format_args!("running {}", shown(command)))?;
-    if status.success() {
-        return Ok(());
-    }
-    Err(Failure::new(format!(
-        "{} ended with {status}",
-        shown(command)
-    )))
+    let status = command.status().context(shown(command))?;
+    ensure!(status.success(), "{} ended with {status}", shown(command));
+    Ok(())
 }
 
-/// Runs a command and returns what it wrote, whether or not it succeeded.
+/// Runs a command and returns its output, also when it failed.
 pub(crate) fn output(command: &mut Command) -> Result<Output> {
-    command
-        .stdin(Stdio::null())
-        .output()
-        .context(format_args!("running {}", shown(command)))
+    let output = command.stdin(Stdio::null()).output();
+    output.context(shown(command))
+}
+
+/// Whether a command runs and succeeds; its output is dropped.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    output(command).is_ok_and(|output| output.status.success())
 }
 
 /// Runs a command that must succeed, and returns its standard output.
 pub(crate) fn capture(command: &mut Command) -> Result<Vec<u8>> {
     let output = output(command)?;
-    if output.status.success() {
-        return Ok(output.stdout);
-    }
-    Err(Failure::new(format!(
-        "{} ended with {}: {}",
-        shown(command),
-        output.status,
-        String::from_utf8_lossy(&output.stderr).trim()
-    )))
+    let (status, errors) = (output.status, String::from_utf8_lossy(&output.stderr));
+    let command = shown(command);
+    ensure!(
+        status.success(),
+        "{command} ended with {status}: {}",
+        errors.trim()
+    );
+    Ok(output.stdout)
 }
 
-/// Like [`capture`], for text.
+/// As [`capture`], for text.
 pub(crate) fn capture_text(command: &mut Command) -> Result<String> {
     capture(command).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What root has written belongs to the one who has called sudo, so that
+/// Gives a folder that root has written to the user who called sudo, so that
 /// `cargo clean` still works.
 pub(crate) fn give_back(folder: &Path) {
     let id = |name| std::env::var(name).ok();
@@ -192,7 +212,7 @@ pub(crate) fn give_back(folder: &Path) {
     }
 }
 
-/// A folder for files of one run, removed with everything in it at the end.
+/// A folder for the files of one run. Dropping it removes it.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -202,8 +222,7 @@ impl Scratch {
 
     /// Makes the folder in `parent`.
     pub(crate) fn create_in(parent: &Path, purpose: &str) -> Result<Self> {
-        let name = format!("storm-{purpose}-{}", std::process::id());
-        let path = parent.join(name);
+        let path = parent.join(format!("storm-{purpose}-{}", std::process::id()));
         std::fs::create_dir(&path).context(format_args!("making {}", path.display()))?;
         Ok(Self(path))
     }
@@ -216,7 +235,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("could not remove {}: {error}", self.0.display());
+            eprintln!("cannot remove {}: {error}", self.0.display());
         }
     }
 }

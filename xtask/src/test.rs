@@ -4,15 +4,22 @@ use std::fmt::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::shell::{self, Context as _, Result};
-use crate::{e2e, fuzz, interrupt, loss, setup, structure, watched};
+use crate::server::Server;
+use crate::shell::{self, Result};
+use crate::{e2e, fuzz, interrupt, loss, setup, structure};
 
-/// Of a failing step this much of the end is shown.
-const SHOWN_LINES: usize = 200;
-/// A step that writes no line for so long has hung, and is ended.
+/// Lines shown of a failing step, from its end.
+const SHOWN_LINES: usize = 400;
+/// A step that writes nothing for so long has hung, and is ended.
 const SILENCE: Duration = Duration::from_mins(15);
 /// The same with `--full`, where one test has thousands of cells.
 const FULL_SILENCE: Duration = Duration::from_mins(90);
+/// Pause between two looks at a running step.
+const TICK: Duration = Duration::from_millis(50);
+/// Time from SIGTERM to SIGKILL.
+const GRACE: Duration = Duration::from_secs(5);
+/// Marks a slow test in the output of cargo's test programs.
+const SLOW: &str = " has been running for over ";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -34,79 +41,39 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         silence: if options.full { FULL_SILENCE } else { SILENCE },
         ..Tests::default()
     };
-    let xtask = std::env::current_exe().context("finding this program's own file")?;
-    if options.filter.is_empty() {
-        tests.step("format", || cargo(&["fmt", "--all", "--check"]));
-        tests.step("format of the fuzz targets", || {
-            cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"])
-        });
-        tests.step("clippy", || {
-            cargo(&[
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--",
-                "-D",
-                "warnings",
-            ])
-        });
-        tests.step("documentation", || {
-            let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
-            doc.env("RUSTDOCFLAGS", "-D warnings");
-            doc
-        });
+    let is_whole = options.filter.is_empty();
+    if is_whole {
+        tests.step("format", cargo("fmt --all --check"));
+        let fuzz = cargo("fmt --manifest-path fuzz/Cargo.toml --check");
+        tests.step("format of the fuzz targets", fuzz);
+        let clippy = cargo("clippy --workspace --all-targets -- -D warnings");
+        tests.step("clippy", clippy);
+        let mut doc = cargo("doc --workspace --no-deps");
+        doc.env("RUSTDOCFLAGS", "-D warnings");
+        tests.step("documentation", doc);
         tests.counted("structure of the crates", structure::check)?;
-        tests.step("figures that README quotes", || {
-            let mut figures = Command::new(&xtask);
-            figures.args(["bench", "figures", "--check"]);
-            figures
-        });
+        let figures = xtask("bench figures --check")?;
+        tests.step("figures that README quotes", figures);
+        tests.dependencies();
     }
-    if options.filter.is_empty() {
-        tests.step_where_installed(
-            "licences, duplicates and sources of dependencies",
-            "deny",
-            &["--offline", "check", "licenses", "bans", "sources"],
-        );
+    let mut test = cargo("test --workspace --no-fail-fast");
+    test.args(Some(&options.filter).filter(|_| !is_whole));
+    if options.full {
+        test.env("MATRIX", "full");
     }
-    tests.step("unit, property and simulation tests", || {
-        let mut test = cargo(&["test", "--workspace", "--no-fail-fast"]);
-        if !options.filter.is_empty() {
-            test.arg(&options.filter);
-        }
-        if options.full {
-            test.env("MATRIX", "full");
-        }
-        run_as_root(&mut test);
-        test
-    });
-    tests.step("release build", || {
-        cargo(&["build", "--release", "-p", "sandstorm", "-p", "namestorm"])
-    });
-    tests.step("release build of the bad network", || {
-        cargo(&["build", "--release", "-p", "benches", "--bin", "forward"])
-    });
-    if options.filter.is_empty() {
-        tests.step("the guide's project, outside the workspace", || {
-            let mut guide = Command::new(&xtask);
-            guide.arg("guide");
-            guide
-        });
-        tests.step("instruction counts", || {
-            let mut counts = Command::new(&xtask);
-            counts.args(["bench", "instructions", "--check"]);
-            counts
-        });
-        tests.step("fuzzing", || {
-            let mut fuzz = Command::new(&xtask);
-            fuzz.args(["fuzz", "--seconds", &fuzz::TEST_SECONDS.to_string()]);
-            fuzz
-        });
-        tests.step("demo", || {
-            let mut demo = Command::new(xtask);
-            demo.args(["demo", "--built", "--once"]);
-            demo
-        });
+    run_as_root(&mut test);
+    tests.step("unit, property and simulation tests", test);
+    let build = cargo("build --release -p sandstorm -p namestorm");
+    tests.step("release build", build);
+    let build = cargo("build --release -p benches --bin forward");
+    tests.step("release build of the bad network", build);
+    if is_whole {
+        let project = "the guide's project, outside the workspace";
+        tests.step(project, xtask("guide")?);
+        let counts = xtask("bench instructions --check")?;
+        tests.step("instruction counts", counts);
+        tests.step("fuzzing", xtask(fuzz::IN_TESTS)?);
+        tests.step("demo", xtask("demo --built --once")?);
     }
     tests.counted("end to end", || {
         e2e::run_apart(options.full, &options.filter)
@@ -117,14 +84,21 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     tests.finish()
 }
 
-fn cargo(args: &[&str]) -> Command {
+fn cargo(arguments: &str) -> Command {
     let mut command = shell::cargo();
-    command.args(args);
+    command.args(arguments.split(' '));
     command
 }
 
-/// Has cargo run test programs through sudo where we are not root: those that
-/// make network namespaces need it.
+/// Another command of ours.
+fn xtask(arguments: &str) -> Result<Command> {
+    let mut command = Command::new(shell::this_program()?);
+    command.args(arguments.split(' '));
+    Ok(command)
+}
+
+/// Lets cargo run test programs through sudo where we are not root: some make
+/// network namespaces.
 fn run_as_root(test: &mut Command) {
     if !shell::is_root() {
         for target in ["X86_64_UNKNOWN_LINUX_GNU", "AARCH64_UNKNOWN_LINUX_GNU"] {
@@ -133,7 +107,7 @@ fn run_as_root(test: &mut Command) {
     }
 }
 
-/// What has passed and failed so far.
+/// The steps that have run.
 #[derive(Default)]
 struct Tests {
     passed: u32,
@@ -143,58 +117,40 @@ struct Tests {
 }
 
 impl Tests {
-    /// Runs a command as one step. Its output is shown if it fails.
-    fn step(&mut self, name: &str, command: impl FnOnce() -> Command) {
+    /// Runs a command as one step, and shows its output if it fails.
+    fn step(&mut self, name: &str, mut command: Command) {
         if interrupt::seen() {
             return;
         }
         println!("==== {name}");
         let start = Instant::now();
-        let mut command = command();
-        match watched::run(&mut command, self.silence) {
-            Ok(outcome) => {
-                let counts = Counts::of(&outcome.stdout);
-                // A step that runs no tests is one itself.
-                let itself = u32::from(counts == Counts::default());
-                self.passed += counts.passed;
-                self.failed += counts.failed;
-                let well = outcome.status.success() && !outcome.hung;
-                if well {
-                    self.passed += itself;
-                } else {
-                    self.failed += u32::from(counts.failed == 0);
-                    println!("$ {}", shell::shown(&command));
-                    println!("{}", end_of(&outcome.stdout));
-                    println!("{}", end_of(&outcome.stderr));
-                }
-                if outcome.hung {
-                    println!("{}", hung(self.silence, &outcome.running_tests()));
-                }
-                self.close(name, well, start.elapsed());
-            }
-            Err(failure) => {
-                println!("{failure}");
-                self.failed += 1;
-                self.close(name, false, start.elapsed());
-            }
+        let (output, fault) = watch(&mut command, self.silence)
+            .unwrap_or_else(|failure| (String::new(), Some(failure.to_string())));
+        let (passed, failed) = counts(&output);
+        self.passed += passed;
+        self.failed += failed;
+        if let Some(fault) = &fault {
+            self.failed += u32::from(failed == 0);
+            let command = shell::shown(&command);
+            println!("$ {command}\n{}\n{fault}", end_of(&output));
+        } else if passed == 0 {
+            // A step that runs no tests is itself a test.
+            self.passed += 1;
         }
+        self.close(name, fault.is_none(), start.elapsed());
     }
 
-    /// Runs a command of a tool that is not built here: skipped where it is
-    /// not installed.
-    fn step_where_installed(&mut self, name: &str, tool: &str, args: &[&str]) {
-        let mut version = cargo(&[tool, "--version"]);
-        if shell::output(&mut version).is_ok_and(|output| output.status.success()) {
-            self.step(name, || cargo(&[&[tool], args].concat()));
-            return;
+    /// Checks dependencies by a tool that is not built here, where it is installed.
+    fn dependencies(&mut self) {
+        let name = "licences, duplicates and sources of dependencies";
+        if shell::succeeds(&mut cargo("deny --version")) {
+            let deny = cargo("deny --offline check licenses bans sources");
+            return self.step(name, deny);
         }
-        let line = format!("skip {name}: cargo-{tool} is not installed");
-        println!("{line}");
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.summary, "{line}");
+        self.report(&format!("skip {name}: cargo-deny is not installed"));
     }
 
-    /// Runs a step that counts its own checks and says what has failed.
+    /// Runs a step that counts its own checks and prints the failures.
     fn counted(&mut self, name: &str, step: impl FnOnce() -> Result<(u32, u32)>) -> Result<()> {
         interrupt::check()?;
         println!("==== {name}");
@@ -208,7 +164,10 @@ impl Tests {
 
     fn close(&mut self, name: &str, well: bool, took: Duration) {
         let word = if well { "ok  " } else { "FAIL" };
-        let line = format!("{word} {name}: {:.1} s", took.as_secs_f64());
+        self.report(&format!("{word} {name}: {:.1} s", took.as_secs_f64()));
+    }
+
+    fn report(&mut self, line: &str) {
         println!("{line}");
         // Writing to a string cannot fail.
         let _ = writeln!(self.summary, "{line}");
@@ -216,54 +175,96 @@ impl Tests {
 
     fn finish(self) -> Result<()> {
         interrupt::check()?;
-        println!(
-            "\n{}{} passed, {} failed",
-            self.summary, self.passed, self.failed
-        );
-        if self.failed == 0 {
+        let (summary, passed, failed) = (self.summary, self.passed, self.failed);
+        println!("\n{summary}{passed} passed, {failed} failed");
+        if failed == 0 {
             return Ok(());
         }
-        // Everything is said; only the status is left.
+        // The failures are printed already; only the status is left.
         std::process::exit(1);
     }
 }
 
-/// Tests as counted in what `cargo test` prints.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Counts {
-    passed: u32,
-    failed: u32,
-}
-
-impl Counts {
-    fn of(output: &str) -> Self {
-        let mut counts = Self::default();
-        for line in output
-            .lines()
-            .filter(|line| line.starts_with("test result: "))
-        {
-            let words: Vec<&str> = line.split([' ', ';']).collect();
-            for pair in words.windows(2) {
-                let number = pair[0].parse().unwrap_or(0);
-                match pair[1] {
-                    "passed" => counts.passed += number,
-                    "failed" => counts.failed += number,
-                    _ => {}
-                }
-            }
+/// Runs a command, and ends it when it writes nothing for `silence`. Returns its
+/// output, and a message when it failed.
+fn watch(command: &mut Command, silence: Duration) -> Result<(String, Option<String>)> {
+    let mut step = Server::spawn(command)?;
+    loop {
+        if let Some(status) = step.ended()? {
+            let fault = (!status.success()).then(|| format!("it ended with {status}"));
+            return Ok((step.output(), fault));
         }
-        counts
+        if step.silent_for() >= silence || interrupt::seen() {
+            end_family(&mut step)?;
+            let output = step.output();
+            let tests = match running_tests(&output).join(", ") {
+                none if none.is_empty() => "no test had said that it runs for long".to_owned(),
+                tests => format!("still running: {tests}"),
+            };
+            let fault = format!("it wrote nothing for {:?}; {tests}", step.silent_for());
+            return Ok((output, Some(fault)));
+        }
+        std::thread::sleep(TICK);
     }
 }
 
-/// Why a step was ended.
-fn hung(silence: Duration, running: &[&str]) -> String {
-    let running = match running {
-        [] => "no test had said that it runs for long".to_owned(),
-        names => format!("still running: {}", names.join(", ")),
-    };
-    let minutes = silence.as_secs() / 60;
-    format!("ended, as nothing was heard for {minutes} minutes; {running}")
+/// Ends a program and all that it has started. Tests that run through sudo are
+/// root's.
+fn end_family(program: &mut Server) -> Result<()> {
+    let processes = family(program.id());
+    for signal in ["-TERM", "-KILL"] {
+        let mut kill = shell::as_root("kill")?;
+        // An error means that one of them has ended.
+        shell::output(kill.args([signal, "--"]).args(&processes))?;
+        program.wait(GRACE)?;
+    }
+    Ok(())
+}
+
+/// The ids of a process and of all its descendants.
+fn family(of: u32) -> Vec<String> {
+    let mut family = vec![of.to_string()];
+    let threads = std::fs::read_dir(format!("/proc/{of}/task"));
+    for thread in threads.into_iter().flatten().flatten() {
+        let children = std::fs::read_to_string(thread.path().join("children"));
+        let children = children.unwrap_or_default();
+        let ids = children.split_whitespace().filter_map(|id| id.parse().ok());
+        family.extend(ids.flat_map(self::family));
+    }
+    family
+}
+
+/// The tests that were reported as slow and then not as ended.
+fn running_tests(output: &str) -> Vec<&str> {
+    let mut running = Vec::new();
+    for test in output.lines().filter_map(|line| line.strip_prefix("test ")) {
+        if let Some((name, _)) = test.split_once(SLOW) {
+            running.push(name);
+        } else if let Some((name, _)) = test.split_once(" ... ") {
+            running.retain(|one| *one != name);
+        }
+    }
+    running
+}
+
+/// The tests that passed and failed, from the output of `cargo test`.
+fn counts(output: &str) -> (u32, u32) {
+    let results = output
+        .lines()
+        .filter(|line| line.starts_with("test result: "));
+    let (mut passed, mut failed) = (0, 0);
+    for line in results {
+        let words: Vec<&str> = line.split([' ', ';']).collect();
+        for pair in words.windows(2) {
+            let number = pair[0].parse().unwrap_or(0);
+            match pair[1] {
+                "passed" => passed += number,
+                "failed" => failed += number,
+                _ => {}
+            }
+        }
+    }
+    (passed, failed)
 }
 
 fn end_of(text: &str) -> String {
@@ -275,19 +276,46 @@ fn end_of(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn sh(script: &str, silence: Duration) -> (String, Option<String>) {
+        watch(Command::new("sh").args(["-c", script]), silence).unwrap()
+    }
+
+    #[test]
+    fn a_command_that_writes_is_not_ended() {
+        let script = "for i in 1 2 3 4; do echo $i; sleep 0.2; done; echo error >&2; exit 3";
+        let (output, fault) = sh(script, Duration::from_millis(700));
+        assert_eq!(output, "1\n2\n3\n4\nerror\n");
+        assert_eq!(fault.as_deref(), Some("it ended with exit status: 3"));
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_ended_with_its_children_and_its_tests_are_named() {
+        let begun = Instant::now();
+        let script = "echo 'test a::b has been running for over 60 seconds'; sleep 1000 & \
+                      echo $!; sleep 1000";
+        let (output, fault) = sh(script, Duration::from_millis(300));
+        assert!(fault.is_some_and(|fault| fault.ends_with("still running: a::b")));
+        assert!(begun.elapsed() < GRACE);
+        let child = output.lines().nth(1).unwrap();
+        let alive = std::fs::read_to_string(format!("/proc/{child}/stat"));
+        assert!(alive.is_err() || alive.is_ok_and(|stat| stat.contains(") Z ")));
+    }
+
+    #[test]
+    fn a_slow_test_that_ended_does_not_run() {
+        let output = "test a has been running for over 60 seconds\n\
+                      test b has been running for over 60 seconds\n\
+                      test a ... ok\ntest c ... ok\n";
+        assert_eq!(running_tests(output), ["b"]);
+    }
+
     #[test]
     fn results_of_cargo_test_are_added_up() {
         let output = "running 3 tests\n\
-            test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s\n\
-            test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s\n";
-        assert_eq!(
-            Counts::of(output),
-            Counts {
-                passed: 4,
-                failed: 2
-            }
-        );
-        assert_eq!(Counts::of("   Compiling nmio\n"), Counts::default());
+            test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n\
+            test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
+        assert_eq!(counts(output), (4, 2));
+        assert_eq!(counts("   Compiling nmio\n"), (0, 0));
     }
 
     #[test]
@@ -297,6 +325,6 @@ mod tests {
             .collect::<Vec<_>>()
             .join("\n");
         let shown = end_of(&text);
-        assert!(shown.starts_with("300\n") && shown.ends_with("\n499"));
+        assert!(shown.starts_with("100\n") && shown.ends_with("\n499"));
     }
 }
