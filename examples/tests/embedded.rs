@@ -1,53 +1,85 @@
-//! The example that has a runtime of its own, served to clients of this host's kernel
-//! in a network namespace that vanishes with it. Needs root.
+//! The example that has its own runtime, served to clients of this host's kernel in a
+//! network namespace that vanishes with it. Needs root.
+
+#[path = "rig/lines.rs"]
+mod lines;
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::AsFd as _;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use lines::Lines;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// A test that waits for longer has failed.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A test fails when it waits longer.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-fn start(arguments: &[&str]) -> Child {
-    // `unshare` becomes the program.
-    let mut command = Command::new("unshare");
-    command.args(["--net", env!("CARGO_BIN_EXE_embedded")]);
-    command.args(arguments).stdout(Stdio::piped());
-    command.stderr(Stdio::piped()).spawn().unwrap()
+/// The example as a process.
+struct Running {
+    child: Child,
+    output: Lines,
+    errors: Lines,
 }
 
-/// Does `work` on the host's side of the program's wire.
-fn beside<R: Send>(child: &Child, work: impl FnOnce() -> R + Send) -> R {
-    let namespace = File::open(format!("/proc/{}/ns/net", child.id())).unwrap();
-    thread::scope(|scope| {
-        let client = scope.spawn(|| {
-            let network = Some(LinkNameSpaceType::Network);
-            move_into_link_name_space(namespace.as_fd(), network).unwrap();
-            work()
-        });
-        client.join().unwrap()
-    })
+impl Running {
+    fn start(arguments: &[&str]) -> Self {
+        // `unshare` becomes the program.
+        let mut command = Command::new("unshare");
+        command.args(["--net", env!("CARGO_BIN_EXE_embedded")]);
+        command.args(arguments).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        Self {
+            output: Lines::of(child.stdout.take().unwrap()),
+            errors: Lines::of(child.stderr.take().unwrap()),
+            child,
+        }
+    }
+
+    /// Runs `work` on a thread in the namespace, at the host's end of the link.
+    fn beside<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        let namespace = File::open(format!("/proc/{}/ns/net", self.child.id())).unwrap();
+        thread::scope(|scope| {
+            let client = scope.spawn(|| {
+                let network = Some(LinkNameSpaceType::Network);
+                move_into_link_name_space(namespace.as_fd(), network).unwrap();
+                work()
+            });
+            client.join().unwrap()
+        })
+    }
+
+    /// Waits for the end: the rest of the output, the errors, and the exit status.
+    fn end(mut self) -> (Vec<String>, Vec<String>, Option<i32>) {
+        let output = self.output.by_ref().collect();
+        let errors = self.errors.by_ref().collect();
+        (output, errors, self.child.wait().unwrap().code())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // An error means that it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 fn connect(address: IpAddr) -> TcpStream {
-    let stream = TcpStream::connect_timeout(&(address, 7).into(), PATIENCE).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let stream = TcpStream::connect_timeout(&(address, 7).into(), TIMEOUT).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
 #[test]
-fn it_echoes_counts_and_ends_by_itself_and_prints_nothing_else() {
-    let mut child = start(&[]);
-    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut lines = || output.next().map(Result::unwrap);
+fn it_echoes_prints_its_counts_and_ends_by_itself() {
+    let mut embedded = Running::start(&[]);
     let mut addresses: Vec<IpAddr> = Vec::new();
-    while let Some(line) = lines() {
+    for line in embedded.output.by_ref() {
         if let Some(listening) = line.strip_prefix("listening:") {
             let words = listening.split([' ', ',']);
             addresses = words.filter_map(|word| word.parse().ok()).collect();
@@ -59,7 +91,7 @@ fn it_echoes_counts_and_ends_by_itself_and_prints_nothing_else() {
     assert_eq!(addresses.len(), 2, "it has ended before it served");
     let mut sent = 0;
     for address in &addresses {
-        let mut stream = beside(&child, || connect(*address));
+        let mut stream = embedded.beside(|| connect(*address));
         for bytes in [&b"hello"[..], &[b'x'; 10_000]] {
             stream.write_all(bytes).unwrap();
             let mut received = vec![0; bytes.len()];
@@ -68,37 +100,32 @@ fn it_echoes_counts_and_ends_by_itself_and_prints_nothing_else() {
             sent += bytes.len();
         }
     }
-    // While it serves, it tells what it has done.
+    // It prints its counts once a second.
     let expected = format!("connections 2, bytes sent {sent}");
-    let mut told = String::new();
-    while told != expected {
-        told = lines().unwrap();
-        assert!(told.starts_with("connections "), "{told}");
-    }
-    let mut stream = beside(&child, || connect(addresses[0]));
+    let mut counts = embedded.output.by_ref().take(10);
+    assert!(
+        counts.any(|line| line == expected),
+        "10 lines and none says {expected}"
+    );
+    let mut stream = embedded.beside(|| connect(addresses[0]));
     stream.write_all(b"quit\n").unwrap();
-    // It takes leave of its client.
+    // The server closes the connection.
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
-    let mut last = lines().unwrap();
-    while last.starts_with("connections ") {
-        last = lines().unwrap();
-    }
+    let (output, errors, status) = embedded.end();
+    let (last, counts) = output.split_last().unwrap();
     assert!(last.starts_with("echoed for "), "{last}");
-    assert_eq!(lines(), None);
-    let Output { status, stderr, .. } = child.wait_with_output().unwrap();
-    assert!(status.success());
-    assert_eq!(String::from_utf8(stderr).unwrap(), "");
+    assert!(counts.iter().all(|line| line.starts_with("connections ")));
+    assert_eq!((errors.as_slice(), status), (&[][..], Some(0)));
 }
 
 #[test]
-fn a_device_that_does_not_exist_is_its_own_error() {
-    let output = start(&["xdp:none"]).wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
-    let message = String::from_utf8(output.stderr).unwrap();
-    assert!(message.starts_with("embedded: "), "{message}");
+fn a_device_that_does_not_exist_is_one_message() {
+    let (output, errors, status) = Running::start(&["xdp:none"]).end();
+    assert!(output.is_empty(), "{output:?}");
+    assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(
-        message.contains("none") && message.lines().count() == 1,
-        "{message}"
+        errors[0].starts_with("embedded: ") && errors[0].contains("\"none\""),
+        "{errors:?}"
     );
+    assert_eq!(status, Some(1));
 }

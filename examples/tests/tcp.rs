@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use rig::Example;
 
-/// A test that waits for longer has failed.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A test fails when it waits longer.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn connect(address: IpAddr, port: u16) -> TcpStream {
-    let stream = TcpStream::connect_timeout(&(address, port).into(), PATIENCE).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let stream = TcpStream::connect_timeout(&(address, port).into(), TIMEOUT).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
@@ -54,10 +55,13 @@ fn tcp_line_echo() {
     example.stop();
 }
 
-/// Runs `curl` with `arguments`, and gives its output to `read`.
+/// Runs `curl` with `arguments`, and gives its output to `read`. It fails when the server
+/// sends nothing for some seconds.
 fn curl<R>(arguments: &[&str], read: impl FnOnce(ChildStdout) -> R) -> R {
     let mut curl = Command::new("curl");
-    curl.args(["-s", "-g"]).args(arguments);
+    curl.args(["-sS", "-g", "--connect-timeout", "10"]);
+    curl.args(["--speed-limit", "1", "--speed-time", "10"]);
+    curl.args(arguments);
     let mut child = curl.stdout(Stdio::piped()).spawn().unwrap();
     let result = read(child.stdout.take().unwrap());
     assert!(child.wait().unwrap().success());
@@ -193,13 +197,15 @@ fn later_says_when_its_thread_has_too_much_to_do() {
     example.stop();
 }
 
-/// Runs a client of memcached; what it prints, where it ends well.
+/// Runs a client of memcached, and returns its output if it succeeds.
 fn memc(tool: &str, address: IpAddr, arguments: &[&str]) -> Option<Vec<u8>> {
-    let mut command = Command::new(tool);
+    let mut command = Command::new("timeout");
     command
+        .args(["10", tool])
         .arg(format!("--servers={address}:11211"))
         .args(arguments);
     let output = command.output().unwrap();
+    assert_ne!(output.status.code(), Some(124), "{tool}: no answer in 10 s");
     output.status.success().then_some(output.stdout)
 }
 
@@ -310,7 +316,8 @@ fn events_for_a_thousand_clients() {
     let url = format!("http://{}:8081/", example.addresses[0]);
     example.beside(|| {
         let mut curl = Command::new("curl");
-        curl.args(["-s", "-N", &url]).stdout(Stdio::piped());
+        curl.args(["-sS", "-N", "--max-time", "10", &url]);
+        curl.stdout(Stdio::piped());
         let mut curl = curl.spawn().unwrap();
         let mut first = [0; 22];
         curl.stdout.take().unwrap().read_exact(&mut first).unwrap();

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rig::Example;
 
-/// A test that waits for longer has failed.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A test fails when it waits longer.
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// What the link takes in one packet, less the largest headers.
 const MOST: usize = 1500 - 48;
 
@@ -20,7 +20,7 @@ fn socket(server: IpAddr, port: u16) -> UdpSocket {
         Ipv6Addr::UNSPECIFIED.into()
     };
     let socket = UdpSocket::bind((any, 0)).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket.connect((server, port)).unwrap();
     socket
 }

@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use rig::Example;
 
+/// A test fails when it waits longer.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
 /// What `curl` writes with these arguments.
 fn curl(arguments: &[&str]) -> String {
     let output = Command::new("curl")
@@ -106,9 +109,10 @@ fn counter_under_200_clients() {
     let address = (example.addresses[0], 8_080);
     let clients: Vec<_> = (0..200)
         .map(|number| {
-            let stream = example.beside(|| TcpStream::connect(address).unwrap());
-            let patience = Some(Duration::from_secs(20));
-            stream.set_read_timeout(patience).unwrap();
+            let connect = || TcpStream::connect_timeout(&address.into(), TIMEOUT);
+            let stream = example.beside(|| connect().unwrap());
+            stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+            stream.set_write_timeout(Some(TIMEOUT)).unwrap();
             std::thread::spawn(move || count_and_read(stream, number))
         })
         .collect();

@@ -4,6 +4,7 @@
 mod rig;
 
 use std::fs;
+use std::io::ErrorKind::ConnectionRefused;
 use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
@@ -17,10 +18,18 @@ $ORIGIN storm.test.
 ns  3600 IN A   192.0.2.53
 ";
 
-/// What a program prints; it must end well.
+/// A test fails when it waits longer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Runs a program, which must succeed within 20 s, and returns its output.
 fn output(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{program}: {output:?}");
+    let mut limited = Command::new("timeout");
+    limited.args(["20", program]).args(arguments);
+    let output = limited.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{program}, 124 after 20 s: {output:?}"
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -32,7 +41,7 @@ fn url(address: &IpAddr, port: u16) -> String {
 }
 
 #[test]
-fn both_are_served_on_one_interface() {
+fn one_interface_serves_both() {
     let folder = tempfile::tempdir().unwrap();
     let page = "a page\n".repeat(10_000);
     fs::write(folder.path().join("index.html"), &page).unwrap();
@@ -60,35 +69,47 @@ fn both_are_served_on_one_interface() {
                     assert_eq!(output("dig", &asked), "192.0.2.53\n");
                 }
                 // Another port is refused: by a reset, and by an ICMP error.
-                assert!(TcpStream::connect((*address, 81)).is_err());
+                let refused = TcpStream::connect_timeout(&(*address, 81).into(), TIMEOUT);
+                assert_eq!(refused.unwrap_err().kind(), ConnectionRefused);
                 let any = if address.is_ipv4() {
                     "0.0.0.0:0"
                 } else {
                     "[::]:0"
                 };
                 let socket = UdpSocket::bind(any).unwrap();
-                socket
-                    .set_read_timeout(Some(Duration::from_secs(5)))
-                    .unwrap();
+                socket.set_read_timeout(Some(TIMEOUT)).unwrap();
                 socket.connect((*address, 80)).unwrap();
-                socket.send(b"nobody is there").unwrap();
+                socket.send(b"to a closed port").unwrap();
                 let refused = socket.recv(&mut [0; 8]).unwrap_err();
-                assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+                assert_eq!(refused.kind(), ConnectionRefused);
             }
         });
-        storm.stop();
+        let summary = storm.stop();
+        // One connection and two queries for each address.
+        for (server, event) in [
+            ("sandstorm:", "connections 2"),
+            ("sandstorm:", "requests 2"),
+            ("namestorm:", "queries over UDP 2"),
+            ("namestorm:", "queries over TCP 2"),
+            ("namestorm:", "TCP connections 2"),
+        ] {
+            let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
+            let expected = format!("{server} {event}");
+            assert!(
+                summary.iter().any(|line| words(line) == expected),
+                "{expected}: {summary:#?}"
+            );
+        }
     }
 }
 
 #[test]
-fn what_cannot_be_served_is_one_message() {
+fn an_error_is_one_message_with_the_remedy() {
     let run = |arguments: &[&str]| {
-        let storm = Command::new(env!("CARGO_BIN_EXE_storm"))
-            .arg("serve")
-            .args(arguments)
-            .output();
-        let output = storm.unwrap();
-        assert_eq!(output.status.code(), Some(1));
+        let mut storm = Command::new("timeout");
+        storm.args(["20", env!("CARGO_BIN_EXE_storm"), "serve"]);
+        let output = storm.args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "124 after 20 s: {output:?}");
         String::from_utf8(output.stderr).unwrap()
     };
     let folder = tempfile::tempdir().unwrap();
@@ -102,5 +123,6 @@ fn what_cannot_be_served_is_one_message() {
     fs::write(zone.path(), ZONE).unwrap();
     let zone = zone.path().to_str().unwrap();
     let message = run(&["--web", place, "--zone", zone, "--port", "53"]);
-    assert!(message.contains("Tcp port 53 is served twice"), "{message}");
+    let conflict = "two servers of this process have TCP port 53; give one of them another port";
+    assert!(message.contains(conflict), "{message}");
 }

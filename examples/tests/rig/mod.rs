@@ -1,13 +1,15 @@
-//! Runs an example in a network namespace of its own, and clients beside it.
-//! Needs root. The namespace has no name, so that it vanishes with the
-//! processes in it, however they end.
+//! Runs an example in its own network namespace, and clients beside it. Needs root. The
+//! namespace has no name, so it vanishes with its processes, however they end.
+
+mod lines;
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
+
+use lines::Lines;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -17,30 +19,30 @@ const ENTER: &str = "sysctl -q -w net.core.txrehash=0; exec \"$0\" \"$@\"";
 /// A running example, on device `auto`.
 pub(crate) struct Example {
     child: Child,
-    output: BufReader<ChildStdout>,
-    /// The addresses that it serves: one of IPv4, then one of IPv6.
+    output: Lines,
+    /// The served addresses: one of IPv4, then one of IPv6.
     pub(crate) addresses: Vec<IpAddr>,
 }
 
 impl Example {
-    /// Starts it and waits until it serves.
+    /// Starts the example, and waits until it serves.
     pub(crate) fn start(program: &str, arguments: &[&str]) -> Self {
-        // Some tests have more clients than the usual limit lets have files.
+        // Some tests have more clients than the usual limit on open files.
         let files = getrlimit(Resource::Nofile);
         let most = Rlimit {
             current: files.maximum,
             ..files
         };
         setrlimit(Resource::Nofile, most).unwrap();
-        // Both become the program. Over a veth pair Linux chooses the queue by a hash of
-        // its own, which must not change when it sends again.
+        // Both become the program. On a veth pair Linux chooses the queue by a hash, which
+        // must not change on a retransmission.
         let mut command = Command::new("unshare");
         command
             .args(["--net", "sh", "-c", ENTER])
             .arg(program)
             .args(arguments);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
+        let output = Lines::of(child.stdout.take().unwrap());
         let mut example = Self {
             child,
             output,
@@ -48,9 +50,8 @@ impl Example {
         };
         let mut line = String::new();
         while !line.starts_with("try:") {
-            line.clear();
-            let len = example.output.read_line(&mut line).unwrap();
-            assert!(len > 0, "{program} has ended before it served");
+            let next = example.output.next();
+            line = next.unwrap_or_else(|| panic!("{program} has ended before it served"));
             if let Some(addresses) = line.strip_prefix("listening:") {
                 let words = addresses.split([' ', ',']);
                 example.addresses = words.filter_map(|word| word.parse().ok()).collect();
@@ -60,7 +61,7 @@ impl Example {
         example
     }
 
-    /// Does `work` on the host's side of the example's wire.
+    /// Runs `work` on a thread in the namespace, at the host's end of the example's link.
     pub(crate) fn beside<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         let namespace = File::open(format!("/proc/{}/ns/net", self.child.id())).unwrap();
         thread::scope(|scope| {
@@ -73,19 +74,22 @@ impl Example {
         })
     }
 
-    /// Ends it as Ctrl-C does; it must end well, with its summary.
-    pub(crate) fn stop(mut self) {
+    /// Ends the example as Ctrl-C does. It must end with status 0. Returns its summary.
+    pub(crate) fn stop(mut self) -> Vec<String> {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
-        let mut summary = String::new();
-        self.output.read_to_string(&mut summary).unwrap();
-        assert!(summary.contains("uptime:"), "{summary}");
+        let summary: Vec<String> = self.output.by_ref().collect();
+        assert!(
+            summary.iter().any(|line| line.starts_with("uptime:")),
+            "{summary:?}"
+        );
         assert!(self.child.wait().unwrap().success());
+        summary
     }
 }
 
 impl Drop for Example {
     fn drop(&mut self) {
-        // Errors mean that it has ended.
+        // An error means that it has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

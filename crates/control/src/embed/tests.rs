@@ -1,10 +1,10 @@
-//! Servers in this process, on devices in network namespaces of the tests' own
-//! threads. They need root.
+//! Servers in this process. Each test has its own network namespace, and needs root.
 
 use std::future::Future;
 use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,26 +16,27 @@ use rustix::process::geteuid;
 use rustix::thread::gettid;
 
 use super::*;
+use crate::Summary;
 use crate::program::{StartError, Tally, WorkerContext};
 
-/// A test that waits for longer has failed.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The served port; nothing listens there.
+/// A test fails when it waits longer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The served port. The program answers nothing.
 const PORT: u16 = 7;
 
-/// What a test program does beside counting frames.
+/// The way in which a test program fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
-    /// It cannot be prepared.
+    /// A worker cannot be prepared.
     Refuses,
-    /// It panics at the first frame.
+    /// A worker panics at the first frame.
     Panics,
 }
 
 struct Probe {
     fault: Fault,
-    /// The worker's thread.
+    /// Thread id of the worker.
     thread: Arc<AtomicI32>,
 }
 
@@ -84,8 +85,8 @@ impl Program for Probe {
     }
 }
 
-/// Lines of the status of one of this process's threads: user, capabilities, seccomp
-/// and blocked signals.
+/// Fields of the status of a thread of this process: user, capabilities, seccomp and blocked
+/// signals.
 fn status(thread: i32) -> [String; 4] {
     let path = format!("/proc/self/task/{thread}/status");
     let text = std::fs::read_to_string(path).unwrap();
@@ -106,9 +107,9 @@ fn start(device: &str, fault: Fault) -> Starting {
     embed(ServeArgs::on(device.parse().unwrap()), probe(fault))
 }
 
-/// Moves this thread into a network namespace of its own; `false` without the right
-/// to.
-fn alone() -> bool {
+/// Moves this thread into its own network namespace. Returns `false` without the right to
+/// do so.
+fn enter_namespace() -> bool {
     geteuid().is_root() && unshare(CloneFlags::CLONE_NEWNET).is_ok()
 }
 
@@ -122,12 +123,12 @@ fn exists(name: &str) -> bool {
 fn eventually(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "not in time: {what}");
+        assert!(start.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Sends a datagram to the server; ARP at least arrives.
+/// Sends a datagram to the server. At least its ARP request arrives.
 fn send_to(server: &Server) {
     let ip = server.listening().addresses[0];
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
@@ -138,18 +139,47 @@ fn frames(handle: &Handle) -> u64 {
     handle.snapshot().tally().of("frames").unwrap()
 }
 
-/// A runtime that can neither wait nor read: nothing more is needed.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
-    runtime.unwrap().block_on(future)
+/// Runs `wait` on its own thread, and fails if it takes longer than [`TIMEOUT`].
+fn in_time<T: Send + 'static>(what: &str, wait: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, result) = channel();
+    let waiting = thread::spawn(move || drop(sender.send(wait())));
+    match result.recv_timeout(TIMEOUT) {
+        Ok(result) => result,
+        Err(RecvTimeoutError::Timeout) => panic!("not within {TIMEOUT:?}: {what}"),
+        Err(RecvTimeoutError::Disconnected) => match waiting.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => unreachable!("the result was sent"),
+        },
+    }
+}
+
+/// Waits until the server serves, without a runtime.
+fn serving(starting: Starting) -> Server {
+    in_time("the server serves", || starting.wait()).unwrap()
+}
+
+/// Waits for the end of the server, without a runtime.
+fn ended(server: Server) -> Result<Summary, Error> {
+    in_time("the server ends", || server.wait())
+}
+
+/// Waits for a future on a runtime without timers and I/O, which are not needed.
+fn block_on<F>(what: &str, future: F) -> F::Output
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    in_time(what, || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(future)
+    })
 }
 
 #[test]
-fn counts_are_seen_while_it_serves_and_a_handle_ends_it() {
-    if !alone() {
+fn a_handle_reads_live_counts_and_stops_the_server() {
+    if !enter_namespace() {
         return;
     }
-    let server = start("tap:live", Fault::None).wait().unwrap();
+    let server = serving(start("tap:live", Fault::None));
     assert!(exists("live"));
     let handle = server.handle();
     let first = handle.snapshot();
@@ -164,7 +194,7 @@ fn counts_are_seen_while_it_serves_and_a_handle_ends_it() {
     assert_eq!(snapshot.workers().len(), 1);
     let received = snapshot.port().rx_frames;
     assert_eq!(snapshot.tally().of("frames"), Some(received));
-    // It sleeps, and publishes all the same.
+    // An idle worker publishes its counts, too.
     for _ in 0..5 {
         thread::sleep(Duration::from_millis(100));
         eventually("a fresh snapshot", || {
@@ -175,9 +205,12 @@ fn counts_are_seen_while_it_serves_and_a_handle_ends_it() {
         let handle = handle.clone();
         move || handle.stop()
     });
-    let summary = server.wait().unwrap();
+    let summary = ended(server).unwrap();
     stopping.join().unwrap();
-    assert!(!exists("live"), "removed before the end is told");
+    assert!(
+        !exists("live"),
+        "the device is removed before the future is ready"
+    );
     assert_eq!(summary.tally().of("frames"), Some(frames(&handle)));
     assert_eq!(summary.port(), &handle.snapshot().port());
     assert!(summary.block().to_string().contains("frames: "));
@@ -185,11 +218,12 @@ fn counts_are_seen_while_it_serves_and_a_handle_ends_it() {
 }
 
 #[test]
-fn facts_tell_what_the_device_does() {
-    if !alone() {
+fn facts_describe_the_device() {
+    if !enter_namespace() {
         return;
     }
-    let server = block_on(start("tap:facts", Fault::None)).unwrap();
+    let starting = start("tap:facts", Fault::None);
+    let server = block_on("the server serves", starting).unwrap();
     let facts: Vec<_> = server.facts().lines().collect();
     assert_eq!(facts[0], ("probe", "0"));
     let of = |label| facts.iter().find(|(name, _)| *name == label).unwrap().1;
@@ -197,12 +231,13 @@ fn facts_tell_what_the_device_does() {
     assert!(of("listening").ends_with(", port 7"));
     assert!(of("sandbox").ends_with("other threads of this process are as they were"));
     server.handle().stop();
-    block_on(server).unwrap();
+    block_on("the server ends", server).unwrap();
 }
 
 #[test]
-fn what_is_wrong_comes_back() {
-    let outcome = start("xdp:no-such-if", Fault::None).wait();
+fn the_future_returns_the_error_of_the_start() {
+    let starting = start("xdp:no-such-if", Fault::None);
+    let outcome = in_time("an error", || starting.wait());
     let unknown = matches!(
         &outcome,
         Err(Error::Device(DeviceError::UnknownInterface { name, .. })) if name == "no-such-if"
@@ -210,28 +245,33 @@ fn what_is_wrong_comes_back() {
     assert!(unknown, "{outcome:?}");
     let mut args = ServeArgs::default();
     args.user = Some("no-such-user".parse().unwrap());
-    let outcome = block_on(embed(args, probe(Fault::None)));
+    let outcome = block_on("an error", embed(args, probe(Fault::None)));
     assert!(
         matches!(outcome, Err(Error::UnknownUser { .. })),
         "{outcome:?}"
     );
-    if !alone() {
+    if !enter_namespace() {
         return;
     }
-    let outcome = block_on(start("tap:refused", Fault::Refuses));
+    let outcome = block_on("an error", start("tap:refused", Fault::Refuses));
     assert!(matches!(outcome, Err(Error::Start(_))), "{outcome:?}");
     assert!(!exists("refused"));
 }
 
 #[test]
 fn waiting_inside_a_runtime_is_refused() {
-    let waiting =
-        thread::spawn(|| block_on(async { start("xdp:no-such-if", Fault::None).wait().is_ok() }));
-    assert!(waiting.join().is_err());
+    let waiting = thread::spawn(|| {
+        block_on("a panic", async {
+            start("xdp:no-such-if", Fault::None).wait().is_ok()
+        })
+    });
+    let panic = waiting.join().unwrap_err();
+    let message = panic.downcast_ref::<String>().unwrap();
+    assert!(message.contains("runtime"), "{message}");
 }
 
 #[test]
-fn futures_and_handles_go_to_other_threads() {
+fn futures_and_handles_can_move_to_other_threads() {
     fn is_send<T: Send + Unpin + 'static>() {}
     fn is_shared<T: Sync>() {}
     is_send::<Starting>();
@@ -242,37 +282,38 @@ fn futures_and_handles_go_to_other_threads() {
 
 #[test]
 fn a_worker_that_panics_ends_its_server_only() {
-    if !alone() {
+    if !enter_namespace() {
         return;
     }
-    let bystander = start("tap:other", Fault::None).wait().unwrap();
-    let server = start("tap:panics", Fault::Panics).wait().unwrap();
+    let other = serving(start("tap:other", Fault::None));
+    let server = serving(start("tap:panics", Fault::Panics));
     let handle = server.handle();
     send_to(&server);
-    let outcome = server.wait();
+    let outcome = ended(server);
     let panicked = matches!(outcome, Err(Error::Panicked { worker: 0 }));
     assert!(panicked, "{outcome:?}");
     assert!(!exists("panics"));
     assert_eq!(handle.snapshot().workers().len(), 1);
-    send_to(&bystander);
-    let handle = bystander.handle();
-    eventually("the other one serves", || frames(&handle) > 0);
+    send_to(&other);
+    let handle = other.handle();
+    eventually("the other server counts a frame", || frames(&handle) > 0);
     handle.stop();
-    bystander.wait().unwrap();
+    ended(other).unwrap();
 }
 
 #[test]
 fn dropping_a_future_stops_the_server() {
-    if !alone() {
+    if !enter_namespace() {
         return;
     }
-    let server = block_on(start("tap:dropped", Fault::None)).unwrap();
+    let starting = start("tap:dropped", Fault::None);
+    let server = block_on("the server serves", starting).unwrap();
     let handle = server.handle();
     assert!(exists("dropped"));
     drop(server);
     eventually("the device is gone", || !exists("dropped"));
     assert_eq!(handle.snapshot().workers().len(), 1);
-    // While it starts, too: at once, and at any later moment.
+    // A future that is dropped while the server starts, sooner or later.
     for delay in [0, 1, 10, 100] {
         let starting = start("tap:dropped", Fault::None);
         thread::sleep(Duration::from_millis(delay));
@@ -280,24 +321,25 @@ fn dropping_a_future_stops_the_server() {
         thread::sleep(Duration::from_millis(20));
         eventually("the device is gone", || !exists("dropped"));
     }
-    // A task that is aborted drops what it waits for.
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let runtime = runtime.unwrap();
-    let server = runtime.block_on(start("tap:dropped", Fault::None)).unwrap();
-    let task = runtime.spawn(server);
-    task.abort();
-    assert!(runtime.block_on(task).unwrap_err().is_cancelled());
+    // An aborted task drops its future.
+    let starting = start("tap:dropped", Fault::None);
+    let is_cancelled = block_on("the task ends", async {
+        let task = tokio::spawn(starting.await.unwrap());
+        task.abort();
+        task.await.unwrap_err().is_cancelled()
+    });
+    assert!(is_cancelled);
     eventually("the device is gone", || !exists("dropped"));
 }
 
 #[test]
-fn two_serve_at_once_and_one_after_another() {
-    if !alone() {
+fn two_servers_run_at_once_and_one_after_another() {
+    if !enter_namespace() {
         return;
     }
-    // Names and networks are chosen for each.
+    // Each gets its own name and network.
     let starting = [start("auto", Fault::None), start("auto", Fault::None)];
-    let [first, second] = starting.map(|one| one.wait().unwrap());
+    let [first, second] = starting.map(serving);
     let address = |server: &Server| -> IpAddr { server.listening().addresses[0] };
     assert_ne!(address(&first), address(&second));
     let handles = [first.handle(), second.handle()];
@@ -307,31 +349,33 @@ fn two_serve_at_once_and_one_after_another() {
     }
     assert!(exists("probe0") && exists("probe1"));
     handles[0].stop();
-    first.wait().unwrap();
-    assert!(exists("probe0") != exists("probe1"), "one is gone");
+    ended(first).unwrap();
+    assert!(exists("probe0") != exists("probe1"), "one device is gone");
     let before = frames(&handles[1]);
     send_to(&second);
-    eventually("the other one serves", || frames(&handles[1]) > before);
+    eventually("the other server counts a frame", || {
+        frames(&handles[1]) > before
+    });
     handles[1].stop();
-    second.wait().unwrap();
+    ended(second).unwrap();
     for _ in 0..2 {
-        let server = start("tap:again", Fault::None).wait().unwrap();
+        let server = serving(start("tap:again", Fault::None));
         server.handle().stop();
-        server.wait().unwrap();
+        ended(server).unwrap();
     }
     assert!(!["probe0", "probe1", "again"].into_iter().any(exists));
 }
 
 #[test]
-fn workers_alone_give_up_rights_and_take_no_signals() {
-    if !alone() {
+fn only_workers_give_up_rights_and_they_block_signals() {
+    if !enter_namespace() {
         return;
     }
     let program = probe(Fault::None);
     let (worker, this) = (Arc::clone(&program.thread), gettid().as_raw_nonzero().get());
     let before = status(this);
     let args = ServeArgs::on("tap:rights".parse().unwrap());
-    let server = embed(args, program).wait().unwrap();
+    let server = serving(embed(args, program));
     let [user, capabilities, seccomp, signals] = status(worker.load(Ordering::Relaxed));
     assert_eq!(user, "65534 65534 65534 65534");
     assert_eq!(capabilities, "0000000000000000");
@@ -340,7 +384,7 @@ fn workers_alone_give_up_rights_and_take_no_signals() {
     let is_blocked = |signal: i32| blocked >> (signal - 1) & 1 == 1;
     assert!(is_blocked(libc::SIGTERM) && is_blocked(libc::SIGINT) && is_blocked(libc::SIGUSR1));
     assert!(!is_blocked(libc::SIGSEGV));
-    assert_eq!(status(this), before, "other threads are as they were");
+    assert_eq!(status(this), before, "other threads keep their rights");
     server.handle().stop();
-    server.wait().unwrap();
+    ended(server).unwrap();
 }

@@ -1,0 +1,41 @@
+//! Lines of a process's output, with a time limit.
+
+use std::io::{BufRead as _, BufReader, Read};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+/// A test fails when it waits longer for a line. Starting a server on a busy machine takes
+/// some seconds.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The lines up to the end of the output. A line that does not come in time is a panic.
+pub(crate) struct Lines(Receiver<String>);
+
+impl Lines {
+    /// Reads `output` on its own thread.
+    pub(crate) fn of(output: impl Read + Send + 'static) -> Self {
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines() {
+                // An error means that the test has ended.
+                let _ = sender.send(line.unwrap());
+            }
+        });
+        Self(lines)
+    }
+}
+
+impl Iterator for Lines {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        match self.0.recv_timeout(TIMEOUT) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => {
+                panic!("the process printed no line for {TIMEOUT:?}, and did not end")
+            }
+        }
+    }
+}
