@@ -1,4 +1,4 @@
-//! A program's server that publishes what it has counted.
+//! A worker's server, which publishes its counts.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use nmio::{Batch, Frame, Handler, Instant, Port};
 use crate::live::{Published, WorkerSnapshot};
 use crate::program::Program;
 
-/// The least time between two snapshots.
+/// Minimum time between two snapshots.
 const PERIOD: Duration = Duration::from_millis(100);
-/// A worker tries again after this when somebody reads the last one.
-const BUSY: Duration = Duration::from_millis(1);
+/// Delay of the next attempt while a reader has the slot.
+const RETRY: Duration = Duration::from_millis(1);
 
-/// Publishes its server's counts between two batches. For each batch it costs one
-/// comparison.
+/// A server that publishes its counts between two batches. This costs one comparison for
+/// each batch.
 pub(crate) struct Publisher<'a, G: Program, P: Port> {
     program: &'a G,
     server: Server<G::Transports<P>>,
     published: &'a Published,
-    due: Instant,
+    next: Instant,
 }
 
 impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
-    /// Publishes the first counts at once, so that there are some of whoever is ready.
+    /// Publishes the first counts, so that each worker that is ready has some.
     pub(crate) fn new(
         program: &'a G,
         server: Server<G::Transports<P>>,
@@ -34,34 +34,34 @@ impl<'a, G: Program, P: Port> Publisher<'a, G, P> {
             program,
             server,
             published,
-            due: Instant::ZERO + PERIOD,
+            next: Instant::ZERO + PERIOD,
         };
         publisher.count(port, &mut published.lock());
         publisher
     }
 
-    /// Publishes the last counts when the loop has ended, and gives them back.
+    /// Publishes the last counts after the loop, and returns them.
     pub(crate) fn finish(self, port: &P) -> WorkerSnapshot {
-        let mut place = self.published.lock();
-        self.count(port, &mut place);
-        place.clone()
+        let mut slot = self.published.lock();
+        self.count(port, &mut slot);
+        slot.clone()
     }
 
     #[cold]
     fn publish(&mut self, port: &P, now: Instant) {
-        self.due = now + BUSY;
-        if let Some(mut place) = self.published.try_write() {
-            self.count(port, &mut place);
-            self.due = now + PERIOD;
+        self.next = now + RETRY;
+        if let Some(mut slot) = self.published.try_write() {
+            self.count(port, &mut slot);
+            self.next = now + PERIOD;
         }
     }
 
-    fn count(&self, port: &P, place: &mut WorkerSnapshot) {
+    fn count(&self, port: &P, slot: &mut WorkerSnapshot) {
         let Server {
             host, transports, ..
         } = &self.server;
         let counted = self.program.counted(transports);
-        place.fill(port.counters(), counted, |tally| {
+        slot.fill(port.counters(), counted, |tally| {
             self.program.tally(transports, tally);
             for (reason, count) in host.counters().drops() {
                 tally.drop(reason, count);
@@ -91,11 +91,11 @@ impl<G: Program, P: Port> Handler<P> for Publisher<'_, G, P> {
         self.server.bell()
     }
 
-    // A loop that has nothing to do comes here ten times a second.
+    // An idle loop calls this ten times a second.
     #[inline(always)]
     fn handle_timers(&mut self, port: &mut P, now: Instant) {
         self.server.handle_timers(port, now);
-        if now >= self.due {
+        if now >= self.next {
             self.publish(port, now);
         }
     }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     thread_local! {
-        /// How often this thread has published.
+        /// Number of times that this thread published its counts.
         static CALLS: RefCell<u32> = const { RefCell::new(0) };
     }
 
@@ -176,7 +176,7 @@ mod tests {
         CALLS.with_borrow(|calls| *calls)
     }
 
-    /// A worker over a simulated link, on its clock.
+    /// A worker on a simulated link.
     struct Bench<'a> {
         port: SimPort,
         peer: SimPort,
@@ -232,7 +232,7 @@ mod tests {
         let published = Published::for_workers(1);
         assert_eq!(frames(&snapshot(&published)), None);
         let mut bench = Bench::new(&published);
-        assert_eq!(frames(&bench.seen()), Some(0), "before it serves");
+        assert_eq!(frames(&bench.seen()), Some(0), "before the first pass");
         let mut times = Vec::new();
         while bench.clock.now() < Instant::from_millis(1_050) {
             bench.send();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_counts_of_a_worker_that_sleeps_are_soon_seen() {
+    fn an_idle_worker_publishes_its_last_counts_within_100_ms() {
         let published = Published::for_workers(1);
         let mut bench = Bench::new(&published);
         bench.pass();
@@ -262,7 +262,7 @@ mod tests {
         bench.pass();
         let last_activity = bench.clock.now();
         assert_eq!(frames(&bench.seen()), Some(0), "too early");
-        // As long as the loop may sleep.
+        // The longest sleep of the loop.
         let timeout = bench.turn.timeout(None, last_activity);
         bench.clock.advance(timeout);
         bench.pass();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_delays_the_next_counts_and_not_the_worker() {
+    fn a_reader_delays_the_counts_and_not_the_worker() {
         let published = Published::for_workers(1);
         let mut bench = Bench::new(&published);
         bench.pass();
@@ -282,15 +282,19 @@ mod tests {
             bench.send();
             bench.pass();
         }
-        assert_eq!(calls(), before, "nothing is counted in vain");
+        assert_eq!(
+            calls(),
+            before,
+            "a worker that cannot publish counts nothing"
+        );
         drop(reader);
-        bench.clock.advance(BUSY);
+        bench.clock.advance(RETRY);
         bench.pass();
         assert_eq!(frames(&bench.seen()), Some(100));
     }
 
     #[test]
-    fn the_last_counts_stay() {
+    fn the_last_counts_stay_after_the_end() {
         let published = Published::for_workers(1);
         let mut bench = Bench::new(&published);
         bench.pass();

@@ -1,4 +1,4 @@
-//! What workers have done in all, when they have ended.
+//! Counts of a whole run, when the workers have ended.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,13 @@ use crate::program::Tally;
 use crate::report::{self, Block};
 use crate::worker::Ended;
 
-/// What a server has done from its start to its end.
+/// Counts of a server from its start to its end.
 #[derive(Clone, Debug)]
 pub struct Summary {
     uptime: Duration,
     port: PortCounters,
     tally: Tally,
-    /// Faults and captures.
+    /// Lines about `--fault` and `--pcap`.
     diagnosis: Vec<(&'static str, String)>,
 }
 
@@ -46,22 +46,22 @@ impl Summary {
         }
     }
 
-    /// How long it served.
+    /// Time that the workers served.
     pub fn uptime(&self) -> Duration {
         self.uptime
     }
 
-    /// What its ports have counted, added up.
+    /// Sum over the ports of all workers.
     pub fn port(&self) -> &PortCounters {
         &self.port
     }
 
-    /// What its workers have counted, added up by name.
+    /// Sum over all workers, by name.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// All of it in lines for people.
+    /// The summary as text for a person.
     pub fn block(&self) -> Block {
         let mut block = report::summary(self.uptime, &self.port, &self.tally);
         for (label, value) in &self.diagnosis {
@@ -80,7 +80,7 @@ fn faults(counters: &FaultCounters) -> String {
         corrupted,
     } = counters;
     format!(
-        "of {frames} frames {dropped} dropped, {duplicated} doubled, {reordered} held back, \
+        "of {frames} frames {dropped} dropped, {duplicated} duplicated, {reordered} reordered, \
          {corrupted} corrupted"
     )
 }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_add_up_and_their_faults_are_told_one_by_one() {
+    fn counts_add_up_and_each_worker_has_its_own_line_of_faults() {
         let ended = [1, 2].map(|frames| {
             let mut ended = Ended {
                 faults: Some((FaultCounters::default(), FaultCounters::default())),

@@ -1,4 +1,4 @@
-//! What other threads have of an embedded server.
+//! Access to an embedded server from other threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,14 +7,14 @@ use std::sync::mpsc::Sender;
 use crate::crew::Event;
 use crate::live::{Published, Snapshot, snapshot};
 
-/// What the thread hears that owns a server.
-pub(super) enum Heard {
+/// A message to the thread that owns a server.
+pub(super) enum Message {
     Worker(Event),
     Stop,
 }
 
-/// Reads an embedded server's live counters, and stops it. Clones are the same
-/// server's.
+/// Reads the live counters of an embedded server, and stops it. Clones belong to the same
+/// server.
 #[derive(Clone, Debug)]
 pub struct Handle {
     stopper: Stopper,
@@ -30,39 +30,39 @@ impl Handle {
         StopOnDrop::new(&self.stopper)
     }
 
-    /// What the workers have counted. Each publishes its counts at most once in
-    /// 100 ms, between two batches, also while it has nothing to do. Reading never
-    /// holds a worker up. After the end the last counts stay.
+    /// Counts of the workers. Each worker publishes them at most once in 100 ms, between two
+    /// batches, and also while it is idle. A reader never delays a worker. The last counts
+    /// stay after the end.
     pub fn snapshot(&self) -> Snapshot {
         snapshot(&self.published)
     }
 
-    /// Ends the server gently, as SIGTERM ends [`serve`](crate::serve). It returns at
-    /// once; the server's future tells the end. A second call changes nothing.
+    /// Begins a graceful shutdown, as SIGTERM does with [`serve`](crate::serve). Returns at
+    /// once; the server's future is ready at the end. A second call has no effect.
     pub fn stop(&self) {
         self.stopper.stop();
     }
 }
 
-/// Tells the owner to stop, once.
+/// Asks the owner to stop, once.
 #[derive(Clone, Debug)]
-pub(super) struct Stopper(Arc<(AtomicBool, Sender<Heard>)>);
+pub(super) struct Stopper(Arc<(AtomicBool, Sender<Message>)>);
 
 impl Stopper {
-    pub(super) fn new(owner: Sender<Heard>) -> Self {
+    pub(super) fn new(owner: Sender<Message>) -> Self {
         Self(Arc::new((AtomicBool::new(false), owner)))
     }
 
     pub(super) fn stop(&self) {
         let (asked, owner) = &*self.0;
         if !asked.swap(true, Ordering::Relaxed) {
-            // An error means that it has ended.
-            let _ = owner.send(Heard::Stop);
+            // An error means that the owner has ended.
+            let _ = owner.send(Message::Stop);
         }
     }
 }
 
-/// Stops a server when nobody waits for it any more.
+/// Stops a server when its future is dropped.
 #[derive(Debug)]
 pub(super) struct StopOnDrop(Option<Stopper>);
 
@@ -71,11 +71,12 @@ impl StopOnDrop {
         Self(Some(stopper.clone()))
     }
 
-    pub(super) fn nothing() -> Self {
+    /// Stops nothing.
+    pub(super) fn disarmed() -> Self {
         Self(None)
     }
 
-    /// Somebody else has the server now.
+    /// Lets the server run on, as another future has it now.
     pub(super) fn disarm(&mut self) {
         self.0 = None;
     }

@@ -1,5 +1,5 @@
-//! The thread that owns an embedded server: it opens the interface, watches the
-//! workers, and removes what was made.
+//! The thread that owns an embedded server. It opens the interface, watches the workers,
+//! and removes what was made.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -11,7 +11,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nmio::device::Interface;
 use tokio::sync::oneshot;
 
-use super::handle::{Handle, Heard, Stopper};
+use super::handle::{Handle, Message, Stopper};
 use super::server::{Server, Starting};
 use crate::args::ServeArgs;
 use crate::crew::Crew;
@@ -25,11 +25,11 @@ use crate::rights::{Plan, Rights, Table};
 use crate::summary::Summary;
 use crate::worker::Ready;
 
-/// Interfaces are opened one at a time: each takes names and addresses that are free,
-/// and keeps libbpf from printing meanwhile.
+/// Serializes the opening of interfaces. Each takes free names and addresses, and keeps
+/// libbpf from printing meanwhile.
 static OPENING: Mutex<()> = Mutex::new(());
 
-/// Signals of a thread's own faults, which cannot wait.
+/// Signals that a thread's own faults raise. They must not be blocked.
 const FAULTS: [Signal; 7] = [
     Signal::SIGABRT,
     Signal::SIGBUS,
@@ -40,13 +40,13 @@ const FAULTS: [Signal; 7] = [
     Signal::SIGTRAP,
 ];
 
-/// A server on its way to its thread.
+/// A server that is handed to its thread.
 pub(super) struct Owner<P> {
     args: ServeArgs,
     program: P,
-    inbox: Receiver<Heard>,
-    /// For workers.
-    outbox: Sender<Heard>,
+    inbox: Receiver<Message>,
+    /// The workers send to `inbox` by it.
+    outbox: Sender<Message>,
     stopper: Stopper,
     started: oneshot::Sender<Result<Server, Error>>,
 }
@@ -55,8 +55,8 @@ impl<P: Program> Owner<P> {
     pub(super) fn new(args: ServeArgs, program: P) -> (Self, Starting) {
         let (outbox, inbox) = mpsc::channel();
         let stopper = Stopper::new(outbox.clone());
-        let (started, told) = oneshot::channel();
-        let starting = Starting::new(told, &stopper);
+        let (started, receiver) = oneshot::channel();
+        let starting = Starting::new(receiver, &stopper);
         let owner = Self {
             args,
             program,
@@ -68,52 +68,52 @@ impl<P: Program> Owner<P> {
         (owner, starting)
     }
 
-    /// Serves from the start to the end. The interface is as before when it tells
-    /// the end.
+    /// Serves from the start to the end. The future of the end is ready after the interface
+    /// is closed.
     pub(super) fn run(self) {
         let Self { started, .. } = self;
         let (end, ended) = oneshot::channel();
-        // Errors of sending mean that nobody wants to know.
-        let mut told = Some((started, ended));
+        // Errors of sending mean that the future was dropped.
+        let mut futures = Some((started, ended));
         let outcome = serve(
             &self.args,
             &self.program,
             &self.inbox,
             self.outbox,
             |facts, launch, published| {
-                if let Some((started, ended)) = told.take() {
+                if let Some((started, ended)) = futures.take() {
                     let handle = Handle::new(self.stopper, published);
                     let server = Server::new(ended, facts, launch.listening(), handle);
-                    // Where nobody waits for the server, dropping it stops it.
+                    // If the future was dropped, this drops the server, which stops it.
                     let _ = started.send(Ok(server));
                 }
             },
         );
-        match (told, outcome) {
+        match (futures, outcome) {
             (Some((started, _)), Err(error)) => drop(started.send(Err(error))),
             (None, Ok(Some(summary))) => drop(end.send(Ok(summary))),
             (None, Err(error)) => drop(end.send(Err(error))),
-            // It was stopped before it served: who would hear of it has gone.
+            // The server was stopped before it served, as its future was dropped.
             (_, Ok(_)) => {}
         }
     }
 }
 
-/// Serves until it is told to stop by `inbox`; `None` when that came before all were
-/// ready. `begun` gets the facts when all serve.
+/// Serves until `inbox` says to stop. Returns `None` if that was before all workers were
+/// ready. `begun` gets the facts when all workers serve.
 fn serve<P: Program>(
     args: &ServeArgs,
     program: &P,
-    inbox: &Receiver<Heard>,
-    outbox: Sender<Heard>,
+    inbox: &Receiver<Message>,
+    outbox: Sender<Message>,
     begun: impl FnOnce(Block, &Launch<'_, P>, Arc<[Published]>),
 ) -> Result<Option<Summary>, Error> {
-    leave_signals().map_err(Error::system("blocking signals"))?;
+    block_signals().map_err(Error::system("blocking signals"))?;
     let plan = Plan::new(args, P::NAME)?;
     let rights = plan.rights(Table::for_server(Vec::new(), Vec::new()))?;
     let services = services(program, args.port)?;
     let interface = {
-        let _one = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
         Interface::open(&args.interface(P::NAME, services))?
     };
     let published: Arc<[_]> = Published::for_workers(interface.queues()).into();
@@ -129,9 +129,9 @@ fn serve<P: Program>(
         stop: &stop,
     };
     let outcome = thread::scope(|scope| {
-        // An error means that nobody watches, and then the gates are gone as well.
-        let tell = move |event| drop(outbox.send(Heard::Worker(event)));
-        let mut crew = launch.start(scope, tell)?;
+        // An error means that nobody watches. Then the gates are gone as well.
+        let send = move |event| drop(outbox.send(Message::Worker(event)));
+        let mut crew = launch.start(scope, send)?;
         let facts = |ready: &[Ready]| launch.start_block(worker_lines(&rights, ready), ready);
         watch(&mut crew, inbox, news, facts, |facts| {
             begun(facts, &launch, Arc::clone(&published));
@@ -141,11 +141,11 @@ fn serve<P: Program>(
     Ok(outcome.map(|(started, ended)| Summary::new(started, &ended)))
 }
 
-/// Watches the workers until they have ended. When all are ready they serve, and
+/// Watches the workers until they have ended. When all are ready, it lets them serve, and
 /// `begun` gets the `facts`.
 fn watch(
     crew: &mut Crew<'_>,
-    inbox: &Receiver<Heard>,
+    inbox: &Receiver<Message>,
     mut news: News<'_>,
     facts: impl Fn(&[Ready]) -> Block,
     begun: impl FnOnce(Block),
@@ -159,8 +159,8 @@ fn watch(
             next_news = now + news::PERIOD;
         }
         match inbox.recv_timeout(next_news.saturating_duration_since(now)) {
-            Ok(Heard::Stop) | Err(RecvTimeoutError::Disconnected) => crew.stop(),
-            Ok(Heard::Worker(event)) => {
+            Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => crew.stop(),
+            Ok(Message::Worker(event)) => {
                 if let Some(ready) = crew.hear(event)
                     && let Some(begun) = begun.take()
                 {
@@ -174,7 +174,7 @@ fn watch(
     }
 }
 
-/// What has become of the workers' rights.
+/// Lines about the rights that the workers gave up.
 fn worker_lines(rights: &Rights, ready: &[Ready]) -> Vec<(&'static str, String)> {
     let mut given_up = ready.iter().map(|one| &one.given_up);
     let mut sum = given_up.next().cloned().unwrap_or_default();
@@ -184,9 +184,9 @@ fn worker_lines(rights: &Rights, ready: &[Ready]) -> Vec<(&'static str, String)>
     rights.lines_of_workers(sum)
 }
 
-/// Leaves signals to other threads: a handler would meet a worker's sandbox. The
-/// workers inherit this.
-fn leave_signals() -> std::io::Result<()> {
+/// Blocks all signals but faults on this thread. A handler would run in a worker's sandbox.
+/// The workers inherit this.
+fn block_signals() -> std::io::Result<()> {
     let mut others = SigSet::all();
     for fault in FAULTS {
         others.remove(fault);

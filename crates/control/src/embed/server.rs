@@ -1,4 +1,4 @@
-//! An embedded server, as who embeds it waits for it.
+//! The futures of an embedded server.
 
 use std::future::Future;
 use std::io;
@@ -13,9 +13,9 @@ use crate::program::Listening;
 use crate::report::Block;
 use crate::summary::Summary;
 
-/// A server that is being started; the future is ready when it serves.
+/// A server that starts. The future is ready when it serves.
 ///
-/// Dropping it stops the server, without waiting for the end.
+/// Dropping the future stops the server, and does not wait for the end.
 #[derive(Debug)]
 #[must_use = "dropping it stops the server"]
 pub struct Starting {
@@ -34,24 +34,24 @@ impl Starting {
         }
     }
 
-    /// Nothing was started.
+    /// A server that could not be started.
     pub(super) fn failed(error: Error) -> Self {
         let (refused, started) = oneshot::channel();
-        // It cannot fail while there is `started`.
+        // It cannot fail: the receiver exists.
         let _ = refused.send(Err(error));
         Self {
             started,
-            guard: StopOnDrop::nothing(),
+            guard: StopOnDrop::disarmed(),
         }
     }
 
-    /// Waits until it serves, on a thread outside of any runtime.
+    /// Waits until the server serves, on a thread outside any runtime.
     ///
     /// # Errors
-    /// Why it does not.
+    /// When the server cannot start.
     ///
     /// # Panics
-    /// Inside a `tokio` runtime, where waiting would block other tasks.
+    /// Inside a `tokio` runtime, where it would block other tasks.
     pub fn wait(self) -> Result<Server, Error> {
         let Self { started, mut guard } = self;
         let outcome = started
@@ -72,9 +72,9 @@ impl Future for Starting {
     }
 }
 
-/// A server that serves; the future is ready when it has ended.
+/// A running server. The future is ready when the server has ended.
 ///
-/// Dropping it stops the server, without waiting for the end.
+/// Dropping the future stops the server, and does not wait for the end.
 #[derive(Debug)]
 #[must_use = "dropping it stops the server"]
 pub struct Server {
@@ -101,30 +101,30 @@ impl Server {
         }
     }
 
-    /// What it does and on what, in lines: version, content, device, driver mode,
-    /// copy or zero-copy, addresses, rights, commands to try. Show or log them, as
-    /// they tell of each thing that could not be had, too.
+    /// The start block: version, content, device, driver mode, copy or zero-copy, addresses,
+    /// rights, and commands to try. Print or log it, as it also names all that the system
+    /// refused.
     pub fn facts(&self) -> &Block {
         &self.facts
     }
 
-    /// Where it can be reached.
+    /// Addresses and port of the server.
     pub fn listening(&self) -> &Listening {
         &self.listening
     }
 
-    /// For any thread: live counters, and the end.
+    /// A handle for any thread, which reads live counters and stops the server.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Waits for the end, on a thread outside of any runtime.
+    /// Waits for the end, on a thread outside any runtime.
     ///
     /// # Errors
-    /// Why it ended by itself.
+    /// When the server ended by itself.
     ///
     /// # Panics
-    /// Inside a `tokio` runtime, where waiting would block other tasks.
+    /// Inside a `tokio` runtime, where it would block other tasks.
     pub fn wait(self) -> Result<Summary, Error> {
         let Self {
             ended,
@@ -146,10 +146,10 @@ impl Future for Server {
     }
 }
 
-/// The thread that watches the workers has panicked, in a hook of the program maybe.
+/// The thread that watches the workers has panicked, maybe in a hook of the program.
 fn owner_gone() -> Error {
     Error::System {
         what: "watching the workers",
-        source: io::Error::other("the thread that does so has panicked"),
+        source: io::Error::other("the thread that watches them has panicked"),
     }
 }
