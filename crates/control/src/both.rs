@@ -1,20 +1,26 @@
 //! Several programs in one process, on one interface.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
+use clap::{ArgMatches, Args as _, Command, FromArgMatches as _};
 use nmio::Port;
 use nmio::device::{MemoryPlan, Transport};
 
+use crate::args::ServeArgs;
 use crate::named::Named;
+use crate::port_args::{port_arg, port_of};
 use crate::program::{Counted, Listening, Prepared, Program, StartError, Tally, WorkerContext};
+use crate::run::serve;
 
-/// Two programs as one, with the name `N`: each serves ports of its own on the same
-/// addresses. Either may be such a pair itself.
+/// Two programs as one, with the name `N`. Each serves its own ports on the same addresses.
+/// Either may be a `Both` itself.
 ///
-/// `--port` is the first one's. The second serves its own default, or what
-/// [`with_second_port`](Self::with_second_port) says.
+/// `--port` is the first program's port. The second has its default port, or the port of
+/// [`with_second_port`](Self::with_second_port). Here that is `--clock-port`:
 ///
 /// ```no_run
 /// use control::{Both, Named, NewWorker, Tcp, Udp};
@@ -31,20 +37,21 @@ use crate::program::{Counted, Listening, Prepared, Program, StartError, Tally, W
 /// # impl Named for Web { const NAME: &'static str = "web"; const PORT: u16 = 80; }
 /// # impl Named for Clock { const NAME: &'static str = "clock"; const PORT: u16 = 123; }
 ///
-/// struct House;
+/// struct WebAndClock;
 ///
-/// impl Named for House {
-///     const NAME: &'static str = "house";
+/// impl Named for WebAndClock {
+///     const NAME: &'static str = "webclock";
 ///     const PORT: u16 = 80;
 /// }
 ///
 /// fn main() -> std::process::ExitCode {
 ///     let web = Tcp::new(|_: &mut NewWorker<()>, _: &mut tcpip::Contents| Ok(Web));
 ///     let clock = Udp::new(|_: &mut NewWorker<()>| Ok(Clock));
-///     let args = control::network_args(House::NAME);
-///     control::serve(&args, || Ok::<_, control::StartError>(Both::<House, _, _>::new(web, clock)))
+///     Both::<WebAndClock, _, _>::new(web, clock).serve()
 /// }
 /// ```
+///
+/// A command line of your own has the second port as [`PortArgs`](crate::PortArgs).
 pub struct Both<N, A, B> {
     first: A,
     second: B,
@@ -53,7 +60,7 @@ pub struct Both<N, A, B> {
 }
 
 impl<N, A: Program, B: Program> Both<N, A, B> {
-    /// Serves both.
+    /// Serves both programs.
     pub fn new(first: A, second: B) -> Self {
         Self {
             first,
@@ -63,7 +70,7 @@ impl<N, A: Program, B: Program> Both<N, A, B> {
         }
     }
 
-    /// The same, with another port for the second.
+    /// Sets the port of the second program.
     #[must_use]
     pub fn with_second_port(self, second_port: u16) -> Self {
         Self {
@@ -72,12 +79,37 @@ impl<N, A: Program, B: Program> Both<N, A, B> {
         }
     }
 
-    /// What the second is told of its worker.
+    /// The worker's context for the second program.
     fn second_context(&self, context: &WorkerContext) -> WorkerContext {
         WorkerContext {
             port: self.second_port,
             ..context.clone()
         }
+    }
+}
+
+impl<N: Named, A: Program, B: Program> Both<N, A, B> {
+    /// Serves until Ctrl-C: a whole `main`. The command line has the options of
+    /// [`ServeArgs`], and `--NAME-port` with the second program's name for its port.
+    ///
+    /// A program that loads files calls [`serve`](crate::serve()) instead, and loads them
+    /// there.
+    pub fn serve(self) -> ExitCode {
+        let matches = self.command().get_matches();
+        let args = ServeArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        serve(&args, || Ok::<_, Infallible>(self.with_port_of(&matches)))
+    }
+
+    fn command(&self) -> Command {
+        let command = ServeArgs::augment_args(Command::new(N::NAME));
+        command
+            .about("Serves on its own network stack until Ctrl-C")
+            .arg(port_arg(B::NAME, self.second_port))
+    }
+
+    fn with_port_of(self, matches: &ArgMatches) -> Self {
+        let port = port_of(B::NAME, matches).unwrap_or(self.second_port);
+        self.with_second_port(port)
     }
 }
 
@@ -128,7 +160,7 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         [self.first.files(), self.second.files()].concat()
     }
 
-    /// Each one's lines stand behind its name.
+    /// The lines of each program follow a line with its name and version.
     fn loaded(&self) -> Vec<(&'static str, String)> {
         let mut lines = vec![(A::NAME, A::VERSION.to_owned())];
         lines.extend(self.first.loaded());
@@ -156,8 +188,8 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
     }
 
     fn tally<P: Port>(&self, both: &Self::Transports<P>, tally: &mut Tally) {
-        self.first.tally(&both.0, tally);
-        self.second.tally(&both.1, tally);
+        tally.for_program(A::NAME, |tally| self.first.tally(&both.0, tally));
+        tally.for_program(B::NAME, |tally| self.second.tally(&both.1, tally));
     }
 }
 
@@ -173,6 +205,7 @@ impl<N: Named, A, B> fmt::Debug for Both<N, A, B> {
 #[cfg(test)]
 mod tests {
     use nmio::Instant;
+    use nmio::sim::Sink;
     use udpip::{Datagram, Service};
 
     use super::*;
@@ -181,7 +214,7 @@ mod tests {
 
     struct One;
     struct Other;
-    struct House;
+    struct Pair;
 
     macro_rules! named {
         ($program:ty, $name:literal, $port:literal) => {
@@ -194,7 +227,7 @@ mod tests {
     }
     named!(One, "one", 7);
     named!(Other, "other", 8);
-    named!(House, "house", 7);
+    named!(Pair, "pair", 7);
 
     impl Service for One {
         type Message = ();
@@ -206,7 +239,7 @@ mod tests {
         fn on_datagram<P: Port>(&mut self, _: Datagram<'_, P>, _: Instant) {}
     }
 
-    fn house() -> Both<House, impl Program, impl Program> {
+    fn pair() -> Both<Pair, impl Program, impl Program> {
         Both::new(
             Udp::new(|_: &mut NewWorker<()>| Ok(One)),
             Udp::new(|_: &mut NewWorker<()>| Ok(Other)),
@@ -214,22 +247,67 @@ mod tests {
     }
 
     #[test]
-    fn each_has_a_port_of_its_own() {
+    fn each_program_has_its_own_port() {
         let udp = |port| (Transport::Udp, port);
-        assert_eq!(services(&house(), None).unwrap(), [udp(7), udp(8)]);
-        assert_eq!(services(&house(), Some(9)).unwrap(), [udp(9), udp(8)]);
-        let moved = house().with_second_port(10);
+        assert_eq!(services(&pair(), None).unwrap(), [udp(7), udp(8)]);
+        assert_eq!(services(&pair(), Some(9)).unwrap(), [udp(9), udp(8)]);
+        let moved = pair().with_second_port(10);
         assert_eq!(services(&moved, Some(8)).unwrap(), [udp(8), udp(10)]);
-        let error = services(&house(), Some(8)).unwrap_err();
-        assert!(matches!(error, Error::PortTwice { port: 8, .. }), "{error}");
     }
 
     #[test]
-    fn the_start_block_says_whose_its_lines_are() {
+    fn two_programs_on_one_port_are_refused() {
+        let error = services(&pair(), Some(8)).unwrap_err();
+        assert!(matches!(error, Error::PortTwice { port: 8, .. }), "{error}");
+        let message = error.to_string();
+        assert!(
+            message.contains("UDP port 8") && message.contains("--port"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn the_second_port_is_an_option_with_the_second_name() {
+        let services = |line: &str| {
+            let program = pair().with_second_port(10);
+            program.command().debug_assert();
+            let matches = program.command().try_get_matches_from(line.split(' '));
+            let matches = matches.unwrap();
+            let args = ServeArgs::from_arg_matches(&matches).unwrap();
+            services(&program.with_port_of(&matches), args.port).unwrap()
+        };
+        let udp = |port| (Transport::Udp, port);
+        assert_eq!(services("pair"), [udp(7), udp(10)]);
+        assert_eq!(services("pair --port 1 --other-port 2"), [udp(1), udp(2)]);
+        let help = pair().command().render_help().to_string();
+        assert!(help.contains("The port of other; 8 without it"), "{help}");
+    }
+
+    #[test]
+    fn the_start_block_names_the_program_of_each_line() {
         let version = |name| (name, "1.2".to_owned());
-        assert_eq!(house().loaded(), [version("one"), version("other")]);
+        assert_eq!(pair().loaded(), [version("one"), version("other")]);
         let at = Listening::new(vec!["192.0.2.1".parse().unwrap()], 7);
         let commands = ["nc -u 192.0.2.1 7", "nc -u 192.0.2.1 8"];
-        assert_eq!(house().try_commands(&at), commands);
+        assert_eq!(pair().try_commands(&at), commands);
+    }
+
+    #[test]
+    fn counts_have_the_name_of_their_program() {
+        let program = pair();
+        let mut port = Sink::new(1500, 64, 0);
+        let both = program
+            .transports(&mut port, &WorkerContext::example(0, 1))
+            .unwrap();
+        let mut tally = Tally::default();
+        Program::tally::<Sink>(&program, &both, &mut tally);
+        let events: Vec<_> = tally.events().iter().map(ToString::to_string).collect();
+        let expected = [
+            "one: datagrams 0",
+            "one: answered 0",
+            "other: datagrams 0",
+            "other: answered 0",
+        ];
+        assert_eq!(events, expected);
     }
 }

@@ -19,7 +19,10 @@ pub enum Error {
         source: io::Error,
     },
     /// Two programs of one process serve the same port.
-    #[error("{transport:?} port {port} is served twice; give one of the two programs another port")]
+    #[error(
+        "two servers of this process have {transport} port {port}; give one of them another port, \
+         with --port or with the option that ends in -port"
+    )]
     PortTwice {
         /// TCP or UDP.
         transport: Transport,

@@ -1,4 +1,4 @@
-//! Live counters: what each worker has counted, published while it serves.
+//! Live counters: the counts of each worker, published while it serves.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use nmio::PortCounters;
 
 use crate::program::{Counted, Tally};
 
-/// What one worker has counted since its start, as it last published it.
+/// Counts of one worker since its start, as it last published them.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerSnapshot {
     published: Option<Instant>,
@@ -17,24 +17,23 @@ pub struct WorkerSnapshot {
 }
 
 impl WorkerSnapshot {
-    /// How long ago it was published: less than 250 ms while the worker serves and
-    /// gets its core. `None` before it is ready to serve: nothing is counted then.
+    /// Time since it was published: less than 250 ms while the worker serves and gets its
+    /// core. `None` until the worker is ready to serve; all counts are 0 until then.
     pub fn age(&self) -> Option<Duration> {
         self.published.map(|at| at.elapsed())
     }
 
-    /// The counts of its port.
+    /// Counts of its port.
     pub fn port(&self) -> &PortCounters {
         &self.port
     }
 
-    /// The counts of what it serves, as [`Program::tally`](crate::Program::tally) gives
-    /// them.
+    /// Counts of its program, as [`Program::tally`](crate::Program::tally) reports them.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Counts anew, by `tally` and `counted`; a buffer that is there is used again.
+    /// Replaces all counts. The tally keeps its buffers.
     pub(crate) fn fill(
         &mut self,
         port: PortCounters,
@@ -49,30 +48,30 @@ impl WorkerSnapshot {
     }
 }
 
-/// What all workers have counted, each at its own moment.
+/// Counts of all workers. Each worker publishes its part at a time of its own.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     workers: Vec<WorkerSnapshot>,
 }
 
 impl Snapshot {
-    /// One for each worker, by its number.
+    /// The part of each worker, by worker number.
     pub fn workers(&self) -> &[WorkerSnapshot] {
         &self.workers
     }
 
-    /// The age of the oldest part; `None` before all workers are ready.
+    /// Age of the oldest part; `None` until all workers are ready.
     pub fn age(&self) -> Option<Duration> {
         let ages = self.workers.iter().map(WorkerSnapshot::age);
         ages.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
-    /// The counts of all ports, added up.
+    /// Sum over all ports.
     pub fn port(&self) -> PortCounters {
         add_up(self.workers.iter().map(WorkerSnapshot::port))
     }
 
-    /// The counts of all workers, added up by name.
+    /// Sum over all workers, by name.
     pub fn tally(&self) -> Tally {
         let mut sum = Tally::default();
         for worker in &self.workers {
@@ -82,39 +81,39 @@ impl Snapshot {
     }
 }
 
-/// One worker's place for its snapshot. The worker never waits for a reader: it
-/// tries again later.
+/// The slot for one worker's snapshot. The worker never waits for a reader; it tries again
+/// later.
 #[derive(Debug, Default)]
 pub(crate) struct Published(Mutex<WorkerSnapshot>);
 
 impl Published {
-    /// One for each of so many workers.
+    /// One slot for each worker.
     pub(crate) fn for_workers(workers: u32) -> Box<[Self]> {
         (0..workers).map(|_| Self::default()).collect()
     }
 
-    /// The place, for the worker; `None` while somebody reads it.
+    /// Locks the slot for the worker; `None` while a reader has it.
     pub(crate) fn try_write(&self) -> Option<MutexGuard<'_, WorkerSnapshot>> {
         match self.0.try_lock() {
-            Ok(place) => Some(place),
-            // Who panicked with it has left numbers, which are overwritten.
-            Err(TryLockError::Poisoned(place)) => Some(place.into_inner()),
+            Ok(slot) => Some(slot),
+            // A thread panicked with the lock held. The worker overwrites all counts.
+            Err(TryLockError::Poisoned(slot)) => Some(slot.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
-    /// The place, for a worker that has ended and may wait, and for readers.
+    /// Locks the slot for a reader, or for a worker that has ended and may wait.
     pub(crate) fn lock(&self) -> MutexGuard<'_, WorkerSnapshot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the log tells of.
+    /// Counts for the log.
     pub(crate) fn counted(&self) -> Counted {
         self.lock().counted
     }
 }
 
-/// Reads what each worker has published last.
+/// Reads the last counts that each worker published.
 pub(crate) fn snapshot(published: &[Published]) -> Snapshot {
     let workers = published.iter().map(|worker| worker.lock().clone());
     Snapshot {
@@ -122,7 +121,7 @@ pub(crate) fn snapshot(published: &[Published]) -> Snapshot {
     }
 }
 
-/// The sum of what ports have counted.
+/// Sum of the counts of several ports.
 pub(crate) fn add_up<'a>(ports: impl Iterator<Item = &'a PortCounters>) -> PortCounters {
     let mut sum = PortCounters::default();
     for port in ports {
@@ -171,30 +170,30 @@ mod tests {
             unfinished_checksums: 3,
             evicted: 5,
         };
-        let mut place = published.try_write().unwrap();
-        place.fill(port, counted, |tally| {
+        let mut slot = published.try_write().unwrap();
+        slot.fill(port, counted, |tally| {
             tally.event("requests", requests);
             tally.drop("fragment", 1);
         });
     }
 
     #[test]
-    fn counts_are_read_as_they_were_published_and_added_up() {
+    fn a_snapshot_has_the_last_counts_and_their_sums() {
         let published = [Published::default(), Published::default()];
         let before = snapshot(&published);
         assert_eq!(before.age(), None);
         assert_eq!(before.tally(), Tally::default());
         count(&published[0], 10, 3);
-        assert_eq!(snapshot(&published).age(), None, "one is not ready yet");
+        assert_eq!(snapshot(&published).age(), None, "one worker is not ready");
         count(&published[1], 20, 1);
         count(&published[1], 30, 4);
         let now = snapshot(&published);
         assert!(now.age().unwrap() < Duration::from_mins(1));
         assert_eq!(now.workers()[1].port().rx_frames, 30);
-        assert_eq!(now.workers()[1].tally().events(), [("requests", 4)]);
+        assert_eq!(now.workers()[1].tally().of("requests"), Some(4));
         assert_eq!(now.port().rx_frames, 40);
-        assert_eq!(now.tally().events(), [("requests", 7)]);
-        assert_eq!(now.tally().drops(), [("fragment", 2)]);
+        assert_eq!(now.tally().of("requests"), Some(7));
+        assert_eq!(now.tally().drops()[0].to_string(), "fragment 2");
         let counted = published[0].counted();
         assert_eq!((counted.unfinished_checksums, counted.evicted), (3, 5));
     }
@@ -209,11 +208,11 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_with_the_place_in_hand_leaves_it_to_others() {
+    fn a_panic_with_the_lock_held_does_not_block_the_slot() {
         let published = Published::default();
         let thread = std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
-                let _place = published.try_write();
+                let _slot = published.try_write();
                 std::panic::resume_unwind(Box::new(()));
             });
             worker.join()

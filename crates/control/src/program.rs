@@ -10,6 +10,7 @@ use nmio::device::{AddressPrefix, MemoryPlan, Transport};
 use nmio::{Bell, Capabilities, Port};
 
 use crate::secret::Secret;
+pub use crate::tally::{Count, Tally};
 
 /// Why a worker could not be prepared: a message for a person.
 pub type StartError = Box<dyn Error + Send + Sync>;
@@ -251,66 +252,6 @@ impl Listening {
     }
 }
 
-/// What workers have counted, summed up over the workers in the order in
-/// which the names first came.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    events: Vec<(&'static str, u64)>,
-    drops: Vec<(&'static str, u64)>,
-}
-
-impl Tally {
-    /// What was done: names and counts, in the order in which the names first came.
-    pub fn events(&self) -> &[(&'static str, u64)] {
-        &self.events
-    }
-
-    /// Why packets were dropped, and how many; reasons that did not occur are among
-    /// them.
-    pub fn drops(&self) -> &[(&'static str, u64)] {
-        &self.drops
-    }
-
-    /// The count of one event; `None` when the program has none of that name.
-    pub fn of(&self, event: &str) -> Option<u64> {
-        let found = self.events.iter().find(|(name, _)| *name == event);
-        found.map(|&(_, count)| count)
-    }
-
-    /// Something that was done, such as `requests`; shown even when 0.
-    pub fn event(&mut self, name: &'static str, count: u64) {
-        add(&mut self.events, name, count);
-    }
-
-    /// Packets that were dropped for one reason; shown unless 0.
-    pub fn drop(&mut self, reason: &'static str, count: u64) {
-        add(&mut self.drops, reason, count);
-    }
-
-    /// Forgets all, and keeps its memory.
-    pub(crate) fn clear(&mut self) {
-        let Self { events, drops } = self;
-        events.clear();
-        drops.clear();
-    }
-
-    pub(crate) fn merge(&mut self, other: &Self) {
-        for &(name, count) in &other.events {
-            self.event(name, count);
-        }
-        for &(reason, count) in &other.drops {
-            self.drop(reason, count);
-        }
-    }
-}
-
-fn add(to: &mut Vec<(&'static str, u64)>, name: &'static str, count: u64) {
-    match to.iter_mut().find(|(known, _)| *known == name) {
-        Some((_, sum)) => *sum += count,
-        None => to.push((name, count)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -359,18 +300,5 @@ mod tests {
         context.own = false;
         capabilities.partial_checksums = false;
         assert!(!context.host(&capabilities).partial_checksums());
-    }
-
-    #[test]
-    fn tallies_add_up_by_name() {
-        let mut sum = Tally::default();
-        for requests in [3, 4] {
-            let mut one = Tally::default();
-            one.event("requests", requests);
-            one.drop("bad checksum", 1);
-            sum.merge(&one);
-        }
-        assert_eq!(sum.events, [("requests", 7)]);
-        assert_eq!(sum.drops, [("bad checksum", 2)]);
     }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use nmio::PortCounters;
 
-use crate::program::Tally;
+use crate::tally::{Count, Tally};
 
-/// A block of aligned lines.
+/// A block of aligned `label: value` lines.
 #[derive(Clone, Debug, Default)]
 pub struct Block(Vec<(String, String)>);
 
@@ -18,12 +18,12 @@ impl Block {
         self.0.push((label.into(), value.into()));
     }
 
-    /// The lines: label and value.
+    /// Label and value of each line.
     pub fn lines(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(label, value)| (&**label, &**value))
     }
 
-    /// Writes the block to standard output; a closed output is no error.
+    /// Writes the block to standard output. It is no error if nobody reads it.
     pub fn print(&self) {
         let mut out = io::stdout().lock();
         let _ = write!(out, "{self}").and_then(|()| out.flush());
@@ -46,7 +46,7 @@ impl fmt::Display for Block {
     }
 }
 
-/// A number with its thousands set apart, as in `1,234,567`.
+/// Formats a number with commas between thousands: `1,234,567`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -59,7 +59,7 @@ pub fn count(n: u64) -> String {
     text
 }
 
-/// A size in bytes, to three digits or so: `17 B`, `4.1 kB`, `30.0 MB`.
+/// Formats a number of bytes with a decimal unit: `17 B`, `4.1 kB`, `30.0 MB`.
 pub fn bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
     if n < 1_000 {
@@ -67,7 +67,7 @@ pub fn bytes(n: u64) -> String {
     }
     let mut value = n as f64 / 1_000.0;
     let mut unit = 0;
-    // 999.95 would be shown as 1000.0.
+    // From 999.95 on, a value would round to 1000.0.
     while value >= 999.95 && unit + 1 < UNITS.len() {
         value /= 1_000.0;
         unit += 1;
@@ -79,6 +79,24 @@ pub fn bytes(n: u64) -> String {
 pub(crate) fn summary(uptime: Duration, port: &PortCounters, tally: &Tally) -> Block {
     let mut block = Block::default();
     block.line("uptime", format!("{:.1} s", uptime.as_secs_f64()));
+    port_lines(&mut block, port);
+    event_lines(&mut block, tally.events());
+    let port_drops = [
+        ("lost before the ring", port.rx_lost),
+        ("lost by the driver", port.tx_lost),
+        ("bad descriptor", port.bad_descriptors),
+        ("TX ring full", port.tx_ring_full),
+    ];
+    let port_drops = port_drops.map(|(name, count)| Count {
+        program: None,
+        name,
+        count,
+    });
+    block.line("dropped", dropped(&[tally.drops(), &port_drops].concat()));
+    block
+}
+
+fn port_lines(block: &mut Block, port: &PortCounters) {
     let frames = |n, size| format!("{} frames, {}", count(n), bytes(size));
     block.line("received", frames(port.rx_frames, port.rx_bytes));
     let mut sent = frames(port.tx_frames, port.tx_bytes);
@@ -87,14 +105,8 @@ pub(crate) fn summary(uptime: Duration, port: &PortCounters, tally: &Tally) -> B
         sent = format!("{sent}; of these, runs in {supers} super-segments");
     }
     block.line("sent", sent);
-    block.line(
-        "system calls",
-        format!(
-            "{} to send, {} to wait",
-            count(port.tx_wakeups),
-            count(port.waits)
-        ),
-    );
+    let (sends, waits) = (count(port.tx_wakeups), count(port.waits));
+    block.line("system calls", format!("{sends} to send, {waits} to wait"));
     for (label, batches) in [
         ("received batches", &port.rx_batches),
         ("sent batches", &port.tx_batches),
@@ -104,34 +116,42 @@ pub(crate) fn summary(uptime: Duration, port: &PortCounters, tally: &Tally) -> B
             block.line(label, batches);
         }
     }
-    for &(name, n) in tally.events() {
-        block.line(name, count(n));
+}
+
+/// One line for each event: `requests: 5`. With several programs the label is the
+/// program's name, and the counts are aligned: `sandstorm: requests     5`.
+fn event_lines(block: &mut Block, events: &[Count]) {
+    let width = events.iter().map(|event| event.name.len()).max();
+    let width = width.unwrap_or(0);
+    for event in events {
+        let n = count(event.count);
+        match event.program {
+            None => block.line(event.name, n),
+            Some(program) => block.line(program, format!("{:width$}  {n}", event.name)),
+        }
     }
-    let port_drops = [
-        ("lost before the ring", port.rx_lost),
-        ("lost by the driver", port.tx_lost),
-        ("bad descriptor", port.bad_descriptors),
-        ("TX ring full", port.tx_ring_full),
-    ];
-    let drops: Vec<(&str, u64)> = tally
-        .drops()
-        .iter()
-        .copied()
-        .chain(port_drops)
-        .filter(|&(_, n)| n > 0)
+}
+
+/// Total and reasons: `5 (fragment 2, TX ring full 3)`. With several programs the reasons
+/// are grouped: `6 (sandstorm: fragment 1; namestorm: fragment 2; TX ring full 3)`.
+fn dropped(drops: &[Count]) -> String {
+    let total = count(drops.iter().map(|drop| drop.count).sum());
+    let drops: Vec<_> = drops.iter().filter(|drop| drop.count > 0).collect();
+    let groups = drops.chunk_by(|one, next| one.program == next.program);
+    let groups: Vec<String> = groups
+        .map(|group| {
+            let reason = |drop: &&Count| format!("{} {}", drop.name, count(drop.count));
+            let reasons = group.iter().map(reason).collect::<Vec<_>>().join(", ");
+            match group[0].program {
+                None => reasons,
+                Some(program) => format!("{program}: {reasons}"),
+            }
+        })
         .collect();
-    let reasons: Vec<String> = drops
-        .iter()
-        .map(|&(reason, n)| format!("{reason} {}", count(n)))
-        .collect();
-    let all = count(drops.iter().map(|&(_, n)| n).sum());
-    let reasons = if reasons.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", reasons.join(", "))
-    };
-    block.line("dropped", all + &reasons);
-    block
+    if groups.is_empty() {
+        return total;
+    }
+    format!("{total} ({})", groups.join("; "))
 }
 
 #[cfg(test)]
@@ -139,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_for_people() {
+    fn numbers_have_commas_and_sizes_have_units() {
         assert_eq!(count(0), "0");
         assert_eq!(count(999), "999");
         assert_eq!(count(1_000), "1,000");
@@ -153,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn values_stand_in_one_column() {
+    fn values_are_aligned() {
         let mut block = Block::default();
         block.line("sandstorm", "0.1.0");
         block.line("try", "curl http://192.0.2.1/");
@@ -164,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_tells_sizes_of_batches() {
+    fn the_summary_shows_batch_sizes() {
         let mut port = PortCounters::default();
         for frames in [1, 1, 64, 300] {
             port.rx_batches.count(frames);
@@ -174,11 +194,11 @@ mod tests {
             text.contains("received batches: 1: 2, 64-127: 1, 256: 1\n"),
             "{text}"
         );
-        assert!(!text.contains("sent batches"), "none was sent: {text}");
+        assert!(!text.contains("sent batches"), "no batch was sent: {text}");
     }
 
     #[test]
-    fn the_summary_names_each_reason() {
+    fn the_summary_names_each_reason_of_drops() {
         let port = PortCounters {
             rx_frames: 12,
             rx_bytes: 3_400,
@@ -199,6 +219,35 @@ mod tests {
              system calls: 1,234 to send, 0 to wait\n\
              requests:     5\n\
              dropped:      1,002 (bad checksum 1,000, TX ring full 2)\n"
+        );
+    }
+    #[test]
+    fn the_summary_of_several_programs_names_the_program() {
+        let port = PortCounters {
+            tx_ring_full: 2,
+            ..Default::default()
+        };
+        let mut tally = Tally::default();
+        tally.for_program("sandstorm", |tally| {
+            tally.event("connections", 1_000);
+            tally.drop("bad checksum", 0);
+        });
+        tally.for_program("namestorm", |tally| {
+            tally.event("TCP connections", 3);
+            tally.drop("bad checksum", 4);
+            tally.drop("fragment", 5);
+        });
+        tally.drop("unknown VLAN", 6);
+        let text = summary(Duration::ZERO, &port, &tally).to_string();
+        assert_eq!(
+            text,
+            "uptime:       0.0 s\n\
+             received:     0 frames, 0 B\n\
+             sent:         0 frames, 0 B\n\
+             system calls: 0 to send, 0 to wait\n\
+             sandstorm:    connections      1,000\n\
+             namestorm:    TCP connections  3\n\
+             dropped:      17 (namestorm: bad checksum 4, fragment 5; unknown VLAN 6, TX ring full 2)\n"
         );
     }
 }

@@ -1,17 +1,17 @@
-//! The web server and the DNS server in one process, on one interface: the same
-//! addresses and rings, and ports of their own.
+//! The web server and the DNS server in one process, on one interface. They share addresses
+//! and rings, and each has its own ports.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use control::{Both, ConnectionArgs, Named, ServeArgs, StartError};
+use control::{Both, ConnectionArgs, Named, PortArgs, ServeArgs, StartError};
 use namestorm::{Form, Mode, Namestorm, TcpSettings, ZoneSpec};
-use sandstorm::SiteOptions;
+use sandstorm::{Sandstorm, SiteOptions};
 
-/// Sandstorm and Namestorm together: a folder over HTTP and zones over DNS, from one
-/// interface and one process with a network stack of its own.
+/// Sandstorm and Namestorm together: serves a folder over HTTP and zones over DNS, from one
+/// process on one interface, with its own network stack.
 #[derive(Parser, Debug)]
 #[command(version, arg_required_else_help = true)]
 struct Cli {
@@ -19,19 +19,23 @@ struct Cli {
     command: Command,
 }
 
-const STRICT: &str = "Refuse to start when an entry of the folder cannot be served, or a zone \
-                      not be loaded";
+const WEB_PORT: &str = "The port of the web server; 80 without it";
+const DNS_PORT: &str = "The port of the DNS server, over UDP and TCP; 53 without it";
+const STRICT: &str = "Refuse to start when an entry of the folder cannot be served, or when a zone \
+                      cannot be loaded";
 
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Serve a folder and zones until SIGINT or SIGTERM.
     ///
-    /// The options about connections hold for each of the two. Every worker serves both.
+    /// Every worker serves both. The options for connections hold for the web server and for
+    /// the DNS server.
     #[command(
         after_help = "Exit status: 0 after a signal, 1 when nothing could be served \
                             (standard error says why), 2 for a wrong command line."
     )]
-    #[command(mut_arg("port", |port| port.help("The port of the web server; 80 without it")))]
+    #[command(mut_arg("port", |port| port.help(WEB_PORT).long_help(None).display_order(0)))]
+    #[command(mut_arg("dns-port", |port| port.help(DNS_PORT).display_order(1)))]
     #[command(mut_arg("mode", |mode| mode.help("How packets of the web server are sent")))]
     #[command(mut_arg("strict", |strict| strict.help(STRICT).long_help(None)))]
     Serve(Box<Serve>),
@@ -48,11 +52,6 @@ struct Serve {
     #[arg(long = "zone", required = true, num_args = 1.., value_name = "[ORIGIN=]FILE")]
     zones: Vec<ZoneSpec>,
 
-    /// The port of the DNS server, over UDP and TCP.
-    #[arg(long, value_name = "N", default_value_t = 53,
-          value_parser = clap::value_parser!(u16).range(1..), help_heading = "Network")]
-    dns_port: u16,
-
     #[command(flatten)]
     site: SiteOptions,
 
@@ -61,9 +60,20 @@ struct Serve {
 
     #[command(flatten)]
     network: ServeArgs,
+
+    #[command(flatten)]
+    dns: PortArgs<Dns>,
 }
 
-/// The name of the whole.
+/// The second server, as the command line calls it.
+struct Dns;
+
+impl Named for Dns {
+    const NAME: &'static str = "dns";
+    const PORT: u16 = 53;
+}
+
+/// Both servers.
 struct Storm;
 
 impl Named for Storm {
@@ -73,15 +83,15 @@ impl Named for Storm {
 }
 
 impl Serve {
-    /// Both programs, loaded.
-    fn load(&self) -> Result<Both<Storm, sandstorm::Sandstorm, Namestorm>, StartError> {
+    /// Loads the folder and the zones.
+    fn load(&self) -> Result<Both<Storm, Sandstorm, Namestorm>, StartError> {
         let web = self.site.load(&self.web, &self.connections)?;
-        // Lines about loading; nobody hears of one that is not written.
+        // Errors in zones. It is no error if nobody reads them.
         let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
         let (form, mode) = (Form::default(), Mode::default());
         let dns = Namestorm::load(&self.zones, form, mode, self.site.strict(), &mut say)?
             .with_tcp(TcpSettings::asked(&self.connections));
-        Ok(Both::new(web, dns).with_second_port(self.dns_port))
+        Ok(Both::new(web, dns).with_second_port(self.dns.port()))
     }
 }
 
@@ -107,9 +117,8 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_and_a_zone_are_needed() {
-        let serves = serve("storm serve --web d --zone z").unwrap();
-        assert_eq!((serves.dns_port, serves.network.port), (53, None));
+    fn a_folder_and_a_zone_are_required() {
+        serve("storm serve --web d --zone z").unwrap();
         for line in [
             "storm",
             "storm serve --web d",
@@ -118,6 +127,28 @@ mod tests {
         ] {
             assert!(serve(line).is_err(), "{line}");
         }
-        assert!(serve("storm serve --web d --zone z --dns-port 0").is_err());
+    }
+
+    #[test]
+    fn each_server_has_its_own_port_option() {
+        let ports = |options: &str| {
+            let serve = serve(&format!("storm serve --web d --zone z{options}"))?;
+            Ok::<_, clap::Error>((serve.network.port, serve.dns.port()))
+        };
+        assert_eq!(ports("").unwrap(), (None, 53));
+        assert_eq!(ports(" --port 81 --dns-port 54").unwrap(), (Some(81), 54));
+        let message = ports(" --dns-port 0").unwrap_err().to_string();
+        assert!(message.contains("from 1 to 65535"), "{message}");
+        let mut cli = Cli::command();
+        let help = cli.find_subcommand_mut("serve").unwrap().render_help();
+        let help = help.to_string();
+        for (option, port) in [("--port <N>", 80), ("--dns-port <N>", 53)] {
+            let (_, rest) = help.split_once(option).unwrap();
+            let end = rest.find("--").unwrap();
+            assert!(
+                rest[..end].contains(&format!("{port} without it")),
+                "{help}"
+            );
+        }
     }
 }

@@ -48,11 +48,10 @@ impl Named for Echo {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 }
 
-/// The live counts in a line.
+/// The live counts as one line.
 fn counts(snapshot: &Snapshot) -> String {
     let tally = snapshot.tally();
-    let events = tally.events().iter();
-    let counts: Vec<_> = events.map(|(name, n)| format!("{name} {n}")).collect();
+    let counts: Vec<_> = tally.events().iter().map(ToString::to_string).collect();
     counts.join(", ")
 }
 

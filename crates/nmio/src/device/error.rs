@@ -295,7 +295,8 @@ pub enum DeviceError {
     },
     /// A kernel socket has the port.
     #[error(
-        "{transport} port {port} on {address} is taken by another program; stop it or choose --port"
+        "{transport} port {port} on {address} is taken by another program; stop that program, or \
+         serve another port"
     )]
     PortTaken {
         /// The transport.
