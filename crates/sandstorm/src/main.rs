@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use sandstorm::{SiteArgs, SiteOnly};
+use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
 
 /// Sandstorm serves a folder of files over HTTP, from packets that stand
 /// ready before they are asked for.
@@ -31,12 +32,39 @@ enum Command {
         after_help = "Exit status: 0 after a signal, 1 when nothing could be served \
                             (standard error says why), 2 for a wrong command line."
     )]
-    Serve(SiteArgs),
+    Serve {
+        #[command(flatten)]
+        site: SiteArgs,
+
+        /// The congestion control of all connections.
+        #[arg(long, value_enum, default_value_t, help_heading = "Connections")]
+        congestion: Congestion,
+    },
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Congestion {
+    /// CUBIC (RFC 9438), the default of Linux.
+    #[default]
+    Cubic,
+    /// BBR version 3: faster than CUBIC on paths that lose packets at random,
+    /// slower for short responses. It retransmits more than twice as much.
+    Bbr,
+    /// Reno with the fast recovery of RFC 6582.
+    Reno,
 }
 
 fn main() -> ExitCode {
-    let Command::Serve(site) = Cli::parse().command;
-    site.serve(&[], |_, _| Ok(SiteOnly))
+    let Command::Serve { site, congestion } = Cli::parse().command;
+    match congestion {
+        Congestion::Cubic => serve::<Cubic>(&site),
+        Congestion::Bbr => serve::<Bbr>(&site),
+        Congestion::Reno => serve::<NewReno>(&site),
+    }
+}
+
+fn serve<C: CongestionControl>(site: &SiteArgs) -> ExitCode {
+    site.serve_with::<C, _>(&[], |_, _| Ok(SiteOnly))
 }
 
 #[cfg(test)]
@@ -48,6 +76,26 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_congestion_control_is_named_and_cubic_by_default() {
+        let congestion = |line: &str| {
+            let cli = Cli::try_parse_from(line.split(' '))?;
+            let Command::Serve { congestion, .. } = cli.command;
+            Ok::<_, clap::Error>(congestion)
+        };
+        let line = "sandstorm serve d";
+        assert_eq!(congestion(line).unwrap(), Congestion::Cubic);
+        for (word, expected) in [
+            ("cubic", Congestion::Cubic),
+            ("bbr", Congestion::Bbr),
+            ("reno", Congestion::Reno),
+        ] {
+            let line = format!("{line} --congestion {word}");
+            assert_eq!(congestion(&line).unwrap(), expected);
+        }
+        assert!(congestion("sandstorm serve d --congestion vegas").is_err());
     }
 
     #[test]

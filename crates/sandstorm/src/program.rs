@@ -14,7 +14,7 @@ use control::{
 };
 use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
-use tcpip::{Config, Mode};
+use tcpip::{Config, CongestionControl, Cubic, Mode};
 
 use crate::app::{App, SiteOnly};
 use crate::prepared::Replies;
@@ -47,9 +47,9 @@ impl Named for SiteOnly {
 /// A loaded site, and how each worker gets its application: give it to
 /// [`control::serve`] or [`control::embed`](control::embed()).
 #[derive(Debug)]
-pub struct Sandstorm<A = SiteOnly, F = MakeNone> {
+pub struct Sandstorm<A = SiteOnly, F = MakeNone, C = Cubic> {
     make: F,
-    app: PhantomData<fn() -> A>,
+    types: PhantomData<fn() -> (A, C)>,
     site: Arc<Site>,
     folder: PathBuf,
     /// TCP's settings, but for the port.
@@ -77,7 +77,7 @@ where
     pub fn with_app(site: Site, folder: &Path, tcp: Config, make: F) -> Self {
         Self {
             make,
-            app: PhantomData,
+            types: PhantomData,
             site: Arc::new(site),
             folder: folder.to_owned(),
             tcp,
@@ -86,6 +86,22 @@ where
         }
     }
 
+    /// The same; `D` controls congestion instead of CUBIC.
+    #[must_use]
+    pub fn with_congestion<D: CongestionControl>(self) -> Sandstorm<A, F, D> {
+        Sandstorm {
+            make: self.make,
+            types: PhantomData,
+            site: self.site,
+            folder: self.folder,
+            tcp: self.tcp,
+            request_timeout: self.request_timeout,
+            answer_timeout: self.answer_timeout,
+        }
+    }
+}
+
+impl<A, F, C> Sandstorm<A, F, C> {
     /// The same; a request may take `request_timeout` from its first byte on.
     #[must_use]
     pub fn with_request_timeout(self, request_timeout: Duration) -> Self {
@@ -115,15 +131,16 @@ fn addresses(context: &WorkerContext) -> Vec<IpAddr> {
     context.addresses.iter().map(|one| one.address).collect()
 }
 
-impl<A, F> Program for Sandstorm<A, F>
+impl<A, F, C> Program for Sandstorm<A, F, C>
 where
     A: App + Named,
+    C: CongestionControl,
     F: Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
 {
     const NAME: &'static str = A::NAME;
     const VERSION: &'static str = A::VERSION;
     const DEFAULT_PORT: u16 = A::PORT;
-    type Transports<P: Port> = Http<A>;
+    type Transports<P: Port> = Http<A, C>;
 
     fn services(&self, port: u16) -> Vec<(Transport, u16)> {
         vec![(Transport::Tcp, port)]
@@ -144,18 +161,18 @@ where
         &self,
         port: &mut P,
         context: &WorkerContext,
-    ) -> Result<Http<A>, StartError> {
+    ) -> Result<Http<A, C>, StartError> {
         let config = Config {
             ports: vec![context.port],
             ..self.tcp.clone()
         };
-        control::check_reserved(&config, <Http<A>>::reserved_bytes(&config))?;
+        control::check_reserved(&config, <Http<A, C>>::reserved_bytes(&config))?;
         let secret = context.secret.words();
         let site = Arc::clone(&self.site);
         let mut worker = NewWorker::new(context);
         let make = |replies: &mut Replies<'_>| (self.make)(&mut worker, replies);
         let addresses = addresses(context);
-        let server: Http<A> =
+        let server: Http<A, C> =
             Http::load(site, make, &addresses, &config, port, secret, Instant::ZERO)?;
         let server = server
             .with_request_timeout(self.request_timeout)
@@ -178,7 +195,7 @@ where
         Ok(server)
     }
 
-    fn prepared<P: Port>(&self, http: &Http<A>) -> Prepared {
+    fn prepared<P: Port>(&self, http: &Http<A, C>) -> Prepared {
         Prepared {
             packets: http.packets().count,
             bytes: http.packets().bytes,
@@ -229,6 +246,7 @@ where
             ("left out", skipped),
             ("responses", responses),
             ("mode", mode.to_owned()),
+            ("congestion", C::NAME.to_owned()),
         ]
     }
 
@@ -240,7 +258,7 @@ where
             .collect()
     }
 
-    fn counted<P: Port>(&self, http: &Http<A>) -> Counted {
+    fn counted<P: Port>(&self, http: &Http<A, C>) -> Counted {
         let tcp = http.stack().counters();
         Counted {
             unfinished_checksums: tcp.unfinished_checksum,
@@ -248,7 +266,7 @@ where
         }
     }
 
-    fn tally<P: Port>(&self, http: &Http<A>, tally: &mut Tally) {
+    fn tally<P: Port>(&self, http: &Http<A, C>, tally: &mut Tally) {
         let stack = http.stack();
         let (tcp, web) = (stack.counters(), stack.app().counters());
         tally.event("connections", tcp.accepted);
@@ -281,6 +299,7 @@ mod tests {
 
     use crate::load::Limits;
     use control::Secret;
+    use tcpip::Bbr;
 
     use super::*;
 
@@ -311,6 +330,18 @@ mod tests {
             secret: Secret::random().unwrap(),
             bell: nmio::Bell::new().unwrap(),
         }
+    }
+
+    #[test]
+    fn the_start_block_names_the_congestion_control() {
+        let line = |program: &dyn Fn(Sandstorm) -> Vec<(&'static str, String)>| {
+            let (_folder, sandstorm) = sandstorm(Mode::MemCopy, 100);
+            program(sandstorm).pop().unwrap()
+        };
+        let named = |name: &str| ("congestion", name.to_owned());
+        assert_eq!(line(&|sandstorm| sandstorm.loaded()), named("cubic"));
+        let bbr = line(&|sandstorm| sandstorm.with_congestion::<Bbr>().loaded());
+        assert_eq!(bbr, named("bbr"));
     }
 
     #[test]

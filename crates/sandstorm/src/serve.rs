@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
 use control::{ConnectionArgs, Named, NewWorker, ServeArgs, StartError};
-use tcpip::Config;
+use tcpip::{Config, CongestionControl, Cubic};
 
 use crate::app::{App, SiteOnly};
 use crate::fields::Fields;
@@ -98,9 +98,19 @@ impl SiteArgs {
         fields: &[(&str, &str)],
         make: impl Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
     ) -> ExitCode {
+        self.serve_with::<Cubic, A>(fields, make)
+    }
+
+    /// As [`serve`](Self::serve), with `C` as the congestion control.
+    pub fn serve_with<C: CongestionControl, A: App + Named>(
+        &self,
+        fields: &[(&str, &str)],
+        make: impl Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
+    ) -> ExitCode {
         control::serve(&self.network, || {
             let Self { folder, site, .. } = self;
-            site.load_with(folder, &self.connections, fields, make)
+            let sandstorm = site.load_with(folder, &self.connections, fields, make)?;
+            Ok::<_, NotLoaded>(sandstorm.with_congestion::<C>())
         })
     }
 }

@@ -55,6 +55,9 @@ pub enum Congestion {
 ///
 /// A copy holds the complete state: the stack restores one to undo a spurious reduction.
 pub trait CongestionControl: Copy {
+    /// The algorithm's name, as in `cubic`.
+    const NAME: &'static str;
+
     /// Whether recovery without SACK continues after a partial ACK (RFC 6582).
     const PARTIAL_ACK_RECOVERY: bool = true;
 

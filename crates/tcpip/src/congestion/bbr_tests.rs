@@ -2,7 +2,7 @@ use super::*;
 use crate::congestion::link::{Link, MSS};
 use crate::congestion::{Congestion, CongestionControl};
 
-/// 100 Mb/s, 40 ms: 345 segments, and a queue of one and a half as many.
+/// 100 Mb/s, 40 ms: 345 segments, and a queue of 1.5 times as many.
 const LINK: Link = Link::new(100, 40, 15);
 
 /// An event at `millis` with `segments` in flight.
@@ -18,8 +18,7 @@ fn at(millis: u32, segments: u32) -> Event {
     }
 }
 
-/// The states in order, each once until the next, with the times of entry in
-/// milliseconds.
+/// The sequence of states, with the times of entry in milliseconds.
 fn states(link: Link, millis: u64) -> Vec<(u64, State)> {
     let mut states = vec![(0, State::Startup)];
     link.watch(&[Bbr::new(MSS)], 0, 0, millis, |now, _, bbr| {
@@ -31,7 +30,7 @@ fn states(link: Link, millis: u64) -> Vec<(u64, State)> {
 }
 
 #[test]
-fn its_size_is_known() {
+fn the_size_of_a_connection_is_bounded() {
     assert_eq!(size_of::<Bbr>(), 112);
 }
 
@@ -41,13 +40,13 @@ fn rates_keep_their_precision() {
     assert_eq!(bytes_at(12_500_000 / 8, 40_000), 500_000);
     assert_eq!(rate_of(u32::MAX, 1), u32::MAX - 1);
     assert_eq!(percent(1_000, 277), 2_770);
-    // 100 Gb/s and 10 kb/s are within reach.
+    // From 10 kb/s to 100 Gb/s.
     assert_eq!(rate_of(12_500_000, 1_000), 1_562_500_000);
     assert_eq!(rate_of(1_250, 1_000_000), 156);
 }
 
 #[test]
-fn it_paces_by_the_initial_window_before_it_knows_more() {
+fn the_first_pacing_rate_comes_from_the_initial_window() {
     // InitPacingRate.
     let mut bbr = Bbr::new(MSS);
     bbr.on_send(MSS, &at(0, 0));
@@ -64,7 +63,7 @@ fn the_initial_pacing_rate_needs_no_round_trip() {
 }
 
 #[test]
-fn states_follow_each_other() {
+fn states_follow_each_other_as_in_the_draft() {
     let states = states(LINK, 12_000);
     let order: Vec<State> = states.iter().map(|(_, state)| *state).collect();
     assert_eq!(order[..2], [State::Startup, State::Drain]);
@@ -80,8 +79,8 @@ fn states_follow_each_other() {
         };
         assert!(follows.contains(&pair[1]), "{pair:?}");
     }
-    // The pipe is full after log2 (345 / 10) round trips and three more, in
-    // which a queue doubles them.
+    // The pipe is full after log2 (345 / 10) round trips, and three more that
+    // the queue makes twice as long.
     let drained = states[1].0;
     assert!((8 * 40..20 * 40).contains(&drained), "{drained}");
 }
@@ -96,7 +95,7 @@ fn probes_for_bandwidth_are_two_to_three_seconds_after_the_last() {
     assert!(refills.len() > 8, "{refills:?}");
     for pair in refills.windows(2) {
         let apart = pair[1] - pair[0];
-        // ProbeRTT begins the wait anew.
+        // ProbeRTT restarts the wait.
         assert!((2_000..6_500).contains(&apart), "{apart}");
     }
 }
@@ -155,8 +154,8 @@ fn it_holds_its_rate_at_one_per_cent_of_loss() {
 }
 
 #[test]
-fn too_much_loss_makes_it_give_way() {
-    // The draft's answer to more than 2 %: no rate is held at any price.
+fn too_much_loss_reduces_the_rate() {
+    // Above 2 % of loss the draft reduces the rate.
     let link = Link {
         loss: 100_000,
         ..LINK
@@ -178,7 +177,7 @@ fn a_shallow_queue_is_not_overrun_for_long() {
 }
 
 #[test]
-fn flows_come_to_share_the_link() {
+fn flows_converge_to_a_fair_share() {
     let flows = [Bbr::new(MSS); 2];
     let outcomes = LINK.run(&flows, 3_000, 30_000, 60_000);
     let shares: Vec<f64> = outcomes
@@ -203,7 +202,7 @@ fn ten_times_the_bandwidth_is_found() {
 }
 
 #[test]
-fn a_tenth_of_the_bandwidth_is_noticed() {
+fn a_drop_to_a_tenth_of_the_bandwidth_is_found() {
     let link = Link {
         later: Some((5_000, 1_250_000)),
         ..LINK
@@ -214,7 +213,7 @@ fn a_tenth_of_the_bandwidth_is_noticed() {
     assert!(outcome.rtt < 200_000, "{}", outcome.rtt);
 }
 
-/// A flow that knows the path.
+/// A flow with a settled model of the path.
 fn settled() -> Bbr {
     let mut settled = None;
     LINK.watch(&[Bbr::new(MSS)], 0, 0, 1_500, |_, _, bbr| {
@@ -226,7 +225,7 @@ fn settled() -> Bbr {
 }
 
 #[test]
-fn what_the_application_limits_does_not_count() {
+fn application_limited_rounds_do_not_lower_the_bandwidth() {
     let mut bbr = settled();
     let known = bbr.max_bw();
     for round in 0..20 {
@@ -239,7 +238,7 @@ fn what_the_application_limits_does_not_count() {
 }
 
 #[test]
-fn a_restart_after_silence_is_paced_at_the_bandwidth() {
+fn a_restart_after_idle_is_paced_at_the_bandwidth() {
     let mut bbr = settled();
     let window = bbr.window();
     bbr.on_idle(&at(9_000, 0));
@@ -247,13 +246,13 @@ fn a_restart_after_silence_is_paced_at_the_bandwidth() {
     assert_eq!(bbr.window(), window);
     let rate = bbr.pacing_rate().unwrap();
     assert!((12_200_000..=12_500_000).contains(&rate), "{rate}");
-    // Silence has refreshed the round trip: no need of ProbeRTT.
+    // The idle time has refreshed the minimum, so ProbeRTT is not needed.
     bbr.on_ack(MSS, &at(9_040, 1));
     assert_ne!(bbr.state, State::ProbeRtt);
 }
 
 #[test]
-fn a_timeout_leaves_one_segment_for_the_time_being() {
+fn a_timeout_reduces_the_window_to_one_segment() {
     let mut bbr = settled();
     let known = bbr.max_bw();
     bbr.on_timeout(false, &at(2_000, 300));
@@ -269,7 +268,7 @@ fn a_timeout_leaves_one_segment_for_the_time_being() {
 }
 
 #[test]
-fn a_mark_is_obeyed() {
+fn an_ecn_echo_reduces_the_window() {
     // RFC 3168, section 6.1.2.
     let mut bbr = settled();
     let window = bbr.window();

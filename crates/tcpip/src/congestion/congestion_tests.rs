@@ -155,6 +155,8 @@ macro_rules! either {
 }
 
 impl CongestionControl for Either {
+    const NAME: &'static str = "either";
+
     fn with_window(window: u32) -> Self {
         Self::Cubic(Cubic::with_window(window))
     }

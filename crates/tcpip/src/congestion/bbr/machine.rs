@@ -1,5 +1,5 @@
-//! What BBR learns from what became of the bytes in flight, and what it does
-//! about it.
+//! The model of the path, which ACKs and losses update, and the state machine
+//! that sets the window and the pacing rate.
 
 use super::{
     Aggregation, Bbr, Flags, LOSS_THRESH, NONE, RATE_UNIT, Round, Sample, State, TICK_SHIFT,
@@ -9,20 +9,19 @@ use crate::congestion::{
     Congestion, CongestionControl, Event, MAX_WINDOW, MIN_SEGMENTS, initial_window,
 };
 
-/// Percent below the bandwidth that is left free on average.
+/// Percent of the bandwidth that pacing leaves free.
 const PACING_MARGIN: u32 = 1;
-/// Percent that a loss leaves of the short-term limits at least.
+/// Percent of the short-term limits that remain after a loss, at least.
 const BETA: u32 = 70;
-/// Losses in a round that end Startup.
+/// ACKs that report a loss in one round, for Startup to end.
 const STARTUP_LOSSES: u8 = 6;
-/// Percent of growth in a round below which the pipe seems full, and rounds
-/// of that.
+/// The pipe is full when the bandwidth stays below this percentage of its last
+/// value for this number of rounds.
 const FULL_BW_GROWTH: u32 = 125;
 const FULL_BW_ROUNDS: u8 = 3;
-/// Rounds of Drain at most.
+/// Maximum of rounds in Drain.
 const DRAIN_ROUNDS: u8 = 3;
-/// Rounds between probes at most, as Reno would need for the window to grow
-/// back.
+/// Maximum of rounds between probes: Reno's window grows back in this time.
 const MAX_PROBE_ROUNDS: u32 = 63;
 const MIN_RTT_FILTER: u16 = ticks(10_000);
 const PROBE_RTT_INTERVAL: u16 = ticks(5_000);
@@ -54,7 +53,7 @@ impl Bbr {
 
     fn start_down(&mut self, in_flight: u32, event: &Event) {
         self.flags.clear(Flags::LOSS);
-        // Fair to others, and not in step with them.
+        // Flows of the same path must not probe in step.
         let random = (event.now ^ event.una).wrapping_mul(0x9e37_79b1);
         self.rounds_since_probe = (random >> 31) as u8;
         let wait = (random >> 8) % u32::from(PROBE_WAIT_RANDOM);
@@ -100,14 +99,14 @@ impl Bbr {
         } else {
             self.state = State::Startup;
         }
-        // The last known good window.
+        // Restore the last good window.
         let known = self.max_inflight(event.mss);
         self.cwnd = self.cwnd.max(known).min(MAX_WINDOW);
     }
 
     // The model.
 
-    /// Bytes were `delivered` and `lost`.
+    /// Handles an ACK that reports `delivered` and `lost` bytes.
     #[inline(always)]
     fn update(&mut self, delivered: u32, lost: u32, event: &Event) {
         let in_flight = event
@@ -138,7 +137,7 @@ impl Bbr {
             }
             State::Down => self.check_cruise(in_flight, event),
             State::Up => self.check_down(delivered, in_flight, event),
-            State::ProbeRtt => self.go_on_with_probe_rtt(sample.is_some(), in_flight, event),
+            State::ProbeRtt => self.handle_probe_rtt(sample.is_some(), in_flight, event),
         }
         if matches!(self.state, State::Down | State::Cruise) {
             self.check_probe(in_flight, event);
@@ -149,7 +148,7 @@ impl Bbr {
         self.set_cwnd(delivered, event.mss);
     }
 
-    /// A round is over.
+    /// Ends a round.
     #[inline(never)]
     fn on_round(&mut self, sample: &Sample, in_flight: u32, event: &Event) {
         self.rounds_since_probe = self.rounds_since_probe.saturating_add(1);
@@ -202,7 +201,7 @@ impl Bbr {
         }
     }
 
-    /// Something is lost.
+    /// Handles a loss.
     #[cold]
     fn on_loss(&mut self, in_flight: u32, event: &Event) {
         self.flags.set(Flags::LOSS);
@@ -228,7 +227,7 @@ impl Bbr {
         }
     }
 
-    /// `LossLowerBounds`, once a round with loss.
+    /// `LossLowerBounds`, once in each round with loss.
     fn lower_bounds(&mut self, sample: &Sample) {
         if self.bw_shortterm == NONE {
             self.bw_shortterm = self.max_bw();
@@ -239,13 +238,13 @@ impl Bbr {
         let sent = sample.delivered.saturating_add(sample.lost);
         let loses_much = loses_much(sample.lost, sent);
         if sample.limited && !loses_much {
-            // It was held back, and tells how fast it was sent, not more.
+            // Such a sample shows the sending rate, not the path's.
             return;
         }
         let tolerated = if loses_much {
             LOSS_THRESH
         } else {
-            // What is less than the threshold is no sign of congestion.
+            // Loss below the threshold is not congestion.
             (u64::from(sample.lost) * 100).div_ceil(u64::from(sent.max(1))) as u32
         };
         let latest = 100 + PACING_MARGIN + tolerated;
@@ -316,7 +315,7 @@ impl Bbr {
             self.flags.clear(Flags::TOO_HIGH);
             self.start_down(in_flight, event);
         } else if self.round.window_is_used() && self.cwnd >= self.inflight_longterm {
-            // The limit, and not the path, ends the growth.
+            // The limit ends the growth, not the path.
             self.reset_full_bw(self.full_bw);
             self.up_acked = self.up_acked.saturating_add(delivered);
             let growth = 1_u32 << self.up_rounds.saturating_sub(1).min(30);
@@ -333,7 +332,7 @@ impl Bbr {
         }
     }
 
-    /// `UpdateMinRTT` and the beginning of `ProbeRTT`.
+    /// `UpdateMinRTT`, and the start of `ProbeRTT`.
     #[inline(always)]
     fn update_min_rtt(&mut self, in_flight: u32, event: &Event) {
         let clock = Self::clock(event.now);
@@ -359,7 +358,7 @@ impl Bbr {
 
     /// `HandleProbeRTT`.
     #[cold]
-    fn go_on_with_probe_rtt(&mut self, round_start: bool, in_flight: u32, event: &Event) {
+    fn handle_probe_rtt(&mut self, round_start: bool, in_flight: u32, event: &Event) {
         self.round.mark_limited();
         if !self.flags.has(Flags::PROBE_RTT_TIMED) {
             if in_flight <= self.probe_rtt_cwnd(event.mss) {
@@ -424,8 +423,10 @@ impl Bbr {
 }
 
 impl CongestionControl for Bbr {
+    const NAME: &'static str = "bbr";
+
     fn with_window(window: u32) -> Self {
-        // As if the round trip were a millisecond, until it is known.
+        // The draft assumes a round trip of 1 ms until one is measured.
         let pacing_rate = percent(rate_of(window, 1_000), State::Startup.pacing_gain());
         Self {
             round: Round::default(),
@@ -456,8 +457,8 @@ impl CongestionControl for Bbr {
         self.cwnd
     }
 
-    /// The long-term limit of bytes in flight that loss has shown; `u32::MAX`
-    /// if none.
+    /// The long-term limit of bytes in flight; `u32::MAX` before a loss has set
+    /// it.
     #[inline(always)]
     fn ssthresh(&self) -> u32 {
         self.inflight_longterm
@@ -483,7 +484,7 @@ impl CongestionControl for Bbr {
     }
 
     fn on_ack(&mut self, acked: u32, event: &Event) {
-        // Recovery may never have begun: a probe of the tail has mended all.
+        // A tail loss probe can repair a loss without a recovery.
         self.flags.clear(Flags::RECOVERY | Flags::RECOVERY_ROUND);
         self.update(acked, 0, event);
     }
@@ -532,7 +533,7 @@ impl CongestionControl for Bbr {
         self.cwnd = event.mss.clamp(1, MAX_WINDOW);
     }
 
-    /// `HandleRestartFromIdle`: the window stays, paced at the bandwidth.
+    /// `HandleRestartFromIdle`: the window stays, and pacing is at the bandwidth.
     #[cold]
     fn on_idle(&mut self, event: &Event) {
         self.flags.set(Flags::IDLE);

@@ -330,6 +330,8 @@ impl Cubic {
 }
 
 impl CongestionControl for Cubic {
+    const NAME: &'static str = "cubic";
+
     fn with_window(window: u32) -> Self {
         Self {
             cwnd: window,

@@ -17,6 +17,7 @@ pub struct NewReno(Reno);
 const _: () = assert!(size_of::<NewReno>() <= 48);
 
 impl CongestionControl for NewReno {
+    const NAME: &'static str = "newreno";
     const PARTIAL_ACK_RECOVERY: bool = true;
 
     fn with_window(window: u32) -> Self {

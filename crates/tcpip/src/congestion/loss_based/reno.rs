@@ -73,6 +73,7 @@ impl Reno {
 }
 
 impl CongestionControl for Reno {
+    const NAME: &'static str = "reno";
     const PARTIAL_ACK_RECOVERY: bool = false;
 
     fn with_window(window: u32) -> Self {
