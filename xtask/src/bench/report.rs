@@ -207,13 +207,9 @@ fn quantity_table(text: &mut String, figure: &Figure, quantity: Quantity, lines:
         row.extend(xs.iter().map(|x| cell(x).unwrap_or("–".to_owned())));
         row
     };
-    let heading = format!("{}:\n\n", quantity.title());
-    table(
-        text,
-        &heading,
-        &heads,
-        &lines.iter().map(row).collect::<Vec<_>>(),
-    );
+    let mut rows: Vec<_> = lines.iter().map(row).collect();
+    rows.retain(|row| row[1..].iter().any(|cell| cell != "–"));
+    table(text, &format!("{}:\n\n", quantity.title()), &heads, &rows);
 }
 
 fn all_xs(lines: &[Line<'_>]) -> Vec<f64> {

@@ -121,14 +121,15 @@ impl Quantity {
 
     /// `None` where the generator does not report it.
     pub(crate) fn of(self, run: &Run) -> Option<f64> {
-        match self {
-            Self::Rate => Some(run.load.rate),
-            Self::Throughput => Some(run.load.bytes_per_second * 8.0 / 1e9),
-            Self::Cost => Some(run.cost.core_us),
-            Self::UserCost => Some(run.cost.user_us),
-            Self::P99 => Some(run.load.latency_us[1]).filter(|us| *us > 0.0),
-            Self::Memory => Some(run.memory as f64 / 1e6),
-            Self::ClientBusy => Some(run.cost.client_busy),
-        }
+        let value = match self {
+            Self::Rate => run.load.rate,
+            Self::Throughput => run.load.bytes_per_second * 8.0 / 1e9,
+            Self::Cost => run.cost.core_us,
+            Self::UserCost => run.cost.user_us,
+            Self::P99 => run.load.latency_us[1],
+            Self::Memory => run.memory as f64 / 1e6,
+            Self::ClientBusy => run.cost.client_busy,
+        };
+        Some(value).filter(|value| *value > 0.0)
     }
 }

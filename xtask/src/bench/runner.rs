@@ -12,7 +12,7 @@ use super::generators;
 use super::plan::{Group, Job, Set};
 use super::results::{Load, Missing, Results, Run};
 use super::rig::{self, Rig, SERVER_CORE, SERVER_LINK};
-use super::servers::is_installed;
+use super::servers::{Program, is_installed};
 use super::usage::{self, Sample};
 use crate::interrupt;
 use crate::shell::{Context as _, Failure, Result};
@@ -59,7 +59,8 @@ impl Runner {
             let mut failed = BTreeSet::new();
             for repeat in 0..set.repeats {
                 for (index, group) in set.groups.iter().enumerate() {
-                    if failed.contains(&index) {
+                    let program = group.spec.program;
+                    if failed.contains(&index) || !self.is_there(program) {
                         self.done += group.jobs.len();
                         continue;
                     }
@@ -67,7 +68,9 @@ impl Runner {
                     interrupt::check()?;
                     if let Err(failure) = outcome {
                         failed.insert(index);
-                        self.miss(group.spec.program.name.to_owned(), &failure.to_string());
+                        let job = &group.jobs[0];
+                        let what = format!("{}: {} {}", program.name, job.figure, job.x);
+                        self.miss(what, &failure.to_string());
                     }
                     self.save()?;
                 }
@@ -75,6 +78,19 @@ impl Runner {
         }
         self.save()?;
         Ok(self.results)
+    }
+
+    /// Whether the program is installed. A peer that is not is listed once.
+    fn is_there(&mut self, program: &Program) -> bool {
+        let is_there = program.is_ours() || is_installed(program.executable());
+        if !is_there {
+            let why = format!(
+                "skipped, as it is not installed: apt-get install {}",
+                program.package
+            );
+            self.miss(program.name.to_owned(), &why);
+        }
+        is_there
     }
 
     /// Prints and keeps a failure. Further lines of it are a log.
@@ -96,12 +112,6 @@ impl Runner {
     /// Starts a server, runs its jobs and ends it.
     fn run_group(&mut self, group: &Group, repeat: u32) -> Result<()> {
         let program = group.spec.program;
-        if !program.is_ours() && !is_installed(program.executable()) {
-            return Err(Failure::new(format!(
-                "skipped, as it is not installed: apt-get install {}",
-                program.package
-            )));
-        }
         let rig = Rig::build(group.spec.tuning())?;
         let tables = usage::kernel_tables();
         let (mut server, processes) = group.spec.start(&rig, &self.content)?;
