@@ -26,6 +26,8 @@ const CIRCLES: &[(&str, &str)] = &[
 /// Crates in which so many items may have restricted visibility, or be public
 /// where nobody outside can name them.
 const OPEN_ITEMS: &[(&str, usize)] = &[("tcpip", 245)];
+/// The crate that only tests may need.
+const TEST_KIT: &str = "testkit";
 const MAX_FILE_LINES: usize = 700;
 const MAX_FUNCTION_LINES: usize = 70;
 /// Functions that are longer and still to be cut. Those of tests may be.
@@ -50,7 +52,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .ok_or_else(|| Failure::new(format!("there is no crates/{name}")))?;
         print!("{}", details(files));
     }
-    let (passed, failed) = report(&crates);
+    let (passed, failed) = check()?;
     if failed > 0 {
         return Err(Failure::new(format!("{failed} checks failed")));
     }
@@ -60,7 +62,44 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// All checks: how many have passed and failed. Says what is wrong.
 pub(crate) fn check() -> Result<(u32, u32)> {
-    Ok(report(&read_crates()?))
+    let crates = read_crates()?;
+    let (passed, failed) = report(&crates);
+    let faults = test_crate_faults(&crates)?;
+    for fault in &faults {
+        println!("{fault}");
+    }
+    let is_wrong = !faults.is_empty();
+    Ok((passed + u32::from(!is_wrong), failed + u32::from(is_wrong)))
+}
+
+/// Crates that need the test kit outside their tests.
+fn test_crate_faults(crates: &BTreeMap<String, Files>) -> Result<Vec<String>> {
+    let mut faults = vec![];
+    for name in crates.keys() {
+        let path = shell::repository()
+            .join("crates")
+            .join(name)
+            .join("Cargo.toml");
+        let manifest = std::fs::read_to_string(&path).context(path.display())?;
+        if needs_test_kit(&manifest) {
+            faults.push(format!(
+                "{name} may need {TEST_KIT} only as a dev-dependency"
+            ));
+        }
+    }
+    Ok(faults)
+}
+
+/// Whether the test kit is among the dependencies of a manifest.
+fn needs_test_kit(manifest: &str) -> bool {
+    let mut sections = manifest.split("\n[");
+    sections.any(|section| {
+        let mut lines = section.lines();
+        let title = lines.next().unwrap_or("").trim_matches(['[', ']']);
+        title.ends_with("dependencies")
+            && !title.ends_with("dev-dependencies")
+            && lines.any(|line| line.starts_with(TEST_KIT))
+    })
 }
 
 fn report(crates: &BTreeMap<String, Files>) -> (u32, u32) {

@@ -4,15 +4,15 @@
 mod harness;
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use eth::Station;
-use harness::{
-    FORMS, MODES, PORT, Query, SERVER_MAC, SERVER_V4, SERVER_V6, datagram, name, payload, prepare,
-};
+use eth::{Mac, Station};
+use harness::{FORMS, MODES, PORT, Query, datagram, name, payload, prepare};
 use ip::Host;
 use namestorm::{Server, UdpAndTcp};
-use nmio::sim::{self, LinkConfig, SimPort};
-use nmio::{Frame, Handler, Instant, LoopConfig, Port};
+use nmio::sim::{LinkConfig, SimPort};
+use nmio::{Frame, Handler, Instant, Port};
+use testkit::{Link, SERVER, SERVER_MAC, send};
 
 /// Takes what comes.
 #[derive(Default)]
@@ -47,10 +47,9 @@ fn every_query_of_a_batch_gets_its_own_reply() {
             let answers = prepare(&[("example.org.", &zone)], form);
             assert_eq!(answers.size().memory > 4 << 20, names > 100);
             for mode in MODES {
-                let config = LinkConfig::default();
-                let (mut near, mut far, clock) = sim::link(&config, 1);
-                let station = Station::new(SERVER_MAC, &[SERVER_V4.into(), SERVER_V6.into()]);
-                let capabilities = far.capabilities();
+                let mut link = Link::new(&LinkConfig::default(), 1);
+                let station = Station::new(Mac(SERVER_MAC), &SERVER);
+                let capabilities = link.server.capabilities();
                 let host = Host::own(station);
                 let mut server = Server::new(
                     host,
@@ -61,27 +60,20 @@ fn every_query_of_a_batch_gets_its_own_reply() {
                     let mut query = Query::new(&name(&format!("host{number}.example.org")), 1);
                     query.id = id as u16;
                     let v6 = id % 3 == 0;
-                    send(&mut near, &datagram(v6, &query.bytes()));
+                    send(&mut link.client, &datagram(v6, &query.bytes()));
                     // What is no query must not be in the way.
                     send(
-                        &mut near,
+                        &mut link.client,
                         &match id % 2 {
                             0 => datagram(v6, &query.bytes()[..id % 20]),
                             _ => cut_short(&query.bytes(), 1 + id % 20),
                         },
                     );
-                    near.flush().unwrap();
+                    link.client.flush().unwrap();
                 }
                 let mut client = Client::default();
-                sim::run_until(
-                    &clock,
-                    (&mut near, &mut client),
-                    (&mut far, &mut server),
-                    &LoopConfig::default(),
-                    Instant::from_millis(1_000),
-                    |_, _| false,
-                )
-                .unwrap();
+                let second = Duration::from_secs(1);
+                link.run(&mut client, &mut server, second, |_, _| false);
                 // Each whole header got a reply, the cut questions too.
                 assert_eq!(server.transports.udp().counters().answered, 340);
                 check(&client.0, &asked);
@@ -100,13 +92,6 @@ fn cut_short(query: &[u8], missing: usize) -> Vec<u8> {
     // No checksum.
     udp[6..8].fill(0);
     frame
-}
-
-fn send(port: &mut SimPort, bytes: &[u8]) {
-    let mut frame = port.pool().take().unwrap();
-    frame.set_len(bytes.len());
-    frame.copy_from_slice(bytes);
-    port.send(frame).unwrap();
 }
 
 fn check(frames: &[Vec<u8>], asked: &[usize]) {

@@ -7,15 +7,14 @@ use std::sync::Arc;
 
 use domain::base::{Message, ParsedName};
 use domain::rdata::AllRecordData;
-use harness::{
-    CLIENT_PORT, CLIENT_V4, CLIENT_V6, Client, FORMS, MODES, Query, name, prepare_hooked,
-};
+use harness::{CLIENT_PORT, Client, FORMS, MODES, Query, name, prepare_hooked};
 use namestorm::{
     Answers, Form, Hook, HookNameError, Name, Question, RecordError, Records, Responder, Rrset,
     Section, Transport, Verdict, Zones, load_text, rtype,
 };
 use nmio::{Handler, Instant};
 use proptest::prelude::*;
+use testkit::CLIENT;
 
 const ZONE: &str = "\
 @     60 SOA ns host 1 2 3 4 30
@@ -188,11 +187,7 @@ fn made_records_are_sent_in_every_way_over_both_families() {
                 }
                 let hook = client.server.transports.hook();
                 assert_eq!(hook.asked, vec![(query.name.clone(), rtype::TXT); 2]);
-                let address = if v6 {
-                    CLIENT_V6.into()
-                } else {
-                    CLIENT_V4.into()
-                };
+                let address = CLIENT[usize::from(v6)];
                 let peer = SocketAddr::new(address, CLIENT_PORT);
                 assert_eq!(hook.asked_by, [(peer, false); 2]);
                 let counters = client.server.transports.dns().counters();

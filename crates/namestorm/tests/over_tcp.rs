@@ -5,70 +5,70 @@ mod harness;
 
 use std::net::SocketAddr;
 
-use harness::{
-    CLIENT_MAC, CLIENT_V4, Client, FORMS, MODES, PORT, Query, SERVER_MAC, SERVER_V4, name, prepare,
-    prepare_hooked,
-};
+use harness::{Client, FORMS, MODES, PORT, Query, name, prepare, prepare_hooked};
 use namestorm::{Hook, Question, RecordError, Records, Verdict, rcode};
 use nmio::{Handler, Instant};
-use smoltcp::phy::ChecksumCapabilities;
-use smoltcp::wire::{
-    EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet, Ipv4Repr, TcpControl,
-    TcpPacket, TcpRepr, TcpSeqNumber,
-};
+use testkit::{ACK, CLIENT, FIN, Layout, Opt, RST, Route, SYN, Segment, read_segment};
 
 const ZONE: &str = "@ 60 SOA ns host 1 7200 3600 1209600 300\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
 
-/// A segment from the client, as a whole frame.
-fn segment(seq: u32, ack: Option<u32>, control: TcpControl, data: &[u8]) -> Vec<u8> {
-    let tcp = TcpRepr {
-        src_port: 40_000,
-        dst_port: PORT,
-        control,
-        seq_number: TcpSeqNumber(seq.cast_signed()),
-        ack_number: ack.map(|ack| TcpSeqNumber(ack.cast_signed())),
-        window_len: 65_535,
-        window_scale: None,
-        max_seg_size: (control == TcpControl::Syn).then_some(1460),
-        sack_permitted: false,
-        sack_ranges: [None; 3],
-        timestamp: None,
-        payload: data,
-    };
-    let ip = Ipv4Repr {
-        src_addr: CLIENT_V4,
-        dst_addr: SERVER_V4,
-        next_header: IpProtocol::Tcp,
-        payload_len: tcp.buffer_len(),
-        hop_limit: 64,
-    };
-    let mut frame = vec![0; 34 + tcp.buffer_len()];
-    let mut ethernet = EthernetFrame::new_unchecked(&mut frame);
-    ethernet.set_dst_addr(EthernetAddress(SERVER_MAC.0));
-    ethernet.set_src_addr(EthernetAddress(CLIENT_MAC.0));
-    ethernet.set_ethertype(EthernetProtocol::Ipv4);
-    let checksums = ChecksumCapabilities::default();
-    let mut packet = Ipv4Packet::new_unchecked(ethernet.payload_mut());
-    ip.emit(&mut packet, &checksums);
-    let mut out = TcpPacket::new_unchecked(packet.payload_mut());
-    let (from, to) = (CLIENT_V4.into(), SERVER_V4.into());
-    tcp.emit(&mut out, &from, &to, &checksums);
-    frame
+/// The client's end of a connection.
+struct Connection {
+    /// The number of the next byte that it sends, and of the next that it
+    /// acknowledges.
+    seq: u32,
+    ack: u32,
 }
 
-impl Client {
+impl Connection {
+    fn open<H: Hook>(client: &mut Client<H>) -> Self {
+        let mut connection = Self { seq: 0, ack: 0 };
+        let syn = Segment {
+            bits: SYN,
+            options: vec![Opt::Mss(1460)],
+            ..Segment::default()
+        };
+        connection.ack = end(&connection.exchange(client, &syn).unwrap());
+        connection
+    }
+
+    /// Sends the next bytes. Gives the segment that the server sends last, if
+    /// it does.
+    fn send<H: Hook>(&mut self, client: &mut Client<H>, data: &[u8]) -> Option<Segment> {
+        let segment = Segment {
+            bits: ACK,
+            seq: self.seq,
+            ack: self.ack,
+            data: data.to_vec(),
+            ..Segment::default()
+        };
+        self.exchange(client, &segment)
+    }
+
+    fn exchange<H: Hook>(&mut self, client: &mut Client<H>, segment: &Segment) -> Option<Segment> {
+        let segment = Segment {
+            window: u16::MAX,
+            ..segment.clone()
+        };
+        self.seq += segment.span();
+        let route = Route::to_server(false, 40_000, PORT);
+        let sent = client.handle(&route.segment(&segment, Layout::Usual))?;
+        let received = read_segment(&sent).unwrap();
+        assert_eq!(received.route, route.back());
+        Some(received.segment)
+    }
+}
+
+impl<H: Hook> Client<H> {
     /// Nothing arrives until `now`.
     fn wait_until(&mut self, now: Instant) {
         self.server.handle_timers(&mut self.sink, now);
     }
 }
 
-/// Where the last thing the server sent ends in its sequence space.
-fn end(frame: &[u8]) -> u32 {
-    let packet = Ipv4Packet::new_checked(&frame[14..]).unwrap();
-    let tcp = TcpPacket::new_checked(packet.payload()).unwrap();
-    let end = tcp.seq_number() + tcp.segment_len();
-    end.0.cast_unsigned()
+/// Where a segment ends in its sender's sequence space.
+fn end(segment: &Segment) -> u32 {
+    segment.seq.wrapping_add(segment.span())
 }
 
 /// A message with its length in front.
@@ -90,25 +90,16 @@ fn a_broken_message_closes_the_connection_after_the_replies_before_it() {
     let too_long = [0xff, 0xff, 1, 2, 3];
     for broken in [&framed(b"short")[..], &framed(b""), &response, &too_long] {
         let mut client = Client::new(&answers, MODES[0], false);
-        let syn_ack = client.handle(&segment(0, None, TcpControl::Syn, b""));
-        let heard = end(&syn_ack.unwrap());
+        let mut connection = Connection::open(&mut client);
         let sent = [&good, &good, broken, &good].concat();
-        let reply = client.handle(&segment(1, Some(heard), TcpControl::None, &sent));
-        let reply = reply.unwrap();
-        let packet = Ipv4Packet::new_checked(&reply[14..]).unwrap();
-        let tcp = TcpPacket::new_checked(packet.payload()).unwrap();
-        assert!(tcp.fin() && !tcp.rst(), "{broken:?}");
+        let reply = connection.send(&mut client, &sent).unwrap();
+        assert!(reply.has(FIN) && !reply.has(RST), "{broken:?}");
         // Two replies, each as long as the query and one record.
-        assert_eq!(tcp.payload().len(), 2 * (good.len() + 16), "{broken:?}");
+        assert_eq!(reply.data.len(), 2 * (good.len() + 16), "{broken:?}");
         // What the client sends meanwhile is acknowledged, not reset.
-        let seq = 1 + sent.len() as u32;
-        let last = client.handle(&segment(seq, Some(heard), TcpControl::None, &good));
-        let last = last.unwrap();
-        let packet = Ipv4Packet::new_checked(&last[14..]).unwrap();
-        let tcp = TcpPacket::new_checked(packet.payload()).unwrap();
-        assert!(!tcp.rst() && tcp.payload().is_empty());
-        let acknowledged = tcp.ack_number().0.cast_unsigned();
-        assert_eq!(acknowledged, seq + good.len() as u32);
+        let last = connection.send(&mut client, &good).unwrap();
+        assert!(!last.has(RST) && last.is_empty());
+        assert_eq!(last.ack, connection.seq);
     }
 }
 
@@ -122,19 +113,16 @@ fn a_query_whose_reply_had_to_wait_counts_once() {
     let mut client = Client::new(&answers, MODES[0], false);
     let query = Query::new(&name("ns.example.org"), 16).bytes();
     let queries = framed(&query).repeat(AT_ONCE as usize);
-    let syn_ack = client.handle(&segment(0, None, TcpControl::Syn, b""));
-    let mut heard = end(&syn_ack.unwrap());
-    let mut seq = 1;
+    let mut connection = Connection::open(&mut client);
     // Nothing is acknowledged meanwhile, so that replies find no room.
     for _ in 0..SEGMENTS {
-        client.handle(&segment(seq, Some(heard), TcpControl::None, &queries));
-        seq += queries.len() as u32;
+        connection.send(&mut client, &queries);
     }
     let asked = u64::from(SEGMENTS * AT_ONCE);
     let counters = |client: &Client| *client.server.transports.tcp().app().counters();
     assert!(counters(&client).queries < asked, "all found room at once");
-    while let Some(reply) = client.handle(&segment(seq, Some(heard), TcpControl::None, b"")) {
-        heard = end(&reply);
+    while let Some(reply) = connection.send(&mut client, b"") {
+        connection.ack = end(&reply);
     }
     let counters = counters(&client);
     assert_eq!(counters.queries, asked);
@@ -148,13 +136,10 @@ fn a_query_has_ten_seconds_from_its_first_byte_on() {
         let mut client = Client::new(&answers, MODES[0], false);
         let query = Query::new(&name("ns.example.org"), 1).bytes();
         let mut message = framed(&query);
-        let syn_ack = client.handle(&segment(0, None, TcpControl::Syn, b""));
-        let heard = end(&syn_ack.unwrap());
+        let mut connection = Connection::open(&mut client);
         message.extend_from_within(..bytes);
-        let reply = client.handle(&segment(1, Some(heard), TcpControl::None, &message));
-        let heard = end(&reply.unwrap());
-        let seq = 1 + message.len() as u32;
-        client.handle(&segment(seq, Some(heard), TcpControl::None, b""));
+        connection.ack = end(&connection.send(&mut client, &message).unwrap());
+        connection.send(&mut client, b"");
         let missed = |client: &Client| client.server.transports.tcp().counters().deadlines_missed;
         client.wait_until(Instant::from_millis(9_998));
         assert_eq!(missed(&client), 0);
@@ -195,21 +180,17 @@ fn one_hook_answers_over_udp_and_tcp() {
     let over_udp = client.ask(&query("a.example.org")).unwrap();
     assert!(over_udp.ends_with(&[192, 0, 2, 1]));
     assert_eq!(client.ask(&query("d.example.org")), None);
-    let syn_ack = client.handle(&segment(0, None, TcpControl::Syn, b""));
-    let heard = end(&syn_ack.unwrap());
+    let mut connection = Connection::open(&mut client);
     let asked = ["b.example.org", "dropped.example.org", "c.example.org"];
     let sent = asked.map(|text| framed(&query(text))).concat();
-    let reply = client.handle(&segment(1, Some(heard), TcpControl::None, &sent));
-    let reply = reply.unwrap();
-    let packet = Ipv4Packet::new_checked(&reply[14..]).unwrap();
-    let tcp = TcpPacket::new_checked(packet.payload()).unwrap();
+    let reply = connection.send(&mut client, &sent).unwrap();
     // The reply to the first, and the end.
-    assert!(tcp.fin() && !tcp.rst());
+    assert!(reply.has(FIN) && !reply.has(RST));
     let expected = framed(&[&over_udp[..over_udp.len() - 1], &[3]].concat());
     let expected = [&expected[..15], b"b", &expected[16..]].concat();
-    assert_eq!(tcp.payload(), expected);
+    assert_eq!(reply.data, expected);
     let Counting(count, asked_by) = client.server.transports.hook();
-    let peer = SocketAddr::new(CLIENT_V4.into(), 40_000);
+    let peer = SocketAddr::new(CLIENT[0], 40_000);
     assert_eq!(
         (*count, &asked_by[..]),
         (4, &[false, false, true, true].map(|tcp| (peer, tcp))[..])

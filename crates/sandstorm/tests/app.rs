@@ -1,8 +1,6 @@
 //! An application in the whole server, before an independent TCP client on a simulated
 //! link: every byte of every kind of answer.
 
-#[path = "sim/client.rs"]
-mod client;
 #[path = "app/probe.rs"]
 mod probe;
 #[path = "app/visit.rs"]
@@ -15,9 +13,11 @@ use probe::Probe;
 use proptest::prelude::*;
 use sandstorm::{BODY_LIMIT, Sees, Status};
 use tcpip::Config;
+use testkit::SERVER;
+use testkit::smol::Talk;
 use visit::{
-    Visit, chunked, config, file, get, page, path, post, request, response, talk, talk_cut, text,
-    visits, visits_over, without_tags,
+    chunked, config, file, get, page, path, post, request, response, talk, talk_cut, text, visits,
+    visits_over, without_tags,
 };
 
 #[test]
@@ -169,12 +169,12 @@ fn answers_beyond_the_streams_room_come_in_their_order() {
         max_entry_lists: 0,
         ..config()
     };
-    let visit = Visit {
+    let visit = Talk {
         bytes: (get("/a.txt") + &get("/a.txt?extra"))
             .repeat(10)
             .into_bytes(),
         half_close: true,
-        ..Visit::default()
+        ..Talk::default()
     };
     let (outcomes, _) = visits::<true>(&config_of_two, &[visit]);
     let expected = (file("") + &file("X-Extra: yes\r\n")).repeat(10);
@@ -184,13 +184,13 @@ fn answers_beyond_the_streams_room_come_in_their_order() {
         max_write_buffers: 1,
         ..config()
     };
-    let visit = Visit {
+    let visit = Talk {
         bytes: (0..20)
             .map(|_| get("/count"))
             .collect::<String>()
             .into_bytes(),
         half_close: true,
-        ..Visit::default()
+        ..Talk::default()
     };
     let (outcomes, server) = visits::<true>(&config, &vec![visit; 10]);
     let mut counts: Vec<u32> = Vec::new();
@@ -273,9 +273,9 @@ fn a_body_that_nobody_reads_has_the_requests_time() {
     // Whole, the connection may be idle.
     for (body, is_late) in [("123", true), ("12345", false)] {
         let head = request("POST", "/unread", "Content-Length: 5\r\n", body);
-        let visit = Visit {
+        let visit = Talk {
             bytes: head.into_bytes(),
-            ..Visit::default()
+            ..Talk::default()
         };
         let (outcomes, server) = visits::<true>(&config(), &[visit]);
         assert_eq!(outcomes[0].received, page("403 Forbidden", true, ""));
@@ -376,10 +376,10 @@ fn an_answer_may_come_later() {
         file("X-Extra: yes\r\n") + &text("later again")
     );
     // A connection that is kept open gets it, too.
-    let visit = Visit {
+    let visit = Talk {
         bytes: requests.into_bytes(),
         expected: expected.len(),
-        ..Visit::default()
+        ..Talk::default()
     };
     let (outcomes, _) = visits::<true>(&config(), &[visit]);
     assert_eq!(outcomes[0].received, expected);
@@ -391,10 +391,10 @@ fn who_sends_no_more_gets_all_that_waits_behind_a_later_answer() {
     let requests = get("/later?1") + &get("/a.txt").repeat(200) + &get("/count");
     let expected = text("later 1") + &file("").repeat(200) + &text("1\n");
     for sees in ["everything", "missing"] {
-        let visit = Visit {
+        let visit = Talk {
             bytes: requests.clone().into_bytes(),
             half_close: true,
-            ..Visit::default()
+            ..Talk::default()
         };
         let received = match sees {
             "missing" => visits::<false>(&config(), &[visit]).0.remove(0).received,
@@ -428,11 +428,11 @@ fn a_body_that_comes_no_further_gives_way_to_another() {
     let cuts = (1..=4_000).map(|n| n * count.len()).collect();
     let body = "x".repeat(30_000_000);
     let bytes = count.repeat(4_000) + &request("POST", "/huge", &announced(body.len()), &body);
-    let visit = |bytes: String, cuts, half_close| Visit {
+    let visit = |bytes: String, cuts, half_close| Talk {
         bytes: bytes.into_bytes(),
         cuts,
         half_close,
-        ..Visit::default()
+        ..Talk::default()
     };
     let (outcomes, _) = visits::<true>(
         &config(),
@@ -447,19 +447,19 @@ fn a_body_that_comes_no_further_gives_way_to_another() {
 
 #[test]
 fn an_address_with_much_that_waits_for_the_application_gives_way() {
-    let waits = Visit {
+    let waits = Talk {
         bytes: post("/huge?waits", &"x".repeat(11_500_000)).into_bytes(),
         half_close: true,
-        ..Visit::default()
+        ..Talk::default()
     };
     let count = get("/count");
     let request = post("/huge", &"x".repeat(7_000_000)) + &get("/later?1");
-    let other = Visit {
+    let other = Talk {
         bytes: (count.repeat(4_000) + &request).into_bytes(),
         cuts: (1..=4_000).map(|n| n * count.len()).collect(),
         half_close: true,
-        v6: true,
-        ..Visit::default()
+        server: SERVER[1],
+        ..Talk::default()
     };
     let mut all = vec![waits; 5];
     all.push(other);
@@ -499,10 +499,10 @@ fn many_connections_at_once_over_a_bad_link() {
         get("/later?2"),
     ];
     let expected = talk(requests.concat());
-    let visit = Visit {
+    let visit = Talk {
         bytes: requests.concat().into_bytes(),
         half_close: true,
-        ..Visit::default()
+        ..Talk::default()
     };
     let bad = PathConfig {
         loss: 0.01,
@@ -538,15 +538,15 @@ fn an_answer_that_never_comes_is_504() {
 
 #[test]
 fn who_is_gone_before_the_answer_harms_nobody() {
-    let gone = Visit {
+    let gone = Talk {
         bytes: get("/later?gone").into_bytes(),
         aborts: true,
-        ..Visit::default()
+        ..Talk::default()
     };
-    let stays = Visit {
+    let stays = Talk {
         bytes: get("/later?stays").into_bytes(),
         half_close: true,
-        ..Visit::default()
+        ..Talk::default()
     };
     let (outcomes, server) = visits::<true>(&config(), &[gone.clone(), stays, gone]);
     assert_eq!(outcomes[1].received, text("later stays"));
@@ -560,9 +560,9 @@ fn who_is_gone_before_the_answer_harms_nobody() {
 
 #[test]
 fn a_slow_body_has_the_requests_time() {
-    let visit = Visit {
+    let visit = Talk {
         bytes: request("POST", "/echo", "Content-Length: 5\r\n", "1234").into_bytes(),
-        ..Visit::default()
+        ..Talk::default()
     };
     let (outcomes, server) = visits::<true>(&config(), &[visit]);
     assert_eq!(outcomes[0].received, "");
@@ -575,7 +575,7 @@ fn an_application_remembers_a_connection_and_knows_its_client() {
     let received = talk([get("/visits"), get("/visits"), get("/peer")].concat());
     assert_eq!(
         received,
-        text("visit 1") + &text("visit 2") + &text("10.0.0.9:50000")
+        text("visit 1") + &text("visit 2") + &text("192.0.2.9:50000")
     );
 }
 
@@ -589,10 +589,10 @@ fn an_application_behind_the_site_sees_what_is_missing() {
         get("/none"),
         get("/count"),
     ];
-    let visit = Visit {
+    let visit = Talk {
         bytes: requests.concat().into_bytes(),
         half_close: true,
-        ..Visit::default()
+        ..Talk::default()
     };
     let (outcomes, server) = visits::<false>(&config(), &[visit]);
     let expected = [

@@ -1,22 +1,19 @@
 //! The whole server, from frames to frames, before an independent TCP client
 //! on a simulated link.
 
-#[path = "sim/client.rs"]
-mod client;
-
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use client::{Client, Talk};
 use eth::{Mac, Station};
 use ip::Host;
-use nmio::sim::{self, EndConfig, LinkConfig, PathConfig};
-use nmio::{Instant, LoopConfig, Port};
+use nmio::sim::{EndConfig, LinkConfig, PathConfig};
+use nmio::{Instant, Port};
 use sandstorm::date::{SlotWriter, Stamp};
 use sandstorm::reply::Status;
 use sandstorm::{Builder, Http, Server, Site, packets};
 use tcpip::{Config, Mode};
+use testkit::smol::{Client, Talk};
+use testkit::{Link, SERVER, SERVER_MAC};
 
 const MODES: [Mode; 2] = [Mode::PreCopy, Mode::MemCopy];
 const PORT: u16 = 80;
@@ -24,10 +21,6 @@ const PORT: u16 = 80;
 const LONGEST: Duration = Duration::from_mins(2);
 /// Around a segment's end, and some segments.
 const SIZES: [usize; 6] = [0, 1, 1459, 1460, 1461, 65_536];
-
-fn addresses() -> [IpAddr; 2] {
-    ["10.0.0.1", "fd00::1"].map(|address| address.parse().unwrap())
-}
 
 /// Sat, 21 Nov 2026 08:29:37.5 GMT.
 fn wall_clock() -> SystemTime {
@@ -153,6 +146,14 @@ fn check(mut received: &[u8], exchanges: &[Exchange]) {
     assert_eq!(received, b"", "more than was asked for");
 }
 
+/// The same talk with each address of the server.
+fn to_both(talk: &Talk) -> [Talk; 2] {
+    SERVER.map(|server| Talk {
+        server,
+        ..talk.clone()
+    })
+}
+
 /// Two hosts and the wire between them.
 struct World {
     mode: Mode,
@@ -178,24 +179,24 @@ impl World {
     }
 
     /// Lets all talks happen at the same time.
-    fn run(&self, site: &Arc<Site>, talks: &[(IpAddr, Talk)]) -> (Client, Server) {
+    fn run(&self, site: &Arc<Site>, talks: &[Talk]) -> (Client, Server) {
         let mut config = LinkConfig::symmetric(self.path);
-        let packets = packets(site, &addresses(), 1500).count as u32;
+        let packets = packets(site, &SERVER, 1500).count as u32;
         config.b = EndConfig {
             resident_frames: (packets + 512).saturating_sub(self.residents_missing),
             ..EndConfig::default()
         };
-        let (mut client_port, mut server_port, clock) = sim::link(&config, self.seed);
-        let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &addresses());
+        let mut link = Link::new(&config, self.seed);
+        let station = Station::new(Mac(SERVER_MAC), &SERVER);
         let config = Config {
             mode: self.mode,
             ..Config::on_ports(&[PORT])
         };
         let http = Http::new(
             Arc::clone(site),
-            &addresses(),
+            &SERVER,
             &config,
-            &server_port,
+            &link.server,
             [1, 2, 3, 4],
             Instant::ZERO,
         )
@@ -203,21 +204,13 @@ impl World {
         .with_wall_clock(wall_clock);
         let mut server = Server::new(Host::own(station), http);
         let mut client = Client::new(self.client_mtu);
-        for (address, talk) in talks {
-            client.connect(*address, PORT, talk);
+        for talk in talks {
+            client.connect(PORT, talk.clone());
         }
-        let done = sim::run_until(
-            &clock,
-            (&mut client_port, &mut client),
-            (&mut server_port, &mut server),
-            &LoopConfig::default(),
-            Instant::ZERO + LONGEST,
-            |client, _| client.done(),
-        )
-        .unwrap();
+        let done = link.run(&mut client, &mut server, LONGEST, |client, _| client.done());
         let counters = server.transports.stack().counters();
         assert!(done, "not done, seed {}: {counters:?}", self.seed);
-        assert_eq!(server_port.counters().bad_descriptors, 0);
+        assert_eq!(link.server.counters().bad_descriptors, 0);
         (client, server)
     }
 
@@ -228,10 +221,10 @@ impl World {
         let talk = Talk {
             bytes,
             piece,
-            half_close: false,
             expected,
+            ..Talk::default()
         };
-        let (client, server) = self.run(site, &addresses().map(|to| (to, talk.clone())));
+        let (client, server) = self.run(site, &to_both(&talk));
         for connection in &client.connections {
             assert!(!connection.closed_by_server);
             check(&connection.received, exchanges);
@@ -361,12 +354,11 @@ fn redirects_with_a_query_stand_between_prepared_answers() {
 fn talk(bytes: Vec<u8>, half_close: bool) -> (Vec<u8>, bool, Server) {
     let talk = Talk {
         bytes,
-        piece: usize::MAX,
         half_close,
-        expected: usize::MAX,
+        ..Talk::default()
     };
     let world = World::new(Mode::PreCopy);
-    let (mut client, server) = world.run(&site(&SIZES), &[(addresses()[0], talk)]);
+    let (mut client, server) = world.run(&site(&SIZES), &[talk]);
     let connection = client.connections.remove(0);
     (connection.received, connection.closed_by_server, server)
 }
@@ -455,15 +447,13 @@ fn small_segments_cut_heads_and_slots() {
     ];
     let talk = Talk {
         bytes: exchanges.iter().flat_map(|e| e.request.clone()).collect(),
-        piece: usize::MAX,
-        half_close: false,
-        expected: usize::MAX,
+        ..Talk::default()
     };
     for mode in MODES {
         for client_mtu in [128, 150, 300, 576] {
             let mut world = World::new(mode);
             world.client_mtu = client_mtu;
-            let (client, _) = world.run(&site, &[(addresses()[0], talk.clone())]);
+            let (client, _) = world.run(&site, std::slice::from_ref(&talk));
             assert!(client.connections[0].closed_by_server);
             check(&client.connections[0].received, &exchanges);
         }
@@ -506,17 +496,10 @@ fn many_connections_at_once_over_a_bad_link() {
                 .collect();
             let talk = Talk {
                 bytes: exchanges.iter().flat_map(|e| e.request.clone()).collect(),
-                piece: usize::MAX,
-                half_close: false,
                 expected: exchanges.iter().map(|e| answer_len(&site, e)).sum(),
+                ..Talk::default()
             };
-            let talks: Vec<(IpAddr, Talk)> = addresses()
-                .into_iter()
-                .cycle()
-                .take(20)
-                .map(|to| (to, talk.clone()))
-                .collect();
-            let (client, _) = world.run(&site, &talks);
+            let (client, _) = world.run(&site, &vec![to_both(&talk); 10].concat());
             for connection in &client.connections {
                 check(&connection.received, &exchanges);
             }

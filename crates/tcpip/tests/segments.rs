@@ -11,16 +11,12 @@ mod expr;
 mod forms;
 #[path = "segments/language.rs"]
 mod language;
-#[path = "../src/stack/testing/outbox.rs"]
-mod outbox;
 #[path = "segments/peer.rs"]
 mod peer;
 #[path = "segments/rig.rs"]
 mod rig;
 #[path = "segments/run.rs"]
 mod run;
-#[path = "segments/segment.rs"]
-mod segment;
 #[path = "segments/settings.rs"]
 mod settings;
 
@@ -182,18 +178,6 @@ fn our_numbers_wrap_in_one_form() {
     // 250 go by in a millisecond.
     let before = form.iss.map(|target| target - iss);
     assert!(before.is_some_and(|before| before < 250), "{iss}");
-}
-
-#[test]
-fn other_data_of_the_same_length_is_seen() {
-    let written = rig::content(5000);
-    let mut data = written[1460..2920].to_vec();
-    assert!(expect::lies_at(&written, 1460, &data));
-    assert!(!expect::lies_at(&written, 1461, &data));
-    assert!(!expect::lies_at(&written[..2919], 1460, &data));
-    assert!(!expect::lies_at(&written, usize::MAX, &data));
-    data[700] ^= 1;
-    assert!(!expect::lies_at(&written, 1460, &data));
 }
 
 #[test]

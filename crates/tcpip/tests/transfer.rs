@@ -2,131 +2,25 @@
 //! simulated link that loses, reorders and duplicates. A failure names its
 //! seed; the same seed fails again.
 
-#[path = "peer/smol.rs"]
-mod smol;
-
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use eth::{Mac, Station};
 use ip::Host;
-use nmio::sim::{self, EndConfig, LinkConfig, PathConfig, SimPort};
-use nmio::{Frame, Handler, Instant, LoopConfig, Port};
-use smol::Smol;
-use smoltcp::iface::SocketHandle;
-use smoltcp::socket::tcp;
+use nmio::sim::{EndConfig, LinkConfig, PathConfig};
+use nmio::{Instant, Port};
 use tcpip::{
     Application, CloseReason, Config, CongestionControl, Connection, ConnectionId, Connections,
     ContentId, Counters, Mode, Server, Slot, Stack, Timer,
 };
+use testkit::smol::{Client, Talk};
+use testkit::{Link, SERVER, SERVER_MAC};
 
-const SERVER: [&str; 2] = ["10.0.0.1", "fd00::1"];
 const PORT: u16 = 80;
 /// Bytes of a client's send buffer.
 const SEND_BUFFER: usize = 8192;
 /// No transfer takes longer, in virtual time.
 const LONGEST: Duration = Duration::from_mins(20);
-
-/// One connection of the client: what it has to send, and what it got.
-struct Download {
-    handle: SocketHandle,
-    request: Vec<u8>,
-    sent: usize,
-    /// Close our side when the request is out.
-    close_early: bool,
-    got: Vec<u8>,
-    finished: bool,
-}
-
-/// smoltcp, with any number of connections.
-struct Client {
-    smol: Smol,
-    downloads: Vec<Download>,
-    server: IpAddr,
-}
-
-impl Client {
-    fn new(v6: bool) -> Self {
-        Self {
-            smol: Smol::new(1500),
-            downloads: Vec::new(),
-            server: SERVER[usize::from(v6)].parse().unwrap(),
-        }
-    }
-
-    fn add(&mut self, request: &[u8], close_early: bool, buffer: usize) {
-        let local_port = 50_000 + self.downloads.len() as u16;
-        let buffers = (buffer, SEND_BUFFER);
-        self.downloads.push(Download {
-            handle: (self.smol).connect((self.server, PORT), local_port, buffers),
-            request: request.to_vec(),
-            sent: 0,
-            close_early,
-            got: Vec::new(),
-            finished: false,
-        });
-    }
-
-    fn done(&self) -> bool {
-        self.downloads.iter().all(|download| download.finished)
-    }
-}
-
-impl Download {
-    /// `true` when something was done that smoltcp should look at.
-    fn work(&mut self, socket: &mut tcp::Socket<'_>) -> bool {
-        let mut busy = false;
-        if self.sent < self.request.len() && socket.can_send() {
-            self.sent += socket.send_slice(&self.request[self.sent..]).unwrap();
-            busy = true;
-            if self.sent == self.request.len() && self.close_early {
-                socket.close();
-            }
-        }
-        while socket.can_recv() {
-            socket
-                .recv(|bytes| {
-                    self.got.extend_from_slice(bytes);
-                    (bytes.len(), ())
-                })
-                .unwrap();
-            busy = true;
-        }
-        if !socket.may_recv() && self.sent == self.request.len() && socket.is_open() {
-            let closing = socket.may_send();
-            socket.close();
-            busy |= closing;
-        }
-        let ended = !socket.is_open() || socket.state() == tcp::State::TimeWait;
-        if ended && !self.finished {
-            self.finished = true;
-            busy = true;
-        }
-        busy
-    }
-}
-
-impl<P: Port> Handler<P> for Client {
-    fn handle_frame(&mut self, _port: &mut P, frame: Frame, now: Instant) {
-        self.smol.take(&frame, now);
-    }
-
-    fn handle_timers(&mut self, port: &mut P, now: Instant) {
-        let downloads = &mut self.downloads;
-        self.smol.work(port, now, |smol| {
-            let mut busy = false;
-            for download in &mut *downloads {
-                busy |= download.work(smol.socket(download.handle));
-            }
-            busy
-        });
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.smol.poll_timeout()
-    }
-}
 
 /// Serves content number `n` for each byte `n`, or echoes.
 #[derive(Default)]
@@ -195,17 +89,14 @@ impl Application for App {
 }
 
 fn noise(len: usize) -> Vec<u8> {
-    let mut rng = fastrand::Rng::with_seed(len as u64);
-    std::iter::repeat_with(|| rng.u8(..)).take(len).collect()
+    testkit::noise(len as u64, len)
 }
 
 struct World {
     client: Client,
-    client_port: SimPort,
+    v6: bool,
+    link: Link,
     server: Server<App>,
-    server_port: SimPort,
-    clock: sim::SimClock,
-    frames: u32,
 }
 
 struct Setup {
@@ -251,63 +142,50 @@ impl World {
             a_to_b: setup.path,
             b_to_a: setup.path,
         };
-        let (client_port, server_port, clock) = sim::link(&link, setup.seed);
-        let addresses: Vec<IpAddr> = SERVER.iter().map(|a| a.parse().unwrap()).collect();
-        let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &addresses);
+        let link = Link::new(&link, setup.seed);
+        let station = Station::new(Mac(SERVER_MAC), &SERVER);
         let stack = Stack::new(
             &setup.config,
             app,
-            &server_port.capabilities(),
+            &link.server.capabilities(),
             [setup.seed, 2, 3, 4],
             Instant::ZERO,
         );
-        let frames = server_port.pool().available();
         Self {
-            client: Client::new(setup.v6),
-            client_port,
+            client: Client::new(1500),
+            v6: setup.v6,
+            link,
             server: Server::new(Host::own(station), stack),
-            server_port,
-            clock,
-            frames,
         }
+    }
+
+    /// Adds a connection that sends `bytes`.
+    fn connect(&mut self, bytes: &[u8], half_close: bool, buffer: usize) {
+        let talk = Talk {
+            server: SERVER[usize::from(self.v6)],
+            bytes: bytes.to_vec(),
+            half_close,
+            buffers: (buffer, SEND_BUFFER),
+            ..Talk::default()
+        };
+        self.client.connect(PORT, talk);
+    }
+
+    fn received(&self, connection: usize) -> &[u8] {
+        &self.client.connections[connection].received
     }
 
     /// Runs until the client has all, then until the server has forgotten
     /// it.
     fn run(&mut self) -> Counters {
-        let deadline = nmio::Clock::now(&self.clock) + LONGEST;
-        let done = sim::run_until(
-            &self.clock,
-            (&mut self.client_port, &mut self.client),
-            (&mut self.server_port, &mut self.server),
-            &LoopConfig::default(),
-            deadline,
-            |client, _| client.done(),
-        );
-        assert!(done.unwrap(), "the client waits still");
-        let deadline = nmio::Clock::now(&self.clock) + LONGEST;
-        let done = sim::run_until(
-            &self.clock,
-            (&mut self.client_port, &mut self.client),
-            (&mut self.server_port, &mut self.server),
-            &LoopConfig::default(),
-            deadline,
-            |_, server: &Server<App>| server.transports.connections() == 0,
-        );
-        assert!(done.unwrap(), "a connection has stayed");
-        // What is in the ring or on the wire comes back.
-        self.clock.advance(Duration::from_secs(10));
-        let mut batch = nmio::Batch::new();
-        loop {
-            self.server_port
-                .receive(&mut batch, nmio::MAX_BATCH)
-                .unwrap();
-            if batch.is_empty() {
-                break;
-            }
-            batch.clear();
-        }
-        assert_eq!(self.server_port.pool().available(), self.frames, "a leak");
+        let (client, server) = (&mut self.client, &mut self.server);
+        let done = (self.link).run(client, server, LONGEST, |client, _| client.done());
+        assert!(done, "the client waits still");
+        let done = self.link.run(client, server, LONGEST, |_, server| {
+            server.transports.connections() == 0
+        });
+        assert!(done, "a connection has stayed");
+        self.link.drain();
         let app = self.server.transports.app();
         assert_eq!((app.open.len(), app.ticks), (0, 1));
         *self.server.transports.counters()
@@ -321,13 +199,10 @@ fn fetch(setup: &Setup, len: usize) -> Counters {
     let (app, contents) = world.server.transports.parts_mut();
     app.contents
         .push(contents.add(Arc::from(&content[..]), None).unwrap());
-    world.client.add(&[0], false, 65_535);
+    world.connect(&[0], false, 65_535);
     let counters = world.run();
     let seed = setup.seed;
-    assert!(
-        world.client.downloads[0].got == content,
-        "seed {seed}, {len} bytes"
-    );
+    assert!(world.received(0) == content, "seed {seed}, {len} bytes");
     assert_eq!(
         world.server.transports.app().closed,
         [CloseReason::Finished]
@@ -411,12 +286,12 @@ fn a_slow_line_makes_copies_of_packets_in_flight() {
     app.contents
         .push(contents.add(Arc::from(&content[..]), Some(slot)).unwrap());
     for _ in 0..50 {
-        world.client.add(&[0], false, 4096);
+        world.connect(&[0], false, 4096);
     }
     let counters = world.run();
     let mut stamps = [0; 10];
-    for download in &world.client.downloads {
-        let got = &download.got;
+    for connection in &world.client.connections {
+        let got = &connection.received;
         assert_eq!((got.len(), &got[..10]), (1000, &content[..10]));
         assert_eq!(got[13..], content[13..]);
         assert_eq!(got[10], got[12]);
@@ -456,9 +331,9 @@ fn a_small_window_of_the_peer_is_kept_to() {
     let (app, contents) = world.server.transports.parts_mut();
     app.contents
         .push(contents.add(Arc::from(&content[..]), None).unwrap());
-    world.client.add(&[0], false, 1000);
+    world.connect(&[0], false, 1000);
     world.run();
-    assert!(world.client.downloads[0].got == content);
+    assert!(world.received(0) == content);
 }
 
 #[test]
@@ -480,14 +355,14 @@ fn pipelined_requests_are_all_answered_in_order() {
             app.contents.push(content);
         }
         let requests: Vec<u8> = (0..500u32).map(|i| (i % 3) as u8).collect();
-        world.client.add(&requests, true, 65_535);
+        world.connect(&requests, true, 65_535);
         world.run();
         let sizes = [1, 100, 5000];
         let expected: Vec<u8> = requests
             .iter()
             .flat_map(|request| noise(sizes[usize::from(*request)]))
             .collect();
-        assert!(world.client.downloads[0].got == expected, "seed {seed}");
+        assert!(world.received(0) == expected, "seed {seed}");
     }
 }
 
@@ -511,9 +386,9 @@ fn an_upload_comes_back_byte_for_byte() {
         };
         let mut world = World::new(&setup, app);
         let upload = noise(300_000);
-        world.client.add(&upload, true, 65_535);
+        world.connect(&upload, true, 65_535);
         world.run();
-        assert!(world.client.downloads[0].got == upload, "seed {seed}");
+        assert!(world.received(0) == upload, "seed {seed}");
         assert_eq!(
             world.server.transports.app().closed,
             [CloseReason::Finished]
@@ -536,10 +411,10 @@ fn many_connections_at_once_over_a_rough_link() {
         app.contents.push(content);
     }
     for request in 0..200 {
-        world.client.add(&[request], false, 20_000);
+        world.connect(&[request], false, 20_000);
     }
     world.run();
-    for (len, download) in world.client.downloads.iter().enumerate() {
-        assert!(download.got == noise(len * 100), "{len}");
+    for (len, connection) in world.client.connections.iter().enumerate() {
+        assert!(connection.received == noise(len * 100), "{len}");
     }
 }

@@ -1,23 +1,16 @@
-//! Whole frames in and out, beside the unit tests: what comes back is taken
-//! apart by smoltcp, which shares no code with the server.
+//! Whole frames in and out, beside the unit tests.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use eth::{Link, Mac, Station};
-use ip::{Addresses, Host, PROTOCOL_TCP, PROTOCOL_UDP, Path};
+use eth::{Mac, Station};
+use ip::Host;
 use nmio::sim::{self, EndConfig, LinkConfig, SimPort, Sink};
 use nmio::{Handler, Instant, Port};
 use proptest::prelude::*;
-use smoltcp::phy::ChecksumCapabilities;
-use smoltcp::wire::{EthernetFrame, EthernetProtocol, Ipv4Packet, Ipv6Packet, UdpPacket, UdpRepr};
+use testkit::{Route, SERVER, SERVER_MAC, TCP, UDP, read};
 use udpip::{AnswerCopies, Counters, Datagram, HEADER_LEN, Server, Service, Tail, Udp};
 
-const OURS: (Mac, Ipv4Addr, Ipv6Addr) = (
-    Mac([2, 0, 0, 0, 0, 1]),
-    Ipv4Addr::new(192, 0, 2, 1),
-    Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1),
-);
 const PORT: u16 = 53;
 
 /// Who asks, and over what.
@@ -39,81 +32,28 @@ impl Peer {
         ..Self::V4
     };
 
-    fn mac(self) -> Mac {
-        Mac([2, 0, 0, 0, 1, self.number])
-    }
-
-    fn path(self) -> Path {
-        let addresses = if self.v6 {
-            Addresses::V6 {
-                src: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 1, u16::from(self.number)),
-                dst: OURS.2,
-            }
-        } else {
-            Addresses::V4 {
-                src: Ipv4Addr::new(198, 51, 100, self.number),
-                dst: OURS.1,
+    fn route(self) -> Route {
+        let mut route = Route::to_server(self.v6, self.port, PORT);
+        route.src.mac = [2, 0, 0, 0, 1, self.number];
+        route.src.ip = match route.src.ip {
+            IpAddr::V4(_) => Ipv4Addr::new(198, 51, 100, self.number).into(),
+            IpAddr::V6(ip) => {
+                Ipv6Addr::from_bits(ip.to_bits() + (u128::from(self.number) << 16)).into()
             }
         };
-        Path {
-            link: Link {
-                peer: OURS.0,
-                own: self.mac(),
-                vlan: None,
-            },
-            addresses,
-        }
+        route
     }
 
     /// A datagram to us, as a whole frame.
     fn datagram(self, payload: &[u8]) -> Vec<u8> {
-        let path = self.path();
-        let len = HEADER_LEN + payload.len();
-        let mut frame = vec![0; path.header_len() + len];
-        let start = path.write(&mut frame, PROTOCOL_UDP, len);
-        let (src, dst) = (path.addresses.src().into(), path.addresses.dst().into());
-        let repr = UdpRepr {
-            src_port: self.port,
-            dst_port: PORT,
-        };
-        repr.emit(
-            &mut UdpPacket::new_unchecked(&mut frame[start..]),
-            &src,
-            &dst,
-            payload.len(),
-            |bytes| bytes.copy_from_slice(payload),
-            &ChecksumCapabilities::default(),
-        );
-        frame
+        self.route().datagram(payload)
     }
 
     /// The payload of a reply to this peer, every header of which is checked.
     fn payload(self, frame: &[u8]) -> Vec<u8> {
-        let frame = EthernetFrame::new_checked(frame).unwrap();
-        assert_eq!(frame.dst_addr().0, self.mac().0);
-        assert_eq!(frame.src_addr().0, OURS.0.0);
-        let (src, dst, udp);
-        if self.v6 {
-            assert_eq!(frame.ethertype(), EthernetProtocol::Ipv6);
-            let ip = Ipv6Packet::new_checked(frame.payload()).unwrap();
-            assert_eq!(ip.total_len(), frame.payload().len());
-            (src, dst) = (IpAddr::V6(ip.src_addr()), IpAddr::V6(ip.dst_addr()));
-            udp = ip.payload().to_vec();
-        } else {
-            assert_eq!(frame.ethertype(), EthernetProtocol::Ipv4);
-            let ip = Ipv4Packet::new_checked(frame.payload()).unwrap();
-            assert!(ip.verify_checksum());
-            assert_eq!(usize::from(ip.total_len()), frame.payload().len());
-            (src, dst) = (IpAddr::V4(ip.src_addr()), IpAddr::V4(ip.dst_addr()));
-            udp = ip.payload().to_vec();
-        }
-        let addresses = self.path().addresses;
-        assert_eq!((src, dst), (addresses.dst(), addresses.src()));
-        let udp = UdpPacket::new_checked(udp.as_slice()).unwrap();
-        assert!(udp.verify_checksum(&src.into(), &dst.into()));
-        assert_ne!(udp.checksum(), 0);
-        assert_eq!((udp.src_port(), udp.dst_port()), (PORT, self.port));
-        udp.payload().to_vec()
+        let packet = read(frame).unwrap();
+        assert_eq!(packet.route, self.route().back());
+        packet.datagram().unwrap().to_vec()
     }
 }
 
@@ -161,7 +101,7 @@ impl Service for Answerer {
 }
 
 fn host() -> Host {
-    Host::own(Station::new(OURS.0, &[OURS.1.into(), OURS.2.into()]))
+    Host::own(Station::new(Mac(SERVER_MAC), &SERVER))
 }
 
 fn answerer(way: Way, head_len: usize, tail: &[u8], trail: &[u8]) -> Answerer {
@@ -230,10 +170,10 @@ fn the_service_sees_who_asks_whom() {
     for peer in [Peer::V4, Peer::V6] {
         let (mut server, mut sink) = (server(Way::Copy, 0, b"", b""), sink(0));
         handle(&mut server, &mut sink, &peer.datagram(b"hello")).unwrap();
-        let addresses = peer.path().addresses;
+        let Route { src, dst, .. } = peer.route();
         let expected = (
-            SocketAddr::new(addresses.src(), peer.port),
-            SocketAddr::new(addresses.dst(), PORT),
+            SocketAddr::new(src.ip, src.port),
+            SocketAddr::new(dst.ip, dst.port),
             b"hello".to_vec(),
         );
         assert_eq!(server.transports.service().seen, Some(expected));
@@ -298,9 +238,7 @@ fn what_is_not_served_is_refused() {
     let mut elsewhere = closed.clone();
     elsewhere[14 + 20 + 3] += 1;
     elsewhere[14 + 20 + 7] -= 1;
-    let path = Peer::V4.path();
-    let mut tcp = vec![0; path.header_len() + 20];
-    path.write(&mut tcp, PROTOCOL_TCP, 20);
+    let tcp = Peer::V4.route().packet(TCP, &[0; 20]);
     for (frame, code) in [(elsewhere, 3), (tcp, 2)] {
         let (mut server, mut sink) = (server(Way::TurnRound, 0, b"tail", b""), sink(0));
         let reply = handle(&mut server, &mut sink, &frame).unwrap();
@@ -411,7 +349,7 @@ fn dropped(server: &Server<Answerer>) -> Vec<(&'static str, u64)> {
 #[test]
 fn what_is_wrong_is_dropped_and_counted_by_its_reason() {
     for peer in [Peer::V4, Peer::V6] {
-        let udp = peer.path().header_len();
+        let udp = peer.route().header_len();
         let right = peer.datagram(b"hello");
         let wrong = |at: usize, bytes: [u8; 2]| {
             let mut frame = right.clone();
@@ -442,7 +380,7 @@ fn a_datagram_without_a_checksum_is_answered_over_ipv4_only() {
     for (peer, answers) in [(Peer::V4, true), (Peer::V6, false)] {
         let (mut server, mut sink) = (server(Way::Copy, 0, b"tail", b""), sink(0));
         let mut frame = peer.datagram(b"hello");
-        frame[peer.path().header_len() + 6..][..2].fill(0);
+        frame[peer.route().header_len() + 6..][..2].fill(0);
         let reply = handle(&mut server, &mut sink, &frame);
         assert_eq!(reply.is_some(), answers, "{peer:?}");
         let expected: &[_] = if answers {
@@ -482,16 +420,10 @@ fn source_port_0_is_dropped_and_counted() {
 /// What a peer sends that has left the checksum to a device, and what has
 /// almost such a checksum: only the pseudo-header's sum.
 fn unfinished() -> [Vec<u8>; 2] {
-    let mut datagram = Peer::V4.datagram(b"hello");
-    let (ip, udp) = (14, 14 + 20);
-    let words = datagram[ip + 12..udp].chunks_exact(2);
-    let mut sum: u32 = words
-        .map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])))
-        .sum();
-    sum += 17 + (datagram.len() - udp) as u32;
-    let pseudo = (sum & 0xffff) as u16 + (sum >> 16) as u16;
-    [pseudo, pseudo ^ 1].map(|field| {
-        datagram[udp + 6..udp + 8].copy_from_slice(&field.to_be_bytes());
+    let (route, mut datagram) = (Peer::V4.route(), Peer::V4.datagram(b"hello"));
+    let [high, low] = route.partial_checksum(UDP, HEADER_LEN + 5);
+    [low, low ^ 1].map(|low| {
+        datagram[route.header_len() + 6..][..2].copy_from_slice(&[high, low]);
         datagram.clone()
     })
 }

@@ -174,3 +174,19 @@ fn long_functions_and_files_are_faults() {
     let faults = length_faults("new", &sources(&[("a.rs", &(longest + "\n"))]));
     assert_eq!(faults, ["new/src/a.rs has 701 lines, above 700"]);
 }
+
+#[test]
+fn the_test_kit_is_a_dev_dependency_only() {
+    let manifest = |section: &str| {
+        format!("[package]\nname = \"a\"\n\n[{section}]\nlibc = \"1\"\ntestkit.workspace = true\n")
+    };
+    assert!(!needs_test_kit(&manifest("dev-dependencies")));
+    for section in [
+        "dependencies",
+        "build-dependencies",
+        "target.x.dependencies",
+    ] {
+        assert!(needs_test_kit(&manifest(section)), "{section}");
+    }
+    assert!(!needs_test_kit("[dependencies]\nlibc = \"1\"\n"));
+}

@@ -1,8 +1,6 @@
-//! A client's end for tests: whole frames in, whole frames out. What comes
-//! back is taken apart by smoltcp, which shares no code with the server.
+//! A client's end for tests: whole frames in, whole frames out.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use eth::{Mac, Station};
@@ -13,18 +11,8 @@ use namestorm::{
 };
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};
-use smoltcp::phy::ChecksumCapabilities;
-use smoltcp::wire::{
-    EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet, Ipv4Repr, Ipv6Packet,
-    Ipv6Repr, UdpPacket, UdpRepr,
-};
+use testkit::{Route, SERVER, SERVER_MAC, read};
 
-pub(crate) const SERVER_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
-pub(crate) const CLIENT_MAC: Mac = Mac([2, 0, 0, 0, 0, 9]);
-pub(crate) const SERVER_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-pub(crate) const CLIENT_V4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 9);
-pub(crate) const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-pub(crate) const CLIENT_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9);
 pub(crate) const PORT: u16 = 53;
 pub(crate) const CLIENT_PORT: u16 = 40_000;
 
@@ -82,8 +70,7 @@ impl<H: Hook> Client<H> {
     pub(crate) fn with_hook(answers: &Arc<Answers>, mode: Mode, v6: bool, hook: H) -> Self {
         let mut sink = Sink::new(1500, 64, 256);
         sink.copy_residents(true);
-        let addresses = [IpAddr::from(SERVER_V4), IpAddr::from(SERVER_V6)];
-        let host = Host::own(Station::new(SERVER_MAC, &addresses));
+        let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER));
         let capabilities = sink.capabilities();
         let transports = UdpAndTcp::with_hook(
             PORT,
@@ -113,105 +100,22 @@ impl<H: Hook> Client<H> {
     }
 }
 
-/// A query datagram from the client, as a whole frame.
-pub(crate) fn datagram(v6: bool, payload: &[u8]) -> Vec<u8> {
-    let udp = UdpRepr {
-        src_port: CLIENT_PORT,
-        dst_port: PORT,
-    };
-    let len = 8 + payload.len();
-    let checksums = ChecksumCapabilities::default();
-    let fill = |bytes: &mut [u8]| bytes.copy_from_slice(payload);
-    if v6 {
-        let ip = Ipv6Repr {
-            src_addr: CLIENT_V6,
-            dst_addr: SERVER_V6,
-            next_header: IpProtocol::Udp,
-            payload_len: len,
-            hop_limit: 64,
-        };
-        let mut frame = ethernet(40 + len, EthernetProtocol::Ipv6);
-        let mut packet = Ipv6Packet::new_unchecked(&mut frame[14..]);
-        ip.emit(&mut packet);
-        let mut out = UdpPacket::new_unchecked(packet.payload_mut());
-        udp.emit(
-            &mut out,
-            &ip.src_addr.into(),
-            &ip.dst_addr.into(),
-            payload.len(),
-            fill,
-            &checksums,
-        );
-        return frame;
-    }
-    let ip = Ipv4Repr {
-        src_addr: CLIENT_V4,
-        dst_addr: SERVER_V4,
-        next_header: IpProtocol::Udp,
-        payload_len: len,
-        hop_limit: 64,
-    };
-    let mut frame = ethernet(20 + len, EthernetProtocol::Ipv4);
-    let mut packet = Ipv4Packet::new_unchecked(&mut frame[14..]);
-    ip.emit(&mut packet, &checksums);
-    let mut out = UdpPacket::new_unchecked(packet.payload_mut());
-    udp.emit(
-        &mut out,
-        &ip.src_addr.into(),
-        &ip.dst_addr.into(),
-        payload.len(),
-        fill,
-        &checksums,
-    );
-    frame
+/// From the client's UDP port to the server's.
+pub(crate) const fn route(v6: bool) -> Route {
+    Route::to_server(v6, CLIENT_PORT, PORT)
 }
 
-fn ethernet(len: usize, ethertype: EthernetProtocol) -> Vec<u8> {
-    let mut bytes = vec![0; 14 + len];
-    let mut frame = EthernetFrame::new_unchecked(&mut bytes);
-    frame.set_dst_addr(EthernetAddress(SERVER_MAC.0));
-    frame.set_src_addr(EthernetAddress(CLIENT_MAC.0));
-    frame.set_ethertype(ethertype);
-    bytes
+/// A query datagram from the client, as a whole frame.
+pub(crate) fn datagram(v6: bool, payload: &[u8]) -> Vec<u8> {
+    route(v6).datagram(payload)
 }
 
 /// The payload of a datagram from the server, every header and checksum of
-/// which has been checked.
+/// which is checked.
 pub(crate) fn payload(v6: bool, frame: &[u8]) -> Vec<u8> {
-    let frame = EthernetFrame::new_checked(frame).unwrap();
-    assert_eq!(frame.dst_addr(), EthernetAddress(CLIENT_MAC.0));
-    assert_eq!(frame.src_addr(), EthernetAddress(SERVER_MAC.0));
-    let (src, dst, segment);
-    if v6 {
-        assert_eq!(frame.ethertype(), EthernetProtocol::Ipv6);
-        let packet = Ipv6Packet::new_checked(frame.payload()).unwrap();
-        assert_eq!(packet.next_header(), IpProtocol::Udp);
-        assert_eq!(
-            (packet.src_addr(), packet.dst_addr()),
-            (SERVER_V6, CLIENT_V6)
-        );
-        assert_eq!(packet.total_len(), frame.payload().len());
-        (src, dst) = (packet.src_addr().into(), packet.dst_addr().into());
-        segment = packet.payload().to_vec();
-    } else {
-        assert_eq!(frame.ethertype(), EthernetProtocol::Ipv4);
-        let packet = Ipv4Packet::new_checked(frame.payload()).unwrap();
-        assert_eq!(packet.next_header(), IpProtocol::Udp);
-        assert!(packet.verify_checksum());
-        assert_eq!(
-            (packet.src_addr(), packet.dst_addr()),
-            (SERVER_V4, CLIENT_V4)
-        );
-        assert_eq!(usize::from(packet.total_len()), frame.payload().len());
-        (src, dst) = (packet.src_addr().into(), packet.dst_addr().into());
-        segment = packet.payload().to_vec();
-    }
-    let udp = UdpPacket::new_checked(segment.as_slice()).unwrap();
-    assert_ne!(udp.checksum(), 0);
-    assert!(udp.verify_checksum(&src, &dst), "the UDP checksum is wrong");
-    assert_eq!((udp.src_port(), udp.dst_port()), (PORT, CLIENT_PORT));
-    assert_eq!(usize::from(udp.len()), segment.len());
-    udp.payload().to_vec()
+    let packet = read(frame).unwrap();
+    assert_eq!(packet.route, route(v6).back());
+    packet.datagram().unwrap().to_vec()
 }
 
 /// A query, as bytes.

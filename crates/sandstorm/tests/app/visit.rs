@@ -1,17 +1,17 @@
 //! Clients that visit the server, and what it sends.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::client::{Client, Talk};
 use crate::probe::Probe;
 use eth::{Mac, Station};
 use ip::Host;
-use nmio::sim::{self, LinkConfig, PathConfig};
-use nmio::{Instant, LoopConfig};
+use nmio::sim::{LinkConfig, PathConfig};
+use nmio::{Clock, Instant};
 use sandstorm::{Builder, Fields, Http, Server};
 use tcpip::Config;
+use testkit::smol::{Client, Talk};
+use testkit::{Link, SERVER, SERVER_MAC};
 
 pub(crate) const PORT: u16 = 80;
 /// No test takes longer on its virtual clock.
@@ -20,24 +20,6 @@ pub(crate) const LONGEST: Duration = Duration::from_mins(3);
 /// Sat, 21 Nov 2026 08:29:37.5 GMT.
 pub(crate) fn wall_clock() -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(1_795_249_777_500)
-}
-
-/// The server's addresses.
-fn addresses() -> [IpAddr; 2] {
-    ["10.0.0.1", "fd00::1"].map(|address| address.parse().unwrap())
-}
-
-/// What a client does.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Visit {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) cuts: Vec<usize>,
-    pub(crate) half_close: bool,
-    pub(crate) aborts: bool,
-    /// It comes over IPv6, and so from another address than the others.
-    pub(crate) v6: bool,
-    /// It leaves when so many bytes have come; 0: when the server closes.
-    pub(crate) expected: usize,
 }
 
 /// What has come of it.
@@ -49,9 +31,9 @@ pub(crate) struct Outcome {
 /// Lets clients visit a server at the same time.
 pub(crate) fn visits<const FIRST: bool>(
     config: &Config,
-    visits: &[Visit],
+    talks: &[Talk],
 ) -> (Vec<Outcome>, Server<Probe<FIRST>>) {
-    visits_over(path(), config, visits)
+    visits_over(path(), config, talks)
 }
 
 /// A short link without loss.
@@ -66,9 +48,9 @@ pub(crate) fn path() -> PathConfig {
 pub(crate) fn visits_over<const FIRST: bool>(
     path: PathConfig,
     config: &Config,
-    visits: &[Visit],
+    talks: &[Talk],
 ) -> (Vec<Outcome>, Server<Probe<FIRST>>) {
-    let (mut client_port, mut server_port, clock) = sim::link(&LinkConfig::symmetric(path), 1);
+    let mut link = Link::new(&LinkConfig::symmetric(path), 1);
     let modified = wall_clock() - Duration::from_secs(1000);
     let fields = Fields::of_all([("Server", "probe")]).unwrap();
     let site = Builder::with_fields(wall_clock(), fields)
@@ -76,14 +58,14 @@ pub(crate) fn visits_over<const FIRST: bool>(
         .file(b"/docs/index.html", modified, b"docs\n")
         .build();
     let (sender, mailbox) = nmio::mailbox(1_024).unwrap();
-    let station = Station::new(Mac([2, 0, 0, 0, 0, 1]), &addresses());
+    let station = Station::new(Mac(SERVER_MAC), &SERVER);
     let bell = mailbox.bell().clone();
     let http: Http<Probe<FIRST>> = Http::load(
         Arc::new(site),
         |replies| Probe::new(sender, replies),
-        &addresses(),
+        &SERVER,
         config,
-        &server_port,
+        &link.server,
         [1, 2, 3, 4],
         Instant::ZERO,
     )
@@ -93,36 +75,17 @@ pub(crate) fn visits_over<const FIRST: bool>(
     .with_answer_timeout(Duration::from_secs(20));
     let mut server = Server::new(Host::own(station), http).with_bell(bell);
     let mut client = Client::new(1500);
-    for visit in visits {
-        let talk = Talk {
-            bytes: visit.bytes.clone(),
-            piece: usize::MAX,
-            half_close: visit.half_close,
-            expected: if visit.expected > 0 {
-                visit.expected
-            } else {
-                usize::MAX
-            },
-        };
-        let address = addresses()[usize::from(visit.v6)];
-        let connection = client.connect(address, PORT, &talk);
-        connection.cuts.clone_from(&visit.cuts);
-        connection.aborts = visit.aborts;
+    for talk in talks {
+        client.connect(PORT, talk.clone());
     }
     let mut since = None;
-    let done = sim::run_until(
-        &clock,
-        (&mut client_port, &mut client),
-        (&mut server_port, &mut server),
-        &LoopConfig::default(),
-        Instant::ZERO + LONGEST,
-        |client, _| {
-            // What is still under way shows in the server's counters.
-            let now = nmio::Clock::now(&clock);
-            client.done() && now > *since.get_or_insert(now) + Duration::from_secs(1)
-        },
-    );
-    assert!(done.unwrap(), "not done");
+    let clock = link.clock.clone();
+    let done = link.run(&mut client, &mut server, LONGEST, |client, _| {
+        // What is still under way shows in the server's counters.
+        let now = clock.now();
+        client.done() && now > *since.get_or_insert(now) + Duration::from_secs(1)
+    });
+    assert!(done, "not done");
     let outcomes = client.connections.into_iter().map(|connection| Outcome {
         received: String::from_utf8(connection.received).unwrap(),
         closed_by_server: connection.closed_by_server,
@@ -140,13 +103,13 @@ pub(crate) fn talk(bytes: impl AsRef<[u8]>) -> String {
 }
 
 pub(crate) fn talk_cut(bytes: &[u8], cuts: Vec<usize>) -> String {
-    let visit = Visit {
+    let talk = Talk {
         bytes: bytes.to_vec(),
         cuts,
         half_close: true,
-        ..Visit::default()
+        ..Talk::default()
     };
-    let (mut outcomes, _) = visits::<true>(&config(), &[visit]);
+    let (mut outcomes, _) = visits::<true>(&config(), &[talk]);
     assert!(outcomes[0].closed_by_server);
     outcomes.remove(0).received
 }

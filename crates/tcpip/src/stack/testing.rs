@@ -1,12 +1,8 @@
-//! A peer made of single segments, for tests that are tables of what goes in
-//! and what comes out.
+//! A stack with its port, and a peer that sends single segments.
 //!
 //! Sequence numbers are relative, as packet analysers show them: each side's
 //! SYN is 0, its first byte of data 1. Control bits are letters: S, F, R, P,
-//! A. Every segment that comes out is parsed by smoltcp, its checksums
-//! verified by smoltcp too.
-
-mod outbox;
+//! E, W and A. `testkit` builds and reads all segments.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -16,14 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eth::{Link, Mac, Station};
-use ip::{Addresses, Host, IcmpError, Input, PROTOCOL_TCP, Path};
+use ip::{Addresses, Host, IcmpError, Input, Path};
 use nmio::{Instant, Port};
-use smoltcp::wire::{
-    EthernetFrame, EthernetProtocol, IpAddress, Ipv4Packet, Ipv6Packet, TcpPacket,
-};
+use testkit::{ACK, End, LETTERS, Layout, Opt, Outbox, Received, Route, Segment, read_segment};
 
-use self::outbox::Outbox;
-use crate::wire::{Control, Header, Options, Seq, Written};
 use crate::{
     Application, CloseReason, Config, CongestionControl, Connection, ConnectionId, Connections,
     ContentId, Deadline, Info, NewReno, Slot, Stack, Timer, WriteError,
@@ -365,7 +357,7 @@ impl Rig {
 
     pub(crate) fn with_secret(config: &Config, mtu: usize, secret: [u64; 4]) -> Self {
         let addresses: [IpAddr; 2] = [V4.0.into(), V6.0.into()];
-        let port = Outbox::new(mtu, 64);
+        let port = Outbox::new(mtu, 64, ip::write_segment);
         let app = App {
             habit: Habit::Silent,
             refuse: false,
@@ -513,49 +505,38 @@ impl Rig {
         data: &[u8],
         mss: Option<u16>,
     ) -> Vec<u8> {
-        let bits = control.chars().fold(0, |bits, letter| {
-            bits | match letter {
-                'F' => Control::FIN.0,
-                'S' => Control::SYN.0,
-                'R' => Control::RST.0,
-                'P' => Control::PSH.0,
-                'A' => Control::ACK.0,
-                'E' => Control::ECE.0,
-                other => panic!("{other} is no control bit"),
-            }
-        });
-        let header = Header {
-            seq: Seq(seq),
-            ack: Seq(ack),
-            control: Control(bits),
+        let mss = mss.map(Opt::Mss);
+        let scale = self.window_scale.filter(|_| mss.is_some());
+        let segment = Segment {
+            bits: bits(control),
+            seq,
+            ack,
             window: self.window,
-            timestamps: None,
+            options: mss.into_iter().chain(scale.map(Opt::Scale)).collect(),
+            data: data.to_vec(),
+            ..Segment::default()
         };
-        let options = mss.map_or_else(Written::default, |mss| {
-            Written::syn_ack(mss, self.window_scale, false)
-        });
-        let more = options.bytes();
-        let mut segment = vec![0; header.len()];
-        header.write(&mut segment, (self.peer_port, self.own_port), 0, more.len());
-        segment.extend_from_slice(more);
-        segment.extend_from_slice(data);
-        let sum = self
-            .path
-            .addresses
-            .pseudo_sum(PROTOCOL_TCP, segment.len())
-            .add(ip::Sum::of(&segment));
-        segment[16..18].copy_from_slice(&sum.finish().to_be_bytes());
-        let mut packet = vec![0; self.path.header_len()];
-        self.path.write(&mut packet, PROTOCOL_TCP, segment.len());
-        packet.extend_from_slice(&segment);
-        packet
+        self.route().segment(&segment, Layout::Usual)
+    }
+
+    /// From the peer to us.
+    fn route(&self) -> Route {
+        let (link, addresses) = (self.path.link, self.path.addresses);
+        let end = |mac: Mac, ip, port| End {
+            mac: mac.0,
+            ip,
+            port,
+        };
+        Route {
+            src: end(link.own, addresses.src(), self.peer_port),
+            dst: end(link.peer, addresses.dst(), self.own_port),
+            vlan: link.vlan,
+        }
     }
 
     /// A frame arrives.
     pub(crate) fn input(&mut self, packet: &[u8]) {
-        let mut frame = self.port.pool().take().expect("a free frame");
-        frame.set_len(packet.len());
-        frame.copy_from_slice(packet);
+        let frame = self.port.frame_from(packet);
         match self.host.receive(frame, self.now) {
             Input::Tcp(packet) => {
                 self.stack.handle_segment(&mut self.port, packet, self.now);
@@ -635,66 +616,33 @@ impl Rig {
     }
 
     fn parse(&self, packet: &[u8]) -> Out {
-        let tagged = packet[12..14] == [0x81, 0];
-        let vlan = tagged.then(|| u16::from_be_bytes([packet[14], packet[15]]));
-        let mut untagged = packet.to_vec();
-        if tagged {
-            untagged.drain(12..16);
-        }
-        let frame = EthernetFrame::new_checked(&untagged[..]).unwrap();
-        assert_eq!(frame.dst_addr().0, self.path.link.own.0);
-        assert_eq!(frame.src_addr().0, self.path.link.peer.0);
-        let (src, dst): (IpAddress, IpAddress);
-        let payload = match frame.ethertype() {
-            EthernetProtocol::Ipv4 => {
-                let packet = Ipv4Packet::new_checked(frame.payload()).unwrap();
-                assert!(packet.verify_checksum(), "a wrong IPv4 checksum");
-                assert_eq!(usize::from(packet.total_len()), frame.payload().len());
-                assert!(packet.dont_frag());
-                (src, dst) = (packet.src_addr().into(), packet.dst_addr().into());
-                packet.payload().to_vec()
-            }
-            EthernetProtocol::Ipv6 => {
-                let packet = Ipv6Packet::new_checked(frame.payload()).unwrap();
-                assert_eq!(packet.total_len(), frame.payload().len());
-                (src, dst) = (packet.src_addr().into(), packet.dst_addr().into());
-                packet.payload().to_vec()
-            }
-            other => panic!("sent {other:?}"),
-        };
-        let tcp = TcpPacket::new_checked(&payload[..]).unwrap();
-        assert!(tcp.verify_checksum(&src, &dst), "a wrong TCP checksum");
-        assert_eq!(IpAddr::from(src), self.path.addresses.dst());
-        assert_eq!(IpAddr::from(dst), self.path.addresses.src());
-        assert_eq!(tcp.src_port(), self.own_port);
-        assert_eq!(tcp.dst_port(), self.peer_port);
-        let mut control = String::new();
-        for (set, letter) in [
-            (tcp.syn(), 'S'),
-            (tcp.fin(), 'F'),
-            (tcp.rst(), 'R'),
-            (tcp.psh(), 'P'),
-            (tcp.ack(), 'A'),
-            (tcp.cwr(), 'W'),
-        ] {
-            if set {
-                control.push(letter);
-            }
-        }
-        let mss = Options::read(&payload[..usize::from(tcp.header_len())]).mss;
-        let ack = tcp.ack_number().0.cast_unsigned();
+        let Received { route, segment, .. } = read_segment(packet).expect("a valid segment");
+        assert_eq!(route, self.route().back(), "to the peer");
+        let base = if segment.has(ACK) { self.irs } else { 0 };
         Out {
-            seq: tcp.seq_number().0.cast_unsigned().wrapping_sub(self.iss),
-            ack: if tcp.ack() {
-                ack.wrapping_sub(self.irs)
-            } else {
-                ack
-            },
-            control,
-            data: tcp.payload().to_vec(),
-            window: tcp.window_len(),
-            mss,
-            vlan,
+            seq: segment.seq.wrapping_sub(self.iss),
+            ack: segment.ack.wrapping_sub(base),
+            control: letters(segment.bits),
+            window: segment.window,
+            mss: segment.mss(),
+            vlan: route.vlan,
+            data: segment.data,
         }
     }
+}
+
+/// Control bits by their letters; A is ACK.
+fn bits(letters: &str) -> u16 {
+    letters.chars().fold(0, |bits, letter| {
+        let letter = if letter == 'A' { '.' } else { letter };
+        let known = LETTERS.iter().find(|(name, _)| *name == letter);
+        bits | known.expect("a letter of a control bit").1
+    })
+}
+
+/// The letters of control bits.
+fn letters(bits: u16) -> String {
+    let set = LETTERS.iter().filter(|(_, bit)| bits & bit != 0);
+    let letters: String = set.map(|(letter, _)| *letter).collect();
+    letters.replace('.', "A")
 }

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use smoltcp::wire::{TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
+use testkit::{Layout, Opt, Route, TCP, read_segment};
 
 use super::*;
 use crate::wire::Options;
@@ -34,70 +34,67 @@ proptest! {
     }
 
     #[test]
-    fn what_we_write_smoltcp_reads(
+    fn others_read_a_header_that_is_written(
         seq: u32, ack: u32, window: u16, stamps: Option<(u32, u32)>, control: u8, data: Vec<u8>
     ) {
         let timestamps = stamps.map(|(value, echo)| Timestamps { value, echo });
         let control = Control(control);
         let header = Header { seq: Seq(seq), ack: Seq(ack), control, window, timestamps };
-        let mut segment = vec![0xee; header.len()];
-        header.write(&mut segment, (80, 40_000), 0x1234, 0);
-        segment.extend_from_slice(&data);
-        let packet = TcpPacket::new_checked(&segment[..]).unwrap();
-        prop_assert_eq!((packet.src_port(), packet.dst_port()), (80, 40_000));
-        prop_assert_eq!(packet.seq_number(), TcpSeqNumber(seq.cast_signed()));
-        prop_assert_eq!(packet.ack_number(), TcpSeqNumber(ack.cast_signed()));
-        prop_assert_eq!(packet.window_len(), window);
-        prop_assert_eq!(packet.checksum(), 0x1234);
-        prop_assert_eq!(packet.urgent_at(), 0);
-        prop_assert_eq!(packet.syn(), control.has(Control::SYN));
-        prop_assert_eq!(packet.payload(), &data[..]);
-        let ours = Segment::parse(&segment).unwrap();
-        prop_assert_eq!(ours.control, control);
-        prop_assert_eq!((ours.seq, ours.ack), (Seq(seq), Seq(ack)));
+        let mut bytes = vec![0xee; header.len()];
+        header.write(&mut bytes, (80, 40_000), 0x1234, 0);
+        bytes.extend_from_slice(&data);
+        prop_assert_eq!(&bytes[CHECKSUM_AT..][..2], &[0x12, 0x34]);
+        let ours = Segment::parse(&bytes).unwrap();
+        prop_assert_eq!((ours.seq, ours.ack, ours.control), (Seq(seq), Seq(ack), control));
         prop_assert_eq!(ours.timestamps, timestamps);
         prop_assert!(!ours.has_more_options());
         // The sum leaves out ports and checksum.
-        let whole = Sum::of(&segment[..header.len()]).fold();
-        let ours = header.sum(0).word(80).word(40_000).word(0x1234).fold();
-        prop_assert_eq!(ours % 0xffff, whole % 0xffff);
+        let whole = Sum::of(&bytes[..header.len()]).fold();
+        let sum = header.sum(0).word(80).word(40_000).word(0x1234).fold();
+        prop_assert_eq!(sum % 0xffff, whole % 0xffff);
+        let route = Route::to_server(false, 40_000, 80).back();
+        let received = read_segment(&route.packet(TCP, &bytes)).unwrap();
+        prop_assert_eq!(received.route, route);
+        let expected = testkit::Segment {
+            bits: control.0.into(),
+            seq,
+            ack,
+            window,
+            options: stamps.map(|(value, echo)| Opt::Timestamps(value, echo)).into_iter().collect(),
+            data,
+            ..testkit::Segment::default()
+        };
+        prop_assert_eq!(received.segment, expected);
     }
 
     #[test]
-    fn what_smoltcp_writes_we_read(
-        seq: i32, ack: i32, window: u16, mss: Option<u16>, scale in 0u8..15, data: Vec<u8>
+    fn a_header_of_others_is_read(
+        seq: u32, ack: u32, window: u16, mss: Option<u16>, scale in 0u8..15, usual: bool,
+        data: Vec<u8>
     ) {
-        let repr = TcpRepr {
-            src_port: 1,
-            dst_port: 2,
-            control: TcpControl::Syn,
-            seq_number: TcpSeqNumber(seq),
-            ack_number: Some(TcpSeqNumber(ack)),
-            window_len: window,
-            window_scale: Some(scale),
-            max_seg_size: mss,
-            sack_permitted: true,
-            sack_ranges: [None, None, None],
-            timestamp: None,
-            payload: &data,
+        let mut options = vec![Opt::Scale(scale), Opt::SackPermitted];
+        options.extend(mss.map(Opt::Mss));
+        let written = testkit::Segment {
+            bits: testkit::SYN | testkit::ACK,
+            seq,
+            ack,
+            window,
+            options,
+            data: data.clone(),
+            ..testkit::Segment::default()
         };
-        let mut bytes = vec![0; repr.buffer_len()];
-        repr.emit(
-            &mut TcpPacket::new_unchecked(&mut bytes[..]),
-            &smoltcp::wire::IpAddress::v4(1, 2, 3, 4),
-            &smoltcp::wire::IpAddress::v4(5, 6, 7, 8),
-            &smoltcp::phy::ChecksumCapabilities::ignored(),
-        );
-        let segment = Segment::parse(&bytes).unwrap();
-        prop_assert_eq!(segment.seq, Seq(seq.cast_unsigned()));
-        prop_assert_eq!(segment.ack, Seq(ack.cast_unsigned()));
-        prop_assert_eq!(segment.window, window);
+        let route = Route::to_server(true, 1, 2);
+        let layout = if usual { Layout::Usual } else { Layout::Dense };
+        let frame = route.segment(&written, layout);
+        let bytes = &frame[route.header_len()..];
+        let segment = Segment::parse(bytes).unwrap();
+        prop_assert_eq!((segment.src_port, segment.dst_port), (1, 2));
+        prop_assert_eq!((segment.seq, segment.ack, segment.window), (Seq(seq), Seq(ack), window));
         prop_assert_eq!(segment.control, Control::SYN | Control::ACK);
         prop_assert_eq!(&bytes[usize::from(segment.data_at)..], &data[..]);
-        let options = Options::read(&bytes[..usize::from(segment.data_at)]);
         prop_assert!(segment.has_more_options());
-        prop_assert_eq!(options.mss, mss);
-        prop_assert_eq!(options.window_scale, Some(scale));
+        let options = Options::read(&bytes[..usize::from(segment.data_at)]);
+        prop_assert_eq!((options.mss, options.window_scale), (mss, Some(scale)));
         prop_assert!(options.sack_permitted);
     }
 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use nmio::sim::{Bursts, Mark, PathConfig};
+use testkit::mark_congestion;
 
 use crate::ideal;
-use crate::peer::{Behaviour, mark_congestion};
+use crate::peer::Behaviour;
 use crate::router::Narrow;
 
 /// Bytes of a full frame, for queues counted in those.

@@ -20,7 +20,6 @@ mod ideal;
 mod peer;
 mod router;
 mod run;
-mod smoltcp_client;
 mod table;
 mod tap;
 

@@ -1,7 +1,6 @@
 //! Runs a cell.
 
 use std::cell::RefCell;
-use std::net::IpAddr;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,24 +8,23 @@ use std::time::Duration;
 
 use eth::{Mac, Station};
 use ip::Host;
-use nmio::sim::{self, EndConfig, LinkConfig, Segmentation, SimClock, SimPort};
-use nmio::{Batch, Clock, Frame, Handler, Instant, LoopConfig, MAX_BATCH, Port};
+use nmio::sim::{self, EndConfig, LinkConfig, Segmentation, SimPort};
+use nmio::{Clock, Frame, Handler, Instant, Port};
 use tcpip::{
     Application, CloseReason, Config, Connection, ConnectionId, ContentId, Counters, Mode,
 };
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno, Reno, Server, Stack};
+use testkit::smol::{self, Talk};
+use testkit::{Link, SERVER, SERVER_MAC, Watched, noise};
 
 use crate::cell::{Cell, Control, End, Peer};
-use crate::peer::{self, Client, Route, Seen, Task};
+use crate::peer::{self, Client, Seen, Task};
 use crate::router::Router;
-use crate::smoltcp_client::SmolClient;
 use crate::tap::{Tap, Trace};
 
-const SERVER: [&str; 2] = ["10.0.0.1", "fd00::1"];
-const CLIENT: [&str; 2] = ["10.0.0.9", "fd00::9"];
-const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 const PORT: u16 = 80;
+/// Bytes of smoltcp's send buffer.
+const SEND_BUFFER: usize = 1024;
 /// No cell takes longer on its virtual clock.
 const LONGEST: Duration = Duration::from_mins(30);
 
@@ -81,24 +79,14 @@ impl Application for App {
     }
 }
 
-/// Bytes in which no segment is like another.
-fn noise(len: usize) -> Vec<u8> {
-    let mut rng = fastrand::Rng::with_seed(len as u64);
-    let mut bytes = vec![0; len];
-    rng.fill(&mut bytes);
-    bytes
-}
-
 /// The client's end.
 enum Asker {
     Ours(Client),
-    Smoltcp(Box<SmolClient>),
+    Smoltcp(Box<smol::Client>, Rc<[u8]>),
 }
 
 impl Asker {
     fn new(cell: &Cell, seed: u64, content: &Rc<[u8]>) -> Self {
-        let server: IpAddr = SERVER[usize::from(cell.v6)].parse().unwrap();
-        let own = CLIENT[usize::from(cell.v6)];
         let task = |i: u16| Task {
             request: b'?',
             content: Rc::clone(content),
@@ -108,22 +96,31 @@ impl Asker {
         };
         match &cell.peer {
             Peer::Ours(behaviour) => {
-                let route = Route {
-                    src: (own.parse().unwrap(), CLIENT_MAC),
-                    dst: (server, SERVER_MAC),
-                };
-                let mut client = Client::new(route, PORT, seed);
+                let mut client = Client::new(cell.v6, PORT, seed);
                 for i in 0..cell.connections {
                     client.connect(behaviour, &task(i));
                 }
                 Self::Ours(client)
             }
             Peer::Smoltcp(buffer) => {
-                let mut client = SmolClient::new((server, PORT), *buffer);
+                let mut client = smol::Client::new(1500);
                 for i in 0..cell.connections {
-                    client.connect(task(i));
+                    let task = task(i);
+                    let all = task.content.len() * task.times as usize;
+                    let talk = Talk {
+                        server: SERVER[usize::from(cell.v6)],
+                        start: task.start,
+                        bytes: vec![task.request; task.times as usize],
+                        piece: 1,
+                        answer: task.content.len(),
+                        think: task.think,
+                        expected: if task.times > 1 { all } else { usize::MAX },
+                        buffers: (*buffer, SEND_BUFFER),
+                        ..Talk::default()
+                    };
+                    client.connect(PORT, talk);
                 }
-                Self::Smoltcp(Box::new(client))
+                Self::Smoltcp(Box::new(client), content.repeat(cell.times as usize).into())
             }
         }
     }
@@ -132,7 +129,7 @@ impl Asker {
     fn done(&self) -> bool {
         match self {
             Self::Ours(client) => client.done(),
-            Self::Smoltcp(client) => client.done(),
+            Self::Smoltcp(client, _) => client.done(),
         }
     }
 
@@ -140,7 +137,10 @@ impl Asker {
     fn complete(&self) -> bool {
         match self {
             Self::Ours(client) => client.connections.iter().all(peer::Connection::complete),
-            Self::Smoltcp(client) => client.complete(),
+            Self::Smoltcp(client, stream) => {
+                let mut connections = client.connections.iter();
+                connections.all(|one| one.received == stream[..])
+            }
         }
     }
 
@@ -151,7 +151,18 @@ impl Asker {
                 let connections = client.connections.iter();
                 connections.map(|one| (one.start(), one.seen)).collect()
             }
-            Self::Smoltcp(client) => client.seen(),
+            Self::Smoltcp(client, stream) => {
+                let seen = |one: &smol::Connection| {
+                    let last = one.arrived.filter(|_| one.received.len() == stream.len());
+                    let seen = Seen {
+                        first_byte: one.arrived.map(|(first, _)| first),
+                        last_byte: last.map(|(_, last)| last),
+                        ..Seen::default()
+                    };
+                    (one.start(), seen)
+                };
+                client.connections.iter().map(seen).collect()
+            }
         }
     }
 }
@@ -160,31 +171,29 @@ impl<P: Port> Handler<P> for Asker {
     fn handle_frame(&mut self, port: &mut P, frame: Frame, now: Instant) {
         match self {
             Self::Ours(client) => client.handle_frame(port, frame, now),
-            Self::Smoltcp(client) => client.handle_frame(port, frame, now),
+            Self::Smoltcp(client, _) => client.handle_frame(port, frame, now),
         }
     }
 
     fn handle_timers(&mut self, port: &mut P, now: Instant) {
         match self {
             Self::Ours(client) => client.handle_timers(port, now),
-            Self::Smoltcp(client) => client.handle_timers(port, now),
+            Self::Smoltcp(client, _) => client.handle_timers(port, now),
         }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Self::Ours(client) => Handler::<P>::poll_timeout(client),
-            Self::Smoltcp(client) => Handler::<P>::poll_timeout(&**client),
+            Self::Smoltcp(client, _) => Handler::<P>::poll_timeout(&**client),
         }
     }
 }
 
 /// The hosts and the wire.
 struct World<C> {
-    clock: SimClock,
-    client_port: Router<SimPort>,
+    link: Link<Watched<SimPort, Router>, Watched<SimPort, Tap>>,
     client: Asker,
-    server_port: Tap<SimPort>,
     server: Server<App, C>,
 }
 
@@ -215,8 +224,7 @@ impl<C: CongestionControl> World<C> {
             b_to_a: cell.down,
         };
         let (client_port, server_port, clock) = sim::link(&link, seed);
-        let content: Rc<[u8]> = noise(cell.len).into();
-        let addresses = SERVER.map(|address| address.parse().unwrap());
+        let content: Rc<[u8]> = noise(0, cell.len).into();
         let config = Config {
             mode: match sends {
                 Sends::Frames => [Mode::MemCopy, Mode::PreCopy][seed as usize % 2],
@@ -239,48 +247,37 @@ impl<C: CongestionControl> World<C> {
         );
         let (app, contents) = stack.parts_mut();
         app.content = Some(contents.add(Arc::from(&content[..]), None).unwrap());
-        let station = Station::new(Mac(SERVER_MAC), &addresses);
+        let station = Station::new(Mac(SERVER_MAC), &SERVER);
+        let router = Router {
+            clock: clock.clone(),
+            narrow: cell.narrow,
+        };
+        let tap = Tap::new(&clock, trace);
         Self {
             client: Asker::new(cell, seed, &content),
-            client_port: Router::new(client_port, &clock, cell.narrow),
             server: Server::new(Host::own(station), stack),
-            server_port: Tap::new(server_port, &clock, trace),
-            clock,
+            link: Link::of(
+                Watched::new(client_port, router),
+                Watched::new(server_port, tap),
+                clock,
+            ),
         }
     }
 
     /// Runs until `done`, or for [`LONGEST`]: `false`.
     fn drive(&mut self, done: impl Fn(&Asker, &Server<App, C>) -> bool) -> bool {
-        let deadline = self.clock.now() + LONGEST;
-        let (clock, trace) = (&self.clock, self.server_port.trace.clone());
-        let ended = sim::run_until(
-            &self.clock,
-            (&mut self.client_port, &mut self.client),
-            (&mut self.server_port, &mut self.server),
-            &LoopConfig::default(),
-            deadline,
-            |client, server| {
-                if let Some(trace) = &trace {
-                    let counters = server.transports.counters();
-                    trace.borrow_mut().note(clock.now(), counters);
-                }
-                done(client, server)
-            },
+        let (clock, trace) = (
+            self.link.clock.clone(),
+            self.link.server.watch.trace.clone(),
         );
-        ended.unwrap()
-    }
-
-    /// What is in the ring or on the wire comes back.
-    fn drain(&mut self) {
-        self.clock.advance(Duration::from_mins(1));
-        let mut batch = Batch::new();
-        loop {
-            self.server_port.receive(&mut batch, MAX_BATCH).unwrap();
-            if batch.is_empty() {
-                break;
+        let (client, server) = (&mut self.client, &mut self.server);
+        self.link.run(client, server, LONGEST, |client, server| {
+            if let Some(trace) = &trace {
+                let counters = server.transports.counters();
+                trace.borrow_mut().note(clock.now(), counters);
             }
-            batch.clear();
-        }
+            done(client, server)
+        })
     }
 }
 
@@ -317,7 +314,6 @@ fn run_with<C: CongestionControl>(
 ) -> Outcome {
     let trace = trace.map(|base| Rc::new(RefCell::new(Trace::create(base).unwrap())));
     let mut world = World::<C>::new(cell, seed, sends, trace);
-    let frames = world.server_port.pool().available();
     let failed = |server: &Server<App, C>| {
         let mut closed = server.transports.app().closed.iter();
         closed.any(|reason| *reason != CloseReason::Finished)
@@ -328,9 +324,7 @@ fn run_with<C: CongestionControl>(
     let ended = world.drive(|_, server| server.transports.connections() == 0);
     let waits = cell.end == End::Waits;
     assert_eq!(ended, !waits, "a connection has stayed, or has not");
-    world.drain();
-    let available = world.server_port.pool().available();
-    assert_eq!(available, frames, "frames that have not come back");
+    world.link.drain();
 
     let seen = world.client.seen();
     let times = |moment: fn(&Seen) -> Option<Instant>| -> Vec<Duration> {
@@ -348,7 +342,7 @@ fn run_with<C: CongestionControl>(
         last_byte: longest(&last),
         mean: last.iter().sum::<Duration>() / seen.len() as u32,
         all: all.map_or(Duration::ZERO, |at| at.since(Instant::ZERO)),
-        again: world.server_port.again,
+        again: world.link.server.watch.again,
         needless: seen.iter().map(|(_, seen)| seen.needless).sum(),
         counters,
     }

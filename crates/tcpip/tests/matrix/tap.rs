@@ -2,21 +2,16 @@
 //! when asked for.
 
 use std::cell::RefCell;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
 
 use nmio::sim::SimClock;
-use nmio::{
-    Batch, Capabilities, Clock, Frame, Instant, Pool, Port, PortCounters, PortHints, Resident,
-};
-use nmio::{SendError, SuperSegment};
+use nmio::{Clock, Instant, SuperSegment};
 use tcpip::Counters;
-
-use crate::peer::{ACK, CE, CWR, ECE, FIN, FIRST_PORT, PSH, RST, SYN, Segment, Sums, parse};
+use testkit::smol::FIRST_PORT;
+use testkit::{Fate, Opt, Received, SYN, Segment, Watch, read_segment};
 
 /// What the server has sent on one connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,9 +23,8 @@ struct Sent {
     max: u64,
 }
 
-/// A port that looks at what passes.
-pub(crate) struct Tap<P> {
-    pub(crate) inner: P,
+/// Sees the server's port.
+pub(crate) struct Tap {
     clock: SimClock,
     connections: Vec<Sent>,
     /// Bytes of data sent again.
@@ -38,10 +32,9 @@ pub(crate) struct Tap<P> {
     pub(crate) trace: Option<Rc<RefCell<Trace>>>,
 }
 
-impl<P: Port> Tap<P> {
-    pub(crate) fn new(inner: P, clock: &SimClock, trace: Option<Rc<RefCell<Trace>>>) -> Self {
+impl Tap {
+    pub(crate) fn new(clock: &SimClock, trace: Option<Rc<RefCell<Trace>>>) -> Self {
         Self {
-            inner,
             clock: clock.clone(),
             connections: Vec::new(),
             again: 0,
@@ -56,13 +49,16 @@ impl<P: Port> Tap<P> {
         }
         &mut self.connections[i]
     }
+}
 
-    fn see_sent(&mut self, frame: &[u8]) {
-        let Some(segment) = parse(frame, Sums::Unchecked) else {
+impl Watch for Tap {
+    fn sent(&mut self, frame: &[u8]) {
+        // ARP and NDP pass too. The client checks segments.
+        let Ok(Received { route, segment, .. }) = read_segment(frame) else {
             return;
         };
-        let len = segment.data.len() as u64;
-        let connection = self.connection(segment.dst_port);
+        let len = u64::from(segment.len());
+        let connection = self.connection(route.dst.port);
         let irs = *connection.irs.get_or_insert(segment.seq);
         let at = position(segment.seq, irs, connection.max);
         let again = connection.max.saturating_sub(at).min(len);
@@ -70,25 +66,34 @@ impl<P: Port> Tap<P> {
         let iss = connection.iss;
         self.again += again;
         if let Some(trace) = &self.trace {
-            let note = if again > 0 { "again" } else { "" };
-            let line = line(&segment, irs, iss, note);
+            let note = if again > 0 { "  retransmitted" } else { "" };
+            let line = line(route.dst.port, segment, irs, iss, note);
             trace.borrow_mut().add(self.clock.now(), ">", &line, frame);
         }
     }
 
-    fn see_received(&mut self, frame: &[u8]) {
-        let Some(segment) = parse(frame, Sums::Unchecked) else {
-            return;
-        };
-        let connection = self.connection(segment.src_port);
-        if segment.has(SYN) {
-            connection.iss = segment.seq;
+    fn sent_super(&mut self, packet: &SuperSegment) {
+        for index in 0..packet.segments() {
+            let mut frame = Vec::new();
+            ip::write_segment(packet, index, &mut frame);
+            self.sent(&frame);
         }
-        let (irs, iss) = (connection.irs.unwrap_or(0), connection.iss);
-        if let Some(trace) = &self.trace {
-            let line = line(&segment, iss, irs, "");
-            trace.borrow_mut().add(self.clock.now(), "<", &line, frame);
+    }
+
+    fn received(&mut self, frame: &[u8]) -> Fate {
+        // An error of the router's is no segment.
+        if let Ok(Received { route, segment, .. }) = read_segment(frame) {
+            let connection = self.connection(route.src.port);
+            if segment.has(SYN) {
+                connection.iss = segment.seq;
+            }
+            let (irs, iss) = (connection.irs.unwrap_or(0), connection.iss);
+            if let Some(trace) = &self.trace {
+                let line = line(route.src.port, segment, iss, irs, "");
+                trace.borrow_mut().add(self.clock.now(), "<", &line, frame);
+            }
         }
+        Fate::Passes
     }
 }
 
@@ -99,56 +104,17 @@ fn position(seq: u32, first: u32, near: u64) -> u64 {
 }
 
 /// A segment as a line, with relative numbers.
-fn line(segment: &Segment<'_>, own: u32, peer: u32, note: &str) -> String {
-    let mut text = String::new();
-    let relative = |number: u32, first: u32| number.wrapping_sub(first.wrapping_add(1));
-    let client = segment.src_port.max(segment.dst_port) - FIRST_PORT;
-    let bits = [
-        (SYN, 'S'),
-        (FIN, 'F'),
-        (RST, 'R'),
-        (PSH, 'P'),
-        (ECE, 'E'),
-        (CWR, 'W'),
-        (ACK, '.'),
-    ];
-    let set = bits.iter().filter(|(bit, _)| segment.has(*bit));
-    let control: String = set.map(|(_, letter)| letter).collect();
-    let _ = write!(text, "#{client} {control:<3}");
-    let len = segment.data.len() as u32;
-    if len > 0 || segment.has(SYN | FIN | RST) {
-        let seq = relative(segment.seq, own).cast_signed();
-        let _ = write!(text, " {seq}..{} ({len})", seq + len.cast_signed());
-    }
-    let _ = write!(text, " ack {}", relative(segment.ack, peer).cast_signed());
-    let _ = write!(text, " win {}", segment.window);
-    let options = &segment.options;
-    if !options.sack.is_empty() {
-        text.push_str(" sack");
-        for (start, end) in &options.sack {
-            let (start, end) = (relative(*start, peer), relative(*end, peer));
-            let _ = write!(text, " {}..{}", start.cast_signed(), end.cast_signed());
+fn line(client: u16, mut segment: Segment, own: u32, peer: u32, note: &str) -> String {
+    segment.seq = segment.seq.wrapping_sub(own);
+    segment.ack = segment.ack.wrapping_sub(peer);
+    for option in &mut segment.options {
+        if let Opt::Sack(blocks) = option {
+            for (left, right) in blocks {
+                (*left, *right) = (left.wrapping_sub(peer), right.wrapping_sub(peer));
+            }
         }
     }
-    if let Some(mss) = options.mss {
-        let _ = write!(text, " mss {mss}");
-    }
-    if let Some(shift) = options.window_scale {
-        let _ = write!(text, " ws {shift}");
-    }
-    if options.sack_permitted {
-        text.push_str(" sackOK");
-    }
-    if let Some((value, echo)) = options.timestamps {
-        let _ = write!(text, " ts {value} {echo}");
-    }
-    if segment.ecn == CE {
-        text.push_str(" CE");
-    }
-    if !note.is_empty() {
-        let _ = write!(text, "  {note}");
-    }
-    text
+    format!("#{} {segment}{note}", client - FIRST_PORT)
 }
 
 /// A trace of one run: lines for people, and a file for Wireshark.
@@ -215,71 +181,5 @@ impl Trace {
             writeln!(self.text, "{millis:>12.3} *{counter}").unwrap();
         }
         self.counters = *counters;
-    }
-}
-
-impl<P: Port> Port for Tap<P> {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn pool(&self) -> &Pool {
-        self.inner.pool()
-    }
-
-    fn receive(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()> {
-        let seen = batch.len();
-        self.inner.receive(batch, limit)?;
-        for frame in &batch[seen..] {
-            self.see_received(frame);
-        }
-        Ok(())
-    }
-
-    fn send(&mut self, frame: Frame) -> Result<(), SendError> {
-        // What the ring refuses has not passed.
-        if self.inner.room() > 0 {
-            self.see_sent(&frame);
-        }
-        self.inner.send(frame)
-    }
-
-    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
-        if self.inner.room() > 0
-            && let Some(bytes) = packet.bytes_mut()
-        {
-            self.see_sent(bytes);
-        }
-        self.inner.send_resident(packet)
-    }
-
-    fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
-        self.inner.send_super(packet.clone())?;
-        for index in 0..packet.segments() {
-            let mut frame = Vec::new();
-            ip::write_segment(&packet, index, &mut frame);
-            self.see_sent(&frame);
-        }
-        Ok(())
-    }
-
-    fn room(&mut self) -> usize {
-        self.inner.room()
-    }
-
-    fn flush(&mut self) -> io::Result<bool> {
-        self.inner.flush()
-    }
-
-    fn hints(&self) -> PortHints {
-        self.inner.hints()
-    }
-
-    fn wait(&mut self, timeout: Duration, bell: Option<&nmio::Bell>) -> io::Result<()> {
-        self.inner.wait(timeout, bell)
-    }
-
-    fn counters(&self) -> PortCounters {
-        self.inner.counters()
     }
 }

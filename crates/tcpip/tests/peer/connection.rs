@@ -1,14 +1,14 @@
 //! One connection of the client.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
 
 use nmio::Instant;
+use testkit::{
+    ACK, CE, CWR, ECE, FIN, Layout, Opt, PSH, RST, Ranges, Received, Route, SYN, Segment,
+};
 
-use super::received::Received;
-use super::segment::{ACK, CE, CWR, ECE, FIN, MAX_SACK_BLOCKS, PSH, RST, Route, SYN, Segment};
 use super::{Behaviour, Reader, Task};
 
 /// Before a round trip is known (RFC 6298, 2.1).
@@ -19,6 +19,8 @@ const MAX_RTO: Duration = Duration::from_mins(1);
 const READ_INTERVAL: Duration = Duration::from_millis(10);
 /// The segment size of a peer that was told none (RFC 9293, section 3.7.1).
 const DEFAULT_MSS: [u16; 2] = [536, 1220];
+/// Blocks in a header at most (RFC 2018, section 3).
+const MAX_SACK_BLOCKS: usize = 4;
 /// The timestamps' first value: a clock that does not start at zero.
 const FIRST_TIMESTAMP: u32 = u32::MAX - 1_000;
 
@@ -54,7 +56,6 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct Connection {
     route: Route,
-    ports: (u16, u16),
     behaviour: Behaviour,
     task: Task,
     state: State,
@@ -83,7 +84,7 @@ pub(crate) struct Connection {
     timestamps: bool,
     ecn: bool,
 
-    received: Received,
+    received: Ranges,
     /// Bytes that the application has taken out.
     read: u64,
     read_at: Instant,
@@ -101,21 +102,14 @@ pub(crate) struct Connection {
     out_of_order: u32,
     recent_timestamp: u32,
     congested: bool,
-    /// Of the last segment: when it came, its number, length and checksum.
-    last_segment: (Instant, u32, usize, u16),
+    /// The last segment with data, and when it came.
+    last_segment: (Instant, Segment),
 }
 
 impl Connection {
-    pub(crate) fn new(
-        route: Route,
-        ports: (u16, u16),
-        iss: u32,
-        behaviour: &Behaviour,
-        task: &Task,
-    ) -> Self {
+    pub(crate) fn new(route: Route, iss: u32, behaviour: &Behaviour, task: &Task) -> Self {
         Self {
             route,
-            ports,
             behaviour: behaviour.clone(),
             task: task.clone(),
             state: State::Closed,
@@ -136,7 +130,7 @@ impl Connection {
             sack: false,
             timestamps: false,
             ecn: false,
-            received: Received::default(),
+            received: Ranges::default(),
             read: 0,
             read_at: Instant::ZERO,
             resume_at: None,
@@ -149,7 +143,7 @@ impl Connection {
             out_of_order: 0,
             recent_timestamp: 0,
             congested: false,
-            last_segment: (Instant::ZERO, 0, 0, 0),
+            last_segment: (Instant::ZERO, Segment::default()),
         }
     }
 
@@ -174,8 +168,7 @@ impl Connection {
 
     /// The most data in a segment that the server may send us.
     fn mss(&self) -> usize {
-        let v6 = matches!(self.route.src.0, IpAddr::V6(_));
-        let default = DEFAULT_MSS[usize::from(v6)];
+        let default = DEFAULT_MSS[usize::from(self.route.is_v6())];
         usize::from(self.behaviour.mss.unwrap_or(default))
     }
 
@@ -279,10 +272,12 @@ impl Connection {
 
     pub(crate) fn handle_segment(
         &mut self,
-        segment: &Segment<'_>,
+        received: &Received,
         now: Instant,
         out: &mut VecDeque<Vec<u8>>,
     ) {
+        assert_eq!(received.route, self.route.back(), "other addresses");
+        let (header_len, segment) = (received.header_len, &received.segment);
         if self.seen.reset || self.state == State::Closed {
             return;
         }
@@ -298,11 +293,11 @@ impl Connection {
         if self.state != State::Open {
             return;
         }
-        self.check(segment);
+        self.check(segment, header_len);
         self.handle_ecn(segment);
         let offset = self.offset(segment.seq);
         let len = segment.data.len() as u64;
-        if let Some((value, _)) = segment.options.timestamps {
+        if let Some((value, _)) = segment.timestamps() {
             // RFC 7323, section 5.3, R1 to R3.
             if value.wrapping_sub(self.recent_timestamp).cast_signed() < 0 {
                 // Mostly what was sent again has come first. As today's
@@ -348,28 +343,28 @@ impl Connection {
         next.cast_signed() + i64::from(seq.wrapping_sub(expected).cast_signed())
     }
 
-    fn handle_syn_ack(&mut self, segment: &Segment<'_>, now: Instant, out: &mut VecDeque<Vec<u8>>) {
+    fn handle_syn_ack(&mut self, segment: &Segment, now: Instant, out: &mut VecDeque<Vec<u8>>) {
         if self.state == State::Open {
             // Ours was lost.
             self.acknowledge(now, out);
             return;
         }
         assert_eq!(segment.ack, self.iss.wrapping_add(1), "the SYN-ACK's ACK");
-        let (wanted, options) = (&self.behaviour, &segment.options);
-        assert!(options.mss.is_some(), "the server tells its MSS");
+        let wanted = &self.behaviour;
+        assert!(segment.mss().is_some(), "the server tells its MSS");
         let offered = |name: &str, by_us: bool, by_server: bool| {
             assert!(by_us || !by_server, "{name} that we did not offer");
             by_us && by_server
         };
-        let scale = options.window_scale.is_some();
+        let scale = segment.scale().is_some();
         if offered("a window scale", wanted.window_scale.is_some(), scale) {
             self.window_shift = wanted.window_scale.unwrap_or(0);
         }
-        self.sack = offered("SACK", wanted.sack, options.sack_permitted);
-        let stamps = options.timestamps.is_some();
+        self.sack = offered("SACK", wanted.sack, segment.sack_permitted());
+        let stamps = segment.timestamps().is_some();
         self.timestamps = offered("timestamps", wanted.timestamps, stamps);
         self.ecn = offered("ECN", wanted.ecn, segment.has(ECE));
-        self.recent_timestamp = options.timestamps.map_or(0, |(value, _)| value);
+        self.recent_timestamp = segment.timestamps().map_or(0, |(value, _)| value);
         self.irs = segment.seq;
         self.state = State::Open;
         if self.rto == INITIAL_RTO {
@@ -384,14 +379,13 @@ impl Connection {
     }
 
     /// What holds for every segment.
-    fn check(&self, segment: &Segment<'_>) {
-        let options = &segment.options;
+    fn check(&self, segment: &Segment, header_len: usize) {
         assert_eq!(
-            options.timestamps.is_some(),
+            segment.timestamps().is_some(),
             self.timestamps,
             "timestamps are in every segment or in none"
         );
-        let size = segment.data.len() + segment.header_len - 20;
+        let size = segment.data.len() + header_len - 20;
         let mss = self.mss();
         assert!(size <= mss, "{size} bytes in a segment, the MSS is {mss}");
         let ect = segment.ecn != 0;
@@ -402,7 +396,7 @@ impl Connection {
     }
 
     /// RFC 3168, section 6.1.3.
-    fn handle_ecn(&mut self, segment: &Segment<'_>) {
+    fn handle_ecn(&mut self, segment: &Segment) {
         if self.ecn && segment.has(CWR) {
             self.congested = false;
         }
@@ -427,14 +421,14 @@ impl Connection {
     fn handle_data(
         &mut self,
         offset: i64,
-        segment: &Segment<'_>,
+        segment: &Segment,
         now: Instant,
         out: &mut VecDeque<Vec<u8>>,
     ) {
         let start = u64::try_from(offset).expect("data lies in the stream");
         let mut bytes = start..start + segment.data.len() as u64;
         assert!(bytes.end <= self.stream_len(), "more than was asked for");
-        self.check_bytes(start, segment.data);
+        self.check_bytes(start, &segment.data);
 
         let next = self.received.next();
         if bytes.end > self.edge {
@@ -472,8 +466,8 @@ impl Connection {
     }
 
     /// Takes note of what of a segment has come before.
-    fn note_duplicate(&mut self, bytes: &Range<u64>, segment: &Segment<'_>, now: Instant) {
-        let this = (now, segment.seq, segment.data.len(), segment.checksum);
+    fn note_duplicate(&mut self, bytes: &Range<u64>, segment: &Segment, now: Instant) {
+        let this = (now, segment.clone());
         if self.last_segment != this {
             self.seen.needless += self.received.overlap(bytes);
         }
@@ -531,28 +525,32 @@ impl Connection {
 
     fn send_syn(&mut self, now: Instant, out: &mut VecDeque<Vec<u8>>) {
         let behaviour = &self.behaviour;
-        let mut syn = Segment::bare(self.ports.0, self.ports.1);
-        syn.seq = self.iss;
-        syn.control = if behaviour.ecn { SYN | ECE | CWR } else { SYN };
-        syn.window = behaviour.buffer.min(65_535) as u16;
-        syn.options.mss = behaviour.mss;
-        syn.options.window_scale = behaviour.window_scale;
-        syn.options.sack_permitted = behaviour.sack;
-        syn.options.timestamps = behaviour.timestamps.then(|| (timestamp(now), 0));
-        out.push_back(self.route.frame(&syn));
+        let options = [
+            behaviour.mss.map(Opt::Mss),
+            behaviour.window_scale.map(Opt::Scale),
+            behaviour.sack.then_some(Opt::SackPermitted),
+            (behaviour.timestamps).then(|| Opt::Timestamps(timestamp(now), 0)),
+        ];
+        let syn = Segment {
+            seq: self.iss,
+            bits: if behaviour.ecn { SYN | ECE | CWR } else { SYN },
+            window: behaviour.buffer.min(65_535) as u16,
+            options: options.into_iter().flatten().collect(),
+            ..Segment::default()
+        };
+        out.push_back(self.frame(&syn));
     }
 
     /// Sends the requests from number `from` on, and the FIN.
     fn send_from(&mut self, from: u64, now: Instant, out: &mut VecDeque<Vec<u8>>) {
-        let requests = vec![self.task.request; (self.sent - from) as usize];
         let mut segment = self.header(now);
         segment.seq = self.iss.wrapping_add(1).wrapping_add(from as u32);
-        segment.control |= PSH;
+        segment.bits |= PSH;
         if self.fin_sent {
-            segment.control |= FIN;
+            segment.bits |= FIN;
         }
-        segment.data = &requests;
-        out.push_back(self.route.frame(&segment));
+        segment.data = vec![self.task.request; (self.sent - from) as usize];
+        out.push_back(self.frame(&segment));
     }
 
     fn acknowledge(&mut self, now: Instant, out: &mut VecDeque<Vec<u8>>) {
@@ -562,9 +560,9 @@ impl Connection {
             let mut partial = segment.clone();
             let step = (self.told - before) * part / u64::from(self.behaviour.acks.divided);
             partial.ack = self.number_of(before + step);
-            out.push_back(self.route.frame(&partial));
+            out.push_back(self.frame(&partial));
         }
-        out.push_back(self.route.frame(&segment));
+        out.push_back(self.frame(&segment));
     }
 
     /// The sequence number of the byte at `offset` in the server's stream.
@@ -573,7 +571,7 @@ impl Connection {
     }
 
     /// A segment without data that tells all that there is to tell.
-    fn header(&mut self, now: Instant) -> Segment<'static> {
+    fn header(&mut self, now: Instant) -> Segment {
         let next = self.received.next();
         self.told = next;
         if next > 0 && !self.received.has_holes() {
@@ -581,25 +579,32 @@ impl Connection {
         }
         self.unacknowledged = 0;
         self.ack_at = None;
-        let mut segment = Segment::bare(self.ports.0, self.ports.1);
+        let mut segment = Segment {
+            bits: ACK,
+            ..Segment::default()
+        };
         let sent = self.sent as u32 + u32::from(self.fin_sent);
         segment.seq = self.iss.wrapping_add(1).wrapping_add(sent);
         segment.ack = (self.number_of(self.told)).wrapping_add(u32::from(self.fin_received));
         if self.ecn && self.congested {
-            segment.control |= ECE;
+            segment.bits |= ECE;
         }
         segment.window = self.window();
         if self.timestamps {
-            segment.options.timestamps = Some((timestamp(now), self.recent_timestamp));
+            let stamps = Opt::Timestamps(timestamp(now), self.recent_timestamp);
+            segment.options.push(stamps);
         }
         if self.sack {
-            self.put_blocks(&mut segment);
+            let blocks = self.blocks();
+            segment
+                .options
+                .extend((!blocks.is_empty()).then_some(Opt::Sack(blocks)));
         }
         segment
     }
 
     /// RFC 2018, section 4, and RFC 2883, section 4.
-    fn put_blocks(&mut self, segment: &mut Segment<'_>) {
+    fn blocks(&mut self) -> Vec<(u32, u32)> {
         let room = MAX_SACK_BLOCKS - usize::from(self.timestamps);
         let mut blocks = Vec::new();
         if let Some(duplicate) = self.duplicate.take().filter(|_| self.behaviour.dsack) {
@@ -612,12 +617,16 @@ impl Connection {
                 blocks.push(range);
             }
         }
-        for range in blocks.into_iter().take(room) {
+        let block = |range: Range<u64>| {
             let fin = self.fin_seen && range.end == self.stream_len();
             let end = self.number_of(range.end).wrapping_add(u32::from(fin));
-            let block = (self.number_of(range.start), end);
-            segment.options.sack.push(block);
-        }
+            (self.number_of(range.start), end)
+        };
+        blocks.into_iter().take(room).map(block).collect()
+    }
+
+    fn frame(&self, segment: &Segment) -> Vec<u8> {
+        self.route.segment(segment, Layout::Usual)
     }
 
     /// The window to tell. Its edge never goes back, and does not creep on

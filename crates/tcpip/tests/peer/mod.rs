@@ -11,21 +11,16 @@
 //! urgent data, PAWS' 24-day rule.
 
 mod connection;
-mod received;
-mod segment;
-pub(crate) mod smol;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
 use nmio::{Frame, Handler, Instant, Port};
+use testkit::{Route, read_segment, send};
 
 pub(crate) use connection::{Connection, Seen};
-pub(crate) use segment::*;
-
-/// The first port of the client's; each connection has its own.
-pub(crate) const FIRST_PORT: u16 = 50_000;
+pub(crate) use testkit::smol::FIRST_PORT;
 
 /// How a client takes part in TCP.
 #[derive(Clone, Debug)]
@@ -122,7 +117,7 @@ pub(crate) struct Task {
 /// A client with any number of connections to one server.
 #[derive(Debug)]
 pub(crate) struct Client {
-    route: Route,
+    v6: bool,
     server_port: u16,
     seed: fastrand::Rng,
     pub(crate) connections: Vec<Connection>,
@@ -130,9 +125,9 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(route: Route, server_port: u16, seed: u64) -> Self {
+    pub(crate) fn new(v6: bool, server_port: u16, seed: u64) -> Self {
         Self {
-            route,
+            v6,
             server_port,
             seed: fastrand::Rng::with_seed(seed),
             connections: Vec::new(),
@@ -143,9 +138,9 @@ impl Client {
     /// Begins another connection.
     pub(crate) fn connect(&mut self, behaviour: &Behaviour, task: &Task) {
         let port = FIRST_PORT + self.connections.len() as u16;
-        let ports = (port, self.server_port);
+        let route = Route::to_server(self.v6, port, self.server_port);
         let iss = self.seed.u32(..);
-        let connection = Connection::new(self.route, ports, iss, behaviour, task);
+        let connection = Connection::new(route, iss, behaviour, task);
         self.connections.push(connection);
     }
 
@@ -158,23 +153,16 @@ impl Client {
         while port.room() > 0
             && let Some(bytes) = self.outbox.pop_front()
         {
-            let mut frame = port
-                .pool()
-                .take()
-                .expect("a free frame in the client's pool");
-            frame.set_len(bytes.len());
-            frame.copy_from_slice(&bytes);
-            port.send(frame).unwrap();
+            send(port, &bytes);
         }
     }
 }
 
 impl<P: Port> Handler<P> for Client {
     fn handle_frame(&mut self, _port: &mut P, frame: Frame, now: Instant) {
-        if let Some(segment) = parse(&frame, Sums::Checked) {
-            let i = usize::from(segment.dst_port - FIRST_PORT);
-            self.connections[i].handle_segment(&segment, now, &mut self.outbox);
-        }
+        let received = read_segment(&frame).expect("a valid segment");
+        let i = usize::from(received.route.dst.port - FIRST_PORT);
+        self.connections[i].handle_segment(&received, now, &mut self.outbox);
     }
 
     fn handle_timers(&mut self, port: &mut P, now: Instant) {

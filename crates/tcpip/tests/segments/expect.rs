@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use nmio::Instant;
 use tcpip::CongestionControl;
+use testkit::{ACK, Opt, RST, Received, SYN, Segment, read_segment};
 
 use crate::expr::Symbols;
 use crate::language::{OptionTemplate, Template};
 use crate::peer::seconds;
-use crate::run::{Runner, check};
-use crate::segment::{ACK, OWN_PORT, Opt, RST, SYN, Segment, parse};
+use crate::run::{OWN_PORT, Runner, check};
 
 /// So long a failed case is watched for what comes out after all.
 const LOOK_AHEAD: Duration = Duration::from_secs(130);
@@ -19,6 +19,7 @@ impl<C: CongestionControl> Runner<C> {
     pub(crate) fn expect_all(&mut self, template: &Template, due: Instant) -> Result<(), String> {
         let symbols = self.symbols();
         let by = template.by.as_ref().map_or(0, |by| by.value(&symbols));
+        let len = template.len.value(&symbols);
         let mut expected = template.value(&symbols);
         for _ in 0..template.times.max(1) {
             if template.window.is_none() {
@@ -30,8 +31,10 @@ impl<C: CongestionControl> Runner<C> {
             }
             let mut one = expected.clone();
             one.options = self.options_of(&template.options);
+            one.data = self.written(one.seq, len);
+            let span = one.span();
             self.expect(one, template, due)?;
-            expected.seq = expected.seq.wrapping_add(expected.span());
+            expected.seq = expected.seq.wrapping_add(span);
             expected.ack = expected.ack.wrapping_add(by);
         }
         Ok(())
@@ -62,7 +65,7 @@ impl<C: CongestionControl> Runner<C> {
             return Err(format!("expected {wanted}\n  got      {got}\n  {later:?}"));
         };
         let last = self.peer().last_timestamp();
-        let (from, port, segment, data) = self.take(at, &packet)?;
+        let (from, port, segment) = self.take(at, &packet)?;
         let says_any = |option: &OptionTemplate| matches!(option, OptionTemplate::AnyTimestamp(_));
         if template.options.iter().any(says_any) {
             self.take_any(&mut one, &segment, last, at)?;
@@ -79,9 +82,11 @@ impl<C: CongestionControl> Runner<C> {
         check("our port", &port_of(template, &symbols), &from)?;
         if at != due || segment != one {
             let rest = self.list_pending();
-            return Err(format!("expected {wanted}\n  got      {got}\n{rest}"));
+            let same_len = segment.len() == one.len() && segment.data != one.data;
+            let what = if same_len { ", with other data" } else { "" };
+            return Err(format!("expected {wanted}\n  got      {got}{what}\n{rest}"));
         }
-        self.check_data(&segment, &data)
+        Ok(())
     }
 
     /// A timestamp of ours may be anything but older than `last`; from here on
@@ -114,30 +119,35 @@ impl<C: CongestionControl> Runner<C> {
         Ok(())
     }
 
-    /// The data must be what the application has written.
-    fn check_data(&mut self, segment: &Segment, data: &[u8]) -> Result<(), String> {
-        if data.is_empty() {
-            return Ok(());
-        }
+    /// What the application has written for the current peer from `seq` on:
+    /// zeros behind its end.
+    fn written(&mut self, seq: u32, len: u32) -> Vec<u8> {
         let port = self.peer().port;
         let said = self.server.transports.app().said.get(&port);
         let written = said.map_or(&[][..], |said| &said.written);
-        let from = segment.seq.wrapping_sub(1) as usize;
-        if lies_at(written, from, data) {
-            return Ok(());
-        }
-        Err(format!("other data than was written at {from}: {segment}"))
+        let rest = written.get(seq.wrapping_sub(1) as usize..);
+        let mut data: Vec<u8> = rest.unwrap_or_default().to_vec();
+        data.resize(len as usize, 0);
+        data
     }
 
-    fn take(&mut self, at: Instant, packet: &[u8]) -> Result<(u16, u16, Segment, Vec<u8>), String> {
-        let (segment, from, port, data) = parse(self.form.family, packet)?;
+    /// A packet that came out: our port, the peer's, and the segment in
+    /// relative numbers.
+    fn take(&mut self, at: Instant, packet: &[u8]) -> Result<(u16, u16, Segment), String> {
+        let Received { route, segment, .. } = read_segment(packet)?;
+        let port = route.dst.port;
         let peer = self.peers.values_mut().find(|peer| peer.port == port);
         let peer = peer.ok_or_else(|| format!("a segment to port {port}: {segment}"))?;
-        Ok((from, port, peer.relative(&segment, at), data))
+        let mut back = self.form.route(port);
+        back.dst.port = route.src.port;
+        if route.back() != back {
+            return Err(format!("other addresses than the received ones: {route:?}"));
+        }
+        Ok((route.src.port, port, peer.relative(&segment, at)))
     }
 
     fn describe(&mut self, at: Instant, packet: &[u8]) -> Result<String, String> {
-        let (_, _, segment, _) = self.take(at, packet)?;
+        let (_, _, segment) = self.take(at, packet)?;
         Ok(format!("+{} > {segment}", seconds(at.since(self.begin))))
     }
 
@@ -162,12 +172,6 @@ impl<C: CongestionControl> Runner<C> {
             "expected nothing before this line, but there came\n{rest}"
         ))
     }
-}
-
-/// Whether `data` is what was written at `from`.
-pub(crate) fn lies_at(written: &[u8], from: usize, data: &[u8]) -> bool {
-    let rest = written.get(from..).unwrap_or_default();
-    rest.get(..data.len()) == Some(data)
 }
 
 /// Our port in a segment.

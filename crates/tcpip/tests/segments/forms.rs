@@ -3,13 +3,14 @@
 use std::fmt;
 
 use tcpip::Mode;
+use testkit::{Layout, Route};
 
-use crate::segment::{Family, Layout};
+use crate::run::OWN_PORT;
 
 /// In which of its forms a case runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
-    pub(crate) family: Family,
+    pub(crate) v6: bool,
     pub(crate) mode: Mode,
     /// The peer's initial sequence number.
     pub(crate) isn: u32,
@@ -29,7 +30,7 @@ pub(crate) struct Form {
 /// and the peer's change their sign, of the fourth the milliseconds.
 pub(crate) const FORMS: [Form; 4] = [
     Form {
-        family: Family::V4,
+        v6: false,
         mode: Mode::MemCopy,
         isn: u32::MAX - 2,
         secret: [1, 2, 3, 4],
@@ -38,7 +39,7 @@ pub(crate) const FORMS: [Form; 4] = [
         iss: None,
     },
     Form {
-        family: Family::V4,
+        v6: false,
         mode: Mode::PreCopy,
         isn: 1_000_000,
         secret: [5, 6, 7, 8],
@@ -47,7 +48,7 @@ pub(crate) const FORMS: [Form; 4] = [
         iss: None,
     },
     Form {
-        family: Family::V6,
+        v6: true,
         mode: Mode::MemCopy,
         isn: 0x7fff_fffd,
         secret: [9, 10, 11, 12],
@@ -56,7 +57,7 @@ pub(crate) const FORMS: [Form; 4] = [
         iss: Some(u32::MAX - 3_000),
     },
     Form {
-        family: Family::V6,
+        v6: true,
         mode: Mode::PreCopy,
         isn: 0,
         secret: [13, 14, 15, 16],
@@ -67,10 +68,20 @@ pub(crate) const FORMS: [Form; 4] = [
 ];
 
 impl Form {
-    pub(crate) fn is(&self, name: &str) -> bool {
+    /// From a peer's port to our usual one.
+    pub(crate) const fn route(self, peer_port: u16) -> Route {
+        Route::to_server(self.v6, peer_port, OWN_PORT)
+    }
+
+    /// Bytes of the IP and the TCP header.
+    pub(crate) const fn headers(self) -> u16 {
+        if self.v6 { 60 } else { 40 }
+    }
+
+    pub(crate) fn is(self, name: &str) -> bool {
         match name {
-            "ipv4" => self.family == Family::V4,
-            "ipv6" => self.family == Family::V6,
+            "ipv4" => !self.v6,
+            "ipv6" => self.v6,
             "memcopy" => self.mode == Mode::MemCopy,
             "precopy" => self.mode == Mode::PreCopy,
             _ => false,
@@ -80,6 +91,7 @@ impl Form {
 
 impl fmt::Display for Form {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}, {:?}", self.family, self.mode)
+        let version = if self.v6 { "IPv6" } else { "IPv4" };
+        write!(f, "{version}, {:?}", self.mode)
     }
 }

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use testkit::{ACK, LETTERS, Opt, Segment};
+
 use crate::expr::{Expr, Symbols};
-use crate::segment::{BITS, Opt, Segment};
 
 /// One case: a rule of an RFC, and an exchange that shows whether it is
 /// obeyed.
@@ -173,18 +174,18 @@ impl Template {
         !self.options.iter().any(says)
     }
 
-    /// The segment, without options.
+    /// The segment, without options and data.
     pub(crate) fn value(&self, symbols: &Symbols) -> Segment {
         let number = |expr: &Expr| expr.value(symbols);
         Segment {
             bits: self.bits,
             seq: number(&self.seq),
-            len: number(&self.len),
             ack: self.ack.as_ref().map_or(0, number),
             window: self.window.as_ref().map_or(0, number) as u16,
             urgent: self.urgent.as_ref().map_or(0, number) as u16,
             ecn: self.ecn,
             options: Vec::new(),
+            data: Vec::new(),
         }
     }
 }
@@ -454,7 +455,7 @@ fn parse_segment(words: &[&str]) -> Result<Template, String> {
             }
         }
     }
-    let has_ack = segment.bits & crate::segment::ACK != 0;
+    let has_ack = segment.bits & ACK != 0;
     if has_ack != segment.ack.is_some() {
         return Err("ack stands where the control bits have an A, and only there".into());
     }
@@ -466,7 +467,8 @@ fn parse_bits(letters: &str) -> Result<u16, String> {
         return Ok(0);
     }
     letters.chars().try_fold(0, |bits, letter| {
-        let bit = BITS.iter().find(|(name, _)| *name == letter);
+        let letter = if letter == 'A' { '.' } else { letter };
+        let bit = LETTERS.iter().find(|(name, _)| *name == letter);
         bit.map(|(_, bit)| bits | bit)
             .ok_or_else(|| format!("{letter} is no control bit"))
     })

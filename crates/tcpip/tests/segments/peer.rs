@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use nmio::Instant;
-
-use crate::segment::{ACK, Opt, SYN, Segment};
+use testkit::{ACK, Opt, SYN, Segment};
 
 /// Timestamps, when both ends have sent them in their SYNs.
 #[derive(Debug, Clone, Copy)]

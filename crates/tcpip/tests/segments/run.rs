@@ -10,20 +10,21 @@ use eth::{Mac, Station};
 use ip::Host;
 use nmio::{Handler, Instant, Port};
 use tcpip::{Bbr, Config, CongestionControl, Cubic, NewReno, Reno, Server, Stack};
+use testkit::{
+    ACK, CWR, ECE, IcmpError, Layout, Opt, Outbox, SERVER, SERVER_MAC, SYN, Segment, TCP,
+    fill_checksum, read_segment,
+};
 
 use crate::expect::port_of;
 use crate::expr::{Expr, Symbols};
 use crate::forms::{FORMS, Form};
 use crate::language::{Case, Command, Icmp, Line, OptionTemplate, Template};
-use crate::outbox::Outbox;
 use crate::peer::{Peer, seconds};
 use crate::rig::{App, peers_byte};
-use crate::segment::{
-    ACK, CWR, ECE, Family, Layout, Manner, Message, OWN_MAC, OWN_PORT, Opt, SYN, Segment, build,
-    build_icmp, parse,
-};
 use crate::settings;
 
+/// Our port.
+pub(crate) const OWN_PORT: u16 = 80;
 /// What a full segment leaves free of the peer's maximum segment size: the
 /// place of the timestamps, whether they are sent or not.
 const RESERVED: u16 = 12;
@@ -168,12 +169,11 @@ impl<C: CongestionControl> Runner<C> {
         };
         self.input(&syn).ok()?;
         let (_, packet) = self.pending.pop_front()?;
-        let (segment, ..) = parse(self.form.family, &packet).ok()?;
-        Some(segment.seq)
+        Some(read_segment(&packet).ok()?.segment.seq)
     }
 
     fn beginning(config: &Config, mtu: usize, form: Form, begin: Instant) -> Self {
-        let port = Outbox::new(mtu, 128);
+        let port = Outbox::new(mtu, 128, ip::write_segment);
         let stack = Stack::with_congestion_control(
             config,
             App::new(),
@@ -181,8 +181,8 @@ impl<C: CongestionControl> Runner<C> {
             form.secret,
             begin,
         );
-        let station = Station::new(Mac(OWN_MAC.0), &[Family::V4.own(), Family::V6.own()]);
-        let own_mss = mtu as u16 - form.family.headers();
+        let station = Station::new(Mac(SERVER_MAC), &SERVER);
+        let own_mss = mtu as u16 - form.headers();
         let frames = port.pool().available();
         let mut runner = Self {
             server: Server::new(Host::own(station), stack),
@@ -217,7 +217,7 @@ impl<C: CongestionControl> Runner<C> {
     }
 
     pub(crate) fn symbols(&mut self) -> Symbols {
-        let headers = i64::from(self.form.family.headers());
+        let headers = i64::from(self.form.headers());
         Symbols {
             seg: i64::from(self.peer().seg),
             mss: i64::from(self.own_mss),
@@ -303,9 +303,7 @@ impl<C: CongestionControl> Runner<C> {
 
     /// A frame arrives.
     fn receive(&mut self, packet: &[u8]) -> Result<(), String> {
-        let mut frame = self.port.pool().take().ok_or("a frame has leaked")?;
-        frame.set_len(packet.len());
-        frame.copy_from_slice(packet);
+        let frame = self.port.frame_from(packet);
         self.server.handle_frame(&mut self.port, frame, self.now);
         self.turn()
     }
@@ -344,6 +342,7 @@ impl<C: CongestionControl> Runner<C> {
     fn input(&mut self, template: &Template) -> Result<(), String> {
         let symbols = self.symbols();
         let by = template.by.as_ref().map_or(0, |by| by.value(&symbols));
+        let len = template.len.value(&symbols) as usize;
         let mut segment = template.value(&symbols);
         let now = self.now;
         if template.window.is_none() {
@@ -358,29 +357,35 @@ impl<C: CongestionControl> Runner<C> {
             let mut one = segment.clone();
             self.peer()
                 .complete_in(&mut one, plain && !segment.has(SYN), now);
+            let first = one.seq.wrapping_sub(u32::from(!one.has(SYN))) as usize;
+            let data = (0..len).map(|at| peers_byte(first.wrapping_add(at)));
+            one.data = data.collect();
             self.peer().has_said(&one, now);
             self.note(now, &format!("< {one}"));
-            let first = one.seq.wrapping_sub(u32::from(!one.has(SYN))) as usize;
-            let data: Vec<u8> = (0..one.len as usize)
-                .map(|at| peers_byte(first.wrapping_add(at)))
-                .collect();
-            let manner = Manner {
-                bad_checksum: template.bad_checksum,
-                offset: template
-                    .offset
-                    .as_ref()
-                    .map(|offset| offset.value(&symbols) as u8),
-                port: port_of(template, &symbols),
-                layout: self.form.layout,
-            };
-            let family = self.form.family;
-            let peer = self.peer();
-            let packet = build(family, peer.port, &peer.absolute(&one), &data, manner);
+            let packet = self.packet(&one, template);
             self.receive(&packet)?;
-            segment.seq = segment.seq.wrapping_add(segment.span());
+            segment.seq = segment.seq.wrapping_add(one.span());
             segment.ack = segment.ack.wrapping_add(by);
         }
         Ok(())
+    }
+
+    /// The frame of a segment of the current peer's, wrong where the case says so.
+    fn packet(&mut self, segment: &Segment, template: &Template) -> Vec<u8> {
+        let symbols = self.symbols();
+        let Form { layout, .. } = self.form;
+        let mut route = self.form.route(self.peer().port);
+        route.dst.port = port_of(template, &symbols);
+        let mut packet = route.segment(&self.peer().absolute(segment), layout);
+        let tcp = &mut packet[route.header_len()..];
+        if let Some(offset) = &template.offset {
+            tcp[12] = (offset.value(&symbols) as u8) << 4 | tcp[12] & 15;
+            fill_checksum(tcp, TCP, route.src.ip, route.dst.ip);
+        }
+        if template.bad_checksum {
+            tcp[16] ^= 1;
+        }
+        packet
     }
 
     pub(crate) fn options_of(&mut self, templates: &[OptionTemplate]) -> Vec<Opt> {
@@ -391,31 +396,28 @@ impl<C: CongestionControl> Runner<C> {
 
     /// RFC 9293, section 3.7.1: how long full segments to this peer are.
     fn learn_mss(&mut self, syn: &Segment) {
-        let default = match self.form.family {
-            Family::V4 => 536,
-            Family::V6 => 1220,
-        };
-        let told = syn.options.iter().find_map(|option| match option {
-            Opt::Mss(mss) => Some(*mss),
-            _ => None,
-        });
-        let mss = told.unwrap_or(default).clamp(MIN_MSS, self.own_mss);
+        let default = if self.form.v6 { 1220 } else { 536 };
+        let mss = syn.mss().unwrap_or(default).clamp(MIN_MSS, self.own_mss);
         self.peer().seg = mss - RESERVED;
     }
 
     fn icmp(&mut self, message: &Icmp, about: &Expr) -> Result<(), String> {
         let message = match message {
-            Icmp::TooBig(mtu) => Message::TooBig(self.value(mtu)),
-            Icmp::Unreachable(code) => Message::Unreachable(self.value(code) as u8),
-            Icmp::TimeExceeded => Message::TimeExceeded,
+            Icmp::TooBig(mtu) => IcmpError::TooBig(self.value(mtu)),
+            Icmp::Unreachable(code) => IcmpError::Unreachable(self.value(code) as u8),
+            Icmp::TimeExceeded => IcmpError::TimeExceeded,
         };
         let seq = self.value(about);
         let now = self.now;
         self.note(now, &format!("< icmp {message:?} about {seq}"));
-        let family = self.form.family;
-        let peer = self.peer();
-        let packet = build_icmp(family, peer.port, message, peer.icmp_about(seq));
-        self.receive(&packet)
+        let about = Segment {
+            seq: self.peer().icmp_about(seq),
+            data: vec![0; 1000],
+            ..Segment::default()
+        };
+        let route = self.form.route(self.peer().port);
+        let ours = route.back().segment(&about, Layout::Dense);
+        self.receive(&route.icmp_error(message, &ours))
     }
 
     /// The three segments of a handshake, each checked.

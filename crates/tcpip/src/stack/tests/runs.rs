@@ -170,7 +170,7 @@ fn what_tells_of_a_reduction_goes_alone() {
     rig.port.room = 1;
     rig.recv(2, 1 + 10 * MSS as u32, "AE", b"");
     let first = rig.sent_one();
-    assert_eq!((first.control.as_str(), first.data.len()), ("AW", MSS));
+    assert_eq!((first.control.as_str(), first.data.len()), ("WA", MSS));
     rig.sent_nothing();
     rig.port.room = 1;
     rig.pass_ms(10);

@@ -1,4 +1,4 @@
-//! Where segments go in tests of the stack, inside the crate and out of it.
+//! Where packets go in tests of a stack without a link.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,21 +9,32 @@ use nmio::{
     SendError, SuperSegment,
 };
 
-/// A port whose sends are kept for the test, with as much room as it says.
-pub(crate) struct Outbox {
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+
+/// Writes the frame of a super-segment's segment with this index.
+type Cut = fn(&SuperSegment, usize, &mut Vec<u8>);
+
+/// A port that keeps the packets sent, and receives none.
+pub struct Outbox {
     pool: Pool,
-    pub(crate) room: usize,
-    pub(crate) sent: VecDeque<Vec<u8>>,
-    mtu: usize,
-    /// The largest super-segment; they are kept as the frames that they are
+    /// Packets that the TX ring takes from now on.
+    pub room: usize,
+    /// Packets sent, oldest first; super-segments as the frames that they are
     /// cut into.
-    pub(crate) segmentation: usize,
-    /// The largest of those that were sent.
-    pub(crate) longest: usize,
+    pub sent: VecDeque<Vec<u8>>,
+    mtu: usize,
+    /// Bytes of the largest super-segment that the port takes, without the
+    /// Ethernet header; 0: none.
+    pub segmentation: usize,
+    cut: Cut,
+    /// Bytes of the largest super-segment sent.
+    pub longest: usize,
 }
 
 impl Outbox {
-    pub(crate) fn new(mtu: usize, resident_frames: u32) -> Self {
+    /// A port for packets of `mtu` bytes. `cut` segments super-segments.
+    pub fn new(mtu: usize, resident_frames: u32, cut: Cut) -> Self {
         let capacity = mtu.max(1500).next_multiple_of(512) + 512;
         Self {
             pool: Pool::on_heap(PoolLayout {
@@ -36,8 +47,20 @@ impl Outbox {
             sent: VecDeque::new(),
             mtu,
             segmentation: 0,
+            cut,
             longest: 0,
         }
+    }
+
+    /// A frame with these bytes, as if it had been received.
+    ///
+    /// # Panics
+    /// When no frame is free.
+    pub fn frame_from(&self, packet: &[u8]) -> Frame {
+        let mut frame = self.pool.take().expect("a free frame");
+        frame.set_len(packet.len());
+        frame.copy_from_slice(packet);
+        frame
     }
 
     fn take_room(&mut self) -> Result<(), SendError> {
@@ -79,13 +102,13 @@ impl Port for Outbox {
     }
 
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
-        let ip_packet = packet.len() - eth::HEADER_LEN;
+        let ip_packet = packet.len() - ETHERNET;
         assert!(ip_packet <= self.segmentation, "no more than it takes");
         self.longest = self.longest.max(ip_packet);
         self.take_room()?;
         for index in 0..packet.segments() {
             let mut frame = Vec::new();
-            ip::write_segment(&packet, index, &mut frame);
+            (self.cut)(&packet, index, &mut frame);
             self.sent.push_back(frame);
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! Which bytes of a stream have come, as a receiver with SACK keeps account
-//! of them. Offsets count from the stream's first byte.
+//! The bytes of a stream that have arrived, as a receiver with SACK keeps
+//! account of them. Offsets count from the stream's first byte.
 
 use std::ops::Range;
 
@@ -7,33 +7,33 @@ use std::ops::Range;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Held {
     bytes: Range<u64>,
-    /// When it grew last, in segments received.
+    /// The number of the segment by which it grew last.
     touched: u64,
 }
 
 /// The bytes that a receiver has.
-#[derive(Debug, Default)]
-pub(crate) struct Received {
-    /// All before this have come: `rcv_nxt`.
+#[derive(Clone, Debug, Default)]
+pub struct Ranges {
+    /// All bytes before this have arrived: `rcv_nxt`.
     next: u64,
-    /// What has come behind it, in order, with holes between.
+    /// The ranges behind it, in order, with holes between.
     held: Vec<Held>,
     segments: u64,
 }
 
-impl Received {
-    /// All bytes before this have come.
-    pub(crate) fn next(&self) -> u64 {
+impl Ranges {
+    /// All bytes before this have arrived.
+    pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Whether something has come behind a hole.
-    pub(crate) fn has_holes(&self) -> bool {
+    /// Whether bytes have arrived behind a hole.
+    pub fn has_holes(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// How many of these bytes have come before.
-    pub(crate) fn overlap(&self, bytes: &Range<u64>) -> u64 {
+    /// Number of these bytes that have arrived already.
+    pub fn overlap(&self, bytes: &Range<u64>) -> u64 {
         let common = |have: &Range<u64>| {
             let start = have.start.max(bytes.start);
             have.end.min(bytes.end).saturating_sub(start)
@@ -42,9 +42,14 @@ impl Received {
         held + common(&(0..self.next))
     }
 
-    /// The first of these bytes that have come before, without a gap
+    /// Whether all of these bytes have arrived.
+    pub fn contains(&self, bytes: &Range<u64>) -> bool {
+        self.overlap(bytes) == bytes.end - bytes.start
+    }
+
+    /// The first of these bytes that have arrived already, without a gap
     /// (RFC 2883, section 4).
-    pub(crate) fn duplicate(&self, bytes: &Range<u64>) -> Option<Range<u64>> {
+    pub fn duplicate(&self, bytes: &Range<u64>) -> Option<Range<u64>> {
         let in_order = 0..self.next;
         let held = self.held.iter().map(|held| &held.bytes);
         std::iter::once(&in_order)
@@ -53,8 +58,8 @@ impl Received {
             .find(|common| !common.is_empty())
     }
 
-    /// Takes in a segment's bytes.
-    pub(crate) fn add(&mut self, bytes: Range<u64>) {
+    /// Adds a segment's bytes.
+    pub fn add(&mut self, bytes: Range<u64>) {
         self.segments += 1;
         let mut new = Held {
             bytes,
@@ -76,20 +81,20 @@ impl Received {
         }
     }
 
-    /// Throws away what has come behind a hole (RFC 2018, section 8).
-    pub(crate) fn renege(&mut self) {
+    /// Drops the bytes behind holes (RFC 2018, section 8).
+    pub fn renege(&mut self) {
         self.held.clear();
     }
 
     /// The range that holds `offset`.
-    pub(crate) fn around(&self, offset: u64) -> Option<Range<u64>> {
+    pub fn around(&self, offset: u64) -> Option<Range<u64>> {
         let held = self.held.iter().find(|held| held.bytes.contains(&offset));
         held.map(|held| held.bytes.clone())
     }
 
     /// All ranges behind a hole, the one that grew last first (RFC 2018,
     /// section 4).
-    pub(crate) fn by_age(&self) -> Vec<Range<u64>> {
+    pub fn by_age(&self) -> Vec<Range<u64>> {
         let mut held: Vec<&Held> = self.held.iter().collect();
         held.sort_by_key(|held| std::cmp::Reverse(held.touched));
         held.into_iter().map(|held| held.bytes.clone()).collect()
@@ -117,7 +122,7 @@ mod tests {
         for seed in 0..200 {
             let mut rng = fastrand::Rng::with_seed(seed);
             let mut have = [false; 60];
-            let mut received = Received::default();
+            let mut received = Ranges::default();
             for _ in 0..40 {
                 let start = rng.usize(0..50);
                 let end = start + rng.usize(1..10);

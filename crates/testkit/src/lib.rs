@@ -1,0 +1,55 @@
+//! What the tests of several crates share: frames and TCP segments as plain
+//! values, a smoltcp client, a simulated link, and ports that keep or see what
+//! is sent.
+//!
+//! Nothing here uses the stack's own code for headers, checksums or sequence
+//! numbers: `etherparse` and smoltcp build and read packets. The crate knows
+//! no type of `eth`, `ip` or `tcpip`, so that the unit tests of those crates
+//! can use it. It is a dependency of tests, benches and fuzz targets only.
+#![allow(clippy::missing_panics_doc, reason = "a test that goes wrong panics")]
+
+use nmio::Port;
+
+mod link;
+mod outbox;
+mod packet;
+mod ranges;
+mod segment;
+pub mod smol;
+mod watch;
+
+pub use link::Link;
+pub use outbox::Outbox;
+pub use packet::{
+    CLIENT, CLIENT_MAC, End, ICMP, ICMPV6, IcmpError, Packet, Route, SERVER, SERVER_MAC, TCP, UDP,
+    checksum, fill_checksum, mark_congestion, read,
+};
+pub use ranges::Ranges;
+pub use segment::{
+    ACK, CE, CWR, ECE, FIN, LETTERS, Layout, MAX_OPTIONS, Opt, PSH, RST, Received, SYN, Segment,
+    read_options, read_segment,
+};
+pub use watch::{Fate, Watch, Watched};
+
+/// Copies a frame into the port's memory and sends it.
+///
+/// # Panics
+/// When the pool has no free frame, or the TX ring no room.
+pub fn send<P: Port>(port: &mut P, bytes: &[u8]) {
+    let mut frame = port.pool().take().expect("a free frame");
+    frame.set_len(bytes.len());
+    frame.copy_from_slice(bytes);
+    port.send(frame).expect("room in the TX ring");
+}
+
+/// `len` bytes without a period, other ones for each `seed`.
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    // The finalizer of SplitMix64 over a counter.
+    let word = |at: u64| {
+        let mut z = (seed << 32 | at).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31).to_le_bytes()
+    };
+    (0..).flat_map(word).take(len).collect()
+}

@@ -1,0 +1,119 @@
+//! A port whose frames are seen as they pass.
+
+use std::io;
+use std::time::Duration;
+
+use nmio::{
+    Batch, Bell, Capabilities, Frame, Pool, Port, PortCounters, PortHints, Resident, SendError,
+    SuperSegment,
+};
+
+use crate::send;
+
+/// What becomes of a received frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is received.
+    Passes,
+    /// It is lost.
+    Lost,
+    /// It is lost, and this frame is sent back.
+    Answered(Vec<u8>),
+}
+
+/// Sees the frames of a port.
+pub trait Watch {
+    /// A frame has arrived.
+    fn received(&mut self, _frame: &[u8]) -> Fate {
+        Fate::Passes
+    }
+
+    /// The port has taken a frame to send.
+    fn sent(&mut self, _frame: &[u8]) {}
+
+    /// The port has taken a super-segment to send.
+    fn sent_super(&mut self, _packet: &SuperSegment) {}
+}
+
+/// A port that a [`Watch`] sees.
+pub struct Watched<P, W> {
+    inner: P,
+    /// Who sees it.
+    pub watch: W,
+}
+
+impl<P: Port, W: Watch> Watched<P, W> {
+    /// Wraps a port.
+    pub fn new(inner: P, watch: W) -> Self {
+        Self { inner, watch }
+    }
+}
+
+impl<P: Port, W: Watch> Port for Watched<P, W> {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn pool(&self) -> &Pool {
+        self.inner.pool()
+    }
+
+    fn receive(&mut self, batch: &mut Batch, limit: usize) -> io::Result<()> {
+        let seen = batch.len();
+        self.inner.receive(batch, limit)?;
+        let new: Vec<Frame> = batch.drain(seen..).collect();
+        for frame in new {
+            match self.watch.received(&frame) {
+                Fate::Passes => batch.push(frame),
+                Fate::Lost => {}
+                Fate::Answered(answer) => {
+                    send(&mut self.inner, &answer);
+                    self.inner.flush()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, frame: Frame) -> Result<(), SendError> {
+        if self.inner.room() > 0 {
+            self.watch.sent(&frame);
+        }
+        self.inner.send(frame)
+    }
+
+    fn send_resident(&mut self, packet: &mut Resident) -> Result<(), SendError> {
+        if self.inner.room() > 0
+            && let Some(bytes) = packet.bytes_mut()
+        {
+            self.watch.sent(bytes);
+        }
+        self.inner.send_resident(packet)
+    }
+
+    fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
+        self.inner.send_super(packet.clone())?;
+        self.watch.sent_super(&packet);
+        Ok(())
+    }
+
+    fn room(&mut self) -> usize {
+        self.inner.room()
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        self.inner.flush()
+    }
+
+    fn hints(&self) -> PortHints {
+        self.inner.hints()
+    }
+
+    fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
+        self.inner.wait(timeout, bell)
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.inner.counters()
+    }
+}
