@@ -286,8 +286,8 @@ pub(crate) struct Tcb {
     rtt: Rtt,
     /// An ACK of this number ends the measurement that began at `rtt_at`.
     rtt_seq: Seq,
-    /// In microseconds. During zero-window probing, and while an application waits for room
-    /// with nothing in flight: when the peer was last heard.
+    /// Start of the RTT measurement, in microseconds. While the window is probed, or an
+    /// application waits for room with nothing in flight: when the peer was last heard.
     rtt_at: u32,
     /// Time of the next event, in milliseconds.
     pub(crate) deadline: u32,
@@ -634,15 +634,15 @@ impl StreamSegment {
         Self::at(tcb, seq, lists).map_or(1, |segment| segment.len)
     }
 
-    /// Bytes of the run of segments that begins here: at most `usable`, and at most `most`
+    /// Bytes of the run of segments that begins here: at most `usable`, and at most `max_len`
     /// in one packet.
     ///
     /// Returns 0 if that is no more than a segment, or if the segments would not match the
     /// class.
     #[inline(always)]
-    fn run(&self, mss: u32, usable: u32, most: u32) -> u32 {
+    fn run(&self, mss: u32, usable: u32, max_len: u32) -> u32 {
         let left = self.slice.len;
-        let bytes = left.min(usable).min(most);
+        let bytes = left.min(usable).min(max_len);
         if bytes <= mss || self.prepared.is_none() {
             return 0;
         }

@@ -117,8 +117,8 @@ impl Link {
         self.watch(flows, apart, from, millis, |_, _, _| {})
     }
 
-    /// The same; after each ACK `watch` gets the time in microseconds, the flow and its
-    /// algorithm.
+    /// Runs flows as [`run`](Self::run) does. After each ACK `watch` gets the time in
+    /// microseconds, the flow and its algorithm.
     pub(super) fn watch<C: CongestionControl>(
         self,
         flows: &[C],

@@ -202,7 +202,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         self.recovery().is_none_or(Recovery::is_in_order)
     }
 
-    /// See [`Tcb::timeout`].
+    /// The next loss event and its delay in milliseconds: see [`Tcb::timeout`].
     #[inline(always)]
     fn timeout(&self) -> (DeadlineKind, u32) {
         self.tcb
@@ -228,9 +228,16 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         field.min(u32::from(u16::MAX)) as u16
     }
 
-    /// Plans a segment of at most `most` bytes from `seq` on, or the FIN there. Its
+    /// Plans a segment of at most `max_len` bytes from `seq` on, or the FIN there. Its
     /// timestamp lies `backdating` milliseconds in the past.
-    fn plan(&self, kind: SegmentKind, seq: Seq, most: u32, backdating: u32, now: Moment) -> Plan {
+    fn plan(
+        &self,
+        kind: SegmentKind,
+        seq: Seq,
+        max_len: u32,
+        backdating: u32,
+        now: Moment,
+    ) -> Plan {
         let tcb = &*self.tcb;
         let mut header = Header {
             seq,
@@ -247,7 +254,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
             header.control = header.control | Control::FIN;
             return Plan::of_control(kind, header);
         };
-        let len = segment.len.min(most);
+        let len = segment.len.min(max_len);
         if len == segment.slice.len {
             header.control = header.control | Control::PSH;
         }

@@ -33,9 +33,10 @@ enum Phase {
     Avoidance(Curve),
 }
 
-/// CUBIC (RFC 9438) with fast convergence, the Reno-friendly region, `HyStart++` (RFC 9406)
-/// in the first slow start, window validation (RFC 7661), and the milder reduction for ECN
-/// (RFC 8511).
+/// CUBIC (RFC 9438) with fast convergence and the Reno-friendly region.
+///
+/// It also has `HyStart++` (RFC 9406) in the first slow start, window validation (RFC
+/// 7661), and the milder reduction for ECN (RFC 8511).
 ///
 /// All arithmetic is on integers: times in milliseconds and windows in bytes. The curve is
 /// evaluated once per millisecond or per window of ACKs, whichever is sooner. This gives
@@ -46,8 +47,8 @@ enum Phase {
 /// - Congestion reduces the window, or the used part of it if that is less than half
 ///   (section 4.6 with RFC 7661). The plateau of the curve is the value before the
 ///   reduction.
-/// - In slow start an ACK counts for at most eight segments (RFC 9406, section 4.3), or for
-///   as many as have just arrived, up to 64 KB.
+/// - In slow start an ACK counts for at most eight segments (RFC 9406, section 4.3). One
+///   for more counts for the segments that have just arrived, up to 64 KB.
 /// - The ACK that ends recovery starts the curve.
 /// - Below its plateau the window grows to whole segments.
 ///
@@ -184,7 +185,7 @@ impl Curve {
         }
     }
 
-    /// The same, after a slow start.
+    /// A curve that begins after a slow start.
     const fn after_slow_start(w_max: u32) -> Self {
         let mut curve = Self::new(w_max);
         curve.pause = Pause::SlowStart;

@@ -56,14 +56,14 @@ impl<C: CongestionControl> Context<C> {
     /// For a stack on a port that takes packets of `mtu` bytes. `config` must be
     /// [clamped](Config::clamped).
     pub(crate) fn new(config: &Config, mtu: usize) -> Self {
-        let most = config.max_connections;
-        let [boards, large_boards] = Recoveries::<C>::larger_boards(most);
+        let connections = config.max_connections;
+        let [boards, large_boards] = Recoveries::<C>::larger_boards(connections);
         Self {
             settings: Settings::new(config),
             counters: Counters::default(),
             own_mss: OwnMss::new(mtu),
             peers: Peers::new([
-                most,
+                connections,
                 config.max_recv_buffers,
                 config.max_write_buffers,
                 config.max_entry_lists,
@@ -74,7 +74,7 @@ impl<C: CongestionControl> Context<C> {
             buffers: LendingPool::new(Pool::RecvBuffers, config.max_recv_buffers),
             buffer_len: config.recv_buffer,
             window_scale: window_scale(config.recv_buffer),
-            recoveries: Recoveries::new(most),
+            recoveries: Recoveries::new(connections),
             dsack: None,
             old_class: None,
         }

@@ -81,8 +81,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// A probe with as much as fits into the peer's window. At a zero window it is one byte
     /// or the FIN.
     fn probe_window(&self, now: Moment) -> Plan {
-        let most = self.tcb.snd_wnd.clamp(1, u32::from(self.tcb.mss));
-        self.plan(SegmentKind::WindowProbe, self.tcb.snd_una, most, 0, now)
+        let max_len = self.tcb.snd_wnd.clamp(1, u32::from(self.tcb.mss));
+        self.plan(SegmentKind::WindowProbe, self.tcb.snd_una, max_len, 0, now)
     }
 
     /// The zero-window probe that found no room in the TX ring, if it is still needed.
@@ -105,19 +105,19 @@ impl<C: CongestionControl> Conn<'_, C> {
             self.tcb.flags |= Flags::PROBE_PENDING;
         }
         let left = self.persist_time_left(now);
-        let most = self.cx.settings.max_probe_interval_ms;
-        let interval = self.rto().min(most).min(left.max(1));
+        let max_interval = self.cx.settings.max_probe_interval_ms;
+        let interval = self.rto().min(max_interval).min(left.max(1));
         self.tcb.arm(DeadlineKind::ZeroWindow, interval, now);
     }
 
     /// Milliseconds left of the user timeout for a peer with a zero window.
     fn persist_time_left(&self, now: Moment) -> u32 {
-        let most = self.cx.settings.user_timeout_ms;
-        if most == u32::MAX {
+        let user_timeout = self.cx.settings.user_timeout_ms;
+        if user_timeout == u32::MAX {
             return u32::MAX;
         }
         let idle_for = now.micros.wrapping_sub(self.tcb.rtt_at) / 1000;
-        most.min(MAX_PERSIST_MS).saturating_sub(idle_for)
+        user_timeout.min(MAX_PERSIST_MS).saturating_sub(idle_for)
     }
 
     /// Processes a deadline with nothing in flight.

@@ -104,7 +104,7 @@ impl Scoreboard {
         Self::numbered(limit, 0)
     }
 
-    /// The same, with a number among the scoreboards of its size.
+    /// An empty scoreboard with a number among those of its size.
     fn numbered(limit: usize, slot: u32) -> Self {
         Self {
             ranges: VecDeque::with_capacity(limit),

@@ -2,9 +2,9 @@
 //! [`Conn`], without a port or an application.
 //!
 //! Sequence numbers are relative, as packet analysers show them: each side's SYN is 0, its
-//! first byte of data 1. A sent segment is shown by its sequence numbers, its control bits
-//! as letters (S, F, R, P, A, E for ECE, W for CWR) and, unless it is new data, its
-//! purpose: `"1:1001 A retransmitted"`.
+//! first byte of data 1. A sent segment is shown as `"1:1001 A retransmitted"`: its
+//! sequence numbers, its control bits, and its purpose unless it is new data. The letters
+//! are S, F, R, P, A, E (ECE) and W (CWR).
 
 use std::ops::Range;
 use std::time::Duration;

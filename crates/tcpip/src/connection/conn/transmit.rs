@@ -323,12 +323,12 @@ fn max_run(segmentation: usize, tcb: &Tcb) -> u32 {
     if segmentation == 0 || tcb.path.link.vlan.is_some() {
         return 0;
     }
-    let most = match tcb.path.addresses {
+    let max = match tcb.path.addresses {
         Addresses::V4 { .. } => segmentation,
         Addresses::V6 { .. } => segmentation.min(MAX_OVER_V6),
     };
     let headers = tcb.path.addresses.header_len() + TIMESTAMPED_HEADER_LEN;
-    most.saturating_sub(headers) as u32
+    max.saturating_sub(headers) as u32
 }
 
 /// Rate of new data in bytes per second, if it is paced.

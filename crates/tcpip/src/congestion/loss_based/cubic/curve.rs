@@ -18,8 +18,8 @@ const MIN_GAIN: u32 = u32::MAX / 20;
 const MIN_STEP: u32 = 64;
 
 impl Curve {
-    /// As [`grow`](Self::grow), with the rare work: evaluation if `due`, and a stop of the
-    /// clock if the flight is empty.
+    /// Evaluates the curve if `due`, grows the window, and stops the clock if the flight is
+    /// empty.
     #[inline]
     pub(super) fn update(
         &mut self,

@@ -20,7 +20,7 @@ const CSS_GROWTH_SHIFT: u8 = 2;
 const CSS_ROUNDS: u8 = 5;
 /// Most segments by which an ACK opens the window (RFC 9406, section 4.3).
 const LIMIT: u32 = 8;
-/// The same for an ACK of so many segments that have just arrived: 64 KB.
+/// Most segments by which an ACK opens the window if they have just arrived: 64 KB.
 ///
 /// Receive offload aggregates them into one segment with one ACK. Such an ACK releases a
 /// burst of its size anyway, and without this limit slow start would be slower for these
@@ -218,7 +218,7 @@ impl HyStart {
     }
 }
 
-/// See [`TICK_SHIFT`].
+/// Converts microseconds to ticks, which wrap.
 #[inline(always)]
 const fn ticks(micros: u32) -> u16 {
     (micros >> TICK_SHIFT) as u16

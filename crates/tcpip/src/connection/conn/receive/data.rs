@@ -181,8 +181,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     fn advertise_open_window(&mut self) {
         let tcb = &mut *self.tcb;
         let advertised = tcb.rcv_adv.since(tcb.rcv_nxt);
-        let most = u32::from(u16::MAX) << tcb.own_scale(self.cx);
-        if tcb.window_to_advertise(self.cx).min(most) > advertised {
+        let max = u32::from(u16::MAX) << tcb.own_scale(self.cx);
+        if tcb.window_to_advertise(self.cx).min(max) > advertised {
             tcb.flags |= Flags::ACK_PENDING;
         }
     }

@@ -28,7 +28,7 @@ const BLACK_HOLE_TIMEOUTS: [u8; 2] = [3, 5];
 /// Seconds until a larger MTU is probed, after an ICMP report (RFC 1191, section 6.3) or
 /// when all probes have failed.
 const RAISE_AFTER_S: u16 = 600;
-/// The same after a black hole.
+/// Seconds until a larger MTU is probed after a black hole.
 const PROBE_AFTER_S: u16 = 1;
 /// Segments that must follow a probe, so that its loss is detected.
 const SEGMENTS_BEHIND: u32 = 4;
@@ -173,7 +173,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             return None;
         }
         let family = Family::of(&tcb.path.addresses);
-        let most = tcb.mss_max;
+        let max = tcb.mss_max;
         let fails = if tcb.mss_too_big == 0 {
             u16::MAX
         } else {
@@ -182,10 +182,10 @@ impl<C: CongestionControl> Conn<'_, C> {
         let known = COMMON_MTUS
             .iter()
             .map(|mtu| payload(usize::from(*mtu), family));
-        let mut candidates = known.filter(|size| *size < most).chain([most]);
+        let mut candidates = known.filter(|size| *size < max).chain([max]);
         let next = candidates.find(|size| *size > tcb.mss && *size < fails);
         if next.is_none() {
-            if tcb.mss == most {
+            if tcb.mss == max {
                 tcb.flags -= Flags::REDUCED_MTU;
             } else {
                 // All sizes have failed; they are tried again later, as paths change.

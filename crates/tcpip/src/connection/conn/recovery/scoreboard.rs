@@ -195,7 +195,7 @@ impl Scoreboard {
     }
 }
 
-/// See [`Scoreboard::pieces`].
+/// Iterator of [`Scoreboard::pieces`].
 #[derive(Clone, Debug)]
 struct Pieces<'a> {
     ranges: vec_deque::Iter<'a, Range>,

@@ -59,8 +59,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         match self.recovery() {
             Some(recovery) if self.tcb.retries > 0 => {
                 let stalled = now.millis.wrapping_sub(recovery.stalled_at);
-                let most = self.cx.settings.user_timeout_ms;
-                rto.min(most.saturating_sub(stalled).max(1))
+                let user_timeout = self.cx.settings.user_timeout_ms;
+                rto.min(user_timeout.saturating_sub(stalled).max(1))
             }
             _ => rto,
         }
@@ -122,7 +122,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let nxt = tcb.snd_nxt;
         let mss = u32::from(tcb.mss);
         let new = nxt != tcb.limit() && tcb.flight().saturating_add(mss) <= tcb.snd_wnd;
-        let (start, most) = if new {
+        let (start, max_len) = if new {
             (nxt, mss)
         } else {
             // The peer's window may have shortened it.
@@ -134,7 +134,7 @@ impl<C: CongestionControl> Conn<'_, C> {
                 is_retransmission: !new,
             },
             start,
-            most,
+            max_len,
             0,
             now,
         )
@@ -155,19 +155,19 @@ impl<C: CongestionControl> Conn<'_, C> {
     pub(crate) fn next_lost(&mut self, now: Moment) -> Option<Plan> {
         let (tcb, recovery) = (&*self.tcb, self.recovery()?);
         let (start, end) = recovery.next_lost()?;
-        let most = end.since(start).min(u32::from(tcb.mss));
+        let max_len = end.since(start).min(u32::from(tcb.mss));
         let pipe = recovery.pipe(tcb.flight(), tcb.mss);
         let window = recovery.window(self.congestion);
         // At least one segment may be sent, whatever its size.
-        if pipe > 0 && pipe.saturating_add(most) > window {
+        if pipe > 0 && pipe.saturating_add(max_len) > window {
             return None;
         }
         if start.since(tcb.snd_una) >= tcb.snd_wnd {
-            // The peer's window was reduced; its timer sends probes.
+            // The peer's window no longer covers it; the timer sends a probe.
             return None;
         }
-        let late = recovery.backdating(tcb);
-        Some(self.plan(SegmentKind::Retransmission, start, most, late, now))
+        let backdating = recovery.backdating(tcb);
+        Some(self.plan(SegmentKind::Retransmission, start, max_len, backdating, now))
     }
 
     /// Distance from SND.UNA up to which the congestion window allows new data, during

@@ -119,7 +119,7 @@ fn reduced() -> Bench {
     bench
 }
 
-/// The same ten minutes later, with a probe sent.
+/// A connection as [`reduced`], ten minutes later, with a probe sent.
 fn probing() -> Bench {
     let mut bench = reduced();
     bench.pass_ms(600_000);
