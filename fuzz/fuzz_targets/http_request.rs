@@ -4,6 +4,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use fuzz::http::{Piece, bytes, response};
+use fuzz::talk::cut;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use sandstorm::date::{SlotWriter, Stamp};
@@ -11,9 +13,6 @@ use sandstorm::{Builder, HEAD_LIMIT, Session, Site, Step};
 
 /// Sat, 21 Nov 2026 08:29:37 GMT.
 const NOW: u64 = 1_795_249_777;
-
-/// Bytes of one connection.
-const MAX_LEN: usize = 4 * HEAD_LIMIT;
 
 /// What requests are made of.
 const WORDS: [&str; 52] = [
@@ -72,37 +71,9 @@ const WORDS: [&str; 52] = [
 ];
 
 #[derive(Arbitrary, Debug)]
-enum Piece<'a> {
-    Word(u8),
-    Bytes(&'a [u8]),
-    /// The same byte, many times.
-    Run(u8, u16),
-}
-
-#[derive(Arbitrary, Debug)]
 struct Input<'a> {
     cuts: [u16; 6],
     pieces: Vec<Piece<'a>>,
-}
-
-impl Input<'_> {
-    fn bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for piece in &self.pieces {
-            match piece {
-                Piece::Word(i) => bytes.extend(WORDS[usize::from(*i) % WORDS.len()].bytes()),
-                Piece::Bytes(piece) => bytes.extend_from_slice(piece),
-                Piece::Run(byte, len) => {
-                    let len = usize::from(*len) % (HEAD_LIMIT + 100);
-                    bytes.extend(std::iter::repeat_n(*byte, len));
-                }
-            }
-        }
-        // What is wrong is told at a line's end at the latest.
-        bytes.truncate(MAX_LEN);
-        bytes.push(b'\n');
-        bytes
-    }
 }
 
 thread_local! {
@@ -150,36 +121,21 @@ fn talk<'a>(site: &Site, pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, bo
 }
 
 /// An independent reader takes the response for a whole one.
-fn is_valid(response: &[u8], closes: bool) {
-    let mut fields = [httparse::EMPTY_HEADER; 32];
-    let mut head = httparse::Response::new(&mut fields);
-    let head_len = head.parse(response).expect("a response").unwrap();
-    let field = |name: &str| {
-        let mut values = head.headers.iter().filter(|field| field.name == name);
-        let value = values
-            .next()
-            .map(|field| std::str::from_utf8(field.value).unwrap());
-        assert!(values.next().is_none(), "two fields {name}");
-        value
-    };
-    assert_eq!(field("Connection") == Some("close"), closes);
-    let body_len = response.len() - head_len;
-    let told = field("Content-Length").map(|len| len.parse::<usize>().unwrap());
+fn is_valid(bytes: &[u8], closes: bool) {
+    let response = response(bytes);
+    assert_eq!(response.closes, closes);
     // The answer to a HEAD, and a 304, have none.
-    assert!(body_len == 0 || told == Some(body_len));
+    let body_len = response.rest.len();
+    assert!(body_len == 0 || response.told_len == Some(body_len));
 }
 
 fuzz_target!(|input: Input| {
-    let bytes = input.bytes();
-    let mut at = input
-        .cuts
-        .map(|cut| usize::from(cut) % (bytes.len() + 1))
-        .to_vec();
-    at.extend([0, bytes.len()]);
-    at.sort_unstable();
+    let mut bytes = bytes(&input.pieces, &WORDS);
+    // What is wrong is told at a line's end at the latest.
+    bytes.push(b'\n');
     SITE.with(|site| {
         let whole = talk(site, std::iter::once(&*bytes));
-        let pieces = at.windows(2).map(|pair| &bytes[pair[0]..pair[1]]);
+        let pieces = cut(&bytes, &input.cuts).into_iter();
         assert_eq!(talk(site, pieces), whole, "the cuts make a difference");
     });
 });

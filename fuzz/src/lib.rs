@@ -1,6 +1,9 @@
 //! What the targets share: the two ends of a wire, and packets between them
 //! that are right as far as the target wants it.
 
+pub mod dns;
+pub mod http;
+pub mod talk;
 pub mod tcp;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

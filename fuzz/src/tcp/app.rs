@@ -5,7 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use tcpip::{Application, CloseReason, Connection, ConnectionId, ContentId, MAX_WRITE_LEN, Slot, WriteError};
+use tcpip::{
+    Application, CloseReason, Connection, ConnectionId, ContentId, MAX_WRITE_LEN, Slot, WriteError,
+};
 
 use super::client::bytes_at;
 use super::stream::Stream;
