@@ -45,10 +45,8 @@ pub(crate) const FIGURES: &[Figure] = figures![
 /// Words that the command line takes as a selection.
 pub(crate) fn words() -> Vec<&'static str> {
     let figures = FIGURES.iter().map(|figure| figure.name);
-    ["dns", "web", "paper", "all"]
-        .into_iter()
-        .chain(figures)
-        .collect()
+    let groups = ["dns", "web", "paper", "all"];
+    groups.into_iter().chain(figures).collect()
 }
 
 /// Whether the selection has the figure.
@@ -147,7 +145,11 @@ impl Row {
         let rates = WEB_RATES.iter().find(|(size, _, _)| *size == x);
         let (kept, new) = rates.map_or((0, 0), |(_, kept, new)| (*kept, *new));
         // The reflector answers frames as long as queries for a hundred names.
-        let ask = ["dns --hosts {x}", "echo --size 77"][usize::from(*program == REFLECT)];
+        let ask = if *program == REFLECT {
+            "echo --size 77"
+        } else {
+            "dns --hosts {x}"
+        };
         let wrk = "-t 1 -s {script} -d {seconds} http://{address}/{x}.bin";
         let load = self.load.replace("{ask}", ask).replace("{wrk}", wrk);
         let load = load.replace("{file}", "--site {files} --path /{x}.bin");
@@ -273,13 +275,12 @@ const SWEEPS: &[Sweep] = &[
 /// Everything that the selection asks for, in the order in which it runs.
 pub(crate) fn plan(selection: &Selection) -> Vec<Set> {
     let mut sets = Vec::new();
+    // The place in arrays of two.
+    let run = usize::from(selection.quick);
     for sweep in SWEEPS {
         let mut groups = Vec::new();
-        for &x in sweep.xs[usize::from(selection.quick)] {
-            for (n, program) in sweep.programs[usize::from(selection.quick)]
-                .iter()
-                .enumerate()
-            {
+        for &x in sweep.xs[run] {
+            for (n, program) in sweep.programs[run].iter().enumerate() {
                 let jobs = sweep.jobs(selection, x, n, program);
                 let name = program.name.to_lowercase();
                 if !jobs.is_empty() && name.contains(&selection.server.to_lowercase()) {
@@ -340,8 +341,11 @@ impl Sweep {
     }
 
     fn spec(&self, x: u32, program: &'static Program) -> Spec {
-        let opens = self.options.contains("{connections}");
-        let connections = [USUAL_CONNECTIONS, x + SPARE_CONNECTIONS][usize::from(opens)];
+        let connections = if self.options.contains("{connections}") {
+            x + SPARE_CONNECTIONS
+        } else {
+            USUAL_CONNECTIONS
+        };
         let options = self.options.replace("{x}", &x.to_string());
         let options = options.replace("{connections}", &connections.to_string());
         Spec {

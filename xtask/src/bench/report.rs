@@ -105,10 +105,11 @@ fn measurement(text: &mut String, results: &Results, full: bool) -> Result<()> {
         let _ = writeln!(text, "- {}: {}", escape(&name), escape(&value));
     }
     noise(text, results);
+    text.push('\n');
     let marks = comparisons::rows(results);
     table(
         text,
-        "\n### Marks, and the paper's figures\n\n",
+        "### Marks, and the paper's figures\n\n",
         &comparisons::HEADS,
         &marks,
     );
