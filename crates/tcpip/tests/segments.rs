@@ -131,42 +131,45 @@ fn run_text(exchange: &str) -> Result<(), String> {
 
 #[test]
 fn whatever_differs_fails_a_case() {
-    let right =
-        "open\napp serve seg\n< PA 1(1) ack 1\n> PA 1(seg) ack 2 win RECV\n+0.2 > PA 1(seg) ack 2";
-    run_text(right).expect("nothing differs");
-    for (from, to) in [
-        ("> PA 1(seg) ack 2 win RECV", "> A 1(seg) ack 2 win RECV"),
-        ("> PA 1(seg) ack 2 win RECV", "> PA 2(seg) ack 2 win RECV"),
-        ("> PA 1(seg) ack 2 win RECV", "> PA 1(seg-1) ack 2 win RECV"),
-        ("> PA 1(seg) ack 2 win RECV", "> PA 1(seg) ack 1 win RECV"),
-        ("> PA 1(seg) ack 2 win RECV", "> PA 1(seg) ack 2 win RECV-1"),
-        (
-            "> PA 1(seg) ack 2 win RECV",
-            "> PA 1(seg) ack 2 win RECV ect0",
-        ),
-        (
-            "> PA 1(seg) ack 2 win RECV",
-            "> PA 1(seg) ack 2 win RECV urg 1",
-        ),
-        (
-            "> PA 1(seg) ack 2 win RECV",
-            "> PA 1(seg) ack 2 win RECV <sackOK>",
-        ),
-        (
-            "> PA 1(seg) ack 2 win RECV",
-            "> PA 1(seg) ack 2 win RECV port 81",
-        ),
-        ("> PA 1(seg) ack 2 win RECV", "silence"),
-        ("> PA 1(seg) ack 2 win RECV\n", ""),
-        ("+0.2 >", "+0.199 >"),
-        ("+0.2 >", "+0.201 >"),
-        ("+0.2 > PA 1(seg) ack 2", "+0.2 silence"),
-        ("+0.2 > PA 1(seg) ack 2", "+0.2 > PA 1(seg) ack 2 x2"),
-        ("+0.2 > PA 1(seg) ack 2", "+0.2 < A 2 ack 1+seg"),
-        ("+0.2 > PA 1(seg) ack 2", "+0.2 log receive(1)"),
+    const FIRST: &str = "+0 > P. 1:1+seg(seg) ack 2 win RECV";
+    const AGAIN: &str = "+0.2 > P. 1:1+seg(seg) ack 2";
+    let right = format!("open\napp serve seg\n+0 < P. 1:2(1) ack 1\n{FIRST}\n{AGAIN}");
+    run_text(&right).expect("nothing differs");
+    for wrong in [
+        "+0 > . 1:1+seg(seg) ack 2 win RECV",
+        "+0 > P. 2:2+seg(seg) ack 2 win RECV",
+        "+0 > P. 1:seg(seg-1) ack 2 win RECV",
+        "+0 > P. 1:1+seg(seg) ack 1 win RECV",
+        "+0 > P. 1:1+seg(seg) ack 2 win RECV-1",
+        "+0 > [ect0] P. 1:1+seg(seg) ack 2 win RECV",
+        "+0 > P. 1:1+seg(seg) ack 2 win RECV urg 1",
+        "+0 > P. 1:1+seg(seg) ack 2 win RECV <sackOK>",
+        "+0 > P. 1:1+seg(seg) ack 2 win RECV port 81",
+        "+.1~+.2 > P. 1:1+seg(seg) ack 2 win RECV",
+        "silence",
+        "",
     ] {
-        let wrong = right.replacen(from, to, 1);
-        assert!(wrong != right && run_text(&wrong).is_err(), "{wrong}");
+        run_text(&right.replacen(FIRST, wrong, 1)).expect_err(wrong);
+    }
+    for wrong in [
+        "+0.199 > P. 1:1+seg(seg) ack 2",
+        "+0.201 > P. 1:1+seg(seg) ack 2",
+        "+0~+0.199 > P. 1:1+seg(seg) ack 2",
+        "0.1 > P. 1:1+seg(seg) ack 2",
+        "+0.2 > P. 1:1+seg(seg) ack 2 x2",
+        "+0.2 silence",
+        "+0.2 < . 2:2(0) ack 1+seg",
+        "+0.2 log receive(1)",
+    ] {
+        run_text(&right.replacen(AGAIN, wrong, 1)).expect_err(wrong);
+    }
+    for other in [
+        "0.2 > P. 1:1+seg(seg) ack 2",
+        "+.1~+.3 > P. 1:1+seg(seg) ack 2",
+        "* > P. 1:1+seg(seg) ack 2",
+        "+0.2 > P. 1:1+seg(seg) ack 2 <...>",
+    ] {
+        run_text(&right.replacen(AGAIN, other, 1)).expect(other);
     }
 }
 
@@ -184,16 +187,23 @@ fn our_numbers_wrap_in_one_form() {
 fn what_is_no_line_is_refused() {
     for wrong in [
         "opne",
-        "< Q 1",
-        "< A 1",
-        "< S 1 ack 1",
-        "> A 1(2 ack 1",
-        "> A 1 ack one",
+        "+0 < Q 1:1(0)",
+        "+0 < . 1:1(0)",
+        "+0 < S 1:1(0) ack 1",
+        "+0 < S 1",
+        "+0 < S 1:2(0)",
+        "< S 1:1(0)",
+        "+0~+1 < S 1:1(0)",
+        "+0 > . 1:3(2 ack 1",
+        "+0 > . 1:1(0) ack one",
         "+x silence",
         "+1",
-        "< S 0 <mss>",
-        "< S 0 <foo 1>",
-        "< S 0 1",
+        "+0 < S 0:0(0) <mss>",
+        "+0 < S 0:0(0) <foo 1>",
+        "+0 < S 0:0(0) 1",
+        "+0 < [ect2] S 0:0(0)",
+        "+0 < icmp unreachable [1:1(0)]",
+        "+0 < icmp time_exceeded 1",
         "app",
         "app dance",
         "set nothing 1",

@@ -15,12 +15,17 @@ use crate::run::{OWN_PORT, Runner, check};
 const LOOK_AHEAD: Duration = Duration::from_secs(130);
 
 impl<C: CongestionControl> Runner<C> {
-    /// The segments of a row, each of which must come at `due`.
-    pub(crate) fn expect_all(&mut self, template: &Template, due: Instant) -> Result<(), String> {
+    /// The segments of a row, each of which must come from `earliest` to
+    /// `latest`. It is `earliest` now.
+    pub(crate) fn expect_all(
+        &mut self,
+        template: &Template,
+        earliest: Instant,
+        latest: Instant,
+    ) -> Result<(), String> {
         let symbols = self.symbols();
         let by = template.by.as_ref().map_or(0, |by| by.value(&symbols));
-        let len = template.len.value(&symbols);
-        let mut expected = template.value(&symbols);
+        let (mut expected, len) = template.value(&symbols)?;
         for _ in 0..template.times.max(1) {
             if template.window.is_none() {
                 expected.window = if expected.has(RST) {
@@ -33,7 +38,8 @@ impl<C: CongestionControl> Runner<C> {
             one.options = self.options_of(&template.options);
             one.data = self.written(one.seq, len);
             let span = one.span();
-            self.expect(one, template, due)?;
+            while self.pending.is_empty() && self.run_timer(latest)? {}
+            self.expect(one, template, earliest, latest)?;
             expected.seq = expected.seq.wrapping_add(span);
             expected.ack = expected.ack.wrapping_add(by);
         }
@@ -44,8 +50,11 @@ impl<C: CongestionControl> Runner<C> {
         &mut self,
         mut one: Segment,
         template: &Template,
-        due: Instant,
+        earliest: Instant,
+        latest: Instant,
     ) -> Result<(), String> {
+        let next = self.pending.front().map(|(at, _)| *at);
+        let due = next.unwrap_or(latest).clamp(earliest, latest);
         // A reset to nobody has no ACK, and is told nothing.
         let is_plain = !one.has(SYN) && (one.has(ACK) || !one.has(RST));
         let plain = is_plain && template.leaves_timestamps();
@@ -69,6 +78,9 @@ impl<C: CongestionControl> Runner<C> {
         let says_any = |option: &OptionTemplate| matches!(option, OptionTemplate::AnyTimestamp(_));
         if template.options.iter().any(says_any) {
             self.take_any(&mut one, &segment, last, at)?;
+        }
+        if (template.options.iter()).any(|option| matches!(option, OptionTemplate::Any)) {
+            one.options.clone_from(&segment.options);
         }
         let got = format!("+{} > {segment}", seconds(at.since(self.begin)));
         self.trace.push(got[1..].to_owned());

@@ -54,6 +54,14 @@ struct Term {
 pub(crate) struct Expr(Vec<Term>);
 
 impl Expr {
+    pub(crate) fn number(number: u32) -> Self {
+        Self(vec![Term {
+            factor: number.into(),
+            name: Name::One,
+            divisor: 1,
+        }])
+    }
+
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {

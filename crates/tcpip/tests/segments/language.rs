@@ -1,23 +1,22 @@
-//! From text to cases. The language is described in `README.md` beside the
-//! cases.
+//! From text to cases. `README.md` beside the cases describes the language.
 
 use std::time::Duration;
 
-use testkit::{ACK, LETTERS, Opt, Segment};
+use testkit::{ACK, IcmpError, LETTERS, Opt, Segment};
 
 use crate::expr::{Expr, Symbols};
 
-/// One case: a rule of an RFC, and an exchange that shows whether it is
-/// obeyed.
+/// One case: a rule of an RFC, and an exchange that shows whether the stack
+/// obeys it.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) file: String,
-    /// Of its heading, from 1.
+    /// Line of the heading, from 1.
     pub(crate) line: usize,
     /// `RFC 9293, 3.5`.
     pub(crate) section: String,
     pub(crate) name: String,
-    /// What the RFC asks for, in a few words.
+    /// The rule in a few words.
     pub(crate) rule: String,
     pub(crate) lines: Vec<Line>,
 }
@@ -36,9 +35,40 @@ impl Case {
 pub(crate) struct Line {
     pub(crate) number: usize,
     pub(crate) text: String,
-    /// Since the line before.
-    pub(crate) pause: Duration,
+    pub(crate) time: Time,
     pub(crate) command: Command,
+}
+
+/// When a line happens: from `earliest` to `latest`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Time {
+    /// Both count from the line before, otherwise from the beginning.
+    pub(crate) is_relative: bool,
+    pub(crate) earliest: Duration,
+    pub(crate) latest: Duration,
+}
+
+impl Time {
+    /// The time of `*`: a segment may come within this.
+    const ANY: Duration = Duration::from_mins(10);
+
+    /// `0.1`, `+0.1`, `+.1~+.2` or `*`.
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "*" {
+            return Ok(Self {
+                is_relative: true,
+                earliest: Duration::ZERO,
+                latest: Self::ANY,
+            });
+        }
+        let (earliest, latest) = text.split_once('~').unwrap_or((text, text));
+        let seconds = |text: &str| parse_seconds(text.strip_prefix('+').unwrap_or(text));
+        Ok(Self {
+            is_relative: text.starts_with('+'),
+            earliest: seconds(earliest)?,
+            latest: seconds(latest)?,
+        })
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -47,10 +77,12 @@ pub(crate) enum Command {
     In(Template),
     /// `>`: a segment comes out.
     Out(Template),
+    /// An ICMP error goes in.
+    Icmp(Icmp),
     /// Nothing comes out.
     Silence,
     Open {
-        /// The options of the SYN; without them the MSS alone.
+        /// Options of the SYN, if any are given.
         options: Vec<OptionTemplate>,
         window: Option<Expr>,
         rtt: Duration,
@@ -72,10 +104,6 @@ pub(crate) enum Command {
         from: String,
         relation: Relation,
     },
-    Icmp {
-        message: Icmp,
-        about: Expr,
-    },
     Ring(Expr),
     Set(String, String),
     Only(String),
@@ -90,11 +118,22 @@ pub(crate) enum Relation {
     By(Expr),
 }
 
+/// An ICMP error about the segment at `seq`.
 #[derive(Debug, Clone)]
-pub(crate) enum Icmp {
-    TooBig(Expr),
-    Unreachable(Expr),
-    TimeExceeded,
+pub(crate) struct Icmp {
+    error: IcmpError,
+    mtu: Expr,
+    pub(crate) seq: Expr,
+    pub(crate) len: Expr,
+}
+
+impl Icmp {
+    pub(crate) fn error(&self, symbols: &Symbols) -> IcmpError {
+        match self.error {
+            IcmpError::TooBig(_) => IcmpError::TooBig(self.mtu.value(symbols)),
+            other => other,
+        }
+    }
 }
 
 /// An option whose numbers are still expressions.
@@ -111,6 +150,8 @@ pub(crate) enum OptionTemplate {
     Sack(Vec<(Expr, Expr)>),
     UserTimeout(Expr),
     Raw(Vec<u8>),
+    /// `...`: any options come out.
+    Any,
 }
 
 /// A segment, or a row of them, whose numbers are still expressions.
@@ -119,6 +160,8 @@ pub(crate) struct Template {
     pub(crate) bits: u16,
     pub(crate) seq: Expr,
     pub(crate) len: Expr,
+    /// The number behind the data.
+    pub(crate) end: Expr,
     pub(crate) ack: Option<Expr>,
     pub(crate) window: Option<Expr>,
     pub(crate) urgent: Option<Expr>,
@@ -129,14 +172,14 @@ pub(crate) struct Template {
     /// By how much the acknowledgement grows from one to the next of a row.
     pub(crate) by: Option<Expr>,
     pub(crate) bad_checksum: bool,
-    /// What the data offset field says instead of the truth.
+    /// The data offset field, where it is wrong.
     pub(crate) offset: Option<Expr>,
     /// Our port, where it is not the usual one.
     pub(crate) port: Option<Expr>,
 }
 
 impl OptionTemplate {
-    /// `None` for [`OptionTemplate::NoTimestamps`].
+    /// `None` for what is no option.
     pub(crate) fn value(&self, symbols: &Symbols) -> Option<Opt> {
         let number = |expr: &Expr| expr.value(symbols);
         Some(match self {
@@ -145,13 +188,12 @@ impl OptionTemplate {
             Self::SackPermitted => Opt::SackPermitted,
             Self::Timestamps(value, echo) => Opt::Timestamps(number(value), number(echo)),
             Self::AnyTimestamp(echo) => Opt::Timestamps(0, number(echo)),
-            Self::NoTimestamps => return None,
-            Self::Sack(blocks) => Opt::Sack(
-                blocks
-                    .iter()
-                    .map(|(left, right)| (number(left), number(right)))
-                    .collect(),
-            ),
+            Self::NoTimestamps | Self::Any => return None,
+            Self::Sack(blocks) => {
+                let blocks = blocks.iter();
+                let numbers = blocks.map(|(left, right)| (number(left), number(right)));
+                Opt::Sack(numbers.collect())
+            }
             Self::UserTimeout(seconds) => {
                 Opt::Other(28, (number(seconds) as u16).to_be_bytes().into())
             }
@@ -161,6 +203,17 @@ impl OptionTemplate {
 }
 
 impl Template {
+    /// A segment without data; one with an ACK acknowledges a SYN.
+    pub(crate) fn bare(bits: u16, seq: Expr) -> Self {
+        Self {
+            bits,
+            end: seq.clone(),
+            seq,
+            ack: (bits & ACK != 0).then(|| Expr::number(1)),
+            ..Self::default()
+        }
+    }
+
     /// Whether it leaves the timestamps to what was said before.
     pub(crate) fn leaves_timestamps(&self) -> bool {
         let says = |option: &OptionTemplate| {
@@ -174,19 +227,26 @@ impl Template {
         !self.options.iter().any(says)
     }
 
-    /// The segment, without options and data.
-    pub(crate) fn value(&self, symbols: &Symbols) -> Segment {
+    /// The segment, without options and data, and the length of its data.
+    ///
+    /// # Errors
+    /// When the numbers do not fit each other.
+    pub(crate) fn value(&self, symbols: &Symbols) -> Result<(Segment, u32), String> {
         let number = |expr: &Expr| expr.value(symbols);
-        Segment {
+        let (seq, len, end) = (number(&self.seq), number(&self.len), number(&self.end));
+        if seq.wrapping_add(len) != end {
+            return Err(format!("{seq} and {len} bytes do not end at {end}"));
+        }
+        let segment = Segment {
             bits: self.bits,
-            seq: number(&self.seq),
+            seq,
             ack: self.ack.as_ref().map_or(0, number),
             window: self.window.as_ref().map_or(0, number) as u16,
             urgent: self.urgent.as_ref().map_or(0, number) as u16,
             ecn: self.ecn,
-            options: Vec::new(),
-            data: Vec::new(),
-        }
+            ..Segment::default()
+        };
+        Ok((segment, len))
     }
 }
 
@@ -199,7 +259,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<Case>, String> {
     for (index, raw) in text.lines().enumerate() {
         let number = index + 1;
         let fail = |what: String| format!("{file}:{number}: {what}\n    {raw}");
-        let line = raw.split('#').next().unwrap_or("").trim();
+        let line = raw.split("//").next().unwrap_or("").trim();
         if line.is_empty() {
             continue;
         }
@@ -209,7 +269,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<Case>, String> {
         }
         let Some(case) = cases.last_mut() else {
             return Err(fail(
-                "a file begins with the heading of a case: RFC n, section: name".into(),
+                "a file begins with a heading: RFC n, section: name".into(),
             ));
         };
         if let Some(rule) = line.strip_prefix('|') {
@@ -219,22 +279,16 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<Case>, String> {
             case.lines.push(line);
         }
     }
-    if let Some(case) = cases.iter().find(|case| case.rule.trim().is_empty()) {
-        return Err(format!(
-            "{}: no rule (a line that begins with |)",
-            case.title()
-        ));
+    match cases.iter().find(|case| case.rule.trim().is_empty()) {
+        Some(case) => Err(format!("{}: no line | with the rule", case.title())),
+        None => Ok(cases),
     }
-    Ok(cases)
 }
 
 fn parse_heading(file: &str, line: usize, heading: &str) -> Result<Case, String> {
-    let (section, name) = heading
-        .split_once(": ")
-        .ok_or("a heading is: RFC n, section: name")?;
-    let (rfc, place) = section
-        .split_once(", ")
-        .ok_or("a heading names the section after the RFC's number")?;
+    let parts = heading.split_once(": ");
+    let parts = parts.and_then(|(section, name)| Some((section.split_once(", ")?, name)));
+    let ((rfc, place), name) = parts.ok_or("a heading is: RFC n, section: name")?;
     rfc.parse::<u16>().map_err(|_| "an RFC has a number")?;
     Ok(Case {
         file: file.to_owned(),
@@ -248,31 +302,33 @@ fn parse_heading(file: &str, line: usize, heading: &str) -> Result<Case, String>
 
 fn parse_line(number: usize, text: &str) -> Result<Line, String> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
-    let pause = match words.first().and_then(|word| word.strip_prefix('+')) {
-        Some(seconds) => {
-            words.remove(0);
-            parse_seconds(seconds)?
-        }
-        None => Duration::ZERO,
-    };
+    let is_timed = words[0].starts_with(|c: char| c.is_ascii_digit() || "+*".contains(c));
+    let time = Time::parse(if is_timed { words.remove(0) } else { "+0" })?;
     let Some((&verb, rest)) = words.split_first() else {
-        return Err("a pause alone says nothing; write: +time silence".into());
+        return Err("a time alone says nothing; write: +time silence".into());
     };
+    if !is_timed && (verb == "<" || verb == ">") {
+        return Err("a time comes before < and >".into());
+    }
+    if time.earliest != time.latest && verb != ">" {
+        return Err("only a segment that comes out has a range of times".into());
+    }
     Ok(Line {
         number,
         text: text.to_owned(),
-        pause,
+        time,
         command: parse_command(verb, rest)?,
     })
 }
 
-/// `0.25` in seconds.
+/// `0.25` or `.25` in seconds.
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text} is no time in seconds");
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    if fraction.len() > 9 {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    if fraction.is_empty() || fraction.len() > 9 {
         return Err(wrong());
     }
+    let whole = if whole.is_empty() { "0" } else { whole };
     let whole: u64 = whole.parse().map_err(|_| wrong())?;
     let nanos: u32 = format!("{fraction:0<9}").parse().map_err(|_| wrong())?;
     Ok(Duration::new(whole, nanos))
@@ -280,53 +336,50 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
 
 fn parse_command(verb: &str, rest: &[&str]) -> Result<Command, String> {
     let word = |at: usize| {
-        rest.get(at)
-            .copied()
-            .ok_or_else(|| format!("{verb}: something is missing behind it"))
+        let word = rest.get(at).copied();
+        word.ok_or_else(|| format!("{verb}: something is missing behind it"))
     };
     let expr = |at: usize| word(at).and_then(Expr::parse);
-    let command = match verb {
+    let name = |at: usize| word(at).map(str::to_owned);
+    Ok(match verb {
+        "<" if rest.first() == Some(&"icmp") => Command::Icmp(parse_icmp(&rest[1..])?),
         "<" => Command::In(parse_segment(rest)?),
         ">" => Command::Out(parse_segment(rest)?),
         "silence" => Command::Silence,
         "open" => parse_open(rest)?,
         "app" => Command::App(rest.iter().map(ToString::to_string).collect()),
         "log" => Command::Log(rest.join(" ")),
-        "count" => Command::Count(word(0)?.to_owned(), expr(1)?),
+        "count" => Command::Count(name(0)?, expr(1)?),
         "connections" => Command::Connections(expr(0)?),
         "ring" => Command::Ring(expr(0)?),
         "peer" => Command::Peer {
-            name: word(0)?.to_owned(),
+            name: name(0)?,
             like: match rest.get(1) {
                 None => None,
-                Some(&"like") => Some(word(2)?.to_owned()),
+                Some(&"like") => Some(name(2)?),
                 Some(other) => return Err(format!("{other}: it is: peer name like name")),
             },
         },
         "again" => Command::Again,
         "isn" => Command::Isn {
-            of: word(0)?.to_owned(),
+            of: name(0)?,
             relation: match word(1)? {
                 "differs" => Relation::Differs,
                 "ahead" => Relation::Ahead,
                 number => Relation::By(Expr::parse(number)?),
             },
-            from: word(2)?.to_owned(),
+            from: name(2)?,
         },
-        "icmp" => parse_icmp(rest)?,
-        "set" => Command::Set(word(0)?.to_owned(), word(1)?.to_owned()),
-        "only" => Command::Only(word(0)?.to_owned()),
-        "control" => Command::Control(word(0)?.to_owned()),
+        "set" => Command::Set(name(0)?, name(1)?),
+        "only" => Command::Only(name(0)?),
+        "control" => Command::Control(name(0)?),
         other => return Err(format!("{other} is no command")),
-    };
-    Ok(command)
+    })
 }
 
 fn parse_open(words: &[&str]) -> Result<Command, String> {
     let (words, options) = cut_options(words)?;
-    let mut window = None;
-    let mut rtt = Duration::ZERO;
-    let mut ecn = false;
+    let (mut window, mut rtt, mut ecn) = (None, Duration::ZERO, false);
     let mut words = words.into_iter();
     while let Some(word) = words.next() {
         let mut number = || words.next().ok_or(format!("a number follows {word}"));
@@ -345,20 +398,24 @@ fn parse_open(words: &[&str]) -> Result<Command, String> {
     })
 }
 
-fn parse_icmp(words: &[&str]) -> Result<Command, String> {
-    let (message, about) = match words {
-        ["too-big", mtu, "about", about] => (Icmp::TooBig(Expr::parse(mtu)?), about),
-        ["unreachable", code, "about", about] => (Icmp::Unreachable(Expr::parse(code)?), about),
-        ["time-exceeded", "about", about] => (Icmp::TimeExceeded, about),
-        _ => {
-            return Err(
-                "it is: icmp too-big MTU about SEQ (or unreachable CODE, time-exceeded)".into(),
-            );
-        }
+fn parse_icmp(words: &[&str]) -> Result<Icmp, String> {
+    let (error, mtu, about) = match words {
+        ["unreachable", "frag_needed", "mtu", mtu, about] => (IcmpError::TooBig(0), *mtu, about),
+        ["unreachable", "host_unreachable", about] => (IcmpError::Unreachable(1), "0", about),
+        ["unreachable", "protocol_unreachable", about] => (IcmpError::Unreachable(2), "0", about),
+        ["unreachable", "port_unreachable", about] => (IcmpError::Unreachable(3), "0", about),
+        ["time_exceeded", about] => (IcmpError::TimeExceeded, "0", about),
+        other => return Err(format!("{other:?} is no ICMP error")),
     };
-    Ok(Command::Icmp {
-        message,
-        about: Expr::parse(about)?,
+    let range = about
+        .strip_prefix('[')
+        .and_then(|about| about.strip_suffix(']'));
+    let (seq, _, len) = parse_range(range.ok_or("a segment in [] ends an ICMP error")?)?;
+    Ok(Icmp {
+        error,
+        mtu: Expr::parse(mtu)?,
+        seq,
+        len,
     })
 }
 
@@ -367,69 +424,78 @@ fn cut_options<'a>(words: &[&'a str]) -> Result<(Vec<&'a str>, Vec<OptionTemplat
     let Some(at) = words.iter().position(|word| word.starts_with('<')) else {
         return Ok((words.to_vec(), Vec::new()));
     };
-    let end = words
-        .iter()
-        .position(|word| word.ends_with('>'))
-        .ok_or("options end with >")?;
+    let end = words.iter().position(|word| word.ends_with('>'));
+    let end = end.ok_or("options end with >")?;
     let list = words[at..=end].join(" ");
-    let mut others = words[..at].to_vec();
-    others.extend(&words[end + 1..]);
+    let others = [&words[..at], &words[end + 1..]].concat();
     let mut options = Vec::new();
     for item in list[1..list.len() - 1].split(',') {
-        options.push(parse_option(item)?);
+        options.extend(parse_option(item)?);
     }
     Ok((others, options))
 }
 
-fn parse_option(item: &str) -> Result<OptionTemplate, String> {
+fn parse_option(item: &str) -> Result<Option<OptionTemplate>, String> {
     let words: Vec<&str> = item.split_whitespace().collect();
-    Ok(match words.as_slice() {
-        ["mss", mss] => OptionTemplate::Mss(Expr::parse(mss)?),
-        ["wscale", shift] => OptionTemplate::Scale(Expr::parse(shift)?),
+    let expr = |text: &str| Expr::parse(text);
+    Ok(Some(match words.as_slice() {
+        // The form of the case decides where these stand.
+        ["nop" | "eol"] => return Ok(None),
+        ["..."] => OptionTemplate::Any,
+        ["mss", mss] => OptionTemplate::Mss(expr(mss)?),
+        ["wscale", shift] => OptionTemplate::Scale(expr(shift)?),
         ["sackOK"] => OptionTemplate::SackPermitted,
-        ["ts", "?", echo] => OptionTemplate::AnyTimestamp(Expr::parse(echo)?),
-        ["ts", value, echo] => OptionTemplate::Timestamps(Expr::parse(value)?, Expr::parse(echo)?),
-        ["no-ts"] => OptionTemplate::NoTimestamps,
-        ["uto", seconds] => OptionTemplate::UserTimeout(Expr::parse(seconds)?),
+        ["TS", "val", "?", "ecr", echo] => OptionTemplate::AnyTimestamp(expr(echo)?),
+        ["TS", "val", value, "ecr", echo] => OptionTemplate::Timestamps(expr(value)?, expr(echo)?),
+        ["noTS"] => OptionTemplate::NoTimestamps,
+        ["uto", seconds] => OptionTemplate::UserTimeout(expr(seconds)?),
         ["sack", blocks @ ..] if !blocks.is_empty() => {
-            let mut list = Vec::new();
-            for block in blocks {
-                let (left, right) = block
-                    .split_once(':')
-                    .ok_or_else(|| format!("{block} is no block left:right"))?;
-                list.push((Expr::parse(left)?, Expr::parse(right)?));
-            }
-            OptionTemplate::Sack(list)
+            let block = |block: &&str| {
+                let edges = block.split_once(':');
+                let (left, right) = edges.ok_or(format!("{block} is no block left:right"))?;
+                Ok((expr(left)?, expr(right)?))
+            };
+            OptionTemplate::Sack(blocks.iter().map(block).collect::<Result<_, String>>()?)
         }
         ["raw", bytes @ ..] => {
-            let mut raw = Vec::new();
-            for byte in bytes {
-                raw.push(u8::from_str_radix(byte, 16).map_err(|_| format!("{byte} is no byte"))?);
-            }
-            OptionTemplate::Raw(raw)
+            let byte = |byte: &&str| u8::from_str_radix(byte, 16);
+            let bytes: Result<_, _> = bytes.iter().map(byte).collect();
+            OptionTemplate::Raw(bytes.map_err(|_| format!("{item} is no row of bytes"))?)
         }
         _ => return Err(format!("{item} is no option")),
-    })
+    }))
+}
+
+/// `SEQ:END(LEN)`.
+fn parse_range(text: &str) -> Result<(Expr, Expr, Expr), String> {
+    let parts = text.strip_suffix(')').and_then(|text| text.split_once('('));
+    let parts = parts.and_then(|(range, len)| Some((range.split_once(':')?, len)));
+    let ((seq, end), len) = parts.ok_or_else(|| format!("{text} is not start:end(length)"))?;
+    Ok((Expr::parse(seq)?, Expr::parse(end)?, Expr::parse(len)?))
 }
 
 fn parse_segment(words: &[&str]) -> Result<Template, String> {
     let (words, options) = cut_options(words)?;
-    let mut words = words.into_iter();
+    let mut words = words.into_iter().peekable();
+    let ecn = match words.next_if(|word| word.starts_with('[')) {
+        None | Some("[noecn]") => 0,
+        Some("[ect1]") => 1,
+        Some("[ect0]") => 2,
+        Some("[ce]") => 3,
+        Some(other) => return Err(format!("{other} is no ECN field")),
+    };
     let letters = words
         .next()
         .ok_or("a segment begins with its control bits")?;
-    let place = words
-        .next()
-        .ok_or("a sequence number follows the control bits")?;
-    let (seq, len) = match place.split_once('(') {
-        Some((seq, len)) => (seq, len.strip_suffix(')').ok_or("a length ends with )")?),
-        None => (place, "0"),
-    };
+    let range = words.next().ok_or("a range follows the control bits")?;
+    let (seq, end, len) = parse_range(range)?;
     let mut segment = Template {
         bits: parse_bits(letters)?,
-        seq: Expr::parse(seq)?,
-        len: Expr::parse(len)?,
+        seq,
+        end,
+        len,
         options,
+        ecn,
         times: 1,
         ..Template::default()
     };
@@ -446,18 +512,14 @@ fn parse_segment(words: &[&str]) -> Result<Template, String> {
             "port" => segment.port = expr()?,
             "by" => segment.by = expr()?,
             "bad-checksum" => segment.bad_checksum = true,
-            "ect0" => segment.ecn = 2,
-            "ect1" => segment.ecn = 1,
-            "ce" => segment.ecn = 3,
             _ => {
                 let times = word.strip_prefix('x').and_then(|n| n.parse().ok());
                 segment.times = times.ok_or_else(|| format!("{word} is no part of a segment"))?;
             }
         }
     }
-    let has_ack = segment.bits & ACK != 0;
-    if has_ack != segment.ack.is_some() {
-        return Err("ack stands where the control bits have an A, and only there".into());
+    if (segment.bits & ACK != 0) != segment.ack.is_some() {
+        return Err("ack stands where the control bits have a dot, and only there".into());
     }
     Ok(segment)
 }
@@ -467,9 +529,8 @@ fn parse_bits(letters: &str) -> Result<u16, String> {
         return Ok(0);
     }
     letters.chars().try_fold(0, |bits, letter| {
-        let letter = if letter == 'A' { '.' } else { letter };
         let bit = LETTERS.iter().find(|(name, _)| *name == letter);
-        bit.map(|(_, bit)| bits | bit)
-            .ok_or_else(|| format!("{letter} is no control bit"))
+        let (_, bit) = bit.ok_or_else(|| format!("{letter} is no control bit"))?;
+        Ok(bits | bit)
     })
 }

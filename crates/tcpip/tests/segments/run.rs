@@ -11,8 +11,8 @@ use ip::Host;
 use nmio::{Handler, Instant, Port};
 use tcpip::{Bbr, Config, CongestionControl, Cubic, NewReno, Reno, Server, Stack};
 use testkit::{
-    ACK, CWR, ECE, IcmpError, Layout, Opt, Outbox, SERVER, SERVER_MAC, SYN, Segment, TCP,
-    fill_checksum, read_segment,
+    ACK, CWR, ECE, Layout, Opt, Outbox, SERVER, SERVER_MAC, SYN, Segment, TCP, fill_checksum,
+    read_segment,
 };
 
 use crate::expect::port_of;
@@ -135,6 +135,8 @@ pub(crate) struct Runner<C> {
     /// What has come out and no line has named, with its time.
     pub(crate) pending: VecDeque<(Instant, Vec<u8>)>,
     pub(crate) trace: Vec<String>,
+    /// Passes over the timers at this moment.
+    turns: u32,
     pub(crate) frames: u32,
     /// The receive buffer.
     pub(crate) recv: u32,
@@ -161,13 +163,7 @@ impl<C: CongestionControl> Runner<C> {
 
     /// The number that the first SYN-ACK has.
     fn first_iss(mut self) -> Option<u32> {
-        let syn = Template {
-            bits: SYN,
-            seq: Expr::parse("0").ok()?,
-            len: Expr::parse("0").ok()?,
-            ..Template::default()
-        };
-        self.input(&syn).ok()?;
+        self.input(&Template::bare(SYN, Expr::number(0))).ok()?;
         let (_, packet) = self.pending.pop_front()?;
         Some(read_segment(&packet).ok()?.segment.seq)
     }
@@ -194,6 +190,7 @@ impl<C: CongestionControl> Runner<C> {
             current: String::from("one"),
             pending: VecDeque::new(),
             trace: Vec::new(),
+            turns: 0,
             frames,
             recv: config
                 .recv_buffer
@@ -238,19 +235,31 @@ impl<C: CongestionControl> Runner<C> {
     }
 
     fn run_line(&mut self, line: &Line) -> Result<(), String> {
-        let due = self.now + line.pause;
-        if let Command::Out(template) = &line.command {
-            self.advance(due)?;
-            return self.expect_all(template, due);
+        let since = if line.time.is_relative {
+            self.now
+        } else {
+            self.begin
+        };
+        let (earliest, latest) = (since + line.time.earliest, since + line.time.latest);
+        if earliest < self.now {
+            return Err("this time is over".into());
         }
-        if line.pause > Duration::ZERO {
+        if let Command::Out(template) = &line.command {
+            self.advance(earliest)?;
+            return self.expect_all(template, earliest, latest);
+        }
+        if earliest > self.now {
             self.expect_silence()?;
-            self.advance(due)?;
+            self.advance(earliest)?;
         }
         match &line.command {
             Command::In(template) => {
                 self.expect_silence()?;
                 self.input(template)
+            }
+            Command::Icmp(icmp) => {
+                self.expect_silence()?;
+                self.icmp(icmp)
             }
             Command::Silence => self.expect_silence(),
             Command::Open {
@@ -279,10 +288,6 @@ impl<C: CongestionControl> Runner<C> {
                 Ok(())
             }
             Command::Isn { of, from, relation } => self.compare_isn(of, from, relation),
-            Command::Icmp { message, about } => {
-                self.expect_silence()?;
-                self.icmp(message, about)
-            }
             Command::Ring(room) => {
                 self.port.room = self.value(room) as usize;
                 self.turn()
@@ -322,28 +327,30 @@ impl<C: CongestionControl> Runner<C> {
 
     /// Time passes as an event loop would let it.
     pub(crate) fn advance(&mut self, to: Instant) -> Result<(), String> {
-        let mut turns = 0;
-        loop {
-            let due = Handler::<Outbox>::poll_timeout(&self.server);
-            let Some(due) = due.filter(|due| *due <= to) else {
-                break;
-            };
-            turns = if due > self.now { 0 } else { turns + 1 };
-            if turns > MOST_TURNS {
-                return Err("the timers are due again and again at the same moment".into());
-            }
-            self.now = self.now.max(due);
-            self.turn()?;
-        }
+        while self.run_timer(to)? {}
         self.now = to;
         self.turn()
+    }
+
+    /// Runs the timers that are due next, if that is not after `latest`.
+    pub(crate) fn run_timer(&mut self, latest: Instant) -> Result<bool, String> {
+        let due = Handler::<Outbox>::poll_timeout(&self.server);
+        let Some(due) = due.filter(|due| *due <= latest) else {
+            return Ok(false);
+        };
+        self.turns = if due > self.now { 0 } else { self.turns + 1 };
+        if self.turns > MOST_TURNS {
+            return Err("the timers are due again and again at the same moment".into());
+        }
+        self.now = self.now.max(due);
+        self.turn()?;
+        Ok(true)
     }
 
     fn input(&mut self, template: &Template) -> Result<(), String> {
         let symbols = self.symbols();
         let by = template.by.as_ref().map_or(0, |by| by.value(&symbols));
-        let len = template.len.value(&symbols) as usize;
-        let mut segment = template.value(&symbols);
+        let (mut segment, len) = template.value(&symbols)?;
         let now = self.now;
         if template.window.is_none() {
             segment.window = self.peer().window;
@@ -358,7 +365,7 @@ impl<C: CongestionControl> Runner<C> {
             self.peer()
                 .complete_in(&mut one, plain && !segment.has(SYN), now);
             let first = one.seq.wrapping_sub(u32::from(!one.has(SYN))) as usize;
-            let data = (0..len).map(|at| peers_byte(first.wrapping_add(at)));
+            let data = (0..len as usize).map(|at| peers_byte(first.wrapping_add(at)));
             one.data = data.collect();
             self.peer().has_said(&one, now);
             self.note(now, &format!("< {one}"));
@@ -401,23 +408,19 @@ impl<C: CongestionControl> Runner<C> {
         self.peer().seg = mss - RESERVED;
     }
 
-    fn icmp(&mut self, message: &Icmp, about: &Expr) -> Result<(), String> {
-        let message = match message {
-            Icmp::TooBig(mtu) => IcmpError::TooBig(self.value(mtu)),
-            Icmp::Unreachable(code) => IcmpError::Unreachable(self.value(code) as u8),
-            Icmp::TimeExceeded => IcmpError::TimeExceeded,
-        };
-        let seq = self.value(about);
+    fn icmp(&mut self, icmp: &Icmp) -> Result<(), String> {
+        let symbols = self.symbols();
+        let (error, seq) = (icmp.error(&symbols), icmp.seq.value(&symbols));
         let now = self.now;
-        self.note(now, &format!("< icmp {message:?} about {seq}"));
+        self.note(now, &format!("< icmp {error:?} about {seq}"));
         let about = Segment {
             seq: self.peer().icmp_about(seq),
-            data: vec![0; 1000],
+            data: vec![0; icmp.len.value(&symbols) as usize],
             ..Segment::default()
         };
         let route = self.form.route(self.peer().port);
         let ours = route.back().segment(&about, Layout::Dense);
-        self.receive(&route.icmp_error(message, &ours))
+        self.receive(&route.icmp_error(error, &ours))
     }
 
     /// The three segments of a handshake, each checked.
@@ -428,69 +431,50 @@ impl<C: CongestionControl> Runner<C> {
         rtt: Duration,
         ecn: bool,
     ) -> Result<(), String> {
-        let symbols = self.symbols();
-        let mut default = vec![OptionTemplate::Mss(Expr::parse("MSS")?)];
-        if self.form.layout == Layout::Usual {
-            default.push(OptionTemplate::Timestamps(
-                Expr::parse("100")?,
-                Expr::parse("0")?,
-            ));
+        let mut offered = options.to_vec();
+        if options.is_empty() {
+            offered.push(OptionTemplate::Mss(Expr::parse("MSS")?));
+            if self.form.layout == Layout::Usual {
+                let (value, echo) = (Expr::number(100), Expr::number(0));
+                offered.push(OptionTemplate::Timestamps(value, echo));
+            }
         }
-        let offered = if options.is_empty() {
-            &default[..]
-        } else {
-            options
-        };
-        let number = |text: &str| Expr::parse(text);
-        let (setup, answered) = if ecn { (ECE | CWR, ECE) } else { (0, 0) };
-        let syn = Template {
-            bits: SYN | setup,
-            seq: number("0")?,
-            len: number("0")?,
-            window: window.cloned(),
-            options: offered.to_vec(),
-            ..Template::default()
-        };
-        self.expect_silence()?;
-        self.input(&syn)?;
-        let mut answer = vec![OptionTemplate::Mss(number("MSS")?)];
-        for option in offered {
+        let mut answer = vec![OptionTemplate::Mss(Expr::parse("MSS")?)];
+        let symbols = self.symbols();
+        for option in &offered {
             match option {
                 OptionTemplate::Scale(_) if self.options.scale => {
-                    answer.push(OptionTemplate::Scale(number("WS")?));
+                    answer.push(OptionTemplate::Scale(Expr::parse("WS")?));
                 }
                 OptionTemplate::SackPermitted if self.options.sack => {
                     answer.push(OptionTemplate::SackPermitted);
                 }
                 OptionTemplate::Timestamps(value, _) if self.options.timestamps => {
-                    let value = value.value(&symbols).to_string();
-                    answer.push(OptionTemplate::Timestamps(number("0")?, number(&value)?));
+                    let echo = Expr::number(value.value(&symbols));
+                    answer.push(OptionTemplate::Timestamps(Expr::number(0), echo));
                 }
                 _ => {}
             }
         }
+        let (setup, setup_answer) = if ecn { (ECE | CWR, ECE) } else { (0, 0) };
+        self.expect_silence()?;
+        self.input(&Template {
+            window: window.cloned(),
+            options: offered,
+            ..Template::bare(SYN | setup, Expr::number(0))
+        })?;
         let syn_ack = Template {
-            bits: SYN | ACK | answered,
-            ack: Some(number("1")?),
             options: answer,
-            ..syn.clone()
-        };
-        let syn_ack = Template {
-            window: None,
-            ..syn_ack
+            ..Template::bare(SYN | ACK | setup_answer, Expr::number(0))
         };
         let now = self.now;
-        self.expect_all(&syn_ack, now)?;
+        self.expect_all(&syn_ack, now, now)?;
         self.advance(now + rtt)?;
         self.expect_silence()?;
-        let third = Template {
-            bits: ACK,
-            seq: number("1")?,
-            ack: Some(number("1")?),
-            options: Vec::new(),
-            ..syn
-        };
-        self.input(&third)?;
+        self.input(&Template {
+            window: window.cloned(),
+            ..Template::bare(ACK, Expr::number(1))
+        })?;
         self.server.transports.app_mut().log.clear();
         Ok(())
     }
