@@ -13,7 +13,7 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use nmio::Instant;
 use sandstorm::{
-    App, BODY_LIMIT, Builder, Clients, Exchange, Http, Intake, Prepared, Replies, Request,
+    App, BODY_LIMIT, Builder, Clients, Exchange, Http, Intake, More, Prepared, Replies, Request,
     Response, Sees, Site, StatusCode, Ticket, Verdict,
 };
 use tcpip::{Config, ContentError, Timer};
@@ -24,6 +24,8 @@ const TICK: Timer = Timer::new(0);
 const PERIOD: Duration = Duration::from_millis(10);
 /// Limits of bodies, where they are small.
 const FEW: u64 = 5;
+/// Lengths of the pieces of a response, from the last on.
+const PIECES: [usize; 6] = [1, 20, 300, 7, 2_000, 1];
 /// The most digits of a chunk's size, bytes of all extensions, and of all trailer fields.
 const MAX_CHUNK: (usize, usize, usize) = (15, 1_024, 8_192);
 
@@ -42,7 +44,7 @@ const WORDS: [&str; 56] = [
     "POST /u HTTP/1.1\r\nHost: a\r\n",
     "POST /k HTTP/1.1\r\nHost: a\r\n",
     "POST /e HTTP/1.0\r\n",
-    "POST /e HTTP/1.3\r\nHost: a\r\n",
+    "GET /m HTTP/1.1\r\nHost: a\r\n\r\n",
     "GET /r?x HTTP/1.1\r\nHost: a\r\n\r\n",
     "GET /docs?x HTTP/1.1\r\nHost: a\r\n\r\n",
     "GET /f HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -117,6 +119,8 @@ struct Coming {
 struct Probe<const FIRST: bool> {
     prepared: Prepared,
     waiting: Vec<Ticket>,
+    /// Responses in pieces, of which the last is to come.
+    streaming: Vec<Ticket>,
 }
 
 impl<const FIRST: bool> Probe<FIRST> {
@@ -126,6 +130,7 @@ impl<const FIRST: bool> Probe<FIRST> {
         Ok(Self {
             prepared: replies.add(&response)?,
             waiting: Vec::new(),
+            streaming: Vec::new(),
         })
     }
 }
@@ -189,14 +194,36 @@ impl<const FIRST: bool> App for Probe<FIRST> {
                 let bytes = std::mem::take(&mut exchange.state().bytes);
                 exchange.text(format_args!("{bytes} bytes"))
             }
+            "/m" => {
+                exchange.state().bytes = PIECES.len();
+                exchange.response().write(b"begins");
+                Verdict::Stream
+            }
             "/r" => Verdict::Prepared(self.prepared),
             "/f" => Verdict::Refuse(FORBIDDEN),
             _ => Verdict::Site,
         }
     }
 
+    fn on_more(&mut self, exchange: &mut Exchange<'_, Coming>) -> More {
+        let left = &mut exchange.state().bytes;
+        let Some(next) = left.checked_sub(1) else {
+            return More::Last;
+        };
+        *left = next;
+        exchange.response().write(&b"p".repeat(PIECES[next]));
+        if next > 0 {
+            return More::Next;
+        }
+        self.streaming.push(exchange.ticket());
+        More::Wait
+    }
+
     fn on_timer(&mut self, _: Timer, clients: &mut impl Clients<Coming>) {
         clients.set_timer(TICK, PERIOD);
+        for ticket in std::mem::take(&mut self.streaming) {
+            clients.resume(ticket);
+        }
         for ticket in std::mem::take(&mut self.waiting) {
             clients.answer(ticket, |request, exchange| {
                 exchange.text(format_args!("later {}", request.body().len()))
@@ -241,17 +268,18 @@ fn visit<const FIRST: bool>(pieces: &[&[u8]], ends: bool) -> Got {
 }
 
 /// A body by an independent reader.
-enum Body {
-    Whole(Vec<u8>),
+enum Body<'a> {
+    /// And what follows it.
+    Whole(Vec<u8>, &'a [u8]),
     /// More is needed, or something in the last line is wrong.
     Half,
     Malformed,
 }
 
-fn body(framing: Framing, bytes: &[u8]) -> Body {
+fn body(framing: Framing, bytes: &[u8]) -> Body<'_> {
     match framing {
-        Framing::Known(len) => match bytes.get(..len.into()) {
-            Some(body) => Body::Whole(body.to_vec()),
+        Framing::Known(len) => match bytes.split_at_checked(len.into()) {
+            Some((body, rest)) => Body::Whole(body.to_vec(), rest),
             None => Body::Half,
         },
         Framing::Chunked => chunks(bytes),
@@ -269,7 +297,7 @@ fn is_text(bytes: &[u8]) -> bool {
 }
 
 /// RFC 9112, section 7.1.
-fn chunks(mut rest: &[u8]) -> Body {
+fn chunks(mut rest: &[u8]) -> Body<'_> {
     let (mut body, mut extensions, mut trailers) = (Vec::new(), 0, 0);
     let (max_digits, max_extensions, max_trailers) = MAX_CHUNK;
     loop {
@@ -308,7 +336,7 @@ fn chunks(mut rest: &[u8]) -> Body {
             return Body::Half;
         };
         if field.is_empty() {
-            return Body::Whole(body);
+            return Body::Whole(body, next);
         }
         // The CR counts too.
         trailers += field.len() + 1;
@@ -326,9 +354,9 @@ fn chunks(mut rest: &[u8]) -> Body {
 }
 
 /// The answer to the first request has its body.
-fn has_body(got: &Got, body: &Body) {
+fn has_body(got: &Got, body: &Body<'_>) {
     match body {
-        Body::Whole(body) => {
+        Body::Whole(body, _) => {
             let response = response(&got.bytes);
             assert_eq!(
                 (response.status, response.told_len),
@@ -348,8 +376,16 @@ fn are_valid(got: &Got) {
     while !rest.is_empty() {
         assert!(!closes, "a response behind the last");
         let response = response(rest);
-        let len = response.told_len.unwrap_or(0);
-        rest = response.rest.get(len..).expect("the whole body");
+        rest = if response.is_chunked {
+            let Body::Whole(body, rest) = chunks(response.rest) else {
+                panic!("chunks that are not whole");
+            };
+            assert_eq!(body.len(), 6 + PIECES.iter().sum::<usize>());
+            rest
+        } else {
+            let len = response.told_len.unwrap_or(0);
+            response.rest.get(len..).expect("the whole body")
+        };
         closes = response.closes;
     }
     assert!(!closes || got.is_closed, "it does not close");

@@ -40,6 +40,7 @@ pub struct Response<'a> {
     pub closes: bool,
     /// What the head says about the body.
     pub told_len: Option<usize>,
+    pub is_chunked: bool,
     /// What follows the head.
     pub rest: &'a [u8],
 }
@@ -61,6 +62,7 @@ pub fn response(bytes: &[u8]) -> Response<'_> {
         status: head.code.expect("a status"),
         closes: field("Connection") == Some("close"),
         told_len: field("Content-Length").map(|len| len.parse().unwrap()),
+        is_chunked: field("Transfer-Encoding") == Some("chunked"),
         rest: &bytes[head_len..],
     }
 }

@@ -16,8 +16,10 @@ const MAX_DATA: usize = 1_400;
 const FRAMES: u32 = 160;
 /// How the client's time goes by when it waits.
 const STEP: Duration = Duration::from_millis(10);
-/// It waits so long for a window that opens, or for what may come in the end.
+/// It waits for so many steps for a window that opens.
 const PATIENCE: u32 = 100;
+/// After so many steps without anything from the server nothing comes any more.
+const QUIET: u32 = 20;
 
 const FIN: u8 = 1;
 const SYN: u8 = 2;
@@ -33,7 +35,8 @@ pub struct Got {
 }
 
 /// Sends `pieces`, each in segments of its own, to the server on `port` that `make` makes,
-/// and closes its side then if it `ends`. The server must answer within a second.
+/// and closes its side then if it `ends`. The server must not be silent for 0.2 s before
+/// its last byte.
 pub fn talk<T: Transports<SimPort>>(
     port: u16,
     make: impl FnOnce(&SimPort) -> T,
@@ -76,13 +79,18 @@ pub fn talk<T: Transports<SimPort>>(
     for piece in pieces {
         client.send_piece(piece);
     }
-    if ends && !client.got.is_closed {
-        client.send_alone(FIN | ACK, &[]);
-        client.snd_nxt = client.snd_nxt.wrapping_add(1);
-        client.collect();
+    if ends {
+        client.end();
     }
-    for _ in 0..PATIENCE {
+    let mut quiet = 0;
+    while quiet < QUIET {
+        let before = client.rcv_nxt;
         client.pass();
+        quiet = if client.rcv_nxt == before {
+            quiet + 1
+        } else {
+            0
+        };
     }
     client.got
 }
@@ -106,20 +114,32 @@ struct Client<T> {
 impl<T: Transports<SimPort>> Client<T> {
     /// Sends as the server's window allows, until that has closed its side.
     fn send_piece(&mut self, mut piece: &[u8]) {
-        let mut patience = PATIENCE;
         while !piece.is_empty() && !self.got.is_closed {
-            let window = self.edge.wrapping_sub(self.snd_nxt) as usize;
-            if window == 0 {
-                assert!(patience > 0, "the window stays shut");
-                patience -= 1;
-                self.pass();
-                continue;
-            }
-            let (data, rest) = piece.split_at(piece.len().min(window).min(MAX_DATA));
+            let most = self.window().min(MAX_DATA);
+            let (data, rest) = piece.split_at(piece.len().min(most));
             self.send(PSH | ACK, data);
             piece = rest;
-            patience = PATIENCE;
         }
+    }
+
+    /// Closes the client's side, unless the server has closed its own.
+    fn end(&mut self) {
+        if !self.got.is_closed && self.window() > 0 {
+            self.send_alone(FIN | ACK, &[]);
+            self.snd_nxt = self.snd_nxt.wrapping_add(1);
+            self.collect();
+        }
+    }
+
+    /// Waits until the server's window is open. 0 when that closes its side meanwhile.
+    fn window(&mut self) -> usize {
+        let mut patience = PATIENCE;
+        while self.edge == self.snd_nxt && !self.got.is_closed {
+            assert!(patience > 0, "the window stays shut");
+            patience -= 1;
+            self.pass();
+        }
+        self.edge.wrapping_sub(self.snd_nxt) as usize
     }
 
     fn pass(&mut self) {

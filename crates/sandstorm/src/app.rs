@@ -7,7 +7,7 @@ use tcpip::{CloseReason, Timer};
 use crate::exchange::{Exchange, Ticket};
 use crate::prepared::Replies;
 use crate::request::Request;
-use crate::verdict::{Intake, Sees, Verdict};
+use crate::verdict::{Intake, More, Sees, Verdict};
 
 /// The longest body of a request that is collected, where an application does not say
 /// otherwise.
@@ -64,6 +64,14 @@ pub trait App {
         None
     }
 
+    /// There is room for the next piece of a response that is made in
+    /// [pieces](Verdict::Stream). The callback writes it to the exchange's response, of
+    /// which only the body is used now. A piece should have some kilobytes.
+    fn on_more(&mut self, exchange: &mut Exchange<'_, Self::State>) -> More {
+        let _ = exchange;
+        More::Last
+    }
+
     /// A message has come from another thread.
     fn on_message(&mut self, message: Self::Message, clients: &mut impl Clients<Self::State>) {
         let _ = (message, clients);
@@ -91,6 +99,11 @@ pub trait Clients<S> {
         ticket: Ticket,
         answer: impl FnOnce(&Request<'_>, &mut Exchange<'_, S>) -> Verdict,
     ) -> bool;
+
+    /// Goes on with a response that [waits](More::Wait): [`App::on_more`] is called when
+    /// the callback in hand has returned. `false` when the response is not under way any
+    /// more.
+    fn resume(&mut self, ticket: Ticket) -> bool;
 
     /// Where replies are made that are sent often.
     fn replies(&mut self) -> Replies<'_>;

@@ -93,6 +93,7 @@
 //! |---|---|
 //! | take a body of more than [`BODY_LIMIT`], in pieces, or none | [`App::on_head`], [`App::on_body`] |
 //! | answer when another thread has the answer | [`Verdict::Later`], [`App::on_message`], [`Clients::answer`] |
+//! | send a response of unknown length, in pieces | [`Verdict::Stream`], [`App::on_more`], [`Clients::resume`] |
 //! | do something by time | [`App::on_start`], [`App::on_timer`], [`Clients::set_timer`] |
 //! | remember something of a connection | [`App::State`], [`Exchange::state`] |
 //! | have a command line of one's own | [`SiteArgs`], or [`Sandstorm`] as a [`control::Program`] |
@@ -208,8 +209,7 @@
 //! closed in the same way. A head must arrive whole in [`REQUEST_TIMEOUT`] from its first byte on.
 //!
 //! Deliberately absent: TLS, ranges, compression and content negotiation,
-//! listings of folders, virtual hosts, logs of requests, tunnels (CONNECT), and
-//! responses whose length is not known when they begin.
+//! listings of folders, virtual hosts, logs of requests, and tunnels (CONNECT).
 
 mod app;
 mod body;
@@ -255,5 +255,5 @@ pub use session::{Answer, Session, Step};
 pub use site::{Builder, MAX_FILE_LEN, ReplyId, Site, Totals};
 pub use skipped::{Reason, Skipped};
 pub use status::{Status, StatusCode};
-pub use verdict::{Intake, Sees, Verdict};
+pub use verdict::{Intake, More, Sees, Verdict};
 pub use web::{ANSWER_TIMEOUT, REQUEST_TIMEOUT, UNREAD_LIMIT};

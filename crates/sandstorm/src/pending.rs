@@ -66,6 +66,8 @@ pub(crate) enum Phase {
     },
     /// For room in the connection's stream.
     Room(Outgoing),
+    /// For more of a response, of which a part has been sent.
+    Stream(Stream),
     /// For nothing: it has given way to others, and its client is to be told so.
     GaveWay(Option<Busy>),
 }
@@ -95,6 +97,37 @@ pub(crate) struct Body {
 pub(crate) struct Outgoing {
     pub(crate) content: Option<(ContentId, Range<u32>)>,
     pub(crate) stamp: Stamp,
+    /// The response goes on with pieces.
+    pub(crate) stream: Option<Stream>,
+}
+
+impl Outgoing {
+    /// A response that ends here.
+    pub(crate) fn new(content: Option<(ContentId, Range<u32>)>, stamp: Stamp) -> Self {
+        Self {
+            content,
+            stamp,
+            stream: None,
+        }
+    }
+
+    /// The same with pieces that follow.
+    pub(crate) fn followed_by(self, stream: Option<Stream>) -> Self {
+        Self { stream, ..self }
+    }
+}
+
+/// A response that is made in pieces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stream {
+    /// The request's serial number.
+    pub(crate) serial: u64,
+    /// The pieces are chunks.
+    pub(crate) chunked: bool,
+    /// The connection closes behind it.
+    pub(crate) close: bool,
+    /// The application has no more for now.
+    pub(crate) waits: bool,
 }
 
 /// One request under way.

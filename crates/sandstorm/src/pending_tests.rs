@@ -177,6 +177,7 @@ fn a_client_that_does_not_read_loses_its_response() {
         Phase::Room(Outgoing {
             content: None,
             stamp,
+            stream: None,
         })
     };
     let places = fill(&mut pending, &room, 100);

@@ -51,7 +51,7 @@ impl<'a> Replies<'a> {
         let tag = is_tagged.then(|| ETag::of(response.body()));
         let line = tag.map_or_else(String::new, |tag| format!("ETag: {tag}\r\n"));
         let mut bytes = Vec::new();
-        let head = response.write_head(self.common, &line, &mut bytes);
+        let head = response.write_head(self.common, &line, true, &mut bytes);
         if !status.is_bodiless() {
             bytes.extend_from_slice(response.body());
         }
@@ -86,7 +86,7 @@ impl<'a> Replies<'a> {
         // They fit, as there are no more than before.
         let _ = unchanged.add_fields(&response.lines_without_body());
         let mut bytes = Vec::new();
-        let head = unchanged.write_head(self.common, line, &mut bytes);
+        let head = unchanged.write_head(self.common, line, true, &mut bytes);
         let content = self.contents.add(bytes.into(), Some(slot(head.slot_at)))?;
         Ok(Unchanged {
             tag,

@@ -103,8 +103,15 @@ impl Response {
         }
     }
 
-    /// Writes the head: with the fields of all responses, and `more` lines.
-    pub(crate) fn write_head(&self, common: &Fields, more: &str, out: &mut Vec<u8>) -> Head {
+    /// Writes the head: with the fields of all responses, and `more` lines. Unless it `is_whole`,
+    /// the response does not tell its length.
+    pub(crate) fn write_head(
+        &self,
+        common: &Fields,
+        more: &str,
+        is_whole: bool,
+        out: &mut Vec<u8>,
+    ) -> Head {
         let from = out.len();
         let _ = write!(out, "HTTP/1.1 {}\r\n{SLOT_FIELD}", self.status);
         let slot_at = out.len();
@@ -114,7 +121,7 @@ impl Response {
         out.extend_from_slice(self.fields.lines().as_bytes());
         out.extend_from_slice(more.as_bytes());
         // RFC 9110, section 8.6.
-        if !self.status.is_bodiless() {
+        if is_whole && !self.status.is_bodiless() {
             let _ = write!(out, "Content-Length: {}\r\n", self.body.len());
         }
         out.extend_from_slice(b"\r\n");
@@ -133,7 +140,7 @@ impl Response {
         slots: &mut SlotWriter,
         out: &mut Vec<u8>,
     ) {
-        let Head { slot_at, .. } = self.write_head(common, "", out);
+        let Head { slot_at, .. } = self.write_head(common, "", true, out);
         slots.write(stamp, &mut out[slot_at..slot_at + SLOT_LEN]);
         if !head_only && !self.status.is_bodiless() {
             out.extend_from_slice(&self.body);

@@ -14,6 +14,10 @@ pub enum Verdict {
     Prepared(Prepared),
     /// With the exchange's response, which the callback has made.
     Made,
+    /// With the exchange's response, whose body is made in pieces: the first is what it has
+    /// now, and [`App::on_more`](crate::App::on_more) adds the others. It is sent in chunks
+    /// (RFC 9112, section 7.1), and to a client of HTTP/1.0 until the connection closes.
+    Stream,
     /// Later: by [`Clients::answer`](crate::Clients::answer), with the exchange's
     /// [ticket](crate::Exchange::ticket). Until then no later request of the
     /// connection is looked at. Who waits for longer than the server's
@@ -39,6 +43,19 @@ pub enum Intake {
     /// It is not read. This is the answer. The connection goes on where the body is known
     /// to have at most [`UNREAD_LIMIT`](crate::UNREAD_LIMIT) bytes, and closes otherwise.
     Unread(Verdict),
+}
+
+/// What follows a piece of a response that is made in [pieces](Verdict::Stream).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum More {
+    /// Another one, when this one and a few more have arrived. After a piece of no bytes
+    /// as [`Wait`](Self::Wait).
+    Next,
+    /// Another one, after [`Clients::resume`](crate::Clients::resume). A client that is
+    /// silent for [`tcpip::Config::idle_timeout`] meanwhile is closed.
+    Wait,
+    /// Nothing: it is the last.
+    Last,
 }
 
 /// Which requests an application sees.

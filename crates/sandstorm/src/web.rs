@@ -5,6 +5,7 @@ mod core;
 mod counters;
 mod dialogue;
 mod outside;
+mod streaming;
 
 pub use self::conversation::Conversation;
 pub use self::core::{ANSWER_TIMEOUT, REQUEST_TIMEOUT, UNREAD_LIMIT};
@@ -14,10 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tcpip::{
-    Application, CloseReason, CongestionControl, Connection, ConnectionId, Connections,
-    ContentError, Contents, Deadline, Timer, WriteError,
+    Application, CloseReason, CongestionControl, ConnectionId, Connections, ContentError, Contents,
+    Deadline, Timer, WriteError,
 };
 
+use self::conversation::Conn;
 use self::core::Core;
 use crate::app::{App, SiteOnly};
 use crate::date::Stamp;
@@ -104,7 +106,7 @@ impl<A: App> Web<A> {
 
     /// Answers all requests in `data` by the site; how many bytes are consumed.
     #[inline]
-    fn serve(&mut self, conn: &mut Connection<'_, Conversation<A::State>>, data: &[u8]) -> usize {
+    fn serve(&mut self, conn: &mut Conn<'_, A::State>, data: &[u8]) -> usize {
         let mut consumed = 0;
         while consumed < data.len() {
             let answer = match self.next(&mut conn.state().session, &data[consumed..]) {
@@ -160,7 +162,7 @@ impl<A: App> Application for Web<A> {
     type Message = A::Message;
 
     #[inline]
-    fn on_receive(&mut self, conn: &mut Connection<'_, Self::State>, data: &[u8]) -> usize {
+    fn on_receive(&mut self, conn: &mut Conn<'_, A::State>, data: &[u8]) -> usize {
         match A::SEES {
             Sees::Nothing => self.serve(conn, data),
             Sees::Missing | Sees::Everything => self.converse(conn, data),
@@ -168,13 +170,14 @@ impl<A: App> Application for Web<A> {
     }
 
     #[inline]
-    fn on_sent(&mut self, conn: &mut Connection<'_, Self::State>) {
+    fn on_sent(&mut self, conn: &mut Conn<'_, A::State>) {
         if A::SEES != Sees::Nothing {
             self.core.go_on(conn);
+            self.stream(conn);
         }
     }
 
-    fn on_half_close(&mut self, conn: &mut Connection<'_, Self::State>) {
+    fn on_half_close(&mut self, conn: &mut Conn<'_, A::State>) {
         if A::SEES == Sees::Nothing {
             conn.close();
         } else if self.core.waits_for_application(conn) {
@@ -187,7 +190,7 @@ impl<A: App> Application for Web<A> {
         }
     }
 
-    fn on_deadline(&mut self, conn: &mut Connection<'_, Self::State>, _: Deadline) {
+    fn on_deadline(&mut self, conn: &mut Conn<'_, A::State>, _: Deadline) {
         if A::SEES == Sees::Nothing || !self.core.give_up(conn) {
             conn.close();
         }
@@ -208,6 +211,7 @@ impl<A: App> Application for Web<A> {
     ) {
         let Self { app, core, .. } = self;
         app.on_timer(timer, &mut outside::Reached::new(core, connections));
+        self.resume(connections);
     }
 
     fn on_message<C: CongestionControl>(
@@ -217,6 +221,7 @@ impl<A: App> Application for Web<A> {
     ) {
         let Self { app, core, .. } = self;
         app.on_message(message, &mut outside::Reached::new(core, connections));
+        self.resume(connections);
     }
 
     #[inline]

@@ -3,6 +3,8 @@
 
 #[path = "app/probe.rs"]
 mod probe;
+#[path = "app/streams.rs"]
+mod streams;
 #[path = "app/visit.rs"]
 mod visit;
 
@@ -657,6 +659,7 @@ fn any_exchange() -> impl Strategy<Value = (String, String)> {
             text(&format!("{} bytes", body.len()))
         )),
         Just((get("/a.txt"), file(""))),
+        Just((get("/stream?3x40"), streams::stream(3, 40))),
         Just((get("/a.txt?extra"), file("X-Extra: yes\r\n"))),
         Just((get("/later?1"), text("later 1"))),
         Just((get("/refused"), page("403 Forbidden", true, ""))),

@@ -1,7 +1,12 @@
 //! What is remembered between two arrivals of bytes.
 
+use tcpip::Connection;
+
 use crate::pending::Place;
 use crate::session::Session;
+
+/// A connection, in the hands of a callback.
+pub(super) type Conn<'a, S> = Connection<'a, Conversation<S>>;
 
 /// What is remembered of a connection.
 #[derive(Debug, Default)]

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tcpip::{
-    Connection, ContentError, ContentId, Contents, Deadline, MAX_WRITE_LEN, Slot, WriteError,
+    Connection, ConnectionId, ContentError, ContentId, Contents, Deadline, MAX_WRITE_LEN, Slot,
+    WriteError,
 };
 
-use super::conversation::Conversation;
+use super::conversation::Conn;
 use super::counters::Counters;
 use crate::date::{SLOT_LEN, SlotWriter, Stamp};
 use crate::exchange::{Exchange, Ticket};
 use crate::fields::MAX_FIELDS_LEN;
 use crate::head::{HEAD_LIMIT, field_buffer, parse};
-use crate::pending::{Busy, Outgoing, Pending, Phase, Place};
+use crate::pending::{Busy, Exhausted, Outgoing, Pending, Phase, Place};
 use crate::prepared::Prepared;
 use crate::request::Request;
 use crate::response::{Response, head_len, write_head_with};
@@ -55,6 +56,8 @@ pub(super) enum After {
     GoesOn,
     /// The next request must wait: this one is under way.
     Waits,
+    /// The next request must wait: the application has more of this one's response.
+    Streams,
     /// There is no next one.
     Ends,
 }
@@ -67,13 +70,15 @@ pub(super) struct Core {
     pub(super) prepared: Box<[PreparedReply]>,
     pub(super) slots: SlotWriter,
     /// Bytes of an answer, while they are put together.
-    out: Vec<u8>,
+    pub(super) out: Vec<u8>,
     /// The application's response, while it is made.
-    response: Response,
+    pub(super) response: Response,
     pub(super) pending: Pending,
     /// Exchanges so far, and the serial number of the one in hand.
     exchanges: u64,
-    serial: u64,
+    pub(super) serial: u64,
+    /// Connections whose responses the application goes on with, by no event of theirs.
+    pub(super) resumed: Vec<ConnectionId>,
     pub(super) request_timeout: Duration,
     pub(super) answer_timeout: Duration,
     /// The present second, since 1970.
@@ -103,6 +108,7 @@ impl Core {
             pending: Pending::default(),
             exchanges: 0,
             serial: 0,
+            resumed: Vec::new(),
             request_timeout: REQUEST_TIMEOUT,
             answer_timeout: ANSWER_TIMEOUT,
             second: 0,
@@ -173,7 +179,7 @@ impl Core {
     /// Calls `ask` with an exchange for a request of `conn`.
     pub(super) fn exchange<S: Default, R>(
         &mut self,
-        conn: &mut Connection<'_, Conversation<S>>,
+        conn: &mut Conn<'_, S>,
         ask: impl FnOnce(&mut Exchange<'_, S>) -> R,
     ) -> R {
         self.exchanges += 1;
@@ -183,7 +189,7 @@ impl Core {
     /// As [`exchange`](Self::exchange), for a request that has a serial number already.
     pub(super) fn exchange_of<S: Default, R>(
         &mut self,
-        conn: &mut Connection<'_, Conversation<S>>,
+        conn: &mut Conn<'_, S>,
         serial: u64,
         ask: impl FnOnce(&mut Exchange<'_, S>) -> R,
     ) -> R {
@@ -209,7 +215,7 @@ impl Core {
     /// says after the last exchange.
     pub(super) fn answer<S>(
         &mut self,
-        conn: &mut Connection<'_, Conversation<S>>,
+        conn: &mut Conn<'_, S>,
         request: &Request<'_>,
         bytes: &[u8],
         verdict: Verdict,
@@ -217,6 +223,10 @@ impl Core {
         self.out.clear();
         match verdict {
             Verdict::Later => return self.wait(conn, request, bytes),
+            Verdict::Stream => {
+                self.count(self.response.status());
+                return self.begin_stream(conn, request);
+            }
             Verdict::Site => {
                 let answer = session::answer(&self.site, request.head(), bytes);
                 return self.answer_by_site(conn, &answer, bytes);
@@ -238,7 +248,7 @@ impl Core {
     /// Answers with a page of ours about a status.
     pub(super) fn answer_page<S>(
         &mut self,
-        conn: &mut Connection<'_, Conversation<S>>,
+        conn: &mut Conn<'_, S>,
         status: Status,
         request: &Request<'_>,
     ) -> After {
@@ -255,17 +265,11 @@ impl Core {
     }
 
     /// Sends the response that was made.
-    fn answer_made<S>(
-        &mut self,
-        conn: &mut Connection<'_, Conversation<S>>,
-        head_only: bool,
-        close: bool,
-    ) -> After {
+    fn answer_made<S>(&mut self, conn: &mut Conn<'_, S>, head_only: bool, close: bool) -> After {
         let stamp = Stamp::new(self.second, close);
         let (response, out) = (&self.response, &mut self.out);
         response.write_to(self.site.fields(), head_only, stamp, &mut self.slots, out);
-        let content = None;
-        self.deliver(conn, Outgoing { content, stamp })
+        self.deliver(conn, Outgoing::new(None, stamp))
     }
 
     fn count_ours(&mut self, status: Status) {
@@ -283,7 +287,7 @@ impl Core {
 
     fn answer_by_site<S>(
         &mut self,
-        conn: &mut Connection<'_, Conversation<S>>,
+        conn: &mut Conn<'_, S>,
         answer: &Answer,
         bytes: &[u8],
     ) -> After {
@@ -314,12 +318,12 @@ impl Core {
             write_head_with(head, slot_at, extra, stamp, &mut self.slots, &mut self.out);
             Some((reply.content, head_len as u32..whole.len() as u32))
         };
-        self.deliver(conn, Outgoing { content, stamp })
+        self.deliver(conn, Outgoing::new(content, stamp))
     }
 
     fn answer_prepared<S>(
         &mut self,
-        conn: &mut Connection<'_, Conversation<S>>,
+        conn: &mut Conn<'_, S>,
         request: &Request<'_>,
         prepared: &Prepared,
     ) -> After {
@@ -355,16 +359,11 @@ impl Core {
             head_len..end
         };
         let content = Some((content, range));
-        self.deliver(conn, Outgoing { content, stamp })
+        self.deliver(conn, Outgoing::new(content, stamp))
     }
 
     /// Has a request wait for the application's answer.
-    fn wait<S>(
-        &mut self,
-        conn: &mut Connection<'_, Conversation<S>>,
-        request: &Request<'_>,
-        bytes: &[u8],
-    ) -> After {
+    fn wait<S>(&mut self, conn: &mut Conn<'_, S>, request: &Request<'_>, bytes: &[u8]) -> After {
         let phase = Phase::Answer {
             serial: self.serial,
             close: !request.keep_alive(),
@@ -385,15 +384,16 @@ impl Core {
 
     /// Sends the bytes of `out` and what is beside them; or keeps them until there is
     /// room, so that the application need not be asked again.
-    fn deliver<S>(
-        &mut self,
-        conn: &mut Connection<'_, Conversation<S>>,
-        outgoing: Outgoing,
-    ) -> After {
+    pub(super) fn deliver<S>(&mut self, conn: &mut Conn<'_, S>, outgoing: Outgoing) -> After {
         conn.clear_deadline();
         let place = conn.state().place;
         match write(conn, &self.out, &outgoing) {
             Ok(()) => {
+                if let Some(stream) = outgoing.stream {
+                    // Without bytes it takes no memory.
+                    let _ = self.hold(conn, Phase::Stream(stream), false);
+                    return After::Streams;
+                }
                 self.pending.release(place);
                 conn.state().place = Place::NONE;
                 if !outgoing.stamp.closes() {
@@ -406,20 +406,8 @@ impl Core {
                 After::Ends
             }
             Err(WriteError::Full) => {
-                let (phase, now) = (Phase::Room(outgoing), conn.now());
-                if self.pending.phase(place).is_some() {
-                    // They may have been taken out.
-                    drop(self.pending.take_bytes(place));
-                    self.pending.set_phase(place, phase, now);
-                    if self.pending.append(place, &self.out, now).is_ok() {
-                        return After::Waits;
-                    }
-                } else {
-                    let (peer, out) = (conn.peer().ip(), &self.out);
-                    if let Ok(place) = self.pending.take(phase, out, peer, now) {
-                        conn.state().place = place;
-                        return After::Waits;
-                    }
+                if self.hold(conn, Phase::Room(outgoing), true).is_ok() {
+                    return After::Waits;
                 }
                 conn.abort();
                 After::Ends
@@ -433,34 +421,47 @@ impl Core {
         }
     }
 
+    /// Has the connection's request wait for something else, with the bytes of `out` or
+    /// none in place of its own.
+    fn hold<S>(
+        &mut self,
+        conn: &mut Conn<'_, S>,
+        phase: Phase,
+        has_bytes: bool,
+    ) -> Result<(), Exhausted> {
+        let (place, now) = (conn.state().place, conn.now());
+        let bytes = if has_bytes { &self.out[..] } else { &[] };
+        if self.pending.phase(place).is_some() {
+            // They may have been taken out.
+            drop(self.pending.take_bytes(place));
+            self.pending.set_phase(place, phase, now);
+            return self.pending.append(place, bytes, now);
+        }
+        conn.state().place = self.pending.take(phase, bytes, conn.peer().ip(), now)?;
+        Ok(())
+    }
+
     /// The connection's request has given way to others.
-    pub(super) fn has_given_way<S>(&mut self, conn: &mut Connection<'_, Conversation<S>>) -> bool {
+    pub(super) fn has_given_way<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
         let place = conn.state().place;
         matches!(self.pending.phase(place), Some(Phase::GaveWay(_)))
     }
 
     /// The connection waits for an answer of the application.
-    pub(super) fn waits_for_application<S>(
-        &mut self,
-        conn: &mut Connection<'_, Conversation<S>>,
-    ) -> bool {
+    pub(super) fn waits_for_application<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
         let place = conn.state().place;
-        matches!(self.pending.phase(place), Some(Phase::Answer { .. }))
+        let phase = self.pending.phase(place);
+        matches!(phase, Some(Phase::Answer { .. } | Phase::Stream(_)))
     }
 
     /// Answers the request in this place by `answer`. `is_read`: its body is read to the
     /// end.
     pub(super) fn answer_pending<S>(
         &mut self,
-        conn: &mut Connection<'_, Conversation<S>>,
+        conn: &mut Conn<'_, S>,
         place: Place,
         is_read: bool,
-        answer: impl FnOnce(
-            &mut Self,
-            &mut Connection<'_, Conversation<S>>,
-            &Request<'_>,
-            &[u8],
-        ) -> After,
+        answer: impl FnOnce(&mut Self, &mut Conn<'_, S>, &Request<'_>, &[u8]) -> After,
     ) -> After {
         let bytes = self.pending.take_bytes(place);
         let mut fields = field_buffer();
@@ -478,10 +479,7 @@ impl Core {
     }
 
     /// Answers a request that has given way to others. `None` when it has not.
-    pub(super) fn turn_away<S>(
-        &mut self,
-        conn: &mut Connection<'_, Conversation<S>>,
-    ) -> Option<After> {
+    pub(super) fn turn_away<S>(&mut self, conn: &mut Conn<'_, S>) -> Option<After> {
         let place = conn.state().place;
         let Some(Phase::GaveWay(busy)) = self.pending.phase(place) else {
             return None;
@@ -496,7 +494,7 @@ impl Core {
 
     /// Answers a request to which the application will give no answer: it is too late, or
     /// the request has given way. Whether there was one.
-    pub(super) fn give_up<S>(&mut self, conn: &mut Connection<'_, Conversation<S>>) -> bool {
+    pub(super) fn give_up<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
         let place = conn.state().place;
         let after = if let Some(Phase::Answer { close, .. }) = self.pending.phase(place) {
             let is_read = !*close;
@@ -515,7 +513,7 @@ impl Core {
     }
 
     /// Goes on with what there may be room for now.
-    pub(super) fn go_on<S>(&mut self, conn: &mut Connection<'_, Conversation<S>>) {
+    pub(super) fn go_on<S>(&mut self, conn: &mut Conn<'_, S>) {
         let place = conn.state().place;
         let outgoing = match self.pending.phase(place) {
             None => {
@@ -524,7 +522,7 @@ impl Core {
                 }
                 return;
             }
-            Some(Phase::Answer { .. }) => return,
+            Some(Phase::Answer { .. } | Phase::Stream(_)) => return,
             Some(Phase::GaveWay(_)) => {
                 self.give_up(conn);
                 return;
@@ -545,21 +543,14 @@ impl Core {
 
     /// Has what is left of a body discarded, unless it is too long or nobody knows how
     /// long. Whether it is.
-    pub(super) fn discard<S>(
-        conn: &mut Connection<'_, Conversation<S>>,
-        left: Option<u64>,
-    ) -> bool {
+    pub(super) fn discard<S>(conn: &mut Conn<'_, S>, left: Option<u64>) -> bool {
         let left = left.filter(|left| *left <= UNREAD_LIMIT);
         conn.state().unread = left.unwrap_or(0) as u32;
         left.is_some()
     }
 
     /// Discards what has come of a body that nobody reads; how many bytes.
-    pub(super) fn skip_unread<S>(
-        &mut self,
-        conn: &mut Connection<'_, Conversation<S>>,
-        data: &[u8],
-    ) -> usize {
+    pub(super) fn skip_unread<S>(&mut self, conn: &mut Conn<'_, S>, data: &[u8]) -> usize {
         let unread = &mut conn.state().unread;
         let len = data.len().min(*unread as usize);
         *unread -= len as u32;
@@ -571,7 +562,7 @@ impl Core {
     }
 
     /// Tells a client that waits with a body to send it.
-    pub(super) fn tell_to_go_on<S>(&mut self, conn: &mut Connection<'_, Conversation<S>>) {
+    pub(super) fn tell_to_go_on<S>(&mut self, conn: &mut Conn<'_, S>) {
         let place = conn.state().place;
         if let Some(Phase::Body(body)) = self.pending.phase(place) {
             body.owes_continue = conn.write_bytes(CONTINUE).is_err();

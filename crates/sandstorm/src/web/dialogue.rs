@@ -1,9 +1,9 @@
 //! Requests that the application is asked about.
 
-use tcpip::{Connection, WriteError};
+use tcpip::WriteError;
 
 use super::Web;
-use super::conversation::Conversation;
+use super::conversation::Conn;
 use super::core::{After, Core};
 use crate::app::App;
 use crate::body::{BodyReader, Part};
@@ -29,7 +29,7 @@ impl Progress {
     /// After the answer to a request of so many bytes.
     fn after(after: After, len: usize) -> Self {
         match after {
-            After::GoesOn => Self::On(len),
+            After::GoesOn | After::Streams => Self::On(len),
             After::Waits => Self::Stop(len),
             After::Ends => Self::Ends,
         }
@@ -38,17 +38,15 @@ impl Progress {
 
 impl<A: App> Web<A> {
     /// Goes through the requests in `data`; how many bytes are consumed.
-    pub(super) fn converse(
-        &mut self,
-        conn: &mut Connection<'_, Conversation<A::State>>,
-        data: &[u8],
-    ) -> usize {
+    pub(super) fn converse(&mut self, conn: &mut Conn<'_, A::State>, data: &[u8]) -> usize {
         let mut at = 0;
         conn.state().wants_room = false;
         loop {
             at += self.core.skip_unread(conn, &data[at..]);
-            if at == data.len() {
-                break;
+            match self.stream(conn) {
+                After::Ends => return data.len(),
+                _ if at == data.len() => break,
+                _ => {}
             }
             let place = conn.state().place;
             let rest = &data[at..];
@@ -63,7 +61,7 @@ impl<A: App> Web<A> {
                     None => return at,
                 },
                 // Later requests wait.
-                Some(Phase::Answer { .. } | Phase::Room(_)) => return at,
+                Some(Phase::Answer { .. } | Phase::Room(_) | Phase::Stream(_)) => return at,
             };
             match progress {
                 Progress::On(len) => at += len,
@@ -85,11 +83,7 @@ impl<A: App> Web<A> {
     }
 
     /// Looks for a request's head at the start of `data`.
-    fn read_head(
-        &mut self,
-        conn: &mut Connection<'_, Conversation<A::State>>,
-        data: &[u8],
-    ) -> Progress {
+    fn read_head(&mut self, conn: &mut Conn<'_, A::State>, data: &[u8]) -> Progress {
         if A::SEES == Sees::Missing {
             match self.next(&mut conn.state().session, data) {
                 Step::More { consumed } => {
@@ -132,12 +126,7 @@ impl<A: App> Web<A> {
     }
 
     /// Sends an answer of the site to a request that the application does not see.
-    fn send(
-        &mut self,
-        conn: &mut Connection<'_, Conversation<A::State>>,
-        answer: &Answer,
-        data: &[u8],
-    ) -> Progress {
+    fn send(&mut self, conn: &mut Conn<'_, A::State>, answer: &Answer, data: &[u8]) -> Progress {
         conn.clear_deadline();
         match self.core.send(conn, answer, data) {
             Ok(()) if answer.close => Progress::Ends,
@@ -157,7 +146,7 @@ impl<A: App> Web<A> {
     /// or about the body that is still to come.
     fn take(
         &mut self,
-        conn: &mut Connection<'_, Conversation<A::State>>,
+        conn: &mut Conn<'_, A::State>,
         mut request: Request<'_>,
         data: &[u8],
     ) -> Progress {
@@ -215,7 +204,7 @@ impl<A: App> Web<A> {
     /// Reads what `data` has of a body.
     fn read_body(
         &mut self,
-        conn: &mut Connection<'_, Conversation<A::State>>,
+        conn: &mut Conn<'_, A::State>,
         place: Place,
         mut body: Body,
         data: &[u8],
@@ -264,12 +253,7 @@ impl<A: App> Web<A> {
     }
 
     /// Asks the application about a request whose body is whole.
-    fn finish(
-        app: &mut A,
-        core: &mut Core,
-        conn: &mut Connection<'_, Conversation<A::State>>,
-        place: Place,
-    ) -> After {
+    fn finish(app: &mut A, core: &mut Core, conn: &mut Conn<'_, A::State>, place: Place) -> After {
         conn.clear_deadline();
         core.answer_pending(conn, place, true, |core, conn, request, bytes| {
             let verdict = core.exchange(conn, |exchange| app.on_request(request, exchange));

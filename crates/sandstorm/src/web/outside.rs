@@ -52,9 +52,31 @@ impl<S: Default, C: CongestionControl> Clients<S> for Reached<'_, '_, S, C> {
             let verdict = core.exchange_of(conn, serial, |exchange| answer(request, exchange));
             core.answer(conn, request, bytes, verdict)
         });
-        if after == After::GoesOn {
-            conn.offer_again();
+        match after {
+            After::GoesOn => conn.offer_again(),
+            After::Streams => core.resumed.push(ticket.connection),
+            After::Waits | After::Ends => {}
         }
+        true
+    }
+
+    fn resume(&mut self, ticket: Ticket) -> bool {
+        let Some(mut conn) = self.connections.get(ticket.connection) else {
+            return false;
+        };
+        let stream = match self.core.pending.phase(conn.state().place) {
+            Some(Phase::Stream(stream)) => stream,
+            Some(Phase::Room(outgoing)) => match &mut outgoing.stream {
+                Some(stream) => stream,
+                None => return false,
+            },
+            _ => return false,
+        };
+        if stream.serial != ticket.serial {
+            return false;
+        }
+        stream.waits = false;
+        self.core.resumed.push(ticket.connection);
         true
     }
 

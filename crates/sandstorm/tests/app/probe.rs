@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use nmio::mailbox::Sender;
 use sandstorm::{
-    App, Clients, Exchange, Intake, Prepared, Replies, Request, Response, Sees, StatusCode, Ticket,
-    Verdict,
+    App, Clients, Exchange, Intake, More, Prepared, Replies, Request, Response, Sees, StatusCode,
+    Ticket, Verdict,
 };
 use tcpip::{CloseReason, ContentError, Timer};
 
@@ -24,6 +24,11 @@ pub(crate) struct Visitor {
     bytes: usize,
     /// The first piece is enough.
     stops: bool,
+    /// Pieces that a response still has, and how long each is.
+    pieces: usize,
+    len: usize,
+    /// The next piece waits for a message.
+    waits: bool,
 }
 
 /// Sees all requests, or what the site has nothing for.
@@ -39,6 +44,10 @@ pub(crate) struct Probe<const FIRST: bool> {
     too_late: Option<Ticket>,
     /// Requests that are answered at the next tick, without another try.
     huge: Vec<Ticket>,
+    /// Responses that wait for a message.
+    streams: Vec<Ticket>,
+    /// Of each of these, whether it went on.
+    pub(crate) resumed: Vec<bool>,
     /// Of each later answer, whether somebody has got it.
     pub(crate) answered: Vec<bool>,
     pub(crate) closed: u32,
@@ -63,6 +72,8 @@ impl<const FIRST: bool> Probe<FIRST> {
             waiting: Vec::new(),
             too_late: None,
             huge: Vec::new(),
+            streams: Vec::new(),
+            resumed: Vec::new(),
             answered: Vec::new(),
             closed: 0,
             is_started: false,
@@ -132,6 +143,16 @@ impl<const FIRST: bool> App for Probe<FIRST> {
                 exchange.response().write(&b"x".repeat(len));
                 Verdict::Made
             }
+            "/stream" | "/stream-slowly" => {
+                let (pieces, len) = request.query().unwrap().split_once('x').unwrap();
+                let visitor = exchange.state();
+                visitor.pieces = pieces.parse().unwrap();
+                visitor.len = len.parse().unwrap();
+                visitor.waits = request.path() == "/stream-slowly";
+                exchange.add_field("X-Pieces", pieces).unwrap();
+                exchange.response().write(b"begins");
+                Verdict::Stream
+            }
             "/later" => {
                 self.sender.send(exchange.ticket()).unwrap();
                 Verdict::Later
@@ -193,7 +214,29 @@ impl<const FIRST: bool> App for Probe<FIRST> {
         visitor.stops.then_some(Verdict::Refuse(FORBIDDEN))
     }
 
+    fn on_more(&mut self, exchange: &mut Exchange<'_, Visitor>) -> More {
+        let visitor = exchange.state();
+        let (len, waits) = (visitor.len, visitor.waits);
+        let Some(left) = visitor.pieces.checked_sub(1) else {
+            return More::Last;
+        };
+        visitor.pieces = left;
+        exchange.response().write(&b"p".repeat(len));
+        if waits {
+            self.streams.push(exchange.ticket());
+            self.sender.send(exchange.ticket()).unwrap();
+            return More::Wait;
+        }
+        More::Next
+    }
+
     fn on_message(&mut self, ticket: Ticket, clients: &mut impl Clients<Visitor>) {
+        if let Some(at) = self.streams.iter().position(|stream| *stream == ticket) {
+            self.streams.swap_remove(at);
+            self.resumed.push(clients.resume(ticket));
+            return;
+        }
+        assert!(!clients.resume(ticket), "it does not stream");
         self.waiting.push(ticket);
         clients.set_timer(TICK, Duration::from_millis(50));
     }
@@ -221,6 +264,12 @@ impl<const FIRST: bool> App for Probe<FIRST> {
                 if request.path() == "/a.txt" {
                     exchange.add_field("X-Extra", "yes").unwrap();
                     return Verdict::Site;
+                }
+                if request.query() == Some("stream") {
+                    exchange.response().write(b"begins later");
+                    exchange.state().pieces = 1;
+                    exchange.state().len = 3;
+                    return Verdict::Stream;
                 }
                 exchange.state().bytes += 1;
                 if request.query() == Some("again") && exchange.state().bytes < 3 {

@@ -1,0 +1,121 @@
+//! Responses that are made in pieces, so that their length is not known when they begin.
+
+use std::io::Write as _;
+
+use tcpip::{CongestionControl, Connections};
+
+use super::Web;
+use super::conversation::{Conn, Conversation};
+use super::core::{After, Core};
+use crate::app::App;
+use crate::date::{SLOT_LEN, Stamp};
+use crate::pending::{Outgoing, Phase, Stream};
+use crate::request::Request;
+use crate::response::Head;
+use crate::verdict::More;
+
+/// Pieces that are made at a time: the next ones when these have arrived.
+const PIECES_AT_A_TIME: usize = 4;
+
+impl<A: App> Web<A> {
+    /// Asks the application for more of a response, if there is one of which it has more.
+    pub(super) fn stream(&mut self, conn: &mut Conn<'_, A::State>) -> After {
+        let Self { app, core, .. } = self;
+        let mut after = After::Streams;
+        for _ in 0..PIECES_AT_A_TIME {
+            let place = conn.state().place;
+            let stream = match core.pending.phase(place) {
+                Some(Phase::Stream(stream)) if !stream.waits => *stream,
+                _ => break,
+            };
+            let more = core.exchange_of(conn, stream.serial, |exchange| app.on_more(exchange));
+            after = core.go_on_streaming(conn, stream, more);
+            if after != After::Streams {
+                break;
+            }
+        }
+        if after == After::GoesOn {
+            conn.offer_again();
+        }
+        after
+    }
+
+    /// Goes on with the responses that the application has more for.
+    pub(super) fn resume<C: CongestionControl>(
+        &mut self,
+        connections: &mut Connections<'_, Conversation<A::State>, C>,
+    ) {
+        while let Some(id) = self.core.resumed.pop() {
+            if let Some(mut conn) = connections.get(id) {
+                self.stream(&mut conn);
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Begins a response with what the exchange's has.
+    pub(super) fn begin_stream<S>(
+        &mut self,
+        conn: &mut Conn<'_, S>,
+        request: &Request<'_>,
+    ) -> After {
+        // HTTP/1.0 knows no chunks: the body ends with the connection.
+        let chunked = request.head().minor > 0;
+        let close = !request.keep_alive() || !chunked;
+        let stamp = Stamp::new(self.second, close);
+        let may_have_body = !self.response.status().is_bodiless();
+        let framing = match (chunked, may_have_body) {
+            (true, true) => "Transfer-Encoding: chunked\r\n",
+            _ => "",
+        };
+        let (common, out) = (self.site.fields(), &mut self.out);
+        let Head { slot_at, .. } = self.response.write_head(common, framing, false, out);
+        self.slots.write(stamp, &mut out[slot_at..][..SLOT_LEN]);
+        let has_body = may_have_body && !request.is_head();
+        if has_body {
+            self.append_piece(chunked);
+        }
+        let stream = has_body.then_some(Stream {
+            serial: self.serial,
+            chunked,
+            close,
+            waits: false,
+        });
+        let outgoing = Outgoing::new(None, stamp).followed_by(stream);
+        self.deliver(conn, outgoing)
+    }
+
+    /// Sends what the application has added to a response.
+    fn go_on_streaming<S>(
+        &mut self,
+        conn: &mut Conn<'_, S>,
+        mut stream: Stream,
+        more: More,
+    ) -> After {
+        self.out.clear();
+        self.append_piece(stream.chunked);
+        // Nobody would be told that nothing has arrived.
+        stream.waits = more == More::Wait || self.out.is_empty();
+        if more == More::Last && stream.chunked {
+            self.out.extend_from_slice(b"0\r\n\r\n");
+        }
+        let stamp = Stamp::new(self.second, stream.close);
+        let stream = (more != More::Last).then_some(stream);
+        let outgoing = Outgoing::new(None, stamp).followed_by(stream);
+        self.deliver(conn, outgoing)
+    }
+
+    /// Adds the exchange's body to what is sent.
+    fn append_piece(&mut self, chunked: bool) {
+        let (body, out) = (self.response.body(), &mut self.out);
+        if !chunked {
+            out.extend_from_slice(body);
+        } else if !body.is_empty() {
+            // Writing to a vector does not fail.
+            let _ = write!(out, "{:x}\r\n", body.len());
+            out.extend_from_slice(body);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
