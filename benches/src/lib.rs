@@ -7,7 +7,6 @@
 //! `reflect` bench is that and the least possible answer, so ratios to it are
 //! the server's own work.
 
-pub mod forward;
 pub mod load;
 pub mod workload;
 

@@ -8,7 +8,7 @@ mod content;
 mod generators;
 mod instructions;
 pub(crate) mod machine;
-mod peers;
+pub(crate) mod peers;
 mod plan;
 mod quotes;
 mod report;

@@ -1,15 +1,14 @@
 //! `xtask loss`: our TCP beside the kernel's on bad networks.
 //!
-//! A client of the kernel fetches the same files from nginx on the kernel's
-//! TCP and from our server, through a forwarder that loses, delays and
-//! reorders by a seed, so that both meet the same. Every byte is compared.
+//! A Linux client fetches the same files from nginx on the kernel's TCP and from
+//! Sandstorm, through a forwarder that loses, delays and reorders by a seed, so
+//! that both meet the same. The client compares every byte.
 
 mod cells;
 mod clients;
-mod fetch;
 mod forwarder;
 mod lab;
-mod report;
+mod page;
 mod results;
 mod rig;
 
@@ -17,102 +16,78 @@ use std::path::{Path, PathBuf};
 
 use crate::bench::machine;
 use crate::e2e;
-use crate::shell::{self, Context as _, Failure, Result};
+use crate::shell::{self, Context as _, Result, ensure};
 use crate::{interrupt, setup};
 use cells::Cell;
 use lab::Lab;
-use results::{Results, Summary};
-use rig::Stack;
+use results::Results;
 
-/// Where results lie, in the target folder.
+/// The folder of the results in the target folder, and its files.
 const FOLDER: &str = "loss";
 const RESULTS: &str = "results.json";
-const TABLE: &str = "table.md";
+const PAGE: &str = "LOSS.md";
 
 const FIRST_SEED: u64 = 1;
 const REPEATS: u64 = 3;
-/// Rates up to this part of the rig's limit are measured.
+/// Part of the rig's own limit up to which rates are measured.
 const LIMIT_PART: f64 = 0.8;
 
-/// What the command line asks for.
-#[derive(Clone, Debug, Default)]
+#[derive(clap::Args)]
 pub(crate) struct Options {
-    quick: bool,
-    /// Real clients of many kinds, instead of the matrix.
+    /// Run Linux clients of many kinds instead, and check only that every byte
+    /// arrives.
+    #[arg(long)]
     clients: bool,
-    /// All of these instead of a sample.
+    /// With --clients: run every combination instead of a sample.
+    #[arg(long, requires = "clients")]
     full: bool,
-    /// Only cells whose group and name contain this.
-    filter: String,
-    list: bool,
-    trace: bool,
-    /// Instead of [`FIRST_SEED`].
-    seed: Option<u64>,
+    /// Run a few cells, once each.
+    #[arg(long)]
+    quick: bool,
+    /// The seed of the first repeat.
+    #[arg(long, value_name = "N", default_value_t = FIRST_SEED)]
+    seed: u64,
+    /// The number of seeds for each cell; 3 by default, or 1 with --quick.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     repeats: Option<u64>,
-    /// Where the programs lie, instead of the release build's folder.
+    /// Keep the segments of every run in the target folder.
+    #[arg(long)]
+    trace: bool,
+    /// Only print the names of the cells.
+    #[arg(long)]
+    list: bool,
+    /// Use sandstorm and forward from DIR instead of a release build.
+    #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
-    /// Set-up and build are done: we were run again, as root.
+    /// Skip packages and build.
+    #[arg(long, hide = true)]
     built: bool,
+    /// Only cells or clients whose name contains this.
+    #[arg(default_value = "", hide_default_value = true)]
+    filter: String,
 }
 
 impl Options {
-    fn parse(args: &[String]) -> Result<Self> {
-        let mut options = Self::default();
-        let mut args = args.iter();
-        while let Some(arg) = args.next() {
-            let mut number = |what: &str| {
-                let number = args.next().and_then(|number| number.parse::<u64>().ok());
-                number.ok_or_else(|| Failure::new(format!("{what} wants a number")))
-            };
-            match arg.as_str() {
-                "--quick" => options.quick = true,
-                "--full" => options.full = true,
-                "--clients" => options.clients = true,
-                "--list" => options.list = true,
-                "--trace" => options.trace = true,
-                "--built" => options.built = true,
-                "--seed" => options.seed = Some(number(arg)?),
-                "--repeats" => options.repeats = Some(number(arg)?.clamp(1, 100)),
-                "--programs" => options.programs = args.next().map(PathBuf::from),
-                _ if arg.starts_with('-') => {
-                    return Err(Failure::new(format!("unexpected argument {arg}")));
-                }
-                _ => options.filter.clone_from(arg),
-            }
-        }
-        Ok(options)
-    }
-
     fn cells(&self) -> Vec<Cell> {
         let mut cells = cells::all();
         cells.retain(|cell| {
-            let name = format!("{}, {}", cell.group, cell.name);
-            (cell.quick || !self.quick) && name.contains(&self.filter)
+            (cell.is_quick() || !self.quick) && cell.full_name().contains(&self.filter)
         });
         cells
     }
 
-    fn programs(&self) -> Result<PathBuf> {
-        match &self.programs {
-            Some(folder) => Ok(folder.clone()),
-            None => Ok(shell::target_folder()?.join("release")),
-        }
-    }
-
-    fn seeds(&self) -> std::ops::Range<u64> {
-        let first = self.seed.unwrap_or(FIRST_SEED);
-        let repeats = self.repeats.unwrap_or(if self.quick { 1 } else { REPEATS });
-        first..first.saturating_add(repeats)
+    fn repeats(&self) -> u64 {
+        let default = if self.quick { 1 } else { REPEATS };
+        self.repeats.unwrap_or(default)
     }
 }
 
-/// Runs the command; an error when something that was asked for is missing.
-/// A mark that is missed is none.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let options = Options::parse(args)?;
+/// Runs the command. It fails when a cell could not be measured or a client's
+/// check failed, but not when a mark is missed.
+pub(crate) fn run(options: &Options) -> Result<()> {
     if options.list {
         for cell in options.cells() {
-            println!("{}, {}", cell.group, cell.name);
+            println!("{}", cell.full_name());
         }
         return Ok(());
     }
@@ -121,30 +96,28 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         for (package, failure) in setup::install_quietly(&["nginx"]) {
             println!("loss: {package} cannot be installed: {failure}");
         }
-        build()?;
+        shell::build_release("loss", &["sandstorm", "benches"])?;
     }
     if !shell::is_root() {
         return shell::again_as_root("loss");
     }
+    let programs = match &options.programs {
+        Some(folder) => folder.clone(),
+        None => shell::target_folder()?.join("release"),
+    };
     if options.clients {
-        return run_clients(&options);
+        let checks = clients::run(options.full, &options.filter, options.seed, &programs)?;
+        println!("{checks}");
+        ensure!(checks.failed() == 0, "some checks failed");
+        return Ok(());
     }
     let folder = shell::target_folder()?.join(FOLDER);
-    let outcome = measure(&options, args, &folder).and_then(|results| finish(&results, &folder));
+    let outcome = measure(options, &programs, &folder);
     shell::give_back(&folder);
     outcome
 }
 
-/// Builds the server and the bad network as users do.
-fn build() -> Result<()> {
-    println!("loss: building (the first time takes some minutes)");
-    let mut build = shell::cargo();
-    build.args(["build", "--release", "-p", "sandstorm", "-p", "benches"]);
-    build.args(["--bin", "sandstorm", "--bin", "forward"]);
-    shell::run(&mut build)
-}
-
-/// Runs the clients, already built, as a process of its own, as root; returns
+/// Runs the clients as a process of its own, as root, without a build. Returns
 /// how many checks passed and failed.
 pub(crate) fn run_clients_apart(is_full: bool, filter: &str) -> Result<(u32, u32)> {
     let mut args = vec!["loss", "--clients", "--built"];
@@ -153,117 +126,66 @@ pub(crate) fn run_clients_apart(is_full: bool, filter: &str) -> Result<(u32, u32
     e2e::count_apart(&args)
 }
 
-fn run_clients(options: &Options) -> Result<()> {
-    let programs = options.programs()?;
-    let checks = clients::run(options.full, &options.filter, options.seed, &programs)?;
-    println!("{checks}");
-    if checks.failed() == 0 {
-        Ok(())
-    } else {
-        Err(Failure::new("not everything is right"))
+fn measure(options: &Options, programs: &Path, folder: &Path) -> Result<()> {
+    shell::make_folder(folder)?;
+    let mut results = Results::default();
+    let mut note = |name: &str, value: String| results.setting.push((name.to_owned(), value));
+    let arguments = std::env::args().skip(1).filter(|arg| arg != "--built");
+    let command = arguments.collect::<Vec<_>>().join(" ");
+    note(
+        "measured",
+        format!("{}, cargo xtask {command}", machine::now()),
+    );
+    note("seeds for each network", options.repeats().to_string());
+    note("real-time priority", rig::has_priorities().to_string());
+    let mut versions = machine::versions(programs);
+    versions.retain(|name, _| ["commit", "nginx", "rustc", "sandstorm"].contains(&&**name));
+    for (name, value) in machine::describe().into_iter().chain(versions) {
+        note(&name, value);
     }
-}
-
-fn measure(options: &Options, args: &[String], folder: &Path) -> Result<Results> {
-    std::fs::create_dir_all(folder).context(format_args!("making {}", folder.display()))?;
-    let programs = options.programs()?;
-    let asked = args.iter().map(String::as_str);
-    let asked: Vec<&str> = asked.filter(|arg| *arg != "--built").collect();
-    let mut results = Results {
-        started: machine::now(),
-        command: ["loss"]
-            .into_iter()
-            .chain(asked)
-            .collect::<Vec<_>>()
-            .join(" "),
-        machine: machine::describe(),
-        versions: machine::versions(&programs),
-        ..Results::default()
-    };
-    let wanted = ["sandstorm", "nginx", "commit", "rustc"];
-    results
-        .versions
-        .retain(|name, _| wanted.contains(&name.as_str()));
-    let priority = if rig::is_first_served() {
-        "forwarder and servers before all else (real-time priority)"
-    } else {
-        "as for all else: real-time priority is not allowed here"
-    };
-    results
-        .machine
-        .push(("scheduling".to_owned(), priority.to_owned()));
-    let mut lab = Lab::build(&programs, options.trace.then(|| folder.join("traces")))?;
-    let limit = lab.measure(&cells::limit(), FIRST_SEED..FIRST_SEED + 1)?;
-    println!("{}", report::line(&limit));
-    for stack in Stack::BOTH {
-        let figures = limit.figures(stack);
-        results
-            .limit
-            .extend(figures.map(|figures| (stack, figures.goodput)));
-    }
-    results.rig = Some(limit);
-    measure_cells(options, &mut lab, &mut results, folder)?;
-    // Few are no harm, and many would be seen in every cell.
-    results.machine.push((
-        "frames that the kernel dropped beside the forwarder".to_owned(),
-        lab.dropped()?.to_string(),
-    ));
-    Ok(results)
-}
-
-/// Measures one cell after the other; what there is is kept, whatever comes
-/// of the rest.
-fn measure_cells(
-    options: &Options,
-    lab: &mut Lab<'_>,
-    results: &mut Results,
-    folder: &Path,
-) -> Result<()> {
-    let most = results.limit.values().copied().fold(f64::MAX, f64::min) * LIMIT_PART;
+    let traces = options.trace.then(|| folder.join("traces"));
+    traces.as_deref().map_or(Ok(()), shell::make_folder)?;
+    let mut lab = Lab::build(programs, traces)?;
+    let limit = lab.measure(cells::limit(), FIRST_SEED..FIRST_SEED + 1)?;
+    println!("{}", page::line(&limit));
+    let goodputs = limit.figures().map(|figures| figures.goodput);
+    let most = goodputs.into_iter().fold(f64::MAX, f64::min) * LIMIT_PART;
+    note(
+        "limit of the rig in Mb/s",
+        format!("{:.0?}", goodputs.map(|bits| bits / 1e6)),
+    );
+    let mut above = 0;
     for cell in options.cells() {
         interrupt::check()?;
         if cell.mbits as f64 * 1e6 > most {
-            let why = "the rig cannot do that rate".to_owned();
-            results
-                .missing
-                .push((format!("{}, {}", cell.group, cell.name), why));
+            above += 1;
             continue;
         }
-        let measured = lab.measure(&cell, options.seeds())?;
-        println!("{}", report::line(&measured));
+        let seeds = options.seed..options.seed + options.repeats();
+        let measured = lab.measure(cell, seeds)?;
+        println!("{}", page::line(&measured));
         results.cells.push(measured);
-        write(results, folder)?;
+        // A later failure does not lose the results so far.
+        write(&results, folder)?;
     }
-    Ok(())
-}
-
-/// Writes everything down.
-fn write(results: &Results, folder: &Path) -> Result<()> {
-    let json = serde_json::to_string_pretty(results).context("the results as JSON")?;
-    for (name, text) in [(RESULTS, json), (TABLE, report::page(results))] {
-        let file = folder.join(name);
-        std::fs::write(&file, text).context(format_args!("writing {}", file.display()))?;
-    }
-    Ok(())
-}
-
-/// Says where everything is, and how the marks stand.
-fn finish(results: &Results, folder: &Path) -> Result<()> {
-    write(results, folder)?;
-    for name in [RESULTS, TABLE] {
-        println!("loss: written {}", folder.join(name).display());
-    }
-    for (wanted, measured, met) in Summary::of(results).marks() {
+    let dropped = (
+        "frames that the kernel dropped".to_owned(),
+        lab.dropped()?.to_string(),
+    );
+    results.setting.push(dropped);
+    write(&results, folder)?;
+    for (wanted, measured, met) in results::marks(&results.cells) {
         let verdict = if met { "met   " } else { "missed" };
         println!("loss: {verdict} {wanted}: {measured}");
     }
-    for (what, why) in &results.missing {
-        println!("loss: missing: {what}: {why}");
-    }
-    match results.missing.len() {
-        0 => Ok(()),
-        n => Err(Failure::new(format!(
-            "{n} of what was asked for is missing"
-        ))),
-    }
+    println!("loss: written {}", folder.join(PAGE).display());
+    ensure!(above == 0, "{above} networks are faster than the rig");
+    Ok(())
+}
+
+/// Writes the raw results and the page.
+fn write(results: &Results, folder: &Path) -> Result<()> {
+    let json = serde_json::to_string(results).context("the results as JSON")?;
+    shell::write(&folder.join(RESULTS), json)?;
+    shell::write(&folder.join(PAGE), page::page(results))
 }

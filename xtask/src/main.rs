@@ -18,7 +18,7 @@ mod test;
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use shell::Result;
 
@@ -49,35 +49,13 @@ enum Command {
     /// Run the tests of frames and rings under Miri; needs a nightly compiler.
     Miri,
     /// Compare our TCP with the kernel's on lossy, slow and reordering networks.
-    #[command(after_help = LOSS)]
-    Loss(Rest),
+    Loss(loss::Options),
     /// Compare the servers with other servers and with the limit of the rig.
     Bench(bench::Options),
     /// Hold connections open for the `pressure` tests of `e2e`.
     #[command(hide = true)]
     Abuse(e2e::abusers::Options),
 }
-
-/// The arguments of a command that reads them itself.
-#[derive(Args)]
-struct Rest {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    args: Vec<String>,
-}
-
-const LOSS: &str = "\
-Arguments: [--clients [--full]] [--quick] [--seed N] [--repeats N] [--trace] [--list]
-           [--programs DIR] [FILTER]
-
-  --clients       run Linux clients of many kinds instead, and check only that every byte
-                  arrives; a sample of them, or with --full every combination
-  --quick         run a few cells, once each
-  --seed N        the seed of the first repeat
-  --repeats N     the number of seeds for each cell; the default is 3, or 1 with --quick
-  --trace         keep the segments of every run in the target folder
-  --list          only print the names of the cells
-  --programs DIR  use sandstorm and forward from DIR instead of a release build
-  FILTER          only cells whose name contains this";
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
@@ -100,7 +78,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Structure(options) => structure::run(options),
         Command::Guide => guide::run(),
         Command::Miri => miri::run(),
-        Command::Loss(rest) => loss::run(&rest.args),
+        Command::Loss(options) => loss::run(options),
         Command::Bench(options) => bench::run(options),
         Command::Abuse(options) => e2e::abusers::run(options),
     }

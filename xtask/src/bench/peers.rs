@@ -1,7 +1,14 @@
 //! Configurations of the peers: one worker each, no logs, and no limit that a run could reach.
 //! [`super::servers`] fills in the words in braces.
 
-pub(super) const NGINX: &str = "\
+/// Puts the values of words into a template, each in the place of the word in braces.
+pub(crate) fn fill(template: &str, words: &[(&str, String)]) -> String {
+    let put =
+        |text: String, (word, value): &(&str, String)| text.replace(&format!("{{{word}}}"), value);
+    words.iter().fold(template.to_owned(), put)
+}
+
+pub(crate) const NGINX: &str = "\
 user root;
 daemon off;
 worker_processes {workers};

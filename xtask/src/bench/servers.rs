@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::content::{Content, ORIGIN};
+use super::peers::fill;
 use super::rig::{self, Rig, SERVER_ADDRESS, SERVER_LINK, Tuning};
 use super::{busy_poll, peers, usage};
 use crate::server::Server;
@@ -229,14 +230,6 @@ impl Spec {
             ("worker_connections", (of_worker + SPARE_FILES).to_string()),
         ])
     }
-}
-
-fn fill(template: &str, words: &[(&str, String)]) -> String {
-    words
-        .iter()
-        .fold(template.to_owned(), |text, (word, value)| {
-            text.replace(&format!("{{{word}}}"), value)
-        })
 }
 
 impl Serves {

@@ -1,126 +1,80 @@
-//! The cells of the matrix: what the network does, and what is fetched.
+//! The cells of the matrix: an impaired path, and the files that are fetched
+//! over it.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde_json::{Value, json};
 
-/// Bytes of payload in a full segment, and of its frame.
+/// Bytes of payload in a full segment, and bytes of its frame.
 const SEGMENT: f64 = 1_448.0;
 const FRAME: u64 = 1_514;
 
-/// Sizes of the files that are served.
-pub(crate) const SIZES: [usize; 10] = [
-    30_000,
-    128 << 10,
-    256 << 10,
-    512 << 10,
-    1 << 20,
-    2 << 20,
-    4 << 20,
-    8 << 20,
-    16 << 20,
-    32 << 20,
+/// Sizes of the files.
+#[rustfmt::skip]
+pub(crate) const SIZES: [usize; 11] = [
+    1_000, 30_000, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20, 32 << 20,
 ];
-/// What a short fetch asks for.
-const SHORT: usize = SIZES[0];
+/// Seconds that a fetch takes, roughly.
+const SECONDS: f64 = 2.0;
+/// The path of the cells of `--quick`.
+const QUICK: &str = " 100M 10ms";
 
-/// The frames that wait before the bottleneck.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Buffer {
-    /// A tenth of what the path holds.
-    Shallow,
-    /// As much as the path holds.
-    Deep,
-    /// Four times that.
-    Bloated,
-}
-
-/// A path without any harm.
+/// A path without impairments: megabits per second, the round trip in
+/// milliseconds, and the queue of the bottleneck in tenths of the bandwidth-delay
+/// product.
 #[derive(Clone, Copy, Debug)]
-struct Path {
-    mbits: u64,
-    rtt_ms: u64,
-    buffer: Buffer,
-}
+struct Path(u64, u64, u64);
 
-/// One cell: a network, and what is fetched through it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+const SHALLOW: u64 = 1;
+const DEEP: u64 = 10;
+const BLOATED: u64 = 40;
+
+/// The paths on which impairments other than random loss are tried.
+const PATHS: [Path; 3] = [
+    Path(10, 50, DEEP),
+    Path(100, 10, DEEP),
+    Path(100, 150, DEEP),
+];
+
+/// A path with impairments, and the files that are fetched over it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Cell {
-    /// The kind of harm, a heading of the table.
+    /// The kind of impairment, which is a heading of the page.
     pub(crate) group: String,
-    /// All that tells it from others.
+    /// The name within the group.
     pub(crate) name: String,
-    /// In the forwarder's words.
-    pub(crate) down: String,
-    pub(crate) up: String,
+    /// The arguments of `forward`.
+    pub(crate) down: Value,
+    pub(crate) up: Value,
     pub(crate) rtt_ms: u64,
-    /// Megabits per second; 0 without a limit.
+    /// Megabits per second; 0: unlimited.
     pub(crate) mbits: u64,
     /// Bytes of the file.
     pub(crate) size: usize,
-    /// Fetches at the same time, on a connection each.
+    /// Fetches at the same time, each on its own connection.
     pub(crate) at_once: usize,
     /// Fetches one after the other.
     pub(crate) in_turn: usize,
-    /// The client asks for ECN.
-    pub(crate) ecn: bool,
-    /// Bytes of the client's receive buffer, half of which is its window; 0:
-    /// what the kernel finds right.
-    #[serde(default)]
+    /// Bytes of the client's receive buffer, twice its window; 0: the default.
     pub(crate) receive_buffer: usize,
-    /// Servers that remember nothing, such as a path's MTU.
-    pub(crate) fresh: bool,
-    /// It belongs to the short matrix.
-    pub(crate) quick: bool,
 }
 
 impl Path {
-    const fn new(mbits: u64, rtt_ms: u64) -> Self {
-        Self {
-            mbits,
-            rtt_ms,
-            buffer: Buffer::Deep,
-        }
+    /// Frames in the queue.
+    fn queue(self) -> u64 {
+        let product = (self.0 * 1_000 * self.1 / 8 / FRAME).max(32);
+        (product * self.2 / 10).max(8)
     }
 
-    const fn with(self, buffer: Buffer) -> Self {
-        Self { buffer, ..self }
-    }
-
-    /// Frames that the path holds.
-    fn holds(&self) -> u64 {
-        self.mbits * 1_000 * self.rtt_ms / 8 / FRAME
-    }
-
-    fn queue(&self) -> u64 {
-        match self.buffer {
-            Buffer::Shallow => (self.holds() / 10).max(8),
-            Buffer::Deep => self.holds().max(32),
-            Buffer::Bloated => (4 * self.holds()).max(128),
-        }
-    }
-
-    fn name(&self) -> String {
-        let rate = match self.mbits {
-            1_000 => "1G".to_owned(),
-            mbits => format!("{mbits}M"),
-        };
-        let buffer = match self.buffer {
-            Buffer::Shallow => " shallow",
-            Buffer::Deep => "",
-            Buffer::Bloated => " bloated",
-        };
-        format!("{rate} {}ms{buffer}", self.rtt_ms)
-    }
-
-    /// The largest file that takes about `seconds` when segments are lost
-    /// with this probability: at the path's rate or, if that is less, at what
-    /// CUBIC gets (RFC 9438, section 5.1) or Reno.
-    fn size(&self, loss: f64, seconds: f64) -> usize {
-        let rtt = self.rtt_ms as f64 / 1_000.0;
-        let link = self.mbits as f64 * 1e6 / 8.0;
+    /// The largest file that takes about [`SECONDS`] at this loss rate: at the
+    /// rate of the path or, if that is lower, of CUBIC (RFC 9438, section 5.1) or
+    /// Reno.
+    fn size(self, loss: f64) -> usize {
+        let rtt = self.1 as f64 / 1_000.0;
+        let link = self.0 as f64 * 1e6 / 8.0;
         let rate = if loss > 0.0 {
             let reno = 1.22 / loss.sqrt();
             let cubic = 1.054 * (rtt / loss).powf(0.75);
-            // Much loss costs timeouts as well.
+            // High loss causes timeouts too.
             let timeouts = 1.0 / (1.0 + 5.0 * loss);
             link.min(reno.max(cubic) * SEGMENT / rtt * timeouts)
         } else {
@@ -128,265 +82,175 @@ impl Path {
         };
         // The window doubles from 10 segments in each round trip.
         let rounds = (rate * rtt / (10.0 * SEGMENT)).max(1.0).log2() + 2.0;
-        let bytes = rate * (seconds - rtt * rounds).max(seconds / 3.0);
-        let sizes = SIZES[1..].iter().rev();
-        let fit = sizes.copied().find(|&size| size as f64 <= bytes);
-        fit.unwrap_or(SIZES[1])
+        let bytes = rate * (SECONDS - rtt * rounds).max(SECONDS / 3.0);
+        let mut sizes = SIZES[2..].iter().rev();
+        let fit = sizes.find(|&&size| size as f64 <= bytes);
+        *fit.unwrap_or(&SIZES[2])
     }
 
-    /// A cell on this path: `harm` are more words of the way down, `loss` is
-    /// about as much as is lost.
-    fn cell(&self, group: &str, what: &str, harm: &str, loss: f64) -> Cell {
-        let delay_us = self.rtt_ms * 500;
-        let common = format!("rate={}M,delay={delay_us}us", self.mbits);
-        let name = format!("{what} {}", self.name());
+    /// A cell on this path. `impairment` has fields of `forward`'s path down, but
+    /// for `ack_loss`, which is on the path up. `loss` is the approximate loss
+    /// rate.
+    fn cell(self, group: &str, what: &str, impairment: &Value, loss: f64) -> Cell {
+        let Self(mbits, rtt_ms, buffer) = self;
+        let mut up = json!({"rate": mbits * 1_000_000, "delay_us": rtt_ms * 500});
+        let mut down = up.clone();
+        down["queue"] = self.queue().into();
+        let has = |field: &str| impairment.get(field).is_some();
+        let way = if has("ack_loss") { &mut up } else { &mut down };
+        for (field, value) in impairment.as_object().into_iter().flatten() {
+            way[field] = value.clone();
+        }
+        // Long enough for some bursts.
+        let least = if has("burst") { 1 << 20 } else { 0 };
+        let rate = match mbits {
+            1_000 => "1G".to_owned(),
+            mbits => format!("{mbits}M"),
+        };
+        let buffer = match buffer {
+            SHALLOW => " shallow",
+            BLOATED => " bloated",
+            _ => "",
+        };
         Cell {
             group: group.to_owned(),
-            name: name.trim().to_owned(),
-            down: format!("{common},queue={},{harm}", self.queue()),
-            up: common,
-            rtt_ms: self.rtt_ms,
-            mbits: self.mbits,
-            size: self.size(loss, SECONDS),
+            name: format!("{what} {rate} {rtt_ms}ms{buffer}"),
+            down,
+            up,
+            rtt_ms,
+            mbits,
+            size: self.size(loss).max(least),
             at_once: 1,
             in_turn: 1,
-            ecn: false,
             receive_buffer: 0,
-            fresh: false,
-            quick: false,
         }
     }
+
+    /// A cell with random loss.
+    fn lossy(self, group: &str, loss: f64) -> Cell {
+        let what = format!("{}%", loss * 100.0);
+        self.cell(group, &what, &json!({"loss": loss}), loss)
+    }
 }
-
-/// A fetch takes about so long.
-const SECONDS: f64 = 2.0;
-
-/// Paths on which losses in patterns, reordering and the like are tried.
-const SOME: [Path; 3] = [Path::new(10, 50), Path::new(100, 10), Path::new(100, 150)];
 
 impl Cell {
-    fn quick(self) -> Self {
-        Self {
-            quick: true,
-            ..self
-        }
+    /// Group and name.
+    pub(crate) fn full_name(&self) -> String {
+        format!("{}, {}", self.group, self.name)
     }
 
-    fn short(self) -> Self {
-        Self {
-            size: SHORT,
-            in_turn: 10,
-            ..self
-        }
+    /// Whether the client asks for ECN.
+    pub(crate) fn ecn(&self) -> bool {
+        self.down.get("mark").is_some()
     }
 
-    /// A sender that is silent for so long has waited for a timer: shorter
-    /// than the least RTO of Linux, longer than any burst of losses.
-    pub(crate) fn silence_ms(&self) -> u64 {
-        self.rtt_ms + 150
+    /// Whether the servers are restarted, because they remember a path MTU.
+    pub(crate) fn restarts(&self) -> bool {
+        self.down.get("mtu").is_some()
+    }
+
+    pub(crate) fn is_quick(&self) -> bool {
+        self.name.ends_with(QUICK) && self.receive_buffer == 0
     }
 }
 
-/// The path without any limit: what the rig itself can do.
+/// The path without any limit, which measures the rig itself.
 pub(crate) fn limit() -> Cell {
-    Cell {
-        group: "rig".to_owned(),
-        name: "the rig's limit".to_owned(),
-        down: String::new(),
-        up: String::new(),
-        rtt_ms: 0,
-        mbits: 0,
-        size: SIZES[SIZES.len() - 1],
-        at_once: 1,
-        in_turn: 1,
-        ecn: false,
-        receive_buffer: 0,
-        fresh: false,
-        quick: true,
-    }
+    let mut cell = Path(0, 0, DEEP).cell("rig", "limit", &json!({}), 0.0);
+    "limit".clone_into(&mut cell.name);
+    (cell.down, cell.up) = (json!({}), json!({}));
+    cell.size = SIZES[SIZES.len() - 1];
+    cell
 }
 
-/// Every cell, in the order of the table.
+/// Every cell, in the order of the page.
 pub(crate) fn all() -> Vec<Cell> {
     let mut cells = Vec::new();
-    random_loss(&mut cells);
-    patterns_of_loss(&mut cells);
-    reordering(&mut cells);
-    duplication(&mut cells);
-    acks_and_marks(&mut cells);
-    buffers(&mut cells);
-    short_and_many(&mut cells);
-    small_windows(&mut cells);
-    path_mtu(&mut cells);
-    cells
-}
-
-fn random_loss(cells: &mut Vec<Cell>) {
     for mbits in [10, 100, 1_000] {
-        // At 1 Gb/s longer paths hold more than a fetch has.
+        // At 1 Gb/s longer paths hold more than a file.
         let longest = if mbits == 1_000 { 50 } else { 300 };
-        let delays = [1, 10, 50, 150, 300];
-        for rtt_ms in delays.into_iter().filter(|&rtt_ms| rtt_ms <= longest) {
-            for (loss, percent) in [
-                (0.0, "0%"),
-                (0.001, "0.1%"),
-                (0.01, "1%"),
-                (0.03, "3%"),
-                (0.1, "10%"),
-            ] {
-                let path = Path::new(mbits, rtt_ms);
-                let mut cell = path.cell("random loss", percent, &format!("loss={loss}"), loss);
-                let usual = mbits == 100 && rtt_ms == 10;
-                cell.quick = usual || (rtt_ms, percent) == (150, "1%");
-                cells.push(cell);
-            }
+        for rtt_ms in [1, 10, 50, 150, 300] {
+            let path = Path(mbits, rtt_ms, DEEP);
+            let losses = [0.0, 0.001, 0.01, 0.03, 0.1].iter();
+            let cell = |loss: &f64| path.lossy("random loss", *loss);
+            cells.extend(losses.map(cell).filter(|_| rtt_ms <= longest));
         }
     }
-}
-
-fn patterns_of_loss(cells: &mut Vec<Cell>) {
-    for path in SOME {
-        for (n, loss) in [(100, 0.01), (20, 0.05), (7, 0.14)] {
-            let what = format!("every {n}th");
-            let mut cell = path.cell("every n-th lost", &what, &format!("every={n}"), loss);
-            cell.quick = path.rtt_ms == 50 && n == 20;
-            cells.push(cell);
+    for path in PATHS {
+        for (group, what, impairment, loss) in impairments(path.1) {
+            cells.push(path.cell(group, what, &impairment, loss));
+        }
+        for buffer in [SHALLOW, BLOATED] {
+            let path = Path(path.0, path.1, buffer);
+            cells.extend([0.0, 0.01].map(|loss| path.lossy("buffers", loss)));
         }
     }
-    for path in SOME {
-        for (words, what) in [
-            ("0.01:0.5", "of 2"),
-            ("0.004:0.1", "of 10"),
-            ("0.002:0.02", "of 50"),
-        ] {
-            // Losses of a burst are one event to a congestion control.
-            let mut cell = path.cell("bursts", what, &format!("burst={words}"), 0.005);
-            // Long enough to meet some.
-            cell.size = cell.size.max(1 << 20);
-            cell.quick = path.rtt_ms == 10 && what == "of 10";
-            cells.push(cell);
-        }
-    }
-}
-
-fn reordering(cells: &mut Vec<Cell>) {
-    for path in SOME {
-        let (quarter, more) = (path.rtt_ms * 250, path.rtt_ms * 1_500);
-        for (reorder, hold, what, as_lost) in [
-            (0.01, quarter, "1% by 1/4 RTT", 0.0),
-            (0.1, quarter, "10% by 1/4 RTT", 0.0),
-            // So late that a sender may take it for lost.
-            (0.02, more, "2% by 1.5 RTT", 0.02),
-        ] {
-            let harm = format!("reorder={reorder},hold={hold}us");
-            let mut cell = path.cell("reordering", what, &harm, as_lost);
-            cell.quick = path.rtt_ms == 10 && what.starts_with("1%");
-            cells.push(cell);
-        }
-        let harm = format!("reorder=0.1,hold={quarter}us,loss=0.01");
-        let mut cell = path.cell("reordering", "10% by 1/4 RTT, 1% lost", &harm, 0.01);
-        cell.quick = path.rtt_ms == 10;
-        cells.push(cell);
-    }
-}
-
-fn duplication(cells: &mut Vec<Cell>) {
-    for path in SOME {
-        for (harm, what, loss) in [
-            ("duplicate=0.01", "1%", 0.0),
-            ("duplicate=0.1", "10%", 0.0),
-            ("duplicate=0.1,loss=0.01", "10%, 1% lost", 0.01),
-        ] {
-            let mut cell = path.cell("duplication", what, harm, loss);
-            cell.quick = path.rtt_ms == 50 && loss > 0.0;
-            cells.push(cell);
-        }
-    }
-}
-
-fn acks_and_marks(cells: &mut Vec<Cell>) {
-    for path in SOME {
-        for (harm, what) in [(0.1, "10%"), (0.5, "50%")] {
-            let mut cell = path.cell("lost ACKs", what, "", 0.0);
-            cell.up = format!("{},ack-loss={harm}", cell.up);
-            cell.quick = path.rtt_ms == 50 && what == "50%";
-            cells.push(cell);
-        }
-    }
-    for path in SOME {
-        for (harm, what) in [(0.001, "0.1%"), (0.01, "1%")] {
-            let mut cell = path.cell("ECN marks", what, &format!("mark={harm}"), harm);
-            cell.ecn = true;
-            cell.quick = path.rtt_ms == 10 && what == "1%";
-            cells.push(cell);
-        }
-    }
-}
-
-fn buffers(cells: &mut Vec<Cell>) {
-    for path in SOME {
-        for buffer in [Buffer::Shallow, Buffer::Bloated] {
-            let path = path.with(buffer);
-            for (harm, what, loss) in [("", "0%", 0.0), ("loss=0.01", "1%", 0.01)] {
-                let mut cell = path.cell("buffers", what, harm, loss);
-                cell.quick = path.rtt_ms == 10 && buffer == Buffer::Shallow && loss == 0.0;
-                cells.push(cell);
-            }
-        }
-    }
-}
-
-fn short_and_many(cells: &mut Vec<Cell>) {
-    for path in [Path::new(100, 10), Path::new(100, 50), Path::new(100, 150)] {
-        for (loss, what) in [(0.0, "0%"), (0.01, "1%"), (0.03, "3%"), (0.1, "10%")] {
-            let harm = format!("loss={loss}");
-            let cell = path.cell("30 KB, ten in turn", what, &harm, loss).short();
-            cells.push(if path.rtt_ms == 10 && loss >= 0.03 {
-                cell.quick()
-            } else {
-                cell
+    for rtt_ms in [10, 50, 150] {
+        for loss in [0.0, 0.01, 0.03, 0.1] {
+            cells.push(Cell {
+                size: SIZES[1],
+                in_turn: 10,
+                ..Path(100, rtt_ms, DEEP).lossy("30 KB ten times", loss)
             });
         }
     }
-    for buffer in [Buffer::Shallow, Buffer::Deep] {
-        let path = Path::new(100, 50).with(buffer);
-        for (harm, what) in [("", "0%"), ("loss=0.01", "1%")] {
-            let mut cell = path.cell("eight at once", what, harm, 0.0);
-            cell.at_once = 8;
-            cell.size = 2 << 20;
-            cells.push(cell);
+    for buffer in [SHALLOW, DEEP] {
+        for loss in [0.0, 0.01] {
+            cells.push(Cell {
+                at_once: 8,
+                size: 2 << 20,
+                ..Path(100, 50, buffer).lossy("eight at once", loss)
+            });
         }
     }
-}
-
-/// The peer's window limits these, to a few segments in each round trip.
-fn small_windows(cells: &mut Vec<Cell>) {
-    for (kb, factor) in [(4, 1), (8, 2), (16, 4)] {
-        for (rtt_ms, size) in [(1, 2 << 20), (10, 512 << 10), (50, 128 << 10)] {
-            let path = Path::new(100, rtt_ms);
-            for (loss, what) in [(0.0, "0%"), (0.01, "1%")] {
-                let harm = format!("loss={loss}");
-                let mut cell = path.cell(&format!("{kb} KB window"), what, &harm, loss);
-                cell.size = size * factor;
-                cell.receive_buffer = kb << 11;
-                cells.push(cell);
+    // The advertised window limits these to a few segments in each round trip.
+    for kb in [4, 8, 16] {
+        for (rtt_ms, size) in [(1, 512 << 10), (10, 128 << 10), (50, 32 << 10)] {
+            for loss in [0.0, 0.01] {
+                let group = format!("{kb} KB window");
+                cells.push(Cell {
+                    size: size * kb,
+                    receive_buffer: kb << 11,
+                    ..Path(100, rtt_ms, DEEP).lossy(&group, loss)
+                });
             }
         }
     }
+    cells
 }
 
-fn path_mtu(cells: &mut Vec<Cell>) {
-    for path in SOME {
-        for (harm, what) in [
-            ("mtu=1400,answer=yes", "1400, told by ICMP"),
-            ("mtu=1280", "1280, in silence"),
-        ] {
-            let mut cell = path.cell("path MTU", what, harm, 0.0);
-            cell.fresh = true;
-            cell.quick = path.rtt_ms == 10;
-            cells.push(cell);
-        }
-    }
+/// Impairments with their groups and names, and the approximate loss rates.
+fn impairments(rtt_ms: u64) -> Vec<(&'static str, &'static str, Value, f64)> {
+    // A segment that is late by more than a round trip looks lost.
+    let (quarter, longer) = (rtt_ms * 250, rtt_ms * 1_500);
+    let reorder = |part: f64, hold_us: u64| json!({"reorder": part, "hold_us": hold_us});
+    let mut reorder_and_lose = reorder(0.1, quarter);
+    reorder_and_lose["loss"] = 0.01.into();
+    // A burst is one event for the congestion control.
+    let burst = |part: f64, len: u64| json!({"burst": part, "burst_len": len});
+    #[rustfmt::skip]
+    let all = vec![
+        ("every n-th lost", "every 100th", json!({"every": 100}), 0.01),
+        ("every n-th lost", "every 20th", json!({"every": 20}), 0.05),
+        ("every n-th lost", "every 7th", json!({"every": 7}), 0.14),
+        ("bursts", "of 2", burst(0.01, 2), 0.005),
+        ("bursts", "of 10", burst(0.004, 10), 0.005),
+        ("bursts", "of 50", burst(0.002, 50), 0.005),
+        ("reordering", "1% by 1/4 RTT", reorder(0.01, quarter), 0.0),
+        ("reordering", "10% by 1/4 RTT", reorder(0.1, quarter), 0.0),
+        ("reordering", "2% by 1.5 RTT", reorder(0.02, longer), 0.02),
+        ("reordering", "10% by 1/4 RTT, 1% lost", reorder_and_lose, 0.01),
+        ("duplication", "1%", json!({"duplicate": 0.01}), 0.0),
+        ("duplication", "10%", json!({"duplicate": 0.1}), 0.0),
+        ("duplication", "10%, 1% lost", json!({"duplicate": 0.1, "loss": 0.01}), 0.01),
+        ("lost ACKs", "10%", json!({"ack_loss": 0.1}), 0.0),
+        ("lost ACKs", "50%", json!({"ack_loss": 0.5}), 0.0),
+        ("ECN marks", "0.1%", json!({"mark": 0.001}), 0.001),
+        ("ECN marks", "1%", json!({"mark": 0.01}), 0.01),
+        ("path MTU", "1400 with ICMP", json!({"mtu": 1_400, "icmp": true}), 0.0),
+        ("path MTU", "1280 black hole", json!({"mtu": 1_280}), 0.0),
+    ];
+    all
 }
 
 #[cfg(test)]
@@ -396,30 +260,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_all_different() {
+    fn cells_have_names_of_their_own_and_files_that_exist() {
         let cells = all();
-        let names: BTreeSet<_> = cells.iter().map(|cell| (&cell.group, &cell.name)).collect();
-        assert_eq!(names.len(), cells.len());
-        let quick = cells.iter().filter(|cell| cell.quick).count();
-        assert!((10..=24).contains(&quick), "{quick} quick cells");
+        let names: BTreeSet<_> = cells.iter().map(Cell::full_name).collect();
+        assert_eq!((names.len(), cells.len()), (168, 168));
+        assert_eq!(cells.iter().filter(|cell| cell.is_quick()).count(), 28);
         assert!(cells.iter().all(|cell| SIZES.contains(&cell.size)));
+        assert!(names.contains("random loss, 0.1% 10M 50ms"));
     }
 
     #[test]
-    fn much_loss_and_long_paths_have_small_files() {
-        let path = Path::new(100, 10);
-        assert!(path.size(0.0, 2.0) >= 8 << 20);
-        assert!(path.size(0.1, 2.0) < path.size(0.01, 2.0));
-        assert!(Path::new(100, 300).size(0.01, 2.0) < path.size(0.01, 2.0));
-        assert_eq!(Path::new(10, 300).size(0.1, 2.0), SIZES[1]);
+    fn files_are_small_on_lossy_and_long_paths() {
+        let path = Path(100, 10, DEEP);
+        assert!(path.size(0.0) >= 8 << 20);
+        assert!(path.size(0.1) < path.size(0.01));
+        assert!(Path(100, 300, DEEP).size(0.01) < path.size(0.01));
+        assert_eq!(Path(10, 300, DEEP).size(0.1), SIZES[2]);
     }
 
     #[test]
-    fn buffers_are_those_of_their_paths() {
-        let path = Path::new(100, 50);
-        assert_eq!(path.holds(), 412);
-        let queues = [Buffer::Shallow, Buffer::Deep, Buffer::Bloated]
-            .map(|buffer| path.with(buffer).queue());
-        assert_eq!(queues, [41, 412, 1_648]);
+    fn queues_are_parts_of_the_bandwidth_delay_product() {
+        for (path, queues) in [((100, 50), [41, 412, 1_648]), ((10, 1), [8, 32, 128])] {
+            let queue = |part| Path(path.0, path.1, part).queue();
+            assert_eq!([SHALLOW, DEEP, BLOATED].map(queue), queues);
+        }
+    }
+
+    #[test]
+    fn an_impairment_is_on_the_way_that_it_concerns() {
+        let cells = all();
+        let find = |name: &str| cells.iter().find(|cell| cell.full_name() == name).unwrap();
+        let acks = find("lost ACKs, 10% 10M 50ms");
+        assert_eq!(
+            (&acks.up["ack_loss"], acks.down.get("ack_loss")),
+            (&json!(0.1), None)
+        );
+        let marks = find("ECN marks, 1% 100M 10ms");
+        assert!(marks.ecn() && marks.down["mark"] == json!(0.01));
+        assert!(find("path MTU, 1280 black hole 100M 10ms").restarts());
     }
 }

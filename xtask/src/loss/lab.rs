@@ -1,74 +1,105 @@
-//! The rigs of both stacks, and a cell's runs on them.
+//! The rigs of all servers, and the runs of a cell on them.
 
-use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+use serde::Serialize;
 
 use super::cells::{Cell, SIZES};
-use super::fetch::{Reading, Times, fetch};
-use super::forwarder::Paths;
-use super::results::{Measured, Run};
-use super::rig::{self, Rig, Stack};
-use crate::e2e::web;
+use super::forwarder::{Counters, Paths};
+use super::rig::{ADDRESSES, RECEIVE_BUFFERS, Rig, Stack};
+use crate::e2e::http::Connection;
+use crate::e2e::supers::write_files;
+use crate::e2e::web::{body, in_threads};
 use crate::interrupt;
-use crate::shell::{Context as _, Failure, Result, Scratch};
+use crate::shell::{self, Result, Scratch};
 
-/// A fetch that takes longer has failed.
-const FETCH_LIMIT: Duration = Duration::from_secs(30);
-/// A small file, beside those of the cells.
-pub(crate) const TINY: usize = 1_000;
-
-/// The files that are served.
-pub(crate) struct Site {
-    pub(crate) folder: PathBuf,
-    bodies: BTreeMap<usize, Vec<u8>>,
+/// Makes the folder of the files that are served.
+pub(crate) fn make_site(scratch: &Scratch) -> Result<PathBuf> {
+    let folder = scratch.path().join("site");
+    shell::make_folder(&folder)?;
+    write_files(&folder, &SIZES).map(|()| folder)
 }
 
-impl Site {
-    pub(crate) fn prepare(scratch: &Scratch) -> Result<Self> {
-        let folder = scratch.path().join("site");
-        std::fs::create_dir(&folder).context(format_args!("making {}", folder.display()))?;
-        let mut bodies = BTreeMap::new();
-        for size in SIZES.into_iter().chain([TINY]) {
-            let body = web::body(size);
-            let file = folder.join(format!("{size}.bin"));
-            std::fs::write(&file, &body).context(format_args!("writing {}", file.display()))?;
-            bodies.insert(size, body);
-        }
-        Ok(Self { folder, bodies })
-    }
-
-    /// The path of the file of this size, and what it holds.
-    pub(crate) fn file(&self, size: usize) -> (String, &[u8]) {
-        let body = self.bodies.get(&size).map_or(&[][..], Vec::as_slice);
-        (format!("/{size}.bin"), body)
-    }
+/// The times of a fetch, in µs since the client asked for the connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Times {
+    connected: u64,
+    /// The first byte of the response.
+    first: u64,
+    /// The last byte of the body.
+    last: u64,
 }
 
-/// A rig of each stack, and what they serve.
+/// Fetches the file of this size on a connection of its own, and compares every
+/// byte.
+pub(crate) fn fetch(to: SocketAddr, size: usize) -> Result<Times> {
+    let start = Instant::now();
+    let since = || start.elapsed().as_micros() as u64;
+    let mut connection = Connection::open(to)?;
+    let connected = since();
+    let request = format!("GET /{size}.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    connection.send(request.as_bytes())?;
+    connection.wait()?;
+    let first = since();
+    let response = connection.receive(true)?;
+    let last = since();
+    response.expect_body(&body(size))?;
+    Ok(Times {
+        connected,
+        first,
+        last,
+    })
+}
+
+/// One server behind one network, once.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Run {
+    pub(crate) stack: Stack,
+    pub(crate) paths: Paths,
+    /// Complete fetches.
+    pub(crate) fetches: Vec<Times>,
+    /// Seconds from the first connect to the last byte, without comparing them.
+    pub(crate) seconds: f64,
+    /// Bytes of data segments from the server, and of those sent before.
+    pub(crate) sent: u64,
+    pub(crate) retransmitted: u64,
+    pub(crate) counters: Counters,
+    /// The message of a fetch that failed.
+    pub(crate) failure: Option<String>,
+    /// How other work on the machine has disturbed the run.
+    pub(crate) disturbance: Option<String>,
+}
+
+/// A cell with all its runs.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Measured {
+    pub(crate) cell: Cell,
+    pub(crate) runs: Vec<Run>,
+}
+
+/// The rigs, and the files that they serve.
 pub(crate) struct Lab<'a> {
-    // In this order: servers end before their files go.
+    // Servers end before their files are removed.
     rigs: Vec<Rig>,
-    site: Site,
+    site: PathBuf,
     scratch: Scratch,
     programs: &'a Path,
-    /// Where every run's segments are written down.
+    /// The folder of the traces.
     traces: Option<PathBuf>,
-    /// Frames that the kernel has dropped beside the forwarder.
+    /// Frames that the kernel has dropped in earlier rigs.
     dropped: u64,
 }
 
 impl<'a> Lab<'a> {
     /// Makes the files and the rigs, with servers from `programs`.
     pub(crate) fn build(programs: &'a Path, traces: Option<PathBuf>) -> Result<Self> {
-        if let Some(traces) = &traces {
-            std::fs::create_dir_all(traces).context(format_args!("making {}", traces.display()))?;
-        }
         let scratch = Scratch::create("loss")?;
         let mut lab = Self {
             rigs: Vec::new(),
-            site: Site::prepare(&scratch)?,
+            site: make_site(&scratch)?,
             scratch,
             programs,
             traces,
@@ -78,49 +109,41 @@ impl<'a> Lab<'a> {
         Ok(lab)
     }
 
-    /// Makes the rigs anew: nobody knows anything of a run before.
+    /// Replaces the rigs, so that no server remembers earlier runs.
     fn build_rigs(&mut self) -> Result<()> {
         self.dropped = self.dropped()?;
-        // The new ones have the names of the old.
+        // The new rigs have the names of the old ones.
         self.rigs.clear();
-        for stack in Stack::BOTH {
-            let (site, scratch) = (&self.site.folder, self.scratch.path());
-            self.rigs
-                .push(Rig::build(stack, self.programs, site, scratch, "")?);
+        for stack in Stack::ALL {
+            let rig = Rig::build(stack, self.programs, &self.site, self.scratch.path(), "")?;
+            self.rigs.push(rig);
         }
         Ok(())
     }
 
-    /// Frames that the kernel has dropped so far beside the forwarder.
+    /// Frames that the kernel has dropped so far.
     pub(crate) fn dropped(&self) -> Result<u64> {
-        let mut dropped = self.dropped;
-        for rig in &self.rigs {
-            dropped += rig.dropped()?;
-        }
-        Ok(dropped)
+        let mut rigs = self.rigs.iter();
+        rigs.try_fold(self.dropped, |sum, rig| Ok(sum + rig.dropped()?))
     }
 
-    /// Runs a cell with each seed, the stacks in turn.
-    pub(crate) fn measure(&mut self, cell: &Cell, seeds: Range<u64>) -> Result<Measured> {
+    /// Runs a cell with each seed, the servers in turn.
+    pub(crate) fn measure(&mut self, cell: Cell, seeds: Range<u64>) -> Result<Measured> {
         let mut runs = Vec::new();
         for seed in seeds {
-            if cell.fresh {
+            if cell.restarts() {
                 self.build_rigs()?;
             }
             for rig in &self.rigs {
                 interrupt::check()?;
-                let mut run = self.run(rig, cell, seed)?;
-                if run.noise.is_some() {
-                    // Once more: the machine may have been busy by chance.
-                    run = self.run(rig, cell, seed)?;
+                let mut run = self.run(rig, &cell, seed)?;
+                if run.disturbance.is_some() {
+                    run = self.run(rig, &cell, seed)?;
                 }
                 runs.push(run);
             }
         }
-        Ok(Measured {
-            cell: cell.clone(),
-            runs,
-        })
+        Ok(Measured { cell, runs })
     }
 
     fn run(&self, rig: &Rig, cell: &Cell, seed: u64) -> Result<Run> {
@@ -128,67 +151,48 @@ impl<'a> Lab<'a> {
             down: cell.down.clone(),
             up: cell.up.clone(),
             seed,
-            silence_ms: cell.silence_ms(),
         };
         let trace = self.traces.as_ref().map(|folder| {
-            let words = format!("{} {}", cell.group, cell.name);
-            let words: Vec<&str> = words.split([' ', ',', '/']).collect();
-            folder.join(format!(
-                "{}-{seed}-{}.txt",
-                words.join("-"),
-                rig.stack().name()
-            ))
+            let name = cell.full_name().replace([' ', ',', '/'], "-");
+            folder.join(format!("{name}-{seed}-{:?}.txt", rig.stack()))
         });
-        let receive = match cell.receive_buffer {
-            0 => rig::RECEIVE_BUFFERS.to_owned(),
+        let buffers = match cell.receive_buffer {
+            0 => RECEIVE_BUFFERS.to_owned(),
             most => format!("4096 {most} {most}"),
         };
-        rig.set_client(&[
-            &format!("net.ipv4.tcp_ecn={}", u32::from(cell.ecn)),
-            &format!("net.ipv4.tcp_rmem={receive}"),
-        ])?;
+        let ecn = u32::from(cell.ecn());
+        rig.client_script(&format!(
+            "sysctl -q -w net.ipv4.tcp_ecn={ecn} net.ipv4.tcp_rmem='{buffers}'"
+        ))?;
         let forwarder = rig.join(&paths, trace.as_deref())?;
-        let (outcomes, seconds) = rig.as_client(|| {
-            let start = Instant::now();
-            let outcomes = self.fetch_all(cell);
-            (outcomes, start.elapsed().as_secs_f64())
+        let [to, _] = ADDRESSES;
+        let fetched = rig.as_client(|| {
+            in_threads(vec![(); cell.at_once], |()| {
+                let mut fetches = Vec::new();
+                for _ in 0..cell.in_turn {
+                    fetches.push(fetch(to, cell.size)?);
+                }
+                Ok(fetches)
+            })
         })?;
-        let seen = forwarder.finish()?;
-        let mut fetches = Vec::new();
-        let mut failures: Vec<_> = seen.fault().into_iter().collect();
-        for outcome in outcomes {
-            match outcome {
-                Ok(times) => fetches.push(times),
-                Err(failure) => failures.push(failure.to_string()),
-            }
-        }
-        let connected = fetches.iter().map(|times| times.connected).max();
-        Ok(Run {
-            stack: rig.stack(),
+        let mut run = Run {
             paths,
-            seconds,
-            fetches,
-            failures,
-            noise: seen.noise(connected.unwrap_or(0)),
-            seen,
-        })
-    }
-
-    fn fetch_all(&self, cell: &Cell) -> Vec<Result<Times>> {
-        let (path, body) = self.site.file(cell.size);
-        let [v4, _] = Rig::addresses();
-        let one = || fetch(v4, &path, body, &Reading::fast(FETCH_LIMIT));
-        let in_turn = || (0..cell.in_turn).map(|_| one()).collect::<Vec<_>>();
-        if cell.at_once == 1 {
-            return in_turn();
+            stack: rig.stack(),
+            ..Run::default()
+        };
+        match (forwarder.finish(), fetched) {
+            (Ok(counters), Ok(fetched)) => {
+                let sum = |all: &Vec<Times>| all.iter().map(|times| times.last).sum::<u64>();
+                run.seconds = fetched.iter().map(sum).max().unwrap_or(0) as f64 / 1e6;
+                run.fetches = fetched.concat();
+                let connected = run.fetches.iter().map(|times| times.connected).max();
+                run.disturbance = counters.disturbance(connected.unwrap_or(0))?;
+                run.sent = counters.get("down/bytes")?;
+                run.retransmitted = counters.get("down/retransmitted")?;
+                run.counters = counters;
+            }
+            (Err(failure), _) | (_, Err(failure)) => run.failure = Some(failure.to_string()),
         }
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..cell.at_once).map(|_| scope.spawn(in_turn)).collect();
-            let joined = threads.into_iter().map(|thread| {
-                let panicked = |_| vec![Err(Failure::new("a fetching thread has panicked"))];
-                thread.join().unwrap_or_else(panicked)
-            });
-            joined.flatten().collect()
-        })
+        Ok(run)
     }
 }

@@ -1,245 +1,234 @@
-//! What the matrix has measured, and what follows from it.
+//! The results of the matrix, and the marks.
 
-use std::collections::BTreeMap;
+use serde::Serialize;
 
-use serde::{Deserialize, Serialize};
-
-use super::cells::Cell;
-use super::fetch::Times;
-use super::forwarder::{Paths, Seen};
+use super::lab::Measured;
 use super::rig::Stack;
 
-/// Goodput as a part of the kernel's, at least.
-pub(crate) const GOODPUT_MARK: f64 = 0.95;
-/// Repeated bytes as a multiple of the kernel's, at most.
-pub(crate) const REPEATED_MARK: f64 = 1.1;
-/// Where the kernel repeats less than this part of what is fetched, ours is
-/// compared with this part: a ratio to next to nothing says nothing.
-const REPEATED_FLOOR: f64 = 0.002;
+/// Minimum of Sandstorm's goodput as a part of nginx's.
+const GOODPUT_MARK: f64 = 0.95;
+/// Maximum of Sandstorm's retransmitted bytes as a multiple of nginx's.
+const RETRANSMITTED_MARK: f64 = 1.1;
+/// The base of that ratio is at least this part of the fetched bytes.
+const RETRANSMITTED_FLOOR: f64 = 0.002;
+/// BBR is worth its lines if its goodput is this multiple of CUBIC's in a quarter
+/// of the cells.
+const BBR_GAIN: f64 = 1.1;
 
-/// Everything that one command has measured.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+/// The results of one command.
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Results {
-    /// When it began, as `2026-11-21 12:00 UTC`.
-    pub(crate) started: String,
-    /// How it was called, as typed after `cargo xtask`.
-    pub(crate) command: String,
-    /// The machine: pairs of a name and a value.
-    pub(crate) machine: Vec<(String, String)>,
-    pub(crate) versions: BTreeMap<String, String>,
-    /// Goodput without any harm or limit, in bits per second, by stack.
-    pub(crate) limit: BTreeMap<Stack, f64>,
-    /// The run that this comes from.
-    pub(crate) rig: Option<Measured>,
+    /// Pairs of a name and a value: time, command, machine, versions.
+    pub(crate) setting: Vec<(String, String)>,
     pub(crate) cells: Vec<Measured>,
-    /// What could not be measured, and why.
-    pub(crate) missing: Vec<(String, String)>,
 }
 
-/// A cell with all its runs.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Measured {
-    pub(crate) cell: Cell,
-    pub(crate) runs: Vec<Run>,
-}
-
-/// One server behind one network, once.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Run {
-    pub(crate) stack: Stack,
-    pub(crate) paths: Paths,
-    /// From the first connection that is asked for to the last byte, in
-    /// seconds.
-    pub(crate) seconds: f64,
-    /// Of every fetch that came to its end.
-    pub(crate) fetches: Vec<Times>,
-    /// What went wrong with others.
-    pub(crate) failures: Vec<String>,
-    pub(crate) seen: Seen,
-    /// What other work on the machine did to the run, if anything.
-    pub(crate) noise: Option<String>,
-}
-
-impl Run {
-    /// Bits of bodies per second; nothing when not all came to their end.
-    fn goodput(&self, cell: &Cell) -> f64 {
-        let bytes = self.fetches.len() * cell.size;
-        if self.failures.is_empty() && self.seconds > 0.0 {
-            bytes as f64 * 8.0 / self.seconds
-        } else {
-            0.0
-        }
-    }
-}
-
-/// One stack's figures in one cell.
+/// The figures of one server in one cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
-    /// Bits per second, the median of the runs.
+    /// Bits per second, the median of the runs; 0 in a run with a failure.
     pub(crate) goodput: f64,
-    /// Repeated bytes of all runs.
-    pub(crate) repeated: u64,
-    /// Of these, bytes that had not been lost.
-    pub(crate) needless: u64,
-    /// Bytes of payload sent in all runs.
-    pub(crate) sent: u64,
-    /// Silences of all runs.
-    pub(crate) silences: u64,
-    /// The longest of them, in ms.
-    pub(crate) longest_ms: f64,
-    /// Time to the first and to the last byte, medians of all fetches, in ms.
-    pub(crate) first_ms: f64,
-    pub(crate) last_ms: f64,
+    /// Retransmitted bytes of all runs.
+    pub(crate) retransmitted: f64,
+    /// Bytes of the files in all runs.
+    pub(crate) fetched: f64,
+    /// Runs with a failed fetch.
     pub(crate) failures: usize,
 }
 
 impl Measured {
-    pub(crate) fn figures(&self, stack: Stack) -> Option<Figures> {
-        let runs = || self.runs.iter().filter(|run| run.stack == stack);
-        let goodput = median(runs().map(|run| run.goodput(&self.cell)))?;
-        let down = || runs().map(|run| &run.seen.down.sent);
-        let fetches = || runs().flat_map(|run| &run.fetches);
-        let longest = down().map(|sent| sent.longest_silence_us).max();
-        Some(Figures {
-            goodput,
-            repeated: down().map(|sent| sent.repeated_bytes).sum(),
-            needless: down().map(|sent| sent.needless_bytes).sum(),
-            sent: down().map(|sent| sent.bytes).sum(),
-            silences: down().map(|sent| sent.silences).sum(),
-            longest_ms: longest.unwrap_or(0) as f64 / 1_000.0,
-            first_ms: median(fetches().map(|times| times.first as f64 / 1_000.0)).unwrap_or(0.0),
-            last_ms: median(fetches().map(|times| times.last as f64 / 1_000.0)).unwrap_or(0.0),
-            failures: runs().map(|run| run.failures.len()).sum(),
+    /// The figures of all servers.
+    pub(crate) fn figures(&self) -> [Figures; 3] {
+        Stack::ALL.map(|stack| {
+            let runs = || self.runs.iter().filter(|run| run.stack == stack);
+            let goodput = runs().map(|run| match run.failure {
+                None => (run.fetches.len() * self.cell.size) as f64 * 8.0 / run.seconds.max(1e-9),
+                Some(_) => 0.0,
+            });
+            let retransmitted = runs().map(|run| run.retransmitted as f64).sum();
+            Figures {
+                goodput: median(goodput.collect()),
+                retransmitted,
+                fetched: runs().map(|run| run.sent as f64).sum::<f64>() - retransmitted,
+                failures: runs().filter(|run| run.failure.is_some()).count(),
+            }
         })
     }
-
-    /// The kernel's figures and ours, when both were measured.
-    pub(crate) fn both(&self) -> Option<[Figures; 2]> {
-        let [kernel, ours] = Stack::BOTH.map(|stack| self.figures(stack));
-        Some([kernel?, ours?])
-    }
-
-    pub(crate) fn noisy_runs(&self) -> usize {
-        self.runs.iter().filter(|run| run.noise.is_some()).count()
-    }
 }
 
-/// Ours as a part of the kernel's.
-pub(crate) fn goodput_ratio([kernel, ours]: &[Figures; 2]) -> Option<f64> {
-    (kernel.goodput > 0.0).then(|| ours.goodput / kernel.goodput)
+/// The figures of one server as multiples of another's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ratios {
+    /// 1 if the other's goodput is 0.
+    pub(crate) goodput: f64,
+    pub(crate) retransmitted: f64,
 }
 
-/// Ours as a multiple of the kernel's, or of [`REPEATED_FLOOR`].
-pub(crate) fn repeated_ratio([kernel, ours]: &[Figures; 2]) -> f64 {
-    let floor = kernel.sent.saturating_sub(kernel.repeated) as f64 * REPEATED_FLOOR;
-    let base = (kernel.repeated as f64).max(floor).max(1.0);
-    ours.repeated as f64 / base
-}
-
-/// What the whole matrix says.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Summary {
-    /// Cells in which both were measured.
-    pub(crate) cells: usize,
-    /// Of these, those with [`GOODPUT_MARK`].
-    pub(crate) met: usize,
-    /// Of these, those with [`REPEATED_MARK`].
-    pub(crate) sparing: usize,
-    /// The least ratio of goodputs, and its cell.
-    pub(crate) worst: Option<(f64, String)>,
-    /// Sum of our goodputs as a part of the sum of the kernel's.
-    pub(crate) sum: f64,
-    /// Geometric mean of the ratios.
-    pub(crate) mean: f64,
-    /// Sum of our repeated bytes as a multiple of the kernel's.
-    pub(crate) repeated: f64,
-    /// Fetches of either that did not come to their end.
-    pub(crate) failures: [usize; 2],
-    pub(crate) noisy_runs: usize,
-}
-
-impl Summary {
-    pub(crate) fn of(results: &Results) -> Self {
-        let mut summary = Self::default();
-        let (mut goodput, mut repeated, mut logs) = ([0.0; 2], [0u64; 2], 0.0);
-        for measured in &results.cells {
-            let Some(both) = measured.both() else {
-                continue;
-            };
-            for (i, figures) in both.iter().enumerate() {
-                goodput[i] += figures.goodput;
-                repeated[i] += figures.repeated;
-                summary.failures[i] += figures.failures;
-            }
-            summary.cells += 1;
-            summary.noisy_runs += measured.noisy_runs();
-            summary.sparing += usize::from(repeated_ratio(&both) <= REPEATED_MARK);
-            // A cell in which the kernel does not come through is met by
-            // whoever does.
-            let ratio = goodput_ratio(&both).unwrap_or(1.0);
-            summary.met += usize::from(ratio >= GOODPUT_MARK);
-            // A cell without goodput would be the whole mean.
-            logs += ratio.max(0.001).ln();
-            if summary
-                .worst
-                .as_ref()
-                .is_none_or(|(worst, _)| ratio < *worst)
-            {
-                let cell = &measured.cell;
-                summary.worst = Some((ratio, format!("{}, {}", cell.group, cell.name)));
-            }
+impl Ratios {
+    pub(crate) fn new(base: &Figures, other: &Figures) -> Self {
+        let floor = (base.fetched * RETRANSMITTED_FLOOR).max(1.0);
+        let goodput = if base.goodput > 0.0 {
+            other.goodput / base.goodput
+        } else {
+            1.0
+        };
+        Self {
+            goodput,
+            retransmitted: other.retransmitted / base.retransmitted.max(floor),
         }
-        summary.sum = goodput[1] / goodput[0].max(1.0);
-        summary.mean = (logs / summary.cells.max(1) as f64).exp();
-        summary.repeated = repeated[1] as f64 / (repeated[0] as f64).max(1.0);
-        summary
     }
 
-    /// The marks: what is wanted, what was measured, whether it was met.
-    pub(crate) fn marks(&self) -> Vec<(String, String, bool)> {
-        let worst = self.worst.as_ref();
-        let [kernel, ours] = self.failures;
-        vec![
-            (
-                format!("goodput at least {GOODPUT_MARK} of the kernel's in every cell"),
-                format!(
-                    "{} of {} cells; least {}",
-                    self.met,
-                    self.cells,
-                    worst.map_or("–".into(), |(ratio, cell)| format!("{ratio:.2} ({cell})"))
-                ),
-                self.cells > 0 && self.met == self.cells,
-            ),
-            (
-                "goodput above the kernel's in the sum".to_owned(),
-                format!("{:.3}; geometric mean {:.3}", self.sum, self.mean),
-                self.sum > 1.0,
-            ),
-            (
-                format!("repeated bytes at most {REPEATED_MARK} times the kernel's"),
-                format!(
-                    "{:.2} in all; {} of {} cells",
-                    self.repeated, self.sparing, self.cells
-                ),
-                self.cells > 0 && self.repeated <= REPEATED_MARK && self.sparing == self.cells,
-            ),
-            (
-                "every fetch comes to its end with the right bytes".to_owned(),
-                format!("{ours} failures (the kernel: {kernel})"),
-                ours == 0,
-            ),
-        ]
+    /// Whether the goodput is as high as Sandstorm's must be.
+    pub(crate) fn is_fast(&self) -> bool {
+        self.goodput >= GOODPUT_MARK
     }
+
+    /// Whether the retransmissions are as few as Sandstorm's must be.
+    pub(crate) fn is_sparing(&self) -> bool {
+        self.retransmitted <= RETRANSMITTED_MARK
+    }
+}
+
+/// The marks: what is wanted, what was measured, and whether it is met.
+pub(crate) fn marks(cells: &[Measured]) -> Vec<(String, String, bool)> {
+    let cells: Vec<_> = cells.iter().map(Measured::figures).collect();
+    let n = cells.len();
+    let total = |figure: fn(&Figures) -> f64| {
+        let sum = |which: usize| cells.iter().map(|all| figure(&all[which])).sum::<f64>();
+        [sum(1) / sum(0).max(1.0), sum(2) / sum(1).max(1.0)]
+    };
+    let ratios = |base: usize| -> Vec<Ratios> {
+        let one = |all: &[Figures; 3]| Ratios::new(&all[base], &all[base + 1]);
+        cells.iter().map(one).collect()
+    };
+    let mean = |all: &[Ratios]| {
+        // A cell without goodput would be the whole mean.
+        let logs = all.iter().map(|ratios| ratios.goodput.max(1e-3).ln());
+        (logs.sum::<f64>() / n.max(1) as f64).exp()
+    };
+    let (ours, bbr) = (ratios(0), ratios(1));
+    let fast = ours.iter().filter(|all| all.is_fast()).count();
+    let sparing = ours.iter().filter(|all| all.is_sparing()).count();
+    let minimum = ours.iter().map(|all| all.goodput).fold(f64::MAX, f64::min);
+    let [goodput, _] = total(|figures| figures.goodput);
+    let [retransmitted, by_bbr] = total(|figures| figures.retransmitted);
+    let [nginx_failures, failures, bbr_failures] =
+        [0, 1, 2].map(|which| cells.iter().map(|all| all[which].failures).sum::<usize>());
+    let faster = bbr.iter().filter(|all| all.goodput >= BBR_GAIN).count();
+    let slower = bbr.iter().filter(|all| !all.is_fast()).count();
+    let (mean, mean_bbr) = (mean(&ours), mean(&bbr));
+    vec![
+        (
+            format!("goodput at least {GOODPUT_MARK} times nginx's in every network"),
+            format!("{fast} of {n}; minimum {minimum:.2}"),
+            n > 0 && fast == n,
+        ),
+        (
+            "sum of all goodputs above nginx's".to_owned(),
+            format!("{goodput:.3} times; geometric mean {mean:.3}"),
+            goodput > 1.0,
+        ),
+        (
+            format!("retransmitted bytes at most {RETRANSMITTED_MARK} times nginx's"),
+            format!("{retransmitted:.2} times in total; {sparing} of {n}"),
+            n > 0 && retransmitted <= RETRANSMITTED_MARK && sparing == n,
+        ),
+        (
+            "every fetch gets the right bytes".to_owned(),
+            format!("{failures} failures (BBR: {bbr_failures}, nginx: {nginx_failures})"),
+            failures + bbr_failures == 0,
+        ),
+        (
+            format!("BBR's goodput at least {BBR_GAIN} times CUBIC's in a quarter of the networks"),
+            format!(
+                "{faster} of {n}; below {GOODPUT_MARK} in {slower}; geometric mean \
+                 {mean_bbr:.2}; {by_bbr:.1} times the retransmitted bytes"
+            ),
+            n > 0 && faster * 4 >= n,
+        ),
+    ]
 }
 
 /// The median; of an even number of values, the mean of the middle two.
-pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    let (low, high) = (sorted.len().checked_sub(1)? / 2, sorted.len() / 2);
-    Some(f64::midpoint(sorted[low], sorted[high]))
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    if n == 0 {
+        return 0.0;
+    }
+    f64::midpoint(values[(n - 1) / 2], values[n / 2])
 }
 
 #[cfg(test)]
-#[path = "results_tests.rs"]
-mod tests;
+pub(crate) mod tests {
+    use super::*;
+    use crate::loss::cells;
+    use crate::loss::lab::{Run, Times};
+
+    /// A cell with a run of each server: seconds and retransmitted bytes.
+    pub(crate) fn measured(name: &str, runs: [(f64, u64); 3]) -> Measured {
+        let mut cell = cells::limit();
+        name.clone_into(&mut cell.name);
+        cell.size = 1_000_000;
+        let run = |(stack, (seconds, retransmitted))| Run {
+            stack,
+            seconds,
+            fetches: vec![Times::default()],
+            sent: 1_000_000 + retransmitted,
+            retransmitted,
+            ..Run::default()
+        };
+        let runs = Stack::ALL.into_iter().zip(runs).map(run).collect();
+        Measured { cell, runs }
+    }
+
+    fn met(cells: &[Measured]) -> Vec<bool> {
+        marks(cells).into_iter().map(|(_, _, met)| met).collect()
+    }
+
+    #[test]
+    fn figures_are_medians_of_goodput_and_sums_of_bytes() {
+        for (runs, bits) in [(2, 6e6), (3, 4e6)] {
+            let mut cell = measured("a", [(1.0, 10_000), (2.0, 20_000), (4.0, 0)]);
+            cell.runs.truncate(runs);
+            cell.runs.iter_mut().for_each(|run| run.stack = Stack::Bbr);
+            let [nginx, _, bbr] = cell.figures();
+            assert!((bbr.goodput - bits).abs() < 1.0);
+            let bytes = (bbr.retransmitted, bbr.fetched);
+            assert_eq!(bytes, (30_000.0, runs as f64 * 1e6));
+            assert_eq!(nginx, Figures::default());
+        }
+    }
+
+    #[test]
+    fn every_mark_can_be_met_and_missed() {
+        let good = || measured("a", [(1.0, 10_000), (0.9, 10_000), (0.5, 10_000)]);
+        assert_eq!(met(&[good()]), [true; 5]);
+        // The sum makes up for one slow cell.
+        let slow = measured("a", [(100.0, 10_000), (200.0, 10_000), (200.0, 0)]);
+        assert_eq!(met(&[good(), slow]), [false, true, true, true, true]);
+        let wasteful = measured("a", [(1.0, 10_000), (0.9, 12_000), (0.85, 0)]);
+        assert_eq!(met(&[wasteful]), [true, true, false, true, false]);
+        let broken = |run: usize| {
+            let mut cell = good();
+            cell.runs[run].failure = Some("why".to_owned());
+            met(&[cell])
+        };
+        assert_eq!(broken(1), [false, false, true, false, false]);
+        // A cell in which nginx fails counts as met.
+        assert!(broken(0)[0]);
+        assert!(!broken(2)[3]);
+        assert_eq!(met(&[]), [false, false, false, true, false]);
+    }
+
+    #[test]
+    fn few_retransmissions_of_nginx_are_no_base_for_a_ratio() {
+        let ratio = |nginx, ours| {
+            let [nginx, ours, _] = measured("a", [(1.0, nginx), (1.0, ours), (1.0, 0)]).figures();
+            Ratios::new(&nginx, &ours).retransmitted
+        };
+        assert!(ratio(0, 1_448) <= RETRANSMITTED_MARK);
+        assert!(ratio(0, 5_000) > RETRANSMITTED_MARK);
+        assert!((ratio(10_000, 20_000) - 2.0).abs() < 1e-9);
+    }
+}

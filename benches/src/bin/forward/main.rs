@@ -1,0 +1,223 @@
+//! A bad network in user space: it joins two interfaces, and forwards every
+//! Ethernet frame from one to the other with the impairments of a real path.
+//!
+//! Two servers that are compared must meet the same impairments. So each is
+//! drawn from the seed, the direction, the number of the connection, and the
+//! number of the segment among those of its connection that carry payload. The
+//! n-th data segment of the first connection meets the same, whoever sends it.
+//! Segments without payload are not lost by these draws: a lost SYN costs a
+//! second whatever the recovery, and would hide the comparison. Pure ACKs have
+//! a loss rate of their own.
+
+mod config;
+mod impairment;
+mod ledger;
+mod path;
+mod relay;
+#[cfg(test)]
+mod relay_tests;
+mod segment;
+mod socket;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::Parser;
+use nmio::{Clock as _, TscClock};
+use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use config::PathConfig;
+use relay::{Relay, Report};
+use socket::{PacketSocket, wait, wake_exactly};
+
+/// Frames in one direction before the other has its turn.
+const BATCH: usize = 64;
+/// The loop does not sleep for a shorter time than this, because the kernel may
+/// wake it later.
+const SPIN: Duration = Duration::from_micros(60);
+/// The longest sleep, after which it looks for a signal.
+const SLEEP: Duration = Duration::from_millis(100);
+
+/// The direction of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    /// From the server to the client.
+    Down,
+    /// From the client to the server.
+    Up,
+}
+
+impl Direction {
+    const BOTH: [Self; 2] = [Self::Down, Self::Up];
+
+    const fn opposite(self) -> Self {
+        match self {
+            Self::Down => Self::Up,
+            Self::Up => Self::Down,
+        }
+    }
+}
+
+/// Forwards every frame from one interface to the other, over paths that lose,
+/// delay, reorder and duplicate by a seed. Prints `ready` when it forwards. Ends
+/// on SIGTERM or SIGINT, and prints all counters as one JSON object.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    /// The interface on the client's side.
+    #[arg(long, value_name = "IFACE")]
+    client: String,
+
+    /// The interface on the server's side.
+    #[arg(long, value_name = "IFACE")]
+    server: String,
+
+    /// The path from the server to the client, as in `{"rate": 10000000, "loss": 0.01}`. A wrong
+    /// field is answered with the names of all.
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    down: PathConfig,
+
+    /// The path from the client to the server.
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    up: PathConfig,
+
+    /// The same seed gives the same impairments.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// Write a line to FILE for each TCP segment.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+/// The counters of a run.
+#[derive(Serialize)]
+struct Counters {
+    #[serde(flatten)]
+    report: Report,
+    /// Frames that were not received in time. If there are any, the run is void.
+    not_received: u64,
+}
+
+/// A socket, and the frame that it has to send next.
+struct Side {
+    socket: PacketSocket,
+    /// The direction that ends here.
+    to_here: Direction,
+    next: Option<Vec<u8>>,
+}
+
+impl Side {
+    fn open(interface: &str, to_here: Direction) -> Result<Self, String> {
+        let socket = PacketSocket::open(interface)
+            .map_err(|error| format!("opening a packet socket on {interface}: {error}"))?;
+        Ok(Self {
+            socket,
+            to_here,
+            next: None,
+        })
+    }
+
+    /// Receives a batch; returns whether there was a frame.
+    fn receive(&mut self, relay: &mut Relay, clock: &TscClock) -> io::Result<bool> {
+        let direction = self.to_here.opposite();
+        for received in 0..BATCH {
+            let Some(frame) = self.socket.receive()? else {
+                return Ok(received > 0);
+            };
+            relay.handle_frame(direction, frame, clock.now());
+        }
+        Ok(true)
+    }
+
+    /// Sends frames that have arrived here; returns whether there was one.
+    fn send(&mut self, relay: &mut Relay, clock: &TscClock) -> io::Result<bool> {
+        for sent in 0..BATCH {
+            let polled = || relay.poll_frame(self.to_here, clock.now());
+            let Some(frame) = self.next.take().or_else(polled) else {
+                return Ok(sent > 0);
+            };
+            if !self.socket.send(&frame)? {
+                self.next = Some(frame);
+                break;
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn forward(cli: &Cli) -> Result<Counters, String> {
+    let open = |file: &PathBuf| match File::create(file) {
+        Ok(opened) => Ok(Box::new(BufWriter::new(opened)) as Box<dyn Write>),
+        Err(error) => Err(format!("making {}: {error}", file.display())),
+    };
+    let trace = cli.trace.as_ref().map(open).transpose()?;
+    let mut relay = Relay::new([cli.down, cli.up], cli.seed, trace);
+    let mut sides = [
+        Side::open(&cli.client, Direction::Down)?,
+        Side::open(&cli.server, Direction::Up)?,
+    ];
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        let registered = signal_hook::flag::register(signal, Arc::clone(&ended));
+        registered.map_err(|error| format!("waiting for signal {signal}: {error}"))?;
+    }
+    println!("ready");
+    run(&mut relay, &mut sides, &ended).map_err(|error| format!("forwarding: {error}"))?;
+    let mut not_received = 0;
+    for side in &sides {
+        let dropped = side.socket.dropped();
+        let dropped = dropped.map_err(|error| format!("reading the sockets' drops: {error}"))?;
+        not_received += u64::from(dropped);
+    }
+    let report = relay.report();
+    Ok(Counters {
+        report,
+        not_received,
+    })
+}
+
+/// Forwards until a signal comes.
+fn run(relay: &mut Relay, sides: &mut [Side; 2], ended: &AtomicBool) -> io::Result<()> {
+    wake_exactly()?;
+    let clock = TscClock::new();
+    while !ended.load(Ordering::Relaxed) {
+        let mut busy = false;
+        for side in &mut *sides {
+            busy |= side.receive(relay, &clock)?;
+        }
+        for side in &mut *sides {
+            busy |= side.send(relay, &clock)?;
+        }
+        let left = relay.next_arrival().map(|at| at.since(clock.now()));
+        let left = left.map_or(SLEEP, |left| left.min(SLEEP));
+        if !busy && left > SPIN {
+            let [client, server] = &*sides;
+            wait(
+                [client.socket.as_fd(), server.socket.as_fd()],
+                left.saturating_sub(SPIN),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match forward(&Cli::parse()) {
+        Ok(counters) => {
+            println!("{}", serde_json::json!(counters));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("forward: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Everything between the two sockets, on any clock.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use nmio::Instant;
+use serde::Serialize;
+use testkit::{ACK, IcmpError, LETTERS, SYN};
+
+use crate::Direction;
+use crate::config::PathConfig;
+use crate::impairment::{Draws, Impairment};
+use crate::ledger::{Ledger, Place, Sent};
+use crate::path::{Outcome, Path, PathCounters};
+use crate::segment::Segment;
+
+/// Bytes of an Ethernet header.
+const LINK_LEN: usize = 14;
+/// A frame that is forwarded this much after its time is late.
+const LATE: Duration = Duration::from_millis(1);
+
+/// One direction's part of the [`Report`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct DirectionReport {
+    #[serde(flatten)]
+    pub(crate) path: PathCounters,
+    #[serde(flatten)]
+    pub(crate) sent: Sent,
+    /// Frames larger than the path MTU.
+    pub(crate) too_big: u64,
+    /// Frames that left the path.
+    pub(crate) forwarded: u64,
+    /// Frames that left the path 1 ms after their time or later.
+    pub(crate) late: u64,
+    /// The latest of these, in µs.
+    pub(crate) latest_us: u64,
+}
+
+/// What happened in a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Report {
+    /// From the server to the client.
+    pub(crate) down: DirectionReport,
+    /// From the client to the server.
+    pub(crate) up: DirectionReport,
+    pub(crate) connections: usize,
+}
+
+#[derive(Debug)]
+struct Way {
+    path: Path,
+    /// Without the part of the path.
+    report: DirectionReport,
+}
+
+/// One end of a connection as a sender: the impairments of its segments, and
+/// what it has sent.
+#[derive(Debug)]
+struct Half {
+    draws: Draws,
+    ledger: Ledger,
+}
+
+/// The network between client and server. Give frames to
+/// [`handle_frame`](Relay::handle_frame), and take them with
+/// [`poll_frame`](Relay::poll_frame) when [`next_arrival`](Relay::next_arrival)
+/// has come.
+pub(crate) struct Relay {
+    paths: [PathConfig; 2],
+    seed: u64,
+    ways: [Way; 2],
+    /// All connections in the order of their first SYN.
+    flows: Vec<[Half; 2]>,
+    /// The present connection of each client and server socket.
+    present: HashMap<[(IpAddr, u16); 2], usize>,
+    trace: Option<Box<dyn Write>>,
+}
+
+impl Relay {
+    /// An empty network with the paths from the server to the client and back. The
+    /// same seed gives the same impairments. `trace` gets a line for each segment.
+    pub(crate) fn new(paths: [PathConfig; 2], seed: u64, trace: Option<Box<dyn Write>>) -> Self {
+        Self {
+            paths,
+            seed,
+            ways: paths.map(|path| Way {
+                path: Path::new(&path),
+                report: DirectionReport::default(),
+            }),
+            flows: Vec::new(),
+            present: HashMap::new(),
+            trace,
+        }
+    }
+
+    /// Sends a frame on its way at `now`.
+    pub(crate) fn handle_frame(&mut self, direction: Direction, frame: &[u8], now: Instant) {
+        let segment = Segment::parse(frame);
+        let number = segment
+            .as_ref()
+            .and_then(|segment| self.find(segment, direction, now));
+        let (Some(segment), Some(number)) = (&segment, number) else {
+            self.offer(
+                direction,
+                frame,
+                segment.as_ref(),
+                Impairment::default(),
+                now,
+            );
+            return;
+        };
+        let flow = &mut self.flows[number];
+        if segment.has(ACK) {
+            let peer = &mut flow[direction.opposite() as usize].ledger;
+            peer.handle_ack(segment.ack);
+        }
+        let half = &mut flow[direction as usize];
+        let sent = &mut self.ways[direction as usize].report.sent;
+        let place = half.ledger.handle_sent(segment, now, sent);
+        let config = &self.paths[direction as usize];
+        let impairment = if segment.len > 0 {
+            half.draws.next_data(config, now)
+        } else if segment.is_pure_ack() {
+            half.draws.next_ack(config)
+        } else {
+            Impairment::default()
+        };
+        let outcome = self.offer(direction, frame, Some(segment), impairment, now);
+        if outcome == Outcome::Passed {
+            self.flows[number][direction as usize]
+                .ledger
+                .handle_passed(place);
+        }
+        // A trace that cannot be written ends.
+        let written = self.write_trace(number, segment, place, (direction, outcome, now));
+        if written.is_err() {
+            self.trace = None;
+        }
+    }
+
+    /// The number of a segment's connection. `None` when the SYN was not seen:
+    /// what is left of a run before must not have a number.
+    fn find(&mut self, segment: &Segment, direction: Direction, now: Instant) -> Option<usize> {
+        let ends = [segment.route.src, segment.route.dst].map(|end| (end.ip, end.port));
+        let [src, dst] = ends;
+        let key = if direction == Direction::Up {
+            ends
+        } else {
+            [dst, src]
+        };
+        let opens = direction == Direction::Up && segment.has(SYN) && !segment.has(ACK);
+        let present = self.present.get(&key).copied().filter(|number| {
+            // After data from the server, a SYN is not a retransmission.
+            let answer = &self.flows[*number][Direction::Down as usize].ledger;
+            !(opens && answer.has_data())
+        });
+        if present.is_some() || !opens {
+            return present;
+        }
+        let number = self.flows.len();
+        self.flows.push(Direction::BOTH.map(|direction| Half {
+            draws: Draws::new(self.seed, direction, number),
+            ledger: Ledger::new(now),
+        }));
+        self.present.insert(key, number);
+        Some(number)
+    }
+
+    /// Puts a frame on the path, if it is not larger than the path MTU.
+    fn offer(
+        &mut self,
+        direction: Direction,
+        frame: &[u8],
+        segment: Option<&Segment>,
+        impairment: Impairment,
+        now: Instant,
+    ) -> Outcome {
+        let PathConfig { mtu, icmp, .. } = self.paths[direction as usize];
+        let way = &mut self.ways[direction as usize];
+        if mtu == 0 || frame.len() <= LINK_LEN + mtu {
+            return way.path.offer(now, frame, impairment);
+        }
+        way.report.too_big += 1;
+        if let Some(segment) = segment.filter(|_| icmp) {
+            // There is no router with an address, so the error seems to come
+            // from the destination.
+            let error = IcmpError::TooBig(mtu as u32);
+            let error = segment.route.back().icmp_error(error, frame);
+            let back = &mut self.ways[direction.opposite() as usize].path;
+            back.offer(now, &error, Impairment::default());
+        }
+        Outcome::TooBig
+    }
+
+    /// When the next frame leaves the network in either direction.
+    pub(crate) fn next_arrival(&self) -> Option<Instant> {
+        let next = self.ways.iter().filter_map(|way| way.path.next_arrival());
+        next.min()
+    }
+
+    /// The next frame that has left the network by `now`.
+    pub(crate) fn poll_frame(&mut self, direction: Direction, now: Instant) -> Option<Vec<u8>> {
+        let way = &mut self.ways[direction as usize];
+        let (at, frame) = way.path.pop_arrived(now)?;
+        let late = now.since(at);
+        let report = &mut way.report;
+        report.forwarded += 1;
+        report.late += u64::from(late >= LATE);
+        report.latest_us = report.latest_us.max(late.as_micros() as u64);
+        Some(frame)
+    }
+
+    /// What happened so far.
+    pub(crate) fn report(&self) -> Report {
+        let [down, up] = self.ways.each_ref().map(|way| DirectionReport {
+            path: way.path.counters(),
+            ..way.report
+        });
+        Report {
+            down,
+            up,
+            connections: self.flows.len(),
+        }
+    }
+
+    /// Writes a line for a segment, if there is a trace.
+    fn write_trace(
+        &mut self,
+        number: usize,
+        segment: &Segment,
+        place: Place,
+        (direction, outcome, now): (Direction, Outcome, Instant),
+    ) -> io::Result<()> {
+        let Some(trace) = &mut self.trace else {
+            return Ok(());
+        };
+        let peer = &self.flows[number][direction.opposite() as usize].ledger;
+        let offset = |seq| peer.offset(seq);
+        let sack = segment.sack.iter();
+        let sack = sack.map(|&(from, to)| format!("{}-{}", offset(from), offset(to)));
+        let letters = LETTERS.iter().filter(|(_, bit)| segment.has(*bit));
+        writeln!(
+            trace,
+            "{:>12.6} {direction:?} #{number} {}:{} {}{} ack {} win {} sack [{}] {outcome:?}",
+            now.as_nanos() as f64 / 1e9,
+            place.start,
+            place.end,
+            letters.map(|(letter, _)| *letter).collect::<String>(),
+            if place.retransmitted > 0 {
+                " retransmitted"
+            } else {
+                ""
+            },
+            offset(segment.ack),
+            segment.window,
+            sack.collect::<Vec<_>>().join(" "),
+        )
+    }
+}

@@ -1,0 +1,150 @@
+//! The fields of a TCP segment that the forwarder uses.
+
+use etherparse::{LinkSlice, NetSlice, SlicedPacket, TcpOptionElement, TransportSlice};
+use testkit::{ACK, End, FIN, RST, Route, SYN};
+
+/// A TCP segment without its payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Its two ends.
+    pub(crate) route: Route,
+    /// Control bits: those of [`SYN`], [`FIN`], [`RST`] and [`ACK`].
+    pub(crate) bits: u16,
+    /// Sequence number of the first byte, or of the SYN.
+    pub(crate) seq: u32,
+    /// Acknowledgement number.
+    pub(crate) ack: u32,
+    /// The window as it is in the header.
+    pub(crate) window: u16,
+    /// Bytes of payload.
+    pub(crate) len: u32,
+    /// The SACK blocks, each with its first number and the one behind it.
+    pub(crate) sack: Vec<(u32, u32)>,
+}
+
+impl Segment {
+    /// Reads a frame; `None` unless it holds a whole TCP segment. Checksums are
+    /// not verified.
+    pub(crate) fn parse(frame: &[u8]) -> Option<Self> {
+        let packet = SlicedPacket::from_ethernet(frame).ok()?;
+        let LinkSlice::Ethernet2(link) = packet.link? else {
+            return None;
+        };
+        let TransportSlice::Tcp(tcp) = packet.transport? else {
+            return None;
+        };
+        let (src, dst) = match packet.net? {
+            NetSlice::Ipv4(ip) => {
+                let header = ip.header();
+                (
+                    header.source_addr().into(),
+                    header.destination_addr().into(),
+                )
+            }
+            NetSlice::Ipv6(ip) => {
+                let header = ip.header();
+                (
+                    header.source_addr().into(),
+                    header.destination_addr().into(),
+                )
+            }
+            NetSlice::Arp(_) => return None,
+        };
+        let end = |mac, ip, port| End { mac, ip, port };
+        let bits = [
+            (tcp.syn(), SYN),
+            (tcp.fin(), FIN),
+            (tcp.rst(), RST),
+            (tcp.ack(), ACK),
+        ];
+        let mut sack = Vec::new();
+        for option in tcp.options_iterator().flatten() {
+            if let TcpOptionElement::SelectiveAcknowledgement(first, others) = option {
+                sack.push(first);
+                sack.extend(others.into_iter().flatten());
+            }
+        }
+        Some(Self {
+            route: Route {
+                src: end(link.source(), src, tcp.source_port()),
+                dst: end(link.destination(), dst, tcp.destination_port()),
+                vlan: None,
+            },
+            bits: bits.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum(),
+            seq: tcp.sequence_number(),
+            ack: tcp.acknowledgment_number(),
+            window: tcp.window_size(),
+            len: tcp.payload().len() as u32,
+            sack,
+        })
+    }
+
+    /// Whether any of `bits` is set.
+    pub(crate) fn has(&self, bits: u16) -> bool {
+        self.bits & bits != 0
+    }
+
+    /// Whether it only acknowledges.
+    pub(crate) fn is_pure_ack(&self) -> bool {
+        self.len == 0 && !self.has(SYN | FIN | RST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::{Layout, Opt};
+
+    use super::*;
+
+    fn frame(v6: bool, data: &[u8]) -> Vec<u8> {
+        let segment = testkit::Segment {
+            bits: ACK,
+            seq: 7,
+            ack: 9,
+            window: 512,
+            options: vec![
+                Opt::Timestamps(1, 2),
+                Opt::Sack(vec![(100, 200), (300, 400)]),
+            ],
+            data: data.to_vec(),
+            ..testkit::Segment::default()
+        };
+        Route::to_server(v6, 4_000, 80).segment(&segment, Layout::Usual)
+    }
+
+    #[test]
+    fn a_segment_is_read_from_either_version() {
+        for v6 in [false, true] {
+            let segment = Segment::parse(&frame(v6, b"hello")).unwrap();
+            let expected = Segment {
+                route: Route::to_server(v6, 4_000, 80),
+                bits: ACK,
+                seq: 7,
+                ack: 9,
+                window: 512,
+                len: 5,
+                sack: vec![(100, 200), (300, 400)],
+            };
+            assert_eq!(segment, expected);
+            assert!(!segment.is_pure_ack());
+            assert!(Segment::parse(&frame(v6, b"")).unwrap().is_pure_ack());
+        }
+    }
+
+    #[test]
+    fn padding_is_not_payload() {
+        let mut padded = frame(false, b"");
+        padded.resize(120, 0);
+        assert_eq!(Segment::parse(&padded).unwrap().len, 0);
+    }
+
+    #[test]
+    fn a_truncated_frame_and_a_fragment_are_no_segments() {
+        let mut whole = frame(false, b"hello");
+        for len in 0..whole.len() {
+            assert_eq!(Segment::parse(&whole[..len]), None, "{len} bytes");
+        }
+        whole[20] = 0x20;
+        assert_eq!(Segment::parse(&whole), None);
+    }
+}
