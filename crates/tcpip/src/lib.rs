@@ -159,6 +159,9 @@ mod negotiated;
 mod outcome;
 mod pools;
 mod rto;
+#[cfg(test)]
+#[path = "../tests/segments/mod.rs"]
+mod segments;
 mod server;
 mod stack;
 mod stream;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use tcpip::CongestionControl;
+use crate::CongestionControl;
 
-use crate::expr::Expr;
-use crate::language::Relation;
-use crate::rig::{Habit, content};
-use crate::run::Runner;
+use super::expr::Expr;
+use super::language::Relation;
+use super::rig::{Habit, content};
+use super::run::Runner;
 
 impl<C: CongestionControl> Runner<C> {
     pub(crate) fn instruct(&mut self, words: &[String]) -> Result<(), String> {

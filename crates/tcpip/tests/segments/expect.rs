@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use crate::CongestionControl;
 use nmio::Instant;
-use tcpip::CongestionControl;
 use testkit::{ACK, Opt, RST, Received, SYN, Segment, read_segment};
 
-use crate::expr::Symbols;
-use crate::language::{OptionTemplate, Template};
-use crate::peer::seconds;
-use crate::run::{OWN_PORT, Runner, check};
+use super::expr::Symbols;
+use super::language::{OptionTemplate, Template};
+use super::peer::seconds;
+use super::run::{OWN_PORT, Runner, check};
 
 /// So long a failed case is watched for what comes out after all.
 const LOOK_AHEAD: Duration = Duration::from_secs(130);

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use tcpip::Mode;
+use crate::Mode;
 use testkit::{Layout, Route};
 
-use crate::run::OWN_PORT;
+use super::run::OWN_PORT;
 
 /// In which of its forms a case runs.
 #[derive(Debug, Clone, Copy)]

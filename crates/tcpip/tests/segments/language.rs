@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use testkit::{ACK, IcmpError, LETTERS, Opt, Segment};
 
-use crate::expr::{Expr, Symbols};
+use super::expr::{Expr, Symbols};
 
 /// One case: a rule of an RFC, and an exchange that shows whether the stack
 /// obeys it.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use tcpip::{Application, CloseReason, Connection, ConnectionId, ContentId};
+use crate::{Application, CloseReason, Connection, ConnectionId, ContentId};
 
 /// What the application does on data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

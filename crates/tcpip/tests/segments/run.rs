@@ -6,22 +6,22 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use crate::{Bbr, Config, CongestionControl, Cubic, NewReno, Reno, Server, Stack};
 use eth::{Mac, Station};
 use ip::Host;
 use nmio::{Handler, Instant, Port};
-use tcpip::{Bbr, Config, CongestionControl, Cubic, NewReno, Reno, Server, Stack};
 use testkit::{
     ACK, CWR, ECE, Layout, Opt, Outbox, SERVER, SERVER_MAC, SYN, Segment, TCP, fill_checksum,
     read_segment,
 };
 
-use crate::expect::port_of;
-use crate::expr::{Expr, Symbols};
-use crate::forms::{FORMS, Form};
-use crate::language::{Case, Command, Icmp, Line, OptionTemplate, Template};
-use crate::peer::{Peer, seconds};
-use crate::rig::{App, peers_byte};
-use crate::settings;
+use super::expect::port_of;
+use super::expr::{Expr, Symbols};
+use super::forms::{FORMS, Form};
+use super::language::{Case, Command, Icmp, Line, OptionTemplate, Template};
+use super::peer::{Peer, seconds};
+use super::rig::{App, peers_byte};
+use super::settings;
 
 /// Our port.
 pub(crate) const OWN_PORT: u16 = 80;
@@ -322,6 +322,7 @@ impl<C: CongestionControl> Runner<C> {
         if let Some(fault) = self.server.transports.app_mut().fault.take() {
             return Err(fault);
         }
+        self.server.transports.check_invariants();
         check("free frames", &self.frames, &self.port.pool().available())
     }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tcpip::{Config, SynCookies, WhenFull};
+use crate::{Config, SynCookies, WhenFull};
 
-use crate::language::parse_seconds;
+use super::language::parse_seconds;
 
 /// Which options we answer with.
 #[derive(Debug, Clone, Copy)]

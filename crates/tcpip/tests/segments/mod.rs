@@ -1,23 +1,15 @@
 //! Tables of segments: whole segments go in and come out, with times. Each
-//! case is a rule of an RFC; `segments/README.md` describes their language.
+//! case is a rule of an RFC; `README.md` beside the cases describes their
+//! language.
 
-#[path = "segments/acts.rs"]
 mod acts;
-#[path = "segments/expect.rs"]
 mod expect;
-#[path = "segments/expr.rs"]
 mod expr;
-#[path = "segments/forms.rs"]
 mod forms;
-#[path = "segments/language.rs"]
 mod language;
-#[path = "segments/peer.rs"]
 mod peer;
-#[path = "segments/rig.rs"]
 mod rig;
-#[path = "segments/run.rs"]
 mod run;
-#[path = "segments/settings.rs"]
 mod settings;
 
 use std::collections::BTreeSet;
