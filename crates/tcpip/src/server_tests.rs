@@ -1,11 +1,12 @@
-use ip::{PROTOCOL_ICMP, PROTOCOL_UDP, Sum};
+use ip::{PROTOCOL_ICMP, PROTOCOL_UDP};
 use nmio::Handler;
 use nmio::sim::Sink;
+use testkit::{IcmpError, Route};
 
 use super::*;
 use crate::Config;
 use crate::congestion::NewReno;
-use crate::stack::testing::{App, Rig, v4_path};
+use crate::stack::testing::{App, Rig};
 
 fn server() -> (Server<App, NewReno>, Rig) {
     let (rig, other) = (Rig::new(&Config::default()), Rig::new(&Config::default()));
@@ -21,25 +22,12 @@ fn answer(server: &mut Server<App, NewReno>, packet: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// From the peer to us.
-fn packet(protocol: u8, payload: &[u8]) -> Vec<u8> {
-    let path = v4_path();
-    let mut packet = vec![0; path.header_len()];
-    path.write(&mut packet, protocol, payload.len());
-    packet.extend_from_slice(payload);
-    packet
-}
+const ROUTE: Route = Route::to_server(false, 12_345, 53);
 
 /// "Port unreachable" about a packet of ours that has this protocol.
 fn unreachable(protocol: u8) -> Vec<u8> {
-    let mut ours = v4_path();
-    ours.addresses = ours.addresses.reversed();
-    let mut quoted = vec![0; ours.header_len() + 8];
-    ours.write(&mut quoted, protocol, 8);
-    let mut message = vec![3, 3, 0, 0, 0, 0, 0, 0];
-    message.extend_from_slice(&quoted[eth::HEADER_LEN..]);
-    let checksum = Sum::of(&message).finish();
-    message[2..4].copy_from_slice(&checksum.to_be_bytes());
-    packet(PROTOCOL_ICMP, &message)
+    let ours = ROUTE.back().packet(protocol, &[0; 8]);
+    ROUTE.icmp_error(IcmpError::Unreachable(3), &ours)
 }
 
 #[test]
@@ -55,9 +43,7 @@ fn tcp_is_served() {
 #[test]
 fn udp_is_refused_and_counted() {
     let (mut server, _) = server();
-    // Without a checksum (RFC 768).
-    let datagram = packet(PROTOCOL_UDP, &[0x30, 0x39, 0, 53, 0, 8, 0, 0]);
-    let error = answer(&mut server, &datagram).unwrap();
+    let error = answer(&mut server, &ROUTE.datagram(b"")).unwrap();
     assert_eq!(
         (error[14 + 9], &error[34..36]),
         (PROTOCOL_ICMP, &[3, 3][..])

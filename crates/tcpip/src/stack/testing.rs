@@ -6,29 +6,24 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eth::{Link, Mac, Station};
-use ip::{Addresses, Host, IcmpError, Input, Path};
+use eth::{Mac, Station};
+use ip::{Addresses, Host, IcmpError, Input};
 use nmio::{Instant, Port};
-use testkit::{ACK, End, LETTERS, Layout, Opt, Outbox, Received, Route, Segment, read_segment};
+use testkit::{
+    ACK, LETTERS, Layout, Opt, Outbox, Received, Route, SERVER, SERVER_MAC, SYN, Segment,
+    read_segment,
+};
 
 use crate::{
     Application, CloseReason, Config, CongestionControl, Connection, ConnectionId, Connections,
     ContentId, Deadline, Info, NewReno, Slot, Stack, Timer, WriteError,
 };
 
-pub(crate) const OWN_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
-pub(crate) const PEER_MAC: Mac = Mac([2, 0, 0, 0, 0, 9]);
-pub(crate) const V4: (Ipv4Addr, Ipv4Addr) =
-    (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 9));
-pub(crate) const V6: (Ipv6Addr, Ipv6Addr) = (
-    Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1),
-    Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 9),
-);
 pub(crate) const OWN_PORT: u16 = 80;
 pub(crate) const PEER_PORT: u16 = 40_000;
 /// The peer's initial sequence number: the data of most tests crosses the
@@ -291,7 +286,6 @@ pub(crate) struct Out {
     pub(crate) data: Vec<u8>,
     pub(crate) window: u16,
     pub(crate) mss: Option<u16>,
-    pub(crate) vlan: Option<u16>,
 }
 
 /// A stack, the port under it, and the peer.
@@ -300,9 +294,8 @@ pub(crate) struct Rig {
     pub(crate) host: Host,
     pub(crate) stack: Stack<App, NewReno>,
     pub(crate) now: Instant,
-    pub(crate) path: Path,
-    pub(crate) peer_port: u16,
-    pub(crate) own_port: u16,
+    /// From the peer to us.
+    pub(crate) route: Route,
     /// The window that the peer tells.
     pub(crate) window: u16,
     /// What its SYN says of scaling windows.
@@ -312,30 +305,6 @@ pub(crate) struct Rig {
     /// The peer's initial sequence number.
     pub(crate) irs: u32,
     frames: u32,
-}
-
-pub(crate) fn v4_path() -> Path {
-    Path {
-        link: Link {
-            peer: OWN_MAC,
-            own: PEER_MAC,
-            vlan: None,
-        },
-        addresses: Addresses::V4 {
-            src: V4.1,
-            dst: V4.0,
-        },
-    }
-}
-
-pub(crate) fn v6_path() -> Path {
-    Path {
-        addresses: Addresses::V6 {
-            src: V6.1,
-            dst: V6.0,
-        },
-        ..v4_path()
-    }
 }
 
 /// Test data without a period that fits any segment.
@@ -356,7 +325,6 @@ impl Rig {
     }
 
     pub(crate) fn with_secret(config: &Config, mtu: usize, secret: [u64; 4]) -> Self {
-        let addresses: [IpAddr; 2] = [V4.0.into(), V6.0.into()];
         let port = Outbox::new(mtu, 64, ip::write_segment);
         let app = App {
             habit: Habit::Silent,
@@ -382,12 +350,10 @@ impl Rig {
         let frames = port.pool().available();
         Self {
             port,
-            host: Host::own(Station::new(OWN_MAC, &addresses).with_vlans(&[5, 7])),
+            host: Host::own(Station::new(Mac(SERVER_MAC), &SERVER).with_vlans(&[5, 7])),
             stack,
             now,
-            path: v4_path(),
-            peer_port: PEER_PORT,
-            own_port: OWN_PORT,
+            route: Route::to_server(false, PEER_PORT, OWN_PORT),
             window: 65_535,
             window_scale: None,
             iss: 0,
@@ -496,6 +462,21 @@ impl Rig {
         self.input(&packet);
     }
 
+    /// The same with any options.
+    pub(crate) fn raw(&mut self, seq: u32, ack: u32, bits: u16, options: &[Opt], data: &[u8]) {
+        let segment = Segment {
+            bits,
+            seq,
+            ack,
+            window: self.window,
+            options: options.to_vec(),
+            data: data.to_vec(),
+            ..Segment::default()
+        };
+        let packet = self.route.segment(&segment, Layout::Usual);
+        self.input(&packet);
+    }
+
     /// A whole frame of the peer's.
     pub(crate) fn packet(
         &self,
@@ -516,21 +497,21 @@ impl Rig {
             data: data.to_vec(),
             ..Segment::default()
         };
-        self.route().segment(&segment, Layout::Usual)
+        self.route.segment(&segment, Layout::Usual)
     }
 
-    /// From the peer to us.
-    fn route(&self) -> Route {
-        let (link, addresses) = (self.path.link, self.path.addresses);
-        let end = |mac: Mac, ip, port| End {
-            mac: mac.0,
-            ip,
-            port,
-        };
-        Route {
-            src: end(link.own, addresses.src(), self.peer_port),
-            dst: end(link.peer, addresses.dst(), self.own_port),
-            vlan: link.vlan,
+    /// From now on the peer comes over IPv6, or not.
+    pub(crate) fn set_v6(&mut self, v6: bool) {
+        let (src, dst) = (self.route.src.port, self.route.dst.port);
+        self.route = Route::to_server(v6, src, dst);
+    }
+
+    /// From the peer's address to ours.
+    pub(crate) fn addresses(&self) -> Addresses {
+        match (self.route.src.ip, self.route.dst.ip) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => Addresses::V4 { src, dst },
+            (IpAddr::V6(src), IpAddr::V6(dst)) => Addresses::V6 { src, dst },
+            _ => unreachable!("a route has one family"),
         }
     }
 
@@ -579,13 +560,19 @@ impl Rig {
 
     /// The next segment that came out.
     pub(crate) fn sent_one(&mut self) -> Out {
-        let packet = self.port.sent.pop_front().expect("a segment was sent");
-        let out = self.parse(&packet);
-        if out.control.contains('S') {
-            self.iss = self.iss.wrapping_add(out.seq);
-            return Out { seq: 0, ..out };
+        let segment = self.reply();
+        if segment.has(SYN) {
+            self.iss = segment.seq;
         }
-        out
+        let base = if segment.has(ACK) { self.irs } else { 0 };
+        Out {
+            seq: segment.seq.wrapping_sub(self.iss),
+            ack: segment.ack.wrapping_sub(base),
+            control: letters(segment.bits),
+            window: segment.window,
+            mss: segment.mss(),
+            data: segment.data,
+        }
     }
 
     /// The next segment that came out must be this one.
@@ -615,19 +602,12 @@ impl Rig {
         std::iter::from_fn(|| (!self.port.sent.is_empty()).then(|| self.sent_one())).collect()
     }
 
-    fn parse(&self, packet: &[u8]) -> Out {
-        let Received { route, segment, .. } = read_segment(packet).expect("a valid segment");
-        assert_eq!(route, self.route().back(), "to the peer");
-        let base = if segment.has(ACK) { self.irs } else { 0 };
-        Out {
-            seq: segment.seq.wrapping_sub(self.iss),
-            ack: segment.ack.wrapping_sub(base),
-            control: letters(segment.bits),
-            window: segment.window,
-            mss: segment.mss(),
-            vlan: route.vlan,
-            data: segment.data,
-        }
+    /// The next segment that came out, in absolute numbers.
+    pub(crate) fn reply(&mut self) -> Segment {
+        let packet = self.port.sent.pop_front().expect("a segment was sent");
+        let Received { route, segment, .. } = read_segment(&packet).expect("a valid segment");
+        assert_eq!(route, self.route.back(), "to the peer");
+        segment
     }
 }
 

@@ -3,19 +3,15 @@
 
 mod admission;
 mod anything;
-mod closing;
 mod deadlines;
 mod flooding;
-mod keeping;
-mod losing;
+mod frames;
 mod misbehaving;
-mod opening;
 mod outside;
 mod pressure;
 mod progress;
-mod receiving;
 mod runs;
 mod sending;
+mod shutdown;
 mod slices;
 mod widths;
-mod windows;

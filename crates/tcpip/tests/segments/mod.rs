@@ -57,6 +57,7 @@ macro_rules! files {
 }
 
 files! {
+    rfc1122: "rfc1122.seg",
     options_of_others: "options-of-others.seg",
     rfc9293_opening: "rfc9293-opening.seg",
     rfc9293_receiving: "rfc9293-receiving.seg",

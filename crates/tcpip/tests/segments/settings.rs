@@ -66,6 +66,7 @@ pub(crate) fn set(
         "time_wait" => config.time_wait = time()?,
         "fin_wait" => config.fin_wait = time()?,
         "idle_timeout" => config.idle_timeout = time()?,
+        "keep_alive" => config.keep_alive = Some(time()?),
         "user_timeout" => config.user_timeout = Some(time()?),
         "min_rto" => config.min_rto = time()?,
         "window_scaling" => config.window_scaling = switch()?,

@@ -1,15 +1,15 @@
 //! Who gets a connection when there are few left, and whose is taken.
 
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use ip::Addresses;
 use nmio::Instant;
 use proptest::prelude::*;
+use testkit::{Route, read};
 
 use crate::connection::State;
-use crate::stack::testing::{App, Habit, MSS, Rig, V4, V6, noise, v4_path, v6_path};
+use crate::stack::testing::{App, Habit, MSS, OWN_PORT, Rig, noise};
 use crate::{Config, NewReno, Stack, SynCookies, WhenFull};
 
 /// Place for three connections.
@@ -46,7 +46,7 @@ fn what_a_stack_reserves_is_told_beforehand() {
 impl Rig {
     /// Another client, by its port, sends its SYN.
     fn knock(&mut self, port: u16) {
-        (self.peer_port, self.iss) = (port, 0);
+        (self.route.src.port, self.iss) = (port, 0);
         self.syn(Some(1472));
     }
 
@@ -88,13 +88,8 @@ impl Rig {
 }
 
 /// The client's port of a packet that came out.
-pub(super) fn peer_port_of(packet: &[u8]) -> u16 {
-    let at = if packet[12..14] == [0x86, 0xdd] {
-        54
-    } else {
-        34
-    };
-    u16::from_be_bytes([packet[at + 2], packet[at + 3]])
+fn peer_port_of(packet: &[u8]) -> u16 {
+    read(packet).expect("a valid packet").route.dst.port
 }
 
 #[test]
@@ -121,7 +116,7 @@ fn a_request_that_was_answered_lately_counts() {
     let mut rig = Rig::three_idle(&three());
     rig.app().habit = Habit::Echo;
     // The eldest asks for something.
-    rig.peer_port = 1000;
+    rig.route.src.port = 1000;
     let iss = rig.stack.records[0].tcb.view().snd_una.0.wrapping_sub(1);
     rig.iss = iss;
     rig.recv(1, 1, "PA", b"x");
@@ -145,7 +140,7 @@ fn of_many_the_one_that_has_idled_for_longest_gives_way() {
     // Each asks for something, in another order than they lie in.
     let mut eldest_first: VecDeque<u16> = (0..ALL).map(|n| 1_000 + n * 7 % ALL).collect();
     for port in eldest_first.iter().copied() {
-        rig.peer_port = port;
+        rig.route.src.port = port;
         let tcb = &rig.stack.records[usize::from(port - 1_000)].tcb;
         rig.iss = tcb.view().snd_una.0.wrapping_sub(1);
         rig.recv(1, 1, "PA", b"x");
@@ -330,19 +325,19 @@ fn of_many_a_sample_is_looked_at_and_then_the_next() {
     assert!(left <= 10, "{left} of those that idled longest are left");
 }
 
-/// A path from another address.
-pub(super) fn from_v4(last: u8) -> ip::Path {
-    let mut path = v4_path();
-    let src = Ipv4Addr::new(10, 0, 0, last);
-    path.addresses = Addresses::V4 { src, dst: V4.0 };
-    path
+/// The way of a client at another address.
+pub(super) fn from_v4(last: u8) -> Route {
+    from(Ipv4Addr::new(10, 0, 0, last).into())
 }
 
-pub(super) fn from_v6(network: u16, host: u16) -> ip::Path {
-    let mut path = v6_path();
-    let src = Ipv6Addr::new(0xfd00, 0, 0, network, 0, 0, 0, host);
-    path.addresses = Addresses::V6 { src, dst: V6.0 };
-    path
+pub(super) fn from_v6(network: u16, host: u16) -> Route {
+    from(Ipv6Addr::new(0xfd00, 0, 0, network, 0, 0, 0, host).into())
+}
+
+fn from(ip: IpAddr) -> Route {
+    let mut route = Route::to_server(ip.is_ipv6(), 0, OWN_PORT);
+    route.src.ip = ip;
+    route
 }
 
 fn two_each() -> Config {
@@ -352,10 +347,10 @@ fn two_each() -> Config {
     }
 }
 
-/// Opens as [`Rig::join`], from where `path` comes.
-fn joins(rig: &mut Rig, path: ip::Path, port: u16) -> bool {
-    rig.path = path;
-    (rig.peer_port, rig.iss) = (port, 0);
+/// Opens as [`Rig::join`], from where `route` comes.
+fn joins(rig: &mut Rig, route: Route, port: u16) -> bool {
+    rig.route = route;
+    (rig.route.src.port, rig.iss) = (port, 0);
     rig.syn(Some(1472));
     if rig.port.sent.is_empty() {
         return false;
@@ -375,8 +370,8 @@ fn an_address_has_no_more_than_its_share() {
     assert_eq!(rig.stack.counters().per_address_full, 1);
     assert!(joins(&mut rig, from_v4(6), 1002), "others have theirs");
     // One goes, and another may come.
-    rig.path = from_v4(5);
-    rig.peer_port = 1000;
+    rig.route = from_v4(5);
+    rig.route.src.port = 1000;
     rig.recv(1, 1, "R", b"");
     let tcb = &rig.stack.records[0].tcb;
     let next = tcb.view().rcv_nxt.0;
@@ -397,7 +392,7 @@ fn an_ipv6_network_of_64_bits_counts_as_one_address() {
 #[test]
 fn syns_in_somebodys_name_do_not_use_up_its_share() {
     let mut rig = Rig::new(&two_each());
-    rig.path = from_v4(5);
+    rig.route = from_v4(5);
     for port in 2000..2100 {
         rig.knock(port);
     }
@@ -414,7 +409,7 @@ fn five_knock_and_two_are_let_in(rig: &mut Rig) {
         (port, rig.iss)
     });
     for (port, iss) in halves.collect::<Vec<_>>() {
-        (rig.peer_port, rig.iss) = (port, iss);
+        (rig.route.src.port, rig.iss) = (port, iss);
         rig.recv(1, 1, "A", b"");
         let refused = !rig.port.sent.is_empty();
         assert_eq!(refused, port >= 1002);
@@ -427,7 +422,7 @@ fn five_knock_and_two_are_let_in(rig: &mut Rig) {
 #[test]
 fn of_many_half_open_ones_only_the_share_is_established() {
     let mut rig = Rig::new(&two_each());
-    rig.path = from_v4(5);
+    rig.route = from_v4(5);
     five_knock_and_two_are_let_in(&mut rig);
     assert_eq!(rig.take_log(), "accept accept");
     assert_eq!(rig.stack.connections(), 2);
@@ -440,7 +435,7 @@ fn cookies_do_not_get_round_the_share() {
         syn_cookies: SynCookies::Always,
         ..two_each()
     });
-    rig.path = from_v4(5);
+    rig.route = from_v4(5);
     five_knock_and_two_are_let_in(&mut rig);
     assert_eq!(rig.stack.connections(), 2);
 }
@@ -479,13 +474,13 @@ proptest! {
         rig.load(b"content", None);
         rig.app().habit = Habit::ServeOnce;
         for (what, client, port, wait) in steps {
-            rig.path = if client < 2 { from_v4(client + 5) } else { from_v6(client.into(), 1) };
+            rig.route = if client < 2 { from_v4(client + 5) } else { from_v6(client.into(), 1) };
             let known = rig.stack.records.iter().map(|record| &record.tcb).find(|tcb| {
                 tcb.state != State::Closed
-                    && tcb.matches(&rig.path.addresses, port, rig.own_port)
+                    && tcb.matches(&rig.addresses(), port, rig.route.dst.port)
             });
             let (seq, ack) = known.map_or((1, 1), |tcb| (tcb.view().rcv_nxt.0, tcb.view().snd_nxt.0));
-            rig.peer_port = port;
+            rig.route.src.port = port;
             match what {
                 0 => { joins_or_not(&mut rig, port); }
                 1 => rig.send_raw(seq, ack, "PA", b"g", None),
@@ -507,7 +502,7 @@ fn joins_or_not(rig: &mut Rig, port: u16) {
     let Some(packet) = rig.port.sent.pop_back() else {
         return;
     };
-    let at = rig.path.header_len();
+    let at = rig.route.header_len();
     let isn = u32::from_be_bytes(packet[at + 4..at + 8].try_into().unwrap());
     let seq = rig.irs.wrapping_add(1);
     rig.send_raw(seq, isn.wrapping_add(1), "A", b"", None);

@@ -8,7 +8,7 @@ use ip::{ErrorKind, IcmpError, PROTOCOL_TCP};
 use proptest::prelude::*;
 
 use crate::connection::{State, Tcb};
-use crate::stack::testing::{Habit, Rig, noise, v4_path, v6_path};
+use crate::stack::testing::{Habit, Rig, noise};
 use crate::{Config, Mode};
 
 const CONTENT_LEN: usize = 5_003;
@@ -176,17 +176,13 @@ struct World {
 impl World {
     fn select(&mut self, client: u8) -> u16 {
         let port = 1000 + u16::from(client);
-        self.rig.peer_port = port;
-        self.rig.path = if client.is_multiple_of(2) {
-            v4_path()
-        } else {
-            v6_path()
-        };
+        self.rig.route.src.port = port;
+        self.rig.set_v6(!client.is_multiple_of(2));
         port
     }
 
     fn note_start(&mut self, client: u8) {
-        if let Some(tcb) = tcb_of(&self.rig, self.rig.peer_port)
+        if let Some(tcb) = tcb_of(&self.rig, self.rig.route.src.port)
             && tcb.state == State::SynReceived
         {
             let start = tcb.view().snd_nxt.0;
@@ -266,9 +262,9 @@ impl World {
                 let (_, _, una) = expected(&self.rig, port).unwrap_or((9, 9, 9));
                 let error = IcmpError {
                     kind: ErrorKind::TooBig { mtu },
-                    addresses: self.rig.path.addresses.reversed(),
+                    addresses: self.rig.addresses().reversed(),
                     protocol: PROTOCOL_TCP,
-                    src_port: self.rig.own_port,
+                    src_port: self.rig.route.dst.port,
                     dst_port: port,
                     sequence: una.wrapping_add(at),
                 };
@@ -386,19 +382,13 @@ proptest! {
         if bytes.len() >= 20 && valid {
             // With ports, numbers, length and checksum right, the rest is
             // looked at.
-            bytes[..2].copy_from_slice(&rig.peer_port.to_be_bytes());
-            bytes[2..4].copy_from_slice(&rig.own_port.to_be_bytes());
+            bytes[..2].copy_from_slice(&rig.route.src.port.to_be_bytes());
+            bytes[2..4].copy_from_slice(&rig.route.dst.port.to_be_bytes());
             bytes[4..8].copy_from_slice(&rig.irs.wrapping_add(1).to_be_bytes());
             bytes[8..12].copy_from_slice(&rig.iss.wrapping_add(1).to_be_bytes());
             bytes[12] = offset << 4;
-            bytes[16..18].fill(0);
-            let addresses = rig.path.addresses;
-            let sum = addresses.pseudo_sum(PROTOCOL_TCP, bytes.len()).add(ip::Sum::of(&bytes));
-            bytes[16..18].copy_from_slice(&sum.finish().to_be_bytes());
         }
-        let mut packet = vec![0; rig.path.header_len()];
-        rig.path.write(&mut packet, PROTOCOL_TCP, bytes.len());
-        packet.extend_from_slice(&bytes);
-        rig.input(&packet);
+        // The checksum is right either way.
+        rig.input(&rig.route.packet(PROTOCOL_TCP, &bytes));
     }
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::connection::State;
 use crate::stack::testing::{Habit, Rig, noise};
 use crate::{Config, Deadline};
 
@@ -116,64 +115,6 @@ fn a_deadline_leaves_what_is_being_sent_alone() {
     assert_eq!(rig.stack.counters().retransmits, 0);
     let last = rig.sent_all().pop().unwrap();
     assert!(last.control.contains('F'), "behind all that was written");
-}
-
-#[test]
-fn nothing_acknowledged_for_two_minutes_ends_the_connection() {
-    let mut rig = Rig::serving(&patient(), b"content", None);
-    rig.recv(1, 1, "PA", b"g");
-    rig.take_log();
-    rig.pass_ms(119_999);
-    assert_eq!(rig.take_log(), "");
-    rig.pass_ms(1);
-    assert_eq!(rig.take_log(), "close(TimedOut)");
-}
-
-/// A response to a peer whose window is shut.
-fn shut_out(config: &Config) -> Rig {
-    let mut rig = Rig::serving(config, &noise(20_000), None);
-    rig.window = 0;
-    rig.recv(1, 1, "PA", b"g");
-    rig.sent(1, 2, "A", b"");
-    rig.take_log();
-    rig
-}
-
-/// RFC 9293, section 3.8.6.1; RFC 6429, section 3.
-#[test]
-fn a_peer_that_answers_may_keep_its_window_shut() {
-    let mut rig = shut_out(&patient());
-    for _ in 0..3_600 {
-        rig.pass_ms(1_000);
-        for _ in rig.sent_all() {
-            rig.recv(2, 1, "A", b"");
-        }
-    }
-    assert_eq!(rig.state_of(rig.peer_port), Some(State::Established));
-    assert!(rig.stack.counters().window_probes > 100);
-    // The pause is over.
-    rig.window = 65_535;
-    rig.recv(2, 1, "A", b"");
-    assert_eq!(rig.sent_all().len(), 10);
-}
-
-#[test]
-fn a_peer_behind_a_shut_window_that_is_silent_is_given_up() {
-    let mut rig = shut_out(&patient());
-    for _ in 0..100 {
-        rig.pass_ms(1_000);
-        for _ in rig.sent_all() {
-            rig.recv(2, 1, "A", b"");
-        }
-    }
-    // It has answered last at some time in the last half minute.
-    rig.pass_ms(119_999 - 30_000);
-    assert_eq!(rig.take_log(), "");
-    let probes = rig.sent_all().len();
-    assert!((2..=4).contains(&probes), "{probes} without an answer");
-    rig.pass_ms(30_001);
-    assert_eq!(rig.take_log(), "close(TimedOut)");
-    assert_eq!(rig.sent_all().pop().unwrap().control, "RA");
 }
 
 #[test]

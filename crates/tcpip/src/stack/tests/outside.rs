@@ -199,7 +199,7 @@ fn a_connection_is_reached_from_its_acceptance_to_its_end() {
     rig.sent(2, 2, "A", b"");
     assert!(!rig.reach(id, |_, _| panic!("it is over")));
     // A half-open one is not the application's yet.
-    rig.peer_port += 1;
+    rig.route.src.port += 1;
     rig.syn(Some(1460));
     let half_open = ConnectionId {
         index: 1,
@@ -229,7 +229,7 @@ fn all_connections_are_reached_at_once() {
     rig.sent_one();
     let mut open = Vec::new();
     for _ in 0..2 {
-        rig.peer_port += 1;
+        rig.route.src.port += 1;
         rig.open(Some(1460));
         open.push(rig.id());
     }
@@ -269,7 +269,7 @@ fn a_deadline_is_set_from_outside() {
 fn a_message_reaches_any_connections() {
     let mut rig = Rig::with_habit(Habit::Silent);
     let first = rig.id();
-    rig.peer_port += 1;
+    rig.route.src.port += 1;
     rig.open(Some(1460));
     let second = rig.id();
     rig.take_log();

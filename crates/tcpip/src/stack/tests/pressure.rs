@@ -2,18 +2,22 @@
 
 use std::time::Duration;
 
-use super::admission::{from_v4, from_v6, peer_port_of};
+use testkit::{ACK, Opt, RST, Received, Route, read_segment};
+
+use super::admission::{from_v4, from_v6};
 use super::flooding::Offer;
 use crate::Config;
+use crate::clock::Moment;
 use crate::connection::State;
+use crate::negotiated::Negotiated;
 use crate::pools::Pool;
 use crate::stack::testing::{Habit, Part, Rig, noise};
-use crate::wire::Control;
+use crate::wire::{Control, Segment};
 
 /// A client with a connection.
 #[derive(Clone, Copy, Debug)]
 struct Client {
-    path: ip::Path,
+    route: Route,
     port: u16,
     iss: u32,
 }
@@ -21,21 +25,22 @@ struct Client {
 impl Rig {
     /// A client opens a connection.
     #[track_caller]
-    fn client(&mut self, path: ip::Path, port: u16) -> Client {
-        let client = self.try_client(path, port);
+    fn client(&mut self, route: Route, port: u16) -> Client {
+        let client = self.try_client(route, port);
         client.expect("a place for the client")
     }
 
-    fn try_client(&mut self, path: ip::Path, port: u16) -> Option<Client> {
-        self.path = path;
+    fn try_client(&mut self, route: Route, port: u16) -> Option<Client> {
+        self.route = route;
         let joined = self.join(port);
         let iss = self.iss;
-        joined.then_some(Client { path, port, iss })
+        joined.then_some(Client { route, port, iss })
     }
 
     /// What arrives from now on is of `client`.
     fn be(&mut self, client: Client) {
-        (self.path, self.peer_port, self.iss) = (client.path, client.port, client.iss);
+        (self.route, self.iss) = (client.route, client.iss);
+        self.route.src.port = client.port;
     }
 
     fn lives(&self, client: Client) -> bool {
@@ -47,8 +52,8 @@ impl Rig {
     #[track_caller]
     fn sent_reset_to(&mut self, client: Client) {
         let packet = self.port.sent.pop_front().expect("a reset");
-        let control = packet[client.path.header_len() + 13];
-        assert_eq!((peer_port_of(&packet), control & 4), (client.port, 4));
+        let Received { route, segment, .. } = read_segment(&packet).unwrap();
+        assert_eq!((route.dst.port, segment.has(RST)), (client.port, true));
     }
 }
 
@@ -289,8 +294,9 @@ fn who_has_a_write_buffer_keeps_it_while_it_makes_progress() {
 
 /// A client that has lost every second segment of a window, which takes more
 /// than the smallest scoreboard.
-fn loser(rig: &mut Rig, path: ip::Path, port: u16) -> Client {
-    (rig.path, rig.peer_port) = (path, port);
+fn loser(rig: &mut Rig, route: Route, port: u16) -> Client {
+    rig.route = route;
+    rig.route.src.port = port;
     rig.offer(&Offer {
         mss: Some(1472),
         sack: true,
@@ -298,22 +304,22 @@ fn loser(rig: &mut Rig, path: ip::Path, port: u16) -> Client {
     });
     let syn_ack = rig.reply();
     rig.complete(&syn_ack, 0, b"");
-    rig.iss = syn_ack.segment.seq.0;
+    rig.iss = syn_ack.seq;
     rig.recv(1, 1, "PA", b"g");
     for n in [1, 3, 5, 7] {
         sack(rig, n);
     }
     rig.port.sent.clear();
     let iss = rig.iss;
-    Client { path, port, iss }
+    Client { route, port, iss }
 }
 
 /// The client has received the n-th segment, and none in order.
 fn sack(rig: &mut Rig, n: u32) {
-    let edge = |segment: u32| rig.iss.wrapping_add(1 + segment * 1460).to_be_bytes();
-    let option = [&[1, 1, 5, 10][..], &edge(n), &edge(n + 1)].concat();
+    let edge = |segment: u32| rig.iss.wrapping_add(1 + segment * 1460);
+    let option = Opt::Sack(vec![(edge(n), edge(n + 1))]);
     let (seq, ack) = (rig.irs.wrapping_add(2), rig.iss.wrapping_add(1));
-    rig.raw(seq, ack, Control::ACK, &option, b"");
+    rig.raw(seq, ack, ACK, &[option], b"");
 }
 
 #[test]
@@ -503,4 +509,40 @@ fn memory_is_given_back_when_the_pressure_has_passed() {
     rig.client(from_v4(20), 5000);
     rig.recv(1, 1, "PA", b"query");
     rig.sent(1, 6, "PA", b"query");
+}
+
+#[test]
+fn a_larger_scoreboard_is_given_back_though_the_loss_is_remembered() {
+    let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
+    rig.recv(1, 1, "PA", b"g");
+    assert_eq!(rig.sent_all().len(), 10);
+    let tcb = &mut rig.stack.records[0].tcb;
+    tcb.set_negotiated(Negotiated::new(true, false, None, false));
+    let una = tcb.view().snd_una;
+    let acknowledgement = Segment {
+        src_port: tcb.view().peer_port,
+        dst_port: tcb.view().own_port,
+        seq: tcb.view().rcv_nxt,
+        ack: una,
+        control: Control::ACK,
+        window: u16::MAX,
+        data_at: 20,
+        len: 0,
+        timestamps: None,
+    };
+    let blocks = [2, 5, 8].map(|n| (una + n * 1460, una + (n + 1) * 1460));
+    let now = Moment::from(rig.now);
+    let mut conn = rig.stack.conn(0);
+    assert!(conn.needs_larger_board(Some((acknowledgement, &blocks))));
+    rig.stack.lend_larger_board(0);
+    let conn = rig.stack.conn(0);
+    conn.on_disorder(acknowledgement, &blocks, now);
+    let size = |rig: &mut Rig| rig.stack.conn(0).board_size();
+    assert_eq!(size(&mut rig), Some(1));
+    rig.recv(2, 1, "A", b"");
+    assert!(!rig.sent_all().is_empty(), "something goes again");
+    rig.pass_ms(20);
+    rig.recv(2, 1 + 10 * 1460, "A", b"");
+    // The peer may tell yet that some of it has arrived twice.
+    assert_eq!(size(&mut rig), Some(0));
 }

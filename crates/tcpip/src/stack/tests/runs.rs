@@ -3,7 +3,7 @@
 use nmio::super_segment::MAX_OVER_V6;
 
 use crate::negotiated::Negotiated;
-use crate::stack::testing::{Out, Rig, noise, v6_path};
+use crate::stack::testing::{Out, Rig, noise};
 use crate::{Config, Slot};
 
 /// Bytes of data in a segment, and of headers before them in a super-segment.
@@ -24,9 +24,7 @@ fn fetch_all(len: usize, slot: Option<Slot>, v6: bool, segmentation: usize) -> (
     rig.window_scale = Some(4);
     rig.port.segmentation = segmentation;
     rig.load(&noise(len), slot);
-    if v6 {
-        rig.path = v6_path();
-    }
+    rig.set_v6(v6);
     rig.open(Some(MSS as u16 + 12));
     rig.recv(1, 1, "PA", b"g");
     let mut all = Vec::new();
@@ -147,7 +145,7 @@ fn what_is_lost_goes_again_as_a_segment() {
 fn a_tagged_link_gets_frames() {
     let mut rig = Rig::new(&Config::default());
     rig.port.segmentation = 65_535;
-    rig.path.link.vlan = Some(5);
+    rig.route.vlan = Some(5);
     rig.load(&noise(5 * MSS), None);
     rig.open(Some(MSS as u16 + 12));
     rig.recv(1, 1, "PA", b"g");

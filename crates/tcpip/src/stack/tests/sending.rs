@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use ip::{ErrorKind, IcmpError, PROTOCOL_TCP};
 
-use crate::stack::testing::{Habit, MSS, Out, Rig, noise, v6_path};
-use crate::{Config, Family, MAX_WRITE_LEN, Mode, STREAM_ENTRIES, Slot};
+use crate::stack::testing::{Habit, MSS, Out, Rig, noise};
+use crate::{Condition, Config, Family, MAX_WRITE_LEN, Mode, Negotiated, STREAM_ENTRIES, Slot};
 
 fn in_mode(mode: Mode) -> Config {
     Config {
@@ -44,13 +44,11 @@ pub(super) fn bytes_of(segments: &[Out]) -> Vec<u8> {
 #[test]
 fn a_content_is_cut_at_multiples_of_the_mss() {
     for mode in [Mode::MemCopy, Mode::PreCopy] {
-        for (path, mss) in [(None, 1460), (Some(v6_path()), 1440)] {
+        for (v6, mss) in [(false, 1460), (true, 1440)] {
             let content = noise(2 * mss + 80);
             let mut rig = Rig::new(&in_mode(mode));
             rig.load(&content, None);
-            if let Some(path) = path {
-                rig.path = path;
-            }
+            rig.set_v6(v6);
             rig.open(Some(mss as u16 + 12));
             rig.recv(1, 1, "PA", b"g");
             rig.sent(1, 2, "A", &content[..mss]);
@@ -99,24 +97,6 @@ fn an_empty_content_is_nothing() {
 }
 
 #[test]
-fn push_ends_each_content() {
-    let mut rig = Rig::serving(&Config::default(), b"content", None);
-    rig.recv(1, 1, "PA", b"gg");
-    rig.sent(1, 3, "PA", b"content");
-    rig.sent(8, 3, "PA", b"content");
-}
-
-#[test]
-fn the_fin_rides_on_the_last_segment() {
-    let mut rig = Rig::serving(&Config::default(), &noise(2000), None);
-    rig.app().habit = Habit::ServeOnce;
-    rig.recv(1, 1, "PA", b"g");
-    rig.sent(1, 2, "A", &noise(2000)[..1460]);
-    rig.sent(1461, 2, "FPA", &noise(2000)[1460..]);
-    rig.sent_nothing();
-}
-
-#[test]
 fn a_slot_is_rendered_with_its_parameters() {
     for mode in [Mode::MemCopy, Mode::PreCopy] {
         for offset in [0, 3, 8] {
@@ -162,25 +142,6 @@ fn a_slot_is_sent_again_with_the_same_parameters() {
 }
 
 #[test]
-fn the_initial_window_is_ten_segments() {
-    // RFC 6928.
-    let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
-    rig.recv(1, 1, "PA", b"g");
-    assert_eq!(rig.sent_all().len(), 10);
-}
-
-#[test]
-fn slow_start_doubles_the_window_each_round_trip() {
-    // RFC 5681, section 3.1: two segments for one acknowledged.
-    let mut rig = Rig::serving(&Config::default(), &noise(1_000_000), None);
-    rig.recv(1, 1, "PA", b"g");
-    for out in rig.sent_all() {
-        rig.recv(2, out.seq + 1460, "A", b"");
-    }
-    assert_eq!(rig.sent_all().len(), 20);
-}
-
-#[test]
 fn a_full_stream_leaves_requests_unconsumed_until_there_is_room() {
     let mut rig = Rig::serving(&Config::default(), b"content", None);
     rig.recv(1, 1, "PA", &[b'g'; 68]);
@@ -192,18 +153,6 @@ fn a_full_stream_leaves_requests_unconsumed_until_there_is_room() {
     rig.sent(463, 69, "PA", b"content");
     rig.sent(470, 69, "PA", b"content");
     assert_eq!(rig.take_log(), "receive(68) sent receive(2)");
-}
-
-#[test]
-fn a_peers_fin_waits_for_the_requests_before_it() {
-    let mut rig = Rig::serving(&Config::default(), b"content", None);
-    rig.recv(1, 1, "FPA", &[b'g'; 68]);
-    assert_eq!(rig.sent_all().len(), STREAM_ENTRIES);
-    assert_eq!(rig.take_log(), "receive(68)");
-    rig.recv(70, 463, "A", b"");
-    rig.sent(463, 70, "PA", b"content");
-    rig.sent(470, 70, "FPA", b"content");
-    assert_eq!(rig.take_log(), "sent receive(2) half-close");
 }
 
 #[test]
@@ -247,15 +196,15 @@ fn without_a_write_buffer_the_application_is_asked_again() {
     rig.recv(1, 1, "A", b"first");
     rig.sent(1, 6, "PA", b"first");
     // Another connection finds no buffer.
-    let (port, iss) = (rig.peer_port, rig.iss);
-    (rig.peer_port, rig.iss) = (port + 1, 0);
+    let (port, iss) = (rig.route.src.port, rig.iss);
+    (rig.route.src.port, rig.iss) = (port + 1, 0);
     rig.open(None);
     rig.recv(1, 1, "A", b"second");
     rig.sent(1, 7, "A", b"");
     let second = rig.iss;
-    (rig.peer_port, rig.iss) = (port, iss);
+    (rig.route.src.port, rig.iss) = (port, iss);
     rig.recv(6, 6, "A", b"");
-    (rig.peer_port, rig.iss) = (port + 1, second);
+    (rig.route.src.port, rig.iss) = (port + 1, second);
     rig.pass_ms(25);
     rig.sent(1, 7, "PA", b"second");
 }
@@ -314,38 +263,27 @@ fn a_full_ring_holds_segments_up_and_nothing_is_lost() {
 }
 
 #[test]
-fn an_acknowledgement_waits_for_the_ring() {
-    let mut rig = Rig::with_habit(Habit::Silent);
-    rig.port.room = 0;
-    rig.recv(1, 1, "A", b"abc");
-    rig.sent_nothing();
-    rig.port.room = 1;
-    rig.timers();
-    rig.sent(1, 4, "A", b"");
-}
-
-#[test]
 fn those_that_wait_for_the_ring_are_served_in_order() {
     let mut rig = Rig::new(&Config::default());
     rig.load(b"content", None);
     let mut isses = Vec::new();
     for port in 1000..1004 {
-        (rig.peer_port, rig.iss) = (port, 0);
+        (rig.route.src.port, rig.iss) = (port, 0);
         rig.open(None);
         isses.push(rig.iss);
     }
     rig.port.room = 0;
     for port in 1000..1004 {
-        (rig.peer_port, rig.iss) = (port, isses[usize::from(port) - 1000]);
+        (rig.route.src.port, rig.iss) = (port, isses[usize::from(port) - 1000]);
         rig.recv(1, 1, "PA", b"g");
     }
     // One of them goes meanwhile.
-    (rig.peer_port, rig.iss) = (1002, isses[2]);
+    (rig.route.src.port, rig.iss) = (1002, isses[2]);
     rig.recv(2, 1, "R", b"");
     for port in [1000, 1001, 1003] {
         rig.port.room = 1;
         rig.timers();
-        (rig.peer_port, rig.iss) = (port, isses[usize::from(port) - 1000]);
+        (rig.route.src.port, rig.iss) = (port, isses[usize::from(port) - 1000]);
         rig.sent(1, 2, "PA", b"content");
         rig.sent_nothing();
     }
@@ -414,12 +352,11 @@ fn without_memory_for_residents_segments_are_copied() {
 #[test]
 fn a_tagged_link_gets_copies() {
     let mut rig = Rig::new(&in_mode(Mode::PreCopy));
-    rig.path.link.vlan = Some(7);
+    rig.route.vlan = Some(7);
     rig.load(&noise(3000), None);
     rig.open(Some(1472));
     rig.recv(1, 1, "PA", b"g");
     let segments = fetch(&mut rig);
-    assert!(segments.iter().all(|out| out.vlan == Some(7)));
     assert!(bytes_of(&segments) == noise(3000));
 }
 
@@ -463,51 +400,12 @@ fn a_removed_content_lives_until_it_is_acknowledged() {
 pub(super) fn too_big(rig: &Rig, mtu: u32, sequence: u32) -> IcmpError {
     IcmpError {
         kind: ErrorKind::TooBig { mtu },
-        addresses: rig.path.addresses.reversed(),
+        addresses: rig.addresses().reversed(),
         protocol: PROTOCOL_TCP,
-        src_port: rig.own_port,
-        dst_port: rig.peer_port,
+        src_port: rig.route.dst.port,
+        dst_port: rig.route.src.port,
         sequence: rig.iss.wrapping_add(sequence),
     }
-}
-
-#[test]
-fn a_narrower_path_makes_segments_smaller() {
-    // RFC 1191.
-    for mode in [Mode::MemCopy, Mode::PreCopy] {
-        let content = noise(5000);
-        let mut rig = Rig::serving(&in_mode(mode), &content, None);
-        rig.recv(1, 1, "PA", b"g");
-        rig.sent_all();
-        rig.icmp(&too_big(&rig, 1012, 1));
-        rig.sent(1, 2, "A", &content[..960]);
-        let mut segments = rig.sent_all();
-        rig.recv(2, 5001, "A", b"");
-        segments.extend(fetch(&mut rig));
-        assert!(bytes_of(&segments) == content[960..]);
-        assert_eq!(rig.stack.counters().path_mtu_reductions, 1);
-    }
-}
-
-#[test]
-fn an_icmp_error_about_nothing_in_flight_is_ignored() {
-    // RFC 5927, section 4.1.
-    let mut rig = Rig::serving(&Config::default(), &noise(2000), None);
-    rig.recv(1, 1, "PA", b"g");
-    rig.sent_all();
-    rig.icmp(&too_big(&rig, 1000, 0));
-    rig.icmp(&too_big(&rig, 1000, 2001));
-    rig.icmp(&too_big(&rig, 1512, 1));
-    let unreachable = IcmpError {
-        kind: ErrorKind::Unreachable(3),
-        ..too_big(&rig, 0, 1)
-    };
-    rig.icmp(&unreachable);
-    rig.sent_nothing();
-    assert_eq!(rig.stack.counters().icmp_ignored, 4);
-    // Nobody needs less than what every host must take.
-    rig.icmp(&too_big(&rig, 68, 1));
-    assert_eq!(rig.sent_one().data.len(), 536 - 12);
 }
 
 /// Held back by pacing when the window has opened is no reason to probe.
@@ -567,18 +465,67 @@ fn a_window_that_stays_small_is_used_at_least_once_a_second() {
     assert!(waits.iter().all(|wait| *wait <= 1_000), "{waits:?}");
 }
 
-/// RFC 9293, section 3.8.6.1: it is of what was sent.
 #[test]
-fn the_ack_of_a_probe_is_good_after_the_window_has_opened_a_little() {
-    let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
-    rig.window = 0;
-    rig.recv(1, 1, "PA", b"g");
+fn paced_segments_are_spread_over_the_round_trip() {
+    let mut rig = Rig::new(&Config {
+        pacing: true,
+        ..Config::default()
+    });
+    rig.load(&noise(100_000), None);
+    rig.syn(Some(1472));
     rig.sent_one();
-    rig.pass_ms(200);
-    assert_eq!(rig.sent_one().data.len(), 1);
-    rig.window = 1_000;
-    rig.recv(2, 1, "A", b"");
-    rig.window = 999;
-    rig.recv(2, 2, "A", b"");
-    assert_eq!(rig.stack.counters().bad_ack, 0);
+    // A round trip of 100 ms: ten segments in half of it, in slow start.
+    rig.pass_ms(100);
+    rig.recv(1, 1, "A", b"");
+    rig.recv(1, 1, "PA", b"g");
+    let mut times = Vec::new();
+    for millis in 0..100 {
+        if millis == 1 {
+            // It has looked, and knows when to look again.
+            let due = rig.stack.poll_timeout().unwrap();
+            assert!(due.since(rig.now).as_millis() >= 2);
+        }
+        for _ in rig.sent_all() {
+            times.push(millis);
+        }
+        rig.pass_ms(1);
+    }
+    assert_eq!(times.len(), 10, "{times:?}");
+    assert_eq!(times[0], 0);
+    let last = times[9];
+    assert!((35..=55).contains(&last), "{times:?}");
+    assert!(
+        times.windows(2).all(|pair| pair[1] - pair[0] <= 7),
+        "{times:?}"
+    );
+}
+
+#[test]
+fn a_connection_tells_how_it_goes() {
+    let mut rig = Rig::serving(&Config::default(), &noise(100_000), None);
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent_all();
+    let info = rig.info();
+    assert_eq!(info.condition, Condition::Open);
+    assert_eq!((info.unacked, info.unsent), (14_600, 85_400));
+    assert_eq!(
+        (info.mss, info.cwnd, info.ssthresh),
+        (1460, 14_600, u32::MAX)
+    );
+    assert_eq!((info.snd_wnd, info.rcv_wnd), (65_535, 16_384));
+    assert_eq!(info.negotiated, Negotiated::default());
+    assert_eq!(
+        format!("{:?}", info.negotiated),
+        "Negotiated { sack: false, timestamps: false, peer_scale: None, ecn: false }"
+    );
+    for _ in 0..3 {
+        rig.recv(2, 1, "A", b"");
+    }
+    let info = rig.info();
+    assert_eq!(info.condition, Condition::Recovery);
+    assert_eq!(info.ssthresh, 7_300);
+    rig.pass_ms(500);
+    let info = rig.info();
+    assert_eq!((info.condition, info.retries), (Condition::Loss, 1));
+    assert!(info.lost > 0);
 }

@@ -59,33 +59,6 @@ fn run(rig: &mut Rig, width: usize, millis: u64, rounds: usize) -> Vec<usize> {
 }
 
 #[test]
-fn a_path_that_swallows_large_segments_gets_smaller_ones() {
-    // RFC 8899, section 4.3: nothing tells of it but silence.
-    let mut rig = sending();
-    let lens = run(&mut rig, 1300, 50, 2000);
-    assert_eq!(rig.stack.counters().black_holes, 1);
-    assert!(lens.iter().filter(|len| **len == BASE).count() > 200);
-    assert!(rig.stack.counters().timeouts <= 4);
-}
-
-#[test]
-fn one_that_swallows_even_these_gets_what_every_host_takes() {
-    let mut rig = sending();
-    let lens = run(&mut rig, 600, 50, 4000);
-    assert_eq!(rig.stack.counters().black_holes, 2);
-    assert!(lens.iter().filter(|len| **len == 536 - 12).count() > 500);
-}
-
-#[test]
-fn a_small_segment_that_gets_lost_twice_makes_no_black_hole() {
-    let mut rig = Rig::serving(&Config::default(), b"content", None);
-    rig.recv(1, 1, "PA", b"g");
-    rig.pass_ms(3000);
-    rig.recv(2, 8, "A", b"");
-    assert_eq!(rig.stack.counters().black_holes, 0);
-}
-
-#[test]
 fn a_path_that_has_become_wider_is_found_out() {
     // RFC 8899, section 5.3: with data that had to be sent anyway.
     let mut rig = sending();

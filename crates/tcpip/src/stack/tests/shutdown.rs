@@ -1,0 +1,97 @@
+//! Closing: RFC 9293, sections 3.6 and 3.10.7.4; RFC 5961.
+
+use crate::Config;
+use crate::stack::testing::{Habit, MSS, Rig};
+
+/// A connection that we have closed first: our FIN is in flight.
+fn closed_by_us() -> Rig {
+    let mut rig = Rig::serving(&Config::default(), b"bye", None);
+    rig.app().habit = Habit::ServeOnce;
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "FPA", b"bye");
+    rig.take_log();
+    rig
+}
+
+/// `fin_wait` is 30 s.
+#[test]
+fn half_closed_after_a_failed_write_waits_for_the_peers_fin() {
+    let config = Config {
+        max_write_buffers: 0,
+        ..Config::default()
+    };
+    let mut rig = Rig::established(&config);
+    rig.app().habit = Habit::EchoAndClose;
+    rig.recv(1, 1, "PA", b"x");
+    rig.sent(1, 2, "FA", b"");
+    rig.recv(2, 2, "A", b"");
+    rig.pass_ms(1_000);
+    assert_eq!(rig.take_log(), "receive(1)");
+    rig.recv(2, 2, "FA", b"");
+    rig.sent(2, 3, "A", b"");
+}
+
+#[test]
+fn at_the_end_of_the_stack_each_peer_is_told_once() {
+    // Nothing is owed: all has arrived.
+    let mut rig = Rig::serving(&Config::default(), b"all", None);
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "PA", b"all");
+    rig.recv(2, 4, "A", b"");
+    rig.port.room = 0;
+    assert!(!rig.stack.hang_up(&mut rig.port, rig.now));
+    assert_eq!(rig.stack.connections(), 1);
+    rig.port.room = 10;
+    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    rig.sent(4, 2, "FA", b"");
+    assert!(rig.take_log().ends_with("close(Finished)"));
+    assert_eq!(rig.stack.connections(), 0);
+    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    rig.sent_nothing();
+}
+
+#[test]
+fn who_is_owed_something_at_the_end_of_the_stack_is_reset() {
+    let mut rig = Rig::serving(&Config::default(), b"all", None);
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "PA", b"all");
+    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    rig.sent(4, 2, "RA", b"");
+    assert!(rig.take_log().ends_with("close(Aborted)"));
+
+    // Half open.
+    let mut rig = Rig::new(&Config::default());
+    rig.syn(Some(MSS));
+    rig.sent_one();
+    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    rig.sent(1, 1, "RA", b"");
+    assert_eq!((rig.take_log().as_str(), rig.stack.connections()), ("", 0));
+
+    // The window was shut on a probe: the reset is where the peer expects it.
+    let mut rig = Rig::serving(&Config::default(), b"all of it", None);
+    rig.window = 0;
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "A", b"");
+    rig.pass_ms(200);
+    rig.sent(1, 2, "A", b"a");
+    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    rig.sent(1, 2, "RA", b"");
+}
+
+#[test]
+fn who_has_our_fin_at_the_end_of_the_stack_is_told_nothing() {
+    let mut rig = Rig::serving(&Config::default(), b"bye", None);
+    rig.app().habit = Habit::ServeOnce;
+    rig.recv(1, 1, "PA", b"g");
+    rig.sent(1, 2, "FPA", b"bye");
+    rig.recv(2, 4, "A", b"");
+    let mut again = closed_by_us();
+    again.recv(2, 4, "A", b"");
+    assert!(again.stack.hang_up(&mut again.port, again.now));
+    again.sent(4, 2, "FA", b"");
+    rig.recv(2, 5, "A", b"");
+    assert!(rig.stack.hang_up(&mut rig.port, rig.now));
+    rig.sent_nothing();
+    assert!(rig.take_log().ends_with("close(Finished)"));
+    assert_eq!(rig.stack.connections(), 0);
+}
