@@ -12,8 +12,8 @@ use nmio::device::{
     AddressPrefix, AnyPort, Device, DeviceError, Interface, InterfaceConfig, Offload, Queues,
 };
 use nmio::{
-    Batch, Clock, Fault, FaultConfig, Handler, LoopConfig, MAX_BATCH, Pcap, PcapError, Port,
-    TscClock, Turn, Wait,
+    Batch, Clock, Fault, FaultConfig, Handler, LoopConfig, LoopState, MAX_BATCH, Pcap, PcapError,
+    Port, TscClock, Wait,
 };
 
 use super::meter::{Meter, Phase, Report};
@@ -277,7 +277,7 @@ pub fn drive<P: Port>(
         wait,
         ..LoopConfig::default()
     };
-    let mut turn = Turn::new(&config, clock.now());
+    let mut turn = LoopState::new(&config, clock.now());
     loop {
         let now = clock.now();
         if generator.is_ready() && generator.meter().advance(now) {

@@ -9,7 +9,6 @@ use nmio::device::{QueueAccess, Transport};
 use nmio::{Bell, FaultConfig};
 
 use crate::args::ServeArgs;
-use crate::crew::{self, Crew, Event};
 use crate::error::Error;
 use crate::live::Published;
 use crate::program::{Listening, Prepared, Program, WorkerContext};
@@ -17,6 +16,7 @@ use crate::report::{self, Block};
 use crate::rights::Rights;
 use crate::secret::Secret;
 use crate::worker::{Ready, Worker};
+use crate::workers::{self, Event, Workers};
 
 /// Lines of the start block: label and value.
 pub(crate) type Lines = Vec<(&'static str, String)>;
@@ -42,20 +42,20 @@ impl<'a, P: Program> Launch<'a, P> {
         &self,
         scope: &'scope Scope<'scope, '_>,
         tell: impl Fn(Event) + Clone + Send + 'scope,
-    ) -> Result<Crew<'a>, Error>
+    ) -> Result<Workers<'a>, Error>
     where
         'a: 'scope,
     {
-        let mut crew = Crew::new(self.stop);
+        let mut workers = Workers::new(self.stop);
         for index in 0..self.interface.queues() {
             let worker = self.worker(index)?;
-            let (gate, tell, stop) = (crew.add(), tell.clone(), self.stop);
+            let (gate, tell, stop) = (workers.add(), tell.clone(), self.stop);
             Builder::new()
                 .name(format!("{}-{index}", P::NAME))
-                .spawn_scoped(scope, move || crew::work(worker, &gate, tell, stop))
+                .spawn_scoped(scope, move || workers::work(worker, &gate, tell, stop))
                 .map_err(Error::system("starting a worker's thread"))?;
         }
-        Ok(crew)
+        Ok(workers)
     }
 
     fn worker(&self, index: u32) -> Result<Worker<'a, P>, Error> {

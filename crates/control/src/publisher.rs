@@ -121,7 +121,7 @@ mod tests {
 
     use nmio::device::Transport;
     use nmio::sim::{LinkConfig, SimClock, SimPort, link};
-    use nmio::{Clock as _, LoopConfig, Turn};
+    use nmio::{Clock as _, LoopConfig, LoopState};
 
     use eth::{Mac, Station};
     use ip::{Host, Transports};
@@ -181,7 +181,7 @@ mod tests {
         port: SimPort,
         peer: SimPort,
         clock: SimClock,
-        turn: Turn,
+        turn: LoopState,
         publisher: Publisher<'a, Probe, SimPort>,
         published: &'a [Published],
     }
@@ -195,7 +195,7 @@ mod tests {
         fn new(published: &'a [Published]) -> Self {
             let (port, peer, clock) = link(&LinkConfig::default(), 0);
             Self {
-                turn: Turn::new(&LoopConfig::default(), clock.now()),
+                turn: LoopState::new(&LoopConfig::default(), clock.now()),
                 publisher: Publisher::new(&Probe, server(), &port, &published[0]),
                 port,
                 peer,

@@ -9,20 +9,20 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use crate::args::ServeArgs;
-use crate::crew::{Crew, Event};
 use crate::error::Error;
 use crate::helper::{Helper, Life};
 use crate::launch::{Launch, services};
 use crate::live::Published;
 use crate::log;
 use crate::memory;
-use crate::news::News;
 use crate::program::Program;
 use crate::report::Block;
 use crate::rights::{Kind, Plan, Rights, Table};
 use crate::signals::{self, Harmless, Signals, Stop};
+use crate::status_log::StatusLog;
 use crate::summary::Summary;
 use crate::worker::Ready;
+use crate::workers::{Event, Workers};
 
 /// A whole `serve` command: serves what `load` gives until SIGINT or SIGTERM,
 /// or until a worker fails. It prints the start block when all workers are
@@ -112,8 +112,8 @@ impl Start<'_> {
         let interface = helper.open(services(program, args.port)?)?;
         let stop = AtomicBool::new(false);
         let published = Published::for_workers(interface.queues());
-        let news =
-            News::new(&interface, &published).map_err(Error::system("watching the interface"))?;
+        let log = StatusLog::new(&interface, &published)
+            .map_err(Error::system("watching the interface"))?;
         let launch = Launch {
             program,
             args,
@@ -126,21 +126,21 @@ impl Start<'_> {
         let (events_in, events) = mpsc::channel(2 * published.len());
         let outcome = thread::scope(|scope| {
             let tell = move |event| drop(events_in.try_send(event));
-            let mut crew = launch.start(scope, tell)?;
+            let mut workers = launch.start(scope, tell)?;
             let mut watch = Watch {
                 events,
                 signals,
                 helper: helper_life,
             };
-            let watched = watch.until_end(&mut crew, |ready| begin(&launch, rights, ready));
+            let watched = watch.until_end(&mut workers, |ready| begin(&launch, rights, ready));
             runtime.block_on(async {
                 tokio::select! {
                     () = watched => {}
-                    never = news.keep_telling() => match never {},
+                    never = log.keep_logging() => match never {},
                     never = memory::give_back() => match never {},
                 }
             });
-            crew.outcome()
+            workers.outcome()
         });
         if let Some((started, ended)) = outcome? {
             Summary::new(started, &ended).block().print();
@@ -174,27 +174,27 @@ impl Watch {
     /// ready and `begin` has composed the start block.
     async fn until_end(
         &mut self,
-        crew: &mut Crew<'_>,
+        workers: &mut Workers<'_>,
         begin: impl Fn(&[Ready]) -> Result<Block, Error>,
     ) {
         let mut helper_is_gone = false;
-        while !crew.has_ended() {
+        while !workers.has_ended() {
             tokio::select! {
-                Some(event) = self.events.recv() => match crew.hear(event).map(|all| begin(&all)) {
+                Some(event) = self.events.recv() => match workers.handle_event(event).map(|all| begin(&all)) {
                     Some(Ok(block)) => {
-                        crew.serve();
+                        workers.serve();
                         block.print();
                     }
-                    Some(Err(error)) => crew.fail(error),
+                    Some(Err(error)) => workers.fail(error),
                     None => {}
                 },
                 stop = self.signals.next() => match stop {
-                    Stop::Gently => crew.stop(),
+                    Stop::Gracefully => workers.stop(),
                     Stop::AtOnce => std::process::exit(1),
                 },
                 error = self.helper.end(), if !helper_is_gone => {
                     helper_is_gone = true;
-                    crew.fail(error);
+                    workers.fail(error);
                 }
             }
         }

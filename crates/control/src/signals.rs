@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// A stop signal that comes this soon after the first one is the same wish: a
 /// supervisor and a terminal often send two at once.
-const SAME_WISH: Duration = Duration::from_secs(1);
+const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 /// Signals that would kill the process by default and must not. (SIGPIPE is
 /// ignored by every Rust program from its start.)
@@ -33,7 +33,7 @@ impl Harmless {
             _ = self.user1.recv() => "SIGUSR1",
             _ = self.user2.recv() => "SIGUSR2",
         };
-        tracing::info!("{name} has no meaning here and changes nothing");
+        tracing::info!("{name} has no effect");
     }
 }
 
@@ -50,30 +50,30 @@ pub(crate) fn catch_harmless() -> io::Result<(Runtime, Harmless)> {
     Ok((runtime, harmless))
 }
 
-/// What a stop signal asks for.
+/// The request of a stop signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// End in good order.
-    Gently,
-    /// End at once: whoever asks again will not wait.
+    /// Close connections, then end.
+    Gracefully,
+    /// End at once, as a second signal asks.
     AtOnce,
 }
 
-/// Tells the first stop signal from later ones.
+/// Distinguishes the first stop signal from later ones.
 #[derive(Debug, Default)]
-struct Patience {
+struct StopSignals {
     first: Option<Instant>,
 }
 
-impl Patience {
-    /// What a stop signal at `now` asks for; nothing, if it repeats the first.
-    fn heard(&mut self, now: Instant) -> Option<Stop> {
+impl StopSignals {
+    /// Returns the request of a stop signal at `now`, or `None` if it only repeats the first.
+    fn receive(&mut self, now: Instant) -> Option<Stop> {
         match self.first {
             None => {
                 self.first = Some(now);
-                Some(Stop::Gently)
+                Some(Stop::Gracefully)
             }
-            Some(first) if now.duration_since(first) < SAME_WISH => None,
+            Some(first) if now.duration_since(first) < SAME_REQUEST => None,
             Some(_) => Some(Stop::AtOnce),
         }
     }
@@ -84,23 +84,23 @@ pub(crate) struct Signals {
     harmless: Harmless,
     interrupt: Signal,
     terminate: Signal,
-    patience: Patience,
+    stops: StopSignals,
 }
 
 impl Signals {
-    /// Catches SIGINT and SIGTERM too. From here on no signal but SIGKILL ends
-    /// the process before it has cleaned up.
+    /// Also catches SIGINT and SIGTERM. From now on only SIGKILL ends the process before it has
+    /// cleaned up.
     pub(crate) fn catch_all(runtime: &Runtime, harmless: Harmless) -> io::Result<Self> {
         let _inside = runtime.enter();
         Ok(Self {
             harmless,
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
-            patience: Patience::default(),
+            stops: StopSignals::default(),
         })
     }
 
-    /// Waits for a signal that asks for something.
+    /// Waits for the next stop request.
     pub(crate) async fn next(&mut self) -> Stop {
         loop {
             tokio::select! {
@@ -108,7 +108,7 @@ impl Signals {
                 _ = self.terminate.recv() => {}
                 () = self.harmless.note_next() => continue,
             }
-            if let Some(stop) = self.patience.heard(Instant::now()) {
+            if let Some(stop) = self.stops.receive(Instant::now()) {
                 return stop;
             }
         }
@@ -120,11 +120,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_wish_counts_after_a_second() {
+    fn a_second_stop_signal_counts_after_a_second() {
         let start = Instant::now();
-        let mut patience = Patience::default();
-        let mut at = |millis| patience.heard(start + Duration::from_millis(millis));
-        assert_eq!(at(0), Some(Stop::Gently));
+        let mut stops = StopSignals::default();
+        let mut at = |millis| stops.receive(start + Duration::from_millis(millis));
+        assert_eq!(at(0), Some(Stop::Gracefully));
         assert_eq!(at(0), None);
         assert_eq!(at(999), None);
         assert_eq!(at(1_000), Some(Stop::AtOnce));

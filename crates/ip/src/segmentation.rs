@@ -2,7 +2,7 @@
 
 use eth::ETHERTYPE_IPV4;
 use nmio::SuperSegment;
-use nmio::super_segment::Cut;
+use nmio::super_segment::GsoType;
 
 use crate::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, PROTOCOL_TCP, PROTOCOL_UDP};
 use nmio::checksum::Sum;
@@ -53,12 +53,12 @@ pub fn write_segment(packet: &SuperSegment, index: usize, frame: &mut Vec<u8>) {
         Sum::of(&network[8..IPV6_HEADER_LEN])
     };
     let is_last = index + 1 == packet.segments();
-    let (protocol, checksum_at) = match packet.cut() {
-        Cut::TcpV4 | Cut::TcpV6 => {
+    let (protocol, checksum_at) = match packet.gso_type() {
+        GsoType::TcpV4 | GsoType::TcpV6 => {
             fix_tcp(transport, index, index * len, is_last);
             (PROTOCOL_TCP, TCP_CHECKSUM_AT)
         }
-        Cut::Udp => {
+        GsoType::Udp => {
             let len = transport.len() as u16;
             transport[UDP_LENGTH_AT..][..2].copy_from_slice(&len.to_be_bytes());
             (PROTOCOL_UDP, UDP_CHECKSUM_AT)
@@ -69,9 +69,9 @@ pub fn write_segment(packet: &SuperSegment, index: usize, frame: &mut Vec<u8>) {
         .word(u16::from(protocol))
         .dword(transport.len() as u32)
         .add(Sum::of(transport));
-    let checksum = match packet.cut() {
-        Cut::TcpV4 | Cut::TcpV6 => sum.finish(),
-        Cut::Udp => sum.finish_udp(),
+    let checksum = match packet.gso_type() {
+        GsoType::TcpV4 | GsoType::TcpV6 => sum.finish(),
+        GsoType::Udp => sum.finish_udp(),
     };
     transport[checksum_at..][..2].copy_from_slice(&checksum.to_be_bytes());
 }

@@ -55,9 +55,9 @@ fn run(
     range: std::ops::Range<usize>,
 ) -> SuperSegment {
     let cut = match (tcp, path.addresses) {
-        (None, _) => Cut::Udp,
-        (Some(_), Addresses::V4 { .. }) => Cut::TcpV4,
-        (Some(_), Addresses::V6 { .. }) => Cut::TcpV6,
+        (None, _) => GsoType::Udp,
+        (Some(_), Addresses::V4 { .. }) => GsoType::TcpV4,
+        (Some(_), Addresses::V6 { .. }) => GsoType::TcpV6,
     };
     let (protocol, header_len) = match tcp {
         Some(_) => (PROTOCOL_TCP, TCP_HEADER),

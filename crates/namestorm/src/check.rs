@@ -12,7 +12,7 @@ use crate::report::Report;
 use crate::rtype::{
     self, A, AAAA, CNAME, DNAME, DNSKEY, DS, MX, NS, NSEC, NSEC3PARAM, RRSIG, SOA, SRV,
 };
-use crate::zone::{NameRef, Place, RrsetRef, Standing, Zone};
+use crate::zone::{NameRef, NameStatus, Place, RrsetRef, Zone};
 
 /// Bytes of a message around an RRset: header, question type and class.
 const AROUND: usize = 12 + 4;
@@ -138,21 +138,21 @@ fn only_one(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
 fn check_hidden(name: NameRef<'_>, report: &mut Report) {
     let shown = Shown(name.owner());
     match name.standing() {
-        Standing::Authoritative => {}
+        NameStatus::Authoritative => {}
         // RFC 6672, section 2.4.
-        Standing::BelowDname => {
+        NameStatus::BelowDname => {
             for set in name.rrsets().take(1) {
                 report.error(set.place(), format!("{shown} lies below a DNAME record"));
             }
         }
-        Standing::BelowCut => {
+        NameStatus::BelowCut => {
             for set in name.rrsets() {
                 if ![A, AAAA].contains(&set.rtype()) {
                     hidden(shown, set, report);
                 }
             }
         }
-        Standing::Cut => {
+        NameStatus::Cut => {
             for set in name.rrsets() {
                 if ![NS, DS, NSEC, RRSIG, A, AAAA].contains(&set.rtype()) {
                     hidden(shown, set, report);
@@ -217,7 +217,7 @@ fn check_targets<'z>(
     report: &mut Report,
 ) {
     let rtype = rrset.rtype();
-    if ![NS, MX, SRV].contains(&rtype) || name.standing() == Standing::BelowCut {
+    if ![NS, MX, SRV].contains(&rtype) || name.standing() == NameStatus::BelowCut {
         return;
     }
     for target in rrset.data().filter_map(|data| rtype::target(rtype, data)) {
@@ -260,7 +260,7 @@ fn fault_of(zone: &Zone, target: &[u8]) -> Option<Fault> {
     // Below another cut the address is that zone's to know, unless it lies
     // below the very cut that it serves; a wildcard may cover it.
     let covered = ancestors(zone, target).any(|ancestor| {
-        matches!(ancestor.standing(), Standing::BelowCut) || name::is_wildcard(ancestor.owner())
+        matches!(ancestor.standing(), NameStatus::BelowCut) || name::is_wildcard(ancestor.owner())
     });
     (!covered).then_some(Fault::NoAddress)
 }

@@ -25,7 +25,7 @@ use crate::key::Form;
 use crate::name;
 use crate::rtype::{self, CNAME, DNAME, DS, NS, SOA};
 use crate::tail::{Base, TailWriter, TooLong};
-use crate::zone::{NameRef, RrsetRef, Standing, Zone};
+use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
 use crate::zones::{Found, Zones, glue};
 
 /// Names between two calls of a progress function.
@@ -131,7 +131,10 @@ impl<'c, 'z> Pass<'c, 'z> {
     }
 
     fn name(&mut self, name: NameRef<'z>) -> Result<(), ArenaFull> {
-        if matches!(name.standing(), Standing::BelowCut | Standing::BelowDname) {
+        if matches!(
+            name.standing(),
+            NameStatus::BelowCut | NameStatus::BelowDname
+        ) {
             return Ok(());
         }
         let key = name.key();
@@ -146,7 +149,7 @@ impl<'c, 'z> Pass<'c, 'z> {
         if is_child {
             // The name is the other zone's, but for what the parent's side of
             // the cut says (RFC 4035, section 3.1.4.1).
-            if limit == key.len() && name.standing() == Standing::Cut {
+            if limit == key.len() && name.standing() == NameStatus::Cut {
                 self.compiler.delegation_signer(name)?;
             }
             return Ok(());
@@ -157,7 +160,7 @@ impl<'c, 'z> Pass<'c, 'z> {
             ..Node::bare(Kind::Plain)
         };
         let node = match name.standing() {
-            Standing::Cut => self.compiler.cut(name, node)?,
+            NameStatus::Cut => self.compiler.cut(name, node)?,
             _ if name.rrset(CNAME).is_some() => self.compiler.alias(name, node)?,
             _ => self.compiler.plain(name, node)?,
         };

@@ -42,7 +42,7 @@ pub trait Hook {
         let _ = (message, now);
     }
 
-    /// When [`on_timer`](Self::on_timer) is to be called. Asked once a batch; never, by
+    /// When [`on_timer`](Self::on_timer) is to be called. Asked once per batch; never, by
     /// default.
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {

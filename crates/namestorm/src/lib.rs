@@ -108,9 +108,7 @@
 //! TSIG, DNSSEC proofs (the records in a zone are served as data), rotation
 //! of records.
 
-mod ahead;
 mod answers;
-mod asked;
 mod assemble;
 mod body;
 mod chain;
@@ -119,6 +117,7 @@ mod compile;
 mod counters;
 mod edns;
 mod gather;
+mod hashed_question;
 mod hook;
 mod hooked;
 mod index;
@@ -127,6 +126,7 @@ mod load;
 mod lookup;
 mod master;
 mod name;
+mod prefetcher;
 mod program;
 mod query;
 pub mod rcode;

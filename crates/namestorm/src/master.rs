@@ -198,22 +198,22 @@ fn seconds(token: &str) -> Option<u32> {
     (number.is_none() && !token.is_empty()).then_some(total)
 }
 
-/// What the fields in front of an entry's type say.
+/// The fields before an entry's type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Prepared<'a> {
+pub(crate) struct EntryFields<'a> {
     /// The entry's text, its times without units.
     pub text: Cow<'a, str>,
     /// The entry sets or states a TTL.
     pub has_ttl: bool,
-    /// It is a directive (`$…`), no record.
+    /// The entry is a directive (`$…`), not a record.
     pub is_directive: bool,
-    /// What stands where a TTL must be, and is none.
+    /// The text in the place of a TTL, if it is not a TTL.
     pub bad_ttl: Option<&'a str>,
 }
 
 /// Reads the fields in front of an entry's type, and rewrites times with
 /// units: the TTL, `$TTL`, and the times of an SOA record.
-pub(crate) fn prepare(text: &str) -> Prepared<'_> {
+pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
     let is_directive = text.starts_with('$');
     let is_ttl_directive = is_directive
         && text
@@ -263,7 +263,7 @@ pub(crate) fn prepare(text: &str) -> Prepared<'_> {
         }
         None => Cow::Borrowed(text),
     };
-    Prepared {
+    EntryFields {
         text,
         has_ttl,
         is_directive,

@@ -7,11 +7,11 @@ use nmio::Instant;
 use udpip::Tail;
 
 use crate::answers::Answers;
-use crate::asked::Asked;
 use crate::assemble::Desk;
 use crate::body::Body;
 use crate::counters::Counters;
 use crate::edns::{self, Edns, MIN_UDP_MESSAGE, OPT_LEN};
+use crate::hashed_question::HashedQuestion;
 use crate::hook::{Asking, Hook, NoHook};
 use crate::index::At;
 use crate::name;
@@ -76,7 +76,7 @@ impl Reply<'_> {
 pub struct Responder {
     answers: Arc<Answers>,
     counters: Counters,
-    asked: Asked,
+    asked: HashedQuestion,
     expanded: NameBuf,
     head: [u8; MAX_HEAD],
     opt: [u8; OPT_LEN],
@@ -99,7 +99,7 @@ impl Responder {
             desk: Desk::new(answers.has_hooked()),
             answers,
             counters: Counters::default(),
-            asked: Asked::new(),
+            asked: HashedQuestion::new(),
             expanded: NameBuf::new(),
             head: [0; MAX_HEAD],
             opt: [0; OPT_LEN],
@@ -162,7 +162,7 @@ impl Responder {
         &mut self,
         message: &mut [u8],
         transport: Transport,
-        known: Option<&mut Asked>,
+        known: Option<&mut HashedQuestion>,
         asking: Asking<'_, H, impl Fn() -> SocketAddr>,
     ) -> Option<Reply<'_>> {
         let Self {

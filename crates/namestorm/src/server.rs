@@ -7,10 +7,10 @@ use nmio::{Capabilities, Instant, Mailbox, Port};
 use tcpip::{Config, Stack};
 use udpip::{Datagram, Service, Udp};
 
-use crate::ahead::Ahead;
 use crate::answers::Answers;
-use crate::asked::Asked;
+use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, NoHook};
+use crate::prefetcher::Prefetcher;
 use crate::service::{Dns, Mode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 
@@ -23,7 +23,7 @@ pub struct UdpAndTcp<H: Hook = NoHook> {
     udp: Udp<Dns>,
     /// The hook is the application's. Queries over UDP borrow it.
     stack: Stack<DnsOverTcp<H>>,
-    ahead: Ahead,
+    prefetcher: Prefetcher,
     /// It is the one worker that tells of the answers, which all share.
     pub(crate) tells: bool,
 }
@@ -76,7 +76,7 @@ impl<H: Hook> UdpAndTcp<H> {
         };
         Self {
             port,
-            ahead: Ahead::new(dns.answers()),
+            prefetcher: Prefetcher::new(dns.answers()),
             udp: Udp::new(port, dns),
             stack: Stack::new(&config, over_tcp, capabilities, secret, Instant::ZERO),
             tells: false,
@@ -122,7 +122,7 @@ impl<H: Hook> UdpAndTcp<H> {
 /// The service for one query.
 struct OneQuery<'s, H> {
     dns: &'s mut Dns,
-    known: Option<&'s mut Asked>,
+    known: Option<&'s mut HashedQuestion>,
     hook: &'s mut H,
 }
 
@@ -167,7 +167,7 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
         place: usize,
         now: Instant,
     ) -> Option<Packet> {
-        let known = self.ahead.known(place);
+        let known = self.prefetcher.known(place);
         let hook = self.stack.app_mut().hook_mut();
         self.udp
             .handle_with(port, packet, now, |dns| OneQuery { dns, known, hook })
@@ -179,12 +179,12 @@ impl<H: Hook, P: Port> Transports<P> for UdpAndTcp<H> {
 
     #[inline(always)]
     fn wants_prefetch(&self, len: usize) -> bool {
-        self.ahead.is_worth(len)
+        self.prefetcher.is_worth(len)
     }
 
     #[inline(always)]
     fn prefetch_batch(&mut self, batch: &[Input]) {
-        self.ahead.fetch(self.udp.service().answers(), batch);
+        self.prefetcher.fetch(self.udp.service().answers(), batch);
     }
 
     fn handle_messages(&mut self, port: &mut P, now: Instant) {

@@ -10,8 +10,8 @@ use nmio::{Instant, Port};
 use udpip::{AnswerCopies, Datagram, Service};
 
 use crate::answers::Answers;
-use crate::asked::Asked;
 use crate::counters::Counters;
+use crate::hashed_question::HashedQuestion;
 use crate::hook::{Asking, Hook, NoHook};
 use crate::index::At;
 use crate::respond::{Responder, Transport};
@@ -99,7 +99,7 @@ impl Dns {
     pub(crate) fn answer<P: Port, H: Hook>(
         &mut self,
         mut datagram: Datagram<'_, P>,
-        known: Option<&mut Asked>,
+        known: Option<&mut HashedQuestion>,
         hook: &mut H,
         now: Instant,
     ) {

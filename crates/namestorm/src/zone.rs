@@ -24,25 +24,25 @@ struct Stored {
     place: Place,
 }
 
-/// Where a record was written.
+/// The position of a record in the zone's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Which of the zone's files, from 0 (includes are files of their own).
+    /// Index of the zone's file, from 0. Each included file has its own index.
     pub file: u16,
     /// The line, from 1.
     pub line: u32,
 }
 
-/// What a name is to the zone that holds its records.
+/// The status of a name in the zone that holds its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum NameStatus {
     /// The zone's own data.
     Authoritative,
-    /// The top of a delegated zone: only its DS records are ours.
+    /// The apex of a delegated zone. The zone has only its DS records and referral.
     Cut,
-    /// Below a cut: addresses there are glue, all else is not served.
+    /// Below a zone cut: addresses there are glue, and other records are not served.
     BelowCut,
-    /// Below a DNAME: hidden by it.
+    /// Below a DNAME, which hides it.
     BelowDname,
 }
 
@@ -52,7 +52,7 @@ struct Node {
     /// Any record of the name.
     record: u32,
     rrsets: Range<u32>,
-    standing: Standing,
+    standing: NameStatus,
 }
 
 /// The records of one name and type.
@@ -188,7 +188,7 @@ impl Builder {
             nodes.push(Node {
                 record: first_record,
                 rrsets: first_set..sets.len() as u32,
-                standing: Standing::Authoritative,
+                standing: NameStatus::Authoritative,
             });
         }
         drop(seen);
@@ -270,7 +270,7 @@ impl Zone {
 
     /// Finds the standing of every name, in one pass over the sorted names.
     fn classify(&mut self) {
-        let mut hiding: Option<(Vec<u8>, Standing)> = None;
+        let mut hiding: Option<(Vec<u8>, NameStatus)> = None;
         for index in 0..self.nodes.len() {
             let name = NameRef { zone: self, index };
             let key = name.key();
@@ -281,13 +281,13 @@ impl Zone {
             let standing = if let Some(standing) = below {
                 standing
             } else if !key.is_empty() && name.rrset(rtype::NS).is_some() {
-                hiding = Some((key.to_vec(), Standing::BelowCut));
-                Standing::Cut
+                hiding = Some((key.to_vec(), NameStatus::BelowCut));
+                NameStatus::Cut
             } else {
                 if name.rrset(rtype::DNAME).is_some() {
-                    hiding = Some((key.to_vec(), Standing::BelowDname));
+                    hiding = Some((key.to_vec(), NameStatus::BelowDname));
                 }
-                Standing::Authoritative
+                NameStatus::Authoritative
             };
             self.nodes[index].standing = standing;
         }
@@ -328,7 +328,7 @@ impl<'z> NameRef<'z> {
     }
 
     /// What it is to its zone.
-    pub fn standing(self) -> Standing {
+    pub fn standing(self) -> NameStatus {
         self.node().standing
     }
 

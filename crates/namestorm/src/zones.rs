@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::hooked::HookedNames;
 use crate::name::{self, Name, NameError};
 use crate::rtype;
-use crate::zone::{NameRef, RrsetRef, Standing, Zone};
+use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
 
 /// What our zones know of a name (RFC 1034, section 4.3.2).
 #[derive(Clone, Copy, Debug)]
@@ -218,7 +218,7 @@ impl Zones {
             let Ok(found) = zone.find(&key[..end]) else {
                 continue;
             };
-            if found.standing() == Standing::Cut {
+            if found.standing() == NameStatus::Cut {
                 return Found::Cut(found);
             }
             if end == key.len() {
@@ -238,7 +238,7 @@ impl Zones {
         let mut key = Vec::new();
         name::append_sort_key(&mut key, name, zone.apex());
         let found = zone.find(&key).ok()?;
-        (found.standing() == Standing::Cut).then_some(found)
+        (found.standing() == NameStatus::Cut).then_some(found)
     }
 
     /// The addresses of `name`, from our own data or from glue; none of a name that a
@@ -274,5 +274,5 @@ fn addresses_in<'z>(zone: &'z Zone, name: &[u8]) -> Option<NameRef<'z>> {
     let mut key = Vec::new();
     name::append_sort_key(&mut key, name, zone.apex());
     let found = zone.find(&key).ok()?;
-    (found.standing() != Standing::BelowDname).then_some(found)
+    (found.standing() != NameStatus::BelowDname).then_some(found)
 }

@@ -105,7 +105,7 @@ pub fn run<P: Port, H: Handler<P>>(
     config: &LoopConfig,
     stop: &AtomicBool,
 ) -> io::Result<()> {
-    let mut turn = Turn::new(config, clock.now());
+    let mut turn = LoopState::new(config, clock.now());
     while !stop.load(Ordering::Relaxed) {
         let now = clock.now();
         if !turn.pass(port, handler, now)? {
@@ -129,7 +129,7 @@ pub fn run<P: Port, H: Handler<P>>(
 /// The loop's state between two passes. Simulations and tests, which have their own
 /// clock, use it instead of [`run`].
 #[derive(Debug)]
-pub struct Turn {
+pub struct LoopState {
     config: LoopConfig,
     idle: Idle,
     batch: Batch,
@@ -137,7 +137,7 @@ pub struct Turn {
     flushed: bool,
 }
 
-impl Turn {
+impl LoopState {
     /// Starts at `now`.
     pub fn new(config: &LoopConfig, now: Instant) -> Self {
         Self {

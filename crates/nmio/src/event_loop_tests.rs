@@ -297,7 +297,7 @@ fn a_flooded_handler_is_not_put_to_sleep() {
 #[test]
 fn a_caller_may_end_the_wait_before_the_next_timer() {
     let (mut port, _peer, clock) = sim::link(&LinkConfig::default(), 0);
-    let mut turn = Turn::new(&LoopConfig::default(), clock.now());
+    let mut turn = LoopState::new(&LoopConfig::default(), clock.now());
     for (latest, due, end) in [(1, None, 1), (3, Some(2), 2), (3, Some(4), 3)] {
         let handler = Timed(due.map(Instant::from_millis));
         let latest = Instant::from_millis(latest);
@@ -329,7 +329,7 @@ fn stopping_goes_on_until_all_is_closed_and_sent_or_a_second_is_over() {
 #[test]
 fn the_loop_does_not_wait_for_an_expired_timer() {
     let config = LoopConfig::default();
-    let turn = Turn::new(&config, Instant::ZERO);
+    let turn = LoopState::new(&config, Instant::ZERO);
     let now = Instant::from_millis(5);
     for due in [Instant::ZERO, now] {
         assert_eq!(turn.timeout(Some(due), now), Duration::ZERO);

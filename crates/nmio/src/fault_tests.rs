@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::event_loop::{Handler, LoopConfig, Turn};
+use crate::event_loop::{Handler, LoopConfig, LoopState};
 use crate::idle::STOP_CHECK;
 use crate::pcap::Pcap;
 use crate::sim::{self, EndConfig, LinkConfig, PathConfig, SimClock, SimPort};
@@ -244,7 +244,7 @@ fn a_pause_ends_the_holding_back_without_a_wait() {
     let mut batch = Batch::new();
     a.receive(&mut batch, 16).unwrap();
     assert!(batch.is_empty());
-    let mut turn = Turn::new(&LoopConfig::default(), clock.now());
+    let mut turn = LoopState::new(&LoopConfig::default(), clock.now());
     let echo = Echo::default();
     let mut rest = |port: &mut _| turn.rest(port, &echo, Instant::FAR, clock.now());
     rest(&mut a).unwrap();

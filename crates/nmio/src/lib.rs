@@ -120,7 +120,7 @@ mod timers;
 pub mod xdp;
 
 pub use copies::Copies;
-pub use event_loop::{Handler, LoopConfig, Turn, run};
+pub use event_loop::{Handler, LoopConfig, LoopState, run};
 pub use fault::{Fault, FaultConfig, FaultCounters, FaultError, FaultRates};
 pub use frame::{Frame, Pool, PoolLayout, Resident};
 pub use mailbox::{Bell, Mailbox, mailbox};

@@ -69,7 +69,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::event_loop::{Handler, LoopConfig, Turn};
+use crate::event_loop::{Handler, LoopConfig, LoopState};
 use crate::frame::{Frame, Pool, PoolLayout, Resident, Sending};
 use crate::mailbox::Bell;
 use crate::port::{Batch, Capabilities, Port, PortCounters, PortHints, SendError};
@@ -105,19 +105,19 @@ pub struct EndConfig {
     pub flush_budget: usize,
     /// See [`Capabilities::partial_checksums`].
     pub partial_checksums: bool,
-    /// Whether super-segments are taken, and how.
+    /// How super-segments are segmented; `None` if the port takes none.
     pub segmentation: Option<Segmentation>,
 }
 
-/// How super-segments are cut on the way from an end to its path. The link
-/// knows no protocol, so whoever sets this says how.
+/// How an end segments super-segments. The link knows no protocol, so the caller provides
+/// the function.
 #[derive(Clone, Copy, Debug)]
 pub struct Segmentation {
     /// See [`Capabilities::segmentation`].
     pub largest: usize,
-    /// Writes segment number `index` of a super-segment, with its headers, to
-    /// an empty vector.
-    pub cut: fn(packet: &SuperSegment, index: usize, frame: &mut Vec<u8>),
+    /// Writes segment number `index` of a super-segment, with its headers, to an empty
+    /// vector.
+    pub write_segment: fn(packet: &SuperSegment, index: usize, frame: &mut Vec<u8>),
 }
 
 impl Default for EndConfig {
@@ -159,14 +159,14 @@ pub struct LinkConfig {
     pub a: EndConfig,
     /// The second port.
     pub b: EndConfig,
-    /// What frames from the first to the second meet.
+    /// The path from the first to the second.
     pub a_to_b: PathConfig,
-    /// What frames from the second to the first meet.
+    /// The path from the second to the first.
     pub b_to_a: PathConfig,
 }
 
 impl LinkConfig {
-    /// A link that is the same in both directions, with ordinary ends.
+    /// Makes a link with the same path in both directions and default ends.
     pub fn symmetric(path: PathConfig) -> Self {
         Self {
             a_to_b: path,
@@ -185,8 +185,7 @@ pub fn link(config: &LinkConfig, seed: u64) -> (SimPort, SimPort, SimClock) {
     (a, b, clock)
 }
 
-/// Makes a link on a clock that others use too: several queues, or several
-/// hosts.
+/// Makes a link on a shared clock, for several queues or several hosts.
 pub fn link_on(clock: &SimClock, config: &LinkConfig, seed: u64) -> (SimPort, SimPort) {
     let mut seeds = fastrand::Rng::with_seed(seed);
     let mut path =
@@ -202,7 +201,7 @@ pub fn link_on(clock: &SimClock, config: &LinkConfig, seed: u64) -> (SimPort, Si
     )
 }
 
-/// Virtual time: it moves when it is told to. All clones are one clock.
+/// A virtual clock, which moves only when told to. All clones are one clock.
 #[derive(Clone, Debug, Default)]
 pub struct SimClock(Rc<ClockState>);
 
@@ -213,24 +212,23 @@ struct ClockState {
 }
 
 impl SimClock {
-    /// A clock that shows [`Instant::ZERO`] and has no link yet.
+    /// Makes a clock without links that shows [`Instant::ZERO`].
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Moves time on.
+    /// Advances time.
     pub fn advance(&self, by: Duration) {
         self.0.now.set(self.now() + by);
     }
 
-    /// Moves time on to `at`; it never goes back.
+    /// Advances time to `at`. It never goes back.
     pub fn advance_to(&self, at: Instant) {
         self.0.now.set(self.now().max(at));
     }
 
-    /// When something happens next on the clock's links: a frame arrives or
-    /// has left a TX ring. A moment that has passed means that a port has
-    /// something to take now; `None`, that all is still.
+    /// Time of the next event on the clock's links: a frame arrives or leaves a TX ring. A
+    /// past time means that a port has frames now. `None` means that nothing is pending.
     pub fn next_event(&self) -> Option<Instant> {
         let paths = self.0.paths.borrow();
         paths
@@ -277,7 +275,7 @@ pub struct SimPort {
     outbound: Rc<RefCell<Path>>,
     inbound: Rc<RefCell<Path>>,
     counters: PortCounters,
-    /// Of `counters.tx_frames`, those that a flush was called for.
+    /// Number of frames of `counters.tx_frames` that were flushed.
     handed_over: u64,
 }
 
@@ -300,18 +298,17 @@ impl SimPort {
         }
     }
 
-    /// What has happened to the frames that this port sent.
+    /// Counts of the path of the frames that this port sends.
     pub fn path_counters(&self) -> PathCounters {
         self.outbound.borrow().counters()
     }
 
-    /// Changes what the frames meet that this port sends from now on.
+    /// Changes the path of the frames that this port sends from now on.
     pub fn set_path(&mut self, config: &PathConfig) {
         self.outbound.borrow_mut().set_config(config);
     }
 
-    /// Takes back the frames that have left the TX ring, and gives the slots
-    /// that are free.
+    /// Reclaims frames that have left the TX ring, and returns the number of free slots.
     fn reap(&mut self) -> usize {
         let now = self.clock.now();
         let mut outbound = self.outbound.borrow_mut();
@@ -328,7 +325,7 @@ impl SimPort {
         self.queued.push_back(packet);
     }
 
-    /// Moves what has arrived into the RX ring.
+    /// Moves arrived frames into the RX ring.
     fn fill(&mut self, now: Instant) {
         let mut inbound = self.inbound.borrow_mut();
         while let Some(bytes) = inbound.pop_arrived(now) {
@@ -406,7 +403,7 @@ impl Port for SimPort {
         Ok(())
     }
 
-    /// Cut at once, into as many slots of the ring as there are segments.
+    /// Segments it at once, and takes one slot of the ring per segment.
     fn send_super(&mut self, packet: SuperSegment) -> Result<(), SendError> {
         let how = self.config.segmentation.expect(super_segment::TAKES_NONE);
         let segments = packet.segments();
@@ -418,7 +415,7 @@ impl Port for SimPort {
         let mut bytes = Vec::new();
         for index in 0..segments {
             bytes.clear();
-            (how.cut)(&packet, index, &mut bytes);
+            (how.write_segment)(&packet, index, &mut bytes);
             let mut frame = self.pool.take().expect("as many as are available");
             frame.set_len(bytes.len());
             frame.copy_from_slice(&bytes);
@@ -502,8 +499,8 @@ where
 {
     let (port_a, handler_a) = a;
     let (port_b, handler_b) = b;
-    let mut turn_a = Turn::new(config, clock.now());
-    let mut turn_b = Turn::new(config, clock.now());
+    let mut turn_a = LoopState::new(config, clock.now());
+    let mut turn_b = LoopState::new(config, clock.now());
     loop {
         let now = clock.now();
         let more_a = turn_a.pass(port_a, handler_a, now)?;

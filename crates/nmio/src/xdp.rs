@@ -18,8 +18,8 @@
 mod config;
 mod fill_level;
 mod link;
-mod packets;
-mod patience;
+mod packet_socket;
+mod retry;
 mod rings;
 pub(crate) mod steer;
 
@@ -34,8 +34,8 @@ use crate::port::{Batch, Capabilities, MAX_BATCH, Port, PortCounters, PortHints,
 use crate::super_segment::{self, SuperSegment};
 use crate::sys;
 pub(crate) use config::XdpConfig;
-pub(crate) use packets::MOST_BYTES as MOST_SUPER_BYTES;
-use packets::{Packets, Runs};
+pub(crate) use packet_socket::MOST_BYTES as MOST_SUPER_BYTES;
+use packet_socket::{PacketSocket, Runs};
 pub(crate) use rings::MAX_MTU;
 use rings::{Copying, Rings};
 
@@ -51,7 +51,7 @@ const SEND_BUFFER: u32 = rings::TX_RING * 4096;
 /// After this many empty looks at the RX ring a spinning port asks whether it
 /// still has an interface.
 const LOOKS_UNTIL_CHECK: u32 = 1 << 16;
-/// Packets that one busy-polling call handles at most.
+/// Maximum number of packets that one busy-polling call handles.
 const BUSY_POLL_BUDGET: u32 = 64;
 /// Time that one busy-polling call may spin in the kernel, in µs.
 const BUSY_POLL_TIME: u32 = 20;
@@ -296,7 +296,7 @@ impl XdpPort {
     }
 
     /// The way for super-segments.
-    fn packets(&mut self) -> &mut Packets {
+    fn packets(&mut self) -> &mut PacketSocket {
         match &mut self.runs {
             Runs::Supers(packets) => packets,
             Runs::Frames(_) => panic!("{}", super_segment::TAKES_NONE),
@@ -318,7 +318,7 @@ impl XdpPort {
         Ok(())
     }
 
-    /// Packets that the way for super-segments takes now.
+    /// Packets that the packet socket takes now.
     fn packet_room(&self) -> usize {
         match &self.runs {
             Runs::Supers(packets) => packets.room(),

@@ -178,8 +178,8 @@ impl<'a, R: Render> Emitter<'a, R> {
         let (start, len) = (plan.slice.from as usize, plan.len as usize);
         let (at, header_len) = (tcb.path.header_len(), plan.header.len());
         let cut = match tcb.path.addresses {
-            Addresses::V4 { .. } => super_segment::Cut::TcpV4,
-            Addresses::V6 { .. } => super_segment::Cut::TcpV6,
+            Addresses::V4 { .. } => super_segment::GsoType::TcpV4,
+            Addresses::V6 { .. } => super_segment::GsoType::TcpV6,
         };
         let headers = (at + header_len, at);
         let range = start..start + len;

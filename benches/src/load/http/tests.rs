@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use eth::{Link, Mac, Station};
 use ip::Host;
 use nmio::sim::{self, EndConfig, LinkConfig, PathConfig, SimClock, SimPort};
-use nmio::{Batch, Clock, Instant, LoopConfig, MAX_BATCH, Port, Turn};
+use nmio::{Batch, Clock, Instant, LoopConfig, LoopState, MAX_BATCH, Port};
 use sandstorm::{Builder, Http, Server, packets};
 use tcpip::{Config, Mode};
 
@@ -164,7 +164,7 @@ impl World {
         (server_port, server): (&mut SimPort, &mut Server),
     ) {
         let mut batch = Batch::new();
-        let mut turn = Turn::new(&LoopConfig::default(), clock.now());
+        let mut turn = LoopState::new(&LoopConfig::default(), clock.now());
         let mut sent = false;
         for _ in 0..1000 {
             if !sent {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
-use crate::crew::Event;
 use crate::live::{Published, Snapshot, snapshot};
+use crate::workers::Event;
 
 /// A message to the thread that owns a server.
 pub(super) enum Message {

@@ -14,16 +14,16 @@ use tokio::sync::oneshot;
 use super::handle::{Handle, Message, Stopper};
 use super::server::{Server, Starting};
 use crate::args::ServeArgs;
-use crate::crew::Crew;
 use crate::error::Error;
 use crate::launch::{Launch, services};
 use crate::live::Published;
-use crate::news::{self, News};
 use crate::program::Program;
 use crate::report::Block;
 use crate::rights::{Plan, Rights, Table};
+use crate::status_log::{self, StatusLog};
 use crate::summary::Summary;
 use crate::worker::Ready;
+use crate::workers::Workers;
 
 /// Serializes the opening of interfaces. Each takes free names and addresses, and keeps
 /// libbpf from printing meanwhile.
@@ -117,8 +117,8 @@ fn serve<P: Program>(
         Interface::open(&args.interface(P::NAME, services))?
     };
     let published: Arc<[_]> = Published::for_workers(interface.queues()).into();
-    let news =
-        News::new(&interface, &published).map_err(Error::system("watching the interface"))?;
+    let log =
+        StatusLog::new(&interface, &published).map_err(Error::system("watching the interface"))?;
     let stop = AtomicBool::new(false);
     let launch = Launch {
         program,
@@ -131,12 +131,12 @@ fn serve<P: Program>(
     let outcome = thread::scope(|scope| {
         // An error means that nobody watches. Then the gates are gone as well.
         let send = move |event| drop(outbox.send(Message::Worker(event)));
-        let mut crew = launch.start(scope, send)?;
+        let mut workers = launch.start(scope, send)?;
         let facts = |ready: &[Ready]| launch.start_block(worker_lines(&rights, ready), ready);
-        watch(&mut crew, inbox, news, facts, |facts| {
+        watch(&mut workers, inbox, log, facts, |facts| {
             begun(facts, &launch, Arc::clone(&published));
         });
-        crew.outcome()
+        workers.outcome()
     })?;
     Ok(outcome.map(|(started, ended)| Summary::new(started, &ended)))
 }
@@ -144,28 +144,28 @@ fn serve<P: Program>(
 /// Watches the workers until they have ended. When all are ready, it lets them serve, and
 /// `begun` gets the `facts`.
 fn watch(
-    crew: &mut Crew<'_>,
+    workers: &mut Workers<'_>,
     inbox: &Receiver<Message>,
-    mut news: News<'_>,
+    mut log: StatusLog<'_>,
     facts: impl Fn(&[Ready]) -> Block,
     begun: impl FnOnce(Block),
 ) {
     let mut begun = Some(begun);
-    let mut next_news = Instant::now();
-    while !crew.has_ended() {
+    let mut next_log = Instant::now();
+    while !workers.has_ended() {
         let now = Instant::now();
-        if now >= next_news {
-            news.tell(now);
-            next_news = now + news::PERIOD;
+        if now >= next_log {
+            log.log(now);
+            next_log = now + status_log::PERIOD;
         }
-        match inbox.recv_timeout(next_news.saturating_duration_since(now)) {
-            Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => crew.stop(),
+        match inbox.recv_timeout(next_log.saturating_duration_since(now)) {
+            Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => workers.stop(),
             Ok(Message::Worker(event)) => {
-                if let Some(ready) = crew.hear(event)
+                if let Some(ready) = workers.handle_event(event)
                     && let Some(begun) = begun.take()
                 {
                     let facts = facts(&ready);
-                    crew.serve();
+                    workers.serve();
                     begun(facts);
                 }
             }

@@ -9,7 +9,7 @@ use std::ptr;
 use arrayvec::ArrayVec;
 
 use super::socket::{bind, check, set_option, socket};
-use crate::super_segment::{Cut, SuperSegment};
+use crate::super_segment::{GsoType, SuperSegment};
 
 /// Bytes of a `virtio_net_hdr` (`linux/virtio_net.h`).
 pub(crate) const VNET_HEADER: usize = 10;
@@ -34,10 +34,10 @@ pub(crate) const FINISHED: [u8; VNET_HEADER] = [0; VNET_HEADER];
 
 /// What goes before a super-segment.
 pub(crate) fn vnet_header(packet: &SuperSegment) -> [u8; VNET_HEADER] {
-    let (gso, checksum_at) = match packet.cut() {
-        Cut::TcpV4 => (GSO_TCP_V4, TCP_CHECKSUM_AT),
-        Cut::TcpV6 => (GSO_TCP_V6, TCP_CHECKSUM_AT),
-        Cut::Udp => (GSO_UDP_L4, UDP_CHECKSUM_AT),
+    let (gso, checksum_at) = match packet.gso_type() {
+        GsoType::TcpV4 => (GSO_TCP_V4, TCP_CHECKSUM_AT),
+        GsoType::TcpV6 => (GSO_TCP_V6, TCP_CHECKSUM_AT),
+        GsoType::Udp => (GSO_UDP_L4, UDP_CHECKSUM_AT),
     };
     let headers = (packet.headers().len() as u16).to_ne_bytes();
     let segment = (packet.segment_len() as u16).to_ne_bytes();
@@ -173,12 +173,12 @@ mod tests {
     #[test]
     fn what_goes_before_a_run_is_a_virtio_header() {
         let bytes: Arc<[u8]> = vec![0; 3000].into();
-        let run = SuperSegment::new(Cut::TcpV6, 1428, (86, 54), &bytes, 0..3000);
+        let run = SuperSegment::new(GsoType::TcpV6, 1428, (86, 54), &bytes, 0..3000);
         let header = vnet_header(&run);
         let u16_at = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
         assert_eq!((header[0], header[1]), (1, 4));
         assert_eq!([2, 4, 6, 8].map(u16_at), [86, 1428, 54, 16]);
-        let one = SuperSegment::new(Cut::Udp, 1428, (42, 34), &bytes, 0..100);
+        let one = SuperSegment::new(GsoType::Udp, 1428, (42, 34), &bytes, 0..100);
         let header = vnet_header(&one);
         assert_eq!((header[0], header[1], header[4], header[5]), (1, 0, 0, 0));
         assert_eq!(header[8..], 6u16.to_ne_bytes());

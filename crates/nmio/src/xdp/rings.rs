@@ -26,7 +26,7 @@ use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue, Umem};
 
 use super::config::XdpConfig;
 use super::fill_level::{FILL_RING, FillLevel};
-use super::patience::Patience;
+use super::retry::Retry;
 use crate::device::{DeviceError, Needs};
 use crate::frame::{Frame, Pool, Resident, Sending};
 use crate::port::{Batch, MAX_BATCH};
@@ -461,7 +461,7 @@ fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<(Queues, Copying), Device
         .interface
         .parse()
         .map_err(|_| DeviceError::unknown_interface(config.interface))?;
-    let patience = Patience::begin();
+    let retry = Retry::begin();
     let mut copying = if config.generic {
         Copying::Generic
     } else {
@@ -492,7 +492,7 @@ fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<(Queues, Copying), Device
             Err(error) => os_error(error.source()),
         };
         match error.raw_os_error() {
-            Some(libc::EBUSY) if patience.wait() => {}
+            Some(libc::EBUSY) if retry.wait() => {}
             // Drivers say no in many ways. What is wrong with more than
             // zero-copy is wrong with copy too.
             _ if zero_copy => copying = Copying::Refused(error),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel};
 
 use super::link;
-use super::patience::Patience;
+use super::retry::Retry;
 use crate::device::{DeviceError, Needs, Transport};
 use crate::sys;
 
@@ -53,11 +53,11 @@ impl Steering {
         let object = load(rules)?;
         let program = object.progs().find(|program| program.name() == "steer");
         let program = program.expect("the object has this program");
-        let patience = Patience::begin();
+        let retry = Retry::begin();
         let link = loop {
             match link::attach(program.as_fd(), index, generic) {
                 Ok(link) => break link,
-                Err(error) if sys::is_errno(&error, libc::EBUSY) && patience.wait() => {}
+                Err(error) if sys::is_errno(&error, libc::EBUSY) && retry.wait() => {}
                 Err(error) => {
                     return Err(DeviceError::attach(interface, rules.mtu, generic, error));
                 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use eth::{Link, Mac};
 use ip::{Addresses, PROTOCOL_TCP, PROTOCOL_UDP, Path};
 use nmio::device::{AnyPort, Interface, MemoryPlan};
-use nmio::super_segment::Cut;
+use nmio::super_segment::GsoType;
 use nmio::xdp::XdpPort;
 use nmio::{Batch, MAX_BATCH, Port, SuperSegment};
 
@@ -68,9 +68,9 @@ fn run_of(
     control: Option<u8>,
 ) -> SuperSegment {
     let (cut, protocol, header_len) = match (control, path.addresses) {
-        (None, _) => (Cut::Udp, PROTOCOL_UDP, UDP),
-        (Some(_), Addresses::V4 { .. }) => (Cut::TcpV4, PROTOCOL_TCP, TCP),
-        (Some(_), Addresses::V6 { .. }) => (Cut::TcpV6, PROTOCOL_TCP, TCP),
+        (None, _) => (GsoType::Udp, PROTOCOL_UDP, UDP),
+        (Some(_), Addresses::V4 { .. }) => (GsoType::TcpV4, PROTOCOL_TCP, TCP),
+        (Some(_), Addresses::V6 { .. }) => (GsoType::TcpV6, PROTOCOL_TCP, TCP),
     };
     let at = path.header_len();
     let mut packet = SuperSegment::new(cut, mss, (at + header_len, at), bytes, 7..7 + len);
@@ -365,7 +365,7 @@ fn what_the_kernel_calls_too_long_is_not_sent_again() {
     let bytes: Arc<[u8]> = vec![0; 65_535].into();
     let headers = path(false).header_len() + TCP;
     let place = (headers, headers - TCP);
-    let packet = SuperSegment::new(Cut::TcpV4, 65_535, place, &bytes, 0..65_535);
+    let packet = SuperSegment::new(GsoType::TcpV4, 65_535, place, &bytes, 0..65_535);
     port.send_super(packet).unwrap();
     assert!(port.flush().unwrap(), "nothing waits for it");
     assert_eq!(port.capabilities().segmentation, ORDINARY);

@@ -215,7 +215,7 @@ impl<C: CongestionControl> World<C> {
                     Sends::Frames | Sends::Copies => None,
                     Sends::Supers => Some(Segmentation {
                         largest: 256 << 10,
-                        cut: ip::write_segment,
+                        write_segment: ip::write_segment,
                     }),
                 },
                 ..EndConfig::default()

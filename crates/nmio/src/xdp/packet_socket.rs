@@ -57,7 +57,7 @@ const SURE_BYTES: usize = MAX_OVER_V6;
 const ASK: u32 = 64;
 /// … and after so many what is long is given up.
 const GIVE_UP: u32 = 1_024;
-/// Packets that may wait for a flush: two calls' worth.
+/// Maximum number of packets that wait for a flush: two calls of `sendmmsg`.
 const MOST: usize = 2 * MAX_PACKETS;
 /// Memory that the kernel may use for super-segments that the device or the
 /// receiver has not taken yet, in bytes.
@@ -79,7 +79,7 @@ impl Waiting {
 }
 
 /// See the module's text.
-pub(super) struct Packets {
+pub(super) struct PacketSocket {
     socket: OwnedFd,
     queue: VecDeque<Waiting>,
     /// The largest super-segment over IPv4, as bytes of its IP packet.
@@ -101,7 +101,7 @@ pub(super) struct Packets {
 pub(super) enum Runs {
     /// As frames, and why.
     Frames(String),
-    Supers(Packets),
+    Supers(PacketSocket),
 }
 
 impl Runs {
@@ -154,7 +154,7 @@ impl Runs {
                 "its queueing discipline cannot be passed by: {error}"
             ));
         }
-        Ok(Self::Supers(Packets {
+        Ok(Self::Supers(PacketSocket {
             socket,
             queue: VecDeque::with_capacity(MOST),
             largest,
@@ -215,7 +215,7 @@ impl Device {
     }
 }
 
-impl Packets {
+impl PacketSocket {
     /// What cuts them, for people, and what that means for all else.
     pub(super) fn describe(&self) -> &'static str {
         match (self.device_cuts, self.one_queue) {

@@ -1,58 +1,56 @@
-//! Looking up a whole batch ahead.
+//! Prefetches the look-ups of a whole batch.
 //!
-//! With many names a look-up reads two places that are in no cache: a slot of
-//! the index and the answer. One after the other these waits cost more than
-//! everything else that a query does. For a batch they are begun together:
-//! first all slots are asked for, then all answers, and then the queries are
-//! handled, each finding its memory near.
+//! With many names a look-up misses the cache twice: at a slot of the index, and at the
+//! answer. These two misses cost more than the rest of a query. For a batch they overlap:
+//! first all slots are prefetched, then all answers. The queries then find their memory in
+//! the cache.
 //!
-//! Nothing is decided here. A datagram that is no query costs a look-up in
-//! vain. A question that has been read here is not read again when its query
-//! is handled.
+//! Nothing is decided here. A datagram that is not a query costs a useless look-up. A
+//! question that was parsed here is not parsed again when its query is handled.
 
 use ip::Input;
 use nmio::MAX_BATCH;
 
 use crate::answers::Answers;
-use crate::asked::Asked;
+use crate::hashed_question::HashedQuestion;
 use crate::query::NameBuf;
 
-/// Bytes of answers below which they stay in the processor's own caches, and
-/// looking ahead would only be work.
-const WORTH_FETCHING: usize = 2 << 20;
+/// Size of all answers, in bytes, from which prefetching pays. Below it they stay in the
+/// core's own caches.
+const MIN_PREFETCHED: usize = 2 << 20;
 
-/// What the looking ahead of one worker writes in.
+/// The prefetcher of one worker, with the questions of the present batch.
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct Prefetcher {
     worth: bool,
     expanded: NameBuf,
-    /// By their places in the batch.
+    /// Indexed by the place in the batch.
     read: Box<[Read]>,
 }
 
-/// What was read of one part of a batch.
+/// The parsed question of one packet of a batch.
 #[derive(Clone, Debug)]
 struct Read {
-    /// `false` where there is no question, or its name is compressed: only one
-    /// decompressed name is kept at a time.
+    /// `false` without a question, or when its name is compressed, because only one
+    /// decompressed name is kept.
     is_whole: bool,
-    asked: Asked,
+    asked: HashedQuestion,
 }
 
-impl Ahead {
+impl Prefetcher {
     pub(crate) fn new(answers: &Answers) -> Self {
         let nothing = Read {
             is_whole: false,
-            asked: Asked::new(),
+            asked: HashedQuestion::new(),
         };
         Self {
-            worth: answers.size().memory >= WORTH_FETCHING,
+            worth: answers.size().memory >= MIN_PREFETCHED,
             expanded: NameBuf::new(),
             read: vec![nothing; MAX_BATCH].into_boxed_slice(),
         }
     }
 
-    /// Whether it is worth the work for a batch of `len` frames.
+    /// Whether prefetching pays for a batch of `len` frames.
     #[inline(always)]
     pub(crate) fn is_worth(&self, len: usize) -> bool {
         self.worth && len > 1
@@ -82,7 +80,7 @@ impl Ahead {
 
     /// The question at this place of the batch, if it has been read.
     #[inline(always)]
-    pub(crate) fn known(&mut self, place: usize) -> Option<&mut Asked> {
+    pub(crate) fn known(&mut self, place: usize) -> Option<&mut HashedQuestion> {
         let read = &mut self.read[place];
         read.is_whole.then_some(&mut read.asked)
     }

@@ -1,4 +1,4 @@
-//! The workers as the control thread sees them, from their start to their end.
+//! The control thread's view of the workers, from start to end.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,51 +10,51 @@ use crate::error::Error;
 use crate::program::Program;
 use crate::worker::{Ended, Ready, Worker};
 
-/// What the control thread hears of a worker.
+/// An event that a worker reports to the control thread.
 pub(crate) enum Event {
     Ready(u32, Ready),
     Ended(Box<Result<Ended, Error>>),
 }
 
-/// A worker's thread. It serves when its gate is opened, and not at all when
-/// the gate is gone. It tells two events.
+/// Runs a worker's thread. It serves when its gate opens, and ends when the gate is dropped.
+/// It reports two events.
 pub(crate) fn work<P: Program>(
     worker: Worker<'_, P>,
     gate: &mpsc::Receiver<()>,
-    tell: impl Fn(Event),
+    report: impl Fn(Event),
     stop: &AtomicBool,
 ) {
     let index = worker.context.index;
     let ready = |ready| {
-        tell(Event::Ready(index, ready));
+        report(Event::Ready(index, ready));
         gate.recv().is_ok()
     };
-    // Where panics unwind, one worker's end is told like any other.
+    // Where panics unwind, a panic is reported like any other end.
     let outcome = catch_unwind(AssertUnwindSafe(|| worker.work(ready, stop)))
         .unwrap_or(Err(Error::Panicked { worker: index }));
-    tell(Event::Ended(Box::new(outcome)));
+    report(Event::Ended(Box::new(outcome)));
 }
 
-/// What is known of the workers, and what links them.
+/// The states of all workers, and their gates.
 ///
 /// # Calling contract
-/// [`add`](Self::add) each worker, then [`hear`](Self::hear) what they tell until
-/// [`has_ended`](Self::has_ended). When all are ready, [`serve`](Self::serve) lets
-/// them begin. Dropping it stops them.
-pub(crate) struct Crew<'a> {
+/// [`add`](Self::add) each worker, then [`handle_event`](Self::handle_event) until
+/// [`has_ended`](Self::has_ended). When all are ready, [`serve`](Self::serve) opens their
+/// gates. Dropping it stops them.
+pub(crate) struct Workers<'a> {
     ready: Vec<(u32, Ready)>,
     ended: Vec<Ended>,
-    /// Workers whose end was not told yet.
+    /// Number of workers that have not ended yet.
     running: usize,
-    /// One for each worker: opened, it serves; dropped, it ends.
+    /// One gate for each worker, which serves when it opens and ends when it is dropped.
     gates: Vec<mpsc::Sender<()>>,
     started: Option<Instant>,
     failed: Option<Error>,
     stop: &'a AtomicBool,
 }
 
-impl<'a> Crew<'a> {
-    /// Nobody yet, who will stop when `stop` is set.
+impl<'a> Workers<'a> {
+    /// Makes an empty set of workers, which stop when `stop` is set.
     pub(crate) fn new(stop: &'a AtomicBool) -> Self {
         Self {
             ready: Vec::new(),
@@ -67,7 +67,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// One more worker: its gate.
+    /// Adds a worker and returns its gate.
     pub(crate) fn add(&mut self) -> mpsc::Receiver<()> {
         let (gate, opened) = mpsc::channel();
         self.gates.push(gate);
@@ -75,9 +75,9 @@ impl<'a> Crew<'a> {
         opened
     }
 
-    /// Takes in what a worker tells. When that makes all ready, and nothing speaks
-    /// against it, gives what they said, by their numbers.
-    pub(crate) fn hear(&mut self, event: Event) -> Option<Vec<Ready>> {
+    /// Handles a worker's event. When all workers are ready and none has failed, it returns
+    /// their reports, in the order of their numbers.
+    pub(crate) fn handle_event(&mut self, event: Event) -> Option<Vec<Ready>> {
         match event {
             Event::Ready(index, ready) => {
                 self.ready.push((index, ready));
@@ -99,11 +99,11 @@ impl<'a> Crew<'a> {
         None
     }
 
-    /// Lets the workers serve.
+    /// Opens the gates, so that the workers serve.
     pub(crate) fn serve(&mut self) {
         self.started = Some(Instant::now());
         for gate in &self.gates {
-            // An error means that the worker has ended; that is heard of later.
+            // An error means that the worker has ended, which its event reports.
             let _ = gate.send(());
         }
     }
@@ -123,16 +123,16 @@ impl<'a> Crew<'a> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// All workers have told their end.
+    /// Whether all workers have ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.running == 0
     }
 
-    /// When they began to serve and what they said at their end; `None` when they
-    /// were told to stop before.
+    /// Returns the start of serving and the workers' final reports, or `None` when they were
+    /// stopped before they served.
     ///
     /// # Errors
-    /// The first one that was heard of.
+    /// The first error of a worker.
     pub(crate) fn outcome(mut self) -> Result<Option<(Instant, Vec<Ended>)>, Error> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -142,7 +142,7 @@ impl<'a> Crew<'a> {
     }
 }
 
-impl Drop for Crew<'_> {
+impl Drop for Workers<'_> {
     fn drop(&mut self) {
         self.stop();
     }
@@ -154,26 +154,26 @@ mod tests {
 
     use super::*;
 
-    /// Two workers tell `events`; `begin` says whether they may serve. Returns what
-    /// is made of it, whether they serve, and whether they are to stop.
+    /// Plays the `events` of two workers. `begin` says whether they may serve. Returns the
+    /// outcome, whether they serve, and whether they must stop.
     fn watch(
         begin: impl Fn() -> Result<(), Error>,
         events: Vec<Event>,
     ) -> (Result<Option<usize>, Error>, bool, bool) {
         let stop = AtomicBool::new(false);
-        let mut crew = Crew::new(&stop);
-        let gates = [crew.add(), crew.add()];
+        let mut workers = Workers::new(&stop);
+        let gates = [workers.add(), workers.add()];
         for event in events {
-            assert!(!crew.has_ended());
-            match crew.hear(event).map(|_| begin()) {
-                Some(Ok(())) => crew.serve(),
-                Some(Err(error)) => crew.fail(error),
+            assert!(!workers.has_ended());
+            match workers.handle_event(event).map(|_| begin()) {
+                Some(Ok(())) => workers.serve(),
+                Some(Err(error)) => workers.fail(error),
                 None => {}
             }
         }
-        assert!(crew.has_ended());
+        assert!(workers.has_ended());
         let stopped = stop.load(Ordering::Relaxed);
-        let outcome = crew.outcome();
+        let outcome = workers.outcome();
         let outcome = outcome.map(|served| served.map(|(_, ended)| ended.len()));
         let served = gates.map(|gate| gate.recv().is_ok());
         assert_eq!(served[0], served[1]);
@@ -208,14 +208,16 @@ mod tests {
     }
 
     #[test]
-    fn who_is_ready_is_told_by_number() {
+    fn ready_workers_are_ordered_by_number() {
         let stop = AtomicBool::new(false);
-        let mut crew = Crew::new(&stop);
-        let _gates = [crew.add(), crew.add()];
+        let mut workers = Workers::new(&stop);
+        let _gates = [workers.add(), workers.add()];
         let mut other = Ready::example();
         other.port[0].1 = "another".into();
-        assert!(crew.hear(Event::Ready(1, other)).is_none());
-        let ready = crew.hear(Event::Ready(0, Ready::example())).unwrap();
+        assert!(workers.handle_event(Event::Ready(1, other)).is_none());
+        let ready = workers
+            .handle_event(Event::Ready(0, Ready::example()))
+            .unwrap();
         assert_eq!(
             [&ready[0].port[0].1, &ready[1].port[0].1],
             ["a test", "another"]
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn none_serves_that_is_ready_too_late() {
+    fn a_worker_that_is_ready_too_late_does_not_serve() {
         let (outcome, served, stopped) = watch(
             || unreachable!("one has failed"),
             vec![
@@ -247,13 +249,17 @@ mod tests {
         );
         assert!(outcome.is_err() && !served && stopped);
         let stop = AtomicBool::new(false);
-        let mut crew = Crew::new(&stop);
-        let gate = crew.add();
-        crew.stop();
-        assert!(crew.hear(Event::Ready(0, Ready::example())).is_none());
+        let mut workers = Workers::new(&stop);
+        let gate = workers.add();
+        workers.stop();
+        assert!(
+            workers
+                .handle_event(Event::Ready(0, Ready::example()))
+                .is_none()
+        );
         assert!(gate.recv().is_err());
-        assert!(crew.hear(ended_well()).is_none() && crew.has_ended());
-        assert!(matches!(crew.outcome(), Ok(None)));
+        assert!(workers.handle_event(ended_well()).is_none() && workers.has_ended());
+        assert!(matches!(workers.outcome(), Ok(None)));
     }
 
     #[test]
@@ -297,9 +303,9 @@ mod tests {
     #[test]
     fn who_is_not_watched_stops() {
         let stop = AtomicBool::new(false);
-        let mut crew = Crew::new(&stop);
-        let gate = crew.add();
-        drop(crew);
+        let mut workers = Workers::new(&stop);
+        let gate = workers.add();
+        drop(workers);
         assert!(gate.recv().is_err() && stop.load(Ordering::Relaxed));
     }
 }

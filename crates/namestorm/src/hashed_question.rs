@@ -1,20 +1,19 @@
-//! What a query asks for, ready to be looked up.
+//! A parsed question with its hash, ready to be looked up.
 
 use crate::answers::Answers;
 use crate::key::Key;
 use crate::query::{Malformed, NameBuf, RawQuestion, parse_question};
 
-/// A question that has been read, with the key of its name and the hash of
-/// both.
+/// A parsed question, with the key of its name and the hash for the look-up.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct HashedQuestion {
     pub(crate) question: RawQuestion,
     pub(crate) hash: u64,
     pub(crate) key: Key,
 }
 
-impl Asked {
-    /// A place to read questions into.
+impl HashedQuestion {
+    /// Makes an empty value to read questions into.
     pub(crate) const fn new() -> Self {
         Self {
             question: RawQuestion {
@@ -29,8 +28,7 @@ impl Asked {
         }
     }
 
-    /// Reads the question of `message`. The name goes to `expanded` where it
-    /// is compressed.
+    /// Reads the question of `message`. A compressed name is decompressed to `expanded`.
     ///
     /// # Errors
     /// As [`parse_question`].
