@@ -1,21 +1,16 @@
-//! `xtask e2e`: both servers, as built for release, against ordinary clients
-//! (curl, dig, sockets of the kernel) in network namespaces.
+//! `xtask e2e`: both servers against ordinary clients (curl, dig, sockets of the
+//! kernel) in network namespaces.
 
-pub(crate) mod abusers;
-mod bad_input;
+mod abusers;
 pub(crate) mod checks;
-mod crowd;
-mod dig;
 mod dns;
-mod echo;
-mod expected;
 mod flood;
-mod gigabyte;
-mod headers;
 pub(crate) mod http;
+mod many;
 mod matrix;
+mod options;
 mod pressure;
-mod readers;
+mod refusals;
 mod rig;
 mod rights;
 mod secrets;
@@ -23,9 +18,9 @@ mod stations;
 pub(crate) mod supers;
 pub(crate) mod web;
 
-use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -33,13 +28,13 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 
-use crate::shell::{self, Context as _, Failure, Result, Scratch};
+use crate::shell::{self, Context as _, Result, Scratch, ensure};
 use crate::{interrupt, setup};
 use checks::Checks;
-use matrix::{Program, Scenario};
+use matrix::Scenario;
 use rig::Rig;
 
-/// Scenarios that run at the same time, each in namespaces of its own.
+/// Scenarios that run at the same time, each in its own namespaces.
 const LANES: usize = 3;
 
 #[derive(clap::Args)]
@@ -67,28 +62,85 @@ pub(crate) struct Options {
     filter: String,
 }
 
+/// A part of the tests outside the matrix.
+type Part = fn(&Env, &mut Checks) -> Result<()>;
+
+/// The parts that always run.
+const PARTS: [(&str, Part); 7] = [
+    ("bad input", refusals::run),
+    ("super-segments", supers::run),
+    ("slow readers", many::readers),
+    ("who gives way", pressure::sample),
+    ("rights", rights::run),
+    ("secrets", secrets::run),
+    ("other stations", stations::run),
+];
+
+/// The servers under pressure. These parts need a load generator of the
+/// benchmarks and the whole machine, so they run by name or with `--full`.
+const PRESSURE: [(&str, Part); 4] = [
+    ("flood", flood::run),
+    ("crowd", many::crowd),
+    ("gigabyte", supers::gigabyte),
+    ("pressure", pressure::whole),
+];
+
+impl Options {
+    fn scenarios(&self) -> Vec<Scenario> {
+        let all = if self.full {
+            matrix::full
+        } else {
+            matrix::sample
+        };
+        let mut scenarios = all();
+        scenarios.retain(|scenario| scenario.to_string().contains(&self.filter));
+        scenarios
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &(&'static str, Part)> {
+        let parts = PARTS.iter().filter(|(name, _)| name.contains(&self.filter));
+        parts.chain(self.pressure())
+    }
+
+    fn pressure(&self) -> impl Iterator<Item = &(&'static str, Part)> {
+        PRESSURE
+            .iter()
+            .filter(|(name, _)| self.filter == *name || self.full && name.contains(&self.filter))
+    }
+}
+
 /// Runs the command; an error when any check failed.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.list {
-        for scenario in scenarios_of(options) {
+        for scenario in options.scenarios() {
             println!("{scenario}");
         }
         return Ok(());
     }
     if !options.built && options.programs.is_none() {
         setup::run()?;
-        build()?;
-        if PRESSURE.iter().any(|(name, _)| presses(options, name)) {
+        shell::build_release("e2e", &["sandstorm", "namestorm"])?;
+        if options.pressure().next().is_some() {
             shell::build_release("e2e", &["benches"])?;
         }
     }
-    let checks = run_built(options)?;
-    println!("{checks}");
-    if checks.failed() == 0 {
-        Ok(())
-    } else {
-        Err(Failure::new("not everything is right"))
+    let scratch = Scratch::create("e2e")?;
+    let programs = match &options.programs {
+        Some(folder) => folder.clone(),
+        None => shell::target_folder()?.join("release"),
+    };
+    let env = Env::prepare(&scratch, programs)?;
+    let mut checks = run_scenarios(options, &env);
+    for (name, part) in options.parts() {
+        interrupt::check()?;
+        let (start, mut some) = (Instant::now(), Checks::default());
+        part(&env, &mut some)?;
+        some.print(name, None, start.elapsed());
+        checks.add(some);
     }
+    println!("{checks}");
+    ensure!(checks.failed() == 0, "{} checks failed", checks.failed());
+    Ok(())
 }
 
 /// Runs this command, already built, by [`count_apart`].
@@ -99,138 +151,48 @@ pub(crate) fn run_apart(is_full: bool, filter: &str) -> Result<(u32, u32)> {
     count_apart(&args)
 }
 
-/// Runs a command of ours as a process of its own, as root; passes its output
-/// on, and returns how many checks passed and failed.
+/// Runs a command of ours in another process, as root. Passes its output on, and
+/// returns the numbers of checks that passed and failed.
 pub(crate) fn count_apart(args: &[&str]) -> Result<(u32, u32)> {
-    let exe = std::env::current_exe().context("finding this program's own file")?;
-    let mut command = shell::as_root(exe)?;
+    let mut command = shell::as_root(shell::this_program()?)?;
     command.args(args);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().context(shell::shown(&command))?;
     let mut counts = None;
-    for line in child
-        .stdout
-        .take()
-        .into_iter()
-        .flat_map(|pipe| BufReader::new(pipe).lines())
-    {
-        let line = line.context("reading what the tests say")?;
+    let pipe = child.stdout.take().context("no pipe from the tests")?;
+    for line in BufReader::new(pipe).lines() {
+        let line = line.context("reading from the tests")?;
         match checks::counts(&line) {
             Some(last) => counts = Some(last),
             None => println!("{line}"),
         }
     }
     child.wait().context("waiting for the tests")?;
-    counts.ok_or_else(|| Failure::new("the tests did not come to their end"))
+    counts.context("the tests did not run to their end")
 }
 
-/// Builds the two programs as users do.
-pub(crate) fn build() -> Result<()> {
-    shell::build_release("e2e", &["sandstorm", "namestorm"])
-}
-
-fn scenarios_of(options: &Options) -> Vec<Scenario> {
-    let mut scenarios = if options.full {
-        matrix::full()
-    } else {
-        matrix::sample()
-    };
-    scenarios.retain(|scenario| scenario.to_string().contains(&options.filter));
-    scenarios
-}
-
-/// Runs the scenarios and the bad input, with what is built. As root.
-fn run_built(options: &Options) -> Result<Checks> {
-    let programs = match &options.programs {
-        Some(folder) => folder.clone(),
-        None => shell::target_folder()?.join("release"),
-    };
-    let scratch = Scratch::create("e2e")?;
-    let content = Content::prepare(&scratch)?;
+/// Runs the scenarios, [`LANES`] at a time. The seed of each depends on its
+/// place in the full matrix, so that a run can be repeated.
+fn run_scenarios(options: &Options, env: &Env) -> Checks {
     let everything = matrix::full();
-    let mut scenarios: Vec<(Scenario, Option<u64>)> = Vec::new();
-    for scenario in scenarios_of(options) {
-        let place = everything.iter().position(|one| *one == scenario);
-        let seed = place.map(|place| options.seed + place as u64);
-        scenarios.push((scenario, seed.filter(|_| scenario.loss)));
-    }
-    // Those that wait for retransmissions take long: the others fill the gaps.
-    scenarios.sort_by_key(|(scenario, _)| !scenario.loss);
-    let mut all = run_side_by_side(&scenarios, &programs, &content);
-    for (name, run) in APART {
-        if name.contains(&options.filter) {
-            all.add(run_alone(name, run, &programs, &content)?);
-        }
-    }
-    // One by one: they measure times and memory.
-    for (name, run) in PRESSURE {
-        if presses(options, name) {
-            all.add(run_alone(name, run, &programs, &content)?);
-        }
-    }
-    Ok(all)
-}
-
-/// What is run by itself.
-type Alone = fn(&Path, &Content, &mut Checks) -> Result<()>;
-
-/// What is outside the matrix, and always run.
-const APART: [(&str, Alone); 7] = [
-    ("bad input", bad_input::run),
-    ("super-segments", supers::run),
-    ("slow readers", readers::run),
-    ("who gives way", pressure::sample),
-    ("rights", rights::run),
-    ("secrets", secrets::run),
-    ("other stations", stations::run),
-];
-
-/// The servers under pressure.
-const PRESSURE: [(&str, Alone); 4] = [
-    ("flood", flood::run),
-    ("crowd", crowd::run),
-    ("gigabyte", gigabyte::run),
-    ("pressure", pressure::whole),
-];
-
-fn run_alone(name: &str, run: Alone, programs: &Path, content: &Content) -> Result<Checks> {
-    interrupt::check()?;
-    let start = Instant::now();
-    let mut checks = Checks::default();
-    run(programs, content, &mut checks)?;
-    checks.print(name, None, start.elapsed());
-    Ok(checks)
-}
-
-/// Whether a part of [`PRESSURE`] is asked for: they take a generator of the
-/// benchmarks, and the machine for themselves.
-fn presses(options: &Options, name: &str) -> bool {
-    options.filter == name || options.full && name.contains(&options.filter)
-}
-
-/// Runs scenarios, [`LANES`] at a time.
-fn run_side_by_side(
-    scenarios: &[(Scenario, Option<u64>)],
-    programs: &Path,
-    content: &Content,
-) -> Checks {
+    let mut scenarios = options.scenarios();
+    // Those that wait for retransmissions take long; the others fill the gaps.
+    scenarios.sort_by_key(|scenario| !scenario.is_lossy());
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Checks::default());
     let lane = || {
-        while let Some((scenario, seed)) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if interrupt::seen() {
-                return;
-            }
-            let start = Instant::now();
-            let mut checks = Checks::default();
-            let outcome = run_scenario(scenario, *seed, programs, content, &mut checks);
-            if let Err(failure) = outcome {
+        while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let place = everything.iter().position(|one| one == scenario);
+            let seed = place.filter(|_| scenario.is_lossy());
+            let seed = seed.map(|place| options.seed + place as u64);
+            let (start, mut checks) = (Instant::now(), Checks::default());
+            if let Err(failure) = run_scenario(scenario, seed, env, &mut checks) {
                 checks.fail("the scenario itself", &failure.to_string());
             }
             if interrupt::seen() {
                 return;
             }
-            checks.print(&scenario.to_string(), *seed, start.elapsed());
+            checks.print(&scenario.to_string(), seed, start.elapsed());
             all.lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .add(checks);
@@ -244,128 +206,122 @@ fn run_side_by_side(
     all.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the servers serve.
-pub(crate) struct Content {
+/// The programs under test and their content.
+#[derive(Clone)]
+pub(crate) struct Env {
+    programs: PathBuf,
     /// Scratch space of the run.
-    pub(crate) folder: PathBuf,
+    folder: PathBuf,
     /// A site: the sample's pages and the sized bodies.
-    pub(crate) site: PathBuf,
-    /// The folder of the sample zones.
-    pub(crate) zones: PathBuf,
-    /// What the zones must answer.
-    pub(crate) table: Vec<expected::Entry>,
-    /// The table's questions, one a line, for dig.
-    pub(crate) questions: PathBuf,
+    site: PathBuf,
+    /// The values of `--zone`: one zone has its origin in the file, one on the
+    /// command line.
+    zones: [String; 2],
+    /// The right answers of the zones.
+    table: Vec<dns::Message>,
+    /// The questions of the table, one a line, for dig.
+    questions: PathBuf,
 }
 
-impl Content {
-    fn prepare(scratch: &Scratch) -> Result<Self> {
+impl Env {
+    fn prepare(scratch: &Scratch, programs: PathBuf) -> Result<Self> {
         let sample = shell::repository().join("xtask/sample");
-        let site = scratch.path().join("site");
-        web::make_site(&sample.join("site"), &site)?;
+        let zone = |name: &str| sample.join("zones").join(name).display().to_string();
         let folder = scratch.path().to_path_buf();
-        let zones = sample.join("zones");
-        let content = Self {
-            table: expected::read(&zones.join("storm.test.expected"))?,
+        let table = dns::expected(&shell::read(zone("storm.test.expected").as_ref())?)?;
+        let env = Self {
+            programs,
+            site: folder.join("site"),
+            zones: [
+                zone("storm.test.zone"),
+                format!("2.0.192.in-addr.arpa={}", zone("2.0.192.in-addr.arpa.zone")),
+            ],
             questions: folder.join("questions"),
+            table,
             folder,
-            site,
-            zones,
         };
-        let write = |path: &Path, text: &str| {
-            std::fs::write(path, text).context(format_args!("writing {}", path.display()))
-        };
-        write(&content.folder.join(web::SECRET_FILE), web::SECRET)?;
-        write(&content.questions, &dns::questions(&content.table))?;
-        Ok(content)
+        web::make_site(&sample.join("site"), &env.site)?;
+        shell::write(&env.folder.join(web::SECRET_FILE), web::SECRET)?;
+        let questions = env
+            .table
+            .iter()
+            .map(|entry| entry.question.replace(" IN ", " "));
+        shell::write(&env.questions, questions.collect::<Vec<_>>().join("\n"))?;
+        Ok(env)
     }
 
-    /// The value for `--zone` of each sample zone: one with its origin in the
-    /// file, one with its origin on the command line.
-    pub(crate) fn zone_arguments(&self) -> [String; 2] {
-        [
-            self.zones.join("storm.test.zone").display().to_string(),
-            format!(
-                "2.0.192.in-addr.arpa={}",
-                self.zones.join("2.0.192.in-addr.arpa.zone").display()
-            ),
-        ]
+    fn zone_options(&self) -> Vec<String> {
+        let options = self
+            .zones
+            .iter()
+            .map(|zone| ["--zone".to_owned(), zone.clone()]);
+        options.flatten().collect()
     }
 }
 
 fn run_scenario(
     scenario: &Scenario,
     seed: Option<u64>,
-    programs: &Path,
-    content: &Content,
+    env: &Env,
     checks: &mut Checks,
 ) -> Result<()> {
     let rig = Rig::build(scenario)?;
     let before = rig.links()?;
-    let start = || rig.start(scenario, seed, programs, content);
+    let fault = seed.map(|seed| format!("drop=0.01,seed={seed}"));
+    let more: Vec<&str> = fault.iter().flat_map(|fault| ["--fault", fault]).collect();
+    let start = || rig.start(env, scenario, &more);
 
     let (server, place) = start()?;
     rig.as_client(|| {
-        echo::check(&place, checks);
-        headers::check(&place, &scenario.program, checks);
-        match scenario.program {
-            Program::Sandstorm { .. } => web::check(&place, content, checks),
-            Program::Namestorm { .. } => dns::check(&place, content, checks),
+        options::check(&place, scenario, checks);
+        if scenario.is_dns() {
+            dns::check(&place, env, checks);
+        } else {
+            web::check(&place, env, checks);
         }
     })?;
     if checks.failed() > 0 {
         checks.note(&server.output());
     }
-    let waiting = rig.as_client(|| {
-        let to = |address| TcpStream::connect_timeout(&place.socket(address), http::PATIENCE);
-        place.addresses().map(to)
-    })?;
-    let stopped = server.stop(Signal::TERM);
+    let connect = || place.addresses().map(|to| http::connect(place.socket(to)));
+    let waiting = rig.as_client(connect)?;
+    let stopped = server.stop_well();
     checks.check("SIGTERM ends it with status 0 and a summary", || {
-        let (status, output) = stopped?;
-        if !status.success() || !output.contains("uptime:") {
-            return Err(Failure::new(format!("{status}:\n{output}")));
-        }
+        let output = stopped?;
+        ensure!(output.contains("uptime:"), "no uptime in\n{output}");
         Ok(())
     });
-    // (What is lost goes no second time then.)
+    // A FIN or RST that is lost now is not retransmitted.
     if !place.loss {
-        checks.check("whoever is connected hears of the end", || {
-            waiting.into_iter().try_for_each(hears_the_end)
+        checks.check("an open connection ends with the server", || {
+            waiting
+                .into_iter()
+                .try_for_each(|stream| expect_end(stream?))
         });
     }
     checks.check("nothing is left after SIGTERM", || {
         rig.expect_links(&before)
     });
 
-    // A killed one leaves nothing that the next one trips over.
-    let (server, _) = start()?;
-    let killed = server.stop(Signal::KILL);
+    // The next server must not trip over the traces of a killed one.
+    let killed = start()?.0.stop(Signal::KILL);
     checks.check("kill -9 leaves nothing attached", || {
         killed?;
         rig.expect_links(&before)
     });
-    let again = start();
     checks.check("it starts again after kill -9", || {
-        let (server, _) = again?;
-        let (status, output) = server.stop(Signal::INT)?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(Failure::new(format!("{status}:\n{output}")))
-        }
+        let (status, output) = start()?.0.stop(Signal::INT)?;
+        ensure!(status.success(), "{status}:\n{output}");
+        Ok(())
     });
     Ok(())
 }
 
-/// Whether a client that waits for something learns that nothing will come.
-fn hears_the_end(stream: io::Result<TcpStream>) -> Result<()> {
-    let mut stream = stream.context("connecting")?;
-    let patience = Some(http::PATIENCE);
-    stream.set_read_timeout(patience).context("its time")?;
-    match stream.read(&mut [0]) {
+/// An error unless a waiting client sees a FIN or a RST.
+fn expect_end(mut stream: TcpStream) -> Result<()> {
+    match std::io::Read::read(&mut stream, &mut [0]) {
         Ok(0) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
-        other => Err(Failure::new(format!("it reads {other:?}"))),
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(()),
+        other => shell::bail!("it reads {other:?}"),
     }
 }

@@ -52,9 +52,6 @@ enum Command {
     Loss(loss::Options),
     /// Compare the servers with other servers and with the limit of the rig.
     Bench(bench::Options),
-    /// Hold connections open for the `pressure` tests of `e2e`.
-    #[command(hide = true)]
-    Abuse(e2e::abusers::Options),
 }
 
 fn main() -> ExitCode {
@@ -80,7 +77,6 @@ fn run(command: &Command) -> Result<()> {
         Command::Miri => miri::run(),
         Command::Loss(options) => loss::run(options),
         Command::Bench(options) => bench::run(options),
-        Command::Abuse(options) => e2e::abusers::run(options),
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// The reason why a command failed: one message for a person.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure(String);
 
 pub(crate) type Result<T> = std::result::Result<T, Failure>;

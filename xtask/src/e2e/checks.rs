@@ -1,90 +1,109 @@
-//! Counting what was right, and keeping what was wrong.
+//! Counts the checks that passed, and keeps the failures.
 
-use std::fmt;
+use std::fmt::{self, Display};
 use std::time::Duration;
 
+use crate::interrupt;
 use crate::shell::Result;
+
+/// Attempts at a check of times, because the machine may be busy.
+const TRIES: u32 = 3;
 
 /// The outcome of some checks.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     passed: u32,
-    failures: Vec<(String, String)>,
-    notes: Vec<String>,
+    failed: u32,
+    /// Failures and the server's output, to be printed.
+    details: Vec<String>,
 }
 
 impl Checks {
     /// Runs one check.
-    pub(crate) fn check(&mut self, name: &str, check: impl FnOnce() -> Result<()>) {
+    pub(crate) fn check(&mut self, name: impl Display, check: impl FnOnce() -> Result<()>) {
         match check() {
             Ok(()) => self.passed += 1,
             Err(failure) => self.fail(name, &failure.to_string()),
         }
     }
 
-    pub(crate) fn fail(&mut self, name: &str, message: &str) {
-        self.failures.push((name.to_owned(), message.to_owned()));
+    /// Runs a check of times, several times if need be. It returns a line of
+    /// figures, which is printed.
+    pub(crate) fn measure(&mut self, name: impl Display, attempt: impl Fn() -> Result<String>) {
+        self.check(name, || {
+            for _ in 1..TRIES {
+                interrupt::check()?;
+                match attempt() {
+                    Ok(line) => {
+                        println!("{line}");
+                        return Ok(());
+                    }
+                    Err(failure) => println!("not this time: {failure}"),
+                }
+            }
+            attempt().map(|line| println!("{line}"))
+        });
     }
 
-    /// Keeps something that helps to understand a failure.
-    pub(crate) fn note(&mut self, text: &str) {
-        self.notes.push(text.trim_end().to_owned());
+    pub(crate) fn fail(&mut self, name: impl Display, message: &str) {
+        self.failed += 1;
+        self.keep(format_args!("failed: {name}"), message);
+    }
+
+    /// Keeps the server's output, which helps to understand a failure.
+    pub(crate) fn note(&mut self, output: &str) {
+        self.keep("the server's output:", output);
+    }
+
+    fn keep(&mut self, title: impl Display, text: &str) {
+        let lines = text
+            .trim_end()
+            .lines()
+            .map(|line| format!("\n      {line}"));
+        let detail = format!("\n  {title}{}", lines.collect::<String>());
+        self.details.push(detail);
     }
 
     pub(crate) fn failed(&self) -> u32 {
-        self.failures.len() as u32
+        self.failed
     }
 
     pub(crate) fn add(&mut self, other: Self) {
         self.passed += other.passed;
-        self.failures.extend(other.failures);
+        self.failed += other.failed;
+        self.details.extend(other.details);
     }
 
-    /// Prints one line when all was right, and everything known when not.
+    /// Prints one line, and everything known about failures. One call writes it
+    /// all, because other threads print too.
     pub(crate) fn print(&self, what: &str, seed: Option<u64>, took: Duration) {
-        let word = if self.failures.is_empty() {
-            "ok  "
-        } else {
-            "FAIL"
-        };
+        let word = if self.failed == 0 { "ok  " } else { "FAIL" };
         let seed = seed.map_or_else(String::new, |seed| format!(", seed {seed}"));
-        let passed = self.passed;
-        let mut lines = vec![format!(
-            "{word} {what} ({passed} checks, {:.1} s{seed})",
-            took.as_secs_f64()
-        )];
-        for (name, message) in &self.failures {
-            lines.push(format!("  failed: {name}\n{}", indented(message, 6)));
-        }
-        for note in &self.notes {
-            lines.push(format!("  the server's output:\n{}", indented(note, 6)));
-        }
-        // At once: others print as well.
-        println!("{}", lines.join("\n"));
+        let (passed, took) = (self.passed, took.as_secs_f64());
+        let details = self.details.concat();
+        println!("{word} {what} ({passed} checks, {took:.1} s{seed}){details}");
     }
 }
 
-impl fmt::Display for Checks {
+impl Display for Checks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed", self.passed, self.failures.len())
+        write!(f, "{} passed, {} failed", self.passed, self.failed)
     }
 }
 
 /// Reads the line that [`Checks`] displays as.
 pub(crate) fn counts(line: &str) -> Option<(u32, u32)> {
     let (passed, failed) = line.split_once(" passed, ")?;
-    Some((
-        passed.parse().ok()?,
-        failed.strip_suffix(" failed")?.parse().ok()?,
-    ))
+    let failed = failed.strip_suffix(" failed")?;
+    Some((passed.parse().ok()?, failed.parse().ok()?))
 }
 
-fn indented(text: &str, by: usize) -> String {
-    let margin = " ".repeat(by);
-    text.lines()
-        .map(|line| format!("{margin}{line}"))
-        .collect::<Vec<_>>()
-        .join("\n")
+/// The cells of a line of a table: `a | b | c`.
+pub(super) fn row<const N: usize>(line: &str) -> [&str; N] {
+    let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+    cells
+        .try_into()
+        .expect("a line has the table's number of cells")
 }
 
 #[cfg(test)]
@@ -93,7 +112,7 @@ mod tests {
     use crate::shell::Failure;
 
     #[test]
-    fn what_is_shown_is_read_back() {
+    fn counts_are_read_back() {
         let mut checks = Checks::default();
         checks.check("right", || Ok(()));
         checks.check("right", || Ok(()));

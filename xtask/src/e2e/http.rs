@@ -1,24 +1,33 @@
-//! The little HTTP that curl does not do for us: exact bytes in, exact bytes
-//! out, on a socket of the kernel.
+//! A small HTTP client for exact bytes in both directions, on a socket of the
+//! kernel.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::shell::{Context as _, Failure, Result};
+use crate::shell::{Context as _, Result, bail, ensure};
 
-/// A read or a connect that takes longer has failed; long enough for several
-/// retransmissions.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Limit for a connect and for a read, long enough for several retransmissions.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Connects to a server.
+pub(crate) fn connect(to: SocketAddr) -> Result<TcpStream> {
+    let connect = || {
+        let stream = TcpStream::connect_timeout(&to, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_nodelay(true).map(|()| stream)
+    };
+    connect().context(format_args!("connecting to {to}"))
+}
 
 /// One connection to a server.
 pub(crate) struct Connection {
     stream: TcpStream,
-    /// Bytes received and not yet part of a response.
-    ahead: Vec<u8>,
+    /// Received bytes that are not yet part of a response.
+    pending: Vec<u8>,
 }
 
-/// A response, head and body apart.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -27,34 +36,26 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// The value of a header field, whatever the case of its name.
-    pub(crate) fn field(&self, name: &str) -> Option<&str> {
-        self.head.lines().skip(1).find_map(|line| {
-            let (field, value) = line.split_once(':')?;
-            field.eq_ignore_ascii_case(name).then(|| value.trim())
-        })
+    /// The value of a header field.
+    pub(crate) fn field(&self, name: &str) -> Result<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(':'));
+        let field = lines.find(|(field, _)| field.eq_ignore_ascii_case(name));
+        let value = field.map(|(_, value)| value.trim());
+        value.context(format_args!("no {name} in\n{}", self.head))
     }
 
-    /// Bytes of the head, its empty line included.
+    /// Number of bytes of the head with its empty line.
     pub(crate) fn head_len(&self) -> usize {
         self.head.len()
     }
 
-    /// As [`field`](Self::field), but it must be there.
-    pub(crate) fn require(&self, name: &str) -> Result<&str> {
-        self.field(name)
-            .ok_or_else(|| Failure::new(format!("no {name} in\n{}", self.head)))
-    }
-
-    /// An error unless the status is this one.
     pub(crate) fn expect_status(&self, status: u16) -> Result<()> {
-        if self.status == status {
-            return Ok(());
-        }
-        Err(Failure::new(format!(
-            "status {} instead of {status}:\n{}",
-            self.status, self.head
-        )))
+        let (found, head) = (self.status, &self.head);
+        ensure!(
+            found == status,
+            "status {found} instead of {status}:\n{head}"
+        );
+        Ok(())
     }
 
     /// An error unless it is a 200 with this body.
@@ -64,141 +65,116 @@ impl Response {
     }
 }
 
-/// An error that tells where two bodies begin to differ.
+/// An error with the place of the first difference, if there is one.
 pub(crate) fn same(received: &[u8], expected: &[u8]) -> Result<()> {
     if received == expected {
         return Ok(());
     }
-    let differ = received.iter().zip(expected).position(|(a, b)| a != b);
-    Err(Failure::new(format!(
-        "{} bytes instead of {}, different from byte {}",
-        received.len(),
-        expected.len(),
-        differ.unwrap_or(received.len().min(expected.len()))
-    )))
+    let pairs = received.iter().zip(expected);
+    let equal = pairs.take_while(|(one, other)| one == other).count();
+    let (found, wanted) = (received.len(), expected.len());
+    bail!("{found} bytes instead of {wanted}, different from byte {equal}")
 }
 
 impl Connection {
     pub(crate) fn open(to: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect_timeout(&to, PATIENCE)
-            .context(format_args!("connecting to {to}"))?;
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .context("setting a time limit")?;
-        stream.set_nodelay(true).context("setting TCP_NODELAY")?;
-        Ok(Self {
-            stream,
-            ahead: Vec::new(),
-        })
+        let (stream, pending) = (connect(to)?, Vec::new());
+        Ok(Self { stream, pending })
     }
 
-    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<()> {
-        self.stream.write_all(bytes).context("sending a request")
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> Result<()> {
+        let sent = self.stream.write_all(bytes.as_ref());
+        sent.context("sending a request")
     }
 
-    /// The same connection, to send on while another thread receives.
+    /// The same connection, for another thread to send on.
     pub(crate) fn sender(&self) -> Result<TcpStream> {
         self.stream.try_clone().context("sharing a connection")
     }
 
-    /// Sends the end of the stream; responses still come.
+    /// Sends a FIN; responses still come.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        self.stream
-            .shutdown(std::net::Shutdown::Write)
-            .context("closing for writing")
+        let done = self.stream.shutdown(Shutdown::Write);
+        done.context("closing for writing")
     }
 
-    /// Sends `METHOD PATH HTTP/1.1` with a host and these further lines, and
+    /// Sends `METHOD PATH HTTP/1.1` with a host and the lines `more`, and
     /// receives the response.
     pub(crate) fn request(&mut self, method: &str, path: &str, more: &str) -> Result<Response> {
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: storm.test\r\n{more}\r\n");
-        self.send(request.as_bytes())?;
+        self.send(format!(
+            "{method} {path} HTTP/1.1\r\nHost: storm.test\r\n{more}\r\n"
+        ))?;
         self.receive(method != "HEAD")
     }
 
-    /// Receives one response; `body` is false for the answer to a HEAD.
-    pub(crate) fn receive(&mut self, body: bool) -> Result<Response> {
-        let head = self.receive_head()?;
-        let status = head
-            .strip_prefix("HTTP/1.")
-            .and_then(|rest| rest.get(2..5))
-            .and_then(|digits| digits.parse().ok())
-            .ok_or_else(|| Failure::new(format!("no status line: {head:?}")))?;
+    /// Receives one response, without its body if `has_body` is false.
+    pub(crate) fn receive(&mut self, has_body: bool) -> Result<Response> {
+        let (status, head_len) = loop {
+            if let Some(found) = parse(&self.pending)? {
+                break found;
+            }
+            self.receive_more()?;
+        };
+        let head = self.pending.drain(..head_len).collect();
         let mut response = Response {
             status,
-            head,
+            head: String::from_utf8(head).context("the head of a response")?,
             body: Vec::new(),
         };
-        if body && !matches!(status, 100..=199 | 204 | 304) {
-            let length = response.require("Content-Length")?;
-            let length: usize = length
-                .parse()
-                .context(format_args!("Content-Length: {length}"))?;
-            while self.ahead.len() < length {
+        if has_body && !matches!(status, 100..=199 | 204 | 304) {
+            let length = response.field("Content-Length")?;
+            let length = length.parse().context(length)?;
+            while self.pending.len() < length {
                 self.receive_more()?;
             }
-            response.body = self.ahead.drain(..length).collect();
+            response.body = self.pending.drain(..length).collect();
         }
         Ok(response)
     }
 
     /// An error unless the server closes now, without another byte.
     pub(crate) fn expect_end(&mut self) -> Result<()> {
-        let mut byte = [0];
-        if self.ahead.is_empty() && self.stream.read(&mut byte).context("waiting for the end")? == 0
-        {
-            return Ok(());
-        }
-        Err(Failure::new("the server sent more instead of closing"))
+        let mut rest = std::mem::take(&mut self.pending);
+        let read = self.stream.read_to_end(&mut rest);
+        read.context("waiting for the end")?;
+        ensure!(rest.is_empty(), "the server sent more instead of closing");
+        Ok(())
     }
 
     /// Waits until something comes, and leaves it unread.
     pub(crate) fn wait(&mut self) -> Result<()> {
-        self.stream
-            .peek(&mut [0])
-            .context("waiting for a response")
-            .map(drop)
+        let peeked = self.stream.peek(&mut [0]);
+        peeked.context("waiting for a response").map(drop)
     }
 
-    /// What has come of a body, whose head has been received without it: what
-    /// one read gives.
+    /// Receives the next part of a body whose head was received without it.
     pub(crate) fn receive_part(&mut self) -> Result<Vec<u8>> {
-        if self.ahead.is_empty() {
+        if self.pending.is_empty() {
             self.receive_more()?;
         }
-        Ok(std::mem::take(&mut self.ahead))
-    }
-
-    fn receive_head(&mut self) -> Result<String> {
-        const END: &[u8] = b"\r\n\r\n";
-        let mut searched: usize = 0;
-        loop {
-            let from = searched.saturating_sub(END.len() - 1);
-            if let Some(at) = self.ahead[from..]
-                .windows(END.len())
-                .position(|four| four == END)
-            {
-                let head: Vec<u8> = self.ahead.drain(..from + at + END.len()).collect();
-                return String::from_utf8(head).context("a response's head");
-            }
-            searched = self.ahead.len();
-            self.receive_more()?;
-        }
+        Ok(std::mem::take(&mut self.pending))
     }
 
     fn receive_more(&mut self) -> Result<()> {
         let mut chunk = [0; 16_384];
-        let read = self
-            .stream
-            .read(&mut chunk)
-            .context("receiving a response")?;
-        if read == 0 {
-            return Err(Failure::new(format!(
-                "the server closed after {} bytes of a response",
-                self.ahead.len()
-            )));
-        }
-        self.ahead.extend_from_slice(&chunk[..read]);
+        let read = self.stream.read(&mut chunk);
+        let (read, had) = (read.context("receiving a response")?, self.pending.len());
+        ensure!(
+            read > 0,
+            "the server closed after {had} bytes of a response"
+        );
+        self.pending.extend_from_slice(&chunk[..read]);
         Ok(())
     }
+}
+
+/// The status and the length of a head, once it is whole.
+fn parse(bytes: &[u8]) -> Result<Option<(u16, usize)>> {
+    let mut fields = [httparse::EMPTY_HEADER; 32];
+    let mut head = httparse::Response::new(&mut fields);
+    let parsed = head.parse(bytes).context("a response")?;
+    Ok(match parsed {
+        httparse::Status::Complete(length) => head.code.map(|code| (code, length)),
+        httparse::Status::Partial => None,
+    })
 }

@@ -1,169 +1,165 @@
-//! The scenarios: every way of running a server, and a sample of them in
-//! which every pair of choices still meets.
+//! The scenarios: every way to run a server, and a sample of them in which
+//! every pair of choices still meets.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What serves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Program {
-    Sandstorm {
-        mode: &'static str,
-    },
-    Namestorm {
-        mode: &'static str,
-        hash: &'static str,
-    },
-}
+/// Program, mode of sandstorm, mode of namestorm, and hash of namestorm.
+const PROGRAMS: [[&str; 4]; 8] = [
+    ["sandstorm", "pre-copy", "", ""],
+    ["sandstorm", "memcopy", "", ""],
+    ["namestorm", "", "pre-copy", "wire"],
+    ["namestorm", "", "pre-copy", "fqdn"],
+    ["namestorm", "", "memcopy", "wire"],
+    ["namestorm", "", "memcopy", "fqdn"],
+    ["namestorm", "", "turnaround", "wire"],
+    ["namestorm", "", "turnaround", "fqdn"],
+];
+/// For `AF_XDP`: the hook, the queues and workers, the address (the server's own
+/// or shared with the kernel), and the checksums that the peer leaves to its
+/// offload (none, or TCP's and UDP's but for the pseudo-header).
+const XDP: [[&str; 2]; 4] = [
+    ["xdp-native", "xdp-generic"],
+    ["1-queue", "2-queues"],
+    ["shared", "own"],
+    ["whole", "partial"],
+];
+/// One frame in a hundred is lost in each direction, or none.
+const LOSS: [&str; 2] = ["no-loss", "1%-loss"];
 
-/// What it serves on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Device {
-    Xdp(Xdp),
-    Tap,
-    Auto,
-}
+/// The place of each kind of choice in a scenario.
+const DEVICE: usize = 4;
+const KINDS: usize = 9;
+/// The places of the modes, the device and the loss.
+const MAIN: [usize; 4] = [1, 2, DEVICE, KINDS - 1];
 
-/// How `AF_XDP` is used.
+/// One choice of each kind, or nothing where there is no choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Xdp {
-    /// The stack's generic hook instead of the driver's.
-    pub(crate) generic: bool,
-    /// Queues, and workers.
-    pub(crate) queues: u32,
-    /// An address of the server's own, instead of the interface's.
-    pub(crate) own: bool,
-    /// The peer leaves checksums to its offload, and the server is told so.
-    pub(crate) partial: bool,
-}
+pub(crate) struct Scenario([&'static str; KINDS]);
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Scenario {
-    pub(crate) program: Program,
-    pub(crate) device: Device,
-    /// One frame in a hundred is lost, both ways.
-    pub(crate) loss: bool,
-}
+/// A kind and a choice.
+type Choice = (usize, &'static str);
 
 impl Scenario {
-    /// The choices that make up the scenario, each with the name of what was
-    /// chosen from.
-    fn choices(&self) -> Vec<(&'static str, &'static str)> {
-        let mut choices = match self.program {
-            Program::Sandstorm { mode } => vec![("program", "sandstorm"), ("sandstorm mode", mode)],
-            Program::Namestorm { mode, hash } => {
-                vec![
-                    ("program", "namestorm"),
-                    ("namestorm mode", mode),
-                    ("hash", hash),
-                ]
-            }
-        };
-        match self.device {
-            Device::Xdp(xdp) => choices.extend([
-                (
-                    "device",
-                    if xdp.generic {
-                        "xdp-generic"
-                    } else {
-                        "xdp-native"
-                    },
-                ),
-                (
-                    "queues",
-                    if xdp.queues == 1 {
-                        "1-queue"
-                    } else {
-                        "2-queues"
-                    },
-                ),
-                ("address", if xdp.own { "own" } else { "shared" }),
-                ("checksums", if xdp.partial { "partial" } else { "whole" }),
-            ]),
-            Device::Tap => choices.push(("device", "tap")),
-            Device::Auto => choices.push(("device", "auto")),
-        }
-        choices.push(("loss", if self.loss { "1%-loss" } else { "no-loss" }));
-        choices
+    /// The plainest scenario of each server: one worker on one queue.
+    pub(crate) const WEB: Self = Self::plain(PROGRAMS[1]);
+    pub(crate) const DNS: Self = Self::plain(PROGRAMS[6]);
+
+    const fn plain(program: [&'static str; 4]) -> Self {
+        Self::new(
+            program,
+            [XDP[0][0], XDP[1][0], XDP[2][0], XDP[3][0]],
+            LOSS[0],
+        )
     }
 
-    /// What the scenario shows: every two of its choices together, and its
-    /// mode, device and loss all three.
+    const fn new(p: [&'static str; 4], d: [&'static str; 4], loss: &'static str) -> Self {
+        Self([p[0], p[1], p[2], p[3], d[0], d[1], d[2], d[3], loss])
+    }
+
+    /// The same on a device without choices: `tap` or `auto`.
+    pub(crate) fn on(self, device: &'static str) -> Self {
+        let [a, b, c, d, .., loss] = self.0;
+        Self::new([a, b, c, d], [device, "", "", ""], loss)
+    }
+
+    /// The same with another choice for `AF_XDP`.
+    pub(crate) fn with(mut self, choice: &'static str) -> Self {
+        let kind = XDP.iter().position(|choices| choices.contains(&choice));
+        self.0[DEVICE + kind.expect("the choice is in the table")] = choice;
+        self
+    }
+
+    pub(crate) fn has(&self, choice: &str) -> bool {
+        self.0.contains(&choice)
+    }
+
+    pub(crate) fn is_dns(&self) -> bool {
+        self.has("namestorm")
+    }
+
+    pub(crate) fn is_xdp(&self) -> bool {
+        !self.has("tap") && !self.has("auto")
+    }
+
+    pub(crate) fn is_lossy(&self) -> bool {
+        self.has(LOSS[1])
+    }
+
+    pub(crate) fn program(&self) -> &'static str {
+        self.0[0]
+    }
+
+    /// The options that choose the mode, and namestorm's hash.
+    pub(crate) fn options(&self) -> Vec<&'static str> {
+        let [_, web, dns, hash, ..] = self.0;
+        if self.is_dns() {
+            return vec!["--mode", dns, "--hash", hash];
+        }
+        vec!["--mode", web]
+    }
+
+    fn choices(&self) -> impl Iterator<Item = Choice> {
+        let choices = self.0.into_iter().enumerate();
+        choices.filter(|(_, choice)| !choice.is_empty())
+    }
+
+    /// What the scenario covers: every two of its choices together, and its
+    /// mode, device and loss together.
     fn combinations(&self) -> Vec<Vec<Choice>> {
-        let choices = self.choices();
+        let choices: Vec<Choice> = self.choices().collect();
         let mut combinations = Vec::new();
         for (i, &one) in choices.iter().enumerate() {
             combinations.extend(choices[i + 1..].iter().map(|&other| vec![one, other]));
         }
-        let is_main =
-            |&(kind, _): &Choice| kind.ends_with("mode") || kind == "device" || kind == "loss";
-        combinations.push(choices.into_iter().filter(is_main).collect());
+        let main = choices.into_iter().filter(|(kind, _)| MAIN.contains(kind));
+        combinations.push(main.collect());
         combinations
     }
 }
 
-type Choice = (&'static str, &'static str);
-
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words: Vec<&str> = self.choices().into_iter().map(|(_, word)| word).collect();
+        let words: Vec<&str> = self.choices().map(|(_, choice)| choice).collect();
         f.write_str(&words.join(" "))
     }
 }
 
 /// Every combination.
 pub(crate) fn full() -> Vec<Scenario> {
-    let mut programs = ["pre-copy", "memcopy"]
-        .map(|mode| Program::Sandstorm { mode })
-        .to_vec();
-    for mode in ["pre-copy", "memcopy", "turnaround"] {
-        programs.extend(["wire", "fqdn"].map(|hash| Program::Namestorm { mode, hash }));
-    }
-    let mut devices = vec![Device::Tap, Device::Auto];
+    let mut devices = vec![["tap", "", "", ""], ["auto", "", "", ""]];
     for bits in 0..16 {
-        devices.push(Device::Xdp(Xdp {
-            generic: bits & 1 != 0,
-            queues: 1 + u32::from(bits & 2 != 0),
-            own: bits & 4 != 0,
-            partial: bits & 8 != 0,
-        }));
+        let choice = |kind: usize| XDP[kind][bits >> kind & 1];
+        devices.push([choice(0), choice(1), choice(2), choice(3)]);
     }
     let mut all = Vec::new();
-    for program in programs {
+    for program in PROGRAMS {
         for &device in &devices {
-            all.extend([false, true].map(|loss| Scenario {
-                program,
-                device,
-                loss,
-            }));
+            all.extend(LOSS.map(|loss| Scenario::new(program, device, loss)));
         }
     }
     all
 }
 
-/// A small sample of [`full`] in which every pair of choices that meets there
-/// meets as well, and every mode is on every kind of device with and without
-/// loss: each next scenario is the one that shows the most that is new, the
-/// first of them where several do. Always the same.
+/// A small sample of [`full`] that covers the same combinations. Each next
+/// scenario is the one that covers the most new ones, the first of them where
+/// several do, so the sample is always the same.
 pub(crate) fn sample() -> Vec<Scenario> {
     let mut left = full();
     let mut wanted: BTreeSet<_> = left.iter().flat_map(Scenario::combinations).collect();
     let mut sample = Vec::new();
     while !wanted.is_empty() {
-        let news = |s: &Scenario| {
-            let combinations = s.combinations();
-            combinations
+        let new = |s: &Scenario| {
+            s.combinations()
                 .iter()
-                .filter(|one| wanted.contains(*one))
+                .filter(|c| wanted.contains(*c))
                 .count()
         };
-        let Some(best) = (0..left.len()).rev().max_by_key(|&i| news(&left[i])) else {
+        let Some(best) = (0..left.len()).rev().max_by_key(|&i| new(&left[i])) else {
             break;
         };
         let chosen = left.swap_remove(best);
-        for combination in chosen.combinations() {
-            wanted.remove(&combination);
-        }
+        wanted.retain(|combination| !chosen.combinations().contains(combination));
         sample.push(chosen);
     }
     sample
@@ -174,17 +170,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_combination_that_counts_is_in_the_sample() {
-        let combinations = |scenarios: &[Scenario]| -> BTreeSet<Vec<Choice>> {
+    fn the_sample_covers_every_combination_and_is_small() {
+        let covered = |scenarios: &[Scenario]| -> BTreeSet<Vec<Choice>> {
             scenarios.iter().flat_map(Scenario::combinations).collect()
         };
         let (full, sample) = (full(), sample());
-        assert_eq!(combinations(&full), combinations(&sample));
+        assert_eq!(covered(&full), covered(&sample));
         assert_eq!(full.len(), (2 + 6) * 18 * 2);
-        assert!(
-            sample.len() <= 44,
-            "{} scenarios take too long",
-            sample.len()
-        );
+        assert!(sample.len() <= 44, "{} scenarios", sample.len());
     }
 }

@@ -1,26 +1,24 @@
 //! The network of one scenario, and the server on it.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::Content;
-use super::matrix::{Device, Program, Scenario, Xdp};
+use super::Env;
+use super::matrix::Scenario;
 use crate::interrupt;
 use crate::netns::Namespace;
 use crate::server::Server;
-use crate::shell::{self, Failure, Result};
+use crate::shell::{Context as _, Result, bail};
 
-/// Where a server is, and what a client must know of the way there.
-#[derive(Clone, Debug)]
+/// The address of a server, and whether frames are lost on the way there.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) v4: IpAddr,
     pub(crate) v6: IpAddr,
     pub(crate) port: u16,
-    /// Frames are lost on the way.
     pub(crate) loss: bool,
 }
 
@@ -42,80 +40,69 @@ pub(super) const CLIENT_LINK: &str = "cli0";
 const SERVER: [&str; 2] = ["10.99.0.2/24", "fd99::2/64"];
 const CLIENT: [&str; 2] = ["10.99.0.1/24", "fd99::1/64"];
 
-/// What a process had on an interface is gone this long after its end.
+/// The kernel removes a killed process's devices and programs within this time.
 const REMOVAL_LIMIT: Duration = Duration::from_secs(2);
 
-/// The network of one scenario; gone when it is dropped.
+/// The network of one scenario. Dropping it removes it.
 pub(crate) struct Rig {
     server: Namespace,
-    /// Its own where a veth pair stands between client and server; where the
-    /// server makes its own device, the client is on its host.
+    /// The far end of a veth pair. A server that makes its own device has its
+    /// clients on its own host.
     client: Option<Namespace>,
 }
 
-/// Scenarios so far, to tell their namespaces apart.
+/// Rigs so far, to name their namespaces.
 static BUILT: AtomicU32 = AtomicU32::new(0);
 
 impl Rig {
     pub(crate) fn build(scenario: &Scenario) -> Result<Self> {
         let number = BUILT.fetch_add(1, Ordering::Relaxed);
         let server = Namespace::create(&format!("s{number}"))?;
-        let client = match scenario.device {
-            Device::Xdp(xdp) => {
-                let client = Namespace::create(&format!("c{number}"))?;
-                join_by_veth(&server, &client, xdp)?;
-                Some(client)
-            }
-            Device::Tap | Device::Auto => None,
+        let mut rig = Self {
+            server,
+            client: None,
         };
-        Ok(Self { server, client })
+        if scenario.is_xdp() {
+            let client = Namespace::create(&format!("c{number}"))?;
+            join_by_veth(&rig.server, &client, scenario)?;
+            rig.client = Some(client);
+        }
+        Ok(rig)
     }
 
-    /// Starts the scenario's server.
+    /// Starts the scenario's server on the sample's content, with `more` options.
     pub(crate) fn start(
         &self,
+        env: &Env,
         scenario: &Scenario,
-        seed: Option<u64>,
-        programs: &Path,
-        content: &Content,
-    ) -> Result<(Server, Place)> {
-        self.start_with(scenario, seed, programs, content, &[])
-    }
-
-    /// The same with `more` options.
-    pub(crate) fn start_with(
-        &self,
-        scenario: &Scenario,
-        seed: Option<u64>,
-        programs: &Path,
-        content: &Content,
         more: &[&str],
     ) -> Result<(Server, Place)> {
-        let mut command = match scenario.program {
-            Program::Sandstorm { mode } => {
-                let mut command = self.server.command(programs.join("sandstorm"));
-                command
-                    .arg("serve")
-                    .arg(&content.site)
-                    .args(["--mode", mode]);
-                command
-            }
-            Program::Namestorm { mode, hash } => {
-                let mut command = self.server.command(programs.join("namestorm"));
-                command.args(["serve", "--mode", mode, "--hash", hash]);
-                for zone in content.zone_arguments() {
-                    command.args(["--zone", &zone]);
-                }
-                command
-            }
+        let content = if scenario.is_dns() {
+            env.zone_options()
+        } else {
+            vec![env.site.display().to_string()]
         };
-        command.args(more);
-        add_device(&mut command, scenario.device);
-        if let Some(seed) = seed {
-            command.args(["--fault", &format!("drop=0.01,seed={seed}")]);
-        }
+        let options = scenario.options();
+        let words = content.iter().map(String::as_str).chain(options);
+        let device = device_options(scenario);
+        let words = words.chain(more.iter().copied());
+        let words = words.chain(device.iter().map(String::as_str));
+        let (server, mut place) = self.serve(env, scenario.program(), words)?;
+        place.loss = scenario.is_lossy();
+        Ok((server, place))
+    }
+
+    /// Starts `PROGRAM serve WORDS`.
+    pub(crate) fn serve<W: AsRef<OsStr>>(
+        &self,
+        env: &Env,
+        program: &str,
+        words: impl IntoIterator<Item = W>,
+    ) -> Result<(Server, Place)> {
+        let mut command = self.server.command(env.programs.join(program));
+        command.arg("serve").args(words);
         let server = Server::start(command)?;
-        let place = place(&server.output(), scenario.loss)?;
+        let place = place(&server.output())?;
         Ok((server, place))
     }
 
@@ -126,11 +113,6 @@ impl Rig {
 
     pub(crate) fn client(&self) -> &Namespace {
         self.client.as_ref().unwrap_or(&self.server)
-    }
-
-    /// Runs `work` on a thread inside the server's namespace.
-    pub(crate) fn in_server<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
-        self.server.inside(work)
     }
 
     pub(crate) fn server(&self) -> &Namespace {
@@ -145,123 +127,88 @@ impl Rig {
     }
 
     /// Checks that the interfaces are these, and that none has an XDP program.
-    /// What a killed process had goes a moment after it.
     pub(crate) fn expect_links(&self, expected: &BTreeSet<String>) -> Result<()> {
-        let mut links = BTreeSet::new();
+        let mut found = String::new();
         let right = interrupt::wait_for(REMOVAL_LIMIT, || {
-            links = self.links()?;
-            Ok((links == *expected).then_some(()))
+            let links = self.links()?;
+            let details = self.server.ip("-details link show")?;
+            let attached = details.contains("prog/xdp") || details.contains("xdpgeneric");
+            found = format!("{links:?}:\n{details}");
+            Ok((links == *expected && !attached).then_some(()))
         })?;
-        if right.is_none() {
-            return Err(Failure::new(format!(
-                "the interfaces are {links:?}, not {expected:?}"
-            )));
-        }
-        self.expect_no_xdp()
-    }
-
-    fn expect_no_xdp(&self) -> Result<()> {
-        let mut listing = String::new();
-        let right = interrupt::wait_for(REMOVAL_LIMIT, || {
-            listing = self.server.ip("-details link show")?;
-            let attached = listing.contains("prog/xdp") || listing.contains("xdpgeneric");
-            Ok((!attached).then_some(()))
-        })?;
-        right.ok_or_else(|| Failure::new(format!("an XDP program is still attached:\n{listing}")))
+        right.context(format_args!(
+            "the interfaces are not {expected:?} without XDP programs, but {found}"
+        ))
     }
 }
 
-/// Adds what makes a server serve on `device`.
-pub(super) fn add_device(command: &mut Command, device: Device) {
-    let own = match device {
-        Device::Auto => {
-            command.args(["--device", "auto"]);
-            return;
-        }
-        Device::Tap => {
-            command.args(["--device", "tap:tap0"]);
-            true
-        }
-        Device::Xdp(xdp) => {
-            let mut device = format!("xdp:{SERVER_LINK},queues={}", xdp.queues);
-            if xdp.generic {
-                device.push_str(",generic");
-            }
-            if xdp.partial {
-                device.push_str(",partial-checksums");
-            }
-            command.args(["--device", &device, "--workers", &xdp.queues.to_string()]);
-            xdp.own
-        }
-    };
-    if own {
-        for address in SERVER {
-            command.args(["--address", address]);
-        }
+/// The options that make a server serve on the scenario's device.
+pub(super) fn device_options(scenario: &Scenario) -> Vec<String> {
+    let pick = |choice, option| if scenario.has(choice) { option } else { "" };
+    let queues = queues(scenario);
+    let xdp = format!(
+        "xdp:{SERVER_LINK},queues={queues}{}{} --workers {queues}",
+        pick("xdp-generic", ",generic"),
+        pick("partial", ",partial-checksums")
+    );
+    let named = [pick("tap", "tap:tap0"), pick("auto", "auto")].concat();
+    let device = if scenario.is_xdp() { xdp } else { named };
+    let mut line = format!("--device {device}");
+    if scenario.has("own") || scenario.has("tap") {
+        line.extend(SERVER.map(|address| format!(" --address {address}")));
     }
+    line.split(' ').map(str::to_owned).collect()
 }
 
-fn join_by_veth(server: &Namespace, client: &Namespace, xdp: Xdp) -> Result<()> {
-    let queues = format!("numrxqueues {0} numtxqueues {0}", xdp.queues);
+fn queues(scenario: &Scenario) -> u32 {
+    1 + u32::from(scenario.has("2-queues"))
+}
+
+fn join_by_veth(server: &Namespace, client: &Namespace, scenario: &Scenario) -> Result<()> {
+    let queues = format!("numrxqueues {0} numtxqueues {0}", queues(scenario));
     server.ip(&format!(
         "link add {SERVER_LINK} {queues} type veth peer name {CLIENT_LINK} netns {} {queues}",
         client.name()
     ))?;
-    for address in CLIENT {
-        client.ip(&format!(
-            "address add {address} dev {CLIENT_LINK}{}",
-            no_detection(address)
-        ))?;
+    let add = |to: &Namespace, link: &str, addresses: [&str; 2]| {
+        addresses.iter().try_for_each(|address| {
+            // Duplicate address detection would delay IPv6.
+            let no_delay = if address.contains(':') { "nodad" } else { "" };
+            let line = format!("address add {address} dev {link} {no_delay}");
+            to.ip(&line).map(drop)
+        })
+    };
+    add(client, CLIENT_LINK, CLIENT)?;
+    if !scenario.has("own") {
+        add(server, SERVER_LINK, SERVER)?;
     }
-    if !xdp.own {
-        for address in SERVER {
-            server.ip(&format!(
-                "address add {address} dev {SERVER_LINK}{}",
-                no_detection(address)
-            ))?;
-        }
-    }
-    // Without TSO in any case: a request is never larger than a frame then.
-    let offload = if xdp.partial { "tso" } else { "tx" };
+    // TSO is off in any case, so that no request is larger than a frame.
+    let offload = if scenario.has("partial") { "tso" } else { "tx" };
     client.set_features(CLIENT_LINK, &[offload], false)?;
     server.ip(&format!("link set {SERVER_LINK} up"))?;
     client.ip(&format!("link set {CLIENT_LINK} up"))?;
-    // Linux gives a flow another TX queue after a retransmission, and what
-    // leaves one end of a veth pair by queue N arrives at the other end on
-    // queue N. A network card that spreads by addresses and ports, as they
-    // all do, keeps a flow on its queue: so does this.
-    let mut keep = client.command("sysctl");
-    shell::capture(keep.args(["-q", "-w", "net.core.txrehash=0"]))?;
-    Ok(())
+    // After a retransmission Linux moves a flow to another TX queue, and a veth
+    // pair delivers it to the same queue of the peer. A network card hashes
+    // addresses and ports, and keeps a flow on its queue.
+    client.run("sysctl -q -w net.core.txrehash=0").map(drop)
 }
 
-/// IPv6 addresses are usable at once without duplicate address detection.
-fn no_detection(address: &str) -> &'static str {
-    if address.contains(':') { " nodad" } else { "" }
-}
-
-/// Reads where the server says that it listens: `listening: ADDRESSES, port N`.
-pub(super) fn place(output: &str, loss: bool) -> Result<Place> {
-    let listening = output
-        .lines()
-        .find_map(|line| line.strip_prefix("listening:"))
-        .ok_or_else(|| Failure::new(format!("no line \"listening:\" in\n{output}")))?;
-    let (addresses, port) = listening
-        .split_once(", port ")
-        .ok_or_else(|| Failure::new(format!("no port in \"listening:{listening}\"")))?;
-    let addresses: Vec<IpAddr> = addresses
-        .split_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect();
+/// Reads the addresses and the port from `listening: ADDRESSES, port N`.
+fn place(output: &str) -> Result<Place> {
+    let mut lines = output.lines();
+    let listening = lines.find_map(|line| line.strip_prefix("listening:"));
+    let listening = listening.context(format_args!("no line \"listening:\" in\n{output}"))?;
+    let (addresses, port) = listening.split_once(", port ").unwrap_or((listening, ""));
+    let parsed = |word: &str| word.parse::<IpAddr>().ok();
+    let addresses: Vec<IpAddr> = addresses.split_whitespace().filter_map(parsed).collect();
     let v4 = addresses.iter().find(|address| address.is_ipv4());
     let global = |address: &&IpAddr| matches!(address, IpAddr::V6(a) if !a.is_unicast_link_local());
     let v6 = addresses.iter().find(global);
-    match (v4, v6, port.trim().parse()) {
-        (Some(&v4), Some(&v6), Ok(port)) => Ok(Place { v4, v6, port, loss }),
-        _ => Err(Failure::new(format!(
-            "no IPv4, IPv6 and port in \"listening:{listening}\""
-        ))),
-    }
+    let (Some(&v4), Some(&v6), Ok(port)) = (v4, v6, port.trim().parse()) else {
+        bail!("no IPv4, IPv6 and port in \"listening:{listening}\"");
+    };
+    let loss = false;
+    Ok(Place { v4, v6, port, loss })
 }
 
 #[cfg(test)]
@@ -271,9 +218,9 @@ mod tests {
     #[test]
     fn a_place_is_read_from_the_start_block() {
         let block = "sandstorm: 0.1.0\nlistening: 10.0.0.2 fe80::2 fd00::2, port 8080\n";
-        let place = place(block, false).unwrap();
+        let place = place(block).unwrap();
         assert_eq!(place.socket(place.v4).to_string(), "10.0.0.2:8080");
         assert_eq!(place.socket(place.v6).to_string(), "[fd00::2]:8080");
-        assert!(super::place("listening: 10.0.0.2, port 80\n", false).is_err());
+        assert!(super::place("listening: 10.0.0.2, port 80\n").is_err());
     }
 }

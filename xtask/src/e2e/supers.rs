@@ -1,183 +1,158 @@
 //! Runs of segments that leave as super-segments: every byte arrives, whoever
-//! cuts them and however they are received.
+//! segments them and however the client receives them.
 
 use std::net::SocketAddr;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::process::Signal;
-
-use super::Content;
+use super::Env;
 use super::checks::Checks;
-use super::flood::scenario;
 use super::http::Connection;
-use super::rig::{self, CLIENT_LINK, Rig, SERVER_LINK};
+use super::matrix::Scenario;
+use super::rig::{CLIENT_LINK, Place, Rig, SERVER_LINK, device_options};
 use super::web::{SIZES, body};
 use crate::interrupt;
 use crate::server::Server;
-use crate::shell::{self, Context as _, Failure, Result};
+use crate::shell::{self, Context as _, Result, ensure};
 
-/// What a segment holds, whatever the client speaks.
+/// Bytes of a segment, with IPv4 or IPv6.
 const SEGMENT: usize = 1_448;
-/// Where responses end that are measured in segments: about one of them, about
-/// a super-segment of 64 KB, about two, and about one of 256 KB.
+/// Lengths of responses in segments: about one, about a super-segment of 64 KB,
+/// about two, and about one of 256 KB.
 const SEGMENTS: [usize; 12] = [1, 2, 3, 44, 45, 46, 89, 90, 91, 180, 181, 182];
 /// Bytes around each of these.
-const AROUND: std::ops::RangeInclusive<usize> = 0..=6;
-/// Bytes of the largest body: more than the buffers of a client hold.
+const AROUND: RangeInclusive<usize> = 0..=6;
+/// Bytes of the largest body: more than a client can buffer.
 const LARGEST: usize = SIZES[SIZES.len() - 1];
-/// What the log says when the device cuts no longer, and how soon.
+/// The log's words when the device stops segmenting, and the limit for them.
 const CEASED: &str = "cuts TCP segments no longer";
-const TOLD_LIMIT: Duration = Duration::from_secs(5);
-/// What a response must have ahead of it to know its head's length.
+const LOG_LIMIT: Duration = Duration::from_secs(5);
+/// A file whose response shows the length of all heads.
 const EXAMPLE: &str = "/size-65536.bin";
 
-/// Runs it.
-pub(crate) fn run(programs: &Path, content: &Content, checks: &mut Checks) -> Result<()> {
-    let scenario = scenario();
+pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
     let head = {
-        let rig = Rig::build(&scenario)?;
-        let (_server, place) = rig.start(&scenario, None, programs, content)?;
+        let rig = Rig::build(&Scenario::WEB)?;
+        let (_server, place) = rig.start(env, &Scenario::WEB, &[])?;
         rig.as_client(|| head_len(place.socket(place.v4), EXAMPLE))??
     };
-    let site = content.folder.join("edges");
-    std::fs::create_dir(&site).context(format_args!("making {}", site.display()))?;
+    let site = env.folder.join("edges");
+    shell::make_folder(&site)?;
     let mut sizes = edges(&SEGMENTS, SEGMENT, head);
     sizes.push(LARGEST);
     write_files(&site, &sizes)?;
-    for (cutter, tso) in [("the device", true), ("the kernel", false)] {
+    for (by, tso) in [("the device", true), ("the kernel", false)] {
         for (joined, gro) in [("joined", true), ("not joined", false)] {
-            let rig = Rig::build(&scenario)?;
+            let rig = Rig::build(&Scenario::WEB)?;
             rig.server().set_features(SERVER_LINK, &["tso"], tso)?;
             rig.server().allow_long_supers(SERVER_LINK)?;
             rig.client().set_features(CLIENT_LINK, &["gro"], gro)?;
-            let mut command = rig.server().command(programs.join("sandstorm"));
-            command.arg("serve").arg(&site);
-            command.args(["--device", &format!("xdp:{SERVER_LINK},offload=on")]);
-            let server = Server::start(command)?;
-            let place = rig::place(&server.output(), false)?;
-            rig.as_client(|| {
-                for address in place.addresses() {
-                    let what = format!("cut by {cutter}, {joined} by GRO, from {address}");
-                    checks.check(&what, || {
-                        let mut connection = Connection::open(place.socket(address))?;
-                        fetch_all(&mut connection, &sizes)
-                    });
-                }
-            })?;
+            let (server, place) = serve(&rig, env, &site, "")?;
+            let what = format!("cut by {by}, {joined} by GRO");
+            fetch_from_each(&rig, &place, &sizes, &what, checks)?;
             checks.check("it has sent super-segments", || expect_sent(server));
         }
     }
-    device_ceases_to_cut(programs, &site, &sizes, checks)
+    device_stops(env, &site, &sizes, checks)
+}
+
+/// Serves `site` with offload, and with `more` options.
+fn serve(rig: &Rig, env: &Env, site: &Path, more: &str) -> Result<(Server, Place)> {
+    let site = site.display();
+    let line = format!("{site} --device xdp:{SERVER_LINK},offload=on {more}");
+    rig.serve(env, "sandstorm", line.split_whitespace())
+}
+
+fn fetch_from_each(
+    rig: &Rig,
+    place: &Place,
+    sizes: &[usize],
+    what: &str,
+    checks: &mut Checks,
+) -> Result<()> {
+    rig.as_client(|| {
+        for address in place.addresses() {
+            checks.check(format_args!("{what}, from {address}"), || {
+                fetch_all(&mut Connection::open(place.socket(address))?, sizes)
+            });
+        }
+    })
 }
 
 /// Turns TSO off in the middle of a response. A worker in its sandbox asks the
-/// device then, and has the kernel cut from there on.
-fn device_ceases_to_cut(
-    programs: &Path,
-    site: &Path,
-    sizes: &[usize],
-    checks: &mut Checks,
-) -> Result<()> {
-    let rig = Rig::build(&scenario())?;
-    let mut command = rig.server().command(programs.join("sandstorm"));
-    command.arg("serve").arg(site);
-    command.args(["--sandbox", "required", "--log", "info"]);
-    command.args(["--device", &format!("xdp:{SERVER_LINK},offload=on")]);
-    let server = Server::start(command)?;
-    let place = rig::place(&server.output(), false)?;
+/// device then, and lets the kernel segment from there on.
+fn device_stops(env: &Env, site: &Path, sizes: &[usize], checks: &mut Checks) -> Result<()> {
+    let rig = Rig::build(&Scenario::WEB)?;
+    let (server, place) = serve(&rig, env, site, "--sandbox required --log info")?;
     let (path, largest) = (format!("/{LARGEST}.bin"), body(LARGEST));
-    let whole = || {
-        let mut connection = Connection::open(place.socket(place.v4))?;
-        connection.request("GET", &path, "")?.expect_body(&largest)
+    let open = || Connection::open(place.socket(place.v4));
+    // Fetches the file, and expects so many packets at the client; a
+    // super-segment is one.
+    let fetch_in = |expected: Range<usize>| {
+        let before = packets_received(&rig)?;
+        let response = rig.as_client(|| open()?.request("GET", &path, ""))??;
+        let packets = packets_received(&rig)? - before;
+        response.expect_body(&largest)?;
+        ensure!(
+            expected.contains(&packets),
+            "{packets} packets of {expected:?}"
+        );
+        Ok(())
     };
     checks.check("while the device cuts, super-segments arrive", || {
-        let (fetched, packets) = packets_during(&rig, whole)?;
-        fetched?;
-        expect_packets(packets, 0..LARGEST / SEGMENT / 2)
+        fetch_in(0..LARGEST / SEGMENT / 2)
     });
     checks.check("TSO is turned off in the middle of a response", || {
-        let turn_off = || rig.server().set_features(SERVER_LINK, &["tso"], false);
         rig.as_client(|| {
-            let mut connection = Connection::open(place.socket(place.v4))?;
-            connection.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())?;
+            let mut connection = open()?;
+            connection.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"))?;
             connection.wait()?;
-            turn_off()?;
+            rig.server().set_features(SERVER_LINK, &["tso"], false)?;
             connection.receive(true)?.expect_body(&largest)
         })?
     });
     checks.check("the log tells of it", || {
-        let told = || Ok(server.output().contains(CEASED).then_some(()));
-        let told = interrupt::wait_for(TOLD_LIMIT, told)?;
-        told.ok_or_else(|| Failure::new(format!("no {CEASED:?} in\n{}", server.output())))
+        let is_logged = || Ok(server.output().contains(CEASED).then_some(()));
+        let logged = interrupt::wait_for(LOG_LIMIT, is_logged)?;
+        logged.context(format_args!("no {CEASED:?} in\n{}", server.output()))
     });
     checks.check("from then on, frames arrive", || {
-        let (fetched, packets) = packets_during(&rig, whole)?;
-        fetched?;
-        expect_packets(packets, LARGEST / SEGMENT..usize::MAX)
+        fetch_in(LARGEST / SEGMENT..usize::MAX)
     });
-    rig.as_client(|| {
-        for address in place.addresses() {
-            let what = format!("cut by the device no longer, from {address}");
-            checks.check(&what, || {
-                fetch_all(&mut Connection::open(place.socket(address))?, sizes)
-            });
-        }
-    })?;
-    // No system call was missing from its list.
+    fetch_from_each(&rig, &place, sizes, "cut by the device no longer", checks)?;
+    // No system call was missing from the sandbox.
     checks.check("it has lived through that", || expect_sent(server));
     Ok(())
 }
 
-/// Runs `work` as the client: its outcome, and the packets that came meanwhile.
-fn packets_during<T: Send>(rig: &Rig, work: impl Fn() -> T + Sync) -> Result<(T, usize)> {
-    let before = packets_received(rig)?;
-    let outcome = rig.as_client(&work)?;
-    Ok((outcome, packets_received(rig)? - before))
-}
-
-/// Packets that have come over the client's link; a super-segment is one.
 fn packets_received(rig: &Rig) -> Result<usize> {
-    let counter = format!("/sys/class/net/{CLIENT_LINK}/statistics/rx_packets");
-    let told = shell::capture_text(rig.client().command("cat").arg(counter))?;
-    told.trim().parse().context("reading a count of packets")
+    let counter = format!("cat /sys/class/net/{CLIENT_LINK}/statistics/rx_packets");
+    let count = rig.client().run(&counter)?;
+    count.trim().parse().context("reading a count of packets")
 }
 
-fn expect_packets(packets: usize, expected: Range<usize>) -> Result<()> {
-    if expected.contains(&packets) {
-        return Ok(());
-    }
-    let segments = LARGEST / SEGMENT;
-    Err(Failure::new(format!(
-        "{packets} packets for {segments} segments"
-    )))
-}
-
-/// Ends a server, which has sent super-segments by its own account.
+/// Ends a server, and expects super-segments in its summary.
 pub(super) fn expect_sent(server: Server) -> Result<()> {
-    let (status, output) = server.stop(Signal::TERM)?;
-    if status.success() && were_sent(&output) {
-        return Ok(());
-    }
-    Err(Failure::new(format!("{status}:\n{output}")))
+    let output = server.stop_well()?;
+    ensure!(were_sent(&output), "no super-segments in\n{output}");
+    Ok(())
 }
 
-/// Whether a server's summary tells of super-segments.
+/// Whether a server's summary counts super-segments.
 pub(crate) fn were_sent(output: &str) -> bool {
     output.contains("; of these, runs in ")
 }
 
 /// Bytes before the body in a response to a request for `path`.
 pub(crate) fn head_len(to: SocketAddr, path: &str) -> Result<usize> {
-    let mut connection = Connection::open(to)?;
-    let response = connection.request("HEAD", path, "")?;
+    let response = Connection::open(to)?.request("HEAD", path, "")?;
     response.expect_status(200)?;
     Ok(response.head_len())
 }
 
-/// Sizes of bodies that make responses end where these numbers of segments of
-/// `segment` bytes do, one byte sooner, one byte later. Heads are a byte or so
+/// Sizes of bodies whose responses end where these numbers of segments of
+/// `segment` bytes do, or some bytes sooner or later. Heads are a byte or so
 /// shorter or longer than `head`.
 pub(crate) fn edges(segments: &[usize], segment: usize, head: usize) -> Vec<usize> {
     let at = |count: usize| (count * segment - head).saturating_sub(3);
@@ -187,11 +162,8 @@ pub(crate) fn edges(segments: &[usize], segment: usize, head: usize) -> Vec<usiz
 
 /// Makes the files that [`fetch_all`] fetches.
 pub(crate) fn write_files(site: &Path, sizes: &[usize]) -> Result<()> {
-    for &size in sizes {
-        let file = site.join(format!("{size}.bin"));
-        std::fs::write(&file, body(size)).context(format_args!("writing {}", file.display()))?;
-    }
-    Ok(())
+    let mut sizes = sizes.iter();
+    sizes.try_for_each(|&size| shell::write(&site.join(format!("{size}.bin")), body(size)))
 }
 
 pub(crate) fn fetch_all(connection: &mut Connection, sizes: &[usize]) -> Result<()> {
@@ -201,4 +173,51 @@ pub(crate) fn fetch_all(connection: &mut Connection, sizes: &[usize]) -> Result<
         right.context(format_args!("{size} bytes"))?;
     }
     Ok(())
+}
+
+/// Bytes of the largest file are a thousand times these.
+const PIECE: usize = 1_000_000;
+/// Fetches of it, and the least median of their speeds in Gb/s.
+const REPEATS: usize = 3;
+const LEAST: f64 = 10.0;
+
+/// Fetches 1 GB by `curl` on the server's own host, over the devices that the
+/// server makes: a veth pair and a tap device.
+pub(crate) fn gigabyte(env: &Env, checks: &mut Checks) -> Result<()> {
+    let site = env.folder.join("gigabyte");
+    shell::make_folder(&site)?;
+    shell::write(&site.join("1g.bin"), body(PIECE).repeat(1_000))?;
+    for device in ["auto", "tap"] {
+        let scenario = Scenario::WEB.on(device);
+        let rig = Rig::build(&scenario)?;
+        let mut words = device_options(&scenario);
+        words.insert(0, site.display().to_string());
+        let (server, place) = rig.serve(env, "sandstorm", words)?;
+        for address in place.addresses() {
+            let what = format!("1 GB over {device} from {address}");
+            checks.check(format_args!("{what} at {LEAST} Gb/s or more"), || {
+                let fetch = |_| gigabits(&rig, place.socket(address));
+                let speeds: Result<Vec<f64>> = (0..REPEATS).map(fetch).collect();
+                let mut speeds = speeds?;
+                speeds.sort_by(f64::total_cmp);
+                println!("{what}: {speeds:.1?} Gb/s");
+                let is_fast = speeds[REPEATS / 2] >= LEAST;
+                ensure!(is_fast, "{speeds:.1?} Gb/s");
+                Ok(())
+            });
+        }
+        checks.check("it has sent super-segments", || expect_sent(server));
+    }
+    Ok(())
+}
+
+/// Fetches the file once; the speed in Gb/s.
+fn gigabits(rig: &Rig, from: SocketAddr) -> Result<f64> {
+    let report = "%{size_download}:%{speed_download}";
+    let line = format!("curl -s -g -o /dev/null -w {report} http://{from}/1g.bin");
+    let output = rig.server().run(&line)?;
+    let (size, speed) = output.split_once(':').unwrap_or_default();
+    ensure!(size == (1_000 * PIECE).to_string(), "curl says {output:?}");
+    let bytes: f64 = speed.trim().parse().context("the speed of curl")?;
+    Ok(bytes * 8.0 / 1e9)
 }

@@ -1,0 +1,174 @@
+//! Many connections: clients that hardly read, and clients that are idle. They
+//! must take no more memory than the state of a connection.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::Env;
+use super::checks::Checks;
+use super::flood::PATH;
+use super::http::Connection;
+use super::matrix::Scenario;
+use super::rig::{Place, Rig};
+use super::supers::expect_sent;
+use super::web::{SIZES, body, in_threads};
+use crate::server::Server;
+use crate::shell::{self, Context as _, Result, ensure};
+
+/// Clients that read slowly, the threads that share them, and the reads of each.
+const READERS: usize = 10_000;
+const THREADS: usize = 20;
+const READS: usize = 8;
+/// Their receive buffers: windows of some segments, which are sent as runs.
+const BUFFER: &str = "net.ipv4.tcp_rmem=4096 32768 32768";
+/// The most bytes of the server's memory for each of them.
+const MOST_EACH: u64 = 1_024;
+
+/// Idle connections, of which each client address has some, and others that ask.
+const IDLE: u32 = 1_000_000;
+const OF_ADDRESS: u32 = 50_000;
+const ASKING: u32 = 16;
+/// The most memory of the server meanwhile.
+const MOST_MEMORY: u64 = 1 << 30;
+
+/// Ten thousand clients ask for a large file and hardly read.
+pub(crate) fn readers(env: &Env, checks: &mut Checks) -> Result<()> {
+    allow_files(2 * READERS as u64)?;
+    let rig = Rig::build(&Scenario::WEB)?;
+    let mut sysctl = rig.client().command("sysctl");
+    shell::capture(sysctl.args(["-q", "-w", BUFFER]))?;
+    let (server, place) = rig.start(env, &Scenario::WEB, &[])?;
+    checks.check("slow readers take no memory and hold nobody up", || {
+        rig.as_client(|| read_slowly(&server, &place))?
+    });
+    checks.check("they were sent super-segments", || expect_sent(server));
+    Ok(())
+}
+
+/// Lets this program have so many files open.
+pub(super) fn allow_files(files: u64) -> Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < files) {
+        let more = Rlimit {
+            current: Some(files),
+            maximum: limit.maximum.map(|maximum| maximum.max(files)),
+        };
+        setrlimit(Resource::Nofile, more).context("allowing more open files")?;
+    }
+    Ok(())
+}
+
+/// A client that reads now and then, and the bytes of the body so far.
+struct Reader(Connection, usize);
+
+fn read_slowly(server: &Server, place: &Place) -> Result<()> {
+    let size = SIZES.into_iter().max().unwrap_or_default();
+    let body = body(size);
+    let path = format!("/size-{size}.bin");
+    let to = place.socket(place.v4);
+    let fetch = || {
+        Connection::open(to)?
+            .request("GET", &path, "")?
+            .expect_body(&body)
+    };
+    // The first response allocates; its memory does not count.
+    fetch()?;
+    let (before, _) = memory(server.id())?;
+    let mut readers = in_threads(vec![(); THREADS], |()| {
+        let open = |_| Reader::open(to, &path);
+        (0..READERS / THREADS).map(open).collect::<Result<Vec<_>>>()
+    })?;
+    for _ in 0..READS {
+        readers = in_threads(readers, |mut readers| {
+            let mut all = readers.iter_mut();
+            all.try_for_each(|reader| reader.read(&body))
+                .map(|()| readers)
+        })?;
+    }
+    // Another client is not delayed.
+    fetch()?;
+    let (after, most) = memory(server.id())?;
+    let read = readers
+        .iter()
+        .flatten()
+        .map(|reader| reader.1)
+        .sum::<usize>()
+        / 1_000_000;
+    let grown = most.max(after).saturating_sub(before);
+    let line = format!(
+        "readers: {READERS} have read {read} MB of {} GB; the server's memory has grown by {} kB",
+        READERS * size / 1_000_000_000,
+        grown >> 10
+    );
+    println!("{line}");
+    ensure!(grown <= MOST_EACH * READERS as u64, "{line}");
+    Ok(())
+}
+
+impl Reader {
+    /// Asks, and receives the head of the response.
+    fn open(to: SocketAddr, path: &str) -> Result<Self> {
+        let mut connection = Connection::open(to)?;
+        connection.send(format!("GET {path} HTTP/1.1\r\nHost: storm.test\r\n\r\n"))?;
+        connection.receive(false)?.expect_status(200)?;
+        Ok(Self(connection, 0))
+    }
+
+    fn read(&mut self, body: &[u8]) -> Result<()> {
+        let (part, at) = (self.0.receive_part()?, self.1);
+        self.1 += part.len();
+        let right = body.get(at..self.1) == Some(&part[..]);
+        ensure!(right, "wrong bytes after {at} of a body");
+        Ok(())
+    }
+}
+
+/// A million clients connect and stay idle, and a few ask.
+pub(crate) fn crowd(env: &Env, checks: &mut Checks) -> Result<()> {
+    let rig = Rig::build(&Scenario::WEB)?;
+    let limits = ["--max-connections", "1100000", "--idle-timeout", "3600"];
+    let (server, place) = rig.start(env, &Scenario::WEB, &limits)?;
+    checks.check("a million idle connections in 1 GiB", || {
+        let (v4, port, site) = (place.v4, place.port, env.site.display());
+        let addresses = 0..=(IDLE + ASKING) / OF_ADDRESS;
+        let addresses = addresses.map(|n| format!(" --address 10.99.0.{}/24", 10 + n));
+        let addresses: String = addresses.collect();
+        let load = env.programs.join("load");
+        // The measured part begins when all are open.
+        let said = rig.client().run(&format!(
+            "{} http --interface cli0 --target {v4} --port {port} --site {site} --path {PATH} \
+             --connections {ASKING} --idle {IDLE} --seconds 3{addresses}",
+            load.display()
+        ))?;
+        let json = said.lines().rev().find(|line| line.starts_with('{'));
+        let report: serde_json::Value =
+            serde_json::from_str(json.unwrap_or_default()).context(&said)?;
+        let completed = report["completed"].as_u64().unwrap_or(0);
+        let (_, most) = memory(server.id())?;
+        let line = format!(
+            "crowd: {IDLE} idle connections: {} MB of memory at most, and {completed} requests \
+             of others",
+            most >> 20
+        );
+        println!("{line}");
+        ensure!(completed > 0 && most <= MOST_MEMORY, "{line}");
+        Ok(())
+    });
+    checks.check("it ends as ever", || server.stop_well().map(drop));
+    Ok(())
+}
+
+/// The resident bytes of a process, now and at most.
+pub(super) fn memory(id: u32) -> Result<(u64, u64)> {
+    let path = PathBuf::from(format!("/proc/{id}/status"));
+    let status = shell::read(&path)?;
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+        Some(kilobytes << 10)
+    };
+    let memory = bytes("VmRSS:").zip(bytes("VmHWM:"));
+    memory.context(format_args!("no VmRSS in {}", path.display()))
+}
