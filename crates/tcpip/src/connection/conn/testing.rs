@@ -19,11 +19,11 @@ use crate::config::Config;
 use crate::congestion::{CongestionControl, NewReno};
 use crate::counters::Counters;
 use crate::negotiated::Negotiated;
-use crate::outcome::{AfterFin, ControlSegment, Expiry};
+use crate::outcome::{ControlSegment, Expiry};
 use crate::outcome::{Route, Verdict};
 use crate::pools::Owner;
 use crate::stream::{Slice, Source};
-use crate::wire::{Block, Control, HEADER_LEN, Header, Options, Segment, Seq, Timestamps, Written};
+use crate::wire::{Block, Control, HEADER_LEN, Header, Segment, Seq, Timestamps, Written};
 
 /// Our initial sequence number. Numbers wrap within the third segment of 1,000 bytes.
 const ISS: Seq = Seq(u32::MAX - 2_500);
@@ -33,6 +33,8 @@ const IRS: Seq = Seq(u32::MAX - 2);
 pub(super) const RTT_MS: u64 = 100;
 /// Time at which a connection opens.
 const START_MS: u64 = 1_000_000;
+/// Free places in the TX ring for each pass.
+const ROOM: usize = 64;
 const PORTS: (u16, u16) = (80, 40_000);
 const NOBODY: Owner = Owner {
     id: NONE,
@@ -116,16 +118,10 @@ pub(super) struct Bench {
     pub(super) window: u16,
     /// Timestamps of the peer's next segments.
     pub(super) stamps: Option<Timestamps>,
-    /// ECN field of the peer's next packets.
-    pub(super) ecn: Ecn,
     /// Bytes of a super-segment that the port takes; 0 if none.
     pub(super) segmentation: usize,
-    /// Free places in the TX ring for each pass.
-    pub(super) room: usize,
     /// Whether the application leaves arriving data unread.
     pub(super) leaves: bool,
-    /// Result of the last ACK after close.
-    pub(super) after_fin: AfterFin,
     now: Instant,
 }
 
@@ -141,11 +137,8 @@ impl Bench {
             cx: Context::new(&config, 1_500),
             window: offer.window,
             stamps: stamps.then(Timestamps::default),
-            ecn: Ecn::NotEct,
             segmentation: 0,
-            room: 64,
             leaves: false,
-            after_fin: AfterFin::Open,
             now: Instant::from_millis(START_MS),
         };
         let now = bench.moment();
@@ -291,7 +284,7 @@ impl Bench {
     }
 
     /// Receives a segment of the peer.
-    pub(super) fn recv(&mut self, seq: u32, ack: u32, control: &str, len: u16) -> Verdict {
+    fn recv(&mut self, seq: u32, ack: u32, control: &str, len: u16) -> Verdict {
         self.take(self.segment(seq, ack, control, len), &[])
     }
 
@@ -341,8 +334,7 @@ impl Bench {
 
     /// Processes a checked segment as the stack does.
     fn process(&mut self, segment: Segment, sack: &[Block], now: Moment) {
-        let ecn = self.ecn;
-        let marks = (self.tcb().path.link, || ecn);
+        let marks = (self.tcb().path.link, || Ecn::NotEct);
         let acked = self.conn().on_segment(segment, sack, marks, now);
         self.settle();
         if acked > 0 {
@@ -351,7 +343,7 @@ impl Bench {
             let stream = &mut self.record.tcb.stream;
             while stream.retire(una, lists, peers).is_some() {}
             if self.tcb().flags.has(Flags::CLOSE) {
-                self.after_fin = self.conn().on_fin_acked(now);
+                self.conn().on_fin_acked(now);
             }
         }
         if segment.len > 0 || segment.control.has(Control::FIN) {
@@ -416,7 +408,7 @@ impl Bench {
     /// Sends one pass, and returns its plans.
     pub(super) fn plans(&mut self) -> Vec<Plan> {
         let now = self.moment();
-        let (mut room, segmentation) = (self.room, self.segmentation);
+        let (mut room, segmentation) = (ROOM, self.segmentation);
         let mut conn = self.conn();
         let mut plans = Vec::new();
         while let Some(plan) = conn.next_lost(now) {
@@ -473,30 +465,6 @@ impl Bench {
     /// SND.UNA.
     pub(super) fn una(&self) -> u32 {
         self.tcb().snd_una.since(ISS)
-    }
-
-    /// Bytes and FIN received in order.
-    pub(super) fn received(&self) -> u32 {
-        self.tcb().rcv_nxt.since(IRS) - 1
-    }
-
-    /// Bytes that the application has not read.
-    pub(super) fn ready(&mut self) -> usize {
-        let Some((bytes, ready)) = self.conn().lend_bytes() else {
-            return 0;
-        };
-        self.conn().return_bytes(bytes, 0);
-        ready
-    }
-
-    /// Sends an ACK, and returns its SACK blocks.
-    pub(super) fn sacked(&mut self) -> Vec<(u32, u32)> {
-        let (_, options) = self.acknowledge();
-        let mut header = vec![0; HEADER_LEN];
-        header.extend_from_slice(options.bytes());
-        let sack = Options::read(&header).sack;
-        let relative = |(start, end): &Block| (start.since(IRS), end.since(IRS));
-        sack.iter().map(relative).collect()
     }
 
     /// Sends an ACK.

@@ -1,6 +1,5 @@
 //! Path MTU discovery: RFC 1191, RFC 4821, RFC 5927 and RFC 8899.
 
-use crate::Config;
 use crate::connection::conn::testing::{Bench, Offer, RTT_MS};
 use crate::connection::{DeadlineKind, Flags};
 
@@ -17,30 +16,6 @@ fn sending(mss: u16) -> Bench {
     bench.write(200_000);
     assert_eq!(bench.send().len(), 10);
     bench
-}
-
-#[test]
-fn a_smaller_path_mtu_resegments_the_flight() {
-    let mut bench = sending(1_000);
-    bench.pass_ms(RTT_MS);
-    bench.ack(1_001);
-    assert_eq!(bench.send().len(), 2);
-    assert!(bench.too_big(700 + HEADERS, 1_001));
-    assert_eq!(bench.tcb().mss, 700);
-    let plans = bench.plans();
-    let segments = plans
-        .iter()
-        .map(|plan| (plan.slice.from, plan.len, plan.prepared));
-    // The rest of the second segment of the new size, and then whole segments.
-    let first: Vec<_> = segments.take(3).collect();
-    let expected = [
-        (1_000, 400, None),
-        (1_400, 700, Some(2)),
-        (2_100, 700, Some(3)),
-    ];
-    assert_eq!(first, expected);
-    assert_eq!(bench.cwnd(), 11_000, "a smaller path MTU is no congestion");
-    assert_eq!(bench.counters().timeouts, 0);
 }
 
 #[test]
@@ -63,47 +38,6 @@ fn a_smaller_path_mtu_is_accepted_only_for_data_in_flight() {
     }
     let mut bench = Offer::plain().open();
     assert!(!bench.too_big(900, 1), "nothing is in flight");
-}
-
-#[test]
-fn the_third_and_fifth_timeouts_of_a_segment_reduce_its_size() {
-    // RFC 8899, section 5.1.2: 1,280 bytes, and then the minimum that every host accepts.
-    let config = Config {
-        user_timeout: None,
-        ..Config::default()
-    };
-    let mut bench = Offer {
-        config,
-        mss: 1_460,
-        ..Offer::plain()
-    }
-    .open();
-    bench.write(50_000);
-    bench.send();
-    let mut lens = Vec::new();
-    for _ in 0..6 {
-        assert_eq!(bench.fire(), "Transmit");
-        lens.push(bench.plans()[0].len);
-    }
-    assert_eq!(lens, [1_460, 1_460, 1_228, 1_228, 524, 524]);
-    assert_eq!(bench.counters().black_holes, 2);
-}
-
-#[test]
-fn timeouts_of_small_segments_do_not_indicate_a_black_hole() {
-    let mut bench = Offer {
-        mss: 1_460,
-        ..Offer::plain()
-    }
-    .open();
-    bench.write(500);
-    bench.send();
-    for _ in 0..5 {
-        bench.fire();
-        bench.send();
-    }
-    assert_eq!(bench.counters().black_holes, 0);
-    assert_eq!(bench.tcb().mss, 1_460);
 }
 
 /// A connection whose segments of 1,000 bytes were reduced to 600, with nothing in flight.

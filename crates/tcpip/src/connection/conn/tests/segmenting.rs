@@ -1,8 +1,7 @@
 //! Boundaries of segments and runs, and the places of PSH and FIN.
 
 use crate::connection::conn::testing::{Bench, Offer};
-use crate::connection::{DeadlineKind, Plan, State};
-use crate::outcome::{AfterFin, ControlSegment};
+use crate::connection::{DeadlineKind, Plan};
 
 /// Bytes of IPv4 and TCP headers, timestamps included.
 const HEADERS: usize = 52;
@@ -15,23 +14,6 @@ fn segments(bench: &mut Bench) -> Vec<(u32, u32, Option<u32>)> {
         .iter()
         .map(|plan| (from(plan), plan.len, plan.prepared))
         .collect()
-}
-
-#[test]
-fn a_content_is_segmented_at_multiples_of_the_mss_and_pushed_at_its_end() {
-    let mut bench = Offer::default().open();
-    bench.write(2_500);
-    bench.write(700);
-    bench.write(1_000);
-    let sent = [
-        "1:1001 A",
-        "1001:2001 A",
-        "2001:2501 PA",
-        "2501:3201 PA",
-        "3201:4201 PA",
-    ];
-    assert_eq!(bench.send(), sent);
-    assert!(bench.send().is_empty());
 }
 
 #[test]
@@ -103,78 +85,6 @@ fn entries_beyond_two_use_a_list_and_are_sent_in_order() {
     assert_eq!(bench.fire(), "1501:1551 PA retransmits tail");
     bench.ack(1_551);
     assert!(bench.tcb().stream.is_empty());
-}
-
-#[test]
-fn a_fin_is_sent_with_the_last_segment() {
-    let mut bench = Offer::default().open();
-    bench.write(1_500);
-    bench.close();
-    assert_eq!(bench.send(), ["1:1001 A", "1001:1502 FPA"]);
-    assert_eq!(bench.tcb().state, State::FinWait1);
-    bench.ack(1_501);
-    assert_eq!(bench.tcb().state, State::FinWait1);
-    assert_eq!(bench.after_fin, AfterFin::Open);
-    bench.ack(1_502);
-    assert_eq!(bench.tcb().state, State::FinWait2);
-}
-
-#[test]
-fn a_fin_after_sent_data_goes_alone() {
-    let mut bench = Offer::default().open();
-    bench.write(1_500);
-    assert_eq!(bench.send(), ["1:1001 A", "1001:1501 PA"]);
-    bench.close();
-    assert_eq!(bench.send(), ["1501:1502 FA"]);
-    assert!(bench.send().is_empty());
-}
-
-#[test]
-fn a_fin_is_retransmitted_with_its_data() {
-    let mut bench = Offer::plain().open();
-    bench.write(1_500);
-    bench.close();
-    bench.send();
-    assert_eq!(bench.fire(), "Transmit");
-    assert_eq!(bench.send(), ["1:1001 A retransmitted"]);
-    bench.ack(1_001);
-    assert_eq!(bench.send(), ["1001:1502 FPA retransmitted"]);
-}
-
-#[test]
-fn an_acknowledged_fin_finishes_or_enters_time_wait() {
-    for (state, after, reached) in [
-        (State::LastAck, AfterFin::Finished, State::LastAck),
-        (State::Closing, AfterFin::TimeWait, State::TimeWait),
-        (State::FinWait1, AfterFin::Open, State::FinWait2),
-    ] {
-        let mut bench = Offer::default().open();
-        if state == State::LastAck {
-            bench.tcb_mut().state = State::CloseWait;
-        }
-        bench.close();
-        assert_eq!(bench.send(), ["1:2 FA"]);
-        if state == State::Closing {
-            bench.tcb_mut().state = state;
-        }
-        assert_eq!(bench.tcb().state, state);
-        bench.ack(2);
-        assert_eq!(bench.after_fin, after);
-        assert_eq!(bench.tcb().state, reached);
-    }
-}
-
-#[test]
-fn a_reset_follows_everything_that_was_sent() {
-    let mut bench = Offer::default().open();
-    bench.write(5_000);
-    bench.close();
-    bench.send();
-    let now = bench.moment();
-    let reset = bench.conn().control_segment(ControlSegment::Reset, now).0;
-    assert_eq!(reset.seq, bench.tcb().stream.end() + 1);
-    assert_eq!(reset.ack, bench.tcb().rcv_nxt);
-    assert_eq!(reset.window, 0);
 }
 
 /// A content of 20,000 bytes on a port that takes packets of `max` bytes.
@@ -253,18 +163,4 @@ fn the_first_segment_of_a_run_is_timed() {
     bench.pass_ms(100);
     bench.ack(1_001);
     assert_eq!(bench.tcb().rtt.variation(), 37_500);
-}
-
-#[test]
-fn a_full_ring_ends_the_pass_without_loss() {
-    let mut bench = Offer::plain().open();
-    bench.write(4_000);
-    bench.room = 3;
-    assert_eq!(bench.send().len(), 3);
-    assert_eq!(bench.counters().blocked, 1);
-    bench.room = 0;
-    assert!(bench.send().is_empty());
-    bench.room = 64;
-    assert_eq!(bench.send(), ["3001:4001 PA"]);
-    assert_eq!(bench.counters().blocked, 2);
 }
