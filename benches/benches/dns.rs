@@ -6,14 +6,18 @@
 use benches::workload::Workload;
 use benches::workload::dns::Zone;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use namestorm::{Form, Mode};
+use namestorm::{Form, ReplyMode};
 
 fn dns(c: &mut Criterion) {
     let mut group = c.benchmark_group("DNS answer");
     for names in [1, 10_000, 1_000_000] {
         for (hash, form) in [("wire", Form::Wire), ("fqdn", Form::Fqdn)] {
             let zone = Zone::new(names, form);
-            for mode in [Mode::Turnaround, Mode::MemCopy, Mode::PreCopy] {
+            for mode in [
+                ReplyMode::Turnaround,
+                ReplyMode::MemCopy,
+                ReplyMode::PreCopy,
+            ] {
                 let mut work = zone.answer(mode);
                 let id = BenchmarkId::new(format!("{hash}, {mode}"), names);
                 group.bench_function(id, |b| b.iter(|| work.run()));

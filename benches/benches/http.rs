@@ -5,9 +5,12 @@
 use benches::workload::Workload;
 use benches::workload::http::{KeepAlive, OwnConnection};
 use criterion::{Criterion, criterion_group, criterion_main};
-use tcpip::Mode;
+use tcpip::SendMode;
 
-const MODES: [(&str, Mode); 2] = [("memcopy", Mode::MemCopy), ("pre-copy", Mode::PreCopy)];
+const MODES: [(&str, SendMode); 2] = [
+    ("memcopy", SendMode::MemCopy),
+    ("pre-copy", SendMode::PreCopy),
+];
 
 fn keep_alive(c: &mut Criterion) {
     let mut group = c.benchmark_group("GET 1 KB, keep-alive");

@@ -13,7 +13,7 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use nmio::Instant;
 use sandstorm::{
-    App, BODY_LIMIT, Builder, Clients, Exchange, Http, Intake, More, Prepared, Replies, Request,
+    App, BODY_LIMIT, Builder, Clients, Exchange, Http, Intake, More, PreparedId, Replies, Request,
     Response, Sees, Site, StatusCode, Ticket, Verdict,
 };
 use tcpip::{Config, ContentError, Timer};
@@ -117,7 +117,7 @@ struct Coming {
 }
 
 struct Probe<const FIRST: bool> {
-    prepared: Prepared,
+    prepared: PreparedId,
     waiting: Vec<Ticket>,
     /// Responses in pieces, of which the last is to come.
     streaming: Vec<Ticket>,

@@ -16,7 +16,7 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use nmio::sim::{self, EndConfig, LinkConfig, SimPort};
 use nmio::{Batch, Frame, Handler, Instant, Port};
 use tcpip::{
-    Bbr, Config, CongestionControl, Cubic, Family, Mode, NewReno, Reno, Server, Stack, SynCookies,
+    Bbr, Config, CongestionControl, Cubic, Family, SendMode, NewReno, Reno, Server, Stack, SynCookies,
     WhenFull,
 };
 
@@ -509,9 +509,9 @@ fn stack_config(input: &Input) -> Config {
     let recv_buffer = usize::from(input.recv_buffer) % 4096;
     Config {
         mode: if input.pre_copy {
-            Mode::PreCopy
+            SendMode::PreCopy
         } else {
-            Mode::MemCopy
+            SendMode::MemCopy
         },
         max_connections: 1 + u32::from(input.connections) % 8,
         max_half_open: 1 + u32::from(input.half_open) % 8,

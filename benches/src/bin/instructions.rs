@@ -13,7 +13,7 @@ use benches::workload::tcp::AckToSegment;
 use benches::workload::udp::Reflect;
 use clap::Parser;
 use namestorm::Form;
-use namestorm::Mode::{MemCopy, PreCopy, Turnaround};
+use namestorm::ReplyMode::{MemCopy, PreCopy, Turnaround};
 
 /// Does a piece of work a number of times and checks that it was right.
 #[derive(Parser, Debug)]
@@ -60,31 +60,31 @@ const WORKLOADS: &[Entry] = &[
         repeat(Zone::new(100, Form::Wire).no_such_name(Turnaround), n);
     }),
     ("ack-to-segment-memcopy", |n| {
-        repeat(AckToSegment::new(tcpip::Mode::MemCopy), n);
+        repeat(AckToSegment::new(tcpip::SendMode::MemCopy), n);
     }),
     ("ack-to-segment-precopy", |n| {
-        repeat(AckToSegment::new(tcpip::Mode::PreCopy), n);
+        repeat(AckToSegment::new(tcpip::SendMode::PreCopy), n);
     }),
     ("http-get-1k-memcopy", |n| {
-        repeat(KeepAlive::page(tcpip::Mode::MemCopy), n);
+        repeat(KeepAlive::page(tcpip::SendMode::MemCopy), n);
     }),
     ("http-get-1k-precopy", |n| {
-        repeat(KeepAlive::page(tcpip::Mode::PreCopy), n);
+        repeat(KeepAlive::page(tcpip::SendMode::PreCopy), n);
     }),
     ("http-get-1000-pages", |n| {
-        repeat(KeepAlive::pages(tcpip::Mode::MemCopy), n);
+        repeat(KeepAlive::pages(tcpip::SendMode::MemCopy), n);
     }),
     ("http-get-strangers", |n| {
-        repeat(KeepAlive::strangers(tcpip::Mode::MemCopy), n);
+        repeat(KeepAlive::strangers(tcpip::SendMode::MemCopy), n);
     }),
     ("http-not-found", |n| {
-        repeat(KeepAlive::not_found(tcpip::Mode::MemCopy), n);
+        repeat(KeepAlive::not_found(tcpip::SendMode::MemCopy), n);
     }),
     ("http-new-1k-memcopy", |n| {
-        repeat(OwnConnection::new(tcpip::Mode::MemCopy), n);
+        repeat(OwnConnection::new(tcpip::SendMode::MemCopy), n);
     }),
     ("http-new-1k-precopy", |n| {
-        repeat(OwnConnection::new(tcpip::Mode::PreCopy), n);
+        repeat(OwnConnection::new(tcpip::SendMode::PreCopy), n);
     }),
 ];
 

@@ -227,7 +227,7 @@ impl Template {
 
 /// The packets that every connection needs.
 #[derive(Clone, Debug)]
-pub(super) struct Packets {
+pub(super) struct PacketTemplates {
     pub(super) syn: Template,
     pub(super) ack: Template,
     pub(super) fin: Template,
@@ -237,7 +237,7 @@ pub(super) struct Packets {
     sack: [Template; MAX_SACK_BLOCKS],
 }
 
-impl Packets {
+impl PacketTemplates {
     pub(super) fn new(place: &Place) -> Self {
         let [high, low] = MSS.to_be_bytes();
         #[rustfmt::skip]
@@ -278,7 +278,7 @@ impl Packets {
     }
 
     /// Writes an acknowledgement with these blocks to `frame`, which is as
-    /// long as [`Packets::sack_len`] says.
+    /// long as [`PacketTemplates::sack_len`] says.
     pub(super) fn write_sack(&self, frame: &mut [u8], fields: &Fields, blocks: &[(u32, u32)]) {
         let Some(i) = blocks.len().checked_sub(1) else {
             return self.ack.write(frame, fields);

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use namestorm::{Answers, Form, Mode, Server, UdpAndTcp, prepare_text};
+use namestorm::{Answers, Form, ReplyMode, Server, UdpAndTcp, prepare_text};
 use nmio::sim::Sink;
 use nmio::{Batch, Frame, Handler, Instant, Port};
 
@@ -43,7 +43,7 @@ impl Zone {
 
     /// One query after the other for the zone's names, answered in the way
     /// of `mode`.
-    pub fn answer(&self, mode: Mode) -> Answer {
+    pub fn answer(&self, mode: ReplyMode) -> Answer {
         let asked = (0..self.names.min(QUERIES))
             .map(|i| query(&format!("host{}", i * STRIDE % self.names)))
             .collect();
@@ -51,7 +51,7 @@ impl Zone {
     }
 
     /// One query after the other for names that the zone does not have.
-    pub fn no_such_name(&self, mode: Mode) -> Answer {
+    pub fn no_such_name(&self, mode: ReplyMode) -> Answer {
         let asked = (0..self.names.min(QUERIES))
             .map(|i| query(&format!("none{i}")))
             .collect();
@@ -59,7 +59,7 @@ impl Zone {
     }
 
     /// As [`answer`](Self::answer), `N` queries received together.
-    pub fn batch<const N: usize>(&self, mode: Mode) -> AnswerBatch<N> {
+    pub fn batch<const N: usize>(&self, mode: ReplyMode) -> AnswerBatch<N> {
         AnswerBatch(self.answer(mode).0)
     }
 }
@@ -100,7 +100,7 @@ struct Setup {
 }
 
 impl Setup {
-    fn new(zone: &Zone, mode: Mode, asked: Vec<Vec<u8>>, rcode: usize) -> Self {
+    fn new(zone: &Zone, mode: ReplyMode, asked: Vec<Vec<u8>>, rcode: usize) -> Self {
         let sink = Sink::new(1500, 2 * nmio::MAX_BATCH as u32, RESIDENTS);
         let host = crate::host();
         let capabilities = sink.capabilities();

@@ -7,7 +7,7 @@ use nmio::sim::Sink;
 use nmio::{Handler, Instant};
 use sandstorm::reply::Status;
 use sandstorm::{Builder, Http, Server};
-use tcpip::{Config, Mode};
+use tcpip::{Config, SendMode};
 
 use super::tcp::Visit;
 use super::{SECRET, Workload};
@@ -28,7 +28,7 @@ const NOW: Duration = Duration::from_secs(1_795_249_777);
 const PAGES: usize = 1_000;
 
 /// A server of `/page` and so many others.
-fn server(mode: Mode, others: usize) -> (Sink, Server) {
+fn server(mode: SendMode, others: usize) -> (Sink, Server) {
     let now = SystemTime::UNIX_EPOCH + NOW;
     let mut site =
         Builder::keyed(now, SECRET).file(b"/page", SystemTime::UNIX_EPOCH, &[b'x'; PAGE_LEN]);
@@ -89,7 +89,7 @@ impl KeepAlive {
     ///
     /// # Panics
     /// When the response is not that page in one segment.
-    pub fn page(mode: Mode) -> Self {
+    pub fn page(mode: SendMode) -> Self {
         let new = Self::new(mode, 0, &[KEEP_ALIVE.to_vec()], Status::Ok);
         assert!(
             (PAGE_LEN as u32 + 1..1460).contains(&new.response_len),
@@ -99,14 +99,14 @@ impl KeepAlive {
     }
 
     /// For a thousand pages of 1 KB in turn.
-    pub fn pages(mode: Mode) -> Self {
+    pub fn pages(mode: SendMode) -> Self {
         let one = |n| String::from_utf8_lossy(KEEP_ALIVE).replace("page", &format!("{n:04}"));
         let requests: Vec<Vec<u8>> = (0..PAGES).map(|n| one(n).into_bytes()).collect();
         Self::new(mode, PAGES, &requests, Status::Ok)
     }
 
     /// For a thousand pages in turn, each by another user agent.
-    pub fn strangers(mode: Mode) -> Self {
+    pub fn strangers(mode: SendMode) -> Self {
         let one = |n| {
             let request = String::from_utf8_lossy(KEEP_ALIVE).replace("page", &format!("{n:04}"));
             request.replace("bench", &format!("b{n:04}"))
@@ -116,12 +116,12 @@ impl KeepAlive {
     }
 
     /// For a page that is not there.
-    pub fn not_found(mode: Mode) -> Self {
+    pub fn not_found(mode: SendMode) -> Self {
         Self::new(mode, 0, &[NOT_FOUND.to_vec()], Status::NotFound)
     }
 
     /// All of `requests` are as long as the first, and their responses too.
-    fn new(mode: Mode, others: usize, requests: &[Vec<u8>], status: Status) -> Self {
+    fn new(mode: SendMode, others: usize, requests: &[Vec<u8>], status: Status) -> Self {
         let (mut sink, mut server) = server(mode, others);
         let response_len = response_len(&mut sink, &mut server, &requests[0]);
         let client = Client::open(&mut sink, &mut server, 4096, 65_535);
@@ -179,7 +179,7 @@ pub struct OwnConnection {
 
 impl OwnConnection {
     /// For the page of 1 KB.
-    pub fn new(mode: Mode) -> Self {
+    pub fn new(mode: SendMode) -> Self {
         let (mut sink, mut server) = server(mode, 0);
         let len = response_len(&mut sink, &mut server, CLOSE);
         Self {

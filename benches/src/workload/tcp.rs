@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nmio::sim::Sink;
 use nmio::{Handler, Instant, Port};
-use tcpip::{Application, Config, Connection, ContentId, Family, Mode, Server, Stack};
+use tcpip::{Application, Config, Connection, ContentId, Family, SendMode, Server, Stack};
 
 use super::{SECRET, Workload};
 use crate::{Client, Segment, flags, numbers};
@@ -42,7 +42,7 @@ impl Application for Stream {
     }
 }
 
-fn server(mode: Mode, len: usize, once: bool) -> (Sink, Server<Stream>) {
+fn server(mode: SendMode, len: usize, once: bool) -> (Sink, Server<Stream>) {
     let mut sink = Sink::new(1500, 64, 4 * SEGMENTS);
     sink.copy_residents(true);
     let config = Config {
@@ -80,7 +80,7 @@ impl AckToSegment {
     ///
     /// # Panics
     /// When it does not begin with a full segment.
-    pub fn new(mode: Mode) -> Self {
+    pub fn new(mode: SendMode) -> Self {
         let (mut sink, mut server) = server(mode, (SEGMENTS * MSS) as usize, false);
         let window = (IN_FLIGHT * MSS) as u16;
         let mut client = Client::open(&mut sink, &mut server, 4096, window);
@@ -129,7 +129,7 @@ pub struct ShortConnection {
 
 impl ShortConnection {
     /// A server of 1,024 bytes.
-    pub fn new(mode: Mode) -> Self {
+    pub fn new(mode: SendMode) -> Self {
         let (mut sink, server) = server(mode, 1024, true);
         sink.copy_residents(false);
         Self {

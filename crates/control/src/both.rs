@@ -13,7 +13,9 @@ use nmio::device::{MemoryPlan, Transport};
 use crate::args::ServeArgs;
 use crate::named::Named;
 use crate::port_args::{port_arg, port_of};
-use crate::program::{Counted, Listening, Prepared, Program, StartError, Tally, WorkerContext};
+use crate::program::{
+    Counted, Listening, PreparedPackets, Program, StartError, Tally, WorkerContext,
+};
 use crate::run::serve;
 
 /// Two programs as one, with the name `N`. Each serves its own ports on the same addresses.
@@ -143,10 +145,10 @@ impl<N: Named, A: Program, B: Program> Program for Both<N, A, B> {
         Ok(ip::Both(first, self.second.transports(port, context)?))
     }
 
-    fn prepared<P: Port>(&self, both: &Self::Transports<P>) -> Prepared {
+    fn prepared<P: Port>(&self, both: &Self::Transports<P>) -> PreparedPackets {
         let first = self.first.prepared(&both.0);
         let second = self.second.prepared(&both.1);
-        Prepared {
+        PreparedPackets {
             packets: first.packets + second.packets,
             bytes: first.bytes + second.bytes,
         }

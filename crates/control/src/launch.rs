@@ -11,7 +11,7 @@ use nmio::{Bell, FaultConfig};
 use crate::args::ServeArgs;
 use crate::error::Error;
 use crate::live::Published;
-use crate::program::{Listening, Prepared, Program, WorkerContext};
+use crate::program::{Listening, PreparedPackets, Program, WorkerContext};
 use crate::report::{self, Block};
 use crate::rights::Rights;
 use crate::secret::Secret;
@@ -110,10 +110,12 @@ impl<'a, P: Program> Launch<'a, P> {
         for (label, value) in self.program.loaded() {
             block.line(label, value);
         }
-        let prepared = ready.iter().fold(Prepared::default(), |sum, one| Prepared {
-            packets: sum.packets + one.prepared.packets,
-            bytes: sum.bytes + one.prepared.bytes,
-        });
+        let prepared = ready
+            .iter()
+            .fold(PreparedPackets::default(), |sum, one| PreparedPackets {
+                packets: sum.packets + one.prepared.packets,
+                bytes: sum.bytes + one.prepared.bytes,
+            });
         let packets = report::count(prepared.packets);
         block.line(
             "prepared",

@@ -119,7 +119,9 @@ pub use named::Named;
 pub use new_worker::NewWorker;
 pub use peers::{Mailboxes, Peers};
 pub use port_args::PortArgs;
-pub use program::{Count, Counted, Listening, Prepared, Program, StartError, Tally, WorkerContext};
+pub use program::{
+    Count, Counted, Listening, PreparedPackets, Program, StartError, Tally, WorkerContext,
+};
 pub use rights::{Sandbox, UserSpec};
 pub use run::serve;
 pub use secret::Secret;

@@ -79,9 +79,9 @@ pub trait Program: Sync {
     ) -> Result<Self::Transports<P>, StartError>;
 
     /// What stands ready. Called after rights are given up.
-    fn prepared<P: Port>(&self, transports: &Self::Transports<P>) -> Prepared {
+    fn prepared<P: Port>(&self, transports: &Self::Transports<P>) -> PreparedPackets {
         let _ = transports;
-        Prepared::default()
+        PreparedPackets::default()
     }
 
     /// Folders and files that the content was read from. Called before rights are
@@ -203,7 +203,7 @@ pub struct Counted {
 
 /// Packets that stand ready to be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Prepared {
+pub struct PreparedPackets {
     /// How many.
     pub packets: u64,
     /// Their bytes, headers included.

@@ -14,7 +14,9 @@ use crate::args::network_args;
 use crate::connections::check_reserved;
 use crate::named::Named;
 use crate::new_worker::NewWorker;
-use crate::program::{Counted, Listening, Prepared, Program, StartError, Tally, WorkerContext};
+use crate::program::{
+    Counted, Listening, PreparedPackets, Program, StartError, Tally, WorkerContext,
+};
 use crate::run::serve;
 
 /// A [`Program`] of one application on TCP, with one of it for each worker.
@@ -103,9 +105,9 @@ where
         Ok(stack)
     }
 
-    fn prepared<P: Port>(&self, stack: &Stack<A>) -> Prepared {
+    fn prepared<P: Port>(&self, stack: &Stack<A>) -> PreparedPackets {
         let totals = stack.contents().totals();
-        Prepared {
+        PreparedPackets {
             packets: totals.packets,
             bytes: totals.bytes,
         }

@@ -11,7 +11,7 @@ use nmio::{
 
 use crate::error::Error;
 use crate::live::Published;
-use crate::program::{Prepared, Program, Tally, WorkerContext};
+use crate::program::{PreparedPackets, Program, Tally, WorkerContext};
 use crate::publisher::Publisher;
 use crate::rights::{GivenUp, Kind, Rights};
 
@@ -34,7 +34,7 @@ pub(crate) struct Worker<'a, P> {
 pub(crate) struct Ready {
     /// What the port really does.
     pub(crate) port: Vec<(&'static str, String)>,
-    pub(crate) prepared: Prepared,
+    pub(crate) prepared: PreparedPackets,
     pub(crate) given_up: GivenUp,
 }
 
@@ -43,7 +43,7 @@ impl Ready {
     pub(crate) fn example() -> Self {
         Self {
             port: vec![("port", "a test".into())],
-            prepared: Prepared::default(),
+            prepared: PreparedPackets::default(),
             given_up: GivenUp::default(),
         }
     }

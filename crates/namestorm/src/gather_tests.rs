@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::*;
-use crate::{Form, LoadError, Mode, Namestorm};
+use crate::{Form, LoadError, Namestorm, ReplyMode};
 
 const GOOD: &str = "@ 60 IN SOA ns host 1 2 3 4 60\n@ 60 IN NS ns\nns 60 IN A 192.0.2.1\n";
 
@@ -167,7 +167,7 @@ fn strict_refuses_what_is_served_otherwise() {
     let nameless = zone(folder.path(), "no..name", "nonsense\n");
     let load_saying = |specs: &[&ZoneSpec], strict, say: &mut dyn FnMut(String)| {
         let specs: Vec<_> = specs.iter().map(|spec| (*spec).clone()).collect();
-        Namestorm::load(&specs, Form::Wire, Mode::Turnaround, strict, say)
+        Namestorm::load(&specs, Form::Wire, ReplyMode::Turnaround, strict, say)
     };
     let load = |specs: &[&ZoneSpec], strict| load_saying(specs, strict, &mut |_| {});
     assert!(load(&[&good], true).is_ok());

@@ -157,7 +157,7 @@ pub use report::{Finding, Report, Severity};
 pub use respond::{Reply, Responder, Transport};
 pub use serve::serve;
 pub use server::{Server, UdpAndTcp};
-pub use service::{Dns, Mode};
+pub use service::{Dns, ReplyMode};
 pub use tail::MAX_TCP_MESSAGE;
 pub use tcp::{DnsOverTcp, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_TCP_QUERY, TcpSettings};
 pub use zone::Zone;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use control::{ConnectionArgs, ServeArgs};
-use namestorm::{Form, Mode, Namestorm, TcpSettings, ZoneSpec};
+use namestorm::{Form, Namestorm, ReplyMode, TcpSettings, ZoneSpec};
 
 /// An authoritative DNS server that answers from prepared packets, with a
 /// network stack of its own.
@@ -54,7 +54,7 @@ struct Serve {
     /// How replies over UDP are sent: `pre-copy` from packets that lie ready,
     /// `memcopy` by copying, `turnaround` in the query's own frame.
     #[arg(long, default_value_t, value_name = "pre-copy|memcopy|turnaround")]
-    mode: Mode,
+    mode: ReplyMode,
 
     #[command(flatten)]
     connections: ConnectionArgs,

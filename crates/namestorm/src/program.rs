@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use control::report::{bytes, count};
 use control::{
-    Counted, Listening, Named, NewWorker, Prepared, Program, StartError, Tally, WorkerContext,
+    Counted, Listening, Named, NewWorker, PreparedPackets, Program, StartError, Tally,
+    WorkerContext,
 };
 use nmio::Port;
 use nmio::device::{MemoryPlan, Transport};
@@ -24,7 +25,7 @@ use crate::load::ZoneSpec;
 use crate::name;
 use crate::rtype;
 use crate::server::UdpAndTcp;
-use crate::service::{Dns, Mode};
+use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 use crate::zone::Zone;
 use crate::zones::Zones;
@@ -76,7 +77,7 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
     make: F,
     hook: PhantomData<fn() -> H>,
     answers: Arc<Answers>,
-    mode: Mode,
+    mode: ReplyMode,
     /// What was given and is not served, by the reason.
     lost: Option<String>,
     tcp: TcpSettings,
@@ -98,7 +99,7 @@ impl Namestorm {
     pub fn load(
         specs: &[ZoneSpec],
         form: Form,
-        mode: Mode,
+        mode: ReplyMode,
         strict: bool,
         say: &mut dyn FnMut(String),
     ) -> Result<Self, LoadError> {
@@ -167,7 +168,7 @@ where
             make,
             hook: PhantomData,
             answers: Arc::new(answers),
-            mode: Mode::default(),
+            mode: ReplyMode::default(),
             tcp: TcpSettings::default(),
             lost: None,
             example: example.unwrap_or_default(),
@@ -178,7 +179,7 @@ where
 
     /// Sends replies over UDP in another way.
     #[must_use]
-    pub fn with_mode(self, mode: Mode) -> Self {
+    pub fn with_mode(self, mode: ReplyMode) -> Self {
         Self { mode, ..self }
     }
 
@@ -285,8 +286,8 @@ where
 
     fn memory(&self, _context: &WorkerContext) -> MemoryPlan {
         let wanted = match self.mode {
-            Mode::PreCopy => COPIES * self.answers.size().answers,
-            Mode::MemCopy | Mode::Turnaround => 0,
+            ReplyMode::PreCopy => COPIES * self.answers.size().answers,
+            ReplyMode::MemCopy | ReplyMode::Turnaround => 0,
         };
         MemoryPlan {
             resident_frames: wanted.min(MAX_RESIDENT_PACKETS as usize) as u32,
@@ -320,11 +321,11 @@ where
         Ok(server)
     }
 
-    fn prepared<P: Port>(&self, server: &UdpAndTcp<H>) -> Prepared {
+    fn prepared<P: Port>(&self, server: &UdpAndTcp<H>) -> PreparedPackets {
         if !server.tells {
-            return Prepared::default();
+            return PreparedPackets::default();
         }
-        Prepared {
+        PreparedPackets {
             packets: self.answers.size().answers as u64,
             bytes: self.answers.size().memory as u64,
         }

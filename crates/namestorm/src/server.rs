@@ -11,7 +11,7 @@ use crate::answers::Answers;
 use crate::hashed_question::HashedQuestion;
 use crate::hook::{Hook, NoHook};
 use crate::prefetcher::Prefetcher;
-use crate::service::{Dns, Mode};
+use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 
 /// A DNS server: give it to [`nmio::run`], one to each worker.
@@ -36,7 +36,7 @@ impl UdpAndTcp {
     pub fn new(
         port: u16,
         answers: &Arc<Answers>,
-        mode: Mode,
+        mode: ReplyMode,
         capabilities: &Capabilities,
         secret: [u64; 4],
     ) -> Self {
@@ -48,7 +48,7 @@ impl UdpAndTcp {
     pub fn with_tcp(
         port: u16,
         answers: &Arc<Answers>,
-        mode: Mode,
+        mode: ReplyMode,
         tcp: &TcpSettings,
         capabilities: &Capabilities,
         secret: [u64; 4],

@@ -18,7 +18,7 @@ use crate::respond::{Responder, Transport};
 
 /// How replies over UDP are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum ReplyMode {
     /// From packets that lie ready in the port's memory.
     PreCopy,
     /// By copying the answer to a frame of its own.
@@ -28,7 +28,7 @@ pub enum Mode {
     Turnaround,
 }
 
-impl FromStr for Mode {
+impl FromStr for ReplyMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -43,7 +43,7 @@ impl FromStr for Mode {
     }
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for ReplyMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::PreCopy => "pre-copy",
@@ -56,7 +56,7 @@ impl fmt::Display for Mode {
 /// The DNS service on UDP.
 #[derive(Debug)]
 pub struct Dns {
-    mode: Mode,
+    mode: ReplyMode,
     responder: Responder,
     /// The resident packets of the answers that have any. As many as the
     /// port has memory for.
@@ -65,7 +65,7 @@ pub struct Dns {
 
 impl Dns {
     /// Answers from `answers` in the given way.
-    pub fn new(answers: Arc<Answers>, mode: Mode) -> Self {
+    pub fn new(answers: Arc<Answers>, mode: ReplyMode) -> Self {
         Self {
             mode,
             responder: Responder::new(answers),
@@ -80,7 +80,7 @@ impl Dns {
     }
 
     /// The way replies are sent.
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> ReplyMode {
         self.mode
     }
 
@@ -126,8 +126,8 @@ impl Dns {
         let (head_len, tail, trail) = (reply.head_len, reply.tail, reply.trail);
         // What became of it is counted below.
         let _ = match (self.mode, reply.prepared) {
-            (Mode::Turnaround, _) => datagram.turn_round(head_len, tail, trail),
-            (Mode::PreCopy, Some(at)) => {
+            (ReplyMode::Turnaround, _) => datagram.turn_round(head_len, tail, trail),
+            (ReplyMode::PreCopy, Some(at)) => {
                 if let Some(copies) = self.copies.get_mut(&at) {
                     datagram.send_resident(head_len, copies, tail, trail)
                 } else if datagram.residents_left() > 0 {
@@ -137,7 +137,9 @@ impl Dns {
                     datagram.send_copy(head_len, tail, trail)
                 }
             }
-            (Mode::MemCopy | Mode::PreCopy, _) => datagram.send_copy(head_len, tail, trail),
+            (ReplyMode::MemCopy | ReplyMode::PreCopy, _) => {
+                datagram.send_copy(head_len, tail, trail)
+            }
         };
     }
 }

@@ -11,7 +11,7 @@ use domain::base::iana::Rtype;
 use domain::base::{Message, ParsedName};
 use domain::rdata::AllRecordData;
 use harness::{Client, FORMS, MODES, Query, datagram, name, prepare, rtype};
-use namestorm::Mode;
+use namestorm::ReplyMode;
 use proptest::prelude::*;
 
 const APEX: &str = "z.";
@@ -268,7 +268,7 @@ proptest! {
     ) {
         let text = zone.text();
         let answers = FORMS.map(|form| prepare(&[(APEX, &text)], form));
-        let mut clients = answers.map(|answers| Client::new(&answers, Mode::Turnaround, false));
+        let mut clients = answers.map(|answers| Client::new(&answers, ReplyMode::Turnaround, false));
         for (qname, qtype) in questions {
             let qtype = TYPES[qtype];
             let mut query = Query::new(&name(&qname), rtype(qtype));
@@ -381,7 +381,7 @@ proptest! {
 #[test]
 fn nothing_is_lost_without_a_count() {
     let answers = prepare(&[(APEX, ZONE)], FORMS[0]);
-    let mut client = Client::new(&answers, Mode::Turnaround, false);
+    let mut client = Client::new(&answers, ReplyMode::Turnaround, false);
     let good = Query::new(&name("ns.z."), 1).bytes();
     let mut response = good.clone();
     response[2] |= 0x80;

@@ -11,7 +11,7 @@ use crate::status::{Status, StatusCode};
 /// Names a reply that was [made before](Replies::add). It is sent from prepared
 /// packets, as a file is.
 #[derive(Clone, Copy, Debug)]
-pub struct Prepared {
+pub struct PreparedId {
     pub(crate) content: ContentId,
     pub(crate) status: StatusCode,
     pub(crate) head_len: u32,
@@ -45,7 +45,7 @@ impl<'a> Replies<'a> {
     ///
     /// # Errors
     /// When it is longer than the TCP stack takes, or there are too many.
-    pub fn add(&mut self, response: &Response) -> Result<Prepared, ContentError> {
+    pub fn add(&mut self, response: &Response) -> Result<PreparedId, ContentError> {
         let status = response.status();
         let is_tagged = status == StatusCode::OK && !response.fields().has("etag");
         let tag = is_tagged.then(|| ETag::of(response.body()));
@@ -66,7 +66,7 @@ impl<'a> Replies<'a> {
             }
             None => None,
         };
-        Ok(Prepared {
+        Ok(PreparedId {
             content,
             status,
             head_len: head.len as u32,
@@ -97,7 +97,7 @@ impl<'a> Replies<'a> {
 
     /// Removes a reply. Responses on their way keep its bytes. `false` when it was
     /// removed before.
-    pub fn remove(&mut self, prepared: Prepared) -> bool {
+    pub fn remove(&mut self, prepared: PreparedId) -> bool {
         if let Some(unchanged) = prepared.unchanged {
             self.contents.remove(unchanged.content);
         }

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::{
-    Counted, Listening, Named, NewWorker, Prepared, Program, StartError, Tally, WorkerContext,
-    report,
+    Counted, Listening, Named, NewWorker, PreparedPackets, Program, StartError, Tally,
+    WorkerContext, report,
 };
 use nmio::device::{MemoryPlan, Transport};
 use nmio::{Instant, Port};
-use tcpip::{Config, CongestionControl, Cubic, Mode};
+use tcpip::{Config, CongestionControl, Cubic, SendMode};
 
 use crate::app::{App, SiteOnly};
 use crate::prepared::Replies;
-use crate::server::{Http, Packets, packets};
+use crate::server::{Http, PacketTotals, packets};
 use crate::site::Site;
 use crate::web::{ANSWER_TIMEOUT, REQUEST_TIMEOUT};
 
@@ -121,7 +121,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
         }
     }
 
-    fn packets(&self, context: &WorkerContext) -> Packets {
+    fn packets(&self, context: &WorkerContext) -> PacketTotals {
         packets(&self.site, &addresses(context), context.mtu)
     }
 }
@@ -148,8 +148,8 @@ where
 
     fn memory(&self, context: &WorkerContext) -> MemoryPlan {
         let residents = match self.tcp.mode {
-            Mode::PreCopy => self.packets(context).count + SPARE_RESIDENTS,
-            Mode::MemCopy => 0,
+            SendMode::PreCopy => self.packets(context).count + SPARE_RESIDENTS,
+            SendMode::MemCopy => 0,
         };
         MemoryPlan {
             resident_frames: residents.min(MAX_RESIDENTS) as u32,
@@ -183,7 +183,7 @@ where
         };
         let packets = server.packets();
         let residents = server.stack().contents().totals().residents;
-        if self.tcp.mode == Mode::PreCopy && residents < packets.count {
+        if self.tcp.mode == SendMode::PreCopy && residents < packets.count {
             tracing::warn!(
                 "worker {}: {} of {} packets live in the port's memory; the others, those of the \
                  largest files, are copied when they are sent",
@@ -195,8 +195,8 @@ where
         Ok(server)
     }
 
-    fn prepared<P: Port>(&self, http: &Http<A, C>) -> Prepared {
-        Prepared {
+    fn prepared<P: Port>(&self, http: &Http<A, C>) -> PreparedPackets {
+        PreparedPackets {
             packets: http.packets().count,
             bytes: http.packets().bytes,
         }
@@ -238,8 +238,8 @@ where
             ),
         };
         let mode = match self.tcp.mode {
-            Mode::PreCopy => "pre-copy: packets are sent in place",
-            Mode::MemCopy => "memcopy: packets are copied to be sent",
+            SendMode::PreCopy => "pre-copy: packets are sent in place",
+            SendMode::MemCopy => "memcopy: packets are copied to be sent",
         };
         vec![
             ("files", files),
@@ -303,7 +303,7 @@ mod tests {
 
     use super::*;
 
-    fn sandstorm(mode: Mode, size: usize) -> (tempfile::TempDir, Sandstorm) {
+    fn sandstorm(mode: SendMode, size: usize) -> (tempfile::TempDir, Sandstorm) {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("index.html"), vec![b'x'; size]).unwrap();
         std::fs::write(folder.path().join(".hidden"), b"").unwrap();
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn the_start_block_names_the_congestion_control() {
         let line = |program: &dyn Fn(Sandstorm) -> Vec<(&'static str, String)>| {
-            let (_folder, sandstorm) = sandstorm(Mode::MemCopy, 100);
+            let (_folder, sandstorm) = sandstorm(SendMode::MemCopy, 100);
             program(sandstorm).pop().unwrap()
         };
         let named = |name: &str| ("congestion", name.to_owned());
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn the_port_gets_memory_for_every_packet_in_both_families() {
         // Both heads fit the last segment with the rest of the body.
-        let (_folder, program) = sandstorm(Mode::PreCopy, 9 * 1_400);
+        let (_folder, program) = sandstorm(SendMode::PreCopy, 9 * 1_400);
         let v4 = program.packets(&context(&["10.0.0.1/24"]));
         let both = program.packets(&context(&["10.0.0.1/24", "fd00::1/64"]));
         let small = program.site.totals().replies - 1;
@@ -364,7 +364,7 @@ mod tests {
             u64::from(plan.resident_frames),
             both.count + SPARE_RESIDENTS
         );
-        let (_folder, program) = sandstorm(Mode::MemCopy, 9 * 1_400);
+        let (_folder, program) = sandstorm(SendMode::MemCopy, 9 * 1_400);
         assert_eq!(
             program.memory(&context(&["10.0.0.1/24"])).resident_frames,
             0
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_worker_prepares_everything() {
-        let (_folder, program) = sandstorm(Mode::PreCopy, 100_000);
+        let (_folder, program) = sandstorm(SendMode::PreCopy, 100_000);
         let context = context(&["10.0.0.1/24", "fd00::1/64"]);
         let plan = program.memory(&context);
         let mut port = nmio::sim::Sink::new(1500, 64, plan.resident_frames);
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn the_start_block_says_what_was_loaded() {
-        let (folder, program) = sandstorm(Mode::MemCopy, 1_500);
+        let (folder, program) = sandstorm(SendMode::MemCopy, 1_500);
         let lines = program.loaded();
         let path = folder.path().display();
         let expected = format!("1, 1.5 kB, from {path} (hidden ones left out: 1)");

@@ -164,7 +164,7 @@ impl SiteOptions {
     }
 }
 
-impl From<ModeArg> for tcpip::Mode {
+impl From<ModeArg> for tcpip::SendMode {
     fn from(mode: ModeArg) -> Self {
         match mode {
             ModeArg::PreCopy => Self::PreCopy,

@@ -30,14 +30,14 @@ pub type Server<A = SiteOnly, C = Cubic> = ip::Server<Http<A, C>>;
 /// that the present second ends which `Date` shows.
 pub struct Http<A: App = SiteOnly, C = Cubic> {
     stack: Stack<Web<A>, C>,
-    packets: Packets,
+    packets: PacketTotals,
     wall_clock: WallClock,
     second_ends: Instant,
 }
 
 impl<C: CongestionControl> Http<SiteOnly, C> {
     /// Serves `site` at `addresses`, on `port` and with its memory: everything is
-    /// segmented, and in [`tcpip::Mode::PreCopy`] made into resident packets as far as
+    /// segmented, and in [`tcpip::SendMode::PreCopy`] made into resident packets as far as
     /// the port has room for them, the smallest replies first.
     ///
     /// `secret` must be random; see [`Stack::new`]. `now` is the start of the
@@ -157,7 +157,7 @@ impl<A: App, C> Http<A, C> {
     }
 
     /// What stands ready of the site.
-    pub fn packets(&self) -> Packets {
+    pub fn packets(&self) -> PacketTotals {
         self.packets
     }
 
@@ -235,7 +235,7 @@ fn families(addresses: &[IpAddr]) -> Vec<Family> {
 
 /// Packets that stand ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Packets {
+pub struct PacketTotals {
     /// How many.
     pub count: u64,
     /// Their bytes, headers included.
@@ -245,8 +245,8 @@ pub struct Packets {
 /// The packets that all replies of `site` make for clients that can come to
 /// `addresses`, over links of `mtu` bytes. As many resident packets are needed
 /// to serve everything in place.
-pub fn packets(site: &Site, addresses: &[IpAddr], mtu: usize) -> Packets {
-    let mut packets = Packets::default();
+pub fn packets(site: &Site, addresses: &[IpAddr], mtu: usize) -> PacketTotals {
+    let mut packets = PacketTotals::default();
     for family in families(addresses) {
         let ip_header = match family {
             Family::V4 => ip::IPV4_HEADER_LEN,

@@ -49,17 +49,17 @@ fn packets_are_counted_for_each_family_with_their_headers() {
         let expected = |segments: u64, headers: u64| {
             let count = replies - 1 + segments;
             let bytes = bytes as u64 + count * (14 + headers);
-            Packets { count, bytes }
+            PacketTotals { count, bytes }
         };
         let of_v4 = expected(segments_v4, 20 + 32);
         let of_v6 = expected(segments_v6, 40 + 32);
         assert_eq!(packets(&site, &[v4], 1500), of_v4, "{len}");
         assert_eq!(packets(&site, &[v6], 1500), of_v6, "{len}");
-        let both = Packets {
+        let both = PacketTotals {
             count: of_v4.count + of_v6.count,
             bytes: of_v4.bytes + of_v6.bytes,
         };
         assert_eq!(packets(&site, &[v6, v4, v4], 1500), both, "{len}");
     }
-    assert_eq!(packets(&site(7), &[], 1500), Packets::default());
+    assert_eq!(packets(&site(7), &[], 1500), PacketTotals::default());
 }

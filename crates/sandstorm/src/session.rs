@@ -7,7 +7,7 @@ use crate::head::{
     FieldBuffer, Fields, HEAD_LIMIT, Head, Method, NotRead, Refusal, field_buffer, line_len, parse,
     parse_line,
 };
-use crate::recent::Recent;
+use crate::recent_cache::RecentCache;
 use crate::reply::Reply;
 use crate::site::{NoPage, Page, ReplyId, Site, redirect_reply};
 use crate::status::Status;
@@ -72,7 +72,12 @@ impl Session {
     /// As [`next`](Self::next) of a [fresh](Self::is_fresh) session, by memory of
     /// what fields say. They are the same for most of a client's requests.
     #[inline]
-    pub(crate) fn next_by(&mut self, site: &Site, data: &[u8], known: &mut Recent<Fields>) -> Step {
+    pub(crate) fn next_by(
+        &mut self,
+        site: &Site,
+        data: &[u8],
+        known: &mut RecentCache<Fields>,
+    ) -> Step {
         let Some(line_len) = line_len(data) else {
             return self.next(site, data);
         };

@@ -1,6 +1,6 @@
 //! What an application says about a request.
 
-use crate::prepared::Prepared;
+use crate::prepared::PreparedId;
 use crate::status::StatusCode;
 
 /// How a request is answered.
@@ -11,7 +11,7 @@ pub enum Verdict {
     /// status and body are not used.
     Site,
     /// With a reply that was made before. The exchange's fields are added.
-    Prepared(Prepared),
+    Prepared(PreparedId),
     /// With the exchange's response, which the callback has made.
     Made,
     /// With the exchange's response, whose body is made in pieces: the first is what it has

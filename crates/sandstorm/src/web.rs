@@ -25,7 +25,7 @@ use crate::app::{App, SiteOnly};
 use crate::date::Stamp;
 use crate::head::Fields;
 use crate::prepared::Replies;
-use crate::recent::Recent;
+use crate::recent_cache::RecentCache;
 
 use crate::session::{Answer, Session, Step};
 use crate::site::Site;
@@ -37,9 +37,9 @@ pub struct Web<A = SiteOnly> {
     app: A,
     core: Core,
     /// Answers to whole requests seen lately.
-    answers: Recent<Answer>,
+    answers: RecentCache<Answer>,
     /// What the fields of requests seen lately say.
-    fields: Recent<Fields>,
+    fields: RecentCache<Fields>,
 }
 
 impl<A: App> Web<A> {
@@ -58,8 +58,8 @@ impl<A: App> Web<A> {
         Ok(Self {
             app: make(&mut Replies::new(contents, core.site.fields()))?,
             core,
-            answers: Recent::new(),
-            fields: Recent::new(),
+            answers: RecentCache::new(),
+            fields: RecentCache::new(),
         })
     }
 

@@ -11,11 +11,11 @@ use nmio::{Instant, Port};
 use sandstorm::date::{SlotWriter, Stamp};
 use sandstorm::reply::Status;
 use sandstorm::{Builder, Http, Server, Site, packets};
-use tcpip::{Config, Mode};
+use tcpip::{Config, SendMode};
 use testkit::smol::{Client, Talk};
 use testkit::{Link, SERVER, SERVER_MAC};
 
-const MODES: [Mode; 2] = [Mode::PreCopy, Mode::MemCopy];
+const MODES: [SendMode; 2] = [SendMode::PreCopy, SendMode::MemCopy];
 const PORT: u16 = 80;
 /// No test takes longer on its virtual clock.
 const LONGEST: Duration = Duration::from_mins(2);
@@ -156,7 +156,7 @@ fn to_both(talk: &Talk) -> [Talk; 2] {
 
 /// Two hosts and the wire between them.
 struct World {
-    mode: Mode,
+    mode: SendMode,
     client_mtu: usize,
     path: PathConfig,
     seed: u64,
@@ -165,7 +165,7 @@ struct World {
 }
 
 impl World {
-    fn new(mode: Mode) -> Self {
+    fn new(mode: SendMode) -> Self {
         Self {
             mode,
             client_mtu: 1500,
@@ -311,7 +311,7 @@ fn requests_are_pipelined_beyond_the_streams_room() {
 #[test]
 fn a_request_may_come_byte_by_byte() {
     let site = site(&[1460]);
-    World::new(Mode::MemCopy).exchange(&site, &[Exchange::of(1460), Exchange::of(1460)], 1);
+    World::new(SendMode::MemCopy).exchange(&site, &[Exchange::of(1460), Exchange::of(1460)], 1);
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn errors_leave_the_connection_open() {
         Exchange::new("/../1.bin", "", 404, b""),
         Exchange::of(1),
     ];
-    World::new(Mode::PreCopy).exchange(&site, &exchanges, usize::MAX);
+    World::new(SendMode::PreCopy).exchange(&site, &exchanges, usize::MAX);
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn talk(bytes: Vec<u8>, half_close: bool) -> (Vec<u8>, bool, Server) {
         half_close,
         ..Talk::default()
     };
-    let world = World::new(Mode::PreCopy);
+    let world = World::new(SendMode::PreCopy);
     let (mut client, server) = world.run(&site(&SIZES), &[talk]);
     let connection = client.connections.remove(0);
     (connection.received, connection.closed_by_server, server)
@@ -463,7 +463,7 @@ fn small_segments_cut_heads_and_slots() {
 #[test]
 fn a_port_without_room_for_residents_copies() {
     let site = site(&SIZES);
-    let mut world = World::new(Mode::PreCopy);
+    let mut world = World::new(SendMode::PreCopy);
     world.residents_missing = u32::MAX;
     let exchanges: Vec<Exchange> = SIZES.into_iter().map(Exchange::of).collect();
     let server = world.exchange(&site, &exchanges, usize::MAX);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use control::{Both, ConnectionArgs, Named, PortArgs, ServeArgs, StartError};
-use namestorm::{Form, Mode, Namestorm, TcpSettings, ZoneSpec};
+use namestorm::{Form, Namestorm, ReplyMode, TcpSettings, ZoneSpec};
 use sandstorm::{Sandstorm, SiteOptions};
 
 /// Sandstorm and Namestorm together: serves a folder over HTTP and zones over DNS, from one
@@ -88,7 +88,7 @@ impl Serve {
         let web = self.site.load(&self.web, &self.connections)?;
         // Errors in zones. It is no error if nobody reads them.
         let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
-        let (form, mode) = (Form::default(), Mode::default());
+        let (form, mode) = (Form::default(), ReplyMode::default());
         let dns = Namestorm::load(&self.zones, form, mode, self.site.strict(), &mut say)?
             .with_tcp(TcpSettings::asked(&self.connections));
         Ok(Both::new(web, dns).with_second_port(self.dns.port()))

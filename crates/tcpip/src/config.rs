@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::content::Mode;
+use crate::content::SendMode;
 use crate::rto::MIN_RTO_MS;
 
 /// What happens to a new connection when there are as many as may be.
@@ -48,8 +48,8 @@ pub enum SynCookies {
 pub struct Config {
     /// Ports that connections are accepted on.
     pub ports: Vec<u16>,
-    /// How prepared segments are sent. [`Mode::MemCopy`] by default.
-    pub mode: Mode,
+    /// How prepared segments are sent. [`SendMode::MemCopy`] by default.
+    pub mode: SendMode,
     /// Connections at a time, those in TIME-WAIT included: 1 to
     /// [`MAX_CONNECTIONS`](Self::MAX_CONNECTIONS), 65,536 by default. Takes
     /// about 340 bytes for each that is open, and up to about 900 while
@@ -215,7 +215,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             ports: Vec::new(),
-            mode: Mode::default(),
+            mode: SendMode::default(),
             max_connections: 65_536,
             when_full: WhenFull::default(),
             max_half_open: 4_096,

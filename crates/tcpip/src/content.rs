@@ -21,10 +21,10 @@ pub const MAX_SLOT_LEN: usize = 256;
 
 /// How prepared segments are sent: the paper's two stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum SendMode {
     /// Packets live in the port's memory and are patched and sent in place;
     /// further copies are made when one is in flight, and kept. Where the
-    /// port's share for residents is used up, as [`Mode::MemCopy`].
+    /// port's share for residents is used up, as [`SendMode::MemCopy`].
     PreCopy,
     /// One original is copied to a scratch frame for each send.
     #[default]
@@ -149,10 +149,10 @@ struct Segments {
 }
 
 impl Segments {
-    fn new(count: usize, mode: Mode, place: usize) -> Self {
+    fn new(count: usize, mode: SendMode, place: usize) -> Self {
         let copies = match mode {
-            Mode::PreCopy => count,
-            Mode::MemCopy => 0,
+            SendMode::PreCopy => count,
+            SendMode::MemCopy => 0,
         };
         Self {
             sums: vec![UNKNOWN; count].into_boxed_slice(),
@@ -162,10 +162,10 @@ impl Segments {
     }
 
     /// Bytes that `count` segments take.
-    fn memory_of(count: usize, mode: Mode) -> usize {
+    fn memory_of(count: usize, mode: SendMode) -> usize {
         let each = match mode {
-            Mode::PreCopy => size_of::<u16>() + size_of::<Copies>(),
-            Mode::MemCopy => size_of::<u16>(),
+            SendMode::PreCopy => size_of::<u16>() + size_of::<Copies>(),
+            SendMode::MemCopy => size_of::<u16>(),
         };
         count * each
     }

@@ -2,13 +2,13 @@
 //!
 //! A [`Plan`] names a place of the send stream, for new data and retransmissions alike. A
 //! whole prepared segment is only patched: its payload is not read, but copied
-//! ([`Mode::MemCopy`]) or sent in place ([`Mode::PreCopy`]).
+//! ([`SendMode::MemCopy`]) or sent in place ([`SendMode::PreCopy`]).
 
 use ip::{Addresses, PROTOCOL_TCP, Packet, Sum};
 use nmio::{Port, SendError, SuperSegment, super_segment};
 
 use crate::connection::{Plan, Tcb};
-use crate::content::{Contents, MAX_SLOT_LEN, Mode, Slot, payload_sum};
+use crate::content::{Contents, MAX_SLOT_LEN, SendMode, Slot, payload_sum};
 use crate::counters::Counters;
 use crate::wire::{HEADER_LEN, Header, TIMESTAMPED_HEADER_LEN, TIMESTAMPS_LEN, Written};
 use crate::writes::Writes;
@@ -32,7 +32,7 @@ pub(crate) struct Emitter<'a, R> {
     app: &'a mut R,
     contents: &'a mut Contents,
     writes: &'a Writes,
-    mode: Mode,
+    mode: SendMode,
 }
 
 /// Checksum of a segment of `tcb`. `options_len` bytes of options follow the header, and
@@ -97,7 +97,7 @@ impl<'a, R: Render> Emitter<'a, R> {
         app: &'a mut R,
         contents: &'a mut Contents,
         writes: &'a Writes,
-        mode: Mode,
+        mode: SendMode,
     ) -> Self {
         Self {
             app,
@@ -154,7 +154,7 @@ impl<'a, R: Render> Emitter<'a, R> {
             if let Some(sum) = sum {
                 let sum = Sum::from_folded(sum);
                 // Prepared packets have no room for a VLAN tag.
-                if self.mode == Mode::PreCopy && tcb.path.link.vlan.is_none() {
+                if self.mode == SendMode::PreCopy && tcb.path.link.vlan.is_none() {
                     return self.send_resident(port, tcb, plan, (segment, sum), counters);
                 }
                 return self.send_copy(port, tcb, plan, sum, counters);

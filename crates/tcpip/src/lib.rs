@@ -174,7 +174,7 @@ pub use congestion::{Bbr, Congestion, CongestionControl, Cubic, Event, NewReno, 
 pub use connection::{CloseReason, Condition, Info, MAX_RANGES, State};
 pub use content::{
     ContentError, ContentId, Contents, Family, MAX_CLASSES, MAX_CONTENT_LEN, MAX_CONTENTS,
-    MAX_SLOT_LEN, Mode, Slot, Totals,
+    MAX_SLOT_LEN, SendMode, Slot, Totals,
 };
 pub use counters::Counters;
 pub use mss::{DEFAULT_MSS_V4, DEFAULT_MSS_V6, MIN_MSS};

@@ -11,7 +11,7 @@ use nmio::sim::{EndConfig, LinkConfig, PathConfig};
 use nmio::{Instant, Port};
 use tcpip::{
     Application, CloseReason, Config, CongestionControl, Connection, ConnectionId, Connections,
-    ContentId, Counters, Mode, Server, Slot, Stack, Timer,
+    ContentId, Counters, SendMode, Server, Slot, Stack, Timer,
 };
 use testkit::smol::{Client, Talk};
 use testkit::{Link, SERVER, SERVER_MAC};
@@ -237,7 +237,7 @@ fn every_size_arrives_from_resident_packets() {
                 v6,
                 ..Setup::default()
             };
-            setup.config.mode = Mode::PreCopy;
+            setup.config.mode = SendMode::PreCopy;
             setup.end.resident_frames = 4096;
             let counters = fetch(&setup, len);
             assert_eq!(counters.retransmits, 0, "{len} bytes");
@@ -254,7 +254,7 @@ fn every_size_arrives_from_resident_packets() {
 fn every_size_arrives_over_a_rough_link() {
     let mut retransmits = 0;
     for seed in 0..6 {
-        for mode in [Mode::MemCopy, Mode::PreCopy] {
+        for mode in [SendMode::MemCopy, SendMode::PreCopy] {
             for len in SIZES {
                 let mut setup = Setup {
                     path: rough(),
@@ -277,7 +277,7 @@ fn every_size_arrives_over_a_rough_link() {
 fn a_slow_line_makes_copies_of_packets_in_flight() {
     // Many clients want the same packet while it is in the ring.
     let mut setup = Setup::default();
-    setup.config.mode = Mode::PreCopy;
+    setup.config.mode = SendMode::PreCopy;
     setup.path.line_rate = 100_000_000;
     let content = noise(1000);
     let mut world = World::new(&setup, App::default());

@@ -16,7 +16,7 @@ use crate::load::LoadError;
 use crate::load::link::{Generator, Place};
 use crate::load::meter::{Meter, Phase, Report};
 use crate::load::tcp::{
-    ACK, CHECKSUM_AT, Fields, MSS, NOBODY, PSH, Packets, Segment, Slots, Template,
+    ACK, CHECKSUM_AT, Fields, MSS, NOBODY, PSH, PacketTemplates, Segment, Slots, Template,
 };
 
 /// What is not acknowledged is sent again after this long, then after twice
@@ -40,7 +40,7 @@ const ISN_STEP: u128 = 64;
 
 /// A page, prepared.
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub(super) struct PreparedPage {
     pub(super) len: u32,
     pub(super) crc: u32,
     pub(super) head: Remembered,
@@ -55,8 +55,8 @@ pub struct Client {
     target: SocketAddrV4,
     /// Ours.
     pub(super) addresses: Box<[u32]>,
-    pub(super) packets: Packets,
-    pub(super) pages: Box<[Prepared]>,
+    pub(super) packets: PacketTemplates,
+    pub(super) pages: Box<[PreparedPage]>,
     /// Bytes of the longest request.
     pub(super) longest_request: u32,
     pub(super) draw: Draw,
@@ -105,7 +105,7 @@ impl Client {
         let host = SocketAddrV4::new(place.target.0, place.target.1);
         let prepare = |page: &super::Page| {
             let texts = [request(page, host, false)?, request(page, host, true)?];
-            Ok(Prepared {
+            Ok(PreparedPage {
                 len: page.len,
                 crc: page.crc,
                 head: Remembered::new(),
@@ -113,7 +113,7 @@ impl Client {
                 request_lens: [0, 1].map(|i| texts[i].len() as u32),
             })
         };
-        let pages: Result<Box<[Prepared]>, LoadError> =
+        let pages: Result<Box<[PreparedPage]>, LoadError> =
             workload.pages.iter().map(prepare).collect();
         let pages = pages?;
         let longest_request = (pages.iter())
@@ -128,7 +128,7 @@ impl Client {
             host: Host::own(station).with_partial_checksums(true),
             target: host,
             addresses: place.addresses.iter().map(|a| a.to_bits()).collect(),
-            packets: Packets::new(place),
+            packets: PacketTemplates::new(place),
             pages,
             longest_request,
             draw: Draw::new(&workload.pages, workload.seed),

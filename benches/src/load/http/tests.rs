@@ -9,7 +9,7 @@ use ip::Host;
 use nmio::sim::{self, EndConfig, LinkConfig, PathConfig, SimClock, SimPort};
 use nmio::{Batch, Clock, Instant, LoopConfig, LoopState, MAX_BATCH, Port};
 use sandstorm::{Builder, Http, Server, packets};
-use tcpip::{Config, Mode};
+use tcpip::{Config, SendMode};
 
 use super::{Client, Page, Workload};
 use crate::load::link::{Generator, Place};
@@ -67,7 +67,7 @@ pub(super) fn workload(sizes: &[usize], connections: u32) -> Workload {
 
 struct World {
     path: PathConfig,
-    mode: Mode,
+    mode: SendMode,
     seed: u64,
     measured: Duration,
     /// Changes the served files, which the client does not know of.
@@ -82,7 +82,7 @@ impl World {
                 rate: 1_000_000_000,
                 ..PathConfig::default()
             },
-            mode: Mode::MemCopy,
+            mode: SendMode::MemCopy,
             seed: 1,
             measured: Duration::from_secs(2),
             spoil: |_| {},
@@ -186,7 +186,7 @@ pub(super) fn report(client: &Client) -> Report {
 
 #[test]
 fn keep_alive() {
-    for mode in [Mode::PreCopy, Mode::MemCopy] {
+    for mode in [SendMode::PreCopy, SendMode::MemCopy] {
         for len in SIZES {
             let world = World {
                 mode,

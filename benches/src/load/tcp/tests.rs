@@ -47,7 +47,7 @@ fn fields(rng: &mut fastrand::Rng) -> Fields {
 #[test]
 fn prepared_packets_are_whole_and_right() {
     let mut rng = fastrand::Rng::with_seed(1);
-    let packets = Packets::new(&place());
+    let packets = PacketTemplates::new(&place());
     for _ in 0..200 {
         let data: Vec<u8> = (0..rng.usize(..300)).map(|_| rng.u8(..)).collect();
         let request = Template::new(&place(), PSH | ACK, &[], &data);
@@ -72,9 +72,11 @@ fn prepared_packets_are_whole_and_right() {
 
 #[test]
 fn a_syn_tells_what_we_can() {
-    let mut frame = vec![0; Packets::new(&place()).syn.len()];
+    let mut frame = vec![0; PacketTemplates::new(&place()).syn.len()];
     let fields = fields(&mut fastrand::Rng::with_seed(2));
-    Packets::new(&place()).syn.write(&mut frame, &fields);
+    PacketTemplates::new(&place())
+        .syn
+        .write(&mut frame, &fields);
     let (_, header) = received(&frame);
     let negotiated = Negotiated {
         mss: 1460,
@@ -87,7 +89,7 @@ fn a_syn_tells_what_we_can() {
 #[test]
 fn sack_blocks_are_written_with_their_sum() {
     let mut rng = fastrand::Rng::with_seed(3);
-    let packets = Packets::new(&place());
+    let packets = PacketTemplates::new(&place());
     for count in 0..=MAX_SACK_BLOCKS {
         let blocks: Vec<(u32, u32)> = (0..count).map(|_| (rng.u32(..), rng.u32(..))).collect();
         let mut frame = vec![0xee; packets.sack_len(count)];

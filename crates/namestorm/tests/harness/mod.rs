@@ -6,7 +6,7 @@ use std::sync::Arc;
 use eth::{Mac, Station};
 use ip::Host;
 use namestorm::{
-    Answers, Dns, DnsOverTcp, Form, Hook, IDLE_TIMEOUT, Mode, NoHook, Server, TcpSettings,
+    Answers, Dns, DnsOverTcp, Form, Hook, IDLE_TIMEOUT, NoHook, ReplyMode, Server, TcpSettings,
     UdpAndTcp, Zones, compile, load_text,
 };
 use nmio::sim::Sink;
@@ -17,7 +17,11 @@ pub(crate) const PORT: u16 = 53;
 pub(crate) const CLIENT_PORT: u16 = 40_000;
 
 pub(crate) const FORMS: [Form; 2] = [Form::Wire, Form::Fqdn];
-pub(crate) const MODES: [Mode; 3] = [Mode::Turnaround, Mode::MemCopy, Mode::PreCopy];
+pub(crate) const MODES: [ReplyMode; 3] = [
+    ReplyMode::Turnaround,
+    ReplyMode::MemCopy,
+    ReplyMode::PreCopy,
+];
 
 /// Zones, each as (origin, text), prepared.
 pub(crate) fn prepare(zones: &[(&str, &str)], form: Form) -> Arc<Answers> {
@@ -61,13 +65,13 @@ pub(crate) struct Client<H: Hook = NoHook> {
 }
 
 impl Client {
-    pub(crate) fn new(answers: &Arc<Answers>, mode: Mode, v6: bool) -> Self {
+    pub(crate) fn new(answers: &Arc<Answers>, mode: ReplyMode, v6: bool) -> Self {
         Self::with_hook(answers, mode, v6, NoHook)
     }
 }
 
 impl<H: Hook> Client<H> {
-    pub(crate) fn with_hook(answers: &Arc<Answers>, mode: Mode, v6: bool, hook: H) -> Self {
+    pub(crate) fn with_hook(answers: &Arc<Answers>, mode: ReplyMode, v6: bool, hook: H) -> Self {
         let mut sink = Sink::new(1500, 64, 256);
         sink.copy_residents(true);
         let host = Host::own(Station::new(Mac(SERVER_MAC), &SERVER));

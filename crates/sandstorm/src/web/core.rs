@@ -16,7 +16,7 @@ use crate::exchange::{Exchange, Ticket};
 use crate::fields::MAX_FIELDS_LEN;
 use crate::head::{HEAD_LIMIT, field_buffer, parse};
 use crate::pending::{Busy, Exhausted, Outgoing, Pending, Phase, Place};
-use crate::prepared::Prepared;
+use crate::prepared::PreparedId;
 use crate::request::Request;
 use crate::response::{Response, head_len, write_head_with};
 use crate::session::{self, Answer};
@@ -325,7 +325,7 @@ impl Core {
         &mut self,
         conn: &mut Conn<'_, S>,
         request: &Request<'_>,
-        prepared: &Prepared,
+        prepared: &PreparedId,
     ) -> After {
         let close = !request.keep_alive();
         let stamp = Stamp::new(self.second, close);

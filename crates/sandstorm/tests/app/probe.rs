@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nmio::mailbox::Sender;
 use sandstorm::{
-    App, Clients, Exchange, Intake, More, Prepared, Replies, Request, Response, Sees, StatusCode,
+    App, Clients, Exchange, Intake, More, PreparedId, Replies, Request, Response, Sees, StatusCode,
     Ticket, Verdict,
 };
 use tcpip::{CloseReason, ContentError, Timer};
@@ -34,8 +34,8 @@ pub(crate) struct Visitor {
 /// Sees all requests, or what the site has nothing for.
 pub(crate) struct Probe<const FIRST: bool> {
     count: u32,
-    prepared: Prepared,
-    prepared_later: Option<Prepared>,
+    prepared: PreparedId,
+    prepared_later: Option<PreparedId>,
     /// To itself.
     sender: Sender<Ticket>,
     /// Requests that are answered at the next tick.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nmio::{Pool, Resident};
 
-use super::{Class, Family, MAX_SLOT_LEN, Mode, Segments, Slot};
+use super::{Class, Family, MAX_SLOT_LEN, Segments, SendMode, Slot};
 
 /// The most bytes of a content: a stream position is found by its distance
 /// from another in 32 bits, and a write buffer may lie before it.
@@ -98,7 +98,7 @@ struct Content {
 /// packets made of them belong to one stack and its port.
 #[derive(Debug)]
 pub struct Contents {
-    mode: Mode,
+    mode: SendMode,
     list: Vec<Content>,
     free: Vec<u32>,
     classes: Vec<Class>,
@@ -115,7 +115,7 @@ pub struct Contents {
 impl Contents {
     /// No contents yet; `mss_v4` and `mss_v6` are our own maximum segment
     /// sizes, and `budget` bounds what other classes take.
-    pub(crate) fn new(mode: Mode, mss_v4: u16, mss_v6: u16, budget: usize) -> Self {
+    pub(crate) fn new(mode: SendMode, mss_v4: u16, mss_v6: u16, budget: usize) -> Self {
         Self {
             mode,
             list: Vec::new(),
@@ -177,7 +177,7 @@ impl Contents {
 
     /// Segments a content for clients of one family that take our own maximum
     /// segment size, as nearly all do, so that its first client finds the
-    /// work done: sums every segment and, in [`Mode::PreCopy`], makes a
+    /// work done: sums every segment and, in [`SendMode::PreCopy`], makes a
     /// resident packet of each, as far as the port's share for residents
     /// goes. Returns the residents made.
     ///

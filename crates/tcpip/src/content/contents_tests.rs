@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::content::payload_sum;
 
-fn contents(mode: Mode, budget: usize) -> Contents {
+fn contents(mode: SendMode, budget: usize) -> Contents {
     Contents::new(mode, 1460, 1440, budget)
 }
 
@@ -23,7 +23,7 @@ fn pool(residents: u32) -> Pool {
 
 #[test]
 fn slots_must_lie_in_the_content() {
-    let mut all = contents(Mode::MemCopy, 0);
+    let mut all = contents(SendMode::MemCopy, 0);
     let mut add = |offset, len| all.add(vec![0; 1000].into(), Some(Slot { offset, len }));
     assert!(add(0, 256).is_ok());
     assert!(add(999, 1).is_ok());
@@ -39,7 +39,7 @@ fn slots_must_lie_in_the_content() {
 
 #[test]
 fn a_removed_id_is_not_found_even_when_its_place_is_used_again() {
-    let mut all = contents(Mode::MemCopy, 0);
+    let mut all = contents(SendMode::MemCopy, 0);
     let first = add(&mut all, 10);
     assert!(all.remove(first));
     let second = add(&mut all, 20);
@@ -53,7 +53,7 @@ fn a_removed_id_is_not_found_even_when_its_place_is_used_again() {
 #[test]
 fn preparing_sums_all_and_makes_residents_while_there_is_memory() {
     let pool = pool(5);
-    let mut all = contents(Mode::PreCopy, 0);
+    let mut all = contents(SendMode::PreCopy, 0);
     let a = add(&mut all, 3 * 1460);
     let b = add(&mut all, 3 * 1460);
     assert_eq!(all.prepare(a, &pool, Family::V4), 3);
@@ -71,7 +71,7 @@ fn preparing_sums_all_and_makes_residents_while_there_is_memory() {
 #[test]
 fn both_families_are_prepared_beside_each_other() {
     let pool = pool(0);
-    let mut all = contents(Mode::MemCopy, 0);
+    let mut all = contents(SendMode::MemCopy, 0);
     let id = add(&mut all, 14_400);
     all.prepare(id, &pool, Family::V4);
     all.prepare(id, &pool, Family::V6);
@@ -81,7 +81,7 @@ fn both_families_are_prepared_beside_each_other() {
 
 #[test]
 fn classes_are_shared_and_those_of_our_own_mss_stay() {
-    let mut all = contents(Mode::MemCopy, 1 << 20);
+    let mut all = contents(SendMode::MemCopy, 1 << 20);
     assert_eq!(all.acquire_class(Family::V4, 1460), 0);
     assert_eq!(all.acquire_class(Family::V6, 1440), 1);
     let other = all.acquire_class(Family::V4, 1440);
@@ -93,7 +93,7 @@ fn classes_are_shared_and_those_of_our_own_mss_stay() {
 
 #[test]
 fn a_class_in_use_does_not_go_and_the_one_unused_for_longest_goes_first() {
-    let mut all = contents(Mode::MemCopy, 1 << 20);
+    let mut all = contents(SendMode::MemCopy, 1 << 20);
     let id = add(&mut all, 10_000);
     let (index, _) = all.lookup(id).unwrap();
     let mss = |n: usize| 500 + n as u16;
@@ -121,7 +121,7 @@ fn a_class_in_use_does_not_go_and_the_one_unused_for_longest_goes_first() {
 #[test]
 fn the_budget_takes_from_unused_classes_only() {
     // 100 segments of 100 bytes: 200 bytes of sums.
-    let mut all = contents(Mode::MemCopy, 500);
+    let mut all = contents(SendMode::MemCopy, 500);
     let id = add(&mut all, 10_000);
     let (index, _) = all.lookup(id).unwrap();
     let classes = [100, 101, 102].map(|mss| all.acquire_class(Family::V4, mss));
@@ -139,7 +139,7 @@ fn the_budget_takes_from_unused_classes_only() {
 
 #[test]
 fn the_lists_of_classes_survive_contents_that_go() {
-    let mut all = contents(Mode::MemCopy, 1 << 20);
+    let mut all = contents(SendMode::MemCopy, 1 << 20);
     let class = all.acquire_class(Family::V4, 1000);
     let ids: Vec<ContentId> = (0..10).map(|_| add(&mut all, 5000)).collect();
     for id in &ids {

@@ -11,7 +11,7 @@ use ip::Host;
 use nmio::sim::{self, EndConfig, LinkConfig, Segmentation, SimPort};
 use nmio::{Clock, Frame, Handler, Instant, Port};
 use tcpip::{
-    Application, CloseReason, Config, Connection, ConnectionId, ContentId, Counters, Mode,
+    Application, CloseReason, Config, Connection, ConnectionId, ContentId, Counters, SendMode,
 };
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno, Reno, Server, Stack};
 use testkit::smol::{self, Talk};
@@ -227,8 +227,8 @@ impl<C: CongestionControl> World<C> {
         let content: Rc<[u8]> = noise(0, cell.len).into();
         let config = Config {
             mode: match sends {
-                Sends::Frames => [Mode::MemCopy, Mode::PreCopy][seed as usize % 2],
-                Sends::Copies | Sends::Supers => Mode::MemCopy,
+                Sends::Frames => [SendMode::MemCopy, SendMode::PreCopy][seed as usize % 2],
+                Sends::Copies | Sends::Supers => SendMode::MemCopy,
             },
             ..Config::on_ports(&[PORT])
         };

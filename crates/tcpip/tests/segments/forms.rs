@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Mode;
+use crate::SendMode;
 use testkit::{Layout, Route};
 
 use super::run::OWN_PORT;
@@ -11,7 +11,7 @@ use super::run::OWN_PORT;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
     pub(crate) v6: bool,
-    pub(crate) mode: Mode,
+    pub(crate) mode: SendMode,
     /// The peer's initial sequence number.
     pub(crate) isn: u32,
     /// Keys our initial sequence numbers.
@@ -31,7 +31,7 @@ pub(crate) struct Form {
 pub(crate) const FORMS: [Form; 4] = [
     Form {
         v6: false,
-        mode: Mode::MemCopy,
+        mode: SendMode::MemCopy,
         isn: u32::MAX - 2,
         secret: [1, 2, 3, 4],
         layout: Layout::Usual,
@@ -40,7 +40,7 @@ pub(crate) const FORMS: [Form; 4] = [
     },
     Form {
         v6: false,
-        mode: Mode::PreCopy,
+        mode: SendMode::PreCopy,
         isn: 1_000_000,
         secret: [5, 6, 7, 8],
         layout: Layout::Dense,
@@ -49,7 +49,7 @@ pub(crate) const FORMS: [Form; 4] = [
     },
     Form {
         v6: true,
-        mode: Mode::MemCopy,
+        mode: SendMode::MemCopy,
         isn: 0x7fff_fffd,
         secret: [9, 10, 11, 12],
         layout: Layout::Dense,
@@ -58,7 +58,7 @@ pub(crate) const FORMS: [Form; 4] = [
     },
     Form {
         v6: true,
-        mode: Mode::PreCopy,
+        mode: SendMode::PreCopy,
         isn: 0,
         secret: [13, 14, 15, 16],
         layout: Layout::Usual,
@@ -82,8 +82,8 @@ impl Form {
         match name {
             "ipv4" => !self.v6,
             "ipv6" => self.v6,
-            "memcopy" => self.mode == Mode::MemCopy,
-            "precopy" => self.mode == Mode::PreCopy,
+            "memcopy" => self.mode == SendMode::MemCopy,
+            "precopy" => self.mode == SendMode::PreCopy,
             _ => false,
         }
     }

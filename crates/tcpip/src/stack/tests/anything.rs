@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::connection::{State, Tcb};
 use crate::stack::testing::{Habit, Rig, noise};
-use crate::{Config, Mode};
+use crate::{Config, SendMode};
 
 const CONTENT_LEN: usize = 5_003;
 
@@ -124,7 +124,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Small limits, so that all are reached.
-fn config(mode: Mode) -> Config {
+fn config(mode: SendMode) -> Config {
     Config {
         mode,
         max_connections: 3,
@@ -330,7 +330,7 @@ impl World {
     }
 }
 
-fn run(mode: Mode, steps: Vec<Step>) {
+fn run(mode: SendMode, steps: Vec<Step>) {
     let content = noise(CONTENT_LEN);
     let mut rig = Rig::new(&config(mode));
     rig.load(&content, None);
@@ -364,12 +364,12 @@ proptest! {
 
     #[test]
     fn nothing_breaks_it_by_copying(steps in prop::collection::vec(step(), 1..150)) {
-        run(Mode::MemCopy, steps);
+        run(SendMode::MemCopy, steps);
     }
 
     #[test]
     fn nothing_breaks_it_from_resident_packets(steps in prop::collection::vec(step(), 1..150)) {
-        run(Mode::PreCopy, steps);
+        run(SendMode::PreCopy, steps);
     }
 
     #[test]

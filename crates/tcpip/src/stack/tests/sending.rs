@@ -7,9 +7,9 @@ use std::sync::Arc;
 use ip::{ErrorKind, IcmpError, PROTOCOL_TCP};
 
 use crate::stack::testing::{Habit, MSS, Out, Rig, noise};
-use crate::{Condition, Config, Family, MAX_WRITE_LEN, Mode, Negotiated, STREAM_ENTRIES, Slot};
+use crate::{Condition, Config, Family, MAX_WRITE_LEN, Negotiated, STREAM_ENTRIES, SendMode, Slot};
 
-fn in_mode(mode: Mode) -> Config {
+fn in_mode(mode: SendMode) -> Config {
     Config {
         mode,
         ..Config::default()
@@ -43,7 +43,7 @@ pub(super) fn bytes_of(segments: &[Out]) -> Vec<u8> {
 
 #[test]
 fn a_content_is_cut_at_multiples_of_the_mss() {
-    for mode in [Mode::MemCopy, Mode::PreCopy] {
+    for mode in [SendMode::MemCopy, SendMode::PreCopy] {
         for (v6, mss) in [(false, 1460), (true, 1440)] {
             let content = noise(2 * mss + 80);
             let mut rig = Rig::new(&in_mode(mode));
@@ -59,7 +59,7 @@ fn a_content_is_cut_at_multiples_of_the_mss() {
             let ways = (counters.sent_resident, counters.sent_copied);
             assert_eq!(
                 ways,
-                if mode == Mode::PreCopy {
+                if mode == SendMode::PreCopy {
                     (3, 0)
                 } else {
                     (0, 3)
@@ -72,7 +72,7 @@ fn a_content_is_cut_at_multiples_of_the_mss() {
 
 #[test]
 fn every_size_arrives_in_both_modes_and_by_any_mss() {
-    for mode in [Mode::MemCopy, Mode::PreCopy] {
+    for mode in [SendMode::MemCopy, SendMode::PreCopy] {
         for mss in [88, 536, 1001, 1460] {
             for len in [1, 87, 88, 89, 1459, 1460, 1461, 2920, 30_001] {
                 let content = noise(len);
@@ -98,7 +98,7 @@ fn an_empty_content_is_nothing() {
 
 #[test]
 fn a_slot_is_rendered_with_its_parameters() {
-    for mode in [Mode::MemCopy, Mode::PreCopy] {
+    for mode in [SendMode::MemCopy, SendMode::PreCopy] {
         for offset in [0, 3, 8] {
             let slot = Slot { offset, len: 5 };
             let mut rig = Rig::serving(&in_mode(mode), b"GARBAGE GARBAGE", Some(slot));
@@ -115,7 +115,7 @@ fn a_slot_is_rendered_with_its_parameters() {
 
 #[test]
 fn a_slot_may_lie_across_segments() {
-    for mode in [Mode::MemCopy, Mode::PreCopy] {
+    for mode in [SendMode::MemCopy, SendMode::PreCopy] {
         let slot = Slot {
             offset: 1450,
             len: 21,
@@ -324,12 +324,12 @@ fn without_frames_segments_wait() {
 
 #[test]
 fn prepared_contents_are_summed_once() {
-    for mode in [Mode::MemCopy, Mode::PreCopy] {
+    for mode in [SendMode::MemCopy, SendMode::PreCopy] {
         let mut rig = Rig::serving(&in_mode(mode), &noise(3000), None);
         let id = rig.app().content.unwrap();
         let pool = nmio::Port::pool(&rig.port).clone();
         let residents = rig.stack.contents_mut().prepare(id, &pool, Family::V4);
-        assert_eq!(residents, if mode == Mode::PreCopy { 3 } else { 0 });
+        assert_eq!(residents, if mode == SendMode::PreCopy { 3 } else { 0 });
         let totals = rig.stack.contents().totals();
         assert_eq!((totals.packets, totals.bytes), (3, 3000));
         rig.recv(1, 1, "PA", b"g");
@@ -340,7 +340,7 @@ fn prepared_contents_are_summed_once() {
 
 #[test]
 fn without_memory_for_residents_segments_are_copied() {
-    let mut rig = Rig::serving(&in_mode(Mode::PreCopy), &noise(100 * 1460), None);
+    let mut rig = Rig::serving(&in_mode(SendMode::PreCopy), &noise(100 * 1460), None);
     rig.recv(1, 1, "PA", b"g");
     assert!(bytes_of(&fetch(&mut rig)) == noise(100 * 1460));
     let counters = rig.stack.counters();
@@ -351,7 +351,7 @@ fn without_memory_for_residents_segments_are_copied() {
 
 #[test]
 fn a_tagged_link_gets_copies() {
-    let mut rig = Rig::new(&in_mode(Mode::PreCopy));
+    let mut rig = Rig::new(&in_mode(SendMode::PreCopy));
     rig.route.vlan = Some(7);
     rig.load(&noise(3000), None);
     rig.open(Some(1472));

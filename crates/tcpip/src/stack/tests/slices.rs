@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::sending::{fetch, too_big};
 use crate::pools::Pool;
 use crate::stack::testing::{Habit, Out, Part, Rig, noise};
-use crate::{Config, ContentId, Mode, STREAM_ENTRIES, Slot, WriteError};
+use crate::{Config, ContentId, STREAM_ENTRIES, SendMode, Slot, WriteError};
 
 const MSS: usize = 1460;
 
@@ -32,9 +32,9 @@ fn lens_for(rig: &mut Rig, parts: impl IntoIterator<Item = Part>) -> Vec<usize> 
 #[test]
 fn only_the_first_and_the_last_segment_of_a_slice_are_put_together() {
     for (mode, segmentation) in [
-        (Mode::MemCopy, 0),
-        (Mode::PreCopy, 0),
-        (Mode::MemCopy, 65_535),
+        (SendMode::MemCopy, 0),
+        (SendMode::PreCopy, 0),
+        (SendMode::MemCopy, 65_535),
     ] {
         let mut rig = answering(
             &Config {
@@ -168,7 +168,7 @@ impl Client {
 
 #[derive(Clone, Debug)]
 struct Setting {
-    mode: Mode,
+    mode: SendMode,
     segmentation: usize,
     max_entry_lists: u32,
     at_once: usize,
@@ -181,7 +181,7 @@ struct Setting {
 
 fn setting() -> impl Strategy<Value = Setting> {
     (
-        prop_oneof![Just(Mode::MemCopy), Just(Mode::PreCopy)],
+        prop_oneof![Just(SendMode::MemCopy), Just(SendMode::PreCopy)],
         prop_oneof![Just(0usize), Just(4_000), Just(65_535)],
         0u32..2,
         1usize..3,

@@ -27,13 +27,13 @@ const _: () = assert!(size_of::<Entry<crate::session::Answer>>() == 512);
 /// What one worker remembers. Each new piece takes the place of another that
 /// hashes alike.
 #[derive(Debug)]
-pub(crate) struct Recent<T>(Box<[Entry<T>]>);
+pub(crate) struct RecentCache<T>(Box<[Entry<T>]>);
 
-/// Where a piece belongs: see [`Recent::find`].
+/// Where a piece belongs: see [`RecentCache::find`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place(usize);
 
-impl<T: Copy> Recent<T> {
+impl<T: Copy> RecentCache<T> {
     pub(crate) fn new() -> Self {
         let none = Entry {
             value: None,
@@ -73,14 +73,14 @@ impl<T: Copy> Recent<T> {
 mod tests {
     use super::*;
 
-    fn add(recent: &mut Recent<usize>, bytes: &[u8], value: usize) {
+    fn add(recent: &mut RecentCache<usize>, bytes: &[u8], value: usize) {
         let place = recent.find(bytes).unwrap_err();
         recent.remember(place, bytes, value);
     }
 
     #[test]
     fn what_was_read_is_not_read_again() {
-        let mut recent = Recent::new();
+        let mut recent = RecentCache::new();
         let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
         add(&mut recent, request, 27);
         assert_eq!(recent.find(request), Ok(27));
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn others_take_its_place_and_never_its_answer() {
-        let mut recent = Recent::new();
+        let mut recent = RecentCache::new();
         for round in 0..3 {
             for i in 1..5 * ENTRIES {
                 let request = format!("GET /{i} HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_read_each_time() {
-        let mut recent = Recent::new();
+        let mut recent = RecentCache::new();
         for (len, is_kept) in [(0, false), (1, true), (MAX_LEN, true), (MAX_LEN + 1, false)] {
             let bytes = vec![b'x'; len];
             add(&mut recent, &bytes, len);
