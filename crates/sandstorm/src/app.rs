@@ -1,4 +1,4 @@
-//! What an application writes to answer requests itself.
+//! The trait that an application implements to answer requests itself.
 
 use std::time::Duration;
 
@@ -9,52 +9,51 @@ use crate::prepared::Replies;
 use crate::request::Request;
 use crate::verdict::{Intake, More, Sees, Verdict};
 
-/// The longest body of a request that is collected, where an application does not say
-/// otherwise.
+/// The longest request body that is collected by default.
 pub const BODY_LIMIT: usize = 64 << 10;
 
-/// An application in a web server: it answers requests beside the site, or instead of
-/// it. Each worker has its own.
+/// An application in a web server. It answers requests together with the site, or instead of it.
+/// Each worker has its own application.
 ///
-/// Callbacks must not wait: all clients of the worker wait with them. Each is called
-/// once for a request, however often its answer finds no room.
+/// Callbacks must not block, because all clients of the worker would wait. Each callback is called
+/// only once for a request, even when its response must wait for room.
 pub trait App {
-    /// What the application remembers of one connection. It starts as the default.
+    /// What the application remembers of one connection. Starts as the default value.
     type State: Default;
-    /// What comes to it from other threads, by a mailbox
-    /// ([`Http::with_mailbox`](crate::Http::with_mailbox)). `()` where nothing does.
+    /// Messages from other threads, which arrive by a mailbox
+    /// ([`Http::with_mailbox`](crate::Http::with_mailbox)). Use `()` if there are none.
     type Message: Send;
 
-    /// Which requests it sees.
+    /// Which requests the application sees.
     const SEES: Sees = Sees::Everything;
 
-    /// The longest body that is collected, without an [`on_head`](Self::on_head) that
-    /// says otherwise; a longer one is refused with 413.
+    /// The longest request body that is collected, unless [`on_head`](Self::on_head) decides
+    /// otherwise. A request with a longer body is refused with 413.
     const BODY_LIMIT: usize = BODY_LIMIT;
 
-    /// The worker has begun, and there is no client yet: the first
-    /// [timers](Clients::set_timer) can be set. Nothing, by default.
+    /// Called when the worker has started, before the first client. Here the application can set
+    /// its first [timers](Clients::set_timer). Does nothing by default.
     fn on_start(&mut self, clients: &mut impl Clients<Self::State>) {
         let _ = clients;
     }
 
-    /// A request is whole, body included. Says how it is answered.
+    /// Called when a request is complete, including its body. Decides how it is answered.
     fn on_request(
         &mut self,
         request: &Request<'_>,
         exchange: &mut Exchange<'_, Self::State>,
     ) -> Verdict;
 
-    /// The head of a request with a body has come. Says what becomes of the body: it
-    /// is collected, by default.
+    /// Called when the head of a request with a body has arrived. Decides what happens to the body.
+    /// By default the server collects it.
     fn on_head(&mut self, head: &Request<'_>, exchange: &mut Exchange<'_, Self::State>) -> Intake {
         let _ = (head, exchange);
         Intake::Whole(Self::BODY_LIMIT)
     }
 
-    /// A piece of a body has come that is taken in [pieces](Intake::Pieces). With a
-    /// verdict the request is answered at once, and the rest of the body is
-    /// [not read](Intake::Unread).
+    /// Called for each piece of a body that is taken in [pieces](Intake::Pieces). If it returns a
+    /// verdict, the request is answered at once, and the rest of the body is [not
+    /// read](Intake::Unread).
     fn on_body(
         &mut self,
         piece: &[u8],
@@ -64,56 +63,57 @@ pub trait App {
         None
     }
 
-    /// There is room for the next piece of a response that is made in
-    /// [pieces](Verdict::Stream). The callback writes it to the exchange's response, of
-    /// which only the body is used now. A piece should have some kilobytes.
+    /// Called when there is room for the next piece of a [streamed](Verdict::Stream) response. The
+    /// callback writes the piece to the body of the exchange's response; status and fields are
+    /// ignored now. A piece should have a few kilobytes.
     fn on_more(&mut self, exchange: &mut Exchange<'_, Self::State>) -> More {
         let _ = exchange;
         More::Last
     }
 
-    /// A message has come from another thread.
+    /// Called for each message from another thread.
     fn on_message(&mut self, message: Self::Message, clients: &mut impl Clients<Self::State>) {
         let _ = (message, clients);
     }
 
-    /// A [timer](Clients::set_timer) of the application has passed.
+    /// Called when a [timer](Clients::set_timer) of the application has expired.
     fn on_timer(&mut self, timer: Timer, clients: &mut impl Clients<Self::State>) {
         let _ = (timer, clients);
     }
 
-    /// A connection is over. Answers that it waits for are not sent any more.
+    /// Called when a connection has ended. Answers that were still pending for it are not sent.
     fn on_close(&mut self, state: &mut Self::State, reason: CloseReason) {
         let _ = (state, reason);
     }
 }
 
-/// All clients of a worker, in the hands of a callback that is about no request.
+/// All clients of a worker, for callbacks that do not belong to one request.
 pub trait Clients<S> {
-    /// Answers a request that was to be answered [later](Verdict::Later): as `answer`
-    /// says, which gets it as [`App::on_request`] does. `false` when nobody waits for
-    /// this any more: the client has gone, the request's time has passed, or it has given
-    /// way to others. With [`Verdict::Later`] the request waits again, for the whole time.
+    /// Answers a request that was deferred with [`Verdict::Later`]. `answer` gets the request as
+    /// [`App::on_request`] does. If it returns [`Verdict::Later`], the request waits again, with a
+    /// fresh timeout.
+    ///
+    /// Returns `false` if the request no longer waits for an answer: the client has gone, or the
+    /// request has timed out or was evicted to free memory.
     fn answer(
         &mut self,
         ticket: Ticket,
         answer: impl FnOnce(&Request<'_>, &mut Exchange<'_, S>) -> Verdict,
     ) -> bool;
 
-    /// Goes on with a response that [waits](More::Wait): [`App::on_more`] is called when
-    /// the callback in hand has returned. `false` when the response is not under way any
-    /// more.
+    /// Continues a streamed response that [waits](More::Wait): [`App::on_more`] is called when the
+    /// present callback has returned. Returns `false` if the response is no longer being sent.
     fn resume(&mut self, ticket: Ticket) -> bool;
 
-    /// Where replies are made that are sent often.
+    /// Makes replies that are sent often.
     fn replies(&mut self) -> Replies<'_>;
 
-    /// Calls [`App::on_timer`] in `after` from now, once. A timer that runs already is
-    /// set anew.
+    /// Calls [`App::on_timer`] once, after the duration `after`. Restarts the timer if it is
+    /// already running.
     fn set_timer(&mut self, timer: Timer, after: Duration);
 }
 
-/// No application: the site answers everything.
+/// The absence of an application: the site answers everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SiteOnly;
 

@@ -1,4 +1,4 @@
-//! One request and its response, in the hands of a callback.
+//! One request and its response, as a callback sees them.
 
 use std::fmt::{Arguments, Debug, Display};
 use std::net::SocketAddr;
@@ -12,17 +12,15 @@ use crate::response::Response;
 use crate::status::StatusCode;
 use crate::verdict::Verdict;
 
-/// Names one request, which is to be answered later. No other request has the same
-/// name. Any thread can keep it.
+/// Identifies one request that is answered later. It is unique, and any thread may keep it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     pub(crate) connection: ConnectionId,
     pub(crate) serial: u64,
 }
 
-/// What a callback has in hand of a request beside the request itself: who asks, what
-/// is remembered of the connection, and the response, which is a new one for each
-/// callback.
+/// What a callback gets for a request, in addition to the request itself: the client's address, the
+/// state of the connection, and a response. The response is new for each callback.
 pub struct Exchange<'a, S> {
     pub(crate) ticket: Ticket,
     pub(crate) peer: SocketAddr,
@@ -34,10 +32,11 @@ pub struct Exchange<'a, S> {
 }
 
 impl<S> Exchange<'_, S> {
-    /// Makes a response of plain text, unless the status was set: 200.
+    /// Makes a plain-text response. Its status is 200 unless [`set_status`](Self::set_status) was
+    /// called.
     pub fn text(&mut self, text: Arguments<'_>) -> Verdict {
         if !self.response.fields().has("content-type") {
-            // It is short, and right.
+            // Cannot fail: the field is short and valid.
             let _ = self
                 .response
                 .add_field("Content-Type", "text/plain; charset=utf-8");
@@ -46,7 +45,7 @@ impl<S> Exchange<'_, S> {
         Verdict::Made
     }
 
-    /// The response, for [`Verdict::Made`].
+    /// The response to be filled, for [`Verdict::Made`].
     pub fn response(&mut self) -> &mut Response {
         self.response
     }
@@ -56,20 +55,20 @@ impl<S> Exchange<'_, S> {
         self.response.set_status(status);
     }
 
-    /// Adds a field to the response, whoever makes it.
+    /// Adds a field to the response, no matter which verdict answers the request.
     ///
     /// # Errors
-    /// [`FieldError`]; nothing is added then.
+    /// [`FieldError`] if the field is refused; then nothing is added.
     pub fn add_field(&mut self, name: &str, value: impl Display) -> Result<(), FieldError> {
         self.response.add_field(name, value)
     }
 
-    /// Where replies are made that are sent often.
+    /// Makes replies that are sent often.
     pub fn replies(&mut self) -> Replies<'_> {
         Replies::new(self.contents, self.common)
     }
 
-    /// The request's name, for [`Verdict::Later`].
+    /// The request's ticket, for [`Verdict::Later`].
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }
@@ -79,12 +78,12 @@ impl<S> Exchange<'_, S> {
         self.peer
     }
 
-    /// The time of what the callback is about.
+    /// The time of the event that caused the callback.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// What the application remembers of the connection.
+    /// The application's state for this connection.
     pub fn state(&mut self) -> &mut S {
         self.state
     }

@@ -1,12 +1,11 @@
-//! Fields of responses, checked when they are made.
+//! Response fields, checked when they are added.
 
 use std::fmt::{Display, Write as _};
 
-/// The most bytes of all lines of one [`Fields`].
+/// The longest text of one [`Fields`], in bytes, including line ends.
 pub const MAX_FIELDS_LEN: usize = 8_192;
 
-/// Names of fields that say how the message is framed and whether the connection
-/// goes on, and of the date: the server writes them itself.
+/// Fields that the server writes itself: message framing, the connection option, and the date.
 const OURS: [&str; 7] = [
     "connection",
     "content-length",
@@ -17,7 +16,7 @@ const OURS: [&str; 7] = [
     "upgrade",
 ];
 
-/// Names of fields that each file's response has.
+/// Fields that the response of every file already has.
 const OF_FILES: [&str; 6] = [
     "accept-ranges",
     "allow",
@@ -30,14 +29,14 @@ const OF_FILES: [&str; 6] = [
 /// Why a field was not added to a response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldError {
-    /// The name is empty, or has a byte that no field name has.
-    #[error("{name:?} is no name of a field; use letters, digits and hyphens")]
+    /// The name is empty or contains a byte that is not allowed in field names.
+    #[error("{name:?} is not a field name; use letters, digits and hyphens")]
     BadName {
-        /// The name.
+        /// The refused name.
         name: String,
     },
-    /// The value has a line break or another control character, or white space at an
-    /// end.
+    /// The value contains a line break or another control character, or begins or ends with white
+    /// space.
     #[error(
         "the value of {name} has a control character, or white space at an end; leave these out"
     )]
@@ -51,13 +50,13 @@ pub enum FieldError {
         /// The field's name.
         name: String,
     },
-    /// The response of each file has a field of this name.
+    /// The responses of files already have a field of this name.
     #[error("the responses of files have a {name} of their own; add it to single responses")]
     OfFiles {
         /// The field's name.
         name: String,
     },
-    /// All lines together are too long.
+    /// The fields are too long together.
     #[error(
         "with {name} the fields have more than {MAX_FIELDS_LEN} bytes; add fewer or shorter ones"
     )]
@@ -67,8 +66,8 @@ pub enum FieldError {
     },
 }
 
-/// Some fields of a response, in their order. Each is checked when it is added, so
-/// that nothing in a name or a value ends the line or the head.
+/// Response fields, in order. Each field is checked when it is added, so that no name or value can
+/// end its line or the head.
 ///
 /// ```
 /// use sandstorm::Fields;
@@ -83,15 +82,15 @@ pub enum FieldError {
 pub struct Fields(String);
 
 impl Fields {
-    /// No fields.
+    /// Makes an empty list.
     pub const fn new() -> Self {
         Self(String::new())
     }
 
-    /// Fields that all responses of a server have.
+    /// Makes the fields that all responses of a server have.
     ///
     /// # Errors
-    /// Those of [`add`](Self::add), and [`FieldError::OfFiles`].
+    /// The errors of [`add`](Self::add), and [`FieldError::OfFiles`].
     pub fn of_all<'a>(
         fields: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, FieldError> {
@@ -105,10 +104,10 @@ impl Fields {
         Ok(all)
     }
 
-    /// Adds a field. Others of this name stay.
+    /// Adds a field. Existing fields of the same name stay.
     ///
     /// # Errors
-    /// [`FieldError`]; nothing is added then.
+    /// [`FieldError`] if the field is refused; then nothing is added.
     pub fn add(&mut self, name: &str, value: impl Display) -> Result<(), FieldError> {
         let name_of = || name.to_owned();
         if name.is_empty() || !name.bytes().all(is_token) {
@@ -139,10 +138,10 @@ impl Fields {
         })
     }
 
-    /// Adds the fields of `other`.
+    /// Appends the fields of `other`.
     ///
     /// # Errors
-    /// [`FieldError::TooLong`]; nothing is added then.
+    /// [`FieldError::TooLong`] if they do not fit; then nothing is added.
     pub fn extend(&mut self, other: &Self) -> Result<(), FieldError> {
         if self.0.len() + other.0.len() > MAX_FIELDS_LEN {
             let name = other.iter().next().map_or("", |line| line.0).to_owned();
@@ -152,23 +151,23 @@ impl Fields {
         Ok(())
     }
 
-    /// As they are sent, each with its line end.
+    /// The lines as they are sent, each with its line end.
     pub fn lines(&self) -> &str {
         &self.0
     }
 
-    /// Whether there are none.
+    /// Whether there are no fields.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether there is one of this name.
+    /// Whether there is a field of this name.
     pub fn has(&self, name: &str) -> bool {
         self.iter()
             .any(|(other, _)| other.eq_ignore_ascii_case(name))
     }
 
-    /// Lines that were checked before.
+    /// Wraps lines that have already been checked.
     pub(crate) fn of_lines(lines: String) -> Self {
         Self(lines)
     }
@@ -177,14 +176,14 @@ impl Fields {
         self.0.clear();
     }
 
-    /// Each field: its name, and its whole line with the end.
+    /// Returns the name and the whole line, with its line end, of each field.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
             .split_inclusive("\r\n")
             .map(|line| (line.split(':').next().unwrap_or(line), line))
     }
 
-    /// Writes those that `own` has none of the same name of.
+    /// Writes the fields whose name does not occur in `own`.
     pub(crate) fn write_beside(&self, own: &Self, out: &mut Vec<u8>) {
         if own.is_empty() {
             out.extend_from_slice(self.0.as_bytes());
@@ -198,7 +197,7 @@ impl Fields {
     }
 }
 
-/// RFC 9110, section 5.6.2.
+/// Whether a byte may occur in a token such as a field name (RFC 9110, section 5.6.2).
 pub(crate) const fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
@@ -231,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_break_a_head_is_refused() {
+    fn names_and_values_that_would_break_the_head_are_refused() {
         let mut fields = Fields::new();
         let add = |fields: &mut Fields, name: &str, value: &str| fields.add(name, value);
         let bad_name = |name: &str| FieldError::BadName { name: name.into() };
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_a_bound() {
+    fn the_length_of_all_lines_is_limited() {
         let mut fields = Fields::new();
         fields.add("A", "x".repeat(MAX_FIELDS_LEN - 5)).unwrap();
         assert_eq!(fields.lines().len(), MAX_FIELDS_LEN);
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_all_are_none_of_single_files() {
+    fn fields_for_all_responses_must_not_be_those_of_files() {
         let of_all = Fields::of_all([("Server", "storm"), ("X", "1")]).unwrap();
         assert_eq!(of_all.lines(), "Server: storm\r\nX: 1\r\n");
         let error = Fields::of_all([("Etag", "\"x\"")]).unwrap_err();
@@ -280,9 +279,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is added, a reader finds it and nothing else.
+        /// A parser finds exactly the fields that were added.
         #[test]
-        fn a_reader_finds_what_was_added(
+        fn a_parser_finds_what_was_added(
             given in prop::collection::vec(("[A-Za-z-]{1,8}", "[ -~\r\n\t]{0,8}"), 0..5),
         ) {
             let mut fields = Fields::new();

@@ -1,9 +1,9 @@
-//! Requests: RFC 9112's messages, taken apart strictly.
+//! Strict parsing of request heads (RFC 9112).
 //!
-//! Whatever another program on the way might read differently is refused and
-//! the connection closed, so that no request can hide in another (request
-//! smuggling): bare line feeds, folded fields, a `Transfer-Encoding` beside a
-//! `Content-Length`, several lengths, several hosts.
+//! A request that another program on the way might parse differently is refused, and its connection
+//! closed, so that no request can hide in another (request smuggling). Examples are bare line
+//! feeds, folded fields, `Transfer-Encoding` beside `Content-Length`, and more than one length or
+//! host.
 
 use std::mem::MaybeUninit;
 
@@ -15,34 +15,34 @@ use crate::host::is_host;
 use crate::reply::ETag;
 use crate::status::Status;
 
-/// The most bytes of a request's head, its empty line included.
+/// The longest head of a request, in bytes, including its empty line.
 pub const HEAD_LIMIT: usize = 8_192;
-/// The most fields of a request.
+/// The most fields in a request.
 pub const MAX_FIELDS: usize = 128;
 
-/// Where [`parse`] puts the fields.
+/// The buffer into which [`parse`] writes the fields.
 pub(crate) type FieldBuffer<'d> = [MaybeUninit<Header<'d>>; MAX_FIELDS];
 
-/// Room for the fields of one request; costs nothing.
+/// Makes an uninitialized buffer for the fields of one request, at no cost.
 pub(crate) const fn field_buffer<'d>() -> FieldBuffer<'d> {
     [const { MaybeUninit::uninit() }; MAX_FIELDS]
 }
 
-/// Why there is no request at the start of some bytes.
+/// Why [`parse`] found no valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotRead {
-    /// It is to be answered with an error.
+    /// The request is answered with an error.
     Refused(Refusal),
-    /// Its version is HTTP/1.2 or later, which is read and answered as
-    /// HTTP/1.1 (RFC 9110, section 2.5). The version's last digit is the byte
-    /// at `digit_at`: read it again with a 1 there.
+    /// The version is HTTP/1.2 or later, which is read and answered as HTTP/1.1 (RFC 9110, section
+    /// 2.5). The caller must replace the version's last digit, at `digit_at`, with a 1 and parse
+    /// again.
     LaterMinor {
         /// Less than [`HEAD_LIMIT`].
         digit_at: usize,
     },
 }
 
-/// A request that is to be answered with an error, and how.
+/// How a refused request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: Status,
@@ -50,12 +50,12 @@ pub(crate) struct Refusal {
     pub(crate) head_only: bool,
 }
 
-/// The methods that are told apart.
+/// The methods that the server distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     Get,
     Head,
-    /// HTTP knows it (RFC 9110, section 9.1; RFC 5789), but no file does.
+    /// A standard method (RFC 9110, section 9.1; RFC 5789) that files do not support.
     OfNoFile,
     Unknown,
 }
@@ -71,15 +71,15 @@ impl Method {
     }
 }
 
-/// A whole and valid head. It has no more than the site needs for an answer;
-/// [`Request`](crate::Request) has the rest.
+/// A complete and valid head, with what the site needs for an answer. [`Request`](crate::Request)
+/// has the rest.
 #[derive(Debug)]
 pub(crate) struct Head<'a> {
     pub(crate) method: Method,
     pub(crate) target: &'a str,
     pub(crate) fields: &'a [Header<'a>],
-    /// The connection goes on after the answer: the client lets it, and there is no
-    /// body that is not read.
+    /// The connection stays open after the answer: the client permits it, and no body is left
+    /// unread.
     pub(crate) keep_alive: bool,
     conditional: bool,
     pub(crate) minor: u8,
@@ -87,8 +87,8 @@ pub(crate) struct Head<'a> {
     pub(crate) len: usize,
 }
 
-/// Looks for a request at the start of `data`. `None` when more is needed;
-/// that is never so when `data` has [`HEAD_LIMIT`] bytes or more.
+/// Parses the request head at the start of `data`. Returns `None` if the head is incomplete, which
+/// cannot happen when `data` has [`HEAD_LIMIT`] bytes or more.
 #[inline]
 pub(crate) fn parse<'f, 'd>(
     data: &'d [u8],
@@ -137,8 +137,8 @@ pub(crate) fn parse<'f, 'd>(
     }
 }
 
-/// What the fields of an HTTP/1.1 request without conditions say, and the empty
-/// line behind them.
+/// The meaning of the fields of an HTTP/1.1 request without preconditions, including the empty
+/// line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields {
     keep_alive: bool,
@@ -148,14 +148,14 @@ pub(crate) struct Fields {
 
 const _: () = assert!(HEAD_LIMIT <= u16::MAX as usize);
 
-/// The length of the first line of `data`, with its end, if all of it is there.
+/// The length of the first line of `data`, with its line end. `None` if the line is incomplete.
 #[inline]
 pub(crate) fn line_len(data: &[u8]) -> Option<usize> {
     memchr::memchr(b'\n', data).map(|at| at + 1)
 }
 
-/// As [`parse`], of a request line whose fields are known. `None` when it is none
-/// that is usual, so that all of the request must be read.
+/// Does what [`parse`] does, for a request line whose fields are already known. Returns `None` for
+/// an unusual line; the caller must then parse the whole request.
 #[inline]
 pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
     const VERSION: &[u8] = b" HTTP/1.1\r\n";
@@ -166,7 +166,7 @@ pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
         return None;
     };
     let len = line.len() + usize::from(fields.len);
-    // Nothing stands in front of the method, and single spaces behind it.
+    // Nothing precedes the method, and single spaces separate the parts of the line.
     let is_usual = line.len() == method.len() + 1 + target.len() + VERSION.len()
         && line.ends_with(VERSION)
         && len <= HEAD_LIMIT;
@@ -181,9 +181,9 @@ pub(crate) fn parse_line(line: &[u8], fields: Fields) -> Option<Head<'_>> {
     })
 }
 
-/// Whether some line of a head, which has been read, ends with LF only. RFC 9112,
-/// section 2.2, lets us take that; but then we would see requests where others see
-/// none. A line ends before each field, and two end the head.
+/// Whether any line of a parsed head ends with a bare LF. RFC 9112, section 2.2, permits us to
+/// accept this, but others might then see different requests than we do. A line ends before each
+/// field, and two lines end the head.
 fn has_bare_line_feed(head: &[u8], fields: &[Header<'_>]) -> bool {
     let follows_crlf = |field: &Header<'_>| {
         let at = field.name.as_ptr().addr() - head.as_ptr().addr();
@@ -192,12 +192,12 @@ fn has_bare_line_feed(head: &[u8], fields: &[Header<'_>]) -> bool {
     head.starts_with(b"\n") || !head.ends_with(b"\r\n\r\n") || !fields.iter().all(follows_crlf)
 }
 
-/// What to say to a request line that names neither HTTP/1.0 nor HTTP/1.1
-/// (RFC 9112, section 2.3).
+/// The status for a request line with a version other than HTTP/1.0 and HTTP/1.1 (RFC 9112, section
+/// 2.3).
 #[cold]
 fn other_version(head: &[u8]) -> Result<Status, NotRead> {
     const MAJOR_1: &[u8] = b"HTTP/1.";
-    // No space stands in front of the method, nor in it or the target.
+    // No space precedes the method, and neither method nor target contains a space.
     let mut spaces = head.iter().enumerate().filter(|(_, b)| **b == b' ');
     let at = spaces.nth(1).map_or(head.len(), |(at, _)| at + 1);
     let version = &head[at..];
@@ -211,17 +211,18 @@ fn other_version(head: &[u8]) -> Result<Status, NotRead> {
     }
 }
 
-/// What a request is about.
+/// The parts of a request target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'d> {
-    /// Begins with a slash.
+    /// The path, with its leading slash.
     pub(crate) path: &'d str,
-    /// Without its question mark.
+    /// The query, without the question mark.
     pub(crate) query: Option<&'d str>,
 }
 
 impl<'a> Head<'a> {
-    /// What is to be remembered of the fields, which begin behind `line_len` bytes.
+    /// Returns what to remember of the fields, which begin after `line_len` bytes. `None` if they
+    /// have preconditions or the version is not 1.1.
     #[inline]
     pub(crate) fn known_fields(&self, line_len: usize) -> Option<Fields> {
         let len = self.len.checked_sub(line_len)?;
@@ -231,8 +232,8 @@ impl<'a> Head<'a> {
         })
     }
 
-    /// The path and the query of the target; `None` when the target is none
-    /// of GET or HEAD (RFC 9112, section 3.2).
+    /// The path and the query of the target. `None` if this form of target is not valid for GET and
+    /// HEAD (RFC 9112, section 3.2).
     #[inline]
     pub(crate) fn page(&self) -> Option<Target<'a>> {
         let rest = match self.target.as_bytes() {
@@ -242,7 +243,7 @@ impl<'a> Head<'a> {
         let end = rest.bytes().position(|b| matches!(b, b'?' | b'#'));
         let (path, query) = match end {
             None => (rest, None),
-            // A fragment is never sent (RFC 9112, section 3.2).
+            // Clients never send a fragment (RFC 9112, section 3.2).
             Some(at) if rest.as_bytes()[at] == b'#' => return None,
             Some(at) => (&rest[..at], Some(&rest[at + 1..])),
         };
@@ -250,8 +251,9 @@ impl<'a> Head<'a> {
         Some(Target { path, query })
     }
 
-    /// What the conditions say about what has this tag and was modified at this
-    /// second, if that is known (RFC 9110, section 13.2.2): `None` to send it.
+    /// Evaluates the preconditions (RFC 9110, section 13.2.2) for a representation with this tag,
+    /// last modified at this second if that is known. Returns the status to answer with, or `None`
+    /// to send the representation.
     #[inline]
     pub(crate) fn precondition(&self, tag: ETag, modified: Option<u64>) -> Option<Status> {
         if self.conditional {
@@ -264,8 +266,8 @@ impl<'a> Head<'a> {
     #[inline(never)]
     fn evaluate(&self, tag: ETag, modified: Option<u64>) -> Option<Status> {
         let is_unmodified = |name| {
-            // RFC 9110, section 13.1.3: what is no date is ignored. Nobody
-            // sends two; were there two, the first would count.
+            // An invalid date is ignored (RFC 9110, section 13.1.3). If the field occurs twice, the
+            // first one counts.
             let value = self.values(name).next()?;
             Some(modified? <= seconds(value)?)
         };
@@ -290,8 +292,7 @@ impl<'a> Head<'a> {
             .map(|field| field.value)
     }
 
-    /// Whether a tag is among those of a field; `None` when there is
-    /// no such field.
+    /// Whether the field lists this tag. `None` if the field is absent.
     fn names_tag(&self, name: &str, tag: ETag, how: Comparison) -> Option<bool> {
         self.values(name)
             .map(|value| names_tag(value, tag, how))
@@ -299,7 +300,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// How tags are compared: RFC 9110, section 8.8.3.2. Ours are all strong.
+/// How entity tags are compared (RFC 9110, section 8.8.3.2). All of our tags are strong.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Comparison {
     Strong,
@@ -310,23 +311,22 @@ fn names_tag(value: &[u8], ours: ETag, how: Comparison) -> bool {
     if value == b"*" {
         return true;
     }
-    // A comma may stand inside a tag, but in none of ours: its pieces match
-    // nothing.
+    // A tag may contain a comma, but ours never do. So the pieces of such a tag match none of ours.
     list(value).any(|tag| match tag.strip_prefix(b"W/") {
         Some(tag) => how == Comparison::Weak && ours.is(tag),
         None => ours.is(tag),
     })
 }
 
-/// An HTTP date in seconds since 1970.
+/// Parses an HTTP date, as seconds since 1970.
 fn seconds(value: &[u8]) -> Option<u64> {
     let date = parse_http_date(std::str::from_utf8(value).ok()?).ok()?;
     let since = date.duration_since(std::time::UNIX_EPOCH).ok()?;
     Some(since.as_secs())
 }
 
-/// What follows the authority of an absolute URI of ours (RFC 9112, section
-/// 3.2.2). Which host it names does not matter: all are served alike.
+/// Returns what follows the authority of an absolute URI (RFC 9112, section 3.2.2). The host does
+/// not matter, because the server answers alike for all hosts.
 #[cold]
 fn absolute_form(target: &str) -> Option<&str> {
     let after = |scheme: &str| {
@@ -336,7 +336,7 @@ fn absolute_form(target: &str) -> Option<&str> {
     let rest = after("http://").or_else(|| after("https://"))?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
-    // RFC 9110, section 4.2.1: without a host it is invalid.
+    // RFC 9110, section 4.2.1: a URI without a host is invalid.
     (!authority.is_empty() && is_host(authority.as_bytes())).then_some(path)
 }
 
@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// A request is read only if CR stands before every LF.
+        /// A request is accepted only if every LF follows a CR.
         #[test]
         fn a_bare_line_feed_anywhere_is_refused(
             lines in prop::collection::vec("[ -~]{0,4}(:[ -~]{0,4})?", 0..5),
@@ -368,9 +368,9 @@ mod tests {
             }
         }
 
-        /// A request whose fields are known is read as one that is read whole.
+        /// `parse_line` with known fields agrees with `parse` of the whole request.
         #[test]
-        fn a_line_is_read_as_the_whole_request_is(
+        fn parsing_the_line_alone_agrees_with_parsing_the_whole(
             line in prop_oneof![
                 "(GET|HEAD|POST|X|) {0,2}/[ -~]{0,6} ?HTTP/1.[012]\r?",
                 "\r?\n?[ -~]{0,20}\r?",
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_line_is_read_alone() {
+    fn only_usual_lines_are_parsed_alone() {
         let known = Fields {
             keep_alive: true,
             len: 2,

@@ -1,13 +1,11 @@
-//! A web server that answers from prepared packets, and the library to answer
-//! requests of one's own.
+//! A web server that answers from prepared packets, and a library for writing web applications.
 //!
-//! An [`App`] gets requests and says how each is answered. One method must be
-//! written:
+//! An [`App`] receives requests and decides how each one is answered. Only one method is required:
 //!
 //! ```
 //! use sandstorm::{App, Exchange, Request, Verdict};
 //!
-//! /// Counts the requests for `/counter`, and leaves all else to the site.
+//! /// Counts the requests for `/counter`, and leaves all other requests to the site.
 //! struct Counter(u64);
 //!
 //! impl App for Counter {
@@ -83,72 +81,69 @@
 //! # }
 //! ```
 //!
-//! That is a whole server. Its application sees every request; [`App::SEES`] says
-//! whether it sees those only that the site has nothing for, which costs the files
-//! nothing. A [`Verdict`] answers with the site's file, with a [reply that was made
-//! before](Replies::add), with bytes made now, later, or refuses. [`Exchange`] adds
-//! fields to any of these, and [`serve()`] to all responses.
+//! That is a whole server. Its application sees every request. With [`Sees::Missing`] in
+//! [`App::SEES`] it sees only requests that the site cannot serve, and files are served at full
+//! speed. A [`Verdict`] says who answers: the site with its file, a [prepared reply](Replies::add),
+//! or the application, now or later. It can also refuse the request. [`Exchange`] adds fields to
+//! any of these responses, and [`serve()`] adds fields to all responses.
 //!
-//! | to | write |
+//! | to | use |
 //! |---|---|
-//! | take a body of more than [`BODY_LIMIT`], in pieces, or none | [`App::on_head`], [`App::on_body`] |
-//! | answer when another thread has the answer | [`Verdict::Later`], [`App::on_message`], [`Clients::answer`] |
-//! | send a response of unknown length, in pieces | [`Verdict::Stream`], [`App::on_more`], [`Clients::resume`] |
-//! | do something by time | [`App::on_start`], [`App::on_timer`], [`Clients::set_timer`] |
-//! | remember something of a connection | [`App::State`], [`Exchange::state`] |
-//! | have a command line of one's own | [`SiteArgs`], or [`Sandstorm`] as a [`control::Program`] |
+//! | accept a body of more than [`BODY_LIMIT`], take it in pieces, or not read it | [`App::on_head`], [`App::on_body`] |
+//! | answer later, when another thread has the result | [`Verdict::Later`], [`App::on_message`], [`Clients::answer`] |
+//! | stream a response of unknown length | [`Verdict::Stream`], [`App::on_more`], [`Clients::resume`] |
+//! | do something at a given time | [`App::on_start`], [`App::on_timer`], [`Clients::set_timer`] |
+//! | keep state for each connection | [`App::State`], [`Exchange::state`] |
+//! | define your own command line | [`SiteArgs`], or [`Sandstorm`] as a [`control::Program`] |
 //!
 //! # How a body is read
-//! With `Content-Length` or in chunks, as it comes. The application gets the request
-//! when its body is whole. A body beyond its limit gets 413, malformed chunks get 400,
-//! and the connection closes. A client that waits with the body (`Expect:
-//! 100-continue`) is told to send it, unless it is refused. Body and head together must
-//! arrive in [`REQUEST_TIMEOUT`]. Trailer fields behind a body in chunks are read and not
-//! kept.
+//! The server reads bodies with `Content-Length` and chunked bodies. The application gets the
+//! request when the body is complete. A body beyond its limit gets 413, and malformed chunks get
+//! 400; both close the connection. A client that sends `Expect: 100-continue` gets `100 Continue`,
+//! unless the request is refused. Head and body together must arrive within [`REQUEST_TIMEOUT`].
+//! Trailer fields are parsed and discarded.
 //!
-//! Where nobody reads a body, up to [`UNREAD_LIMIT`] bytes of known length are discarded as
-//! they come, and the connection goes on. Behind all others it closes: the answer says
-//! so, and what the client still sends is acknowledged and discarded for
-//! [`tcpip::Config::fin_wait`]. So a client that sends the whole body first reads its
-//! answer, and is not reset (RFC 9112, section 9.6).
+//! An unread body of known length is discarded as it arrives, up to [`UNREAD_LIMIT`] bytes, and the
+//! connection stays open. After any other unread body the connection closes, and the response says
+//! so. The server then acknowledges and discards what the client still sends, for
+//! [`tcpip::Config::fin_wait`]. So a client that sends its whole body first can read the response
+//! and is not reset (RFC 9112, section 9.6).
 //!
-//! # An answer that comes later
-//! The request waits in the server, and later ones of its connection behind it. A client
-//! that closes its half gets the answer all the same. When none has come in
-//! [`ANSWER_TIMEOUT`], the client gets 504 and the connection goes on. An answer to a
-//! client that has gone is dropped: [`Clients::answer`] says so.
+//! # Answering later
+//! The request waits in the server, and later requests of the same connection wait behind it. A
+//! client that closes its sending side still gets the answer. Without an answer within
+//! [`ANSWER_TIMEOUT`], the client gets 504 and the connection stays open. An answer to a client
+//! that has gone is dropped, and [`Clients::answer`] returns `false`.
 //!
 //! # When memory runs short
-//! A request is under way while it waits for its body, for the application, or for room
-//! for its answer. All of a worker have [`MAX_PENDING_BYTES`] together. When another one
-//! finds no memory, it gets 503, unless some give way:
+//! A pending request waits for its body, for the application, or for room for its response. All
+//! pending requests of a worker share [`MAX_PENDING_BYTES`]. When a new request finds no memory, it
+//! gets 503, unless other requests can be evicted:
 //!
-//! - those of a client address that holds more than an eighth of the memory, but not to
-//!   another request of the same address;
-//! - those whose body comes, or whose client reads, slower than 16,000 bytes a second.
+//! - requests of a client address that holds more than an eighth of the memory. They are not
+//!   evicted for another request of the same address.
+//! - requests whose body arrives, or whose response is read, at less than 16,000 bytes a second.
 //!
-//! The client of a request that has given way gets 503, at the latest when the request's
-//! time is over; where its response is lost, its connection is reset. Who waits for the
-//! application within its address's share keeps its place.
+//! The client of an evicted request gets 503, at the latest when the request times out. If its
+//! response was already made, that response is lost and the connection is reset. A request that
+//! waits for the application, from an address within its share, is never evicted.
 //!
 //! # The site
-//! A server of files gives the same few answers again and again. This one
-//! makes each of them once, when the folder is [loaded](Site::load): status
-//! line, fields and body in one piece of memory, for GET, for HEAD, and for
-//! the client that has the file already. The TCP stack cuts these pieces into
-//! packets once. A request is then one look-up by the path's bytes, and its
-//! answer one entry in the connection's send stream.
+//! A file server gives the same few responses again and again. This server makes each of them once,
+//! when the folder is [loaded](Site::load). Status line, fields and body lie in one piece of
+//! memory: one each for GET, for HEAD, and for a client that already has the file. The TCP stack
+//! segments these responses once. A request then costs one look-up by the bytes of its path, and
+//! its response is one entry in the connection's send stream.
 //!
-//! What cannot be made before is the date, and whether the connection goes
-//! on. Both lie in one *slot* of fixed length behind the status line (see
-//! [`date`]), which is written when a packet is sent:
+//! The date and the connection option cannot be prepared. Both lie in one *slot* of fixed length
+//! after the status line (see [`date`]). It is written when a packet is sent:
 //!
 //! ```text
 //! HTTP/1.1 200 OK\r\n                          ─┐
 //! Date: Sat, 21 Nov 2026 08:29:37 GMT\r\n       │ the slot: from the date to
 //! Connection: keep-alive\r\n                    │ the connection option
 //! Content-Type: text/css; charset=utf-8\r\n     │
-//! Content-Length: 17\r\n                        │ made once, for every client
+//! Content-Length: 17\r\n                        │ made once for all clients
 //! Last-Modified: Wed, 18 Nov 2026 20:00:00 GMT\r\n
 //! ETag: "8a59fb4fec8a43ae"\r\n                  │
 //! Accept-Ranges: none\r\n                       │
@@ -156,8 +151,8 @@
 //! p { color: tan }\n                           ─┘
 //! ```
 //!
-//! The layers can be used apart. [`Site`] and [`Session`] are HTTP without
-//! any network: bytes in, replies out.
+//! The layers can be used separately. [`Site`] and [`Session`] implement HTTP without a network:
+//! bytes in, replies out.
 //!
 //! ```
 //! use sandstorm::date::{SlotWriter, Stamp};
@@ -196,20 +191,19 @@
 //! # }
 //! ```
 //!
-//! [`server::Web`] puts them on a TCP stack as its application, and
-//! [`Server`] is the whole: it takes frames from a port and sends frames.
-//! [`nmio::run`] runs it; the program `sandstorm` does that on the device that
-//! its command line names, with one worker a queue. The site is shared by all
-//! workers and never written; packets belong to one worker.
+//! [`server::Web`] is the application that serves them on a TCP stack. [`Server`] is the complete
+//! server: it takes frames from a port and sends frames, and [`nmio::run`] runs it. The program
+//! `sandstorm` runs one worker for each queue of the device that its command line names. All
+//! workers share the site and never write to it. Each worker has its own packets.
 //!
-//! What is answered how is in [`reply::Status`]. A request that could be read
-//! in two ways is refused and its connection closed: bare line feeds, folded
-//! fields, several lengths or hosts, a length beside a transfer coding. The site
-//! reads no body: a request that has one is answered, and the connection
-//! closed in the same way. A head must arrive whole in [`REQUEST_TIMEOUT`] from its first byte on.
+//! [`reply::Status`] lists how requests are answered. An ambiguous request is refused and its
+//! connection closed: bare line feeds, folded fields, more than one length or host, or a length
+//! together with a transfer coding. The site reads no body: it answers a request that has one, and
+//! then closes the connection as described above. A head must be complete within
+//! [`REQUEST_TIMEOUT`] of its first byte.
 //!
-//! Deliberately absent: TLS, ranges, compression and content negotiation,
-//! listings of folders, virtual hosts, logs of requests, and tunnels (CONNECT).
+//! Deliberately absent: TLS, ranges, compression, content negotiation, folder listings, virtual
+//! hosts, request logs, and tunnels (CONNECT).
 
 mod app;
 mod body;
