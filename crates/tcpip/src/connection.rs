@@ -28,7 +28,7 @@ pub use condition::Condition;
 pub(crate) use conn::{Conn, Context, Record, SendInfo};
 pub use conn::{Info, MAX_RANGES};
 
-/// Connection state (RFC 9293, section 3.3.2). There is no LISTEN, which needs no
+/// Connection state (RFC 9293, section 3.3.2). There is no LISTEN, because a listening port has no
 /// connection, and no SYN-SENT, which only clients need.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum State {
@@ -49,7 +49,8 @@ pub enum State {
     Closing,
     /// We have closed after the peer; our FIN is not acknowledged yet.
     LastAck,
-    /// Both sides have closed. Late segments must not reach a later connection.
+    /// Both sides have closed. The TCB stays until old segments can no longer reach a new
+    /// connection.
     TimeWait,
 }
 
@@ -88,9 +89,9 @@ impl Flags {
     pub(crate) const CLOSE: Self = Self(1);
     /// The application has aborted.
     pub(crate) const ABORT: Self = Self(1 << 1);
-    /// A write found no room: the application waits for it.
+    /// A write found no room, and the application waits for room.
     pub(crate) const WANTS_ROOM: Self = Self(1 << 2);
-    /// The peer's FIN has arrived in order; the application does not know it yet.
+    /// The peer's FIN has arrived in order; the application has not been told yet.
     const HALF_CLOSE: Self = Self(1 << 3);
     /// An ACK is pending.
     pub(crate) const ACK_PENDING: Self = Self(1 << 4);
@@ -104,19 +105,19 @@ impl Flags {
     const SEND_ECE: Self = Self(1 << 9);
     /// The congestion window was reduced: the next segment with new data carries CWR.
     const SEND_CWR: Self = Self(1 << 10);
-    /// `cwr_high` is valid: ECE has no effect until that is acknowledged.
+    /// `cwr_high` is valid: ECE has no effect until an ACK exceeds it.
     const IN_CWR: Self = Self(1 << 11);
     /// Segments were reordered on the path (RFC 8985, section 6.2).
     const REORDERING: Self = Self(1 << 12);
-    /// The path MTU is below what both ends accept, and may be raised again.
+    /// Segments are smaller than both ends accept because of the path MTU, which may be probed.
     const REDUCED_MTU: Self = Self(1 << 13);
-    /// The window has opened suddenly: its segments are paced.
+    /// The congestion window has opened suddenly, so new segments are paced.
     const SPREAD_BURST: Self = Self(1 << 14);
     /// A zero-window probe waits for room in the TX ring.
     const PROBE_PENDING: Self = Self(1 << 15);
-    /// One path MTU probe was lost, …
+    /// One path MTU probe of the current size was lost.
     const MTU_PROBE_LOST: Self = Self(1 << 16);
-    /// … and a second one of the same size.
+    /// Two path MTU probes of the current size were lost.
     const MTU_PROBE_LOST_TWICE: Self = Self(1 << 17);
 
     #[inline(always)]
@@ -155,18 +156,17 @@ enum DeadlineKind {
     Retransmit,
     /// Tail loss probe (RFC 8985, section 7.2).
     TailProbe,
-    /// End of the reordering window: overtaken segments count as lost (RFC 8985, section
-    /// 6.2).
+    /// End of the reordering window: overtaken segments now count as lost (RFC 8985, section 6.2).
     Reordering,
     /// Transmission of the next paced segments.
     Pacing,
-    /// Probe of a zero window, or of one that is too small (RFC 9293, section 3.8.6.1).
+    /// Probe of a window that is zero or too small (RFC 9293, section 3.8.6.1).
     ZeroWindow,
-    /// Nothing is in flight: a keep-alive, the idle timeout, or a retry for an application
-    /// that waits for room.
+    /// Nothing is in flight. The deadline is for a keep-alive, the idle timeout, or a retry for an
+    /// application that waits for room.
     Idle,
-    /// As `Idle`, after a keep-alive. `backoff` counts keep-alive intervals, and `retries`
-    /// those since the peer last answered.
+    /// Like `Idle`, after a keep-alive was due. `backoff` counts keep-alive intervals, and
+    /// `retries` counts keep-alives since the peer last answered.
     KeepAlive,
     /// End of the wait for the peer's FIN.
     FinWait,
@@ -174,7 +174,7 @@ enum DeadlineKind {
     TimeWait,
 }
 
-/// Recoveries for which a widened reordering window persists (RFC 8985, section 6.2:
+/// Number of recoveries after which a widened reordering window is reset (RFC 8985, section 6.2:
 /// `RACK.reo_wnd_persist`).
 const PERSIST: u8 = 15;
 /// Largest reordering window, in quarters of the minimum RTT.
@@ -182,9 +182,8 @@ const MAX_QUARTERS: u8 = 15;
 
 /// How long segments may be reordered on the path (RFC 8985, section 6.2, step 4).
 ///
-/// The low four bits are the window in quarters of the minimum RTT, 1 to 15
-/// (`RACK.reo_wnd_mult`). The high four bits count the recoveries until it is one quarter
-/// again.
+/// The low four bits are the window in quarters of the minimum RTT, 1 to 15 (`RACK.reo_wnd_mult`).
+/// The high four bits count down the recoveries until the window is reset to one quarter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct ReorderingWindow(u8);
 
@@ -194,7 +193,7 @@ impl ReorderingWindow {
         Self(1)
     }
 
-    /// Time in microseconds that an overtaken segment may still be in flight.
+    /// Returns how long an overtaken segment is presumed in flight, in microseconds.
     fn window(self, rtt: Rtt) -> u32 {
         let quarters = u32::from(self.0 & 0x0f);
         let window = (rtt.min() / 4).saturating_mul(quarters);
@@ -204,15 +203,16 @@ impl ReorderingWindow {
     /// Widens the window after a spurious retransmission: segments are delayed for longer
     /// than assumed.
     ///
-    /// RFC 8985 does not set `RACK.reordering_seen` then, and uses no window during
-    /// recovery. Where segments are late by more than a round trip, that causes far more
-    /// spurious retransmissions.
+    /// RFC 8985 does not set `RACK.reordering_seen` in this case, and thus uses no window during
+    /// recovery. If segments are late by more than a round trip, that causes far more spurious
+    /// retransmissions.
     fn widen(&mut self) {
         let quarters = (self.0 & 0x0f).saturating_add(1).min(MAX_QUARTERS);
         self.0 = PERSIST << 4 | quarters;
     }
 
-    /// Counts the end of a recovery. After [`PERSIST`] of them the window is as at first.
+    /// Counts the end of a recovery. After [`PERSIST`] recoveries the window has its initial size
+    /// again.
     fn decay(&mut self) {
         let recoveries = self.0 >> 4;
         self.0 = if recoveries <= 1 {
@@ -223,18 +223,18 @@ impl ReorderingWindow {
     }
 }
 
-/// Minimum time to a tail loss probe, in milliseconds: the timers of many fast connections
-/// would cost more than the probes gain.
+/// Minimum delay of a tail loss probe, in milliseconds. With shorter delays, the timers of many
+/// connections would cost more than the probes gain.
 const MIN_PROBE_MS: u32 = 10;
 /// Longest time that a peer may delay the ACK of a lone segment, in milliseconds (RFC 8985,
 /// section 7.2: `TLP.max_ack_delay`).
 const MAX_ACK_DELAY_MS: u32 = 200;
 
-/// Maximum age of a timestamp echo in milliseconds; an older one cannot be of anything in
+/// Maximum age of a timestamp echo, in milliseconds. An older echo cannot belong to a segment in
 /// flight.
 const MAX_ECHO_MS: u32 = 600_000;
 
-/// Granularity of pacing, in microseconds: a tick of the timers.
+/// Granularity of pacing, in microseconds: one timer tick.
 const PACING_TICK: u32 = 1_000;
 /// Longest time in microseconds that one segment delays the next, however low the rate.
 const MAX_PACING_DEBT: u32 = 1_000_000;
@@ -246,7 +246,7 @@ pub(crate) struct Tcb {
     pub(crate) path: Path,
     own_port: u16,
     peer_port: u16,
-    /// Checksum share of addresses, ports and protocol, folded.
+    /// Folded sum of the addresses, ports and protocol, which is part of every checksum.
     pub(crate) sum: u16,
     /// Most bytes of data in a segment.
     pub(crate) mss: u16,
@@ -256,7 +256,7 @@ pub(crate) struct Tcb {
     pub(crate) flags: Flags,
     /// Timeouts since the peer last acknowledged new data.
     retries: u8,
-    /// Doublings of the timeout (RFC 6298, 5.5), until a round trip is measured again.
+    /// Number of times that the RTO was doubled (RFC 6298, 5.5) since the last RTT sample.
     backoff: u8,
     negotiated: Negotiated,
     /// The event that `deadline` stands for.
@@ -271,7 +271,7 @@ pub(crate) struct Tcb {
     /// When a challenge ACK was last sent, in ticks of 32 ms; wraps after 35 minutes.
     challenged_at: u16,
     snd_una: Seq,
-    /// Next sequence number of new data. The scoreboard lists retransmissions before it.
+    /// Next sequence number of new data. Retransmissions do not change it.
     snd_nxt: Seq,
     /// The peer's window, in bytes from `snd_una`.
     snd_wnd: u32,
@@ -286,8 +286,9 @@ pub(crate) struct Tcb {
     rtt: Rtt,
     /// An ACK of this number ends the measurement that began at `rtt_at`.
     rtt_seq: Seq,
-    /// Start of the RTT measurement, in microseconds. While the window is probed, or an
-    /// application waits for room with nothing in flight: when the peer was last heard.
+    /// Start of the RTT measurement, in microseconds. During zero-window probing it is the time of
+    /// the peer's last answer. While the application waits for room with nothing in flight, it is
+    /// the start of that wait.
     rtt_at: u32,
     /// Time of the next event, in milliseconds.
     pub(crate) deadline: u32,
@@ -300,14 +301,15 @@ pub(crate) struct Tcb {
     ts_recent: u32,
     /// Offset of our timestamps from the clock's milliseconds.
     ts_offset: u32,
-    /// An ACK above this ends the window in which ECE was answered.
+    /// After a reduction for ECE, further ECE has no effect until an ACK exceeds this number.
     cwr_high: Seq,
-    /// When the paced data sent so far has used up its time, in microseconds.
+    /// Time at which the pacing rate allows more data, in microseconds.
     paced_until: u32,
 }
 
 impl Tcb {
-    /// Bytes and FIN sent and not acknowledged, lost ones included.
+    /// Bytes that were sent and are not acknowledged, including lost bytes. A FIN counts as one
+    /// byte.
     #[inline(always)]
     fn flight(&self) -> u32 {
         self.snd_nxt.since(self.snd_una)
@@ -330,8 +332,8 @@ impl Tcb {
 
     /// Sets the deadline to `after` milliseconds from now.
     ///
-    /// Moving it later costs no timer operation: the wheel's entry expires early and is
-    /// then inserted again.
+    /// Postponing the deadline costs no timer operation: the entry in the timer wheel expires early
+    /// and is then reinserted.
     #[inline(always)]
     fn arm(&mut self, kind: DeadlineKind, after: u32, now: Moment) {
         self.deadline_kind = kind;
@@ -344,7 +346,7 @@ impl Tcb {
         self.deadline_kind == DeadlineKind::ZeroWindow
     }
 
-    /// Ends zero-window probing. The deadline stays.
+    /// Ends zero-window probing. The time of the deadline stays the same.
     fn stop_probing(&mut self) {
         self.deadline_kind = DeadlineKind::Retransmit;
         (self.retries, self.backoff) = (0, 0);
@@ -404,8 +406,8 @@ impl Tcb {
         rtt
     }
 
-    /// The next loss event and its delay in milliseconds: a tail loss probe while the
-    /// flight `is_in_order`, otherwise a retransmission.
+    /// Returns the kind of the next deadline for data in flight, and its delay in milliseconds. It
+    /// is a tail loss probe if the flight `is_in_order`, otherwise a retransmission.
     #[inline(always)]
     fn timeout(&self, is_in_order: bool, min_rto_ms: u32) -> (DeadlineKind, u32) {
         let rto = self.rto(min_rto_ms);
@@ -438,7 +440,7 @@ impl Tcb {
         }
     }
 
-    /// Advances SND.NXT to `seq`, and the state if that covers the FIN.
+    /// Advances SND.NXT to `seq`, and changes the state if the FIN is now sent.
     #[inline(always)]
     fn has_sent_to(&mut self, seq: Seq) {
         if seq.after(self.snd_nxt) {
@@ -453,9 +455,9 @@ impl Tcb {
         }
     }
 
-    /// Where the last segment sent begins. Something must be in flight.
+    /// Returns the first sequence number of the last segment sent. Data or a FIN must be in flight.
     fn last_segment(&self, lists: &Lists) -> Seq {
-        // Data that a FIN was sent with, or could have been, is retransmitted with it.
+        // A FIN is retransmitted together with the data before it.
         let last = if self.snd_nxt == self.stream.end() + 1 {
             self.stream.end()
         } else {
@@ -474,15 +476,15 @@ impl Tcb {
         Seq(last.0.wrapping_sub(ahead)).later(self.snd_una)
     }
 
-    /// Measures the round trip by an ACK of new data. Returns microseconds, or 0 if it
-    /// gives no sample.
+    /// Measures the round trip with an ACK of new data. Returns microseconds, or 0 if the ACK gives
+    /// no sample.
     #[inline(always)]
     fn measure(&mut self, segment: Segment, now: Moment) -> u32 {
         if self.flags.has(Flags::TIMING) && !segment.ack.before(self.rtt_seq) {
             return self.end_timing(now);
         }
-        // The echo has only the resolution of its clock, and arrives with every ACK. It
-        // counts only while no segment is timed.
+        // An echo has only millisecond resolution, so it updates the RTT only while no segment is
+        // timed.
         match segment.timestamps {
             Some(timestamps) if self.negotiated.timestamps() => {
                 self.measure_echo(timestamps.echo, now)
@@ -491,8 +493,7 @@ impl Tcb {
         }
     }
 
-    /// Measures the round trip by a selective acknowledgement, for which the echo is not
-    /// valid.
+    /// Measures the round trip with SACK blocks. A timestamp echo is not valid for SACKed data.
     fn measure_selective(&mut self, sack: &[Block], now: Moment) -> u32 {
         let timed = self.rtt_seq;
         let mut blocks = sack.iter();
@@ -504,10 +505,10 @@ impl Tcb {
         0
     }
 
-    /// Measures the round trip by a timestamp echo. Returns microseconds, or 0 without a
-    /// sample.
+    /// Measures the round trip with a timestamp echo. Returns microseconds, or 0 if the echo gives
+    /// no sample.
     ///
-    /// The result is up to a millisecond too long; the minimum of several is about right.
+    /// One result is up to a millisecond too long; the minimum of several results is nearly exact.
     #[inline]
     fn measure_echo(&mut self, echo: u32, now: Moment) -> u32 {
         let millis = self.ts_clock(now).wrapping_sub(echo);
@@ -530,14 +531,14 @@ impl Tcb {
             && !segment.control.has(Control::FIN)
     }
 
-    /// Microseconds of pacing that the data sent so far still takes.
+    /// Microseconds until the data sent so far no longer exceeds the pacing rate.
     fn pacing_debt(&self, now: Moment) -> u32 {
         let ahead = self.paced_until.wrapping_sub(now.micros);
-        // A larger value means that the clock has wrapped.
+        // A larger value is a wrapped negative difference: `paced_until` has passed.
         if ahead > MAX_PACING_DEBT { 0 } else { ahead }
     }
 
-    /// Whole milliseconds until the pacing budget is positive again, if it is not.
+    /// Whole milliseconds until the pacing budget is positive again; `None` if it already is.
     #[cold]
     fn pacing_delay(&self, now: Moment) -> Option<u32> {
         let pause = self.pacing_debt(now) / PACING_TICK;
@@ -566,18 +567,18 @@ pub(crate) struct Plan {
     kind: SegmentKind,
     pub(crate) header: Header,
     pub(crate) ecn: Ecn,
-    /// The entry's bytes from the segment's first byte on.
+    /// Rest of the stream entry, from the segment's first byte on.
     pub(crate) slice: Slice,
     /// Bytes of data; 0 for a FIN alone.
     pub(crate) len: u32,
     /// Number of the prepared segment with this data, if there is one.
     pub(crate) prepared: Option<u32>,
-    /// Whether it is more than one segment.
+    /// Whether the plan is for more than one segment.
     pub(crate) is_run: bool,
 }
 
 impl Plan {
-    /// Sequence numbers of the segment, `end` excluded.
+    /// Sequence numbers of the segment as `(start, end)`, `end` excluded.
     #[inline(always)]
     fn range(&self) -> (Seq, Seq) {
         let fin = u32::from(self.header.control.has(Control::FIN));
@@ -599,11 +600,11 @@ impl Plan {
     }
 }
 
-/// A segment that begins at a given place of the send stream.
+/// A segment that begins at a given sequence number of the send stream.
 #[derive(Clone, Copy, Debug, Default)]
 struct StreamSegment {
     slice: Slice,
-    /// Bytes up to the next boundary of the class, or the entry's end.
+    /// Bytes up to the next segment boundary of the class, or up to the end of the stream entry.
     len: u32,
     /// Number of the prepared segment with this data, if there is one.
     prepared: Option<u32>,
@@ -634,11 +635,10 @@ impl StreamSegment {
         Self::at(tcb, seq, lists).map_or(1, |segment| segment.len)
     }
 
-    /// Bytes of the run of segments that begins here: at most `usable`, and at most `max_len`
-    /// in one packet.
+    /// Length in bytes of the run of segments that begins here. It is at most `usable`, and at most
+    /// `max_len`, the limit of one packet.
     ///
-    /// Returns 0 if that is no more than a segment, or if the segments would not match the
-    /// class.
+    /// Returns 0 if the run would have only one segment, or would not match the prepared segments.
     #[inline(always)]
     fn run(&self, mss: u32, usable: u32, max_len: u32) -> u32 {
         let left = self.slice.len;

@@ -3,17 +3,18 @@
 /// Reason for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// Both sides have closed, and the peer has acknowledged all data; or the stack [hung
-    /// up](crate::Stack::hang_up) after that acknowledgement.
+    /// Both sides have closed, and the peer has acknowledged all data; or the stack was [shut
+    /// down](crate::Stack::hang_up) after that acknowledgement.
     Finished,
-    /// The peer has reset it.
+    /// The peer has reset the connection.
     Reset,
     /// The peer has stopped answering, or did not close its side within
     /// [`Config::fin_wait`](crate::Config::fin_wait) after it acknowledged our FIN.
     TimedOut,
-    /// The application has aborted it, or the stack hung up before all data had arrived.
+    /// The application has aborted the connection, or the stack was shut down before the peer had
+    /// all data.
     Aborted,
-    /// Another connection needed its place or one of its buffers, and this one had made the
-    /// least progress ([`Config::min_rate`](crate::Config::min_rate)).
+    /// Another connection needed this connection's place or one of its buffers, and this connection
+    /// had made the least progress ([`Config::min_rate`](crate::Config::min_rate)).
     Evicted,
 }

@@ -6,9 +6,9 @@ pub enum Condition {
     /// Nothing is lost or out of order.
     #[default]
     Open,
-    /// Something is out of order, and nothing counts as lost.
+    /// Segments are out of order, but none counts as lost.
     Disorder,
-    /// Fast recovery: something was lost, and the window is being reduced.
+    /// Fast recovery: a segment was lost, and the congestion window is being reduced.
     Recovery,
     /// Recovery after a timeout: the whole flight is retransmitted in slow start.
     Loss,

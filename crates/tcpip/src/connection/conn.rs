@@ -1,4 +1,4 @@
-//! A connection under processing, and the TCP rules for it.
+//! A connection that is being processed, and the TCP rules for it.
 
 mod acks;
 mod closing;
@@ -71,17 +71,17 @@ pub(crate) struct Context<C> {
     pub(crate) own_mss: OwnMss,
     /// Pool slots that each client address holds.
     pub(crate) peers: Peers,
-    /// Stream entries beyond those in the TCBs.
+    /// Lists of the stream entries that do not fit into the TCBs.
     pub(crate) lists: Lists,
     pub(crate) buffers: LendingPool<Buffer>,
-    /// Bytes of each receive buffer; also the window of a connection without one.
+    /// Size of each receive buffer in bytes; also the window of a connection without a buffer.
     buffer_len: usize,
     recoveries: Recoveries<C>,
-    /// Shift of our windows where they are scaled (RFC 7323, section 2.3).
+    /// Shift of our windows, if they are scaled (RFC 7323, section 2.3).
     window_scale: u8,
     /// Duplicate bytes of the current segment, reported with its ACK (DSACK, RFC 2883).
     pub(crate) dsack: Option<Block>,
-    /// Class that the current connection leaves, as its segment size has changed.
+    /// Class that the current connection no longer uses, because its segment size has changed.
     old_class: Option<u8>,
 }
 
@@ -123,8 +123,8 @@ impl Tcb {
         }
     }
 
-    /// Scales a window for the header. A window that was rounded up is not rounded up
-    /// again; only the space is.
+    /// Scales a window for the header, rounded up. If earlier rounding has made the window larger
+    /// than the space, only the space is rounded up.
     #[cold]
     fn scale_window<C>(&self, cx: &Context<C>, window: u32, scale: u32) -> u32 {
         let space = self.space(cx) as u32;
@@ -147,7 +147,7 @@ pub(crate) struct SendInfo {
     lost: u32,
 }
 
-/// A connection under processing: see [the module](self).
+/// A connection that is being processed: see [the module](self).
 pub(crate) struct Conn<'a, C> {
     pub(crate) tcb: &'a mut Tcb,
     congestion: &'a mut C,
@@ -173,7 +173,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// The same connection for a call that is not inlined, so that `self` can stay in
+    /// Reborrows the connection for a call that is not inlined, so that `self` can stay in
     /// registers.
     #[inline(always)]
     fn reborrow(&mut self) -> Conn<'_, C> {
@@ -202,7 +202,8 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         self.recovery().is_none_or(Recovery::is_in_order)
     }
 
-    /// The next loss event and its delay in milliseconds: see [`Tcb::timeout`].
+    /// The kind of the next deadline for data in flight, and its delay in milliseconds: see
+    /// [`Tcb::timeout`].
     #[inline(always)]
     fn timeout(&self) -> (DeadlineKind, u32) {
         self.tcb
@@ -215,8 +216,8 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         self.tcb.rto(self.cx.settings.min_rto_ms)
     }
 
-    /// The window to advertise now as the header's field (RFC 7323, section 2.3). It is
-    /// rounded up, so the right edge moves back by less than one unit of the scale (section
+    /// The window to advertise now as the header's field (RFC 7323, section 2.3). The window is
+    /// rounded up, so the right edge may move back by less than one unit of the scale (section
     /// 2.4).
     #[inline(always)]
     fn window_field(&self) -> u16 {
@@ -228,8 +229,8 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         field.min(u32::from(u16::MAX)) as u16
     }
 
-    /// Plans a segment of at most `max_len` bytes from `seq` on, or the FIN there. Its
-    /// timestamp lies `backdating` milliseconds in the past.
+    /// Plans a segment of at most `max_len` bytes that begins at `seq`, or the FIN at the end of
+    /// the data. The segment's timestamp lies `backdating` milliseconds in the past.
     fn plan(
         &self,
         kind: SegmentKind,
@@ -274,7 +275,8 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         }
     }
 
-    /// Records that a segment with this window field has acknowledged everything received.
+    /// Records that a segment with this window field was sent. It also acknowledges all received
+    /// data.
     #[inline(always)]
     fn has_advertised(&mut self, window: u16) {
         let window = u32::from(window) << self.tcb.own_scale(self.cx);
@@ -282,7 +284,7 @@ impl<'a, C: CongestionControl> Conn<'a, C> {
         self.tcb.flags -= Flags::ACK_PENDING;
     }
 
-    /// Releases the receive buffer, if there is one, with its data.
+    /// Releases the receive buffer and its data, if there is one.
     fn release_buffer(&mut self) {
         let buffer = std::mem::replace(&mut self.tcb.buffer, NONE);
         if buffer != NONE {

@@ -9,7 +9,8 @@ fn rtt(micros: u32) -> Rtt {
 
 #[test]
 fn spurious_retransmissions_widen_the_window_up_to_a_round_trip() {
-    // RFC 8985, section 6.2, step 4: each adds a quarter of the minimum RTT.
+    // RFC 8985, section 6.2, step 4: each spurious retransmission adds a quarter of the minimum
+    // RTT.
     let rtt = rtt(40_000);
     let mut reo_wnd = ReorderingWindow::new();
     let mut windows = vec![reo_wnd.window(rtt)];

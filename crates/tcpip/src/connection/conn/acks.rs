@@ -1,4 +1,4 @@
-//! The ACK field of a valid segment: what has arrived, and the peer's window.
+//! Processing of a valid segment's ACK field: acknowledged data, and the peer's window.
 
 use eth::Link;
 use ip::Ecn;
@@ -13,8 +13,8 @@ use crate::wire::{Block, Control, Segment};
 impl<C: CongestionControl> Conn<'_, C> {
     /// Processes a segment that has passed the checks, except for its data and FIN.
     ///
-    /// Returns how much it newly acknowledges, in bytes with our FIN as one. `ecn` is only
-    /// called where both sides use ECN.
+    /// Returns the number of newly acknowledged bytes, where our FIN counts as one byte. `ecn` is
+    /// only called if both sides use ECN.
     #[inline(always)]
     pub(crate) fn on_segment(
         &mut self,
@@ -30,7 +30,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.on_ack(segment, sack, now)
     }
 
-    /// Processes ECN marks: CE of routers, ECE and CWR of the peer (RFC 3168, section 6.1).
+    /// Processes ECN marks: CE from routers, ECE and CWR from the peer (RFC 3168, section 6.1).
     #[inline(never)]
     fn on_congestion_marks(self, ecn: Ecn, segment: Segment, now: Moment) {
         let tcb = &mut *self.tcb;
@@ -48,7 +48,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             return;
         }
         self.cx.counters.echoed += 1;
-        // The window is reduced once per flight, and not if a loss has already reduced it.
+        // The congestion window is reduced once per flight, and not if a loss has already reduced
+        // it.
         let (condition, ..) = self.recovery().map_or_else(Default::default, |recovery| {
             recovery.summary(self.congestion)
         });
@@ -63,7 +64,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Processes the ACK field and SACK blocks. Returns how much is newly acknowledged.
+    /// Processes the ACK field and SACK blocks. Returns the number of newly acknowledged bytes.
     #[inline(always)]
     fn on_ack(&mut self, segment: Segment, sack: &[Block], now: Moment) -> u32 {
         let acked = segment.ack.since(self.tcb.snd_una);
@@ -90,7 +91,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         0
     }
 
-    /// Processes an ACK of no new data that may report arrivals out of order.
+    /// Processes an ACK without new data, which may report segments that arrived out of order.
     #[cold]
     fn on_repeated_ack(self, segment: Segment, sack: &[Block], now: Moment) {
         if self.tcb.flight() > 0 && !self.tcb.probes_window() {
@@ -113,10 +114,10 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Updates SND.WND, unless the segment is older than the one that last did.
+    /// Updates SND.WND, unless a newer segment has already updated it.
     ///
-    /// RFC 9293's comparison with SND.WL2 is always true here: older ACKs do not come this
-    /// far.
+    /// RFC 9293's comparison with SND.WL2 is always true here, because older ACKs were filtered out
+    /// before.
     #[inline(always)]
     fn update_window(&mut self, segment: Segment, now: Moment) {
         let tcb = &mut *self.tcb;
@@ -137,21 +138,20 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Processes an answer to a zero-window probe; `is_open` tells that the window is open
-    /// now.
+    /// Processes an answer to a zero-window probe; `is_open` tells whether the window is open now.
     #[cold]
     fn end_probing(mut self, is_open: bool, now: Moment) {
         let tcb = &mut *self.tcb;
         if tcb.snd_una == tcb.limit() {
-            // The probes have sent everything.
+            // The probes have sent all remaining data.
             tcb.backoff = 0;
             tcb.arm(DeadlineKind::Idle, self.cx.settings.first_idle_ms, now);
         } else if is_open {
-            // The peer has most likely dropped what was sent beyond its window.
+            // The peer has most likely dropped the data that was sent beyond its window.
             match tcb.flight() {
-                // Everything that fitted into the window has arrived.
+                // All data within the old window has arrived.
                 0 => tcb.backoff = 0,
-                // A one-byte probe is sent again together with the data after it, if a
+                // The byte of a probe is retransmitted together with the data after it, if a
                 // segment fits.
                 1 if tcb.recovery == NONE => {
                     let next = StreamSegment::at(tcb, tcb.snd_una, &self.cx.lists);
@@ -167,7 +167,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Removes the first entry of the stream if all of it is acknowledged.
+    /// Removes the first entry of the stream if all its bytes are acknowledged.
     #[inline(always)]
     pub(crate) fn retire(&mut self) -> Option<Source> {
         let Context { lists, peers, .. } = self.cx;
@@ -176,7 +176,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Tcb {
-    /// Whether the open window admits the segment at SND.UNA with nothing in flight; see
+    /// Whether the peer's window allows the segment at SND.UNA if nothing is in flight; see
     /// [`bytes_to_send`](Self::bytes_to_send).
     fn fits_window(&self, segment: &StreamSegment) -> bool {
         segment.len <= self.snd_wnd || !self.flags.has(Flags::LARGE_WINDOW)
@@ -185,11 +185,11 @@ impl Tcb {
 
 /// Updates the return path and the peer's timestamp.
 ///
-/// A router that takes over has its own link address. Everything in order was acknowledged
-/// up to RCV.NXT, so that RFC 7323, section 4.3, lets the timestamp advance.
+/// The link address changes if another router takes over. Everything up to RCV.NXT was
+/// acknowledged, so RFC 7323, section 4.3, lets the timestamp advance.
 #[inline(always)]
 fn update_peer(tcb: &mut Tcb, link: Link, segment: Segment) {
-    // Our own link address stays.
+    // Our own link address never changes, so it is not compared.
     if tcb.path.link.peer != link.peer || tcb.path.link.vlan != link.vlan {
         tcb.path.link = link;
     }

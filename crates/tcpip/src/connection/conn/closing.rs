@@ -1,4 +1,4 @@
-//! Closing by both sides (RFC 9293, section 3.6).
+//! Closing of a connection by either side (RFC 9293, section 3.6).
 
 use super::{Conn, DeadlineKind, Flags, State};
 use crate::clock::Moment;
@@ -6,7 +6,7 @@ use crate::congestion::CongestionControl;
 use crate::outcome::AfterFin;
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Processes the peer's FIN, in order. Returns whether both sides have closed.
+    /// Processes the peer's FIN, which must be in order. Returns whether TIME-WAIT begins.
     #[inline(always)]
     pub(crate) fn on_fin(&mut self, now: Moment) -> bool {
         let tcb = &mut *self.tcb;
@@ -27,7 +27,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         false
     }
 
-    /// Processes a possible acknowledgement of our FIN, after close.
+    /// Checks whether our FIN is acknowledged, and changes the state accordingly. Called after the
+    /// application has closed.
     #[cold]
     pub(crate) fn on_fin_acked(&mut self, now: Moment) -> AfterFin {
         let tcb = &mut *self.tcb;
@@ -50,8 +51,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Whether the application is to learn now that the peer has closed. It is first
-    /// offered everything received before.
+    /// Returns whether to tell the application now that the peer has closed. The application first
+    /// gets all data received before the FIN.
     pub(crate) fn takes_half_close(&mut self) -> bool {
         let flags = &mut self.tcb.flags;
         if !flags.has(Flags::HALF_CLOSE) || flags.has(Flags::WANTS_ROOM) {

@@ -13,8 +13,8 @@ use crate::stream::Lists;
 /// Minimum number of zero-window probes within a user timeout.
 const PROBES_IN_USER_TIMEOUT: u32 = 4;
 
-/// The smallest shift by which a window of so many bytes fits the header's field (RFC 7323,
-/// section 2.3).
+/// Returns the smallest shift with which a window of `window` bytes fits into the header field (RFC
+/// 7323, section 2.3).
 fn window_scale(window: usize) -> u8 {
     let beyond = window >> u16::BITS;
     (usize::BITS - beyond.leading_zeros()) as u8
@@ -46,14 +46,14 @@ impl Settings {
 impl<C> Context<C> {
     /// Bytes of the tables that [`new`](Self::new) reserves for `connections` connections.
     pub(crate) fn reserved_bytes(connections: u32) -> usize {
-        // A recovery, and its place on the free list.
+        // Each connection can have a recovery, which needs a place on the free list.
         let each = size_of::<Recovery<C>>() + size_of::<u32>();
         connections as usize * each + Peers::bytes(connections)
     }
 }
 
 impl<C: CongestionControl> Context<C> {
-    /// For a stack on a port that takes packets of `mtu` bytes. `config` must be
+    /// Creates the state for a stack on a port that takes packets of `mtu` bytes. `config` must be
     /// [clamped](Config::clamped).
     pub(crate) fn new(config: &Config, mtu: usize) -> Self {
         let connections = config.max_connections;

@@ -10,7 +10,7 @@ use crate::outcome::ControlSegment;
 use crate::wire::{Block, Control, Header, MAX_SACK_BLOCKS, Seq, Written};
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Header and options of a segment without data.
+    /// Returns the header and options of a segment without data.
     #[inline(always)]
     pub(crate) fn control_segment(
         &mut self,
@@ -57,8 +57,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Header and options of an ACK without data: cumulative, and selective where both
-    /// sides use SACK.
+    /// Returns the header and options of an ACK without data. If both sides use SACK, the options
+    /// may have SACK blocks.
     #[inline(always)]
     fn acknowledgement(&mut self, now: Moment) -> (Header, Written) {
         let tcb = &*self.tcb;
@@ -85,8 +85,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.snd_una.before(tcb.stream.end()) || tcb.flags.has(Flags::WANTS_ROOM)
     }
 
-    /// The last segment to send when the stack shuts down: a FIN if the peer has all data,
-    /// otherwise a RST. `None` when the peer has our FIN.
+    /// Returns the last segment to send when the stack shuts down: a FIN if the peer has all data,
+    /// otherwise a RST. `None` if the peer has our FIN.
     pub(crate) fn closing_segment(&self) -> Option<ControlSegment> {
         let tcb = &*self.tcb;
         let has_all = tcb.snd_una == tcb.limit() && tcb.state.fin_sent();
@@ -99,7 +99,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// SACK option for data received out of order (RFC 2018) or dsack (RFC 2883).
+    /// Returns the SACK option for data received out of order (RFC 2018) or twice (DSACK, RFC
+    /// 2883).
     #[cold]
     fn selective(&mut self) -> Written {
         let tcb = &*self.tcb;
@@ -118,8 +119,9 @@ impl<C: CongestionControl> Conn<'_, C> {
 }
 
 impl Tcb {
-    /// Sequence number for a RST, above everything the peer may have received, so that it
-    /// is in order. The peer has most likely dropped a zero-window probe.
+    /// Sequence number for a RST: the one after all data that the peer may have received, so that
+    /// the RST is in order. A zero-window probe does not count, because the peer has most likely
+    /// dropped it.
     fn reset_at(&self) -> Seq {
         if self.probes_window() {
             self.snd_una
@@ -128,7 +130,7 @@ impl Tcb {
         }
     }
 
-    /// The SYN-ACK of a half-open connection: our MSS, and the options that the SYN has
+    /// Returns the SYN-ACK of a half-open connection, with our MSS and the options that the SYN has
     /// offered.
     pub(crate) fn syn_ack<C>(&self, cx: &Context<C>, now: Moment) -> (Header, Written) {
         let family = Family::of(&self.path.addresses);

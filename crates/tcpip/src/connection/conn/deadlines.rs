@@ -7,17 +7,17 @@ use crate::connection::Plan;
 use crate::connection::SegmentKind;
 use crate::outcome::Expiry;
 
-/// First delay until an application without a write buffer is offered again, in
-/// milliseconds.
+/// First delay in milliseconds until an application that waits for room is called again.
 ///
-/// It applies when no ACK in flight would do that. Each further delay equals the time
-/// waited so far, up to a second: many waiting applications must not cost much.
+/// The delay applies if no ACK in flight would trigger that call. Each further delay equals the
+/// time waited so far, up to a second, so that many waiting applications cost little.
 const ROOM_RETRY_MS: u32 = 20;
 const MAX_ROOM_RETRY_MS: u32 = 1_000;
-/// Longest wait for room, in milliseconds: its clock wraps soon after.
+/// Longest wait for room, in milliseconds. The microsecond clock that measures the wait wraps soon
+/// after.
 const MAX_ROOM_WAIT_MS: u32 = 3_600_000;
-/// Longest time in milliseconds for which a peer with a zero window may not answer: its
-/// clock wraps soon after.
+/// Longest time that a peer with a zero window may stay silent, in milliseconds. The microsecond
+/// clock that measures this time wraps soon after.
 const MAX_PERSIST_MS: u32 = 3_600_000;
 
 impl<C: CongestionControl> Conn<'_, C> {
@@ -78,14 +78,14 @@ impl<C: CongestionControl> Conn<'_, C> {
         Expiry::ProbeWindow(self.probe_window(now))
     }
 
-    /// A probe with as much as fits into the peer's window. At a zero window it is one byte
-    /// or the FIN.
+    /// Plans a probe with as much data as fits into the peer's window. For a zero window, it is one
+    /// byte or the FIN.
     fn probe_window(&self, now: Moment) -> Plan {
         let max_len = self.tcb.snd_wnd.clamp(1, u32::from(self.tcb.mss));
         self.plan(SegmentKind::WindowProbe, self.tcb.snd_una, max_len, 0, now)
     }
 
-    /// The zero-window probe that found no room in the TX ring, if it is still needed.
+    /// Plans the zero-window probe that found no room in the TX ring, if it is still needed.
     pub(crate) fn pending_probe(&mut self, now: Moment) -> Option<Plan> {
         if !self.tcb.flags.has(Flags::PROBE_PENDING) {
             return None;
@@ -97,9 +97,8 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// Sets the deadline to the next zero-window probe.
     ///
-    /// A probe that found no room in the TX ring is sent as soon as there is some. It does
-    /// not wait for the interval, whose doubling counts probes that the peer did not
-    /// answer.
+    /// A probe that found no room in the TX ring is sent as soon as there is room. It does not wait
+    /// for the next interval, because intervals grow only with probes that the peer did not answer.
     pub(crate) fn arm_window_probe(&mut self, is_sent: bool, now: Moment) {
         if !is_sent {
             self.tcb.flags |= Flags::PROBE_PENDING;
@@ -127,7 +126,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             return Expiry::OfferAgain;
         }
         if self.has_new() {
-            // The TX ring was full all the time.
+            // Unsent data with nothing in flight means that the TX ring was full.
             self.tcb.arm(DeadlineKind::Idle, idle, now);
             return Expiry::Transmit;
         }
@@ -184,7 +183,7 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// Sets the deadline after a retry for an application that waits for room.
     ///
-    /// The peer was last heard at `rtt_at`: nothing is in flight that could be timed.
+    /// `rtt_at` holds the start of the wait: with nothing in flight, no segment is timed.
     pub(crate) fn has_offered_again(&mut self, now: Moment) -> Expiry {
         let idle = self.cx.settings.idle_ms;
         let waited = now.micros.wrapping_sub(self.tcb.rtt_at) / 1000;

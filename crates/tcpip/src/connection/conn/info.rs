@@ -1,4 +1,4 @@
-//! Statistics of a connection, in the manner of `tcp_info`.
+//! Statistics of a connection, similar to Linux's `tcp_info`.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::negotiated::Negotiated;
 /// [`Connection::info`](crate::Connection::info).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
-    /// State between opening and closing.
+    /// State of the connection.
     pub state: State,
     /// Phase of loss recovery.
     pub condition: Condition,
@@ -32,9 +32,9 @@ pub struct Info {
     pub ssthresh: u32,
     /// Bytes sent and not acknowledged cumulatively.
     pub unacked: u32,
-    /// Of these, bytes acknowledged selectively.
+    /// Unacknowledged bytes that were acknowledged selectively.
     pub sacked: u32,
-    /// Of these, bytes that count as lost and are not retransmitted yet.
+    /// Unacknowledged bytes that count as lost and are not retransmitted yet.
     pub lost: u32,
     /// Bytes written and not sent yet.
     pub unsent: u32,
@@ -44,7 +44,7 @@ pub struct Info {
     pub rcv_wnd: u32,
     /// Options that both sides agreed on in the handshake.
     pub negotiated: Negotiated,
-    /// Shift of our windows (RFC 7323); zero where windows are not scaled.
+    /// Shift of our windows (RFC 7323); zero if windows are not scaled.
     pub own_scale: u8,
     /// Whether segments were reordered on the path.
     pub reordering: bool,

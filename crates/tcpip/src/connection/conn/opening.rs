@@ -16,8 +16,8 @@ use crate::rto::Rtt;
 use crate::stream::Stream;
 use crate::wire::{Control, Segment, Seq, Timestamps};
 
-/// Distance of a reopened connection's first sequence number from the old ones: beyond any
-/// window.
+/// Distance from the old connection's SND.NXT to the initial sequence number of a reopened
+/// connection. It exceeds any window of ours.
 const REOPEN_DISTANCE: u32 = 1 << 17;
 
 impl<C: CongestionControl> Default for Record<C> {
@@ -31,8 +31,7 @@ impl<C: CongestionControl> Default for Record<C> {
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Stores a half-open connection here, which waits for the third segment of the
-    /// handshake.
+    /// Starts this connection half open. It waits for the third segment of the handshake.
     #[inline(always)]
     pub(crate) fn open(&mut self, tcb: Tcb, now: Moment) {
         *self.congestion = C::new(u32::from(tcb.mss));
@@ -96,7 +95,7 @@ impl Default for Tcb {
 }
 
 impl Tcb {
-    /// A connection's share of every checksum.
+    /// Sum of the addresses, ports and protocol, which is part of every checksum.
     fn connection_sum(path: &Path, own_port: u16, peer_port: u16) -> u16 {
         Sum::ZERO
             .add(path.addresses.sum())
@@ -106,7 +105,7 @@ impl Tcb {
             .fold()
     }
 
-    /// Whether this is the connection of a segment between `addresses`, the peer's first.
+    /// Whether a received segment with these addresses and ports belongs to this connection.
     #[inline(always)]
     pub(crate) fn matches(&self, addresses: &Addresses, src_port: u16, dst_port: u16) -> bool {
         if self.peer_port != src_port || self.own_port != dst_port {
@@ -131,12 +130,11 @@ impl Tcb {
         }
     }
 
-    /// A connection in SYN-RECEIVED that is not in the table yet.
+    /// Returns a new connection in SYN-RECEIVED, which is not in the table yet.
     ///
-    /// `segment` opens it: a SYN, or the third segment of a handshake without state.
-    /// `timestamps` are that segment's. A segment has at most `mss` bytes of data. `iss` is
-    /// our initial sequence number, and `ts_offset` the offset of our timestamps from the
-    /// clock's milliseconds.
+    /// `segment` is a SYN, or the third segment of a handshake with a SYN cookie. `timestamps` are
+    /// that segment's. `mss` is the most bytes of data in a segment. `iss` is our initial sequence
+    /// number, and `ts_offset` the offset of our timestamps from the clock's milliseconds.
     #[inline(always)]
     pub(crate) fn half_open(
         path: Path,
@@ -148,7 +146,7 @@ impl Tcb {
         now: Moment,
     ) -> Self {
         let (own_port, peer_port) = (segment.dst_port, segment.src_port);
-        // The SYN-ACK is timed.
+        // The SYN-ACK for a SYN is timed.
         let (irs, flags) = if segment.control.has(Control::SYN) {
             (segment.seq, Flags::TIMING)
         } else {
@@ -182,8 +180,8 @@ impl Tcb {
         }
     }
 
-    /// Initial sequence number for a connection that replaces this one in TIME-WAIT: beyond
-    /// any window.
+    /// Returns the initial sequence number of a connection that replaces this one in TIME-WAIT. It
+    /// is beyond any window of this connection.
     ///
     /// Also returns whether this connection and the SYN `segment` both have timestamps.
     pub(crate) fn reopens(&self, segment: Segment) -> (Seq, bool) {

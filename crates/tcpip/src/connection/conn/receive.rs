@@ -1,7 +1,7 @@
 //! Receive buffers: data that is not consumed yet, and data out of order.
 //!
-//! Most connections never need one, because a request arrives in one segment and is
-//! consumed directly from the received frame. The others borrow one from a bounded pool
+//! Most connections never need one, because a request arrives in one segment and is consumed
+//! directly from the received frame. The other connections borrow a buffer from a bounded pool
 //! while they need it.
 
 mod data;
@@ -12,8 +12,8 @@ use crate::pools::Lendable;
 #[cfg(test)]
 use crate::pools::LendingPool;
 
-/// Out-of-order ranges that a receive buffer can hold. Data that needs another one is
-/// dropped, and the peer retransmits it.
+/// Out-of-order ranges that a receive buffer can hold. Data that needs another range is dropped,
+/// and the peer retransmits it.
 pub const MAX_RANGES: usize = 4;
 
 /// One connection's receive buffer. It begins at the first byte that is not consumed.
@@ -45,7 +45,7 @@ impl Buffer {
         &self.bytes[..self.ready]
     }
 
-    /// Whether it holds neither data nor a FIN.
+    /// Whether the buffer holds neither data nor a FIN.
     fn is_empty(&self) -> bool {
         self.ready == 0 && self.ranges.is_empty() && self.fin.is_none()
     }
@@ -110,8 +110,8 @@ impl Buffer {
         self.ranges.iter().any(covers)
     }
 
-    /// Notes the peer's FIN, `ahead` bytes after the bytes in order. A contradictory one is
-    /// ignored.
+    /// Records the peer's FIN, `ahead` bytes after the bytes in order. A FIN that contradicts
+    /// received data or an earlier FIN is ignored.
     fn set_fin(&mut self, ahead: usize) {
         let at = self.ready + ahead;
         let last = self.ranges.last().map_or(self.ready, |range| range.1);
@@ -129,7 +129,7 @@ impl Buffer {
         due
     }
 
-    /// Distance of the FIN from the bytes in order; no data can follow it.
+    /// Distance from the end of the bytes in order to the FIN. No data can follow the FIN.
     fn fin_ahead(&self) -> Option<usize> {
         self.fin.map(|at| at - self.ready)
     }

@@ -1,11 +1,11 @@
-//! Loss recovery: state and actions while something is lost, late or out of order.
+//! Loss recovery: state and actions while segments are lost, late or out of order.
 //!
 //! Most connections never need it, so it lives in a pool beside the TCBs. A [`Recovery`] is
 //! taken at the first sign of disorder, and released when everything is in order again.
 //!
-//! - RACK detects losses where the peer uses SACK, duplicate ACKs where it does not (RFC
-//!   5681, RFC 6582), and otherwise the retransmission timeout.
-//! - Proportional rate reduction decides how much may be sent meanwhile (RFC 6937).
+//! - If the peer uses SACK, RACK detects losses; if not, duplicate ACKs do (RFC 5681, RFC 6582).
+//!   The retransmission timeout covers all other losses.
+//! - Proportional rate reduction decides how much may be sent during fast recovery (RFC 6937).
 //! - Spurious retransmissions are undone (RFC 3522, RFC 5682, RFC 3708).
 
 mod disorder;
@@ -32,25 +32,28 @@ use crate::wire::{Block, Seq};
 /// retransmitted. The largest size is for a queue that overflows in slow start and drops
 /// every second segment of a window.
 const SIZES: [usize; 3] = [16, 128, 8_192];
-/// Most ranges reserved for losses, which SACK blocks may not use; otherwise a quarter of
-/// the capacity is reserved.
+/// Most ranges of a scoreboard that are reserved for losses. Up to this limit, a quarter of its
+/// capacity is reserved, and SACK blocks may not use it.
 const MAX_RESERVE: usize = 32;
 
-/// Partial ACKs in one recovery that restart the retransmission timer.
+/// Number of partial ACKs in one recovery after which they no longer restart the retransmission
+/// timer.
 const MAX_PARTIAL_ACKS: u32 = 100;
 
 /// State of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mark {
-    /// The peer has it.
+    /// The peer has SACKed the range.
     Sacked,
-    /// A later segment was delivered, as is known since `at`. It may only be reordered.
+    /// A later segment was delivered, which is known since `at`. The range may be reordered rather
+    /// than lost.
     Late { at: u32 },
-    /// It counts as lost, and is not retransmitted yet.
+    /// The range counts as lost, and is not retransmitted yet.
     Lost,
-    /// It was retransmitted at `at`, when SND.NXT was `fence`.
+    /// The range was retransmitted at time `at`, when SND.NXT was `fence`.
     Retransmitted { at: u32, fence: Seq },
-    /// It was retransmitted, and a segment sent still later was delivered.
+    /// The range was retransmitted, and a segment sent after that was delivered, which is known
+    /// since `at`.
     LateRetransmit { at: u32 },
 }
 
@@ -68,7 +71,7 @@ impl Range {
     }
 }
 
-/// A range in one state; `None` means in flight as first sent.
+/// Sequence numbers with the same mark. `None` means that their first transmission is in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Piece {
     start: Seq,
@@ -82,19 +85,20 @@ impl Piece {
     }
 }
 
-/// Ranges with a mark: ascending, disjoint, and merged with equal neighbours. All lie
-/// within half of sequence space.
+/// Marked ranges: ascending, disjoint, and merged with neighbours of the same mark. All ranges lie
+/// within half of the sequence space.
 #[derive(Clone, Debug)]
 struct Scoreboard {
-    /// Changes happen near the ends: acknowledgement and retransmission at the front, SACK
-    /// blocks at the back. It never grows.
+    /// Changes happen near the ends: acknowledgement and retransmission at the front, SACK blocks
+    /// at the back. The ring never grows.
     ranges: VecDeque<Range>,
     /// Capacity in ranges.
     limit: usize,
-    /// Its number among the scoreboards of its size.
+    /// Number of this scoreboard among those of its size.
     slot: u32,
-    /// Bytes in ranges with this mark.
+    /// Bytes in SACKed ranges.
     sacked: u32,
+    /// Bytes in lost ranges.
     lost: u32,
 }
 
@@ -104,7 +108,7 @@ impl Scoreboard {
         Self::numbered(limit, 0)
     }
 
-    /// An empty scoreboard with a number among those of its size.
+    /// An empty scoreboard with number `slot` among those of its size.
     fn numbered(limit: usize, slot: u32) -> Self {
         Self {
             ranges: VecDeque::with_capacity(limit),
@@ -121,12 +125,12 @@ impl Scoreboard {
         (self.sacked, self.lost) = (0, 0);
     }
 
-    /// Index of its capacity in [`SIZES`].
+    /// Index of this scoreboard's capacity in [`SIZES`].
     fn size(&self) -> usize {
         SIZES.partition_point(|size| *size < self.limit)
     }
 
-    /// Its number among the scoreboards of its size.
+    /// Number of this scoreboard among those of its size.
     fn slot(&self) -> u32 {
         self.slot
     }
@@ -151,7 +155,7 @@ impl Scoreboard {
         })
     }
 
-    /// Bytes that the peer has beyond the cumulative ACK.
+    /// Bytes that the peer has SACKed beyond the cumulative ACK.
     fn sacked(&self) -> u32 {
         self.sacked
     }
@@ -171,8 +175,8 @@ impl Scoreboard {
         self.pieces(start, end).next()
     }
 
-    /// Whether an ACK with so many SACK blocks might not fit. Each block divides a range,
-    /// every gap may be lost, and RACK divides one.
+    /// Whether an ACK with `blocks` SACK blocks might not fit. Each block may divide a range, each
+    /// gap may be lost, and RACK may divide one range.
     fn is_short_of_space(&self, blocks: usize) -> bool {
         2 * (self.ranges.len() + 2 * blocks + 1) > self.open()
     }
@@ -194,7 +198,7 @@ impl Scoreboard {
         Some((first.start, first.end))
     }
 
-    /// Marks everything in `una..nxt` as lost that the peer does not have.
+    /// Marks all data in `una..nxt` as lost, except SACKed data.
     fn mark_all_lost(&mut self, una: Seq, nxt: Seq) {
         self.rebuild(una, nxt, |mark| match mark {
             Some(Mark::Sacked) => mark,
@@ -202,7 +206,7 @@ impl Scoreboard {
         });
     }
 
-    /// Returns lost and late ranges to the state of being in flight.
+    /// Removes the marks of lost and late ranges, which are then in flight again.
     fn unmark_lost(&mut self, una: Seq, nxt: Seq) {
         self.rebuild(una, nxt, |mark| {
             mark.filter(|mark| matches!(mark, Mark::Sacked | Mark::Retransmitted { .. }))
@@ -216,49 +220,49 @@ impl Scoreboard {
     }
 }
 
-/// Information of one ACK.
+/// What one ACK reports.
 #[derive(Clone, Copy, Default, Debug)]
 struct Delivery {
     /// Newly delivered bytes.
     delivered: u32,
-    /// Some of these counted as lost, but arrived as first sent.
+    /// Some delivered bytes counted as lost, but their first transmission arrived.
     spurious_loss: bool,
-    /// Some of these arrived as first sent, after later data.
+    /// The first transmission of some delivered bytes arrived after later data.
     reordered: bool,
     /// Duplicate bytes that the peer reports.
     dsack: Option<Block>,
-    /// Bytes whose retransmission cannot have arrived yet: the original has.
+    /// Delivered bytes whose retransmission cannot have arrived yet, so the original arrived.
     early_bytes: u32,
     /// A SACK block did not fit into the scoreboard.
     board_full: bool,
 }
 
-/// Late segments and new losses.
+/// Result of a check for late and lost segments.
 #[derive(Clone, Copy, Default, Debug)]
 struct Losses {
     /// Bytes that newly count as lost.
     lost: u32,
-    /// Some of these were retransmissions.
+    /// Some newly lost bytes were retransmissions.
     lost_retransmission: bool,
     /// Microseconds until the next check; `None` if nothing is late.
     recheck_in: Option<u32>,
 }
 
-/// The most recently sent of the delivered segments.
+/// State of RACK (RFC 8985): the most recently sent segments among the delivered ones.
 #[derive(Clone, Copy, Debug)]
 struct Rack {
-    /// End of the first transmissions that a delivered segment has overtaken.
+    /// A delivered segment has overtaken all first transmissions before this number.
     overtaken: Seq,
-    /// End of the last byte delivered as first sent.
+    /// End of the highest data whose first transmission was delivered.
     fack: Seq,
     /// Send time and end of the latest retransmission that was delivered.
     latest_retransmit: Option<(u32, Seq)>,
-    /// End of the overtaken data that was already checked.
+    /// Value of `overtaken` at the last check.
     checked: Seq,
     /// Fence, send time and end of the earliest retransmission in flight. It may have been
     /// delivered meanwhile.
     earliest_retransmit: Option<(Seq, u32, Seq)>,
-    /// Whether something is late.
+    /// Whether any range is marked as late.
     late: bool,
 }
 
@@ -274,7 +278,8 @@ impl Rack {
         }
     }
 
-    /// Forgets delivered retransmissions while none is in flight, before the clock wraps.
+    /// Forgets the latest delivered retransmission, before the clock of its send time wraps. No
+    /// retransmission may be in flight.
     fn forget_retransmit(&mut self) {
         self.latest_retransmit = None;
     }
@@ -287,7 +292,7 @@ impl Rack {
     }
 }
 
-/// Snapshot of a connection's flight: all that [`Rack`] knows of it.
+/// Snapshot of a connection's data in flight, as input for [`Rack`].
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     /// SND.UNA.
@@ -296,37 +301,38 @@ struct Flight {
     nxt: Seq,
     /// Most bytes of data in a segment.
     mss: u32,
-    /// All written data was sent.
+    /// Whether all written data was sent.
     all_sent: bool,
-    /// The peer uses SACK.
+    /// Whether the peer uses SACK.
     sack: bool,
     /// Minimum RTT in microseconds; 0 before the first sample.
     min_rtt: u32,
-    /// Time in microseconds that an overtaken segment may still be in flight.
+    /// How long an overtaken segment is presumed in flight, in microseconds.
     reordering_window: u32,
     /// Our timestamp clock.
     ts_clock: u32,
-    /// Milliseconds by which timestamps of retransmissions lie in the past.
+    /// Milliseconds by which timestamps of retransmissions are backdated.
     backdating: u32,
     /// Current time in microseconds.
     now: u32,
 }
 
 impl Flight {
-    /// Bytes and FIN sent and not acknowledged, lost ones included.
+    /// Bytes that were sent and are not acknowledged, including lost bytes. A FIN counts as one
+    /// byte.
     fn len(&self) -> u32 {
         self.nxt.since(self.una)
     }
 }
 
 impl Tcb {
-    /// Milliseconds by which timestamps of retransmissions lie in the past.
+    /// Milliseconds by which timestamps of retransmissions are to be backdated.
     ///
-    /// A retransmission fills a gap. From then on the receiver discards segments with older
-    /// timestamps (PAWS: RFC 7323, section 5), and with them originals that are merely
-    /// late. The timestamp is therefore as old as anything that may still be in flight. It
-    /// is at most a round trip old: with a timestamp older than the original's, the
-    /// receiver would discard the retransmission itself.
+    /// A retransmission fills a gap. From then on, the receiver discards segments with older
+    /// timestamps (PAWS: RFC 7323, section 5), including late originals. The retransmission's
+    /// timestamp is therefore as old as the oldest segment that may still be in flight. It is at
+    /// most one minimum RTT old. If it were older than the original's timestamp, the receiver would
+    /// discard the retransmission.
     fn backdating(&self) -> u32 {
         if self.flags.has(Flags::REORDERING) {
             let least = self.rtt.min() / 1_000;
@@ -347,15 +353,15 @@ struct Prr {
 }
 
 impl Prr {
-    /// Counts bytes sent, new data and retransmissions.
+    /// Counts sent bytes: new data and retransmissions.
     fn has_sent(&mut self, bytes: u32) {
         self.sent = self.sent.saturating_add(bytes);
     }
 
     /// Bytes that may be sent after an ACK of `delivered` bytes.
     ///
-    /// `pipe` bytes are in flight, and the window shrinks to `target`. `progress` tells
-    /// that the ACK was cumulative and revealed no further loss.
+    /// `pipe` bytes are in flight, and the window shrinks to `target`. `progress` tells whether the
+    /// ACK acknowledged new data and revealed no further loss.
     fn allowance(
         &mut self,
         delivered: u32,
@@ -374,7 +380,7 @@ impl Prr {
                 .unwrap_or(u32::MAX)
                 .saturating_sub(self.sent)
         } else {
-            // Slow start, while less is in flight than the target.
+            // Slow start, until `target` bytes are in flight.
             let behind = self.delivered.saturating_sub(self.sent);
             let grown = behind.max(delivered) + if progress { mss } else { 0 };
             grown.min(target - pipe)
@@ -391,10 +397,9 @@ impl Prr {
 /// Phase of recovery, as in the public [`Condition`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// Something is out of order, and nothing counts as lost.
+    /// Segments are out of order, but none counts as lost.
     Disorder,
-    /// Fast recovery: something was lost, and the window shrinks by proportional rate
-    /// reduction.
+    /// Fast recovery: a segment was lost, and the window shrinks by proportional rate reduction.
     Recovery,
     /// The whole flight is retransmitted in slow start, after a timeout or a change of the
     /// path or window.
@@ -405,10 +410,10 @@ enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Frto {
     Off,
-    /// The first ACK is pending.
+    /// Waits for the first ACK after the timeout.
     First,
-    /// The first ACK acknowledged new data, and new data was sent. The second ACK must
-    /// advance, too.
+    /// The first ACK acknowledged new data, so new data was sent. If the second ACK also
+    /// acknowledges new data, the timeout was spurious.
     Second,
 }
 
@@ -439,7 +444,7 @@ impl Proof {
 struct TailProbe {
     /// SND.NXT after the probe.
     end: Seq,
-    /// Whether it carries no new data.
+    /// Whether the probe is a retransmission rather than new data.
     is_retransmission: bool,
 }
 
@@ -455,7 +460,7 @@ struct MtuProbe {
 pub(crate) struct Recovery<C> {
     board: Scoreboard,
     phase: Phase,
-    /// SND.NXT when the phase began, which ends there.
+    /// SND.NXT when the phase began. An ACK of this number ends the phase.
     high_seq: Seq,
     /// Duplicate ACKs of a peer without SACK.
     dup_acks: u32,
@@ -467,9 +472,9 @@ pub(crate) struct Recovery<C> {
     prior: Option<C>,
     /// Our timestamp clock at the first retransmission.
     first_retransmit_ts: Option<u32>,
-    /// Retransmitted bytes without a DSACK.
+    /// Retransmitted bytes that no DSACK has reported.
     undo_retrans: u32,
-    /// Range of these bytes.
+    /// Range that contains the bytes of `undo_retrans`.
     retransmitted: Block,
     frto: Frto,
     /// New segments of [`Frto::Second`] that are not delivered yet.
@@ -505,7 +510,8 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Bytes of the `flight` that have left the network.
+    /// Bytes of the `flight` that have left the network: SACKed, lost, or counted by duplicate
+    /// ACKs.
     fn left_network(&self, flight: u32, mss: u16) -> u32 {
         let duplicates = self.dup_acks.saturating_mul(mss.into());
         let counted = self.board.sacked() + self.board.lost();
@@ -539,7 +545,7 @@ impl<C: CongestionControl> Recovery<C> {
         self.board.lost() > 0 && self.frto != Frto::Second
     }
 
-    /// Counts bytes sent, new data and retransmissions.
+    /// Counts sent bytes: new data and retransmissions.
     fn has_sent(&mut self, bytes: u32) {
         self.prr.has_sent(bytes);
     }
@@ -547,7 +553,7 @@ impl<C: CongestionControl> Recovery<C> {
     /// Whether partial ACKs no longer restart the retransmission timer (RFC 6582, section
     /// 4: the impatient variant).
     ///
-    /// Without SACK each partial ACK repairs one gap. With very many gaps a timeout is
+    /// Without SACK each partial ACK repairs one gap. With many gaps, a timeout repairs them
     /// faster.
     fn is_impatient(&self) -> bool {
         self.phase == Phase::Recovery && self.partial_acks > MAX_PARTIAL_ACKS
@@ -556,7 +562,8 @@ impl<C: CongestionControl> Recovery<C> {
     /// Saves the state that an undo restores.
     fn remember(&mut self, congestion: &C) {
         self.prior = Some(*congestion);
-        // A retransmission in flight may still be echoed or reported.
+        // These values stay while a retransmission is in flight, because its echo or DSACK may
+        // still arrive.
         if !self.board.any_retransmitted() {
             self.first_retransmit_ts = None;
             self.undo_retrans = 0;
@@ -578,7 +585,8 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Phase, congestion window, selectively acknowledged bytes, and lost bytes not retransmitted yet.
+    /// Returns the phase, the congestion window, the SACKed bytes, and the lost bytes that are not
+    /// retransmitted yet.
     #[cold]
     pub(super) fn summary(&self, congestion: &C) -> (Condition, u32, u32, u32) {
         let condition = match self.phase {
@@ -590,7 +598,7 @@ impl<C: CongestionControl> Recovery<C> {
         (condition, window, self.board.sacked(), self.board.lost())
     }
 
-    /// Whether everything is in order, though the reduction may still be undone.
+    /// Whether nothing is lost or out of order. The last reduction may still be undone.
     pub(crate) fn is_in_order(&self) -> bool {
         self.phase == Phase::Disorder
             && self.dup_acks == 0
@@ -603,11 +611,11 @@ impl<C: CongestionControl> Recovery<C> {
 /// The pool of recoveries, at most one for each connection.
 #[derive(Debug)]
 pub(crate) struct Recoveries<C> {
-    /// Its capacity is reserved. Each recovery allocates a scoreboard on first use, and
-    /// keeps it.
+    /// The list's capacity is reserved at the start. Each recovery allocates a scoreboard on first
+    /// use, and keeps it.
     list: Vec<Recovery<C>>,
     free: Vec<u32>,
-    /// Free scoreboards by size. Those of the first size belong to recoveries with a larger
+    /// Free scoreboards by size. One of the smallest size is free while its recovery uses a larger
     /// one.
     boards: [Vec<Scoreboard>; SIZES.len()],
 }

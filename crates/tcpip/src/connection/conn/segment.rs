@@ -1,9 +1,9 @@
 //! Arrival of a segment (RFC 9293, section 3.10.7).
 //!
-//! Most segments are the expected ones: in order, without SYN, FIN or RST, and with an ACK
-//! of something sent. For these the checks of section 3.10.7.4 reduce to the few
-//! comparisons of [`Conn::expects`]. All others go through [`Conn::check`], which makes
-//! those checks in order.
+//! Most segments are the expected ones: in order, without SYN, FIN or RST, and with an ACK of
+//! something sent. For these the checks of section 3.10.7.4 reduce to the few comparisons of
+//! [`Conn::expects`]. All other segments go through [`Conn::check`], which makes the RFC's checks
+//! in order.
 
 use arrayvec::ArrayVec;
 
@@ -13,18 +13,18 @@ use crate::congestion::CongestionControl;
 use crate::outcome::Verdict;
 use crate::wire::{Block, Control, MAX_SACK_BLOCKS, Options, Segment, Seq, Timestamps};
 
-/// Minimum interval between challenge ACKs: half a second, in ticks of 32 ms, plus a
-/// started one (RFC 5961, section 7).
+/// Minimum interval between challenge ACKs, in ticks of 32 ms: half a second, and one tick for
+/// rounding (RFC 5961, section 7).
 ///
-/// It also limits ACKs of segments without data outside the window. Each connection has its
-/// own limit: a global counter would be a side channel between connections.
+/// The same limit applies to ACKs for segments without data that are outside the window. Each
+/// connection has its own limit: a global counter would be a side channel between connections.
 const CHALLENGE_TICKS: u16 = 17;
 
 /// SACK blocks of a segment.
 type Sacked = ArrayVec<Block, MAX_SACK_BLOCKS>;
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Reads options that are not just timestamps in their usual place.
+    /// Reads the options of a segment that has not just timestamps in their usual place.
     #[cold]
     #[inline(never)]
     pub(crate) fn read_options(&self, header: &[u8]) -> (Option<Timestamps>, Sacked) {
@@ -37,8 +37,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         (options.timestamps, sack)
     }
 
-    /// Whether a segment is an expected one, which none of the checks of
-    /// [`check`](Self::check) can refuse.
+    /// Whether a segment is an expected one, which passes all checks of [`check`](Self::check).
     #[inline(always)]
     pub(crate) fn expects(&self, segment: Segment) -> bool {
         let tcb = &*self.tcb;
@@ -50,7 +49,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             && is_timely(tcb, segment)
     }
 
-    /// The checks of RFC 9293, section 3.10.7.4, in order, with those of RFC 5961.
+    /// Makes the checks of RFC 9293, section 3.10.7.4, in order, and those of RFC 5961.
     #[cold]
     #[inline(never)]
     pub(crate) fn check(&mut self, mut segment: Segment, now: Moment) -> Verdict {
@@ -60,7 +59,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             return Verdict::Reopen;
         }
         if is_syn && self.tcb.state == State::SynReceived && segment.seq + 1 == self.tcb.rcv_nxt {
-            // The same SYN again: our SYN-ACK may have been lost.
+            // The peer has retransmitted its SYN: our SYN-ACK may have been lost.
             self.tcb.flags |= Flags::SYN_ACK_RETRANSMITTED;
             self.tcb.flags -= Flags::TIMING;
             return Verdict::SynAck;
@@ -71,11 +70,11 @@ impl<C: CongestionControl> Conn<'_, C> {
             return self.refuse_untimely(segment, now);
         }
 
-        // First, the sequence number.
+        // First check: the sequence number.
         let window = self.tcb.rcv_adv.since(self.tcb.rcv_nxt);
         if window == 0 && segment.seq == self.tcb.rcv_nxt && segment.sequence_len() > 0 {
-            // A probe of our zero window. Its data does not fit, but its ACK and RST are
-            // valid, and it must be answered.
+            // This is a probe of our zero window. Its data does not fit, but its ACK and RST are
+            // valid, and the probe must be answered.
             segment.len = 0;
             segment.control = Control(control.0 & !Control::FIN.0);
             self.cx.counters.out_of_window += 1;
@@ -84,17 +83,17 @@ impl<C: CongestionControl> Conn<'_, C> {
             return self.refuse(segment, now);
         }
 
-        // Second, the RST bit (RFC 5961, section 3.2).
+        // Second check: the RST bit (RFC 5961, section 3.2).
         if control.has(Control::RST) {
             return self.check_reset(segment, now);
         }
 
-        // Fourth, the SYN bit (RFC 5961, section 4.2).
+        // Fourth check: the SYN bit (RFC 5961, section 4.2).
         if control.has(Control::SYN) {
             return self.challenge(now);
         }
 
-        // Fifth, the ACK field.
+        // Fifth check: the ACK field.
         if !control.has(Control::ACK) {
             self.cx.counters.bad_ack += 1;
             return Verdict::Drop;
@@ -121,7 +120,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Trims a segment to the window, and notes its duplicate data.
+    /// Trims a segment to the window, and records its duplicate data for a DSACK.
     fn trim(&mut self, segment: Segment, window: u32) -> Segment {
         let rcv_nxt = self.tcb.rcv_nxt;
         if segment.len > 0 && segment.seq.before(rcv_nxt) {
@@ -144,7 +143,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// The third segment of the handshake ends SYN-RECEIVED.
+    /// Establishes the connection when the third segment of the handshake arrives.
     fn establish(&mut self, segment: Segment, now: Moment) {
         let tcb = &mut *self.tcb;
         tcb.state = State::Established;
@@ -155,7 +154,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             tcb.end_timing(now);
         }
         if tcb.retries > 1 {
-            // RFC 6928, section 2: after two losses the initial window is one segment.
+            // RFC 6928, section 2: if the SYN-ACK timed out twice, the initial window is one
+            // segment.
             *self.congestion = C::with_window(tcb.mss.into());
         }
         tcb.retries = 0;
@@ -174,8 +174,8 @@ impl<C: CongestionControl> Conn<'_, C> {
             let time_wait = self.cx.settings.time_wait_ms;
             self.tcb.arm(DeadlineKind::TimeWait, time_wait, now);
         }
-        // Two ends that disagree must not answer each other forever. A sender of data needs
-        // the answer.
+        // Answers to segments without data are limited: two ends that disagree must not answer each
+        // other forever. A sender of data needs every answer.
         if segment.len == 0 && !segment.control.has(Control::FIN) && !self.may_challenge(now) {
             return Verdict::Drop;
         }
@@ -190,13 +190,13 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Refuses a segment with an old timestamp, or without the timestamp that it must have
     /// (RFC 7323, sections 3.2 and 5.3).
     ///
-    /// Section 5.3, R1, answers every old segment, so that a half-open connection is
-    /// detected. We do not answer a pure ACK that a later one has overtaken. It is in order
-    /// and acknowledges nothing new, so both ends agree, and an ACK for each reordering
-    /// would only add traffic.
+    /// Section 5.3, R1, requires an ACK for every old segment, so that a half-open connection is
+    /// detected. We do not answer a pure ACK that a later segment has overtaken. Such an ACK is in
+    /// order and acknowledges nothing new, so both ends agree. Answering every reordered ACK would
+    /// only add traffic.
     ///
-    /// It is still dropped: SACK blocks from before the sequence numbers wrapped would look
-    /// valid.
+    /// The overtaken ACK is still dropped: SACK blocks from before a wrap of the sequence numbers
+    /// would look valid.
     fn refuse_untimely(&mut self, segment: Segment, now: Moment) -> Verdict {
         if segment.timestamps.is_none() {
             self.cx.counters.no_timestamps += 1;
@@ -253,8 +253,8 @@ fn is_timely(tcb: &Tcb, segment: Segment) -> bool {
 /// Whether a SYN in TIME-WAIT opens a new connection (RFC 9293, section 3.6.1, MAY-2; RFC
 /// 6191, section 2).
 ///
-/// Its timestamp decides where both connections have them, otherwise its sequence number. A
-/// SYN with a timestamp after a connection without them is also new.
+/// If both connections use timestamps, the SYN's timestamp decides, otherwise its sequence number.
+/// If only the new connection uses timestamps, the SYN is new.
 fn is_new_incarnation(tcb: &Tcb, segment: Segment) -> bool {
     let by_number = !segment.seq.before(tcb.rcv_nxt);
     match segment.timestamps {
@@ -267,7 +267,7 @@ fn is_new_incarnation(tcb: &Tcb, segment: Segment) -> bool {
     }
 }
 
-/// RFC 9293, section 3.10.7.4, table 6.
+/// Whether a segment is acceptable by RFC 9293, section 3.10.7.4, table 6.
 fn is_acceptable(segment: Segment, rcv_nxt: Seq, window: u32) -> bool {
     let first = segment.seq.since(rcv_nxt);
     match segment.sequence_len() {
@@ -298,7 +298,7 @@ fn trim_to_window(mut segment: Segment, rcv_nxt: Seq, window: u32) -> Segment {
 }
 
 impl Tcb {
-    /// Whether an ACK is old, but not older than the largest window (RFC 5961, section
+    /// Whether an old ACK is at most the peer's largest window below SND.UNA (RFC 5961, section
     /// 5.2).
     fn is_old_ack(&self, ack: Seq) -> bool {
         self.snd_una.since(ack) <= self.peer_window(self.max_snd_wnd)

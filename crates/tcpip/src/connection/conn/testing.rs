@@ -31,7 +31,7 @@ const ISS: Seq = Seq(u32::MAX - 2_500);
 const IRS: Seq = Seq(u32::MAX - 2);
 /// Default round trip of the handshake.
 pub(super) const RTT_MS: u64 = 100;
-/// Time at which a connection opens.
+/// Time at which a connection opens, in milliseconds.
 const START_MS: u64 = 1_000_000;
 /// Free places in the TX ring for each pass.
 const ROOM: usize = 64;
@@ -73,7 +73,7 @@ impl Default for Offer {
 }
 
 impl Offer {
-    /// Without any option.
+    /// An offer without options.
     pub(super) fn plain() -> Self {
         Self {
             negotiated: Negotiated::default(),
@@ -81,7 +81,7 @@ impl Offer {
         }
     }
 
-    /// With timestamps only.
+    /// An offer with timestamps only.
     pub(super) fn stamped() -> Self {
         Self {
             negotiated: Negotiated::new(false, true, None, false),
@@ -89,7 +89,7 @@ impl Offer {
         }
     }
 
-    /// With SACK and ECN.
+    /// An offer with SACK and ECN.
     pub(super) fn marked() -> Self {
         Self {
             negotiated: Negotiated::new(true, false, None, true),
@@ -257,7 +257,7 @@ impl Bench {
         self.record.tcb.flags |= Flags::CLOSE;
     }
 
-    /// A segment of the peer, with relative numbers.
+    /// Returns a segment from the peer, with relative sequence numbers.
     pub(super) fn segment(&self, seq: u32, ack: u32, control: &str, len: u16) -> Segment {
         let bits = control.chars().map(|letter| {
             let known = LETTERS.iter().find(|(known, _)| *known == letter);
@@ -276,14 +276,14 @@ impl Bench {
         }
     }
 
-    /// The verdict on a segment, which is not processed.
+    /// Checks a segment without processing it, and returns the verdict.
     pub(super) fn check(&mut self, seq: u32, ack: u32, control: &str, len: u16) -> Verdict {
         let segment = self.segment(seq, ack, control, len);
         let now = self.moment();
         self.conn().check(segment, now)
     }
 
-    /// Receives a segment of the peer.
+    /// Receives a segment from the peer.
     fn recv(&mut self, seq: u32, ack: u32, control: &str, len: u16) -> Verdict {
         self.take(self.segment(seq, ack, control, len), &[])
     }
@@ -385,7 +385,8 @@ impl Bench {
         }
     }
 
-    /// Releases what loss recovery no longer needs, and finds a class.
+    /// Releases memory that loss recovery no longer needs, and sets a new class if the segment size
+    /// has changed.
     fn settle(&mut self) {
         if let Some(left) = self.conn().release_unused() {
             self.record.tcb.class = left + 1;
@@ -462,7 +463,7 @@ impl Bench {
         }
     }
 
-    /// SND.UNA.
+    /// SND.UNA as a relative sequence number.
     pub(super) fn una(&self) -> u32 {
         self.tcb().snd_una.since(ISS)
     }

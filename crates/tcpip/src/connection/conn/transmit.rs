@@ -15,9 +15,9 @@ pub(crate) struct Burst {
     first: Seq,
     /// Next sequence number to send.
     seq: Seq,
-    /// Bytes from SND.UNA that both windows allow, …
+    /// Bytes from SND.UNA on that the peer's window and the congestion window allow.
     open: u32,
-    /// … and that pacing also allows.
+    /// Bytes from SND.UNA on that these windows and pacing allow.
     usable: u32,
     rate: Option<u64>,
     is_paced: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Burst {
     window: u16,
     ecn: Ecn,
     control: Control,
-    /// The TX ring has no room for the next segment.
+    /// Whether the TX ring has no room for the next segment.
     is_blocked: bool,
 }
 
@@ -37,8 +37,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.snd_nxt != self.tcb.limit()
     }
 
-    /// Begins a pass of new data. The port takes super-segments of `segmentation` bytes
-    /// over IPv4, or none if 0.
+    /// Begins a pass that sends new data. `segmentation` is the largest super-segment over IPv4
+    /// that the port takes, in bytes; 0 if it takes none.
     #[inline(always)]
     pub(crate) fn begin_burst(&self, segmentation: usize, now: Moment) -> Burst {
         let tcb = &*self.tcb;
@@ -74,8 +74,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Plans the next segment of new data, or run of segments. `None` when nothing more may
-    /// be sent, or the TX ring has no `room`.
+    /// Plans the next segment, or run of segments, of new data. Returns `None` if no more may be
+    /// sent or the TX ring has no `room`.
     #[inline(always)]
     pub(crate) fn next_segment(
         &mut self,
@@ -101,14 +101,14 @@ impl<C: CongestionControl> Conn<'_, C> {
             if len == segment.slice.len || tcb.fills_window(flight + len) {
                 control = control | Control::PSH;
             }
-            // A FIN needs room in the peer's window, as data does.
+            // A FIN needs room in the peer's window, like data.
             let ends = seq + len == tcb.stream.end() && limit != tcb.stream.end();
             if ends && flight + len < tcb.snd_wnd {
                 control = control | Control::FIN;
             }
             (segment, len)
         } else if flight < tcb.snd_wnd {
-            // The FIN goes alone.
+            // The FIN is sent without data.
             control = control | Control::FIN;
             (StreamSegment::default(), 0)
         } else {
@@ -147,9 +147,10 @@ impl<C: CongestionControl> Conn<'_, C> {
         burst.seq = end;
     }
 
-    /// Ends a pass of new data. Returns whether it continues once the TX ring has room.
+    /// Ends a pass that sends new data. Returns whether the pass must continue when the TX ring has
+    /// room again.
     ///
-    /// `is_refused` tells that the port has not taken the last plan.
+    /// `is_refused` tells whether the port has refused the last plan.
     #[inline(always)]
     pub(crate) fn end_burst(&mut self, burst: &Burst, is_refused: bool, now: Moment) -> bool {
         let tcb = &mut *self.tcb;
@@ -173,7 +174,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let tcb = &mut *self.tcb;
         let is_held_back = burst.usable < burst.open && seq != tcb.limit();
         if burst.is_paced && !is_held_back {
-            // ACKs clock the transmission again.
+            // From now on, ACKs clock the transmission again.
             tcb.flags -= Flags::SPREAD_BURST;
         }
         let is_blocked = is_refused || burst.is_blocked;
@@ -188,7 +189,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let tcb = &mut *self.tcb;
         if is_held_back {
             if tcb.probes_window() {
-                // Pacing holds the data back, and no longer the window.
+                // Now pacing holds the data back, not the peer's window.
                 tcb.stop_probing();
             }
             let kind = match tcb.deadline_kind {
@@ -197,14 +198,14 @@ impl<C: CongestionControl> Conn<'_, C> {
             };
             tcb.arm(kind, 1, now);
         } else if !tcb.probes_window() {
-            // The window is zero or too small, and no ACK in flight can report that it
-            // opens.
+            // The window is zero or too small. Nothing is in flight whose ACK could report that the
+            // window opens.
             self.start_probing(now);
         }
     }
 
-    /// Sets the deadline after `bytes` were sent with `flight` in flight before: at most
-    /// one segment, or some of it lost or out of order.
+    /// Sets the deadline after `bytes` were sent. `flight` bytes were in flight before: at most one
+    /// segment, or data with losses or reordering.
     #[inline(always)]
     fn arm_after_send(&mut self, flight: u32, bytes: u32, now: Moment) {
         let tcb = &mut *self.tcb;
@@ -224,8 +225,8 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// Brings the tail loss probe forward after a second segment (RFC 8985, section 7.2).
     ///
-    /// The peer may delay the ACK of a lone segment, but not of two. The probe never moves
-    /// back: the oldest segment must not wait for later ones.
+    /// The peer may delay the ACK of one segment, but not of two. The probe is never postponed,
+    /// because the oldest segment must not wait for later segments.
     #[cold]
     fn hasten_probe(self, now: Moment) {
         let (kind, after) = self.timeout();
@@ -235,8 +236,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Starts probing a window with no room for the next segment (RFC 9293, section
-    /// 3.8.6.1).
+    /// Starts probing a window that has no room for the next segment (RFC 9293, section 3.8.6.1).
     #[cold]
     fn start_probing(&mut self, now: Moment) {
         let tcb = &mut *self.tcb;
@@ -247,8 +247,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.arm(DeadlineKind::ZeroWindow, rto, now);
     }
 
-    /// Whether a segment may be timed. A gap delays the cumulative ACK, so during recovery
-    /// only a selective one measures the round trip.
+    /// Whether a segment may be timed. A gap delays the cumulative ACK, so during recovery only a
+    /// SACK block can measure the round trip.
     #[inline(always)]
     fn may_time(&self) -> bool {
         let tcb = &*self.tcb;
@@ -268,7 +268,7 @@ impl Tcb {
         }
     }
 
-    /// The CWR bit for the next segment with new data, after a reduced window (RFC 3168,
+    /// Returns the CWR bit for the next segment with new data after a window reduction (RFC 3168,
     /// section 6.1.2).
     #[cold]
     fn take_cwr(&mut self) -> Control {
@@ -280,12 +280,12 @@ impl Tcb {
         }
     }
 
-    /// Whether a segment that ends `end` bytes after SND.UNA fills a peer's window of a few
-    /// segments.
+    /// Whether the peer's window is only a few segments, and a segment that ends `end` bytes after
+    /// SND.UNA fills it.
     ///
-    /// Such a segment gets PSH. Linux then acknowledges it as soon as it is read, and does
-    /// not delay the ACK for a segment that cannot come. Larger windows gain nothing from
-    /// this, and it would cost an ACK per segment.
+    /// Such a segment gets PSH, so that a Linux peer acknowledges it as soon as the application
+    /// reads it. Without PSH, Linux delays the ACK for a next segment, which the full window
+    /// forbids. For larger windows, PSH gains nothing and would cost an ACK per segment.
     #[inline(always)]
     fn fills_window(&self, end: u32) -> bool {
         const FEW: u32 = 16;
@@ -293,12 +293,12 @@ impl Tcb {
         self.snd_wnd < FEW * mss && end + mss > self.snd_wnd
     }
 
-    /// Bytes to send from a place in the stream, with `flight` in flight: a segment, or a
-    /// run of segments.
+    /// Number of bytes to send, as one segment or a run of segments, if `flight` bytes are in
+    /// flight. `None` if nothing may be sent.
     #[inline(always)]
     fn bytes_to_send(&self, segment: &StreamSegment, flight: u32, burst: &Burst) -> Option<u32> {
         if flight.saturating_add(segment.len) <= burst.usable {
-            // Not every device can segment a packet with CWR, so that segment goes alone.
+            // Not every device can segment a packet with CWR, so that segment is sent alone.
             let sends_cwr = self.flags.has(Flags::SEND_CWR) && self.negotiated.ecn();
             if burst.max_run > 0 && !sends_cwr {
                 let run = segment.run(self.mss.into(), burst.usable - flight, burst.max_run);
@@ -306,9 +306,9 @@ impl Tcb {
             }
             return Some(segment.len);
         }
-        // RFC 9293, section 3.8.6.2.1: a partial segment only goes to a peer whose window
-        // was never large, and only when nothing is in flight. To other peers the timer
-        // sends it, if the window stays small.
+        // RFC 9293, section 3.8.6.2.1: a partial segment is sent only to a peer whose window was
+        // never large, and only if nothing is in flight. For other peers, the zero-window timer
+        // sends it if the window stays small.
         let alone = flight == 0 && self.snd_wnd > 0 && !self.flags.has(Flags::LARGE_WINDOW);
         alone.then(|| segment.len.min(burst.usable))
     }
@@ -316,8 +316,8 @@ impl Tcb {
 
 /// Most bytes of data in a super-segment to this peer; 0 if none may be sent.
 ///
-/// `segmentation` is the whole packet's limit over IPv4. On tagged links every segment is a
-/// frame, as not every device segments behind a VLAN tag.
+/// `segmentation` is the limit of the whole packet over IPv4. On links with a VLAN tag, each
+/// segment is sent in its own frame, because not every device can segment tagged packets.
 #[inline(always)]
 fn max_run(segmentation: usize, tcb: &Tcb) -> u32 {
     if segmentation == 0 || tcb.path.link.vlan.is_some() {
@@ -340,8 +340,8 @@ fn pacing_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C, pacing: bool) ->
     }
 }
 
-/// One window per round trip, plus a margin so that pacing is not the limit: twice that in
-/// slow start, 1.2 times later.
+/// Returns a rate of one window per round trip, times 2 in slow start and times 1.2 later. The
+/// margin keeps pacing from limiting the throughput.
 #[cold]
 fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
     let srtt = u64::from(tcb.rtt.smoothed());
@@ -355,10 +355,10 @@ fn window_rate<C: CongestionControl>(tcb: &Tcb, congestion: &C) -> Option<u64> {
     (srtt > 0).then(|| (window * fifths * 200_000 / srtt).max(1))
 }
 
-/// Bytes that may be sent now at `rate` bytes per second: a timer tick's worth, less what
-/// was sent ahead.
+/// Bytes that may be sent now at `rate` bytes per second: those of one timer tick, less the bytes
+/// sent ahead of the rate.
 ///
-/// It is at least one segment when nothing was sent ahead.
+/// The budget is at least one segment, unless a whole tick was sent ahead.
 #[cold]
 fn budget(tcb: &Tcb, rate: u64, now: Moment) -> u32 {
     let Some(time) = PACING_TICK

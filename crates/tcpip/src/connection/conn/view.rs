@@ -1,4 +1,4 @@
-//! Access for tests and invariant checks.
+//! Access to a connection for tests and invariant checks.
 
 #[cfg(test)]
 use super::Record;
@@ -28,7 +28,7 @@ pub(crate) struct View {
     pub(crate) ts_recent: u32,
     #[cfg(test)]
     pub(crate) ts_offset: u32,
-    /// Bytes and FIN sent and not acknowledged.
+    /// Bytes that were sent and are not acknowledged. A FIN counts as one byte.
     pub(crate) flight: u32,
     pub(crate) has_buffer: bool,
     pub(crate) deadline: u32,
@@ -84,7 +84,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         );
     }
 
-    /// Recoveries in use by all connections.
+    /// Number of recovery states in use by all connections.
     pub(crate) fn recoveries_in_use(&self) -> usize {
         self.cx.recoveries.in_use()
     }

@@ -1,4 +1,4 @@
-//! A segment's data and FIN (RFC 9293, section 3.10.7.4, seventh and eighth).
+//! Processing of a segment's data and FIN (RFC 9293, section 3.10.7.4, seventh and eighth check).
 
 use crate::clock::Moment;
 use crate::congestion::CongestionControl;
@@ -8,7 +8,7 @@ use crate::pools::Owner;
 use crate::wire::{Control, Segment, Seq};
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Processes a segment with data or a FIN. [`Offered`](Route::Offered) data counts as
+    /// Processes a segment with data or a FIN. Data that is [`Offered`](Route::Offered) counts as
     /// received.
     #[inline(always)]
     pub(crate) fn on_data(&mut self, segment: Segment, now: Moment) -> Route {
@@ -39,8 +39,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.cx.counters.behind_fin += u64::from(len > 0);
     }
 
-    /// Borrows a receive buffer, unless the connection has one. `false` when all are in
-    /// use.
+    /// Borrows a receive buffer, unless the connection has one. Returns `false` if all buffers are
+    /// in use.
     pub(crate) fn take_buffer(&mut self, owner: Owner) -> bool {
         if self.tcb.buffer == NONE
             && let Some(buffer) = self.cx.buffers.take(owner, &mut self.cx.peers)
@@ -51,10 +51,10 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.tcb.buffer != NONE
     }
 
-    /// Releases the receive buffer if none of its data is acknowledged. Returns whether it
-    /// did.
+    /// Releases the receive buffer if none of its data is acknowledged. Returns whether the buffer
+    /// was released.
     ///
-    /// The peer still has all of that data, and retransmits it (RFC 2018, section 8).
+    /// The peer still has all data of such a buffer, and retransmits it (RFC 2018, section 8).
     pub(crate) fn give_up_buffer(&mut self) -> bool {
         let is_unread = !self.cx.buffers[self.tcb.buffer].ready().is_empty();
         if !is_unread {
@@ -63,8 +63,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         !is_unread
     }
 
-    /// Keeps the `rest` of offered data that the application has not consumed. `false` when
-    /// there is no buffer: the peer then must retransmit it.
+    /// Keeps the `rest` of offered data that the application has not consumed. Returns `false` if
+    /// there is no buffer; the peer must then retransmit the data.
     pub(crate) fn keep(&mut self, rest: &[u8]) -> bool {
         let tcb = &mut *self.tcb;
         if tcb.buffer == NONE {
@@ -72,14 +72,14 @@ impl<C: CongestionControl> Conn<'_, C> {
             self.cx.counters.no_buffer += 1;
             return false;
         }
-        // It fits: no more than the window arrives. A scaled window may be slightly larger
-        // than the buffer, but then no segment is as long.
+        // The data fits, because it was within the window. A scaled window may be slightly larger
+        // than the buffer, but such a buffer is longer than any segment.
         self.cx.buffers[tcb.buffer].insert(0, rest);
         true
     }
 
-    /// Stores a segment's data and FIN. Returns whether more can be offered, and whether
-    /// the FIN is next.
+    /// Stores a segment's data and FIN. Returns whether more data can be offered to the
+    /// application, and whether the FIN is next.
     pub(crate) fn store(&mut self, data: &[u8], segment: Segment) -> (bool, bool) {
         let (has_more, is_fin_next) = self.insert(data, segment);
         if !has_more {
@@ -120,8 +120,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         (in_order > 0, fin)
     }
 
-    /// Takes the receive buffer's bytes to offer them, with the number of bytes in order;
-    /// `None` if there are none. Data that nobody reads any more is consumed here.
+    /// Takes the receive buffer's bytes, and returns them with the number of bytes in order; `None`
+    /// if there are none. If the application has closed or aborted, the data is discarded here.
     pub(crate) fn lend_bytes(&mut self) -> Option<(Box<[u8]>, usize)> {
         if self.tcb.buffer == NONE {
             return None;
@@ -155,8 +155,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Ends an idle period, when the peer sends with nothing in flight. After a long one
-    /// the congestion window may no longer be valid.
+    /// Ends an idle period when the peer sends data while nothing is in flight. After a long idle
+    /// period the congestion window may no longer be valid.
     #[inline(always)]
     fn end_idle(&mut self, now: Moment) {
         let tcb = &mut *self.tcb;
@@ -164,7 +164,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let idle_since = tcb.deadline.wrapping_sub(first_idle);
         let mut idle_for = now.millis.wrapping_sub(idle_since).cast_signed();
         if tcb.deadline_kind == DeadlineKind::KeepAlive {
-            // Each keep-alive has moved the deadline.
+            // Each keep-alive has postponed the deadline.
             let before = first_idle.saturating_mul(tcb.backoff.into());
             idle_for = idle_for.max(i32::try_from(before).unwrap_or(i32::MAX));
             (tcb.retries, tcb.backoff) = (0, 0);
@@ -177,7 +177,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.arm(DeadlineKind::Idle, first_idle, now);
     }
 
-    /// Makes an ACK pending if the window has opened: the peer may wait for it.
+    /// Makes an ACK pending if the window has opened, because the peer may be waiting for that.
     fn advertise_open_window(&mut self) {
         let tcb = &mut *self.tcb;
         let advertised = tcb.rcv_adv.since(tcb.rcv_nxt);

@@ -1,10 +1,10 @@
 //! Path MTU discovery: by ICMP (RFC 1191, RFC 8201), and by probes (PLPMTUD: RFC 4821, RFC
 //! 8899).
 //!
-//! Probes find the path MTU where routers do not report it, and raise it when the path
-//! changes. A smaller MSS uses a segment class of its own. A probe is data that has to be
-//! sent anyway, in one segment larger than the others. If it alone is lost, the path MTU is
-//! the cause, not congestion.
+//! Probes find the path MTU where routers do not report it, and raise it when the path changes. A
+//! smaller MSS uses a segment class of its own. A probe is data that has to be sent anyway, in one
+//! segment larger than the others. If only the probe is lost, the path MTU is the cause, not
+//! congestion.
 
 use ip::Ecn;
 
@@ -16,11 +16,11 @@ use crate::content::{Family, NO_CLASS};
 use crate::mss::OwnMss;
 use crate::wire::{Header, Seq, TIMESTAMPS_LEN};
 
-/// Common path MTUs, ascending: the IPv6 minimum, several tunnels, Ethernet, and larger
-/// frames. Probes try them after a black hole.
+/// Common path MTUs, ascending: the IPv6 minimum, several tunnels, Ethernet, and larger frames.
+/// Probes try these sizes after a black hole.
 const COMMON_MTUS: [u16; 8] = [1_280, 1_400, 1_440, 1_476, 1_492, 1_500, 4_352, 8_980];
-/// First MTU to try after a black hole (RFC 8899, section 5.1.2). The last is the minimum
-/// that every host accepts.
+/// First MTU to try after a black hole (RFC 8899, section 5.1.2). If it fails, the minimum that
+/// every host accepts is used.
 const BASE_MTU: u16 = 1_280;
 /// Consecutive timeouts of one segment that indicate a black hole, for the first and second
 /// reduction.
@@ -44,8 +44,8 @@ fn payload(mtu: usize, family: Family) -> u16 {
     payload.min(usize::from(u16::MAX)) as u16
 }
 
-/// Payload that every host must accept (RFC 1122, RFC 8200). A smaller MTU is an attempt to
-/// make us work.
+/// Payload that every host must accept (RFC 1122, RFC 8200). A report of a smaller MTU is an
+/// attempt to make us send tiny segments.
 fn min_payload(family: Family) -> u16 {
     OwnMss::advertised_or_default(family, None) - TIMESTAMPS_LEN as u16
 }
@@ -54,7 +54,8 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Processes a router's report that the segment at `sequence` exceeded `mtu`. Returns
     /// whether it is plausible.
     ///
-    /// Only a smaller size for data in flight is (RFC 5927).
+    /// A report is plausible only if it is about data in flight and reduces the segment size (RFC
+    /// 5927).
     pub(crate) fn on_too_big(&mut self, mtu: u32, sequence: u32, now: Moment) -> bool {
         let tcb = &*self.tcb;
         let family = Family::of(&tcb.path.addresses);
@@ -64,7 +65,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             return false;
         }
         self.reduce_mss(mss, now, RAISE_AFTER_S);
-        // Everything in flight was too big.
+        // All segments in flight may be too big.
         self.retransmit_all();
         true
     }
@@ -85,7 +86,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         } else {
             return;
         };
-        // The segment that timed out is small enough already.
+        // The MSS is not reduced if the segment that timed out is already smaller.
         let len = StreamSegment::segment_len(tcb, tcb.snd_una, &self.cx.lists);
         if smaller < tcb.mss && u32::from(smaller) < len {
             self.reduce_mss(smaller, now, PROBE_AFTER_S);
@@ -102,14 +103,14 @@ impl<C: CongestionControl> Conn<'_, C> {
         tcb.raise_at = seconds(now).wrapping_add(raise_after);
     }
 
-    /// Sets the segment size. The class is unset until the stack finds one for it.
+    /// Sets the segment size. The class is unset until the stack finds one for this size.
     fn set_mss(&mut self, mss: u16) {
         self.tcb.mss = mss;
         let class = std::mem::replace(&mut self.tcb.class, NO_CLASS);
         self.cx.old_class.get_or_insert(class);
     }
 
-    /// Plans a path MTU probe after a reduction, if it is time and nothing is lost.
+    /// Plans a path MTU probe after a reduction, if one is due and nothing is lost.
     #[inline(always)]
     pub(crate) fn next_mtu_probe(&mut self, now: Moment) -> Option<Plan> {
         if self.tcb.flags.has(Flags::REDUCED_MTU) {
@@ -165,7 +166,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// The next larger payload to probe, if it is time.
+    /// Returns the next larger payload to probe, if a probe is due.
     fn next_size(&mut self, now: Moment) -> Option<u16> {
         let tcb = &mut *self.tcb;
         let is_time = seconds(now).wrapping_sub(tcb.raise_at).cast_signed() >= 0;
@@ -188,7 +189,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             if tcb.mss == max {
                 tcb.flags -= Flags::REDUCED_MTU;
             } else {
-                // All sizes have failed; they are tried again later, as paths change.
+                // All sizes have failed. They are tried again later, because paths change.
                 tcb.mss_too_big = 0;
                 tcb.raise_at = seconds(now).wrapping_add(RAISE_AFTER_S);
             }
@@ -196,8 +197,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         next
     }
 
-    /// Records the outcome of a probe of `size` bytes. Any segment may be lost, so only the
-    /// third loss means too large (RFC 8899, section 5.1.2, `MAX_PROBES`).
+    /// Records the outcome of a probe of `size` bytes. Any segment may be lost, so only the third
+    /// lost probe means that the size is too large (RFC 8899, section 5.1.2, `MAX_PROBES`).
     #[cold]
     pub(super) fn end_mtu_probe(&mut self, size: u16, arrived: bool) {
         let tcb = &mut *self.tcb;

@@ -8,8 +8,8 @@ use super::{Recoveries, Recovery, SIZES, Scoreboard};
 use crate::congestion::CongestionControl;
 use crate::pools::{Owner, Peers, Pool};
 
-/// Number of scoreboards of the second and third size. In bytes: 1,024 of 2.5 KB, and 256
-/// of 160 KB when fully used.
+/// Number of scoreboards of the second and third size: 1,024 of 2.5 KB each, and 256 of 160 KB each
+/// when fully used.
 const BOARDS: [usize; SIZES.len() - 1] = if cfg!(any(test, fuzzing)) {
     // Few enough that tests exhaust them.
     [1, 1]
@@ -21,7 +21,7 @@ const BOARDS: [usize; SIZES.len() - 1] = if cfg!(any(test, fuzzing)) {
 const POOLS: [Pool; SIZES.len() - 1] = [Pool::Boards, Pool::LargeBoards];
 
 impl<C: CongestionControl> Recoveries<C> {
-    /// For `connections` connections.
+    /// Creates the pool for `connections` connections.
     pub(crate) fn new(connections: u32) -> Self {
         let larger = Self::larger_boards(connections).map(|boards| boards as usize);
         let connections = connections as usize;
@@ -42,8 +42,8 @@ impl<C: CongestionControl> Recoveries<C> {
         BOARDS.map(|boards| boards.min(connections as usize) as u32)
     }
 
-    /// Releases what a recovery no longer needs after an ACK. Returns whether that is all
-    /// of it.
+    /// Releases memory that a recovery no longer needs after an ACK. Returns whether the whole
+    /// recovery was released.
     fn release_unused(&mut self, index: u32, peers: &mut Peers) -> bool {
         let recovery = &mut self[index];
         if !recovery.is_in_order() {
@@ -64,7 +64,7 @@ impl<C: CongestionControl> Recoveries<C> {
         self.free.push(index);
     }
 
-    /// Clears the scoreboard, and releases a larger one.
+    /// Clears the scoreboard of a recovery. A larger scoreboard goes back to its pool.
     fn give_back(&mut self, index: u32, peers: &mut Peers) {
         let board = &mut self.list[index as usize].board;
         board.clear();
@@ -77,26 +77,26 @@ impl<C: CongestionControl> Recoveries<C> {
         }
     }
 
-    /// Whether an ACK with so many SACK blocks might not fit, and larger scoreboards exist.
-    /// Without one, some blocks are ignored or forgotten.
+    /// Whether an ACK with `blocks` SACK blocks might not fit, and there is a larger scoreboard
+    /// size. Without a larger scoreboard, some blocks are ignored or forgotten.
     #[inline]
     fn is_short_of_space(&self, index: u32, blocks: usize) -> bool {
         let board = &self.list[index as usize].board;
         board.is_short_of_space(blocks) && board.size() + 1 < SIZES.len()
     }
 
-    /// The pool that has a free scoreboard larger than that of `index`.
+    /// Returns the first pool with a free scoreboard that is larger than that of recovery `index`.
     fn free_pool(&self, index: u32) -> Option<Pool> {
         let mut larger = self.larger_pools(index).iter().copied();
         larger.find(|pool| !self.boards[size_of_pool(*pool)].is_empty())
     }
 
-    /// Pools of scoreboards larger than that of `index`.
+    /// Pools of scoreboards that are larger than that of recovery `index`.
     fn larger_pools(&self, index: u32) -> &'static [Pool] {
         &POOLS[self.list[index as usize].board.size()..]
     }
 
-    /// Moves the ranges of `index` to a free scoreboard of `pool`.
+    /// Moves the ranges of recovery `index` to a free scoreboard from `pool`.
     fn lend(&mut self, index: u32, pool: Pool, owner: Owner, peers: &mut Peers) {
         let size = size_of_pool(pool);
         let Some(larger) = self.boards[size].pop() else {
@@ -129,7 +129,7 @@ impl<C> IndexMut<u32> for Recoveries<C> {
     }
 }
 
-/// Index in [`SIZES`] of a pool's scoreboards.
+/// Index in [`SIZES`] of the size of a pool's scoreboards.
 fn size_of_pool(pool: Pool) -> usize {
     if pool == Pool::LargeBoards { 2 } else { 1 }
 }

@@ -1,17 +1,17 @@
-//! Loss detection by later segments that were delivered: RACK (RFC 8985).
+//! Loss detection with RACK (RFC 8985): a segment counts as lost if a later one was delivered.
 //!
 //! The RFC compares send times. Here sequence numbers order first transmissions, and send
 //! times order retransmissions (see [`scoreboard`](super::scoreboard)), which is
 //! equivalent.
 //!
-//! An *overtaken* segment was sent before a delivered one. It is lost at once if the path
-//! keeps the order, otherwise after a reordering window. That window starts with the ACK
-//! that reveals the overtaking; the RFC's starts up to one flight earlier.
+//! An *overtaken* segment was sent before a delivered one. If the path has not reordered segments,
+//! it counts as lost at once, otherwise after a reordering window. This window starts with the ACK
+//! that reveals the overtaking; the RFC's window starts up to one flight earlier.
 
 use super::{Delivery, Flight, Losses, Mark, Piece, Rack, Scoreboard};
 use crate::wire::{Block, Seq};
 
-/// Ranges allowed beyond those of a flight of whole segments.
+/// Number of ranges allowed in addition to those of a flight of whole segments.
 const SPARE_RANGES: usize = 16;
 /// Bytes before SND.UNA within which a DSACK (RFC 2883) is plausible.
 const MAX_DSACK_AGE: u32 = 1 << 24;
@@ -30,9 +30,9 @@ impl Rack {
         match piece.mark {
             Some(Mark::Sacked) => return,
             Some(Mark::Retransmitted { at, fence }) => {
-                // An older timestamp, or an ACK within less than a round trip, means that
-                // the original was delivered (RFC 8985, section 6.2, step 2). Delayed ACKs
-                // lengthen the measured RTT, hence the margin.
+                // An echo older than the retransmission means that the original was delivered, as
+                // does an ACK in less than a round trip (RFC 8985, section 6.2, step 2). The RTT
+                // has a margin, because delayed ACKs lengthen it.
                 let min_rtt = flight.min_rtt - flight.min_rtt / 4;
                 let after = flight.now.wrapping_sub(at);
                 let ago = after.div_ceil(1_000) + flight.backdating;
@@ -59,8 +59,8 @@ impl Rack {
         delivery.delivered += piece.len();
     }
 
-    /// Whether a retransmission was delivered that is later than the one sent at `at` and
-    /// ending at `end`.
+    /// Whether a delivered retransmission was sent later than the one that was sent at `at` and
+    /// ends at `end`.
     fn is_later(&self, at: u32, end: Seq) -> bool {
         self.latest_retransmit.is_some_and(|(latest, latest_end)| {
             let after = latest.wrapping_sub(at).cast_signed();
@@ -107,7 +107,7 @@ impl Rack {
             }
             let start = start.later(una);
             if !start.before(end) || end.since(una) > flight.len() {
-                // It is acknowledged by now, or was never sent.
+                // This data is already acknowledged, or was never sent.
                 continue;
             }
             let before = (*self, delivery);
@@ -122,10 +122,10 @@ impl Rack {
         delivery
     }
 
-    /// Marks segments that are late or lost by now.
+    /// Marks segments that are now late or lost.
     ///
-    /// `at_once` omits the reordering window: the path has kept the order so far, or enough
-    /// was delivered behind a gap.
+    /// `at_once` skips the reordering window, because the path has kept the order so far and enough
+    /// later data was delivered.
     pub(super) fn find_lost(
         &mut self,
         board: &mut Scoreboard,
@@ -138,8 +138,8 @@ impl Rack {
         }
         let mut window = if at_once { 0 } else { flight.reordering_window };
         if flight.all_sent {
-            // Waiting would delay the end of the response, and a spurious segment costs
-            // little now.
+            // Waiting would delay the end of the response, and a spurious retransmission costs
+            // little at the end.
             window = window.min(flight.min_rtt / 4);
         }
         self.late = false;
@@ -224,8 +224,8 @@ fn dsack_block(sack: &[Block], una: Seq) -> Option<Block> {
     (old || inside).then_some((start, end))
 }
 
-/// Ranges up to which SACK blocks are accepted. Those of an honest peer name whole
-/// segments; others could name single bytes to exhaust memory.
+/// Number of ranges up to which SACK blocks are accepted. Honest peers report whole segments; an
+/// attacker could report single bytes to exhaust memory.
 fn room(flight: &Flight) -> usize {
     2 * (flight.len() / flight.mss) as usize + SPARE_RANGES
 }

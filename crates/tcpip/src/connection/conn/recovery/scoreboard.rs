@@ -1,12 +1,12 @@
-//! Scoreboard of the bytes in flight after a loss or reordering (RFC 6675), with the data
-//! of RACK (RFC 8985).
+//! Scoreboard of the bytes in flight after a loss or reordering (RFC 6675), with the times that
+//! RACK needs (RFC 8985).
 //!
-//! Bytes without a mark are in flight as first sent. They need no send time: first
-//! transmissions are in the order of their sequence numbers, so that "sent later" means
-//! "higher number".
+//! Bytes without a mark are in flight and were sent once. They need no send time: first
+//! transmissions are in the order of their sequence numbers, so "sent later" means "higher number".
 //!
-//! Retransmissions leave this order. Their mark has the send time and SND.NXT of that
-//! moment, the *fence*: data before the fence was first sent earlier, data after it later.
+//! Retransmissions break this order. Their mark holds the send time and the *fence*, which is
+//! SND.NXT at that time. Data before the fence was first sent before the retransmission, data after
+//! the fence later.
 
 use std::collections::vec_deque;
 
@@ -52,16 +52,16 @@ impl Scoreboard {
         }
     }
 
-    /// Gives `start..end` a mark, or none.
+    /// Marks `start..end`, or removes the mark.
     ///
-    /// Returns `false` if there is no room for one more range; nothing has changed then.
-    /// Losses and retransmissions always fit: the furthest SACK block, or a
-    /// retransmission's send time, is forgotten for them.
+    /// Returns `false`, without a change, if there is no room for another range. Losses and
+    /// retransmissions always fit: the furthest SACKed or retransmitted ranges are forgotten for
+    /// them.
     pub(super) fn set(&mut self, start: Seq, end: Seq, mark: Option<Mark>) -> bool {
         if !start.before(end) {
             return true;
         }
-        // One range is added, and another one divided.
+        // The new range may also divide an existing range, so up to two ranges are added.
         if self.ranges.len() + 2 > self.open() {
             if mark == Some(Mark::Sacked) {
                 return false;
@@ -76,7 +76,7 @@ impl Scoreboard {
             + overlapping
                 .take_while(|range| range.start.before(end))
                 .count();
-        // Parts that extend beyond either end stay.
+        // Parts of old ranges that extend beyond either end stay.
         let head = self.ranges.get(from).filter(|_| from < to);
         let head = head
             .filter(|range| range.start.before(start))
@@ -113,7 +113,7 @@ impl Scoreboard {
         true
     }
 
-    /// Removes two ranges.
+    /// Removes the two furthest ranges, SACKed ranges first and lost ranges last.
     #[cold]
     fn forget_furthest(&mut self) {
         for _ in 0..2 {
@@ -148,7 +148,7 @@ impl Scoreboard {
         }
     }
 
-    /// Replaces every mark in `una..nxt` by `new_mark` of it.
+    /// Replaces every mark in `una..nxt` by the result of `new_mark`.
     pub(super) fn rebuild(
         &mut self,
         una: Seq,

@@ -83,7 +83,7 @@ fn check(board: &Scoreboard, naive: &Naive, base: Seq) {
 proptest! {
     #[test]
     fn the_scoreboard_agrees_with_a_mark_for_each_byte(steps in steps(), base: u32) {
-        // Any base, including sequence numbers that wrap.
+        // The base is arbitrary, so that sequence numbers may wrap.
         let base = Seq(base);
         let mut board = Scoreboard::new(SIZES[2]);
         let mut naive = Naive { una: 0, byte_marks: vec![None; SPAN] };
@@ -150,7 +150,7 @@ fn check_sums(board: &Scoreboard, una: Seq, nxt: Seq) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// When full, the scoreboard ignores SACK blocks, and forgets them for losses.
+    /// A full scoreboard ignores new SACK blocks, and forgets old ones to make room for losses.
     #[test]
     fn sums_stay_right_near_the_capacity(
         steps in steps(),
@@ -284,7 +284,7 @@ fn losses_fit_into_a_full_scoreboard() {
 
 #[test]
 fn losses_are_not_forgotten_for_retransmissions() {
-    // Each has a different time, so that they are not merged.
+    // Each retransmission has a different time, so that the ranges are not merged.
     let mut board = Scoreboard::new(SIZES[0]);
     let nxt = Seq(1_000);
     board.set(Seq(0), nxt, Some(Mark::Lost));

@@ -42,7 +42,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         Expiry::Transmit
     }
 
-    /// Age in milliseconds of the first unacknowledged segment, when its timer expires.
+    /// Age of the first unacknowledged segment in milliseconds, when its timer expires.
     fn stalled_for(&mut self, now: Moment) -> u32 {
         let rto = self.rto();
         let index = self.begin_recovery();
@@ -84,7 +84,7 @@ impl<C: CongestionControl> Conn<'_, C> {
             recovery.frto = Frto::First;
             recovery.remember(self.congestion);
         } else {
-            // RFC 5682, section 2.1, step 1: in recovery the loss is certain.
+            // RFC 5682, section 2.1, step 1: no F-RTO during recovery, because the loss is certain.
             recovery.frto = Frto::Off;
             if !is_repeated {
                 recovery.prior = None;
@@ -100,8 +100,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Retransmits everything that has not arrived, without a sign of congestion: the
-    /// peer's window was zero, or the path MTU is smaller.
+    /// Retransmits all data that has not arrived, without a window reduction. The cause is not
+    /// congestion, but for example a zero window or a smaller path MTU.
     pub(crate) fn retransmit_all(&mut self) {
         let index = self.begin_recovery();
         let recovery = &mut self.cx.recoveries[index];
@@ -112,8 +112,8 @@ impl<C: CongestionControl> Conn<'_, C> {
 
     /// Probes the tail after two round trips without an ACK (RFC 8985, section 7.3).
     ///
-    /// The probe is new data, or else the last segment again. If the ring has no room for
-    /// it, the retransmission timeout follows.
+    /// The probe is new data, or else retransmits the last segment. If the TX ring has no room for
+    /// the probe, the retransmission timeout follows.
     #[cold]
     fn probe_tail(&mut self, now: Moment) -> Plan {
         let rto = self.rto();
@@ -125,7 +125,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let (start, max_len) = if new {
             (nxt, mss)
         } else {
-            // The peer's window may have shortened it.
+            // The last segment may be shorter than planned because of the peer's window.
             let last = tcb.last_segment(&self.cx.lists);
             (last, nxt.since(last).min(mss))
         };
@@ -158,12 +158,12 @@ impl<C: CongestionControl> Conn<'_, C> {
         let max_len = end.since(start).min(u32::from(tcb.mss));
         let pipe = recovery.pipe(tcb.flight(), tcb.mss);
         let window = recovery.window(self.congestion);
-        // At least one segment may be sent, whatever its size.
+        // With an empty pipe, one segment may be sent whatever the window.
         if pipe > 0 && pipe.saturating_add(max_len) > window {
             return None;
         }
         if start.since(tcb.snd_una) >= tcb.snd_wnd {
-            // The peer's window no longer covers it; the timer sends a probe.
+            // The segment is beyond the peer's window now; the timer sends a probe.
             return None;
         }
         let backdating = recovery.backdating(tcb);
@@ -177,7 +177,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         let tcb = &*self.tcb;
         let recovery = &self.cx.recoveries[tcb.recovery];
         if recovery.lost_goes_first() {
-            // The window has no room for a whole retransmission.
+            // The next retransmission goes first, but does not fit into the window.
             return tcb.flight();
         }
         recovery
@@ -192,7 +192,7 @@ impl<C: CongestionControl> Conn<'_, C> {
         }
     }
 
-    /// Records that the port has taken a plan, if it is not one of
+    /// Records that the port has taken a plan that is not from
     /// [`next_segment`](Self::next_segment).
     pub(crate) fn has_sent(&mut self, plan: &Plan, now: Moment) {
         self.has_advertised(plan.header.window);
@@ -256,8 +256,8 @@ impl<C: CongestionControl> Conn<'_, C> {
 impl<C: CongestionControl> Recovery<C> {
     /// Milliseconds by which the timestamp of a retransmission lies in the past.
     ///
-    /// After a timeout the data may have been first sent just now, and for a tail loss
-    /// probe, too.
+    /// Only fast recovery backdates. After a timeout, or for a tail loss probe, the data may have
+    /// been first sent just before.
     fn backdating(&self, tcb: &Tcb) -> u32 {
         match self.phase {
             Phase::Recovery => tcb.backdating(),

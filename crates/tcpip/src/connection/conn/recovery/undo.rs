@@ -36,8 +36,9 @@ impl<C: CongestionControl> Recovery<C> {
         if let Some(prior) = self.prior.take() {
             *congestion = prior;
         }
-        // A window that opens suddenly causes a burst, which may overflow the queue that it
-        // refills. (RFC 4015, section 3.4, allows an initial window, and then slow start.)
+        // A window that opens suddenly causes a burst, which may overflow a queue on the path.
+        // Therefore it is paced. (RFC 4015, section 3.4, allows a burst of an initial window, and
+        // then slow start.)
         let opened = congestion
             .window()
             .saturating_sub(self.pipe(tcb.flight(), tcb.mss));
@@ -92,8 +93,8 @@ impl<C: CongestionControl> Recovery<C> {
         }
     }
 
-    /// Advances F-RTO (RFC 5682, section 2.1). With SACK the first step stays active, as
-    /// every ACK reports deliveries.
+    /// Advances F-RTO (RFC 5682, section 2.1). With SACK the first step stays active, because every
+    /// ACK reports which data was delivered.
     fn step_frto(&mut self, tcb: &Tcb, acked: u32, is_duplicate: bool) {
         if self.frto == Frto::Off || tcb.negotiated.sack() {
             return;

@@ -6,8 +6,8 @@ use crate::connection::Conn;
 use crate::wire::Seq;
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Bytes in the network and the congestion window; `None` if a tail loss probe was sent
-    /// last, as it ignores the window.
+    /// Bytes in the network and the congestion window; `None` if a tail loss probe was sent last,
+    /// because the probe ignores the window.
     pub(crate) fn pipe_and_window(&self) -> Option<(u32, u32)> {
         let flight = self.tcb.flight();
         match self.recovery() {

@@ -24,7 +24,7 @@ fn a_loss_and_ece_in_one_window_are_one_reduction() {
     assert_eq!(bench.ssthresh(), 5_000);
 }
 
-/// A paced connection with a first round trip of `rtt_ms`, and much to send.
+/// A paced connection with a first round trip of `rtt_ms`, and much data to send.
 fn paced(rtt_ms: u64) -> Bench {
     let config = Config {
         pacing: true,
@@ -39,7 +39,7 @@ fn paced(rtt_ms: u64) -> Bench {
 
 #[test]
 fn paced_segments_are_spread_over_half_a_round_trip_in_slow_start() {
-    // Twice the window in 100 ms is a segment every 5 ms.
+    // Pacing sends twice the window in 100 ms: one segment every 5 ms.
     let mut bench = paced(RTT_MS);
     let start = bench.elapsed_ms();
     assert_eq!(bench.send(), ["1:1001 A"]);

@@ -53,7 +53,7 @@ fn reduced() -> Bench {
     bench
 }
 
-/// A connection as [`reduced`], ten minutes later, with a probe sent.
+/// The connection of [`reduced`] ten minutes later, with a probe sent.
 fn probing() -> Bench {
     let mut bench = reduced();
     bench.pass_ms(600_000);
@@ -76,7 +76,11 @@ fn a_larger_path_mtu_is_probed_after_ten_minutes() {
     bench.ack(11_001);
     assert_eq!(bench.counters().path_mtu_raises, 1);
     assert_eq!(bench.tcb().mss, 1_000);
-    assert_eq!(bench.send()[0], "20801:21001 A", "to the next boundary");
+    assert_eq!(
+        bench.send()[0],
+        "20801:21001 A",
+        "the segment ends at the next boundary"
+    );
     assert!(!bench.tcb().flags.has(Flags::REDUCED_MTU));
 }
 

@@ -30,7 +30,7 @@ fn a_whole_content_consists_of_prepared_segments() {
 
 #[test]
 fn a_slice_has_the_boundaries_of_its_content() {
-    // Only its first and last segments are not prepared.
+    // Only the first and last segments of the slice are not prepared.
     let mut bench = Offer::default().open();
     bench.write_slice(300..3_500, 5_000);
     let expected = [
@@ -50,7 +50,7 @@ fn a_slice_has_the_boundaries_of_its_content() {
 
 #[test]
 fn a_slice_within_a_segment_is_one_segment() {
-    // This is the head of a response without its body.
+    // An example is the head of a response without its body.
     let mut bench = Offer::default().open();
     bench.write_slice(0..300, 5_000);
     bench.write_slice(1_200..1_201, 5_000);
@@ -78,7 +78,7 @@ fn entries_beyond_two_use_a_list_and_are_sent_in_order() {
         "1001:1501 PA",
     ];
     assert_eq!(bench.send(), sent);
-    // Entries move out of the list as earlier ones are acknowledged.
+    // Entries move out of the list when earlier entries are acknowledged.
     bench.ack(350);
     bench.write(50);
     assert_eq!(bench.send(), ["1501:1551 PA"]);
@@ -87,7 +87,8 @@ fn entries_beyond_two_use_a_list_and_are_sent_in_order() {
     assert!(bench.tcb().stream.is_empty());
 }
 
-/// A content of 20,000 bytes on a port that takes packets of `max` bytes.
+/// A connection with a content of 20,000 bytes to send, on a port that takes packets of `max`
+/// bytes.
 fn running(max: usize) -> Bench {
     let mut bench = Offer::marked().open();
     bench.segmentation = max;

@@ -23,7 +23,7 @@ fn first_timeout(rtt_ms: u64, config: Config) -> u32 {
 
 #[test]
 fn the_first_timeout_is_three_round_trips_within_its_bounds() {
-    // RFC 6298, 2.2: R + 4 * R/2; 2.4 and 2.5.
+    // RFC 6298, 2.2: the first RTO is R + 4 * R/2. Sections 2.4 and 2.5 have the bounds.
     for (rtt_ms, timeout) in [
         (1, 200),
         (66, 200),
@@ -69,7 +69,7 @@ fn an_echo_measures_a_retransmission() {
     assert_eq!(bench.conn().rto(), 268);
 }
 
-/// Time to the tail loss probe of some segments, after a first round trip of `rtt_ms`.
+/// Delay of the tail loss probe for `segments` segments, after a first round trip of `rtt_ms`.
 fn probe_after(rtt_ms: u64, segments: u32) -> u32 {
     let mut bench = Offer::default().half_open();
     bench.establish(rtt_ms);
@@ -133,7 +133,7 @@ fn after_a_timeout_earlier_segments_give_no_rtt_sample() {
     assert_eq!(bench.tcb().rtt.smoothed(), 100_000);
 }
 
-/// A peer that closes its window before anything is sent, with `len` bytes to send.
+/// A connection with `len` bytes to send, whose peer closes its window before any data is sent.
 fn zero_window(len: u32, config: Config) -> Bench {
     let plain = Offer::plain();
     let mut bench = Offer { config, ..plain }.open();

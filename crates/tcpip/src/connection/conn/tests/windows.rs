@@ -1,4 +1,4 @@
-//! Windows of both sides, and the range of acceptable numbers and timestamps.
+//! Windows of both sides, and the range of acceptable sequence numbers and timestamps.
 
 use crate::Config;
 use crate::connection::Flags;
@@ -6,7 +6,7 @@ use crate::connection::conn::testing::{Bench, Offer};
 use crate::outcome::Verdict;
 use crate::wire::Timestamps;
 
-/// The window of the SYN-ACK: a receive buffer.
+/// The window in the SYN-ACK: the size of a receive buffer.
 const WINDOW: u32 = 16_384;
 
 #[test]
@@ -96,7 +96,7 @@ fn a_window_does_not_open_by_less_than_a_segment() {
     }
 }
 
-/// A connection whose peer always advertises this window, and much to send.
+/// A connection with much data to send, whose peer always advertises `window`.
 fn sending(window: u16) -> Bench {
     let mut bench = Offer {
         window,

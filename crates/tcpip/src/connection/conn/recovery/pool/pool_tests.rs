@@ -14,7 +14,7 @@ fn fill(pool: &mut Recoveries<Reno>, index: u32) {
 
 #[test]
 fn larger_boards_are_reused() {
-    // One of each size exists for one connection.
+    // With one connection, the pool has one scoreboard of each larger size.
     let mut pool = Recoveries::new(1);
     let mut peers = Peers::new([1; Pool::COUNT]);
     let owner = Owner {
@@ -38,10 +38,10 @@ fn larger_boards_are_reused() {
     }
     assert_eq!([first, second, third].map(|i| size(&pool, i)), [1, 2, 0]);
     assert!(pool[first].board.len() > SIZES[0] / 2);
-    // The third takes the scoreboard that the first has left.
+    // The third recovery gets the scoreboard that the first one has returned.
     fill(&mut pool, first);
     place(&mut pool, &mut peers, first);
-    assert_eq!(size(&pool, first), 1, "no larger one is free");
+    assert_eq!(size(&pool, first), 1, "no larger scoreboard is free");
     pool.release(second, &mut peers);
     place(&mut pool, &mut peers, first);
     place(&mut pool, &mut peers, third);
@@ -52,11 +52,11 @@ fn larger_boards_are_reused() {
         "each board is counted once"
     );
     assert_eq!(peers.holder(Pool::Boards, 0), Some(7));
-    // The second begins with a small, empty one.
+    // A reused recovery begins with a small, empty scoreboard.
     let again = pool.take(Seq(0));
     assert_eq!(again, second);
     assert!(pool[again].board.is_empty() && size(&pool, again) == 0);
-    // A larger scoreboard is also returned alone.
+    // A recovery can return its larger scoreboard and stay in use.
     pool[third].board.clear();
     pool.give_back(third, &mut peers);
     assert_eq!(size(&pool, third), 0);

@@ -1,4 +1,4 @@
-//! Use of the pool by a connection.
+//! Use of the pool of recoveries by a connection.
 
 use crate::congestion::CongestionControl;
 use crate::connection::{Conn, Context, Tcb};
@@ -6,7 +6,7 @@ use crate::pools::{NONE, Owner, Pool};
 use crate::wire::{Block, Segment, Seq};
 
 impl Tcb {
-    /// Whether something is lost, late or out of order, or was so recently.
+    /// Whether data is lost, late or out of order, or recently was.
     #[inline(always)]
     pub(crate) fn is_recovering(&self) -> bool {
         self.recovery != NONE
@@ -14,8 +14,8 @@ impl Tcb {
 }
 
 impl<C: CongestionControl> Conn<'_, C> {
-    /// Whether the scoreboard is nearly full and a larger size exists, before the ACK `ack`
-    /// is processed.
+    /// Whether the scoreboard might be too small for the ACK `ack`, and a larger size exists.
+    /// Called before the ACK is processed.
     #[cold]
     pub(crate) fn needs_larger_board(&mut self, ack: Option<(Segment, &[Block])>) -> bool {
         let useful = ack.map_or(Some(0), |(segment, sack)| self.useful_blocks(segment, sack));
@@ -42,7 +42,7 @@ impl<C: CongestionControl> Conn<'_, C> {
     /// Moves to a larger free scoreboard, which `owner` then holds.
     ///
     /// # Errors
-    /// All are in use: the pools whose scoreboards would do.
+    /// All larger scoreboards are in use. The error has the pools that they come from.
     pub(crate) fn grow_board(&mut self, owner: Owner) -> Result<(), &'static [Pool]> {
         let Context {
             recoveries, peers, ..
@@ -54,7 +54,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         Ok(())
     }
 
-    /// Gives up a larger scoreboard with its ranges: the whole flight is retransmitted.
+    /// Returns a larger scoreboard to its pool. Its ranges are forgotten, so the whole flight is
+    /// retransmitted.
     pub(crate) fn give_up_board(&mut self) {
         let Context {
             recoveries, peers, ..
@@ -64,8 +65,8 @@ impl<C: CongestionControl> Conn<'_, C> {
         self.cx.counters.scoreboards_taken += 1;
     }
 
-    /// Releases what loss recovery no longer needs. Returns the class that the connection
-    /// leaves if its segment size has changed.
+    /// Releases memory that loss recovery no longer needs. If the segment size has changed, returns
+    /// the class that the connection no longer uses.
     pub(crate) fn release_unused(&mut self) -> Option<u8> {
         let Context {
             recoveries, peers, ..
