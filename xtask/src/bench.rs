@@ -20,11 +20,12 @@ mod usage;
 
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context as _, Result, anyhow};
 use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 
 use crate::setup;
-use crate::shell::{self, Context as _, Failure, Result};
+use crate::shell;
 use results::Results;
 use runner::{RESULTS, Runner};
 
@@ -128,7 +129,7 @@ fn compare(selection: &Selection, target: &Path, folder: &Path) -> Result<()> {
         setup::run()?;
         // The results name a missing package where it is needed.
         for (package, failure) in setup::install_quietly(PACKAGES) {
-            println!("bench: {package} cannot be installed: {failure}");
+            println!("bench: {package} cannot be installed: {failure:#}");
         }
         shell::build_release("bench", &["sandstorm", "namestorm", "examples", "benches"])?;
     }
@@ -143,7 +144,7 @@ fn compare(selection: &Selection, target: &Path, folder: &Path) -> Result<()> {
         report::write(&[results], folder)?;
         match missing {
             0 => Ok(()),
-            n => Err(Failure::new(format!("{n} runs or servers are missing"))),
+            n => Err(anyhow!("{n} runs or servers are missing")),
         }
     });
     shell::give_back(folder);
@@ -156,7 +157,7 @@ fn measure(
     target: &Path,
     folder: &Path,
 ) -> Result<Results> {
-    std::fs::create_dir_all(folder).context(format_args!("making {}", folder.display()))?;
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     rig::keep_away()?;
     let programs = target.join("release");
     let mut machine = machine::describe();

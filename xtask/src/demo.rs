@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use crate::netns::Namespace;
 use crate::server::Server;
-use crate::shell::{self, Context as _, Result, ensure};
+use crate::shell;
 use crate::{interrupt, setup};
+use anyhow::{Context as _, Result, ensure};
 
 const SITE: &str = "xtask/sample/site";
 const ZONE: &str = "xtask/sample/zones/storm.test.zone";
@@ -61,7 +62,7 @@ fn serve(options: &Options) -> Result<()> {
         println!("\n$ {}", shell::shown(&command));
         let server = Server::start(command)?;
         print!("{}", server.output());
-        Ok(server)
+        anyhow::Ok(server)
     };
     let mut web = serve("sandstorm", &[SITE])?;
     let mut dns = serve("namestorm", &["--zone", ZONE])?;
@@ -73,7 +74,7 @@ fn serve(options: &Options) -> Result<()> {
     } else {
         if let Err(failure) = checked {
             // The servers go on, so that one can look for the cause.
-            eprintln!("demo: {failure}");
+            eprintln!("demo: {failure:#}");
         }
         let prefix = match &namespace {
             Some(namespace) => format!("sudo ip netns exec {} ", namespace.name()),
@@ -112,7 +113,7 @@ fn check(inside: &impl Fn(&Path) -> Command, web_at: &str, dns_at: &str) -> Resu
         println!("\n$ {}", shell::shown(&command));
         let answer = shell::capture_text(&mut command)?;
         println!("{}", answer.trim());
-        Ok(answer)
+        anyhow::Ok(answer)
     };
     let curl = format!("--silent --show-error --fail --max-time 10 http://{web_at}/");
     let page = fetch("curl", curl)?;

@@ -26,9 +26,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
+use tempfile::TempDir;
 
-use crate::shell::{self, Context as _, Result, Scratch, ensure};
+use crate::shell;
 use crate::{interrupt, setup};
 use checks::Checks;
 use matrix::Scenario;
@@ -124,7 +126,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             shell::build_release("e2e", &["benches"])?;
         }
     }
-    let scratch = Scratch::create("e2e")?;
+    let scratch = shell::scratch("e2e")?;
     let programs = match &options.programs {
         Some(folder) => folder.clone(),
         None => shell::target_folder()?.join("release"),
@@ -187,7 +189,7 @@ fn run_scenarios(options: &Options, env: &Env) -> Checks {
             let seed = seed.map(|place| options.seed + place as u64);
             let (start, mut checks) = (Instant::now(), Checks::default());
             if let Err(failure) = run_scenario(scenario, seed, env, &mut checks) {
-                checks.fail("the scenario itself", &failure.to_string());
+                checks.fail("the scenario itself", &format!("{failure:#}"));
             }
             if interrupt::seen() {
                 return;
@@ -210,7 +212,7 @@ fn run_scenarios(options: &Options, env: &Env) -> Checks {
 #[derive(Clone)]
 pub(crate) struct Env {
     programs: PathBuf,
-    /// Scratch space of the run.
+    /// Scratch folder of the run.
     folder: PathBuf,
     /// A site: the sample's pages and the sized bodies.
     site: PathBuf,
@@ -224,7 +226,7 @@ pub(crate) struct Env {
 }
 
 impl Env {
-    fn prepare(scratch: &Scratch, programs: PathBuf) -> Result<Self> {
+    fn prepare(scratch: &TempDir, programs: PathBuf) -> Result<Self> {
         let sample = shell::repository().join("xtask/sample");
         let zone = |name: &str| sample.join("zones").join(name).display().to_string();
         let folder = scratch.path().to_path_buf();
@@ -322,6 +324,6 @@ fn expect_end(mut stream: TcpStream) -> Result<()> {
     match std::io::Read::read(&mut stream, &mut [0]) {
         Ok(0) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(()),
-        other => shell::bail!("it reads {other:?}"),
+        other => anyhow::bail!("it reads {other:?}"),
     }
 }

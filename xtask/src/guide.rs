@@ -4,7 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::shell::{self, Context as _, Result, Scratch};
+use crate::shell;
+use anyhow::{Context as _, Result};
 
 const GUIDE: &str = "docs/extending.md";
 /// The guide's path to this repository.
@@ -15,7 +16,7 @@ const CHECKOUT: &str = "../sandstorm/";
 pub(crate) fn run() -> Result<()> {
     let root = shell::repository();
     let guide = shell::read(&root.join(GUIDE))?;
-    let project = Scratch::create("guide")?;
+    let project = shell::scratch("guide")?;
     write(&guide, &root, project.path())?;
     // The lock file selects the versions that cargo has already fetched.
     let lock = shell::read(&root.join("Cargo.lock"))?;
@@ -46,9 +47,7 @@ fn block<'g>(guide: &'g str, start: &str) -> Result<&'g str> {
     let block = guide.find(start);
     block
         .and_then(|at| guide[at..].split("```").next())
-        .context(format_args!(
-            "{GUIDE} has no block that begins with {start:?}"
-        ))
+        .with_context(|| format!("{GUIDE} has no block that begins with {start:?}"))
 }
 
 #[cfg(test)]
@@ -59,7 +58,7 @@ mod tests {
     fn the_project_lies_beside_the_checkout() {
         let guide = "```toml\n# Cargo.toml\na = { path = \"../sandstorm/crates/a\" }\n```\n\
                      ```rust\n// src/main.rs\nfn main() {}\n```\n";
-        let project = Scratch::create("guide-test").unwrap();
+        let project = shell::scratch("guide-test").unwrap();
         write(guide, Path::new("/checkout"), project.path()).unwrap();
         let read = |file| shell::read(&project.path().join(file)).unwrap();
         assert_eq!(

@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, Result, ensure};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-
-use crate::shell::{Context as _, Result, ensure};
 
 static SEEN: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 

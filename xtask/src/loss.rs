@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 
 use crate::bench::machine;
 use crate::e2e;
-use crate::shell::{self, Context as _, Result, ensure};
+use crate::shell;
 use crate::{interrupt, setup};
+use anyhow::{Context as _, Result, ensure};
 use cells::Cell;
 use lab::Lab;
 use results::Results;
@@ -94,7 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if !options.built && options.programs.is_none() {
         setup::run()?;
         for (package, failure) in setup::install_quietly(&["nginx"]) {
-            println!("loss: {package} cannot be installed: {failure}");
+            println!("loss: {package} cannot be installed: {failure:#}");
         }
         shell::build_release("loss", &["sandstorm", "benches"])?;
     }

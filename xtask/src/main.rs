@@ -18,9 +18,8 @@ mod test;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{Parser, Subcommand};
-
-use shell::Result;
 
 /// Developer commands of Sandstorm and Namestorm.
 #[derive(Parser)]
@@ -59,7 +58,7 @@ fn main() -> ExitCode {
     match interrupt::install().and_then(|()| run(&command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("xtask: {failure}");
+            eprintln!("xtask: {failure:#}");
             ExitCode::FAILURE
         }
     }

@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use crate::shell::{self, Result, ensure};
+use crate::shell;
+use anyhow::{Result, ensure};
 
 /// Packages, and their modules whose tests make no system call that Miri lacks.
 const TESTS: [(&str, &[&str]); 2] = [

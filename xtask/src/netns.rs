@@ -4,10 +4,11 @@ use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::process::Command;
 
+use anyhow::{Context as _, Result, anyhow};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::shell::{self, Context as _, Failure, Result};
+use crate::shell;
 
 /// Bytes of the longest super-segment, exclusive.
 const LONG_SUPERS: u32 = 256 << 10;
@@ -62,16 +63,16 @@ impl Namespace {
     /// set LINK gso_ipv4_max_size 262144` does in newer versions of `ip`.
     pub(crate) fn allow_long_supers(&self, link: &str) -> Result<()> {
         let done = self.inside(|| set_longest_super(link, LONG_SUPERS))?;
-        done.context(format_args!("allowing {link} longer super-segments"))
+        done.with_context(|| format!("allowing {link} longer super-segments"))
     }
 
     /// Moves the calling thread into the namespace for good, with all threads and
     /// processes that it starts from now on.
     pub(crate) fn enter(&self) -> Result<()> {
         let path = format!("/run/netns/{}", self.name);
-        let file = File::open(&path).context(format_args!("opening {path}"))?;
+        let file = File::open(&path).with_context(|| format!("opening {path}"))?;
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-            .context(format_args!("entering {path}"))
+            .with_context(|| format!("entering {path}"))
     }
 
     /// Runs `work` on a new thread inside.
@@ -80,7 +81,7 @@ impl Namespace {
             let thread = scope.spawn(|| self.enter().map(|()| work()));
             thread
                 .join()
-                .map_err(|_| Failure::new("a thread inside a network namespace panicked"))?
+                .map_err(|_| anyhow!("a thread inside a network namespace panicked"))?
         })
     }
 }
@@ -88,7 +89,10 @@ impl Namespace {
 impl Drop for Namespace {
     fn drop(&mut self) {
         if let Err(error) = shell::capture(Command::new("ip").args(["netns", "del", &self.name])) {
-            eprintln!("cannot remove the network namespace {}: {error}", self.name);
+            eprintln!(
+                "cannot remove the network namespace {}: {error:#}",
+                self.name
+            );
         }
     }
 }

@@ -6,10 +6,11 @@ use std::os::unix::fs::FileExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::interrupt;
-use crate::shell::{self, Context as _, Result, ensure};
+use crate::shell;
 
 /// The limit for a server's start, until its `try:` line.
 const START_LIMIT: Duration = Duration::from_mins(1);
@@ -37,7 +38,7 @@ impl Server {
             .stdout(share()?)
             .stderr(share()?);
         let shown = shell::shown(command);
-        let child = command.spawn().context(&shown)?;
+        let child = command.spawn().with_context(|| shown.clone())?;
         Ok(Self {
             child,
             command: shown,
@@ -141,11 +142,13 @@ impl Server {
         self.signal(signal)?;
         let ended = self.wait(STOP_LIMIT)?;
         let output = self.output();
-        let status = ended.context(format_args!(
-            "{} still runs {STOP_LIMIT:?} after {signal:?}:\n{}",
-            self.command,
-            output.trim_end()
-        ))?;
+        let status = ended.with_context(|| {
+            format!(
+                "{} still runs {STOP_LIMIT:?} after {signal:?}:\n{}",
+                self.command,
+                output.trim_end()
+            )
+        })?;
         Ok((status, output))
     }
 
@@ -160,7 +163,7 @@ impl Server {
         // Nobody has waited for the child yet, so the id is still its own.
         let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
         let pid = pid.context("a process id out of range")?;
-        kill_process(pid, signal).context(format_args!("sending {signal:?}"))
+        kill_process(pid, signal).with_context(|| format!("sending {signal:?}"))
     }
 }
 

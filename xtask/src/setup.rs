@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use crate::shell::{self, Context as _, Failure, Result, ensure};
+use crate::shell;
+use anyhow::{Context as _, Result, ensure};
 
 /// Packages for the crates' build scripts: a C compiler and headers for libbpf
 /// and libxdp, and libclang for their bindings.
@@ -71,14 +72,14 @@ fn install(packages: &[&str]) -> Result<()> {
     };
     apt("update")
         .and_then(|()| apt(&format!("{INSTALL} {packages}")))
-        .context(format_args!("installing {packages} with apt-get"))?;
+        .with_context(|| format!("installing {packages} with apt-get"))?;
     println!("setup: installed {packages}");
     Ok(())
 }
 
 /// Installs the missing ones of `packages`, without starting their services.
 /// Returns those that cannot be installed, and why.
-pub(crate) fn install_quietly(packages: &[&'static str]) -> Vec<(&'static str, Failure)> {
+pub(crate) fn install_quietly(packages: &[&'static str]) -> Vec<(&'static str, anyhow::Error)> {
     if !shell::is_installed("dpkg-query") {
         return Vec::new();
     }

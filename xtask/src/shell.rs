@@ -1,65 +1,15 @@
-//! Errors for a person, and commands that run to their end.
+//! Commands that run to their end, and the project's files.
 //!
 //! [`server`](crate::server) has those that run in the background.
 
 use std::ffi::OsStr;
-use std::fmt::{self, Display};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The reason why a command failed: one message for a person.
-#[derive(Clone, Debug)]
-pub(crate) struct Failure(String);
-
-pub(crate) type Result<T> = std::result::Result<T, Failure>;
-
-impl Failure {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self(message.into())
-    }
-}
-
-impl Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Returns a [`Failure`] with a formatted message.
-macro_rules! bail {
-    ($($message:tt)*) => {
-        return Err($crate::shell::Failure::new(format!($($message)*)))
-    };
-}
-
-/// Returns a [`Failure`] with a formatted message unless the condition holds.
-macro_rules! ensure {
-    ($condition:expr, $($message:tt)*) => {
-        if !$condition {
-            $crate::shell::bail!($($message)*)
-        }
-    };
-}
-
-pub(crate) use {bail, ensure};
-
-/// Says in an error what was being tried.
-pub(crate) trait Context<T> {
-    fn context(self, doing: impl Display) -> Result<T>;
-}
-
-impl<T, E: Display> Context<T> for std::result::Result<T, E> {
-    fn context(self, doing: impl Display) -> Result<T> {
-        self.map_err(|error| Failure::new(format!("{doing}: {error}")))
-    }
-}
-
-/// The error for `None` is the context alone.
-impl<T> Context<T> for Option<T> {
-    fn context(self, message: impl Display) -> Result<T> {
-        self.ok_or_else(|| Failure::new(message.to_string()))
-    }
-}
+use anyhow::{Context as _, Result, ensure};
+use tempfile::TempDir;
 
 /// The top folder of the repository.
 pub(crate) fn repository() -> PathBuf {
@@ -81,15 +31,15 @@ pub(crate) fn this_program() -> Result<PathBuf> {
 }
 
 pub(crate) fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).context(format_args!("reading {}", path.display()))
+    std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
 }
 
 pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
-    std::fs::write(path, content).context(format_args!("writing {}", path.display()))
+    std::fs::write(path, content).with_context(|| format!("writing {}", path.display()))
 }
 
 pub(crate) fn make_folder(path: &Path) -> Result<()> {
-    std::fs::create_dir_all(path).context(format_args!("making {}", path.display()))
+    std::fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))
 }
 
 /// The cargo that runs us, in the repository's folder.
@@ -199,6 +149,12 @@ pub(crate) fn capture_text(command: &mut Command) -> Result<String> {
     capture(command).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// The last lines of a program's output.
+pub(crate) fn end_of(text: &str, lines: usize) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
 /// Gives a folder that root has written to the user who called sudo, so that
 /// `cargo clean` still works.
 pub(crate) fn give_back(folder: &Path) {
@@ -207,35 +163,21 @@ pub(crate) fn give_back(folder: &Path) {
         let mut chown = Command::new("chown");
         chown.args(["-R", &format!("{user}:{group}")]).arg(folder);
         if let Err(failure) = capture(&mut chown) {
-            eprintln!("{failure}");
+            eprintln!("{failure:#}");
         }
     }
 }
 
-/// A folder for the files of one run. Dropping it removes it.
-pub(crate) struct Scratch(PathBuf);
-
-impl Scratch {
-    pub(crate) fn create(purpose: &str) -> Result<Self> {
-        Self::create_in(&std::env::temp_dir(), purpose)
-    }
-
-    /// Makes the folder in `parent`.
-    pub(crate) fn create_in(parent: &Path, purpose: &str) -> Result<Self> {
-        let path = parent.join(format!("storm-{purpose}-{}", std::process::id()));
-        std::fs::create_dir(&path).context(format_args!("making {}", path.display()))?;
-        Ok(Self(path))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
+/// A folder for the files of one run, which every user may enter. Dropping it removes it.
+pub(crate) fn scratch(purpose: &str) -> Result<TempDir> {
+    scratch_in(&std::env::temp_dir(), purpose)
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("cannot remove {}: {error}", self.0.display());
-        }
-    }
+/// Makes a scratch folder inside `parent`.
+pub(crate) fn scratch_in(parent: &Path, purpose: &str) -> Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix(&format!("storm-{purpose}-"))
+        .permissions(Permissions::from_mode(0o755))
+        .tempdir_in(parent)
+        .with_context(|| format!("making a folder in {}", parent.display()))
 }

@@ -11,7 +11,8 @@ mod visibility;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::shell::{self, Context as _, Failure, Result};
+use crate::shell;
+use anyhow::{Context as _, Result, anyhow, bail};
 use tree::{Files, Tree};
 
 /// Crates whose files may import each other in a circle, and why.
@@ -49,12 +50,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for name in &options.crates {
         let files = crates
             .get(name)
-            .ok_or_else(|| Failure::new(format!("there is no crates/{name}")))?;
+            .ok_or_else(|| anyhow!("there is no crates/{name}"))?;
         print!("{}", details(files));
     }
     let (passed, failed) = check()?;
     if failed > 0 {
-        return Err(Failure::new(format!("{failed} checks failed")));
+        bail!("{failed} checks failed");
     }
     println!("{passed} checks passed");
     Ok(())
@@ -80,7 +81,8 @@ fn test_crate_faults(crates: &BTreeMap<String, Files>) -> Result<Vec<String>> {
             .join("crates")
             .join(name)
             .join("Cargo.toml");
-        let manifest = std::fs::read_to_string(&path).context(path.display())?;
+        let manifest =
+            std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         if needs_test_kit(&manifest) {
             faults.push(format!(
                 "{name} may need {TEST_KIT} only as a dev-dependency"
@@ -236,7 +238,7 @@ fn trees(files: &Files) -> impl Iterator<Item = Tree<'_>> {
 fn read_crates() -> Result<BTreeMap<String, Files>> {
     let mut crates = BTreeMap::new();
     let top = shell::repository().join("crates");
-    for entry in std::fs::read_dir(&top).context(format!("reading {}", top.display()))? {
+    for entry in std::fs::read_dir(&top).with_context(|| format!("reading {}", top.display()))? {
         let path = entry.context("reading crates")?.path();
         let mut files = Files::new();
         read_folder(&path, &path, &mut files)?;
@@ -247,13 +249,16 @@ fn read_crates() -> Result<BTreeMap<String, Files>> {
 }
 
 fn read_folder(top: &Path, folder: &Path, files: &mut Files) -> Result<()> {
-    for entry in std::fs::read_dir(folder).context(format!("reading {}", folder.display()))? {
+    for entry in
+        std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?
+    {
         let path = entry.context("reading a folder")?.path();
         if path.is_dir() {
             read_folder(top, &path, files)?;
         } else if path.extension().is_some_and(|end| end == "rs") {
-            let text = std::fs::read_to_string(&path).context(path.display())?;
-            let file = tree::File::parse(&text).context(path.display())?;
+            let text =
+                std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            let file = tree::File::parse(&text).with_context(|| path.display().to_string())?;
             let name = path.strip_prefix(top).unwrap_or(&path);
             files.insert(name.to_owned(), file);
         }

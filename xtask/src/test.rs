@@ -5,8 +5,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::server::Server;
-use crate::shell::{self, Result};
+use crate::shell;
 use crate::{e2e, fuzz, interrupt, loss, setup, structure};
+use anyhow::Result;
 
 /// Lines shown of a failing step, from its end.
 const SHOWN_LINES: usize = 400;
@@ -125,14 +126,17 @@ impl Tests {
         println!("==== {name}");
         let start = Instant::now();
         let (output, fault) = watch(&mut command, self.silence)
-            .unwrap_or_else(|failure| (String::new(), Some(failure.to_string())));
+            .unwrap_or_else(|failure| (String::new(), Some(format!("{failure:#}"))));
         let (passed, failed) = counts(&output);
         self.passed += passed;
         self.failed += failed;
         if let Some(fault) = &fault {
             self.failed += u32::from(failed == 0);
             let command = shell::shown(&command);
-            println!("$ {command}\n{}\n{fault}", end_of(&output));
+            println!(
+                "$ {command}\n{}\n{fault}",
+                shell::end_of(&output, SHOWN_LINES)
+            );
         } else if passed == 0 {
             // A step that runs no tests is itself a test.
             self.passed += 1;
@@ -267,11 +271,6 @@ fn counts(output: &str) -> (u32, u32) {
     (passed, failed)
 }
 
-fn end_of(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,7 +323,7 @@ mod tests {
             .map(|i| i.to_string())
             .collect::<Vec<_>>()
             .join("\n");
-        let shown = end_of(&text);
+        let shown = shell::end_of(&text, SHOWN_LINES);
         assert!(shown.starts_with("100\n") && shown.ends_with("\n499"));
     }
 }

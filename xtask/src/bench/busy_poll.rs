@@ -4,11 +4,10 @@
 //! set alone, also from outside.
 #![allow(unsafe_code)]
 
+use anyhow::{Context as _, Result, anyhow};
 use procfs::process::{FDTarget, Process};
 use rustix::ioctl::{self, Opcode, Setter};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
-
-use crate::shell::{Context as _, Failure, Result};
 
 /// `struct epoll_params` of linux/eventpoll.h (since Linux 6.9).
 #[repr(C)]
@@ -34,20 +33,21 @@ const PARAMS: EpollParams = EpollParams {
 /// Makes every wait of the process's epoll instances poll its network queues.
 pub(crate) fn set(process: i32) -> Result<()> {
     let what = || format!("setting busy polling for process {process}");
-    let id = Pid::from_raw(process).ok_or_else(|| Failure::new("a process id out of range"))?;
-    let pidfd = pidfd_open(id, PidfdFlags::empty()).context(what())?;
+    let id = Pid::from_raw(process).ok_or_else(|| anyhow!("a process id out of range"))?;
+    let pidfd = pidfd_open(id, PidfdFlags::empty()).with_context(what)?;
     let descriptors = Process::new(process)
         .and_then(|process| process.fd())
-        .context(what())?;
+        .with_context(what)?;
     for descriptor in descriptors.flatten() {
         if !matches!(&descriptor.target, FDTarget::AnonInode(kind) if kind == "[eventpoll]") {
             continue;
         }
-        let epoll = pidfd_getfd(&pidfd, descriptor.fd, PidfdGetfdFlags::empty()).context(what())?;
+        let epoll =
+            pidfd_getfd(&pidfd, descriptor.fd, PidfdGetfdFlags::empty()).with_context(what)?;
         // SAFETY: `EPIOCSPARAMS` reads one `epoll_params`, which the setter points at during the
         // call, and writes to no memory of ours.
         let done = unsafe { ioctl::ioctl(&epoll, Setter::<EPIOCSPARAMS, _>::new(PARAMS)) };
-        done.context(what())?;
+        done.with_context(what)?;
     }
     Ok(())
 }

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::shell::{Context as _, Result, Scratch};
+use crate::shell;
+use anyhow::{Context as _, Result};
+use tempfile::TempDir;
 
 /// A file system in memory, on every Linux.
 const MEMORY: &str = "/dev/shm";
@@ -25,7 +27,7 @@ const MIX_MOST: f64 = 20_000_000.0;
 
 /// Files of a comparison. Dropping this removes the served ones.
 pub(crate) struct Content {
-    scratch: Scratch,
+    scratch: TempDir,
     /// Folder of our own programs, built for release.
     pub(super) programs: PathBuf,
     /// Folder of the peers' configurations, beside the results.
@@ -36,7 +38,7 @@ impl Content {
     /// Makes an empty folder in memory. Files are written when they are first asked for.
     pub(crate) fn create(programs: PathBuf, configs: PathBuf) -> Result<Self> {
         Ok(Self {
-            scratch: Scratch::create_in(Path::new(MEMORY), "bench")?,
+            scratch: shell::scratch_in(Path::new(MEMORY), "bench")?,
             programs,
             configs,
         })
@@ -99,11 +101,11 @@ impl Content {
 }
 
 fn make(folder: &Path) -> Result<()> {
-    fs::create_dir(folder).context(format_args!("making {}", folder.display()))
+    fs::create_dir(folder).with_context(|| format!("making {}", folder.display()))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    fs::write(path, bytes).context(format_args!("writing {}", path.display()))
+    fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
 }
 
 /// Writes `size` bytes that cannot be compressed.

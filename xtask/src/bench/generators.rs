@@ -10,7 +10,8 @@ use super::results::Load;
 use super::rig::{self, CLIENT_CORE, CLIENT_LINK, Rig, SERVER_ADDRESS};
 use super::servers;
 use crate::interrupt;
-use crate::shell::{self, Context as _, Failure, Result};
+use crate::shell;
+use anyhow::{Context as _, Result, anyhow, bail};
 
 /// A run may take so much longer than its parts, and than opening its connections.
 const RUN_SLACK: Duration = Duration::from_secs(20);
@@ -42,9 +43,7 @@ pub(crate) fn run(
     } else if servers::is_installed(program) {
         rig.client_command(program)
     } else {
-        return Err(Failure::new(format!(
-            "skipped, as {program} is not installed"
-        )));
+        bail!("skipped, as {program} is not installed");
     };
     let arguments = fill(arguments, content, measured)?;
     command.args(arguments.split_whitespace());
@@ -78,7 +77,7 @@ pub(crate) fn run(
             .find_map(|line| serde_json::from_str(line).ok()),
     };
     let what = || format!("{} printed no result:\n{output}", shell::shown(&command));
-    load.ok_or_else(|| Failure::new(what()))
+    load.ok_or_else(|| anyhow!(what()))
 }
 
 /// Fills in the words in braces.
@@ -119,7 +118,7 @@ fn watch(
     if whole {
         edge();
     }
-    let mut child = pipes.spawn().context(format_args!("starting {shown}"))?;
+    let mut child = pipes.spawn().with_context(|| format!("starting {shown}"))?;
     let stderr = child.stderr.take();
     let (ended, mut text) = std::thread::scope(|scope| {
         let edge = &mut edge;
@@ -163,7 +162,7 @@ fn watch(
         None => format!("the load did not end within {} s", limit.as_secs()),
     };
     text.push_str(&output);
-    Err(Failure::new(format!("{why}\n{shown}\n{text}")))
+    Err(anyhow!("{why}\n{shown}\n{text}"))
 }
 
 /// Makes wrk print a [`Load`].
@@ -276,7 +275,7 @@ mod tests {
             .to_string();
         assert!(
             failure.contains("did not end") && failure.contains("words"),
-            "{failure}"
+            "{failure:#}"
         );
         assert_eq!(edges, 2);
     }

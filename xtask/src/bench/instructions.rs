@@ -10,10 +10,11 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::machine;
-use crate::shell::{self, Context as _, Failure, Result};
+use crate::shell;
 use crate::{interrupt, setup};
 
 /// Requests of the first run: every table, cache and spare copy has its final size.
@@ -57,10 +58,10 @@ pub(crate) struct Baseline {
 impl Baseline {
     /// The committed one.
     pub(crate) fn read() -> Result<Self> {
-        let text = std::fs::read(baseline_path()).context(format_args!(
-            "reading {BASELINE}, which `cargo xtask bench instructions --accept` writes"
-        ))?;
-        serde_json::from_slice(&text).context(format_args!("reading {BASELINE}"))
+        let text = std::fs::read(baseline_path()).with_context(|| {
+            format!("reading {BASELINE}, which `cargo xtask bench instructions --accept` writes")
+        })?;
+        serde_json::from_slice(&text).with_context(|| format!("reading {BASELINE}"))
     }
 }
 
@@ -87,7 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             instructions: counted,
         };
         let text = serde_json::to_string_pretty(&new).context("writing JSON")? + "\n";
-        std::fs::write(baseline_path(), text).context(format_args!("writing {BASELINE}"))?;
+        std::fs::write(baseline_path(), text).with_context(|| format!("writing {BASELINE}"))?;
         println!("written to {BASELINE}; `cargo xtask bench figures` quotes it in README");
         return Ok(());
     }
@@ -103,10 +104,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         println!("the compiler is {rustc}, which may explain a difference");
     }
     if options.check && !objections.is_empty() {
-        return Err(Failure::new(format!(
+        bail!(
             "{}\nMake it cheaper, or accept it: cargo xtask bench instructions --accept",
             objections.join("\n")
-        )));
+        );
     }
     Ok(())
 }
@@ -148,11 +149,7 @@ fn count() -> Result<BTreeMap<String, f64>> {
             .collect();
         let mut all = BTreeMap::new();
         for thread in threads {
-            all.extend(
-                thread
-                    .join()
-                    .map_err(|_| Failure::new("a count panicked"))??,
-            );
+            all.extend(thread.join().map_err(|_| anyhow!("a count panicked"))??);
         }
         Ok(all)
     })
@@ -172,9 +169,7 @@ fn total(program: &Path, workload: &str, requests: u64) -> Result<u64> {
         .filter(|_| output.status.success())
         .ok_or_else(|| {
             let (shown, status) = (shell::shown(&command), output.status);
-            Failure::new(format!(
-                "{shown} ended with {status} and counted nothing:\n{text}"
-            ))
+            anyhow!("{shown} ended with {status} and counted nothing:\n{text}")
         })
 }
 

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use anyhow::Result;
 use procfs::{CpuInfo, Current as _, Meminfo};
 
 use super::rig::{CLIENT_CORE, SERVER_CORE};
 use super::usage::Sample;
-use crate::shell::{self, Result};
+use crate::shell;
 
 /// The time, such as `2026-11-21 12:00 UTC`.
 pub(crate) fn now() -> String {

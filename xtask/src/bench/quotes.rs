@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use super::instructions::Baseline;
 use super::report::thousands;
 use crate::markdown::{owned, write_table};
-use crate::shell::{self, Context as _, Failure, Result};
+use crate::shell;
+use anyhow::{Context as _, Result, anyhow};
 
 /// File that quotes.
 const README: &str = "README.md";
@@ -36,7 +37,7 @@ fn split<'a>(text: &'a str, name: &str, file: &str) -> Result<[&'a str; 3]> {
         let (block, after) = rest.split_once(&end)?;
         Some([before, block.trim(), after])
     };
-    find().ok_or_else(|| Failure::new(format!("{file} lacks the markers {begin} and {end}")))
+    find().ok_or_else(|| anyhow!("{file} lacks the markers {begin} and {end}"))
 }
 
 /// `text` of README with both blocks as they should be.
@@ -72,7 +73,7 @@ fn instructions(baseline: &Baseline) -> Result<String> {
     for (what, workloads) in WORK {
         let count = |name: &&str| {
             let count = baseline.instructions.get(*name).copied().map(thousands);
-            count.ok_or_else(|| Failure::new(format!("no count of {name}")))
+            count.ok_or_else(|| anyhow!("no count of {name}"))
         };
         let counts = workloads.iter().map(count).collect::<Result<Vec<_>>>()?;
         rows.push(vec![(*what).to_owned(), counts.join(" to ")]);
@@ -86,7 +87,7 @@ fn instructions(baseline: &Baseline) -> Result<String> {
 pub(crate) fn run(check: bool) -> Result<()> {
     let read = |name| {
         let path = shell::repository().join(name);
-        std::fs::read_to_string(path).context(format_args!("reading {name}"))
+        std::fs::read_to_string(path).with_context(|| format!("reading {name}"))
     };
     let readme = read(README)?;
     let wanted = quoted(&readme, &read(RESULTS)?, &Baseline::read()?)?;
@@ -97,13 +98,13 @@ pub(crate) fn run(check: bool) -> Result<()> {
     if check {
         let mut both = readme.lines().zip(wanted.lines());
         let (is, wanted) = both.find(|(is, wanted)| is != wanted).unwrap_or_default();
-        return Err(Failure::new(format!(
+        return Err(anyhow!(
             "{README} has\n  {is}\nbut the measured figures are\n  {wanted}\n`cargo xtask bench \
              figures` quotes them again"
-        )));
+        ));
     }
     let path = shell::repository().join(README);
-    std::fs::write(path, wanted).context(format_args!("writing {README}"))?;
+    std::fs::write(path, wanted).with_context(|| format!("writing {README}"))?;
     println!("figures: written to {README}");
     Ok(())
 }

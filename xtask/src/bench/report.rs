@@ -17,7 +17,7 @@ use super::plan::{FIGURES, Figure};
 use super::quotes;
 use super::results::{Missing, Quantity, Results};
 use crate::markdown::{escape, owned, write_table};
-use crate::shell::{Context as _, Result};
+use anyhow::{Context as _, Result};
 use chart::Series;
 use lines::{Line, is_same, lines, place};
 pub(super) use numbers::thousands;
@@ -29,18 +29,20 @@ const FULL: &str = "report.html";
 
 /// Reads raw results.
 pub(crate) fn read(path: &Path) -> Result<Results> {
-    let text = std::fs::read(path).context(format_args!(
-        "reading {}, which `cargo xtask bench` writes",
-        path.display()
-    ))?;
-    serde_json::from_slice(&text).context(format_args!("reading {}", path.display()))
+    let text = std::fs::read(path).with_context(|| {
+        format!(
+            "reading {}, which `cargo xtask bench` writes",
+            path.display()
+        )
+    })?;
+    serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))
 }
 
 /// Writes both pages into `folder`.
 pub(crate) fn write(all: &[Results], folder: &Path) -> Result<()> {
     for (name, text) in [(SHORT, page(all, false)?), (FULL, html(&page(all, true)?))] {
         let path = folder.join(name);
-        std::fs::write(&path, text).context(format_args!("writing {}", path.display()))?;
+        std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
         println!("bench: written {}", path.display());
     }
     Ok(())

@@ -8,12 +8,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::usage;
 use crate::netns::Namespace;
-use crate::shell::{self, Context as _, Failure, Result};
+use crate::shell;
 
 pub(crate) const SERVER_CORE: usize = 0;
 pub(crate) const CLIENT_CORE: usize = 1;
@@ -87,7 +88,7 @@ impl Rig {
         let number = BUILT.fetch_add(1, Ordering::Relaxed);
         let end = |name, link, core| {
             let namespace = Namespace::create(&format!("{name}{number}"))?;
-            Ok(End {
+            anyhow::Ok(End {
                 namespace,
                 link,
                 core,
@@ -148,10 +149,10 @@ impl Rig {
             let mut threads = receivers(end.link);
             threads.retain(|id| !self.foreign.contains(id) && pin(*id, end.core));
             if threads.is_empty() {
-                return Err(Failure::new(format!(
+                bail!(
                     "no kernel thread receives for {}: threaded NAPI is not in force",
                     end.link
-                )));
+                );
             }
             Ok(threads)
         };
@@ -210,7 +211,7 @@ impl Drop for End {
     fn drop(&mut self) {
         // A server that is killed leaves its children.
         if let Err(failure) = end_processes(&self.namespace) {
-            eprintln!("bench: {failure}");
+            eprintln!("bench: {failure:#}");
         }
     }
 }
@@ -282,16 +283,14 @@ fn end_processes(namespace: &Namespace) -> Result<()> {
     }
     let ids = inside.trim().replace('\n', " ");
     let name = namespace.name();
-    Err(Failure::new(format!(
-        "processes in {name} did not end: {ids}"
-    )))
+    Err(anyhow!("processes in {name} did not end: {ids}"))
 }
 
 /// Keeps this process, and the processes that it starts, away from the server's core.
 pub(crate) fn keep_away() -> Result<()> {
     let mut cores = CpuSet::new();
     cores.set(CLIENT_CORE);
-    sched_setaffinity(None, &cores).context(format_args!(
+    sched_setaffinity(None, &cores).with_context(|| format!(
         "a comparison needs two cores, one for the server and one for the client; moving to core \
          {CLIENT_CORE}"
     ))

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::process::Signal;
 
 use super::content::Content;
@@ -14,8 +15,7 @@ use super::results::{Load, Missing, Results, Run};
 use super::rig::{self, Rig, SERVER_CORE, SERVER_LINK};
 use super::servers::{Program, is_installed};
 use super::usage::{self, Sample};
-use crate::interrupt;
-use crate::shell::{Context as _, Failure, Result};
+use crate::{interrupt, shell};
 
 /// File of the raw results.
 pub(crate) const RESULTS: &str = "results.json";
@@ -70,7 +70,7 @@ impl Runner {
                         failed.insert(index);
                         let job = &group.jobs[0];
                         let what = format!("{}: {} {}", program.name, job.figure, job.x);
-                        self.miss(what, &failure.to_string());
+                        self.miss(what, &format!("{failure:#}"));
                     }
                     self.save()?;
                 }
@@ -96,8 +96,7 @@ impl Runner {
     /// Prints and keeps a failure. Further lines of it are a log.
     fn miss(&mut self, what: String, failure: &str) {
         let (why, log) = failure.split_once('\n').unwrap_or((failure, ""));
-        let lines: Vec<&str> = log.lines().collect();
-        let log = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+        let log = shell::end_of(log, LOG_LINES);
         let why = why.to_owned();
         let missing = Missing { what, why, log };
         if !self.results.missing.contains(&missing) {
@@ -125,9 +124,7 @@ impl Runner {
             let outcome = self.measure(group, job, &rig, &processes, tables);
             if let Some(status) = server.ended()? {
                 let output = server.output();
-                return Err(Failure::new(format!(
-                    "it ended by itself with {status}\n{output}"
-                )));
+                bail!("it ended by itself with {status}\n{output}");
             }
             match outcome {
                 Ok(run) => {
@@ -137,7 +134,7 @@ impl Runner {
                 Err(failure) => {
                     println!("failed");
                     interrupt::check()?;
-                    self.miss(title, &failure.to_string());
+                    self.miss(title, &format!("{failure:#}"));
                 }
             }
         }
@@ -183,20 +180,18 @@ impl Runner {
         })?;
         let samples = samples.into_iter().collect::<Result<Vec<_>>>()?;
         let [first, last] = &samples[..] else {
-            return Err(Failure::new("the load did not report its measured part"));
+            bail!("the load did not report its measured part");
         };
         if load.completed == 0 {
             let errors = &load.errors;
-            return Err(Failure::new(format!(
-                "no request was answered; errors: {errors:?}"
-            )));
+            bail!("no request was answered; errors: {errors:?}");
         }
         // A server that polls leaves nothing to the kernel's threads.
         if !group.spec.polls() && !first.received_until(last) {
-            return Err(Failure::new(format!(
+            return Err(anyhow!(
                 "the kernel received nothing for {SERVER_LINK} on core {SERVER_CORE}, so another \
                  core did its work"
-            )));
+            ));
         }
         Ok(Run {
             figure: job.figure.to_owned(),
@@ -215,8 +210,8 @@ impl Runner {
         let path = self.folder.join(RESULTS);
         let part = self.folder.join("results.json.part");
         let text = serde_json::to_string_pretty(&self.results).context("writing the results")?;
-        fs::write(&part, text).context(format_args!("writing {}", part.display()))?;
-        fs::rename(&part, &path).context(format_args!("writing {}", path.display()))
+        fs::write(&part, text).with_context(|| format!("writing {}", part.display()))?;
+        fs::rename(&part, &path).with_context(|| format!("writing {}", path.display()))
     }
 }
 

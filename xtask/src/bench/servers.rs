@@ -10,7 +10,8 @@ use super::peers::fill;
 use super::rig::{self, Rig, SERVER_ADDRESS, SERVER_LINK, Tuning};
 use super::{busy_poll, peers, usage};
 use crate::server::Server;
-use crate::shell::{self, Context as _, Failure, Result};
+use crate::shell;
+use anyhow::{Context as _, Result, bail};
 
 /// Time to load a million names.
 const START_LIMIT: Duration = Duration::from_mins(2);
@@ -142,10 +143,10 @@ impl Spec {
         })?;
         // An attached program may still pass everything on to the kernel.
         if *program == KNOT_XDP && usage::xdp_sockets(server.id()) == 0 {
-            return Err(Failure::new(format!(
+            bail!(
                 "its XDP mode is not in force, so kernel sockets would answer\n{}",
                 server.output()
-            )));
+            );
         }
         let processes = usage::family(server.id().cast_signed());
         if self.polls() {
@@ -166,16 +167,16 @@ impl Spec {
         // A fresh folder has no lock or journal of an earlier start.
         let run = content.folder().join("run").join(&name);
         if run.exists() {
-            fs::remove_dir_all(&run).context(format_args!("removing {}", run.display()))?;
+            fs::remove_dir_all(&run).with_context(|| format!("removing {}", run.display()))?;
         }
         for folder in [&content.configs, &run] {
-            fs::create_dir_all(folder).context(format_args!("making {}", folder.display()))?;
+            fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         }
         let config = content.configs.join(format!("{name}.conf"));
         let words = self.words(&served, &run, &config, rig::open_files())?;
         if !program.config.is_empty() {
             let text = fill(program.config, &words);
-            fs::write(&config, text).context(format_args!("writing {}", config.display()))?;
+            fs::write(&config, text).with_context(|| format!("writing {}", config.display()))?;
         }
         let own = content.programs.join(program.executable());
         let is_ours = program.is_ours();
@@ -199,9 +200,9 @@ impl Spec {
     ) -> Result<Vec<(&'static str, String)>> {
         let n = self.connections;
         if n.saturating_mul(self.program.files_each) > files {
-            return Err(Failure::new(format!(
+            bail!(
                 "a process may open {files} files here (ulimit -Hn), too few for {n} connections"
-            )));
+            );
         }
         // As many workers as the connections need. The kernel spreads connections at random, so
         // several workers need room to spare.

@@ -3,12 +3,12 @@
 use std::fs;
 use std::time::Instant;
 
+use anyhow::{Context as _, Result, anyhow};
 use procfs::process::{Process, Stat, all_processes};
 use procfs::{Current as _, CurrentSI as _, KernelStats, Meminfo};
 
 use super::results::Cost;
 use super::rig::{CLIENT_CORE, SERVER_CORE};
-use crate::shell::{Context as _, Failure, Result};
 
 /// Every process, kernel threads included.
 pub(crate) fn processes() -> impl Iterator<Item = Stat> {
@@ -82,15 +82,15 @@ impl Sample {
         let stats = KernelStats::current().context("reading /proc/stat")?;
         let core = |core: usize| {
             let time = stats.cpu_time.get(core);
-            let time = time.ok_or_else(|| Failure::new(format!("no core {core} in /proc/stat")))?;
+            let time = time.ok_or_else(|| anyhow!("no core {core} in /proc/stat"))?;
             let idle = time.idle_ms() + time.iowait_ms().unwrap_or(0);
-            Ok([idle, time.steal_ms().unwrap_or(0)])
+            anyhow::Ok([idle, time.steal_ms().unwrap_or(0)])
         };
         let mut user = 0;
         for &id in server {
             let stat = Process::new(id).and_then(|process| process.stat());
-            let ended = format_args!("the server's process {id} ended");
-            user += stat.context(ended)?.utime;
+            let ended = || format!("the server's process {id} ended");
+            user += stat.with_context(ended)?.utime;
         }
         let time = |id: &i32| Process::new(*id)?.schedstat();
         let times = receivers.iter().flat_map(time);

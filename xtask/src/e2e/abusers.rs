@@ -5,11 +5,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use anyhow::{Context as _, Result};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
 use socket2::{SockFilter, SockRef};
 
 use super::dns;
-use crate::shell::{Context as _, Result};
 
 /// The time between two bytes of a request, and between two looks at whether a
 /// connection is still there.
@@ -104,7 +104,7 @@ impl Abuse {
             stream.set_nonblocking(true)?;
             std::io::Result::Ok(stream)
         };
-        open().context(format_args!("a connection from {from} to {to}"))
+        open().with_context(|| format!("a connection from {from} to {to}"))
     }
 
     fn first_bytes(self) -> Vec<u8> {

@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 use std::time::Duration;
 
 use crate::interrupt;
-use crate::shell::Result;
+use anyhow::Result;
 
 /// Attempts at a check of times, because the machine may be busy.
 const TRIES: u32 = 3;
@@ -23,7 +23,7 @@ impl Checks {
     pub(crate) fn check(&mut self, name: impl Display, check: impl FnOnce() -> Result<()>) {
         match check() {
             Ok(()) => self.passed += 1,
-            Err(failure) => self.fail(name, &failure.to_string()),
+            Err(failure) => self.fail(name, &format!("{failure:#}")),
         }
     }
 
@@ -38,7 +38,7 @@ impl Checks {
                         println!("{line}");
                         return Ok(());
                     }
-                    Err(failure) => println!("not this time: {failure}"),
+                    Err(failure) => println!("not this time: {failure:#}"),
                 }
             }
             attempt().map(|line| println!("{line}"))
@@ -109,14 +109,14 @@ pub(super) fn row<const N: usize>(line: &str) -> [&str; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shell::Failure;
+    use anyhow::anyhow;
 
     #[test]
     fn counts_are_read_back() {
         let mut checks = Checks::default();
         checks.check("right", || Ok(()));
         checks.check("right", || Ok(()));
-        checks.check("wrong", || Err(Failure::new("why")));
+        checks.check("wrong", || Err(anyhow!("why")));
         assert_eq!(counts(&checks.to_string()), Some((2, 1)));
         assert_eq!(counts("ok   something (3 passed, 0 failed)"), None);
     }

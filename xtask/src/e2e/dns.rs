@@ -10,7 +10,8 @@ use super::Env;
 use super::checks::{Checks, row};
 use super::http;
 use super::rig::Place;
-use crate::shell::{self, Context as _, Result, bail, ensure};
+use crate::shell;
+use anyhow::{Context as _, Result, bail, ensure};
 
 /// The name servers of the sample zones, which positive answers may name in
 /// their authority section.
@@ -80,7 +81,7 @@ pub(crate) fn expected(text: &str) -> Result<Vec<Message>> {
         } else if !["", "#"].contains(&sign) {
             let entry = entries
                 .last_mut()
-                .context(format_args!("before a question: {line}"))?;
+                .with_context(|| format!("before a question: {line}"))?;
             match (
                 sign,
                 rest.trim().split_once(' ').unwrap_or((rest.trim(), "")),
@@ -244,7 +245,7 @@ impl Client {
         let line = format!("{options} -f {}", self.env.questions.display());
         let replies = match dig(&self.place, address, &line) {
             Ok(replies) => replies,
-            Err(failure) => return checks.fail("dig", &failure.to_string()),
+            Err(failure) => return checks.fail("dig", &format!("{failure:#}")),
         };
         // Where dig asks again by TCP, it shows the truncated reply first.
         let by_question = replies.iter().map(|reply| (&reply.question, reply));
@@ -289,7 +290,7 @@ impl Client {
             let mut table = self.env.table.iter();
             let entry = table.find(|entry| entry.question == question);
             entry
-                .context(format_args!("no {question} in the table"))?
+                .with_context(|| format!("no {question} in the table"))?
                 .expect(&reply)?;
         }
         Ok(())

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, Result, anyhow, ensure};
 use rustix::process::Signal;
 
 use super::Env;
@@ -20,7 +21,7 @@ use super::matrix::Scenario;
 use super::rig::{Place, Rig};
 use crate::bench::rig::{SERVER_CORE, keep_away, pin};
 use crate::server::Server;
-use crate::shell::{self, Context as _, Failure, Result, ensure};
+use crate::shell;
 
 /// SYNs a second.
 const RATE: u32 = 100_000;
@@ -86,15 +87,19 @@ pub(crate) fn run(env: &Env, checks: &mut Checks) -> Result<()> {
 pub(super) fn counted(summary: &str, label: &str) -> Result<u64> {
     let mut lines = summary.lines().map(str::trim_start);
     let value = lines.find_map(|line| line.strip_prefix(label)?.strip_prefix(':'));
-    let value = value.context(format_args!("no {label} in the summary:\n{summary}"))?;
-    value.replace(',', "").trim().parse().context(label)
+    let value = value.with_context(|| format!("no {label} in the summary:\n{summary}"))?;
+    value
+        .replace(',', "")
+        .trim()
+        .parse()
+        .with_context(|| label.to_string())
 }
 
 /// Pins the server's threads to its core.
 fn give_core(server: &Server) -> Result<()> {
     let path = format!("/proc/{}/task", server.id());
-    for thread in std::fs::read_dir(&path).context(&path)? {
-        let name = thread.context(&path)?.file_name();
+    for thread in std::fs::read_dir(&path).with_context(|| path.clone())? {
+        let name = thread.with_context(|| path.clone())?.file_name();
         let id = name.to_str().and_then(|name| name.parse().ok());
         let is_pinned = id.is_some_and(|id| pin(id, SERVER_CORE));
         ensure!(is_pinned, "the server cannot be pinned to its core");
@@ -106,7 +111,7 @@ fn give_core(server: &Server) -> Result<()> {
 fn on_the_other_core<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| keep_away().and_then(|()| work()));
-        let panicked = |_| Failure::new("a thread of the client's panicked");
+        let panicked = |_| anyhow!("a thread of the client's panicked");
         thread.join().map_err(panicked)?
     })
 }

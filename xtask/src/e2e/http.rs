@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::shell::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 /// Limit for a connect and for a read, long enough for several retransmissions.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
@@ -17,7 +17,7 @@ pub(crate) fn connect(to: SocketAddr) -> Result<TcpStream> {
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_nodelay(true).map(|()| stream)
     };
-    connect().context(format_args!("connecting to {to}"))
+    connect().with_context(|| format!("connecting to {to}"))
 }
 
 /// One connection to a server.
@@ -41,7 +41,7 @@ impl Response {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(':'));
         let field = lines.find(|(field, _)| field.eq_ignore_ascii_case(name));
         let value = field.map(|(_, value)| value.trim());
-        value.context(format_args!("no {name} in\n{}", self.head))
+        value.with_context(|| format!("no {name} in\n{}", self.head))
     }
 
     /// Number of bytes of the head with its empty line.
@@ -123,7 +123,7 @@ impl Connection {
         };
         if has_body && !matches!(status, 100..=199 | 204 | 304) {
             let length = response.field("Content-Length")?;
-            let length = length.parse().context(length)?;
+            let length = length.parse().with_context(|| length.to_string())?;
             while self.pending.len() < length {
                 self.receive_more()?;
             }

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Env;
@@ -15,7 +16,7 @@ use super::rig::{Place, Rig};
 use super::supers::expect_sent;
 use super::web::{SIZES, body, in_threads};
 use crate::server::Server;
-use crate::shell::{self, Context as _, Result, ensure};
+use crate::shell;
 
 /// Clients that read slowly, the threads that share them, and the reads of each.
 const READERS: usize = 10_000;
@@ -144,7 +145,7 @@ pub(crate) fn crowd(env: &Env, checks: &mut Checks) -> Result<()> {
         ))?;
         let json = said.lines().rev().find(|line| line.starts_with('{'));
         let report: serde_json::Value =
-            serde_json::from_str(json.unwrap_or_default()).context(&said)?;
+            serde_json::from_str(json.unwrap_or_default()).with_context(|| said.clone())?;
         let completed = report["completed"].as_u64().unwrap_or(0);
         let (_, most) = memory(server.id())?;
         let line = format!(
@@ -170,5 +171,5 @@ pub(super) fn memory(id: u32) -> Result<(u64, u64)> {
         Some(kilobytes << 10)
     };
     let memory = bytes("VmRSS:").zip(bytes("VmHWM:"));
-    memory.context(format_args!("no VmRSS in {}", path.display()))
+    memory.with_context(|| format!("no VmRSS in {}", path.display()))
 }

@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 
+use anyhow::{Context as _, Result, bail, ensure};
 use rustix::net::{AddressFamily, SocketType, connect, socket};
 
 use super::checks::Checks;
@@ -16,7 +17,7 @@ use super::dns::{self, udp};
 use super::http::TIMEOUT;
 use super::matrix::Scenario;
 use super::rig::Place;
-use crate::shell::{self, Context as _, Result, bail, ensure};
+use crate::shell;
 
 /// A record route of one address, and the end of options behind it (RFC 791).
 const RECORD_ROUTE: [u8; 8] = [7, 7, 4, 0, 0, 0, 0, 0];

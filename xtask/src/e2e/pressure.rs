@@ -23,7 +23,8 @@ use super::matrix::Scenario;
 use super::rig::{Place, Rig, SERVER_LINK};
 use super::{Env, dns};
 use crate::interrupt;
-use crate::shell::{self, Context as _, Failure, Result, ensure};
+use crate::shell;
+use anyhow::{Context as _, Result, anyhow, ensure};
 
 /// Threads of the abusers.
 const THREADS: usize = 4;
@@ -178,7 +179,7 @@ impl Case {
         let memory = || memory(server.id()).map(|(now, _)| now);
         let (quiet, memory_before, pressed) = rig.as_client(|| {
             let (quiet, memory) = (self.ask(&place)?, memory()?);
-            Result::Ok((quiet, memory, self.press(&place)?))
+            anyhow::Ok((quiet, memory, self.press(&place)?))
         })??;
         let mut line = format!(
             "pressure, {}: requests take {:?} (at most {:?}), on a quiet server {:?} ({:?})",
@@ -229,7 +230,7 @@ impl Case {
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
             for address in ABUSERS.iter().cycle().take(THREADS) {
-                let from: IpAddr = address.parse().context(address)?;
+                let from: IpAddr = address.parse().with_context(|| address.to_string())?;
                 let (from, opened) = (SocketAddr::new(from, 0), opened.clone());
                 let opened = move || opened.send(()).unwrap_or_default();
                 threads.push(scope.spawn(move || abusers::run(from, to, wanted, over, opened)));
@@ -240,9 +241,7 @@ impl Case {
             let seen = self.ask(place);
             over.store(true, Ordering::Relaxed);
             for thread in threads {
-                thread
-                    .join()
-                    .map_err(|_| Failure::new("an abuser panicked"))??;
+                thread.join().map_err(|_| anyhow!("an abuser panicked"))??;
             }
             ensure!(are_open, "abusers could not open their connections");
             seen

@@ -13,7 +13,8 @@ use super::checks::{Checks, row};
 use super::matrix::Scenario;
 use super::rig::Rig;
 use crate::server::Server;
-use crate::shell::{self, Context as _, Result, ensure};
+use crate::shell;
+use anyhow::{Context as _, Result, ensure};
 
 /// Limit for a program that must refuse.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(20);
@@ -168,7 +169,7 @@ fn expect_refusal(rig: &Rig, env: &Env, line: &str, most_lines: &str, words: &st
     let is_ours = message
         .lines()
         .any(|line| ours.iter().any(|name| line.starts_with(name)));
-    let most_lines = most_lines.parse().context(most_lines)?;
+    let most_lines = most_lines.parse().with_context(|| most_lines.to_string())?;
     let is_short = message.trim_end().lines().count() <= most_lines;
     ensure!(
         status == Some(2) || is_ours && is_short,
@@ -186,12 +187,12 @@ fn make_files(bad: &Path) -> Result<()> {
     }
     shell::make_folder(&bad.join("empty"))?;
     for (name, target) in [("way-out", "../locked"), ("dangling", "nowhere")] {
-        symlink(target, bad.join("odd").join(name)).context(name)?;
+        symlink(target, bad.join("odd").join(name)).with_context(|| name.to_string())?;
     }
     shell::run(Command::new("mkfifo").arg(bad.join("odd/pipe")))?;
     for locked in ["half/page.html", "locked"] {
         let mode = fs::Permissions::from_mode(0o000);
-        fs::set_permissions(bad.join(locked), mode).context(locked)?;
+        fs::set_permissions(bad.join(locked), mode).with_context(|| locked.to_string())?;
     }
     for (name, lines, _) in ZONES {
         let soa = "@ IN SOA ns root 1 2 3 4 5\n";
@@ -212,7 +213,7 @@ fn accessible(env: &Env) -> Result<Env> {
     let programs = env.folder.join("programs");
     shell::make_folder(&programs)?;
     for name in ["sandstorm", "namestorm"] {
-        fs::copy(env.programs.join(name), programs.join(name)).context(name)?;
+        fs::copy(env.programs.join(name), programs.join(name)).with_context(|| name.to_string())?;
     }
     Ok(Env {
         programs,

@@ -11,7 +11,7 @@ use super::matrix::Scenario;
 use crate::interrupt;
 use crate::netns::Namespace;
 use crate::server::Server;
-use crate::shell::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 /// The address of a server, and whether frames are lost on the way there.
 #[derive(Clone, Copy, Debug)]
@@ -136,9 +136,9 @@ impl Rig {
             found = format!("{links:?}:\n{details}");
             Ok((links == *expected && !attached).then_some(()))
         })?;
-        right.context(format_args!(
-            "the interfaces are not {expected:?} without XDP programs, but {found}"
-        ))
+        right.with_context(|| {
+            format!("the interfaces are not {expected:?} without XDP programs, but {found}")
+        })
     }
 }
 
@@ -197,7 +197,7 @@ fn join_by_veth(server: &Namespace, client: &Namespace, scenario: &Scenario) -> 
 fn place(output: &str) -> Result<Place> {
     let mut lines = output.lines();
     let listening = lines.find_map(|line| line.strip_prefix("listening:"));
-    let listening = listening.context(format_args!("no line \"listening:\" in\n{output}"))?;
+    let listening = listening.with_context(|| format!("no line \"listening:\" in\n{output}"))?;
     let (addresses, port) = listening.split_once(", port ").unwrap_or((listening, ""));
     let parsed = |word: &str| word.parse::<IpAddr>().ok();
     let addresses: Vec<IpAddr> = addresses.split_whitespace().filter_map(parsed).collect();

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use super::checks::Checks;
@@ -12,7 +13,7 @@ use super::rig::{Place, Rig};
 use super::{Env, http};
 use crate::interrupt;
 use crate::server::Server;
-use crate::shell::{self, Context as _, Result, bail, ensure};
+use crate::shell;
 
 /// Sets of capabilities in `/proc`: none, and `CAP_NET_ADMIN`.
 const NOTHING: &str = "0000000000000000";
@@ -78,7 +79,7 @@ fn check(scenario: &Scenario, rig: &Rig, env: &Env, checks: &mut Checks) -> Resu
     });
     let two_signals = server.signal(Signal::INT).and_then(|()| server.stop_well());
     check("two signals at once end it", &|| {
-        let output = two_signals.as_ref().map_err(Clone::clone)?;
+        let output = two_signals.as_ref().map_err(|error| anyhow!("{error:#}"))?;
         let is_whole = output.contains("uptime:") && output.contains("SIGHUP");
         ensure!(is_whole, "no summary, or no word on SIGHUP:\n{output}");
         rig.expect_links(&before)
@@ -112,7 +113,7 @@ fn helper(server: &Server) -> Result<Pid> {
     let path = PathBuf::from(format!("/proc/{0}/task/{0}/children", server.id()));
     let children = shell::read(&path)?;
     let child = children.trim().parse().ok().and_then(Pid::from_raw);
-    child.context(format_args!("one child is expected, not {children:?}"))
+    child.with_context(|| format!("one child is expected, not {children:?}"))
 }
 
 /// Opens TCP connections, which takes the server's own stack.
@@ -124,8 +125,13 @@ fn answers(place: &Place) -> Result<()> {
 /// An error unless every thread of the server has given everything up.
 fn expect_no_rights(server: &Server) -> Result<()> {
     let folder = format!("/proc/{}/task", server.id());
-    let threads = std::fs::read_dir(&folder).context(&folder)?;
-    let statuses = threads.map(|thread| Ok(thread.context(&folder)?.path().join("status")));
+    let threads = std::fs::read_dir(&folder).with_context(|| folder.clone())?;
+    let statuses = threads.map(|thread| {
+        Ok(thread
+            .with_context(|| folder.clone())?
+            .path()
+            .join("status"))
+    });
     let statuses = statuses.collect::<Result<Vec<_>>>()?;
     ensure!(statuses.len() >= 2, "{} threads", statuses.len());
     let mut statuses = statuses.iter();

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::{Context as _, Result, ensure};
 use pcap_file::pcap::PcapReader;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
@@ -16,7 +17,6 @@ use super::Env;
 use super::checks::Checks;
 use super::matrix::Scenario;
 use super::rig::Rig;
-use crate::shell::{Context as _, Result, ensure};
 
 /// The client's ports, the same for each start.
 const PORTS: Range<u16> = 41_000..41_006;
@@ -81,16 +81,18 @@ fn connect_from(port: u16, to: SocketAddr) -> Result<()> {
         set_socket_linger(&socket, Some(Duration::ZERO))?;
         connect(&socket, &to)
     };
-    connect().context(format_args!("connecting from port {port}"))
+    connect().with_context(|| format!("connecting from port {port}"))
 }
 
 /// Sequence numbers of the SYN-ACKs in a capture, by their destination port.
 fn read(path: &Path) -> Result<Numbers> {
-    let file = File::open(path).context(path.display())?;
-    let mut capture = PcapReader::new(file).context(path.display())?;
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    let mut capture = PcapReader::new(file).with_context(|| path.display().to_string())?;
     let mut numbers = BTreeMap::new();
     while let Some(packet) = capture.next_packet() {
-        numbers.extend(syn_ack(&packet.context(path.display())?.data));
+        numbers.extend(syn_ack(
+            &packet.with_context(|| path.display().to_string())?.data,
+        ));
     }
     Ok(numbers)
 }

@@ -8,7 +8,7 @@ use super::checks::Checks;
 use super::matrix::Scenario;
 use super::rig::{CLIENT_LINK, Rig};
 use super::{Env, http};
-use crate::shell::{Result, ensure};
+use anyhow::{Result, ensure};
 
 /// A MAC address that nobody has.
 const ANOTHER: &str = "02:00:00:00:00:99";

@@ -14,7 +14,8 @@ use super::rig::{CLIENT_LINK, Place, Rig, SERVER_LINK, device_options};
 use super::web::{SIZES, body};
 use crate::interrupt;
 use crate::server::Server;
-use crate::shell::{self, Context as _, Result, ensure};
+use crate::shell;
+use anyhow::{Context as _, Result, ensure};
 
 /// Bytes of a segment, with IPv4 or IPv6.
 const SEGMENT: usize = 1_448;
@@ -115,7 +116,7 @@ fn device_stops(env: &Env, site: &Path, sizes: &[usize], checks: &mut Checks) ->
     checks.check("the log tells of it", || {
         let is_logged = || Ok(server.output().contains(CEASED).then_some(()));
         let logged = interrupt::wait_for(LOG_LIMIT, is_logged)?;
-        logged.context(format_args!("no {CEASED:?} in\n{}", server.output()))
+        logged.with_context(|| format!("no {CEASED:?} in\n{}", server.output()))
     });
     checks.check("from then on, frames arrive", || {
         fetch_in(LARGEST / SEGMENT..usize::MAX)
@@ -170,7 +171,7 @@ pub(crate) fn fetch_all(connection: &mut Connection, sizes: &[usize]) -> Result<
     for &size in sizes {
         let response = connection.request("GET", &format!("/{size}.bin"), "")?;
         let right = response.expect_body(&body(size));
-        right.context(format_args!("{size} bytes"))?;
+        right.with_context(|| format!("{size} bytes"))?;
     }
     Ok(())
 }

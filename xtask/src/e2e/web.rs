@@ -10,7 +10,8 @@ use super::Env;
 use super::checks::Checks;
 use super::http::{Connection, Response, same};
 use super::rig::Place;
-use crate::shell::{self, Context as _, Failure, Result, ensure};
+use crate::shell;
+use anyhow::{Context as _, Result, anyhow, ensure};
 
 /// Sizes of the generated bodies: nothing, one byte, one segment and one byte
 /// on either side of it, many segments, and far more than any window.
@@ -37,13 +38,13 @@ pub(crate) fn make_site(sample: &Path, site: &Path) -> Result<()> {
 
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     shell::make_folder(to)?;
-    for entry in fs::read_dir(from).context(from.display())? {
-        let source = entry.context(from.display())?.path();
+    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
+        let source = entry.with_context(|| from.display().to_string())?.path();
         let target = to.join(source.file_name().unwrap_or_default());
         if source.is_dir() {
             copy_folder(&source, &target)?;
         } else {
-            fs::copy(&source, &target).context(source.display())?;
+            fs::copy(&source, &target).with_context(|| source.display().to_string())?;
         }
     }
     Ok(())
@@ -212,7 +213,7 @@ fn all_sizes(to: SocketAddr) -> Result<()> {
     for size in SIZES {
         let response = connection.request("GET", &format!("/size-{size}.bin"), "")?;
         let right = response.expect_body(&body(size));
-        right.context(format_args!("{size} bytes"))?;
+        right.with_context(|| format!("{size} bytes"))?;
     }
     Ok(())
 }
@@ -264,11 +265,15 @@ impl Client {
         let mut connection = self.connect()?;
         let ask = |(request, more, status, file): &(&str, &str, u16, &str)| {
             let (method, path) = request.split_once(' ').context("no path")?;
-            let response = connection.request(method, path, more).context(request)?;
-            response.expect_status(*status).context(request)?;
+            let response = connection
+                .request(method, path, more)
+                .with_context(|| request.to_string())?;
+            response
+                .expect_status(*status)
+                .with_context(|| request.to_string())?;
             if !file.is_empty() {
-                let body = fs::read(self.site.join(file)).context(file)?;
-                same(&response.body, &body).context(request)?;
+                let body = fs::read(self.site.join(file)).with_context(|| file.to_string())?;
+                same(&response.body, &body).with_context(|| request.to_string())?;
             }
             Ok(response)
         };
@@ -321,10 +326,14 @@ impl Client {
             let condition = condition.replace("TAG", tag).replace("DATE", date);
             let response = connection.request("GET", path, &condition)?;
             if *status == 304 {
-                response.expect_status(304).context(&condition)?;
+                response
+                    .expect_status(304)
+                    .with_context(|| condition.clone())?;
                 response.field("ETag")?;
             } else {
-                response.expect_body(&body).context(&condition)?;
+                response
+                    .expect_body(&body)
+                    .with_context(|| condition.clone())?;
             }
         }
         Ok(())
@@ -351,7 +360,7 @@ impl Client {
             response
                 .and_then(|response| response.expect_status(*status))
                 .and_then(|()| connection.expect_end())
-                .context(format_args!("{request:?}"))?;
+                .with_context(|| format!("{request:?}"))?;
         }
         Ok(())
     }
@@ -395,7 +404,7 @@ impl Client {
         connection.send(requests.collect::<String>())?;
         for (i, size) in sizes.into_iter().enumerate() {
             let right = connection.receive(true)?.expect_body(&body(size));
-            right.context(format_args!("request {i}"))?;
+            right.with_context(|| format!("request {i}"))?;
         }
         Ok(())
     }
@@ -410,7 +419,7 @@ impl Client {
                 std::thread::sleep(Duration::from_millis(2));
             }
             let right = connection.receive(true)?.expect_body(&body(1_461));
-            right.context(format_args!("by {step}"))?;
+            right.with_context(|| format!("by {step}"))?;
         }
         Ok(())
     }
@@ -454,7 +463,7 @@ pub(crate) fn in_threads<I: Send, O: Send>(
         let work = &work;
         let spawn = |input| scope.spawn(move || work(input));
         let threads: Vec<_> = inputs.into_iter().map(spawn).collect();
-        let panicked = |_| Failure::new("a client thread panicked");
+        let panicked = |_| anyhow!("a client thread panicked");
         let mut outcomes = threads
             .into_iter()
             .map(|thread| thread.join().map_err(panicked)?);

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::json;
 
 use super::cells::SIZES;
@@ -16,7 +17,7 @@ use crate::e2e::http::{Connection, same};
 use crate::e2e::supers;
 use crate::e2e::web::{body, in_threads};
 use crate::interrupt;
-use crate::shell::{self, Context as _, Failure, Result, Scratch, ensure};
+use crate::shell;
 
 /// The congestion controls that this kernel has.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
@@ -170,7 +171,7 @@ fn sample() -> Vec<Client> {
 
 /// Runs the clients whose names contain `filter`, and prints their outcomes.
 pub(crate) fn run(is_full: bool, filter: &str, first_seed: u64, programs: &Path) -> Result<Checks> {
-    let scratch = Scratch::create("clients")?;
+    let scratch = shell::scratch("clients")?;
     let site = make_site(&scratch)?;
     let available = shell::read(Path::new(AVAILABLE))?;
     let all = if is_full { full() } else { sample() };
@@ -211,7 +212,7 @@ pub(crate) fn run(is_full: bool, filter: &str, first_seed: u64, programs: &Path)
             interrupt::check()?;
             let (start, mut checks) = (Instant::now(), Checks::default());
             if let Err(failure) = check(client, &rig, (*seed, head), &mut checks) {
-                checks.fail("the client itself", &failure.to_string());
+                checks.fail("the client itself", &format!("{failure:#}"));
             }
             if checks.failed() > 0 {
                 checks.note(&rig.server_output());
@@ -313,10 +314,10 @@ fn send_much(to: SocketAddr) -> Result<()> {
         for number in 0..REQUESTS {
             let response = connection.receive(true);
             let right = response.and_then(|response| response.expect_body(&body(TINY)));
-            right.context(format_args!("response {number}"))?;
+            right.with_context(|| format!("response {number}"))?;
         }
         let sent = sending.join();
-        let sent = sent.map_err(|_| Failure::new("the sending thread has panicked"))?;
+        let sent = sent.map_err(|_| anyhow!("the sending thread has panicked"))?;
         sent.context("sending requests")
     })?;
     connection.finish()?;

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::server::Server;
-use crate::shell::{Context as _, Result, ensure};
 
 /// Limit for the start of `forward`.
 const START_LIMIT: Duration = Duration::from_secs(10);
@@ -56,7 +56,7 @@ impl Forwarder {
         let output = self.0.stop_well()?;
         let last = output.lines().last().unwrap_or_default();
         let counters = serde_json::from_str(last);
-        let counters = Counters(counters.context(format_args!("the counters in {output:?}"))?);
+        let counters = Counters(counters.with_context(|| format!("the counters in {output:?}"))?);
         let lost = counters.get("not_received")?;
         ensure!(
             lost == 0,
@@ -75,7 +75,7 @@ impl Counters {
     pub(crate) fn get(&self, name: &str) -> Result<u64> {
         let value = self.0.pointer(&format!("/{name}"));
         let number = value.and_then(Value::as_u64);
-        number.context(format_args!("forward has no counter {name}"))
+        number.with_context(|| format!("forward has no counter {name}"))
     }
 
     /// How other work on the machine has disturbed the run, if it has.
@@ -87,7 +87,9 @@ impl Counters {
             let start = start / 1_000;
             return Ok(Some(format!("a client began {start} ms late")));
         }
-        let sum = |name| Ok(self.get(&format!("down/{name}"))? + self.get(&format!("up/{name}"))?);
+        let sum = |name| {
+            anyhow::Ok(self.get(&format!("down/{name}"))? + self.get(&format!("up/{name}"))?)
+        };
         let (late, all) = (sum("late")?, sum("forwarded")?);
         let latest = self.get("down/latest_us")?.max(self.get("up/latest_us")?);
         let disturbed = late as f64 > all as f64 * LATE_PART || latest > LATEST_US;

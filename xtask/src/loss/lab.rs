@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use anyhow::Result;
 use serde::Serialize;
+use tempfile::TempDir;
 
 use super::cells::{Cell, SIZES};
 use super::forwarder::{Counters, Paths};
@@ -14,10 +16,10 @@ use crate::e2e::http::Connection;
 use crate::e2e::supers::write_files;
 use crate::e2e::web::{body, in_threads};
 use crate::interrupt;
-use crate::shell::{self, Result, Scratch};
+use crate::shell;
 
 /// Makes the folder of the files that are served.
-pub(crate) fn make_site(scratch: &Scratch) -> Result<PathBuf> {
+pub(crate) fn make_site(scratch: &TempDir) -> Result<PathBuf> {
     let folder = scratch.path().join("site");
     shell::make_folder(&folder)?;
     write_files(&folder, &SIZES).map(|()| folder)
@@ -85,7 +87,7 @@ pub(crate) struct Lab<'a> {
     // Servers end before their files are removed.
     rigs: Vec<Rig>,
     site: PathBuf,
-    scratch: Scratch,
+    scratch: TempDir,
     programs: &'a Path,
     /// The folder of the traces.
     traces: Option<PathBuf>,
@@ -96,7 +98,7 @@ pub(crate) struct Lab<'a> {
 impl<'a> Lab<'a> {
     /// Makes the files and the rigs, with servers from `programs`.
     pub(crate) fn build(programs: &'a Path, traces: Option<PathBuf>) -> Result<Self> {
-        let scratch = Scratch::create("loss")?;
+        let scratch = shell::scratch("loss")?;
         let mut lab = Self {
             rigs: Vec::new(),
             site: make_site(&scratch)?,
@@ -191,7 +193,7 @@ impl<'a> Lab<'a> {
                 run.retransmitted = counters.get("down/retransmitted")?;
                 run.counters = counters;
             }
-            (Err(failure), _) | (_, Err(failure)) => run.failure = Some(failure.to_string()),
+            (Err(failure), _) | (_, Err(failure)) => run.failure = Some(format!("{failure:#}")),
         }
         Ok(run)
     }

@@ -7,13 +7,14 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use anyhow::{Context as _, Result};
 use serde::Serialize;
 
 use super::forwarder::{Forwarder, Paths};
 use crate::bench::peers::{NGINX, fill};
 use crate::netns::Namespace;
 use crate::server::Server;
-use crate::shell::{self, Context as _, Result};
+use crate::shell;
 
 /// The ends of the two veth pairs.
 pub(crate) const CLIENT_LINK: &str = "cli0";
@@ -148,7 +149,9 @@ impl Rig {
         for namespace in [&self.client, &self.between, &self.far] {
             let counters = script(namespace, "cat /sys/class/net/*/statistics/?x_dropped")?;
             for counter in counters.split_whitespace() {
-                sum += counter.parse::<u64>().context(counter)?;
+                sum += counter
+                    .parse::<u64>()
+                    .with_context(|| counter.to_string())?;
             }
         }
         Ok(sum)

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
+use anyhow::{Result, anyhow};
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use super::numbers::{Spread, digits};
-use crate::shell::{Context as _, Result};
 
 /// Pixels.
 const SIZE: (u32, u32) = (640, 380);
@@ -22,8 +22,7 @@ pub(super) struct Series<'a> {
 pub(super) fn draw(title: &str, x_labels: &[String], series: &[Series<'_>]) -> Result<String> {
     let mut svg = String::new();
     try_draw(&mut svg, title, x_labels, series)
-        .map_err(|error| error.to_string())
-        .context(format_args!("drawing the chart {title}"))?;
+        .map_err(|error| anyhow!("drawing the chart {title}: {error}"))?;
     Ok(svg)
 }
 

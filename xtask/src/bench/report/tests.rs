@@ -196,7 +196,7 @@ fn the_pages_have_every_run_and_whole_tables() {
 
 #[test]
 fn raw_results_are_read_and_drawn_again() {
-    let scratch = crate::shell::Scratch::create("report-test").unwrap();
+    let scratch = crate::shell::scratch("report-test").unwrap();
     let raw = scratch.path().join("results.json");
     std::fs::write(&raw, serde_json::to_vec(&results()).unwrap()).unwrap();
     let all = [read(&raw).unwrap()];
