@@ -1,10 +1,9 @@
-//! The prepared answers: everything that a query can be answered with, found
-//! by one look-up.
+//! The prepared answers: all that queries are answered with. One lookup finds an answer.
 //!
-//! Two tables over two arenas. The first holds the answers, keyed by type
-//! and name; key and answer lie side by side, so that comparing the one
-//! brings the other into the cache. The second holds the names, and says
-//! what to do with a query that the first has no answer to.
+//! There are two tables, each over its own arena. The first table holds the answers, keyed by type
+//! and name. Key and answer are adjacent in memory, so comparing the key loads the answer into the
+//! cache. The second table holds the names, and tells what to do with a query that has no answer in
+//! the first.
 
 use ahash::RandomState;
 use ip::Sum;
@@ -14,26 +13,26 @@ use crate::hooked::{Hooked, HookedNames};
 use crate::index::{Arena, ArenaFull, At, Table, UNIT};
 use crate::key::{self, Form, Key};
 
-/// No record.
+/// A position that means "no answer".
 pub(crate) const NONE: At = At::MAX;
 
-/// What a name is, and so what becomes of queries at it and below.
+/// The kind of a name, which decides how queries for it and for names below it are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Of one of our zones: other types do not exist; below it nothing does,
-    /// or what a wildcard says.
+    /// A name in one of our zones. Queries for other types get NODATA. A name below it does not
+    /// exist, unless a wildcard matches.
     Plain,
-    /// An alias: other types are those of its target.
+    /// A CNAME owner: queries for other types are answered from its target.
     Alias,
-    /// The top of a delegated zone, or a name in it that leads to one of our
-    /// zones: queries at it and below are referred.
+    /// A zone cut, or a name below the cut that is an ancestor of one of our zones. Queries at it
+    /// and below get a referral.
     Cut,
-    /// Below it names are substituted (RFC 6672).
+    /// A DNAME owner: names below it are substituted (RFC 6672).
     Dname,
-    /// Above our zones: queries are refused.
+    /// A name above our zones: queries get REFUSED.
     Outside,
-    /// In a zone that could not be loaded: queries get SERVFAIL.
+    /// A name in a zone that could not be loaded: queries get SERVFAIL.
     Broken,
 }
 
@@ -46,26 +45,27 @@ const KINDS: [Kind; 6] = [
     Kind::Broken,
 ];
 
-/// A name of the index.
+/// A name in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// What it is.
+    /// The kind of the name.
     pub kind: Kind,
-    /// There is a wildcard right below it.
+    /// A wildcard exists directly below the name.
     pub has_wildcard: bool,
-    /// What of it is a hook's. It has a `negative` answer then.
+    /// Whether a hook answers for the name, or for names below it. Such a name always has a
+    /// `negative` answer.
     pub(crate) hooked: Hooked,
-    /// The SOA of its zone, for answers that there is nothing.
+    /// The negative answer with the zone's SOA record, for NODATA and NXDOMAIN.
     pub negative: At,
-    /// All its RRsets in one answer; [`NONE`] when it has none.
+    /// The answer to ANY, with all RRsets of the name; [`NONE`] if it has no records.
     pub any: At,
-    /// Alias: the answer for types that it has no answer of its own for.
-    /// Cut: the referral. Dname: its DNAME record.
+    /// For an alias: the answer for all types that have no answer of their own. For a cut: the
+    /// referral. For a DNAME owner: the DNAME record.
     pub default: At,
 }
 
 impl Node {
-    /// A name that has no answers.
+    /// Creates a node without answers.
     pub(crate) const fn bare(kind: Kind) -> Self {
         Self {
             kind,
@@ -78,47 +78,47 @@ impl Node {
     }
 }
 
-/// Bytes in front of a node's key: its length, kind, wildcard, what is a hook's, and
-/// three places.
+/// Bytes before a node's key: key length, kind, wildcard flag, hooked flags, and three positions.
 const NODE_HEADER: usize = 16;
 
-/// How a prepared answer is to be sent.
+/// The header fields of a prepared answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// The type it answers; 0 for answers that are found otherwise.
+    /// The type asked for; 0 for an answer that is not found by type and name.
     pub qtype: u16,
-    /// The response code, without EDNS's part.
+    /// The response code without the upper bits, which EDNS carries.
     pub rcode: u8,
-    /// We are the authority.
+    /// The AA flag.
     pub authoritative: bool,
-    /// Records in answer, authority and additional section.
+    /// Number of records in the answer, authority and additional sections.
     pub counts: [u16; 3],
 }
 
-/// What of an answer may be left out when it is too long: the records of the
-/// additional section from here on.
+/// The part of an answer that must be sent. The additional records after it are left out if the
+/// message is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Required {
-    /// Bytes of the tail up to there.
+    /// Length of this part of the tail, in bytes.
     pub len: usize,
-    /// Records of the additional section up to there.
+    /// Number of additional records in this part.
     pub additional: u16,
 }
 
-/// Bytes in front of an answer's key.
+/// Bytes before an answer's key.
 const HEADER: usize = 14;
 const RCODE: u8 = 0x0f;
 const AUTHORITATIVE: u8 = 0x10;
-/// Three words behind the tail: length, sum and additional records of what
-/// must be sent.
+/// Flag: three words follow the tail. They are the length, the checksum and the number of
+/// additional records of the required part.
 const OPTIONAL: u8 = 0x20;
-/// Behind that: how many pointers move, and where they are.
+/// Flag: the number of pointers that move, and their offsets, follow the tail and the three words
+/// of [`OPTIONAL`].
 const FIXUPS: u8 = 0x40;
 
-/// A prepared answer, in the arena.
+/// A prepared answer in the arena.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
-    /// From its header to the end of the arena.
+    /// The bytes from the answer's header to the end of the arena.
     bytes: &'a [u8],
     at: At,
 }
@@ -128,7 +128,7 @@ impl<'a> Answer<'a> {
     fn header(&self) -> &'a [u8; HEADER] {
         self.bytes
             .first_chunk()
-            .expect("the compiler of answers writes whole headers")
+            .expect("every prepared answer has a whole header")
     }
 
     #[inline(always)]
@@ -137,7 +137,7 @@ impl<'a> Answer<'a> {
         u16::from_be_bytes([header[at], header[at + 1]])
     }
 
-    /// What identifies it.
+    /// Returns the answer's position, which identifies it.
     #[inline(always)]
     pub fn at(&self) -> At {
         self.at
@@ -158,19 +158,20 @@ impl<'a> Answer<'a> {
         &self.bytes[HEADER..][..self.key_len()]
     }
 
-    /// The response code, without EDNS's part.
+    /// The response code without the upper bits, which EDNS carries.
     #[inline(always)]
     pub fn rcode(&self) -> u8 {
         self.header()[3] & RCODE
     }
 
-    /// Whether we are the authority.
+    /// Whether the AA flag is set.
     #[inline(always)]
     pub fn is_authoritative(&self) -> bool {
         self.header()[3] & AUTHORITATIVE != 0
     }
 
-    /// Records in answer, authority and additional section, as in a message.
+    /// Returns the numbers of answer, authority and additional records, encoded as in a message
+    /// header.
     #[inline(always)]
     pub fn counts(&self) -> [u8; 6] {
         let header = self.header();
@@ -184,7 +185,7 @@ impl<'a> Answer<'a> {
         HEADER + self.key_len()
     }
 
-    /// The whole tail.
+    /// Returns the whole tail.
     #[inline(always)]
     pub fn tail(&self) -> Tail<'a> {
         Tail {
@@ -193,14 +194,14 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The words behind the tail.
+    /// Returns the word with this index after the tail.
     fn word_behind(&self, index: usize) -> u16 {
         let at = self.tail_at() + usize::from(self.word(4)) + 2 * index;
         u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
     }
 
-    /// The tail without the records that may be left out, and how many
-    /// additional records it has; `None` when there are none such.
+    /// Returns the tail without its optional records, and its number of additional records. Returns
+    /// `None` if the answer has no optional records.
     #[inline(always)]
     pub fn required(&self) -> Option<(Tail<'a>, u16)> {
         let has_optional = self.header()[3] & OPTIONAL != 0;
@@ -216,8 +217,8 @@ impl<'a> Answer<'a> {
         (tail, self.word_behind(2))
     }
 
-    /// Where pointers lie in the tail that move with the length of the
-    /// question's name.
+    /// Returns the offsets in the tail of the pointers that must move if the question's name is
+    /// longer.
     pub fn fixups(&self) -> impl Iterator<Item = usize> + use<'a> {
         let flags = self.header()[3];
         let first = if flags & OPTIONAL == 0 { 0 } else { 3 };
@@ -231,22 +232,22 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// How much there is.
+/// The size of the prepared answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Zones.
+    /// Number of zones.
     pub zones: usize,
-    /// Names in the zones, those without records of their own included.
+    /// Number of names in the zones, including empty non-terminals.
     pub names: usize,
-    /// Records in the zones.
+    /// Number of records in the zones.
     pub records: usize,
-    /// Prepared answers.
+    /// Number of prepared answers.
     pub answers: usize,
-    /// Bytes of memory.
+    /// Memory in use, in bytes.
     pub memory: usize,
 }
 
-/// Gathers answers and names.
+/// Builds the tables of answers and names.
 #[derive(Debug)]
 pub(crate) struct AnswersBuilder {
     form: Form,
@@ -262,7 +263,7 @@ pub(crate) struct AnswersBuilder {
 }
 
 impl AnswersBuilder {
-    /// `hooked` are the names that a hook answers for.
+    /// Creates an empty builder. `hooked` holds the names that a hook answers for.
     pub(crate) fn new(form: Form, seed: [u64; 4], hooked: HookedNames) -> Self {
         let [a, b, c, d] = seed;
         Self {
@@ -279,8 +280,8 @@ impl AnswersBuilder {
         }
     }
 
-    /// Adds an answer behind a question for `name`. One of a type other than
-    /// 0 is found by that type and name; that of a hooked name only by
+    /// Adds an answer to questions for `name`, and returns its position. An answer whose type is
+    /// not 0 can be found by type and name. The answer of a hooked name is found only by
     /// [`Answers::find_behind_hook`].
     pub(crate) fn add_answer(
         &mut self,
@@ -329,7 +330,7 @@ impl AnswersBuilder {
         Ok(at)
     }
 
-    /// Adds a name.
+    /// Adds a name to the table of names.
     pub(crate) fn add_node(&mut self, name: &[u8], node: &Node) -> Result<(), ArenaFull> {
         self.key.set(self.form, name);
         let key = self.key.bytes();
@@ -350,7 +351,7 @@ impl AnswersBuilder {
         Ok(())
     }
 
-    /// The finished tables.
+    /// Returns the finished tables.
     pub(crate) fn finish(mut self, zones: usize, records: usize) -> Answers {
         self.answers.finish();
         self.nodes.finish();
@@ -377,8 +378,8 @@ impl AnswersBuilder {
     }
 }
 
-/// The prepared answers of all zones. Never changed: all workers share it,
-/// and a new one is built beside it.
+/// The prepared answers of all zones. The value never changes, and all workers share it. A new
+/// version is built separately.
 #[derive(Debug)]
 pub struct Answers {
     form: Form,
@@ -392,35 +393,35 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// The form of names in the index.
+    /// Returns the form that names have in the index.
     #[inline(always)]
     pub fn form(&self) -> Form {
         self.form
     }
 
-    /// How much there is.
+    /// Returns the size of the prepared answers.
     pub fn size(&self) -> &Size {
         &self.size
     }
 
-    /// Whether a hook answers for some names.
+    /// Whether a hook answers for any name.
     pub(crate) fn has_hooked(&self) -> bool {
         self.has_hooked
     }
 
-    /// The answer prepared for a type and name that no hook answers for.
+    /// Returns the answer prepared for a type and a name that no hook answers for.
     #[inline(always)]
     pub fn find(&self, qtype: u16, key: &[u8]) -> Option<Answer<'_>> {
         self.find_hashed(self.hash(qtype, key), qtype, key)
     }
 
-    /// The hash by which the answer for a type and name is found.
+    /// Returns the hash that finds the answer for a type and name.
     #[inline(always)]
     pub(crate) fn hash(&self, qtype: u16, key: &[u8]) -> u64 {
         key::hash(&self.hasher, qtype, key)
     }
 
-    /// As [`find`](Self::find), with the [`hash`](Self::hash) of both.
+    /// Like [`find`](Self::find), with a [`hash`](Self::hash) that is already computed.
     #[inline(always)]
     pub(crate) fn find_hashed(&self, hash: u64, qtype: u16, key: &[u8]) -> Option<Answer<'_>> {
         self.by_type
@@ -431,19 +432,18 @@ impl Answers {
             .map(|at| self.answer(at))
     }
 
-    /// As [`find_hashed`](Self::find_hashed), for a name that a hook answers for.
+    /// Like [`find_hashed`](Self::find_hashed), for a name that a hook answers for.
     pub(crate) fn find_behind_hook(&self, hash: u64, qtype: u16, key: &[u8]) -> Option<Answer<'_>> {
         self.find_hashed(behind_hook(hash), qtype, key)
     }
 
-    /// The first step of looking up an answer whose place in memory may not
-    /// be in the cache: asks for what the second step reads.
+    /// Prefetches the index slot of an answer: the first step of a lookup that may miss the cache.
     #[inline(always)]
     pub(crate) fn fetch_slot(&self, hash: u64) {
         self.by_type.prefetch(hash);
     }
 
-    /// The second step: asks for the answer itself.
+    /// Prefetches the answer itself: the second step, once its slot is in the cache.
     #[inline(always)]
     pub(crate) fn fetch_answer(&self, hash: u64) {
         if let Some(at) = self.by_type.guess(hash) {
@@ -451,7 +451,7 @@ impl Answers {
         }
     }
 
-    /// The answer at a place that a [`Node`] names.
+    /// Returns the answer at a position found in a [`Node`].
     #[inline(always)]
     pub(crate) fn answer(&self, at: At) -> Answer<'_> {
         Answer {
@@ -460,12 +460,12 @@ impl Answers {
         }
     }
 
-    /// Bytes of the name in wire format that an answer was prepared for.
+    /// Returns the wire-format length of the name that an answer was prepared for.
     pub(crate) fn name_len(&self, answer: &Answer<'_>) -> usize {
         key::wire_len(self.form, answer.key_len())
     }
 
-    /// What is known of a name.
+    /// Returns the node of a name, or `None` if the index does not have the name.
     pub fn node(&self, key: &[u8]) -> Option<Node> {
         let hash = key::hash(&self.hasher, 0, key);
         let at = self.by_name.find(hash, |at| {
@@ -487,8 +487,8 @@ impl Answers {
     }
 }
 
-/// What the answer of a hooked name is found by, in place of its hash: no other query
-/// comes upon it.
+/// Returns the key in the index for a hooked name's answer. It replaces the hash, so that normal
+/// queries do not find the answer.
 const fn behind_hook(hash: u64) -> u64 {
     !hash
 }
@@ -500,7 +500,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_that_of_records_and_tables() {
+    fn memory_counts_entries_and_tables() {
         let mut builder = AnswersBuilder::new(Form::Wire, [1, 2, 3, 4], HookedNames::default());
         let meta = Meta {
             qtype: 1,

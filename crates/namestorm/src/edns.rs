@@ -1,41 +1,40 @@
-//! EDNS, version 0 (RFC 6891): the OPT pseudo-record.
+//! EDNS version 0 (RFC 6891): the OPT pseudo-record.
 
 use crate::query::{self, Malformed};
 use crate::rtype;
 
-/// The largest message without EDNS (RFC 1035, section 2.3.4).
+/// The largest UDP message without EDNS (RFC 1035, section 2.3.4).
 pub const MIN_UDP_MESSAGE: usize = 512;
-/// The largest message that we send or announce over UDP: what passes any
-/// path of the Internet without being fragmented (RFC 9715, section 3.2 and
-/// appendix A).
+/// The largest message that we send or advertise over UDP. It passes any Internet path without
+/// fragmentation (RFC 9715, section 3.2 and appendix A).
 pub const MAX_UDP_MESSAGE: usize = 1232;
-/// The version that we speak.
+/// The EDNS version that we support.
 pub(crate) const VERSION: u8 = 0;
-/// Bytes of an OPT record without options.
+/// Length of an OPT record without options, in bytes.
 pub(crate) const OPT_LEN: usize = 11;
 /// The DO bit in the flags of OPT (RFC 3225).
 const DNSSEC_OK: u16 = 0x8000;
 
-/// What a query's OPT record says.
+/// The content of a query's OPT record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edns {
-    /// The largest message that the client takes over UDP, as it said.
+    /// The largest UDP message that the client accepts, as advertised.
     pub udp_size: u16,
-    /// The version that it speaks.
+    /// The client's EDNS version.
     pub version: u8,
-    /// It wants DNSSEC records.
+    /// The client wants DNSSEC records.
     pub dnssec_ok: bool,
 }
 
 impl Edns {
-    /// The largest message to send to this client over UDP.
+    /// Returns the largest message to send to this client over UDP.
     #[inline(always)]
     pub(crate) fn udp_limit(self) -> usize {
         usize::from(self.udp_size).clamp(MIN_UDP_MESSAGE, MAX_UDP_MESSAGE)
     }
 
-    /// The OPT record of the reply; `rcode` is the whole response code, whose
-    /// upper part is here.
+    /// Returns the OPT record of the reply. `rcode` is the whole response code; the OPT record
+    /// carries its upper bits.
     #[inline(always)]
     pub(crate) fn reply(self, rcode: u16) -> [u8; OPT_LEN] {
         let [_, kind] = rtype::OPT.to_be_bytes();
@@ -49,17 +48,18 @@ impl Edns {
     }
 }
 
-/// Finds the OPT record among `count` additional records that start at `at`.
-/// Unknown options are skipped (RFC 6891, section 6.1.2), and so are other
-/// records, and whatever is behind them.
+/// Finds the OPT record among the `count` records that start at `at`.
+///
+/// Skips unknown options (RFC 6891, section 6.1.2) and records of other types. Ignores the bytes
+/// after the last record.
 ///
 /// # Errors
-/// When the records are cut off, or there is a second OPT, or one whose owner
-/// is not the root (RFC 6891, section 6.1.1).
+/// Returns an error if the records are truncated, if there are two OPT records, or if the owner of
+/// the OPT record is not the root (RFC 6891, section 6.1.1).
 #[inline]
 pub(crate) fn parse(message: &[u8], mut at: usize, count: u16) -> Result<Option<Edns>, Malformed> {
     let mut found = None;
-    // Each record takes 11 bytes at least, so that a large count ends soon.
+    // A record has at least 11 bytes, so the loop ends soon even if `count` is large.
     for _ in 0..count {
         let owner_at = at;
         at = query::skip_name(message, at)?;
@@ -86,7 +86,7 @@ pub(crate) fn parse(message: &[u8], mut at: usize, count: u16) -> Result<Option<
     Ok(found)
 }
 
-/// Whether the options fill the data exactly.
+/// Checks that the options fill the data exactly.
 fn check_options(mut data: &[u8]) -> Result<(), Malformed> {
     while !data.is_empty() {
         let &[_, _, high, low] = data.first_chunk::<4>().ok_or(Malformed)?;
@@ -100,7 +100,7 @@ fn check_options(mut data: &[u8]) -> Result<(), Malformed> {
 mod tests {
     use super::*;
 
-    /// An OPT record with options.
+    /// Builds an OPT record with options.
     fn opt(size: u16, version: u8, flags: u16, options: &[u8]) -> Vec<u8> {
         let mut record = vec![0, 0, 41];
         record.extend(size.to_be_bytes());
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_bounded() {
+    fn udp_sizes_are_clamped() {
         for (size, limit) in [
             (0, 512),
             (511, 512),
@@ -132,7 +132,7 @@ mod tests {
             .unwrap()
             .unwrap();
         assert!(edns.dnssec_ok);
-        // BADVERS is 16: 1 above the header's four bits.
+        // BADVERS is 16: bit 4, the lowest bit above the header's four bits.
         assert_eq!(edns.reply(16), [0, 0, 41, 4, 208, 1, 0, 0x80, 0, 0, 0]);
     }
 
@@ -145,15 +145,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_opt_is_refused() {
+    fn bad_opt_records_are_refused() {
         let good = opt(1232, 0, 0, &[]);
         let twice = [good.clone(), good.clone()].concat();
-        assert_eq!(parse(&twice, 0, 2), Err(Malformed), "two");
-        assert!(parse(&twice, 0, 1).is_ok(), "what is behind does not count");
-        assert_eq!(parse(&good, 0, 2), Err(Malformed), "cut off");
-        assert_eq!(parse(&good[..10], 0, 1), Err(Malformed), "cut off");
+        assert_eq!(parse(&twice, 0, 2), Err(Malformed), "two OPT records");
+        assert!(
+            parse(&twice, 0, 1).is_ok(),
+            "bytes after the last record are ignored"
+        );
+        assert_eq!(parse(&good, 0, 2), Err(Malformed), "truncated");
+        assert_eq!(parse(&good[..10], 0, 1), Err(Malformed), "truncated");
         let named = [&[1, b'a'], &good[..]].concat();
-        assert_eq!(parse(&named, 0, 1), Err(Malformed), "an owner");
+        assert_eq!(
+            parse(&named, 0, 1),
+            Err(Malformed),
+            "an owner other than the root"
+        );
         for options in [&[0, 1, 0][..], &[0, 1, 0, 5, 1]] {
             assert_eq!(parse(&opt(1232, 0, 0, options), 0, 1), Err(Malformed));
         }

@@ -1,23 +1,23 @@
-//! The index: from a hash to where a record lies.
+//! The index: maps hashes to the positions of entries in memory.
 
-/// One slot: the upper half of a hash, and where its record is.
+/// One slot: the upper half of a hash, and the position of its entry.
 type Slot = (u32, u32);
 
-/// A slot without a record.
+/// A slot without an entry.
 const EMPTY: Slot = (0, u32::MAX);
 
-/// Where a record lies: its offset in units of [`UNIT`] bytes.
+/// The position of an entry: its offset in units of [`UNIT`] bytes.
 pub(crate) type At = u32;
 
-/// Records start at multiples of this many bytes.
+/// Entries start at multiples of this many bytes.
 pub(crate) const UNIT: usize = 8;
 
-/// Bytes that the processor loads together.
+/// Bytes that the processor loads together: one cache line.
 const CACHE_LINE: usize = 64;
 
-/// A hash table of fixed content with open addressing. Eight slots share a
-/// cache line and at most two thirds are in use, so that nearly every look-up
-/// touches one line here and then the line of its record.
+/// A hash table with fixed content and open addressing. Eight slots share a cache line, and at most
+/// two thirds of the slots are in use. Nearly every lookup thus touches one cache line here, and
+/// then the entry's own line.
 #[derive(Debug)]
 pub(crate) struct Table {
     slots: Box<[Slot]>,
@@ -25,7 +25,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table of `entries`: hashes, and where the records are.
+    /// Builds a table of `entries`: hashes, and the positions of the entries.
     pub(crate) fn new(entries: &[(u64, At)]) -> Self {
         let capacity = (entries.len() * 3 / 2 + 1).next_power_of_two();
         let mut slots = vec![EMPTY; capacity].into_boxed_slice();
@@ -41,7 +41,7 @@ impl Table {
         Self { slots, mask }
     }
 
-    /// The record of this hash that `is_it` says yes to.
+    /// Returns the entry with this hash for which `is_it` returns true.
     #[inline(always)]
     pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(At) -> bool) -> Option<At> {
         let mut slot = hash as usize & self.mask;
@@ -57,19 +57,19 @@ impl Table {
         }
     }
 
-    /// Asks for the slot where the search for a hash begins.
+    /// Prefetches the slot where the search for a hash begins.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
         nmio::prefetch(&self.slots[hash as usize & self.mask]);
     }
 
-    /// Where the record of a hash probably is: the first whose tag is right.
+    /// Returns the likely position of a hash's entry: the first one whose tag matches.
     #[inline(always)]
     pub(crate) fn guess(&self, hash: u64) -> Option<At> {
         self.find(hash, |_| true)
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory in use.
     pub(crate) fn memory(&self) -> usize {
         self.slots.len() * size_of::<Slot>()
     }
@@ -80,22 +80,21 @@ const fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
-/// The records' memory is full: 32 GiB.
+/// The memory for entries is full: they may take at most 32 GiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArenaFull;
 
-/// Records one behind the other, each laid so that it touches as few cache
-/// lines as it can.
+/// Entries stored one after another, each placed to touch as few cache lines as possible.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     bytes: Vec<u8>,
 }
 
 impl Arena {
-    /// Adds a record, whose parts are joined, and says where it is.
+    /// Adds an entry made of the concatenated `parts`, and returns its position.
     ///
     /// # Errors
-    /// When there is no place for it.
+    /// Returns an error if the arena is full.
     pub(crate) fn push(&mut self, parts: &[&[u8]]) -> Result<At, ArenaFull> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let mut start = self.bytes.len().next_multiple_of(UNIT);
@@ -114,27 +113,26 @@ impl Arena {
         Ok(at)
     }
 
-    /// The record at `at`, and everything behind it.
+    /// Returns the bytes from the entry at `at` to the end of the arena.
     #[inline(always)]
     pub(crate) fn at(&self, at: At) -> &[u8] {
         &self.bytes[at as usize * UNIT..]
     }
 
-    /// Asks for the cache line that a record begins in, which most end in
-    /// too.
+    /// Prefetches an entry's first cache line. Most entries fit in that line.
     #[inline(always)]
     pub(crate) fn prefetch(&self, at: At) {
         nmio::prefetch(self.at(at));
     }
 
-    /// Gives memory back that will not be used; the rest is read at random
-    /// from now on.
+    /// Frees unused memory, and asks for large pages because lookups read the memory in random
+    /// order.
     pub(crate) fn finish(&mut self) {
         self.bytes.shrink_to_fit();
         nmio::prefer_large_pages(&self.bytes);
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory in use.
     pub(crate) fn memory(&self) -> usize {
         self.bytes.capacity()
     }
@@ -145,8 +143,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_found_and_nothing_else() {
-        // Hashes that collide in slot and tag.
+    fn every_entry_is_found_and_nothing_else() {
+        // Hashes that collide in both slot and tag.
         let hashes: Vec<u64> = (0..1000).map(|i: u64| (i % 7) | ((i % 3) << 32)).collect();
         let entries: Vec<_> = hashes.iter().zip(0..).map(|(h, at)| (*h, at)).collect();
         let table = Table::new(&entries);
@@ -159,17 +157,17 @@ mod tests {
     }
 
     #[test]
-    fn a_guess_is_a_record_with_the_right_tag() {
+    fn a_guess_is_an_entry_with_the_right_tag() {
         let table = Table::new(&[(3 << 32, 17), (4 << 32, 23)]);
         assert_eq!(table.guess(3 << 32), Some(17));
         assert_eq!(table.guess(4 << 32), Some(23));
         assert_eq!(table.guess(5 << 32), None);
-        // Room for two entries at a load of two thirds: four slots.
+        // Two entries with a load of at most two thirds need four slots.
         assert_eq!(table.memory(), 4 * 8);
     }
 
     #[test]
-    fn any_hash_has_a_slot_to_ask_for() {
+    fn any_hash_can_be_prefetched() {
         for entries in [&[][..], &[(3 << 32, 17), (4 << 32, 23)]] {
             let table = Table::new(entries);
             for hash in [0, 1, u64::MAX] {
@@ -179,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn records_lie_close_where_no_further_line_is_touched() {
+    fn entries_are_adjacent_unless_padding_saves_a_cache_line() {
         let mut arena = Arena::default();
         let lens = [1, 40, 30, 64, 60, 5, 70, 128, 9];
         let starts = lens.map(|len| arena.push(&[&vec![0; len]]).unwrap() as usize * UNIT);
@@ -187,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_fits_a_line_lies_in_one() {
+    fn an_entry_touches_as_few_cache_lines_as_possible() {
         let mut arena = Arena::default();
         for len in [1, 40, 30, 64, 60, 5, 70, 128, 9] {
             let record = vec![len as u8; len];

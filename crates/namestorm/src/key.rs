@@ -1,5 +1,4 @@
-//! What the index is keyed by: a name in lower case, as it is in the packet
-//! (wire format) or as text (FQDN).
+//! Keys of the index: names in lower case, in wire format or as text (FQDN).
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -9,15 +8,14 @@ use ahash::RandomState;
 
 use crate::name::{MAX_NAME, WILDCARD};
 
-/// The form of names in the index (section 2.3 of the paper).
+/// The form that names have in the index (section 2.3 of the paper).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// The wire format as it is in a query. A query whose name is compressed
-    /// takes a longer way.
+    /// The wire format of the query. A query with a compressed name takes a slower path.
     #[default]
     Wire,
-    /// The decompressed, fully qualified name as text: `www.example.org.`.
-    /// All queries take the same way, which is a little longer.
+    /// The decompressed, fully qualified name as text: `www.example.org.`. All queries take the
+    /// same path, which is slightly slower.
     Fqdn,
 }
 
@@ -42,14 +40,14 @@ impl fmt::Display for Form {
     }
 }
 
-/// Stands for a dot inside a label of a name as text: a byte that nothing in
-/// lower case holds, so that different names have different texts.
+/// Replaces a dot inside a label when the key is text. Keys are in lower case, so no other byte of
+/// a key is `D`. Different names therefore have different keys.
 const INNER_DOT: u8 = b'D';
 
 /// A key of the index, made from a name.
 ///
-/// In both forms the key of an ancestor is the end of the name's key, cut
-/// where the ancestor starts in the name's wire format.
+/// In both forms the key of an ancestor is a suffix of the name's key. The suffix starts at the
+/// ancestor's offset in the name's wire format.
 #[derive(Clone, Debug)]
 pub struct Key {
     bytes: [u8; MAX_NAME + 1],
@@ -57,7 +55,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key without a name yet.
+    /// Creates a key that holds no name.
     pub const fn new() -> Self {
         Self {
             bytes: [0; MAX_NAME + 1],
@@ -65,7 +63,7 @@ impl Key {
         }
     }
 
-    /// Makes the key of `name`, which is uncompressed and at most 255 bytes.
+    /// Sets the key to that of `name`, which is uncompressed and at most 255 bytes long.
     #[inline(always)]
     pub fn set(&mut self, form: Form, name: &[u8]) {
         match form {
@@ -79,8 +77,8 @@ impl Key {
 
     #[inline]
     fn set_text(&mut self, name: &[u8]) {
-        // The text of a name is its wire format without the first length,
-        // and a dot in place of each other length.
+        // The text is the wire format without the first length byte, and with a dot in place of
+        // every other length byte.
         let text = &name[1.min(name.len())..];
         self.len = text.len();
         let out = &mut self.bytes[..text.len()];
@@ -100,8 +98,8 @@ impl Key {
         }
     }
 
-    /// Makes the key of the wildcard right below the ancestor that starts at
-    /// `start` in the wire format of `of`'s name.
+    /// Sets the key to that of the wildcard directly below an ancestor of `of`'s name. The ancestor
+    /// starts at `start` in the name's wire format.
     pub fn set_wildcard(&mut self, form: Form, of: &Self, start: usize) {
         let prefix: &[u8] = match form {
             Form::Wire => WILDCARD,
@@ -114,20 +112,20 @@ impl Key {
         rest.copy_from_slice(ancestor);
     }
 
-    /// The key.
+    /// Returns the key's bytes.
     #[inline(always)]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// The key of the ancestor that starts at `start` in the wire format.
+    /// Returns the key of the ancestor that starts at `start` in the name's wire format.
     #[inline(always)]
     pub fn suffix(&self, start: usize) -> &[u8] {
         &self.bytes()[start..]
     }
 }
 
-/// Replaces dots inside a label.
+/// Replaces the dots inside a label.
 #[cold]
 fn hide_dots(label: &mut [u8]) {
     for byte in label {
@@ -143,7 +141,7 @@ impl Default for Key {
     }
 }
 
-/// Bytes of the name in wire format whose key has `key_len` bytes.
+/// Returns the wire-format length of the name whose key is `key_len` bytes long.
 #[inline(always)]
 pub(crate) const fn wire_len(form: Form, key_len: usize) -> usize {
     match form {
@@ -152,8 +150,7 @@ pub(crate) const fn wire_len(form: Form, key_len: usize) -> usize {
     }
 }
 
-/// The keyed hash of a type and a name's key. Type 0 stands for the name
-/// itself.
+/// Returns the keyed hash of a type and a name's key. Type 0 means the name itself.
 #[inline(always)]
 pub(crate) fn hash(state: &RandomState, qtype: u16, key: &[u8]) -> u64 {
     let mut hasher = state.build_hasher();
@@ -162,8 +159,10 @@ pub(crate) fn hash(state: &RandomState, qtype: u16, key: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Copies `from` to `to`, of equal length, in lower case (RFC 4343): eight
-/// bytes at a time, the last eight once more where the length is odd.
+/// Copies `from` to `to`, which has the same length, in lower case (RFC 4343).
+///
+/// Copies eight bytes at a time. If the length is not a multiple of eight, the last eight bytes are
+/// copied again as one overlapping word.
 #[inline(always)]
 fn lower(from: &[u8], to: &mut [u8]) {
     let (words, _) = from.as_chunks::<8>();
@@ -183,14 +182,14 @@ fn lower(from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// Eight bytes in lower case: bit 5 is set in each that is `A` to `Z`.
+/// Returns eight bytes in lower case: sets bit 5 in every byte that is `A` to `Z`.
 #[inline(always)]
 const fn lower_word(word: [u8; 8]) -> [u8; 8] {
     const HIGH: u64 = 0x8080_8080_8080_8080;
     const ONES: u64 = 0x0101_0101_0101_0101;
     let word = u64::from_le_bytes(word);
     let low_bits = word & !HIGH;
-    // A byte's high bit becomes set when it is at least the bound.
+    // The addition sets a byte's high bit if the byte is at least the bound.
     let from_a = low_bits + ONES * (0x80 - b'A' as u64);
     let above_z = low_bits + ONES * (0x7f - b'Z' as u64);
     let upper = (from_a ^ above_z) & !word & HIGH;
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_read_as_it_is_shown() {
+    fn forms_survive_display_and_parsing() {
         for (text, form) in [("wire", Form::Wire), ("fqdn", Form::Fqdn)] {
             assert_eq!(text.parse(), Ok(form));
             assert_eq!(form.to_string(), text);
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_keys_in_both_forms() {
+    fn both_forms_make_keys_with_ancestors_as_suffixes() {
         let name = name::parse("WWW.Example.org").unwrap();
         assert_eq!(
             key(Form::Wire, &name).bytes(),
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dot_inside_a_label_is_no_border() {
+    fn a_dot_inside_a_label_is_not_a_separator() {
         let (one, two) = (b"\x03a.b\x00", b"\x01a\x01b\x00");
         assert_ne!(key(Form::Fqdn, one).bytes(), key(Form::Fqdn, two).bytes());
         let upper = name::parse("aDb").unwrap();
@@ -269,7 +268,7 @@ mod tests {
         );
     }
 
-    /// Names of any bytes.
+    /// Generates names with arbitrary bytes in their labels.
     fn names() -> impl Strategy<Value = Vec<u8>> {
         let label = prop::collection::vec(any::<u8>(), 1..12);
         prop::collection::vec(label, 0..8).prop_map(|labels| {
@@ -285,14 +284,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lower_case_is_that_of_the_standard_library(bytes: Vec<u8>) {
+        fn lower_matches_the_standard_library(bytes: Vec<u8>) {
             let mut out = vec![0; bytes.len()];
             lower(&bytes, &mut out);
             prop_assert_eq!(out, bytes.to_ascii_lowercase());
         }
 
         #[test]
-        fn equal_keys_are_equal_names(a in names(), b in names()) {
+        fn keys_are_equal_exactly_when_names_are(a in names(), b in names()) {
             for form in [Form::Wire, Form::Fqdn] {
                 let equal = key(form, &a).bytes() == key(form, &b).bytes();
                 prop_assert_eq!(equal, name::eq(&a, &b));

@@ -1,9 +1,8 @@
-//! An authoritative DNS server that answers from prepared packets: the
-//! paper's Namestorm.
+//! An authoritative DNS server that answers from prepared packets: the Namestorm of the paper.
 //!
-//! A server of one's own is a zone and a [`Hook`], which answers some of its names
-//! itself. A [`Question`] says what is asked, and who asks. This hook tells a
-//! health-checked address:
+//! To write your own server, combine a zone with a [`Hook`] that answers some of its names itself.
+//! A [`Question`] holds the name and type asked for, and the client's address. This hook answers
+//! with the addresses that pass a health check:
 //!
 //! ```
 //! use std::process::ExitCode;
@@ -19,7 +18,7 @@
 //! ns  60 A   192.0.2.53
 //! ";
 //!
-//! /// The addresses that are up.
+//! /// The addresses of the healthy servers.
 //! struct Healthy(Rrset);
 //!
 //! impl Hook for Healthy {
@@ -52,7 +51,7 @@
 //! # return in_memory();
 //!     namestorm::serve(ZONE, &["www.example.org"], |worker| {
 //!         let sender = worker.open_mailbox(8);
-//!         // It sends a new set whenever one has changed.
+//!         // The thread sends a new RRset whenever the set of healthy servers changes.
 //!         thread::spawn(move || check_health(sender));
 //!         let all = [[192, 0, 2, 1], [192, 0, 2, 2]];
 //!         Ok(Healthy(Rrset::new(rtype::A, 30, all)?))
@@ -79,13 +78,12 @@
 //! # }
 //! ```
 //!
-//! When a zone is loaded, every name and type in it becomes the part of a
-//! message that follows the question ([`compile()`]). A query finds it by one
-//! look-up in a hash table ([`Answers`]); what is left to do is the header. What a hook
-//! answers is not in that table, so that all other queries find their answers as they
-//! do without a hook.
+//! When a zone is loaded, [`compile()`] prepares an answer for every name and type in it: the part
+//! of a message after the question. A query finds its answer by one lookup in a hash table
+//! ([`Answers`]), and only the header remains to be written. Hooked names are not in that table, so
+//! other queries are as fast as without a hook.
 //!
-//! The layers can be used apart. [`Responder`] is DNS without any network:
+//! Each layer can be used alone. [`Responder`] answers DNS messages without a network:
 //!
 //! ```
 //! use namestorm::{Form, Responder, Transport, prepare_text};
@@ -104,9 +102,8 @@
 //! assert!(reply.tail.bytes.ends_with(&[192, 0, 2, 53]));
 //! ```
 //!
-//! Deliberately absent: recursion, zone transfers, dynamic update, NOTIFY,
-//! TSIG, DNSSEC proofs (the records in a zone are served as data), rotation
-//! of records.
+//! Deliberately absent: recursion, zone transfers, dynamic update, NOTIFY, TSIG, DNSSEC proofs (a
+//! zone's DNSSEC records are served as plain data), and rotation of records.
 
 mod answers;
 mod assemble;
@@ -163,11 +160,11 @@ pub use tcp::{DnsOverTcp, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_TCP_QUERY, TcpSetti
 pub use zone::Zone;
 pub use zones::{HookNameError, Zones};
 
-/// Prepares the answers of one zone given as text, which must set its origin:
-/// for tests, benches and examples. Hashes are not keyed by chance.
+/// Prepares the answers of one zone given as text, for tests, benchmarks and examples. The text
+/// must set its origin. The hashes have fixed keys, not random ones.
 ///
 /// # Errors
-/// What is wrong with the zone.
+/// Returns a report of everything wrong with the zone.
 pub fn prepare_text(zone: &str, form: Form) -> Result<Answers, Report> {
     let loaded = load_text("zone", None, zone)?;
     let zones = Zones::new(vec![loaded.zone]).unwrap_or_else(|_| unreachable!("one zone"));

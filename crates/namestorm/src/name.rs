@@ -1,22 +1,21 @@
-//! Domain names in wire format (RFC 1035, section 3.1): what every table of
-//! this crate is keyed by.
+//! Domain names in wire format (RFC 1035, section 3.1): the keys of every table in this crate.
 //!
-//! A name is a slice of labels, each behind its length, with the root's empty
-//! label at the end. Length bytes are at most 63 and lie below `A`, so that a
-//! whole name can be turned to lower case byte by byte.
+//! A name is a sequence of labels. Each label follows its length byte, and the empty root label
+//! ends the name. Length bytes are at most 63, below `A` (65), so a whole name can be lower-cased
+//! byte by byte.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes of the longest name, the root label included (RFC 1035, 2.3.4).
+/// Maximum length of a name in bytes, with the root label (RFC 1035, section 2.3.4).
 pub(crate) const MAX_NAME: usize = 255;
-/// Bytes of the longest label (RFC 1035, 2.3.4).
+/// Maximum length of a label in bytes (RFC 1035, section 2.3.4).
 pub(crate) const MAX_LABEL: usize = 63;
-/// Labels of the longest name, without the root.
+/// Maximum number of labels in a name, without the root label.
 pub(crate) const MAX_LABELS: usize = 127;
-/// The root.
+/// The root name.
 pub(crate) const ROOT: &[u8] = &[0];
-/// A label `*` with its length.
+/// The label `*` with its length byte.
 pub(crate) const WILDCARD: &[u8] = b"\x01*";
 
 /// Whether `bytes` are exactly one uncompressed name.
@@ -24,8 +23,8 @@ pub(crate) fn is_name(bytes: &[u8]) -> bool {
     prefix_len(bytes) == Some(bytes.len())
 }
 
-/// Bytes of the uncompressed name at the start of `bytes`; `None` when there
-/// is none.
+/// Returns the length of the uncompressed name at the start of `bytes`, or `None` if there is no
+/// such name.
 pub(crate) fn prefix_len(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -40,7 +39,7 @@ pub(crate) fn prefix_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Where each label of a name starts, the root left out.
+/// Returns the offset of each label in `name`, without the root label.
 pub(crate) fn label_starts(name: &[u8]) -> impl Iterator<Item = usize> + '_ {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -51,18 +50,18 @@ pub(crate) fn label_starts(name: &[u8]) -> impl Iterator<Item = usize> + '_ {
     })
 }
 
-/// The name without its first label; `None` for the root.
+/// Returns the name without its first label, or `None` for the root.
 pub(crate) fn parent(name: &[u8]) -> Option<&[u8]> {
     let len = usize::from(*name.first()?);
     if len == 0 { None } else { name.get(1 + len..) }
 }
 
-/// The labels of `name`, from the leftmost, the root left out.
+/// Returns the labels of `name`, leftmost first, without the root label.
 pub(crate) fn labels(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     label_starts(name).map(move |at| &name[at + 1..][..usize::from(name[at])])
 }
 
-/// Whether two names are equal without regard to case (RFC 4343).
+/// Whether two names are equal, ignoring case (RFC 4343).
 pub(crate) fn eq(a: &[u8], b: &[u8]) -> bool {
     a.eq_ignore_ascii_case(b)
 }
@@ -72,8 +71,8 @@ pub(crate) fn is_within(name: &[u8], apex: &[u8]) -> bool {
     let Some(cut) = name.len().checked_sub(apex.len()) else {
         return false;
     };
-    let at_border = cut == 0 || apex == ROOT || label_starts(name).any(|start| start == cut);
-    at_border && eq(&name[cut..], apex)
+    let at_boundary = cut == 0 || apex == ROOT || label_starts(name).any(|start| start == cut);
+    at_boundary && eq(&name[cut..], apex)
 }
 
 /// Whether the first label is `*` (RFC 4592, section 2.1.1).
@@ -81,12 +80,14 @@ pub(crate) fn is_wildcard(name: &[u8]) -> bool {
     name.starts_with(WILDCARD)
 }
 
-/// Appends to `key` what sorts `name`, which lies within `apex`, in the
-/// canonical order of RFC 4034, section 6.1: the labels below the apex from
-/// right to left, in lower case, each ended by a zero byte. The key of a name
-/// is a prefix of the keys of all names below it; the apex has the empty key.
+/// Appends the sort key of `name`, which lies within `apex`. Sort keys order names canonically (RFC
+/// 4034, section 6.1).
 ///
-/// The bytes 0 and 1 inside a label are written as (1, 1) and (1, 2).
+/// A key holds the labels below the apex in lower case, rightmost first, each followed by a zero
+/// byte. The key of a name is a prefix of the keys of all names below it. The apex has the empty
+/// key.
+///
+/// The bytes 0 and 1 inside a label are escaped as (1, 1) and (1, 2).
 pub(crate) fn append_sort_key(key: &mut Vec<u8>, name: &[u8], apex: &[u8]) {
     let below = name.len() - apex.len();
     let mut starts = [0u8; MAX_LABELS];
@@ -111,8 +112,8 @@ pub(crate) fn append_sort_key(key: &mut Vec<u8>, name: &[u8], apex: &[u8]) {
     }
 }
 
-/// Parses a name as a person writes it on a command line: with or without
-/// the dot at its end. `None` when it is no name.
+/// Parses a name in presentation format, with or without the final dot. Returns `None` if the text
+/// is not a name.
 pub(crate) fn parse(text: &str) -> Option<Vec<u8>> {
     let name = domain::base::Name::<Vec<u8>>::from_str(text)
         .ok()?
@@ -131,7 +132,7 @@ pub(crate) fn parse(text: &str) -> Option<Vec<u8>> {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Name(Box<[u8]>);
 
-/// A text is no domain name.
+/// The text is not a domain name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is no domain name: give labels of 1 to 63 bytes with dots between them, and at most \
@@ -140,7 +141,7 @@ pub struct Name(Box<[u8]>);
 pub struct NameError(pub String);
 
 impl Name {
-    /// The name in wire format (RFC 1035, section 3.1), uncompressed.
+    /// Returns the name in uncompressed wire format (RFC 1035, section 3.1).
     pub fn as_wire(&self) -> &[u8] {
         &self.0
     }
@@ -149,7 +150,7 @@ impl Name {
 impl FromStr for Name {
     type Err = NameError;
 
-    /// Reads a name in presentation format, with or without the dot at its end.
+    /// Parses a name in presentation format, with or without the final dot.
     fn from_str(text: &str) -> Result<Self, NameError> {
         let name = parse(text).ok_or_else(|| NameError(text.to_owned()))?;
         Ok(Self(name.into()))
@@ -168,7 +169,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Shows a name in presentation format, with the dot at its end.
+/// Displays a name in presentation format, with the final dot.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown<'a>(pub &'a [u8]);
 
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_measured() {
+    fn prefix_len_measures_names() {
         assert_eq!(prefix_len(b"\x03www\x00rest"), Some(5));
         assert_eq!(prefix_len(b"\x03www"), None, "no root label");
         assert_eq!(prefix_len(b"\x40"), None, "a label of 64");
@@ -222,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn within_respects_label_borders() {
+    fn is_within_respects_label_boundaries() {
         let apex = name("Example.org");
         assert!(is_within(&name("example.ORG."), &apex));
         assert!(is_within(&name("a.b.example.org"), &apex));
         assert!(!is_within(&name("badexample.org"), &apex));
         assert!(!is_within(&name("org"), &apex));
         assert!(is_within(&apex, ROOT));
-        // The bytes of a label that look like the apex.
+        // The bytes of the apex, but inside a label.
         assert!(!is_within(
             b"\x0cx\x07example\x03org\x00",
             b"\x07example\x03org\x00"
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_would_look_like_the_end_of_a_label_are_changed_in_keys() {
+    fn sort_keys_escape_the_bytes_0_and_1() {
         let mut key = vec![b'k'];
         append_sort_key(
             &mut key,
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_shown_as_they_are_written() {
+    fn names_survive_parsing_and_display() {
         for text in [".", "www.example.org.", "a\\.b.c.", "\\000\\255.x."] {
             assert_eq!(Shown(&name(text)).to_string(), text);
         }
