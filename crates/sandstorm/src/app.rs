@@ -93,8 +93,8 @@ pub trait Clients<S> {
     /// [`App::on_request`] does. If it returns [`Verdict::Later`], the request waits again, with a
     /// fresh timeout.
     ///
-    /// Returns `false` if the request no longer waits for an answer: the client has gone, or the
-    /// request has timed out or was evicted to free memory.
+    /// Returns `false` if the request no longer waits for an answer. Then the client has gone, or
+    /// the request has timed out or was evicted to free memory.
     fn answer(
         &mut self,
         ticket: Ticket,

@@ -1,9 +1,8 @@
 //! Strict parsing of request heads (RFC 9112).
 //!
 //! A request that another program on the way might parse differently is refused, and its connection
-//! closed, so that no request can hide in another (request smuggling). Examples are bare line
-//! feeds, folded fields, `Transfer-Encoding` beside `Content-Length`, and more than one length or
-//! host.
+//! closed. So no request can hide in another (request smuggling). Examples are bare line feeds,
+//! folded fields, `Transfer-Encoding` beside `Content-Length`, and more than one length or host.
 
 use std::mem::MaybeUninit;
 

@@ -131,7 +131,7 @@
 //! # The site
 //! A file server gives the same few responses again and again. This server makes each of them once,
 //! when the folder is [loaded](Site::load). Status line, fields and body lie in one piece of
-//! memory: one each for GET, for HEAD, and for a client that already has the file. The TCP stack
+//! memory. There is one piece for GET, for HEAD, and for a client that already has the file. The TCP stack
 //! segments these responses once. A request then costs one look-up by the bytes of its path, and
 //! its response is one entry in the connection's send stream.
 //!
@@ -197,8 +197,8 @@
 //! workers share the site and never write to it. Each worker has its own packets.
 //!
 //! [`reply::Status`] lists how requests are answered. An ambiguous request is refused and its
-//! connection closed: bare line feeds, folded fields, more than one length or host, or a length
-//! together with a transfer coding. The site reads no body: it answers a request that has one, and
+//! connection closed. Examples are bare line feeds, folded fields, more than one length or host,
+//! and a length together with a transfer coding. The site reads no body: it answers a request that has one, and
 //! then closes the connection as described above. A head must be complete within
 //! [`REQUEST_TIMEOUT`] of its first byte.
 //!

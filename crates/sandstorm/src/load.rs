@@ -1,4 +1,4 @@
-//! Loading a folder: every file in it, but for those that cannot be served.
+//! Loading a folder: every file in it except those that cannot be served.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,21 +14,22 @@ use crate::root::{Root, file_type};
 use crate::site::{Builder, MAX_FILE_LEN, Site, Totals};
 use crate::skipped::{Reason, Skipped, unreadable};
 
-/// Hidden, and served all the same (RFC 8615).
+/// The only name with a leading dot that is served (RFC 8615).
 const WELL_KNOWN: &[u8] = b".well-known";
 
-/// Folders inside each other, the one that is served included.
+/// The deepest nesting of folders, including the served folder.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// How much is loaded at most.
+/// Upper limits on what is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Files: 1,000,000 by default.
+    /// The most files: 1,000,000 by default.
     pub files: u64,
-    /// Bytes of all files: 16 GiB by default. All of them are kept in memory.
+    /// The most bytes of all files together: 16 GiB by default. The server keeps all of them in
+    /// memory.
     pub bytes: u64,
-    /// Folders that are looked into: 1,000,000 by default. A folder counts for
-    /// each path to it, and few links can make very many paths.
+    /// The most folders that are searched: 1,000,000 by default. A folder counts once for each path
+    /// to it, because a few links can make very many paths.
     pub folders: u64,
 }
 
@@ -42,16 +43,16 @@ impl Default for Limits {
     }
 }
 
-/// What happens while a folder is loaded.
+/// Events while a folder is loaded.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// A file was loaded: the totals with it.
+    /// A file was loaded. The totals include it.
     Loaded(&'a Totals),
     /// An entry was left out.
     Skipped(Skipped),
 }
 
-/// Why a folder was not loaded.
+/// Why a folder could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -60,44 +61,43 @@ pub enum LoadError {
     Unreadable {
         /// The folder.
         path: PathBuf,
-        /// The system's word on it.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// There is no such folder.
+    /// The folder does not exist.
     #[error("there is no folder {}; name the folder that the files are in", path.display())]
     Missing {
-        /// What was named.
+        /// The path that was given.
         path: PathBuf,
     },
-    /// It is no folder.
+    /// The path is not a folder.
     #[error("{} is not a folder; name the folder that the files are in", path.display())]
     NotAFolder {
-        /// What was named.
+        /// The path that was given.
         path: PathBuf,
     },
-    /// No file at all.
+    /// The folder contains no file.
     #[error("there is no file to serve in {}; files whose name begins with a dot do not count", path.display())]
     Empty {
         /// The folder.
         path: PathBuf,
     },
-    /// Every file was left out.
+    /// Every entry was left out.
     #[error("no file in {} can be served; entries left out, each with its reason: {skipped}", path.display())]
     AllSkipped {
         /// The folder.
         path: PathBuf,
-        /// Entries that were left out.
+        /// How many entries were left out.
         skipped: u64,
     },
 }
 
 impl Site {
-    /// Loads all files of `folder` and of the folders in it. `progress` is
-    /// told of each file, and of each entry that cannot be served, which is
-    /// left out.
+    /// Loads all files of `folder` and its subfolders. `progress` is called for each file, and for
+    /// each entry that is left out because it cannot be served.
     ///
-    /// Hidden files and folders, whose names begin with a dot, are left out,
-    /// but for `.well-known`. Symbolic links are followed inside the folder.
+    /// Hidden files and folders, whose names begin with a dot, are left out, except `.well-known`.
+    /// Symbolic links are followed if they stay inside the folder.
     ///
     /// # Errors
     /// [`LoadError`], when there is nothing to serve.
@@ -109,7 +109,7 @@ impl Site {
         Self::load_with_fields(folder, limits, Fields::new(), progress)
     }
 
-    /// As [`load`](Self::load); all responses have `fields`, see
+    /// Does what [`load`](Self::load) does, with `fields` in all responses; see
     /// [`Builder::with_fields`].
     ///
     /// # Errors
@@ -155,18 +155,18 @@ impl Site {
     }
 }
 
-/// Whether an entry is left out without a word.
+/// Whether an entry is left out without a warning.
 fn is_hidden(name: &[u8]) -> bool {
     name.starts_with(b".") && name != WELL_KNOWN
 }
 
-/// A folder whose entries are being loaded.
+/// The folder that is being loaded at one level of nesting.
 struct Folder {
-    /// Its path as clients ask for it, below the served folder.
+    /// The path that clients ask for, relative to the served folder.
     path: PathBuf,
-    /// Where it really is below the served folder, without a link.
+    /// The real path relative to the served folder, without symbolic links.
     real: PathBuf,
-    /// The file system and the number there: the same for every path to it.
+    /// Device and inode number, which are the same for every path to this folder.
     id: (u64, u64),
     names: std::vec::IntoIter<OsString>,
 }
@@ -183,14 +183,14 @@ impl Folder {
 }
 
 struct Loader<'a, P> {
-    /// As the user has named it.
+    /// The path that the user gave.
     folder: &'a Path,
     root: &'a Root,
     limits: &'a Limits,
     site: Builder,
-    /// The folders that lead to the present entry, the served one first.
+    /// The folders that lead to the present entry. The served folder comes first.
     open: Vec<Folder>,
-    /// Folders looked into.
+    /// How many folders have been searched.
     folders: u64,
     progress: P,
 }
@@ -225,8 +225,8 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
         }
     }
 
-    /// Loads one entry, at `path` for clients and really at `real`. A folder's
-    /// own entries come next.
+    /// Loads one entry. Clients know it as `path`, and its real path is `real`. If it is a folder,
+    /// its entries come next.
     fn load(&mut self, path: &Path, mut real: PathBuf) -> Result<(), Reason> {
         let mut kind = file_type(&self.root.look(&real).map_err(unreadable)?);
         if kind == FileType::Symlink {
@@ -263,7 +263,7 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     fn load_file(&mut self, path: &Path, real: &Path) -> Result<(), Reason> {
         let mut file = self.root.file(real).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
-        // It was one when it was looked at.
+        // The entry may have changed since it was listed.
         if !metadata.is_file() {
             return Err(Reason::Changed);
         }
@@ -290,8 +290,8 @@ impl<P: FnMut(Progress<'_>)> Loader<'_, P> {
     }
 }
 
-/// Reads a file that must have as many bytes as `place`, and be `modified` at
-/// the same time as before.
+/// Reads a file into `place`. Fails unless the file has exactly this length and the modification
+/// time `modified`.
 fn read_exactly(file: &mut File, place: &mut [u8], modified: SystemTime) -> Result<(), Reason> {
     file.read_exact(place).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => Reason::Changed,

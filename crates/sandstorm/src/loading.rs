@@ -1,4 +1,4 @@
-//! Loading as the operator sees it: progress, warnings, and `--strict`.
+//! Loading a folder for an operator: progress, warnings, and `--strict`.
 
 use std::fmt;
 use std::path::Path;
@@ -11,34 +11,35 @@ use crate::load::{Limits, LoadError, Progress};
 use crate::site::{Site, Totals};
 use crate::skipped::Skipped;
 
-/// Loading that takes longer is told about, this often.
+/// The interval between progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
-/// Entries left out that are named; those beyond are only counted.
+/// The most entries that are named in warnings or errors. Further entries are only counted.
 const MAX_NAMED: u64 = 100;
 
-/// Why the folder is not served: a message for the operator.
+/// Why the folder is not served, as a message for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum NotLoaded {
-    /// The folder cannot be read.
+    /// The folder cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// A field for all responses is none.
+    /// A field for all responses is invalid.
     #[error("a field for all responses: {0}")]
     Field(#[from] FieldError),
-    /// With `--strict`, a line for each of the first entries behind the first line.
+    /// With `--strict`, some entries cannot be served. The message lists the first of them, one a
+    /// line.
     #[error(
         "entries that cannot be served: {}; mend them, or leave out --strict to serve the rest{}",
         report::count(*count), Lines(named)
     )]
     Strict {
-        /// Entries that cannot be served.
+        /// How many entries cannot be served.
         count: u64,
-        /// The first of them.
+        /// The first of these entries.
         named: Vec<Skipped>,
     },
 }
 
-/// Each entry on a line of its own.
+/// Formats each entry on its own line.
 struct Lines<'a>(&'a [Skipped]);
 
 impl fmt::Display for Lines<'_> {
@@ -47,8 +48,8 @@ impl fmt::Display for Lines<'_> {
     }
 }
 
-/// Loads the folder. Entries that cannot be served are left out with a
-/// warning each; `strict` makes an error of them all. All responses have `fields`.
+/// Loads the folder. Entries that cannot be served are left out, each with a warning; with `strict`
+/// they are an error. All responses have `fields`.
 pub(crate) fn load(
     folder: &Path,
     limits: &Limits,
@@ -73,12 +74,12 @@ pub(crate) fn load(
     }
     if count > MAX_NAMED {
         let more = report::count(count - MAX_NAMED);
-        tracing::warn!("left out, not named here: {more} entries more");
+        tracing::warn!("left out without a message: {more} more entries");
     }
     Ok(outcome?)
 }
 
-/// Tells how far loading has come, when it takes long.
+/// Prints a progress message if the last one is old enough.
 fn tell(totals: &Totals, told: &mut Instant) {
     if told.elapsed() >= PROGRESS_INTERVAL {
         *told = Instant::now();
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_refuses_and_names_them_up_to_a_bound() {
+    fn strict_refuses_and_names_at_most_100_entries() {
         for (bad, lines) in [(1, 2), (MAX_NAMED, 101), (MAX_NAMED + 1, 101)] {
             let folder = folder(bad);
             let error = load(folder.path(), &Limits::default(), true, Fields::new()).unwrap_err();

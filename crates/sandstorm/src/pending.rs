@@ -1,5 +1,5 @@
-//! Requests that are under way between two arrivals of bytes: a body that is not
-//! whole, an answer that comes later, an answer that finds no room.
+//! Pending requests: their body is incomplete, their answer comes later, or their response has no
+//! room yet.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,37 +13,35 @@ use tcpip::ContentId;
 use crate::body::BodyReader;
 use crate::date::Stamp;
 
-/// The most bytes of memory for the requests that are under way in one worker: their
-/// places, their heads, and bodies that are collected.
+/// The most memory for the pending requests of one worker, in bytes. It holds their entries, heads
+/// and collected bodies.
 pub const MAX_PENDING_BYTES: usize = 64 << 20;
-/// The memory that a place keeps for the next request.
+/// The largest buffer that a free place keeps for the next request, in bytes.
 const KEPT_BYTES: usize = 2_048;
 
-/// Places that are looked at when the memory runs short; the next time it is the next
-/// ones.
+/// How many places are examined when memory runs short. The next search continues after them.
 const SAMPLE: usize = 128;
 type Sample = ArrayVec<Place, SAMPLE>;
-/// The part of the memory that one client address may have while others ask for it is
-/// one in so many.
+/// One client address may have 1/`SHARE` of the memory while other addresses ask for memory.
 const SHARE: usize = 8;
-/// A request that lacks less progress than this does not give way to another address
+/// A request whose lag is shorter is not evicted for another address while its own address is
 /// within its share.
 const MIN_LACK: Duration = Duration::from_secs(1);
-/// What a byte of a body adds to its request's progress: 16,000 a second keep up with
-/// time.
+/// What each received byte of a body adds to its request's progress. At 16,000 bytes a second,
+/// progress keeps up with time.
 const PROGRESS_OF_BYTE: Duration = Duration::from_nanos(62_500);
-/// Progress may be so far ahead of time.
+/// How far progress may be ahead of time.
 const CREDIT: Duration = Duration::from_secs(2);
-/// Leading bits by which IPv6 addresses count as one, as
-/// [`tcpip::Config::ipv6_prefix`] is by default.
+/// The prefix length by which IPv6 addresses count as one client. It equals the default of
+/// [`tcpip::Config::ipv6_prefix`].
 const IPV6_PREFIX: u32 = 64;
 
-/// Names a place in [`Pending`]. Each connection has at most one.
+/// Index of a place in [`Pending`]. Each connection has at most one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Place(u32);
 
 impl Place {
-    /// No place.
+    /// The index of no place.
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
@@ -53,56 +51,56 @@ impl Default for Place {
     }
 }
 
-/// What a request under way waits for.
+/// What a pending request waits for.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// For its body.
+    /// Waits for the rest of its body.
     Body(Body),
-    /// For the application's answer. The request has this serial number.
+    /// Waits for the application's answer. `serial` is the serial number of the request.
     Answer {
         serial: u64,
-        /// The body is not read: the connection closes after the answer.
+        /// The body is not read, so the connection closes after the answer.
         close: bool,
     },
-    /// For room in the connection's stream.
+    /// Waits for room in the connection's send stream.
     Room(Outgoing),
-    /// For more of a response, of which a part has been sent.
+    /// Waits for more of a streamed response, of which a part has been sent.
     Stream(Stream),
-    /// For nothing: it has given way to others, and its client is to be told so.
+    /// Waits for nothing: it was evicted, and its client must still be told.
     GaveWay(Option<Busy>),
 }
 
-/// How a request is answered that has given way. Where there is a response already, which
-/// is lost now, nothing can be said.
+/// How an evicted request is answered. `None` in [`Phase::GaveWay`] means that its response was
+/// lost and no other can be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Busy {
     pub(crate) head_only: bool,
     pub(crate) close: bool,
 }
 
-/// A body that is being read.
+/// A request body that is being read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Body {
     pub(crate) reader: BodyReader,
-    /// How many bytes may still come.
+    /// The most bytes that the body may still have.
     pub(crate) left: u64,
-    /// The application gets it in pieces.
+    /// The application gets the body in pieces.
     pub(crate) in_pieces: bool,
-    /// The client was not yet told to go on, and may wait for that.
+    /// The client has sent `Expect: 100-continue` and was not answered yet.
     pub(crate) owes_continue: bool,
 }
 
-/// What is to be sent beside the bytes that were made.
+/// What is sent after the bytes that were written into the output buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
     pub(crate) content: Option<(ContentId, Range<u32>)>,
     pub(crate) stamp: Stamp,
-    /// The response goes on with pieces.
+    /// If present, more pieces of the response follow.
     pub(crate) stream: Option<Stream>,
 }
 
 impl Outgoing {
-    /// A response that ends here.
+    /// Makes the outgoing part of a response that ends here.
     pub(crate) fn new(content: Option<(ContentId, Range<u32>)>, stamp: Stamp) -> Self {
         Self {
             content,
@@ -111,54 +109,55 @@ impl Outgoing {
         }
     }
 
-    /// The same with pieces that follow.
+    /// Returns the same value, followed by more pieces.
     pub(crate) fn followed_by(self, stream: Option<Stream>) -> Self {
         Self { stream, ..self }
     }
 }
 
-/// A response that is made in pieces.
+/// A response that is sent in pieces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream {
     /// The request's serial number.
     pub(crate) serial: u64,
-    /// The pieces are chunks.
+    /// The pieces are sent as chunks.
     pub(crate) chunked: bool,
-    /// The connection closes behind it.
+    /// The connection closes after the response.
     pub(crate) close: bool,
-    /// The application has no more for now.
+    /// The application has no more data for now.
     pub(crate) waits: bool,
 }
 
-/// One request under way.
+/// One pending request.
 #[derive(Debug)]
 struct Entry {
-    /// `None` in a place that is free.
+    /// `None` if the place is free.
     phase: Option<Phase>,
-    /// A moment that bytes of the body move on; time overtakes those that come slowly.
+    /// A time that each received byte of the body advances. If bytes arrive slowly, it falls behind
+    /// `now`.
     progress: Instant,
     client: IpAddr,
-    /// The head and what was collected of the body; or what was made to be sent.
+    /// The head and the part of the body collected so far, or the response bytes to be sent.
     bytes: Vec<u8>,
 }
 
-/// All requests under way.
+/// All pending requests of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     entries: Vec<Entry>,
     free: Vec<Place>,
-    /// Bytes of memory that the entries are and have.
+    /// The memory that the entries and their buffers use, in bytes.
     memory: usize,
-    /// Where places were looked at last.
+    /// The place at which the next search for memory begins.
     hand: usize,
 }
 
-/// There is no memory for a request.
+/// There is no memory for the request.
 #[derive(Debug)]
 pub(crate) struct Exhausted;
 
 impl Pending {
-    /// Takes a place for a request of `peer` that begins with `bytes`.
+    /// Takes a place for a request of `peer`, and stores `bytes` there.
     pub(crate) fn take(
         &mut self,
         phase: Phase,
@@ -186,19 +185,19 @@ impl Pending {
         Ok(place)
     }
 
-    /// How many there are.
+    /// Number of pending requests.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// What a request waits for; `None` of [`Place::NONE`].
+    /// Returns what a request waits for. `None` for [`Place::NONE`].
     #[inline]
     pub(crate) fn phase(&mut self, place: Place) -> Option<&mut Phase> {
         let entry = self.entries.get_mut(place.0 as usize)?;
         entry.phase.as_mut()
     }
 
-    /// Adds to its bytes. Others may have to give way.
+    /// Appends to the request's bytes. Other requests may be evicted for this.
     pub(crate) fn append(
         &mut self,
         place: Place,
@@ -222,13 +221,13 @@ impl Pending {
         Ok(())
     }
 
-    /// Looks at some places, and frees `needed` bytes for a request that asks for them:
-    /// memory that free places keep, and then that of requests which have less right to it.
+    /// Examines some places and frees `needed` bytes for the request at `asker`. It first takes the
+    /// buffers that free places keep, and then evicts requests.
     ///
-    /// The rule is that of the TCP stack. First those give way whose address has more than
-    /// its [`SHARE`], and then those that lack most progress: whose body comes slowly, or
-    /// whose client reads slowly. Who waits for the application is not to blame for that,
-    /// and lacks nothing. An asker whose address has its share takes nothing from others.
+    /// The order is that of the TCP stack. Requests of an address that holds more than its
+    /// [`SHARE`] go first, then the requests that lag most because their client sends or reads
+    /// slowly. A request that waits for the application does not lag. If the asker's address
+    /// already holds its share, no other address loses a request.
     #[cold]
     fn make_way(&mut self, asker: Place, needed: usize, now: Instant) -> Result<(), Exhausted> {
         let sample = self.sample();
@@ -252,14 +251,14 @@ impl Pending {
         Ok(())
     }
 
-    /// Those of a sample that give way to a request, the first that does first.
+    /// Returns the requests of a sample that may be evicted for `asker`, in the order of eviction.
     fn ranked(&self, mut sample: Sample, asker: Place, now: Instant) -> Sample {
         let entry = |place: &Place| &self.entries[place.0 as usize];
         let memory = |places: &[Place]| -> usize {
             let each = places.iter().map(|place| entry(place).bytes.capacity());
             each.sum()
         };
-        // At least what these would have on average.
+        // The memory of the sample, but not less than an average sample has.
         let average = self.memory / self.entries.len() * sample.len();
         let share = memory(&sample).max(average) / SHARE;
         let client = entry(&asker).client;
@@ -287,7 +286,7 @@ impl Pending {
         places.collect()
     }
 
-    /// The next places that are looked at.
+    /// Returns the places to be examined next.
     fn sample(&mut self) -> Sample {
         let len = self.entries.len();
         let sample = (0..len.min(SAMPLE)).map(|at| Place(((self.hand + at) % len) as u32));
@@ -296,7 +295,7 @@ impl Pending {
         sample
     }
 
-    /// This request gives its memory to others. How much.
+    /// Evicts a request and returns how many bytes this frees.
     fn give_way(&mut self, place: Place) -> usize {
         let bytes = self.take_bytes(place);
         let head_only = bytes.starts_with(b"HEAD ");
@@ -310,20 +309,21 @@ impl Pending {
         bytes.capacity()
     }
 
-    /// Takes its bytes out, to be given back by [`keep`](Self::keep) or dropped.
+    /// Takes the request's bytes out. The caller drops them, or returns them with
+    /// [`keep`](Self::keep).
     pub(crate) fn take_bytes(&mut self, place: Place) -> Vec<u8> {
         let bytes = std::mem::take(&mut self.entry(place).bytes);
         self.memory -= bytes.capacity();
         bytes
     }
 
-    /// Gives bytes to a place that has none.
+    /// Stores bytes in a place that has none.
     fn put_bytes(&mut self, place: Place, bytes: Vec<u8>) {
         self.memory += bytes.capacity();
         self.entry(place).bytes = bytes;
     }
 
-    /// So many bytes of a request's body have come.
+    /// Records that `came` more bytes of a request's body have arrived.
     pub(crate) fn update_body(&mut self, place: Place, body: Body, came: usize, now: Instant) {
         let entry = self.entry(place);
         entry.phase = Some(Phase::Body(body));
@@ -331,14 +331,14 @@ impl Pending {
         entry.progress = (entry.progress + gained).min(now + CREDIT);
     }
 
-    /// The request waits for something else now.
+    /// Makes the request wait for something else.
     pub(crate) fn set_phase(&mut self, place: Place, phase: Phase, now: Instant) {
         let entry = self.entry(place);
         entry.phase = Some(phase);
         entry.progress = now;
     }
 
-    /// The request is over.
+    /// Removes a request that is finished.
     pub(crate) fn release(&mut self, place: Place) {
         let Some(entry) = self.entries.get_mut(place.0 as usize) else {
             return;
@@ -350,8 +350,8 @@ impl Pending {
         self.tidy(place);
     }
 
-    /// Gives the bytes back that were [taken out](Self::take_bytes) for an answer. They
-    /// are kept as long as the request waits for another.
+    /// Returns bytes that were [taken out](Self::take_bytes) for an answer. They are stored only if
+    /// the request still waits for an answer.
     pub(crate) fn keep(&mut self, place: Place, bytes: Vec<u8>) {
         match self.entry(place).phase {
             Some(Phase::Answer { .. }) => self.put_bytes(place, bytes),
@@ -363,13 +363,13 @@ impl Pending {
         }
     }
 
-    /// Sees to the memory of a place that is free.
+    /// Frees the memory of a free place, except for a small buffer that the next request can use.
     fn tidy(&mut self, place: Place) {
         let memory = self.memory;
         let entry = self.entry(place);
         let before = entry.bytes.capacity();
         entry.bytes.clear();
-        // What is kept leaves half of the memory to those under way.
+        // Buffers of free places may take at most half of the memory.
         if before > KEPT_BYTES || memory > MAX_PENDING_BYTES / 2 {
             entry.bytes = Vec::new();
         }
@@ -383,7 +383,7 @@ impl Pending {
 }
 
 impl Entry {
-    /// How far a request's progress lies behind `now`: that of a client, not of the
+    /// How far a client's progress lies behind `now`. Zero while the request waits for the
     /// application.
     fn lack(&self, now: Instant) -> Duration {
         match self.phase {
@@ -393,7 +393,7 @@ impl Entry {
     }
 }
 
-/// What counts as one client: an IPv4 address, or an IPv6 network.
+/// Returns what counts as one client: an IPv4 address or an IPv6 network.
 fn network(peer: IpAddr) -> IpAddr {
     match peer {
         IpAddr::V4(_) => peer,
