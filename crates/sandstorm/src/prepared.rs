@@ -1,4 +1,4 @@
-//! Replies of an application that are made once and sent often.
+//! An application's replies that are prepared once and sent often.
 
 use tcpip::{ContentError, ContentId, Contents, Slot};
 
@@ -8,8 +8,8 @@ use crate::reply::ETag;
 use crate::response::Response;
 use crate::status::{Status, StatusCode};
 
-/// Names a reply that was [made before](Replies::add). It is sent from prepared
-/// packets, as a file is.
+/// Identifies a reply that was [prepared](Replies::add). It is sent from prepared packets, as a
+/// file is.
 #[derive(Clone, Copy, Debug)]
 pub struct PreparedId {
     pub(crate) content: ContentId,
@@ -19,7 +19,7 @@ pub struct PreparedId {
     pub(crate) unchanged: Option<Unchanged>,
 }
 
-/// What is sent to a client that has the reply already.
+/// What is sent to a client that already has the reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unchanged {
     pub(crate) tag: ETag,
@@ -27,7 +27,7 @@ pub(crate) struct Unchanged {
     pub(crate) slot_at: u32,
 }
 
-/// Where replies are made that are sent often: when the application is made, or in any
+/// Prepares replies that are sent often. It is available when the application is created and in all
 /// of its callbacks.
 #[derive(Debug)]
 pub struct Replies<'a> {
@@ -40,11 +40,12 @@ impl<'a> Replies<'a> {
         Self { contents, common }
     }
 
-    /// Makes a reply for GET and for HEAD. One with status 200 gets an `ETag`, if it
-    /// has none: a client that has the reply is told so.
+    /// Prepares a reply for GET and HEAD. If the status is 200 and there is no `ETag`, one is
+    /// added. A client that already has the reply then gets 304.
     ///
     /// # Errors
-    /// When it is longer than the TCP stack takes, or there are too many.
+    /// [`ContentError`] if the reply is longer than the TCP stack accepts, or there are too many
+    /// contents.
     pub fn add(&mut self, response: &Response) -> Result<PreparedId, ContentError> {
         let status = response.status();
         let is_tagged = status == StatusCode::OK && !response.fields().has("etag");
@@ -83,7 +84,7 @@ impl<'a> Replies<'a> {
     ) -> Result<Unchanged, ContentError> {
         let mut unchanged = Response::new();
         unchanged.set_status(Status::NotModified.into());
-        // They fit, as there are no more than before.
+        // Cannot fail: these are some of the fields that already fitted.
         let _ = unchanged.add_fields(&response.lines_without_body());
         let mut bytes = Vec::new();
         let head = unchanged.write_head(self.common, line, true, &mut bytes);
@@ -95,8 +96,8 @@ impl<'a> Replies<'a> {
         })
     }
 
-    /// Removes a reply. Responses on their way keep its bytes. `false` when it was
-    /// removed before.
+    /// Removes a reply. Responses that are being sent keep its bytes. Returns `false` if the reply
+    /// was already removed.
     pub fn remove(&mut self, prepared: PreparedId) -> bool {
         if let Some(unchanged) = prepared.unchanged {
             self.contents.remove(unchanged.content);

@@ -1,4 +1,4 @@
-//! The web server as `control` runs it.
+//! The web server as a program that `control` runs.
 
 use std::ffi::OsStr;
 use std::marker::PhantomData;
@@ -22,20 +22,19 @@ use crate::server::{Http, PacketTotals, packets};
 use crate::site::Site;
 use crate::web::{ANSWER_TIMEOUT, REQUEST_TIMEOUT};
 
-/// The port of HTTP.
+/// The default port of HTTP.
 const HTTP_PORT: u16 = 80;
 
-/// Resident packets of one worker at most: 1 GiB of memory at the usual MTU.
-/// What has no place there is copied when it is sent.
+/// The most resident packets of one worker: 1 GiB of memory at the usual MTU. The remaining packets
+/// are copied when they are sent.
 const MAX_RESIDENTS: u64 = 1 << 19;
-/// Resident packets beside one of each: for those of which several are on
-/// their way at the same time. As many as a TX ring holds.
+/// Additional resident packets, for packets of which several copies are being sent at the same
+/// time. A TX ring has as many slots.
 const SPARE_RESIDENTS: u64 = 4_096;
-/// Frames that are held while something is put together; nothing received is
-/// ever kept.
+/// Scratch frames in which packets are assembled. Received frames are never kept.
 const SCRATCH_FRAMES: u32 = 64;
 
-/// How a worker gets no application.
+/// The type of the function that creates no application.
 type MakeNone = fn(&mut NewWorker<()>, &mut Replies<'_>) -> Result<SiteOnly, StartError>;
 
 impl Named for SiteOnly {
@@ -44,7 +43,7 @@ impl Named for SiteOnly {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 }
 
-/// A loaded site, and how each worker gets its application: give it to
+/// A loaded site and a function that creates each worker's application. Pass it to
 /// [`control::serve`] or [`control::embed`](control::embed()).
 #[derive(Debug)]
 pub struct Sandstorm<A = SiteOnly, F = MakeNone, C = Cubic> {
@@ -52,15 +51,15 @@ pub struct Sandstorm<A = SiteOnly, F = MakeNone, C = Cubic> {
     types: PhantomData<fn() -> (A, C)>,
     site: Arc<Site>,
     folder: PathBuf,
-    /// TCP's settings, but for the port.
+    /// The settings of TCP, except the port.
     tcp: Config,
     request_timeout: Duration,
     answer_timeout: Duration,
 }
 
 impl Sandstorm {
-    /// Serves `site`, which was loaded from `folder`, with the settings of
-    /// `tcp` on a port that is told later.
+    /// Serves `site`, which was loaded from `folder`, with the TCP settings `tcp`. The port is set
+    /// later.
     pub fn new(site: Site, folder: &Path, tcp: Config) -> Self {
         Self::with_app(site, folder, tcp, |_, _| Ok(SiteOnly))
     }
@@ -71,8 +70,8 @@ where
     A: App + Named,
     F: Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
 {
-    /// As [`new`](Sandstorm::new), with an application in each worker. `make` is called
-    /// for each, before rights are given up; it may open the worker's mailbox and make
+    /// Does what [`new`](Sandstorm::new) does, with an application in each worker. `make` is called
+    /// for each worker before privileges are dropped. It may open the worker's mailbox and prepare
     /// replies.
     pub fn with_app(site: Site, folder: &Path, tcp: Config, make: F) -> Self {
         Self {
@@ -86,7 +85,7 @@ where
         }
     }
 
-    /// The same; `D` controls congestion instead of CUBIC.
+    /// Replaces CUBIC by the congestion control `D`.
     #[must_use]
     pub fn with_congestion<D: CongestionControl>(self) -> Sandstorm<A, F, D> {
         Sandstorm {
@@ -102,7 +101,7 @@ where
 }
 
 impl<A, F, C> Sandstorm<A, F, C> {
-    /// The same; a request may take `request_timeout` from its first byte on.
+    /// Sets how long a request may take from its first byte on.
     #[must_use]
     pub fn with_request_timeout(self, request_timeout: Duration) -> Self {
         Self {
@@ -111,8 +110,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
         }
     }
 
-    /// The same; an answer that the application gives later may take
-    /// `answer_timeout`.
+    /// Sets how long the application may take for a deferred answer.
     #[must_use]
     pub fn with_answer_timeout(self, answer_timeout: Duration) -> Self {
         Self {
@@ -126,7 +124,7 @@ impl<A, F, C> Sandstorm<A, F, C> {
     }
 }
 
-/// The addresses served.
+/// The addresses on which the server answers.
 fn addresses(context: &WorkerContext) -> Vec<IpAddr> {
     context.addresses.iter().map(|one| one.address).collect()
 }
@@ -346,14 +344,14 @@ mod tests {
 
     #[test]
     fn the_port_gets_memory_for_every_packet_in_both_families() {
-        // Both heads fit the last segment with the rest of the body.
+        // Both heads fit into the last segment together with the rest of the body.
         let (_folder, program) = sandstorm(SendMode::PreCopy, 9 * 1_400);
         let v4 = program.packets(&context(&["10.0.0.1/24"]));
         let both = program.packets(&context(&["10.0.0.1/24", "fd00::1/64"]));
         let small = program.site.totals().replies - 1;
         assert_eq!(v4.count, small + 9);
         assert_eq!(both.count, 2 * v4.count);
-        // With place for timestamps.
+        // The headers leave room for TCP timestamps.
         let headers = 2 * (14 + 32) + 20 + 40;
         assert_eq!(
             both.bytes,

@@ -4,7 +4,7 @@ use crate::body::BodyLength;
 use crate::framing::Framing;
 use crate::head::{Head, Method};
 
-/// A request: its head, and its body where that was read.
+/// A request: its head, and its body if the body was collected.
 #[derive(Debug)]
 pub struct Request<'a> {
     head: Head<'a>,
@@ -12,16 +12,16 @@ pub struct Request<'a> {
     body: &'a [u8],
     body_len: BodyLength,
     waits_to_go_on: bool,
-    /// The client lets the connection go on.
+    /// The client permits the connection to stay open.
     persistent: bool,
 }
 
 impl<'a> Request<'a> {
-    /// The request whose head stands at the start of `bytes`; its body is not read.
+    /// Makes a request from the head at the start of `bytes`. The body has not been read.
     pub(crate) fn new(head: Head<'a>, bytes: &'a [u8]) -> Self {
         let end = bytes.iter().position(|byte| *byte == b' ');
         let method = std::str::from_utf8(&bytes[..end.unwrap_or(0)]).unwrap_or_default();
-        // It was right when the head was read.
+        // Cannot fail: the head was parsed before.
         let framing = Framing::of(head.fields, head.minor).ok();
         let framing = framing.unwrap_or(Framing::NOTHING);
         Self {
@@ -34,7 +34,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The method, as in `GET`.
+    /// The method, such as `GET`.
     pub fn method(&self) -> &'a str {
         self.method
     }
@@ -44,38 +44,37 @@ impl<'a> Request<'a> {
         self.head.target
     }
 
-    /// The target's path, which begins with a slash, as it was received: nothing is
-    /// decoded. Of `*` it is `*`.
+    /// The path of the target, with its leading slash, as it was received and without decoding. For
+    /// the target `*` the path is `*`.
     pub fn path(&self) -> &'a str {
         let page = self.head.page();
         page.map_or(self.head.target, |target| target.path)
     }
 
-    /// What stands behind the target's question mark, if it has one.
+    /// The part of the target after the question mark, if there is one.
     pub fn query(&self) -> Option<&'a str> {
         self.head.page()?.query
     }
 
-    /// The value of the first field of this name, in whatever case.
+    /// The value of the first field of this name. Case does not matter.
     pub fn field(&self, name: &str) -> Option<&'a [u8]> {
         self.head.values(name).next()
     }
 
-    /// All fields in their order, without those behind a body in chunks: names and
-    /// values.
+    /// The names and values of all fields, in order. Trailer fields are not included.
     pub fn fields(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> {
         let fields = self.head.fields.iter();
         fields.map(|field| (field.name, field.value))
     }
 
-    /// The body. Empty where there is none, where the application takes it in
-    /// [pieces](crate::Intake::Pieces), and until it was read.
+    /// The body. It is empty if there is none, if it has not been read yet, and if the application
+    /// takes it in [pieces](crate::Intake::Pieces).
     pub fn body(&self) -> &'a [u8] {
         self.body
     }
 
-    /// How long the body is, as the client says; 0 where there is none. `None` when it
-    /// does not say, as it sends the body in chunks.
+    /// The length of the body that the client has announced; 0 if there is no body. `None` for a
+    /// chunked body, whose length is not announced.
     pub fn announced_len(&self) -> Option<u64> {
         match self.body_len {
             BodyLength::Known(len) => Some(len),
@@ -87,7 +86,7 @@ impl<'a> Request<'a> {
         self.body_len
     }
 
-    /// The client waits to be told to send the body.
+    /// Whether the client waits for `100 Continue` before it sends the body.
     pub(crate) fn waits_to_go_on(&self) -> bool {
         self.waits_to_go_on
     }
@@ -100,37 +99,37 @@ impl<'a> Request<'a> {
         matches!(self.head.method, Method::Get | Method::Head)
     }
 
-    /// The connection goes on after the answer.
+    /// Whether the connection stays open after the answer.
     pub(crate) fn keep_alive(&self) -> bool {
         self.head.keep_alive
     }
 
-    /// Its head, as the site is asked about it.
+    /// The head, for look-ups in the site.
     pub(crate) fn head(&self) -> &Head<'a> {
         &self.head
     }
 
-    /// Bytes of the head.
+    /// The length of the head, in bytes.
     pub(crate) fn head_len(&self) -> usize {
         self.head.len
     }
 
-    /// The same with its body. `is_read`: to its end, so that the next request can be
-    /// found.
+    /// Adds the body. `is_read` says whether the body was read to its end, so that the next request
+    /// can be found.
     pub(crate) fn with_body(mut self, body: &'a [u8], is_read: bool) -> Self {
         self.body = body;
         self.head.keep_alive = self.persistent && is_read;
         self
     }
 
-    /// The same when its body is discarded, so that the next request can be found.
+    /// Records that the body is discarded, so that the next request can be found.
     pub(crate) fn with_body_discarded(mut self) -> Self {
         self.head.keep_alive = self.persistent;
         self
     }
 
-    /// Whether an application may answer: the target names a path or, in OPTIONS, the
-    /// server as a whole (RFC 9112, section 3.2.4). A tunnel is no answer.
+    /// Whether an application may answer the request. Its target must name a path or, for OPTIONS,
+    /// the whole server (RFC 9112, section 3.2.4). CONNECT is never passed to the application.
     pub(crate) fn is_for_application(&self) -> bool {
         let of_all = self.head.target == "*" && self.method == "OPTIONS";
         self.method != "CONNECT" && (of_all || self.head.page().is_some())

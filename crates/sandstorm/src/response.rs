@@ -1,4 +1,4 @@
-//! Responses that an application makes: a status, fields and a body.
+//! Responses that an application makes: status, fields and body.
 
 use std::fmt::{Arguments, Write as _};
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use crate::fields::{FieldError, Fields};
 use crate::reply::{HTML, page};
 use crate::status::{Status, StatusCode};
 
-/// A response that is being made. The server writes `Date`, `Connection` and
+/// A response under construction. The server itself writes `Date`, `Connection` and
 /// `Content-Length`.
 #[derive(Clone, Debug)]
 pub struct Response {
@@ -18,7 +18,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// 200, without fields and with an empty body.
+    /// Makes a response with status 200, no fields and an empty body.
     pub const fn new() -> Self {
         Self {
             status: StatusCode::OK,
@@ -33,10 +33,10 @@ impl Response {
         self
     }
 
-    /// Adds a field. One of this name that all responses have is left out here.
+    /// Adds a field. It replaces a field of the same name that all responses have.
     ///
     /// # Errors
-    /// [`FieldError`]; nothing is added then.
+    /// [`FieldError`] if the field is refused; then nothing is added.
     pub fn add_field(
         &mut self,
         name: &str,
@@ -45,50 +45,50 @@ impl Response {
         self.fields.add(name, value)
     }
 
-    /// Adds fields that were made before.
+    /// Adds fields that have been checked before.
     ///
     /// # Errors
-    /// [`FieldError::TooLong`]; nothing is added then.
+    /// [`FieldError::TooLong`] if they do not fit; then nothing is added.
     pub fn add_fields(&mut self, fields: &Fields) -> Result<(), FieldError> {
         self.fields.extend(fields)
     }
 
-    /// Adds to the body.
+    /// Appends bytes to the body.
     pub fn write(&mut self, bytes: &[u8]) -> &mut Self {
         self.body.extend_from_slice(bytes);
         self
     }
 
-    /// Adds text to the body.
+    /// Appends text to the body.
     pub fn write_text(&mut self, text: Arguments<'_>) -> &mut Self {
         // Writing to a vector does not fail.
         let _ = self.body.write_fmt(text);
         self
     }
 
-    /// Its status.
+    /// The status.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// Its own fields.
+    /// The fields of this response, without those of all responses.
     pub fn fields(&self) -> &Fields {
         &self.fields
     }
 
-    /// Its body.
+    /// The body.
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 
-    /// Makes it a new one; its memory stays.
+    /// Resets the response and keeps its buffers.
     pub(crate) fn clear(&mut self) {
         self.status = StatusCode::OK;
         self.fields.clear();
         self.body.clear();
     }
 
-    /// Makes it the page about a status, with the fields that it has.
+    /// Turns the response into a page about a status. Its fields stay.
     pub(crate) fn set_page(&mut self, status: StatusCode) {
         let ours = Status::ALL.iter().find(|one| one.code() == status.code());
         self.status = status;
@@ -98,13 +98,13 @@ impl Response {
             self.body.extend_from_slice(page.as_bytes());
         }
         if !self.fields.has("content-type") {
-            // Without it a client looks at the page to tell what it is.
+            // Without a content type, clients would guess it from the page.
             let _ = self.fields.add("Content-Type", HTML);
         }
     }
 
-    /// Writes the head: with the fields of all responses, and `more` lines. Unless it `is_whole`,
-    /// the response does not tell its length.
+    /// Writes the head, with the fields of all responses and the lines `more`. The head states the
+    /// length only if the body `is_whole`.
     pub(crate) fn write_head(
         &self,
         common: &Fields,
@@ -131,7 +131,7 @@ impl Response {
         }
     }
 
-    /// Writes the whole response to a request.
+    /// Writes the complete response to a request.
     pub(crate) fn write_to(
         &self,
         common: &Fields,
@@ -147,8 +147,8 @@ impl Response {
         }
     }
 
-    /// Lines that a response has which tells that this one has not changed (RFC 9110,
-    /// section 15.4.5): those that do not describe the body.
+    /// Returns the fields that a 304 response for this one has: all that do not describe the body
+    /// (RFC 9110, section 15.4.5).
     pub(crate) fn lines_without_body(&self) -> Fields {
         let mut kept = String::new();
         for (name, line) in self.fields.iter() {
@@ -167,15 +167,15 @@ impl Default for Response {
     }
 }
 
-/// Where a head has its slot, and how long it is.
+/// The position of the slot in a head, and the length of the head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) slot_at: usize,
     pub(crate) len: usize,
 }
 
-/// Writes `head`, which is whole and has its slot at `slot_at`, with `extra` fields in
-/// the place of those of the same name.
+/// Writes the complete `head`, whose slot is at `slot_at`. The fields `extra` replace fields of the
+/// same name.
 pub(crate) fn write_head_with(
     head: &[u8],
     slot_at: usize,
@@ -189,7 +189,7 @@ pub(crate) fn write_head_with(
     let (start, rest) = head.split_at(slot_end + 2);
     out.extend_from_slice(start);
     slots.write(stamp, &mut out[from + slot_at..from + slot_end]);
-    // The empty line comes at the end.
+    // The empty line is written at the end.
     let lines = rest.strip_suffix(b"\r\n").unwrap_or(rest);
     for line in lines.split_inclusive(|b| *b == b'\n') {
         let name = line.split(|b| *b == b':').next().unwrap_or(line);
@@ -202,7 +202,7 @@ pub(crate) fn write_head_with(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Bytes of the head that `response` begins with.
+/// The length of the head at the start of `response`, in bytes.
 pub(crate) fn head_len(response: &[u8]) -> usize {
     let end = memchr::memmem::find(response, b"\r\n\r\n");
     end.map_or(response.len(), |at| at + 4)

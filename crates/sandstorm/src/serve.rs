@@ -1,4 +1,4 @@
-//! A whole program around one folder and one application.
+//! A complete program for one folder and one application.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,13 +15,13 @@ use crate::prepared::Replies;
 use crate::program::Sandstorm;
 use crate::web::REQUEST_TIMEOUT;
 
-/// Serves the folder that the command line names, with one application for each worker:
-/// a whole `main`. The command line is that of [`SiteArgs`], and all responses have
-/// `fields`, each a name and a value.
+/// Serves the folder named on the command line, with one application for each worker. A whole
+/// `main` is one call of this function. [`SiteArgs`] defines the command line. All responses have
+/// `fields`, which are names and values.
 ///
-/// `make` is called for each worker, before rights are given up. It may [open a
-/// mailbox](NewWorker::open_mailbox), by which other threads reach the application, and
-/// make [replies](Replies::add) that are sent often.
+/// `make` is called for each worker before privileges are dropped. It may prepare
+/// [replies](Replies::add). It may also [open a mailbox](NewWorker::open_mailbox), by which other
+/// threads reach the application.
 pub fn serve<A: App + Named>(
     fields: &[(&str, &str)],
     make: impl Fn(&mut NewWorker<A::Message>, &mut Replies<'_>) -> Result<A, StartError> + Sync,
@@ -38,8 +38,8 @@ struct Cli {
     site: SiteArgs,
 }
 
-/// What a program that serves a folder takes on its command line, for
-/// `#[command(flatten)]`: the folder, and how it is loaded and served.
+/// The command-line arguments of a program that serves a folder, for `#[command(flatten)]`: the
+/// folder, and how it is loaded and served.
 #[derive(Args, Debug)]
 pub struct SiteArgs {
     /// The folder with the files.
@@ -56,43 +56,41 @@ pub struct SiteArgs {
     network: ServeArgs,
 }
 
-/// How a folder is loaded and its packets are sent, for `#[command(flatten)]`.
+/// The options for loading a folder and sending its packets, for `#[command(flatten)]`.
 #[derive(Args, Debug)]
 pub struct SiteOptions {
     /// How packets are sent.
     #[arg(long, value_enum, default_value_t = ModeArg::MemCopy)]
     mode: ModeArg,
 
-    /// Refuse to start when an entry of the folder cannot be served, and name
-    /// the first 100. Without it they are left out, with a warning for each of
-    /// those.
+    /// Refuse to start if an entry of the folder cannot be served, and name the first 100 such
+    /// entries. Without this option such entries are left out with a warning.
     #[arg(long)]
     strict: bool,
 
-    /// Most files to load; those beyond are left out.
+    /// Most files to load; further files are left out.
     #[arg(long, value_name = "N", default_value_t = Limits::default().files)]
     max_files: u64,
 
-    /// Most bytes of all files together, which are kept in memory; a file that
-    /// does not fit is left out.
+    /// Most bytes of all files together, which are kept in memory; a file that does not fit is left
+    /// out.
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().bytes)]
     max_bytes: u64,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum ModeArg {
-    /// Packets live in the port's memory, and are patched and sent in place.
-    /// Takes a frame of memory for every packet of the site.
+    /// Packets stay in the port's memory, and are patched and sent in place. This takes a frame of
+    /// memory for every packet of the site.
     PreCopy,
-    /// Packets are copied to a free frame for each send.
+    /// Packets are copied to a free frame each time they are sent.
     #[value(name = "memcopy")]
     MemCopy,
 }
 
 impl SiteArgs {
-    /// Loads the folder and serves it until SIGINT or SIGTERM. All responses have
-    /// `fields`. `make` makes the application of each worker, before rights are given
-    /// up.
+    /// Loads the folder and serves it until SIGINT or SIGTERM. All responses have `fields`. `make`
+    /// creates the application of each worker, before privileges are dropped.
     pub fn serve<A: App + Named>(
         &self,
         fields: &[(&str, &str)],
@@ -101,7 +99,7 @@ impl SiteArgs {
         self.serve_with::<Cubic, A>(fields, make)
     }
 
-    /// As [`serve`](Self::serve), with `C` as the congestion control.
+    /// Does what [`serve`](Self::serve) does, with the congestion control `C`.
     pub fn serve_with<C: CongestionControl, A: App + Named>(
         &self,
         fields: &[(&str, &str)],
@@ -116,10 +114,10 @@ impl SiteArgs {
 }
 
 impl SiteOptions {
-    /// Loads `folder`, for a program that serves it with the connections asked for.
+    /// Loads `folder` for a program that serves it with the options in `connections`.
     ///
     /// # Errors
-    /// Why it is not served, for the operator.
+    /// [`NotLoaded`], a message for the operator, if the folder cannot be served.
     pub fn load(
         &self,
         folder: &Path,
@@ -128,7 +126,7 @@ impl SiteOptions {
         self.load_with(folder, connections, &[], |_, _| Ok(SiteOnly))
     }
 
-    /// As [`load`](Self::load), with fields for all responses and an application.
+    /// Does what [`load`](Self::load) does, with fields for all responses and an application.
     fn load_with<A: App + Named, F>(
         &self,
         folder: &Path,
@@ -150,12 +148,12 @@ impl SiteOptions {
         Ok(sandstorm.with_request_timeout(connections.request_timeout(REQUEST_TIMEOUT)))
     }
 
-    /// Whether what cannot be served refuses the start.
+    /// Whether the server refuses to start if an entry cannot be served.
     pub fn strict(&self) -> bool {
         self.strict
     }
 
-    /// TCP as asked for; the port comes later.
+    /// The TCP settings from the command line. The port is set later.
     fn tcp(&self, connections: &ConnectionArgs) -> Config {
         connections.config(Config {
             mode: self.mode.into(),

@@ -1,4 +1,4 @@
-//! A whole server: a site and an application on the network.
+//! The complete server: a site and an application on the network.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -18,16 +18,16 @@ pub use crate::web::{Conversation, Counters, Web};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Where the time of day comes from: [`SystemTime::now`], but for tests.
+/// Returns the time of day: [`SystemTime::now`], except in tests.
 pub type WallClock = fn() -> SystemTime;
 
-/// A whole web server: give it to [`nmio::run`].
+/// A complete web server. Pass it to [`nmio::run`].
 pub type Server<A = SiteOnly, C = Cubic> = ip::Server<Http<A, C>>;
 
-/// HTTP on TCP, for a host.
+/// HTTP over TCP on a host.
 ///
-/// The time of day is read once a second, when a packet comes. It is then
-/// that the present second ends which `Date` shows.
+/// The time of day is read at most once a second: with the first packet, message or timer of a new
+/// second. `Date` shows this second.
 pub struct Http<A: App = SiteOnly, C = Cubic> {
     stack: Stack<Web<A>, C>,
     packets: PacketTotals,
@@ -36,15 +36,14 @@ pub struct Http<A: App = SiteOnly, C = Cubic> {
 }
 
 impl<C: CongestionControl> Http<SiteOnly, C> {
-    /// Serves `site` at `addresses`, on `port` and with its memory: everything is
-    /// segmented, and in [`tcpip::SendMode::PreCopy`] made into resident packets as far as
-    /// the port has room for them, the smallest replies first.
+    /// Serves `site` at `addresses`. All replies are segmented for `port`. With
+    /// [`tcpip::SendMode::PreCopy`] they become resident packets as far as the port has memory; the
+    /// smallest replies come first.
     ///
-    /// `secret` must be random; see [`Stack::new`]. `now` is the start of the
-    /// clock that the event loop will use.
+    /// `secret` must be random; see [`Stack::new`]. `now` is the start of the event loop's clock.
     ///
     /// # Errors
-    /// When a reply is longer than the stack takes, or there are too many.
+    /// [`ContentError`] if a reply is longer than the stack accepts, or there are too many.
     pub fn new<P: Port>(
         site: Arc<Site>,
         addresses: &[IpAddr],
@@ -58,12 +57,11 @@ impl<C: CongestionControl> Http<SiteOnly, C> {
 }
 
 impl<A: App, C: CongestionControl> Http<A, C> {
-    /// As [`new`](Http::new), with the application that `make` makes. That may make
-    /// replies of its own before the first client comes.
+    /// Does what [`new`](Http::new) does, with the application that `make` creates. `make` may
+    /// prepare replies before the first client comes.
     ///
     /// # Errors
-    /// When a reply is longer than the stack takes, or there are too many; and those of
-    /// `make`.
+    /// The errors of [`new`](Http::new), and those of `make`.
     pub fn load<P: Port, E: From<ContentError>>(
         site: Arc<Site>,
         make: impl FnOnce(&mut Replies<'_>) -> Result<A, E>,
@@ -99,32 +97,31 @@ impl<A: App, C: CongestionControl> Http<A, C> {
         })
     }
 
-    /// Closes a connection when a request, its body included, has not arrived whole in
-    /// this time from its first byte on.
+    /// Sets how long a request, including its body, may take from its first byte on. After this
+    /// time the connection is closed.
     #[must_use]
     pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
         self.stack.app_mut().set_request_timeout(timeout);
         self
     }
 
-    /// Answers with 504 what the application wanted to answer later and has not in this
-    /// time. Where it is longer than [`tcpip::Config::idle_timeout`], a silent client is
-    /// closed before.
+    /// Sets how long the application may take for a deferred answer. After this time the client
+    /// gets 504. If [`tcpip::Config::idle_timeout`] is shorter, a silent client is closed earlier.
     #[must_use]
     pub fn with_answer_timeout(mut self, timeout: Duration) -> Self {
         self.stack.app_mut().set_answer_timeout(timeout);
         self
     }
 
-    /// Gives the application the messages that come by `mailbox`:
-    /// [`App::on_message`]. The loop must know its [bell](ip::Server::with_bell).
+    /// Passes the messages from `mailbox` to [`App::on_message`]. The event loop must know the
+    /// mailbox's [bell](ip::Server::with_bell).
     #[must_use]
     pub fn with_mailbox(mut self, mailbox: Mailbox<A::Message>) -> Self {
         self.stack.set_mailbox(mailbox);
         self
     }
 
-    /// Sees to it that the present second is known.
+    /// Reads the wall clock if the present second has ended.
     #[inline(always)]
     fn keep_time(&mut self, now: Instant) {
         if now >= self.second_ends {
@@ -135,7 +132,7 @@ impl<A: App, C: CongestionControl> Http<A, C> {
     #[cold]
     fn read_wall_clock(&mut self, now: Instant) {
         let time = (self.wall_clock)().duration_since(UNIX_EPOCH);
-        // A clock that shows a time before 1970 is not set.
+        // A clock that shows a time before 1970 has not been set.
         let time = time.unwrap_or_default();
         self.stack.app_mut().set_second(time.as_secs());
         let rest = NANOS_PER_SECOND - u64::from(time.subsec_nanos());
@@ -144,24 +141,24 @@ impl<A: App, C: CongestionControl> Http<A, C> {
 }
 
 impl<A: App, C> Http<A, C> {
-    /// Takes the time of day from elsewhere.
+    /// Replaces the source of the time of day.
     #[must_use]
     pub fn with_wall_clock(self, wall_clock: WallClock) -> Self {
         Self { wall_clock, ..self }
     }
 
-    /// Bytes that a server reserves for its connections, see
+    /// The memory that a server reserves for its connections, in bytes; see
     /// [`Stack::reserved_bytes`].
     pub fn reserved_bytes(config: &tcpip::Config) -> usize {
         Stack::<Web<A>, C>::reserved_bytes(config)
     }
 
-    /// What stands ready of the site.
+    /// The prepared packets of the site.
     pub fn packets(&self) -> PacketTotals {
         self.packets
     }
 
-    /// The TCP stack, with the application.
+    /// The TCP stack, including the application.
     pub fn stack(&self) -> &Stack<Web<A>, C> {
         &self.stack
     }
@@ -219,7 +216,7 @@ impl<A: App, C> fmt::Debug for Http<A, C> {
     }
 }
 
-/// The families that clients can come by.
+/// The IP versions that clients can use.
 fn families(addresses: &[IpAddr]) -> Vec<Family> {
     let served = |family: &Family| {
         addresses.iter().any(|address| match family {
@@ -233,18 +230,18 @@ fn families(addresses: &[IpAddr]) -> Vec<Family> {
         .collect()
 }
 
-/// Packets that stand ready.
+/// Totals of prepared packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketTotals {
-    /// How many.
+    /// Number of packets.
     pub count: u64,
-    /// Their bytes, headers included.
+    /// Total length, including headers.
     pub bytes: u64,
 }
 
-/// The packets that all replies of `site` make for clients that can come to
-/// `addresses`, over links of `mtu` bytes. As many resident packets are needed
-/// to serve everything in place.
+/// Counts the packets into which all replies of `site` are segmented, for clients of `addresses`
+/// over links with this `mtu`. To serve everything in place, the port needs as many resident
+/// packets.
 pub fn packets(site: &Site, addresses: &[IpAddr], mtu: usize) -> PacketTotals {
     let mut packets = PacketTotals::default();
     for family in families(addresses) {
