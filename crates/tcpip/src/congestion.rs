@@ -13,7 +13,8 @@ pub use loss_based::{Cubic, NewReno, Reno};
 
 /// State of the connection at an event, for an algorithm.
 ///
-/// Functions off the fast path take a copy, so that elsewhere it can stay in registers.
+/// Functions off the fast path take a copy, so that the fast path can keep the original in
+/// registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     /// Current time in microseconds, on a clock that wraps.
@@ -53,71 +54,73 @@ pub enum Congestion {
 
 /// A congestion control algorithm, with its state for one connection.
 ///
-/// A copy holds the complete state: the stack restores one to undo a spurious reduction.
+/// A copy holds the complete state. The stack restores an earlier copy to undo a spurious
+/// reduction.
 pub trait CongestionControl: Copy {
-    /// The algorithm's name, as in `cubic`.
+    /// Name of the algorithm, for example `cubic`.
     const NAME: &'static str;
 
     /// Whether recovery without SACK continues after a partial ACK (RFC 6582).
     const PARTIAL_ACK_RECOVERY: bool = true;
 
-    /// For a new connection with segments of up to `mss` bytes of data, and the initial
-    /// window of RFC 6928.
+    /// Creates the state of a new connection with segments of up to `mss` bytes of data, and with
+    /// the initial window of RFC 6928.
     fn new(mss: u32) -> Self {
         Self::with_window(initial_window(mss))
     }
 
-    /// For a new connection with an initial window of `window` bytes.
+    /// Creates the state of a new connection with an initial window of `window` bytes.
     fn with_window(window: u32) -> Self;
 
     /// The congestion window (cwnd) in bytes, at least one segment.
     ///
-    /// After [`on_congestion`](Self::on_congestion) it is the reduced target at once. The
-    /// stack reduces the flight to it by proportional rate reduction (RFC 6937).
+    /// After [`on_congestion`](Self::on_congestion) the window is the reduced target at once. The
+    /// stack then reduces the data in flight to this target by proportional rate reduction (RFC
+    /// 6937).
     fn window(&self) -> u32;
 
     /// The slow-start threshold in bytes; `u32::MAX` before the first loss. It is used for
-    /// information, and for the pacing gain.
+    /// statistics, and for the pacing gain.
     fn ssthresh(&self) -> u32;
 
-    /// The pacing rate that the algorithm asks for, in bytes per second. With `None` the
-    /// stack paces by window and round trip, if configured.
+    /// The pacing rate that the algorithm asks for, in bytes per second. If it is `None` and pacing
+    /// is configured, the stack paces by window and round trip.
     fn pacing_rate(&self) -> Option<u64> {
         None
     }
 
-    /// `bytes` were sent in this pass, new data or retransmissions; `event.in_flight` does
+    /// Called when a pass has sent `bytes` of new data or retransmissions; `event.in_flight` does
     /// not include them.
     fn on_send(&mut self, bytes: u32, event: &Event) {
         let _ = (bytes, event);
     }
 
-    /// `acked` bytes were newly acknowledged outside recovery.
+    /// Called when `acked` bytes were newly acknowledged outside recovery.
     fn on_ack(&mut self, acked: u32, event: &Event);
 
-    /// Congestion occurred: at most once per window, when recovery begins
-    /// ([`Congestion::Loss`]) or on ECE ([`Congestion::Ecn`]).
+    /// Called on congestion, at most once per window: when recovery begins ([`Congestion::Loss`])
+    /// or on ECE ([`Congestion::Ecn`]).
     fn on_congestion(&mut self, cause: Congestion, event: &Event);
 
-    /// During recovery, `delivered` bytes were newly acknowledged, cumulatively or
-    /// selectively, and `lost` bytes newly counted as lost.
+    /// Called for an ACK during recovery: `delivered` bytes were newly acknowledged, cumulatively
+    /// or selectively, and `lost` bytes newly count as lost.
     fn on_recovery_ack(&mut self, delivered: u32, lost: u32, event: &Event) {
         let _ = (delivered, lost, event);
     }
 
-    /// Recovery has ended with an ACK that delivered `delivered` bytes, for which
+    /// Called when recovery has ended with an ACK of `delivered` bytes, for which
     /// [`on_ack`](Self::on_ack) is not called.
     ///
-    /// After a timeout `on_ack` is called, and `delivered` is 0.
+    /// When the recovery after a timeout ends, `on_ack` is called too, and `delivered` is 0.
     fn on_recovered(&mut self, delivered: u32, event: &Event) {
         let _ = (delivered, event);
     }
 
-    /// The retransmission timer has expired; `is_repeated` if also the last time for the
-    /// same data.
+    /// Called when the retransmission timer has expired. `is_repeated` tells whether it has expired
+    /// for the same data before.
     fn on_timeout(&mut self, is_repeated: bool, event: &Event);
 
-    /// There is something to send after an idle period longer than the retransmission
+    /// Called when there is data to send after an idle period longer than the retransmission
     /// timeout.
     fn on_idle(&mut self, event: &Event);
 }
@@ -126,8 +129,8 @@ pub trait CongestionControl: Copy {
 const INITIAL_SEGMENTS: u32 = 10;
 /// Bytes up to which the initial window may exceed two segments (RFC 6928).
 const INITIAL_BYTES: u32 = 14_600;
-/// Largest window in bytes. More in flight would reach sequence numbers still in use (RFC
-/// 7323, section 2.3).
+/// Largest window in bytes. With more data in flight, sequence numbers would be reused too early
+/// (RFC 7323, section 2.3).
 const MAX_WINDOW: u32 = 1 << 30;
 /// Smallest window after congestion, in segments (RFC 5681, equation 4).
 const MIN_SEGMENTS: u32 = 2;

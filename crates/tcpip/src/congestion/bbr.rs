@@ -11,11 +11,11 @@ use super::{Event, MAX_WINDOW, initial_window};
 const HEADROOM: u32 = 15;
 /// Tolerated loss in a round, in percent.
 const LOSS_THRESH: u32 = 2;
-/// Minimum of segments in flight, so that delayed ACKs keep coming.
+/// Minimum number of segments in flight, so that ACKs keep coming if the peer delays them.
 const MIN_PIPE: u32 = 4;
 /// Upper bound of the send quantum in bytes.
 const MAX_QUANTUM: u32 = 65_536;
-/// Times are in ticks of 4.096 ms: microseconds shifted by this.
+/// Times are in ticks of 4.096 ms: microseconds shifted right by this number.
 const TICK_SHIFT: u32 = 12;
 /// No limit, or no measurement.
 const NONE: u32 = u32::MAX;
@@ -25,36 +25,36 @@ const RATE_UNIT: u64 = 8;
 const MICROS: u64 = 1_000_000;
 /// Upper bound of a time span in microseconds, a minute, so that products fit in 64 bits.
 const MAX_SPAN: u32 = 1 << 26;
-/// Rounds in half of the filter of [`Aggregation`], which covers 5 to 10 rounds.
-/// The draft has 10.
+/// Rounds in each half of the filter in [`Aggregation`], which thus covers 5 to 10 rounds. The
+/// draft's filter covers 10.
 const HALF: u8 = 5;
 
-/// BBR version 3 (draft-ietf-ccwg-bbr), from the events of [`CongestionControl`](super::CongestionControl). The
-/// stack must obey [`pacing_rate`]; otherwise it sends bursts of a whole window.
+/// BBR version 3 (draft-ietf-ccwg-bbr), driven by the events of
+/// [`CongestionControl`](super::CongestionControl). The stack must obey [`pacing_rate`]; otherwise
+/// it sends bursts of a whole window.
 ///
 /// In 70 of the 150 networks of `benches/LOSS.md` its goodput is at least 1.1
 /// times CUBIC's; most of these lose segments at random. In 39 it is below 0.95
 /// of CUBIC's: short responses, long round trips without loss, and ECN marks.
 /// It retransmits 2.3 times as many bytes.
 ///
-/// These are approximations:
+/// These parts are approximations or differ from the draft:
 ///
-/// - *Delivery rate.* The draft keeps state for each segment, and takes a sample
-///   with every ACK. Here each round gives one sample, of its first segment: a
-///   mean over the round, where the draft has a maximum. So the short-term limits
-///   after a loss are the sample plus the pacing margin and the tolerated loss
-///   (2 %). Without these they would sink with every round. Data sent in Drain or
-///   Down does not lower them unless it loses too much.
+/// - *Delivery rate.* The draft keeps state for each segment, and takes a sample with every ACK.
+///   Here each round gives one sample, that of its first segment. It is a mean over the round,
+///   where the draft has a maximum. So the short-term limits after a loss are the sample plus the
+///   pacing margin and the tolerated loss (2 %). Without these additions the limits would sink with
+///   every round. Data sent in Drain or Down does not lower the limits unless it loses too much.
 /// - *Application-limited* is a round that neither used up the window nor sent
 ///   seven eighths of what the pacing rate allows.
 /// - `RS.tx_in_flight` is the maximum in flight during the round before. The
 ///   limit found by loss is that maximum minus the lost bytes.
-/// - Lost *ranges* in Startup are ACKs that reported a loss.
+/// - The number of lost *ranges* in Startup is the number of ACKs that reported a loss.
 /// - The filter of `extra_acked` covers 5 to 10 rounds. Times up to ten seconds
 ///   have a resolution of 4 ms. Random numbers come from the time and sequence
 ///   numbers.
-/// - The draft has no *ECN*. An echo counts as a round with too much loss (RFC
-///   3168, section 6.1.2).
+/// - The draft has no *ECN*. Here an ECN echo counts as a round with too much loss (RFC 3168,
+///   section 6.1.2).
 /// - *Undo* of a spurious recovery restores the complete state, filters included.
 ///
 /// [`pacing_rate`]: super::CongestionControl::pacing_rate
@@ -73,20 +73,21 @@ pub struct Bbr {
     /// Bandwidth from which growth is measured.
     full_bw: u32,
     pacing_rate: u32,
-    /// Minimum round-trip time of ten seconds in microseconds, or [`NONE`].
+    /// Minimum round-trip time of the last ten seconds in microseconds, or [`NONE`].
     min_rtt: u32,
-    /// The same of five seconds, which schedules `ProbeRTT`.
+    /// Minimum round-trip time of the last five seconds in microseconds, or [`NONE`]. It schedules
+    /// `ProbeRTT`.
     probe_rtt_min: u32,
     /// Bytes acknowledged in Up since `inflight_longterm` last grew.
     up_acked: u32,
     /// Times of the measurements of `min_rtt` and `probe_rtt_min`, in ticks.
     min_rtt_stamp: u16,
     probe_rtt_stamp: u16,
-    /// Time of the next bandwidth probe; in `ProbeRTT`, its end. In ticks.
+    /// Time of the next bandwidth probe, or of the end of `ProbeRTT`, in ticks.
     deadline: u16,
     flags: Flags,
     state: State,
-    /// Rounds without growth; in Drain, all its rounds.
+    /// Rounds without growth of the bandwidth. In Drain, it counts the rounds of Drain.
     full_bw_rounds: u8,
     rounds_since_probe: u8,
     up_rounds: u8,
@@ -108,7 +109,7 @@ impl Bbr {
         self.max_bw[0].max(self.max_bw[1])
     }
 
-    /// `BBR.bw`.
+    /// The bandwidth estimate: `BBR.bw` of the draft.
     fn bw(&self) -> u32 {
         self.max_bw().min(self.bw_shortterm)
     }
@@ -126,7 +127,8 @@ impl Bbr {
         mss.saturating_mul(MIN_PIPE).clamp(1, MAX_WINDOW)
     }
 
-    /// `BBRQuantizationBudget`: `inflight` with room for bursts and delayed ACKs.
+    /// Returns `inflight` with room for bursts and delayed ACKs: `BBRQuantizationBudget` of the
+    /// draft.
     fn quantized(&self, inflight: u32, mss: u32) -> u32 {
         let quantum = bytes_at(self.pacing_rate, 1_000).min(u64::from(MAX_QUANTUM)) as u32;
         let quantum = quantum.max(mss.saturating_mul(2));
@@ -140,7 +142,7 @@ impl Bbr {
         }
     }
 
-    /// `TargetInflight`.
+    /// The target of bytes in flight: `TargetInflight` of the draft.
     fn target(&self, mss: u32) -> u32 {
         self.bdp(self.bw(), 100, mss).min(self.cwnd)
     }
@@ -227,13 +229,15 @@ impl Flags {
     const PRECAUTIONARY: u16 = 1 << 5;
     /// This round has lost bytes.
     const LOSS: u16 = 1 << 6;
-    /// In recovery, and in it for a whole round.
+    /// The connection is in recovery.
     const RECOVERY: u16 = 1 << 7;
+    /// The connection was in recovery for a whole round.
     const RECOVERY_ROUND: u16 = 1 << 8;
     /// The connection restarts after an idle time.
     const IDLE: u16 = 1 << 9;
-    /// `ProbeRTT`: few enough bytes are in flight, and have been for a round.
+    /// `ProbeRTT`: few enough bytes are in flight, so its end is scheduled.
     const PROBE_RTT_TIMED: u16 = 1 << 10;
+    /// `ProbeRTT`: few enough bytes were in flight for a whole round.
     const PROBE_RTT_ROUND: u16 = 1 << 11;
     /// The pacing rate is based on a measured round trip.
     const PACED: u16 = 1 << 12;
@@ -264,31 +268,30 @@ struct Sample {
     losses: u8,
     /// Maximum of bytes in flight when the delivered data was sent.
     tx_in_flight: u32,
-    /// The application sent less than it was allowed to.
+    /// Whether the application sent less than it was allowed to.
     limited: bool,
 }
 
 /// A packet-timed round: it begins when a segment is sent, and ends when that
 /// segment is acknowledged.
 ///
-/// There is no state for each segment. All bytes in flight at the beginning must
-/// be delivered or lost before the first segment of the round can be
-/// acknowledged. So the round ends with the next byte after these, in recovery
-/// too. Its delivery rate is the draft's sample of that segment: the delivered
-/// bytes, divided by the longer of this round and the round before.
+/// There is no state for each segment. All bytes in flight at the beginning must be delivered or
+/// lost before the first segment of the round can be acknowledged. So the round ends with the first
+/// byte delivered after these, also in recovery. Its delivery rate is the draft's sample of that
+/// segment: the delivered bytes, divided by the longer of this round and the round before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Round {
-    /// Bytes still in flight of those at the beginning of the round.
+    /// Bytes that were in flight at the beginning of the round and still are.
     left: u32,
-    /// Bytes delivered since.
+    /// Bytes delivered in this round.
     delivered: u32,
-    /// Bytes lost since.
+    /// Bytes lost in this round.
     lost: u32,
-    /// Bytes sent since, retransmissions included.
+    /// Bytes sent in this round, including retransmissions.
     sent: u32,
-    /// Time of its beginning, in microseconds.
+    /// Start of the round, in microseconds.
     start: u32,
-    /// Duration of the round before in microseconds; 0: none.
+    /// Duration of the round before in microseconds; 0 if there was none.
     before: u32,
     /// Maximum of bytes in flight in this round and in the round before.
     in_flight: [u32; 2],
@@ -300,14 +303,14 @@ struct Round {
 /// ACK aggregation: the filter of `BBR.extra_acked`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Aggregation {
-    /// Beginning of the interval, in microseconds.
+    /// Start of the interval, in microseconds.
     start: u32,
-    /// Bytes delivered since.
+    /// Bytes delivered in the interval.
     delivered: u32,
-    /// Maximum of bytes beyond the expected ones, in this half of the filter
-    /// and in the one before.
+    /// Maximum number of bytes delivered beyond the expected ones, in this half of the filter and
+    /// in the half before.
     extra: [u32; 2],
-    /// Rounds in this half.
+    /// Rounds in this half of the filter.
     rounds: u8,
 }
 
@@ -396,8 +399,8 @@ impl Round {
         }
     }
 
-    /// Handles an ACK. Returns the sample when the round is over; `pacing_rate`
-    /// is the rate at which it was allowed to send.
+    /// Handles an ACK. Returns the sample when the round is over; `pacing_rate` is the rate at
+    /// which the round was allowed to send.
     #[inline(always)]
     fn on_ack(
         &mut self,
@@ -445,7 +448,7 @@ impl Round {
     /// flight.
     fn restart(&mut self, in_flight: u32, now: u32) {
         if self.flags & LIMITED != 0 {
-            // The next sample is of these bytes.
+            // The next sample measures the bytes of the limited round.
             self.flags |= WAS_LIMITED;
         }
         self.begin(in_flight, now);

@@ -2,7 +2,7 @@ use super::*;
 use crate::congestion::link::{Link, MSS};
 use crate::congestion::{Congestion, CongestionControl};
 
-/// 100 Mb/s, 40 ms: 345 segments, and a queue of 1.5 times as many.
+/// A link of 100 Mb/s and 40 ms, which holds 345 segments, with a queue for 1.5 times as many.
 const LINK: Link = Link::new(100, 40, 15);
 
 /// An event at `millis` with `segments` in flight.
@@ -40,14 +40,14 @@ fn rates_keep_their_precision() {
     assert_eq!(bytes_at(12_500_000 / 8, 40_000), 500_000);
     assert_eq!(rate_of(u32::MAX, 1), u32::MAX - 1);
     assert_eq!(percent(1_000, 277), 2_770);
-    // From 10 kb/s to 100 Gb/s.
+    // Rates of 100 Gb/s and 10 kb/s.
     assert_eq!(rate_of(12_500_000, 1_000), 1_562_500_000);
     assert_eq!(rate_of(1_250, 1_000_000), 156);
 }
 
 #[test]
 fn the_first_pacing_rate_comes_from_the_initial_window() {
-    // InitPacingRate.
+    // This is `InitPacingRate` of the draft.
     let mut bbr = Bbr::new(MSS);
     bbr.on_send(MSS, &at(0, 0));
     let nominal = f64::from(bbr.window()) / 0.04 * 2.77;
@@ -130,7 +130,7 @@ fn probe_rtt_halves_what_is_in_flight() {
 }
 
 #[test]
-fn it_fills_the_link_without_a_queue() {
+fn bbr_fills_the_link_without_a_queue() {
     for link in [LINK, Link::new(10, 100, 20), Link::new(1_000, 5, 20)] {
         let outcome = link.run(&[Bbr::new(MSS)], 0, 3_000, 13_000)[0];
         let share = link.share(outcome.delivered, 10_000);
@@ -140,7 +140,7 @@ fn it_fills_the_link_without_a_queue() {
 }
 
 #[test]
-fn it_holds_its_rate_at_one_per_cent_of_loss() {
+fn bbr_holds_its_rate_at_one_per_cent_of_loss() {
     for seed in 1..=5 {
         let link = Link {
             loss: 10_000,

@@ -10,7 +10,7 @@ use super::{Congestion, CongestionControl, Event};
 
 pub(super) const MSS: u32 = 1_448;
 const NANOS: u64 = 1_000_000_000;
-/// Later segments that must be delivered to detect a loss.
+/// Number of later segments that must be delivered to detect a loss.
 const REORDERING: u64 = 3;
 
 /// Parameters of the link.
@@ -26,7 +26,7 @@ pub(super) struct Link {
     pub(super) loss: u64,
     /// Seed of the random numbers.
     pub(super) seed: u64,
-    /// New rate in bytes per second, after so many milliseconds.
+    /// A time in milliseconds, and the rate from then on in bytes per second.
     pub(super) later: Option<(u64, u64)>,
 }
 
@@ -36,20 +36,20 @@ enum EventKind {
     Ack(u64),
     /// Pacing allows a flow to send.
     Send,
-    /// The retransmission timer expires, unless something was delivered meanwhile.
+    /// The retransmission timer expires, unless data was delivered in the meantime.
     Timeout(u64),
 }
 
 struct Flow<C> {
     cc: C,
-    /// Number of the next segment. Lost data is sent under a new number.
+    /// Number of the next segment. Lost data is retransmitted under a new number.
     next: u64,
     /// Segments in flight by number, with their send times.
     in_flight_since: BTreeMap<u64, u64>,
     in_flight: u32,
     una: u64,
     recover: Option<u64>,
-    /// When pacing allows the next segment.
+    /// Time at which pacing allows the next segment.
     next_send: u64,
     /// Whether a send event is queued.
     is_queued: bool,
@@ -74,7 +74,7 @@ struct Run<C> {
     link: Link,
     flows: Vec<Flow<C>>,
     events: BinaryHeap<Reverse<(u64, usize, EventKind)>>,
-    /// When the link has sent everything queued.
+    /// Time at which the link has sent all queued segments.
     free_at: u64,
     rng: fastrand::Rng,
 }
@@ -100,13 +100,13 @@ impl Link {
         }
     }
 
-    /// The share of the link that `delivered` bytes take in `millis`.
+    /// The share of the link's capacity in `millis` milliseconds that `delivered` bytes take.
     pub(super) fn share(&self, delivered: u64, millis: u64) -> f64 {
         delivered as f64 / (self.rate * millis / 1_000) as f64
     }
 
-    /// Runs flows for `millis`, started `apart` milliseconds after each other. The measured
-    /// period begins after `from` milliseconds.
+    /// Runs flows for `millis` milliseconds. They start `apart` milliseconds after each other. The
+    /// measured period begins after `from` milliseconds.
     pub(super) fn run<C: CongestionControl>(
         self,
         flows: &[C],
@@ -117,7 +117,7 @@ impl Link {
         self.watch(flows, apart, from, millis, |_, _, _| {})
     }
 
-    /// Runs flows as [`run`](Self::run) does. After each ACK `watch` gets the time in
+    /// Runs flows like [`run`](Self::run). After each ACK it calls `watch` with the time in
     /// microseconds, the flow and its algorithm.
     pub(super) fn watch<C: CongestionControl>(
         self,

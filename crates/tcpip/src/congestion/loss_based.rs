@@ -1,5 +1,5 @@
-//! Algorithms that grow the window until a loss, and what they share: reduction by
-//! congestion, and validation of the window (New-CWV, RFC 7661).
+//! Algorithms that grow the window until a loss. They share the reduction after congestion, and the
+//! validation of the window (New-CWV, RFC 7661).
 
 mod cubic;
 mod newreno;
@@ -14,7 +14,7 @@ use super::{Event, MAX_WINDOW, MIN_SEGMENTS};
 /// Clock of [`Validation`], as a shift of microseconds: a tick is 1.024 ms, so that 16 bits
 /// last for a minute.
 ///
-/// A longer idle period also exceeds any retransmission timeout, which restarts the window.
+/// An idle period of a minute exceeds any retransmission timeout, so it restarts the window anyway.
 const TICK_SHIFT: u32 = 10;
 /// Minimum half sampling period in ticks: half a second (RFC 7661, section 4.3: max (3 RTT,
 /// 1 s)).
@@ -30,21 +30,20 @@ const RECOVERING: u16 = u16::MAX;
 
 /// Recent use of the congestion window.
 ///
-/// `pipeACK` of RFC 7661 is the most data acknowledged in a round trip, over a sampling
-/// period of max (3 RTT, 1 s). We take the most data in flight instead: without a loss,
-/// that is acknowledged a round trip later, and after a loss the measurement restarts. It
-/// costs one comparison per ACK. Two bins of half a period each make up the sliding
-/// maximum.
+/// `pipeACK` of RFC 7661 is the most data acknowledged in a round trip, over a sampling period of
+/// max (3 RTT, 1 s). We use the most data in flight instead: without a loss, it is acknowledged a
+/// round trip later, and after a loss the measurement restarts. This costs one comparison per ACK.
+/// Two bins of half a period each make up the sliding maximum.
 ///
-/// The window is *validated* while `pipeACK` is at least half of it. Otherwise it must not
-/// grow, and congestion reduces the used part of it, not the whole.
+/// The window is *validated* while `pipeACK` is at least half of it. Otherwise the window must not
+/// grow, and congestion reduces its used part instead of the whole window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Validation {
     /// `pipeACK` of this half period, in bytes. During recovery from the non-validated
     /// phase: the bytes in use when it began.
     pipe_ack: u32,
-    /// `pipeACK` of the previous half period. During recovery from the non-validated phase:
-    /// the bytes lost in it.
+    /// `pipeACK` of the previous half period. During recovery from the non-validated phase: the
+    /// bytes lost during this recovery.
     earlier: u32,
     /// Start of this half period, in ticks.
     since: u16,
@@ -73,8 +72,8 @@ impl Validation {
         }
     }
 
-    /// Whether [`end_half_period`](Self::end_half_period) may have to be called. The caller
-    /// asks once per round trip or second.
+    /// Whether [`end_half_period`](Self::end_half_period) may have to be called. The caller checks
+    /// this once per round trip or second.
     #[inline(always)]
     fn may_end_half_period(&self, event: &Event) -> bool {
         Self::clock(event.now).wrapping_sub(self.since) >= MIN_HALF_PERIOD
@@ -102,8 +101,8 @@ impl Validation {
             return false;
         }
         if self.phase == RECOVERING {
-            // ACKs arrive outside recovery: nobody reported its end, or it never began (a
-            // tail loss probe repaired the loss).
+            // ACKs arrive outside recovery. Its end was not reported, or it never began because a
+            // tail loss probe repaired the loss.
             self.phase = 0;
         }
         self.phase = self.phase.saturating_add(elapsed >> PHASE_SHIFT);
@@ -119,7 +118,7 @@ impl Validation {
         self.pipe_ack.max(self.earlier)
     }
 
-    /// Whether slow start may open a window of `cwnd`: in the validated phase.
+    /// Whether slow start may open a window of `cwnd`, which must be validated for this.
     #[inline(always)]
     fn allows_slow_start(&self, cwnd: u32) -> bool {
         is_validated(cwnd, self.pipe_ack) || is_validated(cwnd, self.earlier)
@@ -127,8 +126,8 @@ impl Validation {
 
     /// Whether congestion avoidance may open a window of `cwnd`.
     ///
-    /// This is stricter than RFC 7661. A window with a quarter unused need not grow, and
-    /// would only be more wrong when it is finally used. Less than a segment of `mss` bytes
+    /// This is stricter than RFC 7661. A window of which a quarter is unused need not grow. Growth
+    /// would make it even less valid when it is finally used. Less than a segment of `mss` bytes
     /// cannot be used, and does not count as unused.
     #[inline(always)]
     fn allows_avoidance(&self, cwnd: u32, mss: u32) -> bool {
@@ -136,10 +135,10 @@ impl Validation {
         used <= self.pipe_ack || used <= self.earlier
     }
 
-    /// Used bytes of the window `cwnd`, from which congestion reduces (RFC 7661, section
-    /// 4.4.1: max (pipeACK, `FlightSize`)).
+    /// Returns the used bytes of the window `cwnd`, to which the reduction applies (RFC 7661,
+    /// section 4.4.1: max (pipeACK, `FlightSize`)).
     ///
-    /// If `recovery` follows and the window was not validated, losses in it also count.
+    /// If `recovery` follows and the window was not validated, losses during recovery also count.
     fn on_congestion(&mut self, cwnd: u32, event: &Event, recovery: bool) -> u32 {
         let used = self.used(cwnd, event);
         *self = Self {
@@ -169,8 +168,8 @@ impl Validation {
     /// Ends recovery. If the window was not validated when it began, returns the used bytes
     /// that were not lost.
     ///
-    /// The caller reduces those again, in place of the bytes at the beginning (RFC 7661,
-    /// section 4.4.1).
+    /// The caller then applies the reduction to these bytes, instead of those used at the start of
+    /// recovery (RFC 7661, section 4.4.1).
     fn on_recovered(&mut self, event: &Event) -> Option<u32> {
         let carried = self.pipe_ack.saturating_sub(self.earlier);
         let was = self.phase == RECOVERING;
@@ -187,7 +186,7 @@ impl Validation {
     }
 }
 
-/// The window after congestion: `factor` hundredths of `base` bytes, but at least two
+/// Returns the window after congestion: `factor` percent of `base` bytes, but at least two
 /// segments.
 fn reduced(base: u32, factor: u32, mss: u32) -> u32 {
     let part = u64::from(base) * u64::from(factor) / 100;

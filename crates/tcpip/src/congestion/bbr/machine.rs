@@ -11,17 +11,16 @@ use crate::congestion::{
 
 /// Percent of the bandwidth that pacing leaves free.
 const PACING_MARGIN: u32 = 1;
-/// Percent of the short-term limits that remain after a loss, at least.
+/// Minimum percentage of the short-term limits that remains after a loss.
 const BETA: u32 = 70;
-/// ACKs that report a loss in one round, for Startup to end.
+/// Number of ACKs in one round that must report a loss for Startup to end.
 const STARTUP_LOSSES: u8 = 6;
-/// The pipe is full when the bandwidth stays below this percentage of its last
-/// value for this number of rounds.
+/// The pipe is full when the bandwidth stays below 125 % of its last value for three rounds.
 const FULL_BW_GROWTH: u32 = 125;
 const FULL_BW_ROUNDS: u8 = 3;
-/// Maximum of rounds in Drain.
+/// Maximum number of rounds in Drain.
 const DRAIN_ROUNDS: u8 = 3;
-/// Maximum of rounds between probes: Reno's window grows back in this time.
+/// Maximum number of rounds between probes, the time in which Reno's window grows back.
 const MAX_PROBE_ROUNDS: u32 = 63;
 const MIN_RTT_FILTER: u16 = ticks(10_000);
 const PROBE_RTT_INTERVAL: u16 = ticks(5_000);
@@ -53,7 +52,7 @@ impl Bbr {
 
     fn start_down(&mut self, in_flight: u32, event: &Event) {
         self.flags.clear(Flags::LOSS);
-        // Flows of the same path must not probe in step.
+        // Flows on the same path must not probe at the same time.
         let random = (event.now ^ event.una).wrapping_mul(0x9e37_79b1);
         self.rounds_since_probe = (random >> 31) as u8;
         let wait = (random >> 8) % u32::from(PROBE_WAIT_RANDOM);
@@ -104,7 +103,7 @@ impl Bbr {
         self.cwnd = self.cwnd.max(known).min(MAX_WINDOW);
     }
 
-    // The model.
+    // Model of the path.
 
     /// Handles an ACK that reports `delivered` and `lost` bytes.
     #[inline(always)]
@@ -210,7 +209,7 @@ impl Bbr {
         }
     }
 
-    /// `HandleInflightTooHigh`.
+    /// Lowers the long-term limit after too much loss: `HandleInflightTooHigh` of the draft.
     #[cold]
     fn on_inflight_too_high(&mut self, in_flight: u32, event: &Event) {
         self.flags.set(Flags::TOO_HIGH);
@@ -227,7 +226,7 @@ impl Bbr {
         }
     }
 
-    /// `LossLowerBounds`, once in each round with loss.
+    /// Lowers the short-term limits, once in each round with loss: `LossLowerBounds` of the draft.
     fn lower_bounds(&mut self, sample: &Sample) {
         if self.bw_shortterm == NONE {
             self.bw_shortterm = self.max_bw();
@@ -238,7 +237,7 @@ impl Bbr {
         let sent = sample.delivered.saturating_add(sample.lost);
         let loses_much = loses_much(sample.lost, sent);
         if sample.limited && !loses_much {
-            // Such a sample shows the sending rate, not the path's.
+            // Such a sample shows the rate of the application, not of the path.
             return;
         }
         let tolerated = if loses_much {
@@ -256,7 +255,7 @@ impl Bbr {
         self.inflight_shortterm = inflight.max(reduced);
     }
 
-    /// `CheckFullBWReached`.
+    /// Checks whether the pipe is full: `CheckFullBWReached` of the draft.
     fn check_full_bw(&mut self, sample: &Sample) {
         if self.flags.has(Flags::FULL_BW_NOW) || self.state == State::Drain || sample.limited {
             return;
@@ -271,7 +270,8 @@ impl Bbr {
         }
     }
 
-    /// `CheckStartupHighLoss` and `CheckStartupDone`.
+    /// Ends Startup if the pipe is full or the loss is high: `CheckStartupHighLoss` and
+    /// `CheckStartupDone` of the draft.
     fn check_startup_done(&mut self, sample: &Sample, event: &Event) {
         if self.flags.has(Flags::RECOVERY_ROUND)
             && sample.losses >= STARTUP_LOSSES
@@ -288,7 +288,7 @@ impl Bbr {
         }
     }
 
-    /// `IsTimeToCruise`.
+    /// Begins Cruise if few enough bytes are in flight: `IsTimeToCruise` of the draft.
     fn check_cruise(&mut self, in_flight: u32, event: &Event) {
         let bdp = self.bdp(self.max_bw(), 100, event.mss);
         if in_flight <= self.with_headroom(event.mss) && in_flight <= self.quantized(bdp, event.mss)
@@ -297,7 +297,7 @@ impl Bbr {
         }
     }
 
-    /// `IsTimeToProbeBW`.
+    /// Begins a bandwidth probe if it is due: `IsTimeToProbeBW` of the draft.
     fn check_probe(&mut self, in_flight: u32, event: &Event) {
         let segments = self.target(event.mss) / event.mss.max(1);
         let reno_rounds = segments.clamp(1, MAX_PROBE_ROUNDS);
@@ -308,14 +308,15 @@ impl Bbr {
         }
     }
 
-    /// `IsTimeToGoDown` and `ProbeInflightLongtermUpward`.
+    /// Raises the long-term limit, or ends the probe: `ProbeInflightLongtermUpward` and
+    /// `IsTimeToGoDown` of the draft.
     fn check_down(&mut self, delivered: u32, in_flight: u32, event: &Event) {
         if self.flags.has(Flags::TOO_HIGH) && in_flight >= self.inflight_longterm {
             self.flags.set(Flags::PRECAUTIONARY);
             self.flags.clear(Flags::TOO_HIGH);
             self.start_down(in_flight, event);
         } else if self.round.window_is_used() && self.cwnd >= self.inflight_longterm {
-            // The limit ends the growth, not the path.
+            // The long-term limit stops the growth, not the path.
             self.reset_full_bw(self.full_bw);
             self.up_acked = self.up_acked.saturating_add(delivered);
             let growth = 1_u32 << self.up_rounds.saturating_sub(1).min(30);
@@ -332,7 +333,8 @@ impl Bbr {
         }
     }
 
-    /// `UpdateMinRTT`, and the start of `ProbeRTT`.
+    /// Updates the minimum round-trip time, and starts `ProbeRTT` if it is due: `UpdateMinRTT` of
+    /// the draft.
     #[inline(always)]
     fn update_min_rtt(&mut self, in_flight: u32, event: &Event) {
         let clock = Self::clock(event.now);
@@ -356,7 +358,7 @@ impl Bbr {
         }
     }
 
-    /// `HandleProbeRTT`.
+    /// Continues `ProbeRTT`, and ends it after its duration: `HandleProbeRTT` of the draft.
     #[cold]
     fn handle_probe_rtt(&mut self, round_start: bool, in_flight: u32, event: &Event) {
         self.round.mark_limited();
@@ -389,7 +391,7 @@ impl Bbr {
             .max(Self::min_pipe(mss))
     }
 
-    // Control.
+    // Control of the window and the pacing rate.
 
     fn set_pacing_rate(&mut self, gain: u32) {
         let rate = percent(percent(self.bw(), gain), 100 - PACING_MARGIN);
@@ -484,7 +486,7 @@ impl CongestionControl for Bbr {
     }
 
     fn on_ack(&mut self, acked: u32, event: &Event) {
-        // A tail loss probe can repair a loss without a recovery.
+        // Recovery is over. Its end is not reported if a tail loss probe has repaired the loss.
         self.flags.clear(Flags::RECOVERY | Flags::RECOVERY_ROUND);
         self.update(acked, 0, event);
     }
@@ -533,7 +535,8 @@ impl CongestionControl for Bbr {
         self.cwnd = event.mss.clamp(1, MAX_WINDOW);
     }
 
-    /// `HandleRestartFromIdle`: the window stays, and pacing is at the bandwidth.
+    /// Keeps the window, and paces at the estimated bandwidth: `HandleRestartFromIdle` of the
+    /// draft.
     #[cold]
     fn on_idle(&mut self, event: &Event) {
         self.flags.set(Flags::IDLE);

@@ -6,9 +6,9 @@ mod hystart;
 use super::{Validation, is_validated, reduced, three_quarters};
 use crate::congestion::{Congestion, CongestionControl, Event, MAX_WINDOW, initial_window};
 
-/// Window after a loss, in hundredths (RFC 9438, section 4.6).
+/// Window after a loss, in percent (RFC 9438, section 4.6).
 const BETA_LOSS: u32 = 70;
-/// Window after an ECN mark, in hundredths (RFC 8511, section 3).
+/// Window after an ECN mark, in percent (RFC 8511, section 3).
 const BETA_ECN: u32 = 85;
 /// Most segments by which an ACK opens the window after a timeout. Such an ACK may cover
 /// data that arrived long before (RFC 3465, sections 2.2 and 2.3).
@@ -20,7 +20,7 @@ enum LossState {
     Open,
     /// Between [`Congestion::Loss`] and the end of recovery.
     Recovery,
-    /// The flight of a timeout is being retransmitted.
+    /// After a timeout: the flight is being retransmitted.
     Loss,
 }
 
@@ -29,7 +29,7 @@ enum LossState {
 enum Phase {
     /// The first slow start.
     SlowStart(HyStart),
-    /// Congestion avoidance, and a slow start that returns to it.
+    /// Congestion avoidance, or a later slow start that returns to it.
     Avoidance(Curve),
 }
 
@@ -47,13 +47,13 @@ enum Phase {
 /// - Congestion reduces the window, or the used part of it if that is less than half
 ///   (section 4.6 with RFC 7661). The plateau of the curve is the value before the
 ///   reduction.
-/// - In slow start an ACK counts for at most eight segments (RFC 9406, section 4.3). One
-///   for more counts for the segments that have just arrived, up to 64 KB.
+/// - In slow start an ACK counts for at most eight segments (RFC 9406, section 4.3). An ACK for
+///   more segments counts for those that have just arrived, up to 64 KB.
 /// - The ACK that ends recovery starts the curve.
-/// - Below its plateau the window grows to whole segments.
+/// - Below the plateau of the curve, the window grows to whole segments.
 ///
-/// Beyond the RFC: until the first loss the window grows by at least a twentieth per round
-/// trip.
+/// In addition to the RFC, the window grows by at least a twentieth per round trip until the first
+/// loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cubic {
     cwnd: u32,
@@ -71,14 +71,14 @@ const _: () = assert!(size_of::<Cubic>() <= 48);
 struct Step {
     /// Bytes by which the window may grow.
     growth: u32,
-    /// A round has ended, or slow start has.
+    /// Whether a round or slow start has ended.
     round_over: bool,
-    /// Slow start has ended; congestion avoidance follows.
+    /// Whether slow start has ended. Congestion avoidance follows.
     exit: bool,
 }
 
-/// `HyStart++` in a connection's first slow start (RFC 9406, section 4.2). Later ones have
-/// a threshold, and do not need it.
+/// `HyStart++` in a connection's first slow start (RFC 9406, section 4.2). Later slow starts have a
+/// threshold, and do not need `HyStart++`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HyStart {
     /// The round ends when an ACK exceeds this number.
@@ -86,24 +86,25 @@ struct HyStart {
     /// Minimum RTT of all rounds before this one in microseconds; 0 before the first round,
     /// `u32::MAX` without samples.
     ///
-    /// RFC 9406 compares with the last round only. That misses a queue which several
-    /// connections fill slowly.
+    /// RFC 9406 compares with the last round only. That misses a queue that several connections
+    /// fill slowly.
     last_min: u32,
     /// Minimum RTT of this round in microseconds.
     min: u32,
-    /// Minimum RTT when conservative slow start began, in ticks; 1 if an ACK train began
-    /// it, 0 outside it.
+    /// Minimum RTT when conservative slow start began, in ticks; 1 if a long ACK train began it, 0
+    /// outside conservative slow start.
     css_baseline: u16,
     /// RTT samples of this round, up to the eight that are evaluated.
     samples: u8,
     /// Rounds of conservative slow start that have begun.
     css_rounds: u8,
-    /// Start of the round, and time of the last ACK of its train, in ticks.
+    /// Start of the round, in ticks.
     round_start: u16,
+    /// Time of the last ACK of the present ACK train, in ticks.
     train_end: u16,
 }
 
-/// Properties of an epoch.
+/// Properties of an epoch of congestion avoidance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct EpochFlags(u8);
 
@@ -128,7 +129,7 @@ impl EpochFlags {
     }
 }
 
-/// Whether the curve's clock is stopped.
+/// Whether the curve's clock is stopped, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pause {
     /// The clock runs.
@@ -157,8 +158,8 @@ struct Curve {
     plateau: u32,
     /// `W_est` in bytes: the window of Reno.
     w_est: u32,
-    /// Acknowledged bytes that `w_est` does not include yet. While the clock is stopped:
-    /// since when, in microseconds.
+    /// Acknowledged bytes that `w_est` does not include yet. While the clock is stopped, it is the
+    /// time of the stop in microseconds.
     acked: u32,
     /// Bytes of growth per 2^32 acknowledged bytes.
     gain: u32,
@@ -197,8 +198,8 @@ impl Curve {
         (now >> TICK_SHIFT) as u8
     }
 
-    /// Whether the curve must be evaluated by [`update`](Self::update), after `acked` bytes
-    /// of the window `cwnd` while its clock runs.
+    /// Whether [`update`](Self::update) must evaluate the curve after an ACK of `acked` bytes, with
+    /// a window of `cwnd` and a running clock.
     #[inline(always)]
     fn needs_update(&self, cwnd: u32, acked: u32, event: &Event) -> bool {
         let acked = self.acked.wrapping_add(acked);
@@ -210,8 +211,8 @@ impl Curve {
     /// clock runs.
     #[inline(always)]
     fn grow(&mut self, cwnd: u32, acked: u32) -> u32 {
-        // At most 2^31 bytes of growth by `gain`, added to 2^30. It is rounded up: a byte
-        // short of a segment costs a whole segment.
+        // No overflow: `gain` adds at most 2^31 bytes to a window of 2^30. The growth is rounded
+        // up, because a window one byte short of a segment wastes that segment.
         let grown = u64::from(acked) * u64::from(self.gain) + u64::from(u16::MAX);
         let grown = (grown >> 16) + u64::from(self.credit);
         self.credit = grown as u16;
@@ -233,10 +234,9 @@ impl Cubic {
         }
     }
 
-    /// Shrinks the window without congestion, as a window of this size may no longer be
-    /// valid.
+    /// Shrinks the window without congestion, because its size may no longer be valid.
     ///
-    /// Slow start leads back to near it. The first slow start just continues.
+    /// Slow start then returns to near the old window. A first slow start just continues.
     fn shrink(&mut self, smaller: u32) {
         if self.cwnd <= smaller {
             return;
@@ -255,11 +255,11 @@ impl Cubic {
         }
     }
 
-    /// Bytes that congestion reduces when `used` bytes of the window were used: in the
-    /// validated phase the whole window.
+    /// Returns the bytes to which a reduction applies if `used` bytes of the window were used. In
+    /// the validated phase it is the whole window.
     ///
-    /// The peer's window may limit the flight, as while its host opens that in step with
-    /// our slow start. This is no information about the network.
+    /// Less may be used because of the peer's window, for example while its host opens that window
+    /// along with our slow start. This says nothing about the network.
     fn congested(&self, used: u32) -> u32 {
         if is_validated(self.cwnd, used) {
             self.cwnd
@@ -419,8 +419,8 @@ impl CongestionControl for Cubic {
         self.validation.on_lost(lost);
     }
 
-    /// The curve starts with the ACK that ends recovery. At windows of a few segments the
-    /// next ACK is a round trip away.
+    /// Starts the curve with the ACK that ends recovery. With a window of a few segments, the next
+    /// ACK is a round trip away.
     #[cold]
     fn on_recovered(&mut self, delivered: u32, event: &Event) {
         self.loss_state = LossState::Open;
@@ -445,26 +445,25 @@ impl CongestionControl for Cubic {
         self.validation.restart(event);
         self.loss_state = LossState::Loss;
         self.flags = EpochFlags::default();
-        // The curve then starts at its plateau, at the window where slow start ends.
+        // The curve later starts flat: its plateau is the window at which slow start ends.
         self.phase = Phase::Avoidance(Curve::after_slow_start(0));
     }
 
-    /// RFC 5681, section 4.1. RFC 7661 allows to keep the window over an idle period.
-    /// Without pacing that would cause a burst, so only the threshold and the curve keep
-    /// it.
+    /// RFC 5681, section 4.1. RFC 7661 allows keeping the window over an idle period. Without
+    /// pacing that would cause a burst, so only the threshold and the curve remember the window.
     #[cold]
     fn on_idle(&mut self, event: &Event) {
         self.validation.restart(event);
         self.shrink(initial_window(event.mss));
         if let Phase::SlowStart(start) = &mut self.phase {
-            // Rounds start over: the path may have changed.
+            // `HyStart++` starts over, because the path may have changed.
             *start = HyStart::new();
         }
     }
 }
 
-/// The plateau after fast convergence from `used` bytes (RFC 9438, section 4.7): (1 + beta)
-/// / 2.
+/// Returns the plateau after fast convergence: `used` bytes times (1 + beta) / 2 (RFC 9438, section
+/// 4.7).
 fn converged(used: u32) -> u32 {
     (u64::from(used) * 17 / 20) as u32
 }

@@ -78,7 +78,7 @@ impl Path {
         self.pass(acked, window);
     }
 
-    /// Advances the time by what the path needs for `acked` bytes of a window.
+    /// Advances the time by the part of a round trip that `acked` bytes are of the window.
     fn pass(&mut self, acked: u32, window: u32) {
         self.nanos += u64::from(self.srtt) * 1_000 * u64::from(acked) / u64::from(window);
         self.now = self.now.wrapping_add((self.nanos / 1_000) as u32);
@@ -196,7 +196,7 @@ fn fast_convergence_releases_bandwidth() {
     path.lose();
     assert_eq!(path.cubic.window(), (u64::from(window) * 7 / 10) as u32);
     assert!(path.cubic.w_max().abs_diff(595 * MSS) < 100);
-    // After a window that has reached it, the plateau is that window.
+    // If the window has reached the last plateau, the new plateau is that window.
     let mut path = Path::after_loss(100 * MS, 1_000);
     path.run(12_000 * MS);
     let before = path.cubic.window();
@@ -257,7 +257,7 @@ fn the_first_ack_of_a_burst_uses_the_curve_at_its_time() {
     let mut path = Path::after_loss(150 * MS, 10);
     let mut windows = Vec::new();
     for _ in 0..5 {
-        // The flight is acknowledged at once, and then nothing for a round trip.
+        // The whole flight is acknowledged at once, and then no ACK arrives for a round trip.
         let now = path.now;
         for _ in 0..path.cubic.window() / MSS {
             path.ack();
@@ -275,7 +275,7 @@ fn the_ack_that_ends_recovery_counts() {
     let mut path = Path::new(300 * MS);
     path.cubic.cwnd = 10 * MSS;
     path.lose_and_deliver(3 * MSS);
-    // The gain is two segments per seven.
+    // The window grows by two segments per seven acknowledged segments.
     assert_eq!(path.cubic.window(), 7 * MSS + 3 * MSS * 2 / 7);
 }
 
@@ -359,7 +359,7 @@ fn after_a_timeout_the_curve_starts_flat() {
     assert_eq!(path.cubic.window(), 70 * MSS);
     path.ack();
     assert_eq!(path.cubic.w_max(), 70 * MSS);
-    // HyStart is inactive: the delay does not matter.
+    // HyStart++ is inactive after a timeout, so the delay does not matter.
     let mut path = Path::new(50 * MS);
     let event = path.event(10 * MSS);
     path.cubic.on_timeout(false, &event);
@@ -422,7 +422,7 @@ fn the_curve_stops_while_nothing_is_in_flight() {
     };
     let mut path = Path::after_loss(100 * MS, 1_000);
     path.run(500 * MS);
-    // Everything is acknowledged, and the application sends nothing for 150 ms.
+    // All data is acknowledged, and the application sends nothing for 150 ms.
     let window = path.cubic.window();
     path.una = path.una.wrapping_add(window);
     let event = Event {
@@ -473,7 +473,8 @@ fn congestion_of_an_unused_window_reduces_the_used_part() {
 
 #[test]
 fn congestion_of_a_half_used_window_reduces_all_of_it() {
-    // RFC 9438, section 4.6: the whole window, as RFC 7661 keeps it from growing unused.
+    // RFC 9438, section 4.6: the whole window is reduced, because RFC 7661 keeps an unused window
+    // from growing.
     let mut path = Path::new(100 * MS);
     path.cubic.cwnd = 100 * MSS;
     let event = path.event(50 * MSS);
@@ -500,7 +501,7 @@ fn an_earlier_copy_undoes_a_reduction() {
 
 #[test]
 fn aggregated_acks_open_the_window_like_single_ones() {
-    // Slow start again, after an idle period.
+    // A second slow start follows an idle period.
     let mut path = Path::after_loss(100 * MS, 1_000);
     path.ack();
     let event = path.event(0);
@@ -538,7 +539,7 @@ fn a_loss_that_a_probe_has_repaired_is_no_recovery() {
     );
 }
 
-/// A byte short of a segment would cost a whole segment: a seventh of a window of seven.
+/// A window one byte short of a segment would waste that segment, a seventh of a window of seven.
 #[test]
 fn a_window_of_acks_adds_a_whole_segment() {
     const MSS: u32 = 1448;

@@ -3,14 +3,13 @@
 use super::reno::Reno;
 use crate::congestion::{Congestion, CongestionControl, Event};
 
-/// `NewReno`: Reno whose recovery lasts until the whole flight of its beginning is
+/// `NewReno`: Reno whose recovery lasts until all data that was in flight at its start is
 /// acknowledged (RFC 6582).
 ///
-/// RFC 6582 changes the end of fast recovery, and what is sent during it. Proportional rate
-/// reduction replaces its inflation and deflation of the window (section 3.2, steps 3 to
-/// 5). The only difference left is
-/// [`PARTIAL_ACK_RECOVERY`](CongestionControl::PARTIAL_ACK_RECOVERY), which matters for
-/// peers without SACK. Windows are identical to Reno's.
+/// RFC 6582 changes when fast recovery ends and what is sent during it. Proportional rate reduction
+/// replaces the RFC's inflation and deflation of the window (section 3.2, steps 3 to 5). The only
+/// difference left is [`PARTIAL_ACK_RECOVERY`](CongestionControl::PARTIAL_ACK_RECOVERY), which
+/// matters for peers without SACK. Windows are identical to Reno's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewReno(Reno);
 

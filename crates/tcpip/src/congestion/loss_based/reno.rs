@@ -3,31 +3,31 @@
 use super::{Validation, reduced, three_quarters};
 use crate::congestion::{Congestion, CongestionControl, Event, MAX_WINDOW, initial_window};
 
-/// Window after a loss, in hundredths (RFC 5681, equation 4).
+/// Window after a loss, in percent of the used window (RFC 5681, equation 4).
 const BETA_LOSS: u32 = 50;
-/// Window after an ECN mark, in hundredths (RFC 8511, section 3).
+/// Window after an ECN mark, in percent of the used window (RFC 8511, section 3).
 const BETA_ECN: u32 = 80;
-/// Most segments by which an ACK opens the window in slow start (RFC 3465, section 2.2).
-/// After a timeout it is one, as an ACK may cover data that arrived long before (section
-/// 2.3).
+/// Most segments by which an ACK opens the window in slow start (RFC 3465, section 2.2). After a
+/// timeout the limit is one segment, because an ACK may cover data that arrived long before
+/// (section 2.3).
 const SLOW_START_LIMIT: u32 = 2;
 const SLOW_START_LIMIT_AFTER_TIMEOUT: u32 = 1;
 
 /// Reno, the paper's congestion control: RFC 5681 with byte counting (RFC 3465), window
 /// validation (RFC 7661) and the milder reduction for ECN (RFC 8511).
 ///
-/// Without SACK its recovery ends with the first ACK of new data, as RFC 5681 has no
+/// Without SACK, Reno's recovery ends with the first ACK of new data, because RFC 5681 has no
 /// partial ACKs; see [`NewReno`](super::NewReno).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reno {
     cwnd: u32,
-    /// Slow start below it, congestion avoidance above it.
+    /// Slow start is below this window, congestion avoidance above it.
     ssthresh: u32,
     validation: Validation,
     /// Bytes acknowledged in congestion avoidance since the last growth; less than the
     /// window.
     bytes_acked: u32,
-    /// Between [`Congestion::Loss`] and the end of recovery.
+    /// Whether it is between [`Congestion::Loss`] and the end of recovery.
     recovering: bool,
     /// Whether slow start follows a timeout.
     after_timeout: bool,
@@ -48,16 +48,16 @@ impl Reno {
         }
     }
 
-    /// Lets slow start return to near the present window, unless the first one has never
-    /// ended.
+    /// Raises the threshold, so that slow start returns to near the present window. In the first
+    /// slow start the threshold is still unlimited.
     fn remember(&mut self) {
         self.ssthresh = self.ssthresh.max(three_quarters(self.cwnd));
     }
 
-    /// RFC 3465, section 2.1: adds a segment per acknowledged window.
+    /// Grows the window by a segment per acknowledged window (RFC 3465, section 2.1).
     #[cold]
     fn avoid(&mut self, mss: u32) {
-        // Recovery is over, unless a tail loss probe repaired the loss.
+        // Recovery is over. If a tail loss probe repaired the loss, the end was not reported.
         self.recovering = false;
         // One ACK counts for at most a window.
         self.bytes_acked = (self.bytes_acked - self.cwnd).min(self.cwnd.saturating_sub(1));
@@ -165,8 +165,8 @@ impl CongestionControl for Reno {
         self.after_timeout = true;
     }
 
-    /// RFC 5681, section 4.1. RFC 7661 allows to keep the window over an idle period.
-    /// Without pacing that would cause a burst, so only the threshold keeps it.
+    /// RFC 5681, section 4.1. RFC 7661 allows keeping the window over an idle period. Without
+    /// pacing that would cause a burst, so only the threshold remembers the window.
     #[cold]
     fn on_idle(&mut self, event: &Event) {
         let restart = initial_window(event.mss);

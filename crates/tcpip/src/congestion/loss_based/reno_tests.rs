@@ -139,7 +139,7 @@ fn a_timeout_leaves_one_segment_and_slow_start_grows_by_one_per_ack() {
         reno.on_ack(MSS, &flight(5 * MSS));
     }
     assert_eq!(reno.window(), 6 * MSS, "congestion avoidance");
-    // A timeout of other data reduces it to the minimum.
+    // A timeout of other data reduces the threshold again.
     reno.on_timeout(false, &flight(3 * MSS));
     assert_eq!((reno.window(), reno.ssthresh()), (MSS, 2_500.max(2 * MSS)));
 }
@@ -176,7 +176,7 @@ fn after_an_idle_period_the_window_is_at_most_the_initial_one() {
     reno.cwnd = 40 * MSS;
     reno.on_idle(&flight(0));
     assert_eq!((reno.window(), reno.ssthresh()), (10 * MSS, 30 * MSS));
-    // A smaller window is kept.
+    // A window smaller than the initial one is kept.
     reno.on_timeout(false, &flight(MSS));
     reno.on_idle(&flight(0));
     assert_eq!(reno.window(), MSS);
@@ -188,7 +188,7 @@ fn congestion_of_an_unused_window_reduces_the_used_part_without_losses() {
     let mut reno = avoiding(40);
     reno.validation.record_flight(&flight(12 * MSS));
     reno.on_congestion(Congestion::Loss, &flight(8 * MSS));
-    assert_eq!(reno.window(), 6 * MSS, "half of twelve, not of forty");
+    assert_eq!(reno.window(), 6 * MSS, "half of the used part");
     reno.on_recovery_ack(MSS, 3 * MSS, &flight(8 * MSS));
     reno.on_recovery_ack(MSS, MSS, &flight(8 * MSS));
     assert_eq!(reno.window(), 6 * MSS);

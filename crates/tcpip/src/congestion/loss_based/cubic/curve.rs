@@ -5,16 +5,16 @@ use crate::congestion::{Event, MAX_WINDOW};
 
 /// Milliseconds from the plateau within which any curve reaches [`MAX_WINDOW`].
 const MAX_DISTANCE_MS: i64 = 200_000;
-/// Microseconds beyond the plateau after which the plateau moves along, so that the clock
-/// never wraps: 2^30 is 18 minutes.
+/// Longest time beyond the plateau in microseconds, 18 minutes. After that the plateau moves along
+/// with the time, so that the difference never wraps.
 const MAX_DISTANCE: u32 = 1 << 30;
 /// Minimum growth per round trip until the first loss: a twentieth of the window.
 ///
-/// In RFC 9438, section 4.10, the curve then starts flat. But slow start may have ended
-/// early because of other connections' queue, and the curve would need seconds to find the
-/// capacity. Linux has the same minimum.
+/// By RFC 9438, section 4.10, the curve starts flat after the first slow start. But slow start may
+/// have ended early because of a queue that other connections filled. A flat curve would then need
+/// seconds to find the capacity. Linux has the same minimum.
 const MIN_GAIN: u32 = u32::MAX / 20;
-/// Smaller growth of the Reno window accumulates, in bytes.
+/// Smallest growth step of the Reno window, in bytes. Smaller growth is accumulated first.
 const MIN_STEP: u32 = 64;
 
 impl Curve {
@@ -52,7 +52,7 @@ impl Curve {
     ) -> u32 {
         match (self.pause, used) {
             (Pause::Fresh, true) => {
-                // At a small window this ACK covers half of it, or all.
+                // This ACK must count: it may cover half of a small window, or all of it.
                 let cwnd = self.begin(cwnd, flags, event);
                 self.grow(cwnd, acked)
             }
@@ -74,7 +74,7 @@ impl Curve {
         }
     }
 
-    /// Restarts the clock when something is sent after an empty flight.
+    /// Restarts the clock when data is sent after an empty flight.
     #[inline(always)]
     pub(super) fn on_send(&mut self, event: &Event) {
         if self.pause == Pause::Idle {
@@ -127,7 +127,7 @@ impl Curve {
             self.plateau = event.now.wrapping_sub(MAX_DISTANCE);
         }
         if flags.has(EpochFlags::RENO) {
-            // The gain already was Reno's growth.
+            // The gain already included Reno's growth.
             self.w_est = self.w_est.max(cwnd);
             self.acked = 0;
         } else {
@@ -142,9 +142,9 @@ impl Curve {
         let target = self.window_at(event.now.wrapping_add(event.srtt), mss);
         // The gain is rounded up.
         let gain = |growth: u64, window: u64| (growth.min(window / 2) << 32).div_ceil(window);
-        // Section 4.3. During a burst of ACKs the curve's clock hardly advances, but Reno's
-        // window grows. The curve's growth within the round trip therefore counts here, if
-        // it is larger.
+        // Section 4.3: the Reno-friendly region. During a burst of ACKs, the curve's clock hardly
+        // advances while Reno's window grows. Therefore the curve's growth over the next round trip
+        // counts here, if it is larger.
         let reno_leads = cwnd <= self.w_est;
         if reno_leads && self.window_at(event.now, mss) < u64::from(self.w_est) {
             flags.set(EpochFlags::RENO);
@@ -165,11 +165,12 @@ impl Curve {
         cwnd
     }
 
-    /// Growth from `cwnd` to a higher target, and the window to be acknowledged for it.
+    /// Returns the growth from `cwnd` to a higher target, and the number of acknowledged bytes over
+    /// which it is spread.
     ///
-    /// Below the plateau both are whole segments, as only these are used. Otherwise a
-    /// window of ten that almost reaches the next segment would stay a tenth below the
-    /// curve.
+    /// Below the plateau, both ends of the growth are whole segments, because only whole segments
+    /// are used. Otherwise a window of ten segments that almost reaches the next one would stay a
+    /// tenth below the curve.
     fn growth(&self, cwnd: u32, target: u64, mss: u32) -> (u64, u64) {
         let (mut from, mut to) = (u64::from(cwnd), target);
         if target < u64::from(self.w_max) {
@@ -184,7 +185,7 @@ impl Curve {
     fn window_at(&self, time: u32, mss: u32) -> u64 {
         let distance = i64::from(time.wrapping_sub(self.plateau).cast_signed()) / 1_000;
         let distance = distance.clamp(-MAX_DISTANCE_MS, MAX_DISTANCE_MS);
-        // C is 0.4 segments a cubic second.
+        // C is 0.4 segments per cubic second.
         let cube = distance * distance * distance / 1_000;
         let rise = cube * (4 * i64::from(mss.min(MAX_MSS))) / 10_000_000;
         (i64::from(self.w_max) + rise).max(0).cast_unsigned()
@@ -206,7 +207,7 @@ impl Curve {
         }
     }
 
-    /// Growth of Reno's window in bytes, after `acked` bytes.
+    /// Growth of Reno's window in bytes, for the acknowledged bytes in `acked`.
     fn reno_step(&self, cwnd: u32, flags: EpochFlags, mss: u32) -> u32 {
         let (share, of) = self.alpha(flags);
         let acked = u64::from(self.acked.min(MAX_WINDOW));
@@ -215,7 +216,7 @@ impl Curve {
     }
 }
 
-/// Larger than any segment; keeps products within 64 bits.
+/// Upper bound of the segment size, which keeps products within 64 bits.
 const MAX_MSS: u32 = 65_535;
 
 /// K in microseconds: the time in which the curve rises by `bytes` to the plateau (RFC

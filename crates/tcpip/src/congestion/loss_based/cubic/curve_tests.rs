@@ -47,7 +47,7 @@ proptest! {
         let seconds = f64::from(millis) / 1e3;
         let found = curve.window_at(now, MSS) as f64;
         let right = w_cubic(f64::from(w_max), f64::from(cwnd), seconds).max(0.0);
-        // The tolerance is a millisecond of the curve's slope, plus one per cent.
+        // The tolerance is 1 % plus the rise of the curve in two milliseconds.
         let k = (f64::from(w_max - cwnd) / f64::from(MSS) / 0.4).cbrt();
         let slope = 1.2 * (seconds - k).powi(2) * f64::from(MSS) * 0.002;
         let tolerance = right * 0.01 + slope + 1.0;

@@ -5,30 +5,30 @@ use crate::congestion::Event;
 
 /// RTT samples per round that are evaluated (RFC 9406, section 4.3).
 const N_RTT_SAMPLE: u8 = 8;
-/// Bounds in microseconds of the delay increase that indicates a queue, an eighth of the
-/// RTT (RFC 9406, section 4.3).
+/// Bounds of the delay increase that indicates a queue, in microseconds. Between them it is an
+/// eighth of the RTT (RFC 9406, section 4.3).
 const MIN_RTT_THRESH: u32 = 4_000;
 const MAX_RTT_THRESH: u32 = 16_000;
 const MIN_RTT_DIVISOR: u32 = 8;
-/// Growth of conservative slow start, as a shift: a quarter.
+/// Growth in conservative slow start, as a shift: a quarter of that in slow start.
 ///
-/// In its first round the window does not grow further, as eight ACKs have already grown
-/// it. RFC 9406 grows by a quarter at once. Several connections that detect a queue
-/// together would then fill it before they notice.
+/// In the first round of conservative slow start the window does not grow, because eight ACKs have
+/// already opened it. RFC 9406 lets it grow by a quarter from the start. Several connections that
+/// detect a queue together would then fill the queue before they notice.
 const CSS_GROWTH_SHIFT: u8 = 2;
 /// Rounds of conservative slow start, including the one in which it begins.
 const CSS_ROUNDS: u8 = 5;
 /// Most segments by which an ACK opens the window (RFC 9406, section 4.3).
 const LIMIT: u32 = 8;
-/// Most segments by which an ACK opens the window if they have just arrived: 64 KB.
+/// Most segments by which an ACK opens the window if all of them have just arrived: 64 KB.
 ///
-/// Receive offload aggregates them into one segment with one ACK. Such an ACK releases a
-/// burst of its size anyway, and without this limit slow start would be slower for these
-/// receivers.
+/// Receive offload aggregates segments at the receiver, which sends one ACK for them. Such an ACK
+/// releases a burst of that size anyway. With a limit of eight segments, slow start would be slower
+/// for these receivers.
 const AGGREGATE_LIMIT: u32 = 45;
 
-/// Limits the growth by a large ACK. It may also cover data that arrived out of order long
-/// before; only bytes that have left the flight count.
+/// Returns the limited growth for a large ACK. The ACK may also cover data that arrived out of
+/// order long before, so only bytes that leave the flight with this ACK count.
 #[cold]
 fn aggregated_growth(acked: u32, event: Event) -> u32 {
     let left = event.nxt.wrapping_sub(event.una);
@@ -40,12 +40,12 @@ fn aggregated_growth(acked: u32, event: Event) -> u32 {
 
 /// Clock as a shift of microseconds: a tick is 64 µs, and 16 bits last for 4 s.
 const TICK_SHIFT: u32 = 6;
-/// Largest interval between ACKs of one train, in microseconds, or as this fraction of the
-/// RTT. (Two segments with one ACK take 2.4 ms at 10 Mb/s.)
+/// Largest interval between ACKs of one train: 3,000 µs, or 1/32 of the RTT if that is longer. (At
+/// 10 Mb/s, two segments with one ACK take 2.4 ms.)
 const TRAIN_SPACING: u32 = 3_000;
 const TRAIN_SPACINGS: u32 = 32;
-/// Minimum RTT in microseconds for ACK trains. On shorter paths they reflect pauses of the
-/// hosts.
+/// Minimum RTT in microseconds for ACK trains. On shorter paths, gaps between ACKs reflect pauses
+/// of the hosts.
 const TRAIN_MIN_RTT: u32 = 1_000;
 /// Minimum flight in segments for ACK trains.
 const TRAIN_SEGMENTS: u32 = 16;
@@ -83,8 +83,8 @@ impl HyStart {
     pub(super) fn on_ack(&mut self, acked: u32, event: &Event) -> Step {
         let mut exit = false;
         let mut round_over = false;
-        // This ACK covers data sent after the ACK that began the last round, so that rounds
-        // begin with bursts.
+        // This ACK covers data sent after the ACK that began the last round, so each round begins
+        // with a burst.
         if event.una.wrapping_sub(self.round_end).cast_signed() > 0 && self.last_min != 0 {
             exit = self.begin_round(*event);
             round_over = true;
@@ -116,13 +116,13 @@ impl HyStart {
 
     /// Whether ACKs have arrived without a pause for half a round trip.
     ///
-    /// The bottleneck was then busy for as long, and doubling once more would fill it and
-    /// its queue. RFC 9406 omits this test. Its predecessor (Ha and Rhee, "Taming the
-    /// elephants", 2011) and Linux have it: it detects the limit before a queue grows.
+    /// The bottleneck was then busy for that long, and doubling the window once more would fill the
+    /// path and its queue. RFC 9406 omits this test. Its predecessor (Ha and Rhee, "Taming the
+    /// elephants", 2011) and Linux have it, because it detects the limit before a queue grows.
     ///
-    /// They leave slow start at once, at little more than the path's capacity, a third of
-    /// which stays unused after the first loss. Here the window grows at a quarter of the
-    /// rate until the round ends.
+    /// They leave slow start at once, with a window of little more than the path's capacity. After
+    /// the first loss, a third of the capacity then stays unused. Here the window instead grows at
+    /// a quarter of the rate until the round ends.
     #[inline]
     fn is_long_train(&mut self, event: &Event) -> bool {
         let now = ticks(event.now);
@@ -137,8 +137,8 @@ impl HyStart {
         shortest >= TRAIN_MIN_RTT && train > shortest / 2
     }
 
-    /// Begins the last round of conservative slow start after a long train; jitter cannot
-    /// revert it. Returns whether conservative slow start had already begun by delay.
+    /// Begins the last round of conservative slow start after a long train; jitter cannot revert
+    /// it. Returns whether conservative slow start had already begun because of delay.
     #[cold]
     fn begin_last_round(&mut self) -> bool {
         if self.css_baseline == 0 {
@@ -149,7 +149,7 @@ impl HyStart {
         self.css_baseline != SHORTEST
     }
 
-    /// Begins a round, and a train with it.
+    /// Begins a round, and an ACK train with it.
     fn mark_round(&mut self, event: &Event) {
         self.round_end = event.nxt;
         self.round_start = ticks(event.now);
@@ -171,10 +171,10 @@ impl HyStart {
         false
     }
 
-    /// Evaluates eight samples: the first of this round, or in conservative slow start
-    /// eight more. Returns whether slow start is over.
+    /// Evaluates eight samples: the first eight of this round or, in conservative slow start, the
+    /// next eight. Returns whether slow start is over.
     ///
-    /// The first samples of a round show a queue; during the rest of the burst it drains.
+    /// The first samples of a round show a queue, which drains during the rest of the burst.
     #[cold]
     fn check_delay(&mut self, event: Event) -> bool {
         if self.last_min == 0 {
@@ -199,8 +199,8 @@ impl HyStart {
         if self.css_baseline != 0 {
             self.take_samples();
         }
-        // If the delay has grown by as much again, it is no jitter, and the remaining
-        // rounds would only fill the queue. (RFC 9406 would complete them.)
+        // An increase of twice the threshold is no jitter, and the remaining rounds would only fill
+        // the queue. (RFC 9406 would complete them.)
         more >= 2 * threshold
     }
 

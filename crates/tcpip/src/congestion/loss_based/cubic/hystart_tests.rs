@@ -80,8 +80,8 @@ fn delay_ends_slow_start_through_conservative_slow_start() {
         rounds_of_css += 1;
         assert!(rounds_of_css < 10);
     }
-    // The first round of conservative slow start counts: it ends with the first ACK after
-    // four more.
+    // The first round of conservative slow start counts: it ends with the first ACK after four more
+    // rounds.
     assert_eq!(rounds_of_css, 5);
 }
 
@@ -92,7 +92,7 @@ fn jitter_returns_to_slow_start() {
     rounds.round(20_000);
     rounds.round(27_000);
     assert_eq!(rounds.round(27_000), 10 * MSS / 4);
-    // Eight samples reveal the jitter, too.
+    // Again, eight samples reveal that this was jitter.
     assert_eq!(rounds.round(21_000), 8 * MSS / 4 + 2 * MSS);
     assert_eq!(rounds.round(21_000), 10 * MSS);
     assert_eq!(rounds.exits, 0);
@@ -197,7 +197,7 @@ fn after_a_long_train_the_window_grows_by_a_quarter_until_the_round_is_over() {
     let mut rounds = Rounds::new();
     rounds.spacing = 1_200;
     let whole = (0..20).take_while(|_| rounds.ack(18_000) == MSS).count();
-    assert_eq!(whole, 8, "8.4 ms, and then 9.6 ms");
+    assert_eq!(whole, 8, "8.4 ms, then 9.6 ms: half of 18 ms");
     assert_eq!((rounds.ack(18_000), rounds.exits), (MSS / 4, 0));
     assert_eq!((rounds.ack(18_000), rounds.exits), (MSS / 4, 1));
 }
@@ -289,7 +289,7 @@ fn trains_count_on_short_round_trips_too() {
     }
 }
 
-/// As when several connections start at once.
+/// Such a queue grows when several connections start at once.
 #[test]
 fn a_queue_that_grows_slowly_is_detected() {
     let mut rounds = Rounds::new();
