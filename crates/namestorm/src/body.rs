@@ -1,4 +1,4 @@
-//! What follows the question in a reply.
+//! The part of a reply after the question.
 
 use ip::Sum;
 use udpip::Tail;
@@ -7,22 +7,22 @@ use crate::answers::Answer;
 use crate::index::At;
 use crate::tail::shift_pointer;
 
-/// What follows the question.
+/// The part of a reply after the question, and the header fields that depend on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Body<'a> {
     pub(crate) tail: Tail<'a>,
     pub(crate) rcode: u16,
     pub(crate) authoritative: bool,
-    /// Records in answer, authority and additional section.
+    /// Number of records in the answer, authority and additional sections, as in a message header.
     pub(crate) counts: [u8; 6],
-    /// The tail without what may be left out, and its additional records.
+    /// The tail without its optional records, and its number of additional records.
     pub(crate) required: Option<(Tail<'a>, u16)>,
-    /// What it is, when it is just as it was prepared.
+    /// The prepared answer's position, if the tail is sent unchanged.
     pub(crate) prepared: Option<At>,
 }
 
 impl<'a> Body<'a> {
-    /// Nothing but a response code.
+    /// Creates a body without records.
     pub(crate) fn empty(rcode: u16) -> Self {
         Self {
             tail: Tail::EMPTY,
@@ -34,7 +34,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// An answer just as it was prepared.
+    /// Creates a body from a prepared answer, unchanged.
     #[inline(always)]
     pub(crate) fn prepared(answer: &Answer<'a>) -> Self {
         Self {
@@ -47,8 +47,8 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// An answer that was prepared for a name `shift` bytes shorter than the
-    /// one asked for.
+    /// Creates a body from an answer that was prepared for a name `shift` bytes shorter than the
+    /// qname. Adjusts its compression pointers in a copy.
     pub(crate) fn shifted(answer: &Answer<'a>, shift: usize, scratch: &'a mut [u8]) -> Self {
         let body = Self::prepared(answer);
         if shift == 0 {
@@ -57,8 +57,8 @@ impl<'a> Body<'a> {
         let copy = &mut scratch[..body.tail.bytes.len()];
         copy.copy_from_slice(body.tail.bytes);
         let (mut tail, mut required) = (body.tail.sum, body.required);
-        // A pointer at an even offset adds `shift` to the sum; at an odd one
-        // the bytes of it exchanged.
+        // A pointer at an even offset adds `shift` to the checksum. At an odd offset the two bytes
+        // of `shift` are swapped.
         let by = Sum::ZERO.word(shift as u16);
         for at in answer.fixups() {
             shift_pointer(copy, at, shift);

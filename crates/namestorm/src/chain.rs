@@ -1,12 +1,12 @@
-//! Chains of aliases that begin at a DNAME.
+//! Alias chains that begin at a DNAME.
 //!
-//! Any number of names lie below a DNAME, so no answer can be compiled for
-//! them. The chain is followed when it is asked for: RFC 1034, section 4.3.2,
-//! as RFC 6672, section 3.2, has it. Each step copies records that are
-//! prepared, and writes the CNAME that the DNAME makes. What the chain leads
-//! to is a prepared answer too, whose pointers are moved to their new place.
+//! Any number of names can lie below a DNAME, so their answers cannot be prepared. The chain is
+//! followed for each query (RFC 1034, section 4.3.2, as updated by RFC 6672, section 3.2). Each
+//! step copies prepared records and writes the CNAME that is synthesized from the DNAME. The end of
+//! the chain is a prepared answer too. Its compression pointers are adjusted to its new place in
+//! the message.
 //!
-//! All of it is written to the responder's scratch; nothing is allocated.
+//! Everything is written to the responder's scratch buffer, so nothing is allocated.
 
 use udpip::Tail;
 
@@ -24,12 +24,12 @@ use crate::tail::{
     FIELDS, MAX_CHAIN, POINTER, QUESTION_AT, QUESTION_REST, map_pointers, split_name,
 };
 
-/// Why a chain does not go on.
+/// Why the server stops following a chain.
 enum Stop {
     /// The substituted name is too long (RFC 6672, section 2.2).
     NameTooLong,
-    /// The chain has come back to one of its names, or it takes too many
-    /// steps. The client follows the rest, or finds the loop itself.
+    /// The chain has looped back to one of its names, or it has too many steps. The client
+    /// continues from here, or detects the loop itself.
     Open,
 }
 
@@ -55,12 +55,12 @@ pub(crate) fn follow<'a>(
                 return chain.finish(answers, &answer, answer.rcode().into());
             }
             Resolution::NoData(answer) => return chain.finish(answers, &answer, rcode::NOERROR),
-            // The code is that of the last name (RFC 6604, section 3).
+            // The response code is that of the last name in the chain (RFC 6604, section 3).
             Resolution::NxDomain(answer) => {
                 return chain.finish(answers, &answer, rcode::NXDOMAIN);
             }
-            // Out of our zones, or in one that could not be loaded, or a hook's:
-            // the client asks for the rest itself, and another server may know.
+            // The name is outside our zones, in a zone that could not be loaded, or hooked. The
+            // client must ask for it separately, and another server may answer.
             Resolution::Refused | Resolution::Broken | Resolution::Hooked(_) => {
                 return chain.body(rcode::NOERROR);
             }
@@ -70,8 +70,7 @@ pub(crate) fn follow<'a>(
             Err(Stop::Open) => return chain.body(rcode::NOERROR),
             Err(Stop::NameTooLong) => return chain.body(rcode::YXDOMAIN),
         }
-        // The CNAME that has been made is what they ask for (RFC 1034,
-        // section 3.6.2).
+        // The query asks for the synthesized CNAME itself (RFC 1034, section 3.6.2).
         if qtype == CNAME || qtype == ANY {
             return chain.body(rcode::NOERROR);
         }
@@ -83,30 +82,30 @@ pub(crate) fn follow<'a>(
     }
 }
 
-/// Whether `answer`, to a query that an alias is followed for, is that of an
-/// alias: it begins with the alias's own CNAME then.
+/// Whether `answer` is a CNAME that must be followed. Its first record is then the alias's own
+/// CNAME. The caller passes only answers to queries that follow aliases.
 fn is_alias(answer: &Answer<'_>) -> bool {
     let tail = answer.tail().bytes;
     tail.get(POINTER..POINTER + 2) == Some(&CNAME.to_be_bytes())
 }
 
-/// The answer as far as the chain has been followed.
+/// The answer built so far, and the state of the chain.
 struct Chain<'a, 'q> {
     qname: &'q [u8],
-    /// The name that the chain has come to.
+    /// The name that the chain has reached.
     name: NameBuf,
-    /// Where the names of the chain lie in the message, that of the question
-    /// first: `steps + 1` of them.
+    /// Offsets in the message of the chain's names, starting with the question's name. The first
+    /// `steps + 1` entries are valid.
     names: [u16; MAX_CHAIN + 1],
     steps: usize,
-    /// The DNAME records that have been written, each once.
+    /// The DNAME records written so far, without duplicates.
     dnames: [Option<At>; MAX_CHAIN],
-    /// Records in answer, authority and additional section.
+    /// Number of records in the answer, authority and additional sections.
     counts: [u16; 3],
-    /// What follows the question, `len` bytes of it.
+    /// The part of the message after the question. Its first `len` bytes are written.
     tail: &'a mut [u8],
     len: usize,
-    /// The tail without what may be left out, and its additional records.
+    /// Length and number of additional records of the tail without its optional records.
     required: Option<(usize, u16)>,
 }
 
@@ -116,7 +115,7 @@ impl<'a, 'q> Chain<'a, 'q> {
         names[0] = QUESTION_AT as u16;
         let mut name = NameBuf::new();
         name.set(&[qname]);
-        // The whole message fits TCP, with an OPT record behind it.
+        // The whole message must fit TCP's limit, with room for an OPT record.
         let room = scratch.len() - (QUESTION_AT + qname.len() + QUESTION_REST + OPT_LEN);
         Self {
             qname,
@@ -131,14 +130,14 @@ impl<'a, 'q> Chain<'a, 'q> {
         }
     }
 
-    /// Where the tail starts in the message.
+    /// Returns the offset of the tail in the message.
     fn tail_at(&self) -> usize {
         QUESTION_AT + self.qname.len() + QUESTION_REST
     }
 
-    /// Goes from a name below `dname` to the one that it stands for: writes
-    /// the DNAME, once, and the CNAME with the DNAME's TTL (RFC 6672, section
-    /// 3.1).
+    /// Replaces the chain's name, which lies below `dname`, with its substitute. Writes the DNAME,
+    /// unless it is already in the answer, and the synthesized CNAME with the DNAME's TTL (RFC
+    /// 6672, section 3.1).
     fn substitute(&mut self, answers: &Answers, dname: &Answer<'_>) -> Result<(), Stop> {
         if self.steps == MAX_CHAIN {
             return Err(Stop::Open);
@@ -148,7 +147,7 @@ impl<'a, 'q> Chain<'a, 'q> {
             self.dnames[self.steps] = Some(dname.at());
         }
         let record = dname.tail().bytes;
-        // The owner is a pointer to the question, or the root.
+        // The record's owner is either a pointer to the question's name, or the root.
         let fields_at = if record[0] == 0 { 1 } else { POINTER };
         let (fields, to) = record[fields_at..].split_at(FIELDS);
         let prefix_len = self.name.bytes().len() - answers.name_len(dname);
@@ -160,13 +159,13 @@ impl<'a, 'q> Chain<'a, 'q> {
         self.step(fields)
     }
 
-    /// Whether the DNAME of the name with this key has been written.
+    /// Whether the DNAME of the name with this key is already in the answer.
     fn has_dname_of(&self, answers: &Answers, key: &Key) -> bool {
         let node = answers.node(key.bytes());
         node.is_some_and(|node| self.dnames.contains(&Some(node.default)))
     }
 
-    /// Goes from an alias to its target: writes its CNAME.
+    /// Writes an alias's CNAME and moves on to its target.
     fn take_alias(&mut self, answers: &Answers, alias: &Answer<'_>) -> Result<(), Stop> {
         if self.steps == MAX_CHAIN {
             return Err(Stop::Open);
@@ -176,7 +175,7 @@ impl<'a, 'q> Chain<'a, 'q> {
         let len = usize::from(u16::from_be_bytes([fields[8], fields[9]]));
         let from = self.name.clone();
         match split_name(&data[..len]) {
-            // The first record has nothing to point to but the question.
+            // A pointer in the first record can only lead to the question's name.
             (literal, Some(to)) => {
                 let to = usize::from(to) - QUESTION_AT + longer;
                 self.name.set(&[literal, &from.bytes()[to..]]);
@@ -186,8 +185,8 @@ impl<'a, 'q> Chain<'a, 'q> {
         self.step(fields)
     }
 
-    /// Writes the CNAME to `self.name`, which the chain has come to. Class
-    /// and TTL are those of `fields`.
+    /// Writes a CNAME whose target is `self.name`, the new end of the chain. Its class and TTL are
+    /// copied from `fields`.
     fn step(&mut self, fields: &[u8]) -> Result<(), Stop> {
         let owner = 0xc000 | self.names[self.steps];
         let to = self.name.bytes();
@@ -206,7 +205,7 @@ impl<'a, 'q> Chain<'a, 'q> {
         if seen { Err(Stop::Open) } else { Ok(()) }
     }
 
-    /// The first `len` bytes, or fewer, of one of the chain's names.
+    /// Returns at most the first `len` bytes of one of the chain's names.
     fn name_at(&self, step: usize, len: usize) -> &[u8] {
         let bytes = match usize::from(self.names[step]).checked_sub(self.tail_at()) {
             Some(at) => &self.tail[at..self.len],
@@ -215,9 +214,8 @@ impl<'a, 'q> Chain<'a, 'q> {
         &bytes[..len.min(bytes.len())]
     }
 
-    /// Copies the records of a prepared answer, which was compiled for the
-    /// name that the chain has come to or for one above it; `false` when the
-    /// message has no room for them.
+    /// Copies the records of a prepared answer for the chain's last name or for one of its
+    /// ancestors. Returns `false` if the message has no room for them.
     fn append(&mut self, answers: &Answers, answer: &Answer<'_>) -> bool {
         let bytes = answer.tail().bytes;
         let tail_at = self.tail_at() + self.len;
@@ -253,15 +251,15 @@ impl<'a, 'q> Chain<'a, 'q> {
         true
     }
 
-    /// Adds what the last name is answered with. Without room for that the
-    /// client has to ask for it.
+    /// Adds the answer for the chain's last name. If there is no room for it, the client must query
+    /// that name separately.
     fn finish(mut self, answers: &Answers, answer: &Answer<'_>, rcode: u16) -> Body<'a> {
         let fits = self.append(answers, answer);
         self.body(if fits { rcode } else { rcode::NOERROR })
     }
 
-    /// The answer as it is now. Its authority is that for the question's own
-    /// name, which is ours (RFC 1035, section 4.1.1).
+    /// Returns the answer built so far. AA describes the question's own name (RFC 1035, section
+    /// 4.1.1), for which we are authoritative.
     fn body(self, rcode: u16) -> Body<'a> {
         let bytes: &'a [u8] = self.tail;
         let [a, b, c] = self.counts.map(u16::to_be_bytes);

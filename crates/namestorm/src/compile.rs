@@ -1,18 +1,17 @@
-//! Preparing the answers: every name and type of every zone becomes the part
-//! of a message behind its question, once.
+//! Prepares the answers: turns every name and type of every zone into the part of a message after
+//! the question.
 //!
-//! What goes into an answer:
+//! Contents of an answer:
 //!
-//! - The RRset that is asked for, or the chain of aliases to it through all
-//!   our zones (RFC 1034, section 4.3.2, step 3a).
-//! - Authority: the SOA where there is no answer (RFC 2308), the name servers
-//!   of a delegation. A positive answer does not repeat the zone's name
-//!   servers: no resolver needs them there, and the answer stays small.
-//! - Additional: addresses of name servers, mail exchanges and services that
-//!   are in our zones, as long as they fit a UDP answer. The glue that a
-//!   delegation needs is never left out (RFC 9471).
-//! - ANY: all RRsets of the name (RFC 8482 allows less; we have them ready,
-//!   and what is long goes over TCP).
+//! - Answer section: the RRset asked for, or the chain of aliases that leads to it through all our
+//!   zones (RFC 1034, section 4.3.2, step 3a).
+//! - Authority section: the SOA in a negative answer (RFC 2308), and the name servers in a
+//!   referral. A positive answer omits the zone's name servers: resolvers do not need them, and the
+//!   answer stays small.
+//! - Additional section: addresses of name servers, mail exchanges and services in our zones, as
+//!   long as they fit a UDP answer. The glue that a delegation needs is never left out (RFC 9471).
+//! - ANY: all RRsets of the name. RFC 8482 allows fewer, but all are at hand, and long answers use
+//!   TCP.
 
 mod alias;
 
@@ -28,18 +27,17 @@ use crate::tail::{Base, TailWriter, TooLong};
 use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
 use crate::zones::{Found, Zones, glue};
 
-/// Names between two calls of a progress function.
+/// Number of names between two calls of a progress function.
 pub(crate) const PROGRESS_STEP: usize = 250_000;
 
 const NOERROR: u8 = 0;
 const SERVFAIL: u8 = 2;
 
-/// Prepares the answers of `zones`, with names in the given form and hashes
-/// keyed by `seed`. `progress` is told how many names are done, every
-/// 250,000 of them.
+/// Prepares the answers of `zones`, with index keys in the given form and a hash keyed by `seed`.
+/// Calls `progress` with the number of finished names after every 250,000 names.
 ///
 /// # Errors
-/// When the answers need more than 32 GiB.
+/// Returns an error if the answers need more than 32 GiB.
 pub fn compile(
     zones: &Zones,
     form: Form,
@@ -80,20 +78,20 @@ struct Compiler<'z> {
     zones: &'z Zones,
     out: AnswersBuilder,
     writer: TailWriter,
-    /// Names outside our zones' data that are known already, in lower case.
+    /// Nodes added so far for names without records in our zones, in lower case.
     fillers: HashSet<Vec<u8>>,
 }
 
-/// The pass over one zone's names.
+/// The pass over the names of one zone.
 struct Pass<'c, 'z> {
     compiler: &'c mut Compiler<'z>,
     zone: &'z Zone,
     negative: At,
-    /// Keys of names that have a wildcard right below them.
+    /// Sort keys of the names that have a wildcard directly below them.
     wildcard_parents: HashSet<&'z [u8]>,
-    /// Keys of our zones right below this one, sorted.
+    /// Sort keys of the apexes of our zones directly below this one, in order.
     children: Vec<Vec<u8>>,
-    /// The key of the last name that made its ancestors known.
+    /// Sort key of the previous name, whose ancestors are in the index.
     last_key: &'z [u8],
 }
 
@@ -147,8 +145,8 @@ impl<'c, 'z> Pass<'c, 'z> {
         let (limit, is_child) = child.map_or((key.len(), false), |child| (child.len(), true));
         self.ancestors(name, limit)?;
         if is_child {
-            // The name is the other zone's, but for what the parent's side of
-            // the cut says (RFC 4035, section 3.1.4.1).
+            // The name belongs to the child zone. Only its DS comes from the parent's side of the
+            // cut (RFC 4035, section 3.1.4.1).
             if limit == key.len() && name.standing() == NameStatus::Cut {
                 self.compiler.delegation_signer(name)?;
             }
@@ -167,8 +165,8 @@ impl<'c, 'z> Pass<'c, 'z> {
         self.compiler.out.add_node(name.owner(), &node)
     }
 
-    /// Makes the ancestors of `name` known that hold no records, as far as
-    /// no earlier name has: empty non-terminals (RFC 4592, section 2.2.2).
+    /// Adds the empty non-terminals above `name` that no earlier name has added (RFC 4592, section
+    /// 2.2.2).
     fn ancestors(&mut self, name: NameRef<'z>, limit: usize) -> Result<(), ArenaFull> {
         let key = name.key();
         let ends = key[..limit].iter().enumerate();
@@ -176,7 +174,7 @@ impl<'c, 'z> Pass<'c, 'z> {
             .filter(|(_, byte)| **byte == 0)
             .map(|(at, _)| at + 1)
             .collect();
-        // The name's own key ends at its length; those of its ancestors before.
+        // The last end belongs to the name itself; all earlier ends belong to its ancestors.
         for end in ends.into_iter().filter(|end| *end < limit) {
             let ancestor = &key[..end];
             if self.last_key.starts_with(ancestor) || self.zone.find(ancestor).is_ok() {
@@ -196,8 +194,8 @@ impl<'c, 'z> Pass<'c, 'z> {
     }
 }
 
-/// The keys of those ancestors of a name that have a wildcard right below
-/// them, the name itself or one above it.
+/// Returns the sort keys of the wildcards' parents: each name directly above a `*` label of the
+/// name or of its ancestors.
 fn wildcard_parents(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut ends = key.iter().enumerate().filter(|(_, byte)| **byte == 0);
     let mut start = 0;
@@ -210,7 +208,7 @@ fn wildcard_parents(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     .flatten()
 }
 
-/// The ancestor of `name` that has `labels` more labels than `apex`.
+/// Returns the ancestor of `name` that has `labels` more labels than `apex`.
 fn ancestor_of<'a>(name: &'a [u8], apex: &[u8], labels: usize) -> &'a [u8] {
     let below = name.len() - apex.len();
     let starts: Vec<_> = name::label_starts(name)
@@ -220,15 +218,15 @@ fn ancestor_of<'a>(name: &'a [u8], apex: &[u8], labels: usize) -> &'a [u8] {
 }
 
 impl<'z> Compiler<'z> {
-    /// The SOA of a zone, for answers that there is nothing (RFC 2308).
+    /// Adds the negative answer of a zone, which holds its SOA (RFC 2308).
     fn negative(&mut self, zone: &'z Zone) -> Result<At, ArenaFull> {
         self.writer.start(zone.apex(), Base::Above);
         self.start_of_authority(zone).ok();
         self.add(zone.apex(), 0, NOERROR, [0, 1, 0], None)
     }
 
-    /// Writes the SOA with the TTL of negative answers: the lesser of its own
-    /// and its last field (RFC 2308, section 5).
+    /// Writes the SOA with the TTL of negative answers: the lesser of the SOA's TTL and its MINIMUM
+    /// field (RFC 2308, section 5).
     fn start_of_authority(&mut self, zone: &'z Zone) -> Result<(), TooLong> {
         let Some(soa) = zone.apex_name().and_then(|apex| apex.rrset(SOA)) else {
             return Ok(());
@@ -243,7 +241,7 @@ impl<'z> Compiler<'z> {
         self.writer.record(zone.apex(), SOA, ttl, data)
     }
 
-    /// Adds what the writer holds.
+    /// Adds the tail in the writer as an answer.
     fn add(
         &mut self,
         name: &[u8],
@@ -272,7 +270,7 @@ impl<'z> Compiler<'z> {
         self.writer.start(owner, base);
     }
 
-    /// Writes an RRset whose owner is written `owner`; all of it or nothing.
+    /// Writes an RRset with the given owner: either all of its records or none.
     fn rrset(&mut self, owner: &[u8], rrset: RrsetRef<'_>) -> Result<u16, TooLong> {
         let mark = self.writer.mark();
         let mut count = 0u16;
@@ -287,8 +285,8 @@ impl<'z> Compiler<'z> {
         Ok(count)
     }
 
-    /// Writes the addresses of the targets of `rrset`, as long as the message
-    /// fits UDP; those in `present` are there already.
+    /// Writes the addresses of the targets of `rrset`, as long as the message fits UDP. RRsets in
+    /// `present` are already in the message.
     fn additional(&mut self, rrset: RrsetRef<'_>, present: &mut Vec<(Vec<u8>, u16)>) -> u16 {
         let mut count = 0;
         let rtype = rrset.rtype();
@@ -300,7 +298,7 @@ impl<'z> Compiler<'z> {
         count
     }
 
-    /// Writes one more RRset of addresses, if it is not there yet and fits.
+    /// Writes another address RRset, unless it is in the message already or does not fit UDP.
     fn addresses(
         &mut self,
         owner: &[u8],
@@ -324,12 +322,13 @@ impl<'z> Compiler<'z> {
         }
     }
 
-    /// What must be sent, when `additional` records behind it may be left out.
+    /// Returns the required part of a tail, `len` bytes long, if `additional` optional records
+    /// follow it.
     fn required(len: usize, additional: u16) -> Option<Required> {
         (additional > 0).then_some(Required { len, additional: 0 })
     }
 
-    /// The answers of a name that is neither an alias nor a cut.
+    /// Adds the answers of a name that is neither an alias nor a cut.
     fn plain(&mut self, name: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
         node.any = self.own_answers(name)?;
         if let Some(dname) = name.rrset(DNAME) {
@@ -341,8 +340,8 @@ impl<'z> Compiler<'z> {
         Ok(node)
     }
 
-    /// The answers with one RRset of a name each, and with all of them, whose
-    /// place it gives.
+    /// Adds an answer for each RRset of a name and one with all RRsets. Returns the position of the
+    /// latter.
     fn own_answers(&mut self, name: NameRef<'z>) -> Result<At, ArenaFull> {
         let mut last = NONE;
         for rrset in name.rrsets() {
@@ -354,14 +353,14 @@ impl<'z> Compiler<'z> {
         self.any(name)
     }
 
-    /// The answer with one RRset, found by its type.
+    /// Adds the answer with one RRset, found by its type.
     fn answer(&mut self, name: NameRef<'z>, rrset: RrsetRef<'z>) -> Result<At, ArenaFull> {
         self.start(name.owner());
         self.answer_behind(0, name.owner(), name.owner(), rrset)
     }
 
-    /// The answer to a question for `qname` with an RRset of `owner` behind
-    /// the `links` records that the writer holds.
+    /// Adds the answer to a question for `qname`, which ends with an RRset of `owner`. The writer
+    /// already holds the `links` records of an alias chain.
     fn answer_behind(
         &mut self,
         links: u16,
@@ -369,7 +368,7 @@ impl<'z> Compiler<'z> {
         owner: &[u8],
         rrset: RrsetRef<'z>,
     ) -> Result<At, ArenaFull> {
-        // That an RRset fits a message by itself has been checked.
+        // An RRset alone fits a message: the loader has checked that.
         let count = self.rrset(owner, rrset).unwrap_or(0);
         let len = self.writer.bytes().len();
         let additional = self.additional(rrset, &mut Vec::new());
@@ -382,8 +381,8 @@ impl<'z> Compiler<'z> {
         )
     }
 
-    /// The answer with all RRsets of a name; those that do not fit one
-    /// message together are left out (RFC 8482, section 4.1).
+    /// Adds the answer with all RRsets of a name. RRsets that do not fit the same message are left
+    /// out (RFC 8482, section 4.1).
     fn any(&mut self, name: NameRef<'z>) -> Result<At, ArenaFull> {
         self.start(name.owner());
         let counts = name.rrsets().map(|rrset| self.rrset(name.owner(), rrset));
@@ -391,7 +390,7 @@ impl<'z> Compiler<'z> {
         self.add(name.owner(), 0, NOERROR, [count, 0, 0], None)
     }
 
-    /// The top of a delegated zone.
+    /// Adds the answers of a zone cut.
     fn cut(&mut self, name: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
         self.delegation_signer(name)?;
         node.kind = Kind::Cut;
@@ -399,8 +398,8 @@ impl<'z> Compiler<'z> {
         Ok(node)
     }
 
-    /// The parent's answer for DS at a cut: its records, or that there are
-    /// none (RFC 4035, section 3.1.4.1).
+    /// Adds the parent's answer for DS at a cut: either the DS records or NODATA (RFC 4035, section
+    /// 3.1.4.1).
     fn delegation_signer(&mut self, cut: NameRef<'z>) -> Result<At, ArenaFull> {
         if let Some(signers) = cut.rrset(DS) {
             return self.answer(cut, signers);
@@ -410,7 +409,7 @@ impl<'z> Compiler<'z> {
         self.add(cut.owner(), DS, NOERROR, [0, 1, 0], None)
     }
 
-    /// The referral to a delegated zone (RFC 1034, section 4.3.2, step 3b).
+    /// Adds the referral to a delegated zone (RFC 1034, section 4.3.2, step 3b).
     fn referral(&mut self, cut: NameRef<'z>) -> Result<At, ArenaFull> {
         self.writer.start(cut.owner(), Base::Above);
         let (counts, required) = self.delegation(cut);
@@ -432,8 +431,8 @@ impl<'z> Compiler<'z> {
         let authority = self.rrset(cut.owner(), servers).unwrap_or(0);
         let mut present = Vec::new();
         let mut glue_count = 0;
-        // What the resolver cannot find out otherwise comes first, and is
-        // not left out (RFC 9471, section 3.1).
+        // Required glue comes first and is never left out: the resolver cannot find these addresses
+        // otherwise (RFC 9471, section 3.1).
         for server in servers
             .data()
             .filter(|server| name::is_within(server, cut.owner()))
@@ -447,7 +446,7 @@ impl<'z> Compiler<'z> {
             }
         }
         let len = self.writer.bytes().len();
-        // Sibling glue and what else we know (RFC 9471, section 3.2).
+        // Then sibling glue, and addresses from our own zones (RFC 9471, section 3.2).
         let mut further = 0;
         for server in servers.data() {
             for addresses in glue(cut.zone(), server) {
@@ -464,8 +463,8 @@ impl<'z> Compiler<'z> {
         ([0, authority, glue_count + further], required)
     }
 
-    /// Makes a name known that a hook answers for, or names right below it, and the
-    /// names above it.
+    /// Adds a node for a name that a hook answers for, or whose descendants it answers for. Adds
+    /// the ancestors too.
     fn hooked(&mut self, name: &'z [u8]) -> Result<(), ArenaFull> {
         let Some(zone) = self.zones.zone_of(name) else {
             return Ok(());
@@ -485,14 +484,13 @@ impl<'z> Compiler<'z> {
         Ok(())
     }
 
-    /// Makes a zone known that could not be loaded: what lies in it gets
-    /// SERVFAIL.
+    /// Adds the apex of a zone that could not be loaded. Names in that zone get SERVFAIL.
     fn broken(&mut self, apex: &[u8]) -> Result<(), ArenaFull> {
         self.out.add_node(apex, &Node::bare(Kind::Broken))
     }
 
-    /// The answer for DS at a zone whose parent is ours and broken: only the
-    /// parent knows (RFC 4035, section 3.1.4.1).
+    /// Adds the answer for DS at the apex of a zone whose parent zone could not be loaded. It is
+    /// SERVFAIL, as only the parent has the DS records (RFC 4035, section 3.1.4.1).
     fn missing_signer(&mut self, zone: &Zone) -> Result<At, ArenaFull> {
         let meta = Meta {
             qtype: DS,
@@ -503,9 +501,8 @@ impl<'z> Compiler<'z> {
         self.out.add_answer(zone.apex(), meta, &[], None, &[])
     }
 
-    /// Makes the names above a zone known, so that the ancestors of every
-    /// known name are known: the look-up of what a name lies below depends on
-    /// it.
+    /// Adds the ancestors of a zone's apex. The search for the closest encloser relies on all
+    /// ancestors being in the index.
     fn fill_above(&mut self, apex: &'z [u8]) -> Result<(), ArenaFull> {
         let mut above = apex;
         while let Some(parent) = name::parent(above) {

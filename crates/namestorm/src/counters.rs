@@ -1,33 +1,32 @@
-//! Counts of queries.
+//! Counters of queries and replies.
 
 use crate::rcode;
 
-/// Queries by what became of them.
+/// Queries and replies by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Messages taken in.
+    /// Messages received.
     pub queries: u64,
-    /// Replies by response code, those of EDNS included: 0 to 16.
+    /// Replies by response code, including the extended codes of EDNS: 0 to 16.
     pub replies: [u64; 17],
-    /// Of them, with TC set.
+    /// Replies with the TC flag.
     pub truncated: u64,
-    /// Of them, put together from pieces: wildcards, referrals, what does not
-    /// exist.
+    /// Replies assembled from prepared pieces: wildcard matches, referrals and negative answers.
     pub assembled: u64,
-    /// Of them, answered by the hook.
+    /// Replies from the hook.
     pub hooked: u64,
-    /// Of the queries, those with EDNS.
+    /// Queries with EDNS.
     pub edns: u64,
-    /// Dropped: shorter than a header.
+    /// Messages dropped because they are shorter than a DNS header.
     pub too_short: u64,
-    /// Dropped: not a query but a response.
+    /// Messages dropped because they are responses.
     pub responses: u64,
-    /// Dropped: the hook gave no reply.
+    /// Queries dropped because the hook chose not to reply.
     pub unanswered: u64,
 }
 
 impl Counters {
-    /// The drops, by reason, for whoever reports them.
+    /// Returns the drops by reason, for reports.
     pub fn drops(&self) -> [(&'static str, u64); 3] {
         [
             ("shorter than a DNS header", self.too_short),
@@ -36,7 +35,7 @@ impl Counters {
         ]
     }
 
-    /// The replies, by response code.
+    /// Returns the replies by response code.
     pub fn by_rcode(&self) -> [(&'static str, u64); 8] {
         let count = |code: u16| self.replies[usize::from(code)];
         [

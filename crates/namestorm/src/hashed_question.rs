@@ -1,10 +1,10 @@
-//! A parsed question with its hash, ready to be looked up.
+//! A parsed question with its hash, ready for the lookup.
 
 use crate::answers::Answers;
 use crate::key::Key;
 use crate::query::{Malformed, NameBuf, RawQuestion, parse_question};
 
-/// A parsed question, with the key of its name and the hash for the look-up.
+/// A parsed question, with the key of its name and the hash for the lookup.
 #[derive(Clone, Debug)]
 pub(crate) struct HashedQuestion {
     pub(crate) question: RawQuestion,
@@ -13,7 +13,7 @@ pub(crate) struct HashedQuestion {
 }
 
 impl HashedQuestion {
-    /// Makes an empty value to read questions into.
+    /// Creates an empty value to read questions into.
     pub(crate) const fn new() -> Self {
         Self {
             question: RawQuestion {
@@ -31,7 +31,7 @@ impl HashedQuestion {
     /// Reads the question of `message`. A compressed name is decompressed to `expanded`.
     ///
     /// # Errors
-    /// As [`parse_question`].
+    /// See [`parse_question`].
     #[inline(always)]
     pub(crate) fn read(
         &mut self,

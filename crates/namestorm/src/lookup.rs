@@ -1,6 +1,5 @@
-//! Queries that no prepared answer is found for by type and name: what is
-//! known of the name, or of the closest name above it, decides
-//! (RFC 1034, section 4.3.2; RFC 4592).
+//! Answers queries for which no prepared answer exists by type and name. The node of the name
+//! decides, or else that of its closest encloser (RFC 1034, section 4.3.2; RFC 4592).
 
 use crate::answers::{Answer, Answers, Kind, NONE, Node};
 use crate::index::At;
@@ -8,28 +7,28 @@ use crate::key::Key;
 use crate::name;
 use crate::rtype;
 
-/// What a query is answered with.
+/// How to answer a query.
 #[derive(Clone, Copy, Debug)]
 pub enum Resolution<'a> {
-    /// A prepared answer, sent with its own response code.
+    /// Send this prepared answer with its own response code.
     Answer(Answer<'a>),
-    /// The name exists, the type does not: the zone's SOA (NODATA).
+    /// NODATA: the name exists, but not the type. The answer holds the zone's SOA.
     NoData(Answer<'a>),
-    /// The name does not exist: the zone's SOA.
+    /// NXDOMAIN: the name does not exist. The answer holds the zone's SOA.
     NxDomain(Answer<'a>),
-    /// The name lies below this DNAME.
+    /// The name lies below the DNAME in this answer.
     Substitution(Answer<'a>),
-    /// The name lies in none of our zones.
+    /// The name is outside our zones.
     Refused,
-    /// The name lies in a zone that could not be loaded.
+    /// The name is in a zone that could not be loaded.
     Broken,
-    /// A hook answers for the name; the zone's SOA.
+    /// A hook answers for the name. The answer holds the zone's SOA.
     Hooked(Answer<'a>),
 }
 
 impl Answers {
-    /// Finds what to answer for `qtype` at `name`, whose key is `key`, when
-    /// [`Answers::find`] has found nothing. `wildcard` is for its use.
+    /// Finds how to answer a query for `qtype` at `name` if [`Answers::find`] has found nothing.
+    /// `key` is the name's key, and `wildcard` is scratch space.
     #[inline(always)]
     pub fn resolve(
         &self,
@@ -41,7 +40,7 @@ impl Answers {
         self.resolve_by(true, qtype, name, key, wildcard)
     }
 
-    /// What the zone itself has for a name that a hook answers for.
+    /// Finds how the zone itself would answer for a name that a hook answers for.
     #[inline(never)]
     pub(crate) fn resolve_behind_hook(
         &self,
@@ -57,8 +56,10 @@ impl Answers {
         }
     }
 
-    /// With `hooks` they come before what the zones have. One function for both: what
-    /// it calls is part of it then.
+    /// Resolves a query. `hooks` says whether hooked names take precedence over the zones' own
+    /// data.
+    ///
+    /// One function serves both cases, so that the functions it calls are inlined only once.
     #[inline(never)]
     fn resolve_by(
         &self,
@@ -93,20 +94,20 @@ impl Answers {
         }
     }
 
-    /// The closest ancestor of `name` that is known, and where it starts.
+    /// Returns the closest ancestor of `name` in the index, and its offset in the name.
     ///
-    /// All ancestors of a known name are known, so that halving finds the
-    /// border: at most eight look-ups for 127 labels.
+    /// All ancestors of a name in the index are in the index too. A binary search thus needs at
+    /// most eight lookups for 127 labels.
     fn closest(&self, name: &[u8], key: &Key) -> Option<(usize, Node)> {
-        // All labels but the first, as the name itself is not known, and the
-        // root.
+        // The candidates are all ancestors down to the root. The name itself is not in the index.
         let mut starts = [0u8; name::MAX_LABELS];
         let mut count = 0;
         for start in name::label_starts(name).chain([name.len() - 1]).skip(1) {
             starts[count] = start as u8;
             count += 1;
         }
-        // The parent mostly is; below `low` nothing is, from `high` on all.
+        // Try the parent first: it is usually in the index. Candidates before `low` are not in the
+        // index; those from `high` on are.
         let (mut low, mut high, mut probe) = (0, count, 0);
         let mut found = None;
         while low < high {
@@ -123,7 +124,7 @@ impl Answers {
         found
     }
 
-    /// For a name that is known.
+    /// Resolves a query for a name in the index.
     fn at_name(&self, qtype: u16, node: &Node) -> Resolution<'_> {
         let prepared = |at: At| Resolution::Answer(self.answer(at));
         match node.kind {
@@ -136,7 +137,7 @@ impl Answers {
         }
     }
 
-    /// For a name that a wildcard stands for (RFC 4592, section 3.3).
+    /// Resolves a query for a name that a wildcard may match (RFC 4592, section 3.3).
     fn at_wildcard(
         &self,
         hooks: bool,
@@ -145,8 +146,8 @@ impl Answers {
         encloser: &Node,
     ) -> Resolution<'_> {
         let hash = self.hash(qtype, wildcard.bytes());
-        // A hooked name that no record has lies below a hooked wildcard's parent, so
-        // that the wildcard is hooked too.
+        // `hooks` is false only for a hooked name. If such a name is not in the index, all names
+        // below its ancestor are hooked, so its wildcard is hooked too.
         let found = if hooks {
             self.find_hashed(hash, qtype, wildcard.bytes())
         } else {

@@ -2,17 +2,17 @@
 
 /// No error.
 pub const NOERROR: u16 = 0;
-/// The query cannot be read.
+/// The query is malformed.
 pub const FORMERR: u16 = 1;
-/// The zone could not be loaded.
+/// The zone could not be loaded, or the hook failed.
 pub const SERVFAIL: u16 = 2;
 /// The name does not exist.
 pub const NXDOMAIN: u16 = 3;
 /// This kind of query is not supported.
 pub const NOTIMP: u16 = 4;
-/// The server does not answer this.
+/// The server does not answer this query: the name is outside its zones, or policy forbids it.
 pub const REFUSED: u16 = 5;
-/// A substituted name is too long (RFC 6672).
+/// A DNAME substitution makes the name too long (RFC 6672).
 pub const YXDOMAIN: u16 = 6;
-/// This version of EDNS is not supported.
+/// The query's EDNS version is not supported.
 pub const BADVERS: u16 = 16;

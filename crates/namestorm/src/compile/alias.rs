@@ -1,5 +1,5 @@
-//! Answers of aliases: chains of CNAME and DNAME, followed through all our
-//! zones (RFC 1034, section 4.3.2, step 3a).
+//! Answers of aliases: chains of CNAME and DNAME records, followed through all our zones (RFC 1034,
+//! section 4.3.2, step 3a).
 
 use super::{Compiler, NOERROR};
 use crate::answers::{Kind, Node};
@@ -13,18 +13,18 @@ use crate::zones::Found;
 const NXDOMAIN: u8 = 3;
 const YXDOMAIN: u8 = 6;
 
-/// A chain of aliases, from the first to where it ends.
+/// A chain of aliases, from its first name to its end.
 struct Chain<'z> {
     /// The chain's CNAME and DNAME records.
     links: Vec<Link>,
-    /// How many of them are CNAME records.
+    /// Number of CNAME records among the links.
     steps: usize,
-    /// The name that it comes to.
+    /// The name at the end of the chain.
     name: Vec<u8>,
     end: End<'z>,
 }
 
-/// A record of a chain.
+/// A record of the chain.
 struct Link {
     owner: Vec<u8>,
     rtype: u16,
@@ -32,37 +32,36 @@ struct Link {
     data: Vec<u8>,
 }
 
-/// What the last name of a chain is.
+/// What the chain ends with.
 enum End<'z> {
-    /// A name with records that is no alias.
+    /// A name that has records but no CNAME.
     Name(NameRef<'z>),
     /// An empty non-terminal.
     NoData(&'z Zone),
     NxDomain(&'z Zone),
-    /// A name at or below this cut.
+    /// A name at or below this zone cut.
     Referral(NameRef<'z>),
-    /// A name that a substitution would make too long.
+    /// A DNAME substitution makes the name too long.
     TooLong,
-    /// A name that the chain was at before, that is more than [`MAX_CHAIN`]
-    /// steps away, or that we know no more of. Another server may know it,
-    /// even where a zone of ours could not be loaded.
+    /// The chain loops, has more than [`MAX_CHAIN`] steps, or leads to a name that we cannot answer
+    /// for. Another server may know that name, even if it is in a zone that we could not load.
     Open,
 }
 
 impl<'z> Compiler<'z> {
-    /// The answers of an alias: its own records, what the chain of aliases
-    /// leads to by type, and one for all other types.
+    /// Adds the answers of an alias: its own records, the target's RRset for each type, and one
+    /// answer for all other types.
     pub(super) fn alias(&mut self, name: NameRef<'z>, mut node: Node) -> Result<Node, ArenaFull> {
         node.kind = Kind::Alias;
         node.any = self.own_answers(name)?;
         let owner = name.owner();
         let chain = self.follow(name);
-        // DS is the parent's at every step (RFC 4035, section 3.1.4.1).
+        // At a zone cut, DS belongs to the parent zone (RFC 4035, section 3.1.4.1).
         let cut = self.zones.cut_at(&chain.name);
         if let Some(cut) = cut {
             self.signer_of_target(owner, &chain, cut)?;
         } else if self.zones.is_below_broken(&chain.name) {
-            // Only the parent knows. The client asks for the rest itself.
+            // Only the parent zone has the DS records. The client must query the target itself.
             let links = self.links(owner, &chain);
             self.add(owner, DS, NOERROR, [links, 0, 0], None)?;
         }
@@ -79,7 +78,7 @@ impl<'z> Compiler<'z> {
         Ok(node)
     }
 
-    /// The answer with one RRset of a chain's last name.
+    /// Adds the answer with one RRset of the chain's last name.
     fn answer_of_target(
         &mut self,
         owner: &[u8],
@@ -93,8 +92,7 @@ impl<'z> Compiler<'z> {
         self.answer_behind(links, owner, &chain.name, rrset)
     }
 
-    /// The answer for DS where a chain leads to a cut: the parent's DS
-    /// records, or that there are none.
+    /// Adds the answer for DS if the chain ends at a zone cut: the parent's DS records, or NODATA.
     fn signer_of_target(
         &mut self,
         owner: &[u8],
@@ -109,13 +107,13 @@ impl<'z> Compiler<'z> {
         self.add(owner, DS, NOERROR, [links, authority, 0], None)
     }
 
-    /// The answer of an alias for types that have no answer of their own.
+    /// Adds the answer of an alias for all types that have no answer of their own.
     fn other_types(&mut self, owner: &[u8], chain: &Chain<'z>) -> Result<At, ArenaFull> {
         let links = self.links(owner, chain);
         let (rcode, authority, additional, required) = match chain.end {
             End::Name(target) => (NOERROR, self.authority(target.zone()), 0, None),
             End::NoData(zone) => (NOERROR, self.authority(zone), 0, None),
-            // The code tells of the end of the chain (RFC 6604, section 3).
+            // The response code describes the end of the chain (RFC 6604, section 3).
             End::NxDomain(zone) => (NXDOMAIN, self.authority(zone), 0, None),
             End::Referral(cut) => {
                 let ([_, authority, additional], required) = self.delegation(cut);
@@ -127,7 +125,7 @@ impl<'z> Compiler<'z> {
         self.add(owner, 0, rcode, [links, authority, additional], required)
     }
 
-    /// Writes the SOA of a zone, if there is room.
+    /// Writes the SOA of a zone if there is room. Returns the number of records written.
     fn authority(&mut self, zone: &'z Zone) -> u16 {
         let mark = self.writer.mark();
         if self.start_of_authority(zone).is_ok() {
@@ -137,7 +135,7 @@ impl<'z> Compiler<'z> {
         0
     }
 
-    /// Starts an answer for `owner` with the links of its chain.
+    /// Starts an answer for `owner` and writes the records of its chain. Returns their number.
     fn links(&mut self, owner: &[u8], chain: &Chain<'z>) -> u16 {
         self.start(owner);
         let mut count = 0;
@@ -166,7 +164,7 @@ impl<'z> Compiler<'z> {
         let mut found = Found::Name(alias);
         loop {
             match chain.step(found, alias) {
-                // The client asks the hook itself.
+                // A hook answers for this name, so the client must query it itself.
                 Ok(()) if self.zones.hooked().of(&chain.name).itself() => return chain,
                 Ok(()) => found = self.zones.locate(&chain.name),
                 Err(end) => {
@@ -179,11 +177,11 @@ impl<'z> Compiler<'z> {
 }
 
 impl<'z> Chain<'z> {
-    /// Goes one step on from the chain's name, which is `found` in our zones.
-    /// `alias` is the name that the chain began at.
+    /// Follows the chain by one step. `found` is what our zones have for the chain's current name;
+    /// `alias` is the first name of the chain.
     ///
     /// # Errors
-    /// How the chain ends here.
+    /// Returns the end of the chain if it ends at this name.
     fn step(&mut self, found: Found<'z>, alias: NameRef<'z>) -> Result<(), End<'z>> {
         let (ttl, target) = match found {
             Found::Name(name) | Found::Wildcard(name) if name.rrset(CNAME).is_none() => {
@@ -194,8 +192,8 @@ impl<'z> Chain<'z> {
             Found::Cut(cut) => return Err(End::Referral(cut)),
             Found::Outside | Found::Broken => return Err(End::Open),
             _ if self.steps == MAX_CHAIN => return Err(End::Open),
-            // The name that is asked may be this very one, so that the chain
-            // has come round.
+            // The wildcard is the chain's first name, so the qname may match it. The chain then
+            // loops.
             Found::Wildcard(name) if name.is(alias) => return Err(End::Open),
             Found::Name(name) | Found::Wildcard(name) => {
                 let (ttl, target) = only_record(name, CNAME);
@@ -224,9 +222,8 @@ impl<'z> Chain<'z> {
         Ok(())
     }
 
-    /// Adds a DNAME record, once (RFC 2181, section 5). Gives its TTL, which
-    /// is that of the CNAME made from it too (RFC 6672, section 3.1), and its
-    /// target.
+    /// Adds a DNAME record, unless the chain has it already (RFC 2181, section 5). Returns its TTL
+    /// and target. The synthesized CNAME has the same TTL (RFC 6672, section 3.1).
     fn dname(&mut self, dname: NameRef<'z>) -> (u32, &'z [u8]) {
         let (ttl, to) = only_record(dname, DNAME);
         if !self.has_dname(dname.owner()) {
@@ -246,7 +243,7 @@ impl<'z> Chain<'z> {
     }
 }
 
-/// TTL and data of the record of a type that a name has once.
+/// Returns TTL and data of the only record that a name has of a type.
 fn only_record(name: NameRef<'_>, rtype: u16) -> (u32, &[u8]) {
     let rrset = name.rrset(rtype);
     let record = rrset.and_then(|rrset| Some((rrset.ttl(), rrset.data().next()?)));
