@@ -1,4 +1,4 @@
-//! One connection's HTTP, without the connection: bytes in, replies out.
+//! HTTP for one connection, independent of the network: bytes in, replies out.
 
 use arrayvec::ArrayVec;
 
@@ -12,65 +12,64 @@ use crate::reply::Reply;
 use crate::site::{NoPage, Page, ReplyId, Site, redirect_reply};
 use crate::status::Status;
 
-/// What is to be done with the bytes that a client has sent.
+/// What to do with the bytes that a client has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// There is no whole request yet. The first `consumed` bytes are done
-    /// with; offer the rest again when there is more behind it.
+    /// There is no complete request yet. The caller discards the first `consumed` bytes, and offers
+    /// the rest again when more bytes have arrived.
     More {
-        /// Bytes that are no longer needed.
+        /// Number of bytes that are no longer needed.
         consumed: usize,
     },
-    /// A request, and its answer.
+    /// A complete request and its answer.
     Answer(Answer),
 }
 
 /// The answer to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What to send.
+    /// The reply to send.
     pub reply: ReplyId,
-    /// Nothing comes after it: close, and read no more.
+    /// The connection closes after this reply, and no more is read.
     pub close: bool,
-    /// Bytes of the request, and of empty lines in front of it.
+    /// Length of the request, including empty lines before it.
     pub consumed: usize,
-    /// Where a query begins that the answer, a redirect, keeps: so many bytes
-    /// before the end of what is consumed. 0 when there is none.
+    /// Distance from the start of the request's query to the end of the consumed bytes. Used by a
+    /// redirect that keeps the query; 0 if there is none.
     query_from_end: u16,
 }
 
-/// What is remembered of a connection between two arrivals of bytes.
+/// The state of a connection between two arrivals of bytes.
 ///
 /// # Calling contract
-/// [`next`](Self::next) gets all bytes that were received and not consumed,
-/// again and again until it asks for [`Step::More`]. Bytes of an answered
-/// request count as consumed only when the answer was taken: if it could not
-/// be sent yet, call with the same bytes later. After an answer that closes,
-/// there is no next one.
+/// Call [`next`](Self::next) with all bytes that were received and not consumed, repeatedly until
+/// it returns [`Step::More`]. Consume the bytes of an answered request only when the answer has
+/// been accepted for sending. If it could not be sent yet, call again later with the same bytes.
+/// After an answer that closes the connection, do not call again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Session {
-    /// Bytes at the start of what is not consumed that hold no whole request.
+    /// Number of unconsumed bytes that were already searched and contain no complete request.
     searched: u16,
 }
 
 const _: () = assert!(HEAD_LIMIT <= u16::MAX as usize);
 
 impl Session {
-    /// Nothing was offered that is not consumed: the next step depends on
-    /// the site and the bytes alone.
+    /// Whether no unconsumed bytes were offered before. If so, the next step depends only on the
+    /// site and the bytes.
     #[inline(always)]
     pub(crate) fn is_fresh(self) -> bool {
         self.searched == 0
     }
 
-    /// Answers the first request in `data`, if it is whole.
+    /// Answers the first request in `data` if it is complete.
     #[inline]
     pub fn next(&mut self, site: &Site, data: &[u8]) -> Step {
         self.read(site, data, |_| ())
     }
 
-    /// As [`next`](Self::next) of a [fresh](Self::is_fresh) session, by memory of
-    /// what fields say. They are the same for most of a client's requests.
+    /// Does what [`next`](Self::next) does for a [fresh](Self::is_fresh) session, with a cache of
+    /// parsed fields. Most requests of a client have the same fields.
     #[inline]
     pub(crate) fn next_by(
         &mut self,
@@ -95,14 +94,13 @@ impl Session {
         }
     }
 
-    /// Answers the first request in `data`, and shows it to `learn`, if it is
-    /// whole.
+    /// Answers the first request in `data` if it is complete, and passes its head to `learn`.
     #[inline]
     fn read(&mut self, site: &Site, data: &[u8], learn: impl FnOnce(&Head<'_>)) -> Step {
         let mut fields = field_buffer();
         match self.find(data, &mut fields) {
             Found::Head { head, skipped } => {
-                // What stands behind an empty line are no fields.
+                // After an empty line, the cache would mistake the request line for fields.
                 if skipped == 0 {
                     learn(&head);
                 }
@@ -117,14 +115,14 @@ impl Session {
         }
     }
 
-    /// Looks for the head of the first request in `data`.
+    /// Finds the head of the first request in `data`.
     #[inline(always)]
     pub(crate) fn find<'f, 'd>(
         &mut self,
         data: &'d [u8],
         fields: &'f mut FieldBuffer<'d>,
     ) -> Found<'f> {
-        // RFC 9112, section 2.2: empty lines before a request mean nothing.
+        // RFC 9112, section 2.2: empty lines before a request are ignored.
         let mut skipped = 0;
         while data[skipped..].starts_with(b"\r\n") {
             skipped += 2;
@@ -133,8 +131,8 @@ impl Session {
         let searched = usize::from(self.searched).saturating_sub(skipped);
         let news = data.get(searched..).unwrap_or_default();
         let more = Found::More { consumed: skipped };
-        // Only a line's end can make a request whole: a client that sends
-        // byte by byte must not have its head parsed as often.
+        // A request can only become complete with the end of a line. So the head of a client that
+        // sends byte by byte is not parsed again for each byte.
         if searched > 0 && data.len() < HEAD_LIMIT && !news.contains(&b'\n') {
             self.searched = data.len() as u16;
             return more;
@@ -159,19 +157,19 @@ impl Session {
     }
 }
 
-/// What stands at the start of some bytes.
+/// The result of looking for a head.
 pub(crate) enum Found<'f> {
-    /// No whole head yet. The first `consumed` bytes are done with.
+    /// There is no complete head yet. The first `consumed` bytes can be discarded.
     More { consumed: usize },
-    /// A head, behind so many bytes that mean nothing.
+    /// A head, after `skipped` bytes of empty lines.
     Head { head: Head<'f>, skipped: usize },
-    /// What is to be answered with an error.
+    /// An invalid request, to be answered with an error.
     Refused(Refusal),
-    /// A head to be read [`as_1_1`].
+    /// A head that must be read again as HTTP/1.1, with [`as_1_1`].
     LaterMinor { skipped: usize, digit_at: usize },
 }
 
-/// The start of `data`, with a version whose last digit, at `digit_at`, is a 1.
+/// Copies the head at the start of `data`, with the version digit at `digit_at` replaced by a 1.
 #[cold]
 pub(crate) fn as_1_1(data: &[u8], digit_at: usize) -> ArrayVec<u8, HEAD_LIMIT> {
     let head = data.iter().copied().take(HEAD_LIMIT);
@@ -180,7 +178,7 @@ pub(crate) fn as_1_1(data: &[u8], digit_at: usize) -> ArrayVec<u8, HEAD_LIMIT> {
     head
 }
 
-/// The answer to what is no request. All of `data` is done with.
+/// Returns the answer to an invalid request. All of `data` counts as consumed.
 pub(crate) fn refuse(refusal: Refusal, data: &[u8]) -> Answer {
     let Refusal { status, head_only } = refusal;
     Answer {
@@ -192,7 +190,7 @@ pub(crate) fn refuse(refusal: Refusal, data: &[u8]) -> Answer {
 }
 
 impl Step {
-    /// The same, with `skipped` bytes in front.
+    /// Adds `skipped` bytes to the consumed ones.
     #[inline(always)]
     fn after(mut self, skipped: usize) -> Self {
         match &mut self {
@@ -202,7 +200,7 @@ impl Step {
     }
 }
 
-/// The answer to a request at the start of `data`.
+/// Returns the site's answer to the request at the start of `data`.
 #[inline]
 pub(crate) fn answer(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
     let with = |reply| Answer {
@@ -240,34 +238,34 @@ pub(crate) fn answer(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
     }
 }
 
-/// Bytes from the start of a target's query to the end of the request, which
-/// has `len` bytes and stands at the start of `data`; 0 without a query.
+/// Returns the distance from the start of the query to the end of the request, which has `len`
+/// bytes and is at the start of `data`. Returns 0 if there is no query.
 #[cold]
 fn query_from_end(len: usize, query: &str, data: &[u8]) -> u16 {
     if query.is_empty() {
         return 0;
     }
-    // The query is the target's end, and the target the second word.
+    // The query ends the target, and the target is the second word.
     let mut spaces = data.iter().enumerate().filter(|(_, b)| **b == b' ');
     let target_end = spaces.nth(1).map_or(len, |(at, _)| at);
     (len - target_end + query.len()) as u16
 }
 
 impl Answer {
-    /// The reply itself. A redirect is sent with the request's query.
+    /// The reply as it was prepared. A redirect may be sent with the request's query added.
     pub fn of<'s>(&self, site: &'s Site) -> &'s Reply {
         site.reply(self.reply)
     }
 
-    /// Whether the reply is a redirect that must keep the request's query, so
-    /// that it is not sent as it was prepared.
+    /// Whether the reply is a redirect that must keep the request's query. Such a reply cannot be
+    /// sent as it was prepared.
     #[inline(always)]
     pub(crate) fn keeps_query(&self) -> bool {
         self.query_from_end != 0
     }
 
-    /// Adds to `out` what is sent with `stamp`: the whole response to the
-    /// request in `data`, the bytes that [`Session::next`] was called with.
+    /// Appends the complete response to `out`, with `stamp` in its slot. `data` are the bytes that
+    /// [`Session::next`] was called with.
     pub fn write(
         &self,
         site: &Site,

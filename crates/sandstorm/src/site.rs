@@ -1,4 +1,4 @@
-//! A site: every response that it can ever give, found by path.
+//! A site: all its responses, found by path.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher as _};
@@ -14,11 +14,11 @@ use crate::head::HEAD_LIMIT;
 use crate::reply::{ETag, FileFields, FileReplies, Reply, redirect, status_page};
 use crate::status::Status;
 
-/// The page of a folder.
+/// The file that answers for its folder.
 const INDEX: &[u8] = b"index.html";
 
-/// What is encoded in a path that we write: all but the unreserved characters
-/// (RFC 3986, section 2.3) and the slash.
+/// The characters that are percent-encoded in our own paths: all except the slash and the
+/// unreserved characters (RFC 3986, section 2.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -26,32 +26,32 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~')
     .remove(b'/');
 
-/// Names a [`Reply`] of one [`Site`].
+/// Identifies a [`Reply`] of one [`Site`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReplyId(pub(crate) u32);
 
 impl ReplyId {
-    /// Its place in [`Site::replies`].
+    /// The index of the reply in [`Site::replies`].
     #[inline(always)]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a path leads to. The replies of a page lie side by side.
+/// What a path leads to. The replies for one path are adjacent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Page {
     File(FilePage),
-    /// GET and HEAD.
+    /// The first of two replies, for GET and for HEAD.
     Redirect(ReplyId),
 }
 
-/// A file's replies, and what conditional requests are compared with.
+/// A file's replies, and the values for evaluating preconditions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FilePage {
     first: ReplyId,
     pub(crate) tag: ETag,
-    /// Seconds since 1970, as `Last-Modified` says.
+    /// The time of `Last-Modified`, in seconds since 1970.
     pub(crate) modified: u64,
 }
 
@@ -66,48 +66,47 @@ impl FilePage {
     }
 }
 
-/// Replies to a path with a redirect.
+/// Returns the reply for a path that is redirected.
 pub(crate) fn redirect_reply(first: ReplyId, head_only: bool) -> ReplyId {
     ReplyId(first.0 + u32::from(head_only))
 }
 
-/// What was loaded.
+/// Totals of what was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Folders with an `index.html`.
+    /// Number of folders with an `index.html`.
     pub indexes: u64,
-    /// Bytes of the files.
+    /// Total length of the files.
     pub content_bytes: u64,
-    /// Hidden files and folders that were left out.
+    /// Number of hidden files and folders, which were left out.
     pub hidden: u64,
-    /// Entries that were left out because they cannot be served.
+    /// Number of entries that were left out because they cannot be served.
     pub skipped: u64,
-    /// Replies: three of each file, and those that are nobody's.
+    /// Number of replies: three for each file, and the shared ones.
     pub replies: u64,
-    /// Bytes of memory for all replies.
+    /// Total length of all replies in memory.
     pub reply_bytes: u64,
 }
 
-/// Everything that is served: read only, and shared by all workers.
+/// Everything that is served. All workers share it, and nothing changes it.
 ///
-/// A path is found by its exact bytes or not at all. Nothing is looked up in
-/// the file system when a request comes, so there is no way out of the folder
-/// that was loaded.
+/// A request's path must match the path of a file exactly. Requests never cause access to the file
+/// system, so no path can lead out of the loaded folder.
 #[derive(Debug)]
 pub struct Site {
-    /// Keyed by the decoded path.
+    /// The key is the decoded path.
     pages: HashMap<Box<[u8]>, Page, RandomState>,
     replies: Vec<Reply>,
-    /// Those of all responses.
+    /// The fields of all responses.
     fields: Fields,
     totals: Totals,
 }
 
 impl Site {
-    /// The page at `path`: the path of a request's target, with its leading
-    /// slash, possibly percent-encoded, without the query.
+    /// Finds the page for the path of a request target. The path has its leading slash, may be
+    /// percent-encoded, and has no query.
     #[inline]
     pub(crate) fn find(&self, path: &[u8]) -> Result<&Page, NoPage> {
         if path.contains(&b'%') {
@@ -129,9 +128,9 @@ impl Site {
                 };
                 byte = (hex(*high)? << 4) | hex(*low)?;
                 rest = more;
-                // A slash inside a name, which no name has. Were it taken as
-                // one between names, a file would have paths that whoever
-                // filters requests by path does not know.
+                // An encoded slash is part of a name, and no file name contains a slash. If it
+                // separated names, a file would have additional paths, unknown to programs that
+                // filter requests by path.
                 if byte == b'/' {
                     return Err(NoPage::Unknown);
                 }
@@ -143,22 +142,22 @@ impl Site {
         self.pages.get(&*decoded).ok_or(NoPage::Unknown)
     }
 
-    /// The reply of `status` that is no page's own.
+    /// Returns the reply for `status` that belongs to no path.
     #[inline]
     pub(crate) fn shared(status: Status, head_only: bool) -> ReplyId {
         let index = SHARED.iter().position(|s| *s == status).unwrap_or(0);
         ReplyId(2 * index as u32 + u32::from(head_only))
     }
 
-    /// All replies; a [`ReplyId`] is a place in this slice.
+    /// All replies. A [`ReplyId`] is an index into this slice.
     pub fn replies(&self) -> &[Reply] {
         &self.replies
     }
 
-    /// One reply.
+    /// The reply with this id.
     ///
     /// # Panics
-    /// When `id` is another site's.
+    /// Panics if the index of `id` is out of range, which can happen with an id of another site.
     #[inline(always)]
     pub fn reply(&self, id: ReplyId) -> &Reply {
         &self.replies[id.index()]
@@ -169,12 +168,12 @@ impl Site {
         &self.fields
     }
 
-    /// What was loaded.
+    /// Totals of what was loaded.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// Paths of all files, decoded, without their leading slash.
+    /// The decoded paths of all files, without their leading slash.
     pub fn file_paths(&self) -> impl Iterator<Item = &[u8]> {
         self.pages
             .iter()
@@ -182,8 +181,8 @@ impl Site {
             .filter_map(|(path, _)| path.strip_prefix(b"/"))
     }
 
-    /// The path of some file, encoded as in a URL, for whoever wants to try
-    /// the server: the shortest one that there is, `/` before all others.
+    /// The path of one file, percent-encoded, for trying out the server. This is the shortest path
+    /// of all, so `/` if it exists.
     pub fn some_path(&self) -> String {
         let shortest = self
             .pages
@@ -195,17 +194,17 @@ impl Site {
     }
 }
 
-/// A path as it stands in a URL.
+/// Percent-encodes a path.
 fn encoded(path: &[u8]) -> String {
     percent_encode(path, ENCODED).to_string()
 }
 
-/// Why there is no page.
+/// Why a path was not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoPage {
     /// No file has this path.
     Unknown,
-    /// A percent sign without two hexadecimal digits behind it.
+    /// A percent sign is not followed by two hexadecimal digits.
     BadEncoding,
 }
 
@@ -214,8 +213,8 @@ fn hex(digit: u8) -> Result<u8, NoPage> {
     Ok(value as u8)
 }
 
-/// Replies that are no page's own, in their order in [`Site::replies`], each
-/// for GET and for HEAD.
+/// The statuses of the replies that belong to no path. They are the first in [`Site::replies`],
+/// with two replies for each status, for GET and for HEAD.
 const SHARED: [Status; 9] = [
     Status::BadRequest,
     Status::NotFound,
@@ -228,32 +227,31 @@ const SHARED: [Status; 9] = [
     Status::VersionNotSupported,
 ];
 
-/// The most bytes of a file: what one response of the TCP stack holds, head
-/// included.
+/// The longest file that can be served. With its head it must fit into one content of the TCP
+/// stack.
 pub const MAX_FILE_LEN: u64 = (tcpip::MAX_CONTENT_LEN - MAX_HEAD_LEN) as u64;
-/// More than any head of ours has.
+/// An upper bound for the length of a file's head.
 const MAX_HEAD_LEN: usize = 4_096 + MAX_FIELDS_LEN;
 
-/// Makes a [`Site`], file by file.
+/// Builds a [`Site`], file by file.
 #[derive(Debug)]
 pub struct Builder {
     site: Site,
-    /// `Last-Modified` must not lie in the future (RFC 9110, section
-    /// 8.8.2.1).
+    /// `Last-Modified` must not be later than this (RFC 9110, section 8.8.2.1).
     now: SystemTime,
 }
 
 impl Builder {
-    /// A site without any file, at `now`: no file is told to be newer.
+    /// Starts a site without files. No file's `Last-Modified` is later than `now`.
     pub fn new(now: SystemTime) -> Self {
         Self::with_fields(now, Fields::new())
     }
 
-    /// As [`new`](Self::new); all responses have `fields`, also those that an
-    /// application makes. They are written when replies are made, so they cost a
-    /// request nothing.
+    /// Does what [`new`](Self::new) does, with `fields` in all responses, including those of an
+    /// application. They are written once for each prepared reply, so they cost nothing for a
+    /// request.
     pub fn with_fields(now: SystemTime, fields: Fields) -> Self {
-        // Random keys from the system, by the standard library's way to them.
+        // The standard library is our source of random keys from the system.
         let random = std::hash::RandomState::new();
         let key = |n: usize| {
             let mut hasher = random.build_hasher();
@@ -263,9 +261,9 @@ impl Builder {
         Self::with_keys(now, fields, std::array::from_fn(key))
     }
 
-    /// As [`new`](Self::new), with given keys for the hash of paths: for what
-    /// must be the same each time, such as a count of instructions. Whoever
-    /// knows the keys can ask for paths that are slow to find.
+    /// Does what [`new`](Self::new) does, with fixed keys for the hash of paths. This makes runs
+    /// reproducible, for example when instructions are counted. An attacker who knows the keys can
+    /// ask for paths that are slow to find.
     pub fn keyed(now: SystemTime, keys: [u64; 4]) -> Self {
         Self::with_keys(now, Fields::new(), keys)
     }
@@ -289,9 +287,9 @@ impl Builder {
         builder
     }
 
-    /// Adds a file that was last modified at `modified`. `path` is its
-    /// decoded path and begins with a slash; what was there before is
-    /// replaced. An `index.html` is also its folder's page.
+    /// Adds a file that was last modified at `modified`. `path` is its decoded path, with a leading
+    /// slash. It replaces an earlier file at this path. An `index.html` is also the page of its
+    /// folder.
     #[must_use]
     pub fn file(mut self, path: &[u8], modified: SystemTime, content: &[u8]) -> Self {
         let copy = |place: &mut [u8]| {
@@ -302,7 +300,7 @@ impl Builder {
         self
     }
 
-    /// Adds a file of `len` bytes, which `read` writes into their place.
+    /// Adds a file of `len` bytes. `read` writes its content directly into the reply.
     pub(crate) fn add_file<E>(
         &mut self,
         path: &[u8],
@@ -340,7 +338,7 @@ impl Builder {
         Ok(())
     }
 
-    /// `folder` ends with a slash.
+    /// Makes the file the page of `folder`, which ends with a slash.
     fn add_index(&mut self, folder: &[u8], page: Page) {
         self.site.totals.indexes += 1;
         self.site.pages.insert(folder.into(), page);
@@ -351,7 +349,7 @@ impl Builder {
         }
     }
 
-    /// Adds replies, and gives the first one's id.
+    /// Adds replies and returns the id of the first one.
     fn add<const N: usize>(&mut self, replies: [Reply; N]) -> ReplyId {
         let first = ReplyId(self.site.replies.len() as u32);
         let totals = &mut self.site.totals;
@@ -373,24 +371,24 @@ impl Builder {
         &self.site.totals
     }
 
-    /// The site.
+    /// Finishes the site.
     pub fn build(mut self) -> Site {
         self.site.replies.shrink_to_fit();
         self.site
     }
 }
 
-/// The last second of the year 9999: HTTP has no later date.
+/// The last second of the year 9999. HTTP dates have four digits for the year.
 const LAST_HTTP_SECOND: u64 = 253_402_300_799;
 
 struct MediaType {
     name: String,
-    /// Where the name has a charset that the content may belie.
+    /// The name without a charset, for a text type whose content may not be UTF-8.
     without_charset: Option<&'static str>,
 }
 
 impl MediaType {
-    /// By the file name's extension.
+    /// Guesses the type from the extension of the file name.
     fn of(path: &[u8]) -> Self {
         let extension = std::str::from_utf8(path)
             .ok()

@@ -1,4 +1,4 @@
-//! Entries of a folder that are not served, and why.
+//! Entries of a folder that are not served, and the reasons.
 
 use std::fmt::{self, Display};
 use std::io;
@@ -12,14 +12,14 @@ use crate::site::MAX_FILE_LEN;
 /// An entry that is left out of the site.
 #[derive(Debug)]
 pub struct Skipped {
-    /// The entry, below the folder as it was named.
+    /// The path of the entry, beginning with the folder as the user named it.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// Why the entry cannot be served.
     pub reason: Reason,
 }
 
 impl Display for Skipped {
-    /// One line, whatever the name.
+    /// One line, even if the name contains line feeds.
     #[expect(
         clippy::unnecessary_debug_formatting,
         reason = "a name may hold line feeds, escape sequences, and bytes that are no text"
@@ -29,24 +29,23 @@ impl Display for Skipped {
     }
 }
 
-/// Why an entry is left out: a sentence that begins with the entry.
+/// Why an entry is left out. The message continues a sentence that begins with the entry.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The entry, or the folder, cannot be read.
+    /// The file or folder cannot be read.
     #[error("cannot be read: {0}; make it readable, or take it out of the folder")]
     Unreadable(io::Error),
     /// A symbolic link leads out of the folder.
     #[error("leads out of the folder that is served, to {target:?}; put a copy in its place")]
     LeadsOut {
-        /// The target of the link that leads out: this one, or one that it
-        /// leads to.
+        /// The target of the link that leads out. It may be another link, to which this one leads.
         target: PathBuf,
     },
     /// A symbolic link leads to nothing.
     #[error("is a link to {target:?}, which does not exist; remove the link, or mend it")]
     Dangling {
-        /// The target that is not there.
+        /// The missing target.
         target: PathBuf,
     },
     /// A symbolic link leads back to itself.
@@ -55,38 +54,36 @@ pub enum Reason {
     /// A symbolic link leads to a folder that contains the link.
     #[error("is a link to a folder that contains the link; remove the link")]
     Circular,
-    /// Neither a file nor a folder.
+    /// The entry is neither a file nor a folder.
     #[error("is {kind}, and only files and folders are served; take it out of the folder")]
     Special {
-        /// With its article.
+        /// The kind of the entry, with its article.
         kind: &'static str,
     },
-    /// The entry was replaced, or the file became longer, shorter or other
-    /// while it was read.
+    /// The entry was replaced or the file was modified while it was read.
     #[error("changed while it was read; start again when it is complete")]
     Changed,
     /// A file is longer than [`MAX_FILE_LEN`].
     #[error("has {len} bytes, more than the {MAX_FILE_LEN} of one response; serve it in parts")]
     FileTooLong {
-        /// Its bytes.
+        /// The length of the file, in bytes.
         len: u64,
     },
-    /// Too many folders in each other.
+    /// The entry is nested too deeply.
     #[error("lies {MAX_DEPTH} folders deep, and nothing is served from there; move it further up")]
     TooDeep,
-    /// With this file there would be more bytes than
-    /// [`Limits::bytes`](crate::Limits::bytes).
+    /// With this file, the total length would exceed [`Limits::bytes`](crate::Limits::bytes).
     #[error("has {len} bytes, with which all files have more than {limit}; raise --max-bytes")]
     TooManyBytes {
-        /// Its bytes.
+        /// The length of the file, in bytes.
         len: u64,
-        /// How many all files may have.
+        /// The limit for all files together, in bytes.
         limit: u64,
     },
     /// There are more files than [`Limits::files`](crate::Limits::files).
     #[error("and all files behind it are left out: there are more than {limit}; raise --max-files")]
     TooManyFiles {
-        /// How many are allowed.
+        /// The limit.
         limit: u64,
     },
     /// There are more folders than [`Limits::folders`](crate::Limits::folders).
@@ -95,15 +92,15 @@ pub enum Reason {
          remove links, or serve fewer folders"
     )]
     TooManyFolders {
-        /// How many are looked into.
+        /// The limit.
         limit: u64,
     },
 }
 
-/// What an error of opening or reading an entry means, after it was listed.
+/// Maps an error from opening or reading a listed entry to a reason.
 pub(crate) fn unreadable(error: io::Error) -> Reason {
     match Errno::from_io_error(&error) {
-        // It is gone, or a link now, or has a link on the way.
+        // The entry has been removed or replaced by a link, or its path has.
         Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => Reason::Changed,
         _ => Reason::Unreadable(error),
     }

@@ -1,48 +1,47 @@
-//! Statuses: those that the server sends by itself, and any that an application
-//! sends.
+//! Statuses: those that the server sends itself, and those that an application can send.
 
 use std::fmt::{self, Display};
 
-/// The statuses that the server sends by itself.
+/// The statuses that the server sends itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Status {
-    /// The file.
+    /// The file is sent.
     Ok,
-    /// A folder, without the slash at its end.
+    /// The path of a folder lacks its final slash.
     MovedPermanently,
-    /// The client has the file already.
+    /// The client already has the file.
     NotModified,
-    /// Not HTTP, or against its rules.
+    /// The request is invalid.
     BadRequest,
-    /// No such file.
+    /// The file does not exist.
     NotFound,
-    /// A method that no file here knows.
+    /// Files do not support the method.
     MethodNotAllowed,
     /// `If-Match` or `If-Unmodified-Since` does not hold.
     PreconditionFailed,
-    /// The body is longer than the application takes.
+    /// The body is longer than the application accepts.
     ContentTooLarge,
     /// The request line is too long.
     UriTooLong,
     /// `Expect` asks for something other than `100-continue`.
     ExpectationFailed,
-    /// The fields are too many or too long.
+    /// There are too many fields, or they are too long.
     HeadTooLarge,
     /// The application's answer cannot be sent.
     InternalServerError,
-    /// A method or a transfer coding that is not known here.
+    /// The method or a transfer coding is unknown.
     NotImplemented,
-    /// There is no place for another request that the application is to answer.
+    /// The server has no memory for another pending request.
     ServiceUnavailable,
     /// The application has not answered in time.
     GatewayTimeout,
-    /// Not HTTP/1.
+    /// The version is not HTTP/1.
     VersionNotSupported,
 }
 
 impl Status {
-    /// All of them, in the order of their codes.
+    /// All statuses, in the order of their codes.
     pub const ALL: [Self; 16] = [
         Self::Ok,
         Self::MovedPermanently,
@@ -62,7 +61,7 @@ impl Status {
         Self::VersionNotSupported,
     ];
 
-    /// The three digits.
+    /// The three-digit code.
     pub const fn code(self) -> u16 {
         match self {
             Self::Ok => 200,
@@ -89,7 +88,7 @@ impl Status {
         reason(self.code())
     }
 
-    /// What a page about it tells a person.
+    /// The explanation on the page about this status.
     pub(crate) const fn explanation(self) -> &'static str {
         match self {
             Self::Ok | Self::MovedPermanently | Self::NotModified => "",
@@ -123,11 +122,11 @@ impl Display for Status {
 pub struct StatusCode(u16);
 
 impl StatusCode {
-    /// 200.
+    /// The code 200.
     pub const OK: Self = Self(200);
 
-    /// The status with these three digits. `None` when they are none of a final
-    /// response (RFC 9110, section 15).
+    /// Makes a status from a three-digit code. `None` unless it is the code of a final response
+    /// (RFC 9110, section 15).
     pub const fn new(code: u16) -> Option<Self> {
         match code {
             200..=599 => Some(Self(code)),
@@ -135,13 +134,12 @@ impl StatusCode {
         }
     }
 
-    /// The three digits.
+    /// The three-digit code.
     pub const fn code(self) -> u16 {
         self.0
     }
 
-    /// Whether its responses have no body, whatever the request (RFC 9110, section
-    /// 6.4.1).
+    /// Whether responses with this status never have a body (RFC 9110, section 6.4.1).
     pub(crate) const fn is_bodiless(self) -> bool {
         matches!(self.0, 204 | 304)
     }
@@ -154,14 +152,14 @@ impl From<Status> for StatusCode {
 }
 
 impl Display for StatusCode {
-    /// With the reason phrase, where there is one.
+    /// Writes the code and, if it is known, the reason phrase.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.0, reason(self.0))
     }
 }
 
-/// The reason phrase of a status (RFC 9110, section 15; RFC 6585); empty for one
-/// that is not registered.
+/// Returns the reason phrase of a code (RFC 9110, section 15; RFC 6585). Empty for codes that are
+/// not registered.
 const fn reason(code: u16) -> &'static str {
     match code {
         200 => "OK",
@@ -217,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_status_of_ours_has_its_place_and_its_reason() {
+    fn every_status_has_its_index_and_a_reason() {
         for (place, status) in Status::ALL.into_iter().enumerate() {
             assert_eq!(status as usize, place);
             assert_ne!(status.reason(), "");
@@ -227,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn only_final_responses_have_a_status() {
+    fn only_codes_of_final_responses_are_accepted() {
         for (code, is_final) in [
             (100, false),
             (199, false),

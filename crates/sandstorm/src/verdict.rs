@@ -1,4 +1,4 @@
-//! What an application says about a request.
+//! How an application decides about a request.
 
 use crate::prepared::PreparedId;
 use crate::status::StatusCode;
@@ -6,67 +6,66 @@ use crate::status::StatusCode;
 /// How a request is answered.
 #[derive(Clone, Copy, Debug)]
 pub enum Verdict {
-    /// By the site: with the file, or with what is said where there is none. The
-    /// exchange's fields are added, each in the place of one of the same name; its
-    /// status and body are not used.
+    /// The site answers: with the file, or with an error if there is none. The exchange's fields
+    /// are added and replace fields of the same name. The exchange's status and body are not used.
     Site,
-    /// With a reply that was made before. The exchange's fields are added.
+    /// A prepared reply is sent, with the exchange's fields added.
     Prepared(PreparedId),
-    /// With the exchange's response, which the callback has made.
+    /// The exchange's response is sent. The callback has filled it.
     Made,
-    /// With the exchange's response, whose body is made in pieces: the first is what it has
-    /// now, and [`App::on_more`](crate::App::on_more) adds the others. It is sent in chunks
-    /// (RFC 9112, section 7.1), and to a client of HTTP/1.0 until the connection closes.
+    /// The exchange's response is streamed. The first piece is the body it has now, and
+    /// [`App::on_more`](crate::App::on_more) makes the next ones. They are sent as chunks (RFC
+    /// 9112, section 7.1). For an HTTP/1.0 client the end of the connection ends the response.
     Stream,
-    /// Later: by [`Clients::answer`](crate::Clients::answer), with the exchange's
-    /// [ticket](crate::Exchange::ticket). Until then no later request of the
-    /// connection is looked at. Who waits for longer than the server's
-    /// [answer timeout](crate::Http::with_answer_timeout) gets 504. Fields that were
-    /// added to this exchange are not kept for that answer.
+    /// The answer follows later, by [`Clients::answer`](crate::Clients::answer) with the exchange's
+    /// [ticket](crate::Exchange::ticket). Later requests of the connection wait until then. The
+    /// client gets 504 after the server's [answer timeout](crate::Http::with_answer_timeout).
+    /// Fields that were added to this exchange are lost.
     Later,
-    /// With a page about this status, and the exchange's fields. A
-    /// [`Status`](crate::Status) turns into a code: `Status::MethodNotAllowed.into()`.
-    /// With that one add the field `Allow` (RFC 9110, section 15.5.6).
+    /// A page about this status is sent, with the exchange's fields. A [`Status`](crate::Status)
+    /// converts to a code: `Status::MethodNotAllowed.into()`. With this status you must add the
+    /// field `Allow` (RFC 9110, section 15.5.6).
     Refuse(StatusCode),
 }
 
-/// What becomes of a request's body.
+/// What happens to a request's body.
 #[derive(Clone, Copy, Debug)]
 pub enum Intake {
-    /// It is collected, if it is at most so many bytes. The application gets the
-    /// request when it is whole.
+    /// The body is collected, up to this many bytes; a longer one is refused. The application gets
+    /// the request when the body is complete.
     Whole(usize),
-    /// It is given in pieces to [`on_body`](crate::App::on_body) as they come, if it
-    /// is at most so many bytes. The application gets the request at the end, with
-    /// an empty body.
+    /// The pieces of the body are passed to [`on_body`](crate::App::on_body) as they arrive, up to
+    /// this many bytes in total; a longer body is refused. At the end the application gets the
+    /// request, with an empty body.
     Pieces(u64),
-    /// It is not read. This is the answer. The connection goes on where the body is known
-    /// to have at most [`UNREAD_LIMIT`](crate::UNREAD_LIMIT) bytes, and closes otherwise.
+    /// The body is not read, and this verdict answers the request. The connection stays open if the
+    /// body is known to have at most [`UNREAD_LIMIT`](crate::UNREAD_LIMIT) bytes; otherwise it
+    /// closes.
     Unread(Verdict),
 }
 
-/// What follows a piece of a response that is made in [pieces](Verdict::Stream).
+/// What follows a piece of a [streamed](Verdict::Stream) response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum More {
-    /// Another one, when this one and a few more have arrived. After a piece of no bytes
-    /// as [`Wait`](Self::Wait).
+    /// More follows as soon as this piece and a few others have been acknowledged. After an empty
+    /// piece this means the same as [`Wait`](Self::Wait).
     Next,
-    /// Another one, after [`Clients::resume`](crate::Clients::resume). A client that is
-    /// silent for [`tcpip::Config::idle_timeout`] meanwhile is closed.
+    /// More follows after a call of [`Clients::resume`](crate::Clients::resume). If the client is
+    /// silent for [`tcpip::Config::idle_timeout`], its connection is closed.
     Wait,
-    /// Nothing: it is the last.
+    /// This was the last piece.
     Last,
 }
 
 /// Which requests an application sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sees {
-    /// None: the site answers everything.
+    /// No requests: the site answers everything.
     Nothing,
-    /// Those that the site has nothing for: no file (404), a method that is none of a
-    /// file (405) or not known (501). The others are served as without an application,
-    /// which is faster.
+    /// Only requests that the site cannot serve: unknown paths (404), and methods that are unknown
+    /// (501) or not supported for files (405). All other requests are served as if there were no
+    /// application, which is faster.
     Missing,
-    /// All that are valid.
+    /// All valid requests.
     Everything,
 }
