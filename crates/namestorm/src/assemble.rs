@@ -1,5 +1,4 @@
-//! Replies to queries that nothing is prepared for: they are put together from
-//! prepared pieces, or a hook makes them.
+//! Answers queries that have no prepared answer: assembles prepared pieces, or asks the hook.
 
 use std::net::SocketAddr;
 
@@ -14,7 +13,7 @@ use crate::rcode;
 use crate::records::Composer;
 use crate::tail::MAX_TCP_MESSAGE;
 
-/// Where replies are put together. One belongs to each responder.
+/// The workspace for assembling replies. Each responder has one.
 #[derive(Debug)]
 pub(crate) struct Desk {
     wildcard: Key,
@@ -23,8 +22,8 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Where hooks answer for some names, `has_hooked`, it takes the memory for their
-    /// records at once.
+    /// Creates a workspace. If `has_hooked`, some names are hooked, so the memory for their records
+    /// is reserved now.
     pub(crate) fn new(has_hooked: bool) -> Self {
         let mut composer = Composer::new();
         if has_hooked {
@@ -37,9 +36,8 @@ impl Desk {
         }
     }
 
-    /// Puts together what a query for `qtype` at `name`, whose key is `key`, is
-    /// answered with when nothing is prepared for it. `None`, counted, when the hook
-    /// gives no reply.
+    /// Assembles the answer to a query for `qtype` at `name`, whose key is `key`. Returns `None`,
+    /// and counts it, if the hook chooses not to reply.
     #[cold]
     #[inline(never)]
     pub(crate) fn assemble<'a, H: Hook>(
@@ -58,7 +56,7 @@ impl Desk {
         Some(self.compose(answers, (name, qtype), key, found))
     }
 
-    /// What the hook answers. `soa` is for answers that there is nothing.
+    /// Returns the hook's answer. `soa` is the zone's negative answer.
     #[inline(never)]
     fn ask<'a, H: Hook>(
         &'a mut self,
@@ -83,14 +81,14 @@ impl Desk {
             Ok(Verdict::NxDomain) => Resolution::NxDomain(soa),
             Ok(Verdict::Refused) => Resolution::Refused,
             Ok(Verdict::Zone) => answers.resolve_behind_hook(qtype, name, key, &mut self.wildcard),
-            // The client may ask another server.
+            // SERVFAIL lets the client try another server.
             Err(_) => Resolution::Broken,
         };
         counters.hooked += 1;
         Some(self.compose(answers, (name, qtype), key, found))
     }
 
-    /// Puts the pieces together that were found.
+    /// Assembles the answer from the pieces in `found`.
     #[inline(always)]
     fn compose<'a>(
         &'a mut self,
@@ -100,8 +98,8 @@ impl Desk {
         found: Resolution<'a>,
     ) -> Body<'a> {
         let scratch = &mut self.scratch[..];
-        // What was prepared for a name above serves this one when its pointers
-        // are moved.
+        // An answer prepared for an ancestor or a wildcard fits this name once its pointers are
+        // moved.
         let shift = |answer: &Answer<'_>| name.len().saturating_sub(answers.name_len(answer));
         match found {
             Resolution::Answer(answer)

@@ -1,11 +1,11 @@
-//! Whether bytes are the data of a type.
+//! Checks the data of records.
 
 use domain::base::rdata::{ComposeRecordData, ParseRecordData};
 use domain::dep::octseq::Parser;
 use domain::rdata::ZoneRecordData;
 
-/// Whether `data` is the data of an `rtype` record, uncompressed: it is what it
-/// parses back to. Names in it must be names. `again` is for its use.
+/// Whether `data` is valid, uncompressed data of type `rtype`. Valid data is unchanged by parsing
+/// and composing it. `again` is a scratch buffer.
 pub(crate) fn is_data_of(rtype: u16, data: &[u8], again: &mut Vec<u8>) -> bool {
     again.clear();
     let mut parser = Parser::from_ref(data);

@@ -1,5 +1,5 @@
-//! Record types (RFC 1035, section 3.2.2, and later ones): those that a server treats
-//! apart from the others, or that hooks answer most.
+//! Record types (RFC 1035, section 3.2.2, and later RFCs) that the server handles specially, or
+//! that hooks answer most often.
 
 use crate::name;
 
@@ -23,45 +23,45 @@ pub const AAAA: u16 = 28;
 pub const SRV: u16 = 33;
 /// An alias of a subtree (RFC 6672).
 pub const DNAME: u16 = 39;
-/// EDNS (RFC 6891); never in a zone.
+/// The EDNS pseudo-record (RFC 6891), never part of a zone.
 pub(crate) const OPT: u16 = 41;
-/// A delegation signer, at the parent's side of a cut (RFC 4035).
+/// A delegation signer, in the parent zone at a zone cut (RFC 4035).
 pub const DS: u16 = 43;
-/// A signature (RFC 4034).
+/// A DNSSEC signature (RFC 4034).
 pub(crate) const RRSIG: u16 = 46;
-/// Denial of existence (RFC 4034).
+/// Authenticated denial of existence (RFC 4034).
 pub(crate) const NSEC: u16 = 47;
-/// A key of the zone (RFC 4034).
+/// A DNSSEC key of the zone (RFC 4034).
 pub(crate) const DNSKEY: u16 = 48;
 /// Parameters of hashed denial of existence (RFC 5155).
 pub(crate) const NSEC3PARAM: u16 = 51;
 /// Service binding (RFC 9460).
 pub const SVCB: u16 = 64;
-/// Service binding of HTTPS (RFC 9460).
+/// Service binding for HTTPS (RFC 9460).
 pub const HTTPS: u16 = 65;
-/// Incremental transfer (RFC 1995).
+/// Incremental zone transfer (RFC 1995).
 pub(crate) const IXFR: u16 = 251;
-/// Transfer of a whole zone (RFC 5936).
+/// Full zone transfer (RFC 5936).
 pub(crate) const AXFR: u16 = 252;
-/// All types (RFC 8482).
+/// A query for all types (RFC 8482).
 pub const ANY: u16 = 255;
-/// Types from here to [`LAST_META`] are for questions and metadata only
-/// (RFC 6895, section 3.1).
+/// The first type that is only for questions and metadata (RFC 6895, section 3.1). The last one is
+/// [`LAST_META`].
 pub(crate) const FIRST_META: u16 = 128;
 /// See [`FIRST_META`].
 pub(crate) const LAST_META: u16 = 255;
 
-/// How the data of a type begins.
+/// The layout of the start of a type's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Bytes in front of the first name.
+    /// Bytes before the first name.
     pub fixed: usize,
-    /// Names that may be compressed, one behind the other. Only those of
-    /// RFC 1035's types (RFC 3597, section 4).
+    /// Number of consecutive names that may be compressed. Only types of RFC 1035 have any (RFC
+    /// 3597, section 4).
     pub names: usize,
 }
 
-/// How the data of `rtype` begins.
+/// Returns the layout of the start of `rtype`'s data.
 pub(crate) const fn layout(rtype: u16) -> Layout {
     let (fixed, names) = match rtype {
         // NS, MD, MF, CNAME, MB, MG, MR, PTR.
@@ -74,8 +74,8 @@ pub(crate) const fn layout(rtype: u16) -> Layout {
     Layout { fixed, names }
 }
 
-/// The name in a record's data whose addresses are sent along
-/// (RFC 1034, section 4.3.2, step 6; RFC 2782; RFC 9460, section 4.1).
+/// Returns the target in a record's data, whose addresses belong in the additional section. See RFC
+/// 1034, section 4.3.2, step 6, RFC 2782, and RFC 9460, section 4.1.
 pub(crate) fn target(rtype: u16, data: &[u8]) -> Option<&[u8]> {
     let start = match rtype {
         NS => 0,
@@ -93,7 +93,7 @@ pub(crate) const fn is_data(rtype: u16) -> bool {
     rtype != 0 && rtype != OPT && !(rtype >= FIRST_META && rtype <= LAST_META)
 }
 
-/// The mnemonic of a type, or `TYPEn` (RFC 3597, section 5).
+/// Returns the mnemonic of a type, or `TYPEn` (RFC 3597, section 5).
 pub(crate) fn show(rtype: u16) -> String {
     domain::base::iana::Rtype::from_int(rtype).to_string()
 }
@@ -103,16 +103,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_found_where_they_lie() {
+    fn target_finds_the_name_in_the_data() {
         assert_eq!(target(MX, b"\0\x0a\x01m\0"), Some(&b"\x01m\0"[..]));
-        assert_eq!(target(SRV, b"\0\0\0\0\0\x35\0"), None, "no service");
+        assert_eq!(
+            target(SRV, b"\0\0\0\0\0\x35\0"),
+            None,
+            "a root target means no service"
+        );
         assert_eq!(target(SRV, b"\0\0\0\0\0\x35\x01s\0"), Some(&b"\x01s\0"[..]));
         assert_eq!(target(A, b"\x01m\0\0"), None);
-        assert_eq!(target(NS, b"\x05ab"), None, "cut data");
+        assert_eq!(target(NS, b"\x05ab"), None, "truncated data");
     }
 
     #[test]
-    fn metadata_is_no_data() {
+    fn is_data_excludes_meta_types() {
         assert!(is_data(A) && is_data(DS) && is_data(256) && is_data(65280));
         assert!(!is_data(OPT) && !is_data(ANY) && !is_data(AXFR) && !is_data(0));
     }

@@ -1,4 +1,4 @@
-//! DNS over UDP: each reply leaves in one of the three ways.
+//! DNS over UDP. Each reply is sent in one of three modes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,14 +16,14 @@ use crate::hook::{Asking, Hook, NoHook};
 use crate::index::At;
 use crate::respond::{Responder, Transport};
 
-/// How replies over UDP are sent.
+/// How UDP replies are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyMode {
-    /// From packets that lie ready in the port's memory.
+    /// Sends packets that are resident in the port's memory.
     PreCopy,
-    /// By copying the answer to a frame of its own.
+    /// Copies the answer into a new frame.
     MemCopy,
-    /// In the frame that the query came in.
+    /// Writes the reply into the query's frame.
     #[default]
     Turnaround,
 }
@@ -53,48 +53,47 @@ impl fmt::Display for ReplyMode {
     }
 }
 
-/// The DNS service on UDP.
+/// The DNS service for UDP.
 #[derive(Debug)]
 pub struct Dns {
     mode: ReplyMode,
     responder: Responder,
-    /// The resident packets of the answers that have any. As many as the
-    /// port has memory for.
+    /// Answers with resident packets, limited by the port's memory.
     copies: HashMap<At, AnswerCopies, RandomState>,
 }
 
 impl Dns {
-    /// Answers from `answers` in the given way.
+    /// Creates a service that replies from `answers` in the given mode.
     pub fn new(answers: Arc<Answers>, mode: ReplyMode) -> Self {
         Self {
             mode,
             responder: Responder::new(answers),
-            // The keys are ours: nobody outside chooses them.
+            // Fixed seeds are safe: no client can choose the keys.
             copies: HashMap::with_hasher(RandomState::with_seeds(1, 2, 3, 4)),
         }
     }
 
-    /// What it answers from.
+    /// Returns the prepared answers.
     pub fn answers(&self) -> &Arc<Answers> {
         self.responder.answers()
     }
 
-    /// The way replies are sent.
+    /// Returns the mode of sending replies.
     pub fn mode(&self) -> ReplyMode {
         self.mode
     }
 
-    /// What has been answered over UDP.
+    /// Returns the counters of queries over UDP.
     pub fn counters(&self) -> &Counters {
         self.responder.counters()
     }
 
-    /// Answers that have resident packets.
+    /// Returns the number of answers that have resident packets.
     pub fn resident_answers(&self) -> usize {
         self.copies.len()
     }
 
-    /// Answers one query. `known` is its question, if it has been read before.
+    /// Answers one query. `known` is its question, if it has already been parsed.
     #[inline(always)]
     pub(crate) fn answer<P: Port, H: Hook>(
         &mut self,
@@ -124,7 +123,7 @@ impl Dns {
             datagram.payload_mut()[..head.len()].copy_from_slice(head);
         }
         let (head_len, tail, trail) = (reply.head_len, reply.tail, reply.trail);
-        // What became of it is counted below.
+        // The UDP layer counts failures.
         let _ = match (self.mode, reply.prepared) {
             (ReplyMode::Turnaround, _) => datagram.turn_round(head_len, tail, trail),
             (ReplyMode::PreCopy, Some(at)) => {
@@ -144,7 +143,7 @@ impl Dns {
     }
 }
 
-/// Alone it serves UDP only, without a hook.
+/// Used alone, the service answers only over UDP and has no hook.
 impl Service for Dns {
     type Message = ();
 

@@ -1,49 +1,49 @@
-//! Writing a message behind its question: records with compressed names.
+//! Writes the part of a message after its question: records with compressed names.
 
 use crate::name;
 use crate::rtype::layout;
 
-/// Where the question starts in a message.
+/// Offset of the question in a message.
 pub(crate) const QUESTION_AT: usize = 12;
-/// Bytes behind the name in a question: type and class.
+/// Bytes after the name in a question: type and class.
 pub(crate) const QUESTION_REST: usize = 4;
-/// Aliases followed in one answer; a resolver follows the rest.
+/// Maximum number of aliases followed in one answer. The resolver follows the rest.
 pub(crate) const MAX_CHAIN: usize = 16;
-/// Bytes of a pointer.
+/// Length of a compression pointer, in bytes.
 pub(crate) const POINTER: usize = 2;
-/// Bytes of a record's fields between its owner and its data: type, class,
-/// TTL, length.
+/// Bytes of a record between its owner and its data: type, class, TTL and data length.
 pub(crate) const FIELDS: usize = 10;
-/// The most bytes of records in front of a tail: a chain of aliases in which
-/// each step takes a DNAME and a CNAME.
+/// Maximum length of the records that a chain of aliases puts before a tail. Each step adds a DNAME
+/// and a CNAME.
 const MAX_CHAIN_LEN: usize = MAX_CHAIN * 2 * (POINTER + FIELDS + name::MAX_NAME);
-/// The first offset that a pointer cannot hold (RFC 1035, section 4.1.4),
-/// less what a tail may be moved by: a longer question, and a chain.
+/// Names at this offset or later are not pointed to. It is the first offset that does not fit a
+/// pointer (RFC 1035, section 4.1.4), less the distance that a tail may move. A longer qname or a
+/// chain of aliases moves it.
 const POINTER_LIMIT: usize = 0x4000 - name::MAX_NAME - MAX_CHAIN_LEN;
 /// The largest message over TCP (RFC 1035, section 4.2.2).
 pub const MAX_TCP_MESSAGE: usize = 65_535;
-/// Names in a tail that later ones are compressed against. What is behind is
-/// compressed against the question and these only.
+/// Maximum number of names in a tail to which later names may point. Names after these are
+/// compressed only against these and the qname.
 const MAX_KNOWN: usize = 64;
 const CLASS_IN: u16 = 1;
 
-/// The message has become too long for DNS.
+/// The message is too long for DNS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
-/// How the owner of a prepared record relates to the name that is asked.
+/// How the owner of a prepared record relates to the qname.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
-    /// It is the name that is asked.
+    /// The owner is the qname.
     Exact,
-    /// It is a name above the one that is asked: an apex or a cut.
+    /// The owner is the qname or an ancestor of it: an apex, a cut or a DNAME owner.
     Above,
-    /// It is a wildcard: what is asked is a name that the wildcard stands
-    /// for, or the wildcard itself.
+    /// The owner is a wildcard. The qname is a name that the wildcard matches, or the wildcard
+    /// itself.
     Wildcard,
 }
 
-/// A position in a tail, to go back to.
+/// A position in a tail to rewind to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     len: usize,
@@ -52,26 +52,26 @@ pub(crate) struct Mark {
     fixups: usize,
 }
 
-/// The part of a message behind its question, being written.
+/// A writer for the part of a message after its question.
 ///
-/// Names are compressed against the question's name, which the tail is
-/// written for, and against each other. A tail whose base is not
-/// [`Base::Exact`] serves longer names too: its pointers are then all moved
-/// by as much as the name is longer, and [`TailWriter::fixups`] says where
-/// they are. Pointers to the question's whole name stay.
+/// Names are compressed against the qname that the tail is written for, and against each other.
+/// Unless its base is [`Base::Exact`], a tail also serves longer qnames. Most of its pointers then
+/// move by the difference in length; [`TailWriter::fixups`] lists them. Pointers to the whole qname
+/// do not move.
 #[derive(Debug)]
 pub(crate) struct TailWriter {
     qname: Vec<u8>,
     base: Base,
     bytes: Vec<u8>,
     fixups: Vec<u16>,
-    /// Names written before: where, and which part of `known_bytes` they are.
+    /// Names written so far: the offset in the tail, the start in `known_bytes`, and the length of
+    /// the literal part.
     known: Vec<(u16, u32, u8)>,
     known_bytes: Vec<u8>,
 }
 
 impl TailWriter {
-    /// A writer to be used again and again.
+    /// Creates a writer, which can be used for many tails.
     pub(crate) fn new() -> Self {
         Self {
             qname: Vec::new(),
@@ -83,17 +83,16 @@ impl TailWriter {
         }
     }
 
-    /// Takes the memory that any answer to one name needs, so that none is taken
-    /// while it writes.
+    /// Reserves the memory that the longest answer needs, so that writing records never allocates.
     pub(crate) fn reserve(&mut self) {
         self.qname.reserve(name::MAX_NAME);
-        // A record may be written before it is found to be too long.
+        // A record is written before its length is checked.
         self.bytes.reserve(2 * MAX_TCP_MESSAGE + name::MAX_NAME);
         self.known.reserve(MAX_KNOWN);
         self.known_bytes.reserve(MAX_KNOWN * name::MAX_NAME);
     }
 
-    /// Bytes of memory taken, by what for.
+    /// Returns the capacity of each buffer.
     #[cfg(test)]
     pub(crate) fn memory(&self) -> [usize; 5] {
         [
@@ -105,7 +104,7 @@ impl TailWriter {
         ]
     }
 
-    /// Starts the tail behind a question for `qname`.
+    /// Starts the tail of an answer to a question for `qname`.
     pub(crate) fn start(&mut self, qname: &[u8], base: Base) {
         self.qname.clear();
         self.qname.extend_from_slice(qname);
@@ -116,23 +115,23 @@ impl TailWriter {
         self.known_bytes.clear();
     }
 
-    /// What has been written.
+    /// Returns the bytes written so far.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Where in the tail pointers lie that move with the length of the
-    /// question's name; empty for [`Base::Exact`].
+    /// Returns the offsets in the tail of the pointers that must move if the qname is longer. Empty
+    /// for [`Base::Exact`].
     pub(crate) fn fixups(&self) -> &[u16] {
         &self.fixups
     }
 
-    /// Bytes of the whole message so far.
+    /// Returns the length of the whole message so far, in bytes.
     pub(crate) fn message_len(&self) -> usize {
         self.tail_at() + self.bytes.len()
     }
 
-    /// The present position.
+    /// Returns the current position.
     pub(crate) fn mark(&self) -> Mark {
         Mark {
             len: self.bytes.len(),
@@ -142,7 +141,7 @@ impl TailWriter {
         }
     }
 
-    /// Takes back everything behind `mark`.
+    /// Removes everything written after `mark`.
     pub(crate) fn rewind(&mut self, mark: Mark) {
         self.bytes.truncate(mark.len);
         self.known.truncate(mark.known);
@@ -150,11 +149,11 @@ impl TailWriter {
         self.fixups.truncate(mark.fixups);
     }
 
-    /// Writes one record; its data is uncompressed, as a zone holds it.
+    /// Writes one record, whose data is uncompressed.
     ///
     /// # Errors
-    /// When the message gets too long; what was written of the record is to
-    /// be taken back.
+    /// Returns an error if the message becomes too long. The caller must then rewind to its
+    /// position before the record.
     pub(crate) fn record(
         &mut self,
         owner: &[u8],
@@ -188,11 +187,11 @@ impl TailWriter {
         Ok(())
     }
 
-    /// Writes whole records that were composed for any question: they point to
-    /// nothing but its name.
+    /// Writes records composed in advance for any question. Their only compression pointers lead to
+    /// the qname.
     ///
     /// # Errors
-    /// When the message gets too long; nothing is written then.
+    /// Returns an error, and writes nothing, if the message would become too long.
     pub(crate) fn composed(&mut self, records: &[u8]) -> Result<(), TooLong> {
         if self.message_len() + records.len() > MAX_TCP_MESSAGE {
             return Err(TooLong);
@@ -220,7 +219,7 @@ impl TailWriter {
         self.bytes.extend((0xc000 | to as u16).to_be_bytes());
     }
 
-    /// Writes a name, as compressed as it can be.
+    /// Writes a name, compressed as far as possible.
     fn name(&mut self, name: &[u8]) {
         let at = self.bytes.len();
         let mut start = 0;
@@ -244,10 +243,10 @@ impl TailWriter {
         }
     }
 
-    /// Where in the message `suffix` can be pointed to.
+    /// Returns the offset in the message of an earlier copy of `suffix`.
     fn find(&self, suffix: &[u8]) -> Option<usize> {
         if let Some(cut) = self.qname.len().checked_sub(suffix.len())
-            // What is asked need not be the wildcard.
+            // The qname may differ from the wildcard in its first label.
             && !(cut == 0 && self.base == Base::Wildcard)
             && name::is_within(&self.qname, suffix)
         {
@@ -260,7 +259,7 @@ impl TailWriter {
                 continue;
             };
             let to = self.tail_at() + usize::from(at) + cut;
-            // Behind its literal labels a known name is a pointer itself.
+            // The rest of a known name, after its literal labels, is a pointer.
             if cut < usize::from(literal) && to < POINTER_LIMIT && name::is_within(known, suffix) {
                 return Some(to);
             }
@@ -275,11 +274,11 @@ impl Default for TailWriter {
     }
 }
 
-/// Moves the pointer at `at` in a copied tail, which is a fixup, for a question name
-/// that is `by` bytes longer than the one it was written for.
+/// Moves the pointer at offset `at` of a copied tail. The qname is `by` bytes longer than the one
+/// that the tail was written for.
 ///
 /// # Panics
-/// When it does not lie in the tail.
+/// Panics if the pointer is not within the tail.
 pub(crate) fn shift_pointer(tail: &mut [u8], at: usize, by: usize) {
     let pointer: &mut [u8; 2] = tail[at..]
         .first_chunk_mut()
@@ -287,8 +286,8 @@ pub(crate) fn shift_pointer(tail: &mut [u8], at: usize, by: usize) {
     *pointer = (u16::from_be_bytes(*pointer) + by as u16).to_be_bytes();
 }
 
-/// Splits the compressed name at the start of `bytes`: the labels in front,
-/// and where in the message the pointer behind them leads to, if there is one.
+/// Splits the compressed name at the start of `bytes` into its literal labels and the target of the
+/// pointer after them, if any.
 pub(crate) fn split_name(bytes: &[u8]) -> (&[u8], Option<u16>) {
     let mut at = 0;
     loop {
@@ -303,11 +302,11 @@ pub(crate) fn split_name(bytes: &[u8]) -> (&[u8], Option<u16>) {
     }
 }
 
-/// Moves every pointer of a tail: `new` is told where in the tail a pointer
-/// lies and where in the message it leads to, and says where it shall lead.
+/// Changes the target of every pointer in a tail. `new` gets the pointer's offset in the tail and
+/// its target in the message, and returns the new target.
 ///
 /// # Panics
-/// When `tail` does not hold as many records, as [`TailWriter`] writes them.
+/// Panics if `tail` does not hold this many records, written by [`TailWriter`].
 pub(crate) fn map_pointers(tail: &mut [u8], records: u16, mut new: impl FnMut(usize, u16) -> u16) {
     let mut map_name = |tail: &mut [u8], start: usize| {
         let (literal, to) = split_name(&tail[start..]);
@@ -342,13 +341,14 @@ mod tests {
     }
 
     #[test]
-    fn names_are_compressed_against_question_and_each_other() {
+    fn names_are_compressed_against_the_qname_and_each_other() {
         let mut writer = TailWriter::new();
         writer.start(&name("www.example.org"), Base::Exact);
         writer
             .record(&name("WWW.example.org"), 5, 60, &name("web.Example.org"))
             .unwrap();
-        // Owner: the question; data: "web" and the question's "example.org".
+        // The owner is a pointer to the qname. The data is "web" and a pointer to "example.org" in
+        // the qname.
         let expected = b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x06\x03web\xc0\x10";
         assert_eq!(writer.bytes(), expected);
         let at = 12 + 17 + 4_u16;
@@ -361,10 +361,10 @@ mod tests {
     }
 
     #[test]
-    fn what_must_move_is_noted() {
+    fn pointers_that_must_move_are_listed_as_fixups() {
         let mut writer = TailWriter::new();
         writer.start(&name("*.w.org"), Base::Wildcard);
-        // The owner is whatever is asked; the same name as data is not.
+        // The owner is the qname, whatever it is. The same name in the data remains the wildcard.
         writer
             .record(&name("*.w.org"), 5, 60, &name("*.w.org"))
             .unwrap();
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn rewinding_forgets() {
+    fn rewind_removes_records_and_known_names() {
         let mut writer = TailWriter::new();
         writer.start(&name("a.org"), Base::Above);
         let mark = writer.mark();
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_never_pointed_to() {
+    fn the_root_is_never_compressed() {
         let mut writer = TailWriter::new();
         writer.start(name::ROOT, Base::Above);
         writer.record(name::ROOT, 2, 60, name::ROOT).unwrap();
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pointer_reaches_beyond_fourteen_bits() {
+    fn names_beyond_the_reach_of_pointers_are_not_compressed() {
         let mut writer = TailWriter::new();
         writer.start(&name("a.org"), Base::Exact);
         for _ in 0..70 {

@@ -1,8 +1,7 @@
-//! One zone, as its records: sorted, grouped into names and RRsets, and
-//! classified by what is authoritative here and what is not.
+//! The records of one zone: sorted, grouped into names and RRsets, and classified by authority.
 //!
-//! This is the form between the master file and the prepared answers; it is
-//! dropped when the answers are made.
+//! A zone is an intermediate form between the master file and the prepared answers. It is dropped
+//! once the answers exist.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,14 +9,14 @@ use std::ops::Range;
 use crate::name;
 use crate::rtype;
 
-/// One record, in the bytes of its zone.
+/// One record. Its offsets refer to the zone's bytes.
 #[derive(Clone, Copy, Debug)]
 struct Stored {
-    /// Where the owner starts, and its bytes.
+    /// Offset and length of the owner.
     owner: (u32, u8),
-    /// Where the sort key starts, and its bytes.
+    /// Offset and length of the sort key.
     key: (u32, u16),
-    /// Where the data starts, and its bytes.
+    /// Offset and length of the data.
     data: (u32, u16),
     rtype: u16,
     ttl: u32,
@@ -27,42 +26,44 @@ struct Stored {
 /// The position of a record in the zone's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Index of the zone's file, from 0. Each included file has its own index.
+    /// Index of the file, from 0. Each included file has its own index.
     pub file: u16,
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: u32,
 }
 
 /// The status of a name in the zone that holds its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameStatus {
-    /// The zone's own data.
+    /// The zone is authoritative for the name.
     Authoritative,
-    /// The apex of a delegated zone. The zone has only its DS records and referral.
+    /// The name is a zone cut, the apex of a delegated zone. This zone has only its DS records and
+    /// the referral.
     Cut,
-    /// Below a zone cut: addresses there are glue, and other records are not served.
+    /// The name lies below a zone cut. Its addresses are glue, and its other records are not
+    /// served.
     BelowCut,
-    /// Below a DNAME, which hides it.
+    /// The name lies below a DNAME, so it is never found.
     BelowDname,
 }
 
-/// One name with records.
+/// One owner name.
 #[derive(Clone, Debug)]
 struct Node {
-    /// Any record of the name.
+    /// Index of any record of the name.
     record: u32,
     rrsets: Range<u32>,
     standing: NameStatus,
 }
 
-/// The records of one name and type.
+/// An RRset.
 #[derive(Clone, Debug)]
 struct Set {
     records: Range<u32>,
     ttl: u32,
 }
 
-/// Records gathered for a zone that is not complete yet.
+/// A zone under construction.
 #[derive(Debug)]
 pub(crate) struct Builder {
     apex: Box<[u8]>,
@@ -70,17 +71,17 @@ pub(crate) struct Builder {
     records: Vec<Stored>,
 }
 
-/// Why a record cannot be taken.
+/// Why a record is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Its owner does not lie within the zone.
+    /// The record's owner is not within the zone.
     OutOfZone,
-    /// The zone has more than 4 GiB of records.
+    /// The zone would exceed 4 GiB.
     TooMuch,
 }
 
 impl Builder {
-    /// An empty zone.
+    /// Creates an empty zone.
     pub(crate) fn new(apex: &[u8]) -> Self {
         Self {
             apex: apex.into(),
@@ -89,21 +90,20 @@ impl Builder {
         }
     }
 
-    /// The zone's name.
+    /// Returns the zone's name.
     pub(crate) fn apex(&self) -> &[u8] {
         &self.apex
     }
 
-    /// Records taken so far.
+    /// Returns the number of records added so far.
     pub(crate) fn record_count(&self) -> usize {
         self.records.len()
     }
 
-    /// Takes a record: its owner and data in uncompressed wire format, which
-    /// the caller has checked.
+    /// Adds a record. Owner and data are in uncompressed wire format and already checked.
     ///
     /// # Errors
-    /// [`Refused`] says why not.
+    /// See [`Refused`].
     pub(crate) fn push(
         &mut self,
         owner: &[u8],
@@ -115,7 +115,7 @@ impl Builder {
         if !name::is_within(owner, &self.apex) {
             return Err(Refused::OutOfZone);
         }
-        // An owner, its key (twice as long at most) and the data.
+        // The owner, its sort key (at most twice as long), and the data.
         let most = self.bytes.len() + 3 * name::MAX_NAME + data.len();
         if u32::try_from(most).is_err() {
             return Err(Refused::TooMuch);
@@ -150,14 +150,13 @@ impl Builder {
         Ok(())
     }
 
-    /// Sorts and groups the records. Duplicates are given to `duplicate` and
-    /// dropped (RFC 2181, section 5); of different TTLs in an RRset the least
-    /// is taken (section 5.2).
+    /// Sorts and groups the records. Passes duplicates to `duplicate` and drops them (RFC 2181,
+    /// section 5). An RRset gets the least TTL of its records (RFC 2181, section 5.2).
     pub(crate) fn finish(mut self, mut duplicate: impl FnMut(Place)) -> Zone {
         let bytes = &self.bytes;
         let key = |record: &Stored| &bytes[record.key.0 as usize..][..usize::from(record.key.1)];
         let data = |record: &Stored| &bytes[record.data.0 as usize..][..usize::from(record.data.1)];
-        // Stable: the records of an RRset stay in the order of the file.
+        // The sort is stable, so the records of an RRset keep the order of the file.
         self.records
             .sort_by(|a, b| key(a).cmp(key(b)).then(a.rtype.cmp(&b.rtype)));
         let mut records: Vec<Stored> = Vec::with_capacity(self.records.len());
@@ -204,7 +203,7 @@ impl Builder {
     }
 }
 
-/// A zone: its names in canonical order, each with its RRsets.
+/// A zone: its owner names in canonical order, each with its RRsets.
 #[derive(Debug)]
 pub struct Zone {
     apex: Box<[u8]>,
@@ -215,37 +214,37 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// The zone's name, in wire format.
+    /// Returns the zone's name in wire format.
     pub fn apex(&self) -> &[u8] {
         &self.apex
     }
 
-    /// Records, duplicates left out.
+    /// Returns the number of records, without duplicates.
     pub fn record_count(&self) -> usize {
         self.records.len()
     }
 
-    /// The names that hold records, in canonical order.
+    /// Returns the owner names in canonical order.
     pub fn names(&self) -> impl ExactSizeIterator<Item = NameRef<'_>> {
         (0..self.nodes.len()).map(|index| NameRef { zone: self, index })
     }
 
-    /// The apex, when it holds records.
+    /// Returns the apex if it has records.
     pub fn apex_name(&self) -> Option<NameRef<'_>> {
         self.find(&[]).ok()
     }
 
-    /// The name with this sort key.
+    /// Returns the owner name with this sort key.
     ///
     /// # Errors
-    /// When there is none: where it would stand.
+    /// Returns the index at which the name would have to be inserted if there is none.
     pub fn find(&self, key: &[u8]) -> Result<NameRef<'_>, usize> {
         self.nodes
             .binary_search_by(|node| self.key_of(node).cmp(key))
             .map(|index| NameRef { zone: self, index })
     }
 
-    /// Whether a name exists with this sort key or below it.
+    /// Whether an owner name has this sort key or lies below it.
     pub fn exists(&self, key: &[u8]) -> bool {
         match self.find(key) {
             Ok(_) => true,
@@ -256,7 +255,7 @@ impl Zone {
         }
     }
 
-    /// Whether `name`, which lies within the zone, exists or a name below it.
+    /// Whether `name` or a name below it exists. `name` must lie within the zone.
     pub(crate) fn exists_name(&self, name: &[u8]) -> bool {
         let mut key = Vec::new();
         name::append_sort_key(&mut key, name, &self.apex);
@@ -268,7 +267,7 @@ impl Zone {
         &self.bytes[at as usize..][..usize::from(len)]
     }
 
-    /// Finds the standing of every name, in one pass over the sorted names.
+    /// Finds the status of every name in one pass over the sorted names.
     fn classify(&mut self) {
         let mut hiding: Option<(Vec<u8>, NameStatus)> = None;
         for index in 0..self.nodes.len() {
@@ -294,7 +293,7 @@ impl Zone {
     }
 }
 
-/// A name of a zone that holds records.
+/// An owner name of a zone.
 #[derive(Clone, Copy, Debug)]
 pub struct NameRef<'z> {
     zone: &'z Zone,
@@ -306,33 +305,33 @@ impl<'z> NameRef<'z> {
         &self.zone.nodes[self.index]
     }
 
-    /// Whether it is the same name of the same zone.
+    /// Whether both refer to the same name of the same zone.
     pub fn is(self, other: Self) -> bool {
         std::ptr::eq(self.zone, other.zone) && self.index == other.index
     }
 
-    /// The zone that it belongs to.
+    /// Returns the zone that the name belongs to.
     pub fn zone(self) -> &'z Zone {
         self.zone
     }
 
-    /// The name in wire format, in the case of the file.
+    /// Returns the name in wire format, in the case of the file.
     pub fn owner(self) -> &'z [u8] {
         let (at, len) = self.zone.records[self.node().record as usize].owner;
         &self.zone.bytes[at as usize..][..usize::from(len)]
     }
 
-    /// Its sort key, see [`name::append_sort_key`].
+    /// Returns the sort key of the name; see [`name::append_sort_key`].
     pub fn key(self) -> &'z [u8] {
         self.zone.key_of(self.node())
     }
 
-    /// What it is to its zone.
+    /// Returns the status of the name in its zone.
     pub fn standing(self) -> NameStatus {
         self.node().standing
     }
 
-    /// Its RRsets, by type.
+    /// Returns the RRsets of the name, ordered by type.
     pub fn rrsets(self) -> impl ExactSizeIterator<Item = RrsetRef<'z>> {
         let Range { start, end } = self.node().rrsets;
         (start as usize..end as usize).map(move |index| RrsetRef {
@@ -341,13 +340,13 @@ impl<'z> NameRef<'z> {
         })
     }
 
-    /// The RRset of one type.
+    /// Returns the RRset of one type.
     pub fn rrset(self, rtype: u16) -> Option<RrsetRef<'z>> {
         self.rrsets().find(|set| set.rtype() == rtype)
     }
 }
 
-/// The records of one name and type (RFC 2181, section 5).
+/// An RRset: all records of one name and type (RFC 2181, section 5).
 #[derive(Clone, Copy, Debug)]
 pub struct RrsetRef<'z> {
     zone: &'z Zone,
@@ -364,17 +363,17 @@ impl<'z> RrsetRef<'z> {
         &self.zone.records[start as usize..end as usize]
     }
 
-    /// The type of its records.
+    /// Returns the type of the records.
     pub fn rtype(self) -> u16 {
         self.stored()[0].rtype
     }
 
-    /// The TTL of all its records, in seconds.
+    /// Returns the TTL of the records, in seconds.
     pub fn ttl(self) -> u32 {
         self.set().ttl
     }
 
-    /// The data of its records, uncompressed, in the order of the file.
+    /// Returns the data of each record, uncompressed, in the order of the file.
     pub fn data(self) -> impl ExactSizeIterator<Item = &'z [u8]> {
         let zone = self.zone;
         self.stored()
@@ -382,19 +381,19 @@ impl<'z> RrsetRef<'z> {
             .map(move |r| &zone.bytes[r.data.0 as usize..][..usize::from(r.data.1)])
     }
 
-    /// Where its first record was written.
+    /// Returns the position of the first record in the zone's files.
     pub fn place(self) -> Place {
         self.stored()[0].place
     }
 
-    /// The first record whose TTL is not the RRset's.
+    /// Returns position and TTL of the first record whose TTL differs from the RRset's.
     pub fn other_ttl(self) -> Option<(Place, u32)> {
         let ttl = self.ttl();
         let other = self.stored().iter().find(|record| record.ttl != ttl);
         other.map(|record| (record.place, record.ttl))
     }
 
-    /// Where the records behind the first were written.
+    /// Returns the positions of all records except the first.
     pub fn further_places(self) -> impl Iterator<Item = Place> {
         self.stored()[1..].iter().map(|record| record.place)
     }

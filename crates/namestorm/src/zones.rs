@@ -1,5 +1,5 @@
-//! All zones together: where a name belongs, for whoever follows aliases and
-//! looks for addresses while answers are prepared.
+//! The set of all zones. While answers are prepared, it finds names across zones, for aliases and
+//! additional addresses.
 
 use std::collections::HashMap;
 
@@ -8,33 +8,33 @@ use crate::name::{self, Name, NameError};
 use crate::rtype;
 use crate::zone::{NameRef, NameStatus, RrsetRef, Zone};
 
-/// What our zones know of a name (RFC 1034, section 4.3.2).
+/// What our zones have for a name (RFC 1034, section 4.3.2).
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'z> {
-    /// It lies in none of our zones.
+    /// The name is outside our zones.
     Outside,
-    /// It has records.
+    /// The name has records.
     Name(NameRef<'z>),
-    /// It has none, but names below it have.
+    /// The name has no records, but names below it have.
     EmptyNonTerminal(&'z Zone),
-    /// It lies at or below this cut.
+    /// The name lies at or below this zone cut.
     Cut(NameRef<'z>),
-    /// It lies below this DNAME.
+    /// The name lies below this DNAME.
     Dname(NameRef<'z>),
-    /// It does not exist, and this wildcard stands for it.
+    /// The name does not exist, but this wildcard matches it.
     Wildcard(NameRef<'z>),
-    /// It does not exist.
+    /// The name does not exist.
     Nothing(&'z Zone),
-    /// It lies in a zone of ours that could not be loaded.
+    /// The name is in one of our zones that could not be loaded.
     Broken,
 }
 
-/// What we have of a zone.
+/// What the server has of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
-    /// Its data: an index into the list of zones.
+    /// The zone's data, as an index into the list of zones.
     Whole(usize),
-    /// Its name alone.
+    /// Only the zone's name.
     Broken,
 }
 
@@ -42,51 +42,49 @@ enum Held {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HookNameError {
-    /// It is no name.
+    /// The text is not a domain name.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// It lies in none of the zones.
+    /// The name is outside all zones.
     #[error(
         "{0} lies in none of the zones: give a zone for it, which may hold its SOA and NS alone"
     )]
     Outside(Name),
-    /// It lies at or below a cut.
+    /// The name lies at or below a zone cut.
     #[error("{0} lies in a delegated zone: take the delegation out, or hook the zone's own server")]
     Delegated(Name),
-    /// It lies below a DNAME.
+    /// The name lies below a DNAME.
     #[error("{0} lies below a DNAME, which stands for it: hook the name that it leads to")]
     Substituted(Name),
 }
 
-/// A set of zones, no two of the same name.
+/// A set of zones with distinct names.
 #[derive(Debug)]
 pub struct Zones {
     list: Vec<Zone>,
     /// Apexes of zones that could not be loaded, in lower case.
     broken: Vec<Vec<u8>>,
-    /// By apex in lower case.
+    /// Maps the apex of each zone, in lower case, to what the server has of the zone.
     by_apex: HashMap<Vec<u8>, Held>,
-    /// For each zone, the apexes of the zones right below it, broken ones
-    /// too.
+    /// For each zone, the apexes of the zones directly below it, including broken ones.
     children: Vec<Vec<Vec<u8>>>,
     hooked: HookedNames,
 }
 
 impl Zones {
-    /// Joins `zones`.
+    /// Combines `zones` into a set.
     ///
     /// # Errors
-    /// The index of a zone that has the name of an earlier one.
+    /// Returns the index of a zone whose name an earlier zone has too.
     pub fn new(zones: Vec<Zone>) -> Result<Self, usize> {
         Self::with_broken(zones, Vec::new())
     }
 
-    /// Joins `zones`. Of the zones with the names in `broken` no data is
-    /// there, but their names are known: queries get SERVFAIL. A name that is
-    /// among `zones` too counts as theirs.
+    /// Combines `zones` into a set. Queries for names in the zones named in `broken` get SERVFAIL.
+    /// A name in `broken` is ignored if `zones` has that zone.
     ///
     /// # Errors
-    /// The index of a zone that has the name of an earlier one.
+    /// Returns the index of a zone whose name an earlier zone has too.
     pub fn with_broken(zones: Vec<Zone>, broken: Vec<Vec<u8>>) -> Result<Self, usize> {
         let mut by_apex = HashMap::new();
         for (index, zone) in zones.iter().enumerate() {
@@ -120,12 +118,12 @@ impl Zones {
         Ok(this)
     }
 
-    /// Registers a name that a [`Hook`](crate::Hook) answers for: `time.example.org`, or
-    /// all names below one with `*.dyn.example.org`.
+    /// Registers names that a [`Hook`](crate::Hook) answers for. `time.example.org` registers one
+    /// name; `*.dyn.example.org` registers all names below `dyn.example.org`.
     ///
-    /// The name exists from now on, whether the zone has records of it or not, so that
-    /// no wildcard stands for it. Aliases that lead to it are not followed: the client
-    /// asks for it itself. Of a zone that could not be loaded no hook is asked.
+    /// A registered name exists even if the zone has no records of it, so no wildcard matches it.
+    /// Aliases that lead to it are not followed: the client queries it separately. Names in a zone
+    /// that could not be loaded never reach the hook.
     ///
     /// # Errors
     /// See [`HookNameError`].
@@ -148,35 +146,35 @@ impl Zones {
         Ok(())
     }
 
-    /// The names that a hook answers for.
+    /// Returns the names that a hook answers for.
     pub(crate) fn hooked(&self) -> &HookedNames {
         &self.hooked
     }
 
-    /// Each zone, with the apexes of our zones that lie right below it.
+    /// Returns each zone with the apexes of our zones directly below it.
     pub(crate) fn with_children(&self) -> impl Iterator<Item = (&Zone, &[Vec<u8>])> {
         let children = self.children.iter().map(Vec::as_slice);
         self.list.iter().zip(children)
     }
 
-    /// The apexes of the zones that could not be loaded, in lower case.
+    /// Returns the apexes of the zones that could not be loaded, in lower case.
     pub(crate) fn broken(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.broken.iter().map(Vec::as_slice)
     }
 
-    /// Whether the zone of ours right above `apex` could not be loaded.
+    /// Whether our closest zone above `apex` could not be loaded.
     pub(crate) fn is_below_broken(&self, apex: &[u8]) -> bool {
         let above = name::parent(apex).and_then(|parent| self.held_for(parent));
         above == Some(Held::Broken)
     }
 
-    /// The zones.
+    /// Returns the zones.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Zone> {
         self.list.iter()
     }
 
-    /// The zone of ours that `name` lies in: the one with the longest name.
-    /// None when that one could not be loaded.
+    /// Returns our zone that contains `name`: the one with the longest matching apex. Returns
+    /// `None` if we have no such zone or could not load it.
     pub fn zone_of(&self, name: &[u8]) -> Option<&Zone> {
         match self.held_for(name)? {
             Held::Whole(index) => Some(&self.list[index]),
@@ -184,14 +182,14 @@ impl Zones {
         }
     }
 
-    /// What we have of the zone that `name` lies in.
+    /// Returns what the server has of the zone that contains `name`.
     fn held_for(&self, name: &[u8]) -> Option<Held> {
         let lower = name.to_ascii_lowercase();
         let mut starts = name::label_starts(name).chain([name.len() - 1]);
         starts.find_map(|start| self.by_apex.get(&lower[start..]).copied())
     }
 
-    /// What is known of `name`.
+    /// Finds `name` in our zones.
     pub fn locate(&self, name: &[u8]) -> Found<'_> {
         let zone = match self.held_for(name) {
             None => return Found::Outside,
@@ -200,7 +198,7 @@ impl Zones {
         };
         let mut key = Vec::new();
         name::append_sort_key(&mut key, name, zone.apex());
-        // From the apex down: each key of an ancestor ends behind a label.
+        // Walk down from the apex. Each ancestor's key ends after a label.
         let mut encloser = 0;
         let ends = key.iter().enumerate().filter(|(_, byte)| **byte == 0);
         for end in std::iter::once(0).chain(ends.map(|(at, _)| at + 1)) {
@@ -209,7 +207,7 @@ impl Zones {
                 wildcard.extend(b"*\0");
                 return match zone.find(&wildcard) {
                     Ok(found) => Found::Wildcard(found),
-                    // RFC 4592, section 4.9.
+                    // The wildcard is an empty non-terminal (RFC 4592, section 4.9).
                     Err(_) if zone.exists(&wildcard) => Found::EmptyNonTerminal(zone),
                     Err(_) => Found::Nothing(zone),
                 };
@@ -231,8 +229,8 @@ impl Zones {
         Found::EmptyNonTerminal(zone)
     }
 
-    /// The cut at `name` in the zone above it, where DS records belong
-    /// (RFC 4035, section 3.1.4.1). The delegated zone may be ours too.
+    /// Returns the zone cut at `name` in its parent zone, where DS records belong (RFC 4035,
+    /// section 3.1.4.1). The delegated zone may be ours too.
     pub(crate) fn cut_at(&self, name: &[u8]) -> Option<NameRef<'_>> {
         let zone = self.zone_of(name::parent(name)?)?;
         let mut key = Vec::new();
@@ -241,8 +239,8 @@ impl Zones {
         (found.standing() == NameStatus::Cut).then_some(found)
     }
 
-    /// The addresses of `name`, from our own data or from glue; none of a name that a
-    /// hook answers for.
+    /// Returns the address RRsets of `name`, from our own data or from glue. Returns none if a hook
+    /// answers for the name.
     pub fn addresses(&self, name: &[u8]) -> impl Iterator<Item = RrsetRef<'_>> {
         let is_hooked = self.hooked.of(name).itself();
         let zone = self.zone_of(name).filter(|_| !is_hooked);
@@ -254,7 +252,7 @@ impl Zones {
     }
 }
 
-/// The addresses of `name` that `zone` holds, glue included.
+/// Returns the address RRsets of `name` in `zone`, including glue.
 pub(crate) fn glue<'z>(zone: &'z Zone, name: &[u8]) -> impl Iterator<Item = RrsetRef<'z>> {
     let found = addresses_in(zone, name);
     found
