@@ -1,18 +1,18 @@
-//! Bodies of requests, in pieces as they arrive (RFC 9112, sections 6 and 7.1).
+//! Parsing of request bodies, piece by piece as they arrive (RFC 9112, sections 6 and 7.1).
 
-/// The most bytes of all chunk extensions of one body: nobody uses any.
+/// The most bytes of chunk extensions in one body. Clients practically never send any.
 pub(crate) const MAX_EXTENSIONS: u32 = 1_024;
-/// The most bytes of a body's trailer fields.
+/// The most bytes of trailer fields after one body.
 pub(crate) const MAX_TRAILERS: u32 = 8_192;
-/// The most digits of a chunk's size: 60 bits.
+/// The most digits of a chunk size, which allow sizes of 60 bits.
 const MAX_SIZE_DIGITS: u8 = 15;
 
-/// How long a request's body is, as its head says.
+/// The length of a request's body, according to its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyLength {
-    /// So many bytes; 0 where there is no body.
+    /// A known length in bytes; 0 if there is no body.
     Known(u64),
-    /// It comes in chunks, the last of which says so.
+    /// The body is chunked, and the last chunk marks its end.
     Chunked,
 }
 
@@ -23,20 +23,20 @@ impl BodyLength {
     }
 }
 
-/// What comes next of a body.
+/// The next part of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part<'d> {
     /// Bytes of the body, at least one.
     Piece(&'d [u8]),
-    /// All that has arrived is read, and there is more to come.
+    /// All available bytes were read, and the body is incomplete.
     More,
-    /// The body is whole. What is left belongs to the next request.
+    /// The body is complete. The remaining bytes belong to the next request.
     End,
-    /// The chunks are not valid: nobody knows where the next request begins.
+    /// The chunks are invalid, so the next request cannot be found.
     Malformed,
 }
 
-/// Reads one body. A byte that was read is never needed again.
+/// Reads one body. Bytes that it has taken are not needed again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyReader {
     state: State,
@@ -46,7 +46,7 @@ pub(crate) struct BodyReader {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// So many bytes are left of a body of known length.
+    /// Inside a body of known length, with this many bytes left.
     Known(u64),
     Size {
         digits: u8,
@@ -55,23 +55,23 @@ enum State {
     Extension {
         size: u64,
     },
-    /// The LF behind a chunk's size.
+    /// Before the LF after a chunk's size.
     SizeEnd {
         size: u64,
     },
     Data {
         left: u64,
     },
-    /// The CR behind a chunk's data, and the LF.
+    /// Before the CR after a chunk's data.
     DataCr,
     DataLf,
-    /// The first byte of a line behind the last chunk.
+    /// Before the first byte of a line after the last chunk.
     TrailerLine,
     TrailerName,
     TrailerValue,
-    /// The LF of a trailer field.
+    /// Before the LF of a trailer field.
     TrailerEnd,
-    /// The last LF.
+    /// Before the final LF.
     LastLf,
     End,
 }
@@ -89,7 +89,7 @@ impl BodyReader {
         }
     }
 
-    /// Bytes that are still to come of a body of known length.
+    /// The number of bytes that a body of known length still has.
     pub(crate) const fn known_left(&self) -> Option<u64> {
         match self.state {
             State::Known(left) => Some(left),
@@ -97,7 +97,7 @@ impl BodyReader {
         }
     }
 
-    /// What `data` begins with; it is taken off.
+    /// Takes the next part of the body off the start of `data`.
     pub(crate) fn next<'d>(&mut self, data: &mut &'d [u8]) -> Part<'d> {
         loop {
             match &mut self.state {
@@ -125,8 +125,7 @@ impl BodyReader {
         }
     }
 
-    /// The state behind a byte that is none of the body's own; `None` when it
-    /// cannot stand there.
+    /// Returns the state after a byte of the chunked coding. `None` if the byte is invalid here.
     fn after(&mut self, byte: u8) -> Option<State> {
         match (self.state, byte) {
             (State::Size { digits: 1.., size } | State::Extension { size }, b'\r') => {
@@ -159,7 +158,8 @@ impl BodyReader {
         }
     }
 
-    /// Trailer fields are read so far that their end is known, and not kept.
+    /// Returns the state after a byte of a trailer field. Only the end of the trailer matters; its
+    /// fields are dropped.
     fn in_trailer(&self, byte: u8) -> Option<State> {
         match self.state {
             State::TrailerName if byte == b':' => Some(State::TrailerValue),
@@ -173,7 +173,7 @@ impl BodyReader {
     }
 }
 
-/// What a line may have: no control character but the tab.
+/// Whether a line may contain this byte: no control character except the tab.
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }

@@ -1,66 +1,64 @@
-//! The part of a response that differs from one second to the next: the
-//! `Date` and `Connection` fields, its *slot*.
+//! The *slot* of a response: the `Date` and `Connection` fields, which change over time and between
+//! clients.
 //!
-//! Everything else of a response is made once, when the site is loaded. The
-//! slot lies directly behind the status line and always has the same length,
-//! so that one prepared response serves every client: HTTP/1.0 or 1.1,
-//! keep-alive or close.
+//! The rest of a response is prepared once, when the site is loaded. The slot lies directly after
+//! the status line and always has the same length. So one prepared response serves all clients:
+//! HTTP/1.0 and 1.1, keep-alive and close.
 
 use std::io::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
 use httpdate::HttpDate;
 
-/// Bytes of an IMF-fixdate (RFC 9110, section 5.6.7).
+/// Length of an IMF-fixdate (RFC 9110, section 5.6.7).
 const DATE_LEN: usize = 29;
-/// What stands between the date and the connection option.
+/// The text between the date and the connection option.
 const BETWEEN: &[u8] = b"\r\nConnection: ";
-/// The connection option of a response that more may follow.
+/// The connection option of a response after which the connection stays open.
 const KEEP_ALIVE: &[u8; OPTION_LEN] = b"keep-alive";
-/// The connection option of the last response. White space behind a field's
-/// value is no part of it (RFC 9110, section 5.5).
+/// The connection option of the last response. White space after a field's value is not part of the
+/// value (RFC 9110, section 5.5).
 const CLOSE: &[u8; OPTION_LEN] = b"close     ";
 const OPTION_LEN: usize = 10;
 const OPTION_AT: usize = DATE_LEN + BETWEEN.len();
 
-/// Bytes of the slot: a date, the next field's name, a connection option.
+/// Length of the slot: a date, the name of the next field, and a connection option.
 pub const SLOT_LEN: usize = OPTION_AT + OPTION_LEN;
 
-/// The field that the slot begins in.
+/// The name of the field whose value begins the slot.
 pub(crate) const SLOT_FIELD: &str = "Date: ";
 
-/// 9999-12-31T23:59:59Z, the latest second that a date has digits for.
+/// 9999-12-31T23:59:59Z, the latest time that fits the date format.
 const MAX_SECONDS: u64 = 253_402_300_799;
 
 /// What a slot says, in 64 bits: a second, and whether the connection closes.
 ///
-/// The same stamp always gives the same bytes, so that a segment can be sent
-/// again.
+/// The same stamp always gives the same bytes, so a segment can be retransmitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp(u64);
 
 impl Stamp {
-    /// The stamp of a response that is sent at `unix_seconds` (since
-    /// 1970-01-01T00:00:00Z; what lies behind the year 9999 is taken as its last
-    /// second) and says whether it is the connection's last.
+    /// Makes a stamp for a response sent at `unix_seconds`, in seconds since 1970-01-01T00:00:00Z.
+    /// Times after the year 9999 become its last second. `close` says whether the response is the
+    /// connection's last one.
     #[inline(always)]
     pub fn new(unix_seconds: u64, close: bool) -> Self {
         Self(unix_seconds.min(MAX_SECONDS) << 1 | u64::from(close))
     }
 
-    /// The stamp that [`as_u64`](Self::as_u64) gave.
+    /// Restores a stamp from [`as_u64`](Self::as_u64).
     #[inline(always)]
     pub const fn from_u64(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// The stamp as a number, for the TCP stack to keep.
+    /// The stamp as a number, which the TCP stack can store.
     #[inline(always)]
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 
-    /// Whether the response is the connection's last.
+    /// Whether the response is the connection's last one.
     pub const fn closes(self) -> bool {
         self.0 & 1 != 0
     }
@@ -70,17 +68,17 @@ impl Stamp {
     }
 }
 
-/// Writes slots. Remembers the last second that it wrote, as nearly all
-/// responses are of the present one.
+/// Writes slots. Keeps the text of the last second, because nearly all responses are for the same
+/// second.
 #[derive(Clone, Debug)]
 pub struct SlotWriter {
     seconds: u64,
-    /// The slot of that second, with keep-alive.
+    /// The slot for `seconds`, with keep-alive.
     text: [u8; SLOT_LEN],
 }
 
 impl SlotWriter {
-    /// A writer that remembers the first second of all.
+    /// Makes a writer that holds the slot for second 0.
     pub fn new() -> Self {
         let mut text = [b' '; SLOT_LEN];
         text[DATE_LEN..OPTION_AT].copy_from_slice(BETWEEN);
@@ -90,8 +88,7 @@ impl SlotWriter {
         writer
     }
 
-    /// Writes the slot of `stamp`. What of it does not fit `slot` is left
-    /// out; a slot has [`SLOT_LEN`] bytes.
+    /// Writes the slot for `stamp`. If `slot` is shorter than [`SLOT_LEN`], the text is cut off.
     #[inline]
     pub fn write(&mut self, stamp: Stamp, slot: &mut [u8]) {
         if stamp.seconds() != self.seconds {
@@ -168,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_wrong_does_no_harm() {
+    fn a_wrong_clock_still_gives_valid_dates() {
         let mut writer = SlotWriter::new();
         assert!(slot(&mut writer, Stamp::new(0, false)).starts_with("Thu, 01 Jan 1970 00:00:00"));
         assert!(
@@ -177,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_slot_takes_what_fits() {
+    fn a_slot_that_is_too_short_gets_the_start_of_the_text() {
         let mut writer = SlotWriter::new();
         let mut short = [b'x'; 5];
         writer.write(Stamp::new(SECOND, true), &mut short);

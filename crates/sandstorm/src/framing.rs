@@ -1,5 +1,5 @@
-//! What the fields of a request say about the message itself: its host, its
-//! body, its expectation, and whether the connection goes on.
+//! What the fields of a request say about the message itself: its host, its body, its expectation,
+//! and whether the connection stays open.
 
 use httparse::Header;
 
@@ -7,20 +7,20 @@ use crate::body::BodyLength;
 use crate::host::is_host;
 use crate::reply::Status;
 
-/// What the fields say about the message itself.
+/// What the fields of a request say about the message itself.
 pub(crate) struct Framing {
-    /// The client lets the connection go on after the answer.
+    /// The client permits the connection to stay open after the answer.
     pub(crate) persistent: bool,
-    /// How long the body is.
+    /// The length of the body.
     pub(crate) body: BodyLength,
-    /// The client waits with the body until it is told to go on.
+    /// The client waits for `100 Continue` before it sends the body.
     pub(crate) continues: bool,
-    /// There is a precondition.
+    /// The request has a precondition.
     pub(crate) conditional: bool,
 }
 
 impl Framing {
-    /// Of a head that was refused.
+    /// The value for a refused head.
     pub(crate) const NOTHING: Self = Self {
         persistent: false,
         body: BodyLength::Known(0),
@@ -28,7 +28,7 @@ impl Framing {
         conditional: false,
     };
 
-    /// Looks at all fields once. `minor` is the version's.
+    /// Evaluates all fields in one pass. `minor` is the minor version of HTTP.
     #[inline(always)]
     pub(crate) fn of(fields: &[Header<'_>], minor: u8) -> Result<Self, Status> {
         let mut hosts = 0;
@@ -40,7 +40,7 @@ impl Framing {
         let mut expected = true;
         let mut continues = false;
         for Header { name, value } in fields {
-            // Most fields are told by their length to be none of these.
+            // The length of its name rules out most other fields.
             match name.len() {
                 4 if name.eq_ignore_ascii_case("host") => {
                     hosts += 1;
@@ -50,7 +50,7 @@ impl Framing {
                 }
                 6 if name.eq_ignore_ascii_case("expect") => {
                     expected &= list(value).all(|e| e.eq_ignore_ascii_case(b"100-continue"));
-                    // RFC 9110, section 10.1.1: HTTP/1.0 has no such thing.
+                    // RFC 9110, section 10.1.1: `100-continue` from an HTTP/1.0 client is ignored.
                     continues = minor > 0;
                 }
                 8 if name.eq_ignore_ascii_case("if-match") => conditional = true,
@@ -73,12 +73,12 @@ impl Framing {
                 _ => {}
             }
         }
-        // RFC 9112, section 3.2: exactly one, but none is needed in HTTP/1.0.
+        // RFC 9112, section 3.2: exactly one host is required. HTTP/1.0 requests may have none.
         if hosts != 1 && (hosts > 1 || minor > 0) {
             return Err(Status::BadRequest);
         }
         let chunked = codings.are_chunked(minor, length.is_some())?;
-        // RFC 9110, section 10.1.1.
+        // RFC 9110, section 10.1.1: other expectations are answered with 417.
         if !expected {
             return Err(Status::ExpectationFailed);
         }
@@ -96,17 +96,16 @@ impl Framing {
     }
 }
 
-/// The transfer codings of a request: all lines of the field are one list
-/// (RFC 9110, section 5.3).
+/// The transfer codings of a request. All lines of the field form one list (RFC 9110, section 5.3).
 #[derive(Default)]
 struct TransferCodings {
-    /// The field is there, whatever is in it.
+    /// The field is present, even if it is empty.
     present: bool,
-    /// Times that `chunked` is in the list: 2 means more than once.
+    /// How often `chunked` is in the list. The count stops at 2.
     chunked: u8,
-    /// There are codings but `chunked`.
+    /// There are codings other than `chunked`.
     others: bool,
-    /// The last one is `chunked`.
+    /// The last coding is `chunked`.
     chunked_last: bool,
 }
 
@@ -124,15 +123,15 @@ impl TransferCodings {
         }
     }
 
-    /// Whether the body comes in chunks; an error for a request whose end
-    /// cannot be told, or that is coded in a way not known here.
+    /// Whether the body is chunked. An error if the end of the request is ambiguous, or if it has
+    /// an unknown coding.
     #[inline(always)]
     fn are_chunked(&self, minor: u8, has_length: bool) -> Result<bool, Status> {
         if !self.present {
             return Ok(false);
         }
-        // RFC 9112, section 6.1: not in HTTP/1.0, not beside a length, and
-        // chunked once. Section 6.3, item 4: chunked last.
+        // RFC 9112, section 6.1: HTTP/1.1, no length, and `chunked` only once. Section 6.3, item 4:
+        // `chunked` must be the last coding.
         let framing_right = minor > 0 && !has_length && self.chunked_last && self.chunked == 1;
         if !framing_right {
             return Err(Status::BadRequest);
@@ -144,8 +143,8 @@ impl TransferCodings {
     }
 }
 
-/// The elements of a list, RFC 9110, section 5.6.1; not for those with quoted
-/// strings.
+/// The elements of a comma-separated list (RFC 9110, section 5.6.1). Quoted strings are not
+/// supported.
 pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value
         .split(|b| *b == b',')
@@ -153,7 +152,7 @@ pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|element| !element.is_empty())
 }
 
-/// RFC 9110, section 8.6: digits, and nothing else.
+/// Parses a length, which must consist of digits only (RFC 9110, section 8.6).
 fn content_length(value: &[u8]) -> Result<u64, Status> {
     let digits = std::str::from_utf8(value).map_err(|_| Status::BadRequest)?;
     if !digits.bytes().all(|b| b.is_ascii_digit()) {

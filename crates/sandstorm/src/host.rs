@@ -2,8 +2,8 @@
 
 use std::net::Ipv6Addr;
 
-/// Bytes that a name may have as they are: the unreserved characters and the
-/// sub-delimiters (RFC 3986, sections 2.3 and 2.2).
+/// The bytes that a name may contain unencoded: unreserved characters and sub-delimiters (RFC 3986,
+/// sections 2.3 and 2.2).
 const IN_NAME: [bool; 256] = {
     let mut table = [false; 256];
     let marks = b"-._~!$&'()*+,;=";
@@ -20,16 +20,16 @@ const IN_NAME: [bool; 256] = {
     table
 };
 
-/// Whether `value` is `uri-host [ ":" port ]`, as RFC 3986, sections 3.2.2 and
-/// 3.2.3, have it. An empty value is right too: clients send it for targets
-/// without an authority (RFC 9112, section 3.2).
+/// Whether `value` is a valid `uri-host [ ":" port ]` (RFC 3986, sections 3.2.2 and 3.2.3). An
+/// empty value is valid too: clients send it for targets without an authority (RFC 9112, section
+/// 3.2).
 #[inline]
 pub(crate) fn is_host(value: &[u8]) -> bool {
-    // Nearly every host is a name or an IPv4 address, without a port.
+    // Nearly all hosts are names or IPv4 addresses without a port.
     value.iter().all(|b| IN_NAME[usize::from(*b)]) || is_other_host(value)
 }
 
-/// As [`is_host`], for a value with other bytes than those of a name.
+/// Does what [`is_host`] does, for values that contain other bytes than a name.
 #[inline(never)]
 fn is_other_host(value: &[u8]) -> bool {
     if let [b'[', rest @ ..] = value {
@@ -40,7 +40,7 @@ fn is_other_host(value: &[u8]) -> bool {
     !name.is_empty() && is_registered_name(name) && is_port(port)
 }
 
-/// `reg-name`, of which an IPv4 address is one.
+/// Whether `name` is a valid `reg-name`. Every IPv4 address is one, too.
 fn is_registered_name(name: &[u8]) -> bool {
     let mut rest = name;
     while let [first, more @ ..] = rest {
@@ -57,9 +57,9 @@ fn is_registered_name(name: &[u8]) -> bool {
     true
 }
 
-/// What follows the opening bracket of an `IP-literal`: the address, the
-/// closing bracket, perhaps a port. Zone identifiers never leave a client
-/// (RFC 6874, section 4), so there is none.
+/// Checks what follows the opening bracket of an `IP-literal`: the address, the closing bracket,
+/// and an optional port. A zone identifier is not valid, because clients never send it (RFC 6874,
+/// section 4).
 #[cold]
 fn is_literal(value: &[u8]) -> bool {
     let Some(end) = value.iter().position(|b| *b == b']') else {
@@ -73,7 +73,7 @@ fn is_literal(value: &[u8]) -> bool {
     is_address && is_port(&rest[1..])
 }
 
-/// `IPvFuture` without its `v`.
+/// Whether `value` is an `IPvFuture` without its `v`.
 fn is_future(value: &[u8]) -> bool {
     let Some(dot) = value.iter().position(|b| *b == b'.') else {
         return false;
@@ -86,7 +86,7 @@ fn is_future(value: &[u8]) -> bool {
         && address.iter().all(is_address_byte)
 }
 
-/// Nothing, or a colon and any number of digits.
+/// Whether `value` is empty, or a colon with any number of digits.
 fn is_port(value: &[u8]) -> bool {
     match value {
         [] => true,
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_those_of_rfc_3986() {
+    fn hosts_valid_by_rfc_3986_are_accepted() {
         for host in [
             "",
             "a",
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_none() {
+    fn invalid_hosts_are_refused() {
         for host in [
             ":80",
             ":",

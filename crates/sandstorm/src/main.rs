@@ -6,11 +6,10 @@ use clap::{Parser, Subcommand, ValueEnum};
 use sandstorm::{SiteArgs, SiteOnly};
 use tcpip::{Bbr, CongestionControl, Cubic, NewReno};
 
-/// Sandstorm serves a folder of files over HTTP, from packets that stand
-/// ready before they are asked for.
+/// Sandstorm serves a folder of files over HTTP, from packets that are prepared in advance.
 ///
-/// It carries its own network stack and takes only the packets for its port
-/// from the interface; everything else stays the kernel's.
+/// It has its own network stack and takes only the packets for its port from the interface. All
+/// other packets go to the kernel.
 #[derive(Parser, Debug)]
 #[command(version, arg_required_else_help = true)]
 struct Cli {
@@ -22,12 +21,11 @@ struct Cli {
 enum Command {
     /// Serve a folder until SIGINT or SIGTERM.
     ///
-    /// All files are read once, at the start; changes are seen after the next
-    /// one. `/` and `/sub/` are answered with the folder's index.html, and
-    /// `/sub` leads to `/sub/`. Files and folders whose names begin with a
-    /// dot are left out, but for .well-known. Symbolic links are followed
-    /// inside the folder. Links that lead out of it or nowhere, pipes, devices
-    /// and what cannot be read are left out with a warning.
+    /// All files are read once, at the start; later changes need a restart. `/` and `/sub/` are
+    /// answered with the folder's index.html, and `/sub` redirects to `/sub/`. Files and folders
+    /// whose names begin with a dot are left out, except .well-known. Symbolic links are followed
+    /// inside the folder. Links that lead out of it or nowhere, pipes, devices, and unreadable
+    /// entries are left out with a warning.
     #[command(
         after_help = "Exit status: 0 after a signal, 1 when nothing could be served \
                             (standard error says why), 2 for a wrong command line."

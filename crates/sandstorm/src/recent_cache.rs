@@ -1,22 +1,21 @@
-//! Bytes that were read lately, and what they say.
+//! A cache from recently received bytes to their meaning.
 //!
-//! A client sends the same words with every request, and many clients send the
-//! same words. What a request is answered with depends on its bytes and the site
-//! alone, and what its fields say on theirs. So bytes that were seen before need
-//! no reading: one hash, one comparison.
+//! Clients repeat the same bytes in their requests, and many clients send the same bytes. The
+//! answer to a request depends only on its bytes and the site, and the meaning of its fields only
+//! on their bytes. So known bytes need no parsing: a hash and a comparison suffice.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Pieces that are remembered: the second-level cache of a core has room for them
-/// beside packets. A power of two.
+/// Number of entries, a power of two. They fit into a core's second-level cache together with
+/// packets.
 const ENTRIES: usize = 128;
-/// The longest piece that is remembered: browsers' requests are about as long.
+/// The longest key. Requests of browsers are about this long.
 const MAX_LEN: usize = 480;
 
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Entry<T> {
-    /// `None` in an entry that is free.
+    /// `None` if the entry is free.
     value: Option<T>,
     len: u16,
     bytes: [u8; MAX_LEN],
@@ -24,12 +23,11 @@ struct Entry<T> {
 
 const _: () = assert!(size_of::<Entry<crate::session::Answer>>() == 512);
 
-/// What one worker remembers. Each new piece takes the place of another that
-/// hashes alike.
+/// The cache of one worker. A new key replaces the key that has the same hash bucket.
 #[derive(Debug)]
 pub(crate) struct RecentCache<T>(Box<[Entry<T>]>);
 
-/// Where a piece belongs: see [`RecentCache::find`].
+/// The entry to which a key belongs; see [`RecentCache::find`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place(usize);
 
@@ -43,8 +41,8 @@ impl<T: Copy> RecentCache<T> {
         Self(vec![none; ENTRIES].into())
     }
 
-    /// What `bytes` say, or the place where it is to be remembered. There is none
-    /// for no bytes, and for too many.
+    /// Returns the value for `bytes`, or else the place where to remember it. There is no place for
+    /// empty keys and for keys that are too long.
     #[inline(always)]
     pub(crate) fn find(&self, bytes: &[u8]) -> Result<T, Option<Place>> {
         if !(1..=MAX_LEN).contains(&bytes.len()) {
@@ -58,7 +56,7 @@ impl<T: Copy> RecentCache<T> {
         }
     }
 
-    /// Remembers what `bytes` say, which [`find`](Self::find) has not found.
+    /// Remembers a value for `bytes`, at the place that [`find`](Self::find) returned.
     #[inline]
     pub(crate) fn remember(&mut self, place: Option<Place>, bytes: &[u8], value: T) {
         let Some(place) = place else { return };
@@ -79,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_is_not_read_again() {
+    fn remembered_bytes_are_found() {
         let mut recent = RecentCache::new();
         let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
         add(&mut recent, request, 27);
@@ -90,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn others_take_its_place_and_never_its_answer() {
+    fn a_key_may_be_replaced_but_never_gets_the_value_of_another() {
         let mut recent = RecentCache::new();
         for round in 0..3 {
             for i in 1..5 * ENTRIES {
@@ -105,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_read_each_time() {
+    fn empty_and_too_long_keys_are_not_remembered() {
         let mut recent = RecentCache::new();
         for (len, is_kept) in [(0, false), (1, true), (MAX_LEN, true), (MAX_LEN + 1, false)] {
             let bytes = vec![b'x'; len];

@@ -1,4 +1,4 @@
-//! Whole responses, made once: status line, fields and body in one piece.
+//! Prepared responses: status line, fields and body in one piece.
 
 use std::fmt::{self, Display, Write as _};
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use crate::date::{SLOT_FIELD, SLOT_LEN, SlotWriter, Stamp};
 use crate::fields::Fields;
 pub use crate::status::Status;
 
-/// What stands in front of a redirect's location.
+/// The text before the value of a redirect's `Location`.
 const LOCATION: &[u8] = b"\r\nLocation: ";
 
-/// What is encoded in a query that a redirect keeps: bytes that no URL has.
-/// The percent sign stays, so that what is encoded is not encoded twice.
+/// The bytes of a query that a redirect encodes because URLs cannot contain them. The percent sign
+/// is not among them, so nothing is encoded twice.
 const NOT_IN_QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
 
-/// A whole response, but for its slot (see [`crate::date`]).
+/// A complete response, except for its slot (see [`crate::date`]).
 #[derive(Clone, Debug)]
 pub struct Reply {
     bytes: Arc<[u8]>,
@@ -26,24 +26,24 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The bytes; those of the slot mean nothing.
+    /// The bytes of the response. The bytes of the slot are placeholders.
     pub fn bytes(&self) -> &Arc<[u8]> {
         &self.bytes
     }
 
-    /// Where the slot of [`SLOT_LEN`] bytes begins.
+    /// The offset at which the slot of [`SLOT_LEN`] bytes begins.
     pub fn slot_at(&self) -> u32 {
         self.slot_at
     }
 
-    /// Its status.
+    /// The status.
     #[inline(always)]
     pub fn status(&self) -> Status {
         self.status
     }
 
-    /// Adds the response to `out`, as it is sent with `stamp`. A redirect
-    /// whose `query` is not empty leads to its location with that query.
+    /// Appends the response to `out`, with `stamp` in its slot. If `query` is not empty, the
+    /// response must be a redirect, and the query is added to its location.
     pub(crate) fn write(
         &self,
         query: &[u8],
@@ -66,8 +66,8 @@ impl Reply {
         slots.write(stamp, &mut out[slot_at..slot_at + SLOT_LEN]);
     }
 
-    /// Where the value of a redirect's `Location` ends. Redirects with a query
-    /// are rare, so that this is not kept.
+    /// Finds the end of a redirect's `Location` value. It is not stored, because redirects with a
+    /// query are rare.
     fn location_end(&self) -> usize {
         let find = |text: &[u8], from: usize| {
             let rest = &self.bytes[from..];
@@ -78,25 +78,25 @@ impl Reply {
     }
 }
 
-/// An entity tag: made of a file's content, the same wherever and whenever
-/// that content is served. It is a strong one (RFC 9110, section 8.8.1).
+/// A strong entity tag (RFC 9110, section 8.8.1). It depends only on the content, so it is the same
+/// on every server and after every start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ETag(u64);
 
 impl ETag {
-    /// No content's tag, for a head that is yet to be written.
+    /// A placeholder tag, for computing the length of a head.
     const BLANK: Self = Self(0);
 
     pub(crate) fn of(content: &[u8]) -> Self {
         Self(xxh3_64(content))
     }
 
-    /// Whether `text`, with its quotes, is this tag.
+    /// Whether `text`, including its quotes, is this tag.
     pub(crate) fn is(self, text: &[u8]) -> bool {
         let [b'"', digits @ .., b'"'] = text else {
             return false;
         };
-        // As it is written below, and in no other way.
+        // Only the exact form that `Display` writes is accepted.
         let lower = |digit: &u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
         digits.len() == 16
             && digits.iter().all(lower)
@@ -106,21 +106,21 @@ impl ETag {
 }
 
 impl Display for ETag {
-    /// With the quotes, always 18 bytes.
+    /// Writes the tag with its quotes, always 18 bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{:016x}\"", self.0)
     }
 }
 
-/// A head that is being written.
+/// A response head under construction.
 struct Head {
     text: String,
     slot_at: u32,
 }
 
 impl Head {
-    /// Starts with the status line, the slot's fields and those of all responses.
-    /// The version is our own, whatever the client's (RFC 9110, section 2.5).
+    /// Writes the status line, the slot's fields and the fields of all responses. The version is
+    /// always ours, not the client's (RFC 9110, section 2.5).
     fn new(status: Status, common: &Fields) -> Self {
         let mut text = format!("HTTP/1.1 {status}\r\n{SLOT_FIELD}");
         let slot_at = text.len() as u32;
@@ -136,7 +136,7 @@ impl Head {
         self
     }
 
-    /// Ends with the empty line.
+    /// Writes the final empty line.
     fn finish(mut self) -> Self {
         self.text.push_str("\r\n");
         self
@@ -151,7 +151,7 @@ impl Head {
     }
 }
 
-/// The same response for GET and for HEAD.
+/// Makes the same response for GET and for HEAD.
 fn with_body(status: Status, head: impl Fn() -> Head, body: &str) -> [Reply; 2] {
     let head = || {
         head()
@@ -167,7 +167,7 @@ fn with_body(status: Status, head: impl Fn() -> Head, body: &str) -> [Reply; 2] 
 /// The media type of our own pages.
 pub(crate) const HTML: &str = "text/html; charset=utf-8";
 
-/// What a person reads about a status.
+/// Makes the page that explains a status to a person.
 pub(crate) fn page(status: impl Display, explanation: &str) -> String {
     let explained = match explanation {
         "" => String::new(),
@@ -178,7 +178,7 @@ pub(crate) fn page(status: impl Display, explanation: &str) -> String {
     )
 }
 
-/// The page about a status that is no success, for GET and for HEAD.
+/// Makes the page about an error status, for GET and for HEAD.
 pub(crate) fn status_page(status: Status, common: &Fields) -> [Reply; 2] {
     let head = || match status {
         // RFC 9110, section 15.5.6: a 405 must name the methods.
@@ -188,9 +188,9 @@ pub(crate) fn status_page(status: Status, common: &Fields) -> [Reply; 2] {
     with_body(status, head, &page(status, status.explanation()))
 }
 
-/// The way to `location`, a path that is encoded so far that HTML finds
-/// nothing of its own in it, for GET and for HEAD. The link in the page is for
-/// clients that do not follow `Location`; it never has a query.
+/// Makes a redirect to `location`, for GET and for HEAD. The path must be encoded so that HTML
+/// needs no escapes. The link in the page is for clients that ignore `Location`; it never has a
+/// query.
 pub(crate) fn redirect(location: &str, common: &Fields) -> [Reply; 2] {
     let status = Status::MovedPermanently;
     let text = format!("It is <a href=\"{location}\">here</a>.");
@@ -198,20 +198,19 @@ pub(crate) fn redirect(location: &str, common: &Fields) -> [Reply; 2] {
     with_body(status, head, &page(status, &text))
 }
 
-/// What is said of a file, beside its content.
+/// The fields of a file's response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileFields<'a> {
     pub(crate) media_type: &'a str,
-    /// The media type if the content turns out not to be UTF-8, where it
-    /// matters.
+    /// The media type to use if the content is not valid UTF-8. `None` if that makes no difference.
     pub(crate) media_type_if_not_utf8: Option<&'a str>,
-    /// An HTTP date.
+    /// The modification time, as an HTTP date.
     pub(crate) last_modified: &'a str,
-    /// Those of all responses.
+    /// The fields of all responses.
     pub(crate) common: &'a Fields,
 }
 
-/// The responses of one file: GET, HEAD, and not modified.
+/// The responses for one file: to GET, to HEAD, and 304.
 #[derive(Debug)]
 pub(crate) struct FileReplies {
     pub(crate) replies: [Reply; 3],
@@ -219,14 +218,15 @@ pub(crate) struct FileReplies {
 }
 
 impl FileReplies {
-    /// Makes them of `len` bytes that `read` writes into the place where they
-    /// stay: behind the head, so that nothing is copied.
+    /// Makes the responses for a file of `len` bytes. `read` writes the content directly after the
+    /// head, so that it is not copied.
     pub(crate) fn new<E>(
         fields: &FileFields<'_>,
         len: usize,
         read: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<Self, E> {
-        // The head is as long with any tag, and the tag comes of the content.
+        // All tags have the same length. So the head's length is known before the tag, which
+        // depends on the content.
         let head_len = file_head(fields.media_type, fields, len, ETag::BLANK)
             .finish()
             .text
@@ -264,9 +264,9 @@ impl FileReplies {
     }
 }
 
-/// Bytes that were just made.
+/// Gives mutable access to bytes that were just created.
 fn unshared(bytes: &mut Arc<[u8]>) -> &mut [u8] {
-    Arc::get_mut(bytes).expect("nobody else has them yet")
+    Arc::get_mut(bytes).expect("the Arc is not shared yet")
 }
 
 fn file_head(media_type: &str, fields: &FileFields<'_>, len: usize, tag: ETag) -> Head {
@@ -275,6 +275,6 @@ fn file_head(media_type: &str, fields: &FileFields<'_>, len: usize, tag: ETag) -
         .field("Content-Length", len)
         .field("Last-Modified", fields.last_modified)
         .field("ETag", tag)
-        // RFC 9110, section 14.3: nobody need try.
+        // RFC 9110, section 14.3: this tells clients not to ask for ranges.
         .field("Accept-Ranges", "none")
 }

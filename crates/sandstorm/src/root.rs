@@ -1,8 +1,9 @@
-//! The served folder as a descriptor: nothing is opened but what lies in it.
+//! Access to the served folder through its descriptor. Only entries inside the folder can be
+//! opened.
 //!
-//! Who may write to the folder may exchange its entries while it is loaded.
-//! Every entry is therefore opened from the folder's own descriptor by a path
-//! in which the kernel follows no link, and judged by what was opened.
+//! Anyone with write access to the folder could replace entries while it is loaded. So every entry
+//! is opened relative to the folder's descriptor, and the kernel follows no link in its path. All
+//! checks apply to the opened file, not to the path.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -19,20 +20,19 @@ use rustix::io::Errno;
 
 use crate::skipped::{Reason, unreadable};
 
-/// Links that are followed one after another, as many as the kernel follows.
+/// The most links that are followed in a row. The kernel has the same limit.
 const MAX_LINKS: usize = 40;
 
-/// A folder, open, with all that lies below it.
+/// An open folder, which gives access to everything below it.
 #[derive(Debug)]
 pub(crate) struct Root {
     descriptor: OwnedFd,
-    /// Where it really is, without a link.
+    /// The real path, without symbolic links.
     path: PathBuf,
 }
 
 impl Root {
-    /// Opens a folder. A link to it is followed, as whoever starts the server
-    /// has named it.
+    /// Opens a folder. If the path is a link, it is followed, because the operator has chosen it.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.canonicalize()?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -40,19 +40,19 @@ impl Root {
         Ok(Self { descriptor, path })
     }
 
-    /// What `path` is, a link itself and not what it leads to. Nothing is
-    /// opened for reading, so that a device does not notice.
+    /// Returns the status of `path`. A link is not followed. Nothing is opened for reading, because
+    /// that can have effects on a device.
     pub(crate) fn look(&self, path: &Path) -> io::Result<Stat> {
         Ok(fstat(self.open_below(path, OFlags::PATH)?)?)
     }
 
-    /// Opens a file for reading, without waiting for anybody to write to it.
+    /// Opens a file for reading. This never blocks, not even for a named pipe without a writer.
     pub(crate) fn file(&self, path: &Path) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         Ok(self.open_below(path, flags)?.into())
     }
 
-    /// The names in a folder, sorted, and the folder's own status.
+    /// Returns the sorted names in a folder, and the status of the folder itself.
     pub(crate) fn list(&self, path: &Path) -> io::Result<(Stat, Vec<OsString>)> {
         let folder = self.open_below(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let stat = fstat(&folder)?;
@@ -67,9 +67,8 @@ impl Root {
         Ok((stat, names))
     }
 
-    /// Where the link at `link` really leads: a path below the root without a
-    /// link in it. Relative links and absolute ones are followed, as long as
-    /// they stay inside.
+    /// Resolves the link at `link` to a path below the root that contains no link. Relative and
+    /// absolute links are followed as long as they stay inside the root.
     pub(crate) fn follow(&self, link: &Path) -> Result<PathBuf, Reason> {
         let mut real = PathBuf::new();
         let mut rest: VecDeque<OsString> = link.iter().map(OsStr::to_owned).collect();
@@ -111,7 +110,7 @@ impl Root {
         Ok(real)
     }
 
-    /// An absolute path as one below the root.
+    /// Converts an absolute path to one relative to the root.
     fn below(&self, target: &Path) -> Result<PathBuf, Reason> {
         let failed = |error| match Errno::from_io_error(&error) {
             Some(Errno::NOENT | Errno::NOTDIR) => Reason::Dangling {
@@ -127,8 +126,7 @@ impl Root {
             .map_err(|_| Reason::LeadsOut { target: path })
     }
 
-    /// Opens `path` without following a link anywhere in it, at its end
-    /// neither.
+    /// Opens `path` without following any link in it, including the last component.
     fn open_below(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = if path.as_os_str().is_empty() {
             Path::new(".")
@@ -136,13 +134,13 @@ impl Root {
             path
         };
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Magic links are links, too.
+        // This also excludes magic links, as in `/proc`.
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         openat2(&self.descriptor, path, flags, Mode::empty(), resolve)
     }
 }
 
-/// The type of what a status is of.
+/// Returns the type of the file that a status describes.
 pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }

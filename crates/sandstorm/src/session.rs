@@ -238,8 +238,8 @@ pub(crate) fn answer(site: &Site, request: &Head<'_>, data: &[u8]) -> Answer {
     }
 }
 
-/// Returns the distance from the start of the query to the end of the request, which has `len`
-/// bytes and is at the start of `data`. Returns 0 if there is no query.
+/// Returns the distance from the start of the query to the end of the request, or 0 without a
+/// query. The request has `len` bytes and is at the start of `data`.
 #[cold]
 fn query_from_end(len: usize, query: &str, data: &[u8]) -> u16 {
     if query.is_empty() {
