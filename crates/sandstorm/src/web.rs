@@ -1,4 +1,4 @@
-//! A site and an application on the TCP stack.
+//! A site and an application as the application of the TCP stack.
 
 mod conversation;
 mod core;
@@ -31,24 +31,23 @@ use crate::session::{Answer, Session, Step};
 use crate::site::Site;
 use crate::verdict::Sees;
 
-/// The application of the TCP stack: requests in, contents out.
+/// The application of the TCP stack. It parses requests and sends contents.
 #[derive(Debug)]
 pub struct Web<A = SiteOnly> {
     app: A,
     core: Core,
-    /// Answers to whole requests seen lately.
+    /// A cache of answers to complete requests.
     answers: RecentCache<Answer>,
-    /// What the fields of requests seen lately say.
+    /// A cache of parsed request fields.
     fields: RecentCache<Fields>,
 }
 
 impl<A: App> Web<A> {
-    /// Serves `site`, whose replies are added to the stack's `contents`, with the
-    /// application that `make` makes.
+    /// Serves `site`, whose replies are added to the stack's `contents`, and the application that
+    /// `make` creates.
     ///
-    /// # Errors
-    /// When a reply is longer than the stack takes, or there are too many; and those of
-    /// `make`.
+    /// [`ContentError`] if a reply is longer than the stack accepts, or there are too many; and the
+    /// errors of `make`.
     pub fn load<E: From<ContentError>>(
         site: Arc<Site>,
         contents: &mut Contents,
@@ -63,12 +62,12 @@ impl<A: App> Web<A> {
         })
     }
 
-    /// Sets the present second, since 1970: what `Date` says from now on.
+    /// Sets the present second, since 1970. `Date` shows it from now on.
     pub fn set_second(&mut self, second: u64) {
         self.core.second = second;
     }
 
-    /// The present second, as it was set.
+    /// The present second that was last set.
     pub fn second(&self) -> u64 {
         self.core.second
     }
@@ -81,12 +80,12 @@ impl<A: App> Web<A> {
         self.core.answer_timeout = timeout;
     }
 
-    /// The contents of the site's replies, in their order.
+    /// The contents of the site's replies, in the order of [`Site::replies`].
     pub(crate) fn prepared(&self) -> &[self::core::PreparedReply] {
         &self.core.prepared
     }
 
-    /// [`Session::next`], by memory where that knows.
+    /// Does what [`Session::next`] does, with the caches.
     #[inline]
     fn next(&mut self, session: &mut Session, data: &[u8]) -> Step {
         if !session.is_fresh() {
@@ -104,7 +103,7 @@ impl<A: App> Web<A> {
         }
     }
 
-    /// Answers all requests in `data` by the site; how many bytes are consumed.
+    /// Answers all requests in `data` from the site. Returns how many bytes were consumed.
     #[inline]
     fn serve(&mut self, conn: &mut Conn<'_, A::State>, data: &[u8]) -> usize {
         let mut consumed = 0;
@@ -119,8 +118,7 @@ impl<A: App> Web<A> {
             conn.clear_deadline();
             match self.core.send(conn, &answer, &data[consumed..]) {
                 Ok(()) => {}
-                // The request is offered again when something has arrived at
-                // the client.
+                // The stack offers the request again when the client has acknowledged something.
                 Err(WriteError::Full) => return consumed,
                 Err(_) => {
                     conn.abort();
@@ -145,13 +143,13 @@ impl<A: App> Web<A> {
         &self.app
     }
 
-    /// Requests that are under way: those that wait for their body, for an answer of the
+    /// Number of pending requests: those that wait for their body, for an answer of the
     /// application, or for room.
     pub fn under_way(&self) -> usize {
         self.core.pending.len()
     }
 
-    /// What has been answered.
+    /// Counts of what has been answered.
     pub fn counters(&self) -> &Counters {
         &self.core.counters
     }
@@ -201,7 +199,7 @@ impl<A: App> Application for Web<A> {
         connections: &mut Connections<'_, Self::State, C>,
     ) {
         let Self { app, core, .. } = self;
-        app.on_start(&mut outside::Reached::new(core, connections));
+        app.on_start(&mut outside::AllClients::new(core, connections));
     }
 
     fn on_timer<C: CongestionControl>(
@@ -210,7 +208,7 @@ impl<A: App> Application for Web<A> {
         timer: Timer,
     ) {
         let Self { app, core, .. } = self;
-        app.on_timer(timer, &mut outside::Reached::new(core, connections));
+        app.on_timer(timer, &mut outside::AllClients::new(core, connections));
         self.resume(connections);
     }
 
@@ -220,7 +218,7 @@ impl<A: App> Application for Web<A> {
         message: A::Message,
     ) {
         let Self { app, core, .. } = self;
-        app.on_message(message, &mut outside::Reached::new(core, connections));
+        app.on_message(message, &mut outside::AllClients::new(core, connections));
         self.resume(connections);
     }
 

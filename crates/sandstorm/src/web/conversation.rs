@@ -1,26 +1,26 @@
-//! What is remembered between two arrivals of bytes.
+//! The state of a connection between two arrivals of bytes.
 
 use tcpip::Connection;
 
 use crate::pending::Place;
 use crate::session::Session;
 
-/// A connection, in the hands of a callback.
+/// A connection as a callback gets it.
 pub(super) type Conn<'a, S> = Connection<'a, Conversation<S>>;
 
-/// What is remembered of a connection.
+/// The server's state for one connection.
 #[derive(Debug, Default)]
 pub struct Conversation<S> {
     pub(super) session: Session,
-    /// The request that is under way, if there is one.
+    /// The place of the pending request, if there is one.
     pub(super) place: Place,
-    /// The client sends no more.
+    /// The client has closed its sending side.
     pub(super) has_ended: bool,
-    /// Bytes of a body that are discarded as they come: nobody reads it, and its request
-    /// is answered or will be.
+    /// Number of body bytes that will be discarded as they arrive. Nobody reads this body, and its
+    /// request is answered regardless of it.
     pub(super) unread: u32,
-    /// A request is left unconsumed until there is room for its answer.
+    /// A request stays unconsumed until there is room for its answer.
     pub(super) wants_room: bool,
-    /// The application's own.
+    /// The application's own state.
     pub(super) state: S,
 }

@@ -1,4 +1,4 @@
-//! Answers on their way: what is sent for them, and what happens when there is no room.
+//! Sending answers, and what happens when there is no room for them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,60 +24,60 @@ use crate::site::Site;
 use crate::status::{Status, StatusCode};
 use crate::verdict::Verdict;
 
-// A redirect has the path twice, the query once, each byte encoded in three.
+// A redirect contains the path twice and the query once. Each byte can become three when encoded.
 const _: () = assert!(2 * 3 * HEAD_LIMIT + MAX_FIELDS_LEN + 1_024 <= MAX_WRITE_LEN);
 
-/// What a client that waits with a body is told (RFC 9110, section 15.2.1).
+/// The answer to `Expect: 100-continue` (RFC 9110, section 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// A client has so long for a request, without
+/// The default time that a request may take. Change it with
 /// [`Server::with_request_timeout`](crate::Http::with_request_timeout).
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest body that is discarded where nobody reads it, so that the connection goes
-/// on. Behind a longer one it closes.
+/// The longest unread body that is discarded to keep the connection open. After a longer one the
+/// connection closes.
 pub const UNREAD_LIMIT: u64 = 64 << 10;
 
-/// An application has so long for an answer that it gives later, without
+/// The default time that an application may take for a deferred answer. Change it with
 /// [`Server::with_answer_timeout`](crate::Http::with_answer_timeout).
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A reply of the site as the stack knows it.
+/// A prepared reply of the site in the TCP stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PreparedReply {
     pub(crate) content: ContentId,
     status: Status,
 }
 
-/// What becomes of a connection after an answer.
+/// What happens to a connection after an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum After {
-    /// The next request may be looked at.
+    /// The next request may be processed.
     GoesOn,
-    /// The next request must wait: this one is under way.
+    /// The next request must wait, because this one is still pending.
     Waits,
-    /// The next request must wait: the application has more of this one's response.
+    /// The next request must wait, because the application will send more of this response.
     Streams,
-    /// There is no next one.
+    /// The connection ends, so there is no next request.
     Ends,
 }
 
-/// All of [`Web`](super::Web) but the application and what it remembers of requests.
+/// The parts of [`Web`](super::Web) other than the application and the caches.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) site: Arc<Site>,
-    /// In the order of the site's replies.
+    /// The contents of the site's replies, in their order.
     pub(super) prepared: Box<[PreparedReply]>,
     pub(super) slots: SlotWriter,
-    /// Bytes of an answer, while they are put together.
+    /// The buffer in which an answer is assembled.
     pub(super) out: Vec<u8>,
-    /// The application's response, while it is made.
+    /// The response that the application fills.
     pub(super) response: Response,
     pub(super) pending: Pending,
-    /// Exchanges so far, and the serial number of the one in hand.
+    /// Number of exchanges so far.
     exchanges: u64,
     pub(super) serial: u64,
-    /// Connections whose responses the application goes on with, by no event of theirs.
+    /// Connections whose streamed response the application has resumed outside of their own events.
     pub(super) resumed: Vec<ConnectionId>,
     pub(super) request_timeout: Duration,
     pub(super) answer_timeout: Duration,
@@ -116,8 +116,8 @@ impl Core {
         })
     }
 
-    /// A request has begun: it has its time from its first byte on, empty lines before
-    /// it included.
+    /// Starts the request timeout if it is not running. It counts from the first byte, including
+    /// empty lines before the request.
     #[inline]
     pub(super) fn expect_more<S>(&self, conn: &mut Connection<'_, S>) {
         if conn.deadline().is_none() {
@@ -125,8 +125,8 @@ impl Core {
         }
     }
 
-    /// Sends the site's answer to the request at the start of `data`. Nothing is done
-    /// in case of an error.
+    /// Sends the site's answer to the request at the start of `data`. On an error nothing has been
+    /// sent.
     #[inline(always)]
     pub(super) fn send<S>(
         &mut self,
@@ -163,8 +163,8 @@ impl Core {
         conn.write_bytes(&self.out)
     }
 
-    /// Whether the site has nothing for a request, so that the application may have. A
-    /// request may also be refused with such a status.
+    /// Whether the site cannot serve a request, so that the application may answer it. Refused
+    /// requests can have these statuses, too.
     #[inline]
     pub(super) fn may_be_for_application(&self, answer: &Answer) -> bool {
         let reply = self.prepared.get(answer.reply.index());
@@ -176,7 +176,7 @@ impl Core {
         })
     }
 
-    /// Calls `ask` with an exchange for a request of `conn`.
+    /// Calls `ask` with a new exchange for a request of `conn`.
     pub(super) fn exchange<S: Default, R>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -186,7 +186,7 @@ impl Core {
         self.exchange_of(conn, self.exchanges, ask)
     }
 
-    /// As [`exchange`](Self::exchange), for a request that has a serial number already.
+    /// Does what [`exchange`](Self::exchange) does, for a request that already has a serial number.
     pub(super) fn exchange_of<S: Default, R>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -195,7 +195,7 @@ impl Core {
     ) -> R {
         self.serial = serial;
         self.response.clear();
-        // An exchange has the connection's contents in hand, too.
+        // The state is moved out, because the exchange also borrows the connection's contents.
         let mut state = std::mem::take(&mut conn.state().state);
         let connection = conn.id();
         let result = ask(&mut Exchange {
@@ -211,8 +211,8 @@ impl Core {
         result
     }
 
-    /// Answers `request`, which is read from the start of `bytes`, as the application
-    /// says after the last exchange.
+    /// Answers `request`, which is at the start of `bytes`, by the application's verdict. The
+    /// response is that of the last exchange.
     pub(super) fn answer<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -236,7 +236,7 @@ impl Core {
             }
             Verdict::Made if self.response.body().len() <= MAX_BODY => {}
             Verdict::Refuse(status) => self.response.set_page(status),
-            // What was removed, or is too long, cannot be sent.
+            // A removed reply or a body that is too long cannot be sent.
             Verdict::Made | Verdict::Prepared(_) => {
                 return self.answer_page(conn, Status::InternalServerError, request);
             }
@@ -245,7 +245,7 @@ impl Core {
         self.answer_made(conn, request.is_head(), !request.keep_alive())
     }
 
-    /// Answers with a page of ours about a status.
+    /// Answers with the server's own page about a status.
     pub(super) fn answer_page<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -256,7 +256,7 @@ impl Core {
         self.answer_made(conn, request.is_head(), !request.keep_alive())
     }
 
-    /// Makes the response a page of ours about a status.
+    /// Fills the response with the server's own page about a status.
     fn set_page(&mut self, status: Status) {
         self.out.clear();
         self.response.clear();
@@ -264,7 +264,7 @@ impl Core {
         self.count_ours(status);
     }
 
-    /// Sends the response that was made.
+    /// Sends the response that was filled.
     fn answer_made<S>(&mut self, conn: &mut Conn<'_, S>, head_only: bool, close: bool) -> After {
         let stamp = Stamp::new(self.second, close);
         let (response, out) = (&self.response, &mut self.out);
@@ -362,7 +362,7 @@ impl Core {
         self.deliver(conn, Outgoing::new(content, stamp))
     }
 
-    /// Has a request wait for the application's answer.
+    /// Makes a request wait for the application's answer.
     fn wait<S>(&mut self, conn: &mut Conn<'_, S>, request: &Request<'_>, bytes: &[u8]) -> After {
         let phase = Phase::Answer {
             serial: self.serial,
@@ -382,15 +382,15 @@ impl Core {
         After::Waits
     }
 
-    /// Sends the bytes of `out` and what is beside them; or keeps them until there is
-    /// room, so that the application need not be asked again.
+    /// Sends the bytes of `out` and the outgoing content. If there is no room, keeps both until
+    /// there is, so that the application is asked only once.
     pub(super) fn deliver<S>(&mut self, conn: &mut Conn<'_, S>, outgoing: Outgoing) -> After {
         conn.clear_deadline();
         let place = conn.state().place;
         match write(conn, &self.out, &outgoing) {
             Ok(()) => {
                 if let Some(stream) = outgoing.stream {
-                    // Without bytes it takes no memory.
+                    // Cannot fail: without bytes it takes no memory.
                     let _ = self.hold(conn, Phase::Stream(stream), false);
                     return After::Streams;
                 }
@@ -412,7 +412,7 @@ impl Core {
                 conn.abort();
                 After::Ends
             }
-            // By the idle timeout.
+            // The idle timeout has closed the connection.
             Err(WriteError::Closed) => After::Ends,
             Err(_) => {
                 conn.abort();
@@ -421,8 +421,8 @@ impl Core {
         }
     }
 
-    /// Has the connection's request wait for something else, with the bytes of `out` or
-    /// none in place of its own.
+    /// Makes the connection's request wait in `phase`. The bytes of `out` replace its own bytes, or
+    /// none do.
     fn hold<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -432,7 +432,7 @@ impl Core {
         let (place, now) = (conn.state().place, conn.now());
         let bytes = if has_bytes { &self.out[..] } else { &[] };
         if self.pending.phase(place).is_some() {
-            // They may have been taken out.
+            // The old bytes may already have been taken out.
             drop(self.pending.take_bytes(place));
             self.pending.set_phase(place, phase, now);
             return self.pending.append(place, bytes, now);
@@ -441,21 +441,21 @@ impl Core {
         Ok(())
     }
 
-    /// The connection's request has given way to others.
+    /// Whether the connection's request was evicted.
     pub(super) fn has_given_way<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
         let place = conn.state().place;
         matches!(self.pending.phase(place), Some(Phase::GaveWay(_)))
     }
 
-    /// The connection waits for an answer of the application.
+    /// Whether the connection waits for the application.
     pub(super) fn waits_for_application<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
         let place = conn.state().place;
         let phase = self.pending.phase(place);
         matches!(phase, Some(Phase::Answer { .. } | Phase::Stream(_)))
     }
 
-    /// Answers the request in this place by `answer`. `is_read`: its body is read to the
-    /// end.
+    /// Answers the pending request at `place` with the function `answer`. `is_read` says whether
+    /// its body was read to the end.
     pub(super) fn answer_pending<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -471,14 +471,14 @@ impl Core {
                 let request = Request::new(head, &bytes).with_body(body, is_read);
                 answer(self, conn, &request, &bytes)
             }
-            // It was read before.
+            // Cannot happen: the head was parsed before.
             _ => After::Ends,
         };
         self.pending.keep(place, bytes);
         after
     }
 
-    /// Answers a request that has given way to others. `None` when it has not.
+    /// Answers an evicted request. Returns `None` if the request was not evicted.
     pub(super) fn turn_away<S>(&mut self, conn: &mut Conn<'_, S>) -> Option<After> {
         let place = conn.state().place;
         let Some(Phase::GaveWay(busy)) = self.pending.phase(place) else {
@@ -492,8 +492,8 @@ impl Core {
         Some(self.answer_made(conn, head_only, close))
     }
 
-    /// Answers a request to which the application will give no answer: it is too late, or
-    /// the request has given way. Whether there was one.
+    /// Answers a request that the application will not answer, because it timed out or was evicted.
+    /// Returns `false` if there is no such request.
     pub(super) fn give_up<S>(&mut self, conn: &mut Conn<'_, S>) -> bool {
         let place = conn.state().place;
         let after = if let Some(Phase::Answer { close, .. }) = self.pending.phase(place) {
@@ -512,7 +512,7 @@ impl Core {
         true
     }
 
-    /// Goes on with what there may be room for now.
+    /// Continues what may have been waiting for room.
     pub(super) fn go_on<S>(&mut self, conn: &mut Conn<'_, S>) {
         let place = conn.state().place;
         let outgoing = match self.pending.phase(place) {
@@ -541,27 +541,27 @@ impl Core {
         }
     }
 
-    /// Has what is left of a body discarded, unless it is too long or nobody knows how
-    /// long. Whether it is.
+    /// Marks the rest of a body to be discarded. Returns `false` if it is too long or its length is
+    /// unknown.
     pub(super) fn discard<S>(conn: &mut Conn<'_, S>, left: Option<u64>) -> bool {
         let left = left.filter(|left| *left <= UNREAD_LIMIT);
         conn.state().unread = left.unwrap_or(0) as u32;
         left.is_some()
     }
 
-    /// Discards what has come of a body that nobody reads; how many bytes.
+    /// Discards bytes of an unread body. Returns how many.
     pub(super) fn skip_unread<S>(&mut self, conn: &mut Conn<'_, S>, data: &[u8]) -> usize {
         let unread = &mut conn.state().unread;
         let len = data.len().min(*unread as usize);
         *unread -= len as u32;
-        // The time of a request ends here. That of an answer does not.
+        // This ends the request's timeout, but not the timeout of a pending answer.
         if len > 0 && *unread == 0 && !self.waits_for_application(conn) {
             conn.clear_deadline();
         }
         len
     }
 
-    /// Tells a client that waits with a body to send it.
+    /// Sends `100 Continue`, or remembers to send it when there is room.
     pub(super) fn tell_to_go_on<S>(&mut self, conn: &mut Conn<'_, S>) {
         let place = conn.state().place;
         if let Some(Phase::Body(body)) = self.pending.phase(place) {
@@ -570,10 +570,10 @@ impl Core {
     }
 }
 
-/// The longest body that is made for one response: with its head it is a content.
+/// The longest body of a made response. With its head it must fit into one content.
 const MAX_BODY: usize = tcpip::MAX_CONTENT_LEN - 2 * MAX_FIELDS_LEN;
 
-/// Writes `made` and then a part of a content, both or neither.
+/// Writes `made` and then part of a content. Writes both or neither.
 fn write<S>(
     conn: &mut Connection<'_, S>,
     made: &[u8],

@@ -1,25 +1,25 @@
-//! What a worker has answered.
+//! Counts of a worker's answers.
 
 use crate::status::Status;
 
-/// What has been answered.
+/// Counts of what has been answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Requests answered, those refused included.
+    /// Number of requests answered, including refused ones.
     pub requests: u64,
-    /// The server's own answers by status, in the order of [`Status::ALL`].
+    /// The server's own answers, by status in the order of [`Status::ALL`].
     pub by_status: [u64; Status::ALL.len()],
-    /// The application's answers by the first digit of their status, from 2 on.
+    /// The application's answers, by the first digit of their status. The first count is for 2.
     pub of_app: [u64; 4],
 }
 
 impl Counters {
-    /// The server's own answers of one status.
+    /// Number of the server's own answers with this status.
     pub fn of(&self, status: Status) -> u64 {
         self.by_status[status as usize]
     }
 
-    /// Answers whose status begins with this digit, whoever made them.
+    /// Number of all answers whose status begins with this digit.
     pub fn of_class(&self, digit: u16) -> u64 {
         let ours = Status::ALL.iter().filter(|s| s.code() / 100 == digit);
         let of_app = self.of_app.get(usize::from(digit).wrapping_sub(2));

@@ -1,4 +1,4 @@
-//! Requests that the application is asked about.
+//! Passing requests to the application.
 
 use tcpip::WriteError;
 
@@ -14,19 +14,20 @@ use crate::session::{self, Answer, Found, Step, as_1_1, refuse};
 use crate::status::Status;
 use crate::verdict::{Intake, Sees};
 
-/// How far it goes with the bytes in hand.
+/// How far processing has come in the received bytes.
 #[derive(Clone, Copy, Debug)]
 enum Progress {
-    /// So many bytes are done with, and the next ones can be looked at.
+    /// This many bytes are consumed, and the next ones can be processed.
     On(usize),
-    /// So many bytes are done with. More is needed: bytes, room or an answer.
+    /// This many bytes are consumed. To continue, the connection needs more bytes, room, or an
+    /// answer.
     Stop(usize),
     /// The connection ends here.
     Ends,
 }
 
 impl Progress {
-    /// After the answer to a request of so many bytes.
+    /// Returns the progress after an answer to a request of `len` bytes.
     fn after(after: After, len: usize) -> Self {
         match after {
             After::GoesOn | After::Streams => Self::On(len),
@@ -37,7 +38,7 @@ impl Progress {
 }
 
 impl<A: App> Web<A> {
-    /// Goes through the requests in `data`; how many bytes are consumed.
+    /// Processes the requests in `data`. Returns how many bytes were consumed.
     pub(super) fn converse(&mut self, conn: &mut Conn<'_, A::State>, data: &[u8]) -> usize {
         let mut at = 0;
         conn.state().wants_room = false;
@@ -60,7 +61,7 @@ impl<A: App> Web<A> {
                     Some(after) => Progress::after(after, 0),
                     None => return at,
                 },
-                // Later requests wait.
+                // Later requests must wait.
                 Some(Phase::Answer { .. } | Phase::Room(_) | Phase::Stream(_)) => return at,
             };
             match progress {
@@ -76,13 +77,13 @@ impl<A: App> Web<A> {
         let place = conn.state().place;
         let is_under_way = self.core.pending.phase(place).is_some();
         if conn.state().has_ended && !is_under_way && !conn.state().wants_room {
-            // Nothing comes that would make the rest a request.
+            // The client sends no more, so the remaining bytes will never be a complete request.
             conn.close();
         }
         at
     }
 
-    /// Looks for a request's head at the start of `data`.
+    /// Reads the head of a request at the start of `data`.
     fn read_head(&mut self, conn: &mut Conn<'_, A::State>, data: &[u8]) -> Progress {
         if A::SEES == Sees::Missing {
             match self.next(&mut conn.state().session, data) {
@@ -115,8 +116,8 @@ impl<A: App> Web<A> {
                 let data = &data[skipped..];
                 match self.take(conn, Request::new(head, data), data) {
                     Progress::On(len) => Progress::On(skipped + len),
-                    // What is not answered for want of room is read again, and the
-                    // empty lines with it.
+                    // If there was no room for the answer, the request is read again, including the
+                    // empty lines.
                     Progress::Stop(0) => Progress::Stop(0),
                     Progress::Stop(len) => Progress::Stop(skipped + len),
                     Progress::Ends => Progress::Ends,
@@ -125,7 +126,7 @@ impl<A: App> Web<A> {
         }
     }
 
-    /// Sends an answer of the site to a request that the application does not see.
+    /// Sends the site's answer to a request that the application does not see.
     fn send(&mut self, conn: &mut Conn<'_, A::State>, answer: &Answer, data: &[u8]) -> Progress {
         conn.clear_deadline();
         match self.core.send(conn, answer, data) {
@@ -142,8 +143,8 @@ impl<A: App> Web<A> {
         }
     }
 
-    /// Asks the application about a request whose head stands at the start of `data`,
-    /// or about the body that is still to come.
+    /// Passes the request at the start of `data` to the application. If the request has a body, the
+    /// application first decides what happens to the body.
     fn take(
         &mut self,
         conn: &mut Conn<'_, A::State>,
@@ -163,7 +164,7 @@ impl<A: App> Web<A> {
         }
         let intake = core.exchange(conn, |exchange| app.on_head(&request, exchange));
         let waits_to_go_on = request.waits_to_go_on() && data.len() == request.head_len();
-        // Nobody knows whether a client that waits sends the body after all.
+        // A client that waits for `100 Continue` may send the body or leave it out.
         let len = request.announced_len().filter(|_| !waits_to_go_on);
         if Core::discard(conn, len) {
             request = request.with_body_discarded();
@@ -201,7 +202,7 @@ impl<A: App> Web<A> {
         Progress::On(request.head_len())
     }
 
-    /// Reads what `data` has of a body.
+    /// Reads the part of a body that is in `data`.
     fn read_body(
         &mut self,
         conn: &mut Conn<'_, A::State>,
@@ -210,7 +211,7 @@ impl<A: App> Web<A> {
         data: &[u8],
     ) -> Progress {
         let Self { app, core, .. } = self;
-        // It did not wait to be told to go on.
+        // The client has sent body bytes without waiting for `100 Continue`.
         body.owes_continue = false;
         let mut rest = data;
         let failure = loop {
@@ -252,7 +253,7 @@ impl<A: App> Web<A> {
         Progress::after(after, data.len())
     }
 
-    /// Asks the application about a request whose body is whole.
+    /// Passes a request with a complete body to the application.
     fn finish(app: &mut A, core: &mut Core, conn: &mut Conn<'_, A::State>, place: Place) -> After {
         conn.clear_deadline();
         core.answer_pending(conn, place, true, |core, conn, request, bytes| {

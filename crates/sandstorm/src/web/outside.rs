@@ -1,4 +1,4 @@
-//! Clients in the hands of an application that is told of a message or a timer.
+//! Access to all clients, for callbacks about a message, a timer or the start.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::request::Request;
 use crate::verdict::Verdict;
 
 /// All clients of a worker.
-pub(super) struct Reached<'a, 'c, S, C> {
+pub(super) struct AllClients<'a, 'c, S, C> {
     core: &'a mut Core,
     connections: &'a mut Connections<'c, Conversation<S>, C>,
 }
 
-impl<'a, 'c, S, C> Reached<'a, 'c, S, C> {
+impl<'a, 'c, S, C> AllClients<'a, 'c, S, C> {
     pub(super) fn new(
         core: &'a mut Core,
         connections: &'a mut Connections<'c, Conversation<S>, C>,
@@ -28,7 +28,7 @@ impl<'a, 'c, S, C> Reached<'a, 'c, S, C> {
     }
 }
 
-impl<S: Default, C: CongestionControl> Clients<S> for Reached<'_, '_, S, C> {
+impl<S: Default, C: CongestionControl> Clients<S> for AllClients<'_, '_, S, C> {
     fn answer(
         &mut self,
         ticket: Ticket,

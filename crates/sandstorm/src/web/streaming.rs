@@ -1,4 +1,4 @@
-//! Responses that are made in pieces, so that their length is not known when they begin.
+//! Streamed responses: their length is not known when they begin.
 
 use std::io::Write as _;
 
@@ -14,11 +14,11 @@ use crate::request::Request;
 use crate::response::Head;
 use crate::verdict::More;
 
-/// Pieces that are made at a time: the next ones when these have arrived.
+/// How many pieces are made at once. The next ones follow when these have been acknowledged.
 const PIECES_AT_A_TIME: usize = 4;
 
 impl<A: App> Web<A> {
-    /// Asks the application for more of a response, if there is one of which it has more.
+    /// Asks the application for more pieces of a streamed response, if it has any now.
     pub(super) fn stream(&mut self, conn: &mut Conn<'_, A::State>) -> After {
         let Self { app, core, .. } = self;
         let mut after = After::Streams;
@@ -40,7 +40,7 @@ impl<A: App> Web<A> {
         after
     }
 
-    /// Goes on with the responses that the application has more for.
+    /// Continues the streamed responses for which the application has more data.
     pub(super) fn resume<C: CongestionControl>(
         &mut self,
         connections: &mut Connections<'_, Conversation<A::State>, C>,
@@ -54,13 +54,13 @@ impl<A: App> Web<A> {
 }
 
 impl Core {
-    /// Begins a response with what the exchange's has.
+    /// Begins a streamed response with the status, fields and body of the exchange.
     pub(super) fn begin_stream<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
         request: &Request<'_>,
     ) -> After {
-        // HTTP/1.0 knows no chunks: the body ends with the connection.
+        // HTTP/1.0 has no chunks, so the end of the connection ends the body.
         let chunked = request.head().minor > 0;
         let close = !request.keep_alive() || !chunked;
         let stamp = Stamp::new(self.second, close);
@@ -86,7 +86,7 @@ impl Core {
         self.deliver(conn, outgoing)
     }
 
-    /// Sends what the application has added to a response.
+    /// Sends the piece that the application has written.
     fn go_on_streaming<S>(
         &mut self,
         conn: &mut Conn<'_, S>,
@@ -95,7 +95,7 @@ impl Core {
     ) -> After {
         self.out.clear();
         self.append_piece(stream.chunked);
-        // Nobody would be told that nothing has arrived.
+        // After an empty piece no acknowledgement would arrive to trigger the next one.
         stream.waits = more == More::Wait || self.out.is_empty();
         if more == More::Last && stream.chunked {
             self.out.extend_from_slice(b"0\r\n\r\n");
@@ -106,7 +106,7 @@ impl Core {
         self.deliver(conn, outgoing)
     }
 
-    /// Adds the exchange's body to what is sent.
+    /// Appends the exchange's body to the output buffer.
     fn append_piece(&mut self, chunked: bool) {
         let (body, out) = (self.response.body(), &mut self.out);
         if !chunked {
