@@ -1,23 +1,22 @@
-//! Network devices as users name them, made ready to serve on.
+//! Turns device names that users write into interfaces that are ready to serve.
 //!
 //! ```text
 //!   Device ── InterfaceConfig ──▶ Interface ── queue(i) ──▶ QueueSource ── open ──▶ AnyPort
 //!   (words)                       (steering, addresses)     (to its thread)
 //! ```
 //!
-//! The part of an interface that opens queues, [`QueueAccess`], can be sent to
-//! another process, which then needs no right to make or to remove interfaces.
+//! [`QueueAccess`] is the part of an interface that opens queues. It can be sent to another
+//! process, which then needs no right to create or remove interfaces.
 //!
-//! An [`Interface`] is opened once, by the main thread. Each worker then opens
-//! its own queue, in its own thread. Dropping the interface, or the end of the
-//! process, however it comes about, detaches the steering program and removes
-//! what was made.
+//! The main thread opens an [`Interface`] once. Each worker then opens its own queue, in its own
+//! thread. Dropping the interface detaches the steering program and removes the interfaces that
+//! were created. The kernel does the same if the process dies.
 //!
 //! # Two address modes
-//! *Shared*: the server answers on the addresses that the interface has
-//! anyway. The kernel keeps ARP, neighbour discovery and all other ports; the
-//! served ports are reserved with kernel sockets. *Own*: the addresses are the
-//! server's alone, and all of IP on them is.
+//! *Shared*: the server answers on the interface's existing addresses. The kernel keeps ARP,
+//! neighbour discovery and all other ports. Kernel sockets reserve the served ports.
+//!
+//! *Own*: the addresses belong to the server alone, and the server handles all IP traffic to them.
 
 mod access;
 mod addressing;

@@ -1,6 +1,6 @@
-//! System calls that the standard library has no words for, in safe clothes.
+//! Safe wrappers for system calls that the standard library lacks.
 #![allow(unsafe_code)]
-// C has one integer type where we have two.
+// C uses one integer type where Rust distinguishes signed and unsigned.
 #![allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 
 mod control;
@@ -27,17 +27,16 @@ pub(crate) use queues::Channels;
 use socket::{bind, check, socket};
 pub(crate) use socket::{is_errno, option, set_option};
 
-/// `SOL_XDP` options that libc's headers may lack (`linux/if_xdp.h`).
+/// `SOL_XDP` options that libc does not define for every target (`linux/if_xdp.h`).
 pub(crate) const XDP_OPTIONS: i32 = 8;
-/// Bit of `XDP_OPTIONS`: the socket is in zero-copy mode.
+/// Bit of `XDP_OPTIONS` that says that the socket is in zero-copy mode.
 pub(crate) const XDP_OPTIONS_ZEROCOPY: i32 = 1;
-/// Packets that one wakeup may send in copy mode, 32 to the ring's size.
+/// Maximum number of packets that one wakeup sends in copy mode, from 32 to the ring's size.
 pub(crate) const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 
-/// Asks the kernel to go on sending what is in the TX ring of an AF_XDP
-/// socket; never blocks.
+/// Makes the kernel continue to send from the TX ring of an `AF_XDP` socket. Never blocks.
 pub(crate) fn kick_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: no buffer and no address are passed.
+    // SAFETY: the call gets no buffer and no address.
     let sent = unsafe {
         libc::sendto(
             fd.as_raw_fd(),
@@ -51,10 +50,10 @@ pub(crate) fn kick_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
     check(sent as i32).map(drop)
 }
 
-/// Asks the kernel to go on receiving into an AF_XDP socket, inside this call
-/// where busy polling is active; never blocks.
+/// Makes the kernel continue to receive into an `AF_XDP` socket. Never blocks. With active busy
+/// polling, the kernel receives inside this call.
 pub(crate) fn kick_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: no buffer and no address are passed.
+    // SAFETY: the call gets no buffer and no address.
     let received = unsafe {
         libc::recvfrom(
             fd.as_raw_fd(),
@@ -68,8 +67,9 @@ pub(crate) fn kick_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
     check(received as i32).map(drop)
 }
 
-/// Waits for one of `events`, or for `other` to be readable, at most `timeout`;
-/// the events that came, 0 when none did or a signal interrupted.
+/// Waits up to `timeout` for one of `events`, or until `other` is readable.
+///
+/// Returns the events of `fd`, or 0 after a timeout or a signal.
 pub(crate) fn poll(
     fd: BorrowedFd<'_>,
     events: i16,
@@ -81,7 +81,7 @@ pub(crate) fn poll(
         events,
         revents: 0,
     };
-    // One that is negative is passed over.
+    // `ppoll` ignores negative descriptors.
     let other = other.map_or(-1, |other| other.as_raw_fd());
     let mut fds = [pollfd(fd.as_raw_fd(), events), pollfd(other, libc::POLLIN)];
     let timeout = libc::timespec {
@@ -89,7 +89,7 @@ pub(crate) fn poll(
         tv_nsec: timeout.subsec_nanos().into(),
     };
     let count = fds.len() as libc::nfds_t;
-    // SAFETY: so many live pollfds, a live timeout, no signal mask.
+    // SAFETY: `count` pollfds and the timeout live through the call; the signal mask is null.
     let ready = unsafe { libc::ppoll(fds.as_mut_ptr(), count, &raw const timeout, ptr::null()) };
     match check(ready) {
         Ok(_) => Ok(fds[0].revents),
@@ -98,8 +98,7 @@ pub(crate) fn poll(
     }
 }
 
-/// Memory that can be used without ending other programs, in bytes, as far as
-/// the kernel tells.
+/// Returns the bytes of memory that can be allocated without swapping, or `None` if unknown.
 pub(crate) fn available_memory() -> Option<u64> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = info
@@ -109,18 +108,19 @@ pub(crate) fn available_memory() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Lifts the limit on locked memory, where that is allowed: with the limit a
-/// large UMEM is refused.
+/// Removes the limit on locked memory if permitted. The kernel would refuse a large UMEM above that
+/// limit.
 pub(crate) fn lift_memory_lock_limit() {
     let unlimited = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
         rlim_max: libc::RLIM_INFINITY,
     };
-    // SAFETY: a live rlimit. Failure is seen where the memory is registered.
+    // SAFETY: the rlimit lives through the call. If it fails, registering the memory reports the
+    // error.
     let _ = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const unlimited) };
 }
 
-/// One address of one interface.
+/// An IP address with its interface and prefix length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InterfaceAddress {
     pub(crate) interface: String,
@@ -128,25 +128,25 @@ pub(crate) struct InterfaceAddress {
     pub(crate) prefix: u8,
 }
 
-/// Names of all interfaces, and their IP addresses, in the calling thread's
-/// network namespace.
+/// Returns the names of all interfaces and all IP addresses, in the calling thread's network
+/// namespace.
 pub(crate) fn interfaces() -> io::Result<(Vec<String>, Vec<InterfaceAddress>)> {
     let mut list = ptr::null_mut();
-    // SAFETY: on success the kernel's list is stored, freed below.
+    // SAFETY: on success the call stores a list, which is freed below.
     check(unsafe { libc::getifaddrs(&raw mut list) })?;
     let mut names: Vec<String> = Vec::new();
     let mut addresses = Vec::new();
     let mut next = list;
     while !next.is_null() {
-        // SAFETY: a non-null member of the list, which is not freed yet; its
-        // name is a C string.
+        // SAFETY: `next` is a non-null member of a list that is not freed yet. Its name is a C
+        // string.
         let (entry, name) = unsafe { (*next, CStr::from_ptr((*next).ifa_name)) };
         next = entry.ifa_next;
         let name = name.to_string_lossy();
-        // IPv4 addresses may carry a label, `eth0:1`.
+        // IPv4 addresses may have a label such as `eth0:1`.
         let interface = name.split(':').next().unwrap_or_default().to_owned();
-        // SAFETY: getifaddrs gives null or a whole address of the family it
-        // names.
+        // SAFETY: each pointer from getifaddrs is null or points to a complete address of its
+        // family.
         let (address, mask) = unsafe { (socket_ip(entry.ifa_addr), socket_ip(entry.ifa_netmask)) };
         if let (Some(address), Some(mask)) = (address, mask) {
             let prefix = match mask {
@@ -163,20 +163,20 @@ pub(crate) fn interfaces() -> io::Result<(Vec<String>, Vec<InterfaceAddress>)> {
             names.push(interface);
         }
     }
-    // SAFETY: the list came from getifaddrs and is freed once.
+    // SAFETY: the list came from getifaddrs and is freed only here.
     unsafe { libc::freeifaddrs(list) };
     Ok((names, addresses))
 }
 
-/// The IP address in a socket's address, if it is one.
+/// Returns the IP address in a socket address; `None` for other families.
 ///
 /// # Safety
-/// `address` is null, or points at a whole address of the family it names.
+/// `address` is null or points to a complete address of the family that it names.
 unsafe fn socket_ip(address: *const libc::sockaddr) -> Option<IpAddr> {
     if address.is_null() {
         return None;
     }
-    // SAFETY: the caller's promise, and it is not null.
+    // SAFETY: the caller guarantees a valid address, and it is not null.
     unsafe {
         match i32::from((*address).sa_family) {
             libc::AF_INET => {
@@ -192,10 +192,11 @@ unsafe fn socket_ip(address: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
-/// A kernel socket bound to `address` that never listens: while it lives, no
-/// other program gets the port. `scope` is the interface's number.
+/// Opens a socket that reserves `address` without listening. No other program gets the port while
+/// the socket is open.
 ///
-/// Connections of an earlier program that are in TIME-WAIT do not matter.
+/// `scope` is the interface number. Connections of an earlier program in TIME-WAIT do not prevent
+/// the reservation.
 pub(crate) fn reserve_port(address: SocketAddr, tcp: bool, scope: u32) -> io::Result<OwnedFd> {
     let kind = if tcp {
         libc::SOCK_STREAM
@@ -225,8 +226,8 @@ pub(crate) fn reserve_port(address: SocketAddr, tcp: bool, scope: u32) -> io::Re
             bind(socket.as_fd(), &sockaddr)?;
         }
         SocketAddr::V6(v6) => {
-            // An address whose uniqueness the kernel is still checking can be
-            // bound all the same.
+            // Freebind works even for an address whose duplicate address detection is still
+            // running.
             set_option(socket.as_fd(), libc::SOL_IPV6, libc::IPV6_FREEBIND, 1)?;
             let sockaddr = libc::sockaddr_in6 {
                 sin6_family: libc::AF_INET6 as libc::sa_family_t,
@@ -241,14 +242,16 @@ pub(crate) fn reserve_port(address: SocketAddr, tcp: bool, scope: u32) -> io::Re
         }
     }
     if tcp {
-        // From here on nobody else listens there, whatever options they set.
+        // From here on, no other socket can listen on this port, whatever its options.
         share(0)?;
     }
     Ok(socket)
 }
 
-/// A socket that receives nothing: while it lives, interface number `index`
-/// lets frames to the Ethernet multicast addresses `groups` in.
+/// Opens a socket that makes interface number `index` accept frames to the Ethernet multicast
+/// addresses `groups`.
+///
+/// The socket itself receives nothing. The interface accepts the groups while it is open.
 pub(crate) fn join_groups(index: u32, groups: &[[u8; 6]]) -> io::Result<OwnedFd> {
     let socket = socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
     for group in groups {
@@ -259,7 +262,7 @@ pub(crate) fn join_groups(index: u32, groups: &[[u8; 6]]) -> io::Result<OwnedFd>
             mr_address: [0; 8],
         };
         request.mr_address[..group.len()].copy_from_slice(group);
-        // SAFETY: the pointer and the length are those of a live packet_mreq.
+        // SAFETY: the pointer and the length describe a live packet_mreq.
         check(unsafe {
             libc::setsockopt(
                 socket.as_raw_fd(),
@@ -273,14 +276,15 @@ pub(crate) fn join_groups(index: u32, groups: &[[u8; 6]]) -> io::Result<OwnedFd>
     Ok(socket)
 }
 
-/// A routing netlink socket: requests are written to it and answers read.
+/// Opens a routing netlink socket for requests and their answers.
 pub(crate) fn route_socket() -> io::Result<File> {
     let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
     Ok(socket.into())
 }
 
-/// A netlink socket that hears of changes of interfaces and their addresses in
-/// the calling thread's network namespace; reading never blocks.
+/// Opens a netlink socket that reports changes of interfaces and addresses. Reading never blocks.
+///
+/// It covers the calling thread's network namespace.
 pub(crate) fn route_monitor() -> io::Result<File> {
     let groups = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
@@ -293,41 +297,40 @@ pub(crate) fn route_monitor() -> io::Result<File> {
     Ok(socket.into())
 }
 
-/// An `AF_XDP` socket without memory or queue: whether this process may have
-/// one.
+/// Opens an `AF_XDP` socket without memory or queue, to check that this is permitted.
 pub(crate) fn xdp_socket() -> io::Result<OwnedFd> {
     socket(libc::AF_XDP, libc::SOCK_RAW, 0)
 }
 
 /// Moves the calling thread into a new network namespace.
 pub(crate) fn unshare_network() -> io::Result<()> {
-    // SAFETY: concerns this thread's namespace only, no memory.
+    // SAFETY: the call changes only this thread's namespace, no memory.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
 }
 
 /// Moves the calling thread into the network namespace `namespace`.
 pub(crate) fn enter_network(namespace: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: concerns this thread's namespace only, no memory.
+    // SAFETY: the call changes only this thread's namespace, no memory.
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
 }
 
-/// How a tap device is opened.
+/// How to open a tap device.
 #[derive(Clone, Copy)]
 pub(crate) struct TapFlags {
-    /// It has more queues than one.
+    /// The device has several queues.
     pub(crate) multi_queue: bool,
-    /// It must not exist yet.
+    /// The device must not exist yet.
     pub(crate) exclusive: bool,
 }
 
-// linux/if_tun.h: what may come in unfinished.
+// Offloads that the reader of a tap device accepts (linux/if_tun.h).
 const TUN_F_CSUM: libc::c_ulong = 1;
 const TUN_F_TSO4: libc::c_ulong = 2;
 const TUN_F_TSO6: libc::c_ulong = 4;
 const TUN_F_TSO_ECN: libc::c_ulong = 8;
 
-/// Has a tap device give frames whose checksums are not finished, as it then
-/// says, and perhaps TCP super-segments.
+/// Lets the kernel write frames with partial checksums to a tap device, and TCP super-segments if
+/// `supers`.
 pub(crate) fn offer_offload(tap: BorrowedFd<'_>, supers: bool) -> io::Result<()> {
     let mut offers = TUN_F_CSUM;
     if supers {
@@ -337,9 +340,9 @@ pub(crate) fn offer_offload(tap: BorrowedFd<'_>, supers: bool) -> io::Result<()>
     check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETOFFLOAD as _, offers) }).map(drop)
 }
 
-/// Makes `tun`, an opened `/dev/net/tun`, one queue of the tap device `name`,
-/// which is created when it does not exist. Before each packet stands what is
-/// left to be done to it.
+/// Attaches `tun`, an open `/dev/net/tun`, to the tap device `name` as one queue.
+///
+/// Creates the device if it does not exist. A `virtio_net_hdr` precedes each packet.
 pub(crate) fn attach_tap(tun: &File, name: &str, how: TapFlags) -> io::Result<()> {
     let mut request = Control::request(name)?;
     let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
@@ -350,11 +353,11 @@ pub(crate) fn attach_tap(tun: &File, name: &str, how: TapFlags) -> io::Result<()
         flags |= libc::IFF_TUN_EXCL;
     }
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
-    // SAFETY: this request reads and writes one ifreq.
+    // SAFETY: this request reads and writes one live ifreq.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })?;
-    // A device that was there before remembers what another program has chosen.
+    // An existing device keeps the header size that another program has set, so set it again.
     let header = VNET_HEADER as i32;
-    // SAFETY: this request reads one int.
+    // SAFETY: this request reads one live int.
     check(unsafe {
         libc::ioctl(
             tun.as_raw_fd(),

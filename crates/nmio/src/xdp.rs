@@ -1,19 +1,18 @@
-//! The `AF_XDP` port: rings in memory that the kernel shares.
+//! The `AF_XDP` port: rings in memory shared with the kernel.
 //!
-//! The steering program (`bpf/steer.bpf.c`) gives the server's packets to
-//! the ring of the queue that they came by; [`XdpPort`] is that ring and the
-//! TX ring beside it. Where the driver can, the device itself reads and
-//! writes the frames (zero-copy); elsewhere the kernel copies them. Which of
-//! the two it is stands in [`XdpPort::summary`] and
-//! [`Capabilities::zero_copy`].
+//! The steering program (`bpf/steer.bpf.c`) redirects the server's packets to the RX ring of their
+//! queue. An [`XdpPort`] owns that ring and a TX ring.
 //!
-//! Runs of segments may leave as super-segments, past the ring: see
-//! [`Port::send_super`] and [`Offload`](crate::device::Offload).
+//! If the driver supports zero-copy, the device reads and writes frames directly; otherwise the
+//! kernel copies them. [`XdpPort::summary`] and [`Capabilities::zero_copy`] tell which.
 //!
-//! Left out on purpose: packets in several buffers (`XDP_USE_SG`), so the MTU
-//! is limited to what one page holds; TX metadata (checksum and timestamp
-//! requests), as every packet's checksum is finished when it is built; a UMEM
-//! shared by several queues, as cores share nothing.
+//! Runs of segments may leave as super-segments that bypass the ring: see [`Port::send_super`] and
+//! [`Offload`](crate::device::Offload).
+//!
+//! Packets in several buffers (`XDP_USE_SG`) are deliberately not supported, so the MTU is limited
+//! to what fits one page. TX metadata (checksum and timestamp requests) is not used either, because
+//! the server computes all checksums when it builds packets. Queues do not share a UMEM, because
+//! workers share nothing.
 
 mod config;
 mod fill_level;
@@ -39,64 +38,65 @@ use packet_socket::{PacketSocket, Runs};
 pub(crate) use rings::MAX_MTU;
 use rings::{Copying, Rings};
 
-/// An Ethernet header: nothing shorter is a frame.
+/// Size of an Ethernet header. A shorter frame is invalid.
 const ETHERNET_HEADER: usize = 14;
-/// In copy mode one wakeup sends this many packets unless more were granted.
+/// Packets that one wakeup sends in copy mode, unless the kernel granted more.
 const DEFAULT_BUDGET: u32 = 32;
-/// Wakeups in one flush. More than a whole ring needs at the default budget.
+/// Maximum number of wakeups in one flush, more than a full ring needs with the default budget.
 const MAX_KICKS: u32 = rings::TX_RING / DEFAULT_BUDGET * 2;
-/// Memory that the kernel may use for packets on their way out, in bytes: a
-/// ring of packets, each of which it charges with a page at most.
+/// Kernel memory for packets being sent, in bytes. Enough for a full TX ring, because each packet
+/// is charged at most one page.
 const SEND_BUFFER: u32 = rings::TX_RING * 4096;
-/// After this many empty looks at the RX ring a spinning port asks whether it
-/// still has an interface.
+/// Number of empty looks at the RX ring after which a spinning port checks that its interface still
+/// exists.
 const LOOKS_UNTIL_CHECK: u32 = 1 << 16;
 /// Maximum number of packets that one busy-polling call handles.
 const BUSY_POLL_BUDGET: u32 = 64;
 /// Time that one busy-polling call may spin in the kernel, in µs.
 const BUSY_POLL_TIME: u32 = 20;
-/// The kernel tells the NAPI id with the first packet at the latest, so a
-/// port that has waited for this many packets in vain stops asking.
+/// Number of waits after which a port stops asking for the NAPI id. The kernel sets the id with the
+/// first packet at the latest.
 const BUSY_POLL_QUESTIONS: u32 = 8;
 
-// linux/socket.h; libc has them not for every target.
+// Options from linux/socket.h that libc does not define for every target.
 const SO_BUSY_POLL: i32 = 46;
 const SO_INCOMING_NAPI_ID: i32 = 56;
 const SO_PREFER_BUSY_POLL: i32 = 69;
 const SO_BUSY_POLL_BUDGET: i32 = 70;
 
-/// What has become of the wish to busy-poll.
+/// Whether busy polling works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusyPolling {
-    /// Nobody asked for it.
+    /// Not requested.
     Off,
     /// The kernel refused the socket options.
     Refused,
-    /// The options are set, but the queue has no NAPI id, so that they do
-    /// nothing; waiting blocks in `poll`. Drivers that copy tell the id with
-    /// the first packets.
+    /// The options are set but have no effect yet, because the queue has no NAPI id. Waiting blocks
+    /// in `poll`.
+    ///
+    /// Drivers that copy set the id with the first packets.
     Inert,
-    /// Waiting drives the device's queue inside the call.
+    /// Waiting polls the device's queue inside the system call.
     Active,
 }
 
-/// One queue of an interface, through `AF_XDP`. Made by
+/// One queue of an interface, through `AF_XDP`. Opened by
 /// [`QueueSource::open`](crate::device::QueueSource::open).
 pub struct XdpPort {
     rings: Rings,
-    /// The way for super-segments, if there is one.
+    /// How to send runs of segments.
     runs: Runs,
-    /// Whether all goes that way.
+    /// All packets go through the packet socket at present.
     detoured: bool,
     capabilities: Capabilities,
     counters: PortCounters,
     busy_polling: BusyPolling,
     busy_poll_questions: u32,
-    /// Packets that one wakeup sends, in copy mode.
+    /// Packets that one wakeup sends in copy mode.
     tx_budget: u32,
-    /// Whether something is staged, or in the TX ring and not taken.
+    /// Some packets are staged, or in the TX ring and not taken by the kernel.
     unflushed: bool,
-    /// Of `counters.tx_frames`, those that a flush was called for.
+    /// Number of frames of `counters.tx_frames` that were flushed.
     handed_over: u64,
     empty_looks: u32,
 }
@@ -105,7 +105,7 @@ impl XdpPort {
     pub(crate) fn open(config: &XdpConfig<'_>) -> Result<Self, DeviceError> {
         let rings = Rings::open(config)?;
         let fd = rings.fd();
-        // Older kernels send 32 packets a wakeup; `flush` then asks again.
+        // Older kernels send 32 packets per wakeup; `flush` then wakes them repeatedly.
         let grown = sys::set_option(
             fd,
             libc::SOL_XDP,
@@ -117,8 +117,8 @@ impl XdpPort {
         } else {
             DEFAULT_BUDGET
         };
-        // Without it the socket's default lets some ninety packets be under
-        // way. The first needs CAP_NET_ADMIN, the second is capped.
+        // The default limit allows only about 90 packets in flight. The first option needs
+        // CAP_NET_ADMIN; the kernel caps the second.
         if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
             let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
         }
@@ -132,13 +132,13 @@ impl XdpPort {
             mtu: config.mtu,
             zero_copy: matches!(rings.copying(), Copying::Never),
             partial_checksums: config.partial_checksums,
-            // What it is at the time is told when it is asked for.
+            // `capabilities()` fills in the current value.
             segmentation: 0,
             resident_frames: config.memory.resident_frames,
         };
-        // From here on packets arrive.
+        // Packets arrive from here on.
         steer::join(config.xsks, config.queue, fd).map_err(|source| DeviceError::Steering {
-            step: "give the queue its socket",
+            step: "register the AF_XDP socket of a queue with the steering program",
             source,
         })?;
         Ok(Self {
@@ -156,7 +156,7 @@ impl XdpPort {
         })
     }
 
-    /// What the port really does, for people: pairs of a name and a value.
+    /// Describes the port's actual settings for people, as pairs of name and value.
     pub fn summary(&self) -> Vec<(&'static str, String)> {
         let copying = match self.rings.copying() {
             Copying::Never => "zero-copy".to_owned(),
@@ -188,16 +188,15 @@ impl XdpPort {
             (
                 "wakeups",
                 format!(
-                    "when the kernel asks; {} packets for each while sending",
+                    "when the kernel asks; each sends up to {} packets",
                     self.tx_budget
                 ),
             ),
         ];
         let segmentation = match &self.runs {
-            Runs::Frames(why) => format!("every segment a frame: {why}"),
+            Runs::Frames(why) => format!("each segment is sent as a frame: {why}"),
             Runs::Supers(packets) => format!(
-                "runs of segments leave as super-segments of up to {} KB through a packet \
-                 socket, {}",
+                "super-segments of up to {} KB are sent through a packet socket, {}",
                 packets.largest.div_ceil(1024),
                 packets.describe()
             ),
@@ -207,8 +206,8 @@ impl XdpPort {
             BusyPolling::Off => return lines,
             BusyPolling::Refused => "refused by the kernel; waiting blocks instead",
             BusyPolling::Inert => {
-                "inert: the driver has given this queue no NAPI id, which some do with the first \
-                 packets; until then waiting blocks"
+                "inert: the driver has set no NAPI id for this queue (some set it with the first \
+                 packets); until then waiting blocks"
             }
             BusyPolling::Active => "active",
         };
@@ -216,13 +215,14 @@ impl XdpPort {
         lines
     }
 
-    /// Whether waiting polls the device. It may become
-    /// [`Active`](BusyPolling::Active) with the first packets.
+    /// Returns whether waiting polls the device. May become [`Active`](BusyPolling::Active) with
+    /// the first packets.
     pub fn busy_polling(&self) -> BusyPolling {
         self.busy_polling
     }
 
-    /// Wakes the kernel until it has taken what is in the TX ring.
+    /// Wakes the kernel until it has taken all packets from the TX ring. Returns false if packets
+    /// remain.
     fn kick(&mut self) -> io::Result<bool> {
         let mut untaken = rings::TX_RING + 1;
         for _ in 0..MAX_KICKS {
@@ -234,10 +234,9 @@ impl XdpPort {
                 return Ok(true);
             };
             match error.raw_os_error() {
-                // The budget is spent, or the device or the completion ring
-                // is full.
+                // The budget is spent, or the device or the completion ring is full.
                 Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => {}
-                // The interface is set down; it may come up again.
+                // The interface is down and may come up again.
                 Some(libc::ENETDOWN) => return Ok(false),
                 _ => return Err(self.gone(error)),
             }
@@ -254,7 +253,7 @@ impl XdpPort {
         Ok(false)
     }
 
-    /// The error to serve no longer with.
+    /// Returns the error that ends the port: the socket's pending error, or else `error`.
     fn gone(&self, error: io::Error) -> io::Error {
         let cause = sys::option(self.rings.fd(), libc::SOL_SOCKET, libc::SO_ERROR);
         match cause {
@@ -270,7 +269,7 @@ impl XdpPort {
         }
     }
 
-    /// Makes room for one more send, or tells that there is none.
+    /// Makes room for one more packet by flushing, or fails if the ring stays full.
     #[inline(always)]
     fn make_room(&mut self) -> Result<(), SendError> {
         if self.rings.room() > 0 {
@@ -280,11 +279,11 @@ impl XdpPort {
         self.flush_for(|port| port.rings.room() as usize)
     }
 
-    /// Makes room by a flush, unless there is some.
+    /// Flushes if there is no room.
     #[cold]
     fn flush_for(&mut self, room: impl Fn(&Self) -> usize) -> Result<(), SendError> {
         if room(self) == 0 {
-            // A port that is gone shows it at the next flush.
+            // If the port is gone, the next flush by the caller reports it.
             let _ = self.flush();
             self.rings.reap();
         }
@@ -295,7 +294,7 @@ impl XdpPort {
         Ok(())
     }
 
-    /// The way for super-segments.
+    /// Returns the packet socket.
     fn packets(&mut self) -> &mut PacketSocket {
         match &mut self.runs {
             Runs::Supers(packets) => packets,
@@ -303,13 +302,13 @@ impl XdpPort {
         }
     }
 
-    /// A frame behind a super-segment.
+    /// Sends a frame through the packet socket, behind super-segments.
     #[cold]
     fn send_behind(&mut self, frame: Frame) -> Result<(), SendError> {
         frame.assert_of(self.rings.pool());
         self.flush_for(Self::packet_room)?;
         if !self.detoured {
-            // All that was before it is away.
+            // The flush has sent all earlier packets, so the ring is in order again.
             return self.send(frame);
         }
         self.counters.tx_frames += 1;
@@ -318,7 +317,7 @@ impl XdpPort {
         Ok(())
     }
 
-    /// Packets that the packet socket takes now.
+    /// Returns how many packets the packet socket can take now.
     fn packet_room(&self) -> usize {
         match &self.runs {
             Runs::Supers(packets) => packets.room(),
@@ -326,7 +325,7 @@ impl XdpPort {
         }
     }
 
-    /// Counts a packet that is in line for the TX ring.
+    /// Counts a packet that was staged for the TX ring.
     #[inline(always)]
     fn staged(&mut self, len: usize) {
         self.unflushed = true;
@@ -334,8 +333,7 @@ impl XdpPort {
         self.counters.tx_bytes += len as u64;
     }
 
-    /// Looks again whether the kernel has told the queue's NAPI id: it may
-    /// do so only with the first packet.
+    /// Checks again for the queue's NAPI id, which the kernel may set only with the first packet.
     fn look_for_napi(&mut self) {
         if self.busy_poll_questions == BUSY_POLL_QUESTIONS {
             return;
@@ -395,7 +393,7 @@ impl Port for XdpPort {
         }
         if self.rings.fill_needs_wakeup() {
             self.counters.waits += 1;
-            // What fails here fails in `wait` or `flush` too, which tell.
+            // If this fails, `wait` or `flush` fails too and reports it.
             let _ = sys::kick_rx(self.rings.fd());
         }
         Ok(())
@@ -405,7 +403,7 @@ impl Port for XdpPort {
     fn send(&mut self, frame: Frame) -> Result<(), SendError> {
         let len = frame.len();
         if len < ETHERNET_HEADER {
-            // No packet; the kernel would refuse it and never complete it.
+            // The kernel would refuse such a short frame and never complete it.
             self.rings.note_bad();
             return Ok(());
         }
@@ -427,7 +425,8 @@ impl Port for XdpPort {
             return Ok(());
         }
         if self.detoured {
-            // It is sent from where it lies, by the ring alone.
+            // The ring sends residents in place, but the packet socket needs a copy in order behind
+            // other packets.
             let mut frame = self.rings.pool().take().ok_or(SendError::RingFull)?;
             frame.set_len(len);
             frame.copy_from_slice(bytes);
@@ -494,16 +493,14 @@ impl Port for XdpPort {
 
     fn wait(&mut self, timeout: Duration, bell: Option<&Bell>) -> io::Result<()> {
         self.counters.waits += 1;
-        // `poll` also wakes the sender, so what a flush has left behind goes
-        // on here.
+        // `poll` also wakes the sender, so unfinished flushes continue here.
         let events = sys::poll(
             self.rings.fd(),
             libc::POLLIN,
             timeout,
             bell.map(Bell::event),
         )?;
-        // A removed interface is no event, only an error that waits to be asked
-        // for.
+        // A removed interface causes no event, only a pending socket error.
         if events & libc::POLLIN == 0 {
             return self.check_alive();
         }

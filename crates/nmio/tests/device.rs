@@ -505,7 +505,7 @@ fn wrong_interfaces_are_refused_with_the_remedy() {
         "{text}"
     );
     let text = error("xdp:srv", &["10.9.0.1/24"]);
-    assert!(text.contains("10.9.0.1 is an address of srv"), "{text}");
+    assert!(text.contains("srv already has address 10.9.0.1"), "{text}");
     let text = error("xdp:lo,generic", &[]);
     assert!(text.contains("--device auto"), "{text}");
     run("ip link add br0 type bridge");
@@ -689,7 +689,7 @@ fn without_rights_auto_falls_back_to_tap_and_says_so() {
     server.wait().unwrap();
     assert!(said.contains("auto: a tap device"), "{said}");
     assert!(
-        said.contains("why not AF_XDP") && said.contains("no right to open"),
+        said.contains("why not AF_XDP") && said.contains("no permission to"),
         "{said}"
     );
 }

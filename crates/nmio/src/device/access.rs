@@ -1,5 +1,6 @@
-//! What serving an interface's queues takes, apart from what keeps the
-//! interface ready. It can be sent to another process.
+//! Access to the queues of an interface, which can be sent to another process.
+//!
+//! It does not keep the interface itself alive.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,22 +13,20 @@ use super::queue::{QueueSource, Way};
 use super::{AddressPrefix, Monitor, Offload};
 use crate::port::Wait;
 
-/// What is known of an open interface, and the descriptors that its queues are
-/// opened with.
+/// Facts about an open interface, and the descriptors that open its queues.
 ///
-/// It does not keep the interface ready: an [`Interface`](super::Interface)
-/// does, in this process or in another one. There, [`to_parts`](Self::to_parts)
-/// takes it apart for a Unix socket, and here
-/// [`from_parts`](Self::from_parts) puts it together.
+/// An [`Interface`](super::Interface) must keep the interface ready, in this process or another. To
+/// send the access over a Unix socket, use [`to_parts`](Self::to_parts) and
+/// [`from_parts`](Self::from_parts).
 #[derive(Clone, Debug)]
 pub struct QueueAccess {
     facts: Facts,
-    /// For `AF_XDP` the steering program's table of sockets, and the namespace
-    /// if it is not the caller's; for a tap device one for each queue.
+    /// For `AF_XDP`: the steering program's socket table, then the namespace if it is not the
+    /// caller's. For a tap device: one descriptor per queue.
     descriptors: Vec<Arc<OwnedFd>>,
 }
 
-/// What is known of an interface, without descriptors.
+/// Facts about an interface, without descriptors.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Facts {
     pub(super) kind: Kind,
@@ -41,7 +40,7 @@ pub(super) struct Facts {
     pub(super) summary: Vec<(String, String)>,
 }
 
-/// How queues are reached.
+/// The kind of interface, with the options that open its queues.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Kind {
     Xdp {
@@ -60,7 +59,7 @@ impl QueueAccess {
         Self { facts, descriptors }
     }
 
-    /// Says that an `AF_XDP` interface is in `namespace`.
+    /// Records that an `AF_XDP` interface is in `namespace`.
     pub(super) fn set_namespace(&mut self, namespace: &Namespace) {
         self.descriptors.push(namespace.handle());
     }
@@ -69,26 +68,26 @@ impl QueueAccess {
         self.facts.summary.push((name.to_owned(), value));
     }
 
-    /// Says, before all else, what was made.
+    /// Adds the `device` line at the start of the summary.
     pub(super) fn set_device_line(&mut self, value: String) {
         self.facts.summary.insert(0, ("device".to_owned(), value));
     }
 
-    /// The facts as text, and the descriptors that belong to them.
+    /// Returns the facts as text, and the descriptors that belong to them.
     ///
     /// # Errors
-    /// When the facts cannot be written down, which is a bug.
+    /// Fails if the facts cannot be serialized, which is a bug.
     pub fn to_parts(&self) -> io::Result<(String, Vec<BorrowedFd<'_>>)> {
         let facts = serde_json::to_string(&self.facts)?;
         let descriptors = self.descriptors.iter().map(|fd| fd.as_fd()).collect();
         Ok((facts, descriptors))
     }
 
-    /// Puts together what [`to_parts`](Self::to_parts) took apart, with the
-    /// descriptors as they arrived in this process.
+    /// Rebuilds the access from the parts that [`to_parts`](Self::to_parts) returned. `descriptors`
+    /// are the ones received by this process.
     ///
     /// # Errors
-    /// When the parts do not belong together.
+    /// Fails if the parts do not match.
     pub fn from_parts(facts: &str, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let facts: Facts = serde_json::from_str(facts)?;
         let fits = match &facts.kind {
@@ -97,14 +96,14 @@ impl QueueAccess {
         };
         if !fits {
             return Err(io::Error::other(
-                "descriptors and facts do not fit together",
+                "the descriptors do not match the facts about the interface",
             ));
         }
         let descriptors = descriptors.into_iter().map(Arc::new).collect();
         Ok(Self { facts, descriptors })
     }
 
-    /// The interface's name, in the network namespace where it is.
+    /// Returns the interface's name in its network namespace.
     pub fn name(&self) -> &str {
         match &self.facts.kind {
             Kind::Xdp { interface, .. } => interface,
@@ -112,52 +111,51 @@ impl QueueAccess {
         }
     }
 
-    /// The Ethernet address that the server has.
+    /// Returns the server's Ethernet address.
     pub fn mac(&self) -> [u8; 6] {
         self.facts.mac
     }
 
-    /// The addresses that are served, and their networks.
+    /// Returns the served addresses with their networks.
     ///
-    /// On a device `auto` or `tap` this host is the client. In shared mode a
-    /// client is on another host: what a host sends to itself never comes by
-    /// its interface.
+    /// For `auto` and `tap`, this host is the client. In shared mode, only other hosts can be
+    /// clients, because packets that a host sends to itself never pass the interface.
     pub fn addresses(&self) -> &[AddressPrefix] {
         &self.facts.addresses
     }
 
-    /// Own mode: ARP, neighbour discovery and ICMP echo for the addresses are
-    /// the server's to answer. In shared mode the kernel does.
+    /// Returns true in own mode, where the server answers ARP, neighbour discovery and ICMP echo.
+    /// In shared mode the kernel answers them.
     pub fn is_own(&self) -> bool {
         self.facts.own
     }
 
-    /// The largest IP packet, in bytes.
+    /// Returns the size of the largest IP packet, in bytes.
     pub fn mtu(&self) -> usize {
         self.facts.mtu
     }
 
-    /// Queues to serve, numbered from 0; each needs a worker.
+    /// Returns the number of queues to serve, each by its own worker. Queues are numbered from 0.
     pub fn queues(&self) -> u32 {
         self.facts.queues
     }
 
-    /// VLANs whose frames are served beside untagged ones.
+    /// Returns the VLANs that are served in addition to untagged frames.
     pub fn vlans(&self) -> &[u16] {
         &self.facts.vlans
     }
 
-    /// What was really made, for people: pairs of a name and a value. What
-    /// each queue does is in its port's summary.
+    /// Describes the interface's actual settings for people, as pairs of name and value. Each port
+    /// has its own summary of its queue.
     pub fn summary(&self) -> &[(String, String)] {
         &self.facts.summary
     }
 
-    /// What will happen to the interface, for whoever logs it. Open it while the
-    /// thread may still enter the interface's network namespace.
+    /// Opens a monitor that reports changes of the interface. Call this while the thread may still
+    /// enter the interface's network namespace.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// Fails if the kernel refuses to report changes.
     pub fn monitor(&self) -> io::Result<Monitor> {
         match self.namespace() {
             Some(namespace) => namespace.run(|| Monitor::open(self.name()))?,
@@ -165,7 +163,7 @@ impl QueueAccess {
         }
     }
 
-    /// Where the interface is, if not in the caller's namespace.
+    /// Returns the interface's namespace if it differs from the caller's.
     fn namespace(&self) -> Option<Namespace> {
         match &self.facts.kind {
             Kind::Xdp { .. } => self.descriptors.get(1).cloned().map(Namespace::from_handle),
@@ -173,13 +171,16 @@ impl QueueAccess {
         }
     }
 
-    /// Queue `index`, for the thread that will serve it.
+    /// Returns queue `index`, for the thread that will serve it.
     ///
     /// # Panics
-    /// When `index` is not below [`queues`](Self::queues).
+    /// If `index` is not below [`queues`](Self::queues).
     pub fn queue(&self, index: u32) -> QueueSource {
         let queues = self.queues();
-        assert!(index < queues, "queue {index} of {queues}");
+        assert!(
+            index < queues,
+            "queue {index} does not exist: there are {queues} queues, counted from 0"
+        );
         let way = match &self.facts.kind {
             Kind::Xdp {
                 interface,
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_descriptors_are_noticed() {
+    fn wrong_numbers_of_descriptors_are_refused() {
         let xdp = || Kind::Xdp {
             interface: "e0".into(),
             generic: false,

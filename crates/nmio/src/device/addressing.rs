@@ -1,4 +1,4 @@
-//! Addresses for both ends of a wire that the server makes.
+//! Chooses addresses for both ends of a link that the server creates.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,35 +7,35 @@ use super::lines::{Lines, join};
 use super::{AddressPrefix, DeviceError, InterfaceConfig, netlink};
 use crate::sys::{self, Control, InterfaceAddress};
 
-/// The network for benchmarks (RFC 2544, RFC 6890), which nobody routes, cut
-/// into networks of two hosts.
+/// The benchmarking network (RFC 2544, RFC 6890), which is not routed on the Internet. It is
+/// divided into networks of two hosts.
 const IPV4_POOL: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const IPV4_PREFIX: u8 = 30;
-/// A unique local network (RFC 4193) with a global ID that was drawn once.
+/// A unique local network (RFC 4193) with a fixed, randomly chosen global ID.
 const IPV6_POOL: Ipv6Addr = Ipv6Addr::new(0xfd9a, 0x5e1d, 0x70ac, 0, 0, 0, 0, 0);
 const IPV6_PREFIX: u8 = 126;
-/// Pairs of networks that are tried until one is free.
+/// Number of network pairs to try until one is free.
 const MAX_NETWORKS: u32 = 4096;
 
-/// The addresses of both ends of a wire.
+/// The addresses of both ends of a link.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Addressing {
     pub(super) server: Vec<AddressPrefix>,
     client: Vec<AddressPrefix>,
-    /// Nobody asked for these, so that the wire may do without some.
+    /// The server chose these addresses itself, so it may do without the IPv6 ones.
     chosen: bool,
 }
 
 impl Addressing {
-    /// Plans for a wire of `config`'s, with this host as it is now.
+    /// Plans the addresses of a link, avoiding those that this host has now.
     pub(super) fn new(config: &InterfaceConfig) -> Result<Self, DeviceError> {
         let taken = interface_addresses()?;
         refuse_taken(&config.own_addresses, &taken)?;
         Self::plan(&config.own_addresses, &taken)
     }
 
-    /// The given addresses for the server and a neighbour of each for the
-    /// client, or else a free pair of networks.
+    /// Uses the given addresses for the server and a neighbour of each for the client. Without
+    /// given addresses, picks a free pair of networks.
     fn plan(given: &[AddressPrefix], taken: &[InterfaceAddress]) -> Result<Self, DeviceError> {
         if given.is_empty() {
             return Self::choose(taken);
@@ -92,13 +92,12 @@ impl Addressing {
             }
         }
         Err(DeviceError::SetUp {
-            step: format!("find a free network in {IPV4_POOL}/15; give one with --address"),
+            step: format!("find a free network in {IPV4_POOL}/15; choose one with --address"),
             source: io::ErrorKind::AddrInUse.into(),
         })
     }
 
-    /// Gives interface `name` of this namespace the client's addresses and
-    /// brings it up.
+    /// Assigns the client's addresses to interface `name` in this namespace and brings it up.
     pub(super) fn configure(
         &mut self,
         control: &Control,
@@ -116,7 +115,7 @@ impl Addressing {
                 Err(error) if self.chosen && end.address.is_ipv6() => refused = Some(error),
                 Err(source) => {
                     return Err(DeviceError::SetUp {
-                        step: format!("give {name} address {end}"),
+                        step: format!("assign address {end} to {name}"),
                         source,
                     });
                 }
@@ -127,7 +126,7 @@ impl Addressing {
             self.client.retain(|end| end.address.is_ipv4());
             lines.push((
                 "warning",
-                format!("no IPv6: {name} takes no IPv6 address ({error})"),
+                format!("IPv6 is off: {name} accepts no IPv6 address ({error})"),
             ));
         }
         bring_up(control, name)
@@ -138,7 +137,7 @@ impl Addressing {
     }
 }
 
-/// Brings an interface up, which needs no right when it is up.
+/// Brings an interface up. This needs no capability if it is already up.
 pub(super) fn bring_up(control: &Control, name: &str) -> Result<(), DeviceError> {
     if control
         .flags(name)
@@ -151,10 +150,9 @@ pub(super) fn bring_up(control: &Control, name: &str) -> Result<(), DeviceError>
         .map_err(DeviceError::set_up(format!("bring {name} up")))
 }
 
-/// The other addresses of a network that a host may have, the lowest first.
+/// Returns the other host addresses of the network, lowest first.
 fn neighbours(own: AddressPrefix) -> impl Iterator<Item = IpAddr> {
-    // As many as the server could have addresses of its own, and some that
-    // are none.
+    // More than the number of addresses that the server can have, so a free one is found.
     const LOOK_AT: u128 = 512;
     let (bits, own_bits) = match own.address {
         IpAddr::V4(v4) => (32, u128::from(v4.to_bits())),
@@ -163,8 +161,8 @@ fn neighbours(own: AddressPrefix) -> impl Iterator<Item = IpAddr> {
     let host_bits = bits - u32::from(own.prefix);
     let hosts = 1u128.checked_shl(host_bits).unwrap_or(u128::MAX);
     let network = own_bits & !(hosts - 1);
-    // The lowest address of a larger network names it, and the highest of an
-    // IPv4 one is its broadcast (RFC 3021 for the smallest).
+    // A larger network reserves its lowest address for itself, and in IPv4 its highest for
+    // broadcast. Networks of two addresses reserve neither (RFC 3021).
     let (first, end) = match (own.address.is_ipv4(), host_bits) {
         (true, 2..) => (1, hosts - 1),
         (false, 2..) => (1, hosts),
@@ -181,13 +179,13 @@ fn neighbours(own: AddressPrefix) -> impl Iterator<Item = IpAddr> {
         })
 }
 
-/// The addresses that this host has.
+/// Returns the addresses of this host.
 pub(super) fn interface_addresses() -> Result<Vec<InterfaceAddress>, DeviceError> {
     let (_, addresses) = sys::interfaces().map_err(DeviceError::set_up("list addresses"))?;
     Ok(addresses)
 }
 
-/// What is to be the server's own must not be this host's.
+/// Refuses an address for the server that this host already has.
 pub(super) fn refuse_taken(
     own: &[AddressPrefix],
     taken: &[InterfaceAddress],
@@ -204,7 +202,7 @@ pub(super) fn refuse_taken(
     }
 }
 
-/// An address belongs to one network only.
+/// Refuses duplicate addresses, because an address belongs to only one network.
 pub(super) fn refuse_twice(own: &[AddressPrefix]) -> Result<(), DeviceError> {
     for (at, one) in own.iter().enumerate() {
         if own[..at].iter().any(|before| before.address == one.address) {
@@ -225,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_given_once() {
+    fn duplicate_addresses_are_refused() {
         let refuse = |texts: &[&str]| {
             let own: Vec<_> = texts.iter().map(|text| prefix(text)).collect();
             refuse_twice(&own).map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! Wires of the server's own to this host: device `auto`, and tap devices.
+//! Creates private links to this host: veth pairs for device `auto`, and tap devices.
 //!
 //! ```text
 //!   this host's kernel                        the server
@@ -21,17 +21,18 @@ use super::{DeviceError, Interface, InterfaceConfig, Needs, Offload, Queues, net
 use crate::sys::{self, Control, TapFlags};
 use crate::xdp::MOST_SUPER_BYTES;
 
-/// Interfaces of one program name: sandstorm0 to sandstorm99.
+/// Number of interface names tried for one program: sandstorm0 to sandstorm99.
 const MAX_SUFFIX: u32 = 100;
-/// The server's end of a veth pair; alone in its namespace.
+/// Name of the server's end of a veth pair. It can be fixed, because the private namespace has no
+/// other interface of that name.
 const SERVER_END: &str = "server";
-/// Packets that wait at either end of a veth pair for room in the other's
-/// ring, as many as wait for a network card by default.
+/// Packets that either end of a veth pair queues while the peer's ring is full. This is the
+/// kernel's default for network cards.
 const QUEUE_LEN: u32 = 1_000;
 
 /// Opens device `auto`.
 pub(super) fn open(config: &InterfaceConfig) -> Result<Interface, DeviceError> {
-    // What the user got wrong is no reason to try another way.
+    // Reports configuration errors at once, because a tap device would not fix them.
     let addressing = Addressing::new(config)?;
     let refused = match open_pair(config, addressing) {
         Ok(interface) => return Ok(interface),
@@ -49,8 +50,7 @@ pub(super) fn open(config: &InterfaceConfig) -> Result<Interface, DeviceError> {
     }
 }
 
-/// Makes `<program>0`, or with the next number that is free, with its peer in
-/// `namespace`.
+/// Creates `<program>0`, or the first free number, with its peer in `namespace`.
 fn create_pair(program: &str, queues: u32, namespace: &Namespace) -> Result<VethPair, DeviceError> {
     for suffix in 0..MAX_SUFFIX {
         let name = format!("{program}{suffix}");
@@ -58,7 +58,7 @@ fn create_pair(program: &str, queues: u32, namespace: &Namespace) -> Result<Veth
             Ok(pair) => return Ok(pair),
             Err(error) if sys::is_errno(&error, libc::EEXIST) => {}
             Err(error) => {
-                return Err(set_up_error(error, "make a veth pair"));
+                return Err(set_up_error(error, "create a veth pair"));
             }
         }
     }
@@ -68,7 +68,8 @@ fn create_pair(program: &str, queues: u32, namespace: &Namespace) -> Result<Veth
 fn names_used_up(program: &str) -> DeviceError {
     DeviceError::SetUp {
         step: format!(
-            "name an interface: {program}0 to {program}{} exist",
+            "choose an interface name: {program}0 to {program}{} all exist; remove those that \
+             no program uses with: ip link delete NAME",
             MAX_SUFFIX - 1
         ),
         source: io::ErrorKind::AlreadyExists.into(),
@@ -78,7 +79,7 @@ fn names_used_up(program: &str) -> DeviceError {
 fn set_up_error(source: io::Error, step: &'static str) -> DeviceError {
     match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            DeviceError::rights("a network device", Needs::Auto, source)
+            DeviceError::rights("create a network device", Needs::Auto, source)
         }
         _ => DeviceError::SetUp {
             step: step.to_owned(),
@@ -90,7 +91,7 @@ fn set_up_error(source: io::Error, step: &'static str) -> DeviceError {
 fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface, DeviceError> {
     let queues = config.wire_queues();
     let namespace = Namespace::new()
-        .map_err(|error| set_up_error(error, "make a private network namespace"))?;
+        .map_err(|error| set_up_error(error, "create a private network namespace"))?;
     let pair = create_pair(config.program, queues, &namespace)?;
     let control = Control::new().map_err(DeviceError::set_up("configure interfaces"))?;
     let mut lines = Lines::new();
@@ -122,34 +123,35 @@ fn open_pair(config: &InterfaceConfig, mut wire: Addressing) -> Result<Interface
     Ok(interface.on_pair(pair, &namespace))
 }
 
-/// Has an end hold up who sends faster than the other end takes, instead of
-/// dropping what is too much.
+/// Gives one end a queue, so that a fast sender waits instead of losing packets.
 fn add_queue(control: &Control, name: &str) -> Result<(), DeviceError> {
     control
         .index(name)
         .and_then(|index| netlink::add_queue(index, QUEUE_LEN))
-        .map_err(DeviceError::set_up(format!("give {name} a queue")))
+        .map_err(DeviceError::set_up(format!(
+            "set the queue length of {name}"
+        )))
 }
 
-/// Has the steering program see the tags of VLANs that this host puts on the
-/// wire: only untagged frames are the server's.
+/// Keeps VLAN tags in the frames that this host sends. The steering program must see the tags,
+/// because the server accepts untagged frames only.
 fn keep_tags(control: &Control, name: &str) -> Result<(), DeviceError> {
-    let step = format!("leave VLAN tags in the frames of {name}");
+    let step = format!("keep VLAN tags in the frames of {name}");
     control.keep_tags(name).map_err(DeviceError::set_up(step))
 }
 
-/// Runs in the private namespace.
+/// Opens the server's end. Must run in the private namespace.
 fn open_server_end(wanted: &XdpWanted<'_>) -> Result<XdpReady, DeviceError> {
-    // This kernel end has nothing to say; without IPv6 it says nothing. Where
-    // IPv6 is off anyway the file is missing.
+    // Stops the kernel from sending IPv6 packets on this end. The file does not exist if IPv6 is
+    // disabled, so errors are ignored.
     let _ = fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
     let control = Control::new().map_err(DeviceError::set_up("configure interfaces"))?;
     let up = DeviceError::set_up("bring the server's end up");
     control.set_up(SERVER_END).map_err(up)?;
     keep_tags(&control, SERVER_END)?;
     add_queue(&control, SERVER_END)?;
-    // Nobody on a wire of our own needs shorter super-segments. Kernels before
-    // Linux 6.3 have no longer ones; what the device takes is said at start.
+    // Allows the longest super-segments, because no other host shares this link. Kernels before
+    // Linux 6.3 refuse. The summary shows the limit in effect.
     let _ = control
         .index(SERVER_END)
         .and_then(|index| netlink::allow_supers(index, MOST_SUPER_BYTES as u32));
@@ -182,7 +184,7 @@ pub(super) fn open_named_tap(
     config: &InterfaceConfig,
     name: &str,
 ) -> Result<Interface, DeviceError> {
-    let control = Control::new().map_err(DeviceError::set_up("ask for interfaces"))?;
+    let control = Control::new().map_err(DeviceError::set_up("query interfaces"))?;
     let exists = control.index(name).is_ok();
     if exists && !control.is_tap(name) {
         return Err(DeviceError::NotTap {
@@ -207,7 +209,7 @@ pub(super) fn open_named_tap(
     let first = attach(name, how).map_err(|error| tap_error(name, error))?;
     let mut interface = finish_tap(config, name.to_owned(), first, wire)?;
     let made = if exists {
-        "there before"
+        "existing"
     } else {
         "made for the server"
     };
@@ -242,7 +244,7 @@ fn finish_tap(
     };
     let mtu = control
         .mtu(&name)
-        .map_err(DeviceError::set_up(format!("ask for {name}'s MTU")))?;
+        .map_err(DeviceError::set_up(format!("read the MTU of {name}")))?;
     lines.push((
         "addresses",
         format!("{} (the server's own)", join_addresses(&addresses)),
@@ -255,8 +257,8 @@ fn finish_tap(
     Ok(interface)
 }
 
-/// Opens one queue of a tap device. It goes with its last descriptor, unless
-/// someone else made it persistent.
+/// Opens one queue of a tap device. Closing the last descriptor removes the device unless it is
+/// persistent.
 fn attach(name: &str, how: TapFlags) -> io::Result<File> {
     let tun = OpenOptions::new()
         .read(true)
@@ -269,14 +271,18 @@ fn attach(name: &str, how: TapFlags) -> io::Result<File> {
 
 fn tap_error(name: &str, source: io::Error) -> DeviceError {
     match source.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => DeviceError::rights("a tap device", Needs::Tap, source),
+        Some(libc::EPERM | libc::EACCES) => {
+            DeviceError::rights("open a tap device", Needs::Tap, source)
+        }
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => DeviceError::Kernel {
             what: "tap devices (/dev/net/tun)",
+            remedy: "load the driver with: modprobe tun, or use --device xdp:IFACE",
             source,
         },
         _ => DeviceError::SetUp {
             step: format!(
-                "open tap device {name} (is it a tap device, with as many queues, and free?)"
+                "open tap device {name} (another program may use it, or it was created with \
+                 another number of queues)"
             ),
             source,
         },

@@ -1,31 +1,31 @@
-//! What a program asks of an interface.
+//! What a program requests from an interface.
 
 use super::{AddressPrefix, Device, Transport};
 use crate::port::Wait;
 
-/// What a program wants of an interface.
+/// What a program requests when it opens an interface.
 #[derive(Clone, Debug)]
 pub struct InterfaceConfig {
-    /// Where.
+    /// The device to open.
     pub device: Device,
-    /// Own mode: the server's addresses. Empty: shared mode, and on devices
-    /// that are a wire of their own, addresses are chosen.
+    /// The server's own addresses. If empty, an existing interface is in shared mode, and a link
+    /// created for the server gets free addresses.
     pub own_addresses: Vec<AddressPrefix>,
-    /// The ports that are served.
+    /// The ports to serve.
     pub services: Vec<(Transport, u16)>,
-    /// Workers, each of which will serve a queue. `None`: as many as an `xdp`
-    /// interface has queues, and one on a wire of the server's own; see
+    /// Number of workers, each with its own queue. `None`: one worker per queue of an `xdp`
+    /// interface, or one worker on a created link. See
     /// [`QueueAccess::queues`](super::QueueAccess::queues).
     pub workers: Option<u32>,
-    /// How the workers will wait.
+    /// How the workers wait for packets.
     pub wait: Wait,
-    /// What the program calls itself, at most 12 characters of an interface
-    /// name: device `auto` is named after it.
+    /// The program's name, at most 12 characters valid in an interface name. Device `auto` names
+    /// its interface after it.
     pub program: &'static str,
 }
 
 impl InterfaceConfig {
-    /// Queues of a wire that is made for the server, one for each worker.
+    /// Number of queues of a link created for the server: one for each worker.
     pub(super) fn wire_queues(&self) -> u32 {
         self.workers.unwrap_or(1).max(1)
     }

@@ -1,4 +1,4 @@
-//! What can go wrong while an interface is made ready, in words for people.
+//! Errors of opening an interface.
 
 use std::io;
 use std::net::IpAddr;
@@ -8,17 +8,18 @@ use thiserror::Error;
 use super::{Needs, Transport};
 use crate::sys;
 
-/// Why an interface or one of its queues could not be opened. Each message
-/// names the thing, what is wrong with it, and what to do.
+/// Why an interface or one of its queues could not be opened.
+///
+/// Each message names the thing, what is wrong with it, and what to do.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// No interface of that name in this network namespace.
-    #[error("there is no network interface {name:?}; there are: {existing}")]
+    /// This network namespace has no interface of that name.
+    #[error("there is no network interface {name:?}; choose one of: {existing}")]
     UnknownInterface {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names there are, joined by commas.
+        /// The existing names, separated by commas.
         existing: String,
     },
     /// The interface is not up.
@@ -29,56 +30,55 @@ pub enum DeviceError {
     },
     /// The interface carries no Ethernet frames.
     #[error(
-        "interface {name} is not Ethernet, and packets are served over Ethernet only; for clients \
-         on this host use --device auto"
+        "interface {name} is not Ethernet, which the server needs; serve another interface, or use \
+         --device auto for clients on this host"
     )]
     NotEthernet {
         /// The interface.
         name: String,
     },
-    /// The kernel forbids it to this user.
-    #[error("no right to open {what} ({source}); {advice}")]
+    /// The kernel does not permit the operation to this user.
+    #[error("no permission to {what} ({source}); {advice}")]
     Rights {
-        /// What was to be opened.
+        /// The operation, as words after "cannot".
         what: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
         /// What the device needs, what this process lacks, and what to do.
         advice: String,
     },
-    /// The kernel was built without something.
-    #[error("this kernel has no {what} ({source}); device tap:NAME needs none")]
+    /// The kernel was built without a feature, or its module is not loaded.
+    #[error("this kernel has no {what} ({source}); {remedy}")]
     Kernel {
-        /// What it lacks.
+        /// The missing feature.
         what: &'static str,
-        /// The kernel's answer.
+        /// What to do.
+        remedy: &'static str,
+        /// The kernel's error.
         source: io::Error,
     },
-    /// `vlan=` cannot be obeyed.
+    /// `vlan=` cannot work, because the device strips tags.
     #[error(
-        "vlan= does not work on {interface}, as the device strips tags before XDP sees them; \
+        "vlan= does not work on {interface}, because the device strips tags before XDP sees them; \
          run: {remedy}"
     )]
     TagsStripped {
         /// The interface.
         interface: String,
-        /// The command that leaves tags in the frames.
+        /// The command that keeps tags in the frames.
         remedy: String,
     },
-    /// Super-segments were asked for, and cannot be.
-    #[error(
-        "offload=on does not work on {interface}: {why}; use offload=auto, which says at start \
-         what it does"
-    )]
+    /// `offload=on` cannot work on this interface.
+    #[error("offload=on does not work on {interface}: {why}; use offload=auto or offload=off")]
     Offload {
         /// The interface.
         interface: String,
-        /// What is in the way.
+        /// The reason.
         why: String,
     },
-    /// Frames of this size do not fit the packet memory.
+    /// The MTU is too large for the packet memory.
     #[error(
-        "interface {interface} has an MTU of {mtu} bytes and at most {largest} can be served; \
+        "interface {interface} has an MTU of {mtu} bytes, but the server supports at most {largest}; \
          lower it with: ip link set {interface} mtu {largest}"
     )]
     Mtu {
@@ -99,71 +99,71 @@ pub enum DeviceError {
         interface: String,
         /// Its MTU, in bytes.
         mtu: usize,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// `--workers` and the device's `queues` disagree.
+    /// `--workers` and `queues=` disagree.
     #[error(
-        "--workers {workers} and queues={queues} differ: each worker serves one queue, so give one \
-         of them, or neither to serve all queues"
+        "--workers {workers} and queues={queues} differ: each worker serves one queue, so give \
+         only one of these options, or neither to serve all queues"
     )]
     WorkersAndQueues {
-        /// Workers asked for.
+        /// Requested number of workers.
         workers: u32,
-        /// Queues asked for.
+        /// Requested number of queues.
         queues: u32,
     },
-    /// More queues than the device has, or than can be served.
+    /// More queues were requested than the device has, or than can be served.
     #[error(
-        "{asked} queues of {interface} were to be served, one by each worker, and it has {has} that \
-         receive and send; ask for fewer with queues=N or --workers N, or change their number: \
-         {remedy}"
+        "cannot serve {asked} queues of {interface}, one per worker: it has {has} queues that both \
+         receive and send; ask for fewer with queues=N or --workers N, or change the number of \
+         queues: {remedy}"
     )]
     TooManyQueues {
         /// The interface.
         interface: String,
-        /// Queues asked for.
+        /// Requested number of queues.
         asked: u32,
-        /// Queues that the device has.
+        /// Number of the device's queue pairs.
         has: u32,
-        /// The command that changes their number.
+        /// The command that changes the number of queues.
         remedy: String,
     },
-    /// Some RX queues have no TX queue to answer by.
+    /// The device has fewer TX queues than RX queues.
     #[error(
-        "{interface} receives on {rx} queues and sends on {tx}, and a served queue needs both; \
-         change their number: {remedy}"
+        "{interface} receives on {rx} queues but sends on {tx}, and each worker needs both \
+         kinds; change the number of queues: {remedy}"
     )]
     FewTxQueues {
         /// The interface.
         interface: String,
-        /// Its RX queues.
+        /// Number of RX queues.
         rx: u32,
-        /// Its TX queues.
+        /// Number of TX queues.
         tx: u32,
-        /// The command that changes their number.
+        /// The command that changes the number of queues.
         remedy: String,
     },
-    /// Packets may arrive on queues that would not be served.
+    /// Packets may arrive on unserved queues.
     #[error(
-        "{interface} receives on {has} queues and {served} would be served, so clients whose \
-         packets arrive on the others would get no answer; serve all {has} (leave queues= and \
-         --workers away), let it have fewer ({remedy}), or accept the loss with \
+        "{interface} receives on {has} queues, but only {served} would be served, so clients whose \
+         packets arrive on the others would get no answer; serve all {has} (omit queues= and \
+         --workers), reduce the number of queues ({remedy}), or accept the loss with \
          queues={served},partial"
     )]
     UnservedQueues {
         /// The interface.
         interface: String,
-        /// Queues that the device has.
+        /// Number of the device's RX queues.
         has: u32,
-        /// Queues that would be served.
+        /// Number of queues that would be served.
         served: u32,
-        /// The command that reduces their number.
+        /// The command that reduces the number of queues.
         remedy: String,
     },
-    /// Another `AF_XDP` socket has this queue.
+    /// Another `AF_XDP` socket uses this queue.
     #[error(
-        "queue {queue} of {interface} is taken by another AF_XDP program; stop that program or \
+        "another AF_XDP program uses queue {queue} of {interface}; stop that program or \
          serve another interface"
     )]
     QueueBusy {
@@ -181,16 +181,15 @@ pub enum DeviceError {
         /// The interface.
         interface: String,
     },
-    /// The driver cannot do native XDP.
+    /// The driver does not support native XDP.
     #[error("the driver of {interface} has no native XDP ({source}); use xdp:{interface},generic")]
     NoNativeXdp {
         /// The interface.
         interface: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The other end of a veth pair sends on more queues than this one receives
-    /// on.
+    /// The peer of a veth interface has more TX queues than the interface has RX queues.
     #[error(
         "the driver of {interface} refuses XDP ({source}): the other end of a veth pair must not \
          send on more queues than {interface} receives on; at the other end run: \
@@ -199,31 +198,33 @@ pub enum DeviceError {
     PeerQueues {
         /// The interface.
         interface: String,
-        /// Its RX queues.
+        /// Number of the interface's RX queues.
         rx: u32,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// Some other refusal of the steering program.
-    #[error("the XDP program could not be attached to {interface}: {source}")]
+    /// The kernel refuses to attach the steering program for another reason.
+    #[error(
+        "cannot attach the XDP program to {interface}: {source}; the kernel log (dmesg) may say why"
+    )]
     Attach {
         /// The interface.
         interface: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The program or its maps could not be set up.
-    #[error("the XDP steering program failed to {step}: {source}")]
+    /// The steering program or its maps could not be set up.
+    #[error("cannot {step}: {source}")]
     Steering {
-        /// The step that failed.
+        /// The failed step, as words after "cannot".
         step: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The device has no such queue.
     #[error(
-        "{interface} has no queue {queue} to serve, counted from 0; ask for fewer with queues=N \
-         or --workers N"
+        "{interface} has no queue {queue} (counted from 0); ask for fewer with queues=N or \
+         --workers N"
     )]
     NoSuchQueue {
         /// The interface.
@@ -231,55 +232,58 @@ pub enum DeviceError {
         /// The queue, counted from 0.
         queue: u32,
     },
-    /// The socket could not be bound.
-    #[error("an AF_XDP socket could not be bound to queue {queue} of {interface}: {source}")]
+    /// The `AF_XDP` socket could not be bound.
+    #[error(
+        "cannot bind an AF_XDP socket to queue {queue} of {interface}: {source}; the kernel log \
+         (dmesg) may say why"
+    )]
     Bind {
         /// The interface.
         interface: String,
         /// The queue, counted from 0.
         queue: u32,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The kernel does not give the packet memory.
+    /// The kernel refuses to allocate the packet memory.
     #[error(
-        "{} MiB of packet memory for one queue could not be had ({source}); lift the limit on \
-         locked memory with: ulimit -l unlimited, or the capability CAP_IPC_LOCK; if the memory \
-         itself is short, --mode memcopy takes less than pre-copy", bytes >> 20
+        "cannot allocate {} MiB of packet memory for one queue ({source}); raise the limit on \
+         locked memory with: ulimit -l unlimited, or grant CAP_IPC_LOCK; if memory itself is \
+         short, use --mode memcopy, which needs less than pre-copy", bytes >> 20
     )]
     Memory {
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: u64,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The interface has no address to share.
+    /// In shared mode, the interface has no address.
     #[error(
-        "interface {interface} has no address; give it one with: ip address add \
-         ADDRESS/PREFIX dev {interface}, or the server one of its own with --address"
+        "interface {interface} has no address; add one with: ip address add ADDRESS/PREFIX dev \
+         {interface}, or give the server its own address with --address"
     )]
     NoAddress {
         /// The interface.
         interface: String,
     },
-    /// The interface has no address to share, as another one has them.
+    /// In shared mode, the interface has no address because it is a port of another interface.
     #[error(
-        "interface {interface} has no address, as it is a port of the {kind} {master}; serve that \
-         with --device xdp:{master} (xdp:{master},generic where it has no native XDP), or take \
-         {interface} out of it with: ip link set {interface} nomaster"
+        "interface {interface} has no address, because it is a port of the {kind} {master}; serve \
+         {master} with --device xdp:{master} (or xdp:{master},generic if it has no native XDP), or \
+         remove {interface} from it with: ip link set {interface} nomaster"
     )]
     PortWithoutAddress {
         /// The interface.
         interface: String,
         /// The interface that it is a port of.
         master: String,
-        /// What that is, such as a bridge.
+        /// The kind of `master`, such as bridge.
         kind: String,
     },
-    /// An address meant to be the server's own is the kernel's.
+    /// An address for `--address` belongs to this host already.
     #[error(
-        "{address} is an address of {interface} already, and all traffic to it would be taken \
-         from the kernel; leave --address away to share it, or choose one that nobody has"
+        "{interface} already has address {address}, and the server would take all its traffic from \
+         the kernel; omit --address to share the address, or choose an unused one"
     )]
     AddressTaken {
         /// The address.
@@ -287,15 +291,15 @@ pub enum DeviceError {
         /// The interface that has it.
         interface: String,
     },
-    /// Two of the server's own addresses are the same.
+    /// The same address is given twice with `--address`.
     #[error("--address {address} is given twice; leave one out")]
     AddressTwice {
         /// The address.
         address: IpAddr,
     },
-    /// A kernel socket has the port.
+    /// Another program uses the port.
     #[error(
-        "{transport} port {port} on {address} is taken by another program; stop that program, or \
+        "another program uses {transport} port {port} on {address}; stop that program, or \
          serve another port"
     )]
     PortTaken {
@@ -306,8 +310,11 @@ pub enum DeviceError {
         /// The address.
         address: IpAddr,
     },
-    /// The port cannot be reserved.
-    #[error("{transport} port {port} on {address} cannot be reserved: {source}")]
+    /// The kernel refuses to reserve the port.
+    #[error(
+        "cannot reserve {transport} port {port} on {address}: {source}; make sure that the \
+         interface still has this address, or serve another port"
+    )]
     Reserve {
         /// The transport.
         transport: Transport,
@@ -315,20 +322,20 @@ pub enum DeviceError {
         port: u16,
         /// The address.
         address: IpAddr,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The steering tables are bounded.
-    #[error("{count} {what} to serve, and at most {most} are possible; ask for fewer")]
+    /// More addresses, ports or queues were requested than the steering program supports.
+    #[error("cannot serve {count} {what}: at most {most} are supported; ask for fewer")]
     TooMany {
-        /// What there is too much of.
+        /// What there are too many of.
         what: &'static str,
-        /// How many were asked for.
+        /// The requested number.
         count: usize,
-        /// How many are possible.
+        /// The largest supported number.
         most: usize,
     },
-    /// The client's end of the wire needs an address beside the server's.
+    /// The server's network has no free address for the client's end of the link.
     #[error(
         "{address}/{prefix} leaves no address for this host's end of the wire; give a shorter \
          prefix, such as {address}/{}", if address.is_ipv4() { 30 } else { 126 }
@@ -339,15 +346,15 @@ pub enum DeviceError {
         /// Its prefix length.
         prefix: u8,
     },
-    /// The interface exists, and is of another kind.
-    #[error("interface {name} is no tap device; serve it with --device xdp:{name}")]
+    /// The interface exists but is not a tap device.
+    #[error("interface {name} is not a tap device; serve it with --device xdp:{name}")]
     NotTap {
         /// The interface.
         name: String,
     },
-    /// A tap device that existed before is not given addresses.
+    /// An existing tap device needs an explicit server address.
     #[error(
-        "tap device {name} exists already, so the server's address cannot be guessed: say which \
+        "tap device {name} exists already, so the server chooses no addresses; give its address \
          with --address ADDRESS/PREFIX"
     )]
     TapNeedsAddress {
@@ -359,21 +366,24 @@ pub enum DeviceError {
     SetUp {
         /// The step, as words after "cannot".
         step: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// Neither of `auto`'s two ways works.
-    #[error("device auto is impossible here. A veth pair with AF_XDP: {xdp}. A tap device: {tap}")]
+    /// Both ways to open device `auto` failed.
+    #[error(
+        "device auto does not work here. A veth pair with AF_XDP fails: {xdp}. A tap device fails: \
+         {tap}"
+    )]
     Auto {
-        /// Why the first way failed.
+        /// Why the veth pair failed.
         xdp: Box<DeviceError>,
-        /// Why the second way failed.
+        /// Why the tap device failed.
         tap: Box<DeviceError>,
     },
 }
 
 impl DeviceError {
-    /// The interface is missing; tells which there are.
+    /// Returns [`UnknownInterface`](Self::UnknownInterface) with the list of existing interfaces.
     pub(crate) fn unknown_interface(name: &str) -> Self {
         let existing =
             sys::interfaces().map_or_else(|e| e.to_string(), |(names, _)| names.join(", "));
@@ -383,7 +393,7 @@ impl DeviceError {
         }
     }
 
-    /// The kernel forbids it; tells which capabilities are lacking.
+    /// Returns [`Rights`](Self::Rights) with advice about missing capabilities.
     pub(crate) fn rights(what: &'static str, needs: Needs, source: io::Error) -> Self {
         Self::Rights {
             what,
@@ -402,7 +412,7 @@ impl DeviceError {
             Some(libc::EBUSY) => Self::QueueBusy { interface, queue },
             Some(libc::EINVAL) => Self::NoSuchQueue { interface, queue },
             Some(libc::EPERM | libc::EACCES) => {
-                Self::rights("an AF_XDP socket", Needs::Xdp, source)
+                Self::rights("open an AF_XDP socket", Needs::Xdp, source)
             }
             _ => Self::Bind {
                 interface,
@@ -416,7 +426,9 @@ impl DeviceError {
         let interface = interface.to_owned();
         match source.raw_os_error() {
             Some(libc::EBUSY | libc::EEXIST) => Self::ProgramBusy { interface },
-            Some(libc::EPERM | libc::EACCES) => Self::rights("an XDP program", Needs::Xdp, source),
+            Some(libc::EPERM | libc::EACCES) => {
+                Self::rights("attach an XDP program", Needs::Xdp, source)
+            }
             Some(libc::ENOSPC) => Self::PeerQueues {
                 rx: sys::Control::new()
                     .ok()
@@ -435,7 +447,7 @@ impl DeviceError {
         }
     }
 
-    /// Refuses a `count` of `what` above `most`.
+    /// Returns an error if `count` of `what` exceeds `most`.
     pub(super) fn check_count(what: &'static str, count: usize, most: usize) -> Result<(), Self> {
         if count > most {
             return Err(Self::TooMany { what, count, most });

@@ -1,4 +1,4 @@
-//! An interface made ready to serve on.
+//! An interface that is ready to serve on.
 
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
@@ -12,12 +12,14 @@ use super::ready::{XdpReady, XdpWanted};
 use crate::port::Wait;
 use crate::xdp::steer::Steering;
 
-/// An interface made ready: the steering program attached, ports reserved,
-/// addresses known. Dropping it undoes all that. What is known of it and how
-/// its queues are opened is its [`QueueAccess`].
+/// An interface that is ready: the steering program is attached, ports are reserved, and addresses
+/// are known.
+///
+/// Dropping it undoes all of this. Its [`QueueAccess`] holds the facts about it and opens its
+/// queues.
 pub struct Interface {
-    // Fields drop in this order: first no more packets are steered, then
-    // ports and groups are given up, then the wire goes.
+    // Fields drop in this order: detach the steering program, release ports and multicast groups,
+    // remove the veth pair.
     _steering: Option<Steering>,
     _held: Vec<OwnedFd>,
     wire: Option<VethPair>,
@@ -88,7 +90,7 @@ impl Interface {
         }
     }
 
-    /// Says that the interface is one end of `pair`, in `namespace`.
+    /// Records that the interface is one end of `pair`, in `namespace`.
     pub(super) fn on_pair(mut self, pair: VethPair, namespace: &Namespace) -> Self {
         self.access.set_namespace(namespace);
         self.wire = Some(pair);
@@ -103,14 +105,13 @@ impl Interface {
         self.access.set_device_line(value);
     }
 
-    /// Whether dropping it takes the right to remove an interface
-    /// (`CAP_NET_ADMIN`): it was made for this.
+    /// Returns true if dropping the interface must remove a veth pair, which needs `CAP_NET_ADMIN`.
     pub fn needs_removal(&self) -> bool {
         self.wire.is_some()
     }
 }
 
-/// A locally administered unicast address (IEEE 802-2014, 8.4.2).
+/// Returns a random, locally administered unicast address (IEEE 802-2014, 8.4.2).
 fn random_mac() -> [u8; 6] {
     let mut mac = [0; 6];
     fastrand::Rng::new().fill(&mut mac);
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn made_up_addresses_are_local_and_unicast() {
+    fn random_mac_addresses_are_local_and_unicast() {
         for _ in 0..100 {
             assert_eq!(random_mac()[0] & 0x03, 0x02);
         }

@@ -1,8 +1,8 @@
-//! Facts about an interface, for people.
+//! Summary lines about an interface.
 
 use super::AddressPrefix;
 
-/// Lines of a name and a value, for people.
+/// Summary lines for people, as pairs of name and value.
 pub(super) type Lines = Vec<(&'static str, String)>;
 
 pub(super) fn join(list: &[impl ToString]) -> String {
@@ -12,7 +12,7 @@ pub(super) fn join(list: &[impl ToString]) -> String {
         .join(", ")
 }
 
-/// The addresses without their networks, for people.
+/// Joins the addresses with commas, without prefix lengths.
 pub(super) fn join_addresses(list: &[AddressPrefix]) -> String {
     join(&list.iter().map(|one| one.address).collect::<Vec<_>>())
 }

@@ -1,4 +1,4 @@
-//! How much memory a port takes.
+//! Computes the packet memory of a port.
 
 use std::io;
 
@@ -6,22 +6,21 @@ use super::error::DeviceError;
 use crate::frame::PoolLayout;
 use crate::sys;
 
-/// What a port keeps frames for, beside its rings and one batch.
+/// Numbers of frames that a port keeps in addition to its rings and one batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// Packets that live in the port's memory for good.
+    /// Packets that stay in the port's memory permanently.
     pub resident_frames: u32,
-    /// Frames that the layers above may hold back at once, such as segments
-    /// received out of order.
+    /// Most frames that upper layers hold at once, such as out-of-order segments.
     pub scratch_frames: u32,
 }
 
 impl MemoryPlan {
-    /// The memory of a port that needs `own` frames itself, `stride` bytes
-    /// apart and for `capacity` bytes each.
+    /// Lays out the memory of a port that needs `own` frames for itself. Frames lie `stride` bytes
+    /// apart and hold `capacity` bytes each.
     ///
     /// # Errors
-    /// [`DeviceError::Memory`], when this host has not so much.
+    /// [`DeviceError::Memory`] if this host does not have enough memory.
     pub(crate) fn layout(
         self,
         stride: usize,
@@ -35,7 +34,7 @@ impl MemoryPlan {
             return Err(refused(u64::MAX));
         };
         let bytes = u64::from(frames) * stride as u64;
-        // The kernel would rather end other programs than refuse.
+        // The kernel would not refuse. It would kill other programs instead.
         if sys::available_memory().is_some_and(|available| bytes > available) {
             return Err(refused(bytes));
         }

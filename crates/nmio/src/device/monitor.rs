@@ -1,4 +1,4 @@
-//! What happens to an interface while it is served.
+//! Reports changes of an interface while it is served.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,32 +13,32 @@ use crate::sys::{self, Control};
 const IFLA_ADDRESS: u16 = 1;
 /// `struct ifaddrmsg`: family, prefix, flags, scope, index.
 const ADDRESS_MESSAGE: usize = 8;
-/// Addresses of one interface that are kept in mind; changes of others are told
-/// again when the kernel repeats them.
+/// Most addresses of one interface to remember. Further addresses are reported again each time the
+/// kernel repeats them.
 const MAX_ADDRESSES: usize = 1024;
 
 /// A change of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It was set up.
+    /// The interface was set up.
     Up,
-    /// It was set down.
+    /// The interface was set down.
     Down,
-    /// It can send and receive again.
+    /// The link works again.
     Carrier,
-    /// It is up and its link is not.
+    /// The interface is up, but its link is not.
     NoCarrier,
-    /// It has another MAC address.
+    /// The interface has a new MAC address.
     Mac([u8; 6]),
-    /// It has one more address.
+    /// The interface got another address.
     AddressAdded(IpAddr),
-    /// It has lost an address.
+    /// The interface lost an address.
     AddressRemoved(IpAddr),
-    /// So much changed at once that the kernel could not tell of all.
+    /// The kernel dropped messages because too much changed at once.
     Missed,
 }
 
-/// The state of an interface, as messages of the kernel tell.
+/// The last known state of an interface.
 #[derive(Debug)]
 struct State {
     index: u32,
@@ -48,23 +48,23 @@ struct State {
     addresses: Vec<IpAddr>,
 }
 
-/// Hears of the changes of one interface.
+/// Receives the changes of one interface from the kernel.
 ///
-/// Take changes by [`next_change`](Self::next_change) from time to time; the
-/// kernel keeps some until then. It needs no rights once it is open.
+/// Call [`next_change`](Self::next_change) regularly; the kernel buffers a limited number of
+/// changes. An open monitor needs no capabilities.
 #[derive(Debug)]
 pub struct Monitor {
     socket: File,
-    /// A message of the kernel, and how much of it is still to be looked at.
+    /// The last messages from the kernel, of which `rest` is not yet read.
     buffer: Box<[u8]>,
     rest: (usize, usize),
     state: State,
 }
 
 impl Monitor {
-    /// Begins to hear of interface `name` in the calling thread's namespace.
+    /// Starts to monitor interface `name` in the calling thread's namespace.
     pub(super) fn open(name: &str) -> io::Result<Self> {
-        // First the socket, so that no change is lost in between.
+        // Open the socket first, so that no change in between is lost.
         let socket = sys::route_monitor()?;
         let control = Control::new()?;
         let flags = control.flags(name)?;
@@ -84,10 +84,10 @@ impl Monitor {
         })
     }
 
-    /// The next change; `None` when there is none yet.
+    /// Returns the next change, or `None` if there is none yet.
     ///
     /// # Errors
-    /// When the kernel does not tell any more.
+    /// Fails if the kernel reports an error for the socket.
     pub fn next_change(&mut self) -> io::Result<Option<Change>> {
         loop {
             let (start, end) = self.rest;
@@ -112,7 +112,7 @@ impl Monitor {
     }
 }
 
-/// The first whole message, its header included.
+/// Returns the first complete message, including its header.
 fn first_message(bytes: &[u8]) -> Option<&[u8]> {
     let len = u32_at(bytes, 0)? as usize;
     if len < HEADER {
@@ -126,12 +126,12 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 impl State {
-    /// What a message changes, if it is about this interface and tells of
-    /// anything new.
+    /// Updates the state from a message. Returns the change if the message is about this interface
+    /// and reports something new.
     fn learn(&mut self, message: &[u8]) -> Option<Change> {
         let kind = u16::from_ne_bytes(*message.get(4..)?.first_chunk()?);
         let body = &message[HEADER..];
-        // Both messages have the interface's number here.
+        // Both kinds of message have the interface number at this offset.
         if u32_at(body, 4)? != self.index {
             return None;
         }
@@ -164,7 +164,7 @@ impl State {
 
     fn learn_address(&mut self, body: &[u8], added: bool) -> Option<Change> {
         let attributes = body.get(ADDRESS_MESSAGE..)?;
-        // On a point-to-point link the other end's is IFA_ADDRESS.
+        // On a point-to-point link, IFA_ADDRESS is the peer's address.
         let octets =
             attribute(attributes, IFA_LOCAL).or_else(|| attribute(attributes, IFA_ADDRESS))?;
         let address = match i32::from(*body.first()?) {
@@ -174,7 +174,7 @@ impl State {
         };
         let known = self.addresses.iter().position(|known| *known == address);
         match (known, added) {
-            // The kernel repeats it when its lifetime or state changes.
+            // The kernel repeats an address when its lifetime or state changes.
             (Some(_), true) => None,
             (None, true) => {
                 if self.addresses.len() < MAX_ADDRESSES {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_the_link_are_told_once() {
+    fn each_link_change_is_reported_once() {
         let mut state = state();
         let (up, running) = (libc::IFF_UP, libc::IFF_UP | libc::IFF_RUNNING);
         for (flags, mac, change) in [
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_told_when_they_come_and_go() {
+    fn added_and_removed_addresses_are_reported() {
         let mut state = state();
         let v4 = |kind, octets: [u8; 4]| {
             let fixed = [libc::AF_INET as u8, 24, 0, 0, 7, 0, 0, 0];
@@ -278,7 +278,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_message_is_survived(bytes in prop::collection::vec(any::<u8>(), 0..80), kind in 15u16..24) {
+        fn no_message_causes_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..80), kind in 15u16..24) {
             let mut bytes = bytes;
             if bytes.len() > 24 {
                 bytes[4..6].copy_from_slice(&kind.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! How devices and addresses are written on a command line.
+//! Parses devices and addresses from the command line.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,54 +7,55 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Where packets come from and go to: `auto`,
-/// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,offload=auto|on|off]`
+/// The device that carries the packets.
+///
+/// Written as `auto`,
+/// `xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums][,offload=auto|on|off]`,
 /// or `tap:NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Device {
-    /// A wire of its own to this host: a veth pair with `AF_XDP`, or else a tap
-    /// device.
+    /// A private link to this host: a veth pair with `AF_XDP`, or a tap device where that fails.
     #[default]
     Auto,
-    /// An interface, through `AF_XDP`.
+    /// An existing interface, through `AF_XDP`.
     Xdp {
-        /// Its name.
+        /// The interface's name.
         interface: String,
-        /// Which of its queues are served.
+        /// Which queues to serve.
         queues: Queues,
-        /// VLANs whose frames are served beside untagged ones, each once, at
-        /// most [`MAX_VLANS`]. VLAN 0 is that of priority tags.
+        /// VLANs to serve in addition to untagged frames: at most [`MAX_VLANS`], without
+        /// duplicates. VLAN 0 is for priority tags.
         vlans: Vec<u16>,
-        /// XDP in the kernel's generic mode instead of the driver's.
+        /// Use the kernel's generic XDP instead of the driver's native XDP.
         generic: bool,
-        /// Take packets whose TCP or UDP checksum covers the pseudo-header
-        /// only, as a peer on veth with TX checksum offload sends them.
+        /// Accept packets whose TCP or UDP checksum covers the pseudo-header only. A veth peer with
+        /// TX checksum offload sends such packets.
         partial_checksums: bool,
-        /// How runs of segments leave.
+        /// How super-segments are sent.
         offload: Offload,
     },
-    /// A tap device, made if it does not exist.
+    /// A tap device, created if it does not exist.
     Tap {
-        /// Its name.
+        /// The device's name.
         name: String,
     },
 }
 
-/// Which queues of an interface are served, one worker each.
+/// Which queues of an interface to serve, with one worker each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Queues {
-    /// All that it has.
+    /// All queues of the interface.
     #[default]
     All,
-    /// So many, from 1 up. An error when packets may arrive on others.
+    /// This many queues, at least 1. An error if packets may arrive on other queues.
     Exactly(u32),
-    /// The first so many, from 1 up. Clients whose packets arrive on others are
+    /// The first queues, this many, at least 1. Clients whose packets arrive on other queues are
     /// not served.
     Partial(u32),
 }
 
 impl Queues {
-    /// How many; `None` for all.
+    /// Returns the number of queues; `None` for all.
     pub fn number(self) -> Option<u32> {
         match self {
             Self::All => None,
@@ -63,70 +64,73 @@ impl Queues {
     }
 }
 
-/// Whether runs of segments leave as super-segments.
+/// Whether to send super-segments.
 ///
-/// `AF_XDP` itself takes frames only, so they go through a packet socket, which
-/// copies them once, as `AF_XDP` in copy mode copies each frame.
+/// `AF_XDP` sends single frames only. So super-segments go through a packet socket, which copies
+/// them once. `AF_XDP` in copy mode also copies each frame once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Offload {
-    /// Where the device cuts TCP segments itself and the rings copy anyway. With
-    /// zero-copy, frames: they are not copied at all, and the two ways would
-    /// not keep their order.
+    /// On if the device segments TCP itself and `AF_XDP` copies anyway.
+    ///
+    /// Off with zero-copy. Zero-copy frames need no copy, and mixing both paths would reorder
+    /// packets.
     #[default]
     Auto,
-    /// Even where the kernel must do the cutting. An error with zero-copy.
+    /// On even if the kernel must segment in software. An error with zero-copy.
     On,
-    /// Never.
+    /// Off.
     Off,
 }
 
-/// Why a text is not a device. Each names the wrong word and what fits there.
+/// Why a text is not a device. Each message names the wrong word and the valid ones.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParseDeviceError {
-    /// The word before the colon.
+    /// The word before the colon is unknown.
     #[error(
-        "{0:?} is no device; write auto, \
+        "{0:?} is not a device; write auto, \
          xdp:IFACE[,queues=N[,partial]][,vlan=ID[,ID]][,generic][,partial-checksums]\
          [,offload=auto|on|off] or tap:NAME"
     )]
     Kind(String),
-    /// The interface's name.
+    /// The interface name is invalid.
     #[error(
-        "{0:?} is no interface name: it has 1 to 15 characters and no space, slash, comma or colon"
+        "{0:?} is not an interface name: use 1 to 15 characters, without space, slash, comma or \
+         colon"
     )]
     Name(String),
-    /// A word after the interface.
+    /// An option after the interface is unknown.
     #[error(
-        "{0:?} is no option of an xdp device; there are queues=N, partial, \
+        "{0:?} is not an option of an xdp device; the options are queues=N, partial, \
          vlan=ID[,ID], generic, partial-checksums, offload=auto|on|off"
     )]
     Option(String),
-    /// A word that was there before.
+    /// An option occurs twice.
     #[error("{0} is given twice; leave one out")]
     Twice(String),
-    /// A number of queues.
-    #[error("{0:?} is no number of queues; write queues=1 to queues={MAX_QUEUES}")]
+    /// The number of queues is invalid.
+    #[error("{0:?} is not a number of queues; write queues=1 to queues={MAX_QUEUES}")]
     Queues(String),
-    /// `partial` without a number.
-    #[error("partial says that some queues are not served; say how many are with queues=N,partial")]
+    /// `partial` occurs without a number of queues.
+    #[error("partial needs the number of queues to serve; write queues=N,partial")]
     Partial,
-    /// A VLAN's number.
-    #[error("{0:?} is no VLAN; write vlan=ID or vlan=ID,ID with numbers from 0 to {MAX_VLAN_ID}")]
+    /// A VLAN number is invalid.
+    #[error(
+        "{0:?} is not a VLAN; write vlan=ID or vlan=ID,ID with numbers from 0 to {MAX_VLAN_ID}"
+    )]
     Vlan(String),
-    /// The table of VLANs is bounded.
-    #[error("vlan= names more than {MAX_VLANS} VLANs, and no more can be served")]
+    /// There are more VLANs than [`MAX_VLANS`].
+    #[error("vlan= lists more than {MAX_VLANS} VLANs, which is the maximum; leave some out")]
     Vlans,
 }
 
 /// Most VLANs of one interface that can be served.
 pub const MAX_VLANS: usize = 64;
-/// IEEE 802.1Q: 4,095 is reserved.
+/// The largest VLAN number. IEEE 802.1Q reserves 4,095.
 const MAX_VLAN_ID: u16 = 4094;
-/// Most queues of one interface that can be served; `MAX_QUEUES` of the
-/// steering program.
+/// Most queues of one interface that can be served; equals `MAX_QUEUES` in the steering program.
 pub const MAX_QUEUES: u32 = 256;
-/// `IFNAMSIZ` less the closing zero.
+/// `IFNAMSIZ` without the terminating zero.
 pub(super) const MAX_INTERFACE_NAME: usize = 15;
 
 impl FromStr for Device {
@@ -157,7 +161,7 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
     let mut vlans = Vec::new();
     let mut seen = Vec::new();
     for word in words {
-        // Numbers after vlan=ID are further ones; no option is a number.
+        // Numbers directly after vlan=ID are more VLANs. No option is a number.
         let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
         if is_number && seen.last() == Some(&"vlan") {
             add_vlan(&mut vlans, word)?;
@@ -200,7 +204,7 @@ fn parse_xdp(text: &str) -> Result<Device, ParseDeviceError> {
 }
 
 fn add_vlan(vlans: &mut Vec<u16>, id: &str) -> Result<(), ParseDeviceError> {
-    // A number may begin with a plus for the standard library.
+    // The standard library accepts a leading plus sign; this syntax does not.
     let number = id.parse().ok().filter(|_| !id.starts_with('+'));
     match number {
         Some(number) if vlans.contains(&number) => {
@@ -268,19 +272,19 @@ impl fmt::Display for Device {
     }
 }
 
-/// An address and the length of its network's prefix: `10.0.0.2/24`.
+/// An address with a prefix length, such as `10.0.0.2/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AddressPrefix {
     /// The address.
     pub address: IpAddr,
-    /// Leading bits that all of its network share: 0 to 32 or 128.
+    /// Length of the network prefix in bits: 0 to 32 for IPv4, 0 to 128 for IPv6.
     pub prefix: u8,
 }
 
-/// Why a text is not an address with a prefix.
+/// Why a text is not an address with a prefix length.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "{0:?} is no address of one host with a prefix length; write it like 192.0.2.10/24 or \
+    "{0:?} is not a host address with a prefix length; write it like 192.0.2.10/24 or \
      2001:db8::10/64"
 )]
 pub struct ParseAddressError(String);
@@ -294,7 +298,7 @@ impl FromStr for AddressPrefix {
             let address: IpAddr = address.parse().ok()?;
             let prefix: u8 = prefix.parse().ok()?;
             let unicast = !address.is_multicast() && !address.is_unspecified();
-            // No packet on a wire has an IPv4 address in an IPv6 one.
+            // IPv4-mapped IPv6 addresses never appear on the wire.
             let mapped = address.to_canonical() != address;
             let most = if address.is_ipv4() { 32 } else { 128 };
             let parsed = Self { address, prefix };
@@ -311,8 +315,8 @@ impl fmt::Display for AddressPrefix {
 }
 
 impl AddressPrefix {
-    /// Whether it is an IPv4 network's own address, or that of all its hosts;
-    /// those of two addresses have neither (RFC 3021).
+    /// Returns true for an IPv4 network address or broadcast address. Networks of two addresses
+    /// have neither (RFC 3021).
     fn is_for_all(&self) -> bool {
         let IpAddr::V4(address) = self.address else {
             return false;
@@ -325,7 +329,7 @@ impl AddressPrefix {
         host == 0 || host == hosts
     }
 
-    /// Whether `other` lies in the same network.
+    /// Returns true if `other` is in the same network.
     pub fn contains(&self, other: IpAddr) -> bool {
         match (self.address, other) {
             (IpAddr::V4(a), IpAddr::V4(b)) => {
@@ -363,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn each_form_is_read() {
+    fn each_form_is_parsed() {
         assert_eq!("auto".parse(), Ok(Device::Auto));
         assert_eq!(
             "tap:tap0".parse(),
@@ -461,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read_with_their_prefix() {
+    fn addresses_are_parsed_with_their_prefix() {
         let parse = |text: &str| text.parse::<AddressPrefix>();
         assert_eq!(parse("10.0.0.2/24").unwrap().to_string(), "10.0.0.2/24");
         assert_eq!(parse("2001:db8::2/64").unwrap().prefix, 64);
@@ -493,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_tells_its_network() {
+    fn contains_compares_the_network_prefix() {
         let net: AddressPrefix = "10.0.0.2/30".parse().unwrap();
         assert!(net.contains("10.0.0.1".parse().unwrap()));
         assert!(!net.contains("10.0.0.4".parse().unwrap()));
@@ -515,7 +519,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_shown_is_read_back(
+        fn displayed_devices_parse_back(
             interface in "[a-z][a-z0-9.-]{0,14}",
             queues in prop_oneof![
                 Just(Queues::All),

@@ -1,4 +1,4 @@
-//! A network namespace that nobody else has.
+//! Private network namespaces.
 
 use std::fs::File;
 use std::io;
@@ -8,14 +8,15 @@ use std::thread;
 
 use crate::sys;
 
-/// A network namespace that lives as long as this handle (and sockets in it)
-/// do: with the process, however it ends, go the namespace and the interfaces
-/// in it, and with one end of a veth pair goes the other.
+/// A network namespace that exists while this handle or a socket in it is open.
+///
+/// When the process ends, the kernel removes the namespace and its interfaces. Removing one end of
+/// a veth pair removes the other end too.
 #[derive(Clone, Debug)]
 pub(super) struct Namespace(Arc<OwnedFd>);
 
 impl Namespace {
-    /// Makes an empty one. The calling thread stays where it is.
+    /// Creates an empty namespace. The calling thread keeps its current namespace.
     pub(super) fn new() -> io::Result<Self> {
         in_thread(|| {
             sys::unshare_network()?;
@@ -24,12 +25,12 @@ impl Namespace {
         })?
     }
 
-    /// Moves the calling thread into it, for good.
+    /// Moves the calling thread into this namespace permanently.
     pub(super) fn enter(&self) -> io::Result<()> {
         sys::enter_network(self.0.as_fd())
     }
 
-    /// Does `work` in it; the calling thread stays where it is.
+    /// Runs `work` inside this namespace. The calling thread keeps its current namespace.
     pub(super) fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> io::Result<R> {
         in_thread(|| {
             self.enter()?;
@@ -37,7 +38,7 @@ impl Namespace {
         })?
     }
 
-    /// The descriptor that keeps it.
+    /// Returns the descriptor that keeps the namespace alive.
     pub(super) fn handle(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.0)
     }
@@ -51,7 +52,8 @@ impl Namespace {
     }
 }
 
-/// A thread's namespace is its own, so a short-lived one can change it.
+/// Runs `work` in a short-lived thread, which can change its namespace without affecting the
+/// caller.
 fn in_thread<R: Send>(work: impl FnOnce() -> R + Send) -> io::Result<R> {
     thread::scope(|scope| {
         let helper = thread::Builder::new()

@@ -1,9 +1,8 @@
-//! The few requests of routing netlink that making a wire needs, and what only
-//! it tells of a device (RFC 3549).
+//! The few routing netlink requests (RFC 3549) that create links and read device limits.
 //!
-//! A message is a header, a fixed structure, and attributes, each with its
-//! length and kind before it and padded to 4 bytes; some attributes hold
-//! attributes. All numbers are in the machine's byte order.
+//! A message consists of a header, a fixed structure, and attributes. Each attribute starts with
+//! its length and kind, and is padded to 4 bytes; some contain further attributes. All numbers are
+//! in host byte order.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -45,7 +44,7 @@ const TCA_OPTIONS: u16 = 2;
 const TC_H_ROOT: u32 = u32::MAX;
 const AF_INET: u8 = libc::AF_INET as u8;
 const AF_INET6: u8 = libc::AF_INET6 as u8;
-/// Use an IPv6 address at once, without asking whether others have it.
+/// Uses an IPv6 address at once, without duplicate address detection.
 const IFA_F_NODAD: u8 = 0x02;
 
 pub(super) const HEADER: usize = 16;
@@ -53,10 +52,10 @@ pub(super) const HEADER: usize = 16;
 pub(super) const INTERFACE_MESSAGE: usize = 16;
 /// `struct tcmsg`: family, padding, interface, handle, parent, info.
 const QDISC_MESSAGE: usize = 20;
-/// What is told of one interface is some 2 KB, and more for each function of a
-/// card that is shared out.
+/// Size of the receive buffer. The kernel's description of one interface takes about 2 KB, and more
+/// for a card with SR-IOV virtual functions.
 pub(super) const ANSWER: usize = 32 << 10;
-/// Limit of super-segments before there was a choice.
+/// The limit of super-segments on kernels that do not report one.
 const DEFAULT_GSO_SIZE: u32 = 65_536;
 
 struct Message(Vec<u8>);
@@ -69,7 +68,7 @@ impl Message {
         Self(bytes)
     }
 
-    /// About interface number `index`.
+    /// Starts a message about interface number `index`.
     fn about(kind: u16, flags: u16, index: u32) -> Self {
         let mut fixed = [0; INTERFACE_MESSAGE];
         fixed[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -96,20 +95,20 @@ impl Message {
         message
     }
 
-    /// Sends the request, which the kernel does.
+    /// Sends the request, and waits until the kernel has done it.
     fn request(mut self) -> io::Result<()> {
         let flags = u16::from_ne_bytes([self.0[6], self.0[7]]) | NLM_F_ACK;
         self.0[6..8].copy_from_slice(&flags.to_ne_bytes());
         self.ask().map(drop)
     }
 
-    /// Sends the request and waits for the kernel's answer: what comes behind
-    /// its header, nothing where it only says that all is well.
+    /// Sends the request and returns the kernel's answer without its header. A mere acknowledgement
+    /// gives an empty answer.
     fn ask(self) -> io::Result<Vec<u8>> {
         self.ask_through(&sys::route_socket()?)
     }
 
-    /// The same through a socket that is open already.
+    /// Does the same as `ask` through an open socket.
     fn ask_through(mut self, mut socket: &File) -> io::Result<Vec<u8>> {
         let len = self.0.len() as u32;
         self.0[..4].copy_from_slice(&len.to_ne_bytes());
@@ -132,7 +131,7 @@ impl Message {
     }
 }
 
-/// The value of the attribute of this kind, if it is among them.
+/// Returns the value of the attribute of kind `wanted`, if present.
 pub(super) fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     while let [a, b, c, d, rest @ ..] = attributes {
         let len = usize::from(u16::from_ne_bytes([*a, *b])).checked_sub(4)?;
@@ -144,28 +143,28 @@ pub(super) fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     None
 }
 
-/// The same of a number.
+/// Returns the attribute as a number.
 fn number(attributes: &[u8], wanted: u16) -> Option<u32> {
     let value = attribute(attributes, wanted)?.first_chunk()?;
     Some(u32::from_ne_bytes(*value))
 }
 
-/// The same of a text, which may end with a zero.
+/// Returns the attribute as text, without a trailing zero byte.
 fn text(attributes: &[u8], wanted: u16) -> Option<String> {
     let value = attribute(attributes, wanted)?;
     let end = value.iter().position(|byte| *byte == 0);
     Some(String::from_utf8_lossy(&value[..end.unwrap_or(value.len())]).into_owned())
 }
 
-/// An interface that has another one as its port.
+/// An interface that another interface belongs to as a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Master {
     pub(super) name: String,
-    /// What it is: `bridge`, `bond`, `team`, `vrf` and so on.
+    /// Kind of interface: `bridge`, `bond`, `team`, `vrf` and so on.
     pub(super) kind: String,
 }
 
-/// The interface that interface number `index` is a port of, if any.
+/// Returns the interface that interface number `index` is a port of, if any.
 pub(super) fn master(index: u32) -> io::Result<Option<Master>> {
     let attributes = |index| {
         let answer = Message::about(RTM_GETLINK, 0, index).ask()?;
@@ -182,7 +181,7 @@ pub(super) fn master(index: u32) -> io::Result<Option<Master>> {
     }))
 }
 
-/// One end of a veth pair.
+/// Adds the attributes of one end of a veth pair.
 fn end(message: Message, name: &str, queues: u32) -> Message {
     message
         .attribute(IFLA_IFNAME, &[name.as_bytes(), &[0]].concat())
@@ -190,8 +189,7 @@ fn end(message: Message, name: &str, queues: u32) -> Message {
         .attribute(IFLA_NUM_RX_QUEUES, &queues.to_ne_bytes())
 }
 
-/// Makes a veth pair: `name` in this network namespace, and its peer, `peer`,
-/// in `namespace`.
+/// Creates a veth pair: `name` in this network namespace, and `peer` in `namespace`.
 pub(super) fn create_veth(
     name: &str,
     peer: &str,
@@ -217,29 +215,32 @@ pub(super) fn delete_link(index: u32) -> io::Result<()> {
     Message::about(RTM_DELLINK, 0, index).request()
 }
 
-/// The longest super-segments of TCP over IPv4 and over IPv6 that interface
-/// number `index` takes, as bytes of the whole packet, link header included.
-/// Kernels before Linux 6.3 have one number for both.
+/// Returns the largest TCP super-segments, over IPv4 and over IPv6, that interface number `index`
+/// takes.
+///
+/// The sizes are bytes of the whole packet, including the link header. Kernels before Linux 6.3
+/// have one limit for both.
 pub(crate) fn longest_supers(route: &File, index: u32) -> io::Result<[usize; 2]> {
     let answer = Message::about(RTM_GETLINK, 0, index).ask_through(route)?;
     let attributes = answer.get(INTERFACE_MESSAGE..).unwrap_or_default();
     let v6 = number(attributes, IFLA_GSO_MAX_SIZE).unwrap_or(DEFAULT_GSO_SIZE);
     let v4 = number(attributes, IFLA_GSO_IPV4_MAX_SIZE).unwrap_or(v6.min(DEFAULT_GSO_SIZE));
-    // What the kernel cuts itself is below the limit.
+    // The kernel reports an exclusive limit.
     Ok([v4, v6].map(|limit| limit.saturating_sub(1) as usize))
 }
 
-/// Has interface number `index` take super-segments over IPv4 of less than
-/// `bytes`, link header included. Since Linux 6.3.
+/// Makes interface number `index` accept IPv4 super-segments of less than `bytes`, including the
+/// link header. Needs Linux 6.3.
 pub(super) fn allow_supers(index: u32, bytes: u32) -> io::Result<()> {
     Message::about(RTM_SETLINK, 0, index)
         .attribute(IFLA_GSO_IPV4_MAX_SIZE, &bytes.to_ne_bytes())
         .request()
 }
 
-/// Gives interface number `index` a queue for `packets` that it cannot send
-/// at once. A veth end without one drops what finds its peer's ring full; with
-/// one it holds its sender up, an `AF_XDP` socket too.
+/// Gives interface number `index` a queue for `packets` that it cannot send at once.
+///
+/// Without a queue, a veth end drops packets while its peer's ring is full. With a queue it makes
+/// senders wait, including `AF_XDP` sockets.
 pub(super) fn add_queue(index: u32, packets: u32) -> io::Result<()> {
     let mut fixed = [0; QDISC_MESSAGE];
     fixed[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -251,7 +252,7 @@ pub(super) fn add_queue(index: u32, packets: u32) -> io::Result<()> {
         .request()
 }
 
-/// Gives interface number `index` an address.
+/// Adds an address to interface number `index`.
 pub(super) fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
     let (family, octets, flags) = match address {
         IpAddr::V4(v4) => (AF_INET, v4.octets().to_vec(), 0),

@@ -1,20 +1,20 @@
-//! From a configuration to an open interface.
+//! Opens an interface from its configuration.
 
 use super::addressing::refuse_twice;
 use super::ready::{XdpReady, XdpWanted};
 use super::{Device, DeviceError, Interface, InterfaceConfig, MAX_QUEUES, Queues, auto};
 use crate::xdp::steer;
 
-/// What the peer of a veth pair must do to be heard.
-const VETH_CHECKSUMS: &str = "a packet without a whole one is dropped; a peer on this host that \
-    leaves them to the device (ethtool -k PEER) is heard after: ethtool -K PEER tx off, or with \
-    partial-checksums here";
+/// The summary's advice for a veth interface that refuses partial checksums.
+const VETH_CHECKSUMS: &str = "packets with partial TCP or UDP checksums are dropped; if the peer \
+    offloads checksums (see: ethtool -k PEER), turn that off with: ethtool -K PEER tx off, or add \
+    partial-checksums to --device";
 
 impl Interface {
     /// Makes the configured interface ready.
     ///
     /// # Errors
-    /// [`DeviceError`]; nothing is left behind then.
+    /// A [`DeviceError`]. A failed open leaves nothing behind.
     pub fn open(config: &InterfaceConfig) -> Result<Self, DeviceError> {
         DeviceError::check_count(
             "addresses",
@@ -59,7 +59,7 @@ impl Interface {
     }
 }
 
-/// `queues=` and `--workers` say the same thing, as each worker has a queue.
+/// Combines `queues=` and `--workers`, which must agree because each worker serves one queue.
 fn asked_queues(queues: Queues, workers: Option<u32>) -> Result<Queues, DeviceError> {
     match (queues, queues.number(), workers) {
         (Queues::All, _, Some(workers)) => Ok(Queues::Exactly(workers)),
@@ -76,7 +76,7 @@ mod tests {
     use crate::port::Wait;
 
     #[test]
-    fn an_address_given_twice_opens_nothing() {
+    fn a_duplicate_address_opens_nothing() {
         let own = ["10.7.0.2/24", "10.7.0.2/16"];
         let config = InterfaceConfig {
             device: "tap:nmio-none".parse().unwrap(),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_and_queues_say_the_same_thing() {
+    fn workers_and_queues_must_agree() {
         use Queues::{All, Exactly, Partial};
         for (queues, workers, asked) in [
             (All, None, All),

@@ -1,4 +1,4 @@
-//! The wire between this host and the server.
+//! The veth pair between this host and the server.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,7 +12,7 @@ pub(super) struct VethPair {
 }
 
 impl VethPair {
-    /// Makes interface `name`, with its peer in `namespace`.
+    /// Creates interface `name`, with its peer in `namespace`.
     pub(super) fn create(
         name: String,
         peer: &str,
@@ -30,7 +30,7 @@ impl VethPair {
 
 impl Drop for VethPair {
     fn drop(&mut self) {
-        // The namespace would take it away too, but some time later.
+        // The kernel would remove the pair with the namespace too, but only some time later.
         let removed = Control::new()
             .and_then(|control| control.index(&self.name))
             .and_then(netlink::delete_link);

@@ -1,4 +1,4 @@
-//! One queue of an interface, on its way to the thread that will serve it.
+//! A queue of an interface, to be opened by the thread that serves it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::port::Wait;
 use crate::tap::{TapConfig, TapPort};
 use crate::xdp::{XdpConfig, XdpPort};
 
-/// One queue, not opened yet: it can be sent to its thread.
+/// A queue that is not opened yet and can be sent to its thread.
 pub struct QueueSource {
     pub(super) way: Way,
     pub(super) mtu: usize,
@@ -33,14 +33,13 @@ pub(super) enum Way {
 }
 
 impl QueueSource {
-    /// Opens the queue; from then on packets arrive.
+    /// Opens the queue. Packets arrive from then on.
     ///
-    /// Call it in the thread that will serve the queue. With device `auto`
-    /// that thread is moved into the private network namespace of the
-    /// server's end, and stays there.
+    /// Call it in the thread that will serve the queue. For device `auto` the thread moves
+    /// permanently into the private network namespace of the server's end.
     ///
     /// # Errors
-    /// [`DeviceError`].
+    /// A [`DeviceError`].
     pub fn open(self, memory: MemoryPlan) -> Result<AnyPort, DeviceError> {
         match self.way {
             Way::Xdp {
@@ -83,19 +82,21 @@ impl QueueSource {
     }
 }
 
-/// A port of a kind that is known at run time: match once, outside the loop,
-/// so that the loop is compiled for one of them.
-// A port is made once a thread and moved once.
+/// A port whose kind is known only at run time.
+///
+/// Match on it once, outside the main loop, so that the compiler specializes the loop for each
+/// kind.
+// Each thread creates one port and moves it once.
 #[allow(clippy::large_enum_variant)]
 pub enum AnyPort {
-    /// `AF_XDP`.
+    /// An `AF_XDP` port.
     Xdp(XdpPort),
-    /// A tap device.
+    /// A tap device's port.
     Tap(TapPort),
 }
 
 impl AnyPort {
-    /// What the port really does, for people: pairs of a name and a value.
+    /// Describes the port's actual settings for people, as pairs of name and value.
     pub fn summary(&self) -> Vec<(&'static str, String)> {
         match self {
             Self::Xdp(port) => port.summary(),

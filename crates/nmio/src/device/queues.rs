@@ -1,8 +1,8 @@
-//! Which of an interface's queues are served.
+//! Chooses how many of an interface's queues to serve.
 //!
-//! Packets to the server arrive on any RX queue that the interface has. So all
-//! of them are served, one worker each, unless the device's flow table shows
-//! that nothing arrives on the others, or the user accepts the loss.
+//! Client packets can arrive on any RX queue. So the server serves all queues, with one worker
+//! each. It serves fewer if the device's flow table shows that the others get no packets, or if the
+//! user accepts the loss.
 
 use std::thread;
 
@@ -10,21 +10,20 @@ use super::lines::Lines;
 use super::{DeviceError, MAX_QUEUES, Queues};
 use crate::sys::{Channels, Control};
 
-/// What the driver tells of an interface's queues.
+/// What the driver reports about an interface's queues.
 struct Found<'a> {
     interface: &'a str,
     rx: u32,
     tx: u32,
-    /// `None`: sysfs told the numbers, and `ethtool -L` does not change them.
+    /// `None` if the counts come from sysfs and `ethtool -L` cannot change them.
     channels: Option<Channels>,
     is_veth: bool,
-    /// The RX queue of each slice of flows, where the driver tells.
+    /// The flow table: the RX queue for each hash value. `None` if the driver does not report it.
     flows: Option<Vec<u32>>,
     cores: u32,
 }
 
-/// How many queues of an interface are served, numbered from 0. Tells in
-/// `lines` what that means.
+/// Returns how many queues to serve, numbered from 0. Adds lines about the choice to `lines`.
 pub(super) fn choose(
     control: &Control,
     interface: &str,
@@ -36,11 +35,11 @@ pub(super) fn choose(
         .map(|channels| (channels.rx, channels.tx))
         .or_else(|| control.listed_queues(interface));
     let Some((rx, tx)) = counts else {
-        // A wrong guess is found when a worker binds to its queue.
+        // A wrong guess causes an error when a worker binds to its queue.
         let served = wanted.number().unwrap_or(1);
         lines.push((
             "queues",
-            format!("{served}; the driver does not tell how many {interface} has"),
+            format!("{served}; the driver does not report how many {interface} has"),
         ));
         return Ok(served);
     };
@@ -60,7 +59,7 @@ impl Found<'_> {
     fn choose(&self, wanted: Queues, lines: &mut Lines) -> Result<u32, DeviceError> {
         let interface = self.interface.to_owned();
         let served = wanted.number().unwrap_or(self.rx);
-        // A queue pair is served: the RX queue alone cannot answer.
+        // Each worker needs an RX queue and a TX queue.
         if wanted == Queues::All && self.rx > self.tx {
             return Err(DeviceError::FewTxQueues {
                 interface,
@@ -91,7 +90,7 @@ impl Found<'_> {
         if unserved > 0 && self.are_idle_from(served) {
             lines.push((
                 "flow table",
-                "shows nothing for the queues that are not served".to_owned(),
+                "sends no packets to the unserved queues".to_owned(),
             ));
         } else if unserved > 0 {
             let others = match unserved {
@@ -101,15 +100,15 @@ impl Found<'_> {
             lines.push((
                 "warning",
                 format!(
-                    "clients whose packets arrive on {others} of {} are not served, as partial \
-                     allows",
+                    "clients whose packets arrive on {others} of {} are not served, because of the \
+                     option partial",
                     self.interface
                 ),
             ));
         }
         if served > self.cores {
             let advice = format!(
-                "{served} workers share {} cores; fewer queues serve as well: {}",
+                "{served} workers share {} cores; use fewer queues: {}",
                 self.cores,
                 self.resize(self.cores)
             );
@@ -118,25 +117,25 @@ impl Found<'_> {
         Ok(served)
     }
 
-    /// Whether the flow table shows nothing for queue `first` and those above.
+    /// Returns true if the flow table has no entry for queue `first` or any above it.
     fn are_idle_from(&self, first: u32) -> bool {
         self.flows
             .as_ref()
             .is_some_and(|flows| !flows.is_empty() && flows.iter().all(|queue| *queue < first))
     }
 
-    /// What gives the interface `number` queue pairs, as a command.
+    /// Returns the command that gives the interface `number` queue pairs, or why there is none.
     fn resize(&self, number: u32) -> String {
         let interface = self.interface;
         match self.channels {
-            None => format!("the driver of {interface} cannot change that"),
+            None => format!("the driver of {interface} cannot change it"),
             Some(channels) if number > channels.most => {
                 format!("{interface} can have at most {}", channels.most)
             }
             Some(Channels { combined: true, .. }) => {
                 format!("ethtool -L {interface} combined {number}")
             }
-            // XDP needs an RX queue for each TX queue of the other end.
+            // Native XDP on veth needs at least as many RX queues as the peer has TX queues.
             Some(channels) if self.is_veth && number < channels.rx => format!(
                 "ethtool -L PEER tx {number} at the other end, then ethtool -L {interface} rx \
                  {number} tx {number}"
@@ -150,7 +149,7 @@ impl Found<'_> {
 mod tests {
     use super::*;
 
-    /// A card with `rx` combined queues out of 8, on a host with 4 cores.
+    /// A network card with `rx` of its 8 combined queues in use, on a host with 4 cores.
     fn card(rx: u32) -> Found<'static> {
         Found {
             interface: "eth0",
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_queues_do_where_the_flow_table_shows_nothing_for_the_others() {
+    fn fewer_queues_suffice_if_the_flow_table_skips_the_others() {
         let with = |flows: &[u32]| Found {
             flows: Some(flows.to_vec()),
             ..card(4)
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn more_queues_than_there_are_are_refused() {
+    fn more_queues_than_the_interface_has_are_refused() {
         for wanted in [Queues::Exactly(6), Queues::Partial(6)] {
             let text = refusal(&card(4), wanted);
             assert!(text.contains("ethtool -L eth0 combined 6"), "{text}");
@@ -261,16 +260,16 @@ mod tests {
             ..card(4)
         };
         let text = refusal(&fixed, Queues::Exactly(5));
-        assert!(text.contains("cannot change that"), "{text}");
+        assert!(text.contains("cannot change it"), "{text}");
     }
 
     #[test]
-    fn each_queue_needs_one_to_send_by() {
+    fn each_rx_queue_needs_a_tx_queue() {
         let lopsided = Found { tx: 1, ..card(2) };
         let text = refusal(&lopsided, Queues::All);
         assert!(text.contains("ethtool -L eth0 combined 2"), "{text}");
         refusal(&lopsided, Queues::Exactly(2));
-        // More to send by than to receive by: all that receive are served.
+        // Extra TX queues do no harm.
         let (chosen, _) = choose(&Found { tx: 4, ..card(2) }, Queues::All);
         assert_eq!(chosen, Ok(2));
     }

@@ -1,5 +1,7 @@
-//! An interface of the calling thread's network namespace, made ready for
-//! `AF_XDP`: looked at, its ports reserved, the steering program attached.
+//! Prepares an interface for `AF_XDP`: checks it, reserves its ports, and attaches the steering
+//! program.
+//!
+//! The interface must be in the calling thread's network namespace.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +15,7 @@ use crate::sys::{self, Control};
 use crate::xdp::MAX_MTU;
 use crate::xdp::steer::{self, Rules, Steering};
 
-/// What an XDP interface is opened for.
+/// What to open: an interface and the requested options.
 pub(super) struct XdpWanted<'a> {
     pub(super) interface: &'a str,
     pub(super) queues: Queues,
@@ -21,7 +23,7 @@ pub(super) struct XdpWanted<'a> {
     pub(super) generic: bool,
     pub(super) partial_checksums: bool,
     pub(super) offload: Offload,
-    /// Empty in shared mode.
+    /// The server's own addresses; empty in shared mode.
     pub(super) own: &'a [AddressPrefix],
     pub(super) services: &'a [(Transport, u16)],
 }
@@ -29,22 +31,22 @@ pub(super) struct XdpWanted<'a> {
 /// An XDP interface with its steering program attached.
 pub(super) struct XdpReady {
     pub(super) steering: Steering,
-    /// What keeps ports and multicast groups ours.
+    /// Descriptors that reserve the served ports or keep the multicast groups joined.
     pub(super) held: Vec<OwnedFd>,
     pub(super) mac: [u8; 6],
     pub(super) mtu: usize,
     pub(super) is_veth: bool,
-    /// Queues to serve.
+    /// Number of queues to serve.
     pub(super) queues: u32,
     pub(super) addresses: Vec<AddressPrefix>,
     pub(super) lines: Lines,
 }
 
 impl XdpReady {
-    /// Opens an interface of the calling thread's network namespace.
+    /// Opens an interface in the calling thread's network namespace.
     pub(super) fn open(wanted: &XdpWanted<'_>) -> Result<Self, DeviceError> {
         let name = wanted.interface;
-        let control = Control::new().map_err(DeviceError::set_up("ask for interfaces"))?;
+        let control = Control::new().map_err(DeviceError::set_up("query interfaces"))?;
         let link = Link::of(&control, name)?;
         let mut lines = vec![(
             "interface",
@@ -55,15 +57,15 @@ impl XdpReady {
             ),
         )];
         let mode = if wanted.generic {
-            "generic: the kernel's stack makes each packet a buffer first"
+            "generic: the kernel allocates a buffer for each packet first"
         } else {
-            "native: in the driver"
+            "native: runs in the driver"
         };
         lines.push(("XDP mode", mode.to_owned()));
         let queues = queues::choose(&control, name, wanted.queues, &mut lines)?;
         check_vlans(&control, wanted, &mut lines)?;
         let master = netlink::master(link.index).map_err(asking(name))?;
-        // It only has a routing table of its own: addresses stay where they are.
+        // Ignores a VRF, which has a separate routing table but leaves addresses on its ports.
         let master = master.filter(|master| master.kind != "vrf");
         let networks = served_addresses(wanted, master.as_ref(), &mut lines)?;
         hints(wanted, master.as_ref(), &networks, &mut lines);
@@ -77,7 +79,7 @@ impl XdpReady {
         if wanted.partial_checksums {
             lines.push((
                 "checksums",
-                "a TCP or UDP checksum of the pseudo-header alone is accepted".to_owned(),
+                "partial TCP and UDP checksums (pseudo-header only) are accepted".to_owned(),
             ));
         }
         check_sockets()?;
@@ -103,7 +105,7 @@ impl XdpReady {
     }
 }
 
-/// An interface that is up, is Ethernet, and whose packets fit.
+/// Properties of an interface that is up, uses Ethernet, and has a supported MTU.
 struct Link {
     index: u32,
     mac: [u8; 6],
@@ -137,27 +139,30 @@ impl Link {
 }
 
 fn asking(name: &str) -> impl FnOnce(io::Error) -> DeviceError {
-    DeviceError::set_up(format!("ask for the state of interface {name}"))
+    DeviceError::set_up(format!("read the state of interface {name}"))
 }
 
-/// Whether this kernel gives this process `AF_XDP` sockets.
+/// Checks that this process may create `AF_XDP` sockets on this kernel.
 fn check_sockets() -> Result<(), DeviceError> {
     match sys::xdp_socket() {
         Ok(_) => Ok(()),
         Err(source) => Err(match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
-                DeviceError::rights("an AF_XDP socket", Needs::Xdp, source)
+                DeviceError::rights("open an AF_XDP socket", Needs::Xdp, source)
             }
             _ => DeviceError::Kernel {
                 what: "AF_XDP sockets",
+                remedy: "use --device tap:NAME, which does not need them",
                 source,
             },
         }),
     }
 }
 
-/// Tags must be in the frames for `vlan=`. Without it one should know that
-/// frames of any VLAN look untagged where they are not.
+/// Checks whether XDP sees VLAN tags.
+///
+/// With `vlan=`, stripped tags are an error. Otherwise a summary line warns that frames of every
+/// VLAN look untagged.
 fn check_vlans(
     control: &Control,
     wanted: &XdpWanted<'_>,
@@ -167,15 +172,15 @@ fn check_vlans(
     let strips = control.strips_tags(&interface);
     let mut remedy = format!("ethtool -K {interface} rxvlan off");
     if control.is_veth(&interface) {
-        // The tag stays beside the frame all the way if its sender puts it there.
+        // On veth, a tag that the sender keeps in metadata never enters the frame.
         remedy.push_str(", and at the other end: ethtool -K PEER txvlan off");
     }
     match (strips, wanted.vlans) {
         (true, []) => lines.push((
             "VLANs",
             format!(
-                "frames of every VLAN count as untagged, as {interface} strips tags before XDP \
-                 sees them; to serve untagged frames only: {remedy}"
+                "frames of every VLAN are served as untagged, because {interface} strips tags \
+                 before XDP sees them; to serve untagged frames only, run: {remedy}"
             ),
         )),
         (true, _) => return Err(DeviceError::TagsStripped { interface, remedy }),
@@ -225,7 +230,7 @@ fn served_addresses(
     Ok(wanted.own.to_vec())
 }
 
-/// Tells who will not be served although the start is a good one.
+/// Adds summary lines about clients that will not be served.
 fn hints(
     wanted: &XdpWanted<'_>,
     master: Option<&Master>,
@@ -237,10 +242,10 @@ fn hints(
         lines.push((
             "warning",
             format!(
-                "{interface} is a port of the {kind} {name}: only packets that arrive by {interface} \
-                 itself reach the server; serve {name} instead with --device xdp:{name} \
-                 (xdp:{name},generic where it has no native XDP), or take {interface} out of it \
-                 with: ip link set {interface} nomaster"
+                "{interface} is a port of the {kind} {name}: only packets that arrive on {interface} \
+                 itself reach the server; serve {name} instead with --device xdp:{name} (or \
+                 xdp:{name},generic if it has no native XDP), or remove {interface} from it with: \
+                 ip link set {interface} nomaster"
             ),
         ));
     }
@@ -250,29 +255,32 @@ fn hints(
     if addresses.iter().all(|own| own.address.is_ipv6()) {
         let is_local = |own: &AddressPrefix| matches!(own.address, IpAddr::V6(v6) if v6.is_unicast_link_local());
         let who = if addresses.iter().all(is_local) {
-            "clients over IPv4 and beyond a router are not served, as it has link-local addresses only"
+            "IPv4 clients and clients behind a router are not served, because it has only link-local \
+             addresses"
         } else {
-            "clients over IPv4 are not served, as it has no IPv4 address"
+            "IPv4 clients are not served, because it has no IPv4 address"
         };
         lines.push((
             "warning",
             format!(
-                "{interface}: {who}; give it one with: ip address add ADDRESS/PREFIX dev \
-                 {interface}, and start again"
+                "{interface}: {who}; add one with: ip address add ADDRESS/PREFIX dev {interface}, \
+                 and restart the server"
             ),
         ));
     }
     lines.push((
         "this host",
-        "its own programs get \"connection refused\" here, as what a host sends to its own address \
-         never comes by an interface; for clients on this host use --device auto"
+        "programs on this host cannot connect to these addresses (\"connection refused\"), because \
+         packets to the host's own addresses never pass an interface; for local clients use \
+         --device auto"
             .to_owned(),
     ));
 }
 
-/// Lets neighbour solicitations for the server's own addresses in, which go to
-/// a group for each that the kernel knows nothing of (RFC 4291, section 2.7.1;
-/// RFC 2464, section 7).
+/// Receives neighbour solicitations for the server's own IPv6 addresses.
+///
+/// Each address has its own multicast group, which the kernel does not join by itself (RFC 4291,
+/// section 2.7.1; RFC 2464, section 7).
 fn join_groups(name: &str, index: u32, addresses: &[IpAddr]) -> Result<OwnedFd, DeviceError> {
     let groups: Vec<_> = addresses
         .iter()
@@ -286,16 +294,16 @@ fn join_groups(name: &str, index: u32, addresses: &[IpAddr]) -> Result<OwnedFd, 
         .collect();
     sys::join_groups(index, &groups).map_err(|source| match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            DeviceError::rights("a packet socket", Needs::Xdp, source)
+            DeviceError::rights("open a packet socket", Needs::Xdp, source)
         }
         _ => DeviceError::SetUp {
-            step: format!("let multicast for neighbour discovery in on {name}"),
+            step: format!("join the multicast groups for neighbour discovery on {name}"),
             source,
         },
     })
 }
 
-/// Holds the served ports against other programs.
+/// Reserves the served ports, so that no other program can use them.
 fn reserve(
     addresses: &[IpAddr],
     services: &[(Transport, u16)],
@@ -331,7 +339,7 @@ fn reserve_error(
             address,
         },
         Some(libc::EPERM | libc::EACCES) => {
-            DeviceError::rights("a port below 1024", Needs::LowPort, source)
+            DeviceError::rights("reserve a port below 1024", Needs::LowPort, source)
         }
         _ => DeviceError::Reserve {
             transport,

@@ -1,21 +1,21 @@
-//! Capabilities that a device needs, and which of them are lacking.
+//! Capabilities that a device needs, and advice about missing ones.
 
 use std::fs;
 
-/// What is being opened, as far as capabilities matter.
+/// Operations that need different sets of capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// Device `auto`.
+    /// Opening device `auto`.
     Auto,
-    /// Device `xdp`.
+    /// Opening device `xdp`.
     Xdp,
-    /// A port below 1024, for device `xdp`.
+    /// Reserving a port below 1024 for device `xdp`.
     LowPort,
-    /// Device `tap`.
+    /// Opening device `tap`.
     Tap,
 }
 
-/// A capability's number (`linux/capability.h`) and name.
+/// Number (`linux/capability.h`) and name of a capability.
 type Capability = (u32, &'static str);
 
 const NET_BIND_SERVICE: Capability = (10, "CAP_NET_BIND_SERVICE");
@@ -39,17 +39,17 @@ impl Needs {
         }
     }
 
-    /// What it needs, what this thread lacks, and what to do about it.
+    /// Says what the operation needs, what this thread lacks, and what to do.
     pub(super) fn advice(self) -> String {
         self.advice_with(effective())
     }
 
-    /// The same for a thread with these effective capabilities, if known.
+    /// Returns the same advice for a thread with these effective capabilities; `None` if unknown.
     fn advice_with(self, effective: Option<u64>) -> String {
         let needed = match self {
             Self::Auto => format!("device auto needs CAP_SYS_ADMIN, {FOR_XDP}"),
             Self::Xdp | Self::LowPort => format!("device xdp:IFACE needs {FOR_XDP}"),
-            Self::Tap => "device tap:NAME needs CAP_NET_ADMIN, and to read and write \
+            Self::Tap => "device tap:NAME needs CAP_NET_ADMIN, and read and write access to \
                           /dev/net/tun"
                 .to_owned(),
         };
@@ -65,17 +65,17 @@ impl Needs {
         if lacking.is_empty() {
             return format!(
                 "{needed}; this process has these capabilities, so file permissions, a security \
-                 module, or a container with a user namespace of its own forbids it"
+                 module, or a container with its own user namespace must be the cause"
             );
         }
         format!(
-            "{needed}; this process lacks {}: run it as root or with these too",
+            "{needed}; this process lacks {}: run it as root or add these capabilities",
             lacking.join(", ")
         )
     }
 }
 
-/// The calling thread's effective capabilities, a bit for each.
+/// Returns the calling thread's effective capabilities as a bit mask.
 fn effective() -> Option<u64> {
     let status = fs::read_to_string("/proc/thread-self/status").ok()?;
     let line = status

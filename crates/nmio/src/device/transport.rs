@@ -1,4 +1,4 @@
-//! Protocols whose ports are served.
+//! Transport protocols.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 /// A transport protocol with ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Transport {
-    /// RFC 9293.
+    /// TCP (RFC 9293).
     Tcp,
-    /// RFC 768.
+    /// UDP (RFC 768).
     Udp,
 }
 
 impl Transport {
-    /// Its number in IP headers.
+    /// Returns the protocol number in IP headers.
     pub const fn protocol(self) -> u16 {
         match self {
             Self::Tcp => 6,

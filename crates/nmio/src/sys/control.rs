@@ -1,4 +1,4 @@
-//! Questions about interfaces, and changes of them, by `ioctl`.
+//! Reads and changes the settings of interfaces by `ioctl`.
 
 use std::io;
 use std::mem;
@@ -8,8 +8,7 @@ use std::ptr;
 
 use super::socket::check;
 
-/// The handle through which interfaces of the calling thread's network
-/// namespace are asked and changed.
+/// A handle to read and change interfaces of the calling thread's network namespace.
 pub(crate) struct Control(UnixDatagram);
 
 #[repr(C)]
@@ -18,7 +17,7 @@ struct EthtoolValue {
     data: u32,
 }
 
-/// What a device says of itself, as `ethtool -i` tells.
+/// `struct ethtool_drvinfo`: what `ethtool -i` shows.
 #[repr(C)]
 struct EthtoolDriver {
     cmd: u32,
@@ -34,7 +33,7 @@ const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_STXCSUM: u32 = 0x17;
 const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_SFLAGS: u32 = 0x26;
-/// Tags stand beside sent and received frames, not in them.
+/// Flags for hardware VLAN tagging, which keeps tags outside of sent and received frames.
 const ETH_FLAG_TXVLAN: u32 = 1 << 7;
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
@@ -47,7 +46,7 @@ impl Control {
     pub(super) fn request(name: &str) -> io::Result<libc::ifreq> {
         // SAFETY: an ifreq is plain data, for which all zeroes are valid.
         let mut request: libc::ifreq = unsafe { mem::zeroed() };
-        // One byte stays zero: the name's end.
+        // The last byte stays zero to terminate the name.
         if name.len() >= request.ifr_name.len() || name.contains('\0') {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
         }
@@ -57,27 +56,26 @@ impl Control {
         Ok(request)
     }
 
-    /// Asks the kernel something about an interface.
+    /// Makes a request about an interface.
     ///
     /// # Safety
-    /// The request of this code reads and writes one `ifreq`, and follows no
-    /// pointer in it.
+    /// The request `code` reads and writes one `ifreq`, and follows no pointer in it.
     unsafe fn ask(&self, name: &str, code: libc::c_ulong) -> io::Result<libc::ifreq> {
         let mut request = Self::request(name)?;
-        // SAFETY: the caller's promise; the ifreq lives through the call.
+        // SAFETY: the caller guarantees a suitable code, and the ifreq lives through the call.
         check(unsafe { libc::ioctl(self.0.as_raw_fd(), code, &raw mut request) })?;
         Ok(request)
     }
 
-    /// Interface flags (`IFF_UP` and so on).
+    /// Returns the interface flags (`IFF_UP` and so on).
     pub(crate) fn flags(&self, name: &str) -> io::Result<i32> {
         // SAFETY: the code takes one ifreq without pointers.
         let answer = unsafe { self.ask(name, libc::SIOCGIFFLAGS) }?;
-        // SAFETY: this request fills the flags.
+        // SAFETY: this request fills in the flags.
         Ok(unsafe { answer.ifr_ifru.ifru_flags }.into())
     }
 
-    /// Whether the interface is up and has a carrier, as far as is known.
+    /// Returns true if the interface is up and has a carrier.
     pub(crate) fn is_running(&self, name: &str) -> bool {
         self.flags(name)
             .map_or(true, |flags| flags & libc::IFF_RUNNING != 0)
@@ -88,24 +86,24 @@ impl Control {
         let flags = self.flags(name)? | libc::IFF_UP;
         let mut request = Self::request(name)?;
         request.ifr_ifru.ifru_flags = flags as libc::c_short;
-        // SAFETY: this request reads one ifreq.
+        // SAFETY: this request reads one live ifreq.
         check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCSIFFLAGS, &raw mut request) })
             .map(drop)
     }
 
-    /// The largest IP packet, in bytes.
+    /// Returns the size of the largest IP packet, in bytes.
     pub(crate) fn mtu(&self, name: &str) -> io::Result<usize> {
         // SAFETY: the code takes one ifreq without pointers.
         let answer = unsafe { self.ask(name, libc::SIOCGIFMTU) }?;
-        // SAFETY: this request fills the MTU.
+        // SAFETY: this request fills in the MTU.
         Ok(unsafe { answer.ifr_ifru.ifru_mtu }.try_into().unwrap_or(0))
     }
 
-    /// The Ethernet address; `None` when the interface is not Ethernet.
+    /// Returns the Ethernet address, or `None` if the interface is not Ethernet.
     pub(crate) fn mac(&self, name: &str) -> io::Result<Option<[u8; 6]>> {
         // SAFETY: the code takes one ifreq without pointers.
         let answer = unsafe { self.ask(name, libc::SIOCGIFHWADDR) }?;
-        // SAFETY: this request fills the hardware address.
+        // SAFETY: this request fills in the hardware address.
         let address = unsafe { answer.ifr_ifru.ifru_hwaddr };
         if address.sa_family != libc::ARPHRD_ETHER {
             return Ok(None);
@@ -117,35 +115,35 @@ impl Control {
         Ok(Some(mac))
     }
 
-    /// The interface's number in this namespace.
+    /// Returns the interface number in this namespace.
     pub(crate) fn index(&self, name: &str) -> io::Result<u32> {
         // SAFETY: the code takes one ifreq without pointers.
         let answer = unsafe { self.ask(name, libc::SIOCGIFINDEX) }?;
-        // SAFETY: this request fills the index.
+        // SAFETY: this request fills in the index.
         Ok(unsafe { answer.ifr_ifru.ifru_ifindex } as u32)
     }
 
-    /// Carries out an ethtool command.
+    /// Executes an ethtool command.
     ///
     /// # Safety
-    /// `T` is the structure that belongs to the command in its first word, and
-    /// holds all that the kernel writes.
+    /// `T` is the structure that belongs to the command in its first word, and has room for all
+    /// that the kernel writes.
     pub(super) unsafe fn ethtool<T>(&self, name: &str, command: &mut T) -> io::Result<()> {
         let mut request = Self::request(name)?;
         request.ifr_ifru.ifru_data = ptr::from_mut(command).cast();
-        // SAFETY: the caller's promise; the structure lives through the call.
+        // SAFETY: the caller guarantees a suitable structure, which lives through the call.
         check(unsafe { libc::ioctl(self.0.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) })
             .map(drop)
     }
 
-    /// Whether it is one end of a veth pair.
+    /// Returns true if the interface is one end of a veth pair.
     pub(crate) fn is_veth(&self, name: &str) -> bool {
         self.driver(name)
             .is_ok_and(|info| info.driver.starts_with(b"veth\0"))
     }
 
-    /// Whether it is a tap device. A tun device, which carries no Ethernet
-    /// frames, has the same driver.
+    /// Returns true for a tap device. The same driver also makes tun devices, which carry no
+    /// Ethernet frames.
     pub(crate) fn is_tap(&self, name: &str) -> bool {
         self.driver(name)
             .is_ok_and(|info| info.driver.starts_with(b"tun\0") && info.bus.starts_with(b"tap\0"))
@@ -164,7 +162,7 @@ impl Control {
         Ok(info)
     }
 
-    /// Has 802.1Q tags stand in sent and received frames, where XDP sees them.
+    /// Turns hardware VLAN tagging off, so that 802.1Q tags stay in the frames where XDP sees them.
     pub(crate) fn keep_tags(&self, name: &str) -> io::Result<()> {
         let mut flags = EthtoolValue {
             cmd: ETHTOOL_GFLAGS,
@@ -178,8 +176,7 @@ impl Control {
         unsafe { self.ethtool(name, &mut flags) }
     }
 
-    /// Turns off the device's TX checksum offload, so that what it sends
-    /// carries whole checksums.
+    /// Turns off TX checksum offload, so that sent packets have complete checksums.
     pub(crate) fn disable_tx_checksums(&self, name: &str) -> io::Result<()> {
         let mut value = EthtoolValue {
             cmd: ETHTOOL_STXCSUM,

@@ -1,4 +1,4 @@
-//! What a device does itself, by the names that `ethtool -k` has for it.
+//! Reads the offload features of a device, by their names in `ethtool -k`.
 
 use std::io;
 
@@ -7,12 +7,12 @@ use super::control::Control;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GFEATURES: u32 = 0x3a;
-/// The set of strings that are names of features.
+/// Identifies the string set of feature names (`ETH_SS_FEATURES`).
 const FEATURES: u32 = 4;
-/// More features than any kernel has.
+/// Upper bound on the number of features of any kernel.
 const MOST: usize = 256;
 
-/// `struct ethtool_sset_info`, for one set.
+/// `struct ethtool_sset_info` for one string set.
 #[repr(C)]
 struct SetInfo {
     cmd: u32,
@@ -27,11 +27,11 @@ struct Names {
     cmd: u32,
     set: u32,
     count: u32,
-    /// C strings.
+    /// Feature names as C strings.
     texts: [[u8; 32]; MOST],
 }
 
-/// `struct ethtool_gfeatures`, with a block for each 32 features.
+/// `struct ethtool_gfeatures`, with one block for every 32 features.
 #[repr(C)]
 struct Features {
     cmd: u32,
@@ -49,22 +49,23 @@ struct Block {
 }
 
 impl Control {
-    /// Whether the device cuts TCP segments of both IP versions itself (TSO),
-    /// and so sums and gathers them too.
+    /// Returns true if the device segments TCP over both IP versions (TSO). Such a device also
+    /// computes checksums and gathers fragments.
     pub(crate) fn cuts_segments(&self, name: &str) -> bool {
         let kinds = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
         self.has_features(name, &kinds).unwrap_or(false)
     }
 
-    /// Whether the device takes 802.1Q tags out of received frames, so that XDP
-    /// does not see them. Not known counts as no: most drivers that tell no
-    /// features have none.
+    /// Returns true if the device removes 802.1Q tags from received frames, so that XDP does not
+    /// see them.
+    ///
+    /// Returns false if unknown, because most drivers without feature flags keep tags.
     pub(crate) fn strips_tags(&self, name: &str) -> bool {
         self.has_features(name, &["rx-vlan-hw-parse"])
             .unwrap_or(false)
     }
 
-    /// Whether the interface has all of the features `wanted`, and they are on.
+    /// Returns true if the interface has all features in `wanted` and they are on.
     fn has_features(&self, name: &str, wanted: &[&str]) -> io::Result<bool> {
         let mut info = SetInfo {
             cmd: ETHTOOL_GSSET_INFO,
@@ -72,10 +73,10 @@ impl Control {
             mask: 1 << FEATURES,
             count: 0,
         };
-        // SAFETY: the structure belongs to the command in its first word, and holds
-        // all that the kernel writes.
+        // SAFETY: the structure belongs to the command in its first word, and has room for all that
+        // the kernel writes.
         unsafe { self.ethtool(name, &mut info) }?;
-        // The kernel writes as many names as there are.
+        // The kernel writes as many names as the set has.
         if info.mask == 0 || info.count as usize > MOST {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -85,8 +86,8 @@ impl Control {
             count: info.count,
             texts: [[0; 32]; MOST],
         });
-        // SAFETY: the structure belongs to the command in its first word, and holds
-        // all that the kernel writes.
+        // SAFETY: the structure belongs to the command in its first word, and has room for all that
+        // the kernel writes.
         unsafe { self.ethtool(name, &mut *names) }?;
         let mut features = Features {
             cmd: ETHTOOL_GFEATURES,
@@ -98,8 +99,8 @@ impl Control {
                 _never_changed: 0,
             }; MOST / 32],
         };
-        // SAFETY: the structure belongs to the command in its first word, and holds
-        // all that the kernel writes.
+        // SAFETY: the structure belongs to the command in its first word, and has room for all that
+        // the kernel writes.
         unsafe { self.ethtool(name, &mut features) }?;
         let is_on = |wanted: &&str| {
             let is_it = |name: &[u8; 32]| {

@@ -1,5 +1,6 @@
-//! Packet sockets and tap devices that take a `virtio_net_hdr` before each
-//! packet, which says what is left to be done to it.
+//! Packet sockets and tap devices with a `virtio_net_hdr` before each packet.
+//!
+//! The header tells the receiver which checksum and segmentation work remains.
 
 use std::io;
 use std::mem;
@@ -11,28 +12,28 @@ use arrayvec::ArrayVec;
 use super::socket::{bind, check, set_option, socket};
 use crate::super_segment::{GsoType, SuperSegment};
 
-/// Bytes of a `virtio_net_hdr` (`linux/virtio_net.h`).
+/// Size of a `virtio_net_hdr` (`linux/virtio_net.h`) in bytes.
 pub(crate) const VNET_HEADER: usize = 10;
-/// Packets that one system call hands over at most.
+/// Maximum number of packets in one system call.
 pub(crate) const MAX_PACKETS: usize = 64;
 
-// linux/if_packet.h; libc has them not for every target.
+// Options from linux/if_packet.h that libc does not define for every target.
 const PACKET_VNET_HDR: i32 = 15;
 const PACKET_QDISC_BYPASS: i32 = 20;
 
-/// The checksum field holds the pseudo-header's sum: the rest is to be added.
+/// The checksum field holds only the pseudo-header's sum; the receiver must complete it.
 const NEEDS_CHECKSUM: u8 = 1;
 const GSO_TCP_V4: u8 = 1;
 const GSO_TCP_V6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
-/// Of the checksum field in the transport's header.
+/// Offset of the checksum field in the transport header.
 const TCP_CHECKSUM_AT: u16 = 16;
 const UDP_CHECKSUM_AT: u16 = 6;
 
-/// What goes before a packet that is finished.
+/// Header of a packet that needs no more work.
 pub(crate) const FINISHED: [u8; VNET_HEADER] = [0; VNET_HEADER];
 
-/// What goes before a super-segment.
+/// Builds the header of a super-segment.
 pub(crate) fn vnet_header(packet: &SuperSegment) -> [u8; VNET_HEADER] {
     let (gso, checksum_at) = match packet.gso_type() {
         GsoType::TcpV4 => (GSO_TCP_V4, TCP_CHECKSUM_AT),
@@ -43,7 +44,7 @@ pub(crate) fn vnet_header(packet: &SuperSegment) -> [u8; VNET_HEADER] {
     let segment = (packet.segment_len() as u16).to_ne_bytes();
     let transport = (packet.transport_at() as u16).to_ne_bytes();
     let checksum_at = checksum_at.to_ne_bytes();
-    // A run of one is no run.
+    // A single segment needs no segmentation.
     let gso = if packet.segments() > 1 { gso } else { 0 };
     let segment = if gso == 0 { [0; 2] } else { segment };
     [
@@ -60,7 +61,7 @@ pub(crate) fn vnet_header(packet: &SuperSegment) -> [u8; VNET_HEADER] {
     ]
 }
 
-/// A packet on its way out: what goes before it, and its bytes in stretches.
+/// A packet to send: its `virtio_net_hdr`, and its bytes in several pieces.
 pub(crate) struct Gather<'a> {
     pub(crate) vnet: [u8; VNET_HEADER],
     pub(crate) stretches: [&'a [u8]; 4],
@@ -76,9 +77,9 @@ impl Gather<'_> {
     }
 }
 
-/// A packet socket that receives nothing and sends on one interface.
+/// Opens a packet socket that sends on one interface and receives nothing.
 pub(crate) fn packet_sender(interface: u32) -> io::Result<OwnedFd> {
-    // Without a protocol the socket receives nothing.
+    // A socket without a protocol receives nothing.
     let socket = socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
     set_option(socket.as_fd(), libc::SOL_PACKET, PACKET_VNET_HDR, 1)?;
     // SAFETY: an address is plain data, for which all zeroes are valid.
@@ -89,15 +90,14 @@ pub(crate) fn packet_sender(interface: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Whether what such a socket sends goes past the interface's queueing
-/// discipline.
+/// Sets whether packets from this socket bypass the interface's queueing discipline.
 pub(crate) fn bypass_queueing(socket: BorrowedFd<'_>, bypass: bool) -> io::Result<()> {
     let bypass = u32::from(bypass);
     set_option(socket, libc::SOL_PACKET, PACKET_QDISC_BYPASS, bypass)
 }
 
-/// Sends packets, at most [`MAX_PACKETS`], in one system call that never
-/// blocks; how many, at least one.
+/// Sends up to [`MAX_PACKETS`] packets in one system call that never blocks. Returns how many were
+/// sent, at least one.
 pub(crate) fn send_packets<'a>(
     socket: BorrowedFd<'_>,
     packets: impl Iterator<Item = Gather<'a>>,
@@ -119,8 +119,8 @@ pub(crate) fn send_packets<'a>(
             msg_len: 0,
         })
         .collect();
-    // SAFETY: the messages point at `slices`, and these at the bytes that
-    // `packets` borrows; all live through the call, which only reads them.
+    // SAFETY: the messages point to `slices`, and the slices to bytes that `packets` borrows. All
+    // of them live through the call, which only reads them.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),
@@ -132,16 +132,15 @@ pub(crate) fn send_packets<'a>(
     check(sent).map(|sent| sent as usize)
 }
 
-/// Writes one packet to a tap device that takes a `virtio_net_hdr`.
+/// Writes one packet to a tap device that expects a `virtio_net_hdr`.
 pub(crate) fn write_packet(tap: BorrowedFd<'_>, packet: &Gather<'_>) -> io::Result<()> {
     let slices = packet.slices();
-    // SAFETY: the slices point at the bytes that `packet` borrows, which the
-    // call only reads.
+    // SAFETY: the slices point to bytes that `packet` borrows. The call only reads them.
     let written = unsafe { libc::writev(tap.as_raw_fd(), slices.as_ptr(), slices.len() as i32) };
     check(written.clamp(-1, 0) as i32).map(drop)
 }
 
-/// Reads one packet from such a device: what stood before it, and its length.
+/// Reads one packet from such a tap device. Returns its `virtio_net_hdr` and its length.
 pub(crate) fn read_packet(
     tap: BorrowedFd<'_>,
     packet: &mut [u8],
@@ -157,8 +156,10 @@ pub(crate) fn read_packet(
     Ok((vnet, (read as usize).saturating_sub(VNET_HEADER)))
 }
 
-/// Where the checksum is that what stood before a received packet calls
-/// unfinished, if it does: from where on it counts, and its field from there.
+/// Returns the position of a partial checksum, or `None` if the checksum is complete.
+///
+/// The first number is the offset where the checksum's coverage starts. The second is the offset of
+/// the checksum field from there.
 pub(crate) fn unfinished_checksum(vnet: [u8; VNET_HEADER]) -> Option<(usize, usize)> {
     let u16_at = |at: usize| usize::from(u16::from_ne_bytes([vnet[at], vnet[at + 1]]));
     (vnet[0] & NEEDS_CHECKSUM != 0).then(|| (u16_at(6), u16_at(8)))
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_before_a_run_is_a_virtio_header() {
+    fn a_super_segment_gets_a_virtio_net_header() {
         let bytes: Arc<[u8]> = vec![0; 3000].into();
         let run = SuperSegment::new(GsoType::TcpV6, 1428, (86, 54), &bytes, 0..3000);
         let header = vnet_header(&run);

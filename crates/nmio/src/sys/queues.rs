@@ -1,4 +1,4 @@
-//! How many queues a device has, and which of them its flow table uses.
+//! Reads a device's number of queues and its flow table.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,19 +7,19 @@ use super::control::Control;
 
 const ETHTOOL_GRXFHINDIR: u32 = 0x38;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
-/// Entries of the largest flow table that is read; drivers have up to 2,048.
+/// Number of entries of the largest supported flow table. Drivers have up to 2,048.
 const MAX_FLOW_TABLE: usize = 4096;
 
-/// Queues of a device, as `ethtool -l` shows them.
+/// Queues of a device, as shown by `ethtool -l`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Channels {
     /// RX queues in use.
     pub(crate) rx: u32,
     /// TX queues in use.
     pub(crate) tx: u32,
-    /// Most pairs of an RX and a TX queue that the device can have.
+    /// Maximum number of queue pairs of the device.
     pub(crate) most: u32,
-    /// RX and TX queues come in pairs: `ethtool -L IFACE combined N`.
+    /// The device has combined queues, changed by `ethtool -L IFACE combined N`.
     pub(crate) combined: bool,
 }
 
@@ -47,14 +47,14 @@ struct FlowTable {
 }
 
 impl Control {
-    /// The device's queues; `None` when its driver has no such call.
+    /// Returns the device's queues, or `None` if the driver does not report them.
     pub(crate) fn channels(&self, name: &str) -> Option<Channels> {
         let mut told = EthtoolChannels {
             cmd: ETHTOOL_GCHANNELS,
             ..EthtoolChannels::default()
         };
-        // SAFETY: the structure belongs to the command in its first word, and holds
-        // all that the kernel writes.
+        // SAFETY: the structure belongs to the command in its first word, and has room for all that
+        // the kernel writes.
         unsafe { self.ethtool(name, &mut told) }.ok()?;
         let [rx, tx] = [told.rx, told.tx].map(|own| own.saturating_add(told.combined));
         let combined = told.max_combined > 0;
@@ -63,7 +63,7 @@ impl Control {
         } else {
             told.max_rx.min(told.max_tx)
         };
-        // A tap device without a program at its other end tells 0.
+        // A tap device that no program has open reports 0.
         (rx > 0).then_some(Channels {
             rx,
             tx,
@@ -72,8 +72,10 @@ impl Control {
         })
     }
 
-    /// RX and TX queues by sysfs, where a driver has no call to ask for them.
-    /// `None` also where `/sys` shows another network namespace.
+    /// Returns the numbers of RX and TX queues from sysfs, for drivers that do not report them to
+    /// ethtool.
+    ///
+    /// `None` also if `/sys` shows another network namespace.
     pub(crate) fn listed_queues(&self, name: &str) -> Option<(u32, u32)> {
         let folder = PathBuf::from("/sys/class/net").join(name);
         let listed = fs::read_to_string(folder.join("ifindex")).ok()?;
@@ -92,16 +94,17 @@ impl Control {
         (counts.0 > 0 && counts.1 > 0).then_some(counts)
     }
 
-    /// The device's flow table (`ethtool -x`): the RX queue that each slice of
-    /// flows comes by. `None` when its driver has none, or one too large.
+    /// Returns the device's flow table (`ethtool -x`): the RX queue for each hash value.
+    ///
+    /// `None` if the driver has no table or a table that is too large.
     pub(crate) fn flow_table(&self, name: &str) -> Option<Vec<u32>> {
         let mut table = Box::new(FlowTable {
             cmd: ETHTOOL_GRXFHINDIR,
             size: MAX_FLOW_TABLE as u32,
             rings: [0; MAX_FLOW_TABLE],
         });
-        // SAFETY: the structure belongs to the command in its first word, and holds
-        // all that the kernel writes.
+        // SAFETY: the structure belongs to the command in its first word, and has room for all that
+        // the kernel writes.
         unsafe { self.ethtool(name, &mut *table) }.ok()?;
         table.rings.get(..table.size as usize).map(<[u32]>::to_vec)
     }

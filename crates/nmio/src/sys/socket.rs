@@ -13,21 +13,21 @@ pub(super) fn check(result: i32) -> io::Result<i32> {
     }
 }
 
-/// A new socket, which another program that is executed does not get.
+/// Creates a socket that is closed on exec.
 pub(super) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     let kind = kind | libc::SOCK_CLOEXEC;
-    // SAFETY: no pointers; a descriptor that is not negative is new and ours.
+    // SAFETY: no pointers are passed; a nonnegative descriptor is new, and this process owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, protocol))?) })
 }
 
-/// Whether `error` is the system's error number `errno`.
+/// Returns true if `error` has the system's error number `errno`.
 pub(crate) fn is_errno(error: &io::Error, errno: i32) -> bool {
     error.raw_os_error() == Some(errno)
 }
 
-/// Sets a socket option that is an `int`.
+/// Sets an `int` socket option.
 pub(crate) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: u32) -> io::Result<()> {
-    // SAFETY: the pointer and the length are those of a live u32.
+    // SAFETY: the pointer and the length describe a live u32.
     check(unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -40,7 +40,7 @@ pub(crate) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: u32) 
     .map(drop)
 }
 
-/// Reads a socket option that is an `int`.
+/// Reads an `int` socket option.
 pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
     let mut value = 0i32;
     let mut len = mem::size_of::<i32>() as libc::socklen_t;

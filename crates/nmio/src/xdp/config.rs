@@ -1,11 +1,11 @@
-//! What a port is opened with.
+//! The configuration of an `AF_XDP` port.
 
 use std::os::fd::BorrowedFd;
 
 use crate::device::{MemoryPlan, Offload};
 use crate::port::Wait;
 
-/// One queue of an interface, and how it is served.
+/// One queue of an interface, with the options to open it.
 pub(crate) struct XdpConfig<'a> {
     pub(crate) interface: &'a str,
     pub(crate) queue: u32,
@@ -15,6 +15,6 @@ pub(crate) struct XdpConfig<'a> {
     pub(crate) offload: Offload,
     pub(crate) wait: Wait,
     pub(crate) memory: MemoryPlan,
-    /// The steering program's table of sockets.
+    /// The steering program's socket table.
     pub(crate) xsks: BorrowedFd<'a>,
 }

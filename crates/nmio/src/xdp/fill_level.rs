@@ -1,31 +1,32 @@
-//! How many frames wait in the fill ring: few while the worker keeps up, all
-//! of them while bursts come.
+//! Chooses how many frames to keep in the fill ring: few while the worker keeps up, and all during
+//! bursts.
 //!
-//! The kernel takes frames in turn. Few frames stay in the cache, many outlast
-//! a burst that comes while the worker does not run. A burst that nearly empties
-//! the fill ring raises the level. `CALM` received frames without another burst
-//! lower it. A queue that never drains counts as one burst, so its level falls
-//! again: a longer queue would only delay each packet.
+//! The kernel uses the frames in turn. A few frames stay in the cache. Many frames survive a burst
+//! that arrives while the worker does not run.
+//!
+//! A burst that nearly empties the fill ring raises the level. `CALM` received frames without
+//! another burst lower it. A queue that never drains counts as one burst, so its level falls again.
+//! More frames would only delay each packet.
 
-/// Slots of the fill ring, and frames in it while bursts come.
+/// Slots of the fill ring, which is also its level during bursts.
 pub(super) const FILL_RING: u32 = 8192;
-/// Frames in it otherwise.
+/// The level without bursts.
 const FEW: u32 = 2048;
-/// Received frames without a burst that lower the level.
+/// Number of received frames without a burst after which the level falls.
 const CALM: u32 = 64 * FILL_RING;
 
-/// The level and what it depends on.
+/// The level and the state that controls it.
 #[derive(Debug)]
 pub(super) struct FillLevel {
     frames: u32,
-    /// All that was received has been taken since the last burst.
+    /// The RX ring was empty at least once since the last burst.
     drained: bool,
     /// Frames received since the last burst.
     calm: u32,
 }
 
 impl FillLevel {
-    /// The level of a calm start.
+    /// Starts with the low level.
     pub(super) const fn new() -> Self {
         Self {
             frames: FEW,
@@ -34,14 +35,16 @@ impl FillLevel {
         }
     }
 
-    /// Frames that the fill ring should hold.
+    /// Returns the number of frames that the fill ring should hold.
     #[inline(always)]
     pub(super) fn frames(&self) -> u32 {
         self.frames
     }
 
-    /// After a look at the RX ring: so many were `received`, whether others
-    /// `wait`, and the fill ring has so many `left`.
+    /// Updates the level after a look at the RX ring.
+    ///
+    /// The look took `received` frames and left `left` frames in the fill ring. `wait` says that
+    /// more frames are in the RX ring.
     #[inline(always)]
     pub(super) fn look(&mut self, received: u32, wait: bool, left: u32) {
         self.calm = self.calm.saturating_add(received);
@@ -66,10 +69,10 @@ mod tests {
     const BATCH: u32 = 64;
 
     #[test]
-    fn a_burst_raises_the_level_until_it_has_long_been_calm() {
+    fn a_burst_raises_the_level_until_a_long_calm() {
         let mut level = FillLevel::new();
         level.look(BATCH, true, FEW / 4);
-        assert_eq!(level.frames(), FEW, "a quarter is left");
+        assert_eq!(level.frames(), FEW, "a quarter of the frames is left");
         level.look(BATCH, true, FEW / 4 - 1);
         assert_eq!(level.frames(), FILL_RING);
         for _ in 1..CALM / BATCH {
@@ -99,9 +102,9 @@ mod tests {
         }
         assert_eq!(level.frames(), FEW);
         level.look(BATCH, true, 0);
-        assert_eq!(level.frames(), FEW, "still the same");
+        assert_eq!(level.frames(), FEW, "still the same burst");
         level.look(BATCH - 1, false, 0);
         level.look(BATCH, true, 0);
-        assert_eq!(level.frames(), FILL_RING, "another");
+        assert_eq!(level.frames(), FILL_RING, "another burst");
     }
 }

@@ -1,5 +1,4 @@
-//! The one call that attaches an XDP program so that it vanishes with its
-//! owner, and in the mode that was chosen.
+//! Attaches an XDP program in a chosen mode, so that it disappears with its owner.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -8,9 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys;
 
-/// Attaches `program` to interface number `interface` as a BPF link
-/// (`BPF_LINK_CREATE`). The program stays there for as long as the returned
-/// descriptor is open in some process.
+/// Attaches `program` to interface number `interface` as a BPF link (`BPF_LINK_CREATE`). The
+/// program stays attached while the returned descriptor is open in some process.
 pub(super) fn attach(
     program: BorrowedFd<'_>,
     interface: u32,
@@ -24,8 +22,8 @@ pub(super) fn attach(
     } else {
         libbpf_sys::XDP_FLAGS_DRV_MODE
     };
-    // SAFETY: a live program descriptor and live options of the size they
-    // tell. Interface numbers are positive.
+    // SAFETY: the program descriptor is live, and the options are live and have the size that they
+    // state. Interface numbers are positive.
     let link = unsafe {
         libbpf_sys::bpf_link_create(
             program.as_raw_fd(),
@@ -37,20 +35,19 @@ pub(super) fn attach(
     if link < 0 {
         return Err(io::Error::from_raw_os_error(-link));
     }
-    // SAFETY: the call has made this descriptor, and nobody else has it.
+    // SAFETY: the call has created this descriptor, and nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(link) })
 }
 
-/// Writes one element of a map of 4-byte keys and values.
+/// Writes one element of a map with 4-byte keys and values.
 ///
 /// # Errors
-/// What the kernel gives, and `EINVAL` for a map of other sizes.
+/// The kernel's error, or `EINVAL` for a map with other sizes.
 pub(super) fn update(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
     if sizes(map)? != (4, 4) {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
-    // SAFETY: keys and values of the map have 4 bytes each, which is what the
-    // pointers give.
+    // SAFETY: the map's keys and values have 4 bytes each, as the pointers do.
     let result = unsafe {
         libbpf_sys::bpf_map_update_elem(
             map.as_raw_fd(),
@@ -62,7 +59,7 @@ pub(super) fn update(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()
     check(result)
 }
 
-/// Bytes of a map's keys and values.
+/// Returns the sizes of a map's keys and values in bytes.
 fn sizes(map: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     // SAFETY: the structure is plain data, for which all zeroes are valid.
     let mut info: libbpf_sys::bpf_map_info = unsafe { mem::zeroed() };

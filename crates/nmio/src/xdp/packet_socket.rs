@@ -1,37 +1,42 @@
-//! Sends super-segments through a packet socket, beside the TX ring.
+//! Sends super-segments through a packet socket that bypasses the TX ring.
 //!
-//! `AF_XDP` takes frames only. A packet socket takes a run of segments as one packet
-//! with a `virtio_net_hdr`. The device cuts it, or nobody does when the receiver is on
-//! this host. A flush is one `sendmmsg`. The socket only sends: received packets come
-//! through the rings, which do not say whether a checksum is finished.
+//! `AF_XDP` sends single frames only. A packet socket accepts a run of segments as one packet with
+//! a `virtio_net_hdr`. The device segments it. If the receiver is on this host, it stays whole.
+//!
+//! A flush is one `sendmmsg`. The socket only sends. Received packets come through the rings, which
+//! do not say whether a checksum is complete.
 //!
 //! # Order
-//! What was queued before the first super-segment leaves through the ring. From then on
-//! everything goes through the packet socket, until it is empty. Where the kernel cuts,
-//! packets may wait in the queueing discipline. Where the device has several TX queues,
-//! they may wait in another queue than the ring's. In both cases everything goes through
-//! the packet socket for good once it was used.
+//! Packets queued before the first super-segment leave through the ring. All later packets go
+//! through the packet socket until its queue is empty. Then the ring is used again, with two
+//! exceptions. If the kernel segments, packets may wait in the queueing discipline. If the device
+//! has several TX queues, packets may wait in another queue than the ring's. In both cases,
+//! everything goes through the packet socket permanently after its first use.
 //!
 //! # A packet that nobody takes
-//! A packet that the kernel has no room for (`EAGAIN`, `ENOBUFS`) stays first in line, and
-//! the full queue holds the sender up like a full ring. After 1,024 tries with a carrier
-//! the kernel cuts instead of the device. After 64 more the packet is dropped, because a
-//! firewall rule may refuse packets to one client.
+//! A packet that the kernel has no room for (`EAGAIN`, `ENOBUFS`) stays first in the queue. The
+//! full queue stops the sender like a full ring. After 1,024 tries with a carrier, the kernel
+//! segments instead of the device. After 64 more tries the packet is dropped, because a firewall
+//! rule may refuse packets to one client.
 //!
 //! # Length
-//! A super-segment is as long as the device takes (`gso_max_size`, and
-//! `gso_ipv4_max_size` for IPv4): 64 KB unless someone raised it, and up to 256 KB over
-//! IPv4, where the IP header's length is then 0 (Linux 6.3). Packet sockets take long
-//! ones since Linux 6.6. They gather a packet in 16 pieces of at most 32 KB, so they may refuse a
-//! long one when memory is fragmented. It is dropped, the limit falls to 64 KB, and a
-//! warning says so.
+//! A super-segment may be as long as the device allows (`gso_max_size`, and `gso_ipv4_max_size` for
+//! IPv4). The default is 64 KB. Since Linux 6.3 the IPv4 limit can be raised to 256 KB; the length
+//! field of the IP header is then 0.
+//!
+//! Packet sockets accept more than 64 KB since Linux 6.6. They gather a packet in 16 pieces of at
+//! most 32 KB, so fragmented memory may make them refuse a long packet. Then the packet is dropped,
+//! the limit falls to 64 KB, and a warning is logged.
 //!
 //! # When super-segments are used
-//! `offload=auto` uses them where the device cuts TCP over IPv4 and IPv6 and the rings copy
-//! anyway. With zero-copy, frames are better: nothing is copied, and the device empties
-//! its ring in its own time, so the two ways could not keep their order. When a device
-//! stops cutting while we serve (veth does, when an XDP program is attached to its
-//! peer), its refusal shows it, and the kernel cuts from then on.
+//! `offload=auto` uses super-segments if the device segments TCP over IPv4 and IPv6 and the rings
+//! copy anyway.
+//!
+//! With zero-copy, frames are better because they are not copied. The device also empties its ring
+//! on its own schedule, so using both paths would reorder packets.
+//!
+//! A device may stop segmenting while the server runs. For example, veth stops when an XDP program
+//! is attached to its peer. The device then refuses packets, and the kernel segments from then on.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -45,26 +50,26 @@ use crate::frame::Frame;
 use crate::super_segment::{MAX_OVER_V6, SuperSegment};
 use crate::sys::{self, Control, FINISHED, Gather, MAX_PACKETS};
 
-/// An Ethernet header, which limits of the device count.
+/// Size of an Ethernet header, which the device's limits include.
 const ETHERNET_HEADER: usize = 14;
-/// No longer ones, whatever the device takes: the kernel gathers a packet in 16
-/// pieces of at most 32 KB, and of less when its memory is in pieces.
+/// Largest super-segment in bytes, even if the device accepts more. The kernel gathers a packet in
+/// 16 pieces of at most 32 KB, and in smaller pieces if memory is fragmented.
 pub(crate) const MOST_BYTES: usize = 256 << 10;
-/// As bytes of an IP packet, what fits single pages.
+/// Largest IP packet, in bytes, that the kernel can gather in single pages.
 const SURE_BYTES: usize = MAX_OVER_V6;
-/// Tries in a row that fail for want of room: at the first and each time so
-/// many have failed the device is asked what it takes, …
+/// Number of failed tries in a row between two queries of the device's features. The first failure
+/// also queries them.
 const ASK: u32 = 64;
-/// … and after so many what is long is given up.
+/// Number of failed tries in a row after which long super-segments, or segmentation by the device,
+/// are given up.
 const GIVE_UP: u32 = 1_024;
 /// Maximum number of packets that wait for a flush: two calls of `sendmmsg`.
 const MOST: usize = 2 * MAX_PACKETS;
-/// Memory that the kernel may use for super-segments that the device or the
-/// receiver has not taken yet, in bytes.
+/// Kernel memory, in bytes, for packets that the device or the receiver has not taken yet.
 const SEND_BUFFER: u32 = 8 << 20;
 
-/// One packet that waits.
-// A queue of them is made once, and most are super-segments.
+/// A packet in the queue.
+// The queue is allocated once, and most packets are super-segments.
 #[allow(clippy::large_enum_variant)]
 enum Waiting {
     Frame(Frame),
@@ -72,40 +77,40 @@ enum Waiting {
 }
 
 impl Waiting {
-    /// Whether it is longer than what every kernel takes.
+    /// Returns true if some kernels refuse a packet of this length.
     fn is_long(&self) -> bool {
         matches!(self, Self::Super(packet) if packet.len() > SURE_BYTES + ETHERNET_HEADER)
     }
 }
 
-/// See the module's text.
+/// The packet socket, its queue, and the state of the device.
 pub(super) struct PacketSocket {
     socket: OwnedFd,
     queue: VecDeque<Waiting>,
-    /// The largest super-segment over IPv4, as bytes of its IP packet.
+    /// Largest super-segment over IPv4, as bytes of its IP packet.
     pub(super) largest: usize,
-    /// Whether the device cuts, as it did when it was last asked.
+    /// Whether the device segmented TCP when it was last queried.
     device_cuts: bool,
-    /// Tries in a row for which there was no room.
+    /// Tries in a row that failed for lack of room.
     tries: u32,
-    /// It has one TX queue, the ring's.
+    /// The device has only one TX queue, which the ring also uses.
     one_queue: bool,
     device: Device,
-    /// System calls.
+    /// Number of system calls.
     pub(super) calls: u64,
-    /// Packets that the kernel refused for good.
+    /// Number of packets that the kernel refused permanently.
     pub(super) refused: u64,
 }
 
-/// How runs of segments leave.
+/// How to send runs of segments.
 pub(super) enum Runs {
-    /// As frames, and why.
+    /// As frames, for the given reason.
     Frames(String),
     Supers(PacketSocket),
 }
 
 impl Runs {
-    /// What is asked for, as far as the device and the mode allow.
+    /// Opens the way that the configuration requests, as far as the device and the mode allow.
     pub(super) fn open(config: &XdpConfig<'_>, copying: &Copying) -> Result<Self, DeviceError> {
         let refuse = |why: String| match config.offload {
             Offload::On => Err(DeviceError::Offload {
@@ -115,43 +120,45 @@ impl Runs {
             Offload::Auto | Offload::Off => Ok(Self::Frames(why)),
         };
         if config.offload == Offload::Off {
-            return refuse("as asked for".to_owned());
+            return refuse("offload=off was given".to_owned());
         }
         if matches!(copying, Copying::Never) {
-            // The device's own queue is emptied in its own time: what goes
-            // past it would overtake. And frames in it are not copied.
-            return refuse("with zero-copy frames are not copied, and keep their order".to_owned());
+            // Zero-copy frames need no copy. The device empties its ring on its own schedule, so
+            // packets that bypass it would overtake others.
+            return refuse("zero-copy needs no copy of frames, and keeps their order".to_owned());
         }
-        let control = Control::new().map_err(DeviceError::set_up("ask for interfaces"))?;
+        let control = Control::new().map_err(DeviceError::set_up("query interfaces"))?;
         let cuts = control.cuts_segments(config.interface);
         if !cuts && config.offload == Offload::Auto {
             return refuse(format!(
-                "{} does not cut TCP segments itself (ethtool -k: tx-tcp-segmentation, \
+                "{} does not segment TCP itself (see ethtool -k: tx-tcp-segmentation, \
                  tx-tcp6-segmentation)",
                 config.interface
             ));
         }
         let device = match Device::open(control, config.interface) {
             Ok(device) => device,
-            Err(error) => return refuse(format!("the kernel cannot be asked for it: {error}")),
+            Err(error) => return refuse(format!("the device's features cannot be read: {error}")),
         };
         let largest = match device.largest() {
             Ok(largest) => largest,
-            Err(error) => return refuse(format!("the kernel does not say how large: {error}")),
+            Err(error) => {
+                return refuse(format!("the device's size limit cannot be read: {error}"));
+            }
         };
         let opened = sys::packet_sender(device.index);
         let socket = match opened {
             Ok(socket) => socket,
             Err(error) => return refuse(format!("the kernel refuses a packet socket: {error}")),
         };
-        // The first needs CAP_NET_ADMIN, the second is capped.
+        // The first option needs CAP_NET_ADMIN; the kernel caps the second.
         let fd = socket.as_fd();
         if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
             let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
         }
         if let Err(error) = sys::bypass_queueing(fd, cuts) {
             return refuse(format!(
-                "its queueing discipline cannot be passed by: {error}"
+                "the queueing discipline cannot be bypassed: {error}"
             ));
         }
         Ok(Self::Supers(PacketSocket {
@@ -167,7 +174,7 @@ impl Runs {
         }))
     }
 
-    /// See [`Capabilities::segmentation`](crate::Capabilities::segmentation).
+    /// Returns the value for [`Capabilities::segmentation`](crate::Capabilities::segmentation).
     #[inline]
     pub(super) fn largest(&self) -> usize {
         match self {
@@ -177,8 +184,8 @@ impl Runs {
     }
 }
 
-/// Whom to ask what the device does, without opening anything: a worker that
-/// serves may not.
+/// Descriptors to query the device's features. They stay open because a running worker may not be
+/// permitted to open them.
 struct Device {
     control: Control,
     route: File,
@@ -205,8 +212,9 @@ impl Device {
         self.control.cuts_segments(&self.name)
     }
 
-    /// The longest super-segments that it takes, as bytes of an IP packet.
-    /// Where those over IPv6 are bounded more than they are anyway, all are.
+    /// Returns the longest super-segment that the device accepts, as bytes of an IP packet.
+    ///
+    /// If the device's limit for IPv6 is below the protocol's, it applies to both IP versions.
     fn largest(&self) -> io::Result<usize> {
         let limits = longest_supers(&self.route, self.index)?;
         let bytes = |limit: usize| limit.min(MOST_BYTES - 1).saturating_sub(ETHERNET_HEADER);
@@ -216,29 +224,31 @@ impl Device {
 }
 
 impl PacketSocket {
-    /// What cuts them, for people, and what that means for all else.
+    /// Describes who segments, and the effect on other packets.
     pub(super) fn describe(&self) -> &'static str {
         match (self.device_cuts, self.one_queue) {
-            (true, true) => "cut by the device where they must be",
+            (true, true) => "segmented by the device if necessary",
             (true, false) => {
-                "cut by the device where they must be; as it has several TX queues, all else \
-                 takes the same way once one did"
+                "segmented by the device if necessary; after the first one all packets go through \
+                 this socket, because the device has several TX queues"
             }
             (false, _) => {
-                "cut by the kernel where they must be; all else takes the same way once one did"
+                "segmented by the kernel if necessary; after the first one all packets go through \
+                 this socket"
             }
         }
     }
 
-    /// Whether, when nothing waits here, what comes next may leave through the
-    /// ring again and not overtake.
+    /// Returns true if the ring may be used again once this queue is empty, without reordering
+    /// packets.
     pub(super) fn may_return(&self) -> bool {
         self.device_cuts && self.one_queue
     }
 
-    /// Whether the device still cuts segments, and as long ones: an XDP program
-    /// at the other end of a veth pair takes that away. The kernel then does
-    /// it, which does not go past the queueing discipline.
+    /// Queries whether the device still segments packets of this length.
+    ///
+    /// Attaching an XDP program to the peer of a veth pair stops that. The kernel then segments,
+    /// which requires the queueing discipline.
     #[cold]
     fn still_cuts(&mut self) -> bool {
         self.device_cuts =
@@ -246,22 +256,22 @@ impl PacketSocket {
         if !self.device_cuts {
             tracing::warn!(
                 target: "nmio::xdp",
-                "{} cuts TCP segments no longer: the kernel does from now on, and all that is \
-                 sent takes its way",
+                "{} no longer segments TCP: from now on the kernel segments, and all packets go \
+                 through the packet socket",
                 self.device.name
             );
-            // What does not work is tried again, and told as a full ring.
+            // If this fails, it is tried again. Until then the queue counts as full.
             let _ = sys::bypass_queueing(self.socket.as_fd(), false);
         }
         self.device_cuts
     }
 
-    /// There is no room: in the device's queue, which time will mend, or for
-    /// packets as long as ours. Whether something was done about it.
+    /// Handles a refusal for lack of room, in the device's queue or for long packets. Returns true
+    /// if sending should be tried again at once.
     #[cold]
     fn finds_no_room(&mut self) -> bool {
         if !self.device.control.is_running(&self.device.name) {
-            // A link without carrier has no room for anything.
+            // Without a carrier no packet can leave, so wait.
             return false;
         }
         self.tries += 1;
@@ -271,7 +281,7 @@ impl PacketSocket {
         if self.tries >= GIVE_UP && (self.shorten() || self.leave_cutting()) {
             return true;
         }
-        // A rule of the kernel's may refuse this one packet for ever.
+        // A firewall rule may refuse this packet forever.
         let most = if self.device_cuts { GIVE_UP } else { ASK };
         if self.tries < most {
             return false;
@@ -282,8 +292,8 @@ impl PacketSocket {
         true
     }
 
-    /// The device says that it cuts, and does not take what there is, such as
-    /// UDP: the kernel knows what to do with it.
+    /// Lets the kernel segment, because the device refuses packets that it claims to segment, such
+    /// as UDP. Returns false if the kernel already does.
     #[cold]
     fn leave_cutting(&mut self) -> bool {
         if !self.device_cuts || sys::bypass_queueing(self.socket.as_fd(), false).is_err() {
@@ -291,8 +301,8 @@ impl PacketSocket {
         }
         tracing::warn!(
             target: "nmio::xdp",
-            "{} does not take what it should cut: the kernel cuts from now on, and all that is \
-             sent takes its way",
+            "{} refuses packets that it claims to segment: from now on the kernel segments, and all \
+             packets go through the packet socket",
             self.device.name
         );
         self.device_cuts = false;
@@ -300,8 +310,8 @@ impl PacketSocket {
         true
     }
 
-    /// Gives long super-segments up for good, those that wait among them.
-    /// Whether there were any.
+    /// Permanently stops using long super-segments, and drops those in the queue. Returns false if
+    /// none were in use.
     #[cold]
     fn shorten(&mut self) -> bool {
         if self.largest <= SURE_BYTES {
@@ -309,13 +319,13 @@ impl PacketSocket {
         }
         tracing::warn!(
             target: "nmio::xdp",
-            "{} or the kernel has no room for long packets: super-segments are shorter from now on",
+            "{} or the kernel has no room for super-segments above 64 KB: from now on they are shorter",
             self.device.name
         );
         self.largest = SURE_BYTES;
         let waiting = self.queue.len();
         self.queue.retain(|packet| !packet.is_long());
-        // They are lost, as on any wire.
+        // These packets are lost, as if on the wire.
         self.refused += (waiting - self.queue.len()) as u64;
         true
     }
@@ -328,18 +338,17 @@ impl PacketSocket {
         MOST - self.queue.len()
     }
 
-    /// Queues a frame behind a super-segment; there is room.
+    /// Queues a frame behind super-segments. There must be room.
     pub(super) fn push_frame(&mut self, frame: Frame) {
         self.queue.push_back(Waiting::Frame(frame));
     }
 
-    /// Queues a super-segment; there is room.
+    /// Queues a super-segment. There must be room.
     pub(super) fn push_super(&mut self, packet: SuperSegment) {
         self.queue.push_back(Waiting::Super(packet));
     }
 
-    /// Hands over what waits, as far as the kernel takes it: whether that was
-    /// all. What the device has no room for it takes another time.
+    /// Sends queued packets until the kernel refuses one. Returns true if the queue is empty.
     pub(super) fn send(&mut self) -> io::Result<bool> {
         while !self.queue.is_empty() {
             self.calls += 1;
@@ -348,13 +357,13 @@ impl PacketSocket {
                 Ok(sent) => sent,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::ENOBUFS) if self.finds_no_room() => continue,
-                    // Packet sockets before Linux 6.6 take 68 KB.
+                    // Packet sockets before Linux 6.6 accept at most 68 KB.
                     Some(libc::EMSGSIZE) if self.first_is_long() && self.shorten() => continue,
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ENETDOWN) => {
                         return Ok(false);
                     }
                     Some(libc::ENODEV | libc::ENXIO | libc::EBADF) => return Err(error),
-                    // It would refuse this one again.
+                    // The kernel would refuse this packet again.
                     _ => {
                         self.refused += 1;
                         1

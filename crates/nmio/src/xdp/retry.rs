@@ -1,10 +1,12 @@
-//! Retries steps that a server which has just ended may still block.
+//! Retries steps that a server which has just exited may still block.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The time since the first try. A server that has just ended holds its queue for 20 to
-/// 40 ms more, and its program until the kernel has closed its last handle.
+/// The time of the first try.
+///
+/// A server that has just exited holds its queue for 20 to 40 ms more. It holds its program until
+/// the kernel has closed its last handle.
 pub(super) struct Retry(Instant);
 
 impl Retry {
@@ -15,7 +17,7 @@ impl Retry {
         Self(Instant::now())
     }
 
-    /// Sleeps before the next try. Returns `false` when the time limit is reached.
+    /// Sleeps before the next try. Returns false once the time limit is reached.
     pub(super) fn wait(&self) -> bool {
         let more = self.0.elapsed() < Self::LIMIT;
         if more {

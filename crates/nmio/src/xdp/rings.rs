@@ -1,13 +1,12 @@
-//! The four rings of one `AF_XDP` socket and the memory behind them.
+//! The four rings of one `AF_XDP` socket and their memory.
 //!
 //! ```text
 //!   pool ── fill ring ──▶ kernel ── RX ring ──▶ Frame
 //!   Frame ── TX ring ──▶ kernel ── completion ring ──▶ pool
 //! ```
 //!
-//! Every descriptor that comes back is looked up in the pool's state table
-//! before it is believed. Descriptors move in batches, through arrays of fixed
-//! size.
+//! Each descriptor from the kernel is checked against the pool's state table. Descriptors move in
+//! batches, through arrays of fixed size.
 #![allow(unsafe_code)]
 
 use std::error::Error as _;
@@ -32,32 +31,35 @@ use crate::frame::{Frame, Pool, Resident, Sending};
 use crate::port::{Batch, MAX_BATCH};
 use crate::sys;
 
-/// Slots of the RX ring. It holds all that the fill ring gave, so that the
-/// kernel never finds it full.
+/// Slots of the RX ring. It has room for all frames offered through the fill ring, so it never
+/// overflows.
 pub(super) const RX_RING: u32 = FILL_RING;
-/// Frames that may be on their way out: queued, or not completed yet.
+/// Maximum number of frames being sent: staged, in the TX ring, or not completed yet.
 pub(super) const TX_RING: u32 = 2048;
-/// Each frame on its way out has its place here.
+/// Slots of the completion ring. Each frame being sent has a slot.
 const COMPLETION_RING: u32 = TX_RING;
-/// Frames for callers that keep some beside a batch.
+/// Frames for callers that hold some in addition to a batch.
 const RESERVE: u32 = 256;
 /// Frames that the port itself needs.
 const OWN_FRAMES: u32 = RX_RING + TX_RING + MAX_BATCH as u32 + RESERVE;
-/// Descriptors that go to or come from a ring in one move.
+/// Maximum number of descriptors moved to or from a ring at once.
 const MOVE: usize = 64;
-/// A chunk of this size holds frames of the common MTU …
+/// Size of a chunk for the common MTU, in bytes.
 const SMALL_CHUNK: u32 = 2048;
-/// … and one of this size (the kernel's largest, a page) larger ones.
+/// Size of a chunk for a larger MTU. The kernel allows at most a page.
 const LARGE_CHUNK: u32 = 4096;
-/// Ethernet header and one 802.1Q tag: what a frame has beyond the MTU.
+/// Size of the Ethernet header with one 802.1Q tag.
 const LINK_HEADER: usize = 18;
 
-const _: () = assert!(COMPLETION_RING >= TX_RING, "completions could be refused");
+const _: () = assert!(
+    COMPLETION_RING >= TX_RING,
+    "the completion ring must hold all frames being sent"
+);
 
 /// Whether the kernel copies between frames and the device.
 #[derive(Debug)]
 pub(super) enum Copying {
-    /// It does not: zero-copy.
+    /// Zero-copy: the kernel does not copy.
     Never,
     /// Generic mode always copies.
     Generic,
@@ -68,7 +70,7 @@ pub(super) enum Copying {
 pub(super) struct Rings {
     pool: Pool,
     umem: Umem,
-    /// Each chunk's descriptor: an address that only `Umem::new` can forge.
+    /// The descriptor of each chunk. Only `Umem::new` can create these addresses.
     chunks: Box<[FrameDesc]>,
     chunk_shift: u32,
     tx: TxQueue,
@@ -78,10 +80,10 @@ pub(super) struct Rings {
     received: Box<[FrameDesc; MAX_BATCH]>,
     completed: Box<[FrameDesc; MOVE]>,
     staged: ArrayVec<FrameDesc, MOVE>,
-    /// Frames staged, in the TX ring, or sent and not completed.
+    /// Frames staged, in the TX ring, or sent but not completed.
     in_flight: u32,
-    /// Frames that the kernel may receive into, or has received into and not
-    /// given back yet. At most `RX_RING`, so that the RX ring never overflows.
+    /// Frames that the kernel holds for receiving, or has received but not returned. At most
+    /// `RX_RING`, so that the RX ring never overflows.
     offered: u32,
     fill_level: FillLevel,
     overdue: Overdue,
@@ -91,8 +93,8 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    /// Registers the memory and binds the socket to its queue; zero-copy where
-    /// the driver can, else copy.
+    /// Registers the memory and binds the socket to its queue. Prefers zero-copy, and falls back to
+    /// copy.
     pub(super) fn open(config: &XdpConfig<'_>) -> Result<Self, DeviceError> {
         let chunk = chunk_size(config.mtu);
         let umem_config = UmemConfig::builder()
@@ -108,18 +110,17 @@ impl Rings {
         let (umem, chunks) = Umem::new(umem_config, frames, false).map_err(|error| {
             let source = os_error(error.source());
             if sys::is_errno(&source, libc::EPERM) {
-                DeviceError::rights("an AF_XDP socket", Needs::Xdp, source)
+                DeviceError::rights("open an AF_XDP socket", Needs::Xdp, source)
             } else {
                 let bytes = u64::from(frames.get()) * u64::from(chunk);
                 DeviceError::memory(bytes, source)
             }
         })?;
         let base = data_of_first(&umem, &chunks);
-        // SAFETY: chunk i's data starts at `base + i * chunk` (as its
-        // descriptor says, see `Umem::new`) and has `mtu()` bytes. `base` may
-        // reach the whole mapping, which is zeroed by the kernel and lives as
-        // long as the handle given here. `Rings` gives frames to the kernel,
-        // and takes them back, through the pool's state table only.
+        // SAFETY: chunk i's data starts at `base + i * chunk` (as its descriptor says, see
+        // `Umem::new`) and has `mtu()` bytes. `base` may reach the whole mapping, which the kernel
+        // has zeroed. The mapping lives as long as the handle given here. `Rings` gives frames to
+        // the kernel, and takes them back, only through the pool's state table.
         let pool = unsafe { Pool::from_raw(base, layout, Box::new(umem.clone())) };
         let ((tx, rx, fill, completion), copying) = bind(config, &umem)?;
         let mut rings = Self {
@@ -154,12 +155,12 @@ impl Rings {
         &self.pool
     }
 
-    /// Whether the kernel copies frames, and why.
+    /// Returns whether the kernel copies frames, and why.
     pub(super) fn copying(&self) -> &Copying {
         &self.copying
     }
 
-    /// Descriptors that broke the rules.
+    /// Returns the number of invalid descriptors.
     pub(super) fn bad(&self) -> u64 {
         self.bad
     }
@@ -169,18 +170,18 @@ impl Rings {
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the socket lives as long as its queues do.
+        // SAFETY: the socket lives as long as its queues.
         unsafe { BorrowedFd::borrow_raw(self.rx.fd().as_raw_fd()) }
     }
 
-    /// Frames lost and descriptors refused, in the kernel's own count: the
-    /// sum of (no frame to receive into, ring full, other drops), and of
-    /// invalid descriptors.
+    /// Returns the kernel's own counts of lost frames and of invalid descriptors.
+    ///
+    /// Frames are lost without a free frame in the fill ring, with a full RX ring, or for other
+    /// reasons.
     pub(super) fn kernel_counts(&self) -> (u64, u64) {
         self.rx.fd().xdp_statistics().map_or((0, 0), |s| {
-            // In copy mode a packet that found no frame counts as dropped
-            // once, and not under `rx_fill_ring_empty_descs`, which counts
-            // look-ups.
+            // In copy mode, `rx_dropped` counts each packet that found no frame.
+            // `rx_fill_ring_empty_descs` counts lookups instead, so it is not added.
             (
                 s.rx_dropped() + s.rx_ring_full(),
                 s.rx_invalid_descs() + s.tx_invalid_descs(),
@@ -188,20 +189,19 @@ impl Rings {
         })
     }
 
-    /// Moves received frames into the batch, at most `limit` (up to
-    /// [`MAX_BATCH`]).
+    /// Moves at most `limit` (up to [`MAX_BATCH`]) received frames into the batch.
     #[inline(always)]
     pub(super) fn receive(&mut self, batch: &mut Batch, limit: usize) {
         let room = batch.remaining_capacity().min(limit);
-        // SAFETY: all frames of this queue are of this UMEM; the array's
-        // entries are overwritten before they are read.
+        // SAFETY: all frames of this queue belong to this UMEM. The array's entries are overwritten
+        // before they are read.
         let count = unsafe { self.rx.consume(&mut self.received[..room]) };
         for desc in &self.received[..count] {
             let index = (desc.addr() >> self.chunk_shift) as u32;
             let whole = self.chunks.get(index as usize).map(FrameDesc::addr) == Some(desc.addr())
                 && !desc.has_more_frames();
             let len = desc.lengths().data();
-            // SAFETY: this socket's RX ring has given the frame back.
+            // SAFETY: this socket's RX ring has returned the frame.
             match unsafe { self.pool.claim(index, len) } {
                 Some(frame) if whole => batch.push(frame),
                 Some(frame) => {
@@ -209,8 +209,8 @@ impl Rings {
                     self.bad += 1;
                 }
                 None => {
-                    // Too long for a frame, or never offered; in the first
-                    // case it is ours again.
+                    // The frame is too long, or was never offered. A frame that is too long returns
+                    // to the pool here.
                     // SAFETY: as above.
                     drop(unsafe { self.pool.claim(index, 0) });
                     self.bad += 1;
@@ -225,8 +225,7 @@ impl Rings {
         }
     }
 
-    /// Fills the fill ring, in which some frames are `left`, up to its level, as
-    /// far as the pool has frames.
+    /// Refills the fill ring, which has `left` frames, to its level, as far as the pool has frames.
     #[inline(always)]
     fn refill(&mut self, left: u32) {
         let lacking = self.fill_level.frames().saturating_sub(left);
@@ -240,57 +239,56 @@ impl Rings {
             if descs.is_empty() {
                 return;
             }
-            // SAFETY: the frames are of this UMEM and offered, so nothing
-            // reads or writes them until the kernel gives them back.
+            // SAFETY: the frames belong to this UMEM and are offered, so nothing reads or writes
+            // them until the kernel returns them.
             let count = unsafe { self.fill.produce(&descs) };
-            debug_assert_eq!(count, descs.len(), "the ring has the place");
+            debug_assert_eq!(count, descs.len(), "the fill ring has room");
             self.offered += descs.len() as u32;
             lacking -= descs.len() as u32;
         }
     }
 
-    /// Whether the kernel must be told that the fill ring has frames again.
+    /// Returns true if the kernel must be woken to use the fill ring.
     #[inline(always)]
     pub(super) fn fill_needs_wakeup(&self) -> bool {
         self.fill.needs_wakeup()
     }
 
-    /// Whether the kernel must be told that the TX ring has frames.
+    /// Returns true if the kernel must be woken to use the TX ring.
     #[inline(always)]
     pub(super) fn tx_needs_wakeup(&self) -> bool {
         self.tx.needs_wakeup()
     }
 
-    /// Sends that still find a place.
+    /// Returns the number of packets that can still be sent.
     #[inline(always)]
     pub(super) fn room(&self) -> u32 {
         TX_RING.saturating_sub(self.in_flight)
     }
 
-    /// Puts a frame in line for the TX ring. There must be room.
+    /// Stages a frame for the TX ring. There must be room.
     #[inline(always)]
     pub(super) fn send(&mut self, frame: Frame) {
         let packet = frame.send(&self.pool);
         self.stage(packet);
     }
 
-    /// Puts a resident packet in line for the TX ring; `false` when it is in
-    /// flight already. There must be room.
+    /// Stages a resident packet for the TX ring. Returns false if it is already in flight. There
+    /// must be room.
     #[inline(always)]
     pub(super) fn send_resident(&mut self, packet: &mut Resident) -> bool {
         let packet = packet.send(&self.pool);
         packet.map(|packet| self.stage(packet)).is_some()
     }
 
-    /// A packet of our pool.
+    /// Stages a packet of this port's pool.
     #[inline(always)]
     fn stage(&mut self, packet: Sending) {
         debug_assert!(self.room() > 0);
         let len = packet.len();
         let mut desc = self.chunks[packet.into_index() as usize];
-        // SAFETY: the chunk is of this UMEM. Its frame is being sent, so no
-        // Frame or Resident gives access to it, and the kernel has not been
-        // told of it yet.
+        // SAFETY: the chunk belongs to this UMEM. Its frame is being sent, so no Frame or Resident
+        // gives access to it, and the kernel does not know of it yet.
         unsafe { self.umem.data_mut(&mut desc) }
             .cursor()
             .set_pos(len);
@@ -301,44 +299,44 @@ impl Rings {
         }
     }
 
-    /// Puts what is staged into the TX ring.
+    /// Moves staged packets into the TX ring.
     #[inline(always)]
     pub(super) fn submit(&mut self) {
         if self.staged.is_empty() {
             return;
         }
-        // SAFETY: the frames are of this UMEM and being sent, so nothing
-        // writes them until they are completed.
+        // SAFETY: the frames belong to this UMEM and are being sent, so nothing writes them until
+        // they are completed.
         if unsafe { self.tx.produce(&self.staged) } == 0 {
-            // `in_flight` bounds what the ring holds, so it had the space
-            // unless the kernel broke its word.
+            // `in_flight` bounds the ring's contents, so the ring is full only if the kernel
+            // misbehaves.
             self.bad += self.staged.len() as u64;
             self.in_flight -= self.staged.len() as u32;
             for desc in &self.staged {
                 let index = (desc.addr() >> self.chunk_shift) as u32;
-                // SAFETY: the kernel did not get it.
+                // SAFETY: the kernel did not get this packet.
                 unsafe { self.pool.complete(index) };
             }
         }
         self.staged.clear();
     }
 
-    /// Frames in the TX ring that the kernel has not taken yet.
+    /// Returns the number of frames in the TX ring that the kernel has not taken yet.
     pub(super) fn untaken(&mut self) -> u32 {
         TX_RING - self.tx.nb_free_exact()
     }
 
-    /// Takes back what has been sent.
+    /// Takes completed packets back from the kernel.
     #[inline(always)]
     pub(super) fn reap(&mut self) {
         while self.in_flight > 0 {
-            // SAFETY: all frames of this queue are of this UMEM; only entries
-            // that were written are read.
+            // SAFETY: all frames of this queue belong to this UMEM, and only written entries are
+            // read.
             let count = unsafe { self.completion.consume(&mut self.completed[..]) };
             for desc in &self.completed[..count] {
                 let index = (desc.addr() >> self.chunk_shift) as u32;
-                // SAFETY: this socket's completion ring has given it back, and
-                // `stage` turns each packet into its index.
+                // SAFETY: this socket's completion ring has returned the packet, and `stage` turns
+                // each packet into its index.
                 if unsafe { self.pool.complete(index) } {
                     self.in_flight = self.in_flight.saturating_sub(1);
                 } else {
@@ -354,13 +352,12 @@ impl Rings {
         }
     }
 
-    /// Takes back frames that the kernel has forgotten to complete.
+    /// Takes back frames that the kernel never completed.
     #[cold]
     fn take_overdue(&mut self) {
-        // SAFETY: the kernel completes in the order of sending, but for small
-        // deviations. It has passed these over `Overdue::AFTER` times and for
-        // `Overdue::PATIENCE`, so it has forgotten them. `stage` turns each
-        // packet into its index.
+        // SAFETY: the kernel completes packets nearly in the order of sending. It has skipped these
+        // for `Overdue::AFTER` completions and for `Overdue::PATIENCE`, so it does not use them any
+        // more. `stage` turns each packet into its index.
         let lost = unsafe { self.pool.take_overdue() };
         if lost == 0 {
             return;
@@ -369,51 +366,51 @@ impl Rings {
         self.lost += u64::from(lost);
         tracing::warn!(
             target: "nmio::xdp",
-            "the driver has not given back {lost} of the frames sent, so they are taken back: if \
-             this goes on, try generic mode"
+            "the driver never completed {lost} sent frames, so the server reuses them; if this \
+             continues, try xdp:IFACE,generic"
         );
     }
 
-    /// Frames sent that the kernel has never completed.
+    /// Returns the number of sent frames that the kernel never completed.
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Bytes of the UMEM.
+    /// Returns the size of the UMEM in bytes.
     pub(super) fn memory(&self) -> usize {
         self.chunks.len() << self.chunk_shift
     }
 }
 
-/// Where the first chunk's data start, as a pointer that may reach the others.
+/// Returns a pointer to the first chunk's data that may also access the other chunks.
 fn data_of_first(umem: &Umem, chunks: &[FrameDesc]) -> NonNull<u8> {
     // SAFETY: the chunk belongs to this UMEM, and the kernel has no chunk yet.
     let first = unsafe { umem.data(&chunks[0]) }.contents().as_ptr();
-    // A slice of the first chunk may not be used to reach the second.
-    // `Umem::new` has handed the mapping's own pointer to C, which exposes it.
+    // A slice of the first chunk must not be used to reach the second one. `Umem::new` has passed
+    // the mapping's own pointer to C, so its provenance is exposed.
     NonNull::new(ptr::with_exposed_provenance_mut(first.addr()))
         .expect("mapped memory has an address")
 }
 
-/// When to look for frames that the kernel has forgotten to complete: a frame
-/// is taken back when it was there at the look before.
+/// Decides when to look for frames that the kernel never completed.
+///
+/// Two looks in a row must find a frame before it is taken back.
 #[derive(Debug, Default)]
 struct Overdue {
     /// Completions since the last look.
     completed: usize,
-    /// When that was.
+    /// Time of the last look.
     looked: Option<Instant>,
 }
 
 impl Overdue {
-    /// Completions between two looks at least. A frame in the ring at the
-    /// first look is overtaken by nearly all of them.
+    /// Minimum number of completions between two looks. Nearly all of them overtake a frame that
+    /// was in the ring at the first look.
     const AFTER: usize = 16 * TX_RING as usize;
-    /// Time between two looks at least: no queue behind an interface keeps a
-    /// packet for so long.
+    /// Minimum time between two looks. No device queue holds a packet for this long.
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// Counts completions; whether it is time for a look.
+    /// Counts completions. Returns true if it is time for a look.
     #[inline(always)]
     fn is_due(&mut self, completed: usize) -> bool {
         self.completed += completed;
@@ -435,17 +432,17 @@ fn ring_size(slots: u32) -> QueueSize {
     QueueSize::new(slots).expect("ring sizes are powers of two")
 }
 
-/// The largest MTU whose frames fit a chunk, in bytes.
+/// Returns the largest MTU whose frames fit a chunk, in bytes.
 const fn largest_mtu(chunk: u32) -> usize {
-    // The kernel keeps this headroom for XDP programs in each chunk.
+    // The kernel reserves this headroom in each chunk for XDP programs.
     const HEADROOM: usize = 256;
     chunk as usize - HEADROOM - LINK_HEADER
 }
 
-/// The largest MTU that can be served, in bytes.
+/// The largest supported MTU, in bytes.
 pub(crate) const MAX_MTU: usize = largest_mtu(LARGE_CHUNK);
 
-/// The smallest chunk that holds a whole frame.
+/// Returns the size of the smallest chunk that holds a whole frame.
 fn chunk_size(mtu: usize) -> u32 {
     if mtu <= largest_mtu(SMALL_CHUNK) {
         SMALL_CHUNK
@@ -477,24 +474,23 @@ fn bind(config: &XdpConfig<'_>, umem: &Umem) -> Result<(Queues, Copying), Device
         let socket_config = SocketConfig::builder()
             .rx_queue_size(ring_size(RX_RING))
             .tx_queue_size(ring_size(TX_RING))
-            // The steering program is ours; libxdp loads none.
+            // This crate loads its own steering program, so libxdp must not load another.
             .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
             .xdp_flags(XdpFlags::empty())
             .bind_flags(flag | BindFlags::XDP_USE_NEED_WAKEUP)
             .build();
-        // SAFETY: the UMEM is bound to this one queue only, and no program is
-        // loaded by libxdp.
+        // SAFETY: the UMEM is bound to this one queue only, and libxdp loads no program.
         let error = match unsafe { Socket::new(socket_config, umem, &interface, config.queue) } {
             Ok((tx, rx, Some((fill, completion)))) => {
                 return Ok(((tx, rx, fill, completion), copying));
             }
-            Ok((_, _, None)) => io::Error::other("libxdp gave no fill and completion ring"),
+            Ok((_, _, None)) => io::Error::other("libxdp returned no fill and completion rings"),
             Err(error) => os_error(error.source()),
         };
         match error.raw_os_error() {
             Some(libc::EBUSY) if retry.wait() => {}
-            // Drivers say no in many ways. What is wrong with more than
-            // zero-copy is wrong with copy too.
+            // Drivers refuse zero-copy with various errors. If something else is wrong, copy mode
+            // fails too and reports it.
             _ if zero_copy => copying = Copying::Refused(error),
             _ => return Err(DeviceError::bind(config.interface, config.queue, error)),
         }
@@ -506,14 +502,14 @@ fn os_error(source: Option<&(dyn std::error::Error + 'static)>) -> io::Error {
         .and_then(|source| source.downcast_ref::<io::Error>())
         .and_then(io::Error::raw_os_error)
         .map_or_else(
-            || io::Error::other("no error number"),
+            || io::Error::other("libxdp gave no error number"),
             io::Error::from_raw_os_error,
         )
 }
 
 const _: () = assert!(
     mem::size_of::<FrameDesc>() <= 32,
-    "the chunk table is read for each send"
+    "the chunk table must stay small, because each send reads it"
 );
 
 #[cfg(test)]

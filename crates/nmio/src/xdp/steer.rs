@@ -13,37 +13,37 @@ use super::retry::Retry;
 use crate::device::{DeviceError, Needs, Transport};
 use crate::sys;
 
-/// Addresses that can be served; `MAX_ADDRESSES` of the program.
+/// Maximum number of served addresses; equals `MAX_ADDRESSES` in the program.
 pub(crate) const MAX_ADDRESSES: usize = 256;
-/// Ports that can be served; `MAX_SERVICES` of the program.
+/// Maximum number of served ports; equals `MAX_SERVICES` in the program.
 pub(crate) const MAX_SERVICES: usize = 256;
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
 
-/// Which packets are the server's.
+/// Rules that decide which packets go to the server.
 pub(crate) struct Rules<'a> {
-    /// The addresses are the server's alone: all packets to them are.
+    /// Own mode: all packets to the addresses go to the server.
     pub(crate) own: bool,
-    /// The interface's; frames to other stations are not ours.
+    /// The interface's MAC address. Frames to other stations are passed to the kernel.
     pub(crate) mac: [u8; 6],
-    /// Whose tagged frames are ours too.
+    /// VLANs whose tagged frames go to the server too.
     pub(crate) vlans: &'a [u16],
     pub(crate) addresses: &'a [IpAddr],
     pub(crate) services: &'a [(Transport, u16)],
-    /// The MTU, for the error that a driver may give.
+    /// The MTU, for the error that a driver may return.
     pub(crate) mtu: usize,
 }
 
-/// The attached program; dropping it detaches, and so does the end of the
-/// process, however it comes about.
+/// The attached program. Dropping it detaches the program. The kernel does the same when the
+/// process ends.
 pub(crate) struct Steering {
     _link: OwnedFd,
     xsks: Arc<OwnedFd>,
 }
 
 impl Steering {
-    /// Loads the program with `rules` and attaches it to an interface of the
-    /// calling thread's network namespace.
+    /// Loads the program with `rules` and attaches it to an interface in the calling thread's
+    /// network namespace.
     pub(crate) fn attach(
         interface: &str,
         index: u32,
@@ -65,24 +65,23 @@ impl Steering {
         };
         let xsks = map(&object, "xsks").as_fd().try_clone_to_owned();
         let xsks = xsks.map_err(|source| DeviceError::Steering {
-            step: "keep the map",
+            step: "keep the steering program's socket map open",
             source,
         })?;
-        // The link holds the program, and the program its maps.
+        // The link keeps the program alive, and the program keeps its maps alive.
         Ok(Self {
             _link: link,
             xsks: Arc::new(xsks),
         })
     }
 
-    /// The map that sockets [`join`].
+    /// Returns the map for [`join`].
     pub(crate) fn xsks(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.xsks)
     }
 }
 
-/// Makes `socket` the one that gets the packets of `queue`. The kernel takes
-/// it out of the map when it is closed.
+/// Makes `socket` receive the packets of `queue`. The kernel removes a closed socket from the map.
 pub(crate) fn join(xsks: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     link::update(xsks, queue, socket.as_raw_fd().cast_unsigned())
 }
@@ -94,7 +93,7 @@ fn map<'a>(object: &'a Object, name: &str) -> libbpf_rs::Map<'a> {
         .expect("the object has this map")
 }
 
-/// What libbpf would print is for those who look for it.
+/// Logs libbpf's messages at debug level.
 #[allow(clippy::needless_pass_by_value)] // the callback's type
 fn log(_: PrintLevel, message: String) {
     tracing::debug!(target: "nmio::xdp", "libbpf: {}", message.trim_end());
@@ -107,10 +106,10 @@ fn load(rules: &Rules<'_>) -> Result<Object, DeviceError> {
     loaded.map_err(|error| {
         let source = io::Error::other(error.to_string());
         if error.kind() == ErrorKind::PermissionDenied {
-            DeviceError::rights("an XDP program", Needs::Xdp, source)
+            DeviceError::rights("load an XDP program", Needs::Xdp, source)
         } else {
             DeviceError::Steering {
-                step: "load",
+                step: "load the XDP steering program",
                 source,
             }
         }
@@ -140,11 +139,11 @@ fn open_and_load(rules: &Rules<'_>) -> libbpf_rs::Result<Object> {
 
 const PRESENT: [u8; 4] = 1u32.to_ne_bytes();
 
-/// Bytes of the program's constant `rules` before its set of VLANs, and in all.
+/// Offset of the set of VLANs in the program's constant `rules`, and the constant's size.
 const VLANS_AT: usize = 20;
 const CONSTANT: usize = VLANS_AT + 4096 / 8;
 
-/// The program's constant `rules`.
+/// Builds the program's constant `rules`.
 fn constant(rules: &Rules<'_>) -> [u8; CONSTANT] {
     let first_v4 = rules.addresses.iter().find_map(|address| match address {
         IpAddr::V4(v4) => Some(v4.octets()),
@@ -164,7 +163,7 @@ fn constant(rules: &Rules<'_>) -> [u8; CONSTANT] {
     bytes
 }
 
-/// `struct address`.
+/// Builds a `struct address`.
 fn address_key(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -173,7 +172,7 @@ fn address_key(address: IpAddr) -> [u8; 16] {
     .octets()
 }
 
-/// `struct service`.
+/// Builds a `struct service`.
 fn service_key(transport: Transport, port: u16) -> [u8; 4] {
     let protocol = transport.protocol().to_ne_bytes();
     let port = port.to_be_bytes();

@@ -125,7 +125,12 @@ pub(crate) fn send_frame(port: &mut XdpPort, bytes: &[u8]) {
 #[test]
 fn the_kernel_cuts_as_we_do_and_nothing_overtakes() {
     let rig = Rig::new(1);
-    compare_cuts(&rig, "xdp:srv,offload=on", "cut by the kernel", |_| {});
+    compare_cuts(
+        &rig,
+        "xdp:srv,offload=on",
+        "segmented by the kernel",
+        |_| {},
+    );
 }
 
 #[test]
@@ -134,7 +139,7 @@ fn a_device_that_ceases_to_cut_is_helped() {
     crate::rig::run("ethtool -K srv tx on sg on tso on");
     // The client's XDP program, which comes later, puts an end to that. Checksums
     // are still left to the device, which on veth does not finish them.
-    compare_cuts(&rig, "xdp:srv", "cut by the device", |frame| {
+    compare_cuts(&rig, "xdp:srv", "segmented by the device", |frame| {
         let (next, at) = if frame[12..14] == [0x86, 0xdd] {
             (frame[20], 54)
         } else {
@@ -268,10 +273,10 @@ fn what_the_kernel_has_no_room_for_waits_in_order() {
 fn the_choice_is_said_and_an_impossible_one_refused() {
     let _rig = Rig::new(1);
     for (device, said) in [
-        ("xdp:srv,offload=off", "as asked for"),
+        ("xdp:srv,offload=off", "offload=off was given"),
         // The rig turns checksum offload off, and with it goes TSO.
-        ("xdp:srv", "does not cut TCP segments"),
-        ("xdp:srv,generic,offload=on", "cut by the kernel"),
+        ("xdp:srv", "does not segment TCP"),
+        ("xdp:srv,generic,offload=on", "segmented by the kernel"),
     ] {
         let (interface, port) = open(device, &["10.9.0.9/24"]);
         let summary = port.summary();
@@ -280,7 +285,10 @@ fn the_choice_is_said_and_an_impossible_one_refused() {
         crate::rig::settle();
     }
     crate::rig::run("ethtool -K srv tx on sg on tso on");
-    for (kind, said) in [("on", "cut by the device"), ("off", "does not cut")] {
+    for (kind, said) in [
+        ("on", "segmented by the device"),
+        ("off", "does not segment"),
+    ] {
         crate::rig::run(&format!("ethtool -K srv tx-tcp6-segmentation {kind}"));
         let (interface, port) = open("xdp:srv", &["10.9.0.9/24"]);
         assert!(line(&port.summary(), "segmentation").contains(said));
