@@ -1,11 +1,9 @@
 //! Pre-packetized TCP: the paper's `libtcpip`.
 //!
-//! An [`Application`] gets callbacks and answers through a [`Connection`];
-//! a [`Stack`] is all connections of one port, and a [`Server`] is a stack
-//! with what lies below it, ready for [`nmio::run`]. (The crate `control` makes a whole
-//! program of an application.) In this example the port
-//! swallows what is sent and remembers the last packet, and a few hand-made
-//! segments play the client:
+//! An [`Application`] gets callbacks and answers through a [`Connection`]. A [`Stack`] holds all
+//! connections of one port. A [`Server`] adds the lower layers, and is ready for [`nmio::run`].
+//! (The crate `control` turns an application into a complete program.) In this example the port
+//! discards the packets sent and remembers the last one. A few hand-made segments play the client:
 //!
 //! ```
 //! use std::net::{IpAddr, Ipv4Addr};
@@ -28,8 +26,8 @@
 //!     type Message = ();
 //!
 //!     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
-//!         // What is left unconsumed is offered again: a cut line with its
-//!         // rest, a whole one when the stream has room for the answer.
+//!         // The stack offers unconsumed data again: a partial line when the rest
+//!         // arrives, a whole line when the stream has room for the answer.
 //!         let line = data.iter().position(|byte| *byte == b'\n');
 //!         match line {
 //!             Some(end) if conn.write(self.greeting, 0).is_ok() => end + 1,
@@ -89,21 +87,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A server that gives the same bytes to very many clients does its work
-//! once. What it serves is a *content* ([`Contents::add`]): cut into segments
-//! for each class of clients (an IP family and a maximum segment size), each
-//! segment's payload summed, each perhaps a whole packet in the port's
-//! memory. A connection's send stream is a short list of slices of contents,
-//! by sequence number, so that the segment to send, or to send again, is
-//! found by its offset. It leaves by patching addresses, ports, sequence
-//! numbers and checksum; the payload is not read. Nothing is buffered for
-//! retransmission, the ACK is the clock, and the TX ring is the only output
-//! queue. Where the port takes super-segments
-//! ([`nmio::Capabilities::segmentation`]), a run of new segments leaves as one
-//! packet, with the content's own bytes behind one set of headers.
+//! Many clients of a server get the same bytes, so the server prepares them once. The bytes are a
+//! *content* ([`Contents::add`]). A class of clients is an IP family and a maximum segment size.
+//! The stack cuts a content into segments for each class, and sums the payload of each segment. In
+//! pre-copy mode each segment is also a whole packet in the port's memory.
+//!
+//! A connection's send stream is a short list of slices of contents, in the order of sequence
+//! numbers. So the stack finds each segment by its offset, also for a retransmission. To send a
+//! prepared segment it patches addresses, ports, sequence numbers and checksum, and does not read
+//! the payload. Nothing is buffered for retransmission, the ACK is the clock, and the TX ring is
+//! the only output queue. Where the port takes super-segments
+//! ([`nmio::Capabilities::segmentation`]), a run of new segments leaves as one packet: one set of
+//! headers and the content's own bytes.
 //!
 //! # The paper's Table 1
-//! | there | here |
+//! | paper | this crate |
 //! |---|---|
 //! | `tcpip_init()`, `tcp_bind()`, `tcp_listen()` | [`Stack::new`] or [`Stack::load`] with [`Config::ports`] |
 //! | `tcp_accept()` | [`Application::on_accept`] |
@@ -112,40 +110,43 @@
 //! | `tcp_write()` | [`Connection::write`], [`Connection::write_slice`], [`Connection::write_bytes`], [`Connection::write_once`] |
 //! | `tcp_close()` | [`Connection::close`] |
 //!
-//! The paper's calls work on a connection at any time. Here a callback has it in
-//! hand. By the name that [`Connection::id`] gives, [`Application::on_message`] and
-//! [`Application::on_timer`] reach it later: when a message has come from another thread,
-//! or by time. Until then it may be [parked](Connection::park).
+//! The paper's calls work on a connection at any time. Here a connection is usable only inside a
+//! callback. [`Application::on_message`] and [`Application::on_timer`] can reach any connection by
+//! its name ([`Connection::id`]): when another thread sends a message, or when a timer expires.
+//! Until then a connection may be [parked](Connection::park).
 //!
-//! # What is obeyed
-//! - RFC 9293 for a server: passive open, every state behind it, half-close,
-//!   simultaneous close, TIME-WAIT and its reuse (RFC 6191), resets, zero
-//!   windows, silly windows, a user timeout, keep-alive where configured.
-//! - Options: MSS, window scale both ways, timestamps with PAWS (RFC 7323),
-//!   SACK (RFC 2018) with reports of duplicates (RFC 2883).
-//! - Loss: a scoreboard (RFC 6675), RACK and tail loss probes (RFC 8985),
-//!   `NewReno` for peers without SACK (RFC 6582), limited transmit (RFC 3042),
-//!   proportional rate reduction (RFC 6937), timeouts (RFC 6298), and the undoing of
-//!   what proves needless (RFC 3522, RFC 3708, RFC 5682).
-//! - Congestion: [`Cubic`] (RFC 9438) with `HyStart++` (RFC 9406), [`NewReno`],
-//!   the paper's [`Reno`], [`Bbr`]; an initial window of ten (RFC 6928), windows
-//!   that are not used (RFC 7661), ECN (RFC 3168), pacing where configured.
-//! - The path: what routers tell (RFC 1191, RFC 8201), if it is believable (RFC
-//!   5927), and what they do not (RFC 4821, RFC 8899).
-//! - Attacks: SYN cookies (RFC 4987), initial sequence numbers (RFC 6528),
-//!   challenge ACKs (RFC 5961), bounds for half-open, open and closed
-//!   connections and those of one address. Where connections, buffers, lists or
-//!   scoreboards run short, whoever has made the least progress gives way.
+//! # Standards
+//! - RFC 9293 for a server: passive open, all later states, half-close, simultaneous close, resets,
+//!   zero windows, silly window avoidance, a user timeout, and optional keep-alive.
+//! - TIME-WAIT and its reuse (RFC 6191).
+//! - Options: MSS, window scale in both directions, timestamps with PAWS (RFC 7323), SACK (RFC
+//!   2018) with duplicate reports (RFC 2883).
+//! - Loss: a scoreboard (RFC 6675), RACK and tail loss probes (RFC 8985), `NewReno` for peers
+//!   without SACK (RFC 6582).
+//! - Limited transmit (RFC 3042) and proportional rate reduction (RFC 6937).
+//! - Timeouts (RFC 6298), and undoing spurious window reductions (RFC 3522, RFC 3708, RFC 5682).
+//! - Congestion: [`Cubic`] (RFC 9438) with `HyStart++` (RFC 9406), [`NewReno`], the paper's
+//!   [`Reno`], and [`Bbr`].
+//! - An initial window of ten segments (RFC 6928), congestion window validation (RFC 7661), ECN
+//!   (RFC 3168), and optional pacing.
+//! - Path MTU: routers' reports (RFC 1191, RFC 8201) where plausible (RFC 5927), and our own probes
+//!   (RFC 4821, RFC 8899).
+//! - Attacks: SYN cookies (RFC 4987), initial sequence numbers (RFC 6528), challenge ACKs (RFC
+//!   5961). There are limits for half-open, open and closed connections, and for one address. Where
+//!   connections, buffers, lists or scoreboards run short, the connection with the least progress
+//!   gives way.
 //!
-//! What is lost, late or out of order is remembered beside the TCBs, in a pool
-//! that only connections in trouble use: while all goes well, loss recovery
-//! costs one comparison. Segments keep the place of timestamps whether a client
-//! sends them or not, so that content is cut the same way for all.
+//! The state of losses, late segments and reordering is kept beside the TCBs, in a pool that only
+//! connections in trouble use. Without losses, recovery costs one comparison per segment. Every
+//! segment reserves the room of the timestamps option, even if the client sends no timestamps. So a
+//! content is cut the same way for all clients.
 //!
-//! Deliberately absent: opening connections, urgent data, IP options, delayed
-//! acknowledgements (an answer carries the acknowledgement; without one it goes
-//! at once), a reset for data that arrives after our close (it is acknowledged
-//! and discarded; RFC 9293, section 3.6.1, would have one), TCP Fast Open.
+//! Deliberately absent:
+//! - Active open, urgent data, IP options and TCP Fast Open.
+//! - Delayed acknowledgements: an answer carries the acknowledgement, and without an answer the
+//!   acknowledgement leaves at once.
+//! - A reset for data that arrives after our close (RFC 9293, section 3.6.1): the stack
+//!   acknowledges and discards such data.
 
 mod clock;
 mod config;
