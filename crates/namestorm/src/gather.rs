@@ -1,5 +1,4 @@
-//! Reading all zones of a command line: good zones are served, and what
-//! becomes of the others is said.
+//! Reads all zones of a command line. The good zones are served; the others are reported.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,25 +10,24 @@ use crate::name;
 use crate::report::Report;
 use crate::zones::Zones;
 
-/// Reads zones one after the other, and knows those before.
+/// Reads zones one by one and detects duplicates.
 #[derive(Default)]
 pub(crate) struct Gatherer {
-    /// The file that each good zone was read from, by the zone's name in
-    /// lower case.
+    /// Maps the name of each good zone, in lower case, to its file.
     files: HashMap<Vec<u8>, String>,
 }
 
-/// What has become of one zone of a command line.
+/// The result of reading one zone of a command line.
 pub(crate) enum Outcome {
-    /// It can be served.
+    /// The zone can be served.
     Good(Loaded),
-    /// It cannot.
+    /// The zone cannot be served.
     Broken(Broken),
-    /// A good zone of its name was read before.
+    /// An earlier good zone has the same name.
     Twice(Lost),
 }
 
-/// A file of a command line that is not served.
+/// A file on the command line that is not served, and why.
 #[derive(Debug)]
 pub(crate) struct Lost {
     file: String,
@@ -38,11 +36,11 @@ pub(crate) struct Lost {
 
 #[derive(Debug)]
 enum Why {
-    /// It is broken; the zone's name.
+    /// The zone with this name is broken.
     Broken(Vec<u8>),
-    /// It is broken so that the zone's name is not known.
+    /// The zone is broken, and its name is unknown.
     Nameless,
-    /// The zone of this name is served from another file.
+    /// The zone with this name is served from another file.
     Twice { apex: Vec<u8>, by: String },
 }
 
@@ -71,15 +69,14 @@ impl fmt::Display for Lost {
 }
 
 impl Lost {
-    /// Whether another file holds the zone of this name.
+    /// Whether the zone is served from another file.
     pub(crate) fn is_given_twice(&self) -> bool {
         matches!(self.why, Why::Twice { .. })
     }
 }
 
 impl Gatherer {
-    /// Reads one zone. `say` is told how far it has come, and what was found
-    /// in the zone.
+    /// Reads one zone. Passes progress messages and findings to `say`.
     pub(crate) fn read(&mut self, spec: &ZoneSpec, say: &mut dyn FnMut(String)) -> Outcome {
         let mut progress = |records| {
             say(format!("{spec}: {} records read", count(records as u64)));
@@ -101,8 +98,8 @@ impl Gatherer {
         Outcome::Good(loaded)
     }
 
-    /// Whether a good zone has this name, in lower case: why `file` is lost
-    /// then.
+    /// Returns the reason why `file` is not served if an earlier good zone has the name `apex` (in
+    /// lower case).
     fn twice(&self, apex: &[u8], file: &str) -> Option<Lost> {
         let by = self.files.get(apex)?.clone();
         Some(Lost {
@@ -114,7 +111,7 @@ impl Gatherer {
         })
     }
 
-    /// Why a file with a broken zone is lost.
+    /// Returns the reason why a file with a broken zone is not served.
     fn broken(&self, file: String, apex: Option<Vec<u8>>) -> Lost {
         let Some(mut apex) = apex else {
             return Lost {
@@ -130,7 +127,7 @@ impl Gatherer {
     }
 }
 
-/// Says what was found in a zone, if anything.
+/// Passes the findings of a zone to `say`, if there are any.
 fn tell(report: &Report, say: &mut dyn FnMut(String)) {
     if !report.findings().is_empty() {
         say(report.to_string());
@@ -144,8 +141,7 @@ pub(crate) struct Gathered {
     pub(crate) lost: Vec<Lost>,
 }
 
-/// Reads the zones of `specs`. `say` is given lines about how far it has
-/// come, and what was found in them.
+/// Reads the zones of `specs`. Passes progress messages and findings to `say`, line by line.
 pub(crate) fn gather(specs: &[ZoneSpec], say: &mut dyn FnMut(String)) -> Gathered {
     let mut gatherer = Gatherer::default();
     let (mut good, mut broken, mut lost) = (Vec::new(), Vec::new(), Vec::new());
@@ -156,7 +152,7 @@ pub(crate) fn gather(specs: &[ZoneSpec], say: &mut dyn FnMut(String)) -> Gathere
             Outcome::Twice(twice) => lost.push(twice),
         }
     }
-    // A good zone may have come behind a broken one of the same name.
+    // A good zone may follow a broken one of the same name.
     let broken = broken.into_iter();
     lost.extend(broken.map(|(file, apex)| gatherer.broken(file, apex)));
     let apexes = lost.iter().filter_map(|lost| match &lost.why {
@@ -165,12 +161,12 @@ pub(crate) fn gather(specs: &[ZoneSpec], say: &mut dyn FnMut(String)) -> Gathere
     });
     Gathered {
         zones: Zones::with_broken(good, apexes.collect())
-            .unwrap_or_else(|_| unreachable!("a zone is gathered once")),
+            .unwrap_or_else(|_| unreachable!("each zone is gathered only once")),
         lost,
     }
 }
 
-/// How many of each kind there are, in a line.
+/// Summarises the files that are not served in one line, with a count per reason.
 pub(crate) fn summary(lost: &[Lost]) -> String {
     let number = |is: fn(&Why) -> bool| lost.iter().filter(|lost| is(&lost.why)).count();
     let kinds = [

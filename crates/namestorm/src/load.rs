@@ -1,7 +1,7 @@
-//! Reading zones from master files (RFC 1035, section 5).
+//! Reads zones from master files (RFC 1035, section 5).
 //!
-//! A zone is read whole or not at all: every error of its files is reported
-//! with file and line, as far as one error does not hide the next.
+//! A zone is loaded completely or not at all. Every error in its files is reported with file and
+//! line, unless an earlier error hides it.
 
 mod entry;
 mod origin;
@@ -24,46 +24,45 @@ use crate::report::Report;
 use crate::rtype;
 use crate::zone::{Builder, Place, Refused, Zone};
 
-/// `$INCLUDE`s inside one another.
+/// Maximum depth of nested `$INCLUDE`s.
 pub(crate) const MAX_INCLUDE_DEPTH: usize = 8;
-/// Files of one zone.
+/// Maximum number of files of one zone.
 pub(crate) const MAX_FILES: usize = 1024;
-/// Records between two calls of a progress function.
+/// Number of records between two calls of a progress function.
 pub(crate) const PROGRESS_STEP: usize = 250_000;
 
-/// A zone that was read without an error.
+/// A zone that was loaded without errors.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Its records.
+    /// The zone's records.
     pub zone: Zone,
     /// The warnings, if any.
     pub report: Report,
 }
 
-/// A zone that could not be read: nothing of it is served.
+/// A zone that could not be loaded, so nothing of it is served.
 #[derive(Debug)]
 pub struct Broken {
     /// The zone's name in wire format, if it is known.
     pub apex: Option<Vec<u8>>,
-    /// What is wrong: at least one error.
+    /// What is wrong with the zone: at least one error.
     pub report: Report,
 }
 
-/// Reads a zone. `progress` is told how many records have been read, every
-/// 250,000 of them.
+/// Loads a zone. Calls `progress` with the number of records read after every 250,000 records.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// Returns a report of everything wrong with the zone.
 pub fn load(spec: &ZoneSpec, progress: &mut dyn FnMut(usize)) -> Result<Loaded, Broken> {
     let mut loader = Loader::new(progress);
     loader.read_first(spec);
     loader.finish()
 }
 
-/// Reads a zone from a text, as if it were a file named `file`.
+/// Loads a zone from a text, as if it were a file named `file`.
 ///
 /// # Errors
-/// A report with at least one error.
+/// Returns a report with at least one error.
 pub fn load_text(file: &str, origin: Option<&str>, text: &str) -> Result<Loaded, Report> {
     let mut quiet = |_| {};
     let mut loader = Loader::new(&mut quiet);
@@ -72,12 +71,12 @@ pub fn load_text(file: &str, origin: Option<&str>, text: &str) -> Result<Loaded,
     loader.finish().map_err(|broken| broken.report)
 }
 
-/// The zone's name, as far as it is known before the first record.
+/// What is known of the zone's name before the first record.
 #[derive(Clone)]
 enum Apex {
-    /// Given, or set by the file's first `$ORIGIN`.
+    /// The name is given, or set by the file's first `$ORIGIN`.
     Known(Vec<u8>),
-    /// Only guessed: an SOA record right at the start decides.
+    /// The name is a guess. If the first record is an SOA record, its owner is the zone's name.
     Guessed(Option<Vec<u8>>),
 }
 
@@ -120,7 +119,7 @@ impl<'p> Loader<'p> {
         }
     }
 
-    /// Decides the zone's name, then reads its text.
+    /// Determines the zone's name, then reads its text.
     fn read_zone(&mut self, path: &Path, given: Option<Vec<u8>>, text: &str) {
         let first = leading_origin(text);
         let mut skip_line = None;
@@ -216,7 +215,7 @@ impl<'p> Loader<'p> {
         }
     }
 
-    /// Checks one record by itself and takes it into the zone.
+    /// Checks one record and adds it to the zone.
     fn take(&mut self, record: &ScannedRecord, place: Place) {
         self.owner.clear();
         self.data.clear();
@@ -291,7 +290,7 @@ impl<'p> Loader<'p> {
         if self.data.len() > usize::from(u16::MAX) {
             return Err(format!("the data of this {} is too long", shown()));
         }
-        // Data in the form of RFC 3597 must be whole too.
+        // This check also covers data in the generic form of RFC 3597.
         let whole = rdata::is_data_of(rtype, &self.data, &mut self.again);
         if whole {
             Ok(())
@@ -306,7 +305,7 @@ impl<'p> Loader<'p> {
             builder.finish(|place| report.warning(place, "the same record again: dropped"))
         });
         match &zone {
-            // What a half-read zone lacks says nothing.
+            // Records missing from a partly read zone would only cause misleading findings.
             _ if report.errors() > 0 => {}
             Some(zone) => check::check(zone, report),
             None => report.error(Place { file: 0, line: 0 }, "there is no record in it"),

@@ -1,26 +1,25 @@
-//! The text of a master file (RFC 1035, section 5) as entries: one record or
-//! directive each, with the line at which it starts.
+//! Splits the text of a master file (RFC 1035, section 5) into entries. Each entry is one record or
+//! directive, with the line at which it starts.
 //!
-//! The entries themselves are parsed by the `domain` crate. Cutting the text
-//! up first gives each record its line, lets the loader go on after an error
-//! to find the next one, and is the place for what that parser does not know:
-//! times with units, as every other name server takes them (`1h30m`).
+//! The `domain` crate parses the entries. Splitting the text first gives each record its line, and
+//! lets the loader continue after an error. It also allows times with units (`1h30m`), which other
+//! name servers accept but the `domain` crate does not.
 
 use std::borrow::Cow;
 
-/// The longest TTL, in seconds (RFC 2181, section 8).
+/// The largest TTL, in seconds (RFC 2181, section 8).
 pub(crate) const MAX_TTL: u32 = i32::MAX as u32;
 
-/// One entry: the text of one or, inside parentheses, more lines.
+/// One entry: the text of one line, or of several lines inside parentheses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
-    /// The line that it starts on, from 1.
+    /// The line on which the entry starts, from 1.
     pub line: u32,
-    /// Its text, without the newline at its end. Comments are still in it.
+    /// The entry's text with its comments, but without the final newline.
     pub text: &'a str,
 }
 
-/// Why the text cannot be cut into entries.
+/// Why the text cannot be split into entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unclosed {
     /// A quoted string runs past the end of its line.
@@ -30,12 +29,12 @@ pub(crate) enum Unclosed {
     },
     /// A parenthesis is never closed.
     Parenthesis {
-        /// The line of the entry that it belongs to.
+        /// The line of the entry that contains the parenthesis.
         line: u32,
     },
 }
 
-/// Cuts `text` into its entries; blank lines and comments are left out.
+/// Splits a text into its entries. Skips blank lines and comments.
 #[derive(Clone, Debug)]
 pub(crate) struct Entries<'a> {
     rest: &'a str,
@@ -43,7 +42,7 @@ pub(crate) struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Starts at the first line of `text`.
+    /// Creates an iterator that starts at the first line of `text`.
     pub(crate) fn new(text: &'a str) -> Self {
         Self {
             rest: text,
@@ -51,8 +50,8 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// The end of the entry at the start of the rest: its bytes, and the
-    /// newlines inside it; whether it holds anything.
+    /// Measures the entry at the start of the remaining text. Returns its length in bytes, the
+    /// number of newlines in it, and whether it is more than blanks and comments.
     fn measure(&self) -> Result<(usize, u32, bool), (Unclosed, usize)> {
         let bytes = self.rest.as_bytes();
         let (mut at, mut newlines, mut depth) = (0, 0, 0u32);
@@ -75,14 +74,14 @@ impl<'a> Entries<'a> {
                 }
                 b'\\' => {
                     holds_something = true;
-                    // What an escape hides is neither quote nor comment; a
-                    // newline cannot be hidden.
+                    // An escaped character is neither a quote nor a comment. A newline cannot be
+                    // escaped.
                     if bytes.get(at + 1).is_some_and(|next| *next != b'\n') {
                         at += 1;
                     }
                 }
                 b'(' => depth += 1,
-                // One too many is for the parser to refuse.
+                // The parser reports an unmatched closing parenthesis.
                 b')' => {
                     depth = depth.saturating_sub(1);
                     holds_something = true;
@@ -99,13 +98,13 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// Where the line that holds `at` ends: at its newline, or the text's end.
+/// Returns the end of the line that contains `at`: its newline, or the end of the text.
 fn line_end(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
     at + rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len())
 }
 
-/// Where the quote is that closes the string that starts at `at`.
+/// Returns the offset of the quote that closes the string starting at `at`.
 fn quoted_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match bytes.get(at)? {
@@ -145,8 +144,8 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Where the tokens of an entry lie: unquoted runs between blanks,
-/// parentheses, quotes and comments.
+/// Returns the ranges of an entry's tokens: unquoted text between blanks, parentheses, quotes and
+/// comments.
 fn tokens(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -172,8 +171,8 @@ fn tokens(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
     })
 }
 
-/// Seconds of a time with units: one or more numbers, each with its unit
-/// (s, m, h, d, w). `None` when it is none, or does not fit 32 bits.
+/// Parses a time with units into seconds. The text is one or more numbers, each followed by a unit
+/// (s, m, h, d, w). Returns `None` if it is not such a time, or does not fit 32 bits.
 fn seconds(token: &str) -> Option<u32> {
     let mut total = 0u32;
     let mut number = None;
@@ -194,16 +193,16 @@ fn seconds(token: &str) -> Option<u32> {
         };
         total = total.checked_add(number.take()?.checked_mul(unit)?)?;
     }
-    // A plain number needs no rewriting, and "1h30" is no time.
+    // A plain number needs no rewriting, and "1h30" is not a valid time.
     (number.is_none() && !token.is_empty()).then_some(total)
 }
 
 /// The fields before an entry's type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EntryFields<'a> {
-    /// The entry's text, its times without units.
+    /// The entry's text, with all times converted to seconds.
     pub text: Cow<'a, str>,
-    /// The entry sets or states a TTL.
+    /// The entry states a TTL, or is a `$TTL` directive.
     pub has_ttl: bool,
     /// The entry is a directive (`$…`), not a record.
     pub is_directive: bool,
@@ -211,8 +210,8 @@ pub(crate) struct EntryFields<'a> {
     pub bad_ttl: Option<&'a str>,
 }
 
-/// Reads the fields in front of an entry's type, and rewrites times with
-/// units: the TTL, `$TTL`, and the times of an SOA record.
+/// Reads the fields before an entry's type. Converts times with units to seconds: the TTL, `$TTL`,
+/// and the times of an SOA record.
 pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
     let is_directive = text.starts_with('$');
     let is_ttl_directive = is_directive
@@ -223,8 +222,7 @@ pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
     let mut has_ttl = is_ttl_directive;
     let mut bad_ttl = None;
     let mut copied = 0;
-    // The owner, or the directive's own name, comes first unless the entry
-    // is indented.
+    // Unless the entry is indented, its first token is the owner or the directive's name.
     let indented = text.starts_with([' ', '\t', '\r']);
     let mut is_soa = false;
     let mut type_seen = false;
@@ -271,8 +269,8 @@ pub(crate) fn prepare(text: &str) -> EntryFields<'_> {
     }
 }
 
-/// Whether a time is meant: digits and letters, a digit first. No class or
-/// type looks like that.
+/// Whether a token is probably meant as a time: digits and letters, starting with a digit. No class
+/// or type looks like this.
 fn is_like_time(token: &str) -> bool {
     let digits = token.strip_prefix('-').unwrap_or(token);
     digits.starts_with(|first: char| first.is_ascii_digit())
@@ -302,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_have_their_lines() {
+    fn entries_know_their_lines() {
         let text = "; comment (\n\na IN A 1 ; (\nb SOA (\n 1 ; )\n 2 )\n\nc TXT \"x;(\\\"\" \\; \n";
         let found = entries(text);
         let lines: Vec<_> = found.iter().map(|(line, _)| *line).collect();
@@ -311,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unclosed_is_found_at_its_line() {
+    fn unclosed_quotes_and_parentheses_are_reported_with_their_line() {
         let mut entries = Entries::new("a TXT \"x\nb A 1\nc SOA (\nd\n");
         assert_eq!(entries.next(), Some(Err(Unclosed::Quote { line: 1 })));
         assert_eq!(entries.next().unwrap().unwrap().line, 2);
@@ -343,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ttl_is_found() {
+    fn invalid_ttls_are_found() {
         let bad = |text: &str| prepare(text).bad_ttl.map(str::to_owned);
         for good in [
             "a 2147483647 A 1",
@@ -374,7 +372,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_fatal(text in "[ -~\n\t\\\\\"();$@ü]{0,200}") {
+        fn no_text_causes_a_panic(text in "[ -~\n\t\\\\\"();$@ü]{0,200}") {
             for entry in Entries::new(&text).flatten() {
                 prop_assert!(entry.line as usize <= text.lines().count().max(1));
                 prepare(entry.text);

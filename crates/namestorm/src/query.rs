@@ -1,39 +1,39 @@
-//! Reading a query: its header and its question (RFC 1035, section 4.1).
+//! Parses a query: its header and its question (RFC 1035, section 4.1).
 
 use crate::key::{Form, Key};
 use crate::name::{MAX_LABEL, MAX_NAME};
 use crate::tail::{QUESTION_AT, QUESTION_REST};
 
-/// Bytes of a message's header.
+/// Length of a message header, in bytes.
 pub(crate) const HEADER_LEN: usize = QUESTION_AT;
-/// The two bits of a length that make it a pointer.
+/// The two high bits of a length byte that mark a compression pointer.
 const POINTER: u8 = 0xc0;
 const OPCODE: u16 = 0x7800;
 
-/// It is a response.
+/// The QR flag: the message is a response.
 pub(crate) const QR: u16 = 0x8000;
-/// We are the authority.
+/// The AA flag: the answer is authoritative.
 pub(crate) const AA: u16 = 0x0400;
-/// The message was cut.
+/// The TC flag: the message was truncated.
 pub(crate) const TC: u16 = 0x0200;
-/// The client wants recursion.
+/// The RD flag: the client asks for recursion.
 pub(crate) const RD: u16 = 0x0100;
 
-/// The bytes do not form what they should.
+/// The message is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
 /// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// The flags, opcode and response code.
+    /// Flags, opcode and response code.
     pub flags: u16,
-    /// Entries in the four sections.
+    /// Number of entries in each of the four sections.
     pub counts: [u16; 4],
 }
 
 impl Header {
-    /// Reads a header; `None` when the message is shorter.
+    /// Parses the header. Returns `None` if the message is shorter than a header.
     #[inline(always)]
     pub(crate) fn parse(message: &[u8]) -> Option<Self> {
         let bytes: &[u8; HEADER_LEN] = message.first_chunk()?;
@@ -44,21 +44,20 @@ impl Header {
         })
     }
 
-    /// Whether it is a response.
+    /// Whether the message is a response.
     #[inline(always)]
     pub(crate) fn is_response(&self) -> bool {
         self.flags & QR != 0
     }
 
-    /// What kind of query it is, as the bits stand in the flags; 0 for a
-    /// standard query.
+    /// Returns the opcode, at its position in the flags; 0 is a standard query.
     #[inline(always)]
     pub(crate) fn opcode_bits(&self) -> u16 {
         self.flags & OPCODE
     }
 }
 
-/// A name as a query has it, decompressed, its case kept.
+/// A buffer for a decompressed name, in the case of the query.
 #[derive(Clone, Debug)]
 pub(crate) struct NameBuf {
     bytes: [u8; MAX_NAME],
@@ -66,7 +65,7 @@ pub(crate) struct NameBuf {
 }
 
 impl NameBuf {
-    /// An empty buffer.
+    /// Creates an empty buffer.
     pub(crate) const fn new() -> Self {
         Self {
             bytes: [0; MAX_NAME],
@@ -74,16 +73,16 @@ impl NameBuf {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// Holds the name that `parts` make, one behind the other.
+    /// Sets the name to the concatenation of `parts`.
     ///
     /// # Panics
-    /// When they are longer than a name.
+    /// Panics if the parts are longer than a name may be.
     pub(crate) fn set(&mut self, parts: &[&[u8]]) {
         self.len = 0;
         for part in parts {
@@ -112,23 +111,23 @@ impl Default for NameBuf {
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawQuestion {
-    /// Bytes of the name, decompressed.
+    /// Length of the decompressed name, in bytes.
     pub name_len: usize,
-    /// The type that is asked for.
+    /// The QTYPE.
     pub qtype: u16,
-    /// The class that is asked for.
+    /// The QCLASS.
     pub qclass: u16,
-    /// Where the question ends in the message.
+    /// Offset of the end of the question in the message.
     pub end: usize,
-    /// The name is compressed: it stands in the buffer, not in the message.
+    /// The name is compressed in the message. The decompressed name is in a separate [`NameBuf`].
     pub is_compressed: bool,
 }
 
-/// Reads the question of `message`, makes its name's `key`, and decompresses
-/// the name into `expanded` where it is compressed.
+/// Parses the question of `message` and sets `key` to the key of its name. Decompresses a
+/// compressed name into `expanded`.
 ///
 /// # Errors
-/// When the question is cut off, or its name breaks a rule of RFC 1035.
+/// Returns an error if the question is truncated, or if its name violates RFC 1035.
 #[inline(always)]
 pub(crate) fn parse_question(
     message: &[u8],
@@ -159,7 +158,7 @@ pub(crate) fn parse_question(
     })
 }
 
-/// Bytes of the uncompressed name at `start`; `None` when it is compressed.
+/// Returns the length of the uncompressed name at `start`, or `None` if it is compressed.
 #[inline(always)]
 fn plain_len(message: &[u8], start: usize) -> Result<Option<usize>, Malformed> {
     let mut at = start;
@@ -182,10 +181,10 @@ fn plain_len(message: &[u8], start: usize) -> Result<Option<usize>, Malformed> {
     }
 }
 
-/// Decompresses the name at `start` into `out`, and says where it ends in the
-/// message. Each pointer must lead to what stands before the labels it ends
-/// (RFC 1035, section 4.1.4: "a prior occurrence"), so that no chain of them
-/// can have an end only in the length of the name.
+/// Decompresses the name at `start` into `out`, and returns the offset of its end in the message.
+///
+/// Each pointer must lead to "a prior occurrence" (RFC 1035, section 4.1.4): to an offset before
+/// the labels that the pointer follows. Chains of pointers therefore always end.
 #[cold]
 fn expand(message: &[u8], start: usize, out: &mut NameBuf) -> Result<usize, Malformed> {
     out.len = 0;
@@ -215,8 +214,7 @@ fn expand(message: &[u8], start: usize, out: &mut NameBuf) -> Result<usize, Malf
     }
 }
 
-/// Where the name at `at` ends in the message; where a pointer leads does not
-/// matter.
+/// Returns the offset of the end of the name at `at`. Does not check where a pointer leads.
 pub(crate) fn skip_name(message: &[u8], mut at: usize) -> Result<usize, Malformed> {
     loop {
         let len = *message.get(at).ok_or(Malformed)?;

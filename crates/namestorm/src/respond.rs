@@ -1,4 +1,4 @@
-//! From a query to its reply, whatever transport it came by.
+//! Turns a query into its reply, for any transport.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,58 +20,58 @@ use crate::rcode;
 use crate::rtype;
 use crate::tail::{MAX_TCP_MESSAGE, QUESTION_AT, QUESTION_REST};
 
-/// Bytes of the longest head: header and question.
+/// Maximum length of a head (header and question), in bytes.
 pub(crate) const MAX_HEAD: usize = HEADER_LEN + name::MAX_NAME + QUESTION_REST;
 const CLASS_IN: u16 = 1;
 const CLASS_ANY: u16 = 255;
-/// One question, no answers, no authority: what a query's counts are, but for
-/// the additional section.
+/// Header counts of a normal query before the additional section: one question, no answers, no
+/// authority records.
 const QUERY_COUNTS: [u16; 3] = [1, 0, 0];
-/// The counts of an IXFR query: the authority section holds the client's SOA
-/// (RFC 1995, section 3).
+/// Header counts of an IXFR query, whose authority section holds the client's SOA (RFC 1995,
+/// section 3).
 const IXFR_COUNTS: [u16; 3] = [1, 0, 1];
 
-/// How a query came, and so how long its reply may be.
+/// The transport of a query, which limits the length of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Over UDP, through a link that takes this many bytes.
+    /// UDP, over a link that limits the length of replies.
     Udp {
-        /// The most bytes of a reply.
+        /// Maximum length of a reply, in bytes.
         link: usize,
     },
-    /// Over TCP.
+    /// TCP.
     Tcp,
 }
 
-/// A reply: a head, and what follows it.
+/// A reply: a head, a tail and a trail.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'a> {
-    /// Bytes of the head: header and question.
+    /// Length of the head (header and question), in bytes.
     pub head_len: usize,
-    /// The head, where it is not the start of the query any more.
+    /// The head, unless it was written over the start of the message.
     pub rewritten: Option<&'a [u8]>,
-    /// What was prepared.
+    /// The records between the head and the trail.
     pub tail: Tail<'a>,
-    /// The OPT record, if any.
+    /// The OPT record, or nothing.
     pub trail: &'a [u8],
-    /// What the tail is, when it is sent just as it was prepared: with the
-    /// same `prepared` comes the same tail behind the same length of head.
+    /// The position of the prepared answer if its tail is sent unchanged. Replies with equal values
+    /// have the same tail, and heads of the same length.
     pub prepared: Option<At>,
 }
 
 impl Reply<'_> {
-    /// Bytes of the whole message.
+    /// Returns the length of the whole message, in bytes.
     pub fn len(&self) -> usize {
         self.head_len + self.tail.bytes.len() + self.trail.len()
     }
 
-    /// Never: a reply has a header.
+    /// Always false: a reply has a header.
     pub fn is_empty(&self) -> bool {
         false
     }
 }
 
-/// Answers queries. One belongs to each worker.
+/// Answers queries. Each worker has one.
 #[derive(Debug)]
 pub struct Responder {
     answers: Arc<Answers>,
@@ -83,7 +83,7 @@ pub struct Responder {
     desk: Desk,
 }
 
-/// What is known of a query when it is answered.
+/// A parsed query, with the limit on its reply.
 #[derive(Clone, Copy)]
 struct Query {
     flags: u16,
@@ -93,7 +93,7 @@ struct Query {
 }
 
 impl Responder {
-    /// Answers from `answers`.
+    /// Creates a responder that replies from `answers`.
     pub fn new(answers: Arc<Answers>) -> Self {
         Self {
             desk: Desk::new(answers.has_hooked()),
@@ -106,24 +106,23 @@ impl Responder {
         }
     }
 
-    /// What it answers from.
+    /// Returns the prepared answers.
     pub fn answers(&self) -> &Arc<Answers> {
         &self.answers
     }
 
-    /// What has been answered.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Takes back what was counted since: the query is answered another time.
+    /// Restores the counters to `before`: the last query will be answered again.
     pub(crate) fn uncount(&mut self, before: Counters) {
         self.counters = before;
     }
 
-    /// Answers one message. The head of the reply is written over its start,
-    /// unless the reply says otherwise. `None`, counted, when it gets no
-    /// reply.
+    /// Answers one message. Writes the reply's head over the start of `message`, unless the reply
+    /// has a rewritten head. Returns `None`, and counts it, if the message gets no reply.
     #[inline(always)]
     pub fn respond(&mut self, message: &mut [u8], transport: Transport) -> Option<Reply<'_>> {
         let asking = Asking {
@@ -135,8 +134,8 @@ impl Responder {
         self.respond_to(message, transport, None, asking)
     }
 
-    /// As [`respond`](Self::respond), with a hook that answers for the names that
-    /// were [registered](crate::Zones::hook). `peer` is the client.
+    /// Like [`respond`](Self::respond), with a hook that answers for the
+    /// [registered](crate::Zones::hook) names. `peer` is the client.
     #[inline(always)]
     pub fn respond_with<H: Hook>(
         &mut self,
@@ -155,8 +154,8 @@ impl Responder {
         self.respond_to(message, transport, None, asking)
     }
 
-    /// As [`respond_with`](Self::respond_with). `known` is the message's question, if
-    /// it has been read before.
+    /// Like [`respond_with`](Self::respond_with). `known` is the message's question, if it has
+    /// already been parsed.
     #[inline(always)]
     pub(crate) fn respond_to<H: Hook>(
         &mut self,
@@ -227,10 +226,10 @@ impl Responder {
     }
 }
 
-/// The header's fields behind the id: flags and counts.
+/// The header fields after the ID: flags and counts.
 type Fields = [u8; HEADER_LEN - 2];
 
-/// Whether a message asks one question of this type, and nothing else.
+/// Whether the message is a standard query with one question of this type and nothing else.
 #[inline(always)]
 fn is_query(header: &Header, qtype: u16) -> bool {
     let [qd, an, ns, _] = header.counts;
@@ -239,7 +238,7 @@ fn is_query(header: &Header, qtype: u16) -> bool {
     header.opcode_bits() == 0 && is_counted
 }
 
-/// The whole query, and whether what follows the question is malformed.
+/// Returns the parsed query, and whether the records after its question are malformed.
 #[inline(always)]
 fn read_rest(
     message: &[u8],
@@ -251,7 +250,7 @@ fn read_rest(
     let edns = if additional == 0 {
         Ok(None)
     } else {
-        // The SOA of an IXFR query stands before the additional section.
+        // In an IXFR query, an SOA precedes the additional section.
         edns::parse(message, question.end, additional.saturating_add(ns))
     };
     let limit = match (transport, &edns) {
@@ -269,7 +268,7 @@ fn read_rest(
     (query, is_malformed)
 }
 
-/// Writes a question with its whole name.
+/// Writes a question with its name uncompressed.
 fn write_question(out: &mut [u8], question: &RawQuestion, whole: &[u8]) {
     let (name, rest) = out.split_at_mut(question.name_len);
     name.copy_from_slice(whole);
@@ -277,7 +276,7 @@ fn write_question(out: &mut [u8], question: &RawQuestion, whole: &[u8]) {
     rest[2..4].copy_from_slice(&question.qclass.to_be_bytes());
 }
 
-/// Whether a query is answered with a response code alone.
+/// Returns the response code if the reply to a query is only a response code.
 #[inline(always)]
 fn refusal(query: &Query, malformed: bool) -> Option<u16> {
     if malformed {
@@ -288,13 +287,12 @@ fn refusal(query: &Query, malformed: bool) -> Option<u16> {
     }
     let RawQuestion { qtype, qclass, .. } = query.question;
     let is_ours = qclass == CLASS_IN || qclass == CLASS_ANY;
-    // No zone is transferred to anyone, whole or in part: a matter of policy
-    // (RFC 5936, section 2.2.1).
+    // As a policy, nobody may transfer a zone (RFC 5936, section 2.2.1).
     let is_transfer = qtype == rtype::AXFR || qtype == rtype::IXFR;
     (!is_ours || is_transfer).then_some(rcode::REFUSED)
 }
 
-/// Chooses how much of `body` the reply has room for.
+/// Chooses how much of `body` fits the reply.
 #[inline(always)]
 fn fit<'a>(
     query: &Query,
@@ -314,7 +312,7 @@ fn fit<'a>(
     let [a, b, c, d, e, f] = body.counts;
     let mut counts = [[a, b], [c, d], [e, f]].map(u16::from_be_bytes);
     let mut flags = QR | query.flags & RD | body.rcode & 15;
-    // An answer for all classes is nobody's authority (RFC 1034, 6.2.2).
+    // An answer for class ANY is never authoritative (RFC 1034, section 6.2.2).
     if body.authoritative && query.question.qclass == CLASS_IN {
         flags |= AA;
     }
@@ -325,7 +323,7 @@ fn fit<'a>(
                 reply.tail = tail;
                 counts[2] = additional;
             }
-            // Nothing is better than a part (RFC 2181, section 9).
+            // Sending nothing is better than sending part of an RRset (RFC 2181, section 9).
             _ => {
                 reply.tail = Tail::EMPTY;
                 counts = [0; 3];
@@ -342,8 +340,8 @@ fn fit<'a>(
     (reply, [a, b, 0, 1, c, d, e, f, g, h])
 }
 
-/// Refuses a query that cannot be read, or not as a query: with a header
-/// alone, as nothing else of it can be believed.
+/// Refuses a malformed or unsupported query. The reply is only a header, because nothing after the
+/// query's header can be trusted.
 #[cold]
 fn refuse<'a>(message: &mut [u8], header: Header, counters: &mut Counters) -> Reply<'a> {
     let rcode = if header.opcode_bits() == 0 {
@@ -376,7 +374,7 @@ mod tests {
         let answers = prepare_text(zone, Form::Wire).unwrap();
         let mut responder = Responder::new(answers.into());
         let labels = [1, b'x'].repeat(name::MAX_LABELS);
-        // The pointer leads to the id, whose first byte is the root.
+        // The pointer leads to the ID, whose first byte is the root label.
         let header = [0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         let mut query = [&header[..], &labels, b"\xc0\x00\x00\x01\x00\x01"].concat();
         let reply = responder.respond(&mut query, Transport::Tcp).unwrap();

@@ -1,5 +1,5 @@
-//! One entry of a master file: parsed by the `domain` crate, with its errors
-//! said in words that tell what to mend.
+//! Parses one entry of a master file with the `domain` crate. Rewrites its errors so that they say
+//! how to correct the entry.
 
 use std::path::PathBuf;
 
@@ -11,23 +11,23 @@ use domain::zonefile::inplace::{self, ScannedDname, ScannedRecord, Zonefile};
 use crate::master::{self, MAX_TTL};
 use crate::name;
 
-/// The TTL of records before any is stated.
+/// The TTL of records for which the file states no TTL.
 const DEFAULT_TTL: u32 = 3600;
-/// Characters of an entry that a message shows.
+/// Maximum number of characters of an entry in an error message.
 const EXCERPT: usize = 60;
 
-/// What one part of a file hands on to the next, or to an included file.
+/// The parser state that a restarted parser or an included file starts with.
 pub(super) struct State {
-    /// In wire format.
+    /// The origin in wire format.
     pub(super) origin: Option<Vec<u8>>,
-    /// What `$TTL` has set, in seconds.
+    /// The TTL set by `$TTL`, in seconds.
     pub(super) ttl: Option<u32>,
 }
 
 pub(super) enum Parsed {
     Record {
         record: Box<ScannedRecord>,
-        /// The TTL, when the file has stated none so far.
+        /// The default TTL, if the file has stated no TTL so far.
         ttl_taken: Option<u32>,
     },
     Include {
@@ -37,10 +37,10 @@ pub(super) enum Parsed {
     Nothing,
 }
 
-/// The parser of entries, which can be started again after an error.
+/// A parser of entries that can restart after an error.
 pub(super) struct EntryParser {
     zonefile: Zonefile,
-    /// What `$TTL` has set.
+    /// The TTL set by `$TTL`, in seconds.
     ttl: Option<u32>,
     ttl_known: bool,
     last_owner: Option<ScannedDname>,
@@ -71,7 +71,7 @@ impl EntryParser {
         Some(origin.as_slice().to_vec())
     }
 
-    /// The state here, for a file that is included.
+    /// Returns the present state, for an included file.
     pub(super) fn state(&self, origin: Option<Vec<u8>>) -> State {
         State {
             origin: origin.or_else(|| self.origin()),
@@ -126,8 +126,8 @@ impl EntryParser {
         }
     }
 
-    /// After an error the parser's state is undefined: a new one goes on
-    /// with the same origin, TTL and owner.
+    /// Replaces the parser, whose state is undefined after an error. The new one has the same
+    /// origin, TTL and owner.
     fn start_again(&mut self) {
         let state = self.state(None);
         let last_owner = self.last_owner.take();
@@ -144,10 +144,10 @@ impl EntryParser {
     }
 }
 
-/// The parser's message, in words that say what to mend.
+/// Rewrites the parser's error so that it says how to correct the entry.
 fn explain(error: &inplace::Error, text: &str) -> String {
     let shown = error.to_string();
-    // It starts with a line and column of the parser's own counting.
+    // The message starts with the parser's own line and column numbers.
     let message = shown.split_once(": ").map_or(shown.as_str(), |(_, m)| m);
     let meaning = match message {
         "expected rtype" => "no known record type where one must be",
@@ -173,7 +173,7 @@ fn explain(error: &inplace::Error, text: &str) -> String {
     format!("{meaning}: \"{}\"", excerpt(text))
 }
 
-/// Messages of the parser that hold a word of the entry.
+/// Rewrites those errors of the parser that quote a word of the entry.
 fn explain_word(message: &str, text: &str) -> String {
     let meaning = match message.split_once(": ") {
         Some(("different class", classes)) => {
@@ -188,7 +188,7 @@ fn explain_word(message: &str, text: &str) -> String {
     format!("{meaning}: \"{}\"", excerpt(text))
 }
 
-/// The start of an entry as it can be shown in a line.
+/// Returns the start of an entry, made printable on one line.
 fn excerpt(text: &str) -> String {
     let words: Vec<_> = text.split_whitespace().collect();
     let line = words.join(" ");

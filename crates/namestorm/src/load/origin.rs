@@ -1,5 +1,5 @@
-//! The name of the zone that a file holds: as it is given on the command line,
-//! as the file sets it, or as the file is called.
+//! Finds the name of the zone in a file: from the command line, an `$ORIGIN` in the file, or the
+//! file's name.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::str::FromStr;
 use crate::master::Entries;
 use crate::name;
 
-/// Ends of file names that are not part of the zone's name.
+/// File name suffixes that are not part of the zone's name.
 const FILE_SUFFIXES: [&str; 3] = [".zone", ".db", ".txt"];
-/// A start of file names that is not part of the zone's name.
+/// A file name prefix that is not part of the zone's name.
 const FILE_PREFIX: &str = "db.";
 
-/// A zone as it is named on the command line: `[ORIGIN=]FILE`.
+/// A zone argument on the command line: `[ORIGIN=]FILE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneSpec {
     /// The zone's name in wire format, if given.
@@ -26,7 +26,7 @@ impl FromStr for ZoneSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // What looks like a path is one, whatever signs are in it.
+        // Text that looks like a path is a path, even if it contains `=`.
         let is_path = text.starts_with(['/', '.']);
         let (origin, file) = match text.split_once('=') {
             Some((origin, file)) if !is_path || origin == "." => (Some(origin), file),
@@ -57,7 +57,7 @@ impl fmt::Display for ZoneSpec {
     }
 }
 
-/// The origin that the text sets before its first record, and where.
+/// Returns the line and value of an `$ORIGIN` before the first record.
 pub(super) fn leading_origin(text: &str) -> Option<(u32, Vec<u8>)> {
     for entry in Entries::new(text) {
         let entry = entry.ok()?;
@@ -75,8 +75,8 @@ pub(super) fn leading_origin(text: &str) -> Option<(u32, Vec<u8>)> {
     None
 }
 
-/// The zone's name as a file's name has it: `example.org`,
-/// `example.org.zone`, `db.example.org`.
+/// Returns the zone's name derived from a file name such as `example.org`, `example.org.zone` or
+/// `db.example.org`.
 pub(super) fn origin_of_file(path: &Path) -> Option<Vec<u8>> {
     let mut name = path.file_name()?.to_str()?;
     name = name.strip_prefix(FILE_PREFIX).unwrap_or(name);

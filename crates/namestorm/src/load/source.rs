@@ -1,4 +1,4 @@
-//! Opening master files: whatever a path leads to, reading it ends.
+//! Reads master files. Reading always ends, whatever the path leads to.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,15 +6,15 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, open};
 
-/// The largest master file, in bytes.
+/// Maximum size of a master file, in bytes.
 const MAX_FILE: u64 = u32::MAX as u64;
-/// What some editors put in front of UTF-8 text.
+/// The byte order mark that some editors put before UTF-8 text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Reads a master file. A FIFO or a device is refused, not waited for.
+/// Reads a master file. Refuses FIFOs and devices instead of waiting for them.
 ///
 /// # Errors
-/// Why it cannot be read, or why what is in it is no text.
+/// Returns the reason why the file cannot be read or is not text.
 pub(super) fn read(path: &Path) -> Result<String, String> {
     let bytes = read_bytes(path)?;
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
@@ -36,7 +36,7 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
     let shown = |error: std::io::Error| error.to_string();
-    // Without NONBLOCK the opening of a FIFO waits for somebody to write.
+    // Without NONBLOCK, opening a FIFO waits for a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = open(path, flags, Mode::empty()).map_err(|error| shown(error.into()))?;
     let file = File::from(file);
@@ -51,7 +51,7 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
         return Err("it is larger than 4 GiB".into());
     }
     let mut bytes = Vec::with_capacity(metadata.len() as usize);
-    // It may grow meanwhile.
+    // The file may grow during the read.
     let mut file = file.take(MAX_FILE + 1);
     match file.read_to_end(&mut bytes).map_err(shown)? as u64 {
         len if len > MAX_FILE => Err("it is larger than 4 GiB".into()),
