@@ -1,11 +1,10 @@
-//! Bodies, valid and not, in any pieces.
+//! Valid and malformed bodies, cut into pieces anywhere.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What a body is: its bytes and what follows it, `None` when it is malformed; or
-/// not yet whole.
+/// The result of reading a body. `Whole` has the body and the bytes that follow it.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Whole(Vec<u8>, Vec<u8>),
@@ -48,7 +47,7 @@ fn read<'d>(length: BodyLength, pieces: impl IntoIterator<Item = &'d [u8]>) -> O
 fn chunked(bytes: &str) -> Outcome {
     let whole = read(BodyLength::Chunked, [bytes.as_bytes()]);
     let single = read(BodyLength::Chunked, bytes.as_bytes().chunks(1));
-    // What follows a body that ends with a piece is told by the next one.
+    // The result must not depend on where the bytes are cut.
     assert_eq!(single, whole, "{bytes:?}");
     whole
 }
@@ -58,7 +57,7 @@ fn whole(body: &str, rest: &str) -> Outcome {
 }
 
 #[test]
-fn chunks_are_put_together() {
+fn chunks_are_joined() {
     assert_eq!(chunked("0\r\n\r\n"), whole("", ""));
     assert_eq!(chunked("5\r\nhello\r\n0\r\n\r\nGET"), whole("hello", "GET"));
     let two = "1\r\na\r\n00A;x=y;z=\"q\"\r\n0123456789\r\n0;last\r\nA: b\r\nC:\r\n\r\n";
@@ -101,27 +100,27 @@ fn hostile_chunks_are_malformed() {
     ] {
         assert_eq!(chunked(bytes), Outcome::Malformed, "{bytes:?}");
     }
-    // Just short of the bound.
+    // Exactly the longest size that is accepted.
     assert_eq!(chunked("00000000000000a\r\n"), Outcome::Half);
     assert_eq!(chunked("fffffffffffffff\r\nx"), Outcome::Half);
 }
 
 #[test]
-fn what_is_not_the_body_has_bounds() {
+fn extensions_and_trailers_have_a_maximum_length() {
     let extension = |len: u32| chunked(&format!("1;{}\r\n", "x".repeat(len as usize)));
     assert_eq!(extension(MAX_EXTENSIONS), Outcome::Half);
     assert_eq!(extension(MAX_EXTENSIONS + 1), Outcome::Malformed);
-    // All of a body count together.
+    // The bytes of all extensions of a body count together.
     let many = "1;xxxxxxx\r\na\r\n".repeat(MAX_EXTENSIONS as usize / 7 + 1);
     assert_eq!(chunked(&many), Outcome::Malformed);
     let trailer = |len: u32| chunked(&format!("0\r\nA:{}\r\n", "x".repeat(len as usize - 2)));
-    // The CR counts too.
+    // The CR counts, too.
     assert_eq!(trailer(MAX_TRAILERS - 1), Outcome::Half);
     assert_eq!(trailer(MAX_TRAILERS + 1), Outcome::Malformed);
 }
 
 #[test]
-fn a_known_length_ends_a_body() {
+fn a_body_of_known_length_ends_there() {
     let known = |len: u64, bytes: &str| read(BodyLength::Known(len), [bytes.as_bytes()]);
     assert_eq!(known(5, "helloGET"), whole("hello", "GET"));
     assert_eq!(known(5, "hell"), Outcome::Half);
@@ -130,9 +129,9 @@ fn a_known_length_ends_a_body() {
 }
 
 proptest! {
-    /// Any bytes, in any pieces, are read alike.
+    /// How the bytes are cut into pieces does not change the result.
     #[test]
-    fn pieces_make_no_difference(
+    fn the_cut_into_pieces_does_not_matter(
         bytes in prop_oneof![
             "([0-3]\r\n|[0-3];a\r\n|aa\r\n|a\r\n|\r\n|0\r\n\r\n|A: b\r\n){0,12}",
             "[0-3a;: \r\n]{0,20}",
@@ -149,9 +148,9 @@ proptest! {
         prop_assert_eq!(read(length, pieces), read(length, [bytes]));
     }
 
-    /// A body in chunks is the body.
+    /// The pieces of a chunked body are put together again.
     #[test]
-    fn a_body_in_chunks_is_the_body(chunks in prop::collection::vec("[ -~\r\n]{1,20}", 0..6)) {
+    fn a_chunked_body_is_decoded(chunks in prop::collection::vec("[ -~\r\n]{1,20}", 0..6)) {
         let each = chunks.iter().map(|c| format!("{:x}\r\n{c}\r\n", c.len()));
         let mut sent = each.collect::<Vec<_>>().concat();
         sent += "0\r\n\r\nnext";

@@ -1,4 +1,4 @@
-//! Loading while somebody who may write to the folder exchanges its entries.
+//! Loading a folder while an attacker with write access exchanges its entries.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -8,11 +8,11 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::*;
 
-/// Loads of one race; the racer would have to win once.
+/// How often the folder is loaded in one race. The attacker needs to win only once.
 const LOADS: usize = 3_000;
 
-/// Loads `site` many times while `left` and `right` in it are exchanged without
-/// a pause. A GET of these paths never gives what only the secret holds.
+/// Loads `site` many times while its entries `left` and `right` are exchanged continuously. A GET
+/// of `paths` must never return the content of the secret file.
 fn never_published(site: &Path, [left, right]: [&str; 2], paths: &[&str]) {
     let (left, right) = (&site.join(left), &site.join(right));
     let stop = AtomicBool::new(false);
@@ -27,7 +27,10 @@ fn never_published(site: &Path, [left, right]: [&str; 2], paths: &[&str]) {
         });
         let published = (0..LOADS).filter(|_| is_published(site, paths)).count();
         stop.store(true, Ordering::Relaxed);
-        assert!(racer.join().unwrap() > LOADS as u64, "hardly a race");
+        assert!(
+            racer.join().unwrap() > LOADS as u64,
+            "too few exchanges for a race"
+        );
         assert_eq!(published, 0, "of {LOADS} loads");
     });
 }
@@ -38,7 +41,7 @@ fn is_published(site: &Path, paths: &[&str]) -> bool {
 }
 
 #[test]
-fn a_file_exchanged_with_a_link_never_publishes_its_target() {
+fn a_file_exchanged_with_a_link_never_publishes_the_target() {
     let outside = folder(&["site/a", "site/z"]);
     fs::write(outside.path().join("secret.txt"), "secret").unwrap();
     let site = outside.path().join("site");
@@ -47,7 +50,7 @@ fn a_file_exchanged_with_a_link_never_publishes_its_target() {
 }
 
 #[test]
-fn a_folder_exchanged_with_a_link_never_publishes_what_is_there() {
+fn a_folder_exchanged_with_a_link_never_publishes_the_target() {
     let outside = folder(&["site/a/x", "site/z", "secrets/"]);
     fs::write(outside.path().join("secrets/x"), "secret").unwrap();
     fs::write(outside.path().join("secrets/y"), "secret").unwrap();
@@ -57,7 +60,7 @@ fn a_folder_exchanged_with_a_link_never_publishes_what_is_there() {
 }
 
 #[test]
-fn a_link_that_is_made_to_lead_out_publishes_nothing() {
+fn a_link_that_is_changed_to_lead_out_publishes_nothing() {
     let outside = folder(&["site/inside", "site/z"]);
     fs::write(outside.path().join("secret.txt"), "secret").unwrap();
     let site = outside.path().join("site");

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A folder with these files, whose content is their name. Names that end
-/// with a slash become folders.
+/// Makes a folder with these files. The content of a file is its name. A name that ends with a
+/// slash makes a folder.
 fn folder(names: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in names {
@@ -28,7 +28,7 @@ fn load(folder: &Path) -> Result<Site, LoadError> {
     Site::load(folder, &Limits::default(), |_| {})
 }
 
-/// What a GET of `path` gives, if there is something.
+/// Returns the body of the response to GET, or `None` if the path is not found.
 fn body<'s>(site: &'s Site, path: &[u8]) -> Option<&'s [u8]> {
     let request = [b"GET ", path, b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
     let crate::Step::Answer(answer) = crate::Session::default().next(site, &request) else {
@@ -54,7 +54,7 @@ fn files_are_found_by_their_path() {
 }
 
 #[test]
-fn names_need_not_be_text() {
+fn names_need_not_be_utf_8() {
     let folder = folder(&[]);
     let name = OsStr::from_bytes(b"\xff\xfe \n.html");
     fs::write(folder.path().join(name), "odd").unwrap();
@@ -63,7 +63,7 @@ fn names_need_not_be_text() {
 }
 
 #[test]
-fn the_folder_may_be_named_in_any_way() {
+fn the_folder_may_be_given_by_any_kind_of_path() {
     let outside = folder(&["site/a/index.html", "other/"]);
     let link = outside.path().join("link");
     symlink("site", &link).unwrap();
@@ -105,7 +105,7 @@ fn hidden_files_are_left_out() {
 }
 
 #[test]
-fn a_hidden_folder_can_be_served_when_it_is_named() {
+fn a_hidden_folder_is_served_if_the_user_names_it() {
     let outside = folder(&[".site/index.html"]);
     assert!(load(&outside.path().join(".site")).is_ok());
 }
@@ -122,7 +122,7 @@ fn links_are_followed_inside_the_folder() {
     assert_eq!(body(&site, b"/d/b.txt").unwrap(), b"a/b.txt");
 }
 
-/// The site that a folder gives, and a line for each entry left out.
+/// Returns the loaded site, and a line for each entry that was left out.
 fn load_with(folder: &Path, limits: &Limits) -> (Site, Vec<String>) {
     let mut lines = Vec::new();
     let site = Site::load(folder, limits, |progress| {
@@ -135,8 +135,8 @@ fn load_with(folder: &Path, limits: &Limits) -> (Site, Vec<String>) {
     (site, lines)
 }
 
-/// That these entries and no others are left out, each with its words in one
-/// line, and that `/index.html` is served all the same.
+/// Asserts that exactly these entries are left out, each with one line that contains the given
+/// words, and that `/index.html` is served nevertheless.
 fn assert_skipped(folder: &Path, expected: &[(&str, &str)]) {
     fs::write(folder.join("index.html"), "served").unwrap();
     let (site, lines) = load_with(folder, &Limits::default());
@@ -170,7 +170,7 @@ fn links_that_lead_out_are_left_out() {
         assert_skipped(&site, &[("link", "leads out of the folder")]);
         fs::remove_file(&link).unwrap();
     }
-    // Through another link that stays inside.
+    // The link leads out through another link, which stays inside.
     symlink("link", site.join("way")).unwrap();
     symlink("../secret.txt", &link).unwrap();
     assert_skipped(
@@ -258,7 +258,7 @@ fn what_cannot_be_served_is_left_out() {
             ("way", "is a named pipe"),
         ],
     );
-    // A name that is no text.
+    // The name is not valid UTF-8.
     let odd = path("").join(OsStr::from_bytes(b"\xff"));
     symlink("nothing", odd).unwrap();
     let (_, lines) = load_with(folder.path(), &Limits::default());
@@ -266,7 +266,7 @@ fn what_cannot_be_served_is_left_out() {
 }
 
 #[test]
-fn nothing_to_serve_is_an_error() {
+fn a_folder_with_nothing_to_serve_is_an_error() {
     let folder = folder(&["empty/.hidden", "empty/deep/er/", "file", "bad/"]);
     let path = |name: &str| folder.path().join(name);
     symlink("nothing", path("bad/link")).unwrap();
@@ -297,7 +297,7 @@ fn an_index_may_be_a_folder() {
 }
 
 #[test]
-fn beyond_the_limits_files_are_left_out() {
+fn files_beyond_the_limits_are_left_out() {
     let folder = folder(&["a", "bb", "c", "d/e"]);
     let load = |files, bytes| {
         let folders = 9;
@@ -312,7 +312,7 @@ fn beyond_the_limits_files_are_left_out() {
     };
     let (site, lines) = load(4, 7);
     assert_eq!((site.totals().files, lines.len()), (4, 0));
-    // A file that does not fit leaves room for smaller ones behind it.
+    // Smaller files after the one that does not fit are still loaded.
     let (site, lines) = load(4, 2);
     assert_eq!(body(&site, b"/c").unwrap(), b"c");
     assert_eq!((site.totals().files, lines.len()), (2, 2));
@@ -331,7 +331,7 @@ fn beyond_the_limits_files_are_left_out() {
 fn a_file_too_long_for_one_response_is_left_out() {
     let folder = folder(&["a"]);
     for len in [MAX_FILE_LEN + 1, 1 << 32, 5 << 30, 1 << 42] {
-        // All of it is a hole.
+        // The file is sparse, so it takes no space on disk.
         let huge = File::create(folder.path().join("huge")).unwrap();
         huge.set_len(len).unwrap();
         let limits = Limits {
@@ -345,10 +345,10 @@ fn a_file_too_long_for_one_response_is_left_out() {
 }
 
 #[test]
-fn folders_lie_in_each_other_only_so_deep() {
+fn folders_nested_too_deeply_are_left_out() {
     let deep = |depth: usize| folder(&[&*("d/".repeat(depth) + "file"), "a"]);
     let loaded = |depth| load_with(deep(depth).path(), &Limits::default());
-    // The file itself lies one deeper than its folder.
+    // The file is nested one level deeper than its folder.
     let (site, lines) = loaded(MAX_DEPTH - 1);
     assert_eq!((site.totals().files, lines.len()), (2, 0));
     let (site, lines) = loaded(MAX_DEPTH);
@@ -357,8 +357,8 @@ fn folders_lie_in_each_other_only_so_deep() {
 }
 
 #[test]
-fn links_do_not_multiply_folders_without_end() {
-    // Each folder has two ways to the next: more paths than seconds will do.
+fn the_number_of_paths_to_folders_is_limited() {
+    // Each folder has two links to the next one, so there are about 2^40 paths.
     let folder = folder(&["a"]);
     let path = |name: String| folder.path().join(name);
     for n in 0..40 {
@@ -378,7 +378,7 @@ fn links_do_not_multiply_folders_without_end() {
 }
 
 #[test]
-fn a_file_that_changes_is_noticed() {
+fn a_file_that_changes_while_it_is_read_is_refused() {
     let folder = folder(&["four"]);
     let path = folder.path().join("four");
     let modified = fs::metadata(&path).unwrap().modified().unwrap();
@@ -397,7 +397,7 @@ fn a_file_that_changes_is_noticed() {
 }
 
 #[test]
-fn progress_is_told_after_each_file() {
+fn progress_is_reported_after_each_file() {
     let folder = folder(&[".a", "b", "c/d"]);
     let mut told = Vec::new();
     let site = Site::load(folder.path(), &Limits::default(), |progress| {

@@ -1,4 +1,4 @@
-//! Places and memory of requests under way, and who gives way when it runs short.
+//! Places and memory of pending requests, and which of them are evicted when memory runs short.
 
 use super::*;
 use crate::body::{BodyLength, BodyReader};
@@ -23,13 +23,13 @@ const BODY: Body = Body {
     owes_continue: false,
 };
 
-/// Whether this request has given way.
+/// Whether this request was evicted.
 fn gave_way(pending: &mut Pending, place: Place) -> bool {
     matches!(pending.phase(place), Some(Phase::GaveWay(_)))
 }
 
-/// Requests of an eighth of a mebibyte each, of these clients in turn, until there is no
-/// memory for another.
+/// Adds requests of 128 KiB each, from `clients` clients in turn, until there is no memory for
+/// another.
 fn fill(pending: &mut Pending, phase: &dyn Fn() -> Phase, clients: u32) -> Vec<Place> {
     let bytes = vec![b'x'; 128 << 10];
     let mut places = Vec::new();
@@ -41,7 +41,7 @@ fn fill(pending: &mut Pending, phase: &dyn Fn() -> Phase, clients: u32) -> Vec<P
 }
 
 #[test]
-fn places_are_used_again() {
+fn released_places_are_used_again() {
     let mut pending = Pending::default();
     let take = |pending: &mut Pending| pending.take(answer(), b"", peer(1), NOW).unwrap();
     let places: Vec<Place> = (0..9).map(|_| take(&mut pending)).collect();
@@ -50,7 +50,7 @@ fn places_are_used_again() {
     pending.release(places[3]);
     assert!(pending.phase(places[3]).is_none());
     assert_eq!(take(&mut pending), places[3]);
-    // Twice, or none, is no harm.
+    // Releasing a place twice, or no place, has no effect.
     pending.release(places[5]);
     pending.release(places[5]);
     pending.release(Place::NONE);
@@ -59,7 +59,7 @@ fn places_are_used_again() {
 }
 
 #[test]
-fn memory_has_a_bound_and_is_given_back() {
+fn memory_is_limited_and_is_freed() {
     let mut pending = Pending::default();
     let large = vec![b'x'; MAX_PENDING_BYTES / 4 - 1_000];
     let mut places = Vec::new();
@@ -88,7 +88,7 @@ fn memory_has_a_bound_and_is_given_back() {
 }
 
 #[test]
-fn memory_that_free_places_keep_is_taken_first() {
+fn buffers_of_free_places_are_freed_first() {
     let mut pending = Pending::default();
     let kept: Vec<_> = (0..60)
         .map(|n| pending.take(answer(), &[b'x'; KEPT_BYTES], peer(n), NOW))
@@ -103,20 +103,20 @@ fn memory_that_free_places_keep_is_taken_first() {
 }
 
 #[test]
-fn an_address_beyond_its_share_gives_way() {
+fn requests_of_an_address_beyond_its_share_are_evicted() {
     let mut pending = Pending::default();
     let places = fill(&mut pending, &answer, 1);
     let bytes = vec![b'x'; 1 << 20];
-    // To others, not to itself: those that it has wait for the application.
+    // Its requests wait for the application, so they are evicted only for other addresses.
     assert!(pending.take(answer(), &bytes, peer(0), NOW).is_err());
     let others = pending.take(answer(), &bytes, peer(9), NOW).unwrap();
     let gone = places
         .iter()
         .filter(|place| gave_way(&mut pending, **place));
-    assert!([7, 8].contains(&gone.count()), "no more than it takes");
+    assert!([7, 8].contains(&gone.count()), "no more than needed");
     assert!(!gave_way(&mut pending, others));
     assert!(pending.memory <= MAX_PENDING_BYTES);
-    // Addresses of one network are one client.
+    // Addresses of the same network count as one client.
     let mut pending = Pending::default();
     let [one, other] = ["2001:db8::1", "2001:db8::2:0:0:1"].map(|ip| ip.parse().unwrap());
     let large = vec![b'x'; MAX_PENDING_BYTES - 10_000];
@@ -127,7 +127,7 @@ fn an_address_beyond_its_share_gives_way() {
 }
 
 #[test]
-fn who_waits_for_the_application_keeps_its_place_within_its_share() {
+fn waiting_for_the_application_within_the_share_is_never_evicted() {
     let mut pending = Pending::default();
     fill(&mut pending, &answer, 100);
     let late = NOW + Duration::from_secs(20);
@@ -136,19 +136,19 @@ fn who_waits_for_the_application_keeps_its_place_within_its_share() {
 }
 
 #[test]
-fn a_body_that_comes_slowly_gives_way() {
+fn a_request_with_a_slow_body_is_evicted() {
     let mut pending = Pending::default();
     let places = fill(&mut pending, &|| Phase::Body(BODY), 100);
     let bytes = vec![b'x'; 256 << 10];
     let at = |millis| NOW + Duration::from_millis(millis);
-    // All of them have begun just now.
+    // No request lags by more than 900 ms yet.
     assert!(pending.take(answer(), &bytes, peer(200), at(900)).is_err());
-    // One comes as fast as it may be, and another as slowly as the others.
+    // One body arrives just fast enough. Another one is as slow as the rest.
     for second in 1..=4 {
         pending.update_body(places[7], BODY, 16_000, at(second * 1_000));
         pending.update_body(places[8], BODY, 8_000, at(second * 1_000));
     }
-    // Some are refused, as none of the places that they look at is slow.
+    // Some new requests are refused, because their sample contains no slow request.
     for round in 200..2_000 {
         let _ = pending.take(answer(), &bytes, peer(round), at(4_100));
         assert!(pending.memory <= MAX_PENDING_BYTES);
@@ -162,7 +162,7 @@ fn a_body_that_comes_slowly_gives_way() {
     };
     let phase = pending.phase(places[8]);
     assert!(matches!(phase, Some(Phase::GaveWay(Some(busy))) if *busy == told));
-    // What came fast is not counted for long.
+    // Progress gets at most two seconds ahead of time.
     pending.update_body(places[7], BODY, 10_000_000, at(5_000));
     let entry = &pending.entries[places[7].0 as usize];
     assert_eq!(entry.lack(at(7_000)), Duration::ZERO);

@@ -1,12 +1,11 @@
-//! The server without a client: its clock, its count
-//! of packets.
+//! The server's clock, and its counts of packets.
 
 use nmio::sim::{self, LinkConfig, PathConfig};
 
 use super::*;
 use crate::site::Builder;
 
-/// A site whose only file, `/a`, has `len` bytes.
+/// Makes a site whose only file, `/a`, has `len` bytes.
 fn site(len: usize) -> Arc<Site> {
     let site = Builder::new(UNIX_EPOCH).file(b"/a", UNIX_EPOCH, &vec![b'x'; len]);
     Arc::new(site.build())
@@ -16,13 +15,13 @@ fn addresses() -> [IpAddr; 2] {
     ["10.0.0.1", "fd00::1"].map(|address| address.parse().unwrap())
 }
 
-/// Half a second into the second 1,795,249,777.
+/// The middle of the second 1,795,249,777.
 fn half_past() -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(1_795_249_777_500)
 }
 
 #[test]
-fn the_time_of_day_is_read_again_when_its_second_ends() {
+fn the_present_second_ends_with_that_of_the_wall_clock() {
     let config = LinkConfig::symmetric(PathConfig::default());
     let (port, _, _) = sim::link(&config, 1);
     let config = tcpip::Config::on_ports(&[80]);
@@ -40,7 +39,7 @@ fn the_time_of_day_is_read_again_when_its_second_ends() {
 
 #[test]
 fn packets_are_counted_for_each_family_with_their_headers() {
-    // Nine shared replies and a file, each with its HEAD, and "not modified".
+    // Nine shared replies and a file, each for GET and HEAD, and one 304 reply.
     let replies = 2 * 10 + 1;
     let [v4, v6] = addresses();
     for (len, segments_v4, segments_v6) in [(7, 1, 1), (2_800, 3, 3), (4_075, 3, 4)] {

@@ -1,16 +1,15 @@
-//! Heads, fields and versions that decide whether a request is one, and the
-//! query that a redirect keeps.
+//! Heads, fields and versions that make a request valid or invalid, and the query that a redirect
+//! keeps.
 
 use super::*;
 
-/// The outcome of a GET in HTTP/1.`minor` with these fields, each with its
-/// line's end.
+/// The outcome of a GET in HTTP/1.`minor` with these fields. Each field has its line end.
 fn of_fields(minor: u8, fields: &str) -> Option<(u16, bool)> {
     outcome(format!("GET / HTTP/1.{minor}\r\n{fields}\r\n"))
 }
 
 #[test]
-fn a_host_that_is_none_is_refused() {
+fn an_invalid_host_is_refused() {
     for (host, expected) in [
         ("", 200),
         ("storm.test", 200),
@@ -47,10 +46,10 @@ fn a_host_that_is_none_is_refused() {
     assert_eq!(of_fields(1, "Host:\r\nHost:\r\n"), Some((400, true)));
 }
 
-/// Each value would be refused, or would close, in a field that is known here
-/// and has a name of the same length.
+/// Each value would be refused, or would close the connection, in a known field whose name has the
+/// same length.
 #[test]
-fn a_field_of_the_same_length_is_another_field() {
+fn a_field_with_a_name_of_the_same_length_is_not_confused() {
     for field in [
         "From: a b",
         "Accept: */*",
@@ -64,7 +63,7 @@ fn a_field_of_the_same_length_is_another_field() {
         let found = of_fields(1, &format!("Host: a\r\n{field}\r\n"));
         assert_eq!(found, Some((200, false)), "{field}");
     }
-    // Nor does it count as a host, or let a connection go on.
+    // Such a field is not taken for a host, and does not keep the connection open either.
     assert_eq!(of_fields(1, "Date: a\r\n"), Some((400, true)));
     let old = "User-Agent: keep-alive\r\n";
     assert_eq!(of_fields(0, old), Some((200, true)));
@@ -75,15 +74,15 @@ fn transfer_codings_are_one_list() {
     for (codings, expected) in [
         (&["chunked"][..], 200),
         (&["CHUNKED"], 200),
-        // Empty elements mean nothing (RFC 9110, section 5.6.1.2).
+        // Empty elements are ignored (RFC 9110, section 5.6.1.2).
         (&[" , chunked,"], 200),
         (&["", "chunked"], 200),
-        // More than once.
+        // `chunked` occurs more than once.
         (&["chunked, chunked"], 400),
         (&["chunked", "chunked"], 400),
         (&["chunked, gzip, chunked"], 400),
         (&["chunked", "gzip", "chunked"], 400),
-        // Not last: the body's end cannot be told.
+        // `chunked` is not last, so the end of the body is unknown.
         (&["gzip"], 400),
         (&["identity"], 400),
         (&["chunked, gzip"], 400),
@@ -95,7 +94,7 @@ fn transfer_codings_are_one_list() {
         (&["\u{b}chunked"], 400),
         (&[""], 400),
         (&[","], 400),
-        // Not known here.
+        // The coding is unknown.
         (&["gzip, chunked"], 501),
         (&["gzip", "chunked"], 501),
         (&["identity, chunked"], 501),
@@ -107,7 +106,7 @@ fn transfer_codings_are_one_list() {
         let shown = format!("{codings:?}");
         let found = of_fields(1, &format!("{host}{lines}"));
         assert_eq!(found, Some((expected, true)), "{shown}");
-        // RFC 9112, section 6.1: never in HTTP/1.0, never beside a length.
+        // RFC 9112, section 6.1: forbidden in HTTP/1.0, and together with a length.
         let found = of_fields(0, &format!("{host}{lines}"));
         assert_eq!(found, Some((400, true)), "{shown}");
         let found = of_fields(1, &format!("{host}Content-Length: 3\r\n{lines}"));
@@ -132,7 +131,7 @@ fn an_expectation_is_met_or_refused() {
         ("Expect: x\r\nExpect: 100-continue\r\n", (417, true)),
         ("Expect: 100-continue=1\r\n", (417, true)),
         ("Expect: 100\r\n", (417, true)),
-        // No request at all is worse.
+        // An invalid request gets 400 even if its expectation is not met.
         ("Expect: x\r\nTransfer-Encoding: gzip\r\n", (400, true)),
         ("Expect: x\r\nHost: b\r\n", (400, true)),
     ] {
@@ -164,7 +163,7 @@ fn a_head_may_be_as_long_as_the_limit() {
     assert_eq!(request(HEAD_LIMIT).len(), HEAD_LIMIT);
     assert_eq!(outcome(request(HEAD_LIMIT)), Some((200, false)));
     assert_eq!(outcome(request(HEAD_LIMIT + 1)), Some((431, true)));
-    // What follows in the same buffer does not count.
+    // The next request in the same buffer does not count.
     let twice = request(HEAD_LIMIT).repeat(2);
     let (sent, closes) = talk(&site(), [twice.as_bytes()]);
     assert!(!closes);
@@ -172,7 +171,7 @@ fn a_head_may_be_as_long_as_the_limit() {
 }
 
 #[test]
-fn a_head_that_reaches_the_limit_is_refused_at_once() {
+fn an_incomplete_head_that_reaches_the_limit_is_refused_at_once() {
     let long = format!("GET /{}", "x".repeat(HEAD_LIMIT));
     let (most, rest) = long.as_bytes().split_at(HEAD_LIMIT - 1);
     for more in [1, 2] {
@@ -184,8 +183,9 @@ fn a_head_that_reaches_the_limit_is_refused_at_once() {
 }
 
 #[test]
-fn a_head_is_read_again_only_when_a_line_has_ended() {
-    // Were it read with every byte, a slow client would cost much.
+fn a_head_is_parsed_again_only_when_a_line_has_ended() {
+    // Otherwise a client that sends byte by byte would cost much. So the invalid byte is found only
+    // with the line feed.
     let pieces = [&b"GET /"[..], b"\0", b"x", b"\n"];
     assert_eq!(talk(&site(), pieces[..3].to_vec()), (Vec::new(), false));
     let (sent, closes) = talk(&site(), pieces);
@@ -218,7 +218,7 @@ fn later_versions_of_http_1_are_answered_as_1_1() {
         outcome("\nGET / HTTP/1.2\r\nHost: a\r\n\r\n"),
         Some((400, true))
     );
-    // Empty lines in front, a neighbour behind, and any cut.
+    // With empty lines before the request, another request after it, and cut after each byte.
     let two = format!("\r\n\r\n{}{}", later(get("/docs?a", "")), get("/", ""));
     let whole = talk(&site(), [two.as_bytes()]);
     assert!(!whole.1);
@@ -258,7 +258,7 @@ fn a_redirect_keeps_the_query_byte_for_byte() {
         let head = ask(&get(target, "Connection: close\r\n").replace("GET", "HEAD"));
         assert!(whole.starts_with(&head) && head.ends_with("\r\n\r\n"));
     }
-    // Each in its own place among others.
+    // Redirects with queries keep their order among other responses.
     let requests: String = ["/docs?1", "/", "/docs", "/docs?22"]
         .map(|path| get(path, ""))
         .concat();

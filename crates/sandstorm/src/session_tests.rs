@@ -33,7 +33,7 @@ fn site() -> Site {
         .build()
 }
 
-/// All that is sent in answer to `pieces`, and whether the connection closes.
+/// Returns everything that is sent in answer to `pieces`, and whether the connection closes.
 fn talk<'a>(site: &Site, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<u8>, bool) {
     let mut session = Session::default();
     let mut slots = SlotWriter::new();
@@ -62,13 +62,13 @@ fn talk<'a>(site: &Site, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<u8>
     (sent, false)
 }
 
-/// The answer to one request.
+/// Returns the answer to one request.
 fn ask(request: &str) -> String {
     String::from_utf8(talk(&site(), [request.as_bytes()]).0).unwrap()
 }
 
-/// Status code and connection option of the answer to one request; `None`
-/// when there is none yet.
+/// Returns the status code of the answer to one request, and whether the connection closes. `None`
+/// if there is no answer yet.
 fn outcome(request: impl AsRef<[u8]>) -> Option<(u16, bool)> {
     let (sent, closes) = talk(&site(), [request.as_ref()]);
     let text = String::from_utf8(sent).unwrap();
@@ -87,12 +87,12 @@ fn get(path: &str, fields: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: storm.test\r\n{fields}\r\n")
 }
 
-/// The status of the answer to a GET.
+/// Returns the status of the answer to a GET.
 fn status(path: &str, fields: &str) -> u16 {
     outcome(get(path, fields)).unwrap().0
 }
 
-/// The value of a field.
+/// Returns the value of a field.
 fn field<'a>(response: &'a str, name: &str) -> &'a str {
     response
         .lines()
@@ -101,7 +101,7 @@ fn field<'a>(response: &'a str, name: &str) -> &'a str {
 }
 
 #[test]
-fn a_file_byte_for_byte() {
+fn the_response_with_a_file_byte_for_byte() {
     assert_eq!(
         ask(&get("/style.css", "")),
         "HTTP/1.1 200 OK\r\n\
@@ -118,7 +118,7 @@ fn a_file_byte_for_byte() {
 }
 
 #[test]
-fn a_file_that_the_client_has_byte_for_byte() {
+fn the_response_that_a_file_is_not_modified_byte_for_byte() {
     let request = "GET /style.css HTTP/1.0\r\nIf-None-Match: \"8a59fb4fec8a43ae\"\r\n\r\n";
     assert_eq!(
         ask(request),
@@ -146,7 +146,7 @@ fn an_error_page_byte_for_byte() {
 }
 
 #[test]
-fn a_head_is_the_same_without_the_body() {
+fn the_response_to_head_is_that_to_get_without_the_body() {
     for path in ["/style.css", "/empty.txt", "/", "/docs", "/nothing"] {
         let whole = ask(&get(path, ""));
         let head = ask(&get(path, "").replace("GET", "HEAD"));
@@ -157,7 +157,7 @@ fn a_head_is_the_same_without_the_body() {
 }
 
 #[test]
-fn a_folder_is_its_index() {
+fn a_folder_is_answered_with_its_index() {
     let body = |path| {
         let response = ask(&get(path, ""));
         assert_eq!(field(&response, "Content-Type"), "text/html; charset=utf-8");
@@ -186,7 +186,7 @@ fn paths_are_exact_bytes() {
         ("/style.css?v=%zz", 200),
         ("/style.css?", 200),
         ("/%64ocs/", 200),
-        // Not the same bytes.
+        // The bytes differ from those of any path.
         ("/Style.css", 404),
         ("/style.css/", 404),
         ("/style.css.", 404),
@@ -207,7 +207,7 @@ fn paths_are_exact_bytes() {
         ("/%00", 404),
         ("/a%20b", 404),
         ("//etc/passwd", 404),
-        // No encoding, and no path.
+        // The percent-encoding or the path is invalid.
         ("/%", 400),
         ("/%2", 400),
         ("/%zz", 400),
@@ -224,7 +224,7 @@ fn paths_are_exact_bytes() {
 }
 
 #[test]
-fn a_proxy_may_send_the_whole_uri() {
+fn the_target_may_be_an_absolute_uri() {
     for (target, expected) in [
         ("http://storm.test/style.css", 200),
         ("HTTP://storm.test:8080/style.css?x", 200),
@@ -246,7 +246,7 @@ fn a_proxy_may_send_the_whole_uri() {
 }
 
 #[test]
-fn methods() {
+fn unsupported_and_unknown_methods_are_refused() {
     for (method, expected) in [
         ("GET", 200),
         ("HEAD", 200),
@@ -268,7 +268,7 @@ fn methods() {
 }
 
 #[test]
-fn conditions() {
+fn preconditions_are_evaluated() {
     const SAME: &str = "Wed, 18 Nov 2026 20:00:00 GMT";
     const BEFORE: &str = "Wed, 18 Nov 2026 19:59:59 GMT";
     const AFTER: &str = "Wed, 18 Nov 2026 20:00:01 GMT";
@@ -291,13 +291,13 @@ fn conditions() {
         ("If-Modified-Since: SAME", 304),
         ("If-Modified-Since: AFTER", 304),
         ("If-Modified-Since: BEFORE", 200),
-        // The older forms of dates (RFC 9110, section 5.6.7).
+        // Obsolete date formats (RFC 9110, section 5.6.7).
         ("If-Modified-Since: Wednesday, 18-Nov-26 20:00:00 GMT", 304),
         ("If-Modified-Since: Wed Nov 18 20:00:00 2026", 304),
         ("If-Modified-Since: Wed, 31 Feb 2027 20:00:00 GMT", 200),
         ("If-Modified-Since: tomorrow", 200),
         ("If-Modified-Since: \u{fc}", 200),
-        // The tag decides where both are given.
+        // The tag decides if both conditions are present.
         ("If-None-Match: \"x\"\r\nIf-Modified-Since: SAME", 200),
         (
             "If-Modified-Since: BEFORE\r\nIf-None-Match: \"8a59fb4fec8a43ae\"",
@@ -322,7 +322,7 @@ fn conditions() {
             "If-Match: \"8a59fb4fec8a43ae\"\r\nIf-Unmodified-Since: BEFORE",
             200,
         ),
-        // Ranges are for those who offer them.
+        // Ranges are ignored, because the server does not offer them.
         ("Range: bytes=0-1", 200),
         ("Range: bytes=0-1\r\nIf-Range: \"8a59fb4fec8a43ae\"", 200),
     ] {
@@ -334,13 +334,13 @@ fn conditions() {
         let found = status("/style.css", &format!("{fields}\r\n"));
         assert_eq!(found, expected, "{fields}");
     }
-    // Nothing but a file has conditions.
+    // Only files have preconditions.
     assert_eq!(status("/nothing", "If-None-Match: *\r\n"), 404);
     assert_eq!(status("/docs", "If-None-Match: *\r\n"), 301);
 }
 
 #[test]
-fn who_keeps_the_connection() {
+fn version_fields_and_body_decide_whether_the_connection_stays_open() {
     for (version, fields, keeps) in [
         ("1.1", "", true),
         ("1.1", "Connection: keep-alive\r\n", true),
@@ -353,7 +353,7 @@ fn who_keeps_the_connection() {
         ("1.0", "Connection: keep-alive\r\n", true),
         ("1.0", "Connection: Keep-Alive, TE\r\n", true),
         ("1.0", "Connection: close, keep-alive\r\n", false),
-        // A body is not read.
+        // The body is not read.
         ("1.1", "Content-Length: 0\r\n", true),
         ("1.1", "Content-Length: 1\r\n", false),
         ("1.1", "Transfer-Encoding: chunked\r\n", false),
@@ -372,7 +372,7 @@ fn who_keeps_the_connection() {
 }
 
 #[test]
-fn what_is_no_request_is_refused() {
+fn invalid_requests_are_refused() {
     let long = "x".repeat(HEAD_LIMIT);
     let many = "A: b\r\n".repeat(MAX_FIELDS + 1);
     for (request, expected) in [
@@ -389,7 +389,7 @@ fn what_is_no_request_is_refused() {
         ("GET / HTTP/1.1\r\nHost: a\r\nA: b\x00c\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\nA: b\rc\r\n\r\n", 400),
         ("\x16\x03\x01\x02\x00\x01\x00\x01\u{fc}", 400),
-        // Lines that others may read otherwise.
+        // Other programs may parse these lines differently.
         ("GET / HTTP/1.1\nHost: a\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\n\n", 400),
@@ -399,14 +399,14 @@ fn what_is_no_request_is_refused() {
         ("GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n c\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n\tc\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\n Host: a\r\n\r\n", 400),
-        // Hosts.
+        // Missing, repeated and invalid hosts.
         ("GET / HTTP/1.1\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400),
         ("GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: u@a\r\n\r\n", 400),
-        // Lengths.
+        // Invalid, repeated and conflicting body lengths.
         ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n", 400),
         (
             "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n",
@@ -448,12 +448,12 @@ fn what_is_no_request_is_refused() {
             "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n\r\n",
             400,
         ),
-        // Versions.
+        // Unsupported and invalid versions.
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
         ("GET / HTTP/3\r\n\r\n", 505),
         ("GET / HTTQ/1.1\r\nHost: a\r\n\r\n", 400),
         ("GET / http/1.1\r\nHost: a\r\n\r\n", 400),
-        // Too much.
+        // Too long, or too many fields.
         (&*format!("GET /{long}"), 414),
         (&*format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n"), 414),
         (&*format!("GET / HTTP/1.1\r\nHost: a\r\nA: {long}"), 431),
@@ -468,7 +468,7 @@ fn what_is_no_request_is_refused() {
 }
 
 #[test]
-fn a_refused_head_has_no_body() {
+fn the_error_response_to_head_has_no_body() {
     for request in [
         "HEAD / HTTP/1.1\r\n\r\n",
         "HEAD /%zz HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -482,7 +482,7 @@ fn a_refused_head_has_no_body() {
 }
 
 #[test]
-fn empty_lines_before_a_request_mean_nothing() {
+fn empty_lines_before_a_request_are_ignored() {
     let request = format!("\r\n\r\n{}\r\n\r\n{}", get("/", ""), get("/docs", ""));
     let (sent, closes) = talk(&site(), [request.as_bytes()]);
     assert!(!closes);
@@ -495,7 +495,7 @@ fn empty_lines_before_a_request_mean_nothing() {
 }
 
 #[test]
-fn nothing_is_answered_before_it_is_whole() {
+fn no_request_is_answered_before_it_is_complete() {
     let request = get("/style.css", "Accept: */*\r\n");
     for len in 0..request.len() {
         assert_eq!(outcome(&request[..len]), None, "{len} bytes");
@@ -503,7 +503,7 @@ fn nothing_is_answered_before_it_is_whole() {
 }
 
 #[test]
-fn an_answer_that_was_not_taken_comes_again() {
+fn unconsumed_bytes_get_the_same_answer_again() {
     let (site, request) = (site(), get("/", ""));
     let mut session = Session::default();
     let first = session.next(&site, request.as_bytes());
@@ -511,8 +511,8 @@ fn an_answer_that_was_not_taken_comes_again() {
     assert!(matches!(first, Step::Answer(answer) if answer.consumed == request.len()));
 }
 
-/// Takes responses apart, checking each as a client would: `methods` has a
-/// letter for each request, H for HEAD. Returns status and body.
+/// Parses responses and checks each as a client would. `methods` has a letter for each request, H
+/// for HEAD. Returns status and body of each response.
 fn parse_responses(mut bytes: &[u8], methods: &str) -> Vec<(u16, Vec<u8>)> {
     let mut methods = methods.chars();
     let mut responses = Vec::new();
@@ -532,7 +532,7 @@ fn parse_responses(mut bytes: &[u8], methods: &str) -> Vec<(u16, Vec<u8>)> {
         assert!(["close", "keep-alive"].contains(&value("Connection").unwrap()));
         let length = value("Content-Length").map(|n| n.parse::<usize>().unwrap());
         assert_eq!(length.is_none(), code == 304);
-        // What was no request at all counts as none of the methods.
+        // Beyond the end of `methods` no method is HEAD. This covers answers to invalid requests.
         let is_head = methods.next() == Some('H');
         let len = if is_head { 0 } else { length.unwrap_or(0) };
         responses.push((code, bytes[head..head + len].to_vec()));
@@ -541,8 +541,7 @@ fn parse_responses(mut bytes: &[u8], methods: &str) -> Vec<(u16, Vec<u8>)> {
     responses
 }
 
-/// A piece of something like a request: so that random ones come near to
-/// what is right.
+/// A fragment of a request, so that random input comes close to valid requests.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let words = [
         "GET ",
@@ -591,16 +590,16 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn any_bytes_in_any_pieces_give_valid_responses(
+    fn any_input_in_any_pieces_gives_valid_responses(
         fragments in prop::collection::vec(fragment(), 0..40),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
         let site = site();
-        // What is wrong is told at a line's end at the latest.
+        // A line end makes the server report an error at the latest.
         let bytes = [fragments.concat(), b"\n".to_vec()].concat();
         let (sent, closes) = talk(&site, [&*bytes]);
-        // Which of them answer a HEAD cannot be told from outside; those
-        // that do end where the next response begins.
+        // The responses do not say which of them answer HEAD. These end where the next response
+        // begins.
         let mut rest = &*sent;
         while !rest.is_empty() {
             prop_assert!(rest.starts_with(b"HTTP/1.1 "));
@@ -613,7 +612,7 @@ proptest! {
         }
         prop_assert!(!closes || !sent.is_empty());
 
-        // How the bytes are cut into segments makes no difference.
+        // How the bytes are cut into segments does not matter.
         let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
         at.extend([0, bytes.len()]);
         at.sort_unstable();
@@ -622,14 +621,14 @@ proptest! {
     }
 
     #[test]
-    fn byte_by_byte_is_as_good(fragments in prop::collection::vec(fragment(), 0..12)) {
+    fn sending_byte_by_byte_gives_the_same_responses(fragments in prop::collection::vec(fragment(), 0..12)) {
         let site = site();
         let bytes = [fragments.concat(), b"\n".to_vec()].concat();
         prop_assert_eq!(talk(&site, bytes.chunks(1)), talk(&site, [&*bytes]));
     }
 
     #[test]
-    fn random_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn random_bytes_cause_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = talk(&site(), [&*bytes]);
     }
 

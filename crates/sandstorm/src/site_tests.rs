@@ -10,7 +10,7 @@ fn site_of(path: &str, content: &[u8]) -> Site {
         .build()
 }
 
-/// The head of what a GET gives.
+/// Returns the head of the response to a GET.
 fn head(site: &Site, path: &str) -> String {
     let Ok(Page::File(page)) = site.find(path.as_bytes()) else {
         panic!("no file at {path}");
@@ -55,7 +55,7 @@ fn media_types_follow_the_extension() {
 }
 
 #[test]
-fn no_charset_is_claimed_that_does_not_hold() {
+fn text_that_is_not_utf_8_gets_no_charset() {
     let latin = b"d\xfcne";
     let site = site_of("/a.txt", latin);
     let head = head(&site, "/a.txt");
@@ -72,7 +72,7 @@ fn no_charset_is_claimed_that_does_not_hold() {
 }
 
 #[test]
-fn tags_are_made_of_the_content_alone() {
+fn tags_depend_only_on_the_content() {
     let tag = |path, content, modified| {
         let site = Builder::new(at(2_000_000_000))
             .file(path, at(modified), content)
@@ -84,7 +84,7 @@ fn tags_are_made_of_the_content_alone() {
     assert_eq!(first.len(), 18);
     assert_eq!(tag(b"/b.html", b"content", 2), first);
     assert_ne!(tag(b"/a", b"Content", 1), first);
-    // The hash of nothing, as xxHash publishes it.
+    // The hash of empty input, as published by xxHash.
     assert_eq!(tag(b"/a", b"", 1), "\"2d06800538d394c2\"");
 }
 
@@ -112,7 +112,7 @@ fn no_file_is_newer_than_now() {
 }
 
 #[test]
-fn every_reply_has_its_slot_behind_the_status_line() {
+fn every_reply_has_its_slot_after_the_status_line() {
     let site = Builder::new(at(2_000_000_000))
         .file(b"/docs/index.html", at(1), b"page")
         .file(b"/b", at(1), b"")
@@ -127,7 +127,7 @@ fn every_reply_has_its_slot_behind_the_status_line() {
 }
 
 #[test]
-fn shared_replies_are_where_they_are_looked_for() {
+fn shared_replies_are_at_their_computed_index() {
     let site = site_of("/a", b"");
     for status in SHARED {
         let [whole, head] = [false, true].map(|head_only| Site::shared(status, head_only));
@@ -144,7 +144,7 @@ impl ReplyId {
 }
 
 #[test]
-fn statuses_are_told_apart_by_their_number() {
+fn statuses_are_numbered_in_the_order_of_their_codes() {
     for (index, status) in Status::ALL.iter().enumerate() {
         assert_eq!(*status as usize, index);
     }
@@ -162,7 +162,7 @@ fn the_totals_count_everything_once() {
         (totals.files, totals.indexes, totals.content_bytes),
         (2, 2, 8)
     );
-    // The root needs no redirect.
+    // The root path needs no redirect.
     assert_eq!(totals.replies as usize, 2 * SHARED.len() + 2 * 3 + 2);
     assert_eq!(totals.replies as usize, site.replies().len());
     let bytes: usize = site.replies().iter().map(|r| r.bytes().len()).sum();
@@ -177,7 +177,7 @@ fn some_path_leads_to_a_file() {
 }
 
 #[test]
-fn a_redirect_says_nothing_that_could_be_taken_for_html() {
+fn a_redirect_encodes_what_could_be_taken_for_html() {
     let site = site_of("/<b>\"&'\r\n/index.html", b"");
     let Ok(Page::Redirect(first)) = site.find(b"/<b>\"&'\r\n") else {
         panic!("no redirect");
@@ -189,7 +189,7 @@ fn a_redirect_says_nothing_that_could_be_taken_for_html() {
 }
 
 #[test]
-fn the_hash_of_paths_is_keyed_by_chance() {
+fn the_hash_of_paths_has_random_keys() {
     let hash = |builder: &Builder| builder.site.pages.hasher().hash_one("/index.html");
     let now = SystemTime::UNIX_EPOCH;
     let (a, b) = (Builder::new(now), Builder::new(now));

@@ -1,4 +1,4 @@
-//! What a worker remembers of requests.
+//! The caches that a worker keeps of requests.
 
 use std::time::UNIX_EPOCH;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::site::Builder;
 use crate::status::Status;
 
-/// The application, with a site whose only file is `/a`.
+/// Makes the application for a site whose only file is `/a`.
 fn web() -> Web {
     let site = Builder::new(UNIX_EPOCH).file(b"/a", UNIX_EPOCH, &[b'x'; 7]);
     let mut stack = None;
@@ -32,7 +32,7 @@ fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes()
 }
 
-/// Status of the answer to `data`, which is all of one request.
+/// Returns the status of the answer to `data`, which is one request.
 fn status(web: &mut Web, session: &mut Session, data: &[u8]) -> Option<Status> {
     match web.next(session, data) {
         Step::Answer(answer) => {
@@ -47,11 +47,11 @@ fn status(web: &mut Web, session: &mut Session, data: &[u8]) -> Option<Status> {
 }
 
 #[test]
-fn a_request_in_two_pieces_leaves_nothing_behind() {
+fn a_request_in_two_pieces_leaves_no_state_behind() {
     let mut web = web();
     let long = get("/not-a-file");
-    // The second session's answer may come from memory. What follows it never
-    // does: it has to be read, from its first byte on.
+    // The second session's answer may come from the cache. The next request must then be parsed
+    // from its first byte.
     for next in ["/a?1", "/a?2"] {
         let mut session = Session::default();
         let half = &long[..long.len() - 1];
@@ -64,10 +64,10 @@ fn a_request_in_two_pieces_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_remembered_request_is_not_read_again() {
+fn a_cached_request_is_not_parsed_again() {
     let mut web = web();
     let request = get("/a");
-    // What is remembered is wrong here, so that it shows where it is used.
+    // The remembered answer is wrong, to show that it is used.
     let step = web.next(&mut Session::default(), &get("/none"));
     let Step::Answer(mut missing) = step else {
         panic!("the request is whole")
@@ -80,7 +80,7 @@ fn a_remembered_request_is_not_read_again() {
 }
 
 #[test]
-fn fields_of_one_request_are_not_read_with_the_next() {
+fn cached_fields_do_not_change_the_answers() {
     let mut web = web();
     let fields = "Host: x\r\nConnection: close\r\n\r\n";
     let closing =
@@ -97,13 +97,13 @@ fn fields_of_one_request_are_not_read_with_the_next() {
     assert_eq!(next(&first), (Status::NotFound, true, first.len()));
     let second = closing("/a", fields);
     assert_eq!(next(&second), (Status::Ok, true, second.len()));
-    // A condition depends on the file, and a body on what follows.
+    // The cache must not ignore preconditions, whose result depends on the file.
     let conditional = "Host: x\r\nIf-None-Match: *\r\n\r\n";
     for (path, status) in [("/none", Status::NotFound), ("/a", Status::NotModified)] {
         let request = closing(path, conditional);
         assert_eq!(next(&request), (status, false, request.len()), "{path}");
     }
-    // The same bytes behind another version say something else.
+    // The same fields mean something else in another version of HTTP.
     let old = b"GET /a HTTP/1.0\r\nHost: x\r\n\r\n";
     assert_eq!(next(old), (Status::Ok, true, old.len()));
     assert!(!next(&get("/a")).1);
