@@ -1,5 +1,5 @@
-//! Chains whose last answer is large: its pointers lead to where the names
-//! now are, and what has no room is left out.
+//! Chains that end in a large answer. Its pointers are adjusted to the new offsets of its names. An
+//! answer that does not fit is left out.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::{name, prepare_text};
 const START: &str = "$ORIGIN example.org.\n$TTL 60\n@ SOA ns host 1 2 3 4 60\n@ NS ns\n\
     ns A 192.0.2.1\nold DNAME new\n";
 
-/// The records that `text`, in a zone with a DNAME from `old` to `new`,
-/// answers with over TCP; the owners in front of them left out.
+/// Queries a zone that has `text` and a DNAME from `old` to `new`, over TCP. Returns the length of
+/// the reply and its records.
 fn ask(text: &str, qname: &str, qtype: u16) -> (usize, Vec<String>) {
     let answers = prepare_text(&format!("{START}{text}"), Form::Wire).unwrap();
     let mut responder = Responder::new(Arc::new(answers));
@@ -37,8 +37,8 @@ fn ask(text: &str, qname: &str, qtype: u16) -> (usize, Vec<String>) {
 }
 
 #[test]
-fn a_long_answer_has_its_pointers_moved() {
-    // Names that point to each other, as far as pointers reach.
+fn pointers_of_a_long_answer_are_adjusted() {
+    // Names that point to each other, as far as pointers can reach.
     let mut text = String::new();
     for i in 0..900 {
         writeln!(text, "big.new MX {i} m{i}.in{}.far.net.", i / 3).unwrap();
@@ -53,7 +53,7 @@ fn a_long_answer_has_its_pointers_moved() {
 }
 
 #[test]
-fn a_chain_that_leaves_no_room_ends_where_it_is() {
+fn a_chain_that_leaves_no_room_omits_the_final_answer() {
     let mut text = String::new();
     for i in 0..245 {
         writeln!(text, "*.new TXT {i:03}{}", "x".repeat(250)).unwrap();

@@ -1,7 +1,7 @@
-//! Whether the records of a zone make sense together.
+//! Checks that the records of a zone are consistent with each other.
 //!
-//! Errors are what leaves no right answer: without them the zone is not
-//! served. Warnings are what can be served but is hardly meant.
+//! A problem that makes correct answers impossible is an error, and the zone is not served.
+//! Anything that can be served but is probably not intended is a warning.
 
 mod dots;
 
@@ -14,10 +14,9 @@ use crate::rtype::{
 };
 use crate::zone::{NameRef, NameStatus, Place, RrsetRef, Zone};
 
-/// Bytes of a message around an RRset: header, question type and class.
+/// Bytes of a message besides its RRset and qname: header, question type and class.
 const AROUND: usize = 12 + 4;
-/// Bytes of a record around its data: compressed owner, type, class, TTL,
-/// length.
+/// Bytes of a record besides its data: compressed owner, type, class, TTL and length.
 const RECORD: usize = 2 + 10;
 /// The largest message (RFC 1035, section 4.2.2).
 const MAX_MESSAGE: usize = 65_535;
@@ -38,7 +37,8 @@ pub(crate) fn check(zone: &Zone, report: &mut Report) {
     }
 }
 
-/// RFC 1035, section 5.2; RFC 2181, section 6.1.
+/// The apex must have one SOA record and at least one NS record (RFC 1035, section 5.2; RFC 2181,
+/// section 6.1).
 fn check_apex(zone: &Zone, report: &mut Report) {
     let apex = zone.apex_name();
     let start = Place { file: 0, line: 0 };
@@ -59,7 +59,7 @@ fn check_apex(zone: &Zone, report: &mut Report) {
     }
 }
 
-/// Signatures are served as data only, so that validators refuse the answers.
+/// Warns of a signed zone. Answers lack their signatures, so validating resolvers refuse them.
 fn check_signed(zone: &Zone, report: &mut Report) {
     let apex = zone.apex_name();
     let signs = [RRSIG, DNSKEY, NSEC, NSEC3PARAM];
@@ -77,7 +77,7 @@ fn check_signed(zone: &Zone, report: &mut Report) {
     }
 }
 
-/// Which types may be together at one name.
+/// Checks which types may exist together at one name.
 fn check_types(name: NameRef<'_>, report: &mut Report) {
     let shown = Shown(name.owner());
     let wildcard = name::is_wildcard(name.owner());
@@ -120,7 +120,8 @@ fn check_types(name: NameRef<'_>, report: &mut Report) {
     }
 }
 
-/// RFC 2181, section 10.1; RFC 6672, section 2.4.
+/// A name may have only one CNAME and one DNAME record (RFC 2181, section 10.1; RFC 6672, section
+/// 2.4).
 fn only_one(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
     for place in rrset.further_places() {
         report.error(
@@ -134,7 +135,7 @@ fn only_one(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
     }
 }
 
-/// What will never be served.
+/// Reports records that will never be served.
 fn check_hidden(name: NameRef<'_>, report: &mut Report) {
     let shown = Shown(name.owner());
     match name.standing() {
@@ -200,7 +201,7 @@ fn check_rrset(name: NameRef<'_>, rrset: RrsetRef<'_>, report: &mut Report) {
     }
 }
 
-/// What is wrong with a target, remembered: many records share few targets.
+/// The fault of each target that was checked so far. Many records share few targets.
 type Targets<'z> = HashMap<&'z [u8], Option<Fault>>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -209,7 +210,7 @@ enum Fault {
     NoAddress,
 }
 
-/// RFC 2181, section 10.3; RFC 1912, section 2.8.
+/// Checks the targets of NS, MX and SRV records (RFC 2181, section 10.3; RFC 1912, section 2.8).
 fn check_targets<'z>(
     name: NameRef<'z>,
     rrset: RrsetRef<'z>,
@@ -228,7 +229,7 @@ fn check_targets<'z>(
         let what = match fault {
             None => continue,
             Some(Fault::Alias) => "is an alias (CNAME), which it must not be",
-            // Elsewhere a missing address is no more than a dead reference.
+            // For other types, a missing address is only a dead reference.
             Some(Fault::NoAddress) if rtype != NS => continue,
             Some(Fault::NoAddress) => "has no address (A or AAAA) in this zone",
         };
@@ -257,15 +258,14 @@ fn fault_of(zone: &Zone, target: &[u8]) -> Option<Fault> {
         let has_address = found.rrset(A).is_some() || found.rrset(AAAA).is_some();
         return (!has_address).then_some(Fault::NoAddress);
     }
-    // Below another cut the address is that zone's to know, unless it lies
-    // below the very cut that it serves; a wildcard may cover it.
+    // A wildcard may match the target.
     let covered = ancestors(zone, target).any(|ancestor| {
         matches!(ancestor.standing(), NameStatus::BelowCut) || name::is_wildcard(ancestor.owner())
     });
     (!covered).then_some(Fault::NoAddress)
 }
 
-/// Wildcards above `target` that exist.
+/// Returns the wildcards directly below the ancestors of `target`.
 fn ancestors<'z>(zone: &'z Zone, target: &[u8]) -> impl Iterator<Item = NameRef<'z>> {
     let mut key = Vec::new();
     let starts: Vec<_> = name::label_starts(target).skip(1).collect();

@@ -54,8 +54,8 @@ impl Edns {
 /// after the last record.
 ///
 /// # Errors
-/// Returns an error if the records are truncated, if there are two OPT records, or if the owner of
-/// the OPT record is not the root (RFC 6891, section 6.1.1).
+/// Returns an error if the records are truncated or contain two OPT records. The owner of the OPT
+/// record must be the root (RFC 6891, section 6.1.1).
 #[inline]
 pub(crate) fn parse(message: &[u8], mut at: usize, count: u16) -> Result<Option<Edns>, Malformed> {
     let mut found = None;

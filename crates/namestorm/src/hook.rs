@@ -1,4 +1,4 @@
-//! A part of the server that its user writes: it answers some names itself.
+//! Hooks: user code that answers some names itself.
 
 use std::net::SocketAddr;
 
@@ -8,28 +8,27 @@ use crate::name::{self, Name};
 use crate::records::{RecordError, Records};
 use crate::rtype;
 
-/// Answers the names that it was [registered](crate::Zones::hook) for, in the pass over
-/// the received query, over UDP and TCP alike. One belongs to each worker.
+/// Answers queries for the names that it was [registered](crate::Zones::hook) for, over UDP and
+/// TCP. The worker calls it while it handles the query. Each worker has one.
 ///
-/// Other names cost nothing more than without a hook: their answers are found before a
-/// hook is thought of. Malformed queries, other classes than IN, unknown versions of
-/// EDNS and transfers are answered without asking it.
+/// A hook does not slow down queries for other names, because their answers are found first. The
+/// hook never sees malformed queries, classes other than IN, unsupported EDNS versions or zone
+/// transfers.
 ///
-/// Whatever a hook does delays every other client of its worker. It must not wait:
-/// what another thread finds out comes to it by a [message](Self::on_message).
+/// The time that a hook takes delays all clients of its worker, so it must not block. Other threads
+/// send it their results as [messages](Self::on_message).
 pub trait Hook {
-    /// What comes to it from other threads, by a mailbox. `()` where nothing does.
+    /// The type of messages from other threads; `()` if there are none.
     type Message: Send;
 
-    /// Answers a question: adds records to `records` and says [`Verdict::Records`], or
-    /// gives another verdict. What was added counts for nothing then.
+    /// Answers a question: adds records to `records` and returns [`Verdict::Records`], or returns
+    /// another verdict. Any other verdict discards the added records.
     ///
-    /// `now` is the worker's clock; the time of day is
-    /// [`SystemTime`](std::time::SystemTime)'s. A query over TCP may come twice, when
-    /// there was no room for its reply.
+    /// `now` is the worker's clock; use [`SystemTime`](std::time::SystemTime) for the time of day.
+    /// A query over TCP may be passed again if there was no room for its reply.
     ///
     /// # Errors
-    /// When a record is not taken. The client gets SERVFAIL then.
+    /// Returns an error if a record is refused. The client then gets SERVFAIL.
     fn answer(
         &mut self,
         question: &Question<'_>,
@@ -37,48 +36,48 @@ pub trait Hook {
         now: Instant,
     ) -> Result<Verdict, RecordError>;
 
-    /// A message has come from outside, between two batches. Nothing, by default.
+    /// Handles a message from another thread, between two batches of packets. Does nothing by
+    /// default.
     fn on_message(&mut self, message: Self::Message, now: Instant) {
         let _ = (message, now);
     }
 
-    /// When [`on_timer`](Self::on_timer) is to be called. Asked once per batch; never, by
-    /// default.
+    /// Returns the time at which [`on_timer`](Self::on_timer) must be called. The worker calls this
+    /// method once per batch. Returns `None` by default, which means never.
     #[inline(always)]
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
 
-    /// The time that [`poll_timeout`](Self::poll_timeout) gave has come. It must give a
-    /// later one from now on, or none: the worker does not sleep before a time that has
-    /// passed. Nothing, by default.
+    /// Called when the time from [`poll_timeout`](Self::poll_timeout) has come. Afterwards
+    /// `poll_timeout` must return a later time or `None`: the worker does not sleep while its time
+    /// has passed. Does nothing by default.
     fn on_timer(&mut self, now: Instant) {
         let _ = now;
     }
 }
 
-/// What a hook does with a question.
+/// A hook's decision about a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The client gets the records that were added. Without any it is told that there
-    /// are none of this type, as by [`NoData`](Self::NoData).
+    /// The client gets the added records. Without any records this is the same as
+    /// [`NoData`](Self::NoData).
     Records,
-    /// The client gets what the zone has: its records, its wildcard's, or that there is
-    /// nothing.
+    /// The client gets the zone's own answer: the records of the name, those of a matching
+    /// wildcard, or a negative answer.
     Zone,
-    /// The name exists and has no such records: the zone's SOA (RFC 2308).
+    /// NODATA: the name exists, but has no such records. The client gets the zone's SOA (RFC 2308).
     NoData,
-    /// The name does not exist: the zone's SOA (RFC 2308).
+    /// NXDOMAIN: the name does not exist. The client gets the zone's SOA (RFC 2308).
     NxDomain,
-    /// The client is refused.
+    /// The client gets REFUSED.
     Refused,
-    /// The client gets no reply. Over TCP its connection is closed, behind the replies
-    /// before this one.
+    /// The client gets no reply. A TCP connection is closed after the replies to earlier queries.
     Drop,
 }
 
-/// A hook, and who asks it when. `peer` gives the client's address and port. It is called
-/// when a hook is asked, so that other queries do not pay for it.
+/// A hook, with the circumstances of the query. `peer` returns the client's address and port. It is
+/// called only if the hook is asked, so other queries do not pay for it.
 pub(crate) struct Asking<'h, H, P> {
     pub(crate) hook: &'h mut H,
     pub(crate) peer: P,
@@ -104,7 +103,7 @@ impl<H: Hook, P: Fn() -> SocketAddr> Asking<'_, H, P> {
     }
 }
 
-/// What is asked of a hook.
+/// A question to a hook.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'q> {
     name: &'q [u8],
@@ -114,44 +113,44 @@ pub struct Question<'q> {
 }
 
 impl<'q> Question<'q> {
-    /// The name that is asked for, in wire format and in the case of the query.
+    /// Returns the qname in wire format, in the case of the query.
     pub fn name(&self) -> &'q [u8] {
         self.name
     }
 
-    /// The labels of the name, from the leftmost, the root left out.
+    /// Returns the labels of the qname, leftmost first, without the root label.
     pub fn labels(&self) -> impl Iterator<Item = &'q [u8]> + use<'q> {
         name::labels(self.name)
     }
 
-    /// Whether it asks for this name. Case does not matter (RFC 4343).
+    /// Whether the question is for this name, ignoring case (RFC 4343).
     pub fn is_for(&self, name: &Name) -> bool {
         name::eq(self.name, name.as_wire())
     }
 
-    /// The type that is asked for, [`rtype::ANY`] for all of them.
+    /// Returns the type asked for; [`rtype::ANY`] means all types.
     pub fn rtype(&self) -> u16 {
         self.rtype
     }
 
-    /// The client's address and port: most often those of a resolver that asks for others.
-    /// Over UDP they may be forged.
+    /// Returns the client's address and port. The client is usually a resolver that asks for
+    /// others. Over UDP the address may be forged.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Whether it came over TCP: then nobody has forged the client's address.
+    /// Whether the query came over TCP. Its source address is then not forged.
     pub fn is_over_tcp(&self) -> bool {
         self.over_tcp
     }
 
-    /// Whether records of this type answer it: it asks for the type, or for all.
+    /// Whether records of this type answer the question: it asks for the type or for all types.
     pub fn wants(&self, rtype: u16) -> bool {
         self.rtype == rtype || self.rtype == rtype::ANY
     }
 }
 
-/// No hook: the zones have all answers.
+/// No hook: all answers come from the zones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoHook;
 

@@ -1,27 +1,27 @@
-//! The names that a hook answers for.
+//! The set of names that a hook answers for.
 
 use std::collections::HashSet;
 
 use crate::name;
 
-/// What of a name is a hook's, as a byte of the index.
+/// Flags of a name in the index: whether a hook answers for the name, and for names below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hooked(pub u8);
 
 impl Hooked {
-    /// Nothing.
+    /// No hook answers for the name or for names below it.
     pub(crate) const NOTHING: Self = Self(0);
     const ITSELF: u8 = 1;
     const BELOW: u8 = 2;
 
-    /// The name itself.
+    /// Whether a hook answers for the name.
     #[inline(always)]
     pub(crate) const fn itself(self) -> bool {
         self.0 & Self::ITSELF != 0
     }
 
-    /// The names below it that the index does not know. Those that it knows say it
-    /// themselves.
+    /// Whether a hook answers for names below this name that are not in the index. Names in the
+    /// index have their own flags.
     #[inline(always)]
     pub(crate) const fn below(self) -> bool {
         self.0 & Self::BELOW != 0
@@ -32,7 +32,7 @@ impl Hooked {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HookedNames {
     names: HashSet<Vec<u8>>,
-    /// All names below each of these.
+    /// A hook answers for all names below each of these.
     above: HashSet<Vec<u8>>,
 }
 
@@ -42,22 +42,22 @@ impl HookedNames {
         self.names.insert(name.to_ascii_lowercase());
     }
 
-    /// Adds all names below `apex`, without itself.
+    /// Adds all names below `apex`, but not `apex`.
     pub(crate) fn add_below(&mut self, apex: &[u8]) {
         self.above.insert(apex.to_ascii_lowercase());
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.names.is_empty() && self.above.is_empty()
     }
 
-    /// The names, and those right above names.
+    /// Returns the registered names, and the parents of registered wildcards.
     pub(crate) fn bases(&self) -> impl Iterator<Item = &[u8]> {
         self.names.iter().chain(&self.above).map(Vec::as_slice)
     }
 
-    /// What of this name is a hook's.
+    /// Returns the flags of this name.
     pub(crate) fn of(&self, name: &[u8]) -> Hooked {
         if self.is_empty() {
             return Hooked::NOTHING;
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_the_hooks_by_itself_or_by_one_above() {
+    fn names_are_hooked_directly_or_through_an_ancestor() {
         let name = |text| name::parse(text).unwrap();
         let mut names = HookedNames::default();
         assert_eq!(names.of(&name("a.z")), Hooked::NOTHING);

@@ -24,11 +24,11 @@ enum Command {
                             (standard error says why), 2 for a wrong command line."
     )]
     Serve(Box<Serve>),
-    /// Check zones and say how much is in them; status 1 when one cannot
-    /// be served, or is given twice.
+    /// Check zones and print their sizes. The exit status is 1 if a zone cannot be served or is
+    /// given twice.
     Check {
-        /// The master files. Without ORIGIN a file's first $ORIGIN or its
-        /// name decides.
+        /// The master files. Without ORIGIN, the zone's name is the file's first $ORIGIN or the
+        /// file's name.
         #[arg(required = true, value_name = "[ORIGIN=]FILE")]
         zones: Vec<ZoneSpec>,
     },
@@ -36,23 +36,22 @@ enum Command {
 
 #[derive(Parser)]
 struct Serve {
-    /// A master file, and the zone's name if it is not the file's first
-    /// $ORIGIN or the file's own name; may repeat.
+    /// A master file. Give ORIGIN if the zone's name is neither the file's first $ORIGIN nor the
+    /// file's name. May be repeated.
     #[arg(long = "zone", required = true, num_args = 1.., value_name = "[ORIGIN=]FILE")]
     zones: Vec<ZoneSpec>,
 
-    /// Do not start when a zone cannot be loaded. Otherwise the others are
-    /// served, and queries for the broken one get SERVFAIL.
+    /// Do not start if a zone cannot be loaded. Without this option the other zones are served, and
+    /// queries for the broken zone get SERVFAIL.
     #[arg(long)]
     strict: bool,
 
-    /// The form of names in the index: `wire`, as queries have them, or
-    /// `fqdn`, as text.
+    /// The form of names in the index: `wire` format, as in queries, or `fqdn`, as text.
     #[arg(long, default_value_t, value_name = "wire|fqdn")]
     hash: Form,
 
-    /// How replies over UDP are sent: `pre-copy` from packets that lie ready,
-    /// `memcopy` by copying, `turnaround` in the query's own frame.
+    /// How UDP replies are sent: `pre-copy` sends resident packets, `memcopy` copies the answer
+    /// into a new frame, `turnaround` writes the reply into the query's frame.
     #[arg(long, default_value_t, value_name = "pre-copy|memcopy|turnaround")]
     mode: ReplyMode,
 
@@ -63,7 +62,7 @@ struct Serve {
     network: ServeArgs,
 }
 
-/// Lines for somebody who may have stopped reading.
+/// Writes lines to a reader that may close its end early.
 struct Lines<W> {
     out: W,
     failed: Option<io::Error>,
@@ -74,14 +73,14 @@ impl<W: Write> Lines<W> {
         Self { out, failed: None }
     }
 
-    /// Writes a line, unless an earlier one has failed.
+    /// Writes a line, unless an earlier write has failed.
     fn print(&mut self, line: &str) {
         if self.failed.is_none() {
             self.failed = writeln!(self.out, "{line}").err();
         }
     }
 
-    /// Writes the rest. A reader who has gone is no error.
+    /// Flushes the output. A closed reader is not an error.
     fn finish(mut self) -> io::Result<()> {
         let result = self.failed.map_or_else(|| self.out.flush(), Err);
         match result {
@@ -91,7 +90,7 @@ impl<W: Write> Lines<W> {
     }
 }
 
-/// `namestorm check`; the error is a message for a person.
+/// Runs `namestorm check`. The error is a message for the user.
 fn check(zones: &[ZoneSpec], say: &mut dyn FnMut(String), out: impl Write) -> Result<(), String> {
     let mut lines = Lines::new(out);
     let checked = namestorm::check(zones, say, &mut |line| lines.print(&line));
@@ -101,8 +100,8 @@ fn check(zones: &[ZoneSpec], say: &mut dyn FnMut(String), out: impl Write) -> Re
 }
 
 fn main() -> ExitCode {
-    // Lines about loading: it may take seconds. Nobody hears of one that is
-    // not written.
+    // Loading may take seconds, so it reports progress on standard error. Failed writes are
+    // ignored.
     let mut say = |line: String| drop(writeln!(io::stderr(), "{line}"));
     match Cli::parse().command {
         Command::Serve(serve) => control::serve(&serve.network, || {
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_may_go_before_the_end() {
+    fn a_closed_reader_is_not_an_error() {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
         assert_eq!(check_one(writer), Ok(()));
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_help_tells_the_exit_status() {
+    fn the_help_describes_the_exit_status() {
         let mut cli = Cli::command();
         let serve = cli.find_subcommand_mut("serve").unwrap();
         let help = serve.render_help().to_string();

@@ -1,11 +1,11 @@
-//! Prefetches the look-ups of a whole batch.
+//! Prefetches the lookups of a whole batch.
 //!
-//! With many names a look-up misses the cache twice: at a slot of the index, and at the
-//! answer. These two misses cost more than the rest of a query. For a batch they overlap:
-//! first all slots are prefetched, then all answers. The queries then find their memory in
-//! the cache.
+//! With many names, a lookup misses the cache twice: at a slot of the index, and at the answer.
+//! These two misses cost more than the rest of a query. In a batch the misses overlap: first all
+//! slots are prefetched, then all answers. When the queries are handled, their memory is in the
+//! cache.
 //!
-//! Nothing is decided here. A datagram that is not a query costs a useless look-up. A
+//! Prefetching makes no decisions. A datagram that is not a query costs a useless lookup. A
 //! question that was parsed here is not parsed again when its query is handled.
 
 use ip::Input;
@@ -15,24 +15,24 @@ use crate::answers::Answers;
 use crate::hashed_question::HashedQuestion;
 use crate::query::NameBuf;
 
-/// Size of all answers, in bytes, from which prefetching pays. Below it they stay in the
+/// Prefetching pays off if the answers take at least this many bytes. Fewer bytes stay in the
 /// core's own caches.
 const MIN_PREFETCHED: usize = 2 << 20;
 
-/// The prefetcher of one worker, with the questions of the present batch.
+/// The prefetcher of one worker, with the questions of the current batch.
 #[derive(Debug)]
 pub(crate) struct Prefetcher {
     worth: bool,
     expanded: NameBuf,
-    /// Indexed by the place in the batch.
+    /// Indexed by the packet's position in the batch.
     read: Box<[Read]>,
 }
 
 /// The parsed question of one packet of a batch.
 #[derive(Clone, Debug)]
 struct Read {
-    /// `false` without a question, or when its name is compressed, because only one
-    /// decompressed name is kept.
+    /// False if there is no question, or if its name is compressed: there is only one buffer for a
+    /// decompressed name.
     is_whole: bool,
     asked: HashedQuestion,
 }
@@ -50,14 +50,13 @@ impl Prefetcher {
         }
     }
 
-    /// Whether prefetching pays for a batch of `len` frames.
+    /// Whether prefetching pays off for a batch of `len` frames.
     #[inline(always)]
     pub(crate) fn is_worth(&self, len: usize) -> bool {
         self.worth && len > 1
     }
 
-    /// Reads the questions of a batch, and asks for everything that handling them
-    /// will read.
+    /// Parses the questions of a batch, and prefetches everything that handling them will read.
     #[inline(always)]
     pub(crate) fn fetch(&mut self, answers: &Answers, inputs: &[Input]) {
         for (input, read) in inputs.iter().zip(&mut self.read) {
@@ -78,7 +77,7 @@ impl Prefetcher {
         }
     }
 
-    /// The question at this place of the batch, if it has been read.
+    /// Returns the parsed question at this position of the batch, if there is one.
     #[inline(always)]
     pub(crate) fn known(&mut self, place: usize) -> Option<&mut HashedQuestion> {
         let read = &mut self.read[place];
@@ -86,7 +85,7 @@ impl Prefetcher {
     }
 }
 
-/// What seems to be a DNS message. Its length has not been checked.
+/// Returns what may be a DNS message. Its length has not been checked.
 #[inline(always)]
 fn message(input: &Input) -> Option<&[u8]> {
     match input {

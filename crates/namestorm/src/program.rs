@@ -1,4 +1,4 @@
-//! What `control` puts on ports: the zones prepared, and what to say of them.
+//! The program that `control` runs: prepared zones, and what to report about them.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -30,28 +30,28 @@ use crate::tcp::{DnsOverTcp, TcpSettings};
 use crate::zone::Zone;
 use crate::zones::Zones;
 
-/// The most resident packets of one worker, in pre-copy mode: 32 to 64 MiB of
-/// packet memory. What is beyond is sent by copying.
+/// Maximum number of resident packets of one worker in pre-copy mode: 32 to 64 MiB of packet
+/// memory. Answers beyond this limit are sent by copying.
 pub const MAX_RESIDENT_PACKETS: u32 = 16_384;
-/// Resident packets that are wanted for one answer: one in the ring and one
-/// to send, for IPv4 and IPv6.
+/// Number of resident packets wanted for one answer: one in the TX ring and one free to send, each
+/// for IPv4 and IPv6.
 const COPIES: usize = 4;
 
 /// Why the zones cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Some are broken, and that is not to be.
+    /// Some zones are broken, which the user does not allow.
     #[error(
         "{lost} of {all} zones cannot be loaded, which --strict does not allow: correct the \
          errors above, or leave --strict out"
     )]
     Strict {
-        /// Zones that are broken or given twice.
+        /// Number of zones that are broken or given twice.
         lost: usize,
-        /// Zones given.
+        /// Number of zones given.
         all: usize,
     },
-    /// None is good, and of none the name is known.
+    /// No zone could be loaded, and no zone's name is known.
     #[error(
         "there is nothing to answer: no zone can be loaded, and no name of one is known: correct the errors above, or give ORIGIN=FILE"
     )]
@@ -61,7 +61,7 @@ pub enum LoadError {
     TooLarge,
 }
 
-/// How a worker gets no hook.
+/// A function that gives a worker no hook.
 type MakeNoHook = fn(&mut NewWorker<()>) -> Result<NoHook, StartError>;
 
 impl Named for NoHook {
@@ -70,7 +70,7 @@ impl Named for NoHook {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 }
 
-/// The zones of one server, prepared, and how each worker gets its hook: give it to
+/// The prepared zones of one server, and the function that creates each worker's hook. Pass it to
 /// [`control::serve`].
 #[derive(Debug)]
 pub struct Namestorm<H = NoHook, F = MakeNoHook> {
@@ -78,21 +78,20 @@ pub struct Namestorm<H = NoHook, F = MakeNoHook> {
     hook: PhantomData<fn() -> H>,
     answers: Arc<Answers>,
     mode: ReplyMode,
-    /// What was given and is not served, by the reason.
+    /// Summary of the zones that are not served, with reasons.
     lost: Option<String>,
     tcp: TcpSettings,
-    /// A name and type to try.
+    /// An example query: a name and a type.
     example: String,
     took: Duration,
-    /// The zones' files.
+    /// The files of the zones.
     files: Vec<PathBuf>,
 }
 
 impl Namestorm {
-    /// Reads the zones of `specs` and prepares their answers. `say` is given
-    /// lines about how far it has come, the warnings, and all that is wrong
-    /// with zones that cannot be loaded. Those get SERVFAIL, or nothing is
-    /// served when it is `strict`.
+    /// Reads the zones of `specs` and prepares their answers. Passes progress messages, warnings
+    /// and errors to `say`, line by line. Queries for zones that cannot be loaded get SERVFAIL. If
+    /// `strict` is set, such a zone is an error instead.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -106,7 +105,7 @@ impl Namestorm {
         let start = Instant::now();
         let Gathered { zones, lost } = gather(specs, say);
         if strict && !lost.is_empty() {
-            // The errors of broken zones have been told already.
+            // The errors of broken zones have already been reported.
             for twice in lost.iter().filter(|lost| lost.is_given_twice()) {
                 say(twice.to_string());
             }
@@ -140,12 +139,12 @@ where
     H: Hook + Named,
     F: Fn(&mut NewWorker<H::Message>) -> Result<H, StartError> + Sync,
 {
-    /// Prepares the answers of `zones`, with a hook in each worker for the names that
-    /// were [registered](Zones::hook). `make` is called for each worker, before rights
-    /// are given up; it may open the worker's mailbox.
+    /// Prepares the answers of `zones`, with a hook in each worker for the
+    /// [registered](Zones::hook) names. `make` is called for each worker, before the process drops
+    /// its privileges. It may open the worker's mailbox.
     ///
     /// # Errors
-    /// [`LoadError::TooLarge`].
+    /// Returns [`LoadError::TooLarge`] if the answers do not fit the index.
     pub fn with_hook(zones: &Zones, make: F) -> Result<Self, LoadError> {
         Self::prepare(zones, Form::default(), Instant::now(), make, &mut |_| {})
     }
@@ -177,35 +176,35 @@ where
         })
     }
 
-    /// Sends replies over UDP in another way.
+    /// Sets the mode of UDP replies.
     #[must_use]
     pub fn with_mode(self, mode: ReplyMode) -> Self {
         Self { mode, ..self }
     }
 
-    /// Serves TCP with other settings.
+    /// Sets the settings for TCP.
     #[must_use]
     pub fn with_tcp(self, tcp: TcpSettings) -> Self {
         Self { tcp, ..self }
     }
 }
 
-/// Zones that `namestorm check` refuses.
+/// `namestorm check` found zones that cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[error("{lost} of {all} zones cannot be served: correct the errors above")]
 pub struct CheckFailed {
-    /// Zones that are broken, too large, or given twice.
+    /// Number of zones that are broken, too large, or given twice.
     pub lost: usize,
-    /// Zones given.
+    /// Number of zones given.
     pub all: usize,
 }
 
-/// Reads zones and prepares their answers, as `namestorm check` does. `say` is
-/// given all that is wrong with them, and `print` a line for each good one
-/// that says how much is in it.
+/// Reads zones and prepares their answers, for `namestorm check`. Passes all warnings and errors to
+/// `say`. Passes one line about the size of each good zone to `print`.
 ///
 /// # Errors
-/// Some zones cannot be served; `say` was given at least one line for each.
+/// Returns an error if some zones cannot be served. `say` has then received at least one line about
+/// each of them.
 pub fn check(
     specs: &[ZoneSpec],
     say: &mut dyn FnMut(String),
@@ -222,7 +221,7 @@ pub fn check(
                 }
                 Err(error) => Some(format!("{spec}: {error}")),
             },
-            // Its errors have been told.
+            // The errors of the zone have already been reported.
             Outcome::Broken(_) => None,
             Outcome::Twice(twice) => Some(twice.to_string()),
         };
@@ -238,7 +237,7 @@ pub fn check(
     }
 }
 
-/// How much is in a zone.
+/// Describes the size of a zone in one line.
 fn describe(zone: Zone) -> Result<String, LoadError> {
     let apex = name::Shown(zone.apex()).to_string();
     let zones = Zones::new(vec![zone]).unwrap_or_else(|_| unreachable!("one zone"));
@@ -254,7 +253,7 @@ fn describe(zone: Zone) -> Result<String, LoadError> {
     ))
 }
 
-/// A name and type of `zone` that one would try first.
+/// Returns a name and type of `zone` for an example query.
 fn example(zone: &Zone) -> String {
     let www = zone.find(b"www\0").ok();
     match www.filter(|www| www.rrset(rtype::A).is_some()) {
@@ -263,7 +262,7 @@ fn example(zone: &Zone) -> String {
     }
 }
 
-/// Random numbers of the system's, by way of the standard library's hash
+/// Returns random numbers from the system, taken from the seeds of the standard library's hash
 /// tables.
 fn random_seed() -> [u64; 4] {
     std::array::from_fn(|_| RandomState::new().build_hasher().finish())
@@ -331,7 +330,7 @@ where
         }
     }
 
-    /// The files' folders, where another file may take a zone's place.
+    /// Returns the folders of the files, in which another file may replace a zone's file.
     fn read_paths(&self) -> Vec<PathBuf> {
         let folder = |file: &PathBuf| Some(file.canonicalize().ok()?.parent()?.to_owned());
         let mut folders: Vec<_> = self.files.iter().filter_map(folder).collect();
@@ -427,7 +426,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_of_every_seed_is_another() {
+    fn all_words_of_all_seeds_differ() {
         let mut words = [random_seed(), random_seed()].concat();
         words.push(0);
         words.sort_unstable();

@@ -5,7 +5,7 @@ use crate::name;
 
 const FORMS: [Form; 2] = [Form::Wire, Form::Fqdn];
 
-/// A query whose question is `question`, for type A and class IN.
+/// Builds a query with the qname `question`, type A and class IN.
 fn query(question: &[u8]) -> Vec<u8> {
     let mut message = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     message.extend(question);
@@ -46,8 +46,7 @@ fn a_plain_question_is_read_in_place() {
 
 #[test]
 fn a_compressed_question_is_decompressed() {
-    // The only place before a question is the header: here the id and the
-    // flags are the label "a" and the root.
+    // Only the header precedes the question. Here its ID and flags are the label "a" and the root.
     let mut message = query(b"\x03wWw\xc0\x00");
     message[..4].copy_from_slice(b"\x01a\x00\x00");
     for form in FORMS {
@@ -58,7 +57,7 @@ fn a_compressed_question_is_decompressed() {
     }
 }
 
-/// The longest label before a pointer, and one that is too long behind it.
+/// Tests the longest label before a pointer, and longer labels after it.
 #[test]
 fn labels_of_a_compressed_question_have_at_most_63_bytes() {
     let label = [&[63][..], &[b'y'; 63]].concat();
@@ -68,7 +67,7 @@ fn labels_of_a_compressed_question_have_at_most_63_bytes() {
         let (_, name) = parse(&message, form).unwrap();
         assert_eq!(name, [&label[..], &[0]].concat());
     }
-    // The id begins a label of 64 to 191 bytes, which the message has.
+    // The ID starts a label of 64 to 191 bytes, which the message contains.
     for len in [64, 0x80, 0xbf] {
         message[0] = len;
         message.resize(300, 0);
@@ -91,12 +90,12 @@ fn the_longest_names_are_read_and_longer_ones_are_not() {
 }
 
 #[test]
-fn hostile_names_are_refused() {
+fn malformed_names_are_refused() {
     let cases: [(&str, &[u8]); 7] = [
         ("pointer to itself", b"\xc0\x0c"),
         ("pointer to its own labels", b"\x01a\xc0\x0c"),
         ("forward pointer", b"\xc0\x0e\x01a\x00"),
-        ("pointer behind the message", b"\xff\xff"),
+        ("pointer beyond the message", b"\xff\xff"),
         ("label type 01", b"\x41a\x00"),
         ("label type 10", b"\x80a\x00"),
         ("label longer than the message", b"\x3fabc"),
@@ -115,7 +114,7 @@ fn hostile_names_are_refused() {
 }
 
 #[test]
-fn a_question_cut_anywhere_is_refused() {
+fn a_truncated_question_is_refused() {
     let whole = query(b"\x03www\x07example\x00");
     for len in HEADER_LEN..whole.len() {
         for form in FORMS {
@@ -126,8 +125,8 @@ fn a_question_cut_anywhere_is_refused() {
 
 proptest! {
     #[test]
-    fn both_forms_read_the_same(mut message in prop::collection::vec(any::<u8>(), 12..80)) {
-        // Small bytes make many labels.
+    fn both_forms_parse_alike(mut message in prop::collection::vec(any::<u8>(), 12..80)) {
+        // Small bytes make short labels, so there are many.
         for byte in &mut message[12..] {
             *byte %= 24;
         }
@@ -135,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn pointers_are_survived(
+    fn arbitrary_pointers_give_valid_names_or_errors(
         head in prop::collection::vec(any::<u8>(), 12),
         tail in prop::collection::vec(prop_oneof![Just(0xc0u8), 0u8..20], 1..40),
     ) {

@@ -1,4 +1,4 @@
-//! Records that a hook answers with.
+//! The records in a hook's answer.
 
 use std::net::IpAddr;
 
@@ -12,33 +12,33 @@ use crate::rdata::is_data_of;
 use crate::rtype;
 use crate::tail::{Base, FIELDS, MAX_TCP_MESSAGE, POINTER, QUESTION_AT, TailWriter};
 
-/// Bytes of the largest message that an OPT record fits behind.
+/// Maximum length of a message that leaves room for an OPT record.
 const MAX_MESSAGE: usize = MAX_TCP_MESSAGE - OPT_LEN;
-/// The most bytes of a record's data.
+/// Maximum length of a record's data, in bytes.
 const MAX_DATA: usize = 65_535;
-/// The largest TTL (RFC 2181, section 8).
+/// The largest TTL, in seconds (RFC 2181, section 8).
 const MAX_TTL: u32 = i32::MAX.cast_unsigned();
-/// Bytes of the longest string in a TXT record (RFC 1035, section 3.3).
+/// Maximum length of a string in a TXT record, in bytes (RFC 1035, section 3.3).
 const MAX_STRING: usize = 255;
 const CLASS_IN: u16 = 1;
 
-/// Why a record is not taken.
+/// Why a record is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The type is for questions and metadata only.
+    /// The type is only for questions and metadata.
     #[error("type {0} is for questions only: no record has it")]
     Type(u16),
     /// The TTL is too large.
     #[error("a TTL of {0} s is above {MAX_TTL} s")]
     Ttl(u32),
-    /// The data is not what the type has, or a name in it is compressed.
+    /// The data is not valid for the type, or a name in it is compressed.
     #[error("the data is not that of a record of type {0}: give it whole and uncompressed")]
     Data(u16),
-    /// The answer has no room for it.
+    /// The answer has no room for the record.
     #[error("the answer would be longer than a message over TCP: give fewer records")]
     TooLong,
-    /// It belongs in front of what was added before.
+    /// The record belongs before a record that was already added.
     #[error(
         "records of a later section are there already: add answers first, then authority, then \
          additional records"
@@ -49,18 +49,18 @@ pub enum RecordError {
 /// A section of an answer (RFC 1035, section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Section {
-    /// The records that are asked for.
+    /// The records asked for.
     Answer,
-    /// Whose authority it is.
+    /// Records about the authoritative zone: its SOA or its name servers.
     Authority,
-    /// What the client may need next. It is left out where it does not fit.
+    /// Records that the client may need next. This section is omitted if it does not fit.
     Additional,
 }
 
-/// Records of one name and type, checked and composed once: for answers that are
-/// given again and again, and exchanged as a whole.
+/// An RRset whose records are checked and encoded once, for answers that are given many times and
+/// replaced as a whole.
 ///
-/// Their owner is the name of whatever question they answer.
+/// The owner of the records is the name of the question that they answer.
 ///
 /// ```
 /// use std::net::Ipv4Addr;
@@ -75,13 +75,13 @@ pub enum Section {
 pub struct Rrset {
     rtype: u16,
     count: u16,
-    /// The records, with a pointer to the question in front of each.
+    /// The records, each of which starts with a pointer to the question's name.
     bytes: Box<[u8]>,
 }
 
 impl Rrset {
-    /// Composes records of a type and TTL (in seconds, at most 2^31 - 1), one for each
-    /// `data`, in wire format.
+    /// Composes one record for each item of `data`, which is in wire format. All records have the
+    /// same type and TTL (in seconds, at most 2^31 - 1).
     ///
     /// # Errors
     /// See [`RecordError`].
@@ -112,26 +112,26 @@ impl Rrset {
         })
     }
 
-    /// The type of its records.
+    /// Returns the type of the records.
     pub fn rtype(&self) -> u16 {
         self.rtype
     }
 
-    /// How many records there are.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// Whether there is none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 }
 
-/// A message takes fewer records than their counter counts.
+/// The number of records in a message always fits a `u16`.
 const _: () = assert!(MAX_MESSAGE / (POINTER + FIELDS) < u16::MAX as usize);
 
-/// Whether a record is right by itself.
+/// Checks the type, TTL and data of a record.
 fn check(rtype: u16, ttl: u32, data: &[u8], again: &mut Vec<u8>) -> Result<(), RecordError> {
     if !rtype::is_data(rtype) {
         return Err(RecordError::Type(rtype));
@@ -148,19 +148,19 @@ fn check(rtype: u16, ttl: u32, data: &[u8], again: &mut Vec<u8>) -> Result<(), R
     Ok(())
 }
 
-/// Where a hook's records are composed. One belongs to each responder.
+/// Composes a hook's records. Each responder has one.
 #[derive(Debug)]
 pub(crate) struct Composer {
     writer: TailWriter,
     again: Vec<u8>,
-    /// Records by section.
+    /// Number of records in each section.
     counts: [u16; 3],
-    /// Bytes in front of the additional section.
+    /// Number of bytes before the additional section.
     required: usize,
 }
 
 impl Composer {
-    /// One that takes its memory when it is used.
+    /// Creates a composer that allocates memory when it is used.
     pub(crate) fn new() -> Self {
         Self {
             writer: TailWriter::new(),
@@ -170,19 +170,19 @@ impl Composer {
         }
     }
 
-    /// Takes all the memory that it will ever need.
+    /// Reserves all the memory that the composer can ever need.
     pub(crate) fn reserve(&mut self) {
         self.writer.reserve();
         self.again.reserve(MAX_DATA);
     }
 
-    /// Bytes of memory taken.
+    /// Returns the capacity of each buffer.
     #[cfg(test)]
     fn memory(&self) -> ([usize; 5], usize) {
         (self.writer.memory(), self.again.capacity())
     }
 
-    /// An empty answer to a question for `name`.
+    /// Starts an empty answer to a question for `name`.
     pub(crate) fn start<'r>(&'r mut self, name: &'r [u8]) -> Records<'r> {
         self.writer.start(name, Base::Exact);
         self.counts = [0; 3];
@@ -193,12 +193,12 @@ impl Composer {
         }
     }
 
-    /// Whether nothing was composed.
+    /// Whether no records were composed.
     pub(crate) fn is_empty(&self) -> bool {
         self.writer.bytes().is_empty()
     }
 
-    /// What was composed.
+    /// Returns the composed answer.
     pub(crate) fn body(&self) -> Body<'_> {
         let [a, b, c] = self.counts.map(u16::to_be_bytes);
         let bytes = self.writer.bytes();
@@ -213,7 +213,7 @@ impl Composer {
         }
     }
 
-    /// Writes `count` records to a section by `write`, all or none.
+    /// Writes `count` records to a section with `write`: either all of them or none.
     fn write(
         &mut self,
         section: Section,
@@ -237,12 +237,11 @@ impl Composer {
     }
 }
 
-/// The answer to one question, to be filled with records.
+/// The answer to one question, to which a hook adds records.
 ///
-/// They are checked and composed one by one: names are compressed as far as they may
-/// be. An answer that is too long for the client's UDP is cut to nothing and says so
-/// (TC), and the client asks again over TCP. What there is no room for at all is a
-/// [`RecordError`].
+/// Each record is checked and composed when it is added. Names are compressed where allowed. If the
+/// answer is too long for the client's UDP limit, the client gets a truncated reply without records
+/// and asks again over TCP. An answer that is too long for any message causes a [`RecordError`].
 #[derive(Debug)]
 pub struct Records<'r> {
     composer: &'r mut Composer,
@@ -250,19 +249,19 @@ pub struct Records<'r> {
 }
 
 impl Records<'_> {
-    /// Adds a record of the question's name to the answers. `ttl` is in seconds, at
-    /// most 2^31 - 1; `data` is in wire format, and names in it are uncompressed.
+    /// Adds a record of the question's name to the answer section. `ttl` is in seconds, at most
+    /// 2^31 - 1. `data` is in wire format, without compressed names.
     ///
     /// # Errors
-    /// See [`RecordError`]. Nothing is added then.
+    /// Returns a [`RecordError`], and adds nothing, if the record is refused.
     pub fn add(&mut self, rtype: u16, ttl: u32, data: &[u8]) -> Result<(), RecordError> {
         self.record(Section::Answer, None, rtype, ttl, data)
     }
 
-    /// Adds a record of any name to a section. As [`add`](Self::add) otherwise.
+    /// Adds a record of any name to a section. See [`add`](Self::add) for `ttl` and `data`.
     ///
     /// # Errors
-    /// See [`RecordError`]. Nothing is added then.
+    /// Returns a [`RecordError`], and adds nothing, if the record is refused.
     pub fn add_to(
         &mut self,
         section: Section,
@@ -274,10 +273,10 @@ impl Records<'_> {
         self.record(section, Some(owner), rtype, ttl, data)
     }
 
-    /// Adds an A or AAAA record of the question's name to the answers.
+    /// Adds an A or AAAA record of the question's name to the answer section.
     ///
     /// # Errors
-    /// See [`RecordError`]. Nothing is added then.
+    /// Returns a [`RecordError`], and adds nothing, if the record is refused.
     pub fn add_address(&mut self, ttl: u32, address: IpAddr) -> Result<(), RecordError> {
         match address {
             IpAddr::V4(v4) => self.add(rtype::A, ttl, &v4.octets()),
@@ -285,11 +284,11 @@ impl Records<'_> {
         }
     }
 
-    /// Adds a TXT record of the question's name to the answers, with one string of at
-    /// most 255 bytes. Longer and several ones go by [`add`](Self::add).
+    /// Adds a TXT record of the question's name to the answer section. Its only string is `text`,
+    /// of at most 255 bytes. Use [`add`](Self::add) for several or longer strings.
     ///
     /// # Errors
-    /// See [`RecordError`]. Nothing is added then.
+    /// Returns a [`RecordError`], and adds nothing, if the record is refused.
     pub fn add_text(&mut self, ttl: u32, text: &str) -> Result<(), RecordError> {
         if text.len() > MAX_STRING {
             return Err(RecordError::Data(rtype::TXT));
@@ -300,10 +299,11 @@ impl Records<'_> {
         self.add(rtype::TXT, ttl, &data[..=text.len()])
     }
 
-    /// Adds prepared records to the answers, as records of the question's name.
+    /// Adds an RRset to the answer section, with the question's name as its owner.
     ///
     /// # Errors
-    /// [`RecordError::TooLong`] and [`RecordError::Order`]. Nothing is added then.
+    /// Returns [`RecordError::TooLong`] or [`RecordError::Order`], and adds nothing, if the RRset
+    /// is refused.
     pub fn add_rrset(&mut self, rrset: &Rrset) -> Result<(), RecordError> {
         self.composer.write(Section::Answer, rrset.count, |writer| {
             writer.composed(&rrset.bytes).is_ok()

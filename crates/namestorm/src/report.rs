@@ -1,34 +1,34 @@
-//! What is wrong with a zone, and where: one line each for a person.
+//! The report of everything wrong with a zone, one line per finding.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::zone::Place;
 
-/// Errors told of one zone; what is behind them is only counted.
+/// Maximum number of errors reported for one zone. Further errors are only counted.
 pub(crate) const MAX_ERRORS: usize = 50;
-/// Warnings told of one zone; what is behind them is only counted.
+/// Maximum number of warnings reported for one zone. Further warnings are only counted.
 pub(crate) const MAX_WARNINGS: usize = 50;
 
-/// How bad it is.
+/// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// The zone is served, but probably not as it is meant.
+    /// The zone is served, but probably not as intended.
     Warning,
     /// The zone is not served.
     Error,
 }
 
-/// One thing that is wrong.
+/// One error or warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// How serious the finding is.
     pub severity: Severity,
-    /// The file.
+    /// The file that the finding is about.
     pub file: PathBuf,
-    /// The line, from 1; 0 when it is about the file as a whole.
+    /// The line number, from 1; 0 means the file as a whole.
     pub line: u32,
-    /// What is wrong, and how to mend it.
+    /// What is wrong, and how to correct it.
     pub message: String,
 }
 
@@ -46,8 +46,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What has been found in one zone: the files it was read from, errors and
-/// warnings.
+/// The findings about one zone, and the files that it was read from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     files: Vec<PathBuf>,
@@ -57,19 +56,19 @@ pub struct Report {
 }
 
 impl Report {
-    /// Takes note of a file; its number is what a place of a finding holds.
+    /// Adds a file, and returns its index for [`Place::file`].
     pub fn add_file(&mut self, file: &Path) -> u16 {
         let number = self.files.len();
         self.files.push(file.to_owned());
         u16::try_from(number).unwrap_or(u16::MAX)
     }
 
-    /// Files read so far.
+    /// Returns the number of files added so far.
     pub fn file_count(&self) -> usize {
         self.files.len()
     }
 
-    /// An error at `place`.
+    /// Adds an error at `place`.
     pub fn error(&mut self, place: Place, message: impl Into<String>) {
         self.errors += 1;
         if self.errors <= MAX_ERRORS {
@@ -77,7 +76,7 @@ impl Report {
         }
     }
 
-    /// A warning at `place`.
+    /// Adds a warning at `place`.
     pub fn warning(&mut self, place: Place, message: impl Into<String>) {
         self.warnings += 1;
         if self.warnings <= MAX_WARNINGS {
@@ -95,22 +94,22 @@ impl Report {
         });
     }
 
-    /// Errors found, told or not.
+    /// Returns the number of errors, including those that are only counted.
     pub fn errors(&self) -> usize {
         self.errors
     }
 
-    /// Whether enough errors have been found for one reading.
+    /// Whether so many errors were found that reading can stop.
     pub fn is_full(&self) -> bool {
         self.errors > MAX_ERRORS
     }
 
-    /// What was found, in the order of finding.
+    /// Returns the findings.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// Orders the findings by file and line.
+    /// Sorts the findings by file and line.
     pub fn sort(&mut self) {
         let files = &self.files;
         let number = |finding: &Finding| files.iter().position(|file| *file == finding.file);

@@ -1,4 +1,4 @@
-//! A whole program around one zone and one hook.
+//! A complete program for one zone and one hook.
 
 use std::process::ExitCode;
 
@@ -21,13 +21,13 @@ enum ServeError {
     Load(#[from] LoadError),
 }
 
-/// Serves one zone, given as the text of its master file, with a hook in each worker
-/// that answers for `names` (see [`Zones::hook`]): a whole `main`. The command line has
+/// Serves one zone with a hook in each worker: a complete `main` function. `zone` is the text of
+/// the zone's master file. The hook answers for `names` (see [`Zones::hook`]). The command line has
 /// the options of [`control::ServeArgs`].
 ///
-/// `make` is called for each worker, before rights are given up. It may
-/// [open a mailbox](NewWorker::open_mailbox), by which other threads reach the hook.
-/// Several zones, zones in files, and other options go by [`Namestorm::with_hook`].
+/// `make` is called for each worker, before the process drops its privileges. It may [open a
+/// mailbox](NewWorker::open_mailbox), through which other threads reach the hook. Use
+/// [`Namestorm::with_hook`] for several zones, zones in files, or other options.
 pub fn serve<H: Hook + Named>(
     zone: &str,
     names: &[&str],
@@ -38,7 +38,7 @@ pub fn serve<H: Hook + Named>(
     })
 }
 
-/// The zone, with its hooked names.
+/// Returns the zone with its hooked names.
 fn hooked_zone(zone: &str, names: &[&str]) -> Result<Zones, ServeError> {
     let loaded = load_text("zone", None, zone).map_err(ServeError::Zone)?;
     let mut zones = Zones::new(vec![loaded.zone]).unwrap_or_else(|_| unreachable!("one zone"));
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_zone_or_names_is_said() {
+    fn errors_in_zone_and_names_are_reported() {
         let zone = "$ORIGIN z.\n@ 60 SOA ns h 1 2 3 4 60\n@ 60 NS ns.y.\n";
         let zones = hooked_zone(zone, &["a.z", "*.b.z"]).unwrap();
         assert_eq!(zones.hooked().bases().count(), 2);

@@ -14,25 +14,24 @@ use crate::prefetcher::Prefetcher;
 use crate::service::{Dns, ReplyMode};
 use crate::tcp::{DnsOverTcp, TcpSettings};
 
-/// A DNS server: give it to [`nmio::run`], one to each worker.
+/// A DNS server for [`nmio::run`]. Each worker needs its own.
 pub type Server<H = NoHook> = ip::Server<UdpAndTcp<H>>;
 
-/// DNS over UDP and TCP, for a host.
+/// The DNS transports of a host: UDP and TCP.
 pub struct UdpAndTcp<H: Hook = NoHook> {
     port: u16,
     udp: Udp<Dns>,
-    /// The hook is the application's. Queries over UDP borrow it.
+    /// The TCP application owns the hook. Queries over UDP borrow it.
     stack: Stack<DnsOverTcp<H>>,
     prefetcher: Prefetcher,
-    /// It is the one worker that tells of the answers, which all share.
+    /// Set in only one worker, which reports the size of the shared answers.
     pub(crate) tells: bool,
 }
 
 impl UdpAndTcp {
-    /// Serves `answers` on `port`, over UDP and TCP. Replies over
-    /// UDP are sent in the way of `mode`. `capabilities` are those of the
-    /// port that it will be used with; `secret` keys TCP's hashes and initial
-    /// sequence numbers.
+    /// Creates a server for `answers` on `port`, over UDP and TCP. `mode` is the mode of UDP
+    /// replies, and `capabilities` are those of the network port. `secret` keys the hashes and the
+    /// initial sequence numbers of TCP.
     pub fn new(
         port: u16,
         answers: &Arc<Answers>,
@@ -44,7 +43,7 @@ impl UdpAndTcp {
         Self::with_tcp(port, answers, mode, &tcp, capabilities, secret)
     }
 
-    /// The same with other settings for TCP.
+    /// Like [`UdpAndTcp::new`], with the given settings for TCP.
     pub fn with_tcp(
         port: u16,
         answers: &Arc<Answers>,
@@ -60,8 +59,8 @@ impl UdpAndTcp {
 }
 
 impl<H: Hook> UdpAndTcp<H> {
-    /// A server of these services, the one on TCP with a hook, which serves both. They
-    /// must have the same answers; `tcp` are the stack's settings but for the port.
+    /// Combines a service for UDP with one for TCP, whose hook serves both. Both must have the same
+    /// answers. `tcp` holds the stack's settings except for the port.
     pub fn with_hook(
         port: u16,
         dns: Dns,
@@ -83,13 +82,13 @@ impl<H: Hook> UdpAndTcp<H> {
         }
     }
 
-    /// Gives the hook the messages that come by `mailbox`: [`Hook::on_message`]. The loop
-    /// must know its [bell](ip::Server::with_bell).
+    /// Delivers messages from `mailbox` to [`Hook::on_message`]. The event loop must know the
+    /// mailbox's [bell](ip::Server::with_bell).
     pub fn set_mailbox(&mut self, mailbox: Mailbox<H::Message>) {
         self.stack.set_mailbox(mailbox);
     }
 
-    /// The hook.
+    /// Returns the hook.
     pub fn hook(&self) -> &H {
         self.stack.app().hook()
     }
@@ -98,28 +97,28 @@ impl<H: Hook> UdpAndTcp<H> {
         self.stack.app_mut().hook_mut()
     }
 
-    /// What it answers from.
+    /// Returns the prepared answers.
     pub fn answers(&self) -> &Arc<Answers> {
         self.dns().answers()
     }
 
-    /// The UDP layer, for its counters.
+    /// Returns the UDP layer, for its counters.
     pub fn udp(&self) -> &Udp<Dns> {
         &self.udp
     }
 
-    /// The service on UDP, for its counters.
+    /// Returns the UDP service, for its counters.
     pub fn dns(&self) -> &Dns {
         self.udp.service()
     }
 
-    /// TCP and the service on it, for their counters.
+    /// Returns the TCP stack and its service, for their counters.
     pub fn tcp(&self) -> &Stack<DnsOverTcp<H>> {
         &self.stack
     }
 }
 
-/// The service for one query.
+/// The UDP service for a single query.
 struct OneQuery<'s, H> {
     dns: &'s mut Dns,
     known: Option<&'s mut HashedQuestion>,
@@ -131,7 +130,8 @@ impl<H: Hook> Service for OneQuery<'_, H> {
 
     #[inline(always)]
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, now: Instant) {
-        // The datagram may be shorter than what was looked at.
+        // The prefetcher has not checked the datagram's length, so the datagram may end before the
+        // question does.
         let len = datagram.payload().len();
         let known = self.known.take().filter(|known| known.question.end <= len);
         self.dns.answer(datagram, known, self.hook, now);

@@ -1,9 +1,8 @@
-//! DNS over TCP (RFC 7766): messages behind two bytes that tell their length.
+//! DNS over TCP (RFC 7766). Each message follows two bytes with its length.
 //!
-//! A client may send many queries before it reads a reply; they are answered
-//! in their order. What a client has sent in part waits in the connection's
-//! receive buffer. By default the stack closes a connection that is silent for
-//! [`IDLE_TIMEOUT`], or that takes as long for one query.
+//! A client may send many queries before it reads a reply. Queries are answered in order, and an
+//! incomplete query waits in the connection's receive buffer. By default the stack closes a
+//! connection that is idle for [`IDLE_TIMEOUT`], or that needs this long to send one query.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,30 +18,28 @@ use crate::hook::{Asking, Hook, NoHook};
 use crate::respond::{Responder, Transport};
 use crate::tail::MAX_TCP_MESSAGE;
 
-/// A connection without a query for so long is closed (RFC 7766, section
-/// 6.2.3: "on the order of a few seconds").
+/// A connection is closed after this time without a query. RFC 7766, section 6.2.3, suggests "on
+/// the order of a few seconds".
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections at a time.
+/// Maximum number of concurrent connections.
 pub const MAX_CONNECTIONS: u32 = 16_384;
-/// Bytes of the longest query over TCP, its length included: what a
-/// connection's receive buffer holds. Queries with one question are never
-/// nearly so long.
+/// Maximum length of a query over TCP, including its length field, and the size of a connection's
+/// receive buffer. Queries with one question are far shorter.
 pub const MAX_TCP_QUERY: usize = 16_384;
-/// Bytes of the length in front of a message.
+/// Size of the length field before a message, in bytes.
 const LENGTH: usize = 2;
 
-/// How DNS is served over TCP.
+/// Settings for DNS over TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpSettings {
-    /// The stack's settings. Its ports are given to the server.
+    /// Settings of the TCP stack. The server replaces its ports.
     pub stack: Config,
-    /// A connection is closed when a query has not arrived whole in this time
-    /// from its first byte on.
+    /// A connection is closed if a query is still incomplete this long after its first byte.
     pub request_timeout: Duration,
 }
 
 impl TcpSettings {
-    /// The defaults, with what is asked for in their place.
+    /// Returns the defaults, overridden by the command line's options.
     pub fn asked(connections: &ConnectionArgs) -> Self {
         let defaults = Self::default();
         Self {
@@ -67,12 +64,12 @@ impl Default for TcpSettings {
     }
 }
 
-/// The DNS service on TCP.
+/// The DNS service for TCP.
 #[derive(Debug)]
 pub struct DnsOverTcp<H = NoHook> {
     responder: Responder,
     hook: H,
-    /// A copy of the query: its reply's head is written over it.
+    /// A copy of the query. The head of the reply overwrites it.
     query: Box<[u8]>,
     reply: Vec<u8>,
     too_long: u64,
@@ -80,15 +77,15 @@ pub struct DnsOverTcp<H = NoHook> {
 }
 
 impl DnsOverTcp {
-    /// Answers from `answers`. A query must arrive in `request_timeout` from its
-    /// first byte on.
+    /// Creates a service that replies from `answers`. A query must be complete within
+    /// `request_timeout` after its first byte.
     pub fn new(answers: Arc<Answers>, request_timeout: Duration) -> Self {
         Self::with_hook(answers, request_timeout, NoHook)
     }
 }
 
 impl<H: Hook> DnsOverTcp<H> {
-    /// The same with a hook.
+    /// Like [`DnsOverTcp::new`], with a hook.
     pub fn with_hook(answers: Arc<Answers>, request_timeout: Duration, hook: H) -> Self {
         Self {
             responder: Responder::new(answers),
@@ -100,28 +97,28 @@ impl<H: Hook> DnsOverTcp<H> {
         }
     }
 
-    /// What has been answered over TCP.
+    /// Returns the counters of queries over TCP.
     pub fn counters(&self) -> &Counters {
         self.responder.counters()
     }
 
-    /// Connections closed for a query longer than [`MAX_TCP_QUERY`].
+    /// Returns the number of connections closed because of a query longer than [`MAX_TCP_QUERY`].
     pub fn too_long(&self) -> u64 {
         self.too_long
     }
 
-    /// The hook.
+    /// Returns the hook.
     pub fn hook(&self) -> &H {
         &self.hook
     }
 
-    /// The hook, for queries over UDP, and to be told of time.
+    /// Returns the hook, for queries over UDP and for timers.
     pub(crate) fn hook_mut(&mut self) -> &mut H {
         &mut self.hook
     }
 
-    /// Makes the reply to one message, its length in front; `false` when it
-    /// gets none.
+    /// Builds the reply to one message, with its length field. Returns `false` if the message gets
+    /// no reply.
     fn answer(&mut self, message: &[u8], conn: &Connection<'_, ()>) -> bool {
         let query = &mut self.query[..message.len()];
         query.copy_from_slice(message);
@@ -164,14 +161,14 @@ impl<H: Hook> Application for DnsOverTcp<H> {
             conn.clear_deadline();
             let before = *self.counters();
             if !self.answer(message, conn) {
-                // No DNS query, or none that the hook replies to. The client still gets the replies to the
-                // queries before it: a reset could destroy them on the way.
+                // The message is not a query, or the hook does not reply. Close gracefully: a reset
+                // could destroy earlier replies on their way to the client.
                 conn.close();
                 return data.len();
             }
             match conn.write_bytes(&self.reply) {
                 Ok(()) => consumed += LENGTH + len,
-                // It is offered again when there is room.
+                // The stack offers the data again once the send buffer has room.
                 Err(WriteError::Full) => {
                     self.responder.uncount(before);
                     return consumed;

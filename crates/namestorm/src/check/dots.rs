@@ -1,24 +1,24 @@
-//! Names that look as if the dot at their end is missing: a name without it
-//! has the origin appended (RFC 1035, section 5.1).
+//! Finds names that probably lack their final dot. Such a name has the origin appended (RFC 1035,
+//! section 5.1).
 
 use crate::name::{self, Shown};
 use crate::report::Report;
 use crate::rtype::{self, DNAME, PTR, SRV};
 use crate::zone::{NameRef, RrsetRef, Zone};
 
-/// Top-level domains that hardly any zone has as names of its own.
+/// Top-level domains that hardly any zone has as names within it.
 const TOP_LEVEL: [&[u8]; 9] = [
     b"com", b"net", b"org", b"edu", b"gov", b"mil", b"int", b"info", b"arpa",
 ];
-/// `arpa.`, where reverse zones are.
+/// `arpa.`, which contains the reverse zones.
 const ARPA: &[u8] = b"\x04arpa\0";
 
-/// Warns of the owner and of the names in the data of its records, once for
-/// each RRset.
+/// Warns of an owner, or a name in the data of its records, that probably lacks its final dot.
+/// Warns once per RRset.
 pub(super) fn check(name: NameRef<'_>, report: &mut Report) {
     let zone = name.zone();
     if zone.apex() == name::ROOT {
-        // There the dot makes no difference.
+        // In the root zone the final dot makes no difference.
         return;
     }
     let owner = name.owner();
@@ -59,18 +59,18 @@ fn is_suspect(zone: &Zone, rtype: u16, target: &[u8]) -> bool {
     !zone.exists(&key)
 }
 
-/// Whether the zone's name stands in `name` twice at the end.
+/// Whether `name` ends with the zone's name twice.
 fn repeats(zone: &Zone, name: &[u8]) -> bool {
     name::is_within(&without_apex(zone, name), zone.apex())
 }
 
-/// A name of the zone as it is without the zone's name appended.
+/// Returns a name of the zone without the zone's name at its end.
 fn without_apex(zone: &Zone, name: &[u8]) -> Vec<u8> {
     let below = name.len().saturating_sub(zone.apex().len());
     [&name[..below], name::ROOT].concat()
 }
 
-/// The names in the data of an RRset.
+/// Returns the names in the data of an RRset.
 fn names(rrset: RrsetRef<'_>) -> impl Iterator<Item = &[u8]> {
     let (fixed, count) = match rrset.rtype() {
         DNAME => (0, 1),
