@@ -19,16 +19,16 @@ use testkit::{Link, SERVER, SERVER_MAC};
 const PORT: u16 = 80;
 /// Bytes of a client's send buffer.
 const SEND_BUFFER: usize = 8192;
-/// No transfer takes longer, in virtual time.
+/// Time limit of a transfer, in virtual time.
 const LONGEST: Duration = Duration::from_mins(20);
 
-/// Serves content number `n` for each byte `n`, or echoes.
+/// An application that serves content number `n` for each byte `n`, or echoes.
 #[derive(Default)]
 struct App {
     contents: Vec<ContentId>,
     echo: bool,
     keep: bool,
-    /// Names of the connections that are open.
+    /// Identifiers of the open connections.
     open: Vec<ConnectionId>,
     closed: Vec<CloseReason>,
     ticks: u32,
@@ -40,7 +40,7 @@ impl Application for App {
     type Message = ();
 
     fn on_start<C: CongestionControl>(&mut self, connections: &mut Connections<'_, (), C>) {
-        connections.for_each(|_| unreachable!("nobody has come yet"));
+        connections.for_each(|_| unreachable!("no client has connected yet"));
         connections.set_timer(Timer::new(0), Duration::ZERO);
     }
 
@@ -79,7 +79,8 @@ impl Application for App {
 
     fn on_close(&mut self, id: ConnectionId, (): &mut (), reason: CloseReason) {
         let at = self.open.iter().position(|open| *open == id);
-        self.open.swap_remove(at.expect("it was opened"));
+        self.open
+            .swap_remove(at.expect("the connection was opened"));
         self.closed.push(reason);
     }
 
@@ -122,7 +123,7 @@ impl Default for Setup {
     }
 }
 
-/// Everything that can go wrong on the way does, often.
+/// A path that often loses, reorders and duplicates packets.
 fn rough() -> PathConfig {
     PathConfig {
         delay: Duration::from_millis(5),
@@ -175,16 +176,15 @@ impl World {
         &self.client.connections[connection].received
     }
 
-    /// Runs until the client has all, then until the server has forgotten
-    /// it.
+    /// Runs until the client is done, and then until the server has no connection left.
     fn run(&mut self) -> Counters {
         let (client, server) = (&mut self.client, &mut self.server);
         let done = (self.link).run(client, server, LONGEST, |client, _| client.done());
-        assert!(done, "the client waits still");
+        assert!(done, "the client is still waiting");
         let done = self.link.run(client, server, LONGEST, |_, server| {
             server.transports.connections() == 0
         });
-        assert!(done, "a connection has stayed");
+        assert!(done, "a connection is still open");
         self.link.drain();
         let app = self.server.transports.app();
         assert_eq!((app.open.len(), app.ticks), (0, 1));
@@ -192,7 +192,7 @@ impl World {
     }
 }
 
-/// Fetches one content, and gives what has been counted.
+/// Fetches one content, and returns the server's counters.
 fn fetch(setup: &Setup, len: usize) -> Counters {
     let content = noise(len);
     let mut world = World::new(setup, App::default());
@@ -263,7 +263,7 @@ fn every_size_arrives_over_a_rough_link() {
                     ..Setup::default()
                 };
                 setup.config.mode = mode;
-                // Fewer residents than packets: some must be copied.
+                // There are fewer resident frames than packets, so some packets must be copied.
                 setup.end.resident_frames = 512;
                 let counters = fetch(&setup, len);
                 retransmits += counters.retransmits;
@@ -297,7 +297,7 @@ fn a_slow_line_makes_copies_of_packets_in_flight() {
         assert_eq!(got[10], got[12]);
         stamps[usize::from(got[10] - b'0')] += 1;
     }
-    assert_eq!(stamps, [5; 10], "each has its own");
+    assert_eq!(stamps, [5; 10], "each response has its own stamp");
     assert_eq!(counters.sent_resident, 50);
     assert!(world.server.transports.contents().totals().residents > 1);
 }
@@ -319,12 +319,12 @@ fn a_narrow_bottleneck_is_found_and_shared() {
     setup.path.queue = 20;
     let counters = fetch(&setup, 3_000_000);
     assert!(counters.fast_retransmits > 0);
-    // 2,055 segments, and not many more.
+    // The content has 2,055 segments, and few of them are retransmitted.
     assert!(counters.retransmits < 200, "{}", counters.retransmits);
 }
 
 #[test]
-fn a_small_window_of_the_peer_is_kept_to() {
+fn a_small_window_of_the_peer_is_respected() {
     let content = noise(100_000);
     let setup = Setup::default();
     let mut world = World::new(&setup, App::default());
@@ -378,7 +378,7 @@ fn an_upload_comes_back_byte_for_byte() {
             seed,
             ..Setup::default()
         };
-        // A buffer that is often full.
+        // The receive buffer is often full.
         setup.config.recv_buffer = if seed == 1 { 2000 } else { 16_384 };
         let app = App {
             echo: true,

@@ -9,26 +9,26 @@ use crate::ideal;
 use crate::peer::Behaviour;
 use crate::router::Narrow;
 
-/// Bytes of a full frame, for queues counted in those.
+/// Bytes of a full frame, for queues that are counted in frames.
 pub(crate) const FRAME: usize = 1514;
 
-/// A transfer takes about so long, or as many round trips,
+/// Approximate duration of a transfer, in time and in round trips. The longer one counts.
 const MEANT_TIME: Duration = Duration::from_secs(4);
 const MEANT_ROUNDS: u32 = 50;
-/// and has as many bytes at least and at most.
+/// Fewest and most bytes of a transfer.
 const LEAST: usize = 100_000;
 const MOST: usize = 20_000_000;
 
-/// Who asks.
+/// The client of a cell.
 #[derive(Clone, Debug)]
 pub(crate) enum Peer {
     /// Our test client.
     Ours(Behaviour),
-    /// smoltcp, with a receive buffer of so many bytes.
+    /// smoltcp, with a receive buffer of this many bytes.
     Smoltcp(usize),
 }
 
-/// How the server controls congestion.
+/// Congestion control of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
     Cubic,
@@ -40,37 +40,37 @@ pub(crate) enum Control {
 /// How a cell's transfer must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Every byte has come, and both sides have closed.
+    /// Every byte has arrived, and both sides have closed.
     Finished,
-    /// The peer answers and reads no more: the server waits for it, as nothing
-    /// runs short.
+    /// The peer still answers but reads no more. The server waits for it, because no resource runs
+    /// short.
     Waits,
 }
 
-/// Bits a second at the bottleneck, and the round trip without a queue.
+/// Bits per second at the bottleneck, and the round trip without a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route(pub(crate) u64, pub(crate) Duration);
 
-/// One transfer, and what it meets.
+/// One transfer, with its path and its peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
-    /// Unlike any other's.
+    /// Unique name of the cell.
     pub(crate) name: String,
-    /// What data meets, and what ACKs do.
+    /// The path of data, and the path of ACKs.
     pub(crate) down: PathConfig,
     pub(crate) up: PathConfig,
-    /// The last link takes only short packets.
+    /// Set if the last link takes only short packets.
     pub(crate) narrow: Option<Narrow>,
     pub(crate) peer: Peer,
-    /// Connections at a time.
+    /// Number of connections.
     pub(crate) connections: u16,
-    /// Time between two connections' beginnings.
+    /// Time between the starts of two connections.
     pub(crate) apart: Duration,
     /// Bytes of the content.
     pub(crate) len: usize,
-    /// How often it is asked for on each connection.
+    /// Number of requests on each connection.
     pub(crate) times: u64,
-    /// Time between an answer's end and the next request.
+    /// Time between the end of a response and the next request.
     pub(crate) think: Duration,
     pub(crate) v6: bool,
     pub(crate) control: Control,
@@ -78,9 +78,8 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A transfer to our client over a path of one rate in bits a second, one
-    /// round trip, and a queue of one bandwidth-delay product, at least of
-    /// sixteen frames.
+    /// A transfer to our client over a path with the given rate and round trip. Its queue holds one
+    /// bandwidth-delay product, but at least sixteen frames.
     pub(crate) fn new(name: &str, Route(rate, round_trip): Route) -> Self {
         let product = (u128::from(rate) * round_trip.as_micros() / 8_000_000) as usize;
         let down = PathConfig {
@@ -114,8 +113,8 @@ impl Cell {
         }
     }
 
-    /// The queue of the bottleneck, in hundredths of the bandwidth-delay
-    /// product; at least four frames.
+    /// Sets the queue of the bottleneck, in percent of the bandwidth-delay product. It is at least
+    /// four frames.
     pub(crate) fn queue(mut self, percent: usize) -> Self {
         let product = self.product() as usize;
         self.down.queue_bytes = (product * percent / 100).max(4 * FRAME);
@@ -132,25 +131,25 @@ impl Cell {
         self.down.delay + self.up.delay
     }
 
-    /// Random loss of data.
+    /// Sets the random loss of data.
     pub(crate) fn loss(mut self, probability: f64) -> Self {
         self.down.loss = probability;
         self
     }
 
-    /// Random loss of ACKs.
+    /// Sets the random loss of ACKs.
     pub(crate) fn ack_loss(mut self, probability: f64) -> Self {
         self.up.loss = probability;
         self
     }
 
-    /// Every `n`-th frame with data is lost.
+    /// Drops every `n`-th frame with data.
     pub(crate) fn lose_every(mut self, n: u64) -> Self {
         self.down.lose_every = n;
         self
     }
 
-    /// Data is lost in bursts: so much of the time, for so long at a time.
+    /// Drops data in bursts: for `share` of the time, with bursts of length `bad`.
     pub(crate) fn bursts(mut self, share: f64, bad: Duration) -> Self {
         self.down.bursts = Bursts {
             good: bad.mul_f64(1.0 / share - 1.0),
@@ -160,20 +159,20 @@ impl Cell {
         self
     }
 
-    /// Data is held up with this probability, for so long.
+    /// Delays data by `by`, with this probability.
     pub(crate) fn reorder(mut self, probability: f64, by: Duration) -> Self {
         self.down.reorder = probability;
         self.down.reorder_delay = by;
         self
     }
 
-    /// Data comes twice with this probability.
+    /// Duplicates data with this probability.
     pub(crate) fn duplicate(mut self, probability: f64) -> Self {
         self.down.duplicate = probability;
         self
     }
 
-    /// The queue marks what waits longer than this, rather than lose it.
+    /// Makes the queue mark packets that wait longer than `wait`.
     pub(crate) fn mark_above(mut self, wait: Duration) -> Self {
         self.down.mark = Some(Mark {
             above: wait,
@@ -182,7 +181,7 @@ impl Cell {
         self
     }
 
-    /// Changes how our client takes part.
+    /// Changes the behaviour of our client.
     pub(crate) fn with(mut self, change: impl FnOnce(&mut Behaviour)) -> Self {
         if let Peer::Ours(behaviour) = &mut self.peer {
             change(behaviour);
@@ -190,32 +189,32 @@ impl Cell {
         self
     }
 
-    /// smoltcp is the client.
+    /// Makes smoltcp the client.
     pub(crate) fn smoltcp(mut self, buffer: usize) -> Self {
         self.peer = Peer::Smoltcp(buffer);
         self
     }
 
-    /// Over IPv6.
+    /// Uses IPv6.
     pub(crate) fn v6(mut self) -> Self {
         self.v6 = true;
         self
     }
 
-    /// So many bytes.
+    /// Sets the length of the content in bytes.
     pub(crate) fn bytes(mut self, len: usize) -> Self {
         self.len = len;
         self
     }
 
-    /// Any other change.
+    /// Makes any other change.
     pub(crate) fn change(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
     }
 
-    /// As many bytes as the path carries in some seconds, by the model, when
-    /// it was not said how many.
+    /// Sets the length of the content if it is not set: to what the path carries in some seconds,
+    /// by the model.
     #[expect(clippy::cast_sign_loss, reason = "a model's rate is not negative")]
     pub(crate) fn sized(mut self) -> Self {
         if self.len == 0 {
@@ -226,16 +225,16 @@ impl Cell {
         self
     }
 
-    /// The cell's own seed: a change of the matrix leaves it alone.
+    /// The cell's seed. It depends only on the cell's name.
     pub(crate) fn seed(&self) -> u64 {
-        // FNV-1a, folded so that it can be read out.
+        // FNV-1a, folded to 32 bits to be readable.
         let hash = (self.name.bytes()).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
         (hash ^ (hash >> 32)) & 0xffff_ffff
     }
 
-    /// Bytes on all connections.
+    /// Bytes of data on all connections.
     pub(crate) fn total(&self) -> u64 {
         u64::from(self.connections) * self.times * self.len as u64
     }

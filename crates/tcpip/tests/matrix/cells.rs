@@ -13,13 +13,13 @@ const M: u64 = 1_000_000;
 const KB: usize = 1_000;
 const MB: usize = 1_000_000;
 
-/// A home, a mobile phone, a good line far away, a data centre.
+/// Routes to a home, to a mobile phone, over a fast line far away, and inside a data centre.
 const NEAR: Route = Route(100 * M, ms(20));
 const MOBILE: Route = Route(10 * M, ms(60));
 const FAR: Route = Route(100 * M, ms(200));
 const INSIDE: Route = Route(10_000 * M, ms(1));
 
-/// Shares of frames lost, and how they are called.
+/// Shares of lost frames, with their names.
 const LOSSES: [(f64, &str); 4] = [(0.001, "0.1%"), (0.01, "1%"), (0.03, "3%"), (0.1, "10%")];
 
 const fn ms(n: u64) -> Duration {
@@ -125,7 +125,7 @@ fn random_loss() -> Vec<Cell> {
     cells
 }
 
-/// Every n-th frame is lost: no two near each other.
+/// Loss of every n-th frame, so that no two losses are near each other.
 fn regular_loss() -> Vec<Cell> {
     let mut cells = Vec::new();
     for every in [10, 33, 100, 1000] {
@@ -152,7 +152,7 @@ fn bursts() -> Vec<Cell> {
     cells
 }
 
-/// ACKs are lost, data is not; and both.
+/// Loss of ACKs alone, and of ACKs and data.
 fn ack_loss() -> Vec<Cell> {
     let mut cells = Vec::new();
     for percent in [1, 10, 30, 50] {
@@ -169,7 +169,7 @@ fn ack_loss() -> Vec<Cell> {
     cells
 }
 
-/// Reordering by less and more than a round trip, and doubles.
+/// Reordering by less and by more than a round trip, and duplicates.
 fn disorder() -> Vec<Cell> {
     let mut cells = Vec::new();
     for percent in [1, 10, 50] {
@@ -190,7 +190,7 @@ fn disorder() -> Vec<Cell> {
     cells
 }
 
-/// A queue that marks where it would lose.
+/// Queues that mark packets with CE before they would drop them.
 fn marks() -> Vec<Cell> {
     let mut cells = Vec::new();
     for route in [MOBILE, NEAR, FAR] {
@@ -238,7 +238,7 @@ fn mtus() -> Vec<Cell> {
     cells
 }
 
-/// What a client may speak, and how it is called.
+/// Combinations of TCP options that a client may use, with their names.
 fn dialects() -> Vec<(&'static str, Behaviour)> {
     let all = Behaviour::default;
     let none = || Behaviour {
@@ -312,7 +312,7 @@ fn dialects() -> Vec<(&'static str, Behaviour)> {
     ]
 }
 
-/// Clients with each option and without.
+/// Clients with and without each option.
 fn options() -> Vec<Cell> {
     let mut cells = Vec::new();
     for (word, behaviour) in dialects() {
@@ -379,7 +379,8 @@ fn acks() -> Vec<Cell> {
             Cell::new(&name, NEAR).with(|peer| peer.acks = acks)
         };
         if acks.ahead > 0 {
-            // What is lost is lost for good: only a path that loses nothing.
+            // Data that was acknowledged ahead is never retransmitted, so the path must lose
+            // nothing.
             let cell = with("clean")
                 .queue(400)
                 .with(|peer| peer.buffer = 256 << 10);
@@ -393,7 +394,7 @@ fn acks() -> Vec<Cell> {
     cells
 }
 
-/// Buffers, shifts and segment sizes of the client's.
+/// Receive buffers, window scales and segment sizes of the client.
 fn windows() -> Vec<Cell> {
     let mut cells = Vec::new();
     for kilobytes in [2, 8, 64, 512] {
@@ -417,7 +418,7 @@ fn windows() -> Vec<Cell> {
     cells
 }
 
-/// Applications that do not take what has come.
+/// Client applications that read slowly, pause, or stop reading.
 fn readers() -> Vec<Cell> {
     let mut cells = Vec::new();
     let reads = |name: &str, reader: Reader| {
@@ -448,8 +449,8 @@ fn readers() -> Vec<Cell> {
     cells
 }
 
-/// Short answers, one after the other on a connection, or each on its own:
-/// what is lost last is found last.
+/// Short responses, one after the other on a connection, or each on its own connection. A loss near
+/// the end of a response takes longest to detect.
 fn short() -> Vec<Cell> {
     let mut cells = Vec::new();
     for (share, percent) in [(0.0, "0%")].into_iter().chain(LOSSES) {
@@ -470,7 +471,7 @@ fn short() -> Vec<Cell> {
     cells
 }
 
-/// Many connections at a time over one bottleneck.
+/// Many simultaneous connections over one bottleneck.
 fn many() -> Vec<Cell> {
     let mut cells = Vec::new();
     for (connections, route, len) in [
@@ -490,7 +491,7 @@ fn many() -> Vec<Cell> {
     cells
 }
 
-/// What controls congestion, if it is not CUBIC.
+/// Congestion controls other than CUBIC.
 fn controls() -> Vec<Cell> {
     let mut cells = Vec::new();
     for (control, word) in [
@@ -535,7 +536,7 @@ fn smoltcp() -> Vec<Cell> {
     cells
 }
 
-/// All paths with all clients.
+/// The cross product of all paths and all clients.
 pub(crate) fn all() -> Vec<Cell> {
     let mut cells = Vec::new();
     let mut clients: Vec<(&str, Option<Behaviour>)> = vec![("smoltcp", None)];
@@ -563,7 +564,7 @@ pub(crate) fn all() -> Vec<Cell> {
 
 type Change = Box<dyn Fn(Cell) -> Cell>;
 
-/// What a path does to frames, and how it is called.
+/// Faults of a path, with their names.
 fn troubles() -> Vec<(String, Change)> {
     let mut all: Vec<(String, Change)> = vec![("nothing".to_owned(), Box::new(|cell| cell))];
     for ((share, percent), every) in LOSSES.into_iter().zip([1000, 100, 33, 10]) {

@@ -1,11 +1,10 @@
-//! What a transfer could come to, to judge by what it came to.
+//! A model of the time that a transfer should take, to judge the measured time.
 //!
-//! A model of rounds: the handshake and the request take a round trip each,
-//! then a window is sent each round, which begins at ten segments and doubles
-//! (RFC 5681 with RFC 6928), and is never more than the bottleneck carries or
-//! the peer's window allows. From the path's first loss on it is the one that
-//! CUBIC has in the mean, or Reno if that is more (RFC 9438, section 5.1).
-//! It is no bound: luck can be better.
+//! The model counts rounds. The handshake and the request take a round trip each. Then each round
+//! sends a window, which begins at ten segments and doubles (RFC 5681 with RFC 6928). The window is
+//! limited by the bottleneck and the peer's window. From the path's first loss on, it is the mean
+//! window of CUBIC, or of Reno if that is larger (RFC 9438, section 5.1). The model is not a bound:
+//! a lucky transfer can be faster.
 
 use std::time::Duration;
 
@@ -30,7 +29,7 @@ fn segment(cell: &Cell) -> f64 {
     f64::from(told.min(narrow - 40).min(1460)) - OPTIONS
 }
 
-/// The mean window in segments that the path's loss leaves.
+/// The mean window in segments at the path's loss rate.
 fn window_at(path: &PathConfig, round_trip: f64) -> f64 {
     let mut share = path.loss;
     if path.lose_every > 0 {
@@ -43,8 +42,8 @@ fn window_at(path: &PathConfig, round_trip: f64) -> f64 {
         window = reno.max(cubic);
     }
     if !path.bursts.bad.is_zero() {
-        // Each burst is one loss: the same formulas, solved for the time
-        // between two.
+        // Each burst counts as one loss. The same formulas are solved for the time between two
+        // losses.
         let between = (path.bursts.good + path.bursts.bad).as_secs_f64();
         let reno = 1.5 * between / round_trip;
         let cubic = 1.234 * between.powi(3);
@@ -53,7 +52,7 @@ fn window_at(path: &PathConfig, round_trip: f64) -> f64 {
     window
 }
 
-/// Bytes that the peer lets be in flight.
+/// Bytes that the peer's window allows in flight.
 fn window_of(peer: &Peer) -> f64 {
     match peer {
         Peer::Smoltcp(buffer) => *buffer as f64,
@@ -64,7 +63,7 @@ fn window_of(peer: &Peer) -> f64 {
     }
 }
 
-/// Bytes a second that the bottleneck leaves each connection, or the reader.
+/// Limit of a connection's rate in bytes per second, by the bottleneck and by the reader.
 fn most(cell: &Cell) -> f64 {
     let mut rate = f64::INFINITY;
     if cell.down.rate > 0 {
@@ -82,7 +81,7 @@ fn most(cell: &Cell) -> f64 {
     rate
 }
 
-/// The window that is reached, in bytes.
+/// The window that a connection reaches, in bytes.
 fn window(cell: &Cell) -> f64 {
     let left = window_at(&cell.down, round_trip(cell)) * segment(cell);
     window_of(&cell.peer).min(left)
@@ -92,12 +91,12 @@ fn round_trip(cell: &Cell) -> f64 {
     cell.round_trip().as_secs_f64().max(1e-6)
 }
 
-/// Bytes a second on one connection when the start is over.
+/// The rate of a connection after its start, in bytes per second.
 pub(crate) fn rate(cell: &Cell) -> f64 {
     most(cell).min(window(cell) / round_trip(cell))
 }
 
-/// Bytes that are sent before the first loss, and the time until it.
+/// Bytes that are sent before the first loss, and the time until that loss.
 fn before_loss(cell: &Cell) -> (f64, f64) {
     let (path, mut bytes) = (&cell.down, f64::INFINITY);
     if path.loss > 0.0 {
@@ -115,7 +114,7 @@ fn before_loss(cell: &Cell) -> (f64, f64) {
     (bytes, time)
 }
 
-/// The time that the model takes for one of a cell's connections.
+/// The time that one connection of a cell takes in the model.
 pub(crate) fn time(cell: &Cell) -> Duration {
     let round_trip = round_trip(cell);
     let rate = most(cell);
@@ -125,7 +124,7 @@ pub(crate) fn time(cell: &Cell) -> Duration {
     let (mut time, mut sent) = (round_trip, 0.0);
     for _ in 0..cell.times {
         let mut left = cell.len as f64;
-        // Half a round for the request, half for the last byte.
+        // Half a round is for the request, and half for the last byte.
         time += round_trip;
         loop {
             let most = if sent < bytes_before && time < time_before {

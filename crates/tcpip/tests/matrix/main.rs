@@ -1,17 +1,16 @@
-//! The transfer matrix: the whole stack over a simulated link, on virtual
-//! time, against paths and peers of many kinds. Every byte is checked; how
-//! fast they came and what it cost is compared with a committed table.
+//! The transfer matrix: transfers of the whole stack over simulated links in virtual time, with
+//! many kinds of paths and peers. Every byte is checked. Speed and retransmissions are compared
+//! with a committed table.
 //!
-//! - `cargo test -p tcpip --test matrix` runs a sample and compares it with
-//!   `snapshot.txt`. Lines that differ are shown, old and new; the new table
-//!   is in `target/tmp/matrix/sample.txt`.
-//! - `MATRIX=update` writes the table anew. Look at the difference before it
-//!   is committed.
-//! - `MATRIX=full` runs the cross product too, and writes its table to
+//! - `cargo test -p tcpip --test matrix` runs a sample and compares it with `snapshot.txt`. It
+//!   shows the old and the new version of lines that differ. The new table is in
+//!   `target/tmp/matrix/sample.txt`.
+//! - `MATRIX=update` replaces the table. Check the difference before you commit it.
+//! - `MATRIX=full` also runs the cross product of paths and clients, and writes its table to
 //!   `target/tmp/matrix/full.txt`.
-//! - `MATRIX=<cell>` or `MATRIX=<cell>@<seed>` runs one cell, shows its line
-//!   (with `-- --nocapture`) and writes what passed at the server to a text
-//!   and a pcap file under `target/tmp/matrix`.
+//! - `MATRIX=<cell>` or `MATRIX=<cell>@<seed>` runs one cell, and shows its line (with `--
+//!   --nocapture`). It also writes the server's segments to a text and a pcap file under
+//!   `target/tmp/matrix`.
 
 mod cell;
 mod cells;
@@ -33,21 +32,21 @@ use std::{env, fs, thread};
 use cell::{Cell, End};
 use run::{Sends, run};
 
-/// Says what to do but compare.
+/// Environment variable that selects what to do instead of a comparison.
 const VARIABLE: &str = "MATRIX";
 
 fn snapshot() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/matrix/snapshot.txt")
 }
 
-/// Where traces and the full table go.
+/// Folder for traces and new tables.
 fn target() -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("matrix");
     fs::create_dir_all(&folder).unwrap();
     folder
 }
 
-/// Runs one cell. What went wrong is told with its name and seed.
+/// Runs one cell, and returns its line. An error has the cell's name and seed.
 fn row(cell: &Cell, seed: u64, sends: Sends, trace: Option<&Path>) -> Result<String, String> {
     let again = || format!("{VARIABLE}={}@{seed:08x} runs it again", cell.name);
     let outcome = catch_unwind(AssertUnwindSafe(|| run(cell, seed, sends, trace)));
@@ -58,14 +57,14 @@ fn row(cell: &Cell, seed: u64, sends: Sends, trace: Option<&Path>) -> Result<Str
         let (expected, counters) = (cell.end, outcome.counters);
         let name = &cell.name;
         return Err(format!(
-            "{name} is not {expected:?}: {}; {counters:?}",
+            "{name} has not ended as {expected:?}: {}; {counters:?}",
             again()
         ));
     }
     Ok(table::row(cell, &outcome))
 }
 
-/// Runs cells on all processors. Gives the table, and what went wrong.
+/// Runs cells on all processors. Returns the table, and the failures.
 fn run_all(cells: &[Cell], sends: Sends) -> (String, Vec<String>) {
     let next = AtomicUsize::new(0);
     let rows = Mutex::new(vec![Ok(String::new()); cells.len()]);
@@ -87,7 +86,7 @@ fn run_all(cells: &[Cell], sends: Sends) -> (String, Vec<String>) {
     (table::table(&rows.collect::<Vec<_>>()), failures)
 }
 
-/// Runs the cell that `wanted` names, perhaps with a seed behind an `@`.
+/// Runs the cell that `wanted` names, with an optional seed after an `@`.
 fn one(wanted: &str) {
     let (name, seed) = match wanted.split_once('@') {
         Some((name, seed)) => (name, Some(u64::from_str_radix(seed, 16).unwrap())),
@@ -111,7 +110,7 @@ fn one(wanted: &str) {
 }
 
 #[test]
-fn transfers_are_as_in_the_committed_table() {
+fn transfers_match_the_committed_table() {
     let wanted = env::var(VARIABLE).unwrap_or_default();
     if !["", "update", "full"].contains(&&*wanted) {
         return one(&wanted);
@@ -133,7 +132,7 @@ fn transfers_are_as_in_the_committed_table() {
     }
 }
 
-/// Segments that leave as runs are the same segments.
+/// Super-segments carry the same segments as single frames.
 #[test]
 fn super_segments_change_nothing() {
     let wanted = env::var(VARIABLE).unwrap_or_default();
@@ -148,12 +147,12 @@ fn super_segments_change_nothing() {
     failures.extend(more);
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
     if let Some(difference) = table::difference(&frames, &supers) {
-        panic!("with super-segments it comes out otherwise\n{difference}");
+        panic!("with super-segments the table differs\n{difference}");
     }
 }
 
 #[test]
-fn no_two_cells_have_a_name_in_common() {
+fn cells_have_unique_names() {
     let mut names: Vec<String> = (cells::sample().into_iter().chain(cells::all()))
         .map(|cell| cell.name)
         .collect();

@@ -1,4 +1,4 @@
-//! A router before the client, whose next link takes only short packets.
+//! A router in front of the client. Its link to the client takes only short packets.
 
 use nmio::sim::SimClock;
 use nmio::{Clock, Instant};
@@ -8,19 +8,19 @@ const ETHERNET: usize = 14;
 /// The router's IPv4 and IPv6 address.
 const ROUTER: [&str; 2] = ["192.0.2.254", "2001:db8::fe"];
 
-/// What the link behind the router takes, and what the router does about it.
+/// The MTU of the router's link to the client, and what the router does with longer packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Narrow {
     /// Bytes of the largest IP packet.
     pub(crate) mtu: usize,
-    /// The link is narrow from then on.
+    /// Time from which the link has this MTU.
     pub(crate) from: Instant,
-    /// Whether ICMP errors are sent (RFC 1191, RFC 8201); otherwise packets
-    /// vanish.
+    /// Whether the router sends ICMP errors (RFC 1191, RFC 8201); otherwise it drops the packets
+    /// silently.
     pub(crate) tells: bool,
 }
 
-/// The router, which sees the client's port.
+/// The router, which watches the frames at the client's port.
 pub(crate) struct Router {
     pub(crate) clock: SimClock,
     pub(crate) narrow: Option<Narrow>,

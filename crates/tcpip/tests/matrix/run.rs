@@ -25,31 +25,31 @@ use crate::tap::{Tap, Trace};
 const PORT: u16 = 80;
 /// Bytes of smoltcp's send buffer.
 const SEND_BUFFER: usize = 1024;
-/// No cell takes longer on its virtual clock.
+/// Time limit of a cell on its virtual clock.
 const LONGEST: Duration = Duration::from_mins(30);
 
-/// What a cell has come to.
+/// Result of a cell.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) seed: u64,
-    /// Every byte has come, and the server has not given up.
+    /// Whether every byte has arrived, and the server has not given up.
     pub(crate) finished: bool,
-    /// From the first SYN to the first byte and the last, of the connection
-    /// that took longest.
+    /// Time from a connection's SYN to its first byte and to its last byte, the longest of all
+    /// connections.
     pub(crate) first_byte: Duration,
     pub(crate) last_byte: Duration,
-    /// To the last byte, in the mean of all connections.
+    /// Time from the SYN to the last byte, the mean of all connections.
     pub(crate) mean: Duration,
-    /// From the first connection's SYN to the last one's last byte.
+    /// Time from the first SYN to the last byte of all connections.
     pub(crate) all: Duration,
-    /// Bytes of data sent again.
+    /// Bytes of retransmitted data.
     pub(crate) again: u64,
-    /// Bytes that the client had and got again.
+    /// Bytes that the client received although it already had them.
     pub(crate) needless: u64,
     pub(crate) counters: Counters,
 }
 
-/// Serves the content, once to those who ask once.
+/// An application that serves the content, and closes if each connection makes only one request.
 #[derive(Default)]
 struct App {
     content: Option<ContentId>,
@@ -63,7 +63,7 @@ impl Application for App {
 
     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
         for consumed in 0..data.len() {
-            let content = self.content.expect("it was set before the run");
+            let content = self.content.expect("the content was set before the run");
             if conn.write(content, 0).is_err() {
                 return consumed;
             }
@@ -79,7 +79,7 @@ impl Application for App {
     }
 }
 
-/// The client's end.
+/// The client's end of the link.
 enum Asker {
     Ours(Client),
     Smoltcp(Box<smol::Client>, Rc<[u8]>),
@@ -125,7 +125,7 @@ impl Asker {
         }
     }
 
-    /// All connections are over.
+    /// Whether all connections are over.
     fn done(&self) -> bool {
         match self {
             Self::Ours(client) => client.done(),
@@ -133,7 +133,7 @@ impl Asker {
         }
     }
 
-    /// Every byte has come.
+    /// Whether every byte has arrived.
     fn complete(&self) -> bool {
         match self {
             Self::Ours(client) => client.connections.iter().all(peer::Connection::complete),
@@ -144,7 +144,7 @@ impl Asker {
         }
     }
 
-    /// What each connection has seen since it was begun.
+    /// The start of each connection, and what the client has observed on it.
     fn seen(&self) -> Vec<(Instant, Seen)> {
         match self {
             Self::Ours(client) => {
@@ -190,7 +190,7 @@ impl<P: Port> Handler<P> for Asker {
     }
 }
 
-/// The hosts and the wire.
+/// Both hosts and the link.
 struct World<C> {
     link: Link<Watched<SimPort, Router>, Watched<SimPort, Tap>>,
     client: Asker,
@@ -200,7 +200,7 @@ struct World<C> {
 impl<C: CongestionControl> World<C> {
     fn new(cell: &Cell, seed: u64, sends: Sends, trace: Option<Rc<RefCell<Trace>>>) -> Self {
         let link = LinkConfig {
-            // The client is no limit.
+            // The client's port must not limit the transfer.
             a: EndConfig {
                 rx_ring: 8192,
                 io_frames: 16_384,
@@ -208,7 +208,7 @@ impl<C: CongestionControl> World<C> {
             },
             b: EndConfig {
                 resident_frames: 4096,
-                // A run finds room as a whole or not at all.
+                // A super-segment needs room for all its segments at once.
                 tx_ring: if sends == Sends::Frames { 512 } else { 8192 },
                 io_frames: if sends == Sends::Frames { 2048 } else { 16_384 },
                 segmentation: match sends {
@@ -264,7 +264,7 @@ impl<C: CongestionControl> World<C> {
         }
     }
 
-    /// Runs until `done`, or for [`LONGEST`]: `false`.
+    /// Runs until `done`. Returns `false` if that takes longer than [`LONGEST`].
     fn drive(&mut self, done: impl Fn(&Asker, &Server<App, C>) -> bool) -> bool {
         let (clock, trace) = (
             self.link.clock.clone(),
@@ -281,22 +281,22 @@ impl<C: CongestionControl> World<C> {
     }
 }
 
-/// How segments leave.
+/// How the server sends segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sends {
-    /// As frames, in both ways to send a prepared one, in turn.
+    /// As frames, by memcopy or pre-copy depending on the seed.
     Frames,
-    /// As frames that are copied.
+    /// As frames, by memcopy.
     Copies,
-    /// In runs, which the port cuts. They have the same headers as copies: a
-    /// resident packet keeps the place of timestamps where there are none.
+    /// As super-segments, which the port cuts. Their segments have the same headers as copies,
+    /// while resident packets always have room for timestamps.
     Supers,
 }
 
-/// Runs a cell with a seed; a trace goes to files of the given name.
+/// Runs a cell with a seed, and writes a trace to files of the given name.
 ///
 /// # Panics
-/// When anything is not as it must be, whatever the path does.
+/// The server or the client breaks a rule that holds on every path.
 pub(crate) fn run(cell: &Cell, seed: u64, sends: Sends, trace: Option<&Path>) -> Outcome {
     match cell.control {
         Control::Cubic => run_with::<Cubic>(cell, seed, sends, trace),
@@ -323,7 +323,10 @@ fn run_with<C: CongestionControl>(
     let counters = *world.server.transports.counters();
     let ended = world.drive(|_, server| server.transports.connections() == 0);
     let waits = cell.end == End::Waits;
-    assert_eq!(ended, !waits, "a connection has stayed, or has not");
+    assert_eq!(
+        ended, !waits,
+        "connections stay open exactly if the server waits"
+    );
     world.link.drain();
 
     let seen = world.client.seen();

@@ -10,14 +10,14 @@ use crate::run::Outcome;
 
 /// The table's first lines.
 const HEAD: &str = "\
-# What the transfer matrix came to. Made by the test `matrix`, which says how;
-# a change of the stack that changes a line is looked at and accepted.
+# Results of the transfer matrix, written by the test `matrix`. If a change of
+# the stack changes a line, check the difference before you accept it.
 #
-# Mb/s: content over the time from the first SYN to the last byte. ideal: the
-# share of what a model of the path gives (tests/matrix/ideal.rs). again: kB
-# sent more than once. needless: kB that the client had already. RTO: timeouts.
-# undo: reductions of the window that were taken back. first, last: ms from the
-# SYN to the first and the last byte, of the slowest connection.
+# Mb/s: content divided by the time from the first SYN to the last byte. ideal:
+# speed in percent of a model of the path (tests/matrix/ideal.rs). rexmit: kB
+# retransmitted. spurious: kB that the client already had. RTO: timeouts. undo:
+# window reductions that were undone. first, last: ms from the SYN to the first
+# and the last byte, of the slowest connection.
 ";
 
 /// One line, with the columns aligned.
@@ -85,7 +85,7 @@ pub(crate) fn row(cell: &Cell, outcome: &Outcome) -> String {
 pub(crate) fn table(rows: &[String]) -> String {
     let mut text = HEAD.to_owned();
     let head = line([
-        "# cell", "seed", "Mb/s", "ideal", "again", "needless", "RTO", "undo", "first", "last",
+        "# cell", "seed", "Mb/s", "ideal", "rexmit", "spurious", "RTO", "undo", "first", "last",
     ]);
     let _ = writeln!(text, "{head}");
     for row in rows {
@@ -94,7 +94,7 @@ pub(crate) fn table(rows: &[String]) -> String {
     text
 }
 
-/// What is different in the new table, for a person; `None` when nothing is.
+/// Describes the differences in the new table; `None` if there are none.
 pub(crate) fn difference(old: &str, new: &str) -> Option<String> {
     let rows = |text: &'_ str| -> BTreeMap<String, String> {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -122,7 +122,7 @@ pub(crate) fn difference(old: &str, new: &str) -> Option<String> {
         let _ = writeln!(text, "+ {row}");
     }
     if text.is_empty() && old != new {
-        text.push_str("the head or the order of the lines\n");
+        text.push_str("the head or the order of the lines differs\n");
     }
     (!text.is_empty()).then_some(text)
 }

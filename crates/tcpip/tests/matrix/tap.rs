@@ -1,5 +1,4 @@
-//! What passes at the server's end of the link: counted, and written down
-//! when asked for.
+//! Counts the segments at the server's end of the link, and writes a trace on request.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -16,18 +15,18 @@ use testkit::{Fate, Opt, Received, SYN, Segment, Watch, read_segment};
 /// What the server has sent on one connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
-    /// Its first sequence number, and the client's.
+    /// Initial sequence numbers of the server and the client.
     irs: Option<u32>,
     iss: u32,
-    /// All before this byte of the stream has been sent.
+    /// End of the data that was sent so far, as an offset in the stream.
     max: u64,
 }
 
-/// Sees the server's port.
+/// Watches the frames at the server's port.
 pub(crate) struct Tap {
     clock: SimClock,
     connections: Vec<Sent>,
-    /// Bytes of data sent again.
+    /// Bytes of retransmitted data.
     pub(crate) again: u64,
     pub(crate) trace: Option<Rc<RefCell<Trace>>>,
 }
@@ -53,7 +52,7 @@ impl Tap {
 
 impl Watch for Tap {
     fn sent(&mut self, frame: &[u8]) {
-        // ARP and NDP pass too. The client checks segments.
+        // Other frames are ARP or NDP. The client checks the segments.
         let Ok(Received { route, segment, .. }) = read_segment(frame) else {
             return;
         };
@@ -81,7 +80,7 @@ impl Watch for Tap {
     }
 
     fn received(&mut self, frame: &[u8]) -> Fate {
-        // An error of the router's is no segment.
+        // An ICMP error from the router is not a segment.
         if let Ok(Received { route, segment, .. }) = read_segment(frame) {
             let connection = self.connection(route.src.port);
             if segment.has(SYN) {
@@ -97,13 +96,13 @@ impl Watch for Tap {
     }
 }
 
-/// The place of `seq` in a stream that begins behind `first`, near `near`.
+/// Offset of `seq` in a stream that begins after `first`. The result is near the offset `near`.
 fn position(seq: u32, first: u32, near: u64) -> u64 {
     let expected = first.wrapping_add(1).wrapping_add(near as u32);
     near.saturating_add_signed(i64::from(seq.wrapping_sub(expected).cast_signed()))
 }
 
-/// A segment as a line, with relative numbers.
+/// Formats a segment as a line, with relative numbers.
 fn line(client: u16, mut segment: Segment, own: u32, peer: u32, note: &str) -> String {
     segment.seq = segment.seq.wrapping_sub(own);
     segment.ack = segment.ack.wrapping_sub(peer);
@@ -117,14 +116,14 @@ fn line(client: u16, mut segment: Segment, own: u32, peer: u32, note: &str) -> S
     format!("#{} {segment}{note}", client - FIRST_PORT)
 }
 
-/// A trace of one run: lines for people, and a file for Wireshark.
+/// A trace of one run: a text file for people, and a pcap file for Wireshark.
 pub(crate) struct Trace {
     text: BufWriter<File>,
     pcap: BufWriter<File>,
     counters: Counters,
 }
 
-/// Counters that move all the time, and tell nothing that the segments do not.
+/// Counters that the trace omits: they change all the time, and the segments show the same.
 const DULL: [&str; 8] = [
     "resident_fallbacks",
     "segments_received",
@@ -137,7 +136,7 @@ const DULL: [&str; 8] = [
 ];
 
 impl Trace {
-    /// Begins `base`.txt and `base`.pcap.
+    /// Creates the files `base`.txt and `base`.pcap.
     pub(crate) fn create(base: &Path) -> io::Result<Self> {
         let file = |extension: &str| File::create(base.with_extension(extension));
         let mut pcap = BufWriter::new(file("pcap")?);
@@ -164,7 +163,7 @@ impl Trace {
         writeln!(self.text, "{millis:>12.3} {arrow} {line}").unwrap();
     }
 
-    /// Notes which counters of the stack have moved.
+    /// Writes which counters of the stack have changed.
     pub(crate) fn note(&mut self, now: Instant, counters: &Counters) {
         if *counters == self.counters {
             return;

@@ -11,48 +11,48 @@ use testkit::{
 
 use super::{Behaviour, Reader, Task};
 
-/// Before a round trip is known (RFC 6298, 2.1).
+/// The RTO before a round trip is known (RFC 6298, 2.1).
 const INITIAL_RTO: Duration = Duration::from_secs(1);
 const MIN_RTO: Duration = Duration::from_millis(200);
 const MAX_RTO: Duration = Duration::from_mins(1);
-/// A slow reader looks this often.
+/// Interval at which a slow reader reads.
 const READ_INTERVAL: Duration = Duration::from_millis(10);
-/// The segment size of a peer that was told none (RFC 9293, section 3.7.1).
+/// The MSS for a client that sends no MSS option, over IPv4 and IPv6 (RFC 9293, section 3.7.1).
 const DEFAULT_MSS: [u16; 2] = [536, 1220];
-/// Blocks in a header at most (RFC 2018, section 3).
+/// Most SACK blocks in a header (RFC 2018, section 3).
 const MAX_SACK_BLOCKS: usize = 4;
-/// The timestamps' first value: a clock that does not start at zero.
+/// First value of the timestamp clock, which soon wraps.
 const FIRST_TIMESTAMP: u32 = u32::MAX - 1_000;
 
-/// What a client has seen of one connection.
+/// What a client has observed on one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) first_byte: Option<Instant>,
     pub(crate) last_byte: Option<Instant>,
-    /// Bytes that had come before, and came again; frames that the path has
-    /// doubled are not counted.
+    /// Bytes that arrived although the client already had them. Frames that the path duplicated do
+    /// not count.
     pub(crate) needless: u64,
     /// Segments that PAWS has refused (RFC 7323, section 5).
     pub(crate) old_timestamps: u64,
-    /// Frames with a mark of congestion.
+    /// Frames with a CE mark.
     pub(crate) marks: u64,
-    /// Times that data behind a hole was thrown away.
+    /// Number of times that data behind a gap was discarded.
     pub(crate) reneged: u64,
-    /// The server has reset the connection.
+    /// Whether the server has reset the connection.
     pub(crate) reset: bool,
 }
 
-/// Where a connection stands.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Not begun.
+    /// The connection has not begun.
     Closed,
     SynSent,
     Open,
 }
 
-/// One connection: the client's side of the handshake, requests, and the
-/// account of what came.
+/// The client's side of one connection: the handshake, the requests, and a record of the received
+/// data.
 #[derive(Debug)]
 pub(crate) struct Connection {
     route: Route,
@@ -61,48 +61,48 @@ pub(crate) struct Connection {
     state: State,
     pub(crate) seen: Seen,
 
-    /// Our first sequence number, and the server's.
+    /// Our initial sequence number, and the server's.
     iss: u32,
     irs: u32,
-    /// Requests sent and acknowledged: each is one byte.
+    /// Numbers of requests sent and acknowledged. Each request is one byte.
     sent: u64,
     acked: u64,
     fin_sent: bool,
     fin_acked: bool,
-    /// The server's FIN has come, perhaps behind a hole.
+    /// Whether the server's FIN has arrived, perhaps behind a gap.
     fin_seen: bool,
-    /// All has come, the FIN too.
+    /// Whether all data and the FIN have arrived.
     fin_received: bool,
     syn_at: Instant,
     rto: Duration,
     resend_at: Option<Instant>,
     request_at: Option<Instant>,
 
-    /// What was agreed on.
+    /// Options that both ends agreed on.
     window_shift: u8,
     sack: bool,
     timestamps: bool,
     ecn: bool,
 
     received: Ranges,
-    /// Bytes that the application has taken out.
+    /// Number of bytes that the application has read.
     read: u64,
     read_at: Instant,
     resume_at: Option<Instant>,
-    /// A pause is over, and the server has not been told.
+    /// Whether a pause is over and no window update was sent yet.
     resumed: bool,
-    /// The right edge of the window that was told.
+    /// Right edge of the advertised window.
     edge: u64,
-    /// What was acknowledged last.
+    /// End of the data that was last acknowledged.
     told: u64,
-    /// Segments in order that are not acknowledged.
+    /// Number of segments in order that are not acknowledged yet.
     unacknowledged: u32,
     ack_at: Option<Instant>,
     duplicate: Option<Range<u64>>,
     out_of_order: u32,
     recent_timestamp: u32,
     congested: bool,
-    /// The last segment with data, and when it came.
+    /// The last segment with data, and its arrival time.
     last_segment: (Instant, Segment),
 }
 
@@ -147,17 +147,17 @@ impl Connection {
         }
     }
 
-    /// Both sides have closed, or the server has reset the connection.
+    /// Whether both sides have closed, or the server has reset the connection.
     pub(crate) fn done(&self) -> bool {
         self.seen.reset || (self.fin_acked && self.fin_received)
     }
 
-    /// Every byte has come.
+    /// Whether every byte has arrived.
     pub(crate) fn complete(&self) -> bool {
         self.received.next() == self.stream_len()
     }
 
-    /// When the connection was begun.
+    /// Time at which the connection was begun.
     pub(crate) fn start(&self) -> Instant {
         self.task.start
     }
@@ -166,13 +166,13 @@ impl Connection {
         self.task.content.len() as u64 * self.task.times
     }
 
-    /// The most data in a segment that the server may send us.
+    /// The MSS for segments from the server.
     fn mss(&self) -> usize {
         let default = DEFAULT_MSS[usize::from(self.route.is_v6())];
         usize::from(self.behaviour.mss.unwrap_or(default))
     }
 
-    /// Bytes of the receive buffer that can be told of.
+    /// Bytes of the receive buffer, as far as a window field can express them.
     fn buffer(&self) -> u64 {
         self.behaviour.buffer.min(65_535 << self.window_shift)
     }
@@ -228,7 +228,7 @@ impl Connection {
         }
     }
 
-    /// The application takes what has come in order.
+    /// Lets the application read data that has arrived in order.
     fn read(&mut self, now: Instant) {
         let next = self.received.next();
         match self.behaviour.reader {
@@ -258,8 +258,7 @@ impl Connection {
         }
     }
 
-    /// Whether the window has opened far enough to tell of it (RFC 9293,
-    /// section 3.8.6.2.2).
+    /// Whether the window has opened far enough for a window update (RFC 9293, section 3.8.6.2.2).
     fn window_opens(&self) -> bool {
         let step = (self.buffer() / 2).min(2 * self.mss() as u64);
         let left = self.edge.saturating_sub(self.received.next());
@@ -276,7 +275,11 @@ impl Connection {
         now: Instant,
         out: &mut VecDeque<Vec<u8>>,
     ) {
-        assert_eq!(received.route, self.route.back(), "other addresses");
+        assert_eq!(
+            received.route,
+            self.route.back(),
+            "the addresses are the connection's"
+        );
         let (header_len, segment) = (received.header_len, &received.segment);
         if self.seen.reset || self.state == State::Closed {
             return;
@@ -300,8 +303,8 @@ impl Connection {
         if let Some((value, _)) = segment.timestamps() {
             // RFC 7323, section 5.3, R1 to R3.
             if value.wrapping_sub(self.recent_timestamp).cast_signed() < 0 {
-                // Mostly what was sent again has come first. As today's
-                // systems do, this is told of.
+                // Usually a retransmission has arrived before this segment. Like current systems,
+                // the client reports the duplicate.
                 if let Some(start) = u64::try_from(offset).ok().filter(|_| len > 0) {
                     self.note_duplicate(&(start..start + len), segment, now);
                 }
@@ -335,8 +338,7 @@ impl Connection {
         }
     }
 
-    /// The place of `seq` in the stream. What lies before the stream is
-    /// negative.
+    /// Offset of `seq` in the server's stream, negative before the stream.
     fn offset(&self, seq: u32) -> i64 {
         let next = self.received.next();
         let expected = self.irs.wrapping_add(1).wrapping_add(next as u32);
@@ -345,15 +347,18 @@ impl Connection {
 
     fn handle_syn_ack(&mut self, segment: &Segment, now: Instant, out: &mut VecDeque<Vec<u8>>) {
         if self.state == State::Open {
-            // Ours was lost.
+            // Our ACK of the first SYN-ACK was lost.
             self.acknowledge(now, out);
             return;
         }
         assert_eq!(segment.ack, self.iss.wrapping_add(1), "the SYN-ACK's ACK");
         let wanted = &self.behaviour;
-        assert!(segment.mss().is_some(), "the server tells its MSS");
+        assert!(segment.mss().is_some(), "the server sends its MSS");
         let offered = |name: &str, by_us: bool, by_server: bool| {
-            assert!(by_us || !by_server, "{name} that we did not offer");
+            assert!(
+                by_us || !by_server,
+                "the server uses {name}, which we did not offer"
+            );
             by_us && by_server
         };
         let scale = segment.scale().is_some();
@@ -378,7 +383,7 @@ impl Connection {
         self.send_request(now, out);
     }
 
-    /// What holds for every segment.
+    /// Checks what must hold for every segment.
     fn check(&self, segment: &Segment, header_len: usize) {
         assert_eq!(
             segment.timestamps().is_some(),
@@ -395,7 +400,7 @@ impl Connection {
         assert!(acked <= sent, "{acked} acknowledged of {sent} sent");
     }
 
-    /// RFC 3168, section 6.1.3.
+    /// Processes CWR and CE (RFC 3168, section 6.1.3).
     fn handle_ecn(&mut self, segment: &Segment) {
         if self.ecn && segment.has(CWR) {
             self.congested = false;
@@ -427,7 +432,10 @@ impl Connection {
     ) {
         let start = u64::try_from(offset).expect("data lies in the stream");
         let mut bytes = start..start + segment.data.len() as u64;
-        assert!(bytes.end <= self.stream_len(), "more than was asked for");
+        assert!(
+            bytes.end <= self.stream_len(),
+            "more data than was requested"
+        );
         self.check_bytes(start, &segment.data);
 
         let next = self.received.next();
@@ -465,7 +473,7 @@ impl Connection {
         }
     }
 
-    /// Takes note of what of a segment has come before.
+    /// Records which bytes of a segment have arrived before.
     fn note_duplicate(&mut self, bytes: &Range<u64>, segment: &Segment, now: Instant) {
         let this = (now, segment.clone());
         if self.last_segment != this {
@@ -475,7 +483,7 @@ impl Connection {
         self.duplicate = self.received.duplicate(bytes);
     }
 
-    /// Compares data with what must stand at `offset` of the stream.
+    /// Compares data with the right bytes at `offset` of the stream.
     fn check_bytes(&self, offset: u64, mut data: &[u8]) {
         let content = &self.task.content[..];
         let mut at = offset as usize % content.len();
@@ -541,7 +549,7 @@ impl Connection {
         out.push_back(self.frame(&syn));
     }
 
-    /// Sends the requests from number `from` on, and the FIN.
+    /// Sends the requests from number `from` on, and the FIN if we have closed.
     fn send_from(&mut self, from: u64, now: Instant, out: &mut VecDeque<Vec<u8>>) {
         let mut segment = self.header(now);
         segment.seq = self.iss.wrapping_add(1).wrapping_add(from as u32);
@@ -570,7 +578,7 @@ impl Connection {
         self.irs.wrapping_add(1).wrapping_add(offset as u32)
     }
 
-    /// A segment without data that tells all that there is to tell.
+    /// Returns a segment without data, with the present ACK, window, timestamps and SACK blocks.
     fn header(&mut self, now: Instant) -> Segment {
         let next = self.received.next();
         self.told = next;
@@ -603,7 +611,7 @@ impl Connection {
         segment
     }
 
-    /// RFC 2018, section 4, and RFC 2883, section 4.
+    /// Returns the SACK blocks to send (RFC 2018, section 4, and RFC 2883, section 4).
     fn blocks(&mut self) -> Vec<(u32, u32)> {
         let room = MAX_SACK_BLOCKS - usize::from(self.timestamps);
         let mut blocks = Vec::new();
@@ -629,8 +637,8 @@ impl Connection {
         self.route.segment(segment, Layout::Usual)
     }
 
-    /// The window to tell. Its edge never goes back, and does not creep on
-    /// (RFC 9293, section 3.8.6.2.2).
+    /// Returns the window to advertise. Its right edge never moves back, and does not advance in
+    /// small steps (RFC 9293, section 3.8.6.2.2).
     fn window(&mut self) -> u16 {
         let buffer = self.buffer();
         let edge = self.read + buffer;
@@ -641,11 +649,11 @@ impl Connection {
         } else {
             self.edge
         };
-        // Rounded up, so that the edge stays where it was.
+        // The window is rounded up, so that its edge does not move back.
         let window = edge.saturating_sub(self.told).div_ceil(unit);
         self.edge = self.edge.max(self.told + window * unit);
         self.resumed = false;
-        u16::try_from(window).expect("no more than can be told")
+        u16::try_from(window).expect("the window fits into the field")
     }
 }
 

@@ -1,14 +1,13 @@
-//! A TCP client for tests: clear before fast, independent of the server's
-//! code, each of its options on or off, and able to misbehave.
+//! A TCP client for tests, independent of the server's code. It prefers clarity to speed, each of
+//! its options can be switched, and it can misbehave.
 //!
-//! A [`Client`] is what happens at the other end of a simulated link. It asks
-//! for contents, one byte a request, and checks every byte that comes, in
-//! whichever order; nothing is kept of them but which have come. What a
-//! server must never do makes it panic: wrong bytes or sums, data beyond the
-//! window or the segment size, options that were not agreed on.
+//! A [`Client`] is the other end of a simulated link. It requests contents, with one byte per
+//! request, and checks every byte that arrives, in any order. It only remembers which bytes have
+//! arrived. It panics if the server breaks a rule: wrong bytes or checksums, data beyond the window
+//! or the MSS, options that were not agreed on.
 //!
-//! Deliberately absent: sending more than requests, congestion control,
-//! urgent data, PAWS' 24-day rule.
+//! The client deliberately lacks: data other than requests, congestion control, urgent data, and
+//! the 24-day rule of PAWS.
 
 mod connection;
 
@@ -22,15 +21,15 @@ use testkit::{Route, read_segment, send};
 pub(crate) use connection::{Connection, Seen};
 pub(crate) use testkit::smol::FIRST_PORT;
 
-/// How a client takes part in TCP.
+/// TCP options and behaviour of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Behaviour {
-    /// The segment size that is told; `None`: not told.
+    /// The MSS that the client sends; `None` if it sends no MSS option.
     pub(crate) mss: Option<u16>,
-    /// The shift that is told; `None`: windows are not scaled.
+    /// The window scale that the client offers; `None` if windows are not scaled.
     pub(crate) window_scale: Option<u8>,
     pub(crate) sack: bool,
-    /// Tell of duplicates in SACK blocks (RFC 2883).
+    /// Whether SACK blocks report duplicates (DSACK, RFC 2883).
     pub(crate) dsack: bool,
     pub(crate) timestamps: bool,
     pub(crate) ecn: bool,
@@ -38,14 +37,14 @@ pub(crate) struct Behaviour {
     /// Bytes of the receive buffer.
     pub(crate) buffer: u64,
     pub(crate) reader: Reader,
-    /// Each time so many segments have come out of order, all that lies
-    /// behind a hole is thrown away; 0: never.
+    /// Number of out-of-order segments after which the client discards all data behind a gap,
+    /// repeatedly; 0 for never.
     pub(crate) renege_every: u32,
 }
 
 impl Default for Behaviour {
-    /// As today's systems: all options, an ACK for every second segment, and
-    /// a buffer that is no limit.
+    /// Like current systems: all options except ECN, an ACK for every second segment, and a buffer
+    /// that is no limit.
     fn default() -> Self {
         Self {
             mss: Some(1460),
@@ -62,22 +61,23 @@ impl Default for Behaviour {
     }
 }
 
-/// When data in order is acknowledged. All else is at once.
+/// When the client acknowledges data in order. All other segments are acknowledged at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acks {
-    /// When so many segments have come,
+    /// Number of segments after which an ACK is sent.
     pub(crate) every: u32,
-    /// or after this time.
+    /// Time after which an ACK is sent at the latest.
     pub(crate) after: Duration,
-    /// So many ACKs are sent for it, each for a part (Savage's ACK division).
+    /// Number of ACKs that are sent for the same data, each for a part of it (Savage's ACK
+    /// division).
     pub(crate) divided: u32,
-    /// Bytes that are acknowledged before they have come (Savage's optimistic
-    /// ACK), when no hole is known.
+    /// Number of bytes that are acknowledged before they arrive, while no gap is known (Savage's
+    /// optimistic ACK).
     pub(crate) ahead: u64,
 }
 
 impl Default for Acks {
-    /// RFC 9293, section 3.8.6.3, with Linux' delay.
+    /// Delayed ACKs of RFC 9293, section 3.8.6.3, with Linux's delay.
     fn default() -> Self {
         Self {
             every: 2,
@@ -88,27 +88,27 @@ impl Default for Acks {
     }
 }
 
-/// When the application takes data out of the receive buffer.
+/// When the application reads data from the receive buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reader {
-    /// At once.
+    /// Reads data at once.
     Prompt,
-    /// So many bytes a second.
+    /// Reads this many bytes per second.
     Slow(u64),
-    /// At once, but when `at` bytes are read it rests for a while.
+    /// Reads data at once, except for one pause after `at` bytes.
     Pause { at: u64, lasting: Duration },
 }
 
-/// What is asked for on one connection.
+/// The requests of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
-    /// The request for a content, and the content.
+    /// The byte that requests a content, and the content.
     pub(crate) request: u8,
     pub(crate) content: Rc<[u8]>,
-    /// How often it is asked for. After the last time the client closes;
-    /// when it is asked for once only, the server does.
+    /// Number of requests. After the last response the client closes; if there is only one request,
+    /// the server closes.
     pub(crate) times: u64,
-    /// Time between an answer's end and the next request.
+    /// Time between the end of a response and the next request.
     pub(crate) think: Duration,
     /// When the connection is opened.
     pub(crate) start: Instant,
@@ -135,7 +135,7 @@ impl Client {
         }
     }
 
-    /// Begins another connection.
+    /// Adds a connection.
     pub(crate) fn connect(&mut self, behaviour: &Behaviour, task: &Task) {
         let port = FIRST_PORT + self.connections.len() as u16;
         let route = Route::to_server(self.v6, port, self.server_port);
@@ -144,7 +144,7 @@ impl Client {
         self.connections.push(connection);
     }
 
-    /// All connections are over.
+    /// Whether all connections are over.
     pub(crate) fn done(&self) -> bool {
         self.connections.iter().all(Connection::done)
     }

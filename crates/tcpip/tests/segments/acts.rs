@@ -1,4 +1,4 @@
-//! What a case has the application and its clients do.
+//! Lines of a case that control the application and its clients.
 
 use std::sync::Arc;
 
@@ -62,8 +62,11 @@ impl<C: CongestionControl> Runner<C> {
         if !self.peers.contains_key(name) {
             let port = match like {
                 Some(other) => {
-                    let gone = self.peers.get_mut(other).ok_or("like whom?")?;
-                    // Two cannot hold one port: what comes is for the newer.
+                    let gone = self
+                        .peers
+                        .get_mut(other)
+                        .ok_or("the peer after `like` is unknown")?;
+                    // Two peers cannot share a port, so the newer peer takes it over.
                     std::mem::replace(&mut gone.port, 0)
                 }
                 None => 40_000 + self.peers.len() as u16,

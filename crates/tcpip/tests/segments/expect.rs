@@ -1,4 +1,4 @@
-//! `>`: what comes out must be what the line says.
+//! Lines with `>`: compares a segment that comes out with the expected one.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use super::language::{OptionTemplate, Template};
 use super::peer::seconds;
 use super::run::{OWN_PORT, Runner, check};
 
-/// So long a failed case is watched for what comes out after all.
+/// How long a failed case runs on to report which segment comes out later.
 const LOOK_AHEAD: Duration = Duration::from_secs(130);
 
 impl<C: CongestionControl> Runner<C> {
-    /// The segments of a row, each of which must come from `earliest` to
-    /// `latest`. It is `earliest` now.
+    /// Expects the segments of a row. Each segment must come out between `earliest`, which is now,
+    /// and `latest`.
     pub(crate) fn expect_all(
         &mut self,
         template: &Template,
@@ -55,7 +55,7 @@ impl<C: CongestionControl> Runner<C> {
     ) -> Result<(), String> {
         let next = self.pending.front().map(|(at, _)| *at);
         let due = next.unwrap_or(latest).clamp(earliest, latest);
-        // A reset to nobody has no ACK, and is told nothing.
+        // A RST for an unknown connection has no ACK, and no timestamps.
         let is_plain = !one.has(SYN) && (one.has(ACK) || !one.has(RST));
         let plain = is_plain && template.leaves_timestamps();
         let window = self.peer().our_window;
@@ -65,11 +65,11 @@ impl<C: CongestionControl> Runner<C> {
         }
         let wanted = format!("+{} > {one}", seconds(due.since(self.begin)));
         let Some((at, packet)) = self.pending.pop_front() else {
-            // What comes instead, and when, tells the most.
+            // The report shows which segment comes out instead, and when.
             let later = self.advance(due + LOOK_AHEAD);
             let mut got = String::from("nothing");
             if let Some((at, packet)) = self.pending.pop_front() {
-                got = format!("nothing then, but {}", self.describe(at, &packet)?);
+                got = format!("nothing at that time, but {}", self.describe(at, &packet)?);
             }
             return Err(format!("expected {wanted}\n  got      {got}\n  {later:?}"));
         };
@@ -101,8 +101,8 @@ impl<C: CongestionControl> Runner<C> {
         Ok(())
     }
 
-    /// A timestamp of ours may be anything but older than `last`; from here on
-    /// our clock is the one that it tells.
+    /// Accepts any timestamp of ours that is not older than `last`, and sets the reading of our
+    /// clock to it.
     fn take_any(
         &mut self,
         wanted: &mut Segment,
@@ -131,8 +131,8 @@ impl<C: CongestionControl> Runner<C> {
         Ok(())
     }
 
-    /// What the application has written for the current peer from `seq` on:
-    /// zeros behind its end.
+    /// Returns `len` bytes that the application has written for the current peer, from `seq` on.
+    /// After the end of its data they are zeros.
     fn written(&mut self, seq: u32, len: u32) -> Vec<u8> {
         let port = self.peer().port;
         let said = self.server.transports.app().said.get(&port);
@@ -143,7 +143,7 @@ impl<C: CongestionControl> Runner<C> {
         data
     }
 
-    /// A packet that came out: our port, the peer's, and the segment in
+    /// Reads a packet that came out. Returns our port, the peer's port, and the segment with
     /// relative numbers.
     fn take(&mut self, at: Instant, packet: &[u8]) -> Result<(u16, u16, Segment), String> {
         let Received { route, segment, .. } = read_segment(packet)?;
@@ -153,7 +153,9 @@ impl<C: CongestionControl> Runner<C> {
         let mut back = self.form.route(port);
         back.dst.port = route.src.port;
         if route.back() != back {
-            return Err(format!("other addresses than the received ones: {route:?}"));
+            return Err(format!(
+                "the addresses are not those of the received segments: {route:?}"
+            ));
         }
         Ok((route.src.port, port, peer.relative(&segment, at)))
     }
@@ -174,14 +176,14 @@ impl<C: CongestionControl> Runner<C> {
         list
     }
 
-    /// Nothing has come out that no line has named.
+    /// Checks that no segment has come out that no line expects.
     pub(crate) fn expect_silence(&mut self) -> Result<(), String> {
         if self.pending.is_empty() {
             return Ok(());
         }
         let rest = self.list_pending();
         Err(format!(
-            "expected nothing before this line, but there came\n{rest}"
+            "expected no segment before this line, but got\n{rest}"
         ))
     }
 }

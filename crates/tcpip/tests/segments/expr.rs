@@ -1,6 +1,6 @@
-//! Numbers as sums of terms: `1+3seg`, `RECV-2`, `seg/2`.
+//! Parser of numbers that are sums of terms: `1+3seg`, `RECV-2`, `seg/2`.
 
-/// What the names in an expression stand for now.
+/// Present values of the names in expressions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Symbols {
     /// Bytes of data in a full segment.
@@ -9,11 +9,11 @@ pub(crate) struct Symbols {
     pub(crate) mss: i64,
     /// Bytes of the IP and the TCP header.
     pub(crate) headers: i64,
-    /// Bytes of a packet with a full segment beside its data.
+    /// Bytes of a packet with a full segment, without its data.
     pub(crate) room: i64,
-    /// The receive buffer.
+    /// Bytes of the receive buffer.
     pub(crate) recv: i64,
-    /// The window scale that we tell.
+    /// The window scale that we offer.
     pub(crate) scale: i64,
 }
 
@@ -49,7 +49,7 @@ struct Term {
     divisor: i64,
 }
 
-/// A sum.
+/// A sum of terms.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Expr(Vec<Term>);
 
@@ -62,10 +62,12 @@ impl Expr {
         }])
     }
 
+    /// Parses a sum.
+    ///
     /// # Errors
-    /// What is wrong with it.
+    /// The text is not a sum of numbers and known names.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text} is no number");
+        let wrong = || format!("{text} is not a number");
         let mut terms = Vec::new();
         let mut rest = text;
         while !rest.is_empty() {
@@ -94,7 +96,7 @@ impl Expr {
                 "ROOM" => Name::Room,
                 "RECV" => Name::Recv,
                 "WS" => Name::Scale,
-                other => return Err(format!("{other} stands for no number")),
+                other => return Err(format!("{other} is not the name of a number")),
             };
             let divisor: i64 = divisor.parse().map_err(|_| wrong())?;
             if divisor == 0 {
@@ -112,7 +114,7 @@ impl Expr {
         Ok(Self(terms))
     }
 
-    /// Wraps like a sequence number.
+    /// Returns the value of the sum, which wraps like a sequence number.
     pub(crate) fn value(&self, symbols: &Symbols) -> u32 {
         let value = |term: &Term| term.factor * symbols.get(term.name) / term.divisor;
         self.0.iter().map(value).sum::<i64>().cast_unsigned() as u32

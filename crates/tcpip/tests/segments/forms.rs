@@ -1,4 +1,4 @@
-//! The forms in which every case runs.
+//! The forms in which every case runs: IP version, send mode, option layout and initial numbers.
 
 use std::fmt;
 
@@ -7,27 +7,27 @@ use testkit::{Layout, Route};
 
 use super::run::OWN_PORT;
 
-/// In which of its forms a case runs.
+/// A form in which a case runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
     pub(crate) v6: bool,
     pub(crate) mode: SendMode,
     /// The peer's initial sequence number.
     pub(crate) isn: u32,
-    /// Keys our initial sequence numbers.
+    /// Secret from which our initial sequence numbers are derived.
     pub(crate) secret: [u64; 4],
-    /// How the peer lays out its options.
+    /// Layout of the peer's TCP options.
     pub(crate) layout: Layout,
-    /// What the clock shows when the case begins.
+    /// The clock in milliseconds when the case begins.
     pub(crate) begin_ms: u64,
-    /// Our initial sequence number lies a millisecond's worth before it at
-    /// most; the case begins later for that.
+    /// Wanted initial sequence number of ours. The case begins so much later that our number is at
+    /// most a millisecond's ticks below it.
     pub(crate) iss: Option<u32>,
 }
 
-/// All forms. Of the first the peer's sequence numbers wrap at once, of the
-/// second the microseconds of a 32-bit clock, of the third our own numbers,
-/// and the peer's change their sign, of the fourth the milliseconds.
+/// All forms. In the first, the peer's sequence numbers wrap early in the case. In the second, a
+/// 32-bit microsecond clock wraps. In the third, our sequence numbers wrap, and the peer's change
+/// their sign. In the fourth, a 32-bit millisecond clock wraps.
 pub(crate) const FORMS: [Form; 4] = [
     Form {
         v6: false,
@@ -68,7 +68,7 @@ pub(crate) const FORMS: [Form; 4] = [
 ];
 
 impl Form {
-    /// From a peer's port to our usual one.
+    /// Route from a peer's port to our usual port.
     pub(crate) const fn route(self, peer_port: u16) -> Route {
         Route::to_server(self.v6, peer_port, OWN_PORT)
     }

@@ -1,4 +1,4 @@
-//! From text to cases. `README.md` beside the cases describes the language.
+//! Parser of cases. `README.md` in this folder describes their language.
 
 use std::time::Duration;
 
@@ -42,17 +42,17 @@ pub(crate) struct Line {
 /// When a line happens: from `earliest` to `latest`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Time {
-    /// Both count from the line before, otherwise from the beginning.
+    /// Whether both times count from the line before, rather than from the beginning of the case.
     pub(crate) is_relative: bool,
     pub(crate) earliest: Duration,
     pub(crate) latest: Duration,
 }
 
 impl Time {
-    /// The time of `*`: a segment may come within this.
+    /// The range of `*`: a segment may come out within this time.
     const ANY: Duration = Duration::from_mins(10);
 
-    /// `0.1`, `+0.1`, `+.1~+.2` or `*`.
+    /// Parses a time: `0.1`, `+0.1`, `+.1~+.2` or `*`.
     fn parse(text: &str) -> Result<Self, String> {
         if text == "*" {
             return Ok(Self {
@@ -86,7 +86,7 @@ pub(crate) enum Command {
         options: Vec<OptionTemplate>,
         window: Option<Expr>,
         rtt: Duration,
-        /// With an ECN-setup SYN.
+        /// Whether the SYN is an ECN-setup SYN.
         ecn: bool,
     },
     App(Vec<String>),
@@ -97,7 +97,7 @@ pub(crate) enum Command {
         name: String,
         like: Option<String>,
     },
-    /// The next SYN-ACK begins a new numbering.
+    /// The next SYN-ACK sets a new initial sequence number of ours.
     Again,
     Isn {
         of: String,
@@ -110,7 +110,7 @@ pub(crate) enum Command {
     Control(String),
 }
 
-/// How one initial sequence number lies to another.
+/// Relation of one initial sequence number to another.
 #[derive(Debug, Clone)]
 pub(crate) enum Relation {
     Differs,
@@ -143,24 +143,24 @@ pub(crate) enum OptionTemplate {
     Scale(Expr),
     SackPermitted,
     Timestamps(Expr, Expr),
-    /// Any value that is not behind the last one.
+    /// Any value that is not older than our last timestamp.
     AnyTimestamp(Expr),
     /// No timestamps, though they were negotiated.
     NoTimestamps,
     Sack(Vec<(Expr, Expr)>),
     UserTimeout(Expr),
     Raw(Vec<u8>),
-    /// `...`: any options come out.
+    /// `...`: any options are accepted.
     Any,
 }
 
-/// A segment, or a row of them, whose numbers are still expressions.
+/// A segment, or a row of segments, whose numbers are still expressions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Template {
     pub(crate) bits: u16,
     pub(crate) seq: Expr,
     pub(crate) len: Expr,
-    /// The number behind the data.
+    /// The sequence number after the data.
     pub(crate) end: Expr,
     pub(crate) ack: Option<Expr>,
     pub(crate) window: Option<Expr>,
@@ -169,17 +169,17 @@ pub(crate) struct Template {
     /// The ECN field of the IP header.
     pub(crate) ecn: u8,
     pub(crate) times: u32,
-    /// By how much the acknowledgement grows from one to the next of a row.
+    /// Growth of the acknowledgement number from one segment of a row to the next.
     pub(crate) by: Option<Expr>,
     pub(crate) bad_checksum: bool,
-    /// The data offset field, where it is wrong.
+    /// The data offset field, if it is a false one.
     pub(crate) offset: Option<Expr>,
-    /// Our port, where it is not the usual one.
+    /// Our port, if it is not the usual one.
     pub(crate) port: Option<Expr>,
 }
 
 impl OptionTemplate {
-    /// `None` for what is no option.
+    /// The option with its values; `None` for `noTS` and `...`.
     pub(crate) fn value(&self, symbols: &Symbols) -> Option<Opt> {
         let number = |expr: &Expr| expr.value(symbols);
         Some(match self {
@@ -203,7 +203,7 @@ impl OptionTemplate {
 }
 
 impl Template {
-    /// A segment without data; one with an ACK acknowledges a SYN.
+    /// A segment without data. If it has an ACK, that acknowledges only the SYN.
     pub(crate) fn bare(bits: u16, seq: Expr) -> Self {
         Self {
             bits,
@@ -214,7 +214,7 @@ impl Template {
         }
     }
 
-    /// Whether it leaves the timestamps to what was said before.
+    /// Whether the line omits timestamps, so that they follow from earlier lines.
     pub(crate) fn leaves_timestamps(&self) -> bool {
         let says = |option: &OptionTemplate| {
             matches!(
@@ -227,10 +227,10 @@ impl Template {
         !self.options.iter().any(says)
     }
 
-    /// The segment, without options and data, and the length of its data.
+    /// Returns the segment without options and data, and the length of its data.
     ///
     /// # Errors
-    /// When the numbers do not fit each other.
+    /// The start, the length and the end contradict each other.
     pub(crate) fn value(&self, symbols: &Symbols) -> Result<(Segment, u32), String> {
         let number = |expr: &Expr| expr.value(symbols);
         let (seq, len, end) = (number(&self.seq), number(&self.len), number(&self.end));
@@ -253,7 +253,7 @@ impl Template {
 /// Reads a file of cases.
 ///
 /// # Errors
-/// What is wrong, with file and line.
+/// The first mistake, with its file and line.
 pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<Case>, String> {
     let mut cases: Vec<Case> = Vec::new();
     for (index, raw) in text.lines().enumerate() {
@@ -280,7 +280,10 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<Case>, String> {
         }
     }
     match cases.iter().find(|case| case.rule.trim().is_empty()) {
-        Some(case) => Err(format!("{}: no line | with the rule", case.title())),
+        Some(case) => Err(format!(
+            "{}: there is no line | with the rule",
+            case.title()
+        )),
         None => Ok(cases),
     }
 }
@@ -289,7 +292,7 @@ fn parse_heading(file: &str, line: usize, heading: &str) -> Result<Case, String>
     let parts = heading.split_once(": ");
     let parts = parts.and_then(|(section, name)| Some((section.split_once(", ")?, name)));
     let ((rfc, place), name) = parts.ok_or("a heading is: RFC n, section: name")?;
-    rfc.parse::<u16>().map_err(|_| "an RFC has a number")?;
+    rfc.parse::<u16>().map_err(|_| "the RFC is not a number")?;
     Ok(Case {
         file: file.to_owned(),
         line,
@@ -305,13 +308,13 @@ fn parse_line(number: usize, text: &str) -> Result<Line, String> {
     let is_timed = words[0].starts_with(|c: char| c.is_ascii_digit() || "+*".contains(c));
     let time = Time::parse(if is_timed { words.remove(0) } else { "+0" })?;
     let Some((&verb, rest)) = words.split_first() else {
-        return Err("a time alone says nothing; write: +time silence".into());
+        return Err("a time alone is not a line; write: +time silence".into());
     };
     if !is_timed && (verb == "<" || verb == ">") {
-        return Err("a time comes before < and >".into());
+        return Err("a time must come before < and >".into());
     }
     if time.earliest != time.latest && verb != ">" {
-        return Err("only a segment that comes out has a range of times".into());
+        return Err("only a line with > can have a range of times".into());
     }
     Ok(Line {
         number,
@@ -321,9 +324,9 @@ fn parse_line(number: usize, text: &str) -> Result<Line, String> {
     })
 }
 
-/// `0.25` or `.25` in seconds.
+/// Parses a time in seconds, such as `0.25` or `.25`.
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text} is no time in seconds");
+    let wrong = || format!("{text} is not a time in seconds");
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     if fraction.is_empty() || fraction.len() > 9 {
         return Err(wrong());
@@ -337,7 +340,7 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
 fn parse_command(verb: &str, rest: &[&str]) -> Result<Command, String> {
     let word = |at: usize| {
         let word = rest.get(at).copied();
-        word.ok_or_else(|| format!("{verb}: something is missing behind it"))
+        word.ok_or_else(|| format!("{verb}: an argument is missing"))
     };
     let expr = |at: usize| word(at).and_then(Expr::parse);
     let name = |at: usize| word(at).map(str::to_owned);
@@ -357,7 +360,7 @@ fn parse_command(verb: &str, rest: &[&str]) -> Result<Command, String> {
             like: match rest.get(1) {
                 None => None,
                 Some(&"like") => Some(name(2)?),
-                Some(other) => return Err(format!("{other}: it is: peer name like name")),
+                Some(other) => return Err(format!("{other}: the syntax is: peer name like name")),
             },
         },
         "again" => Command::Again,
@@ -373,7 +376,7 @@ fn parse_command(verb: &str, rest: &[&str]) -> Result<Command, String> {
         "set" => Command::Set(name(0)?, name(1)?),
         "only" => Command::Only(name(0)?),
         "control" => Command::Control(name(0)?),
-        other => return Err(format!("{other} is no command")),
+        other => return Err(format!("{other} is not a command")),
     })
 }
 
@@ -382,7 +385,7 @@ fn parse_open(words: &[&str]) -> Result<Command, String> {
     let (mut window, mut rtt, mut ecn) = (None, Duration::ZERO, false);
     let mut words = words.into_iter();
     while let Some(word) = words.next() {
-        let mut number = || words.next().ok_or(format!("a number follows {word}"));
+        let mut number = || words.next().ok_or(format!("a number must follow {word}"));
         match word {
             "win" => window = Some(Expr::parse(number()?)?),
             "rtt" => rtt = parse_seconds(number()?)?,
@@ -405,12 +408,12 @@ fn parse_icmp(words: &[&str]) -> Result<Icmp, String> {
         ["unreachable", "protocol_unreachable", about] => (IcmpError::Unreachable(2), "0", about),
         ["unreachable", "port_unreachable", about] => (IcmpError::Unreachable(3), "0", about),
         ["time_exceeded", about] => (IcmpError::TimeExceeded, "0", about),
-        other => return Err(format!("{other:?} is no ICMP error")),
+        other => return Err(format!("{other:?} is not an ICMP error")),
     };
     let range = about
         .strip_prefix('[')
         .and_then(|about| about.strip_suffix(']'));
-    let (seq, _, len) = parse_range(range.ok_or("a segment in [] ends an ICMP error")?)?;
+    let (seq, _, len) = parse_range(range.ok_or("an ICMP error must end with a segment in []")?)?;
     Ok(Icmp {
         error,
         mtu: Expr::parse(mtu)?,
@@ -419,13 +422,13 @@ fn parse_icmp(words: &[&str]) -> Result<Icmp, String> {
     })
 }
 
-/// Takes `<…>` from the end.
+/// Parses the options in `<…>`, and returns the other words with them.
 fn cut_options<'a>(words: &[&'a str]) -> Result<(Vec<&'a str>, Vec<OptionTemplate>), String> {
     let Some(at) = words.iter().position(|word| word.starts_with('<')) else {
         return Ok((words.to_vec(), Vec::new()));
     };
     let end = words.iter().position(|word| word.ends_with('>'));
-    let end = end.ok_or("options end with >")?;
+    let end = end.ok_or("options must end with >")?;
     let list = words[at..=end].join(" ");
     let others = [&words[..at], &words[end + 1..]].concat();
     let mut options = Vec::new();
@@ -439,7 +442,7 @@ fn parse_option(item: &str) -> Result<Option<OptionTemplate>, String> {
     let words: Vec<&str> = item.split_whitespace().collect();
     let expr = |text: &str| Expr::parse(text);
     Ok(Some(match words.as_slice() {
-        // The form of the case decides where these stand.
+        // The form of the case decides where padding stands.
         ["nop" | "eol"] => return Ok(None),
         ["..."] => OptionTemplate::Any,
         ["mss", mss] => OptionTemplate::Mss(expr(mss)?),
@@ -452,7 +455,7 @@ fn parse_option(item: &str) -> Result<Option<OptionTemplate>, String> {
         ["sack", blocks @ ..] if !blocks.is_empty() => {
             let block = |block: &&str| {
                 let edges = block.split_once(':');
-                let (left, right) = edges.ok_or(format!("{block} is no block left:right"))?;
+                let (left, right) = edges.ok_or(format!("{block} is not a block left:right"))?;
                 Ok((expr(left)?, expr(right)?))
             };
             OptionTemplate::Sack(blocks.iter().map(block).collect::<Result<_, String>>()?)
@@ -460,13 +463,13 @@ fn parse_option(item: &str) -> Result<Option<OptionTemplate>, String> {
         ["raw", bytes @ ..] => {
             let byte = |byte: &&str| u8::from_str_radix(byte, 16);
             let bytes: Result<_, _> = bytes.iter().map(byte).collect();
-            OptionTemplate::Raw(bytes.map_err(|_| format!("{item} is no row of bytes"))?)
+            OptionTemplate::Raw(bytes.map_err(|_| format!("{item} is not a list of bytes"))?)
         }
-        _ => return Err(format!("{item} is no option")),
+        _ => return Err(format!("{item} is not an option")),
     }))
 }
 
-/// `SEQ:END(LEN)`.
+/// Parses `SEQ:END(LEN)`.
 fn parse_range(text: &str) -> Result<(Expr, Expr, Expr), String> {
     let parts = text.strip_suffix(')').and_then(|text| text.split_once('('));
     let parts = parts.and_then(|(range, len)| Some((range.split_once(':')?, len)));
@@ -482,12 +485,12 @@ fn parse_segment(words: &[&str]) -> Result<Template, String> {
         Some("[ect1]") => 1,
         Some("[ect0]") => 2,
         Some("[ce]") => 3,
-        Some(other) => return Err(format!("{other} is no ECN field")),
+        Some(other) => return Err(format!("{other} is not an ECN field")),
     };
     let letters = words
         .next()
-        .ok_or("a segment begins with its control bits")?;
-    let range = words.next().ok_or("a range follows the control bits")?;
+        .ok_or("a segment must begin with its control bits")?;
+    let range = words.next().ok_or("a range must follow the control bits")?;
     let (seq, end, len) = parse_range(range)?;
     let mut segment = Template {
         bits: parse_bits(letters)?,
@@ -501,7 +504,7 @@ fn parse_segment(words: &[&str]) -> Result<Template, String> {
     };
     while let Some(word) = words.next() {
         let mut expr = || {
-            let value = words.next().ok_or(format!("a number follows {word}"))?;
+            let value = words.next().ok_or(format!("a number must follow {word}"))?;
             Expr::parse(value).map(Some)
         };
         match word {
@@ -514,12 +517,12 @@ fn parse_segment(words: &[&str]) -> Result<Template, String> {
             "bad-checksum" => segment.bad_checksum = true,
             _ => {
                 let times = word.strip_prefix('x').and_then(|n| n.parse().ok());
-                segment.times = times.ok_or_else(|| format!("{word} is no part of a segment"))?;
+                segment.times = times.ok_or_else(|| format!("{word} is not part of a segment"))?;
             }
         }
     }
     if (segment.bits & ACK != 0) != segment.ack.is_some() {
-        return Err("ack stands where the control bits have a dot, and only there".into());
+        return Err("a segment must have ack if its control bits have a dot, and only then".into());
     }
     Ok(segment)
 }
@@ -530,7 +533,7 @@ fn parse_bits(letters: &str) -> Result<u16, String> {
     }
     letters.chars().try_fold(0, |bits, letter| {
         let bit = LETTERS.iter().find(|(name, _)| *name == letter);
-        let (_, bit) = bit.ok_or_else(|| format!("{letter} is no control bit"))?;
+        let (_, bit) = bit.ok_or_else(|| format!("{letter} is not a control bit"))?;
         Ok(bits | bit)
     })
 }

@@ -1,6 +1,5 @@
-//! Tables of segments: whole segments go in and come out, with times. Each
-//! case is a rule of an RFC; `README.md` beside the cases describes their
-//! language.
+//! Tables of segments: whole segments go in and come out, with times. Each case tests a rule of an
+//! RFC. `README.md` in this folder describes the language of the cases.
 
 mod acts;
 mod expect;
@@ -51,7 +50,7 @@ macro_rules! files {
             }
         )*
 
-        /// All files that are run.
+        /// All files whose cases run.
         const FILES: &[&str] = &[$($file),*];
     };
 }
@@ -98,15 +97,15 @@ fn every_file_is_run() {
 }
 
 #[test]
-fn every_case_has_a_name_of_its_own() {
+fn every_case_has_a_unique_name() {
     let mut seen = BTreeSet::new();
     for case in FILES.iter().flat_map(|file| load(file)) {
         let name = format!("{}: {}", case.section, case.name);
-        assert!(seen.insert(name), "{} is there twice", case.title());
+        assert!(seen.insert(name), "two cases are called {}", case.title());
     }
 }
 
-/// There are fewer than this only when some were lost.
+/// Minimum number of cases. If there are fewer, some were lost by mistake.
 const LEAST_CASES: usize = 250;
 
 #[test]
@@ -115,7 +114,7 @@ fn there_are_enough_cases() {
     assert!(cases >= LEAST_CASES, "{cases} cases");
 }
 
-/// Runs a case of which only the exchange is given.
+/// Runs the exchange of a case, with a heading and a rule added.
 fn run_text(exchange: &str) -> Result<(), String> {
     let text = format!("RFC 1, 1: a case\n| A rule.\n{exchange}");
     let cases = language::parse("text", &text)?;
@@ -123,7 +122,7 @@ fn run_text(exchange: &str) -> Result<(), String> {
 }
 
 #[test]
-fn whatever_differs_fails_a_case() {
+fn any_difference_fails_a_case() {
     const FIRST: &str = "+0 > P. 1:1+seg(seg) ack 2 win RECV";
     const AGAIN: &str = "+0.2 > P. 1:1+seg(seg) ack 2";
     let right = format!("open\napp serve seg\n+0 < P. 1:2(1) ack 1\n{FIRST}\n{AGAIN}");
@@ -171,13 +170,13 @@ fn our_numbers_wrap_in_one_form() {
     let form = forms::FORMS.iter().find(|form| form.iss.is_some());
     let form = *form.expect("a form that waits for its number");
     let iss = run::first_iss(form).expect("a SYN-ACK");
-    // 250 go by in a millisecond.
+    // Our initial sequence number advances by 250 per millisecond.
     let before = form.iss.map(|target| target - iss);
     assert!(before.is_some_and(|before| before < 250), "{iss}");
 }
 
 #[test]
-fn what_is_no_line_is_refused() {
+fn invalid_lines_are_refused() {
     for wrong in [
         "opne",
         "+0 < Q 1:1(0)",

@@ -1,27 +1,28 @@
-//! A peer as a case sees it: numbers relative to each side's initial one, and
-//! what a line need not say because the lines before have said it.
+//! A peer as a case sees it. Sequence numbers are relative to each side's initial number, and
+//! values that a line omits follow from earlier lines.
 
 use std::time::Duration;
 
 use nmio::Instant;
 use testkit::{ACK, Opt, SYN, Segment};
 
-/// Timestamps, when both ends have sent them in their SYNs.
+/// State of the timestamps of both ends.
 #[derive(Debug, Clone, Copy)]
 struct Clocks {
-    /// The peer's: what it last told, and when. It ticks every millisecond.
+    /// The peer's last timestamp, and the time when it was sent. The peer's clock ticks every
+    /// millisecond.
     told: u32,
     told_at: Instant,
-    /// Ours, as the first segment told it.
+    /// Our first timestamp.
     base: u32,
-    /// What it shows relative to `base`, and when.
+    /// A known reading of our clock relative to `base`, and the time of the reading.
     reading: u32,
     read_at: Instant,
-    /// What we have told last, relative to `base`.
+    /// Our last timestamp, relative to `base`.
     ours: u32,
-    /// What we must echo (RFC 7323, section 4.3).
+    /// The timestamp that we must echo (RFC 7323, section 4.3).
     recent: u32,
-    /// Both have sent them.
+    /// Whether both ends have sent timestamps in their SYNs.
     agreed: bool,
 }
 
@@ -29,20 +30,20 @@ struct Clocks {
 pub(crate) struct Peer {
     pub(crate) port: u16,
     isn: u32,
-    /// Ours, once it is known.
+    /// Our initial sequence number, once it is known.
     pub(crate) iss: Option<u32>,
-    /// Behind the last thing that we have sent, in absolute numbers.
+    /// End of the data that we have sent, as an absolute sequence number.
     pub(crate) sent_to: u32,
     /// Bytes of data in a full segment to this peer.
     pub(crate) seg: u16,
-    /// The window field of what it has sent last.
+    /// Window field of the peer's last segment.
     pub(crate) window: u16,
-    /// The window field that is expected next.
+    /// Window field that is expected in our next segment.
     pub(crate) our_window: u16,
-    /// Our receive buffer.
+    /// Bytes of our receive buffer.
     recv: u32,
     clocks: Option<Clocks>,
-    /// What we have acknowledged last, relative.
+    /// Our last acknowledgement number, relative.
     last_ack: u32,
 }
 
@@ -62,14 +63,14 @@ impl Peer {
         }
     }
 
-    /// The next SYN-ACK begins a new numbering.
+    /// Forgets our initial sequence number: the next SYN-ACK sets a new one.
     pub(crate) fn again(&mut self) {
         self.iss = None;
         self.clocks = None;
         self.our_window = unscaled(self.recv);
     }
 
-    /// Fills in what a line about a segment of this peer's has left out.
+    /// Adds to a segment from this peer the values that its line omits.
     pub(crate) fn complete_in(&mut self, segment: &mut Segment, plain: bool, now: Instant) {
         let clocks = self.clocks.filter(|clocks| clocks.agreed);
         if let Some(clocks) = clocks
@@ -82,7 +83,7 @@ impl Peer {
         self.window = segment.window;
     }
 
-    /// Takes in what the peer sends, in relative numbers.
+    /// Updates the state for a segment that the peer sends, with relative numbers.
     pub(crate) fn has_said(&mut self, segment: &Segment, now: Instant) {
         let told = segment.options.iter().find_map(|option| match option {
             Opt::Timestamps(value, _) => Some(*value),
@@ -105,13 +106,13 @@ impl Peer {
         }
         let last_ack = self.last_ack;
         if let Some(clocks) = &mut self.clocks {
-            // What is older is not the peer's clock, but somebody's test of PAWS.
+            // An older timestamp does not show the peer's clock: it is a test of PAWS.
             if told.wrapping_sub(clocks.told).cast_signed() >= 0 {
                 (clocks.told, clocks.told_at) = (told, now);
             }
             let ahead = told.wrapping_sub(clocks.recent).cast_signed() >= 0;
             let covers = segment.seq.wrapping_sub(last_ack).cast_signed() <= 0;
-            // What lies before the window as a whole is dropped before that.
+            // A segment that lies wholly before the window is dropped before its timestamp counts.
             let behind = segment
                 .seq
                 .wrapping_add(segment.span())
@@ -123,7 +124,7 @@ impl Peer {
         }
     }
 
-    /// Fills in what a line about an expected segment has left out.
+    /// Adds to an expected segment the values that its line omits.
     pub(crate) fn complete_out(&mut self, segment: &mut Segment, plain: bool, now: Instant) {
         if let Some(clocks) = self.clocks.filter(|clocks| clocks.agreed)
             && plain
@@ -139,12 +140,12 @@ impl Peer {
             _ => None,
         });
         if let Some(shift) = scale {
-            // The window of a SYN is not scaled, the next one is.
+            // The window of a SYN is not scaled, but the next window is.
             self.our_window = (self.recv >> shift).min(u32::from(u16::MAX)) as u16;
         }
     }
 
-    /// A segment to this peer, in absolute numbers.
+    /// Converts a segment from this peer to absolute numbers.
     pub(crate) fn absolute(&self, segment: &Segment) -> Segment {
         let ours = |number: u32| number.wrapping_add(self.iss.unwrap_or(0));
         let mut out = segment.clone();
@@ -169,7 +170,7 @@ impl Peer {
         out
     }
 
-    /// What came out for this peer, in relative numbers.
+    /// Converts a segment of ours to this peer to relative numbers.
     pub(crate) fn relative(&mut self, segment: &Segment, at: Instant) -> Segment {
         if segment.has(SYN) && self.iss.is_none() {
             self.iss = Some(segment.seq);
@@ -215,12 +216,12 @@ impl Peer {
         out
     }
 
-    /// What we have told last, relative to the first.
+    /// Our last timestamp, relative to our first.
     pub(crate) fn last_timestamp(&self) -> u32 {
         self.clocks.map_or(0, |clocks| clocks.ours)
     }
 
-    /// Our clock shows `value`, relative to what it told first.
+    /// Sets the reading of our clock to `value`, relative to our first timestamp.
     pub(crate) fn set_clock(&mut self, value: u32, at: Instant) {
         if let Some(clocks) = &mut self.clocks {
             (clocks.reading, clocks.read_at) = (value, at);
@@ -232,7 +233,7 @@ impl Peer {
     }
 }
 
-/// The window field without a scale.
+/// The window field for a window that is not scaled.
 fn unscaled(recv: u32) -> u16 {
     recv.min(u32::from(u16::MAX)) as u16
 }

@@ -1,5 +1,4 @@
-//! What the cases run on: a port that keeps what is sent, and an application
-//! that does what a case tells it.
+//! The application of the cases, which does what a case tells it.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -7,60 +6,60 @@ use std::sync::Arc;
 
 use crate::{Application, CloseReason, Connection, ConnectionId, ContentId};
 
-/// What the application does on data.
+/// What the application does when it receives data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Habit {
-    /// Consumes all and says nothing.
+    /// Reads everything and sends no data.
     Silent,
-    /// Consumes nothing.
+    /// Reads nothing.
     Lazy,
-    /// Consumes so many bytes at a time.
+    /// Reads at most this many bytes at a time.
     Sip(usize),
-    /// Writes what it gets.
+    /// Sends the received data back.
     Echo,
-    /// Each byte is a request, and answered with the content.
+    /// Answers each received byte with the content.
     Serve,
-    /// Likewise, and closes after the first.
+    /// Answers the first received byte with the content, and closes.
     ServeOnce,
-    /// Each byte is answered with so many that are no content.
+    /// Answers each received byte with this many bytes that are not a content.
     Say(usize),
     Close,
     Abort,
 }
 
-/// What was said on one connection.
+/// What the application has written and read on one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
-    /// All that the application has written.
+    /// All bytes that the application has written.
     pub(crate) written: Vec<u8>,
-    /// Bytes consumed.
+    /// Number of bytes that the application has consumed.
     consumed: usize,
 }
 
-/// Does what the case says, and keeps a log of its callbacks.
+/// An application that does what the case says, and keeps a log of its callbacks.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) habit: Habit,
-    /// Refuses connections.
+    /// Whether the application refuses connections.
     pub(crate) refuse: bool,
-    /// Bytes that it says when a connection is accepted.
+    /// Number of bytes that the application sends when it accepts a connection.
     pub(crate) greeting: usize,
     /// Whether the peer's FIN closes our side too.
     pub(crate) close_back: bool,
     pub(crate) content: Option<(ContentId, Arc<[u8]>)>,
     pub(crate) log: String,
-    /// By the peer's port.
+    /// Data of each connection, by the peer's port.
     pub(crate) said: HashMap<u16, Said>,
-    /// A callback was given other bytes than the peer has sent.
+    /// Set if a callback got other bytes than the peer has sent.
     pub(crate) fault: Option<String>,
 }
 
-/// What the peer sends, by its place in the stream.
+/// Returns the byte that the peer sends at an offset of its stream.
 pub(crate) fn peers_byte(at: usize) -> u8 {
     (at * 7 + at / 251 + at / 65_521) as u8
 }
 
-/// What contents are made of: no period fits a segment.
+/// Returns the bytes of a content. They repeat in no period that fits a segment.
 pub(crate) fn content(len: usize) -> Vec<u8> {
     let byte = |at: usize| (at * 13 + at / 241 + at / 65_521 + 5) as u8;
     (0..len).map(byte).collect()
@@ -84,7 +83,9 @@ impl App {
         if !self.log.is_empty() {
             self.log.push(' ');
         }
-        self.log.write_fmt(event).expect("a string takes all");
+        self.log
+            .write_fmt(event)
+            .expect("writing to a string cannot fail");
     }
 
     fn said(&mut self, conn: &Connection<'_, ()>) -> &mut Said {
@@ -108,7 +109,8 @@ impl App {
         done
     }
 
-    /// Answers each byte of `data`; how many before the stream was full.
+    /// Answers each byte of `data`. Returns the number of bytes answered before the stream was
+    /// full.
     fn answer(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
         for done in 0..data.len() {
             let answered = match self.habit {

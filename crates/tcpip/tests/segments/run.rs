@@ -1,5 +1,5 @@
-//! Runs a case: what goes in, goes in; what comes out must be what the next
-//! lines say, to the bit and to the millisecond.
+//! Runs a case. The segments of its `<` lines go in, and what comes out must match its `>` lines,
+//! to the bit and to the millisecond.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -25,22 +25,22 @@ use super::settings;
 
 /// Our port.
 pub(crate) const OWN_PORT: u16 = 80;
-/// What a full segment leaves free of the peer's maximum segment size: the
-/// place of the timestamps, whether they are sent or not.
+/// Bytes of the peer's MSS that a full segment leaves free for timestamps, whether they are sent or
+/// not.
 const RESERVED: u16 = 12;
-/// Our initial sequence numbers tick as often (RFC 6528, section 3), in
-/// microseconds.
+/// Interval in which our initial sequence numbers grow by one, in microseconds (RFC 6528, section
+/// 3).
 const ISN_TICK_MICROS: u64 = 4;
-/// The least segment size that we send by.
+/// The smallest MSS of a peer that we obey.
 const MIN_MSS: u16 = 88;
-/// So often the stack may ask for the timers at one moment.
+/// Maximum number of timer passes that the stack may ask for at one moment.
 const MOST_TURNS: u32 = 10_000;
 
 /// Runs a case in all its forms.
 ///
 /// # Errors
-/// Of the first form in which it fails: the line, what was expected and what
-/// came, and the whole exchange.
+/// The first form in which the case fails: the line, the expected and the actual result, and the
+/// whole exchange.
 pub(crate) fn run(case: &Case) -> Result<(), String> {
     let only: Vec<&str> = case
         .lines
@@ -55,7 +55,7 @@ pub(crate) fn run(case: &Case) -> Result<(), String> {
         .filter(|form| only.iter().all(|name| form.is(name)))
         .collect();
     if forms.is_empty() {
-        return Err(format!("{}\n  no form is {only:?}", case.title()));
+        return Err(format!("{}\n  no form matches {only:?}", case.title()));
     }
     for form in forms {
         run_form(case, form)
@@ -117,13 +117,13 @@ fn run_with<C: CongestionControl>(case: &Case, form: &Form) -> Result<(), String
     ))
 }
 
-/// The first initial sequence number that is ours in a form.
+/// Returns our first initial sequence number in a form.
 pub(crate) fn first_iss(form: Form) -> Option<u32> {
     let config = Config::on_ports(&[OWN_PORT]);
     Runner::<Cubic>::new(&config, 1500, form).first_iss()
 }
 
-/// A case in the middle of its run.
+/// State of a running case.
 pub(crate) struct Runner<C> {
     pub(crate) server: Server<App, C>,
     pub(crate) port: Outbox,
@@ -132,13 +132,13 @@ pub(crate) struct Runner<C> {
     pub(crate) now: Instant,
     pub(crate) peers: HashMap<String, Peer>,
     pub(crate) current: String,
-    /// What has come out and no line has named, with its time.
+    /// Packets that have come out and that no line has expected yet, with their times.
     pub(crate) pending: VecDeque<(Instant, Vec<u8>)>,
     pub(crate) trace: Vec<String>,
-    /// Passes over the timers at this moment.
+    /// Number of timer passes at this moment.
     turns: u32,
     pub(crate) frames: u32,
-    /// The receive buffer.
+    /// Bytes of the receive buffer.
     pub(crate) recv: u32,
     pub(crate) own_mss: u16,
     pub(crate) options: settings::Switches,
@@ -151,8 +151,8 @@ impl<C: CongestionControl> Runner<C> {
         let Some(target) = form.iss else {
             return runner;
         };
-        // Our initial numbers grow with time (RFC 6528): one that is to lie at
-        // a certain place is waited for.
+        // Our initial sequence numbers grow with time (RFC 6528), so the case begins when the
+        // wanted number is near.
         let Some(iss) = runner.first_iss() else {
             return Self::beginning(config, mtu, form, begin);
         };
@@ -161,7 +161,7 @@ impl<C: CongestionControl> Runner<C> {
         Self::beginning(config, mtu, form, begin + wait)
     }
 
-    /// The number that the first SYN-ACK has.
+    /// Returns the sequence number of the first SYN-ACK.
     fn first_iss(mut self) -> Option<u32> {
         self.input(&Template::bare(SYN, Expr::number(0))).ok()?;
         let (_, packet) = self.pending.pop_front()?;
@@ -242,7 +242,7 @@ impl<C: CongestionControl> Runner<C> {
         };
         let (earliest, latest) = (since + line.time.earliest, since + line.time.latest);
         if earliest < self.now {
-            return Err("this time is over".into());
+            return Err("this time has already passed".into());
         }
         if let Command::Out(template) = &line.command {
             self.advance(earliest)?;
@@ -298,7 +298,8 @@ impl<C: CongestionControl> Runner<C> {
 
     fn check_field(&mut self, name: &str, number: &Expr, fields: &str) -> Result<(), String> {
         let expected = self.value(number);
-        let got = settings::field(fields, name).ok_or_else(|| format!("nothing counts {name}"))?;
+        let got =
+            settings::field(fields, name).ok_or_else(|| format!("no counter is called {name}"))?;
         check(name, &expected, &got)
     }
 
@@ -306,14 +307,14 @@ impl<C: CongestionControl> Runner<C> {
         self.expect_silence()
     }
 
-    /// A frame arrives.
+    /// Passes a packet to the server.
     fn receive(&mut self, packet: &[u8]) -> Result<(), String> {
         let frame = self.port.frame_from(packet);
         self.server.handle_frame(&mut self.port, frame, self.now);
         self.turn()
     }
 
-    /// What an event loop does after each batch.
+    /// Does what an event loop does after each batch.
     fn turn(&mut self) -> Result<(), String> {
         Handler::<Outbox>::handle_timers(&mut self.server, &mut self.port, self.now);
         while let Some(packet) = self.port.sent.pop_front() {
@@ -326,7 +327,7 @@ impl<C: CongestionControl> Runner<C> {
         check("free frames", &self.frames, &self.port.pool().available())
     }
 
-    /// Time passes as an event loop would let it.
+    /// Advances the time to `to`, and runs the timers that expire until then.
     pub(crate) fn advance(&mut self, to: Instant) -> Result<(), String> {
         while self.run_timer(to)? {}
         self.now = to;
@@ -341,7 +342,7 @@ impl<C: CongestionControl> Runner<C> {
         };
         self.turns = if due > self.now { 0 } else { self.turns + 1 };
         if self.turns > MOST_TURNS {
-            return Err("the timers are due again and again at the same moment".into());
+            return Err("the stack asks for timers at the same moment again and again".into());
         }
         self.now = self.now.max(due);
         self.turn()?;
@@ -378,7 +379,8 @@ impl<C: CongestionControl> Runner<C> {
         Ok(())
     }
 
-    /// The frame of a segment of the current peer's, wrong where the case says so.
+    /// Returns the packet of a segment from the current peer, with the errors that the case asks
+    /// for.
     fn packet(&mut self, segment: &Segment, template: &Template) -> Vec<u8> {
         let symbols = self.symbols();
         let Form { layout, .. } = self.form;
@@ -402,7 +404,7 @@ impl<C: CongestionControl> Runner<C> {
         values.filter_map(|option| option.value(&symbols)).collect()
     }
 
-    /// RFC 9293, section 3.7.1: how long full segments to this peer are.
+    /// Learns the size of full segments to this peer from its SYN (RFC 9293, section 3.7.1).
     fn learn_mss(&mut self, syn: &Segment) {
         let default = if self.form.v6 { 1220 } else { 536 };
         let mss = syn.mss().unwrap_or(default).clamp(MIN_MSS, self.own_mss);
@@ -424,7 +426,7 @@ impl<C: CongestionControl> Runner<C> {
         self.receive(&route.icmp_error(error, &ours))
     }
 
-    /// The three segments of a handshake, each checked.
+    /// Runs a handshake, and checks each of its segments.
     fn open(
         &mut self,
         options: &[OptionTemplate],
@@ -481,7 +483,7 @@ impl<C: CongestionControl> Runner<C> {
     }
 }
 
-/// The least shift by which a window of `recv` bytes fits its field.
+/// Returns the smallest shift with which a window of `recv` bytes fits into the header field.
 fn scale_for(recv: u32) -> u8 {
     let mut shift = 0;
     while recv >> shift > u32::from(u16::MAX) {

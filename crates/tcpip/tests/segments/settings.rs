@@ -1,4 +1,4 @@
-//! `set`: the stack's configuration by name.
+//! Lines with `set`: change the stack's configuration by name.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::{Config, SynCookies, WhenFull};
 
 use super::language::parse_seconds;
 
-/// Which options we answer with.
+/// The options that our SYN-ACK may contain.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Switches {
     pub(crate) scale: bool,
@@ -24,10 +24,10 @@ impl Switches {
     }
 }
 
-/// Sets what a case names.
+/// Sets the setting `name` to `value`.
 ///
 /// # Errors
-/// What is wrong with the name or the value.
+/// The name is unknown, or the value is invalid.
 pub(crate) fn set(
     config: &mut Config,
     mtu: &mut usize,
@@ -37,12 +37,12 @@ pub(crate) fn set(
     let number = || {
         value
             .parse::<u32>()
-            .map_err(|_| format!("{value} is no number"))
+            .map_err(|_| format!("{value} is not a number"))
     };
     let small = || {
         value
             .parse::<u8>()
-            .map_err(|_| format!("{value} is no small number"))
+            .map_err(|_| format!("{value} is not a number up to 255"))
     };
     let time = || -> Result<Duration, String> { parse_seconds(value) };
     let switch = || match value {
@@ -96,7 +96,7 @@ pub(crate) fn set(
     Ok(())
 }
 
-/// The number behind `name:` in the `Debug` form of a structure.
+/// Returns the number after `name:` in the `Debug` form of a structure.
 pub(crate) fn field(fields: &str, name: &str) -> Option<u32> {
     let mut rest = fields;
     loop {
