@@ -1,5 +1,5 @@
-//! An application in the whole server, before an independent TCP client on a simulated
-//! link: every byte of every kind of answer.
+//! A complete server with an application, and an independent TCP client on a simulated link. The
+//! tests compare all bytes of each kind of answer.
 
 #[path = "app/probe.rs"]
 mod probe;
@@ -23,7 +23,7 @@ use visit::{
 };
 
 #[test]
-fn bytes_made_now_and_the_site_in_one_segment() {
+fn one_segment_may_have_requests_for_application_and_site() {
     let received = talk([get("/count"), get("/a.txt"), get("/count"), get("/none")].concat());
     let expected = [
         text("1\n"),
@@ -35,14 +35,14 @@ fn bytes_made_now_and_the_site_in_one_segment() {
 }
 
 #[test]
-fn a_get_behind_a_post_in_one_segment() {
+fn a_get_after_a_post_in_one_segment_is_answered() {
     let received = talk([post("/echo", "one"), get("/count"), post("/echo", "")].concat());
     let expected = [text("POST /echo one"), text("1\n"), text("POST /echo ")];
     assert_eq!(received, expected.concat());
 }
 
 #[test]
-fn a_head_has_no_body() {
+fn the_response_to_head_has_no_body() {
     for (target, whole) in [
         ("/count", text("1\n")),
         ("/prepared", talk(get("/prepared"))),
@@ -55,10 +55,10 @@ fn a_head_has_no_body() {
 }
 
 #[test]
-fn fields_are_added_to_whatever_is_sent() {
+fn fields_are_added_to_every_kind_of_response() {
     let received = talk(get("/a.txt?extra"));
     assert_eq!(without_tags(&received), file("X-Extra: yes\r\n"));
-    // One of the same name takes the other's place.
+    // A field of the same name is replaced.
     let received = talk(get("/a.txt?type"));
     let expected = file("Content-Type: text/x-other\r\n").replacen(
         "Content-Type: text/plain; charset=utf-8\r\n",
@@ -84,7 +84,7 @@ fn fields_are_added_to_whatever_is_sent() {
     );
     let received = talk(get("/refused?extra"));
     assert!(received.contains("\r\nX-Extra: yes\r\n"), "{received}");
-    // One of all responses gives way, too.
+    // A field that all responses have is replaced, too.
     let received = talk(get("/server"));
     assert_eq!(
         received,
@@ -93,7 +93,7 @@ fn fields_are_added_to_whatever_is_sent() {
 }
 
 #[test]
-fn a_prepared_reply_is_told_to_be_unchanged() {
+fn a_prepared_reply_is_compared_with_the_clients_tag() {
     let whole = talk(get("/prepared"));
     let tag = &whole[whole.find("ETag: ").unwrap() + 6..][..18];
     let own = format!("Content-Type: text/x-probe\r\nCache-Control: no-cache\r\nETag: {tag}\r\n");
@@ -122,7 +122,7 @@ fn a_prepared_reply_is_told_to_be_unchanged() {
     assert_eq!(talk(other), whole);
     let failed = request("GET", "/prepared", "If-Match: \"x\"\r\n", "");
     assert!(talk(failed).starts_with("HTTP/1.1 412 "));
-    // A reply that was removed cannot be sent.
+    // A removed reply cannot be sent, so the answer is 500.
     assert!(talk([get("/remove"), get("/prepared")].concat()).contains("HTTP/1.1 500 "));
 }
 
@@ -160,13 +160,13 @@ fn a_body_that_is_longer_than_one_write_is_sent() {
 }
 
 #[test]
-fn answers_beyond_the_streams_room_come_in_their_order() {
+fn answers_keep_their_order_when_the_send_stream_is_full() {
     let requests: String = (0..300).map(|_| get("/count") + &get("/a.txt")).collect();
     let expected: String = (1..=300)
         .map(|n| text(&format!("{n}\n")) + &file(""))
         .collect();
     assert!(without_tags(&talk(requests)) == expected);
-    // An answer in two parts is sent whole, where there is room for one part only.
+    // There is room for only one slice. An answer of two slices must still arrive completely.
     let config_of_two = Config {
         max_entry_lists: 0,
         ..config()
@@ -181,7 +181,7 @@ fn answers_beyond_the_streams_room_come_in_their_order() {
     let (outcomes, _) = visits::<true>(&config_of_two, &[visit]);
     let expected = (file("") + &file("X-Extra: yes\r\n")).repeat(10);
     assert_eq!(without_tags(&outcomes[0].received), expected);
-    // Where few may write at once, a request is put once to the application all the same.
+    // Few connections may write at once. The application must still get each request only once.
     let config = Config {
         max_write_buffers: 1,
         ..config()
@@ -213,21 +213,21 @@ fn answers_beyond_the_streams_room_come_in_their_order() {
 }
 
 #[test]
-fn chunks_are_the_body() {
+fn a_chunked_body_is_decoded() {
     let chunks = "3\r\none\r\n4;x=y\r\n two\r\n0\r\nTrailer: x\r\n\r\n";
     let received = talk([chunked("/echo", chunks), get("/count")].concat());
     assert_eq!(received, text("POST /echo one two") + &text("1\n"));
 }
 
 #[test]
-fn a_body_in_pieces_goes_by() {
+fn a_body_may_be_taken_in_pieces_up_to_its_limit() {
     let long = "x".repeat(200_000);
     let received = talk([post("/pieces", &long), get("/count")].concat());
     assert_eq!(received, text("200000 bytes") + &text("1\n"));
     let chunk = format!("{:x}\r\n{long}\r\n", long.len());
     let received = talk(chunked("/pieces", &format!("{chunk}{chunk}0\r\n\r\n")));
     assert_eq!(received, text("400000 bytes"));
-    // 500,000 are its limit, whether it is told before or not.
+    // The limit is 500,000 bytes, whether the length is announced or not.
     let too_large = page(
         "413 Content Too Large",
         false,
@@ -245,7 +245,7 @@ fn a_body_in_pieces_goes_by() {
 }
 
 #[test]
-fn a_body_that_nobody_reads_is_discarded() {
+fn an_unread_body_is_discarded() {
     let refused = |goes_on| page("403 Forbidden", goes_on, "");
     let later = |goes_on: bool| {
         let option = if goes_on { "keep-alive" } else { "close     " };
@@ -258,7 +258,7 @@ fn a_body_that_nobody_reads_is_discarded() {
         };
         for len in [1, 3_000, 65_536, 65_537, 400_000] {
             let body = "x".repeat(len);
-            // The first piece is read.
+            // `/stop` reads the first piece of the body, so the rest is within the limit.
             let goes_on = len <= 65_536 + usize::from(target == "/stop");
             let rest = if goes_on { text("1\n") } else { String::new() };
             let received = talk(post(target, &body) + &get("/count"));
@@ -271,8 +271,9 @@ fn a_body_that_nobody_reads_is_discarded() {
 }
 
 #[test]
-fn a_body_that_nobody_reads_has_the_requests_time() {
-    // Whole, the connection may be idle.
+fn an_unread_body_must_arrive_within_the_request_timeout() {
+    // With an incomplete body the request times out. With a complete one the idle timeout ends the
+    // connection.
     for (body, is_late) in [("123", true), ("12345", false)] {
         let head = request("POST", "/unread", "Content-Length: 5\r\n", body);
         let visit = Talk {
@@ -288,7 +289,7 @@ fn a_body_that_nobody_reads_has_the_requests_time() {
 }
 
 #[test]
-fn a_body_has_a_limit() {
+fn a_body_beyond_the_default_limit_is_refused() {
     let too_large = page(
         "413 Content Too Large",
         false,
@@ -340,7 +341,7 @@ fn hostile_bodies_are_refused() {
 }
 
 #[test]
-fn who_waits_to_be_told_is_told() {
+fn a_client_that_waits_gets_100_continue() {
     let waits = "Content-Length: 3\r\nExpect: 100-continue\r\n";
     let head = request("POST", "/echo", waits, "");
     let at = head.len();
@@ -350,7 +351,7 @@ fn who_waits_to_be_told_is_told() {
         talk_cut(whole.as_bytes(), vec![at]),
         told + &text("POST /echo abc")
     );
-    // Not who has not waited, who is refused, or who does not know it.
+    // No `100 Continue` goes to clients that do not wait, that are refused, or that use HTTP/1.0.
     assert_eq!(talk(&whole), text("POST /echo abc"));
     let stopped = page("403 Forbidden", false, "");
     let refused = whole.replace("/echo", "/unread");
@@ -371,13 +372,13 @@ fn an_answer_may_come_later() {
     .concat();
     let expected = [text("later 1"), text("1\n"), text("later 2"), text("2\n")].concat();
     assert_eq!(talk(&requests), expected);
-    // The application may answer by the site, or ask for more time.
+    // The application may leave the answer to the site, or ask for more time.
     let received = talk([get("/a.txt?later"), get("/later?again")].concat());
     assert_eq!(
         without_tags(&received),
         file("X-Extra: yes\r\n") + &text("later again")
     );
-    // A connection that is kept open gets it, too.
+    // A client that keeps its sending side open gets the answer, too.
     let visit = Talk {
         bytes: requests.into_bytes(),
         expected: expected.len(),
@@ -389,7 +390,7 @@ fn an_answer_may_come_later() {
 }
 
 #[test]
-fn who_sends_no_more_gets_all_that_waits_behind_a_later_answer() {
+fn after_a_half_close_all_requests_behind_a_deferred_one_are_answered() {
     let requests = get("/later?1") + &get("/a.txt").repeat(200) + &get("/count");
     let expected = text("later 1") + &file("").repeat(200) + &text("1\n");
     for sees in ["everything", "missing"] {
@@ -407,7 +408,7 @@ fn who_sends_no_more_gets_all_that_waits_behind_a_later_answer() {
 }
 
 #[test]
-fn bodies_have_a_bound_of_memory_together() {
+fn a_body_that_exceeds_the_memory_gets_503() {
     let long = vec![b'x'; sandstorm::MAX_PENDING_BYTES];
     let head = request(
         "POST",
@@ -421,11 +422,11 @@ fn bodies_have_a_bound_of_memory_together() {
 }
 
 #[test]
-fn a_body_that_comes_no_further_gives_way_to_another() {
+fn a_request_whose_body_stalls_is_evicted_for_another() {
     let announced = |len: usize| format!("Content-Length: {len}\r\n");
     let stalls = request("POST", "/huge", &announced(50_000_000), "");
     let stalls = stalls + &"x".repeat(20_000_000);
-    // The other one begins when that has come.
+    // The other request begins when the first one has stalled.
     let count = get("/count");
     let cuts = (1..=4_000).map(|n| n * count.len()).collect();
     let body = "x".repeat(30_000_000);
@@ -448,7 +449,7 @@ fn a_body_that_comes_no_further_gives_way_to_another() {
 }
 
 #[test]
-fn an_address_with_much_that_waits_for_the_application_gives_way() {
+fn a_waiting_request_of_an_address_beyond_its_share_is_evicted() {
     let waits = Talk {
         bytes: post("/huge?waits", &"x".repeat(11_500_000)).into_bytes(),
         half_close: true,
@@ -533,13 +534,13 @@ fn an_answer_that_never_comes_is_504() {
         "The answer did not come in time.",
     );
     assert_eq!(received, late.clone() + &text("1\n"));
-    // When it comes then, it is not taken for the answer to a later request.
+    // The answer that comes too late is not taken for the answer to the next request.
     let received = talk([get("/never"), get("/later?1")].concat());
     assert_eq!(received, late + &text("later 1"));
 }
 
 #[test]
-fn who_is_gone_before_the_answer_harms_nobody() {
+fn an_answer_to_a_client_that_has_gone_is_dropped() {
     let gone = Talk {
         bytes: get("/later?gone").into_bytes(),
         aborts: true,
@@ -561,7 +562,7 @@ fn who_is_gone_before_the_answer_harms_nobody() {
 }
 
 #[test]
-fn a_slow_body_has_the_requests_time() {
+fn a_body_must_arrive_within_the_request_timeout() {
     let visit = Talk {
         bytes: request("POST", "/echo", "Content-Length: 5\r\n", "1234").into_bytes(),
         ..Talk::default()
@@ -573,7 +574,7 @@ fn a_slow_body_has_the_requests_time() {
 }
 
 #[test]
-fn an_application_remembers_a_connection_and_knows_its_client() {
+fn an_application_has_state_per_connection_and_the_client_address() {
     let received = talk([get("/visits"), get("/visits"), get("/peer")].concat());
     assert_eq!(
         received,
@@ -582,7 +583,7 @@ fn an_application_remembers_a_connection_and_knows_its_client() {
 }
 
 #[test]
-fn an_application_behind_the_site_sees_what_is_missing() {
+fn with_sees_missing_an_application_sees_only_what_the_site_lacks() {
     let requests = [
         get("/a.txt?extra"),
         get("/count"),
@@ -614,7 +615,7 @@ fn an_application_behind_the_site_sees_what_is_missing() {
 }
 
 #[test]
-fn what_is_no_request_is_not_seen() {
+fn the_application_does_not_see_invalid_requests() {
     for bytes in [
         get("no-path"),
         get("/count#x"),
@@ -626,7 +627,7 @@ fn what_is_no_request_is_not_seen() {
         assert!(received.starts_with("HTTP/1.1 4") || received.starts_with("HTTP/1.1 5"));
         assert!(!received.contains("\r\n\r\n2\n"), "{bytes:?}");
     }
-    // Others are: any method, the server as a whole, a later version of HTTP.
+    // The application does see unknown methods, `OPTIONS *`, and later versions of HTTP.
     assert_eq!(
         talk(request("BREW", "/echo?x", "", "")),
         text("BREW /echo?x ")
@@ -641,7 +642,7 @@ fn what_is_no_request_is_not_seen() {
     );
 }
 
-/// Requests of all kinds, and what must come in answer.
+/// Any request with its expected response.
 fn any_exchange() -> impl Strategy<Value = (String, String)> {
     let body = || "[ -~\r\n]{0,40}";
     let some = || "[ -~\r\n]{1,40}";
@@ -672,16 +673,16 @@ fn any_exchange() -> impl Strategy<Value = (String, String)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// However the stream is cut, the answers are the same.
+    /// The answers do not depend on how the stream is cut into segments.
     #[test]
-    fn cuts_make_no_difference(
+    fn the_cut_into_segments_does_not_matter(
         exchanges in prop::collection::vec(any_exchange(), 1..8),
         cuts in prop::collection::vec(0..2_000usize, 0..12),
         single in 0..400usize,
     ) {
         let sent: String = exchanges.iter().map(|exchange| &*exchange.0).collect();
         let expected: String = exchanges.iter().map(|exchange| &*exchange.1).collect();
-        // Some bytes one by one, and some cuts anywhere.
+        // 60 consecutive bytes are sent one by one, and the stream is also cut at other places.
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut % sent.len()).collect();
         cuts.extend(single..single + 60);
         let received = talk_cut(sent.as_bytes(), cuts);

@@ -1,5 +1,4 @@
-//! The whole server, from frames to frames, before an independent TCP client
-//! on a simulated link.
+//! A complete server, and an independent TCP client on a simulated link. Both see only frames.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,9 +16,9 @@ use testkit::{Link, SERVER, SERVER_MAC};
 
 const MODES: [SendMode; 2] = [SendMode::PreCopy, SendMode::MemCopy];
 const PORT: u16 = 80;
-/// No test takes longer on its virtual clock.
+/// A time limit for each test, on its virtual clock.
 const LONGEST: Duration = Duration::from_mins(2);
-/// Around a segment's end, and some segments.
+/// Sizes around the end of a segment, and a size of several segments.
 const SIZES: [usize; 6] = [0, 1, 1459, 1460, 1461, 65_536];
 
 /// Sat, 21 Nov 2026 08:29:37.5 GMT.
@@ -27,7 +26,7 @@ fn wall_clock() -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(1_795_249_777_500)
 }
 
-/// Bytes in which no segment is like another.
+/// Makes a body whose segments all differ.
 fn body(len: usize) -> Vec<u8> {
     (0..len as u32)
         .flat_map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes())
@@ -39,8 +38,8 @@ fn path(len: usize) -> String {
     format!("/{len}.bin")
 }
 
-/// Files of the given sizes; also one whose whole response has exactly as
-/// many bytes as each: `exactly-` before its size.
+/// A site with a file of each size. For each size there is also a file whose complete response,
+/// head included, has this size. Its name begins with `exactly-`.
 fn site(sizes: &[usize]) -> Arc<Site> {
     let modified = wall_clock() - Duration::from_secs(1000);
     let add = |site: Builder, path: &str, body: &[u8]| site.file(path.as_bytes(), modified, body);
@@ -55,7 +54,7 @@ fn site(sizes: &[usize]) -> Arc<Site> {
     Arc::new(site.build())
 }
 
-/// Bytes of the head of a response of about `len` bytes.
+/// The length of the head of a response that has about `len` bytes.
 fn head_len(len: usize) -> usize {
     let head = |len: usize| {
         format!(
@@ -78,7 +77,7 @@ fn get(path: &str, fields: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: storm.test\r\n{fields}\r\n").into_bytes()
 }
 
-/// A request, and what must come in answer.
+/// A request and the expected response.
 struct Exchange {
     request: Vec<u8>,
     status: u16,
@@ -111,7 +110,7 @@ impl Exchange {
     }
 }
 
-/// Takes one response off the front of `bytes`: its status, head and body.
+/// Takes one response off the start of `bytes`. Returns its status, head and body.
 fn take_response<'b>(bytes: &mut &'b [u8]) -> (u16, &'b [u8], &'b [u8]) {
     let mut fields = [httparse::EMPTY_HEADER; 16];
     let mut response = httparse::Response::new(&mut fields);
@@ -130,7 +129,7 @@ fn take_response<'b>(bytes: &mut &'b [u8]) -> (u16, &'b [u8], &'b [u8]) {
     (code, head, body)
 }
 
-/// Checks that `received` is the answers to `exchanges` and nothing else.
+/// Checks that `received` consists of exactly the responses to `exchanges`.
 fn check(mut received: &[u8], exchanges: &[Exchange]) {
     for exchange in exchanges {
         let request = String::from_utf8_lossy(&exchange.request);
@@ -138,15 +137,15 @@ fn check(mut received: &[u8], exchanges: &[Exchange]) {
         let (status, head, body) = take_response(&mut received);
         assert_eq!(status, exchange.status, "{request}");
         if status == 200 {
-            assert!(body == exchange.body, "another body: {request}");
+            assert!(body == exchange.body, "wrong body: {request}");
         }
         let head = String::from_utf8_lossy(head);
         assert!(head.contains("\r\nDate: Sat, 21 Nov 2026 08:29:37 GMT\r\n"));
     }
-    assert_eq!(received, b"", "more than was asked for");
+    assert_eq!(received, b"", "more than the expected responses");
 }
 
-/// The same talk with each address of the server.
+/// Makes the same talk for each address of the server.
 fn to_both(talk: &Talk) -> [Talk; 2] {
     SERVER.map(|server| Talk {
         server,
@@ -154,13 +153,13 @@ fn to_both(talk: &Talk) -> [Talk; 2] {
     })
 }
 
-/// Two hosts and the wire between them.
+/// Two hosts and the link between them.
 struct World {
     mode: SendMode,
     client_mtu: usize,
     path: PathConfig,
     seed: u64,
-    /// Resident packets that the port has no room for.
+    /// Resident packets that do not fit into the port's memory.
     residents_missing: u32,
 }
 
@@ -178,7 +177,7 @@ impl World {
         }
     }
 
-    /// Lets all talks happen at the same time.
+    /// Runs all talks at the same time.
     fn run(&self, site: &Arc<Site>, talks: &[Talk]) -> (Client, Server) {
         let mut config = LinkConfig::symmetric(self.path);
         let packets = packets(site, &SERVER, 1500).count as u32;
@@ -209,12 +208,16 @@ impl World {
         }
         let done = link.run(&mut client, &mut server, LONGEST, |client, _| client.done());
         let counters = server.transports.stack().counters();
-        assert!(done, "not done, seed {}: {counters:?}", self.seed);
+        assert!(
+            done,
+            "the clients did not finish in time, seed {}: {counters:?}",
+            self.seed
+        );
         assert_eq!(link.server.counters().bad_descriptors, 0);
         (client, server)
     }
 
-    /// The same exchanges on one connection to each of the addresses.
+    /// Runs the same exchanges on one connection to each address.
     fn exchange(&self, site: &Arc<Site>, exchanges: &[Exchange], piece: usize) -> Server {
         let bytes: Vec<u8> = exchanges.iter().flat_map(|e| e.request.clone()).collect();
         let expected = exchanges.iter().map(|e| answer_len(site, e)).sum();
@@ -233,8 +236,7 @@ impl World {
     }
 }
 
-/// Bytes of the answer to a request, as the library gives it without a
-/// network.
+/// The length of the answer to a request, as the library gives it without a network.
 fn answer_len(site: &Site, exchange: &Exchange) -> usize {
     match sandstorm::Session::default().next(site, &exchange.request) {
         sandstorm::Step::Answer(answer) => {
@@ -248,7 +250,7 @@ fn answer_len(site: &Site, exchange: &Exchange) -> usize {
 }
 
 #[test]
-fn one_request_a_segment() {
+fn each_segment_has_one_request() {
     let site = site(&SIZES);
     for mode in MODES {
         for len in SIZES {
@@ -258,7 +260,7 @@ fn one_request_a_segment() {
 }
 
 #[test]
-fn responses_that_end_with_a_segment() {
+fn responses_may_end_exactly_with_a_segment() {
     let sizes = [1459, 1460, 1461, 2920, 1440, 65_536];
     let site = site(&sizes);
     for len in sizes {
@@ -281,15 +283,15 @@ fn a_connection_is_kept_alive() {
             .copied()
             .map(Exchange::of)
             .collect();
-        // Requests of one length each: the next goes out when the one before
-        // is acknowledged.
+        // All requests have the same length. So each one is sent when the one before is
+        // acknowledged.
         let piece = exchanges[0].request.len();
         World::new(mode).exchange(&site, &exchanges, piece);
     }
 }
 
 #[test]
-fn requests_are_pipelined_beyond_the_streams_room() {
+fn more_requests_than_the_send_stream_has_room_for_are_answered() {
     let site = site(&SIZES);
     for mode in MODES {
         let exchanges: Vec<Exchange> = SIZES
@@ -328,7 +330,7 @@ fn errors_leave_the_connection_open() {
 }
 
 #[test]
-fn redirects_with_a_query_stand_between_prepared_answers() {
+fn redirects_with_a_query_keep_their_order_among_prepared_answers() {
     let modified = wall_clock() - Duration::from_secs(1000);
     let site = Builder::new(wall_clock())
         .file(b"/docs/index.html", modified, b"docs")
@@ -350,7 +352,7 @@ fn redirects_with_a_query_stand_between_prepared_answers() {
     }
 }
 
-/// One talk to the first address; what came, and whether the server closed.
+/// Runs one talk with the first address. Returns what was received, and whether the server closed.
 fn talk(bytes: Vec<u8>, half_close: bool) -> (Vec<u8>, bool, Server) {
     let talk = Talk {
         bytes,
@@ -378,7 +380,7 @@ fn the_server_closes_after_the_last_answer() {
 }
 
 #[test]
-fn what_is_refused_closes_whatever_follows() {
+fn a_refused_request_closes_the_connection() {
     let nonsense = b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n";
     let (received, closed, server) = talk([&nonsense[..], &[b'x'; 9_000]].concat(), false);
     assert!(closed);
@@ -397,7 +399,7 @@ fn what_is_refused_closes_whatever_follows() {
 }
 
 #[test]
-fn a_client_that_has_closed_its_half_gets_all_answers() {
+fn after_a_half_close_the_client_still_gets_all_answers() {
     let exchanges: Vec<Exchange> = SIZES
         .iter()
         .cycle()
@@ -409,14 +411,14 @@ fn a_client_that_has_closed_its_half_gets_all_answers() {
     let (received, closed, _) = talk(bytes, true);
     assert!(closed);
     check(&received, &exchanges);
-    // And one that stops in the middle of a request.
+    // The client may also stop in the middle of a request.
     let (received, closed, _) = talk([get("/1.bin", ""), b"GET /".to_vec()].concat(), true);
     assert!(closed);
     check(&received, &[Exchange::of(1)]);
 }
 
 #[test]
-fn a_request_has_its_time_from_its_first_byte_on() {
+fn the_request_timeout_begins_with_the_first_byte() {
     let half = b"GET / HTTP/1.1\r\nHost: a".to_vec();
     let behind_another = [get("/1.bin", ""), half.clone()].concat();
     for bytes in [half, b"\r\n\r\n".to_vec(), behind_another] {
@@ -425,7 +427,7 @@ fn a_request_has_its_time_from_its_first_byte_on() {
         let counters = server.transports.stack().counters();
         assert_eq!((counters.deadlines_missed, counters.idle_closed), (1, 0));
     }
-    // One that is whole ends the wait, and silence is another matter.
+    // A complete request ends the request timeout. Then only the idle timeout applies.
     let (_, closed, server) = talk(get("/1.bin", ""), false);
     assert!(closed);
     let counters = server.transports.stack().counters();
@@ -433,12 +435,12 @@ fn a_request_has_its_time_from_its_first_byte_on() {
 }
 
 #[test]
-fn small_segments_cut_heads_and_slots() {
+fn heads_and_slots_may_be_split_between_segments() {
     let site = site(&[0, 1_000]);
     let exchanges = [
         Exchange::of(1_000),
         Exchange::of(0),
-        // Its slot lies in two segments of the least size.
+        // The slot of this response is split between two segments of the smallest size.
         Exchange {
             request: b"GET / HTTP/2.0\r\n\r\n".to_vec(),
             status: 505,
@@ -461,7 +463,7 @@ fn small_segments_cut_heads_and_slots() {
 }
 
 #[test]
-fn a_port_without_room_for_residents_copies() {
+fn without_room_for_resident_packets_they_are_copied() {
     let site = site(&SIZES);
     let mut world = World::new(SendMode::PreCopy);
     world.residents_missing = u32::MAX;

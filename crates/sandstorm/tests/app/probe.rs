@@ -1,4 +1,4 @@
-//! An application with each kind of answer.
+//! An application that gives each kind of answer.
 
 use std::time::Duration;
 
@@ -13,45 +13,45 @@ const FORBIDDEN: StatusCode = StatusCode::new(403).unwrap();
 const NO_CONTENT: StatusCode = StatusCode::new(204).unwrap();
 const TICK: Timer = Timer::new(0);
 const START: Timer = Timer::new(1);
-/// The most bytes that are taken in pieces.
+/// The longest body that is taken in pieces.
 const PIECES_LIMIT: u64 = 500_000;
 
-/// What is remembered of a connection.
+/// The state of a connection.
 #[derive(Default)]
 pub(crate) struct Visitor {
     visits: u32,
-    /// Bytes that came in pieces.
+    /// Number of body bytes that came in pieces.
     bytes: usize,
-    /// The first piece is enough.
+    /// Whether the first piece of the body is answered at once.
     stops: bool,
-    /// Pieces that a response still has, and how long each is.
+    /// How many pieces of the response are left, and the length of each.
     pieces: usize,
     len: usize,
-    /// The next piece waits for a message.
+    /// Whether the next piece must wait for a message.
     waits: bool,
 }
 
-/// Sees all requests, or what the site has nothing for.
+/// Sees all requests, or only those that the site cannot serve.
 pub(crate) struct Probe<const FIRST: bool> {
     count: u32,
     prepared: PreparedId,
     prepared_later: Option<PreparedId>,
-    /// To itself.
+    /// The sender of the application's own mailbox.
     sender: Sender<Ticket>,
     /// Requests that are answered at the next tick.
     waiting: Vec<Ticket>,
-    /// A request whose time has passed when others are answered.
+    /// A request that has timed out before the others are answered.
     too_late: Option<Ticket>,
-    /// Requests that are answered at the next tick, without another try.
+    /// Requests with large bodies. They are answered at the next tick, and only once.
     huge: Vec<Ticket>,
-    /// Responses that wait for a message.
+    /// Streamed responses that wait for a message.
     streams: Vec<Ticket>,
-    /// Of each of these, whether it went on.
+    /// Results of [`Clients::resume`] for these responses.
     pub(crate) resumed: Vec<bool>,
-    /// Of each later answer, whether somebody has got it.
+    /// Results of [`Clients::answer`] for the deferred answers.
     pub(crate) answered: Vec<bool>,
     pub(crate) closed: u32,
-    /// The timer has passed that is set before anybody comes.
+    /// Whether the timer that [`App::on_start`] has set has expired.
     pub(crate) is_started: bool,
 }
 
@@ -236,7 +236,10 @@ impl<const FIRST: bool> App for Probe<FIRST> {
             self.resumed.push(clients.resume(ticket));
             return;
         }
-        assert!(!clients.resume(ticket), "it does not stream");
+        assert!(
+            !clients.resume(ticket),
+            "only a streamed response can be resumed"
+        );
         self.waiting.push(ticket);
         clients.set_timer(TICK, Duration::from_millis(50));
     }
@@ -248,7 +251,7 @@ impl<const FIRST: bool> App for Probe<FIRST> {
             return;
         }
         if let Some(ticket) = self.too_late {
-            assert!(!clients.answer(ticket, |_, _| unreachable!("it is too late")));
+            assert!(!clients.answer(ticket, |_, _| unreachable!("the request has timed out")));
         }
         for ticket in std::mem::take(&mut self.huge) {
             let is_answered = clients.answer(ticket, |request, exchange| {
@@ -288,7 +291,9 @@ impl<const FIRST: bool> App for Probe<FIRST> {
                 clients.set_timer(TICK, Duration::from_millis(50));
             } else {
                 self.answered.push(is_answered);
-                assert!(!clients.answer(ticket, |_, _| unreachable!("it was answered")));
+                assert!(!clients.answer(ticket, |_, _| unreachable!(
+                    "the request was answered before"
+                )));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Responses that are made in pieces.
+//! Streamed responses.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use testkit::smol::Talk;
 
 use crate::visit::{config, get, path, post, request, response, talk, text, visits, visits_over};
 
-/// The response to a request for so many pieces of this length.
+/// The response to a request for `pieces` pieces of `len` bytes.
 pub(crate) fn stream(pieces: usize, len: usize) -> String {
     let chunk = format!("{len:x}\r\n{}\r\n", "p".repeat(len));
     let fields = format!("X-Pieces: {pieces}\r\nTransfer-Encoding: chunked\r\n");
@@ -17,7 +17,7 @@ pub(crate) fn stream(pieces: usize, len: usize) -> String {
 }
 
 #[test]
-fn pieces_are_chunks_and_the_connection_goes_on() {
+fn pieces_are_sent_as_chunks_and_the_connection_stays_open() {
     for (pieces, len) in [(0, 1), (1, 1), (3, 10), (20, 1_000), (9, 70_000)] {
         for target in ["/stream", "/stream-slowly"] {
             let target = format!("{target}?{pieces}x{len}");
@@ -29,8 +29,8 @@ fn pieces_are_chunks_and_the_connection_goes_on() {
 }
 
 #[test]
-fn a_piece_of_no_bytes_waits_to_be_resumed() {
-    // Nobody resumes it: the connection is closed when it is idle.
+fn after_an_empty_piece_the_response_waits_to_be_resumed() {
+    // Nobody resumes the response, so the idle timeout closes the connection.
     let received = talk([get("/stream?1x0"), get("/count")].concat());
     let begins = stream(1, 1);
     assert_eq!(received, begins[..begins.find("1\r\np").unwrap()]);
@@ -39,7 +39,7 @@ fn a_piece_of_no_bytes_waits_to_be_resumed() {
 }
 
 #[test]
-fn an_old_client_gets_the_pieces_as_they_are() {
+fn an_http_1_0_client_gets_the_pieces_without_chunks() {
     let old = get("/stream?2x5").replace("HTTP/1.1", "HTTP/1.0");
     let body = "begins".to_owned() + &"p".repeat(10);
     let expected = response("200 OK", false, "X-Pieces: 2\r\n", &body);
@@ -50,7 +50,7 @@ fn an_old_client_gets_the_pieces_as_they_are() {
 }
 
 #[test]
-fn a_head_of_a_response_in_pieces_has_none() {
+fn the_streamed_response_to_head_has_no_pieces() {
     let whole = stream(2, 5);
     let head = &whole[..whole.find("\r\n\r\n").unwrap() + 4];
     let received = talk(request("HEAD", "/stream?2x5", "", "") + &get("/count"));
@@ -58,7 +58,7 @@ fn a_head_of_a_response_in_pieces_has_none() {
 }
 
 #[test]
-fn a_later_answer_may_come_in_pieces() {
+fn a_deferred_answer_may_be_streamed() {
     let received = talk(post("/later?stream", "x") + &get("/count"));
     let chunks = "c\r\nbegins later\r\n3\r\nppp\r\n0\r\n\r\n";
     let expected = response("200 OK", true, "Transfer-Encoding: chunked\r\n", chunks);
@@ -66,7 +66,7 @@ fn a_later_answer_may_come_in_pieces() {
 }
 
 #[test]
-fn many_clients_get_pieces_over_a_bad_link_or_with_little_memory() {
+fn many_clients_get_streams_over_a_bad_link_or_with_little_memory() {
     let bad = PathConfig {
         loss: 0.01,
         reorder: 0.02,
@@ -95,7 +95,7 @@ fn many_clients_get_pieces_over_a_bad_link_or_with_little_memory() {
 }
 
 #[test]
-fn who_leaves_between_two_pieces_is_not_missed() {
+fn a_client_may_leave_during_a_streamed_response() {
     let visit = Talk {
         bytes: get("/stream-slowly?5x5").into_bytes(),
         aborts: true,

@@ -1,4 +1,4 @@
-//! Clients that visit the server, and what it sends.
+//! Simulated clients, and the server's responses to them.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,7 +14,7 @@ use testkit::smol::{Client, Talk};
 use testkit::{Link, SERVER, SERVER_MAC};
 
 pub(crate) const PORT: u16 = 80;
-/// No test takes longer on its virtual clock.
+/// A time limit for each test, on its virtual clock.
 pub(crate) const LONGEST: Duration = Duration::from_mins(3);
 
 /// Sat, 21 Nov 2026 08:29:37.5 GMT.
@@ -22,13 +22,13 @@ pub(crate) fn wall_clock() -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(1_795_249_777_500)
 }
 
-/// What has come of it.
+/// The result of one client's visit.
 pub(crate) struct Outcome {
     pub(crate) received: String,
     pub(crate) closed_by_server: bool,
 }
 
-/// Lets clients visit a server at the same time.
+/// Lets clients use a server at the same time.
 pub(crate) fn visits<const FIRST: bool>(
     config: &Config,
     talks: &[Talk],
@@ -44,7 +44,7 @@ pub(crate) fn path() -> PathConfig {
     }
 }
 
-/// As [`visits`], over another link.
+/// Does what [`visits`] does, over another link.
 pub(crate) fn visits_over<const FIRST: bool>(
     path: PathConfig,
     config: &Config,
@@ -81,11 +81,11 @@ pub(crate) fn visits_over<const FIRST: bool>(
     let mut since = None;
     let clock = link.clock.clone();
     let done = link.run(&mut client, &mut server, LONGEST, |client, _| {
-        // What is still under way shows in the server's counters.
+        // Pending requests show in the server's counters after another second.
         let now = clock.now();
         client.done() && now > *since.get_or_insert(now) + Duration::from_secs(1)
     });
-    assert!(done, "not done");
+    assert!(done, "the clients did not finish in time");
     let outcomes = client.connections.into_iter().map(|connection| Outcome {
         received: String::from_utf8(connection.received).unwrap(),
         closed_by_server: connection.closed_by_server,
@@ -97,7 +97,7 @@ pub(crate) fn config() -> Config {
     Config::on_ports(&[PORT])
 }
 
-/// All that is sent in answer to `bytes` of a client that sends no more behind them.
+/// Returns everything that is sent in answer to `bytes`. The client then closes its sending side.
 pub(crate) fn talk(bytes: impl AsRef<[u8]>) -> String {
     talk_cut(bytes.as_ref(), Vec::new())
 }
@@ -131,7 +131,7 @@ pub(crate) fn chunked(target: &str, chunks: &str) -> String {
     request("POST", target, "Transfer-Encoding: chunked\r\n", chunks)
 }
 
-/// A response of the server, with these fields behind those of all.
+/// A response of the server. `fields` follow the fields of all responses.
 pub(crate) fn response(status: &str, keep_alive: bool, fields: &str, body: &str) -> String {
     let option = if keep_alive {
         "keep-alive"
@@ -156,7 +156,7 @@ pub(crate) fn text(body: &str) -> String {
     response("200 OK", true, &fields, body)
 }
 
-/// A page of the server's own.
+/// One of the server's own pages.
 pub(crate) fn page(status: &str, keep_alive: bool, explanation: &str) -> String {
     let explained = match explanation {
         "" => String::new(),
@@ -181,7 +181,7 @@ pub(crate) fn file(fields: &str) -> String {
     response("200 OK", true, &format!("{own}{fields}"), "a file\n")
 }
 
-/// Entity tags are the site's business.
+/// Removes entity tags, which these tests do not check.
 pub(crate) fn without_tags(received: &str) -> String {
     let mut parts = received.split("ETag: \"");
     let mut kept = parts.next().unwrap().to_owned();
