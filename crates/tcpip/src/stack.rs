@@ -1,4 +1,4 @@
-//! The stack: one core's connections, from opening to forgetting.
+//! The stack of one core: its TCP connections from the handshake to TIME-WAIT.
 
 mod admission;
 mod connections;
@@ -37,10 +37,10 @@ use crate::stream::{Lists, Source};
 use crate::table::{Keys, Table};
 use crate::writes::Writes;
 
-/// Slots of a pool that stay candidates, as their holders lacked most when sampled.
+/// Slots that a sampler keeps as candidates, because their holders lacked the most progress.
 const CANDIDATES: usize = 16;
 
-/// Where a pool was looked at last.
+/// The search for a victim in one pool: where it goes on, and what it found so far.
 #[derive(Clone, Debug, Default)]
 struct Sampler {
     hand: usize,
@@ -48,8 +48,8 @@ struct Sampler {
     refused: Option<Refused>,
 }
 
-/// Who found nobody to give way. In the same millisecond others of that address
-/// who lack as much are not looked for again: thousands may ask at once.
+/// The last asker for whom no victim was found. Thousands may ask at once. So in the same
+/// millisecond, askers of that address with at least this lack are refused without a search.
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     at: u32,
@@ -57,102 +57,103 @@ struct Refused {
     lack: u32,
 }
 
-/// Who asks for a part of a pool.
+/// A connection that asks for a slot of a pool.
 #[derive(Clone, Copy, Debug)]
 struct Asker {
     owner: Owner,
     lack: u32,
 }
 
-/// Milliseconds of credit for a fast reader: progress may be so far ahead of now.
+/// How far progress may lie ahead of now, in milliseconds: the credit of a fast reader.
 const CREDIT_MS: u32 = 20_000;
 
-/// 15 days in milliseconds: beyond any deadline (7 days), and before the clock's wrap (49).
+/// 15 days in milliseconds: beyond any deadline (7 days), and below the clock's wrap (49 days).
 const BEYOND_MS: u32 = 15 * 24 * 3_600_000;
 
-/// Milliseconds that a byte takes at a rate, with 20 bits behind the point.
+/// Milliseconds that one byte takes at a given rate, as a fixed-point number with 20 binary places.
 #[derive(Clone, Copy, Debug)]
 struct Pace(u64);
 
 impl Pace {
-    /// Of `rate` bytes a second; 0 is taken as 1.
+    /// Converts a rate in bytes a second; 0 means 1.
     const fn of(rate: u32) -> Self {
         let rate = if rate == 0 { 1 } else { rate };
         Self((1_000 << 20) / rate as u64)
     }
 
-    /// Milliseconds that `bytes` take.
+    /// Returns the milliseconds that `bytes` take.
     #[inline(always)]
     const fn millis(self, bytes: u32) -> u64 {
         (bytes as u64 * self.0) >> 20
     }
 }
 
-/// Decides, beside the TCB, whether a connection may stay: by its progress.
+/// Per-connection state of the stack beside the TCB. Its progress decides who must give way.
 ///
-/// A connection's *progress* is a moment in virtual time. It is set to now when the
-/// connection opens, and when the application answers a request while nothing else is
-/// pending. Each byte that the peer acknowledges or the application consumes advances it
-/// by the time of a byte at [`Config::min_rate`](crate::Config::min_rate), at most to
-/// [`CREDIT_MS`] ahead of now. The connection's *lack* is its distance behind now.
+/// A connection's *progress* is a moment in virtual time. It is set to now when the connection
+/// opens, and when the application answers a request while nothing else is pending. Each byte that
+/// the peer acknowledges or the application consumes advances it by the time of a byte at
+/// [`Config::min_rate`](crate::Config::min_rate). It never runs more than [`CREDIT_MS`] ahead of
+/// now. The connection's *lack* is its distance behind now.
 ///
-/// A reader at that rate or above does not age. An idle connection, a request that
-/// arrives byte by byte, a zero window and a far slower reader age at nearly real time.
-/// The rate is averaged over [`CREDIT_MS`] at least. When a pool runs short, the
-/// connection with the largest lack gives way (see `pressure.rs`).
+/// A reader at that rate or above does not age. Idle connections, requests that arrive byte by
+/// byte, zero windows and much slower readers age at nearly real time. The rate is averaged over at
+/// least [`CREDIT_MS`]. When a pool runs short, the connection with the largest lack gives way (see
+/// `pressure.rs`).
 #[derive(Clone, Copy, Debug)]
 struct Standing {
-    /// In milliseconds, as [`Moment::millis`]. It wraps: a lack of more than 24
-    /// days is taken as none.
+    /// In milliseconds, as [`Moment::millis`]. It wraps: a lack of more than 24 days counts as
+    /// none.
     progress: u32,
-    /// The client's entry in [`Peers`], or [`NONE`] while it is not counted.
+    /// The client's entry in [`Peers`], or [`NONE`] if the connection does not count for its
+    /// address.
     peer: u32,
-    /// When the wheel's entry expires, in milliseconds: at the connection's
-    /// deadline or at the application's, or sooner.
+    /// When the entry in the timer wheel expires, in milliseconds. Not later than the connection's
+    /// deadline and the application's deadline.
     scheduled: u32,
-    /// The application's deadline, and what it is for.
+    /// The application's deadline, and its purpose.
     alarm: Alarm,
     due_for: Deadline,
-    /// On the list of those that the TX ring had no room for.
+    /// Whether the connection is in the queue of those that wait for the TX ring.
     is_blocked: bool,
-    /// What is not consumed is to be offered again after the callback in hand.
+    /// Whether to offer unconsumed data again after the current callback.
     offers_again: bool,
-    /// Nothing is offered until it is resumed.
+    /// Whether the connection is parked: nothing is offered until it is resumed.
     is_parked: bool,
     reached: Reached,
-    /// See [`ConnectionId`].
+    /// Serial number of the connection, see [`ConnectionId`].
     serial: u64,
 }
 
-/// Whether the application has a connection in hand by no segment of its own.
+/// Whether the application got the connection from [`Connections::get`] in this callback.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reached {
     No,
-    /// It has, and owed it nothing before.
+    /// Yes, and its send stream was empty before.
     Idle,
-    /// It has, and something was on its way.
+    /// Yes, and its send stream was not empty before.
     Busy,
 }
 
 const _: () = assert!(size_of::<Standing>() == 32);
 
-/// A deadline of the application, in milliseconds.
+/// The application's deadline for a connection, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Alarm {
     Off,
-    /// Just set: it runs from the end of the callback on, for so long.
+    /// Newly set: it starts at the end of the callback, and runs this long.
     New(u32),
-    /// It runs, to this [`Moment::millis`].
+    /// It expires at this [`Moment::millis`].
     At(u32),
 }
 
 impl Standing {
-    /// Of a connection that begins at `now`.
+    /// Returns the state of a connection that opens at `now`.
     const fn new(now: Moment) -> Self {
         Self {
             progress: now.millis,
             peer: NONE,
-            // There is no entry yet.
+            // The wheel has no entry yet.
             scheduled: now.millis.wrapping_add(BEYOND_MS),
             alarm: Alarm::Off,
             due_for: Deadline::Request,
@@ -164,7 +165,7 @@ impl Standing {
         }
     }
 
-    /// `bytes` were acknowledged or consumed.
+    /// Advances progress by `bytes` that were acknowledged or consumed.
     #[inline(always)]
     fn advance(&mut self, bytes: u32, pace: Pace, now: Moment) {
         let most = now
@@ -175,7 +176,7 @@ impl Standing {
         self.progress = self.progress.wrapping_add(gained);
     }
 
-    /// A request was answered, and nothing was owed before.
+    /// Brings progress up to now: a request was answered while nothing else was pending.
     #[inline(always)]
     fn renew(&mut self, now: Moment) {
         if now.millis.wrapping_sub(self.progress).cast_signed() > 0 {
@@ -183,7 +184,7 @@ impl Standing {
         }
     }
 
-    /// Milliseconds that progress lies behind `now`.
+    /// Returns the milliseconds by which progress lies behind `now`.
     #[inline]
     fn lack(self, now: Moment) -> u32 {
         let lack = now.millis.wrapping_sub(self.progress).cast_signed();
@@ -191,86 +192,84 @@ impl Standing {
     }
 }
 
-/// What callbacks ask of the stack itself.
+/// Requests of a callback to the stack itself.
 #[derive(Debug, Default)]
 struct Asked {
-    /// The pool of which the callback in hand has found nothing free.
+    /// The pool in which the current callback found no free slot.
     refused: Option<Pool>,
     timers: Timers<{ Timer::COUNT }>,
 }
 
-/// When cookies were sent.
+/// The time and rate of the SYN cookies sent.
 #[derive(Debug, Default)]
 struct Flood {
-    /// When one was last sent, in microseconds.
+    /// When the last cookie was sent, in microseconds.
     baked_at: Option<u64>,
-    /// Whether the one before was sent shortly before.
+    /// Whether the last two cookies were sent shortly after each other.
     floods: bool,
 }
 
-/// What a server does with its connections: the callbacks of the paper's Table 1
-/// (`tcp_accept()`, `tcp_recv()`, `tcp_sent()`), joined in one trait so that they inline.
+/// The callbacks of a server: the paper's Table 1 (`tcp_accept()`, `tcp_recv()`, `tcp_sent()`),
+/// joined in one trait so that they inline.
 ///
-/// Callbacks only queue. What they wrote is sent when they return, in the
-/// same pass, as far as the windows and the TX ring allow.
+/// A write in a callback only queues. The stack sends the data when the callback returns, as far as
+/// the windows and the TX ring allow.
 pub trait Application {
-    /// What the application remembers of one connection. It starts as the
-    /// default and is dropped when the connection has closed.
+    /// The application's state of one connection. It starts as the default, and is dropped when the
+    /// connection has closed.
     type State: Default;
-    /// What comes to it from other threads, by a mailbox ([`Stack::set_mailbox`]). `()`
-    /// where nothing does.
+    /// Messages from other threads, which come through a mailbox ([`Stack::set_mailbox`]). `()` if
+    /// there are none.
     type Message: Send;
 
-    /// The stack is made, and nobody has come yet: the first
-    /// [timers](Connections::set_timer) can be set. Nothing, by default.
+    /// Called once when the stack is made, before the first connection. The application can set its
+    /// first [timers](Connections::set_timer) here. Does nothing by default.
     fn on_start<C: CongestionControl>(&mut self, all: &mut Connections<'_, Self::State, C>) {
         let _ = all;
     }
 
-    /// A connection has been opened: the handshake's third segment has proved the peer's
-    /// address. `false` refuses it with a reset, without [`on_close`](Self::on_close).
+    /// A connection has opened: the third segment of the handshake has proved the peer's address.
+    /// `false` refuses the connection with a reset, without [`on_close`](Self::on_close).
     fn on_accept(&mut self, conn: &mut Connection<'_, Self::State>) -> bool {
         let _ = conn;
         true
     }
 
-    /// Data has arrived: `data` is all that was received in order and not consumed yet.
-    /// Returns how many bytes are consumed, 0 to `data.len()` (more is taken as all).
+    /// Data has arrived: `data` is everything received in order and not yet consumed. Returns the
+    /// number of bytes consumed, 0 to `data.len()` (a larger number means `data.len()`).
     ///
-    /// What is not consumed stays in the connection's bounded receive buffer, so that the
-    /// peer's window shrinks, and is offered again: with more behind it when more arrives,
-    /// or as it is when the stream has room again after a [`WriteError::Full`].
+    /// Unconsumed data stays in the connection's bounded receive buffer, so the peer's window
+    /// shrinks. The stack offers it again together with the next data that arrives. After a
+    /// [`WriteError::Full`] it also offers it again when the stream has room.
     ///
-    /// Not called after [`Connection::close`] or [`Connection::abort`]; what
-    /// arrives then is acknowledged and discarded.
+    /// Not called after [`Connection::close`] or [`Connection::abort`]: later data is acknowledged
+    /// and discarded.
     fn on_receive(&mut self, conn: &mut Connection<'_, Self::State>, data: &[u8]) -> usize;
 
-    /// Everything written so far has been acknowledged, or the stream has
-    /// room again after a [`WriteError::Full`]. Writes of no bytes alone are not
-    /// acknowledged: nothing is called for them.
+    /// All written data has been acknowledged, or the stream has room again after a
+    /// [`WriteError::Full`]. Empty writes alone do not cause this callback.
     fn on_sent(&mut self, conn: &mut Connection<'_, Self::State>) {
         let _ = conn;
     }
 
-    /// The peer has closed its side, and all that it sent before has been
-    /// offered. Closing ours too is the default.
+    /// The peer has closed its side, and all its data has been offered. Closes our side too by
+    /// default.
     fn on_half_close(&mut self, conn: &mut Connection<'_, Self::State>) {
         conn.close();
     }
 
-    /// A [deadline](Connection::set_deadline) has passed. Closing our side is the default.
+    /// A [deadline](Connection::set_deadline) has passed. Closes our side by default.
     ///
-    /// [`Connection::close`] does not end the connection at once. First all that
-    /// was written must be acknowledged; then the peer has
-    /// [`Config::fin_wait`](crate::Config::fin_wait) to close its side.
-    /// [`Connection::abort`] ends it at once, with a reset.
+    /// [`Connection::close`] does not end the connection at once. First the peer must acknowledge
+    /// all written data; then it has [`Config::fin_wait`](crate::Config::fin_wait) to close its
+    /// side. [`Connection::abort`] ends the connection at once, with a reset.
     fn on_deadline(&mut self, conn: &mut Connection<'_, Self::State>, deadline: Deadline) {
         let _ = deadline;
         conn.close();
     }
 
-    /// A [timer](Connections::set_timer) of the application has passed. It may be
-    /// about any connections. Nothing, by default.
+    /// A [timer](Connections::set_timer) of the application has expired. The application can reach
+    /// any of its connections here. Does nothing by default.
     fn on_timer<C: CongestionControl>(
         &mut self,
         connections: &mut Connections<'_, Self::State, C>,
@@ -279,8 +278,8 @@ pub trait Application {
         let _ = (connections, timer);
     }
 
-    /// A message has come from outside. It may be about any connections: those that
-    /// it names are found in `connections`. Nothing, by default.
+    /// A message has come from another thread. The application can reach any of its connections
+    /// through `connections`. Does nothing by default.
     fn on_message<C: CongestionControl>(
         &mut self,
         connections: &mut Connections<'_, Self::State, C>,
@@ -289,29 +288,29 @@ pub trait Application {
         let _ = (connections, message);
     }
 
-    /// The connection of this [name](Connection::id) is over. Called once for each
-    /// connection that [`on_accept`](Self::on_accept) has accepted.
+    /// The connection with this [name](Connection::id) has ended. Called once for each connection
+    /// that [`on_accept`](Self::on_accept) accepted.
     fn on_close(&mut self, id: ConnectionId, state: &mut Self::State, reason: CloseReason) {
         let _ = (id, state, reason);
     }
 
-    /// Writes the bytes of a content's [slot](crate::Slot) for `params`, the parameters
-    /// that were given to [`Connection::write`] or [`Connection::write_slice`].
+    /// Writes the bytes of a content's [slot](crate::Slot) for `params`, the parameters given to
+    /// [`Connection::write`] or [`Connection::write_slice`].
     ///
-    /// The same parameters must give the same bytes for as long as the connection lasts,
-    /// as a segment may be sent again. `slot` comes with any bytes: write all of them.
+    /// The same parameters must give the same bytes for the whole connection, because segments may
+    /// be retransmitted. `slot` has arbitrary content at first: write all of its bytes.
     fn render(&mut self, params: u64, slot: &mut [u8]) {
         let _ = params;
         slot.fill(b' ');
     }
 }
 
-/// Names one connection. No later connection of the stack has the same name, so an
-/// application can keep it for as long as it likes.
+/// The name of one connection. No later connection of the stack has the same name, so an
+/// application can keep it as long as it likes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConnectionId {
     index: u32,
-    /// How many connections the stack had opened with this one.
+    /// Number of connections the stack had opened, including this one.
     serial: u64,
 }
 
@@ -328,7 +327,7 @@ pub struct Connections<'a, S, C> {
     now: Instant,
 }
 
-/// A connection, in the hands of a callback.
+/// A connection, as a callback sees it.
 pub struct Connection<'a, S> {
     tcb: &'a mut Tcb,
     state: &'a mut S,
@@ -343,25 +342,22 @@ pub struct Connection<'a, S> {
     send_info: SendInfo,
 }
 
-/// All TCP connections of one port: a sans-I/O state machine but for the
-/// TX ring, which it fills itself.
+/// All TCP connections of one port. It does no I/O except that it fills the TX ring.
 ///
-/// # Calling contract
-/// Give it each segment that was received ([`handle_segment`](Self::handle_segment))
-/// and, once a batch and at the latest at [`poll_timeout`](Self::poll_timeout), the
-/// time ([`handle_timers`](Self::handle_timers)). `now` must not go back from one call
-/// to the next. Always use it with the same port. A [`Server`](crate::Server) does all
-/// this.
+/// # Calling contract Pass each received segment to [`handle_segment`](Self::handle_segment). Call
+/// [`handle_timers`](Self::handle_timers) once per batch, and at the latest at
+/// [`poll_timeout`](Self::poll_timeout). `now` must not decrease between calls. Always use the same
+/// port. A [`Server`](crate::Server) does all this.
 ///
 /// `C` is the congestion control of every connection.
 pub struct Stack<A: Application, C = Cubic> {
     app: A,
-    /// Beside the TCBs: what the application remembers of each.
+    /// The application's state of each connection, with the same index as `records`.
     states: Vec<A::State>,
-    /// Beside the TCBs: what decides whether each may stay.
+    /// The stack's state of each connection, with the same index as `records`.
     standings: Vec<Standing>,
     records: Vec<Record<C>>,
-    /// TCBs that were used and are free.
+    /// Used TCBs that are free again.
     free: Vec<u32>,
     table: Table,
     keys: Keys,
@@ -372,31 +368,31 @@ pub struct Stack<A: Application, C = Cubic> {
     mailbox: Option<Mailbox<A::Message>>,
     cx: Context<C>,
     config: Config,
-    /// That of [`Config::min_rate`].
+    /// The pace of [`Config::min_rate`].
     pace: Pace,
     half_open: u32,
     time_waits: u32,
-    /// Connections opened so far, half-open ones included.
+    /// Connections opened so far, including half-open ones.
     opened: u64,
-    /// Those that the application has had in hand by no segment of theirs, and that
-    /// are to be seen to.
+    /// Connections the application got from [`Connections::get`], to be processed after its
+    /// callback.
     reached: Vec<u32>,
     flood: Flood,
     samplers: [Sampler; Pool::COUNT],
-    /// Those that the TX ring had no room for, first come first served.
+    /// Connections that wait for room in the TX ring, in order of arrival.
     blocked: VecDeque<u32>,
     /// Number of records already shut down, see [`hang_up`](Self::hang_up).
     hung_up: usize,
-    /// When pools are next looked at for memory that was not needed.
+    /// When the pools are next checked for unused memory.
     trim_at: Instant,
-    /// When it was last called.
+    /// Time of the last call.
     now: Instant,
     #[cfg(any(test, fuzzing))]
     flights: Vec<invariants::Flight>,
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// A connection, in the hands of a callback.
+    /// Returns a connection as a callback gets it, and the application.
     #[inline(always)]
     fn connection(&mut self, id: u32) -> (&mut A, Connection<'_, A::State>) {
         let send_info = self.conn(id).send_info();
@@ -416,20 +412,20 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         (&mut self.app, connection)
     }
 
-    /// A connection in hand.
+    /// Returns a connection's TCB and congestion control with the shared state.
     #[inline(always)]
     fn conn(&mut self, id: u32) -> Conn<'_, C> {
         Conn::new(&mut self.records[id as usize], &mut self.cx)
     }
 
-    /// Ends a connection: tells the application, and forgets it.
+    /// Ends a connection: calls `on_close` and frees the TCB.
     #[cold]
     fn close(&mut self, id: u32, reason: CloseReason) {
         self.finish(id, reason);
         self.forget(id);
     }
 
-    /// The application's part of a connection ends here.
+    /// Ends the application's part of a connection.
     fn finish(&mut self, id: u32, reason: CloseReason) {
         let counter = match reason {
             CloseReason::Finished => &mut self.cx.counters.finished,
@@ -448,7 +444,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.release_all(id);
     }
 
-    /// Gives back all that a connection holds but its TCB.
+    /// Releases everything that a connection holds except its TCB.
     fn release_all(&mut self, id: u32) {
         let end = self.records[id as usize].tcb.stream.end();
         while let Some(source) =
@@ -466,7 +462,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.states[id as usize] = A::State::default();
     }
 
-    /// The stream no longer refers to `source`.
+    /// Releases the content or write buffer of a stream entry that was removed.
     #[inline(always)]
     fn release_source(&mut self, source: Source) {
         match source.buffer() {
@@ -475,7 +471,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Frees a TCB that holds nothing any more.
+    /// Frees a TCB that holds no resources any more.
     fn forget(&mut self, id: u32) {
         let tcb = &mut self.records[id as usize].tcb;
         match tcb.state {
@@ -494,15 +490,15 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.free.push(id);
     }
 
-    /// Sees to space on a scoreboard that is nearly full.
+    /// Asks for a larger scoreboard if the connection's own is nearly full.
     fn ensure_space(&mut self, id: u32) {
         if self.conn(id).needs_larger_board(None) {
             self.lend_larger_board(id);
         }
     }
 
-    /// Gives back what loss recovery needs no longer, and finds a class for a
-    /// connection whose segments have another size now.
+    /// Releases what loss recovery no longer needs. If the segment size has changed, also finds a
+    /// new class.
     fn settle_losses(&mut self, id: u32) {
         if let Some(left) = self.conn(id).release_unused() {
             self.contents.release_class(left);
@@ -510,14 +506,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Finds a class for the segments of a connection.
+    /// Finds a class for a connection's segments.
     fn find_class(&mut self, id: u32) {
         let tcb = &mut self.records[id as usize].tcb;
         let family = Family::of(&tcb.path.addresses);
         tcb.class = self.contents.acquire_class(family, tcb.mss);
     }
 
-    /// Sets the wheel if it would expire after the deadline of a connection.
+    /// Reschedules the wheel's entry if it would expire after the connection's deadline.
     #[inline(always)]
     fn keep_time(&mut self, id: u32, now: Moment) {
         let deadline = self.records[id as usize].tcb.deadline;
@@ -527,7 +523,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Sets the wheel to a connection's deadline, or to that of its application.
+    /// Sets the wheel's entry to the connection's deadline or the application's, if that is
+    /// earlier.
     #[inline(never)]
     fn schedule(&mut self, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
@@ -546,8 +543,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.wheel.schedule(id, now.instant(standing.scheduled));
     }
 
-    /// Puts a connection on the list of those that wait for the TX ring. A
-    /// TCB that is freed meanwhile stays there; nothing is to be sent then.
+    /// Appends a connection to the queue for the TX ring. A TCB that is freed meanwhile stays
+    /// queued, and is skipped later.
     #[cold]
     fn block(&mut self, id: u32) {
         let is_blocked = &mut self.standings[id as usize].is_blocked;
@@ -555,19 +552,19 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         self.cx.counters.blocked += 1;
-        // Each connection at most once: there is place.
+        // A connection is queued at most once, so this does not allocate.
         self.blocked.push_back(id);
     }
 
-    /// A connection that was counted is over, or only remembered.
+    /// Stops counting a connection for its address: it has ended, or is in TIME-WAIT.
     #[inline]
     fn count_out(&mut self, id: u32) {
         let peer = std::mem::replace(&mut self.standings[id as usize].peer, NONE);
         self.cx.peers.leave(peer);
     }
 
-    /// Sends what is lost and what is new, as far as the congestion window,
-    /// the peer's window and the TX ring allow.
+    /// Sends lost and new data, as far as the congestion window, the peer's window and the TX ring
+    /// allow.
     #[inline(always)]
     fn transmit<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         if self.records[id as usize].tcb.is_recovering() {
@@ -577,7 +574,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         }
         if let Some(plan) = self.conn(id).next_mtu_probe(now) {
-            // Without room it goes another time.
+            // Without room in the TX ring the probe leaves another time.
             let _ = self.send(port, id, &plan, now);
         }
         let segmentation = port.capabilities().segmentation;
@@ -599,7 +596,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Sends again what is lost.
+    /// Retransmits lost segments.
     #[cold]
     #[inline(never)]
     fn retransmit<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
@@ -613,7 +610,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Sends a segment that is not the next of new data.
+    /// Sends a segment other than the next new data.
     #[cold]
     #[inline(never)]
     fn send<P: Port>(
@@ -632,7 +629,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Ok(())
     }
 
-    /// Answers with a segment without data, which the received frame itself becomes.
+    /// Answers with a segment without data, written into the received frame.
     #[inline(always)]
     fn answer<P: Port>(
         &mut self,
@@ -653,12 +650,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             conn.tcb.flags |= Flags::ACK_PENDING;
             self.block(id);
         } else {
-            // The timer sends it again.
+            // The retransmission timer sends it again.
             self.cx.counters.blocked += 1;
         }
     }
 
-    /// Sends a segment without data when no received frame is in hand.
+    /// Sends a segment without data when there is no received frame to reuse.
     #[cold]
     fn send_control<P: Port>(
         &mut self,
@@ -675,21 +672,21 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Ok(())
     }
 
-    /// Resets a connection, without waiting for room.
+    /// Sends a reset, and does not wait if the TX ring is full.
     #[cold]
     fn send_reset<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let sent = self.send_control(port, id, ControlSegment::Reset, now);
         self.cx.counters.ring_full += u64::from(sent.is_err());
     }
 
-    /// The application has aborted.
+    /// Resets and closes a connection that the application has aborted.
     #[cold]
     fn abort<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.send_reset(port, id, now);
         self.close(id, CloseReason::Aborted);
     }
 
-    /// A connection in hand, and what sends its segments.
+    /// Returns a connection, and the emitter that sends its segments.
     #[inline(always)]
     fn conn_and_emitter(&mut self, id: u32) -> (Conn<'_, C>, Emitter<'_, A>) {
         let (app, contents) = (&mut self.app, &mut self.contents);

@@ -1,5 +1,4 @@
-//! Who gets a connection when there are few left: SYN cookies and the bound for
-//! each address.
+//! Admission of new connections: SYN cookies, and the limit of connections per address.
 
 mod cookies;
 mod opening;
@@ -23,42 +22,42 @@ use crate::pools::{NONE, Pool};
 use crate::stack::Application;
 use crate::wire::{Control, Options, Segment, Seq};
 
-/// A cookie is good in the period in which it was sent and in the next one:
-/// for one to two times this, in microseconds.
+/// A cookie is valid in the period in which it was sent and in the next one, so for one to two
+/// times this duration. In microseconds.
 const PERIOD_MICROS: u64 = 64_000_000;
-/// Periods in which a cookie is good.
+/// Number of periods in which a cookie is valid.
 const GOOD_PERIODS: u32 = 2;
-/// After this no cookie is good any more, in microseconds.
+/// No cookie is valid for longer than this, in microseconds.
 const LIFE_MICROS: u64 = GOOD_PERIODS as u64 * PERIOD_MICROS;
 
-/// Cookies that are no further apart than this are a flood, in microseconds.
+/// Cookies with at most this gap between them are a flood, in microseconds.
 const FLOOD_GAP_MICROS: u64 = 1_000;
 
-/// What is done with a SYN.
+/// The decision about a SYN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Admitted {
-    /// This TCB is for it.
+    /// This TCB takes the connection.
     Keep(u32),
-    /// It gets a cookie.
+    /// Answer the SYN with a cookie.
     Bake,
-    /// It has been counted.
+    /// Drop the SYN, which has been counted.
     Drop,
 }
 
 impl Flood {
-    /// A cookie has been sent.
+    /// Notes that a cookie has been sent.
     fn has_baked(&mut self, now: Moment) {
         self.floods = self.baked_within(FLOOD_GAP_MICROS, now);
         self.baked_at = Some(now.whole_micros);
     }
 
-    /// Whether somebody may still bring a cookie back.
+    /// Returns whether a valid cookie may still come back.
     #[inline]
     fn awaits_cookies(&self, now: Moment) -> bool {
         self.baked_within(LIFE_MICROS, now)
     }
 
-    /// More than a thousand cookies a second are sent just now.
+    /// Returns whether more than a thousand cookies a second are being sent.
     #[inline]
     fn is_on(&self, now: Moment) -> bool {
         self.floods && self.baked_within(FLOOD_GAP_MICROS, now)
@@ -72,7 +71,7 @@ impl Flood {
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// A free TCB, or `None` when all are in use.
+    /// Returns a free TCB, or `None` if all are in use.
     fn take_tcb(&mut self) -> Option<u32> {
         if let Some(id) = self.free.pop() {
             return Some(id);
@@ -86,14 +85,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Some(self.records.len() as u32 - 1)
     }
 
-    /// Whether a SYN that there is no place for gets a cookie.
+    /// Returns whether a SYN beyond a limit gets a cookie.
     fn bakes_cookies(&self) -> bool {
         self.config.syn_cookies != SynCookies::Never
     }
 
-    /// What to do with a SYN from `peer`, who may be invented: where cookies are
-    /// baked it takes no other connection's place. One that `reopens` a
-    /// connection has a place.
+    /// Decides about a SYN from `peer`, whose address may be spoofed. So with cookies enabled a SYN
+    /// never evicts a connection. A SYN that `reopens` a connection reuses the freed TCB, and gets
+    /// no cookie in [`SynCookies::Always`] mode.
     fn admit_syn<P: Port>(
         &mut self,
         port: &mut P,
@@ -126,8 +125,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// A TCB for `peer`. When all are in use, another connection gives way, as
-    /// configured.
+    /// Returns a TCB for `peer`. When all are in use, another connection gives way if
+    /// [`WhenFull::Evict`] is configured.
     fn take_tcb_or_evict<P: Port>(
         &mut self,
         port: &mut P,
@@ -146,24 +145,24 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.take_tcb()
     }
 
-    /// Whether somebody may still bring a cookie back.
+    /// Returns whether a valid cookie may still come back.
     #[inline]
     fn awaits_cookies(&self, now: Moment) -> bool {
         self.flood.awaits_cookies(now)
     }
 
-    /// Whether there is a flood of SYNs: more than a thousand cookies a second,
-    /// just now.
+    /// Returns whether there is a flood of SYNs: more than a thousand cookies a second at this
+    /// moment.
     pub fn is_flooded(&self, now: Instant) -> bool {
         self.flood.is_on(Moment::from(now))
     }
 
-    /// The hash of a client's address.
+    /// Returns the hash of a client's address.
     fn hash_of(&self, peer: IpAddr) -> u64 {
         self.keys.hash_peer(peer, self.config.ipv6_prefix)
     }
 
-    /// Whether an address has as many connections as one may have.
+    /// Returns whether an address has as many connections as the limit allows.
     #[inline]
     fn has_too_many(&self, peer: IpAddr) -> bool {
         let Some(most) = self.config.max_per_address else {
@@ -173,7 +172,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.cx.peers.held(peer, Pool::Connections) >= most
     }
 
-    /// A connection has been established: its address holds one more.
+    /// Counts an established connection for its client's address.
     #[inline]
     fn count_in(&mut self, id: u32) {
         let address = self.records[id as usize].tcb.path.addresses.dst();
@@ -181,11 +180,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.standings[id as usize].peer = self.cx.peers.join(hash);
     }
 
-    /// Puts a connection in SYN-RECEIVED in a free TCB's place.
+    /// Puts a connection in SYN-RECEIVED into a free TCB.
     #[inline(always)]
     fn insert(&mut self, id: u32, hash: u32, tcb: Tcb, now: Moment) {
         self.conn(id).open(tcb, now);
-        // A TCB may have been freed while it waited for the ring.
+        // A TCB may have been freed while it was queued for the TX ring.
         let is_blocked = self.standings[id as usize].is_blocked;
         self.opened += 1;
         self.standings[id as usize] = Standing {
@@ -198,7 +197,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.keep_time(id, now);
     }
 
-    /// What of a SYN's offers is taken.
+    /// Returns which options of a SYN are used: those that both sides support.
     fn agree(&self, options: &Options, segment: Segment) -> Negotiated {
         let config = &self.config;
         let scale = options.window_scale.filter(|_| config.window_scaling);
@@ -213,8 +212,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 }
 
-/// A connection in SYN-RECEIVED, which `segment` opens: see [`Tcb::half_open`].
-/// `agreed`: what both sides have agreed on, and the most bytes of data in a segment.
+/// Returns a connection in SYN-RECEIVED, opened by `segment`: see [`Tcb::half_open`]. `agreed` has
+/// the negotiated options and the maximum data in a segment, in bytes.
 #[inline(always)]
 fn half_open(
     packet: &Packet,

@@ -1,5 +1,4 @@
-//! All connections of a stack, in the hands of an application that acts by no
-//! segment of theirs.
+//! Access of an application to all its connections, outside their own callbacks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +11,9 @@ use crate::connection::{Conn, State};
 use crate::content::Contents;
 
 impl<S, C: CongestionControl> Connections<'_, S, C> {
-    /// A connection by its [name](Connection::id). `None` when it is over: from
-    /// [`Application::on_close`](crate::Application::on_close) on. What is written is
-    /// sent when the callback returns, as everywhere.
+    /// Returns the connection with this [name](Connection::id), or `None` if it has ended, which is
+    /// the case from [`Application::on_close`](crate::Application::on_close) on. Data written to it
+    /// is sent when the callback returns, as usual.
     pub fn get(&mut self, id: ConnectionId) -> Option<Connection<'_, S>> {
         let ConnectionId { index, serial } = id;
         let standing = self.standings.get_mut(index as usize)?;
@@ -54,7 +53,7 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
         })
     }
 
-    /// Calls `act` with each connection that [`get`](Self::get) finds, in no order.
+    /// Calls `act` with every connection that [`get`](Self::get) can return, in any order.
     pub fn for_each(&mut self, mut act: impl FnMut(Connection<'_, S>)) {
         for index in 0..self.standings.len() as u32 {
             let serial = self.standings[index as usize].serial;
@@ -74,23 +73,23 @@ impl<S, C: CongestionControl> Connections<'_, S, C> {
         }
     }
 
-    /// All contents, to add and to remove some.
+    /// Returns all contents, to add and remove some.
     pub fn contents_mut(&mut self) -> &mut Contents {
         self.contents
     }
 
-    /// Calls [`Application::on_timer`](crate::Application::on_timer) in `after` from now,
-    /// once. A timer that runs already is set anew.
+    /// Calls [`Application::on_timer`](crate::Application::on_timer) once, `after` this time. A
+    /// timer that is already running is restarted.
     pub fn set_timer(&mut self, timer: Timer, after: Duration) {
         self.asked.timers.set(timer.number(), self.now + after);
     }
 
-    /// The timer does not run any more.
+    /// Stops the timer.
     pub fn clear_timer(&mut self, timer: Timer) {
         self.asked.timers.clear(timer.number());
     }
 
-    /// The time of the message or the timer.
+    /// Returns the time of the message or the timer.
     pub fn now(&self) -> Instant {
         self.now
     }

@@ -1,5 +1,5 @@
-//! What comes by no segment: deadlines, connections that wait for the TX ring,
-//! memory that is given back, and an application that reaches for a connection.
+//! Work that no segment causes: deadlines, waiting for the TX ring, messages, unused memory, and an
+//! application that reaches for a connection.
 
 use std::time::Duration;
 
@@ -12,21 +12,20 @@ use crate::connection::{CloseReason, Flags, Plan, State};
 use crate::outcome::{ControlSegment, Expiry};
 use crate::stack::Application;
 
-/// How soon a sleeping loop looks again whether a full TX ring has room. At
-/// 10 Gb/s about a hundred full packets leave in this time.
+/// How often a sleeping loop retries while the TX ring is full. At 10 Gb/s about a hundred full
+/// packets leave in this time.
 const BLOCKED_RETRY: Duration = Duration::from_micros(125);
 
-/// The memory of a buffer is given back when it was not needed for so long, or
-/// for twice as long.
+/// A buffer's memory is freed after it was unused for one to two times this interval.
 const TRIM_INTERVAL: Duration = Duration::from_secs(2);
-/// Of each pool so many buffers at a time, …
+/// Number of buffers of each pool that one call frees.
 const TRIM_STEP: usize = 32;
-/// … and then not before this time has passed.
+/// Pause before the next call frees more.
 const TRIM_PAUSE: Duration = Duration::from_millis(10);
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// When [`handle_timers`](Self::handle_timers) must be called next, at
-    /// the latest; `None` when only a segment can cause work.
+    /// Returns the latest time for the next call of [`handle_timers`](Self::handle_timers). `None`
+    /// if only a segment can cause work.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if !self.blocked.is_empty() {
@@ -42,8 +41,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         due
     }
 
-    /// Runs what is due at `now`, and goes on with what the TX ring had no
-    /// room for.
+    /// Handles deadlines and timers due at `now`. Continues connections that wait for the TX ring.
     #[inline]
     pub fn handle_timers<P: Port>(&mut self, port: &mut P, now: Instant) {
         self.now = now;
@@ -61,8 +59,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Some of the application's own timers have passed. Those that it sets
-    /// meanwhile wait for the next call.
+    /// Handles expired timers of the application. Timers it sets meanwhile wait for the next call.
     #[cold]
     fn handle_timer<P: Port>(&mut self, port: &mut P, now: Instant) {
         for timer in self.asked.timers.take_passed(now) {
@@ -72,12 +69,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Calls `act` with the application and all of its connections, and then does
-    /// what was asked of these, as after a callback. So a response can be given later,
-    /// when a back-end answers or another connection has what this one waits for.
+    /// Calls `act` with the application and all of its connections. Then does what it requested, as
+    /// after a callback. So an application can answer later, for example when a back-end or another
+    /// connection delivers the answer.
     ///
-    /// Call it between two segments, with the port of all other calls and a `now` that
-    /// does not go back.
+    /// Call this between two segments, with the same port as all other calls, and a `now` that does
+    /// not decrease.
     pub fn reach<P: Port, R>(
         &mut self,
         port: &mut P,
@@ -104,7 +101,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         result
     }
 
-    /// Sees to a connection that the application has had in hand.
+    /// Processes a connection after [`reach`](Self::reach) gave it to the application.
     fn finish_reached<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let standing = &mut self.standings[id as usize];
         let before = std::mem::replace(&mut standing.reached, Reached::No);
@@ -115,7 +112,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.keep_time(id, now);
     }
 
-    /// Gives the application a message from outside, see [`reach`](Self::reach).
+    /// Gives the application a message from another thread, see [`reach`](Self::reach).
     pub fn handle_message<P: Port>(&mut self, port: &mut P, message: A::Message, now: Instant) {
         self.reach(port, now, |app, connections| {
             app.on_message(connections, message);
@@ -130,7 +127,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Gives back memory of the pools that was not needed since the last look.
+    /// Frees memory of the pools that was unused since the last call.
     #[cold]
     fn trim(&mut self, now: Instant) {
         for _ in 0..TRIM_STEP {
@@ -149,7 +146,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     #[cold]
     fn handle_expired<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
-        // The wheel has no entry now.
+        // The wheel has no entry for the connection now.
         if let Alarm::At(due) = self.standings[id as usize].alarm
             && has_passed(due, now)
         {
@@ -162,7 +159,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.schedule(id, now);
     }
 
-    /// A connection's deadline has passed.
+    /// Handles a connection's deadline that has passed.
     fn handle_deadline<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.ensure_space(id);
         let expiry = self.conn(id).on_deadline(now);
@@ -170,7 +167,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.act(port, id, expiry, now);
     }
 
-    /// Does what a passed deadline asks for.
+    /// Carries out the action for a connection's deadline.
     fn act<P: Port>(&mut self, port: &mut P, id: u32, expiry: Expiry, now: Moment) {
         match expiry {
             Expiry::Wait => return,
@@ -181,9 +178,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 self.send_reset(port, id, now);
                 self.close(id, CloseReason::TimedOut);
             }
-            // Without room they go the next time.
+            // Without room in the TX ring the next deadline sends it.
             Expiry::SynAck => drop(self.send_control(port, id, ControlSegment::SynAck, now)),
-            // Without room the timeout does it.
+            // Without room in the TX ring the retransmission timeout sends it.
             Expiry::Send(plan) => drop(self.send(port, id, &plan, now)),
             Expiry::ProbeWindow(plan) => self.probe_window(port, id, &plan, now),
             Expiry::KeepAlive => drop(self.send_control(port, id, ControlSegment::KeepAlive, now)),
@@ -192,13 +189,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
                 let next = self.conn(id).has_offered_again(now);
                 return self.act(port, id, next, now);
             }
-            // What it has not taken it never will.
+            // Last offer: the connection is closed, so the application gets no other chance.
             Expiry::CloseIdle => self.offer_rest(port, id, now),
         }
         self.go_on(port, id, now);
     }
 
-    /// What is left to do after a timer: a reset, or what may be sent.
+    /// Completes a callback or a timer: sends a reset if the application has aborted, otherwise
+    /// whatever may be sent.
     fn go_on<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
         if tcb.state == State::Closed {
@@ -211,11 +209,11 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// The application's deadline has passed.
+    /// Calls the application for its deadline.
     fn handle_due<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.standings[id as usize].alarm = Alarm::Off;
         if self.records[id as usize].tcb.flags.has(Flags::CLOSE) {
-            // By the idle timeout.
+            // The idle timeout has closed the connection.
             return;
         }
         self.cx.counters.deadlines_missed += 1;
@@ -225,10 +223,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.finish_callback(port, id, now);
     }
 
-    /// Does what a callback asks for that came by no segment.
+    /// Carries out the requests of a callback that was not caused by a segment.
     fn finish_callback<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let is_closed = self.records[id as usize].tcb.flags.has(Flags::CLOSE);
-        // What an application has not taken when it closes it never will.
+        // After a close the application gets a last chance to consume its data.
         if is_closed || self.standings[id as usize].offers_again {
             self.offer_rest(port, id, now);
         }
@@ -238,7 +236,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
 
     #[cold]
     fn resume_blocked<P: Port>(&mut self, port: &mut P, now: Moment) {
-        // Whoever blocks again comes behind these, and has had its turn.
+        // A connection that blocks again is queued behind these and waits for the next call.
         for _ in 0..self.blocked.len() {
             if port.room() == 0 {
                 return;
@@ -258,7 +256,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Sends a probe of the peer's window.
+    /// Sends a zero window probe.
     fn probe_window<P: Port>(&mut self, port: &mut P, id: u32, plan: &Plan, now: Moment) {
         let sent = self.send(port, id, plan, now);
         if sent.is_err() {
@@ -267,7 +265,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).arm_window_probe(sent.is_ok(), now);
     }
 
-    /// Sends what a full ring has held up.
+    /// Sends the data and the acknowledgement for which the TX ring had no room.
     fn resume<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.transmit(port, id, now);
         let is_owed = self.records[id as usize].tcb.flags.has(Flags::ACK_PENDING);
@@ -281,12 +279,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 }
 
-/// Whether a deadline in milliseconds has passed.
+/// Returns whether a deadline in milliseconds has passed.
 const fn has_passed(deadline: u32, now: Moment) -> bool {
     deadline.wrapping_sub(now.millis).cast_signed() <= 0
 }
 
-/// The earlier of two moments, where there are any.
+/// Returns the earlier of two moments, or the only one.
 #[inline(always)]
 fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {

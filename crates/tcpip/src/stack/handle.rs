@@ -1,4 +1,4 @@
-//! What an application can do with a connection.
+//! The operations of an application on one connection.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,44 +16,42 @@ use crate::pools::{Owner, Pool};
 use crate::stream::{STREAM_ENTRIES, Slice, Source};
 use crate::writes::MAX_WRITE_LEN;
 
-/// Why nothing was written.
+/// Why a write failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The stream has no room: [`room`](Connection::room) is 0, or there would be
-    /// 4 GiB in it. For [`write_bytes`](Connection::write_bytes) also: no
-    /// write buffer is free
-    /// ([`Config::max_write_buffers`](crate::Config::max_write_buffers)), whatever
-    /// `room` says. Leave the data that asks for it unconsumed: it is offered again
-    /// when there is room.
+    /// The stream has no room: [`room`](Connection::room) is 0, or the stream would hold 4 GiB. For
+    /// [`write_bytes`](Connection::write_bytes) also: no write buffer is free
+    /// ([`Config::max_write_buffers`](crate::Config::max_write_buffers)), whatever `room` returns.
+    /// Leave the request unconsumed: it is offered again when there is room.
     #[error("the connection's stream is full; write again after on_sent")]
     Full,
-    /// The connection was closed or aborted before.
+    /// The connection has been closed or aborted.
     #[error("the connection's sending side was closed before")]
     Closed,
-    /// The content was removed.
+    /// The content has been removed.
     #[error("the content has been removed; look it up again")]
     NoSuchContent,
-    /// The slice does not lie in its content, or ends before it begins.
+    /// The range is not within the content, or ends before it begins.
     #[error(
         "bytes {from} to {end} are no range within the content's {len} bytes; write what is there"
     )]
     OutsideContent {
-        /// Where the slice begins.
+        /// Start of the range.
         from: u32,
-        /// Behind its last byte.
+        /// End of the range, exclusive.
         end: u32,
-        /// Bytes of the content.
+        /// Length of the content in bytes.
         len: u32,
     },
-    /// More entries than a stream ever has room for.
+    /// More entries than a stream can ever hold.
     #[error(
         "{entries} entries are more than the {STREAM_ENTRIES} of a stream; write fewer at once"
     )]
     TooManyEntries {
-        /// Entries asked for.
+        /// Number of entries requested.
         entries: usize,
     },
-    /// The bytes cannot be a content.
+    /// The bytes could not be added as a content.
     #[error(transparent)]
     NoContent(#[from] ContentError),
     /// More bytes than one write takes.
@@ -62,23 +60,24 @@ pub enum WriteError {
         MAX_WRITE_LEN
     )]
     TooLong {
-        /// Bytes asked for.
+        /// Number of bytes requested.
         len: usize,
     },
 }
 
 impl<S> Connection<'_, S> {
-    /// The client's address and port.
+    /// Returns the client's address and port.
     pub fn peer(&self) -> SocketAddr {
         SocketAddr::new(self.tcb.path.addresses.dst(), self.tcb.ports().1)
     }
 
-    /// The address and port of ours that the client has connected to.
+    /// Returns our address and port to which the client has connected.
     pub fn local(&self) -> SocketAddr {
         SocketAddr::new(self.tcb.path.addresses.src(), self.tcb.ports().0)
     }
 
-    /// Its name, by which [`Connections::get`](crate::Connections::get) finds it later.
+    /// Returns the connection's name, with which [`Connections::get`](crate::Connections::get)
+    /// finds it later.
     pub fn id(&self) -> ConnectionId {
         ConnectionId {
             index: self.id,
@@ -86,69 +85,66 @@ impl<S> Connection<'_, S> {
         }
     }
 
-    /// The time of what the callback is about: of the received segment, the timer or
-    /// the message.
+    /// Returns the time of the event behind this callback: a segment, a timer or a message.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// What the application remembers of this connection.
+    /// Returns the application's state of this connection.
     #[inline(always)]
     pub fn state(&mut self) -> &mut S {
         self.state
     }
 
-    /// All contents.
+    /// Returns all contents.
     #[inline(always)]
     pub fn contents(&self) -> &Contents {
         self.contents
     }
 
-    /// The same, to add and to remove some. What was written before keeps its bytes.
+    /// Returns all contents, to add and remove some. Data written earlier keeps its bytes.
     #[inline(always)]
     pub fn contents_mut(&mut self) -> &mut Contents {
         self.contents
     }
 
-    /// Has [`on_receive`](crate::Application::on_receive) offered what it has not
-    /// consumed, once the callback in hand has returned. An application that could
-    /// not answer yet leaves the request unconsumed, and calls this when it can.
+    /// Requests another [`on_receive`](crate::Application::on_receive) with the unconsumed data
+    /// after the current callback returns. An application that cannot answer yet leaves the request
+    /// unconsumed, and calls this when it can.
     ///
-    /// Within `on_receive` it asks for the rest at once. That is done only where
-    /// something was consumed, so that it comes to an end.
+    /// Within `on_receive` it requests another call at once. That call comes only if some bytes
+    /// were consumed, so the calls cannot repeat forever.
     pub fn offer_again(&mut self) {
         self.standing.offers_again = true;
     }
 
-    /// Lets the connection wait for an answer that is given later: until
-    /// [`resume`](Self::resume) the application is offered no more data of it, nor told
-    /// of the peer's FIN. All else goes on; what it had in hand it may still write.
+    /// Makes the connection wait for an answer that comes later. Until [`resume`](Self::resume) the
+    /// application gets no more of its data, and no news of the peer's FIN. Everything else
+    /// continues. The application may still write what it can.
     ///
-    /// A connection that is never resumed ends as others do: when the client resets it
-    /// or is silent for [`Config::idle_timeout`](crate::Config::idle_timeout), by a
-    /// deadline, or when it gives way to others.
+    /// A connection that is never resumed ends like any other: by a reset of the client, by
+    /// [`Config::idle_timeout`](crate::Config::idle_timeout), by a deadline, or by eviction.
     pub fn park(&mut self) {
         self.standing.is_parked = true;
     }
 
-    /// Ends what [`park`](Self::park) has begun, and has offered what came meanwhile
-    /// once the callback in hand has returned.
+    /// Ends the effect of [`park`](Self::park). What arrived meanwhile is offered when the current
+    /// callback has returned.
     pub fn resume(&mut self) {
         self.standing.is_parked = false;
         self.offer_again();
     }
 
-    /// How the connection goes: round trips, windows, what is lost.
+    /// Returns the condition of the connection: round-trip times, windows and losses.
     pub fn info(&self) -> Info {
         self.send_info.info(self.tcb)
     }
 
-    /// Entries that the stream still has room for, 0 to
-    /// [`STREAM_ENTRIES`]. Each write takes one until it
-    /// has been acknowledged, except where it can join the one before. More than
-    /// two need a list of which there are only some
-    /// ([`Config::max_entry_lists`](crate::Config::max_entry_lists)). A write of no
-    /// bytes takes none. 0 after [`close`](Self::close) and [`abort`](Self::abort).
+    /// Returns the number of free stream entries, 0 to [`STREAM_ENTRIES`]. Each write takes an
+    /// entry until the peer acknowledges it, unless it can extend the last entry. An empty write
+    /// takes none. More than two entries need a list from a bounded pool
+    /// ([`Config::max_entry_lists`](crate::Config::max_entry_lists)). Returns 0 after
+    /// [`close`](Self::close) and [`abort`](Self::abort).
     pub fn room(&self) -> usize {
         if self.ensure_open().is_err() {
             return 0;
@@ -156,14 +152,13 @@ impl<S> Connection<'_, S> {
         self.tcb.stream.room(self.lists, false)
     }
 
-    /// Whether the stream has room for so many entries at once: for a response
-    /// that is written as a whole or not at all. The room stays as long as the
-    /// callback lasts. [`write_bytes`](Self::write_bytes) needs a write buffer too,
-    /// which this does not keep free: write such parts first.
+    /// Checks that the stream has room for `entries` more entries, so that a response can be
+    /// written as a whole or not at all. The room stays available until the callback returns.
+    /// [`write_bytes`](Self::write_bytes) also needs a write buffer, which this does not reserve:
+    /// write such parts first.
     ///
-    /// # Errors
-    /// [`WriteError::Full`] when it has none yet, [`WriteError::Closed`], and
-    /// [`WriteError::TooManyEntries`] when it never will.
+    /// # Errors [`WriteError::Full`] if there is no room now, [`WriteError::TooManyEntries`] if
+    /// there never will be, and [`WriteError::Closed`].
     pub fn ensure_room(&mut self, entries: usize) -> Result<(), WriteError> {
         self.ensure_open()?;
         if entries > STREAM_ENTRIES {
@@ -176,13 +171,12 @@ impl<S> Connection<'_, S> {
         Err(self.is_full(no_list.then_some(Pool::EntryLists)))
     }
 
-    /// Writes a content to the stream, the paper's `tcp_write()`. `params`
-    /// go to [`Application::render`](crate::Application::render) if the content has a slot, and mean
-    /// nothing otherwise.
+    /// Writes a content to the stream: the paper's `tcp_write()`. If the content has a slot,
+    /// [`Application::render`](crate::Application::render) gets `params`; otherwise they are
+    /// ignored.
     ///
-    /// # Errors
-    /// [`WriteError::Full`], [`WriteError::Closed`],
-    /// [`WriteError::NoSuchContent`]; nothing is written then.
+    /// # Errors [`WriteError::Full`], [`WriteError::Closed`], [`WriteError::NoSuchContent`].
+    /// Nothing is written then.
     #[inline(always)]
     pub fn write(&mut self, content: ContentId, params: u64) -> Result<(), WriteError> {
         let (index, len) = self.find(content)?;
@@ -200,17 +194,15 @@ impl<S> Connection<'_, S> {
         Ok(())
     }
 
-    /// Writes a part of a content: the bytes of `range`, counted from its start.
-    /// Otherwise as [`write`](Self::write).
+    /// Writes a part of a content: the bytes of `range`, counted from its start. Otherwise like
+    /// [`write`](Self::write).
     ///
-    /// What lies between is sent as prepared segments: only the first segment
-    /// and the last one of the slice may be put together for it. A slice that
-    /// goes on where the last one of the same content and parameters ends
-    /// becomes one with it.
+    /// The inner segments of the slice are sent prepared. Only its first and its last segment may
+    /// have to be assembled. If the slice continues the last one, with the same content and
+    /// parameters, both become one entry.
     ///
-    /// # Errors
-    /// [`WriteError::OutsideContent`], and those of [`write`](Self::write);
-    /// nothing is written then.
+    /// # Errors [`WriteError::OutsideContent`], and those of [`write`](Self::write). Nothing is
+    /// written then.
     pub fn write_slice(
         &mut self,
         content: ContentId,
@@ -241,13 +233,11 @@ impl<S> Connection<'_, S> {
         Ok(())
     }
 
-    /// Writes bytes that are no content, at most
-    /// [`MAX_WRITE_LEN`] of them. They are copied to a
-    /// buffer from a bounded pool, and summed when they are sent.
+    /// Writes up to [`MAX_WRITE_LEN`] bytes that are not a content. They are copied to a buffer of
+    /// a bounded pool, and summed when they are sent.
     ///
-    /// # Errors
-    /// [`WriteError::Full`], [`WriteError::Closed`],
-    /// [`WriteError::TooLong`]; nothing is written then.
+    /// # Errors [`WriteError::Full`], [`WriteError::Closed`], [`WriteError::TooLong`]. Nothing is
+    /// written then.
     pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         self.ensure_open()?;
         if bytes.len() > MAX_WRITE_LEN {
@@ -282,12 +272,10 @@ impl<S> Connection<'_, S> {
         pushed
     }
 
-    /// Writes bytes that are shared with others, or too many for
-    /// [`write_bytes`](Self::write_bytes), and that are written no second time. They
-    /// are a content until they are acknowledged.
+    /// Writes shared bytes, or more bytes than [`write_bytes`](Self::write_bytes) takes, that are
+    /// written only once. They are a content until the peer has acknowledged them.
     ///
-    /// # Errors
-    /// Those of [`write`](Self::write), and [`WriteError::NoContent`]; nothing is written
+    /// # Errors Those of [`write`](Self::write), and [`WriteError::NoContent`]. Nothing is written
     /// then.
     pub fn write_once(&mut self, bytes: Arc<[u8]>) -> Result<(), WriteError> {
         self.ensure_open()?;
@@ -297,7 +285,7 @@ impl<S> Connection<'_, S> {
         written
     }
 
-    /// Our side is not closed.
+    /// Fails if our side is closed.
     #[inline(always)]
     fn ensure_open(&self) -> Result<(), WriteError> {
         if self.tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
@@ -306,7 +294,7 @@ impl<S> Connection<'_, S> {
         Ok(())
     }
 
-    /// Index and length of a content that can be written now.
+    /// Returns index and length of a content that can be written now.
     #[inline(always)]
     fn find(&self, content: ContentId) -> Result<(u32, u32), WriteError> {
         self.ensure_open()?;
@@ -329,7 +317,7 @@ impl<S> Connection<'_, S> {
         Owner { id: self.id, peer }
     }
 
-    /// A write has failed; nothing of `pool` was free.
+    /// Notes that a write failed, and which `pool` had no free slot, if any.
     #[cold]
     fn is_full(&mut self, pool: Option<Pool>) -> WriteError {
         self.tcb.flags |= Flags::WANTS_ROOM;
@@ -337,10 +325,10 @@ impl<S> Connection<'_, S> {
         WriteError::Full
     }
 
-    /// Calls [`Application::on_deadline`](crate::Application::on_deadline) in `after` from now, at most
-    /// [`Config::MAX_TIME`](crate::Config::MAX_TIME), unless the deadline is cleared or the connection is
-    /// closed before. There is one deadline for a connection: this one takes the
-    /// place of any that was set.
+    /// Sets the connection's only deadline, and replaces an earlier one. The stack calls
+    /// [`Application::on_deadline`](crate::Application::on_deadline) `after` this time, at most
+    /// [`Config::MAX_TIME`](crate::Config::MAX_TIME). It makes no call if the deadline is cleared
+    /// or the connection is closed before.
     pub fn set_deadline(&mut self, deadline: Deadline, after: Duration) {
         if self.tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
             return;
@@ -349,26 +337,25 @@ impl<S> Connection<'_, S> {
         self.standing.set_alarm(millis(after), deadline, until);
     }
 
-    /// What the deadline is for, if there is one.
+    /// Returns what the deadline is for, if one is set.
     pub fn deadline(&self) -> Option<Deadline> {
         (self.standing.alarm != Alarm::Off).then_some(self.standing.due_for)
     }
 
-    /// There is no deadline any more.
+    /// Clears the deadline.
     #[inline(always)]
     pub fn clear_deadline(&mut self) {
         self.standing.alarm = Alarm::Off;
     }
 
-    /// As [`Connections::set_timer`](crate::Connections::set_timer). The timer is the
-    /// application's, and outlives the connection.
+    /// Sets a timer, as [`Connections::set_timer`](crate::Connections::set_timer) does. The timer
+    /// belongs to the application and outlives the connection.
     pub fn set_timer(&mut self, timer: Timer, after: Duration) {
         self.asked.timers.set(timer.number(), self.now + after);
     }
 
-    /// Closes our side after all that is written: the paper's `tcp_close()`.
-    /// The peer may go on sending until it closes its side too; that is
-    /// acknowledged and discarded.
+    /// Closes our side after all written data: the paper's `tcp_close()`. The peer may continue to
+    /// send until it closes its side too; such data is acknowledged and discarded.
     #[inline(always)]
     pub fn close(&mut self) {
         self.tcb.flags |= Flags::CLOSE;
@@ -376,8 +363,7 @@ impl<S> Connection<'_, S> {
         self.standing.alarm = Alarm::Off;
     }
 
-    /// Ends the connection at once with a reset. What is not acknowledged is
-    /// lost.
+    /// Ends the connection at once with a reset. Unacknowledged data is lost.
     #[cold]
     pub fn abort(&mut self) {
         self.tcb.flags |= Flags::ABORT;
@@ -385,8 +371,8 @@ impl<S> Connection<'_, S> {
 }
 
 impl Standing {
-    /// Sets the application's deadline. The wheel's entry is no longer right, as one
-    /// that expires after the connection's `deadline` would be.
+    /// Sets the application's deadline. Makes `scheduled` later than any `deadline`, so that the
+    /// wheel's entry is set anew.
     fn set_alarm(&mut self, after: u32, due_for: Deadline, deadline: u32) {
         self.alarm = Alarm::New(after);
         self.due_for = due_for;
@@ -404,7 +390,7 @@ impl<S> fmt::Debug for Connection<'_, S> {
     }
 }
 
-/// The upper half of a response's parameters, and the lower.
+/// Splits a response's parameters into the upper and the lower half.
 #[inline(always)]
 const fn halves(params: u64) -> [u32; 2] {
     [(params >> 32) as u32, params as u32]

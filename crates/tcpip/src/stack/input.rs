@@ -1,5 +1,5 @@
-//! Received segments find their connection, and their data the application: in order
-//! out of the received frame, otherwise through a receive buffer.
+//! The receive path: a segment finds its connection, and its data the application. Data in order is
+//! offered directly from the received frame, other data goes through a receive buffer.
 
 use arrayvec::ArrayVec;
 use ip::{ErrorKind, IcmpError, PROTOCOL_TCP, Packet};
@@ -14,8 +14,8 @@ use crate::stack::Application;
 use crate::wire::{Block, CHECKSUM_AT, Control, Segment};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Handles a received TCP segment: updates its connection, calls the
-    /// application, and queues what may be sent now.
+    /// Handles a received TCP segment: updates its connection, calls the application, and queues
+    /// what may be sent now.
     #[inline(always)]
     pub fn handle_segment<P: Port>(&mut self, port: &mut P, packet: Packet, now: Instant) {
         self.now = now;
@@ -51,8 +51,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Most segments are what their connection expects, and tell nothing in
-    /// options but timestamps.
+    /// Handles a segment of a known connection. Fast path: most segments are the expected ones, and
+    /// have no options except timestamps.
     #[inline(always)]
     fn handle_known<P: Port>(
         &mut self,
@@ -71,7 +71,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.keep_time(id, now);
     }
 
-    /// A segment with any options, expected or not.
+    /// Handles a segment with any options, expected or not.
     #[cold]
     #[inline(never)]
     pub(super) fn handle_other<P: Port>(
@@ -99,9 +99,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.keep_time(id, now);
     }
 
-    /// Checks a segment that is not what was expected. Gives the packet back when
-    /// it is to be processed, cut to the window; otherwise it has been answered or
-    /// dropped.
+    /// Checks an unexpected segment. Returns the packet and its segment, cut to the window, if it
+    /// is to be processed. Otherwise the segment has been answered or dropped.
     #[inline(always)]
     fn admit<P: Port>(
         &mut self,
@@ -131,7 +130,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         None
     }
 
-    /// A segment that has passed the checks.
+    /// Processes a segment that has passed the checks.
     #[inline(always)]
     fn process<P: Port>(
         &mut self,
@@ -177,7 +176,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// After a pass over a connection: what it leaves to be done, rarely.
+    /// Does rare work after a segment: limits the connections in TIME-WAIT, or waits for room.
     #[cold]
     fn settle(&mut self, id: u32, now: Moment) {
         let tcb = &self.records[id as usize].tcb;
@@ -191,8 +190,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).wait_for_room(now);
     }
 
-    /// `acked` bytes were acknowledged for the first time: the application is
-    /// told what has arrived as a whole.
+    /// Handles `acked` newly acknowledged bytes. Tells the application when a whole entry has been
+    /// acknowledged.
     #[inline(always)]
     fn handle_acked<P: Port>(
         &mut self,
@@ -216,8 +215,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         after
     }
 
-    /// Takes what has been acknowledged out of the stream. Whether an entry
-    /// of it is done with.
+    /// Removes acknowledged entries from the stream. Returns whether there was any.
     #[inline(always)]
     fn retire(&mut self, id: u32) -> bool {
         let Some(first) = self.conn(id).retire() else {
@@ -230,7 +228,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         true
     }
 
-    /// The segment's data and FIN.
+    /// Handles a segment's data and FIN.
     #[inline(always)]
     fn receive<P: Port>(
         &mut self,
@@ -255,9 +253,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Offers data in order to the application; how much it has consumed. When
-    /// it finds nothing free of a pool, and another connection gives way, it is asked
-    /// again.
+    /// Offers data in order to the application, and returns how many bytes it consumed. If it finds
+    /// a pool empty and another connection gives way, it is asked again.
     #[inline(always)]
     fn offer<P: Port>(&mut self, port: &mut P, id: u32, data: &[u8], now: Moment) -> usize {
         let flags = self.records[id as usize].tcb.flags;
@@ -276,8 +273,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         consumed
     }
 
-    /// Whether what the application has left, after it has `taken` so many bytes, is
-    /// offered again at once: it asks for that, or finds a buffer free now.
+    /// Returns whether to offer the rest again at once, after the application consumed `taken`
+    /// bytes. The application may have asked for that, or a pool has a free slot now.
     #[cold]
     fn goes_on<P: Port>(&mut self, port: &mut P, id: u32, taken: usize, now: Moment) -> bool {
         let standing = &self.standings[id as usize];
@@ -288,7 +285,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         asks || self.free_what_was_refused(port, id, now)
     }
 
-    /// Asks the application, and takes note of the connection's progress.
+    /// Calls the application once, and updates the connection's progress.
     #[inline(always)]
     fn offer_once(&mut self, id: u32, data: &[u8], now: Moment) -> usize {
         self.asked.refused = None;
@@ -303,29 +300,29 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             connection.standing.advance(consumed as u32, pace, now);
         }
         if connection.tcb.flags.has(Flags::CLOSE | Flags::ABORT) {
-            // What it has left it never takes.
+            // The application gets no further chance to consume the rest.
             data.len()
         } else {
             consumed
         }
     }
 
-    /// What nobody is there for any more; all of it.
+    /// Counts data that nobody will read, and returns its whole length.
     #[cold]
     fn discard(&mut self, data: &[u8]) -> usize {
         self.cx.counters.after_close += u64::from(!data.is_empty());
         data.len()
     }
 
-    /// Keeps what the application has not consumed. `false` when there is no
-    /// buffer: then the peer must send it again.
+    /// Keeps unconsumed data. Returns `false` if there is no buffer: then the peer must retransmit
+    /// the data.
     #[cold]
     fn keep<P: Port>(&mut self, port: &mut P, id: u32, rest: &[u8], now: Moment) -> bool {
         self.take_buffer(port, id, now);
         self.conn(id).keep(rest)
     }
 
-    /// Data that is out of order, or comes behind what is not consumed yet.
+    /// Handles data that is out of order, or that follows unconsumed data.
     #[cold]
     fn receive_buffered<P: Port>(
         &mut self,
@@ -345,7 +342,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Something written has arrived as a whole.
+    /// Tells the application that the stream has room again, or that all data has been
+    /// acknowledged.
     #[inline(always)]
     fn tell_sent<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
@@ -360,7 +358,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// A write that found no room may be tried again.
+    /// Lets the application repeat a write that found no room.
     #[cold]
     pub(super) fn offer_again<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let tcb = &mut self.records[id as usize].tcb;
@@ -376,14 +374,13 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.offer_rest(port, id, now);
     }
 
-    /// Offers all that is in order and not consumed, and tells of the peer's FIN behind
-    /// it.
+    /// Offers all unconsumed data that is in order. Then reports the peer's FIN, if it follows.
     pub(super) fn offer_rest<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         self.offer_buffered(port, id, now);
         self.tell_half_close(port, id, now);
     }
 
-    /// Offers all that is in order and not consumed, as [`offer`](Self::offer).
+    /// Offers all unconsumed data that is in order, like [`offer`](Self::offer).
     fn offer_buffered<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let mut taken = self.offer_buffered_once(id, now);
         while self.goes_on(port, id, taken, now) {
@@ -391,7 +388,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// How many bytes the application has consumed.
+    /// Returns how many bytes the application consumed.
     fn offer_buffered_once(&mut self, id: u32, now: Moment) -> usize {
         self.asked.refused = None;
         let flags = self.records[id as usize].tcb.flags;
@@ -406,14 +403,14 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         consumed
     }
 
-    /// Both sides have closed.
+    /// Enters TIME-WAIT: both sides have closed.
     fn enter_time_wait(&mut self, id: u32) {
         self.finish(id, CloseReason::Finished);
         self.count_out(id);
         self.time_waits += 1;
     }
 
-    /// The peer's FIN, in order.
+    /// Handles the peer's FIN after all earlier data has arrived.
     #[cold]
     fn process_fin<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         if self.conn(id).on_fin(now) {
@@ -423,8 +420,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Tells the application that the peer has closed, once all that came
-    /// before has had its chance.
+    /// Tells the application that the peer has closed, after all earlier data was offered.
     fn tell_half_close<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         if !self.standings[id as usize].is_parked && self.conn(id).takes_half_close() {
             let (app, mut connection) = self.connection(id);
@@ -435,11 +431,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Takes in what somebody says about a segment of ours. Only a smaller
-    /// path MTU changes anything (RFC 5927: a connection survives all other
-    /// errors), and only when it is about something in flight. What is to be
-    /// sent again because of it is sent by the next
-    /// [`handle_timers`](Self::handle_timers).
+    /// Handles an ICMP error about one of our segments. Only a smaller path MTU has an effect, and
+    /// only if the segment is in flight: a connection survives all other errors (RFC 5927). The
+    /// next call of [`handle_timers`](Self::handle_timers) retransmits segments that were too
+    /// large.
     #[cold]
     pub fn handle_icmp_error(&mut self, error: &IcmpError, now: Instant) {
         self.now = now;

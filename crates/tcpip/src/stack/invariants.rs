@@ -1,4 +1,4 @@
-//! What must hold between two calls, whatever has come: for tests and fuzzing.
+//! Conditions that hold between two calls after any input, for tests and fuzzing.
 
 use super::{Alarm, Stack};
 use crate::clock::Moment;
@@ -7,11 +7,10 @@ use crate::connection::{Flags, State};
 use crate::stack::Application;
 use crate::wire::Seq;
 
-/// Segments of limited transmit, by which what is in flight may exceed the
-/// congestion window (RFC 3042).
+/// Segments that limited transmit may have in flight beyond the congestion window (RFC 3042).
 const BEYOND: u32 = 2;
 
-/// What was in flight of a connection.
+/// A connection's data in flight at the last check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
     una: Seq,
@@ -19,7 +18,7 @@ pub(crate) struct Flight {
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Panics when a rule is broken that must hold between two calls.
+    /// Panics if an invariant does not hold.
     #[doc(hidden)]
     pub fn check_invariants(&mut self) {
         for id in 0..self.records.len() {
@@ -76,7 +75,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// What was sent since the last look was within the congestion window.
+    /// Checks that data sent since the last check was within the congestion window.
     fn check_flight(&mut self, id: usize) {
         let conn = self.conn(id as u32);
         let (pipe_and_window, state) = (conn.pipe_and_window(), conn.tcb.state);
@@ -91,7 +90,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return;
         };
         let before = std::mem::replace(before, now);
-        // Not another connection since.
+        // Skip if the TCB now has another connection.
         let is_same = now.una.since(before.una) <= before.nxt.since(before.una);
         if state == State::Closed || !is_same || !now.nxt.after(before.nxt) {
             return;

@@ -1,5 +1,5 @@
-//! Who gives way when something runs short: the least progress decides (see
-//! `Standing`), for connections, buffers and scoreboards alike.
+//! The choice of the connection that gives way when a pool runs short. The connection with the
+//! least progress gives way (see `Standing`), for all pools: connections, buffers and scoreboards.
 
 use std::cmp::Reverse;
 
@@ -13,19 +13,16 @@ use crate::connection::{CloseReason, Flags, State};
 use crate::pools::{NONE, Owner, Pool};
 use crate::stack::Application;
 
-/// Parts of a pool that are looked at for a decision; the next time it is the
-/// next ones, …
+/// Slots of a pool examined for one decision. The next decision examines the next ones.
 const SAMPLE: usize = 64;
-/// The part of a pool that one client address may hold while others ask for
-/// it is one in so many.
+/// One client address may hold one part in this many of a pool while others ask for a slot.
 const SHARE: u32 = 8;
-/// A connection that lacks less than this does not give way, in milliseconds,
-/// unless its address holds more than its share: connections that are all in
-/// use must not push each other out.
+/// Minimum lack of a connection that gives way, in milliseconds. It keeps active connections from
+/// evicting each other. It does not protect an address that holds more than its share.
 const MIN_LACK_MS: u32 = 1_000;
 
 impl Sampler {
-    /// Whether `asker` would be refused as one just before.
+    /// Returns whether `asker` would be refused like one in the same millisecond.
     fn has_refused(&self, asker: Asker, now: Moment) -> bool {
         self.refused.is_some_and(|refused| {
             refused.at == now.millis
@@ -35,19 +32,18 @@ impl Sampler {
     }
 }
 
-/// How good a reason there is that a connection gives way. The order is that of
-/// the reasons: the last gives way first.
+/// A reason for a connection to give way. The greatest reason gives way first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Reason {
-    /// It lacks progress, by so many milliseconds.
+    /// It lacks progress by this many milliseconds.
     Lack(u32),
-    /// It lacks progress, and its address holds more than its share.
+    /// Its address holds more than its share; the lack in milliseconds.
     BeyondShare(u32),
-    /// Both sides have closed it.
+    /// Both sides have closed it; the lack in milliseconds.
     Closed(u32),
 }
 
-/// A part of a pool whose holder might give way.
+/// A slot of a pool whose holder may give way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Candidate {
     reason: Reason,
@@ -56,14 +52,14 @@ struct Candidate {
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// A connection as the owner of something.
+    /// Returns a connection as the owner of a slot.
     #[inline(always)]
     fn owner(&self, id: u32) -> Owner {
         let peer = self.standings[id as usize].peer;
         Owner { id, peer }
     }
 
-    /// A connection that asks.
+    /// Returns a connection as the asker for a slot.
     fn asker(&self, id: u32, now: Moment) -> Asker {
         Asker {
             owner: self.owner(id),
@@ -71,12 +67,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// The connection that gives way to `asker`, which finds nothing left of
-    /// `pool`; `None` when all that were looked at have a better right.
+    /// Returns the connection that gives way to `asker` when `pool` has no free slot, or `None` if
+    /// no examined connection must.
     ///
-    /// Those of an address beyond its share come first, then the one that lacks
-    /// most progress. An asker whose address is beyond its share takes nothing
-    /// from others.
+    /// Connections in TIME-WAIT come first, then those of an address beyond its share, then the one
+    /// with the largest lack. An asker whose address has reached its share takes nothing from other
+    /// addresses, except slots in TIME-WAIT.
     #[cold]
     fn who_gives_way(&mut self, pool: Pool, asker: Asker, now: Moment) -> Option<u32> {
         if self.samplers[pool as usize].has_refused(asker, now) {
@@ -117,7 +113,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         victim.map(|Reverse(one)| one.id)
     }
 
-    /// The candidates so far, and the next slots of a pool.
+    /// Returns the candidates found earlier and the next slots of a pool.
     fn sample(&mut self, pool: Pool) -> ArrayVec<u32, { CANDIDATES + SAMPLE }> {
         let len = self.slots(pool);
         let sampler = &mut self.samplers[pool as usize];
@@ -134,7 +130,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         slots
     }
 
-    /// Slots of a pool that have been used so far.
+    /// Returns the number of slots of a pool that were ever used.
     fn slots(&self, pool: Pool) -> usize {
         match pool {
             Pool::Connections => self.records.len(),
@@ -142,7 +138,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// The connection that holds a slot of a pool.
+    /// Returns the connection that holds a slot of a pool.
     fn holder(&self, pool: Pool, slot: u32) -> Option<u32> {
         match pool {
             Pool::Connections => {
@@ -153,7 +149,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// What one address may hold of a pool while others ask.
+    /// Returns how many slots of a pool one address may hold while others ask.
     fn share(&self, pool: Pool) -> u32 {
         (self.cx.peers.size(pool) / SHARE).max(1)
     }
@@ -172,8 +168,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Makes a place in the connection table for a client, by the hash of its
-    /// address. Whether there is one.
+    /// Frees a place in the connection table for the client whose address has this `hash`. Returns
+    /// whether there is one.
     pub(super) fn make_way<P: Port>(&mut self, port: &mut P, hash: u64, now: Moment) -> bool {
         let peer = self.cx.peers.find(hash).unwrap_or(NONE);
         let asker = Asker {
@@ -187,8 +183,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         victim.is_some()
     }
 
-    /// Sees to a receive buffer for connection `id`: perhaps that of another
-    /// connection, where all are in use.
+    /// Takes a receive buffer for connection `id`, if necessary that of another connection.
     pub(super) fn take_buffer<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         let owner = self.owner(id);
         if self.conn(id).take_buffer(owner) {
@@ -206,8 +201,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.conn(id).take_buffer(owner);
     }
 
-    /// Frees what the application of connection `id` has found no more of, if it
-    /// has: that of another connection. Whether it may be asked again.
+    /// Evicts a connection if the application of connection `id` found a pool empty. Returns
+    /// whether the application may try again.
     #[inline(always)]
     pub(super) fn free_what_was_refused<P: Port>(
         &mut self,
@@ -241,8 +236,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         true
     }
 
-    /// Lends connection `id` a larger scoreboard, that of another connection
-    /// where all are in use.
+    /// Lends connection `id` a larger scoreboard, if necessary that of another connection.
     #[cold]
     pub(super) fn lend_larger_board(&mut self, id: u32) {
         let owner = self.owner(id);
@@ -257,12 +251,12 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         if let Some(victim) = victims.next() {
             self.conn(victim).give_up_board();
             let grown = self.conn(id).grow_board(owner);
-            debug_assert!(grown.is_ok(), "one is free now");
+            debug_assert!(grown.is_ok(), "a scoreboard is free now");
         }
     }
 
-    /// A place is made at the cost of connection `id`: one that both sides have
-    /// closed, or that is half open, is forgotten, any other is reset.
+    /// Evicts connection `id`. A connection in TIME-WAIT or SYN-RECEIVED is forgotten, any other is
+    /// reset.
     fn evict<P: Port>(&mut self, port: &mut P, id: u32, now: Moment) {
         match self.records[id as usize].tcb.state {
             State::TimeWait => {
@@ -288,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_refused_is_refused_for_the_rest_of_the_millisecond() {
+    fn a_refused_asker_is_refused_for_the_rest_of_the_millisecond() {
         let sampler = Sampler {
             refused: Some(Refused {
                 at: 7,

@@ -1,4 +1,4 @@
-//! A stack is made, loaded and looked at.
+//! Construction of a stack, and access to its parts.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -18,16 +18,15 @@ use crate::table::{Keys, Table};
 use crate::wire::TIMESTAMPS_LEN;
 use crate::writes::Writes;
 
-/// What the timer wheel takes for each connection.
+/// Bytes of the timer wheel for each connection.
 const TIMER_LEN: usize = 16;
 
 impl<A: Application, C> Stack<A, C> {
-    /// Bytes of the tables that [`new`](Self::new) reserves for
-    /// [`Config::max_connections`]. They are touched as connections are first
-    /// used.
+    /// Returns the bytes of the tables that [`new`](Self::new) reserves for
+    /// [`Config::max_connections`]. Memory is touched only when connections are first used.
     pub fn reserved_bytes(config: &Config) -> usize {
         let most = config.clamped().max_connections;
-        // `free` and `blocked`.
+        // Entries of `free` and `blocked`.
         let indices = 2 * size_of::<u32>();
         let records = size_of::<A::State>() + size_of::<Standing>() + size_of::<Record<C>>();
         let each = records + TIMER_LEN + indices;
@@ -36,12 +35,12 @@ impl<A: Application, C> Stack<A, C> {
 }
 
 impl<A: Application> Stack<A> {
-    /// A stack with [`Cubic`](crate::Cubic). `capabilities` are those of the port that it will
-    /// be used with; `secret` keys the hash of the connection table and the
-    /// initial sequence numbers, and must be random and unknown to others.
+    /// Makes a stack with [`Cubic`](crate::Cubic). `capabilities` are those of its port. `secret`
+    /// keys the hash of the connection table and the initial sequence numbers. It must be random
+    /// and unknown to others.
     ///
-    /// Where the system refuses [`reserved_bytes`](Stack::reserved_bytes) of
-    /// memory, the process aborts, as with all allocations that fail.
+    /// If the system refuses [`reserved_bytes`](Stack::reserved_bytes) of memory, the process
+    /// aborts, as for any failed allocation.
     pub fn new(
         config: &Config,
         app: A,
@@ -54,8 +53,7 @@ impl<A: Application> Stack<A> {
 }
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// A stack with the congestion control `C`; otherwise as
-    /// [`new`](Stack::new).
+    /// Makes a stack with the congestion control `C`; otherwise like [`new`](Stack::new).
     pub fn with_congestion_control(
         config: &Config,
         app: A,
@@ -68,11 +66,10 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         stack
     }
 
-    /// A stack with the congestion control `C`, and an application that `make` makes
-    /// when it has added its contents; otherwise as [`new`](Stack::new).
+    /// Makes a stack with the congestion control `C`, and an application that `make` returns after
+    /// it has added its contents; otherwise like [`new`](Stack::new).
     ///
-    /// # Errors
-    /// That of `make`.
+    /// # Errors Those of `make`.
     pub fn load<E>(
         config: &Config,
         make: impl FnOnce(&mut Contents) -> Result<A, E>,
@@ -106,8 +103,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         });
         Ok(Self {
             app,
-            // Reserved, so that nothing moves or is allocated later; the
-            // memory is touched as the number of connections grows.
+            // Reserved once, so that nothing moves or allocates later. Memory is touched only as
+            // the number of connections grows.
             states: Vec::with_capacity(most as usize),
             standings: Vec::with_capacity(most as usize),
             records: Vec::with_capacity(most as usize),
@@ -137,50 +134,49 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         })
     }
 
-    /// Gives the application the messages that come by `mailbox`:
-    /// [`Application::on_message`]. The loop must know its
-    /// [bell](ip::Server::with_bell).
+    /// Gives the application each message from `mailbox`, by [`Application::on_message`]. The event
+    /// loop must know the mailbox's [bell](ip::Server::with_bell).
     pub fn set_mailbox(&mut self, mailbox: Mailbox<A::Message>) {
         self.mailbox = Some(mailbox);
     }
 
-    /// The application.
+    /// Returns the application.
     pub fn app(&self) -> &A {
         &self.app
     }
 
-    /// The application, to be changed.
+    /// Returns the application mutably.
     pub fn app_mut(&mut self) -> &mut A {
         &mut self.app
     }
 
-    /// All contents.
+    /// Returns all contents.
     pub fn contents(&self) -> &Contents {
         &self.contents
     }
 
-    /// All contents, to be loaded and removed.
+    /// Returns all contents, to add and remove some.
     pub fn contents_mut(&mut self) -> &mut Contents {
         &mut self.contents
     }
 
-    /// The application and all contents: for loading what the application
-    /// then refers to.
+    /// Returns the application and all contents, so that the application can add contents and keep
+    /// their names.
     pub fn parts_mut(&mut self) -> (&mut A, &mut Contents) {
         (&mut self.app, &mut self.contents)
     }
 
-    /// What has happened so far.
+    /// Returns the counters since the start.
     pub fn counters(&self) -> &Counters {
         &self.cx.counters
     }
 
-    /// Connections now, half-open ones and those in TIME-WAIT included.
+    /// Returns the number of current connections, including half-open ones and those in TIME-WAIT.
     pub fn connections(&self) -> u32 {
         (self.records.len() - self.free.len()) as u32
     }
 
-    /// Whether connections are accepted on `port`.
+    /// Returns whether connections are accepted on `port`.
     #[inline]
     pub fn serves(&self, port: u16) -> bool {
         self.config.ports.contains(&port)

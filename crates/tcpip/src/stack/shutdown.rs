@@ -1,4 +1,4 @@
-//! The end of a stack: no peer is left to wait for what will never come.
+//! Shutdown of a stack: it ends all connections, so that no peer waits in vain.
 
 use nmio::{Instant, Port};
 
@@ -11,10 +11,9 @@ use crate::outcome::ControlSegment;
 use crate::stack::Application;
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Ends all connections, as nobody will answer for them any more: those
-    /// whose peer has all that was written with a FIN, the others with a reset,
-    /// each of which is sent once. Whether that was all; if not, the TX ring is
-    /// full: flush it and call again.
+    /// Ends all connections, because nobody will answer for them any more. A connection whose peer
+    /// has acknowledged all written data gets a FIN, any other a reset. Each segment is sent only
+    /// once. Returns `false` if the TX ring was full: flush it and call again.
     pub fn hang_up<P: Port>(&mut self, port: &mut P, now: Instant) -> bool {
         self.now = now;
         while self.hung_up < self.records.len() {
@@ -40,7 +39,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             self.send_control(port, id, segment, now)?;
         }
         if matches!(state, State::SynReceived | State::TimeWait) {
-            // The application knows nothing of it, or no longer.
+            // The application does not know the connection yet, or no longer.
             self.forget(id);
         } else if closing_segment == Some(ControlSegment::Reset) {
             self.close(id, CloseReason::Aborted);

@@ -1,12 +1,10 @@
-//! What an application is told of by the time that passes: the deadline that each
-//! connection has, and the few timers that are the application's own.
+//! An application's deadline for each connection, and its own few timers.
 
-/// What an application waits for until a
-/// [deadline](crate::Connection::set_deadline).
+/// What an application waits for until a [deadline](crate::Connection::set_deadline) passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Deadline {
-    /// The whole of a request whose first byte has arrived.
+    /// The complete request, whose first byte has arrived.
     Request,
 }
 
@@ -22,19 +20,19 @@ pub enum Deadline {
 pub struct Timer(u8);
 
 impl Timer {
-    /// How many timers an application has.
+    /// Number of timers of an application.
     pub const COUNT: usize = 4;
 
-    /// The timer with this number, from 0.
+    /// Returns the timer with this number, from 0.
     ///
-    /// # Panics
-    /// When there are not so many; a constant does not compile then.
+    /// # Panics If `number` is not below [`COUNT`](Self::COUNT). In a constant this is a compile
+    /// error.
     pub const fn new(number: usize) -> Self {
         assert!(number < Self::COUNT, "an application has four timers");
         Self(number as u8)
     }
 
-    /// Its number.
+    /// Returns the timer's number.
     pub const fn number(self) -> usize {
         self.0 as usize
     }

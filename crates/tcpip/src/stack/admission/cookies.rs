@@ -1,23 +1,19 @@
-//! SYN cookies (RFC 4987, section 3.6): what a half-open connection must
-//! remember, kept by the peer.
+//! SYN cookies (RFC 4987, section 3.6): the peer keeps the state of the half-open connection.
 //!
-//! The initial sequence number of a SYN-ACK without a TCB is made of
+//! Without a TCB, the initial sequence number of a SYN-ACK is a cookie with these fields:
 //!
-//! | bits | what |
+//! | bits | field |
 //! |---|---|
-//! | 27 to 31 | when: periods of [`PERIOD_MICROS`], modulo 32 |
-//! | 24 to 26 | the peer's MSS, rounded down to a class |
+//! | 27 to 31 | the time in periods of [`PERIOD_MICROS`], modulo 32 |
+//! | 24 to 26 | the class of the peer's MSS, rounded down |
 //! | 0 to 23 | a keyed hash (SipHash-2-4) of addresses, ports, the peer's initial sequence number, the period, the class and the terms |
 //!
-//! and a keyed number of the connection is added, so that none of it is seen,
-//! and later numbers of a connection lie behind earlier ones. Of the 2^32
-//! numbers that a stranger could acknowledge, at most two periods times eight
-//! classes are good: one in 2^28.
+//! A keyed number of the connection is added to the cookie. It hides the fields, and makes later
+//! sequence numbers of a connection greater than earlier ones. Two periods and eight MSS classes
+//! are valid at a time. So of the 2^32 numbers that a stranger can guess, one in 2^28 is valid.
 //!
-//! The terms (window scale, selective acknowledgements, congestion
-//! notification) are the low bits of our timestamp, which the peer echoes. A
-//! peer without timestamps gets a connection without these; without
-//! timestamps they matter little.
+//! The terms (window scale, SACK and ECN) are the low bits of our timestamp, which the peer echoes.
+//! A peer without timestamps gets a connection without these options, which hardly matter then.
 
 mod answers;
 
@@ -39,30 +35,29 @@ const CLASSES: u32 = 1 << (PERIOD_AT - CLASS_AT);
 const PERIODS: u32 = 1 << (u32::BITS - PERIOD_AT);
 const MAC: u32 = (1 << CLASS_AT) - 1;
 
-/// What an MSS is rounded down to, beside our own. The larger ones are those
-/// of Ethernet over IPv4 and IPv6, and of common tunnels.
+/// Values to which an MSS is rounded down, in addition to our own. The larger values are those of
+/// Ethernet over IPv4 and IPv6, and of common tunnels.
 const MSS_CLASSES: [u16; CLASSES as usize - 1] = [MIN_MSS, 536, 1220, 1360, 1400, 1440, 1460];
-/// The class of those who can take as much as we can send.
+/// The class of peers that accept segments as large as ours.
 const OWN_CLASS: u32 = CLASSES - 1;
 
-/// Bits of a timestamp that are the terms.
+/// Number of timestamp bits that hold the terms.
 const TERMS_BITS: u32 = 6;
 const TERMS: u32 = (1 << TERMS_BITS) - 1;
-/// In the terms, instead of a window scale: there is none.
+/// Value of the scale bits if there is no window scaling.
 const NO_SCALE: u32 = 0x0f;
 const TERM_SACK: u32 = 1 << 4;
 const TERM_ECN: u32 = 1 << 5;
-/// Hashed with the terms, so that those of a timestamp are never those of
-/// none.
+/// Hashed with the terms, so that terms without timestamps differ from all terms with them.
 const TERM_TIMESTAMPS: u32 = 1 << TERMS_BITS;
 
-/// What both sides of a connection that a cookie opens have agreed on: without
-/// timestamps there is no place for anything.
+/// The terms of a connection that a cookie opens: options that both sides use. Empty without
+/// timestamps, because then the cookie cannot hold them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 struct Terms(Negotiated);
 
 impl Terms {
-    /// What of `negotiated` a cookie keeps.
+    /// Returns the part of `negotiated` that a cookie keeps.
     fn new(negotiated: Negotiated) -> Self {
         if negotiated.timestamps() {
             Self(negotiated)
@@ -71,7 +66,7 @@ impl Terms {
         }
     }
 
-    /// The terms that an echoed timestamp brings back, if there is one.
+    /// Returns the terms in an echoed timestamp, if there is one.
     fn of_echo(timestamps: Option<Timestamps>) -> Self {
         let Some(Timestamps { echo, .. }) = timestamps else {
             return Self::default();
@@ -102,8 +97,8 @@ impl Terms {
             | bit(negotiated.ecn(), TERM_ECN)
     }
 
-    /// Puts the terms into a timestamp of ours. It becomes older, never newer:
-    /// those that follow must not be before it (RFC 7323, section 5.3).
+    /// Puts the terms into our timestamp. The timestamp may become older but never newer, because
+    /// later timestamps must not be smaller (RFC 7323, section 5.3).
     fn stamp(self, value: u32) -> u32 {
         let stamped = value & !TERMS | self.bits() & TERMS;
         if stamped.wrapping_sub(value).cast_signed() > 0 {
@@ -114,12 +109,12 @@ impl Terms {
     }
 }
 
-/// Whose cookie it is.
+/// The connection for which a cookie is valid.
 #[derive(Clone, Copy, Debug)]
 struct Bearer<'a> {
-    /// The peer's first.
+    /// The peer's address is the source.
     addresses: &'a Addresses,
-    /// The peer's, and ours.
+    /// The peer's port, and ours.
     ports: (u16, u16),
     /// The peer's initial sequence number.
     irs: Seq,
@@ -127,7 +122,7 @@ struct Bearer<'a> {
 
 impl Bearer<'_> {
     fn family(&self) -> Family {
-        // Ours first or the peer's: they are of one family.
+        // Both addresses have the same family, so their order does not matter.
         Family::of(self.addresses)
     }
 
@@ -136,8 +131,8 @@ impl Bearer<'_> {
         keys.mac(self.addresses, self.ports, [period, about]) as u32 & MAC
     }
 
-    /// The cookie as our initial sequence number; `mss` is what the peer has
-    /// told, or the default.
+    /// Returns the cookie, which is our initial sequence number. `mss` is the MSS that the peer
+    /// advertised, or the default.
     fn bake(&self, keys: &Keys, mss: u16, own_mss: OwnMss, terms: Terms, now: Moment) -> Seq {
         let class = if mss >= own_mss.of(self.family()) {
             OWN_CLASS
@@ -151,8 +146,7 @@ impl Bearer<'_> {
         self.blind(keys) + cookie
     }
 
-    /// The MSS that a cookie of ours keeps; `None` when it is none, or too
-    /// old.
+    /// Returns the MSS in our cookie, or `None` if it is no valid cookie or has expired.
     fn check(
         &self,
         keys: &Keys,
@@ -177,15 +171,14 @@ impl Bearer<'_> {
         Some(mss.unwrap_or(own).min(own))
     }
 
-    /// What a cookie is hidden by.
+    /// Returns the number that hides a cookie's fields.
     fn blind(&self, keys: &Keys) -> Seq {
         let (src_port, dst_port) = self.ports;
         keys.offsets(self.addresses, src_port, dst_port).0
     }
 }
 
-/// The MSS of the cookie that `isn` would be, if it were one of a peer without
-/// timestamps.
+/// Returns the MSS of the cookie `isn` of a peer without timestamps, or `None` if it is no cookie.
 #[cfg(test)]
 pub(in crate::stack) fn mss_of_cookie<A: Application, C>(
     stack: &Stack<A, C>,

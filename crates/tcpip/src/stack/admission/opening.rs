@@ -1,5 +1,5 @@
-//! Opening a connection: CLOSED, LISTEN and SYN-RECEIVED (RFC 9293, sections
-//! 3.10.7.1 to 3.10.7.4).
+//! Opening a connection: the states CLOSED, LISTEN and SYN-RECEIVED (RFC 9293, sections 3.10.7.1 to
+//! 3.10.7.4).
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ use crate::stack::Application;
 use crate::wire::{Control, Header, Options, Segment, Seq, Written};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// A segment to no connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
+    /// Handles a segment without a connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
     #[inline(never)]
     pub(in crate::stack) fn handle_unknown<P: Port>(
         &mut self,
@@ -53,7 +53,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// Answers a segment that no connection expects with a reset.
+    /// Answers a segment that belongs to no connection with a reset.
     #[cold]
     pub(in crate::stack) fn reset_unknown<P: Port>(
         &mut self,
@@ -88,8 +88,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// LISTEN: a SYN opens a connection. `isn`: ours, where it must not be
-    /// chosen freely.
+    /// Handles a SYN in LISTEN. `isn` is our initial sequence number if it is prescribed.
     fn open<P: Port>(
         &mut self,
         port: &mut P,
@@ -129,10 +128,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.answer(port, id, packet, ControlSegment::SynAck, now);
     }
 
-    /// A SYN reopens a connection in TIME-WAIT (RFC 9293, section 3.6.1), which
-    /// stays if there is no place among those that are half open. A cookie,
-    /// whose number is not free, is one only to a peer that tells old segments
-    /// from new ones by their timestamps.
+    /// Handles a SYN that reopens a connection in TIME-WAIT (RFC 9293, section 3.6.1). The old
+    /// connection stays if there are too many half-open ones. A cookie cannot use the prescribed
+    /// sequence number. So it is sent only to a peer that recognizes old segments by timestamps.
     pub(in crate::stack) fn reopen<P: Port>(
         &mut self,
         port: &mut P,
@@ -153,8 +151,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         self.open(port, packet, segment, hash, Some(isn), now);
     }
 
-    /// The third segment of the handshake has established a connection: does the
-    /// application take it?
+    /// Completes the handshake after its third segment, and asks the application whether it accepts
+    /// the connection.
     pub(in crate::stack) fn establish<P: Port>(
         &mut self,
         port: &mut P,
@@ -176,9 +174,9 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         Some(packet)
     }
 
-    /// Whether connection `id` from `peer`, now established, may stay.
+    /// Returns whether the established connection `id` from `peer` may stay.
     fn admits(&mut self, id: u32, peer: IpAddr) -> bool {
-        // Many of one address may have been half open.
+        // One address may have had many half-open connections, which did not count.
         let too_many = self.has_too_many(peer);
         self.count_in(id);
         if too_many {
@@ -192,8 +190,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
     }
 }
 
-/// The initial sequence number of a connection (RFC 9293, section 3.4.1; RFC
-/// 6528): its part of `Keys::offsets`, and a clock that ticks every 4 µs.
+/// Returns the initial sequence number of a connection (RFC 9293, section 3.4.1; RFC 6528). It is
+/// the connection's part of `Keys::offsets` plus a clock that ticks every 4 µs.
 fn initial_sequence(offset: Seq, now_micros: u64) -> Seq {
     offset + (now_micros / 4) as u32
 }

@@ -1,4 +1,4 @@
-//! SYNs that are answered with a cookie, and cookies that come back.
+//! Answers SYNs with cookies, and opens connections for cookies that come back.
 
 use ip::Packet;
 use nmio::Port;
@@ -15,8 +15,8 @@ use crate::stack::{Application, Stack};
 use crate::wire::{Options, Segment, Seq, Timestamps};
 
 impl<A: Application, C: CongestionControl> Stack<A, C> {
-    /// Answers a SYN and keeps nothing of it. It is answered once: there is
-    /// nothing to send again, and nothing to be amplified.
+    /// Answers a SYN with a cookie and keeps no state. The answer is sent only once, so there is no
+    /// retransmission and no amplification.
     #[inline(never)]
     pub(in crate::stack::admission) fn send_cookie<P: Port>(
         &mut self,
@@ -57,9 +57,8 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
         }
     }
 
-    /// A segment that may bring a cookie back: then it opens a connection and
-    /// is processed as the third one of its handshake. Otherwise the packet is
-    /// given back.
+    /// Handles a segment that may carry a cookie. If it does, opens a connection and processes the
+    /// segment as the third of its handshake. Otherwise returns the packet.
     #[inline(never)]
     pub(in crate::stack::admission) fn redeem<P: Port>(
         &mut self,
@@ -92,8 +91,7 @@ impl<A: Application, C: CongestionControl> Stack<A, C> {
             return Some(packet);
         }
         let Some(id) = self.take_tcb_or_evict(port, addresses.src(), now) else {
-            // What the client sends next it sends again: there may be a place
-            // then.
+            // The client will retransmit its next data; there may be a free TCB then.
             self.cx.counters.connections_full += 1;
             return None;
         };
