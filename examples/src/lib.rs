@@ -1,12 +1,11 @@
-//! Servers that users would start from: each is one file in `src/bin`, and
-//! run by a test in `tests`.
+//! Servers to start from. Each one is a single file in `src/bin`, and a test in `tests` runs it.
 
-/// What the README shows compiles.
+/// Makes sure that the code in the README compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
-/// So does what the guide shows.
+/// Makes sure that the code in the guide compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/extending.md")]
 struct Guide;

@@ -1,11 +1,11 @@
-//! A DNS name whose text changes each second: the time of day.
+//! A DNS name whose text shows the time of day.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin clock_name
 //! # dig @198.18.0.2 clock.test TXT
 //! ```
 //!
-//! The rest of the zone is served from prepared packets, as without a hook.
+//! The rest of the zone is served from prepared packets, as it would be without the hook.
 
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -35,7 +35,7 @@ impl Hook for Clock {
             let seconds = SystemTime::UNIX_EPOCH
                 .elapsed()
                 .map_or(0, |time| time.as_secs());
-            // Nobody may keep it.
+            // The TTL is 0, so resolvers do not cache the record.
             records.add_text(0, &format!("{seconds} s since 1970"))?;
         }
         Ok(Verdict::Records)

@@ -1,12 +1,12 @@
-//! A web server of files with one page that is none: `/counter`, a number that goes up
-//! with each request. All responses have a field of ours.
+//! A web server of files with one dynamic page: `/counter` shows a number that grows with each
+//! request. All responses have an additional field.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin counter -- DIR
 //! # curl http://198.18.0.2:8080/counter
 //! ```
 //!
-//! Each worker has an application of its own. They count together, in one number.
+//! Each worker has its own application. All applications share one counter.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl App for Counter {
     type State = ();
     type Message = ();
 
-    /// Files are served as without it.
+    /// Files are served as if there were no application.
     const SEES: Sees = Sees::Missing;
 
     fn on_request(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_, ()>) -> Verdict {

@@ -1,12 +1,12 @@
-//! A TCP echo inside a program with a `main` and a runtime of its own.
+//! A TCP echo server inside a program that has its own `main` and runtime.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin embedded
 //! # nc 198.18.0.2 7          (the address that it prints)
 //! ```
 //!
-//! Each second it prints how much was echoed. A client that sends `quit` ends it.
-//! Another device than a wire of its own is the only argument.
+//! Each second it prints how much was echoed. A client that sends `quit` ends the program. The only
+//! argument is the device; by default the server creates its own link to this host.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use tokio::time::interval;
 /// The line that ends the program.
 const QUIT: &[u8] = b"quit\n";
 
-/// What happens on a connection.
+/// The application on each connection.
 struct Echo {
-    /// The runtime's task waits for it.
+    /// A task of the runtime waits for this notification.
     quit: Arc<Notify>,
 }
 
@@ -37,7 +37,7 @@ impl Application for Echo {
             conn.close();
             return data.len();
         }
-        // Without room the bytes are offered again later.
+        // If there is no room, the bytes are offered again later.
         conn.write_bytes(data).map_or(0, |()| data.len())
     }
 }
@@ -48,7 +48,7 @@ impl Named for Echo {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 }
 
-/// The live counts as one line.
+/// The live counters in one line.
 fn counts(snapshot: &Snapshot) -> String {
     let tally = snapshot.tally();
     let counts: Vec<_> = tally.events().iter().map(ToString::to_string).collect();

@@ -1,12 +1,12 @@
-//! Server-sent events: each second the same event goes to all clients.
+//! Server-sent events: once a second, all clients get the same event.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin events
 //! # curl -N http://198.18.0.2:8081/
 //! ```
 //!
-//! An event is made once, and cut into packets once. A client that does not keep up
-//! misses events, and learns that from their numbers.
+//! An event is created and segmented only once. A client that is too slow misses events, and sees
+//! this in their numbers.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,12 +22,12 @@ const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
 #[derive(Default)]
 struct Events {
     number: u64,
-    /// The timer runs.
+    /// Whether the timer is running.
     ticks: bool,
 }
 
 impl Application for Events {
-    /// Whether it gets events.
+    /// Whether the connection gets events.
     type State = bool;
     type Message = ();
 
@@ -35,7 +35,7 @@ impl Application for Events {
         if *conn.state() {
             return data.len();
         }
-        // Whatever it asks for, it gets the events.
+        // All requests are answered with events, no matter what they ask for.
         if !data.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
             if data.len() >= MAX_HEAD {
                 conn.abort();
@@ -67,7 +67,7 @@ impl Application for Events {
         connections.for_each(|mut conn| {
             if *conn.state() {
                 self.ticks = true;
-                // Without room this client goes without this event.
+                // A client without room in its send stream misses this event.
                 let _ = conn.write(event, 0);
             }
         });

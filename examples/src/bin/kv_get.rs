@@ -1,13 +1,12 @@
-//! A key-value store that is read over TCP: `GET key` gives the value, from
-//! packets that were made before anybody asked.
+//! A read-only key-value store over TCP. `GET key` returns the value from prepared packets.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin kv_get -- sand=yellow storm=grey
 //! # printf 'GET sand\n' | nc 198.18.0.2 7000
 //! ```
 //!
-//! Each request is a line, each answer is one: `VALUE` and the value, or
-//! `NOT FOUND`. Anything else is answered `ERROR`, and the connection closed.
+//! Each request is a line, and so is each answer: `VALUE` and the value, or `NOT FOUND`. Any other
+//! request is answered with `ERROR`, and the connection is closed.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,10 +16,10 @@ use clap::Parser;
 use control::{Named, NewWorker, ServeArgs, StartError, Tcp};
 use tcpip::{Application, Connection, ContentId, Contents};
 
-/// The most bytes of a request, its end included.
+/// The longest request in bytes, including its line end.
 const MAX_REQUEST: usize = 1_024;
 
-/// The application: keys, and values that the stack has cut into packets.
+/// The application: keys, and values that the stack has segmented.
 #[derive(Default)]
 struct Store(HashMap<Vec<u8>, ContentId>);
 
@@ -38,8 +37,8 @@ impl Application for Store {
                 Some(value) => conn.write(*value, 0),
                 None => conn.write_bytes(b"NOT FOUND\n"),
             };
-            // The stream is full: the client gets more when it has taken some.
-            // What is not consumed is offered again then.
+            // The send stream is full. When the client has acknowledged some of it, the unconsumed
+            // bytes are offered again.
             if written.is_err() {
                 return consumed;
             }
@@ -53,7 +52,7 @@ impl Application for Store {
 }
 
 fn refuse(conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
-    // If there is no room for it the end of the connection must say enough.
+    // If there is no room for the message, the client only sees the end of the connection.
     let _ = conn.write_bytes(b"ERROR\n");
     conn.close();
     data.len()
@@ -62,7 +61,7 @@ fn refuse(conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
 /// A read-only key-value store over TCP.
 #[derive(Parser)]
 struct KvGet {
-    /// What is stored.
+    /// The keys and values to store.
     #[arg(value_name = "KEY=VALUE", required = true, value_parser = pair)]
     pairs: Vec<(String, String)>,
 

@@ -1,14 +1,14 @@
-//! A web server of one body of any size, with ranges: slices of one content.
+//! A web server with one body of any size, which supports ranges. The body consists of slices of
+//! one content.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin large_body -- --size 5368709120
 //! # curl -r 4294967290-4294967301 http://198.18.0.2:8080/
 //! ```
 //!
-//! The body is a piece of 1 MB again and again: as a whole it is nowhere. What a
-//! client gets is written slice by slice, as there is room, so that no response
-//! is too large. Without `--device` the server makes a wire of its own to this
-//! host. Ctrl-C ends it.
+//! The body repeats a piece of 1 MB, so it never exists as a whole. Responses are written slice by
+//! slice, as there is room, so no response is too large. Without `--device` the server creates its
+//! own link to this host. Ctrl-C ends it.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -19,19 +19,19 @@ use clap::Parser;
 use control::{Named, NewWorker, ServeArgs, StartError, Tcp};
 use tcpip::{Application, Connection, ContentId, Contents, WriteError};
 
-/// Bytes of the piece. It is no multiple of a segment's bytes.
+/// The length of the piece in bytes. It is not a multiple of a segment's length.
 const PIECE: u64 = 1_000_003;
-/// The most bytes of a request's head.
+/// The longest head of a request, in bytes.
 const MAX_HEAD: usize = 4_096;
 
-/// What happens on a connection.
+/// The application on each connection.
 struct LargeBody {
     piece: ContentId,
     size: u64,
 }
 
 impl LargeBody {
-    /// Writes what is left of a response, as far as there is room.
+    /// Writes the rest of the response, as far as there is room.
     fn write_on(&self, conn: &mut Connection<'_, Range<u64>>) {
         while !conn.state().is_empty() {
             let Range { start, end } = conn.state().clone();
@@ -40,14 +40,14 @@ impl LargeBody {
             let slice = from as u32..(from + len) as u32;
             match conn.write_slice(self.piece, slice, 0) {
                 Ok(()) => conn.state().start += len,
-                // `on_sent` goes on with it.
+                // `on_sent` continues later.
                 Err(WriteError::Full) => return,
                 Err(_) => return conn.abort(),
             }
         }
     }
 
-    /// Writes the head of a response; which bytes of the body follow.
+    /// Writes the head of a response. Returns the range of the body that must follow.
     fn write_head(
         &self,
         conn: &mut Connection<'_, Range<u64>>,
@@ -83,7 +83,7 @@ impl LargeBody {
     }
 }
 
-/// The range of a head that has one with a first byte.
+/// Parses the requested range. `None` if there is none, or if it has no first byte.
 fn asked_for(head: &str) -> Option<Range<u64>> {
     let field = head
         .lines()
@@ -97,13 +97,13 @@ fn asked_for(head: &str) -> Option<Range<u64>> {
 }
 
 impl Application for LargeBody {
-    /// Bytes of the body that are still to be written.
+    /// The range of the body that is still to be written.
     type State = Range<u64>;
     type Message = ();
 
     fn on_receive(&mut self, conn: &mut Connection<'_, Range<u64>>, data: &[u8]) -> usize {
         if !conn.state().is_empty() {
-            return 0; // It is offered again when there is room.
+            return 0; // The data is offered again when there is room.
         }
         let Some(end) = data.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
             if data.len() < MAX_HEAD {
@@ -126,7 +126,7 @@ impl Application for LargeBody {
     }
 }
 
-/// The piece: each byte comes of its place.
+/// Makes the piece. Each byte depends on its position.
 fn piece() -> Arc<[u8]> {
     let byte = |at: u64| (at ^ at >> 8 ^ at >> 16) as u8;
     (0..PIECE).map(byte).collect()
@@ -141,7 +141,7 @@ impl Named for LargeBody {
 /// Serves one large body, with ranges.
 #[derive(Parser)]
 struct Cli {
-    /// Bytes of the body.
+    /// Length of the body in bytes.
     #[arg(long, default_value_t = 5 << 30)]
     size: u64,
     #[command(flatten)]

@@ -1,13 +1,12 @@
-//! Answers that another thread gives later: a stand-in for a disk or a back-end.
+//! Answers that another thread gives later, as if it waited for a disk or a back end.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin later
 //! # printf 'storm\n' | nc 198.18.0.2 7001
 //! ```
 //!
-//! Each line is handed to one thread, which takes 5 ms for it and sends it back in
-//! capitals. The workers serve others meanwhile. Where the thread has too much to
-//! do, the answer is `BUSY`.
+//! One thread gets each line, works on it for 5 ms, and returns it in capitals. Meanwhile the
+//! workers serve other clients. If the thread has too much to do, the answer is `BUSY`.
 
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -18,16 +17,16 @@ use std::time::Duration;
 use nmio::mailbox::Sender;
 use tcpip::{Application, CongestionControl, Connection, ConnectionId, Connections};
 
-/// Lines that the thread has not begun, and answers that a worker has not taken.
+/// The most lines that wait for the thread, and the most answers that wait for a worker.
 const MOST: usize = 1_024;
-/// The most bytes of a line, its end included.
+/// The longest line in bytes, including its end.
 const MAX_LINE: usize = 256;
-/// What a line takes.
+/// How long the thread works on a line.
 const WORK: Duration = Duration::from_millis(5);
 
 type Answer = (ConnectionId, Vec<u8>);
 
-/// A line, where it came from, and where its answer goes.
+/// A line, its connection, and the mailbox for its answer.
 struct Question(ConnectionId, Vec<u8>, Sender<Answer>);
 
 struct Later {
@@ -48,7 +47,7 @@ impl Application for Later {
         };
         let question = Question(conn.id(), data[..=end].to_vec(), self.answers.clone());
         match self.questions.try_send(question) {
-            // One at a time, so that answers come in the order of the lines.
+            // One line at a time, so that the answers keep the order of the lines.
             Ok(()) => conn.park(),
             Err(_) if conn.write_bytes(b"BUSY\n").is_err() => return 0,
             Err(_) => conn.offer_again(),
@@ -71,11 +70,11 @@ impl control::Named for Later {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 }
 
-/// The thread: it has all the time that workers have not.
+/// The thread. Unlike a worker, it may block.
 fn work(questions: &Receiver<Question>) {
     for Question(id, line, answers) in questions {
         thread::sleep(WORK);
-        // A worker that does not keep up, or has ended, goes without.
+        // The answer is lost if the worker has ended or its mailbox is full.
         let _ = answers.send((id, line.to_ascii_uppercase()));
     }
 }

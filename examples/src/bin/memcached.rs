@@ -5,14 +5,14 @@
 //! # printf 'set sand 0 0 6\r\nyellow\r\nget sand\r\n' | nc 198.18.0.2 11211
 //! ```
 //!
-//! All workers have one store. The hash of a key chooses the worker that keeps it. Another
-//! worker hands the request to the keeper's mailbox, parks its client, and writes the answer
-//! when it comes. A value waits in the stack's receive buffer until it is
-//! whole, and becomes packets once.
+//! All workers share one store. The hash of a key selects the worker that keeps it. Any other
+//! worker forwards the request to that worker's mailbox, parks its client, and writes the answer
+//! when it arrives. A value stays in the stack's receive buffer until it is complete, and is then
+//! segmented once.
 //!
-//! A client is reset when its value is too long.
+//! A client that sends a value that is too long is reset.
 //!
-//! Absent: several keys in a `get`, `noreply`, and values that expire.
+//! Not implemented: several keys in a `get`, `noreply`, and values that expire.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -24,10 +24,10 @@ use tcpip::{ContentId, Contents};
 
 const MAX_LINE: usize = 1_024;
 const MAX_VALUE: usize = 1 << 20;
-/// Maximum number of bytes that one worker keeps.
+/// The most bytes that one worker stores.
 const MAX_STORED: u64 = 1 << 30;
-/// Limit of one worker. Each connection has one request at a time, so no mailbox is ever
-/// full.
+/// The limit for one worker. Each connection has at most one request in progress, so no mailbox can
+/// be full.
 const MAX_CONNECTIONS: u32 = 4_096;
 const UNENDED: &str = "CLIENT_ERROR bad data chunk\r\n";
 const FULL: &str = "SERVER_ERROR out of memory storing object\r\n";
@@ -40,14 +40,14 @@ enum Message {
 
 struct Memcached {
     peers: Peers<Message>,
-    /// Whole answers to `get`.
+    /// The complete answer to `get` for each key.
     store: HashMap<String, ContentId>,
 }
 
-/// A stored value, or a line.
+/// A stored value, or a line of text.
 type Answer = Result<ContentId, &'static str>;
 
-/// Splits off the first line, or `MAX_LINE` bytes: its words, and the bytes behind it.
+/// Splits off the first line, or `MAX_LINE` bytes. Returns its words and the bytes after it.
 fn split_line(data: &[u8]) -> Option<(Vec<&str>, &[u8])> {
     let end = data.iter().take(MAX_LINE).position(|byte| *byte == b'\n');
     let end = end.or((data.len() >= MAX_LINE).then_some(MAX_LINE - 1))?;
@@ -77,7 +77,7 @@ impl Memcached {
         Err(line)
     }
 
-    /// Answers a request, or hands it to the worker that keeps its key.
+    /// Answers a request, or forwards it to the worker that keeps its key.
     fn answer(&mut self, conn: &mut Connection<'_, ()>, key: &str, request: &[u8]) {
         let (own, keeper) = (self.peers.own(), self.peers.keeper_of(key));
         if keeper != own {
@@ -114,7 +114,7 @@ impl Application for Memcached {
             conn.offer_again();
             return len;
         }
-        0 // It is offered again when there is more.
+        0 // The data is offered again when more has arrived.
     }
 
     fn on_message<C: CongestionControl>(
@@ -129,7 +129,7 @@ impl Application for Memcached {
                     Ok(value) => contents.bytes(value).cloned().unwrap_or_default(),
                     Err(line) => line.as_bytes().into(),
                 };
-                // This fails only when the other worker has ended.
+                // This fails only if the other worker has ended.
                 let _ = self.peers.send(from, Message::Answer(id, answer));
             }
             Message::Answer(id, answer) => connections.answer(id, answer),

@@ -1,13 +1,13 @@
-//! Tells the time of this host's clock by NTP.
+//! Serves the time of this host's clock over NTP.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin ntp
 //! # ntpdig 198.18.0.2
 //! ```
 //!
-//! It answers clients (mode 3) of the versions 1 to 4 as a server of stratum 1 does
-//! (RFC 5905, section 7.3), and drops all else: what symmetric peers, broadcasts and
-//! control messages ask for. The clock itself is set by others.
+//! It answers clients (mode 3) of NTP versions 1 to 4 as a server of stratum 1 (RFC 5905, section
+//! 7.3). All other packets are dropped, such as those of symmetric peers, broadcasts and control
+//! messages. Setting the clock is left to other programs.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -15,19 +15,19 @@ use std::time::{Duration, SystemTime};
 use nmio::{Instant, Port};
 use udpip::{Datagram, Service, Tail};
 
-/// Bytes of a packet without extensions.
+/// The length of a packet without extensions, in bytes.
 const LEN: usize = 48;
 const CLIENT: u8 = 3;
 const SERVER: u8 = 4;
-/// From 1900, where NTP's time starts, to 1970.
+/// Seconds from 1900, where NTP's time begins, to 1970.
 const TO_1970: u64 = 2_208_988_800;
-/// What the clock is read to: 2^-20 s.
+/// The precision of the clock: 2^-20 s.
 const PRECISION: i8 = -20;
-/// The host's own clock.
+/// The reference identifier of a host's own clock.
 const REFERENCE: &[u8; 4] = b"LOCL";
 
-/// The time of day in NTP's format: seconds and their 2^32nd parts. The seconds begin
-/// again in 2036, as the format has it.
+/// Returns the time of day in NTP's format: seconds, and fractions of 2^-32 s. By definition the
+/// seconds wrap around in 2036.
 fn time_of_day() -> u64 {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or(Duration::ZERO);
     let fraction = (u64::from(now.subsec_nanos()) << 32) / 1_000_000_000;

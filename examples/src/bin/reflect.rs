@@ -1,10 +1,9 @@
-//! Turns UDP packets round and does nothing else: what a rig's client, wire
-//! and kernel let through at the most. A benchmark runs it first, and gives a
-//! server's rate as a part of this one.
+//! Returns UDP packets and does nothing else. This shows the highest rate that the client, the link
+//! and the kernel of a test setup allow. A benchmark runs it first, and reports a server's rate as
+//! a fraction of this one.
 //!
-//! It reads no checksum and answers any UDP packet that is steered to it:
-//! source and destination change places at every layer, which leaves all
-//! checksums right.
+//! It checks no checksum, and answers every UDP packet that is steered to it. Swapping source and
+//! destination at every layer leaves all checksums valid.
 
 use std::process::ExitCode;
 
@@ -15,13 +14,13 @@ use nmio::device::Transport;
 use nmio::{Frame, Instant, Port};
 
 const ETHERTYPE: usize = 12;
-/// Where an untagged frame has the IP protocol, the source address (the
-/// destination is behind it), and the source port.
+/// Offsets in an untagged frame: the IP protocol, the source address (followed by the destination
+/// address), and the source port.
 const IPV4: [usize; 3] = [23, 26, 34];
 const IPV6: [usize; 3] = [20, 22, 54];
 
-/// What is not turned round goes to the host: it answers ARP and neighbour discovery,
-/// or no client would come.
+/// The program's transports. The host handles all other frames: it must answer ARP and neighbour
+/// discovery, or clients could not reach it.
 struct Reflect;
 
 #[inline(always)]
@@ -34,7 +33,8 @@ fn turn_round(frame: &mut [u8]) -> bool {
     if frame.len() < ports + udpip::HEADER_LEN || frame[protocol] != PROTOCOL_UDP {
         return false;
     }
-    // MAC addresses, IP addresses, ports: each pair side by side.
+    // Swaps MAC addresses, IP addresses and ports. Source and destination are adjacent in each
+    // pair.
     for (start, end) in [(0, 12), (addresses, ports), (ports, ports + 4)] {
         let (dst, src) = frame[start..end].split_at_mut((end - start) / 2);
         dst.swap_with_slice(src);
@@ -54,13 +54,13 @@ impl<P: Port> Transports<P> for Reflect {
         if !turn_round(&mut frame) {
             return Some(frame);
         }
-        // What finds the ring full is lost; the summary tells how much.
+        // If the ring is full, the packet is lost. The summary shows the number of such packets.
         let _ = port.send(frame);
         None
     }
 }
 
-/// Turns UDP packets round, nothing else: the ceiling of a rig.
+/// Returns UDP packets and does nothing else, to measure the limit of a test setup.
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]

@@ -1,32 +1,31 @@
-//! Sends every line back: the smallest server on the TCP stack.
+//! Echoes every line: the smallest server on the TCP stack.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin tcp_line_echo
-//! # nc 198.18.0.2 7          (the line that it prints behind "try")
+//! # nc 198.18.0.2 7          (the command that it prints after "try")
 //! ```
 //!
-//! Without options it makes a wire of its own to this host; `--device` names
-//! another one. Ctrl-C ends it.
+//! Without options the server creates its own link to this host; `--device` selects another device.
+//! Ctrl-C ends it.
 
 use tcpip::{Application, Connection};
 
-/// The most bytes of a line, its end included. Less than the stack keeps for
-/// an application that waits for more (16 KiB).
+/// The longest line in bytes, including its end. It must be shorter than the receive buffer that
+/// the stack gives an application by default (16 KiB).
 const MAX_LINE: usize = 4_096;
 
-/// What happens on a connection.
+/// The application on each connection.
 struct LineEcho;
 
 impl Application for LineEcho {
-    /// Nothing is remembered of a connection: the stack keeps what is not a
-    /// whole line yet.
+    /// No state for each connection: the stack keeps incomplete lines.
     type State = ();
     type Message = ();
 
     fn on_receive(&mut self, conn: &mut Connection<'_, ()>, data: &[u8]) -> usize {
         let Some(end) = data.iter().rposition(|byte| *byte == b'\n') else {
             if data.len() < MAX_LINE {
-                return 0; // More will come, and then all of it is offered again.
+                return 0; // When more arrives, all of the data is offered again.
             }
             conn.close();
             return data.len();
@@ -34,8 +33,7 @@ impl Application for LineEcho {
         let lines = &data[..=end];
         match conn.write_bytes(lines) {
             Ok(()) => lines.len(),
-            // No room before the client has taken more of what it asked for:
-            // the lines are offered again then.
+            // There is no room. When the client has acknowledged more, the lines are offered again.
             Err(_) => 0,
         }
     }

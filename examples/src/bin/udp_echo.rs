@@ -1,12 +1,12 @@
-//! Sends every datagram back: the smallest server on the UDP stack.
+//! Echoes every datagram: the smallest server on the UDP stack.
 //!
 //! ```text
 //! # cargo run --release -p examples --bin udp_echo
-//! # nc -u 198.18.0.2 7       (the line that it prints behind "try")
+//! # nc -u 198.18.0.2 7       (the command that it prints after "try")
 //! ```
 //!
-//! Without options it makes a wire of its own to this host; `--device` names
-//! another one. Ctrl-C ends it.
+//! Without options the server creates its own link to this host; `--device` selects another device.
+//! Ctrl-C ends it.
 
 use nmio::{Instant, Port};
 use udpip::{Datagram, Service, Tail};
@@ -18,9 +18,8 @@ impl Service for Echo {
 
     #[inline(always)]
     fn on_datagram<P: Port>(&mut self, datagram: Datagram<'_, P>, _now: Instant) {
-        // The answer is the received payload from its first to its last byte,
-        // in the frame that it came in; nothing is prepared behind it. That
-        // the TX ring had no room for it is counted.
+        // The answer is the whole received payload, in the frame in which it came, without a
+        // prepared tail. If the TX ring is full, the loss is counted.
         let len = datagram.payload().len();
         datagram.turn_round(len, Tail::EMPTY, &[]);
     }
