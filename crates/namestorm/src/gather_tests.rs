@@ -1,4 +1,4 @@
-//! What becomes of the zones of a command line.
+//! Tests which zones of a command line are served, and what is reported about the others.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +17,8 @@ fn zone(folder: &Path, file: &str, text: &str) -> ZoneSpec {
     }
 }
 
-/// Apexes of good and of broken zones, and what is said of files.
+/// Returns the apexes of the good zones, those of the broken zones, and the reasons why files are
+/// not served.
 fn gathered(specs: &[ZoneSpec]) -> (Vec<String>, Vec<String>, Vec<String>) {
     let mut said = Vec::new();
     let gathered = gather(specs, &mut |line| said.push(line));
@@ -31,7 +32,7 @@ fn gathered(specs: &[ZoneSpec]) -> (Vec<String>, Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn the_name_of_a_broken_zone_is_known_from_where_it_stands_first() {
+fn a_broken_zone_takes_its_name_from_the_first_source_that_has_one() {
     let folder = tempfile::tempdir().unwrap();
     let zone = |file: &str, text: &str| zone(folder.path(), file, text);
     let wrong = format!("{GOOD}x 60 A nonsense\n");
@@ -92,7 +93,7 @@ fn the_name_of_a_broken_zone_is_known_from_where_it_stands_first() {
 }
 
 #[test]
-fn good_zones_are_kept_whatever_the_others_are() {
+fn good_zones_are_served_despite_broken_ones() {
     let folder = tempfile::tempdir().unwrap();
     let zone = |file: &str, text: &str| zone(folder.path(), file, text);
     let two = format!("{GOOD}other.example. 60 SOA a. b. 1 2 3 4 5\nother.example. 60 NS a.\n");
@@ -102,7 +103,7 @@ fn good_zones_are_kept_whatever_the_others_are() {
     };
     let specs = [
         zone("two.example", &two),
-        // Broken, but good in a file behind.
+        // Broken, but a later file holds the same zone without errors.
         zone("good.example.db", "nonsense\n"),
         zone("good.example", GOOD),
         again,
@@ -131,7 +132,7 @@ fn good_zones_are_kept_whatever_the_others_are() {
 }
 
 #[test]
-fn no_kind_of_file_is_waited_for() {
+fn fifos_devices_and_folders_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let fifo = folder.path().join("fifo.example");
     let path = std::ffi::CString::new(fifo.as_os_str().as_bytes()).unwrap();
@@ -160,7 +161,7 @@ fn no_kind_of_file_is_waited_for() {
 }
 
 #[test]
-fn strict_refuses_what_is_served_otherwise() {
+fn strict_refuses_broken_and_duplicate_zones() {
     let folder = tempfile::tempdir().unwrap();
     let good = zone(folder.path(), "good.example", GOOD);
     let bad = zone(folder.path(), "bad.example", "nonsense\n");
@@ -172,7 +173,10 @@ fn strict_refuses_what_is_served_otherwise() {
     let load = |specs: &[&ZoneSpec], strict| load_saying(specs, strict, &mut |_| {});
     assert!(load(&[&good], true).is_ok());
     assert!(load(&[&good, &bad, &nameless], false).is_ok());
-    assert!(load(&[&bad], false).is_ok(), "it answers SERVFAIL");
+    assert!(
+        load(&[&bad], false).is_ok(),
+        "a broken zone is answered with SERVFAIL"
+    );
     let refused = load(&[&good, &bad, &good], true).unwrap_err();
     assert!(
         matches!(refused, LoadError::Strict { lost: 2, all: 3 }),

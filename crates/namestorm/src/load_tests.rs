@@ -1,5 +1,5 @@
-//! What is wrong with a zone is told with file, line and words; and what is
-//! right is read as it is meant.
+//! Tests that errors are reported with file, line and cause, and that valid zones are read
+//! correctly.
 
 use std::fs;
 
@@ -14,8 +14,8 @@ use crate::zones::Zones;
 
 const START: &str = "@ 60 IN SOA ns host 1 2 3 4 60\n@ 60 IN NS ns\nns 60 IN A 192.0.2.1\n";
 
-/// The lines that reading `text` behind a good start gives, errors and
-/// warnings; the line of the text is 4 and so on.
+/// Returns the errors and warnings for `text` appended to a valid zone. The first line of `text` is
+/// line 4.
 fn findings(text: &str) -> Vec<String> {
     let text = format!("{START}{text}");
     let report = match load_text("f", Some("example.org"), &text) {
@@ -90,7 +90,7 @@ fn errors_have_their_line() {
         "www 2147483648 A 1.2.3.4\n",
         &["f:4: '2147483648' is no TTL: write 0 to 2147483647 seconds, or a time with units"],
     );
-    // What follows is not told of for the lack of a TTL.
+    // The next line gets no warning about a missing TTL.
     finds(
         "$TTL 99999w\nwww A 1.2.3.4\n",
         &["f:4: '99999w' is no TTL: "],
@@ -147,7 +147,7 @@ fn one_error_does_not_hide_the_next() {
         "$TTL 60\na A 1.2.3\nb A 1.2.3.4\n  TXT (\n \"x\" y z\n w )\n  A nonsense\nc MX\n\nd A 1.2.3.4 ; good\n",
         &["f:5: ", "f:10: ", "f:11: "],
     );
-    // An entry without an owner goes with the one before the error.
+    // An entry without an owner has the owner of the entry before the error.
     finds(
         "$TTL 60\na A 1.2.3.4\n  A bad\n  TXT fine\n CNAME b\n",
         &["f:6: "],
@@ -155,12 +155,12 @@ fn one_error_does_not_hide_the_next() {
     let many = "x A bad\n".repeat(200);
     let text = format!("{START}{many}");
     let report = load_text("f", Some("example.org"), &text).unwrap_err();
-    assert_eq!(report.findings().len(), 50, "and no more");
+    assert_eq!(report.findings().len(), 50, "findings are limited");
     assert!(report.to_string().contains("and 1 more errors"), "{report}");
 }
 
 #[test]
-fn zones_must_make_sense() {
+fn inconsistent_zones_are_refused() {
     let wrong = |text| {
         let report = load_text("f", Some("example.org"), text).unwrap_err();
         report.to_string()
@@ -217,7 +217,7 @@ fn zones_must_make_sense() {
         &big,
         &["f:4: the TXT records of big.example.org. do not fit one message"],
     );
-    // A CNAME may be signed.
+    // A CNAME may have DNSSEC records.
     finds(
         "www 60 CNAME ns\nwww 60 NSEC x.example.org. CNAME NSEC\n",
         &[],
@@ -225,7 +225,7 @@ fn zones_must_make_sense() {
 }
 
 #[test]
-fn what_is_hardly_meant_is_warned_of() {
+fn suspicious_records_cause_warnings() {
     finds(
         "a 60 A 192.0.2.1\na 30 A 192.0.2.2\n",
         &[
@@ -274,7 +274,7 @@ fn what_is_hardly_meant_is_warned_of() {
 }
 
 #[test]
-fn a_missing_final_dot_is_pointed_out() {
+fn names_without_their_final_dot_cause_warnings() {
     finds(
         "www.example.org 60 A 192.0.2.1\nmail 60 MX 1 mx.Example.org\n",
         &[
@@ -291,12 +291,12 @@ fn a_missing_final_dot_is_pointed_out() {
             "f:6: warning: example.com.example.org. looks as if",
         ],
     );
-    // Once for each RRset.
+    // One warning per RRset.
     finds(
         "a 60 MX 1 x.net\na 60 MX 2 y.net\n",
         &["f:4: warning: x.net.example.org. looks as if"],
     );
-    // What exists is meant, and so is what only looks a little like it.
+    // No warning for names that exist, or that contain a top-level domain only as part of a label.
     finds(
         "x.net 60 A 192.0.2.1\na 60 CNAME x.net\nb 60 CNAME network\nc 60 MX 1 example.org.\n",
         &[],
@@ -309,14 +309,14 @@ fn a_missing_final_dot_is_pointed_out() {
     let expected = "f:3: warning: host.example.2.0.192.in-addr.arpa. looks as if";
     assert!(report.to_string().starts_with(expected), "{report}");
     assert_eq!(report.findings().len(), 1);
-    // In the root zone each name is whole.
+    // In the root zone every name is complete.
     let root = "@ 60 SOA a b 1 2 3 4 5\n@ 60 NS ns.net\norg 60 NS ns.org\n";
     let report = load_text("f", Some("."), root).unwrap().report;
     assert!(!report.to_string().contains("looks as if"), "{report}");
 }
 
 #[test]
-fn a_signed_zone_is_warned_of() {
+fn a_signed_zone_causes_a_warning() {
     let key = "@ 60 DNSKEY 257 3 13 mdsswUyr3DPW132mOi8V9xESWE8jTo0dxCjjnopKl+GqJxpVXckHAeF+KkxLbxILfDLUT0rAK9iUzy1L53eKGQ==\n";
     finds(
         key,
@@ -326,14 +326,14 @@ fn a_signed_zone_is_warned_of() {
         "@ 60 NSEC a.example.org. NS SOA\n@ 60 NSEC3PARAM 1 0 0 -\n",
         &["f:4: warning: example.org. is signed"],
     );
-    // A signed zone below is not this one.
+    // A signed child zone does not make this zone signed.
     finds(
         "sub 60 NS ns\nsub 60 DS 1 13 2 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n",
         &[],
     );
 }
 
-/// The zone's name, and how many records it has.
+/// Loads a zone. Returns its name and number of records.
 fn loaded(file: &str, origin: Option<&str>, text: &str) -> Result<(String, usize), String> {
     let loaded = load_text(file, origin, text).map_err(|report| report.to_string())?;
     let apex = name::Shown(loaded.zone.apex()).to_string();
@@ -341,7 +341,7 @@ fn loaded(file: &str, origin: Option<&str>, text: &str) -> Result<(String, usize
 }
 
 #[test]
-fn the_origin_is_given_or_set_or_the_files_name() {
+fn the_origin_comes_from_the_caller_the_text_or_the_file_name() {
     let zone = |apex: &str| Ok((apex.to_owned(), 3));
     assert_eq!(
         loaded("any", Some("example.org"), START),
@@ -364,24 +364,24 @@ fn the_origin_is_given_or_set_or_the_files_name() {
         loaded("example.org", None, &with_origin),
         zone("example.net.")
     );
-    // Given for the zone, set for what follows.
+    // The zone's name is given; `$ORIGIN` then only sets the origin of the records after it.
     let below = format!("{START}$ORIGIN below.example.org.\nx 60 A 192.0.2.1\n");
     assert_eq!(
         loaded("x", Some("example.org"), &below),
         Ok(("example.org.".into(), 4))
     );
-    // Without the dot at its end, or for the root: as it is meant.
+    // `$ORIGIN` without its final dot, or for the root zone, is accepted.
     let undotted = format!("$ORIGIN example.net\n{START}");
     assert_eq!(loaded("x", None, &undotted), zone("example.net."));
     let dumped = "$ORIGIN .\nexample.com 60 SOA a.b c.d 1 2 3 4 5\n\t60 NS ns.example.net\n";
     assert_eq!(loaded("x", None, dumped), Ok(("example.com.".into(), 2)));
-    // A file whose records are all absolute needs no origin.
+    // A file with only absolute names needs no origin.
     let absolute = "example.com. 60 SOA a. b. 1 2 3 4 5\nexample.com. 60 NS ns.example.net.\n";
     assert_eq!(
         loaded("not..a name", None, absolute),
         Ok(("example.com.".into(), 2))
     );
-    // The name must be that of the SOA record.
+    // The zone's name must be the owner of the SOA record.
     let error = loaded("x", Some("example.net"), absolute).unwrap_err();
     assert!(error.contains("x:1: example.com. does not lie in the zone example.net."));
     let error = loaded("x..y", None, START).unwrap_err();
@@ -410,7 +410,7 @@ fn times_with_units_and_any_layout_are_read() {
 }
 
 #[test]
-fn included_files_are_read_in_their_place() {
+fn included_files_are_read_where_they_are_included() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     write(
@@ -461,7 +461,7 @@ fn included_files_are_read_in_their_place() {
 }
 
 #[test]
-fn zones_are_named_on_the_command_line() {
+fn zone_arguments_are_parsed() {
     let parse = |text: &str| {
         text.parse::<ZoneSpec>()
             .map(|spec| (spec.origin, spec.file))
@@ -484,7 +484,7 @@ fn zones_are_named_on_the_command_line() {
 }
 
 #[test]
-fn a_checked_zone_is_described_in_a_line() {
+fn check_prints_one_line_per_good_zone() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("example.org");
     fs::write(&file, START).unwrap();
@@ -502,7 +502,7 @@ fn a_checked_zone_is_described_in_a_line() {
         printed.starts_with("example.org.: 2 names, 3 records, 5 packets, "),
         "{printed}"
     );
-    // The same zone from another file.
+    // The same zone, from another file.
     let again = folder.path().join("again");
     fs::write(&again, START).unwrap();
     let again = ZoneSpec {
@@ -526,9 +526,9 @@ fn a_checked_zone_is_described_in_a_line() {
 }
 
 proptest! {
-    /// Any text is read or refused, never more than that.
+    /// Loading arbitrary text either succeeds or returns errors, but never panics.
     #[test]
-    fn no_text_is_fatal(
+    fn no_text_causes_a_panic(
         text in "([a-c.*@\\\\\"();$ \t\n0-9]|\n[a-c] |IN |A |NS |SOA |TXT |MX |CNAME |\\$TTL |\\$ORIGIN |\\\\# |192\\.0\\.2\\.1|\\\\[0-9]{0,3}|ü){0,60}",
         start: bool,
     ) {

@@ -6,10 +6,10 @@ fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-/// Counts, the whole tail, and the tail without what may be left out.
+/// Section counts, the whole tail, and the tail without its optional records.
 type Composed = ([u8; 6], Vec<u8>, Option<Vec<u8>>);
 
-/// What was composed for `a.org`.
+/// Returns what `fill` composes for `a.org`.
 fn composed(
     fill: impl FnOnce(&mut Records<'_>) -> Result<(), RecordError>,
 ) -> Result<Composed, RecordError> {
@@ -48,13 +48,13 @@ fn records_are_composed_with_compressed_names() {
     .unwrap();
     assert_eq!(counts, [0, 2, 0, 1, 0, 1]);
     let answers = [
-        // The owner is the question; "m" and the question.
+        // The owner is a pointer to the qname. The data is "m" and a pointer to the qname.
         &b"\xc0\x0c\0\x0f\0\x01\0\0\0\x07\0\x06\0\x05\x01m\xc0\x0c"[..],
         b"\xc0\x0c\0\x1c\0\x01\0\0\0\x07\0\x10",
         &Ipv6Addr::LOCALHOST.octets(),
     ]
     .concat();
-    // The tail starts at 12 + 7 + 4; the name "m.a.org" lies 14 bytes behind that.
+    // The tail starts at offset 12 + 7 + 4. The name "m.a.org" starts 14 bytes later.
     let rest = b"\xc0\x0e\0\x02\0\x01\0\0\0\x07\0\x02\xc0\x25\xc0\x25\0\x01\0\x01\0\0\0\x07\0\x04";
     let expected = [&answers[..], rest, &[1, 2, 3, 4]].concat();
     assert_eq!(tail, expected);
@@ -62,7 +62,7 @@ fn records_are_composed_with_compressed_names() {
 }
 
 #[test]
-fn text_is_one_string() {
+fn add_text_makes_a_single_string() {
     let (counts, tail, required) = composed(|records| records.add_text(1, "hello")).unwrap();
     assert_eq!((counts, required), ([0, 1, 0, 0, 0, 0], None));
     assert_eq!(tail, b"\xc0\x0c\0\x10\0\x01\0\0\0\x01\0\x06\x05hello");
@@ -75,7 +75,7 @@ fn text_is_one_string() {
 }
 
 #[test]
-fn what_is_no_record_is_refused_and_leaves_nothing() {
+fn an_invalid_record_is_refused_and_adds_nothing() {
     let cases: [(u16, u32, &[u8], RecordError); 9] = [
         (rtype::ANY, 1, b"", RecordError::Type(255)),
         (rtype::OPT, 1, b"", RecordError::Type(41)),
@@ -102,7 +102,7 @@ fn what_is_no_record_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn sections_come_in_their_order() {
+fn sections_must_be_filled_in_order() {
     let sections = [Section::Answer, Section::Authority, Section::Additional];
     for first in sections {
         for second in sections {
@@ -117,10 +117,10 @@ fn sections_come_in_their_order() {
 }
 
 #[test]
-fn an_answer_fills_one_message_over_tcp_and_no_more() {
+fn an_answer_is_limited_to_one_tcp_message() {
     let head = 12 + name("a.org").as_wire().len() + 4;
     let room = 65_535 - OPT_LEN - head;
-    // Opaque data of an unknown type.
+    // Arbitrary data of an unknown type.
     let fitting = vec![7; room - POINTER - FIELDS];
     let (_, tail, _) = composed(|records| records.add(65_280, 1, &fitting)).unwrap();
     assert_eq!(tail.len(), room);
@@ -133,7 +133,7 @@ fn an_answer_fills_one_message_over_tcp_and_no_more() {
         records.add(65_280, 1, &vec![7; 65_536]),
         Err(RecordError::TooLong)
     );
-    // There is still room for the other.
+    // There is still room for the record that fits.
     assert_eq!(records.add(65_280, 1, &fitting), Ok(()));
     assert_eq!(records.add_text(1, ""), Err(RecordError::TooLong));
     let rrset = Rrset::new(rtype::A, 1, [[1; 4]]).unwrap();
@@ -144,7 +144,7 @@ fn an_answer_fills_one_message_over_tcp_and_no_more() {
 }
 
 #[test]
-fn a_prepared_set_answers_any_name() {
+fn an_rrset_answers_any_name() {
     let rrset = Rrset::new(rtype::A, 9, [[1, 2, 3, 4], [5, 6, 7, 8]]).unwrap();
     assert_eq!(
         (rrset.rtype(), rrset.len(), rrset.is_empty()),
@@ -165,7 +165,7 @@ fn a_prepared_set_answers_any_name() {
 }
 
 #[test]
-fn memory_is_taken_once() {
+fn composing_does_not_allocate_after_reserve() {
     let mut composer = Composer::new();
     composer.reserve();
     let longest: Name = [63, 63, 63, 61]

@@ -1,5 +1,5 @@
-//! Many queries at once, through the event loop: each gets its own reply,
-//! whether the zone is small, or so large that look-ups are begun ahead.
+//! Sends many queries at once through the event loop. Each query gets its own reply, from a small
+//! zone and from one that is large enough for prefetching.
 
 mod harness;
 
@@ -14,7 +14,7 @@ use nmio::sim::{LinkConfig, SimPort};
 use nmio::{Frame, Handler, Instant, Port};
 use testkit::{Link, SERVER, SERVER_MAC, send};
 
-/// Takes what comes.
+/// A client that stores all received frames.
 #[derive(Default)]
 struct Client(Vec<Vec<u8>>);
 
@@ -61,7 +61,7 @@ fn every_query_of_a_batch_gets_its_own_reply() {
                     query.id = id as u16;
                     let v6 = id % 3 == 0;
                     send(&mut link.client, &datagram(v6, &query.bytes()));
-                    // What is no query must not be in the way.
+                    // A malformed query must not disturb the others.
                     send(
                         &mut link.client,
                         &match id % 2 {
@@ -74,7 +74,8 @@ fn every_query_of_a_batch_gets_its_own_reply() {
                 let mut client = Client::default();
                 let second = Duration::from_secs(1);
                 link.run(&mut client, &mut server, second, |_, _| false);
-                // Each whole header got a reply, the cut questions too.
+                // Every message with a whole header got a reply, even if its question was
+                // truncated.
                 assert_eq!(server.transports.udp().counters().answered, 340);
                 check(&client.0, &asked);
             }
@@ -82,8 +83,8 @@ fn every_query_of_a_batch_gets_its_own_reply() {
     }
 }
 
-/// A query whose datagram ends so many bytes before its question does, though the
-/// IP packet has all of it.
+/// Builds a query whose UDP length ends `missing` bytes before the question does. The IP packet
+/// holds the whole question.
 fn cut_short(query: &[u8], missing: usize) -> Vec<u8> {
     let mut frame = datagram(false, query);
     let udp = &mut frame[34..];

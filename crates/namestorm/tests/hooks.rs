@@ -1,4 +1,4 @@
-//! A hook's answers, byte for byte, over UDP and TCP.
+//! Checks a hook's answers byte for byte, over UDP and TCP.
 
 mod harness;
 
@@ -35,20 +35,20 @@ const HOOKED: [&str; 4] = [
     "new.deep.example.org",
     "*.s.w.example.org",
 ];
-/// The SOA record behind a question for a name of `len` bytes in the zone.
+/// The data of the SOA record. Each `c0 00` is a placeholder for a pointer to the apex.
 const SOA_DATA: &[u8] =
     b"\x02ns\xc0\x00\x04host\xc0\x00\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\x1e";
 
-/// Does as it is told, and remembers what it was asked.
+/// A hook that gives preset answers and records its questions.
 #[derive(Default)]
 struct Told {
     verdict: Option<Verdict>,
     made: Vec<(Section, Option<Name>, u16, Vec<u8>)>,
     prepared: Option<Rrset>,
-    /// Records that are not taken make no error.
+    /// Refused records do not cause an error.
     is_forgiving: bool,
     asked: Vec<(Vec<u8>, u16)>,
-    /// By whom, and whether over TCP.
+    /// The client that asked, and whether it asked over TCP.
     asked_by: Vec<(SocketAddr, bool)>,
     due: Option<Instant>,
 }
@@ -122,12 +122,12 @@ fn query(text: &str, qtype: u16) -> Query {
     Query::new(&name(text), qtype)
 }
 
-/// The client that asks.
+/// Returns the address and port of the client.
 fn peer() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 9], 4_000))
 }
 
-/// The whole reply of a responder; the same in both forms.
+/// Returns the whole reply of a responder, which must be equal for both forms of names.
 fn ask(hook: &mut Told, query: &Query, transport: Transport) -> Option<Vec<u8>> {
     let [one, other] = FORMS.map(|form| {
         let mut responder = Responder::new(answers(form));
@@ -145,7 +145,7 @@ fn ask(hook: &mut Told, query: &Query, transport: Transport) -> Option<Vec<u8>> 
 
 const UDP: Transport = Transport::Udp { link: 1472 };
 
-/// A reply's head: flags, counts and question.
+/// Builds a reply's head: header and question.
 fn head(query: &Query, flags: u16, counts: [u16; 3]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let [answer, authority, additional] = counts;
@@ -158,8 +158,8 @@ fn head(query: &Query, flags: u16, counts: [u16; 3]) -> Vec<u8> {
     bytes
 }
 
-/// The zone's SOA behind a question for a name that has `below` bytes in front of the
-/// zone's.
+/// Returns the zone's SOA record in the reply to a question whose name has `below` bytes before the
+/// zone's name.
 fn soa(below: u16) -> Vec<u8> {
     let apex = (0xc00c + below).to_be_bytes();
     let mut data = SOA_DATA.to_vec();
@@ -172,8 +172,8 @@ fn soa(below: u16) -> Vec<u8> {
 const AA: u16 = 0x8500;
 
 #[test]
-fn made_records_are_sent_in_every_way_over_both_families() {
-    // The case of the query is kept, as 0x20 wants it.
+fn hook_records_are_sent_in_every_mode_over_ipv4_and_ipv6() {
+    // The reply keeps the qname's case, which clients randomise against spoofing (0x20).
     let query = query("hOOk.ExamplE.org", rtype::TXT);
     let record = b"\xc0\x0c\0\x10\0\x01\0\0\0\x05\0\x06\x05hello";
     let expected = [&head(&query, AA, [1, 0, 0])[..], record].concat();
@@ -203,7 +203,7 @@ fn made_records_are_sent_in_every_way_over_both_families() {
 }
 
 #[test]
-fn each_verdict_has_its_answer_over_udp_and_tcp() {
+fn each_verdict_gives_its_answer_over_udp_and_tcp() {
     for transport in [UDP, Transport::Tcp] {
         let query = query("hook.example.org", rtype::TXT);
         let reply = |verdict| ask(&mut says(verdict), &query, transport);
@@ -217,11 +217,11 @@ fn each_verdict_has_its_answer_over_udp_and_tcp() {
         let zone = b"\xc0\x0c\0\x10\0\x01\0\0\0\x3c\0\x0c\x0bof the zone";
         let zone = [&head(&query, AA, [1, 0, 0])[..], zone].concat();
         assert_eq!(reply(Verdict::Zone).unwrap(), zone);
-        // Records that were added count for nothing then.
+        // Other verdicts discard the added records.
         let mut hook = with_text(b"hello");
         hook.verdict = Some(Verdict::NoData);
         assert_eq!(ask(&mut hook, &query, transport).unwrap(), nothing(AA));
-        // A record that is not taken.
+        // A record that is refused.
         hook.made = vec![(Section::Answer, None, rtype::A, vec![1])];
         let failed = head(&query, 0x8102, [0; 3]);
         assert_eq!(ask(&mut hook, &query, transport).unwrap(), failed);
@@ -259,7 +259,8 @@ fn the_zone_answers_for_a_hooked_name_as_it_does_without_a_hook() {
             let (asked, head, bytes) = zone(text, qtype, &every);
             let (unasked, plain_head, plain) = zone(text, qtype, &[]);
             assert_eq!((asked, unasked), (1, 0), "{text} {qtype}");
-            // Aliases that lead to hooked names, and addresses of those, are left out.
+            // Aliases that lead to hooked names are not followed, and addresses of hooked names are
+            // omitted.
             if ["alias", "x.d", "example"].contains(&text.split('.').next().unwrap())
                 || text.starts_with("x.d")
             {
@@ -272,7 +273,7 @@ fn the_zone_answers_for_a_hooked_name_as_it_does_without_a_hook() {
 }
 
 #[test]
-fn a_hook_is_asked_for_its_names_alone() {
+fn a_hook_is_asked_only_for_its_names() {
     let mut hook = says(Verdict::NxDomain);
     for (text, is_asked) in [
         ("hook.example.org", true),
@@ -305,31 +306,39 @@ fn a_hooked_name_exists() {
         let reply = ask(&mut hook, &query, UDP).unwrap();
         (u16::from_be_bytes([reply[2], reply[3]]), reply[7])
     };
-    // So does the name above it, and no wildcard stands for it or below it.
+    // The parent of a hooked name exists too. No wildcard matches the parent or a name below either
+    // of them.
     assert_eq!(reply("deep.example.org"), (AA, 0));
     assert_eq!(reply("x.deep.example.org"), (AA | 3, 0));
     assert_eq!(reply("x.one.w.example.org"), (AA | 3, 0));
     assert_eq!(reply("two.w.example.org"), (AA, 1));
     let mut zone = says(Verdict::Zone);
     let one = ask(&mut zone, &query("one.w.example.org", rtype::TXT), UDP).unwrap();
-    assert_eq!((one[3], one[7], one[9]), (0, 0, 1), "the zone has nothing");
+    assert_eq!(
+        (one[3], one[7], one[9]),
+        (0, 0, 1),
+        "the zone has no records of the name"
+    );
     let below = ask(&mut zone, &query("x.s.w.example.org", rtype::TXT), UDP).unwrap();
-    assert!(below.ends_with(b"\x0cof the other"), "its wildcard");
+    assert!(
+        below.ends_with(b"\x0cof the other"),
+        "the zone's wildcard answers"
+    );
 }
 
 #[test]
-fn what_leads_to_a_hooked_name_is_left_to_the_client() {
+fn references_to_hooked_names_are_not_followed() {
     let mut hook = with_text(b"hello");
     let alias = query("alias.example.org", rtype::TXT);
     let record = b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x07\x04hook\xc0\x12";
     let expected = [&head(&alias, AA, [1, 0, 0])[..], record].concat();
     assert_eq!(ask(&mut hook, &alias, UDP).unwrap(), expected);
-    // The addresses of a mail exchange that is hooked.
+    // The address of a hooked mail exchange is omitted.
     let mail = query("example.org", rtype::MX);
     let record = b"\xc0\x0c\0\x0f\0\x01\0\0\0\x3c\0\x09\0\x05\x04hook\xc0\x0c";
     let expected = [&head(&mail, AA, [1, 0, 0])[..], record].concat();
     assert_eq!(ask(&mut hook, &mail, UDP).unwrap(), expected);
-    // A chain that begins at a DNAME: the record, and the CNAME that it makes.
+    // A chain that begins at a DNAME ends with the DNAME and its synthesized CNAME.
     let below = query("x.d.example.org", rtype::TXT);
     let reply = ask(&mut hook, &below, UDP).unwrap();
     assert_eq!((reply[3], reply[7], reply[9]), (0, 2, 0));
@@ -337,7 +346,7 @@ fn what_leads_to_a_hooked_name_is_left_to_the_client() {
 }
 
 #[test]
-fn edns_is_as_in_all_answers() {
+fn edns_works_as_in_other_answers() {
     let mut query = query("hook.example.org", rtype::TXT);
     query.edns = Some((1400, 0, 0x8000));
     let opt = b"\0\0\x29\x04\xd0\0\0\x80\0\0\0";
@@ -348,7 +357,7 @@ fn edns_is_as_in_all_answers() {
     let reply = ask(&mut says(Verdict::NxDomain), &query, UDP);
     let expected = [&head(&query, AA | 3, [0, 1, 1])[..], &soa(5), opt].concat();
     assert_eq!(reply.unwrap(), expected);
-    // A version that we do not speak is no question to a hook.
+    // The hook does not get queries with an unsupported EDNS version.
     let mut hook = with_text(b"hello");
     query.edns = Some((1232, 1, 0));
     let reply = ask(&mut hook, &query, UDP).unwrap();
@@ -357,7 +366,7 @@ fn edns_is_as_in_all_answers() {
 }
 
 #[test]
-fn what_is_too_long_is_cut_over_udp_and_whole_over_tcp() {
+fn long_answers_are_truncated_over_udp_and_whole_over_tcp() {
     let text = |len: u8| {
         (
             Section::Answer,
@@ -374,7 +383,7 @@ fn what_is_too_long_is_cut_over_udp_and_whole_over_tcp() {
     );
     let mut query = query("hook.example.org", rtype::TXT);
     let head_len = head(&query, 0, [0; 3]).len();
-    // Two records, the second as long as to fill 512 bytes.
+    // Two records that together fill exactly 512 bytes.
     let last = 512 - head_len - (12 + 1 + 200) - (12 + 1);
     let mut hook = Told {
         made: vec![text(200), text(last as u8)],
@@ -382,12 +391,12 @@ fn what_is_too_long_is_cut_over_udp_and_whole_over_tcp() {
     };
     let full = ask(&mut hook, &query, UDP).unwrap();
     assert_eq!((full.len(), full[2] & 2, full[7]), (512, 0, 2));
-    // What may be left out is.
+    // Optional records are left out.
     hook.made.push(additional);
     assert_eq!(ask(&mut hook, &query, UDP).unwrap(), full);
     let whole = ask(&mut hook, &query, Transport::Tcp).unwrap();
     assert_eq!((whole.len(), whole[7], whole[11]), (512 + 19, 2, 1));
-    // One byte more.
+    // One byte too many.
     hook.made[1] = text(last as u8 + 1);
     let cut = ask(&mut hook, &query, UDP).unwrap();
     assert_eq!(cut, head(&query, AA | 0x200, [0; 3]));
@@ -405,14 +414,14 @@ fn what_is_too_long_is_cut_over_udp_and_whole_over_tcp() {
 }
 
 #[test]
-fn any_is_asked_and_other_classes_and_transfers_are_not() {
+fn a_hook_gets_any_queries_but_no_other_classes_or_transfers() {
     let mut hook = Told {
         prepared: Some(Rrset::new(rtype::TXT, 1, [b"\x01a"]).unwrap()),
         ..Told::default()
     };
     let all = ask(&mut hook, &query("hook.example.org", rtype::ANY), UDP).unwrap();
     assert_eq!((all[7], hook.asked.len()), (1, 2));
-    // Nobody's authority for all classes (RFC 1034, section 6.2.2).
+    // An answer for class ANY is not authoritative (RFC 1034, section 6.2.2).
     let mut any_class = query("hook.example.org", rtype::TXT);
     any_class.qclass = 255;
     let reply = ask(&mut hook, &any_class, UDP).unwrap();
@@ -429,7 +438,7 @@ fn any_is_asked_and_other_classes_and_transfers_are_not() {
 }
 
 #[test]
-fn a_message_exchanges_prepared_records_and_a_timer_fires() {
+fn messages_replace_the_hooks_records_and_its_timer_fires() {
     let (sender, mailbox) = nmio::mailbox(2).unwrap();
     let hook = Told {
         due: Some(Instant::from_millis(70)),
@@ -459,14 +468,14 @@ fn a_message_exchanges_prepared_records_and_a_timer_fires() {
     let due = Handler::<nmio::sim::Sink>::poll_timeout(&client.server);
     assert_eq!(due, Some(Instant::from_millis(70)));
     assert_eq!(pass(&mut client, 69)[7], 1);
-    // The timer takes the addresses away.
+    // The timer replaces the addresses with a TXT record.
     assert_eq!(pass(&mut client, 70)[7], 0);
     let due = Handler::<nmio::sim::Sink>::poll_timeout(&client.server);
     assert_eq!(due, Some(Instant::from_millis(1_070)));
 }
 
 #[test]
-fn a_name_that_is_not_ours_is_not_hooked() {
+fn a_name_outside_our_authority_cannot_be_hooked() {
     let zone = load_text("zone", Some("example.org."), ZONE).unwrap().zone;
     let broken = vec![name("broken.org")];
     let mut zones = Zones::with_broken(vec![zone], broken).unwrap();
@@ -486,7 +495,7 @@ fn a_name_that_is_not_ours_is_not_hooked() {
     assert_eq!(hook("x.broken.org"), Ok(()));
 }
 
-/// Any records, most of them right.
+/// Generates records, most of which are valid.
 fn made() -> impl Strategy<Value = Vec<(Section, Option<Name>, u16, Vec<u8>)>> {
     let owners = ["example.org", "X.example.ORG", "other", "."];
     let names = [
@@ -534,7 +543,7 @@ fn verdicts() -> impl Strategy<Value = Verdict> {
 }
 
 proptest! {
-    /// An independent reader takes every answer for a whole one, within its limit.
+    /// An independent parser accepts every answer, and the answer respects its size limit.
     #[test]
     fn hooked_answers_are_well_formed(
         mut made in made(),
@@ -573,7 +582,7 @@ proptest! {
         let counts = message.header_counts();
         let counted = counts.ancount() + counts.nscount() + counts.arcount();
         prop_assert_eq!(records, usize::from(counted));
-        // All bytes belong to some record.
+        // Every byte belongs to some record.
         let cut = Message::from_octets(&reply[..reply.len() - 1]).unwrap();
         prop_assert!(records == 0 || cut.iter().any(|record| record.is_err()));
     }

@@ -1,5 +1,4 @@
-//! DNS over TCP as a whole, through the stack: many queries before a reply is
-//! acknowledged.
+//! Tests DNS over TCP through the whole stack, with many queries before a reply is acknowledged.
 
 mod harness;
 
@@ -14,8 +13,7 @@ const ZONE: &str = "@ 60 SOA ns host 1 7200 3600 1209600 300\n@ 60 NS ns\nns 60 
 
 /// The client's end of a connection.
 struct Connection {
-    /// The number of the next byte that it sends, and of the next that it
-    /// acknowledges.
+    /// The next sequence number to send, and the next to acknowledge.
     seq: u32,
     ack: u32,
 }
@@ -32,8 +30,7 @@ impl Connection {
         connection
     }
 
-    /// Sends the next bytes. Gives the segment that the server sends last, if
-    /// it does.
+    /// Sends the next bytes. Returns the last segment that the server sends in response, if any.
     fn send<H: Hook>(&mut self, client: &mut Client<H>, data: &[u8]) -> Option<Segment> {
         let segment = Segment {
             bits: ACK,
@@ -60,26 +57,26 @@ impl Connection {
 }
 
 impl<H: Hook> Client<H> {
-    /// Nothing arrives until `now`.
+    /// Runs the server's timers until `now`. No frame arrives.
     fn wait_until(&mut self, now: Instant) {
         self.server.handle_timers(&mut self.sink, now);
     }
 }
 
-/// Where a segment ends in its sender's sequence space.
+/// Returns the sequence number after a segment.
 fn end(segment: &Segment) -> u32 {
     segment.seq.wrapping_add(segment.span())
 }
 
-/// A message with its length in front.
+/// Prepends a message's length.
 fn framed(message: &[u8]) -> Vec<u8> {
     let mut bytes = (message.len() as u16).to_be_bytes().to_vec();
     bytes.extend(message);
     bytes
 }
 
-/// RFC 7766, section 6.2.3, leaves it to the server when to close; a reset
-/// could destroy replies that the client has not read yet.
+/// The server closes the connection, as RFC 7766, section 6.2.3, allows. A reset could destroy
+/// replies that the client has not read yet.
 #[test]
 fn a_broken_message_closes_the_connection_after_the_replies_before_it() {
     let answers = prepare(&[("example.org.", ZONE)], FORMS[0]);
@@ -94,9 +91,9 @@ fn a_broken_message_closes_the_connection_after_the_replies_before_it() {
         let sent = [&good, &good, broken, &good].concat();
         let reply = connection.send(&mut client, &sent).unwrap();
         assert!(reply.has(FIN) && !reply.has(RST), "{broken:?}");
-        // Two replies, each as long as the query and one record.
+        // Two replies, each made of the query and one record.
         assert_eq!(reply.data.len(), 2 * (good.len() + 16), "{broken:?}");
-        // What the client sends meanwhile is acknowledged, not reset.
+        // Data that the client sends after that is acknowledged, not reset.
         let last = connection.send(&mut client, &good).unwrap();
         assert!(!last.has(RST) && last.is_empty());
         assert_eq!(last.ack, connection.seq);
@@ -104,7 +101,7 @@ fn a_broken_message_closes_the_connection_after_the_replies_before_it() {
 }
 
 #[test]
-fn a_query_whose_reply_had_to_wait_counts_once() {
+fn a_query_whose_reply_has_to_wait_is_counted_once() {
     const SEGMENTS: u32 = 36;
     const AT_ONCE: u32 = 40;
     let text = format!(" {}", "x".repeat(250)).repeat(12);
@@ -114,13 +111,16 @@ fn a_query_whose_reply_had_to_wait_counts_once() {
     let query = Query::new(&name("ns.example.org"), 16).bytes();
     let queries = framed(&query).repeat(AT_ONCE as usize);
     let mut connection = Connection::open(&mut client);
-    // Nothing is acknowledged meanwhile, so that replies find no room.
+    // The client acknowledges nothing, so the send buffer fills up.
     for _ in 0..SEGMENTS {
         connection.send(&mut client, &queries);
     }
     let asked = u64::from(SEGMENTS * AT_ONCE);
     let counters = |client: &Client| *client.server.transports.tcp().app().counters();
-    assert!(counters(&client).queries < asked, "all found room at once");
+    assert!(
+        counters(&client).queries < asked,
+        "all replies fit the send buffer at once"
+    );
     while let Some(reply) = connection.send(&mut client, b"") {
         connection.ack = end(&reply);
     }
@@ -130,7 +130,7 @@ fn a_query_whose_reply_had_to_wait_counts_once() {
 }
 
 #[test]
-fn a_query_has_ten_seconds_from_its_first_byte_on() {
+fn a_query_must_be_complete_ten_seconds_after_its_first_byte() {
     let answers = prepare(&[("example.org.", ZONE)], FORMS[0]);
     for (bytes, is_closed) in [(1, true), (2, true), (20, true), (0, false)] {
         let mut client = Client::new(&answers, MODES[0], false);
@@ -148,7 +148,7 @@ fn a_query_has_ten_seconds_from_its_first_byte_on() {
     }
 }
 
-/// Counts what it is asked and by whom, and drops questions for names that start with `d`.
+/// Counts its questions and records their clients. Drops questions for names that start with `d`.
 #[derive(Default)]
 struct Counting(u8, Vec<(SocketAddr, bool)>);
 
@@ -184,7 +184,7 @@ fn one_hook_answers_over_udp_and_tcp() {
     let asked = ["b.example.org", "dropped.example.org", "c.example.org"];
     let sent = asked.map(|text| framed(&query(text))).concat();
     let reply = connection.send(&mut client, &sent).unwrap();
-    // The reply to the first, and the end.
+    // The server replies to the first query and closes the connection.
     assert!(reply.has(FIN) && !reply.has(RST));
     let expected = framed(&[&over_udp[..over_udp.len() - 1], &[3]].concat());
     let expected = [&expected[..15], b"b", &expected[16..]].concat();

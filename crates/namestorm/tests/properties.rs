@@ -1,6 +1,5 @@
-//! What holds for any query, and for any zone: no bytes are fatal, and the
-//! prepared answers are those of RFC 1034's algorithm, followed step by step
-//! over the records themselves.
+//! Properties of all queries and zones. No input causes a panic. The prepared answers match RFC
+//! 1034's algorithm, which this file runs step by step over the records.
 
 mod harness;
 
@@ -16,21 +15,21 @@ use proptest::prelude::*;
 
 const APEX: &str = "z.";
 const SOA: &str = "z. 9 IN SOA ns.z. h.z. 1 2 3 4 9";
-/// A name as text, root and all (RFC 1035, section 2.3.4).
+/// Maximum length of a name as text, including the root (RFC 1035, section 2.3.4).
 const LONGEST_NAME: usize = 254;
-/// Aliases followed in one answer.
+/// Maximum number of aliases followed in one answer.
 const MAX_STEPS: usize = 16;
 const TYPES: [&str; 7] = ["A", "TXT", "CNAME", "DNAME", "NS", "DS", "ANY"];
 
-/// A record: its owner, type and data as text.
+/// A record: owner, type, and data as text.
 type Record = (String, &'static str, String);
 
-/// A zone with few names, so that they meet.
+/// A zone with few distinct names, so that records often interact.
 #[derive(Clone, Debug, Default)]
 struct Records(Vec<Record>);
 
-/// The names above `name` and itself, from the apex down; empty for a name
-/// that is not in the zone.
+/// Returns `name` and its ancestors, from the apex down. Returns nothing for a name outside the
+/// zone.
 fn path(name: &str) -> Vec<String> {
     let Some(below) = name.strip_suffix(APEX) else {
         return Vec::new();
@@ -68,7 +67,7 @@ impl Records {
         owners.any(|owner| owner == name || owner.ends_with(&below))
     }
 
-    /// Adds a record, unless the rules for zones forbid it.
+    /// Adds a record, unless it would make the zone invalid.
     fn add(&mut self, owner: &str, rtype: &'static str, data: String) {
         let wildcard = owner.starts_with("*.");
         let refused = match rtype {
@@ -96,8 +95,8 @@ impl Records {
         })
     }
 
-    /// RFC 1034, section 4.3.2, with RFC 2308, 4592 and 6672. `None` where
-    /// aliases run in a circle, or make a name longer for ever.
+    /// Answers a query by the algorithm of RFC 1034, section 4.3.2, with RFC 2308, RFC 4592 and RFC
+    /// 6672. Returns `None` if aliases loop or make a name too long.
     fn answer(&self, qname: &str, qtype: &str) -> Option<Reply> {
         let mut reply = Reply::default();
         let mut name = qname.to_owned();
@@ -115,10 +114,10 @@ impl Records {
                 }
                 return Some(reply);
             }
-            // Down from the apex: step 3b, and RFC 6672.
+            // Walk down from the apex (step 3b, and RFC 6672).
             for above in &path[1..] {
                 if self.has(above, "NS") {
-                    // The parent's side of a cut, where there is no DS.
+                    // Only the parent's side of a cut has DS. Here it has none.
                     if qtype == "DS" && *above == name {
                         return Some(Self::none(reply, 0));
                     }
@@ -147,7 +146,7 @@ impl Records {
             let owner = if self.exists(&name) {
                 name.clone()
             } else {
-                // Step 3c: the closest encloser's wildcard.
+                // Step 3c: use the wildcard of the closest encloser.
                 let encloser = path.iter().rev().find(|n| self.exists(n)).unwrap();
                 let wildcard = format!("*.{encloser}");
                 if !self.exists(&wildcard) {
@@ -186,7 +185,7 @@ fn show(owner: &str, record: &Record) -> String {
     format!("{owner} 9 IN {} {}", record.1, record.2)
 }
 
-/// A reply, but for its additional section.
+/// A reply without its additional section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Reply {
     rcode: u8,
@@ -226,7 +225,7 @@ fn decode(bytes: &[u8]) -> Reply {
     }
 }
 
-/// Names of the zone and out of it.
+/// Generates names inside and outside the zone.
 fn names(labels: &'static [&'static str]) -> impl Strategy<Value = String> {
     let label = prop::sample::select(labels);
     let below = prop::collection::vec(label, 0..4);
@@ -262,7 +261,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn prepared_answers_are_those_of_the_algorithm(
+    fn prepared_answers_match_the_algorithm(
         zone in zones(),
         questions in prop::collection::vec((names(&["a", "b", "c", "*"]), 0..TYPES.len()), 30),
     ) {
@@ -285,7 +284,7 @@ proptest! {
             prop_assert_eq!(
                 answers,
                 reply.answer.len(),
-                "a record twice, {} {} in\n{}",
+                "a duplicate record for {} {} in\n{}",
                 qname,
                 qtype,
                 text
@@ -299,7 +298,7 @@ proptest! {
     }
 }
 
-/// Queries that are nearly right: a good one with some bytes changed and cut.
+/// Generates nearly valid queries: valid ones with some bytes changed or truncated.
 fn nearly_right() -> impl Strategy<Value = Vec<u8>> {
     let change = (any::<prop::sample::Index>(), any::<u8>());
     (
@@ -324,12 +323,12 @@ fn nearly_right() -> impl Strategy<Value = Vec<u8>> {
         })
 }
 
-/// What holds for every reply to any bytes.
+/// Checks properties of every reply, whatever the query is.
 fn check_reply(query: &[u8], reply: &[u8]) -> Result<(), TestCaseError> {
     prop_assert!(reply.len() >= 12 && reply.len() <= 1232);
-    prop_assert_eq!(&reply[..2], &query[..2], "the id");
+    prop_assert_eq!(&reply[..2], &query[..2], "the ID is copied");
     prop_assert!(reply[2] & 0x80 != 0, "it is a response");
-    prop_assert_eq!((reply[2] ^ query[2]) & 0x79, 0, "opcode and RD are kept");
+    prop_assert_eq!((reply[2] ^ query[2]) & 0x79, 0, "opcode and RD are copied");
     let message = Message::from_octets(reply).unwrap();
     for record in &message {
         let (record, _) = record.unwrap();
@@ -358,7 +357,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn any_bytes_are_survived(
+    fn no_bytes_cause_a_panic(
         bytes in prop_oneof![prop::collection::vec(any::<u8>(), 0..100), nearly_right()],
         v6: bool,
     ) {
@@ -377,9 +376,9 @@ proptest! {
     }
 }
 
-/// Every datagram is accounted for: answered, or dropped for one reason.
+/// Every datagram is either answered, or dropped and counted for one reason.
 #[test]
-fn nothing_is_lost_without_a_count() {
+fn every_datagram_is_counted() {
     let answers = prepare(&[(APEX, ZONE)], FORMS[0]);
     let mut client = Client::new(&answers, ReplyMode::Turnaround, false);
     let good = Query::new(&name("ns.z."), 1).bytes();

@@ -1,22 +1,21 @@
-//! What must be answered, as text: each file of `scenarios/` holds zones and
-//! questions with their whole answers.
+//! Scenario tests: each file in `scenarios/` holds zones, and queries with their complete replies.
 //!
 //! ```text
-//! zone NAME             the master file of a zone, up to a line "end"
+//! zone NAME             a zone's master file, up to a line "end"
 //! broken NAME           a zone that could not be loaded
-//! test TITLE            names the section of the RFC
-//! ? NAME TYPE [WORD…]   a question; words: edns=SIZE, do, version=N,
+//! test TITLE            a title, usually with a section of an RFC
+//! ? NAME TYPE [WORD…]   a query; words: edns=SIZE, do, version=N,
 //!                       class=NAME, opcode=N, tcp, no-rd, soa (a record in
-//!                       the authority section, as IXFR has it)
-//! = RCODE [WORD…]       the reply's flags: aa, tc; opt (and do) when it has
-//!                       an OPT record; bare when it has no question
-//!   RECORD              the answer section, all of it, in order
-//! ! RECORD              the authority section
-//! + RECORD              the additional section, without OPT
+//!                       the authority section, as in IXFR)
+//! = RCODE [WORD…]       the reply's flags: aa, tc; opt (and do) if it has
+//!                       an OPT record; bare if it has no question
+//!   RECORD              a record of the answer section, in order
+//! ! RECORD              a record of the authority section
+//! + RECORD              a record of the additional section, except OPT
 //! ```
 //!
-//! Every question is asked through whole frames in all modes and both forms
-//! of names, over IPv4 and IPv6; all replies must be the same bytes.
+//! Each query is sent in whole frames, with every mode and form of names, over IPv4 and IPv6. All
+//! replies must be identical.
 
 mod harness;
 
@@ -133,14 +132,14 @@ fn question(text: &str) -> (Query, bool) {
     (query, tcp)
 }
 
-/// A record, written by the same code that writes those of replies.
+/// Formats a record with the same code that formats the records of replies.
 fn record(text: &str) -> String {
     let mut file = Zonefile::new();
     file.set_default_class(Class::IN);
     file.extend_from_slice(text.as_bytes());
     file.extend_from_slice(b"\n");
     let Ok(Some(Entry::Record(record))) = file.next_entry() else {
-        panic!("{text}: no record");
+        panic!("{text}: not a record");
     };
     let mut wire = Vec::new();
     record.compose(&mut wire).unwrap();
@@ -153,7 +152,7 @@ fn show(record: &ParsedRecord<'_, [u8]>) -> String {
     record.unwrap().to_string()
 }
 
-/// Reads a reply, and checks what is the same in all replies.
+/// Parses a reply, and checks the fields that do not depend on the scenario.
 fn decode(query: &Query, bytes: &[u8]) -> Reply {
     let message = Message::from_octets(bytes).unwrap();
     let header = message.header();
@@ -173,7 +172,7 @@ fn decode(query: &Query, bytes: &[u8]) -> Reply {
         flag(true, "bare");
     } else {
         let end = 12 + query.name.len();
-        assert_eq!(bytes[12..end], query.name, "the question, case kept");
+        assert_eq!(bytes[12..end], query.name, "the question keeps its case");
         assert_eq!(bytes[end..end + 2], query.qtype.to_be_bytes());
         assert_eq!(bytes[end + 2..end + 4], query.qclass.to_be_bytes());
     }
@@ -212,7 +211,7 @@ fn ask_tcp(answers: &Arc<Answers>, query: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// All replies to one question, which must be the same.
+/// Sends one query in every way. All replies must be identical.
 fn ask_all(clients: &mut [Client], case: &Case, answers: &[Arc<Answers>]) -> Vec<u8> {
     let query = case.query.bytes();
     if case.tcp {
@@ -223,7 +222,7 @@ fn ask_all(clients: &mut [Client], case: &Case, answers: &[Arc<Answers>]) -> Vec
     }
     let mut first: Option<Vec<u8>> = None;
     for client in clients {
-        // Twice: the second time a resident packet is used again.
+        // Ask twice: the second reply reuses a resident packet.
         for _ in 0..2 {
             let reply = client
                 .ask(&query)

@@ -1,4 +1,4 @@
-//! A client's end for tests: whole frames in, whole frames out.
+//! A test client that exchanges whole frames with a server.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::sync::Arc;
@@ -23,17 +23,17 @@ pub(crate) const MODES: [ReplyMode; 3] = [
     ReplyMode::PreCopy,
 ];
 
-/// Zones, each as (origin, text), prepared.
+/// Prepares the answers of zones, each given as (origin, text).
 pub(crate) fn prepare(zones: &[(&str, &str)], form: Form) -> Arc<Answers> {
     prepare_beside(zones, &[], form)
 }
 
-/// Zones, each as (origin, text), prepared beside broken ones.
+/// Prepares the answers of zones, each given as (origin, text), and of broken zones.
 pub(crate) fn prepare_beside(zones: &[(&str, &str)], broken: &[&str], form: Form) -> Arc<Answers> {
     prepare_hooked(zones, broken, &[], form)
 }
 
-/// The same with names that a hook answers for.
+/// Like [`prepare_beside`], with names that a hook answers for.
 pub(crate) fn prepare_hooked(
     zones: &[(&str, &str)],
     broken: &[&str],
@@ -50,14 +50,14 @@ pub(crate) fn prepare_hooked(
         )
         .collect();
     let broken = broken.iter().map(|apex| name(apex)).collect();
-    let mut zones = Zones::with_broken(zones, broken).expect("zones of different names");
+    let mut zones = Zones::with_broken(zones, broken).expect("zones with distinct names");
     for name in hooked {
-        zones.hook(name).expect("a name of the zones");
+        zones.hook(name).expect("a name in one of the zones");
     }
     Arc::new(compile(&zones, form, [1, 2, 3, 4], &mut |_| {}).unwrap())
 }
 
-/// A server with a port and a client's end.
+/// A server with its port, and the client's end of the link.
 pub(crate) struct Client<H: Hook = NoHook> {
     pub(crate) server: Server<H>,
     pub(crate) sink: Sink,
@@ -88,13 +88,13 @@ impl<H: Hook> Client<H> {
         Self { server, sink, v6 }
     }
 
-    /// Sends a query in a datagram, and gives the reply's payload, if any.
+    /// Sends a query in a datagram. Returns the payload of the reply, if there is one.
     pub(crate) fn ask(&mut self, query: &[u8]) -> Option<Vec<u8>> {
         let reply = self.handle(&datagram(self.v6, query))?;
         Some(payload(self.v6, &reply))
     }
 
-    /// Gives a frame to the server, and what it sends, if it does.
+    /// Passes a frame to the server. Returns the frame that the server sends, if any.
     pub(crate) fn handle(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
         let sent = self.sink.counters().tx_frames;
         let frame = self.sink.frame_from(frame);
@@ -104,25 +104,24 @@ impl<H: Hook> Client<H> {
     }
 }
 
-/// From the client's UDP port to the server's.
+/// Returns the route from the client's UDP port to the server's.
 pub(crate) const fn route(v6: bool) -> Route {
     Route::to_server(v6, CLIENT_PORT, PORT)
 }
 
-/// A query datagram from the client, as a whole frame.
+/// Builds a frame with a datagram from the client.
 pub(crate) fn datagram(v6: bool, payload: &[u8]) -> Vec<u8> {
     route(v6).datagram(payload)
 }
 
-/// The payload of a datagram from the server, every header and checksum of
-/// which is checked.
+/// Returns the payload of a datagram from the server. Checks all headers and checksums.
 pub(crate) fn payload(v6: bool, frame: &[u8]) -> Vec<u8> {
     let packet = read(frame).unwrap();
     assert_eq!(packet.route, route(v6).back());
     packet.datagram().unwrap().to_vec()
 }
 
-/// A query, as bytes.
+/// The fields of a query.
 #[derive(Clone, Debug)]
 pub(crate) struct Query {
     pub(crate) id: u16,
@@ -130,14 +129,14 @@ pub(crate) struct Query {
     pub(crate) name: Vec<u8>,
     pub(crate) qtype: u16,
     pub(crate) qclass: u16,
-    /// Size, version and flags of an OPT record.
+    /// UDP size, version and flags of an OPT record.
     pub(crate) edns: Option<(u16, u8, u16)>,
     /// The authority section holds an SOA record, as in an IXFR query.
     pub(crate) has_soa: bool,
 }
 
 impl Query {
-    /// A query for `name` in wire format, class IN, recursion desired.
+    /// Creates a query for `name` (in wire format), with class IN and RD set.
     pub(crate) fn new(name: &[u8], qtype: u16) -> Self {
         Self {
             id: 0x1234,
@@ -161,7 +160,7 @@ impl Query {
         bytes.extend(self.qtype.to_be_bytes());
         bytes.extend(self.qclass.to_be_bytes());
         if self.has_soa {
-            // Owner, type, class, TTL, length; two root names, five numbers.
+            // Owner, type, class, TTL, length, two root names, and five numbers.
             bytes.extend(b"\xc0\x0c\0\x06\0\x01\0\0\0\0\0\x16\0\0");
             bytes.extend([0; 20]);
         }
@@ -176,7 +175,7 @@ impl Query {
     }
 }
 
-/// A name in wire format.
+/// Returns a name in wire format.
 pub(crate) fn name(text: &str) -> Vec<u8> {
     use std::str::FromStr;
     domain::base::Name::<Vec<u8>>::from_str(text)
@@ -184,10 +183,10 @@ pub(crate) fn name(text: &str) -> Vec<u8> {
         .into_octets()
 }
 
-/// The number of a type.
+/// Returns the number of a type.
 pub(crate) fn rtype(text: &str) -> u16 {
     use std::str::FromStr;
     domain::base::iana::Rtype::from_str(text)
-        .unwrap_or_else(|_| panic!("{text} is no type"))
+        .unwrap_or_else(|_| panic!("{text} is not a type"))
         .to_int()
 }
