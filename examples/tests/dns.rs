@@ -1,4 +1,4 @@
-//! The examples on DNS, asked by `dig` on this host's kernel.
+//! Tests of the DNS examples. `dig` asks them through this host's kernel.
 
 mod rig;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rig::Example;
 
-/// What `dig` prints for these arguments.
+/// Returns the output of `dig` with these arguments.
 fn dig(example: &Example, arguments: &[&str]) -> String {
     let server = format!("@{}", example.addresses[0]);
     let output = example.beside(|| {
@@ -32,7 +32,7 @@ fn clock_name() {
         assert_eq!(words.1, "s since 1970", "{text}");
         words.0.parse().unwrap()
     };
-    // The same clock by both ways, and another text each second.
+    // UDP and TCP use the same clock, and the text changes each second.
     let mut seen = BTreeSet::new();
     for how in ["+notcp", "+tcp", "+notcp", "+tcp"] {
         seen.insert(seconds(how));

@@ -1,5 +1,5 @@
-//! The example that has its own runtime, served to clients of this host's kernel in a
-//! network namespace that vanishes with it. Needs root.
+//! Tests of the example that has its own runtime. Its clients use this host's kernel, in a network
+//! namespace that vanishes with them. Needs root.
 
 #[path = "rig/lines.rs"]
 mod lines;
@@ -15,10 +15,10 @@ use std::time::Duration;
 use lines::Lines;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// A test fails when it waits longer.
+/// A test fails if it waits longer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The example as a process.
+/// A running example process.
 struct Running {
     child: Child,
     output: Lines,
@@ -27,7 +27,7 @@ struct Running {
 
 impl Running {
     fn start(arguments: &[&str]) -> Self {
-        // `unshare` becomes the program.
+        // `unshare` replaces itself with the example.
         let mut command = Command::new("unshare");
         command.args(["--net", env!("CARGO_BIN_EXE_embedded")]);
         command.args(arguments).stdout(Stdio::piped());
@@ -52,7 +52,8 @@ impl Running {
         })
     }
 
-    /// Waits for the end: the rest of the output, the errors, and the exit status.
+    /// Waits for the process to end. Returns the rest of the output, the errors, and the exit
+    /// status.
     fn end(mut self) -> (Vec<String>, Vec<String>, Option<i32>) {
         let output = self.output.by_ref().collect();
         let errors = self.errors.by_ref().collect();
@@ -62,7 +63,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // An error means that it has ended.
+        // Errors are ignored, because the process may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -76,7 +77,7 @@ fn connect(address: IpAddr) -> TcpStream {
 }
 
 #[test]
-fn it_echoes_prints_its_counts_and_ends_by_itself() {
+fn it_echoes_prints_its_counts_and_ends_on_quit() {
     let mut embedded = Running::start(&[]);
     let mut addresses: Vec<IpAddr> = Vec::new();
     for line in embedded.output.by_ref() {
@@ -88,7 +89,7 @@ fn it_echoes_prints_its_counts_and_ends_by_itself() {
             break;
         }
     }
-    assert_eq!(addresses.len(), 2, "it has ended before it served");
+    assert_eq!(addresses.len(), 2, "the example ended before it served");
     let mut sent = 0;
     for address in &addresses {
         let mut stream = embedded.beside(|| connect(*address));
@@ -96,16 +97,16 @@ fn it_echoes_prints_its_counts_and_ends_by_itself() {
             stream.write_all(bytes).unwrap();
             let mut received = vec![0; bytes.len()];
             stream.read_exact(&mut received).unwrap();
-            assert!(received == bytes, "other bytes");
+            assert!(received == bytes, "wrong bytes");
             sent += bytes.len();
         }
     }
-    // It prints its counts once a second.
+    // The example prints its counts once a second.
     let expected = format!("connections 2, bytes sent {sent}");
     let mut counts = embedded.output.by_ref().take(10);
     assert!(
         counts.any(|line| line == expected),
-        "10 lines and none says {expected}"
+        "none of 10 lines is {expected}"
     );
     let mut stream = embedded.beside(|| connect(addresses[0]));
     stream.write_all(b"quit\n").unwrap();
@@ -119,7 +120,7 @@ fn it_echoes_prints_its_counts_and_ends_by_itself() {
 }
 
 #[test]
-fn a_device_that_does_not_exist_is_one_message() {
+fn a_missing_device_gives_one_error_message() {
     let (output, errors, status) = Running::start(&["xdp:none"]).end();
     assert!(output.is_empty(), "{output:?}");
     assert_eq!(errors.len(), 1, "{errors:?}");

@@ -1,4 +1,4 @@
-//! The examples on TCP, served to clients of this host's kernel.
+//! Tests of the TCP examples. Their clients use this host's kernel.
 
 mod rig;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rig::Example;
 
-/// A test fails when it waits longer.
+/// A test fails if it waits longer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn connect(address: IpAddr, port: u16) -> TcpStream {
@@ -19,7 +19,7 @@ fn connect(address: IpAddr, port: u16) -> TcpStream {
     stream
 }
 
-/// Sends `pieces`, closes our half, and gives all that comes.
+/// Sends `pieces`, closes the sending side, and returns everything that is received.
 fn talk(mut stream: TcpStream, pieces: &[&[u8]]) -> Vec<u8> {
     for piece in pieces {
         stream.write_all(piece).unwrap();
@@ -36,13 +36,13 @@ fn tcp_line_echo() {
     for address in &example.addresses {
         let talk = |pieces: &[&[u8]]| example.beside(|| talk(connect(*address, 7), pieces));
         assert_eq!(talk(&[b"hello\nstorm\n"]), b"hello\nstorm\n");
-        // What is no line does not come back.
+        // An incomplete line is not echoed.
         assert_eq!(talk(&[b"hel", b"lo\nst", b"orm"]), b"hello\n");
         assert_eq!(talk(&[&[b'x'; 4_096]]), b"");
         let lines = b"a line of some length that is sent very often\n".repeat(1_000);
-        assert!(talk(&[&lines]) == lines, "not the same lines");
+        assert!(talk(&[&lines]) == lines, "the echo differs");
     }
-    // Each line comes back before the next is sent.
+    // Each line is echoed before the next one is sent.
     example.beside(|| {
         let mut stream = connect(example.addresses[0], 7);
         for line in [&b"one\n"[..], b"two\n", b"\n"] {
@@ -55,8 +55,8 @@ fn tcp_line_echo() {
     example.stop();
 }
 
-/// Runs `curl` with `arguments`, and gives its output to `read`. It fails when the server
-/// sends nothing for some seconds.
+/// Runs `curl` with `arguments`, and passes its output to `read`. Fails if the server sends nothing
+/// for some seconds.
 fn curl<R>(arguments: &[&str], read: impl FnOnce(ChildStdout) -> R) -> R {
     let mut curl = Command::new("curl");
     curl.args(["-sS", "-g", "--connect-timeout", "10"]);
@@ -83,7 +83,10 @@ fn large_body() {
             while left > 0 {
                 let part = &mut bytes[..PIECE.min(left)];
                 body.read_exact(part).unwrap();
-                assert!(part == &piece[..part.len()], "{left} bytes before the end");
+                assert!(
+                    part == &piece[..part.len()],
+                    "wrong bytes, {left} bytes before the end"
+                );
                 left -= part.len();
             }
             assert_eq!(body.read(&mut bytes).unwrap(), 0);
@@ -143,11 +146,11 @@ fn later() {
     for address in &example.addresses {
         example.beside(|| {
             let ask = |lines: &[u8]| talk(connect(*address, 7_001), &[lines]);
-            // Several in one segment, and answers in their order.
+            // Several lines in one segment are answered in order.
             assert_eq!(ask(b"sand\nstorm\nname\n"), b"SAND\nSTORM\nNAME\n");
-            // Half a line is no question.
+            // An incomplete line is not a request.
             assert_eq!(ask(b"sand\nsto"), b"SAND\n");
-            // Who goes away before the answer harms nobody.
+            // Clients that disconnect before the answer must not disturb others.
             for _ in 0..20 {
                 connect(*address, 7_001).write_all(b"gone\n").unwrap();
             }
@@ -172,7 +175,7 @@ fn later() {
 }
 
 #[test]
-fn later_says_when_its_thread_has_too_much_to_do() {
+fn later_answers_busy_when_its_thread_has_too_much_to_do() {
     let example = Example::start(env!("CARGO_BIN_EXE_later"), &[]);
     let address = example.addresses[0];
     let answers = example.beside(|| {
@@ -192,12 +195,12 @@ fn later_says_when_its_thread_has_too_much_to_do() {
     assert_eq!(answered + busy, 1_200);
     assert!(
         answered >= 1_024 && busy > 0,
-        "{answered} answered, {busy} not"
+        "{answered} answered, {busy} busy"
     );
     example.stop();
 }
 
-/// Runs a client of memcached, and returns its output if it succeeds.
+/// Runs a memcached client. Returns its output if it succeeds.
 fn memc(tool: &str, address: IpAddr, arguments: &[&str]) -> Option<Vec<u8>> {
     let mut command = Command::new("timeout");
     command
@@ -215,7 +218,7 @@ fn memcached() {
     let address = example.addresses[0];
     let folder = tempfile::tempdir().unwrap();
     example.beside(|| {
-        // A client that many use. Names of files are keys.
+        // A widely used client. It uses file names as keys.
         for (key, len) in [("empty", 0), ("small", 7), ("large", 1 << 20)] {
             let path = folder.path().join(key);
             let value: Vec<u8> = (0..len).map(|at: usize| (at % 251) as u8).collect();
@@ -237,7 +240,7 @@ fn memcached() {
         let answer = example.beside(|| talk(connect(address, 11_211), &[&bytes]));
         String::from_utf8(answer).unwrap()
     };
-    // Whichever worker has the connection, and whichever keeps the key.
+    // The answers do not depend on the connection's worker and the key's worker.
     for number in 0..20 {
         let asked = format!(
             "get k{number}\r\nset k{number} 5 0 3\r\nabc\r\nget k{number}\r\n\
@@ -290,7 +293,7 @@ fn memcached_under_200_clients() {
                     let head = format!("VALUE k{number} 0 {}\r\n", value.len());
                     expected.extend([head.as_bytes(), &value, b"\r\nEND\r\n"].concat());
                 }
-                // In two halves, and read slowly.
+                // The requests are sent in two halves, and the answers are read slowly.
                 let (first, second) = asked.split_at(asked.len() / 2);
                 stream.write_all(first).unwrap();
                 std::thread::sleep(Duration::from_millis(number as u64));
@@ -344,7 +347,7 @@ fn events_for_a_thousand_clients() {
                     .collect()
             })
             .collect();
-        // Three that follow each other, for each client.
+        // Each client receives three consecutive events.
         for events in &events {
             let numbers: Vec<u64> = events
                 .iter()

@@ -1,4 +1,4 @@
-//! The examples on UDP, served to clients of this host's kernel.
+//! Tests of the UDP examples. Their clients use this host's kernel.
 
 mod rig;
 
@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use rig::Example;
 
-/// A test fails when it waits longer.
+/// A test fails if it waits longer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// What the link takes in one packet, less the largest headers.
+/// The largest payload that fits one packet of the link with the largest headers.
 const MOST: usize = 1500 - 48;
 
 fn socket(server: IpAddr, port: u16) -> UdpSocket {
@@ -25,7 +25,7 @@ fn socket(server: IpAddr, port: u16) -> UdpSocket {
     socket
 }
 
-/// Everything that is sent comes back as it was.
+/// Asserts that every datagram is echoed unchanged.
 fn echoes(program: &str) {
     let example = Example::start(program, &[]);
     for address in &example.addresses {
@@ -38,7 +38,7 @@ fn echoes(program: &str) {
                 let count = socket.recv(&mut received).unwrap();
                 assert!(received[..count] == sent, "{len} bytes came back changed");
             }
-            // Many at once, in their order.
+            // Many datagrams at once are echoed in order.
             for number in 0..100u8 {
                 socket.send(&[number]).unwrap();
             }
@@ -73,7 +73,7 @@ fn ntp() {
     example.stop();
 }
 
-/// `ntpdig` takes the time: both clocks are this host's.
+/// Checks the time with `ntpdig`. Server and client read the same clock.
 fn is_asked_the_time(server: IpAddr) {
     let mut ntpdig = Command::new("ntpdig");
     ntpdig.args(["--json", "--samples=1", "--timeout=5"]);
@@ -90,7 +90,7 @@ fn is_asked_the_time(server: IpAddr) {
     assert!(number("offset").abs() < 0.5, "{said}");
 }
 
-/// The answer's fields, and what gets none.
+/// Checks all fields of an answer, and that invalid requests get none.
 fn asks_the_time(server: IpAddr) {
     let socket = socket(server, 123);
     let mut received = [0; 128];
@@ -100,19 +100,20 @@ fn asks_the_time(server: IpAddr) {
         packet[40..48].copy_from_slice(b"transmit");
         packet
     };
-    // The versions 0, 5 and 7; modes that no client has; a packet that is too short.
+    // Invalid requests: versions 0, 5 and 7, modes of other than clients, and a packet that is too
+    // short.
     for first in [0o3, 0o53, 0o73, 0o41, 0o42, 0o44, 0o46, 0o47] {
         socket.send(&request(first)).unwrap();
     }
     socket.send(&request(0o43)[..47]).unwrap();
     for version in 1..=4 {
-        // The leap indicator of the client does not matter.
+        // The client's leap indicator is ignored.
         socket.send(&request(0o303 | version << 3)).unwrap();
         assert_eq!(socket.recv(&mut received).unwrap(), 48);
         assert_eq!(
             received[0],
             version << 3 | 4,
-            "the first answer is to version {version}"
+            "version {version} must get the first answer"
         );
         assert_eq!(
             (received[1], received[2]),
@@ -125,6 +126,6 @@ fn asks_the_time(server: IpAddr) {
         let time = |at: usize| u64::from_be_bytes(received[at..at + 8].try_into().unwrap());
         let [reference, receive, transmit] = [16, 32, 40].map(time);
         assert!(reference <= receive && receive <= transmit);
-        assert!(transmit - receive < 1 << 32, "a second");
+        assert!(transmit - receive < 1 << 32, "less than a second");
     }
 }

@@ -1,4 +1,4 @@
-//! The examples on Sandstorm, served to `curl`.
+//! Tests of the Sandstorm examples, with `curl` as the client.
 
 mod rig;
 
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use rig::Example;
 
-/// A test fails when it waits longer.
+/// A test fails if it waits longer.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What `curl` writes with these arguments.
+/// Returns the output of `curl` with these arguments.
 fn curl(arguments: &[&str]) -> String {
     let output = Command::new("curl")
         .args(["-s", "-g", "--max-time", "10"])
@@ -35,7 +35,7 @@ fn counter() {
         let url = url.replace("{}", &address);
         let counter = format!("{url}/counter");
         example.beside(|| {
-            // On one connection, and on one of its own.
+            // Two requests on one connection, and one on another.
             let both = curl(&[&counter, &counter]);
             assert_eq!(both, format!("{}\n{}\n", count + 1, count + 2));
             count += 3;
@@ -50,7 +50,7 @@ fn counter() {
             let status = |more: &[&str]| curl(&[&status, more].concat());
             assert_eq!(status(&[&format!("{url}/none")]), "404");
             assert_eq!(status(&["-d", "a=b", &url]), "405");
-            // A body, also one that curl sends in chunks.
+            // Requests with a body, one of them chunked.
             count += 2;
             assert_eq!(curl(&["-d", "a=b", &counter]), format!("{}\n", count - 1));
             let chunked = ["-H", "Transfer-Encoding: chunked", "-d", "a=b", &counter];
@@ -60,12 +60,12 @@ fn counter() {
     example.stop();
 }
 
-/// What one client of many gets: the number of each answer to `/counter`.
+/// Sends requests as one of many clients. Returns the number in each answer to `/counter`.
 fn count_and_read(mut stream: TcpStream, number: u64) -> Vec<u64> {
     const TIMES: usize = 10;
     let one = "GET /counter HTTP/1.1\r\nHost: storm.test\r\n\r\nGET / HTTP/1.1\r\nHost: storm.test\r\n\r\n";
     let asked = one.repeat(TIMES);
-    // In two parts, and read slowly.
+    // The requests are sent in two parts, and the answers are read slowly.
     let (first, second) = asked.split_at(asked.len() / 3 + 1);
     stream.write_all(first.as_bytes()).unwrap();
     std::thread::sleep(Duration::from_millis(number));
@@ -117,7 +117,7 @@ fn counter_under_200_clients() {
         })
         .collect();
     let counts: Vec<Vec<u64>> = clients.into_iter().map(|one| one.join().unwrap()).collect();
-    // Each request was counted once, in the order of its connection.
+    // Each request was counted once, and the counts of each connection are in order.
     assert!(counts.iter().all(|counts| counts.is_sorted()));
     let mut all = counts.concat();
     all.sort_unstable();

@@ -1,24 +1,24 @@
-//! Lines of a process's output, with a time limit.
+//! Reads lines of a process's output, with a time limit.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// A test fails when it waits longer for a line. Starting a server on a busy machine takes
-/// some seconds.
+/// A test fails if it waits longer for a line. Starting a server takes some seconds on a busy
+/// machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The lines up to the end of the output. A line that does not come in time is a panic.
+/// The lines of the output, until it ends. Panics if a line does not arrive in time.
 pub(crate) struct Lines(Receiver<String>);
 
 impl Lines {
-    /// Reads `output` on its own thread.
+    /// Reads `output` on a separate thread.
     pub(crate) fn of(output: impl Read + Send + 'static) -> Self {
         let (sender, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(output).lines() {
-                // An error means that the test has ended.
+                // Sending fails if the test has ended.
                 let _ = sender.send(line.unwrap());
             }
         });

@@ -1,5 +1,5 @@
-//! Runs an example in its own network namespace, and clients beside it. Needs root. The
-//! namespace has no name, so it vanishes with its processes, however they end.
+//! Runs an example in a network namespace of its own, with clients beside it. Needs root. The
+//! namespace has no name, so it vanishes with its processes, no matter how they end.
 
 mod lines;
 
@@ -25,7 +25,7 @@ pub(crate) struct Example {
 }
 
 impl Example {
-    /// Starts the example, and waits until it serves.
+    /// Starts the example and waits until it serves.
     pub(crate) fn start(program: &str, arguments: &[&str]) -> Self {
         // Some tests have more clients than the usual limit on open files.
         let files = getrlimit(Resource::Nofile);
@@ -34,8 +34,8 @@ impl Example {
             ..files
         };
         setrlimit(Resource::Nofile, most).unwrap();
-        // Both become the program. On a veth pair Linux chooses the queue by a hash, which
-        // must not change on a retransmission.
+        // `unshare` and `sh` replace themselves with the example. On a veth pair Linux chooses the
+        // queue by a hash, which must not change on a retransmission.
         let mut command = Command::new("unshare");
         command
             .args(["--net", "sh", "-c", ENTER])
@@ -51,7 +51,7 @@ impl Example {
         let mut line = String::new();
         while !line.starts_with("try:") {
             let next = example.output.next();
-            line = next.unwrap_or_else(|| panic!("{program} has ended before it served"));
+            line = next.unwrap_or_else(|| panic!("{program} ended before it served"));
             if let Some(addresses) = line.strip_prefix("listening:") {
                 let words = addresses.split([' ', ',']);
                 example.addresses = words.filter_map(|word| word.parse().ok()).collect();
@@ -74,7 +74,8 @@ impl Example {
         })
     }
 
-    /// Ends the example as Ctrl-C does. It must end with status 0. Returns its summary.
+    /// Ends the example as Ctrl-C does, and returns its summary. Panics unless the exit status is
+    /// 0.
     pub(crate) fn stop(mut self) -> Vec<String> {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         let summary: Vec<String> = self.output.by_ref().collect();
@@ -89,7 +90,7 @@ impl Example {
 
 impl Drop for Example {
     fn drop(&mut self) {
-        // An error means that it has ended.
+        // Errors are ignored, because the process may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
